@@ -1,0 +1,104 @@
+# Everything a developer does. Each target sets up what it needs; a second run only does what has changed.
+#
+#   make demo      train a small network on handwritten digits
+#   make test      run the test suite
+#   make check     linters, type checks, formatting
+#   make build     (re)build the package into .venv
+#   make format    format the Python and C++ sources
+#   make bench     benchmarks beside other libraries, which it installs (make bench PEERS= does not)
+#   make sanitize  run the test suite under AddressSanitizer and UndefinedBehaviorSanitizer
+#   make clean     remove everything that was built
+#
+# Variables: PYTHON, CXX, JOBS (parallel compilations), WORKERS (parallel tests), TESTS (what to test).
+
+VENV := .venv
+WORKERS ?= 2
+TESTS ?= tests
+PEERS ?= peers
+
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
+endif
+ifeq ($(origin CXX),default)
+CXX := $(shell command -v c++ || command -v g++ || command -v clang++)
+endif
+export CXX
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+ifdef JOBS
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+endif
+
+SANITIZED := .venv-sanitize
+CORE := CMakeLists.txt tools/stubs.py $(shell find core -type f -not -name '*.md')
+CXX_FILES = $(shell find core -name '*.cpp' -o -name '*.h')
+
+# $(call requirements,VENV,LIST ...): what pyproject.toml lists. $(call install,VENV,BUILD FOLDER,OPTIONS).
+requirements = $$($(1)/bin/python tools/requirements.py $(2))
+install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C build-dir=$(2) $(3) -e .
+
+.PHONY: demo test check build format bench sanitize clean
+.DELETE_ON_ERROR:
+
+build: $(VENV)/.built
+
+demo: $(VENV)/.built
+	$(VENV)/bin/python examples/digits_mlp.py
+
+test: $(VENV)/.built $(VENV)/.tools
+	$(VENV)/bin/python -m pytest -n $(WORKERS) -q $(TESTS)
+
+check: $(VENV)/.built $(VENV)/.tools
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
+
+format: $(VENV)/.tools
+	$(VENV)/bin/ruff check --fix-only
+	$(VENV)/bin/ruff format
+	$(VENV)/bin/clang-format -i $(CXX_FILES)
+
+bench: $(VENV)/.built $(if $(PEERS),$(VENV)/.peers)
+	$(VENV)/bin/python -m benchmarks.eager
+
+# The sanitizers' run-time libraries must be loaded before Python. Leaks are not looked for: Python frees little
+# at its end. Their reports must get past pytest, which by default captures what a dying process writes.
+sanitize: $(SANITIZED)/.built $(SANITIZED)/.tools
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	PYTHONMALLOC=malloc WENGERT_SANITIZED=1 \
+	$(SANITIZED)/bin/python -m pytest -n $(WORKERS) -q --capture=sys --timeout=1200 $(TESTS)
+
+clean:
+	rm -rf $(VENV) $(SANITIZED) build dist src/wengert/_core.pyi .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# Stamps. An environment is made once, filled when pyproject.toml changes, built when the core changes.
+$(VENV)/.made $(SANITIZED)/.made:
+	@tools/preflight.sh "$(PYTHON)" "$(CXX)"
+	$(PYTHON) -m venv $(@D)
+	@touch $@
+
+%/.deps: %/.made pyproject.toml tools/requirements.py
+	$*/bin/python -m pip install -q cmake ninja $(call requirements,$*,build run demo)
+	@touch $@
+
+%/.tools: %/.deps
+	$*/bin/python -m pip install -q $(call requirements,$*,test check)
+	@touch $@
+
+%/.peers: %/.deps
+	$*/bin/python -m pip install -q $(call requirements,$*,peers)
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.deps $(CORE)
+	$(call install,$(VENV),build/release,-C cmake.define.WENGERT_DEV=ON)
+	@cp build/release/_core.pyi src/wengert/_core.pyi
+	@touch $@
+
+SANITIZE_OPTIONS := -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_SANITIZE=address,undefined \
+  -C cmake.build-type=Debug -C install.strip=false
+$(SANITIZED)/.built: $(SANITIZED)/.deps $(CORE)
+	$(call install,$(SANITIZED),build/sanitize,$(SANITIZE_OPTIONS))
+	@touch $@

@@ -1,0 +1,440 @@
+#include "call.h"
+
+#include <structmember.h>
+
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+namespace wengert {
+
+namespace {
+
+const Attrs kNoAttrs;
+
+struct NotATensor {};  // thrown for operands that are neither tensors nor scalars
+
+bool is_scalar(PyObject* o) { return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o); }
+
+// The dtype that a Python scalar gives an operation with tensors of dtype t: scalars are weak.
+DType with_scalar(DType t, PyObject* s) {
+  if (PyBool_Check(s)) return t;
+  if (PyComplex_Check(s) && !PyFloat_Check(s))
+    return is_complex(t) ? t : t == DType::Float64 ? DType::Complex128 : DType::Complex64;
+  if (PyFloat_Check(s)) return is_inexact(t) ? t : DType::Float32;
+  return t == DType::Bool ? DType::Int64 : t;
+}
+
+Value* scalar_value(PyObject* s, DType t) {
+  if (PyComplex_Check(s)) {
+    Py_complex c = PyComplex_AsCComplex(s);
+    Value* v = empty(t, {});
+    double parts[2] = {c.real, c.imag};
+    kernels().cast[static_cast<int>(DType::Complex128)][static_cast<int>(t)](v->data, parts, 1);
+    return v;
+  }
+  if (PyFloat_Check(s)) return scalar(t, PyFloat_AS_DOUBLE(s));
+  int overflow = 0;
+  long long i = PyLong_AsLongLongAndOverflow(s, &overflow);
+  if (!overflow) return scalar_int(t, i);
+  if (t == DType::UInt64 && overflow > 0) {
+    unsigned long long u = PyLong_AsUnsignedLongLong(s);
+    if (u == static_cast<unsigned long long>(-1) && PyErr_Occurred()) throw Error(ErrorKind::python, "");
+    return scalar_int(t, static_cast<int64_t>(u));
+  }
+  double x = PyLong_AsDouble(s);
+  if (x == -1.0 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
+  if (!is_inexact(t)) fail(ErrorKind::value, "scalar", std::string("the number does not fit ") + name_of(t));
+  return scalar(t, x);
+}
+
+PyObject* dispatch(const Op& op, PyObject* const* inputs, int n_in, PyObject* attrs) {
+  PyObject* tuple = PyTuple_New(n_in);
+  if (!tuple) return nullptr;
+  for (int i = 0; i < n_in; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(inputs[i]));
+  PyObject* name = PyUnicode_InternFromString(op.name.c_str());
+  PyObject* args[3] = {name, tuple, attrs ? attrs : Py_None};
+  PyObject* r = PyObject_Vectorcall(python_hooks.dispatch, args, 3, nullptr);
+  Py_DECREF(name);
+  Py_DECREF(tuple);
+  return r;
+}
+
+Value* cast_value(Value* v, DType t) {
+  static const Op* cast = find_op("cast");
+  Attrs attrs;
+  attrs.add(Attr::Kind::integer).i = static_cast<int64_t>(t);
+  Value* out;
+  apply(*cast, &v, 1, attrs, &out);
+  return out;
+}
+
+Value* broadcast_value(Value* v, const Dims& shape) {
+  static const Op* broadcast_to = find_op("broadcast_to");
+  Attrs attrs;
+  attrs.add(Attr::Kind::sizes).dims = shape;
+  Value* out;
+  apply(*broadcast_to, &v, 1, attrs, &out);
+  return out;
+}
+
+bool same_shape(const Value* a, const Value* b) {
+  if (a->ndim != b->ndim) return false;
+  for (int i = 0; i < a->ndim; ++i)
+    if (a->shape[i] != b->shape[i]) return false;
+  return true;
+}
+
+struct Operands {
+  Value* v[3];
+  Ref owned[3];
+  void set(int i, Value* fresh) {
+    owned[i] = Ref(fresh);
+    v[i] = fresh;
+  }
+};
+
+// Brings operands to one dtype and one shape, by recorded casts and broadcasts.
+void unify(const Op& op, PyObject* const* args, int n, Operands& o) {
+  const bool where = op.kernel == Elementwise::where;
+  const int first = where ? 1 : 0;
+  bool any = false;
+  DType t = DType::Bool;
+  for (int i = first; i < n; ++i)
+    if (o.v[i]) {
+      t = any ? promote(t, o.v[i]->dtype) : o.v[i]->dtype;
+      any = true;
+    }
+  if (!any) {  // scalars only: their default dtypes
+    for (int i = first; i < n; ++i) t = with_scalar(t, args[i]);
+    if (t == DType::Complex64) t = DType::Complex64;
+  } else {
+    for (int i = first; i < n; ++i)
+      if (!o.v[i]) t = with_scalar(t, args[i]);
+  }
+  t = elementwise_types(op, t).compute;
+  for (int i = 0; i < n; ++i) {
+    DType wanted = i < first ? DType::Bool : t;
+    if (!o.v[i]) o.set(i, scalar_value(args[i], wanted));
+    else if (o.v[i]->dtype != wanted) o.set(i, cast_value(o.v[i], wanted));
+  }
+  bool same = true;
+  for (int i = 1; i < n; ++i) same &= same_shape(o.v[0], o.v[i]);
+  if (same) return;
+  Dims shape = o.v[0]->dims();
+  for (int i = 1; i < n; ++i) shape = broadcast(op.name.c_str(), shape, o.v[i]->dims());
+  for (int i = 0; i < n; ++i)
+    if (!(o.v[i]->dims() == shape)) o.set(i, broadcast_value(o.v[i], shape));
+}
+
+// Converts a foreign operand (a NumPy array or scalar, a list) by the Python hook; a new reference, or null.
+PyObject* convert(PyObject* o) {
+  PyObject* c = PyObject_CallOneArg(python_hooks.convert_operand, o);
+  if (!c) throw Error(ErrorKind::python, "");
+  if (c == Py_NotImplemented) {
+    Py_DECREF(c);
+    throw NotATensor{};
+  }
+  return c;
+}
+
+PyObject* elementwise_with_foreign(const Op& op, PyObject* const* args, int n, bool slot) {
+  PyObject* converted[3] = {};
+  PyObject* result = nullptr;
+  try {
+    for (int i = 0; i < n; ++i)
+      converted[i] = is_tensor(args[i]) || is_scalar(args[i]) ? Py_NewRef(args[i]) : convert(args[i]);
+    result = call_elementwise(op, converted, n, slot);
+  } catch (NotATensor&) {
+    if (slot) {
+      result = Py_NewRef(Py_NotImplemented);
+    } else {
+      for (int i = 0; i < n; ++i)
+        if (!converted[i]) {
+          PyErr_Format(PyExc_TypeError, "%s: operand %d is a %s; expected a tensor, an array or a number",
+                       op.name.c_str(), i, Py_TYPE(args[i])->tp_name);
+          break;
+        }
+    }
+  } catch (...) {
+    raise_python();
+  }
+  for (int i = 0; i < n; ++i) Py_XDECREF(converted[i]);
+  return result;
+}
+
+}  // namespace
+
+PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot) {
+  try {
+    Operands o;
+    bool ready = true;
+    for (int i = 0; i < n; ++i) {
+      PyObject* a = args[i];
+      if (is_tensor(a)) {
+        if (!as_tensor(a)->plain) return dispatch(op, args, n, nullptr);
+        o.v[i] = operand(as_tensor(a));
+        ready &= o.v[i]->dtype == o.v[0]->dtype && same_shape(o.v[i], o.v[0]);
+      } else if (is_scalar(a)) {
+        o.v[i] = nullptr;
+        ready = false;
+        for (int k = i + 1; k < n; ++k)
+          if (is_tensor(args[k]) && !as_tensor(args[k])->plain) return dispatch(op, args, n, nullptr);
+        if (i == 0 && n > 1) {  // o.v[0] is compared against above
+          for (int k = 1; k < n; ++k) {
+            if (is_tensor(args[k])) o.v[k] = operand(as_tensor(args[k]));
+            else if (is_scalar(args[k])) o.v[k] = nullptr;
+            else return elementwise_with_foreign(op, args, n, slot);
+          }
+          break;
+        }
+      } else {
+        return elementwise_with_foreign(op, args, n, slot);
+      }
+    }
+    if (!ready || op.kernel == Elementwise::where || elementwise_types(op, o.v[0]->dtype).compute != o.v[0]->dtype)
+      unify(op, args, n, o);
+    Value* out;
+    apply(op, o.v, n, kNoAttrs, &out);
+    return wrap(out);
+  } catch (...) {
+    return raise_python();
+  }
+}
+
+Dim dim_from_python(PyObject* o) {
+  if (PyLong_Check(o)) {
+    int64_t i = PyLong_AsLongLong(o);
+    if (i == -1 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
+    return Dim(i);
+  }
+  Dim d;
+  if (nb::try_cast(nb::handle(o), d)) return d;
+  PyObject* index = PyNumber_Index(o);
+  if (!index) throw Error(ErrorKind::python, "");
+  int64_t i = PyLong_AsLongLong(index);
+  Py_DECREF(index);
+  if (i == -1 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
+  return Dim(i);
+}
+
+PyObject* dim_to_python(Dim d) {
+  if (!d.symbolic()) return PyLong_FromLongLong(d.raw);
+  return nb::cast(d).release().ptr();
+}
+
+PyObject* dims_to_python(const Dims& d) {
+  PyObject* t = PyTuple_New(d.n);
+  for (int i = 0; t && i < d.n; ++i) PyTuple_SET_ITEM(t, i, dim_to_python(d[i]));
+  return t;
+}
+
+Dims dims_from_python(PyObject* o) {
+  PyObject* fast = PySequence_Fast(o, "expected a tuple of integers");
+  if (!fast) throw Error(ErrorKind::python, "");
+  nb::object owner = nb::steal(fast);
+  Dims d;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i)
+    d.push(dim_from_python(PySequence_Fast_GET_ITEM(fast, i)));
+  return d;
+}
+
+void parse_attrs(const Op& op, PyObject* const* values, int n, Attrs& attrs) {
+  if (n != static_cast<int>(op.attrs.size()))
+    fail(ErrorKind::value, op.name.c_str(),
+         "takes " + std::to_string(op.attrs.size()) + " attributes, got " + std::to_string(n));
+  for (int k = 0; k < n; ++k) {
+    Attr& a = attrs.add(op.attrs[k].kind);
+    switch (a.kind) {
+      case Attr::Kind::real:
+        a.f = PyFloat_AsDouble(values[k]);
+        if (a.f == -1.0 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
+        break;
+      case Attr::Kind::integer: a.i = dim_from_python(values[k]).raw; break;
+      default: a.dims = dims_from_python(values[k]);
+    }
+  }
+}
+
+PyObject* attr_to_python(const Attr& a) {
+  switch (a.kind) {
+    case Attr::Kind::real: return PyFloat_FromDouble(a.f);
+    case Attr::Kind::integer: return PyLong_FromLongLong(a.i);
+    default: return dims_to_python(a.dims);
+  }
+}
+
+namespace {
+
+PyObject* wrap_outputs(const Op& op, PyObject* const* inputs, int n_in, Value** out) {
+  if (op.n_outputs == 1) {
+    // A result that shares its input's buffer is a view of that tensor.
+    if (op.view && n_in == 1 && out[0]->buffer == as_tensor(inputs[0])->tensor.value->buffer)
+      return wrap_view(out[0], as_tensor(inputs[0]), false);
+    return wrap(out[0]);
+  }
+  PyObject* t = PyTuple_New(op.n_outputs);
+  for (int i = 0; i < op.n_outputs; ++i) {
+    PyObject* y = wrap(out[i]);
+    if (t) PyTuple_SET_ITEM(t, i, y);
+    else Py_XDECREF(y);
+  }
+  return t;
+}
+
+}  // namespace
+
+PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
+  try {
+    for (int i = 0; i < n_in; ++i) {
+      if (!is_tensor(inputs[i])) {
+        PyErr_Format(PyExc_TypeError, "%s: operand %d is a %s; expected a tensor", op.name.c_str(), i,
+                     Py_TYPE(inputs[i])->tp_name);
+        return nullptr;
+      }
+      if (!as_tensor(inputs[i])->plain) {
+        PyObject* attrs = PyTuple_New(n_attrs);
+        for (int k = 0; attrs && k < n_attrs; ++k) PyTuple_SET_ITEM(attrs, k, Py_NewRef(attr_values[k]));
+        PyObject* r = attrs ? dispatch(op, inputs, n_in, attrs) : nullptr;
+        Py_XDECREF(attrs);
+        return r;
+      }
+    }
+    Attrs attrs;
+    parse_attrs(op, attr_values, n_attrs, attrs);
+    Value* few[8];
+    std::vector<Value*> many;
+    Value** v = few;
+    if (n_in > 8) v = (many.resize(n_in), many.data());
+    for (int i = 0; i < n_in; ++i) v[i] = operand(as_tensor(inputs[i]));
+    Value* out[kMaxOutputs];
+    apply(op, v, n_in, attrs, out);
+    return wrap_outputs(op, inputs, n_in, out);
+  } catch (...) {
+    return raise_python();
+  }
+}
+
+// ------------------------------------------------------------------------------------ the callable of each op
+
+namespace {
+
+struct OpFunction {
+  PyObject_HEAD;
+  vectorcallfunc call;
+  const Op* op;
+  PyObject* dict;
+};
+
+PyTypeObject* op_function_type = nullptr;
+
+// f(x, y, ..., attributes in order); an op with any number of inputs takes them as one sequence.
+PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
+  const Op& op = *reinterpret_cast<OpFunction*>(self)->op;
+  Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+  PyObject* out = nullptr;
+  if (keywords && PyTuple_GET_SIZE(keywords)) {
+    if (PyTuple_GET_SIZE(keywords) != 1 || !op.elementwise ||
+        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, 0), "out") != 0) {
+      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument %R", op.name.c_str(),
+                   PyTuple_GET_ITEM(keywords, 0));
+      return nullptr;
+    }
+    out = args[n] == Py_None ? nullptr : args[n];
+  }
+  if (op.elementwise) {
+    if (n != op.n_inputs) {
+      PyErr_Format(PyExc_TypeError, "%s() takes %d operand(s), got %zd", op.name.c_str(), op.n_inputs, n);
+      return nullptr;
+    }
+    PyObject* y = call_elementwise(op, args, static_cast<int>(n), false);
+    if (!y || !out) return y;
+    PyObject* r = PyObject_CallMethod(out, "_assign", "Os", y, op.name.c_str());
+    Py_DECREF(y);
+    return r;
+  }
+  if (op.n_inputs >= 0) {
+    if (n < op.n_inputs) {
+      PyErr_Format(PyExc_TypeError, "%s() takes %d tensor(s)", op.name.c_str(), op.n_inputs);
+      return nullptr;
+    }
+    return call_op(op, args, op.n_inputs, args + op.n_inputs, static_cast<int>(n) - op.n_inputs);
+  }
+  if (n < 1) return PyErr_Format(PyExc_TypeError, "%s() takes a sequence of tensors", op.name.c_str());
+  PyObject* sequence = PySequence_Fast(args[0], "expected a sequence of tensors");
+  if (!sequence) return nullptr;
+  PyObject* r = call_op(op, PySequence_Fast_ITEMS(sequence), static_cast<int>(PySequence_Fast_GET_SIZE(sequence)),
+                        args + 1, static_cast<int>(n) - 1);
+  Py_DECREF(sequence);
+  return r;
+}
+
+PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
+  if (!instance || instance == Py_None) return Py_NewRef(self);
+  return PyMethod_New(self, instance);
+}
+
+void op_function_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  Py_XDECREF(reinterpret_cast<OpFunction*>(self)->dict);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* op_function_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<wengert op %s>", reinterpret_cast<OpFunction*>(self)->op->name.c_str());
+}
+
+PyObject* reduce_by_name(PyObject* self, PyObject*) {
+  // Pickled and copied by name, like any function.
+  return PyUnicode_FromString(reinterpret_cast<OpFunction*>(self)->op->name.c_str());
+}
+
+PyMemberDef op_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OpFunction, call), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(OpFunction, dict), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyGetSetDef op_properties[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+PyMethodDef op_methods[] = {
+    {"__reduce__", reduce_by_name, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot op_slots[] = {
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_descr_get, reinterpret_cast<void*>(bind_method)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(op_function_dealloc)},
+    {Py_tp_repr, reinterpret_cast<void*>(op_function_repr)},
+    {Py_tp_members, op_members},
+    {Py_tp_getset, op_properties},
+    {Py_tp_methods, op_methods},
+    {0, nullptr},
+};
+PyType_Spec op_spec = {"wengert.Op", sizeof(OpFunction), 0,
+                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, op_slots};
+
+}  // namespace
+
+int init_call(PyObject* module) {
+  op_function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&op_spec));
+  if (!op_function_type) return -1;
+  PyObject* table = PyDict_New();
+  if (!table) return -1;
+  for (const Op* op : all_ops()) {
+    OpFunction* f = PyObject_New(OpFunction, op_function_type);
+    if (!f) return -1;
+    f->call = op_call;
+    f->op = op;
+    f->dict = nullptr;
+    PyDict_SetItemString(table, op->name.c_str(), reinterpret_cast<PyObject*>(f));
+    Py_DECREF(f);
+  }
+  int r = PyModule_AddObjectRef(module, "ops", table);
+  Py_DECREF(table);
+  return r;
+}
+
+}  // namespace wengert

@@ -1,0 +1,23 @@
+// Calling ops from Python: operands, attributes, and the callable object of each op.
+#pragma once
+#include "tensor.h"
+
+namespace wengert {
+
+// An elementwise op on Python operands: promotes, broadcasts, runs, records. Returns a new reference, NotImplemented (new
+// reference) for foreign operands of a number slot, or null with an exception set.
+PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot);
+
+// An op on tensors that are already as it wants them, with attributes in order.
+PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attrs, int n_attrs);
+
+void parse_attrs(const Op& op, PyObject* const* values, int n, Attrs& attrs);  // throws
+PyObject* attr_to_python(const Attr& a);
+Dim dim_from_python(PyObject* o);  // throws
+PyObject* dim_to_python(Dim d);
+PyObject* dims_to_python(const Dims& d);
+Dims dims_from_python(PyObject* o);  // throws
+
+int init_call(PyObject* module);
+
+}  // namespace wengert

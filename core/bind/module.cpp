@@ -1,0 +1,124 @@
+#include <nanobind/stl/string.h>
+
+#include "../kernels/gather.h"
+#include "../kernels/gemm.h"
+#include "../threads.h"
+#include "program.h"
+
+namespace wengert {
+
+PyObject* raise_python() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::python) PyErr_SetString(python_hooks.errors[static_cast<int>(e.kind)], e.what());
+    else if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an error was reported without an exception");
+  } catch (nb::python_error& e) {
+    e.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_SetString(PyExc_MemoryError, "out of memory: the tensor does not fit; live tensors are unharmed");
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  }
+  return nullptr;
+}
+
+namespace {
+
+// Shares the memory of an object with the buffer protocol. dtype: the code, because formats do not say everything.
+nb::object from_buffer(nb::handle object, int dtype, bool writable) {
+  return guarded([&] {
+    auto* view = new Py_buffer;
+    if (PyObject_GetBuffer(object.ptr(), view, PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0)) != 0) {
+      delete view;
+      throw Error(ErrorKind::python, "");
+    }
+    auto drop = [](void* owner) {
+      auto* v = static_cast<Py_buffer*>(owner);
+      PyBuffer_Release(v);
+      delete v;
+    };
+    const DType t = static_cast<DType>(dtype);
+    if (view->ndim > kMaxRank) {
+      drop(view);
+      throw Error(ErrorKind::shape, "asarray: at most 12 dimensions are supported");
+    }
+    Buffer* b = adopt_foreign(view->buf, static_cast<size_t>(view->len), view, drop);
+    Value* v = new_value();
+    v->dtype = t;
+    v->ndim = static_cast<uint8_t>(view->ndim);
+    v->buffer = b;
+    v->data = static_cast<char*>(view->buf);
+    v->size = 1;
+    for (int i = 0; i < view->ndim; ++i) {
+      v->shape[i] = view->shape[i];
+      v->strides[i] = view->strides[i] / size_of(t);
+      v->size *= view->shape[i];
+    }
+    v->contiguous = is_contiguous(v->ndim, v->shape, v->strides);
+    return to_python(v);
+  });
+}
+
+nb::object copy_tensor(nb::handle tensor) {
+  return guarded([&] {
+    Value* v = value_from(tensor, "clone");
+    Ref copy(empty_like(v, v->dtype));
+    copy_into(v, copy.v);
+    return to_python(copy.take());
+  });
+}
+
+nb::object nonzero(nb::handle tensor) {
+  return guarded([&] { return to_python(nonzero_indices(value_from(tensor, "nonzero"))); });
+}
+
+void set_hooks(nb::dict hooks) {
+  auto take = [&](const char* name) { return nb::object(hooks[name]).release().ptr(); };
+  python_hooks.dispatch = take("dispatch");
+  python_hooks.convert_operand = take("convert_operand");
+  python_hooks.derive = take("derive");
+  python_hooks.narrow = take("narrow");
+}
+
+void set_dtypes(nb::list dtypes) {
+  for (int i = 0; i < kNumDTypes; ++i) python_hooks.dtypes[i] = nb::object(dtypes[i]).release().ptr();
+}
+
+void set_errors(nb::dict errors) {
+  const char* names[] = {"shape", "dtype", "index", "value", "gradient", "consumed", "in_place"};
+  for (int k = 0; k < 7; ++k) python_hooks.errors[k] = nb::object(errors[names[k]]).release().ptr();
+}
+
+void init(nb::module_& m) {
+  init_blas();
+  kernels();
+  register_ops();
+  for (int k = 0; k < 7; ++k) python_hooks.errors[k] = PyExc_RuntimeError;
+  if (init_tensor_type(m.ptr()) || init_call(m.ptr())) throw nb::python_error();
+  init_program(m);
+  init_tape(m);
+  m.def("from_buffer", &from_buffer);
+  m.def("copy", &copy_tensor);
+  m.def("nonzero", &nonzero);
+  m.def("set_hooks", &set_hooks);
+  m.def("set_dtypes", &set_dtypes);
+  m.def("set_errors", &set_errors);
+  m.def("add_internal_file", [](nb::str f) { add_internal_file(f.ptr()); });
+  m.def("new_id", &new_id);
+  m.def("num_threads", &num_threads);
+  m.def("set_num_threads", &set_num_threads);
+  m.def("instruction_set", [] { return kernels().instruction_set; });
+  nb::list names;
+  for (const DTypeInfo& d : kDTypeInfo) names.append(nb::make_tuple(d.name, d.bytes, std::string(1, d.kind)));
+  m.attr("dtype_table") = names;
+}
+
+}  // namespace
+}  // namespace wengert
+
+NB_MODULE(_core, m) {
+  // Derivatives and ops live as long as the process; nanobind's leak report would name them at every exit.
+  nanobind::set_leak_warnings(false);
+  wengert::init(m);
+}

@@ -1,0 +1,570 @@
+#include "program.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+namespace wengert {
+
+namespace {
+
+const Op& op_named(const std::string& name) {
+  const Op* op = find_op(name);
+  if (!op) throw nb::key_error(name.c_str());
+  return *op;
+}
+
+Type type_from(nb::handle h) {
+  nb::tuple t = nb::cast<nb::tuple>(h);
+  return {static_cast<DType>(nb::cast<int>(t[0])), dims_from_python(nb::object(t[1]).ptr())};
+}
+
+nb::tuple type_to(const Type& t) {
+  return nb::make_tuple(static_cast<int>(t.dtype), nb::steal(dims_to_python(t.shape)));
+}
+
+Attrs attrs_from(const Op& op, const nb::tuple& values) {
+  Attrs attrs;
+  std::vector<PyObject*> items;
+  for (nb::handle h : values) items.push_back(h.ptr());
+  parse_attrs(op, items.data(), static_cast<int>(items.size()), attrs);
+  return attrs;
+}
+
+nb::list infer(const std::string& name, const nb::sequence& inputs, const nb::tuple& attr_values) {
+  return guarded([&] {
+    const Op& op = op_named(name);
+    std::vector<Type> in;
+    for (nb::handle h : inputs) in.push_back(type_from(h));
+    Type out[kMaxOutputs];
+    op.infer(op, in.data(), static_cast<int>(in.size()), attrs_from(op, attr_values), out);
+    nb::list result;
+    for (int i = 0; i < op.n_outputs; ++i) result.append(type_to(out[i]));
+    return result;
+  });
+}
+
+// (computing dtype, result dtype) of an elementwise op whose operands promote to `promoted`.
+nb::tuple elementwise_dtypes(const std::string& name, int promoted) {
+  return guarded([&] {
+    ElementwiseTypes t = elementwise_types(op_named(name), static_cast<DType>(promoted));
+    return nb::make_tuple(static_cast<int>(t.compute), static_cast<int>(t.result));
+  });
+}
+
+// ------------------------------------------------------------------------------------------ building programs
+
+struct ProgramBuilder {
+  std::shared_ptr<Program> p = std::make_shared<Program>();
+
+  Dims sizes(nb::handle h) { return sizes(dims_from_python(h.ptr())); }
+  Dims sizes(const Dims& d) {
+    Dims r;
+    r.n = d.n;
+    for (int i = 0; i < d.n; ++i) r[i] = p->sizes.compile(d[i]);
+    return r;
+  }
+
+  static std::vector<int32_t> slots(nb::handle h) {
+    std::vector<int32_t> v;
+    for (nb::handle s : nb::cast<nb::sequence>(h)) v.push_back(nb::cast<int32_t>(s));
+    return v;
+  }
+
+  void call(const std::string& name, const nb::tuple& attrs, nb::handle in, nb::handle out) {
+    guarded([&] {
+      Step s;
+      s.op = &op_named(name);
+      s.attrs = attrs_from(*s.op, attrs);
+      for (int k = 0; k < s.attrs.n; ++k)
+        if (s.attrs.v[k].kind == Attr::Kind::sizes) {
+          s.attrs.v[k].dims = sizes(s.attrs.v[k].dims);
+          for (Dim d : s.attrs.v[k].dims) s.symbolic |= d.symbolic();
+        }
+      s.in = slots(in);
+      s.out = slots(out);
+      p->steps.push_back(std::move(s));
+    });
+  }
+
+  // registers: (dtype, row, input slot or -1, output slot or -1, output shape, constant or None)
+  // code: (kind, op name or dtype, row, inputs, output)
+  void fused(nb::handle shape, int row_axes, const nb::list& registers, const nb::list& code) {
+    guarded([&] {
+      Step s;
+      s.group = std::make_unique<FusedGroup>();
+      FusedGroup& g = *s.group;
+      g.shape = sizes(shape);
+      g.row_axes = row_axes;
+      for (nb::handle h : registers) add_register(s, nb::cast<nb::tuple>(h));
+      for (nb::handle h : code) add_instruction(g, nb::cast<nb::tuple>(h));
+      g.assign_scratch();
+      p->steps.push_back(std::move(s));
+    });
+  }
+
+  void add_register(Step& s, const nb::tuple& t) {
+    FusedRegister r;
+    r.dtype = static_cast<DType>(nb::cast<int>(t[0]));
+    r.row = nb::cast<bool>(t[1]);
+    r.input = nb::cast<int32_t>(t[2]);
+    r.output = nb::cast<int32_t>(t[3]);
+    if (r.output >= 0) r.output_shape = sizes(nb::object(t[4]));
+    nb::object constant(t[5]);
+    if (!constant.is_none()) {
+      r.constant = true;
+      if (PyComplex_Check(constant.ptr())) {
+        Py_complex c = PyComplex_AsCComplex(constant.ptr());
+        double parts[2] = {c.real, c.imag};
+        kernels().cast[static_cast<int>(DType::Complex128)][static_cast<int>(r.dtype)](r.bytes, parts, 1);
+      } else if (PyFloat_Check(constant.ptr())) {
+        set_scalar(r.dtype, r.bytes, nb::cast<double>(constant));
+      } else {
+        set_scalar_int(r.dtype, r.bytes, nb::cast<int64_t>(constant));
+      }
+    }
+    if (r.input >= 0) s.in.push_back(r.input);
+    if (r.output >= 0) s.out.push_back(r.output);
+    s.group->registers.push_back(r);
+  }
+
+  void add_instruction(FusedGroup& g, const nb::tuple& t) {
+    FusedInstruction i{};
+    std::string kind = nb::cast<std::string>(t[0]);
+    i.row = nb::cast<bool>(t[2]);
+    std::vector<int32_t> in = slots(nb::object(t[3]));
+    i.n_in = static_cast<uint8_t>(in.size());
+    for (size_t k = 0; k < in.size(); ++k) i.in[k] = static_cast<int16_t>(in[k]);
+    i.out = nb::cast<int16_t>(t[4]);
+    auto code = [](DType d) { return static_cast<int>(d); };
+    DType last = g.registers[in.back()].dtype;
+    if (kind == "map") {
+      i.kind = FusedInstruction::Kind::map;
+      const Op& op = op_named(nb::cast<std::string>(t[1]));
+      i.map = kernels().map[static_cast<int>(op.kernel)][code(last)];
+      if (!i.map) fail(ErrorKind::dtype, op.name.c_str(), std::string("no kernel for ") + name_of(last));
+    } else if (kind == "cast") {
+      i.kind = FusedInstruction::Kind::cast;
+      i.cast = kernels().cast[code(last)][code(g.registers[i.out].dtype)];
+    } else if (kind == "reduce") {
+      i.kind = FusedInstruction::Kind::reduce;
+      std::string name = nb::cast<std::string>(t[1]);
+      const char* names[] = {"sum", "prod", "max", "min", "any", "all"};
+      for (int r = 0; r < kNumReductions; ++r)
+        if (name == names[r]) i.reduce = kernels().row_reduce[r][code(last)];
+      if (!i.reduce) fail(ErrorKind::dtype, name.c_str(), std::string("no row kernel for ") + name_of(last));
+    } else {
+      i.kind = FusedInstruction::Kind::expand;
+    }
+    g.code.push_back(i);
+  }
+
+  // Gives this program the size leaves of another, so that the same numbers can be passed to both.
+  void share_leaves(const Program& other) { p->sizes.leaves = other.sizes.leaves; }
+
+  std::shared_ptr<Program> finish(int n_inputs, int n_slots, const nb::list& constants, nb::handle outputs) {
+    p->n_inputs = n_inputs;
+    p->n_slots = n_slots;
+    for (nb::handle h : constants) {
+      nb::tuple t = nb::cast<nb::tuple>(h);
+      Value* v = value_from(nb::object(t[1]), "constant");
+      retain(v);
+      p->constants.emplace_back(nb::cast<int32_t>(nb::object(t[0])), v);
+    }
+    p->outputs = slots(outputs);
+    p->finish();
+    return p;
+  }
+};
+
+std::vector<Value*> values_from(nb::handle tensors, const char* what) {
+  std::vector<Value*> v;
+  for (nb::handle h : nb::cast<nb::sequence>(tensors)) v.push_back(value_from(h, what));
+  return v;
+}
+
+void check_count(const Program& p, size_t n) {
+  if (static_cast<int>(n) != p.n_inputs)
+    fail(ErrorKind::value, "program",
+         "takes " + std::to_string(p.n_inputs) + " inputs, got " + std::to_string(n));
+}
+
+nb::list run_program(const Program& p, const nb::sequence& inputs) {
+  return guarded([&] {
+    std::vector<Value*> in = values_from(inputs, "program");
+    check_count(p, in.size());
+    std::vector<int64_t> sizes(p.sizes.leaves.size());
+    gather_sizes(p.sizes.leaves, in.data(), nullptr, sizes.data());
+    std::vector<Value*> out(p.outputs.size());
+    run(p, in.data(), sizes.data(), out.data());
+    nb::list result;
+    for (Value* v : out) result.append(to_python(v));
+    return result;
+  });
+}
+
+// Runs the program once per row of `rows` (lists of tensors), followed by `shared` inputs; the first outputs are
+// written into the buffers of the first inputs named by `donated` (output i into input donated[i]).
+void run_in_place(const Program& p, const nb::sequence& rows, const nb::sequence& shared,
+                  const std::vector<int>& donated) {
+  guarded([&] {
+    std::vector<Value*> common = values_from(shared, "program");
+    for (nb::handle row : rows) {
+      std::vector<TensorObject*> objects;
+      std::vector<Value*> in;
+      for (nb::handle h : nb::cast<nb::sequence>(row)) {
+        in.push_back(value_from(h, "program"));
+        objects.push_back(as_tensor(h.ptr()));
+      }
+      const size_t own = in.size();
+      in.insert(in.end(), common.begin(), common.end());
+      check_count(p, in.size());
+      std::vector<int64_t> sizes(p.sizes.leaves.size());
+      gather_sizes(p.sizes.leaves, in.data(), nullptr, sizes.data());
+      std::vector<Value*> out(p.outputs.size()), into(p.outputs.size(), nullptr);
+      for (size_t i = 0; i < donated.size(); ++i) {
+        Value* v = in[donated[i]];
+        bool free_to_write = v->contiguous && v->buffer->saved == 0 && !v->buffer->pinned &&
+                             !(objects[donated[i]]->tensor.alias && objects[donated[i]]->tensor.alias->refs > 1);
+        if (free_to_write && static_cast<size_t>(donated[i]) < own) into[i] = v;
+      }
+      run(p, in.data(), sizes.data(), out.data(), into.data());
+      for (size_t i = 0; i < out.size(); ++i) {
+        if (i < donated.size() && !into[i]) assign(objects[donated[i]]->tensor, out[i], "update");
+        else if (out[i]) {
+          if (i < donated.size()) ++out[i]->buffer->version;
+          release(out[i]);
+        }
+      }
+    }
+  });
+}
+
+// -------------------------------------------------------------------------------------------------- guards
+
+// Guards in executable form: whether a derivation made for one set of sizes holds for another.
+struct GuardSet {
+  SizeProgram sizes;
+  std::vector<Guard> guards;
+
+  bool hold(Value* const* in, const Attrs* attrs) const {
+    if (guards.empty()) return true;
+    std::vector<int64_t> leaves(sizes.leaves.size()), results(sizes.steps.size());
+    gather_sizes(sizes.leaves, in, attrs, leaves.data());
+    sizes.evaluate(leaves.data(), results.data());
+    for (const Guard& g : guards) {
+      int64_t a = SizeProgram::resolve(g.a, results.data()), b = SizeProgram::resolve(g.b, results.data());
+      if ((g.comparison == Comparison::equal ? a == b : a < b) != g.outcome) return false;
+    }
+    return true;
+  }
+};
+
+GuardSet make_guards(const std::vector<Guard>& recorded) {
+  GuardSet g;
+  for (const Guard& r : recorded)
+    g.guards.push_back({g.sizes.compile(r.a), g.sizes.compile(r.b), r.comparison, r.outcome});
+  return g;
+}
+
+// ---------------------------------------------------------------------------------------------- derivatives
+
+struct Derived {
+  GuardSet guards;
+  Derivative* derivative;
+};
+
+std::unordered_map<std::string, std::vector<Derived>>& derivative_cache() {
+  static auto* cache = new std::unordered_map<std::string, std::vector<Derived>>;
+  return *cache;
+}
+
+template <class T>
+void append(std::string& key, T x) {
+  key.append(reinterpret_cast<const char*>(&x), sizeof x);
+}
+
+// As coarse as correctness allows: sizes enter only by whether they are 1.
+void append_sizes(std::string& key, const Dims& d) {
+  append(key, static_cast<uint8_t>(d.n));
+  uint16_t ones = 0;
+  for (int i = 0; i < d.n; ++i) ones |= (d[i].raw == 1) << i;
+  append(key, ones);
+}
+
+std::string signature(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) {
+  std::string key;
+  key.reserve(64);
+  append(key, op.id);
+  append(key, mask);
+  append(key, n_in);
+  for (int i = 0; i < n_in; ++i) {
+    append(key, in[i]->dtype);
+    append_sizes(key, in[i]->dims());
+  }
+  for (int k = 0; k < attrs.n; ++k) {
+    const Attr& a = attrs[k];
+    switch (a.kind) {
+      case Attr::Kind::integer: append(key, a.i); break;
+      case Attr::Kind::real: append(key, a.f); break;
+      case Attr::Kind::sizes: append_sizes(key, a.dims); break;
+      case Attr::Kind::integers:
+        append(key, a.dims.n);
+        for (Dim d : a.dims) append(key, d.raw);
+    }
+  }
+  return key;
+}
+
+// saves: (kind, index); sizes: (kind, source, index)
+Derivative* make_derivative(const nb::object& op_name, const std::string& name, std::shared_ptr<Program> forward,
+                            std::shared_ptr<Program> vjp, const std::vector<std::pair<int, int>>& saves,
+                            const std::vector<int>& edges, int n_outputs, const nb::object& python) {
+  auto* d = new Derivative;  // nodes point to derivatives without owning them: they are never freed
+  if (!op_name.is_none()) d->op = &op_named(nb::cast<std::string>(op_name));
+  d->name = name;
+  d->forward = std::move(forward);
+  d->vjp = std::move(vjp);
+  for (auto [kind, index] : saves) d->saves.push_back({static_cast<SavedRef::Kind>(kind), static_cast<uint8_t>(index)});
+  for (int e : edges) d->edges.push_back(static_cast<uint8_t>(e));
+  d->sizes = d->vjp->sizes.leaves;
+  d->n_outputs = n_outputs;
+  d->python = nb::object(python).release().ptr();
+  return d;
+}
+
+Derivative* derive_in_python(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask,
+                             const std::string& key) {
+  nb::list types, attr_values;
+  for (int i = 0; i < n_in; ++i) types.append(type_to(in[i]->type()));
+  for (int k = 0; k < attrs.n; ++k) attr_values.append(nb::steal(attr_to_python(attrs[k])));
+  nb::object result = nb::handle(python_hooks.derive)(op.name, types, nb::tuple(attr_values), mask);
+  auto [derivative, guards] = nb::cast<std::pair<Derivative*, std::vector<Guard>>>(result);
+  derivative_cache()[key].push_back({make_guards(guards), derivative});
+  return derivative;
+}
+
+}  // namespace
+
+Derivative* find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) {
+  std::string key = signature(op, in, n_in, attrs, mask);
+  auto it = derivative_cache().find(key);
+  if (it != derivative_cache().end())
+    for (const Derived& d : it->second)
+      if (d.guards.hold(in, &attrs)) return d.derivative;
+  // Deriving calls Python, and may be reached from C code that holds raw values; operands are owned by the caller.
+  ThreadState saved = thread_state;
+  thread_state.n_tapes = 0;
+  struct Restore {
+    ThreadState s;
+    ~Restore() { thread_state = s; }
+  } restore{saved};
+  Derivative* d;
+  try {
+    d = derive_in_python(op, in, n_in, attrs, mask, key);
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw Error(ErrorKind::python, "");
+  }
+  if (op.elementwise && mask < 8) {
+    Derivative*& fast = const_cast<Op&>(op).derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
+    if (derivative_cache()[key].back().guards.guards.empty()) fast = d;
+  }
+  return d;
+}
+
+std::shared_ptr<Program> narrow_derivative(Derivative& d, uint64_t mask) {
+  try {
+    return nb::cast<std::shared_ptr<Program>>(
+        nb::handle(python_hooks.narrow)(nb::handle(static_cast<PyObject*>(d.python)), mask));
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw Error(ErrorKind::python, "");
+  }
+}
+
+namespace {
+
+// A function that is already known as a derivative (compiled functions): runs it, recorded if something is tracked.
+nb::object apply_compiled(const Derivative* d, const Program& plain, const nb::sequence& inputs) {
+  return guarded([&] {
+    std::vector<Value*> in = values_from(inputs, "compiled function");
+    std::vector<Value*> out(plain.outputs.size());
+    if (d) {
+      apply_derivative(*d, in.data(), static_cast<int>(in.size()), nullptr, out.data());
+    } else {
+      check_count(plain, in.size());
+      std::vector<int64_t> sizes(plain.sizes.leaves.size());
+      gather_sizes(plain.sizes.leaves, in.data(), nullptr, sizes.data());
+      run(plain, in.data(), sizes.data(), out.data());
+    }
+    nb::list result;
+    for (Value* v : out) result.append(to_python(v));
+    return nb::object(result);
+  });
+}
+
+uint64_t tracked_mask(const nb::sequence& inputs) {
+  uint64_t mask = 0;
+  int i = 0;
+  for (nb::handle h : inputs) {
+    Value* v = value_from(h, "compiled function");
+    if (thread_state.grad_enabled && v->node && tracked(v)) mask |= uint64_t{1} << std::min(i, 63);
+    ++i;
+  }
+  return mask;
+}
+
+bool guards_hold(const GuardSet& g, const nb::sequence& inputs) {
+  std::vector<Value*> in = values_from(inputs, "guards");
+  return g.hold(in.data(), nullptr);
+}
+
+std::vector<nb::tuple> describe_guards(const std::vector<Guard>& guards) {
+  std::vector<nb::tuple> out;
+  for (const Guard& g : guards)
+    out.push_back(nb::make_tuple(nb::steal(dim_to_python(g.a)), g.comparison == Comparison::equal ? "==" : "<",
+                                 nb::steal(dim_to_python(g.b)), g.outcome));
+  return out;
+}
+
+void bind_dim(nb::module_& m) {
+  auto py = [](Dim d) { return nb::steal(dim_to_python(d)); };
+  auto from = [](nb::handle h) { return dim_from_python(h.ptr()); };
+  nb::class_<Dim>(m, "Dim", "A size while tracing: an expression over the sizes of inputs.")
+      .def("__add__", [=](Dim a, nb::handle b) { return py(a + from(b)); })
+      .def("__radd__", [=](Dim a, nb::handle b) { return py(a + from(b)); })
+      .def("__sub__", [=](Dim a, nb::handle b) { return py(a - from(b)); })
+      .def("__rsub__", [=](Dim a, nb::handle b) { return py(from(b) - a); })
+      .def("__mul__", [=](Dim a, nb::handle b) { return py(a * from(b)); })
+      .def("__rmul__", [=](Dim a, nb::handle b) { return py(a * from(b)); })
+      .def("__neg__", [=](Dim a) { return py(a * Dim(-1)); })
+      .def("__floordiv__", [=](Dim a, nb::handle b) { return py(dim_floordiv(a, from(b))); })
+      .def("__rfloordiv__", [=](Dim a, nb::handle b) { return py(dim_floordiv(from(b), a)); })
+      .def("__mod__", [=](Dim a, nb::handle b) { return py(a - dim_floordiv(a, from(b)) * from(b)); })
+      .def("__eq__", [=](Dim a, nb::handle b) { return !b.is_none() && a == from(b); })
+      .def("__ne__", [=](Dim a, nb::handle b) { return b.is_none() || !(a == from(b)); })
+      .def("__lt__", [=](Dim a, nb::handle b) { return a < from(b); })
+      .def("__le__", [=](Dim a, nb::handle b) { return a <= from(b); })
+      .def("__gt__", [=](Dim a, nb::handle b) { return from(b) < a; })
+      .def("__ge__", [=](Dim a, nb::handle b) { return from(b) <= a; })
+      .def("__bool__", [=](Dim a) { return !(a == Dim(0)); })
+      .def("__hash__", [](Dim a) { return static_cast<Py_ssize_t>(a.raw); })
+      .def("__index__",
+           [](Dim a) {
+             // Used as a number: the program is specialised to this size, by a guard.
+             bool fixed = a == Dim(a.hint());
+             (void)fixed;
+             return a.hint();
+           })
+      .def("__repr__", [](Dim a) { return to_string(a); })
+      .def_prop_ro("hint", &Dim::hint)
+      .def_prop_ro("raw", [](Dim a) { return a.raw; });
+  m.def("new_symbol", [=](int kind, int source, int index, int64_t hint) {
+    return py(new_symbol({static_cast<SizeLeaf::Kind>(kind), source, index}, hint));
+  });
+  nb::class_<Guard>(m, "Guard");
+  m.def("open_guards", &open_guards);
+  m.def("close_guards", &close_guards);
+  m.def("describe_guards", &describe_guards);
+  nb::class_<GuardSet>(m, "GuardSet").def("hold", &guards_hold);
+  m.def("make_guards", &make_guards);
+}
+
+}  // namespace
+
+nb::object to_python(Value* owned) {
+  if (!owned) return nb::none();
+  PyObject* o = wrap(owned);
+  if (!o) throw nb::python_error();
+  return nb::steal(o);
+}
+
+Value* value_from(nb::handle h, const char* what) {
+  if (!is_tensor(h.ptr()) || !as_tensor(h.ptr())->plain) {
+    PyErr_Format(PyExc_TypeError, "%s: expected a plain tensor, got %s", what, Py_TYPE(h.ptr())->tp_name);
+    throw nb::python_error();
+  }
+  return operand(as_tensor(h.ptr()));
+}
+
+namespace {
+
+nb::object broadcast_shapes(const std::string& op, nb::handle a, nb::handle b) {
+  return guarded([&] {
+    return nb::steal(dims_to_python(broadcast(op.c_str(), dims_from_python(a.ptr()), dims_from_python(b.ptr()))));
+  });
+}
+
+std::vector<SizeLeaf> leaves_from(const nb::list& list) {
+  std::vector<SizeLeaf> leaves;
+  for (nb::handle h : list) {
+    auto [kind, source, index] = nb::cast<std::tuple<int, int, int>>(h);
+    leaves.push_back({static_cast<SizeLeaf::Kind>(kind), source, index});
+  }
+  return leaves;
+}
+
+nb::list leaves_to(const std::vector<SizeLeaf>& leaves) {
+  nb::list out;
+  for (const SizeLeaf& l : leaves) out.append(nb::make_tuple(static_cast<int>(l.kind), l.source, l.index));
+  return out;
+}
+
+// Sizes with leaves (kind, source, index) replaced by numbers or other sizes.
+nb::object substitute_sizes(nb::handle sizes, const nb::list& leaves, const nb::list& values) {
+  return guarded([&] {
+    std::vector<SizeLeaf> from = leaves_from(leaves);
+    std::vector<Dim> to;
+    for (nb::handle h : values) to.push_back(dim_from_python(h.ptr()));
+    Dims out;
+    for (Dim d : dims_from_python(sizes.ptr())) out.push(substitute(d, from, to));
+    return nb::steal(dims_to_python(out));
+  });
+}
+
+}  // namespace
+
+void init_program(nb::module_& m) {
+  bind_dim(m);
+  m.def("broadcast_shapes", &broadcast_shapes);
+  m.def("substitute_sizes", &substitute_sizes);
+  m.def("infer", &infer);
+  m.def("elementwise_dtypes", &elementwise_dtypes);
+  m.def("promote", [](int a, int b) { return static_cast<int>(promote(static_cast<DType>(a), static_cast<DType>(b))); });
+  nb::class_<Program>(m, "Program", "A program in executable form.")
+      .def("run", &run_program)
+      .def("run_in_place", &run_in_place)
+      .def_prop_ro("n_steps", [](const Program& p) { return p.steps.size(); });
+  nb::class_<ProgramBuilder>(m, "ProgramBuilder")
+      .def(nb::init<>())
+      .def("call", &ProgramBuilder::call)
+      .def("fused", &ProgramBuilder::fused)
+      .def("share_leaves", &ProgramBuilder::share_leaves)
+      .def("finish", &ProgramBuilder::finish);
+  nb::class_<Derivative>(m, "Derivative")
+      .def_ro("name", &Derivative::name)
+      .def_prop_ro("size_leaves", [](const Derivative& d) { return leaves_to(d.sizes); });
+  m.def("make_derivative", &make_derivative, nb::rv_policy::reference, nb::arg("op").none(), nb::arg("name"),
+        nb::arg("forward").none(), nb::arg("vjp"), nb::arg("saves"), nb::arg("edges"), nb::arg("n_outputs"),
+        nb::arg("python"));
+  m.def("apply_compiled", &apply_compiled, nb::arg("derivative").none(), nb::arg("plain"), nb::arg("inputs"));
+  m.def("tracked_mask", &tracked_mask);
+  m.def("run_counters", [] {
+    return nb::make_tuple(run_counters.steps, run_counters.groups, run_counters.gemms);
+  });
+  m.def("op_table", [] {
+    nb::list table;
+    for (const Op* op : all_ops()) {
+      nb::list attrs;
+      for (const AttrSpec& a : op->attrs) attrs.append(nb::make_tuple(a.name, static_cast<int>(a.kind)));
+      table.append(nb::make_tuple(op->name, op->n_inputs, op->n_outputs, attrs, op->elementwise, op->differentiable,
+                                  op->view != nullptr));
+    }
+    return table;
+  });
+}
+
+}  // namespace wengert

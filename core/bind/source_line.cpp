@@ -1,0 +1,85 @@
+// The user's line, as (code object, instruction): a few nanoseconds per op, because it is decoded only on demand.
+#include <vector>
+
+#include "tensor.h"
+
+// The interpreter's frame struct is private and differs between versions; these are the fields in front of what we read.
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000 && !defined(PYPY_VERSION)
+#define WENGERT_FAST_FRAMES 1
+#endif
+
+namespace wengert {
+
+namespace {
+
+// File names of code objects that are part of wengert: their frames are skipped. Compared by pointer; every code object
+// of a module shares its file name string.
+std::vector<PyObject*> internal_files;
+
+bool internal(PyObject* filename) {
+  for (PyObject* f : internal_files)
+    if (f == filename) return true;
+  return false;
+}
+
+#ifdef WENGERT_FAST_FRAMES
+#if PY_VERSION_HEX < 0x030C0000
+struct Frame {
+  PyObject *f_func, *f_globals, *f_builtins, *f_locals;
+  PyCodeObject* f_code;
+  PyObject* frame_obj;
+  Frame* previous;
+  _Py_CODEUNIT* prev_instr;
+};
+#else
+struct Frame {
+  PyCodeObject* f_code;
+  Frame* previous;
+  PyObject *f_funcobj, *f_globals, *f_builtins, *f_locals, *frame_obj;
+  _Py_CODEUNIT* prev_instr;
+};
+#endif
+#endif
+
+}  // namespace
+
+void add_internal_file(PyObject* filename) {
+  if (!internal(filename)) internal_files.push_back(Py_NewRef(filename));
+}
+
+SourceLine current_line() {
+#ifdef WENGERT_FAST_FRAMES
+  auto* frame = reinterpret_cast<Frame*>(PyThreadState_GET()->cframe->current_frame);
+  while (frame && frame->f_code && PyCode_Check(frame->f_code) && internal(frame->f_code->co_filename) && frame->previous)
+    frame = frame->previous;
+  if (!frame || !frame->f_code || !PyCode_Check(frame->f_code)) return {};
+  Py_INCREF(frame->f_code);
+  auto offset = frame->prev_instr - reinterpret_cast<_Py_CODEUNIT*>(frame->f_code->co_code_adaptive);
+  return {frame->f_code, static_cast<int32_t>(offset * sizeof(_Py_CODEUNIT))};
+#else
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (!frame) return {};
+  Py_INCREF(frame);
+  for (;;) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    PyFrameObject* back = internal(code->co_filename) ? PyFrame_GetBack(frame) : nullptr;
+    if (!back) {
+      int32_t at = PyFrame_GetLasti(frame);
+      Py_DECREF(frame);
+      return {code, at};
+    }
+    Py_DECREF(code);
+    Py_DECREF(frame);
+    frame = back;
+  }
+#endif
+}
+
+std::string describe(SourceLine line) {
+  if (!line.code) return "an unknown line";
+  auto* code = static_cast<PyCodeObject*>(line.code);
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  return std::string(file ? file : "?") + ":" + std::to_string(PyCode_Addr2Line(code, line.instruction));
+}
+
+}  // namespace wengert

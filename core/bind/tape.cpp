@@ -1,0 +1,305 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "program.h"
+
+namespace wengert {
+
+namespace {
+
+// A node as Python sees it while a derivative is being recorded, printed or explained.
+struct NodeHandle {
+  Node* node;
+  explicit NodeHandle(Node* n) : node(n) { retain(n); }
+  NodeHandle(const NodeHandle& o) : node(o.node) { retain(node); }
+  NodeHandle& operator=(const NodeHandle&) = delete;
+  ~NodeHandle() { release(node); }
+};
+
+nb::object saved_tensor(Node* n, int i) {
+  const SavedRef& ref = n->derivative->saves[i];
+  Value* v = n->saved[i].value;
+  if (ref.kind != SavedRef::output) {
+    retain(v);
+    return to_python(v);
+  }
+  Value* attached = alias(v);  // a saved output gets its edge back while it is used
+  retain(n);
+  attached->node = n;
+  attached->output = ref.index;
+  return to_python(attached);
+}
+
+nb::list saved(const NodeHandle& h) {
+  return guarded([&] {
+    Node* n = h.node;
+    if (n->freed)
+      throw Error(ErrorKind::gradient, "backward: the graph of " + n->derivative->name + " (" + describe(n->line) +
+                                           ") was freed by an earlier backward; pass retain_graph=True to the earlier one");
+    check_saved(n);
+    nb::list out;
+    for (int i = 0; i < n->n_saved; ++i) out.append(saved_tensor(n, i));
+    return out;
+  });
+}
+
+nb::list edges(const NodeHandle& h) {
+  nb::list out;
+  for (int i = 0; i < h.node->n_edges; ++i) {
+    const Edge& e = h.node->edges[i];
+    if (e.node) out.append(nb::make_tuple(NodeHandle(e.node), e.output));
+    else out.append(nb::none());
+  }
+  return out;
+}
+
+nb::list sizes(const NodeHandle& h) {
+  nb::list out;
+  if (h.node->derivative)
+    for (size_t i = 0; i < h.node->derivative->sizes.size(); ++i) out.append(h.node->sizes[i]);
+  return out;
+}
+
+nb::list output_types(const NodeHandle& h) {
+  nb::list out;
+  if (h.node->types)
+    for (int i = 0; i < h.node->n_outputs; ++i)
+      out.append(nb::make_tuple(static_cast<int>(h.node->types[i].dtype), nb::steal(dims_to_python(h.node->types[i].shape))));
+  return out;
+}
+
+void free_node(const NodeHandle& h) {
+  Node* n = h.node;
+  for (int i = 0; i < n->n_saved; ++i) {
+    note_unsaved(n->saved[i].value->buffer);
+    release(n->saved[i].value);
+  }
+  n->n_saved = 0;
+  n->freed = true;
+}
+
+nb::object node_of(nb::handle tensor) {
+  Value* v = value_from(tensor, "node");
+  if (!v->node) return nb::none();
+  return nb::make_tuple(NodeHandle(v->node), v->output);
+}
+
+Edge edge_of(nb::handle h) {
+  nb::tuple t = nb::cast<nb::tuple>(h);
+  return {nb::cast<NodeHandle&>(nb::object(t[0])).node, nb::cast<uint32_t>(nb::object(t[1]))};
+}
+
+// roots: (tensor, seed tensor); sources: None, or a list of None | (node, output).
+// Returns (gradients of sources, which were reached, [(id, gradient) of leaves], nodes run, edges computed).
+nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph, bool accumulate_grads, bool all_leaves) {
+  return guarded([&] {
+    std::vector<Root> from;
+    for (nb::handle h : roots) {
+      nb::tuple t = nb::cast<nb::tuple>(h);
+      from.push_back({value_from(nb::object(t[0]), "backward"), value_from(nb::object(t[1]), "backward")});
+    }
+    std::vector<Edge> wanted;
+    WalkOptions options;
+    options.retain_graph = retain_graph;
+    options.accumulate = accumulate_grads;
+    options.all_leaves = all_leaves;
+    if (!sources.is_none()) {
+      for (nb::handle h : nb::cast<nb::list>(sources)) wanted.push_back(h.is_none() ? Edge{nullptr, 0} : edge_of(h));
+      options.sources = &wanted;
+    }
+    WalkResult r = walk(from, options);
+    nb::list gradients, reached, leaves;
+    for (size_t i = 0; i < r.sources.size(); ++i) {
+      gradients.append(to_python(r.sources[i]));
+      reached.append(static_cast<bool>(r.reached[i]));
+    }
+    for (auto& [id, v] : r.leaves) leaves.append(nb::make_tuple(id, to_python(v)));
+    return nb::make_tuple(gradients, reached, leaves, r.nodes_run, r.edges_computed);
+  });
+}
+
+// A custom node: `pullback` is called with the cotangents of all outputs and returns one cotangent (or None) per input.
+void record_custom_node(nb::handle pullback, const nb::list& inputs, const nb::list& outputs) {
+  guarded([&] {
+    std::vector<Value*> in, out;
+    for (nb::handle h : inputs) in.push_back(value_from(h, "custom op"));
+    for (nb::handle h : outputs) out.push_back(value_from(h, "custom op"));
+    if (!any_tracked(in.data(), static_cast<int>(in.size()))) return;
+    record_custom(pullback.inc_ref().ptr(), in.data(), static_cast<int>(in.size()), out.data(),
+                  static_cast<int>(out.size()));
+  });
+}
+
+// tensor as a fresh leaf with its own edge: its gradient is that of `tensor`, and nothing flows further.
+nb::object fresh_leaf(nb::handle tensor, uint64_t id) {
+  Value* v = alias(value_from(tensor, "leaf"));
+  v->node = new_leaf(id ? id : new_id(), 0, v->type());
+  nb::object t = to_python(v);
+  as_tensor(t.ptr())->requires_grad = 1;
+  return t;
+}
+
+void call_custom(Node* n, Value* const* bars, Value** out) {
+  nb::list args;
+  for (int i = 0; i < n->n_outputs; ++i) {
+    retain(bars[i]);
+    args.append(to_python(bars[i]));
+  }
+  try {
+    nb::object result = nb::handle(static_cast<PyObject*>(n->custom))(args);
+    nb::sequence bars_in = nb::cast<nb::sequence>(result);
+    for (int i = 0; i < n->n_edges; ++i) {
+      nb::object g = bars_in[i];
+      if (g.is_none()) continue;
+      out[i] = value_from(g, "custom op");
+      retain(out[i]);
+    }
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw Error(ErrorKind::python, "");
+  }
+}
+
+Value* call_hooks(void* hooks, Value* gradient) {
+  nb::object g = to_python(gradient);
+  try {
+    // A copy: a hook may remove itself.
+    nb::list functions(nb::cast<nb::list>(nb::handle(static_cast<PyObject*>(hooks))));
+    std::vector<nb::object> snapshot;
+    for (nb::handle f : functions) snapshot.push_back(nb::borrow(f));
+    for (nb::object& f : snapshot) {
+      nb::object changed = f(g);
+      if (!changed.is_none()) g = changed;
+    }
+    Value* v = value_from(g, "gradient hook");
+    retain(v);
+    return v;
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw Error(ErrorKind::python, "");
+  }
+}
+
+nb::list hooks_of(nb::handle tensor) {
+  Value* v = value_from(tensor, "register_hook");
+  if (!v->node) return nb::list();
+  if (!v->node->hooks) v->node->hooks = nb::list().release().ptr();
+  return nb::borrow<nb::list>(static_cast<PyObject*>(v->node->hooks));
+}
+
+void retain_grad(nb::handle tensor) {
+  Value* v = value_from(tensor, "retain_grad");
+  if (!v->node || v->node->leaf) return;
+  v->node->retains_grad = true;
+  v->node->id = id_of(as_tensor(tensor.ptr()));
+}
+
+nb::object set_grad_enabled(bool on) {
+  bool before = thread_state.grad_enabled;
+  thread_state.grad_enabled = on;
+  return nb::bool_(before);
+}
+
+nb::dict memory_stats_dict() {
+  MemoryStats s = memory_stats();
+  nb::dict d, by;
+  d["live_bytes"] = s.live_bytes;
+  d["peak_bytes"] = s.peak_bytes;
+  d["saved_bytes"] = s.saved_bytes;
+  d["pooled_bytes"] = s.pooled_bytes;
+  d["allocations"] = s.allocations;
+  d["pool_hits"] = s.pool_hits;
+  for (int c = 0; c < kNumCategories; ++c) by[name_of(static_cast<Category>(c))] = s.live_by_category[c];
+  d["by_category"] = by;
+  return d;
+}
+
+void bind_tape_class(nb::module_& m) {
+  nb::class_<Tape>(m, "TapeRecord", "An ordered owner of recorded instructions.")
+      .def(nb::init<>())
+      .def("start", [](Tape& t) { start(t); })
+      .def("stop", [](Tape& t) { stop(t); })
+      .def("clear", &Tape::clear)
+      .def_ro("recording", &Tape::recording)
+      .def_ro("epoch", &Tape::epoch)
+      .def("nodes", [](const Tape& t) {
+        nb::list out;
+        for (Node* n : t.nodes) out.append(NodeHandle(n));
+        return out;
+      });
+  m.def("recording_tapes", [] { return thread_state.n_tapes; });
+}
+
+}  // namespace
+
+void init_tape(nb::module_& m) {
+  nb::class_<NodeHandle>(m, "Node", "A recorded instruction.")
+      .def_prop_ro("key", [](const NodeHandle& h) { return reinterpret_cast<uintptr_t>(h.node); })
+      .def_prop_ro("seq", [](const NodeHandle& h) { return h.node->seq; })
+      .def_prop_ro("is_leaf", [](const NodeHandle& h) { return h.node->leaf; })
+      .def_prop_ro("id", [](const NodeHandle& h) { return h.node->id; })
+      .def_prop_ro("freed", [](const NodeHandle& h) { return h.node->freed; })
+      .def_prop_ro("n_outputs", [](const NodeHandle& h) { return static_cast<int>(h.node->n_outputs); })
+      .def_prop_ro("retains_grad", [](const NodeHandle& h) { return h.node->retains_grad; })
+      .def_prop_ro("active",
+                   [](const NodeHandle& h) { return h.node->epoch == 0 || epoch_active(h.node->epoch); })
+      .def_prop_ro("name",
+                   [](const NodeHandle& h) {
+                     if (h.node->leaf) return std::string("leaf");
+                     return h.node->derivative ? h.node->derivative->name : std::string("custom");
+                   })
+      .def_prop_ro("line", [](const NodeHandle& h) { return describe(h.node->line); })
+      .def_prop_ro("custom",
+                   [](const NodeHandle& h) {
+                     return h.node->custom ? nb::borrow(static_cast<PyObject*>(h.node->custom)) : nb::none();
+                   })
+      .def_prop_ro("derivation",
+                   [](const NodeHandle& h) {
+                     if (!h.node->derivative) return nb::object(nb::none());
+                     return nb::borrow(static_cast<PyObject*>(h.node->derivative->python));
+                   })
+      .def_prop_ro("hooks",
+                   [](const NodeHandle& h) {
+                     return h.node->hooks ? nb::borrow(static_cast<PyObject*>(h.node->hooks)) : nb::none();
+                   })
+      .def_prop_ro("saved", &saved)
+      .def_prop_ro("edges", &edges)
+      .def_prop_ro("sizes", &sizes)
+      .def_prop_ro("output_types", &output_types)
+      .def("free", &free_node)
+      .def("keep_grad",
+           [](const NodeHandle& h, nb::handle g) {
+             Value* v = value_from(g, "grad");
+             retain(v);
+             h.node->grad = h.node->grad ? (accumulate(h.node->grad, v)) : v;
+           })
+      .def("__eq__", [](const NodeHandle& a, const NodeHandle& b) { return a.node == b.node; })
+      .def("__hash__", [](const NodeHandle& h) { return reinterpret_cast<Py_ssize_t>(h.node) >> 4; });
+  bind_tape_class(m);
+  m.def("node_of", &node_of);
+  m.def("backward", &backward, nb::arg("roots"), nb::arg("sources").none(), nb::arg("retain_graph"),
+        nb::arg("accumulate"), nb::arg("all_leaves"));
+  m.def("record_custom", &record_custom_node);
+  m.def("fresh_leaf", &fresh_leaf);
+  m.def("hooks_of", &hooks_of);
+  m.def("retain_grad", &retain_grad);
+  m.def("set_grad_enabled", &set_grad_enabled);
+  m.def("is_grad_enabled", [] { return thread_state.grad_enabled; });
+  m.def("memory_stats", &memory_stats_dict);
+  m.def("reset_peak", &reset_peak);
+  m.def("empty_pool", &empty_pool);
+
+  tape_hooks.derive = find_derivative;
+  tape_hooks.narrow = narrow_derivative;
+  tape_hooks.source_line = current_line;
+  tape_hooks.drop_line = [](SourceLine line) { Py_DECREF(static_cast<PyObject*>(line.code)); };
+  tape_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
+  tape_hooks.describe_line = describe;
+  tape_hooks.interrupted = [] { return PyErr_CheckSignals() != 0; };
+  tape_hooks.call_hooks = call_hooks;
+  tape_hooks.call_custom = call_custom;
+}
+
+}  // namespace wengert

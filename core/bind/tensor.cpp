@@ -1,0 +1,535 @@
+#include "tensor.h"
+
+#include <structmember.h>
+
+#include "call.h"
+
+namespace wengert {
+
+PyTypeObject* tensor_type = nullptr;
+PythonHooks python_hooks = {};
+
+namespace {
+
+// Recently dropped exact tensors, kept for the next op.
+constexpr int kMaxFree = 256;
+TensorObject* free_tensors[kMaxFree];
+int n_free = 0;
+
+void clear_fields(TensorObject* t) {
+  t->tensor = Tensor();
+  t->id = 0;
+  t->requires_grad = -1;
+  t->plain = false;
+  t->weak = nullptr;
+}
+
+TensorObject* new_tensor() {
+  TensorObject* t;
+  if (n_free) {
+    t = free_tensors[--n_free];
+    PyObject_Init(reinterpret_cast<PyObject*>(t), tensor_type);
+  } else {
+    t = PyObject_New(TensorObject, tensor_type);
+    if (!t) return nullptr;
+  }
+  clear_fields(t);
+  return t;
+}
+
+void tensor_dealloc(PyObject* self) {
+  TensorObject* t = as_tensor(self);
+  PyTypeObject* type = Py_TYPE(self);
+  if (t->weak) PyObject_ClearWeakRefs(self);
+  destroy(t->tensor);
+  if (type == tensor_type && n_free < kMaxFree) {
+    free_tensors[n_free++] = t;
+    Py_DECREF(type);
+    return;
+  }
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+// Tensor(): an empty shell, for subclasses. Subclass instances either adopt a tensor's value or are not plain.
+PyObject* tensor_new(PyTypeObject* type, PyObject*, PyObject*) {
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self) clear_fields(as_tensor(self));
+  return self;
+}
+
+PyObject* not_plain(const char* what) {
+  PyErr_Format(PyExc_TypeError, "%s: this tensor holds no data of its own (a dual, traced or batched value)", what);
+  return nullptr;
+}
+
+Value* value_of(PyObject* self, const char* what) {
+  TensorObject* t = as_tensor(self);
+  if (!t->plain) {
+    not_plain(what);
+    return nullptr;
+  }
+  return current(t->tensor);
+}
+
+// ---------------------------------------------------------------------------------------------- number slots
+
+template <Elementwise kernel>
+PyObject* binary(PyObject* a, PyObject* b) {
+  static const Op& op = *all_ops()[static_cast<int>(kernel)];
+  PyObject* args[2] = {a, b};
+  return call_elementwise(op, args, 2, true);
+}
+
+template <Elementwise kernel>
+PyObject* unary(PyObject* a) {
+  static const Op& op = *all_ops()[static_cast<int>(kernel)];
+  return call_elementwise(op, &a, 1, true);
+}
+
+PyObject* call_python(const char* method, PyObject* a, PyObject* b) {
+  static PyObject* operators = nullptr;  // wengert's implementations of operators that are not one elementwise op
+  if (!operators) operators = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "_operators");
+  if (!operators) return nullptr;
+  PyObject* f = PyDict_GetItemString(operators, method);
+  if (!f) return Py_NewRef(Py_NotImplemented);
+  PyObject* args[2] = {a, b};
+  return PyObject_Vectorcall(f, args, 2, nullptr);
+}
+
+PyObject* power(PyObject* a, PyObject* b, PyObject*) { return call_python("pow", a, b); }
+PyObject* matrix_multiply(PyObject* a, PyObject* b) { return call_python("matmul", a, b); }
+PyObject* subscript(PyObject* a, PyObject* b) { return call_python("getitem", a, b); }
+
+int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
+  if (!value) {
+    PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted");
+    return -1;
+  }
+  PyObject* args[3] = {self, key, value};
+  static PyObject* f = nullptr;
+  if (!f) {
+    PyObject* operators = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "_operators");
+    if (operators) f = PyDict_GetItemString(operators, "setitem");
+    Py_XDECREF(operators);
+  }
+  if (!f) return PyErr_SetString(PyExc_TypeError, "item assignment is not available"), -1;
+  PyObject* r = PyObject_Vectorcall(f, args, 3, nullptr);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
+PyObject* compare(PyObject* a, PyObject* b, int how) {
+  static const Elementwise kernels_by_op[] = {Elementwise::less,      Elementwise::less_equal, Elementwise::equal,
+                                              Elementwise::not_equal, Elementwise::greater,    Elementwise::greater_equal};
+  PyObject* args[2] = {a, b};
+  return call_elementwise(*all_ops()[static_cast<int>(kernels_by_op[how])], args, 2, true);
+}
+
+double one_element(PyObject* self, const char* what, bool* ok) {
+  Value* v = value_of(self, what);
+  *ok = false;
+  if (!v) return 0;
+  if (v->size != 1) {
+    PyErr_Format(PyExc_ValueError, "%s: only a tensor with one element converts, this one has shape %s", what,
+                 to_string(v->dims()).c_str());
+    return 0;
+  }
+  *ok = true;
+  return get_scalar(v->dtype, v->data);
+}
+
+PyObject* tensor_float(PyObject* self) {
+  bool ok;
+  double x = one_element(self, "float", &ok);
+  return ok ? PyFloat_FromDouble(x) : nullptr;
+}
+
+PyObject* item(PyObject* self, PyObject*) {
+  bool ok;
+  double x = one_element(self, "item", &ok);
+  if (!ok) return nullptr;
+  Value* v = as_tensor(self)->tensor.value;
+  if (v->dtype == DType::Bool) return PyBool_FromLong(x != 0);
+  if (is_complex(v->dtype)) {
+    double parts[2];
+    kernels().cast[static_cast<int>(v->dtype)][static_cast<int>(DType::Complex128)](parts, v->data, 1);
+    return PyComplex_FromDoubles(parts[0], parts[1]);
+  }
+  if (!is_integer(v->dtype)) return PyFloat_FromDouble(x);
+  if (v->dtype == DType::UInt64) {
+    uint64_t u;
+    std::memcpy(&u, v->data, 8);
+    return PyLong_FromUnsignedLongLong(u);
+  }
+  int64_t i;
+  kernels().cast[static_cast<int>(v->dtype)][static_cast<int>(DType::Int64)](&i, v->data, 1);
+  return PyLong_FromLongLong(i);
+}
+
+PyObject* tensor_int(PyObject* self) {
+  PyObject* x = item(self, nullptr);
+  if (!x) return nullptr;
+  PyObject* i = PyNumber_Long(x);
+  Py_DECREF(x);
+  return i;
+}
+
+PyObject* tensor_index(PyObject* self) {
+  Value* v = value_of(self, "index");
+  if (!v) return nullptr;
+  if (!is_integer(v->dtype) || v->size != 1) {
+    PyErr_Format(PyExc_TypeError, "only an integer tensor with one element can be used as an index, got %s",
+                 to_string(v->type()).c_str());
+    return nullptr;
+  }
+  return item(self, nullptr);
+}
+
+int tensor_bool(PyObject* self) {
+  bool ok;
+  double x = one_element(self, "bool", &ok);
+  return ok ? x != 0 : -1;
+}
+
+Py_ssize_t tensor_length(PyObject* self) {
+  Value* v = value_of(self, "len");
+  if (!v) return -1;
+  if (v->ndim == 0) return PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor"), -1;
+  return v->shape[0];
+}
+
+// ------------------------------------------------------------------------------------------------ properties
+
+PyObject* get_shape(PyObject* self, void*) {
+  Value* v = value_of(self, "shape");
+  if (!v) return nullptr;
+  PyObject* t = PyTuple_New(v->ndim);
+  for (int i = 0; t && i < v->ndim; ++i) PyTuple_SET_ITEM(t, i, PyLong_FromLongLong(v->shape[i]));
+  return t;
+}
+
+PyObject* get_strides(PyObject* self, void*) {
+  Value* v = value_of(self, "strides");
+  if (!v) return nullptr;
+  PyObject* t = PyTuple_New(v->ndim);
+  for (int i = 0; t && i < v->ndim; ++i) PyTuple_SET_ITEM(t, i, PyLong_FromLongLong(v->strides[i]));
+  return t;
+}
+
+PyObject* get_dtype(PyObject* self, void*) {
+  Value* v = value_of(self, "dtype");
+  return v ? Py_NewRef(python_hooks.dtypes[static_cast<int>(v->dtype)]) : nullptr;
+}
+
+PyObject* get_ndim(PyObject* self, void*) {
+  Value* v = value_of(self, "ndim");
+  return v ? PyLong_FromLong(v->ndim) : nullptr;
+}
+
+PyObject* get_size(PyObject* self, void*) {
+  Value* v = value_of(self, "size");
+  return v ? PyLong_FromLongLong(v->size) : nullptr;
+}
+
+PyObject* get_plain(PyObject* self, void*) { return PyBool_FromLong(as_tensor(self)->plain); }
+PyObject* get_id(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(id_of(as_tensor(self))); }
+
+PyObject* get_requires_grad(PyObject* self, void*) {
+  TensorObject* t = as_tensor(self);
+  if (!t->plain) Py_RETURN_FALSE;
+  Value* v = current(t->tensor);
+  return PyBool_FromLong(v->node && tracked(v));
+}
+
+int set_requires_grad(PyObject* self, PyObject* flag, void*) {
+  TensorObject* t = as_tensor(self);
+  Value* v = value_of(self, "requires_grad");
+  if (!v) return -1;
+  int on = flag ? PyObject_IsTrue(flag) : 0;
+  if (on < 0) return -1;
+  if (on && !is_inexact(v->dtype)) {
+    PyErr_Format(python_hooks.errors[static_cast<int>(ErrorKind::dtype)],
+                 "requires_grad: only floating tensors have gradients, this one is %s; convert with astype first",
+                 to_string(v->type()).c_str());
+    return -1;
+  }
+  if (v->node && !v->node->leaf) {
+    if (on) return 0;
+    PyErr_SetString(python_hooks.errors[static_cast<int>(ErrorKind::gradient)],
+                    "requires_grad: this tensor is the result of a recorded op; use detach() to cut it from the graph");
+    return -1;
+  }
+  t->requires_grad = static_cast<int8_t>(on);
+  if (on && v->node && v->node->epoch == 0) return 0;
+  if (v->node) {
+    release(v->node);
+    v->node = nullptr;
+  }
+  if (on) {
+    if (v->refs > 1) {  // a value that the tape saved stays a constant there
+      Value* own = alias(v);
+      release(t->tensor.value);
+      t->tensor.value = v = own;
+    }
+    v->node = new_leaf(id_of(t), 0, v->type());
+    if (t->tensor.alias && t->tensor.is_base) {
+      retain(v);
+      release(t->tensor.alias->base);
+      t->tensor.alias->base = v;
+    }
+  }
+  return 0;
+}
+
+PyObject* get_is_leaf(PyObject* self, void*) {
+  Value* v = value_of(self, "is_leaf");
+  return v ? PyBool_FromLong(!v->node || v->node->leaf) : nullptr;
+}
+
+PyObject* get_grad(PyObject* self, void*) {
+  TensorObject* t = as_tensor(self);
+  if (!t->plain) Py_RETURN_NONE;
+  Value* v = current(t->tensor);
+  if (!v->node || !v->node->grad) Py_RETURN_NONE;
+  retain(v->node->grad);
+  return wrap(v->node->grad);
+}
+
+int set_grad(PyObject* self, PyObject* g, void*) {
+  Value* v = value_of(self, "grad");
+  if (!v) return -1;
+  if (!g || g == Py_None) {
+    if (v->node && v->node->grad) {
+      release(v->node->grad);
+      v->node->grad = nullptr;
+    }
+    return 0;
+  }
+  if (!v->node) {
+    PyErr_SetString(python_hooks.errors[static_cast<int>(ErrorKind::gradient)],
+                    "grad: this tensor does not require a gradient; set requires_grad first");
+    return -1;
+  }
+  if (!is_tensor(g) || !as_tensor(g)->plain) return PyErr_SetString(PyExc_TypeError, "grad: expected a tensor or None"), -1;
+  Value* gv = current(as_tensor(g)->tensor);
+  if (!(gv->dims() == v->dims())) {
+    PyErr_Format(python_hooks.errors[static_cast<int>(ErrorKind::shape)],
+                 "grad: a gradient of shape %s does not fit a tensor of shape %s", to_string(gv->dims()).c_str(),
+                 to_string(v->dims()).c_str());
+    return -1;
+  }
+  retain(gv);
+  if (v->node->grad) release(v->node->grad);
+  v->node->grad = gv;
+  return 0;
+}
+
+PyObject* get_data_pointer(PyObject* self, void*) {
+  Value* v = value_of(self, "data_ptr");
+  return v ? PyLong_FromVoidPtr(v->data) : nullptr;
+}
+
+PyObject* get_contiguous(PyObject* self, void*) {
+  Value* v = value_of(self, "is_contiguous");
+  return v ? PyBool_FromLong(v->contiguous) : nullptr;
+}
+
+PyGetSetDef properties[] = {
+    {"shape", get_shape, nullptr, "Sizes of the axes, as a tuple.", nullptr},
+    {"strides", get_strides, nullptr, "Steps between neighbours along each axis, in elements.", nullptr},
+    {"dtype", get_dtype, nullptr, "The element type.", nullptr},
+    {"ndim", get_ndim, nullptr, "The number of axes.", nullptr},
+    {"size", get_size, nullptr, "The number of elements.", nullptr},
+    {"id", get_id, nullptr, "A number that names this tensor; keys of a GradientMap.", nullptr},
+    {"requires_grad", get_requires_grad, set_requires_grad, "Whether operations on this tensor are recorded.", nullptr},
+    {"is_leaf", get_is_leaf, nullptr, "Whether no recorded op produced this tensor.", nullptr},
+    {"grad", get_grad, set_grad, "The gradient that backward() accumulated, or None.", nullptr},
+    {"is_contiguous", get_contiguous, nullptr, "Whether elements lie in row-major order without gaps.", nullptr},
+    {"data_ptr", get_data_pointer, nullptr, "Address of the first element.", nullptr},
+    {"_plain", get_plain, nullptr, "Whether this tensor is data (not a dual, traced or batched value).", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+// ------------------------------------------------------------------------------------------- buffer protocol
+
+// PEP 3118 formats; bfloat16 has none and travels as uint16 (the Python side restores it).
+const char* const kFormats[kNumDTypes] = {"?", "b", "h", "i", "q", "B", "H", "I", "Q", "e", "H", "f", "d", "Zf", "Zd"};
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  Value* v = value_of(self, "buffer");
+  if (!v) return -1;
+  if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !v->contiguous) {
+    PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous");
+    return -1;
+  }
+  Py_ssize_t* room = static_cast<Py_ssize_t*>(PyMem_Malloc(sizeof(Py_ssize_t) * 2 * kMaxRank));
+  if (!room) return PyErr_NoMemory(), -1;
+  int64_t element = size_of(v->dtype);
+  for (int i = 0; i < v->ndim; ++i) {
+    room[i] = v->shape[i];
+    room[kMaxRank + i] = v->strides[i] * element;
+  }
+  v->buffer->pinned = true;  // someone outside may read and write it from now on
+  view->obj = Py_NewRef(self);
+  view->buf = v->data;
+  view->len = v->size * element;
+  view->readonly = 0;
+  view->itemsize = element;
+  view->format = const_cast<char*>((flags & PyBUF_FORMAT) ? kFormats[static_cast<int>(v->dtype)] : nullptr);
+  view->ndim = v->ndim;
+  view->shape = room;
+  view->strides = room + kMaxRank;
+  view->suboffsets = nullptr;
+  view->internal = room;
+  return 0;
+}
+
+void release_buffer(PyObject*, Py_buffer* view) { PyMem_Free(view->internal); }
+
+// --------------------------------------------------------------------------------------------------- methods
+
+PyObject* detach(PyObject* self, PyObject*) {
+  Value* v = value_of(self, "detach");
+  if (!v) return nullptr;
+  return wrap_view(alias(v), as_tensor(self), true);
+}
+
+// _adopt(other): this shell (of a subclass) becomes a plain tensor with the other's value.
+PyObject* adopt(PyObject* self, PyObject* other) {
+  if (!is_tensor(other) || !as_tensor(other)->plain) return PyErr_SetString(PyExc_TypeError, "expected a tensor"), nullptr;
+  TensorObject* t = as_tensor(self);
+  Value* v = current(as_tensor(other)->tensor);
+  if (t->tensor.value) release(t->tensor.value);
+  t->tensor.value = alias(v);
+  t->plain = true;
+  Py_RETURN_NONE;
+}
+
+PyObject* assign_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n != 2 || !is_tensor(args[0]) || !as_tensor(args[0])->plain || !as_tensor(self)->plain)
+    return PyErr_SetString(PyExc_TypeError, "_assign(tensor, op name)"), nullptr;
+  const char* op = PyUnicode_AsUTF8(args[1]);
+  if (!op) return nullptr;
+  TensorObject* t = as_tensor(self);
+  try {
+    Value* old = current(t->tensor);
+    if (thread_state.grad_enabled && old->node && old->node->leaf && tracked(old) && old->node->epoch == 0) {
+      throw Error(ErrorKind::in_place, std::string(op) + ": a leaf that requires a gradient, " + to_string(old->type()) +
+                                           ", cannot be changed in place while recording; do it under wengert.no_grad()");
+    }
+    Value* r = current(as_tensor(args[0])->tensor);
+    retain(r);
+    assign(t->tensor, r, op);
+  } catch (...) {
+    return raise_python();
+  }
+  return Py_NewRef(self);
+}
+
+PyMethodDef methods[] = {
+    {"item", item, METH_NOARGS, "The value of a one-element tensor as a Python scalar."},
+    {"detach", detach, METH_NOARGS, "The same data, cut from the graph; shares memory."},
+    {"_adopt", adopt, METH_O, nullptr},
+    {"_assign", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(assign_method)), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMemberDef members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorObject, weak), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+template <class F>
+void* fn(F f) {
+  return reinterpret_cast<void*>(f);
+}
+
+PyType_Slot slots[] = {
+    {Py_tp_new, fn(tensor_new)},
+    {Py_tp_dealloc, fn(tensor_dealloc)},
+    {Py_tp_richcompare, fn(compare)},
+    {Py_tp_hash, fn(_Py_HashPointer)},
+    {Py_tp_getset, properties},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {Py_nb_add, fn(binary<Elementwise::add>)},
+    {Py_nb_subtract, fn(binary<Elementwise::sub>)},
+    {Py_nb_multiply, fn(binary<Elementwise::mul>)},
+    {Py_nb_true_divide, fn(binary<Elementwise::div>)},
+    {Py_nb_floor_divide, fn(binary<Elementwise::floor_divide>)},
+    {Py_nb_remainder, fn(binary<Elementwise::remainder>)},
+    {Py_nb_and, fn(binary<Elementwise::bitwise_and>)},
+    {Py_nb_or, fn(binary<Elementwise::bitwise_or>)},
+    {Py_nb_xor, fn(binary<Elementwise::bitwise_xor>)},
+    {Py_nb_lshift, fn(binary<Elementwise::bitwise_left_shift>)},
+    {Py_nb_rshift, fn(binary<Elementwise::bitwise_right_shift>)},
+    {Py_nb_negative, fn(unary<Elementwise::neg>)},
+    {Py_nb_absolute, fn(unary<Elementwise::abs>)},
+    {Py_nb_invert, fn(unary<Elementwise::bitwise_invert>)},
+    {Py_nb_power, fn(power)},
+    {Py_nb_matrix_multiply, fn(matrix_multiply)},
+    {Py_nb_float, fn(tensor_float)},
+    {Py_nb_int, fn(tensor_int)},
+    {Py_nb_index, fn(tensor_index)},
+    {Py_nb_bool, fn(tensor_bool)},
+    {Py_mp_subscript, fn(subscript)},
+    {Py_mp_ass_subscript, fn(assign_subscript)},
+    {Py_mp_length, fn(tensor_length)},
+    {Py_bf_getbuffer, fn(get_buffer)},
+    {Py_bf_releasebuffer, fn(release_buffer)},
+    {0, nullptr},
+};
+
+PyType_Spec spec = {"wengert.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+}  // namespace
+
+PyObject* wrap(Value* owned) {
+  TensorObject* t = new_tensor();
+  if (!t) {
+    release(owned);
+    return nullptr;
+  }
+  t->tensor.value = owned;
+  t->plain = true;
+  return reinterpret_cast<PyObject*>(t);
+}
+
+PyObject* wrap_view(Value* owned, TensorObject* base, bool detached) {
+  PyObject* p = wrap(owned);
+  if (p) {
+    join(base->tensor, as_tensor(p)->tensor, detached);
+    if (detached) as_tensor(p)->requires_grad = -1;
+  }
+  return p;
+}
+
+uint64_t id_of(TensorObject* t) {
+  if (!t->id) {
+    Value* v = t->plain ? current(t->tensor) : nullptr;
+    t->id = v && v->node && v->node->leaf && v->node->id ? v->node->id : new_id();
+    if (v && v->node && v->node->leaf && !v->node->id) v->node->id = t->id;
+  }
+  return t->id;
+}
+
+Value* operand(TensorObject* t) {
+  Value* v = current(t->tensor);
+  const ThreadState& s = thread_state;
+  if (s.n_tapes && s.grad_enabled && t->requires_grad != 0 && is_inexact(v->dtype) &&
+      (!v->node || (v->node->leaf && !tracked(v)))) {
+    // Inside a tape every floating tensor is tracked, for as long as the outermost tape records.
+    if (v->node) release(v->node);
+    v->node = new_leaf(id_of(t), (*s.tapes)[0]->epoch, v->type());
+  }
+  return v;
+}
+
+int init_tensor_type(PyObject* module) {
+  tensor_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  if (!tensor_type) return -1;
+  return PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type));
+}
+
+}  // namespace wengert

@@ -1,0 +1,55 @@
+// The Python type `Tensor`: a plain CPython type, because its instances are made and dropped by every op.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "../tensor.h"
+
+namespace wengert {
+
+struct TensorObject {
+  PyObject_HEAD;
+  Tensor tensor;
+  uint64_t id;       // 0: none asked for yet
+  int8_t requires_grad;  // -1: never set, 0, 1
+  bool plain;
+  PyObject* weak;
+};
+
+extern PyTypeObject* tensor_type;
+
+inline bool is_tensor(PyObject* o) {
+  return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type);
+}
+inline TensorObject* as_tensor(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
+
+PyObject* wrap(Value* owned);                 // a new plain tensor; takes the reference; null with MemoryError
+PyObject* wrap_view(Value* owned, TensorObject* base, bool detached);
+uint64_t id_of(TensorObject* t);
+
+// The value of a plain tensor for use as an operand: up to date, and tracked if a tape is recording.
+Value* operand(TensorObject* t);
+
+int init_tensor_type(PyObject* module);
+
+// Translates the exception in flight to a Python exception. Call in a catch block; returns null.
+PyObject* raise_python();
+
+// Python callables that the bindings use, set by wengert at import.
+struct PythonHooks {
+  PyObject* dispatch;         // dispatch(op, inputs, attrs): an op on tensors that are not plain
+  PyObject* convert_operand;  // makes a Tensor or a Python scalar of a foreign operand, or NotImplemented
+  PyObject* derive;
+  PyObject* narrow;
+  PyObject* dtypes[kNumDTypes];
+  PyObject* errors[static_cast<int>(ErrorKind::count)];
+};
+extern PythonHooks python_hooks;
+
+struct TensorPointers;
+
+SourceLine current_line();
+std::string describe(SourceLine line);
+void add_internal_file(PyObject* filename);
+
+}  // namespace wengert

@@ -1,0 +1,223 @@
+#include "dim.h"
+
+#include <map>
+#include <unordered_map>
+
+namespace wengert {
+
+namespace {
+
+// A symbolic size is a linear combination of atoms plus a constant; an atom is a leaf, a product or a floor division.
+// The normal form makes equal expressions identical in the common cases ((n + m) - m is n), without a solver.
+struct Atom {
+  enum Kind : uint8_t { leaf, product, quotient } kind;
+  SizeLeaf size;     // leaf
+  int64_t a, b;      // operands of product and quotient, as raw dims
+  int64_t hint;
+};
+
+using Terms = std::map<int32_t, int64_t>;  // atom → coefficient
+
+struct Expression {
+  Terms terms;
+  int64_t constant = 0;
+  int64_t hint = 0;
+};
+
+// Programs keep their sizes for printing and lowering, so expressions live as long as the process. There are a few
+// dozen per derived signature.
+struct Table {
+  std::vector<Atom> atoms;
+  std::vector<Expression> expressions;
+  std::map<std::pair<Terms, int64_t>, int64_t> interned;
+  std::map<std::tuple<int, int64_t, int64_t>, int32_t> composites;
+};
+
+Table& table() {
+  static Table t;
+  return t;
+}
+
+thread_local std::vector<std::vector<Guard>> open_lists;
+
+constexpr int64_t index_of(int64_t raw) { return Dim::kSymbolic - 1 - raw; }
+
+Expression expression(Dim d) {
+  if (d.symbolic()) return table().expressions[index_of(d.raw)];
+  return {{}, d.raw, d.raw};
+}
+
+Dim intern(Expression e) {
+  std::erase_if(e.terms, [](const auto& t) { return t.second == 0; });
+  if (e.terms.empty()) return Dim(e.constant);
+  auto [it, fresh] = table().interned.try_emplace({e.terms, e.constant}, 0);
+  if (fresh) {
+    it->second = Dim::kSymbolic - 1 - static_cast<int64_t>(table().expressions.size());
+    table().expressions.push_back(std::move(e));
+  }
+  return Dim(it->second);
+}
+
+Dim of_atom(int32_t atom) { return intern({{{atom, 1}}, 0, table().atoms[atom].hint}); }
+
+Dim composite(Atom::Kind kind, Dim a, Dim b, int64_t hint) {
+  auto [it, fresh] = table().composites.try_emplace({kind, a.raw, b.raw}, 0);
+  if (fresh) {
+    it->second = static_cast<int32_t>(table().atoms.size());
+    table().atoms.push_back({kind, {}, a.raw, b.raw, hint});
+  }
+  return of_atom(it->second);
+}
+
+int64_t floor_div(int64_t a, int64_t b) {
+  int64_t q = a / b;
+  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
+}
+
+std::string atom_string(int32_t id) {
+  const Atom& a = table().atoms[id];
+  if (a.kind == Atom::leaf) {
+    std::string source = a.size.kind == SizeLeaf::input ? "n" : "a";
+    return source + std::to_string(a.size.source) + "_" + std::to_string(a.size.index);
+  }
+  const char* sign = a.kind == Atom::product ? "*" : "//";
+  return "(" + to_string(Dim(a.a)) + sign + to_string(Dim(a.b)) + ")";
+}
+
+}  // namespace
+
+int64_t Dim::hint() const { return symbolic() ? table().expressions[index_of(raw)].hint : raw; }
+
+Dim dim_add(Dim a, Dim b) {
+  Expression e = expression(a), f = expression(b);
+  for (auto [atom, coefficient] : f.terms) e.terms[atom] += coefficient;
+  e.constant += f.constant;
+  e.hint += f.hint;
+  return intern(std::move(e));
+}
+
+Dim dim_mul(Dim a, Dim b) {
+  if (a.symbolic() && b.symbolic()) {
+    if (b.raw < a.raw) std::swap(a, b);
+    return composite(Atom::product, a, b, a.hint() * b.hint());
+  }
+  if (!a.symbolic()) std::swap(a, b);
+  Expression e = expression(a);
+  for (auto& [atom, coefficient] : e.terms) coefficient *= b.raw;
+  e.constant *= b.raw;
+  e.hint *= b.raw;
+  return intern(std::move(e));
+}
+
+Dim dim_floordiv(Dim a, Dim b) {
+  if (!a.symbolic() && !b.symbolic()) return Dim(floor_div(a.raw, b.raw));
+  if (b.raw == 1) return a;
+  if (a.raw == b.raw) return Dim(1);
+  return composite(Atom::quotient, a, b, floor_div(a.hint(), b.hint()));
+}
+
+bool dim_compare(Dim a, Dim b, Comparison c) {
+  Dim difference = a - b;
+  if (!difference.symbolic()) return c == Comparison::equal ? difference.raw == 0 : difference.raw < 0;
+  bool outcome = c == Comparison::equal ? a.hint() == b.hint() : a.hint() < b.hint();
+  if (!open_lists.empty()) open_lists.back().push_back({a, b, c, outcome});
+  return outcome;
+}
+
+Dim new_symbol(SizeLeaf leaf, int64_t hint) {
+  int32_t id = static_cast<int32_t>(table().atoms.size());
+  table().atoms.push_back({Atom::leaf, leaf, 0, 0, hint});
+  return of_atom(id);
+}
+
+std::string to_string(Dim d) {
+  if (!d.symbolic()) return std::to_string(d.raw);
+  const Expression& e = table().expressions[index_of(d.raw)];
+  std::string s;
+  for (auto [atom, coefficient] : e.terms) {
+    if (!s.empty()) s += "+";
+    if (coefficient != 1) s += std::to_string(coefficient) + "*";
+    s += atom_string(atom);
+  }
+  if (e.constant > 0) s += "+" + std::to_string(e.constant);
+  if (e.constant < 0) s += std::to_string(e.constant);
+  return s;
+}
+
+Dim substitute(Dim d, const std::vector<SizeLeaf>& leaves, const std::vector<Dim>& values) {
+  if (!d.symbolic()) return d;
+  const Expression e = table().expressions[index_of(d.raw)];
+  Dim sum(e.constant);
+  for (auto [id, coefficient] : e.terms) {
+    const Atom a = table().atoms[id];
+    Dim term;
+    if (a.kind == Atom::leaf) {
+      size_t i = 0;
+      while (i < leaves.size() && !(leaves[i] == a.size)) ++i;
+      term = i < leaves.size() ? values[i] : of_atom(id);
+    } else {
+      Dim left = substitute(Dim(a.a), leaves, values), right = substitute(Dim(a.b), leaves, values);
+      term = a.kind == Atom::product ? left * right : dim_floordiv(left, right);
+    }
+    sum = sum + term * Dim(coefficient);
+  }
+  return sum;
+}
+
+void open_guards() { open_lists.emplace_back(); }
+
+std::vector<Guard> close_guards() {
+  std::vector<Guard> guards = std::move(open_lists.back());
+  open_lists.pop_back();
+  return guards;
+}
+
+Dim SizeProgram::place(Kind kind, Dim a, Dim b) {
+  steps.push_back({kind, a, b});
+  return Dim(Dim::kSymbolic - static_cast<int64_t>(steps.size()));
+}
+
+Dim SizeProgram::leaf(SizeLeaf size) {
+  size_t i = 0;
+  while (i < leaves.size() && !(leaves[i] == size)) ++i;
+  if (i == leaves.size()) leaves.push_back(size);
+  return place(Kind::leaf, Dim(static_cast<int64_t>(i)), Dim(0));
+}
+
+Dim SizeProgram::compile(Dim d) {
+  if (!d.symbolic()) return d;
+  for (auto [raw, ref] : compiled_)
+    if (raw == d.raw) return Dim(ref);
+  const Expression e = table().expressions[index_of(d.raw)];  // a copy: compiling operands may grow the table
+  auto atom = [&](int32_t id) {
+    const Atom a = table().atoms[id];
+    if (a.kind == Atom::leaf) return leaf(a.size);
+    Dim left = compile(Dim(a.a)), right = compile(Dim(a.b));
+    return place(a.kind == Atom::product ? Kind::mul : Kind::floordiv, left, right);
+  };
+  Dim sum(e.constant);
+  bool first = e.constant == 0;
+  for (auto [id, coefficient] : e.terms) {
+    bool alone = e.terms.size() == 1 && coefficient == 1 && first;
+    Dim term = alone ? atom(id) : compile(of_atom(id));
+    if (coefficient != 1) term = place(Kind::mul, term, Dim(coefficient));
+    sum = first ? term : place(Kind::add, sum, term);
+    first = false;
+  }
+  compiled_.emplace_back(d.raw, sum.raw);
+  return sum;
+}
+
+void SizeProgram::evaluate(const int64_t* leaf_values, int64_t* results) const {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step& s = steps[i];
+    if (s.kind == Kind::leaf) {
+      results[i] = leaf_values[s.a.raw];
+      continue;
+    }
+    int64_t a = resolve(s.a, results), b = resolve(s.b, results);
+    results[i] = s.kind == Kind::add ? a + b : s.kind == Kind::mul ? a * b : b == 0 ? 0 : floor_div(a, b);
+  }
+}
+
+}  // namespace wengert

@@ -1,0 +1,89 @@
+// A size: an integer in eager execution, an expression over sizes while tracing. Shape rules are written once over
+// this type. Comparing two sizes that are not known to be equal asks the example sizes of the trace and records a
+// guard: the traced program is valid wherever its guards hold.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace wengert {
+
+struct Dim {
+  int64_t raw;
+
+  // Symbolic sizes are encoded far below any integer that arithmetic on real sizes produces.
+  static constexpr int64_t kSymbolic = INT64_MIN / 2;
+  Dim() = default;  // unset: lists of sizes are made on the path of every op
+  constexpr Dim(int64_t value) : raw(value) {}
+  constexpr bool symbolic() const { return raw < kSymbolic; }
+  int64_t hint() const;  // the example value; the value itself if concrete
+};
+
+Dim dim_add(Dim a, Dim b);
+Dim dim_mul(Dim a, Dim b);
+Dim dim_floordiv(Dim a, Dim b);  // b's value is not zero
+enum class Comparison : uint8_t { equal, less };
+bool dim_compare(Dim a, Dim b, Comparison c);
+
+inline Dim operator+(Dim a, Dim b) {
+  return a.symbolic() || b.symbolic() ? dim_add(a, b) : Dim(a.raw + b.raw);
+}
+inline Dim operator*(Dim a, Dim b) {
+  return a.symbolic() || b.symbolic() ? dim_mul(a, b) : Dim(a.raw * b.raw);
+}
+inline Dim operator-(Dim a, Dim b) { return a + b * Dim(-1); }
+inline bool operator==(Dim a, Dim b) {
+  if (a.raw == b.raw) return true;
+  return a.symbolic() || b.symbolic() ? dim_compare(a, b, Comparison::equal) : false;
+}
+inline bool operator<(Dim a, Dim b) {
+  return a.symbolic() || b.symbolic() ? dim_compare(a, b, Comparison::less) : a.raw < b.raw;
+}
+inline bool operator<=(Dim a, Dim b) { return !(b < a); }
+
+// A size that a program reads when it runs: axis `index` of input `source`, or entry `index` of attribute `source`.
+struct SizeLeaf {
+  enum Kind : uint8_t { input, attribute } kind;
+  int32_t source, index;
+  bool operator==(const SizeLeaf&) const = default;
+};
+
+Dim new_symbol(SizeLeaf leaf, int64_t hint);
+std::string to_string(Dim d);
+// The size with leaves replaced; leaves that are not listed stay symbols.
+Dim substitute(Dim d, const std::vector<SizeLeaf>& leaves, const std::vector<Dim>& values);
+
+struct Guard {
+  Dim a, b;
+  Comparison comparison;
+  bool outcome;
+};
+
+// Guards are recorded into the innermost list that is open on this thread; with none open, none are recorded.
+void open_guards();
+std::vector<Guard> close_guards();
+
+// Size expressions in executable form. A program evaluates them once per run, in order.
+struct SizeProgram {
+  enum class Kind : uint8_t { leaf, add, mul, floordiv };
+  struct Step {
+    Kind kind;
+    Dim a, b;  // concrete numbers, or references to earlier steps; for a leaf, a is its index
+  };
+  std::vector<SizeLeaf> leaves;
+  std::vector<Step> steps;
+
+  // A reference to the step that will hold d (d itself if concrete). Leaves and steps are shared.
+  Dim compile(Dim d);
+  void evaluate(const int64_t* leaf_values, int64_t* results) const;
+  static int64_t resolve(Dim d, const int64_t* results) {
+    return d.symbolic() ? results[Dim::kSymbolic - 1 - d.raw] : d.raw;
+  }
+
+ private:
+  Dim place(Kind kind, Dim a, Dim b);
+  Dim leaf(SizeLeaf size);
+  std::vector<std::pair<int64_t, int64_t>> compiled_;  // raw symbol → reference
+};
+
+}  // namespace wengert

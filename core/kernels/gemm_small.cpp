@@ -1,0 +1,182 @@
+#include "gemm_small.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace wengert {
+
+namespace {
+
+// panel[k × strip] = the first `columns` columns of b, whatever its strides.
+template <class T, int Strip>
+inline void pack_panel(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
+  int64_t p = 0;
+#if defined(__x86_64__)
+  if (b_row == 1) {  // b is transposed: four by four (two by two) in registers
+    if constexpr (sizeof(T) == 4) {
+      for (; p + 4 <= k; p += 4) {
+        int64_t j = 0;
+        for (; j + 4 <= columns; j += 4) {
+          const float* s = b + j * b_col + p;
+          __m128 r0 = _mm_loadu_ps(s), r1 = _mm_loadu_ps(s + b_col);
+          __m128 r2 = _mm_loadu_ps(s + 2 * b_col), r3 = _mm_loadu_ps(s + 3 * b_col);
+          _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+          float* d = panel + p * Strip + j;
+          _mm_store_ps(d, r0);
+          _mm_store_ps(d + Strip, r1);
+          _mm_store_ps(d + 2 * Strip, r2);
+          _mm_store_ps(d + 3 * Strip, r3);
+        }
+        for (; j < columns; ++j) {
+          for (int q = 0; q < 4; ++q) panel[(p + q) * Strip + j] = b[j * b_col + p + q];
+        }
+      }
+    } else {
+      for (; p + 2 <= k; p += 2) {
+        int64_t j = 0;
+        for (; j + 2 <= columns; j += 2) {
+          const __m128d r0 = _mm_loadu_pd(b + j * b_col + p), r1 = _mm_loadu_pd(b + (j + 1) * b_col + p);
+          _mm_store_pd(panel + p * Strip + j, _mm_unpacklo_pd(r0, r1));
+          _mm_store_pd(panel + (p + 1) * Strip + j, _mm_unpackhi_pd(r0, r1));
+        }
+        for (; j < columns; ++j) {
+          for (int q = 0; q < 2; ++q) panel[(p + q) * Strip + j] = b[j * b_col + p + q];
+        }
+      }
+    }
+  }
+#endif
+  for (; p < k; ++p) {
+    for (int64_t j = 0; j < columns; ++j) panel[p * Strip + j] = b[p * b_row + j * b_col];
+  }
+}
+
+namespace plain {
+
+// 16-byte vectors of the compiler, which every machine has. A "mask" is the number of lanes.
+template <class Element>
+struct Lanes {
+  using T = Element;
+  using Mask = int64_t;
+  using Vec [[gnu::vector_size(16)]] = Element;
+  static constexpr int kWidth = 16 / sizeof(T);
+  static Vec zero() { return Vec{}; }
+  static Vec load(const T* p) {
+    Vec v;
+    std::memcpy(&v, p, sizeof(v));
+    return v;
+  }
+  static Vec load_masked(const T* p, Mask lanes) {
+    Vec v{};
+    for (int i = 0; i < lanes; ++i) v[i] = p[i];
+    return v;
+  }
+  static void store(T* p, Vec v) { std::memcpy(p, &v, sizeof(v)); }
+  static void store_masked(T* p, Mask lanes, Vec v) {
+    for (int i = 0; i < lanes; ++i) p[i] = v[i];
+  }
+  static Vec broadcast(const T* p) { return Vec{} + *p; }
+  static Vec multiply_add(Vec x, Vec y, Vec z) { return x * y + z; }
+  static Mask mask(int64_t lanes) { return lanes; }
+  static void pack(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
+    pack_panel<T, 2 * kWidth>(panel, b, k, columns, b_row, b_col);
+  }
+};
+using F32 = Lanes<float>;
+using F64 = Lanes<double>;
+
+#include "gemm_small.inc"
+
+}  // namespace plain
+
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+
+namespace avx2 {
+
+alignas(32) constexpr int32_t kMask32[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+alignas(32) constexpr int64_t kMask64[8] = {-1, -1, -1, -1};
+
+struct F32 {
+  using T = float;
+  using Mask = __m256i;
+  using Vec = __m256;
+  static constexpr int kWidth = 8;
+  static Vec zero() { return _mm256_setzero_ps(); }
+  static Vec load(const T* p) { return _mm256_loadu_ps(p); }
+  static Vec load_masked(const T* p, Mask m) { return _mm256_maskload_ps(p, m); }
+  static void store(T* p, Vec v) { _mm256_storeu_ps(p, v); }
+  static void store_masked(T* p, Mask m, Vec v) { _mm256_maskstore_ps(p, m, v); }
+  static Vec broadcast(const T* p) { return _mm256_broadcast_ss(p); }
+  static Vec multiply_add(Vec x, Vec y, Vec z) { return _mm256_fmadd_ps(x, y, z); }
+  static Mask mask(int64_t lanes) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask32 + 8 - lanes));
+  }
+  static void pack(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
+    pack_panel<T, 16>(panel, b, k, columns, b_row, b_col);
+  }
+};
+
+struct F64 {
+  using T = double;
+  using Mask = __m256i;
+  using Vec = __m256d;
+  static constexpr int kWidth = 4;
+  static Vec zero() { return _mm256_setzero_pd(); }
+  static Vec load(const T* p) { return _mm256_loadu_pd(p); }
+  static Vec load_masked(const T* p, Mask m) { return _mm256_maskload_pd(p, m); }
+  static void store(T* p, Vec v) { _mm256_storeu_pd(p, v); }
+  static void store_masked(T* p, Mask m, Vec v) { _mm256_maskstore_pd(p, m, v); }
+  static Vec broadcast(const T* p) { return _mm256_broadcast_sd(p); }
+  static Vec multiply_add(Vec x, Vec y, Vec z) { return _mm256_fmadd_pd(x, y, z); }
+  static Mask mask(int64_t lanes) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask64 + 4 - lanes));
+  }
+  static void pack(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
+    pack_panel<T, 8>(panel, b, k, columns, b_row, b_col);
+  }
+};
+
+#include "gemm_small.inc"
+
+}  // namespace avx2
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+bool use_avx2() {
+#if defined(__x86_64__)
+  // The same override as for the vector kernels.
+  const char* isa = std::getenv("WENGERT_ISA");
+  if (isa && std::string_view(isa) == "v2") return false;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+#if defined(__x86_64__)
+const SmallGemmFn<float> small_gemm_f32 = use_avx2() ? avx2::gemm<avx2::F32> : plain::gemm<plain::F32>;
+const SmallGemmFn<double> small_gemm_f64 = use_avx2() ? avx2::gemm<avx2::F64> : plain::gemm<plain::F64>;
+#else
+const SmallGemmFn<float> small_gemm_f32 = plain::gemm<plain::F32>;
+const SmallGemmFn<double> small_gemm_f64 = plain::gemm<plain::F64>;
+#endif
+
+}  // namespace wengert

@@ -1,0 +1,19 @@
+// Products too small to be worth a BLAS call, whose fixed cost is about 100 ns: a register-blocked kernel
+// that takes any strides. Built for several instruction sets from gemm_small.inc and chosen once.
+#pragma once
+#include <cstdint>
+
+namespace wengert {
+
+// The kernel keeps a packed panel of b on its stack; k must not exceed this.
+inline constexpr int64_t kSmallMaxK = 512;
+
+// c[m×n] (row stride ldc, unit column stride) = a[m×k] · b[k×n]; strides in elements; m, n, k >= 1.
+template <class T>
+using SmallGemmFn = void (*)(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col,
+                             const T* b, int64_t b_row, int64_t b_col, T* c, int64_t ldc);
+
+extern const SmallGemmFn<float> small_gemm_f32;
+extern const SmallGemmFn<double> small_gemm_f64;
+
+}  // namespace wengert

@@ -1,0 +1,126 @@
+// Complex arithmetic and elementary functions; what the C library has, it computes.
+#pragma once
+#include "vector_types.h"
+
+namespace wengert::WENGERT_ISA_NAMESPACE::complex {
+
+WENGERT_INLINE Complex<float> unpack(__complex__ float z) { return {__real__ z, __imag__ z}; }
+WENGERT_INLINE Complex<double> unpack(__complex__ double z) { return {__real__ z, __imag__ z}; }
+WENGERT_INLINE __complex__ float pack(Complex<float> a) {
+  __complex__ float z;
+  __real__ z = a.re;
+  __imag__ z = a.im;
+  return z;
+}
+WENGERT_INLINE __complex__ double pack(Complex<double> a) {
+  __complex__ double z;
+  __real__ z = a.re;
+  __imag__ z = a.im;
+  return z;
+}
+
+#define WENGERT_COMPLEX(name)                                                                    \
+  inline Complex<float> name(Complex<float> x) { return unpack(__builtin_c##name##f(pack(x))); } \
+  inline Complex<double> name(Complex<double> x) { return unpack(__builtin_c##name(pack(x))); }
+WENGERT_COMPLEX(exp)
+WENGERT_COMPLEX(log)
+WENGERT_COMPLEX(sqrt)
+WENGERT_COMPLEX(sin)
+WENGERT_COMPLEX(cos)
+WENGERT_COMPLEX(tan)
+WENGERT_COMPLEX(asin)
+WENGERT_COMPLEX(acos)
+WENGERT_COMPLEX(atan)
+WENGERT_COMPLEX(sinh)
+WENGERT_COMPLEX(cosh)
+WENGERT_COMPLEX(tanh)
+WENGERT_COMPLEX(asinh)
+WENGERT_COMPLEX(acosh)
+WENGERT_COMPLEX(atanh)
+#undef WENGERT_COMPLEX
+
+template <class T>
+WENGERT_INLINE bool is_zero(Complex<T> a) {
+  return (a.re == T{0}) & (a.im == T{0});
+}
+
+// a - b. Where a difference stands beside a sum, GCC 12 makes `fmaddsub` of them and their products in vector
+// code, even under -ffp-contract=off, but not in the scalar rest of the loop; it does not see through the
+// bits.
+template <class T>
+WENGERT_INLINE T minus(T a, T b) {
+  return a + from_bits<T>(to_bits(b) ^ (BitsOf<T>{1} << (sizeof(T) * 8 - 1)));
+}
+
+template <class T>
+WENGERT_INLINE Complex<T> mul(Complex<T> a, Complex<T> b) {
+  return {minus(a.re * b.re, a.im * b.im), a.re * b.im + a.im * b.re};
+}
+
+template <class T>
+WENGERT_INLINE Complex<T> mul(Complex<T> a, T b) {
+  return {a.re * b, a.im * b};
+}
+
+// Smith's division: no overflow of |b|^2. Division by zero gives infinities and NaN as for real numbers.
+template <class T>
+WENGERT_INLINE Complex<T> div(Complex<T> a, Complex<T> b) {
+  const bool real_larger = magnitude(b.re) >= magnitude(b.im);
+  const T large = real_larger ? b.re : b.im, small = real_larger ? b.im : b.re;
+  const T ratio = large == T{0} ? T{0} : small / large;
+  const T denominator = large + small * ratio;
+  const T re = real_larger ? a.re + a.im * ratio : a.re * ratio + a.im;
+  const T im = real_larger ? minus(a.im, a.re * ratio) : minus(a.im * ratio, a.re);
+  return {re / denominator, im / denominator};
+}
+
+template <class T>
+WENGERT_INLINE Complex<T> reciprocal(Complex<T> a) {
+  return div(Complex<T>{T{1}, T{0}}, a);
+}
+
+// Computed in double: the logarithm of a large power would lose single precision.
+inline Complex<double> pow(Complex<double> a, Complex<double> b) {
+  if (is_zero(b)) return {1.0, 0.0};
+  if (is_zero(a) && b.re > 0.0) return {0.0, 0.0};
+  if (b.im == 0.0 && magnitude(b.re) <= 64.0 && libm::rint(b.re) == b.re) {
+    Complex<double> y{1.0, 0.0}, base = a;
+    for (unsigned n = static_cast<unsigned>(magnitude(b.re)); n != 0; n >>= 1, base = mul(base, base)) {
+      if (n & 1) y = mul(y, base);
+    }
+    return b.re < 0.0 ? reciprocal(y) : y;
+  }
+  return unpack(__builtin_cpow(pack(a), pack(b)));
+}
+inline Complex<float> pow(Complex<float> a, Complex<float> b) {
+  const Complex<double> y = pow(Complex<double>{a.re, a.im}, Complex<double>{b.re, b.im});
+  return {static_cast<float>(y.re), static_cast<float>(y.im)};
+}
+
+// e^x cos y - 1 = (e^x - 1) cos y - 2 sin^2(y/2), without cancellation near 0.
+template <class T>
+inline Complex<T> expm1(Complex<T> a) {
+  const T half = libm::sin(static_cast<T>(0.5) * a.im);
+  return {math::expm1(a.re) * libm::cos(a.im) - T{2} * half * half, math::exp(a.re) * libm::sin(a.im)};
+}
+
+// |1 + a|^2 = 1 + re (2 + re) + im^2 near 0; elsewhere the plain logarithm.
+template <class T>
+inline Complex<T> log1p(Complex<T> a) {
+  const T u = T{1} + a.re;
+  const T m = libm::hypot(a.re, a.im);
+  const T re = m < static_cast<T>(0.5) ? static_cast<T>(0.5) * math::log1p(a.re * (T{2} + a.re) + a.im * a.im)
+                                       : math::log(libm::hypot(u, a.im));
+  return {re, libm::atan2(a.im, u)};
+}
+
+// Through the exponential that does not overflow.
+template <class T>
+inline Complex<T> sigmoid(Complex<T> a) {
+  const bool negative = a.re < T{0};
+  const Complex<T> e = exp(negative ? a : Complex<T>{-a.re, -a.im});
+  const Complex<T> one{T{1}, T{0}};
+  return div(negative ? e : one, Complex<T>{T{1} + e.re, e.im});
+}
+
+}  // namespace wengert::WENGERT_ISA_NAMESPACE::complex

@@ -1,0 +1,639 @@
+// Elementary functions as branch-free arithmetic that the compiler turns into vector code. A lane and a
+// scalar tail run the same operations, so a result depends on its own element only. Everything is in the
+// namespace of the instruction set it is compiled for, calls no std:: template and is inlined: a copy built
+// for a newer machine can never be linked into the code of an older one.
+#pragma once
+#include <bit>
+#include <cstdint>
+
+#define WENGERT_INLINE [[gnu::always_inline]] inline
+
+namespace wengert::WENGERT_ISA_NAMESPACE {
+
+// The C library, overloaded by type.
+namespace libm {
+#define WENGERT_LIBM(name)                                              \
+  WENGERT_INLINE float name(float x) { return __builtin_##name##f(x); } \
+  WENGERT_INLINE double name(double x) { return __builtin_##name(x); }
+#define WENGERT_LIBM2(name)                                                         \
+  WENGERT_INLINE float name(float x, float y) { return __builtin_##name##f(x, y); } \
+  WENGERT_INLINE double name(double x, double y) { return __builtin_##name(x, y); }
+WENGERT_LIBM(fabs)
+WENGERT_LIBM(floor)
+WENGERT_LIBM(ceil)
+WENGERT_LIBM(trunc)
+WENGERT_LIBM(rint)
+WENGERT_LIBM(sqrt)
+WENGERT_LIBM(exp)
+WENGERT_LIBM(log)
+WENGERT_LIBM(log1p)
+WENGERT_LIBM(sin)
+WENGERT_LIBM(cos)
+WENGERT_LIBM(tan)
+WENGERT_LIBM(asin)
+WENGERT_LIBM(acos)
+WENGERT_LIBM(atan)
+WENGERT_LIBM(sinh)
+WENGERT_LIBM(cosh)
+WENGERT_LIBM(asinh)
+WENGERT_LIBM(acosh)
+WENGERT_LIBM(atanh)
+WENGERT_LIBM(erf)
+WENGERT_LIBM(erfc)
+WENGERT_LIBM2(pow)
+WENGERT_LIBM2(atan2)
+WENGERT_LIBM2(hypot)
+WENGERT_LIBM2(fmod)
+WENGERT_LIBM2(copysign)
+#undef WENGERT_LIBM
+#undef WENGERT_LIBM2
+// The reentrant form: plain lgamma writes the global `signgam`.
+inline float lgamma(float x) {
+  int sign;
+  return __builtin_lgammaf_r(x, &sign);
+}
+inline double lgamma(double x) {
+  int sign;
+  return __builtin_lgamma_r(x, &sign);
+}
+}  // namespace libm
+
+// The layout of a floating type, and the constants that its algorithms need.
+template <class T>
+struct Format;
+
+template <>
+struct Format<float> {
+  using Bits = uint32_t;
+  static constexpr int kMantissa = 23;
+  static constexpr Bits kBias = 127;
+  static constexpr float kInf = __builtin_inff();
+  static constexpr float kNaN = __builtin_nanf("");
+  static constexpr float kMinNormal = 0x1p-126f;
+  static constexpr float kLift = 0x1p25f, kLiftExponent = 25.0f;  // makes a subnormal number normal
+  // Adding it leaves the nearest integer in the low bits of the sum.
+  static constexpr float kRounder = 0x1.8p23f;
+  // Beyond these exp is 0 and infinity.
+  static constexpr float kExpLow = -104.0f, kExpHigh = 89.0f;
+  static constexpr float kExpm1Low = -20.0f;
+  static constexpr float kTanhHigh = 10.0f;  // tanh rounds to 1
+  // ln 2 and others in two parts; the product of the high part with an exponent is exact.
+  static constexpr float kLn2High = 0x1.62e4p-1f, kLn2Low = 0x1.7f7d1cp-20f;
+  static constexpr float kLog2High = 0x1.714p0f, kLog2Low = 0x1.47652cp-12f;     // 1/ln 2
+  static constexpr float kLog10High = 0x1.bcap-2f, kLog10Low = 0x1.7b1526p-14f;  // 1/ln 10
+  static constexpr float kLog10Of2High = 0x1.344p-2f, kLog10Of2Low = 0x1.3509f8p-18f;
+  static constexpr Bits kSqrtHalf = 0x3f3504f3u;
+  static constexpr Bits kUpperHalf = 0xfffff000u;  // mask of a value whose square is exact
+};
+
+template <>
+struct Format<double> {
+  using Bits = uint64_t;
+  static constexpr int kMantissa = 52;
+  static constexpr Bits kBias = 1023;
+  static constexpr double kInf = __builtin_inf();
+  static constexpr double kNaN = __builtin_nan("");
+  static constexpr double kMinNormal = 0x1p-1022;
+  static constexpr double kLift = 0x1p54, kLiftExponent = 54.0;
+  static constexpr double kRounder = 0x1.8p52;
+  static constexpr double kExpLow = -746.0, kExpHigh = 710.0;
+  static constexpr double kExpm1Low = -40.0;
+  static constexpr double kTanhHigh = 22.0;
+  static constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
+  static constexpr double kLog2High = 0x1.7154764p0, kLog2Low = 0x1.2b82fe1777d10p-28;
+  static constexpr double kLog10High = 0x1.bcb7b14p-2, kLog10Low = 0x1.26e50e32a6ab7p-30;
+  static constexpr double kLog10Of2High = 0x1.34413509f6p-2, kLog10Of2Low = 0x1.9fef311f12b36p-42;
+  static constexpr Bits kSqrtHalf = 0x3fe6a09e667f3bcdu;
+  static constexpr Bits kUpperHalf = 0xfffffffff8000000u;
+};
+
+template <class T>
+using BitsOf = typename Format<T>::Bits;
+
+template <class T>
+WENGERT_INLINE BitsOf<T> to_bits(T x) {
+  return std::bit_cast<BitsOf<T>>(x);
+}
+
+template <class T>
+WENGERT_INLINE T from_bits(BitsOf<T> b) {
+  return std::bit_cast<T>(b);
+}
+
+// a * b + c, fused where the instruction set has it: the only place where products and sums are contracted.
+WENGERT_INLINE float madd(float a, float b, float c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+WENGERT_INLINE double madd(double a, double b, double c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// c[Begin] + c[Begin + 1] x + ..., `Length` terms of it, by Estrin's scheme.
+template <int Begin, int Length, class T, int N>
+WENGERT_INLINE T estrin(const T (&c)[N], T x, T x2, T x4, T x8) {
+  if constexpr (Length == 1) {
+    return c[Begin];
+  } else {
+    constexpr int kHalf = Length / 2;
+    const T low = estrin<Begin, kHalf>(c, x, x2, x4, x8);
+    if constexpr (Begin + kHalf < N) {
+      const T power = kHalf == 1 ? x : kHalf == 2 ? x2 : kHalf == 4 ? x4 : kHalf == 8 ? x8 : x8 * x8;
+      return madd(power, estrin<Begin + kHalf, kHalf>(c, x, x2, x4, x8), low);
+    } else {
+      return low;
+    }
+  }
+}
+
+// c0 + c1 x + c2 x^2 + ... in a tree: Horner's chain waits for each product, and the loops here are bound by
+// latency.
+template <class T, class... C>
+WENGERT_INLINE T polynomial(T x, C... coefficients) {
+  static_assert(sizeof...(C) <= 32);
+  const T c[] = {coefficients...};
+  const T x2 = x * x, x4 = x2 * x2;
+  return estrin<0, 32>(c, x, x2, x4, x4 * x4);
+}
+
+// NaN passes through: it compares false.
+template <class T>
+WENGERT_INLINE T at_most(T x, T high) {
+  return x > high ? high : x;
+}
+// Both comparisons are of x itself: two selects. Of a chain the compiler makes a tangle of masks.
+template <class T>
+WENGERT_INLINE T clamp(T x, T low, T high) {
+  const T y = x < low ? low : x;
+  return x > high ? high : y;
+}
+
+template <class T>
+WENGERT_INLINE T with_sign_of(T magnitude, T sign) {
+  constexpr BitsOf<T> kSign = BitsOf<T>{1} << (sizeof(T) * 8 - 1);
+  return from_bits<T>((to_bits(magnitude) & ~kSign) | (to_bits(sign) & kSign));
+}
+
+// All ones where the condition holds. For `x & mask` instead of `condition ? x : 0`, of which the compiler
+// may make two paths, both of them computed.
+template <class T>
+WENGERT_INLINE BitsOf<T> mask(bool condition) {
+  return BitsOf<T>{0} - static_cast<BitsOf<T>>(condition);
+}
+
+template <class T>
+WENGERT_INLINE T magnitude(T x) {
+  constexpr BitsOf<T> kSign = BitsOf<T>{1} << (sizeof(T) * 8 - 1);
+  return from_bits<T>(to_bits(x) & ~kSign);
+}
+
+// A small integer, kept modulo 2^bits, as a floating number (there is no 64-bit conversion before AVX-512).
+template <class T>
+WENGERT_INLINE T integer_to_float(BitsOf<T> n) {
+  return from_bits<T>(n + to_bits(Format<T>::kRounder)) - Format<T>::kRounder;
+}
+
+// 2^n for exponents of normal numbers, n modulo 2^bits.
+template <class T>
+WENGERT_INLINE T power_of_two(BitsOf<T> n) {
+  return from_bits<T>((n + Format<T>::kBias) << Format<T>::kMantissa);
+}
+
+// (1 + y) 2^n. The power is applied in two steps, so that a subnormal result is rounded once and 2^128 may
+// appear.
+template <class T>
+WENGERT_INLINE T scale_successor(T y, BitsOf<T> n) {
+  constexpr BitsOf<T> kOffset = 2048;  // keeps the shifted value positive: no arithmetic 64-bit shift in AVX2
+  const BitsOf<T> half = ((n + 2 * kOffset) >> 1) - kOffset;
+  const T s = power_of_two<T>(half);
+  return madd(s, y, s) * power_of_two<T>(n - half);
+}
+
+// exp
+// ----------------------------------------------------------------------------------------------------------
+
+// e^r - 1 for |r| <= ln(2) / 2. Minimax polynomials of (e^r - 1 - r) / r^2 (Remez exchange in 40 digits,
+// relative error of the whole 2^-32 and 2^-61).
+WENGERT_INLINE float expm1_reduced(float r) {
+  const float q =
+      polynomial(r, 0.5f, 0x1.555556p-3f, 0x1.5554acp-5f, 0x1.11108ep-7f, 0x1.6d7758p-10f, 0x1.a1a48ap-13f);
+  return madd(r * r, q, r);
+}
+WENGERT_INLINE double expm1_reduced(double r) {
+  const double q = polynomial(r, 0.5, 0.16666666666666677, 0.041666666666666706, 0.008333333333321234,
+                              0.0013888888888866123, 0.00019841269887251983, 2.4801587361984776e-05,
+                              2.7557242968047823e-06, 2.755724152808571e-07, 2.5109503685246473e-08,
+                              2.092482628713759e-09);
+  return madd(r * r, q, r);
+}
+
+template <class T>
+struct ExpArgument {
+  T r;          // the rest, |r| <= ln(2) / 2
+  BitsOf<T> n;  // x = n ln 2 + r
+};
+
+template <class T>
+WENGERT_INLINE ExpArgument<T> reduce_exp(T x) {
+  using F = Format<T>;
+  const T t = madd(x, static_cast<T>(1.4426950408889634), F::kRounder);
+  const T n = t - F::kRounder;
+  T r = madd(n, -F::kLn2High, x);
+  r = madd(n, -F::kLn2Low, r);
+  return {r, to_bits(t) - to_bits(F::kRounder)};
+}
+
+template <class T>
+WENGERT_INLINE T exp_clamped(T x) {
+  const auto [r, n] = reduce_exp(x);
+  return scale_successor(expm1_reduced(r), n);
+}
+
+namespace math {
+
+template <class T>
+WENGERT_INLINE T exp(T x) {
+  using F = Format<T>;
+  return exp_clamped(clamp(x, F::kExpLow, F::kExpHigh));
+}
+
+WENGERT_INLINE float exp2(float x) {
+  using F = Format<float>;
+  const float c = clamp(x, -151.0f, 129.0f);
+  const float t = c + F::kRounder;
+  const float r = (c - (t - F::kRounder)) * 0x1.62e43p-1f;
+  return scale_successor(expm1_reduced(r), to_bits(t) - to_bits(F::kRounder));
+}
+WENGERT_INLINE double exp2(double x) {
+  using F = Format<double>;
+  const double c = clamp(x, -1076.0, 1025.0);
+  const double t = c + F::kRounder;
+  const double r = (c - (t - F::kRounder)) * 0x1.62e42fefa39efp-1;
+  return scale_successor(expm1_reduced(r), to_bits(t) - to_bits(F::kRounder));
+}
+
+// e^x - 1 = 2^n (e^r - 1) + (2^n - 1), halved on the way because 2^128 is no number.
+template <class T>
+WENGERT_INLINE T expm1(T x) {
+  using F = Format<T>;
+  const auto [r, n] = reduce_exp(clamp(x, F::kExpm1Low, F::kExpHigh));
+  const T s = power_of_two<T>(n - 1);
+  const T y = T{2} * madd(s, expm1_reduced(r), s - static_cast<T>(0.5));
+  return x == T{0} ? x : y;
+}
+
+// tanh |x| = (e^2|x| - 1) / (e^2|x| + 1): one formula for the whole range, since e^2|x| - 1 is exact near 0.
+template <class T>
+WENGERT_INLINE T tanh(T x) {
+  using F = Format<T>;
+  const T a = at_most(magnitude(x), F::kTanhHigh);
+  const auto [r, n] = reduce_exp(a + a);
+  const T s = power_of_two<T>(n);
+  const T e = madd(s, expm1_reduced(r), s - T{1});
+  return with_sign_of(e / (e + T{2}), x);
+}
+
+// Through e^-|x|, which cannot overflow; the left tail keeps its relative accuracy down to subnormals.
+template <class T>
+WENGERT_INLINE T sigmoid(T x) {
+  const T e = exp_clamped(-at_most(magnitude(x), -Format<T>::kExpLow));
+  return (x < T{0} ? e : T{1}) / (T{1} + e);
+}
+
+}  // namespace math
+
+// log
+// ----------------------------------------------------------------------------------------------------------
+// The method and the coefficients are fdlibm's (e_log.c, e_logf.c): with x = 2^k (1 + f) and s = f / (2 + f),
+// log(1 + f) = f - (f^2/2 - s (f^2/2 + R(s^2))).
+
+WENGERT_INLINE float log_remainder(float z) {
+  return z * polynomial(z, 0xaaaaaa.0p-24f, 0xccce13.0p-25f, 0x91e9ee.0p-25f, 0xf89e26.0p-26f);
+}
+WENGERT_INLINE double log_remainder(double z) {
+  return z * polynomial(z, 6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
+                        2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
+                        1.479819860511658591e-01);
+}
+
+template <class T>
+struct LogArgument {
+  T k;          // x = 2^k (1 + f)
+  T f;          // sqrt(1/2) - 1 <= f < sqrt(2) - 1
+  BitsOf<T> n;  // k as an integer
+};
+
+// For positive normal numbers.
+template <class T>
+WENGERT_INLINE LogArgument<T> reduce_log(T x) {
+  using F = Format<T>;
+  constexpr BitsOf<T> kFraction = (BitsOf<T>{1} << F::kMantissa) - 1;
+  const BitsOf<T> b = to_bits(x) + (to_bits(T{1}) - F::kSqrtHalf);
+  const BitsOf<T> n = (b >> F::kMantissa) - F::kBias;
+  return {integer_to_float<T>(n), from_bits<T>((b & kFraction) + F::kSqrtHalf) - T{1}, n};
+}
+
+// For positive numbers, subnormal ones too.
+template <class T>
+WENGERT_INLINE LogArgument<T> reduce_log_of_any(T x) {
+  using F = Format<T>;
+  const BitsOf<T> subnormal = mask<T>(x < F::kMinNormal);
+  const T lift = from_bits<T>(to_bits(T{1}) + (subnormal & (to_bits(F::kLift) - to_bits(T{1}))));
+  LogArgument<T> a = reduce_log(x * lift);
+  a.k -= from_bits<T>(subnormal & to_bits(F::kLiftExponent));
+  return a;
+}
+
+// k log(2) + log(1 + f), summed from the small to the large. In single precision without a division: a
+// minimax polynomial of (log(1 + f) - f + f^2/2) / f^3 (Remez exchange in 40 digits, relative error of the
+// whole 2^-27).
+WENGERT_INLINE float log_of_parts(float k, float f) {
+  const float z = f * f;
+  const float p = polynomial(f, 0x1.55554ap-2f, -0x1.00022p-2f, 0x1.99a596p-3f, -0x1.54788ap-3f,
+                             0x1.226e4ap-3f, -0x1.0ce07ep-3f, 0x1.07d0eep-3f, -0x1.41edfap-4f);
+  const float rest = madd(z * f, p, madd(z, -0.5f, k * Format<float>::kLn2Low));
+  return madd(k, Format<float>::kLn2High, rest + f);
+}
+WENGERT_INLINE double log_of_parts(double k, double f) {
+  const double s = f / (2.0 + f);
+  const double half_square = 0.5 * f * f;
+  const double rest = madd(k, Format<double>::kLn2Low, s * (half_square + log_remainder(s * s)));
+  return madd(k, Format<double>::kLn2High, f - (half_square - rest));
+}
+
+template <class T>
+WENGERT_INLINE T log_special(T x, T y) {
+  using F = Format<T>;
+  y = x < F::kInf ? y : x;  // infinity and NaN
+  y = x == T{0} ? -F::kInf : y;
+  return x < T{0} ? F::kNaN : y;
+}
+
+// k log(2) + log(1 + f) in another base: the product with 1/log(base) is done in two parts (fdlibm's
+// e_log10.c).
+template <class T>
+WENGERT_INLINE T log_in_base(T f, T inverse_high, T inverse_low, T base, T base_rest) {
+  const T s = f / (T{2} + f);
+  const T half_square = static_cast<T>(0.5) * f * f;
+  const T high = from_bits<T>(to_bits(f - half_square) & Format<T>::kUpperHalf);
+  const T low = (f - high) - half_square + s * (half_square + log_remainder(s * s));
+  const T product = high * inverse_high;
+  const T rest = base_rest + (low + high) * inverse_low + low * inverse_high;
+  const T sum = base + product;
+  return (rest + ((base - sum) + product)) + sum;
+}
+
+namespace math {
+
+template <class T>
+WENGERT_INLINE T log(T x) {
+  const auto a = reduce_log_of_any(x);
+  return log_special(x, log_of_parts(a.k, a.f));
+}
+
+template <class T>
+WENGERT_INLINE T log2(T x) {
+  using F = Format<T>;
+  const auto a = reduce_log_of_any(x);
+  return log_special(x, log_in_base(a.f, F::kLog2High, F::kLog2Low, a.k, T{0}));
+}
+
+template <class T>
+WENGERT_INLINE T log10(T x) {
+  using F = Format<T>;
+  const auto a = reduce_log_of_any(x);
+  const T y = log_in_base(a.f, F::kLog10High, F::kLog10Low, a.k * F::kLog10Of2High, a.k * F::kLog10Of2Low);
+  return log_special(x, y);
+}
+
+// log of u = 1 + x, where what the rounding of u lost is put back into the fraction.
+template <class T>
+WENGERT_INLINE T log1p(T x) {
+  const T u = T{1} + x;
+  const T lost = x >= T{1} ? T{1} - (u - x) : x - (u - T{1});
+  const auto a = reduce_log(u);
+  // 2^-k; from k = 126 on the loss is below every digit and any tiny factor will do.
+  const T scale = power_of_two<T>(a.k > static_cast<T>(100) ? BitsOf<T>{0} - 100 : BitsOf<T>{0} - a.n);
+  const T f = madd(lost, scale, a.f);
+  return x == T{0} ? x : log_special(u, log_of_parts(a.k, f));
+}
+
+}  // namespace math
+
+// sin, cos, tan
+// ------------------------------------------------------------------------------------------------ x = q pi/2
+// + r, |r| <= pi/4, by Cody and Waite's subtraction of pi/2 in parts. Beyond kTrigLimit the caller takes the
+// C library for that element. Constants and polynomials: fdlibm (e_rem_pio2.c, k_sin.c, k_cos.c) and
+// FreeBSD's msun (e_rem_pio2f.c); single-precision polynomials: Cephes (sinf.c).
+
+template <class T>
+inline constexpr T kTrigLimit = 0x1p20;
+template <>
+inline constexpr float kTrigLimit<float> = 0x1p28f;
+
+template <class T>
+struct TrigArgument {
+  T r, tail;    // r + tail, the tail below half a unit of r
+  BitsOf<T> q;  // the quadrant modulo 4 in the low bits
+};
+
+// Reduced in double: that is exact enough up to 2^28 and cheaper than more parts in float.
+WENGERT_INLINE TrigArgument<float> reduce_trig(float x) {
+  constexpr double kRounder = Format<double>::kRounder;
+  const double wide = x;
+  const double t = madd(wide, 6.36619772367581382433e-01, kRounder);
+  const double n = t - kRounder;
+  const double r = madd(n, -1.58932547735281966916e-08, madd(n, -1.57079631090164184570e+00, wide));
+  return {static_cast<float>(r), 0.0f, static_cast<uint32_t>(to_bits(t))};
+}
+WENGERT_INLINE TrigArgument<double> reduce_trig(double x) {
+  constexpr double kRounder = Format<double>::kRounder;
+  const double t = madd(x, 6.36619772367581382433e-01, kRounder);
+  const double n = t - kRounder;
+  const double first = madd(n, -1.57079632673412561417e+00, x);  // exact: 33 bits times 20
+  const double second = n * 6.07710050630396597660e-11;          // exact as well
+  const double r = first - second;
+  const double rest = n * 2.02226624879595063154e-21 - ((first - r) - second);
+  const double sum = r - rest;
+  return {sum, (r - sum) - rest, to_bits(t)};
+}
+
+WENGERT_INLINE float sin_reduced(const TrigArgument<float>& a) {
+  const float z = a.r * a.r;
+  const float p = polynomial(z, -1.6666654611e-1f, 8.3321608736e-3f, -1.9515295891e-4f);
+  return madd(z * a.r, p, a.r);
+}
+WENGERT_INLINE float cos_reduced(const TrigArgument<float>& a) {
+  const float z = a.r * a.r;
+  const float p = polynomial(z, 4.166664568298827e-2f, -1.388731625493765e-3f, 2.443315711809948e-5f);
+  return madd(z * z, p, madd(z, -0.5f, 1.0f));
+}
+WENGERT_INLINE double sin_reduced(const TrigArgument<double>& a) {
+  const double z = a.r * a.r, v = z * a.r;
+  const double p =
+      polynomial(z, 8.33333333332248946124e-03, -1.98412698298579493134e-04, 2.75573137070700676789e-06,
+                 -2.50507602534068634195e-08, 1.58969099521155010221e-10);
+  return a.r - ((z * (0.5 * a.tail - v * p) - a.tail) - v * -1.66666666666666324348e-01);
+}
+WENGERT_INLINE double cos_reduced(const TrigArgument<double>& a) {
+  const double z = a.r * a.r;
+  const double p =
+      polynomial(z, 4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
+                 -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11);
+  const double half = 0.5 * z, w = 1.0 - half;
+  return w + (((1.0 - w) - half) + (z * (z * p) - a.r * a.tail));
+}
+
+// sin of the reduced argument `quadrant` quarter turns further on.
+template <class T>
+WENGERT_INLINE T sin_of_quadrant(const TrigArgument<T>& a, BitsOf<T> quadrant) {
+  const BitsOf<T> q = a.q + quadrant;
+  const T y = (q & 1) != 0 ? cos_reduced(a) : sin_reduced(a);
+  return from_bits<T>(to_bits(y) ^ ((q & 2) << (sizeof(T) * 8 - 2)));
+}
+
+namespace math {
+
+template <class T>
+WENGERT_INLINE T sin(T x) {
+  const T y = sin_of_quadrant(reduce_trig(x), 0);
+  return x == T{0} ? x : y;
+}
+
+template <class T>
+WENGERT_INLINE T cos(T x) {
+  return sin_of_quadrant(reduce_trig(x), 1);
+}
+
+template <class T>
+WENGERT_INLINE T tan(T x) {
+  const auto a = reduce_trig(x);
+  const T s = sin_reduced(a), c = cos_reduced(a);
+  const bool odd = (a.q & 1) != 0;
+  const T y = (odd ? -c : s) / (odd ? s : c);
+  return x == T{0} ? x : y;
+}
+
+// erf
+// ----------------------------------------------------------------------------------------------------------
+
+// Below 0.93 x + x P(x^2), above 1 - exp(|x| Q(|x|)), where |x| Q is log erfc. Minimax polynomials by Remez
+// exchange in 40 digits, of erf(x)/x - 1 (relative error 2^-31) and of log(erfc(x))/x on [0.92, 4] (error in
+// erf 2^-30).
+WENGERT_INLINE float erf(float x) {
+  const float a = magnitude(x), z = x * x;
+  const float small = polynomial(z, 0x1.06eba8p-3f, -0x1.812742p-2f, 0x1.ce2e0ap-4f, -0x1.b80e9p-6f,
+                                 0x1.54c7f6p-8f, -0x1.aa3f3p-11f, 0x1.5cd4b6p-14f);
+  const float t = at_most(a, 4.0f);
+  const float large = polynomial(t, -0x1.20ef5ap0f, -0x1.453088p-1f, -0x1.b340fcp-4f, 0x1.85b2fap-6f,
+                                 -0x1.dee7fap-9f, 0x1.5578bcp-12f, -0x1.829fbep-17f);
+  const auto [r, n] = reduce_exp(t * large);
+  const float s = power_of_two<float>(n);
+  const float tail = -madd(s, expm1_reduced(r), s - 1.0f);
+  return a < 0.93f ? madd(x, small, x) : with_sign_of(tail, x);
+}
+
+// Special functions in double, element by element -----------------------------------------------------------
+
+// Wichura's AS 241 for the normal quantile, with the argument given as erf's, then one Newton step on erf or
+// on erfc, whichever keeps its digits.
+inline double erfinv(double y) {
+  const double a = magnitude(y);
+  if (!(a < 1.0)) return a == 1.0 ? with_sign_of(Format<double>::kInf, y) : Format<double>::kNaN;
+  constexpr double kSqrtHalf = 0.70710678118654752440;
+  double x;
+  if (a <= 0.85) {
+    const double r = 0.180625 - 0.25 * a * a;
+    x = 0.5 * a *
+        polynomial(r, 3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
+                   1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
+                   3.3430575583588128105e4, 2.5090809287301226727e3) /
+        polynomial(r, 1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3,
+                   2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4,
+                   5.2264952788528545610e3);
+  } else {
+    double r = libm::sqrt(-libm::log(0.5 * (1.0 - a)));
+    if (r <= 5.0) {
+      r -= 1.6;
+      x = polynomial(r, 1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
+                     3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
+                     2.27238449892691845833e-2, 7.74545014278341407640e-4) /
+          polynomial(r, 1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1,
+                     1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4,
+                     1.05075007164441684324e-9);
+    } else {
+      r -= 5.0;
+      x = polynomial(r, 6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
+                     2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
+                     2.71155556874348757815e-5, 2.01033439929228813265e-7) /
+          polynomial(r, 1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2,
+                     7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7,
+                     2.04426310338993978564e-15);
+    }
+  }
+  x *= kSqrtHalf;
+  const double slope = 1.12837916709551257390 * libm::exp(-x * x);
+  const double miss = a < 0.5 ? libm::erf(x) - a : (1.0 - a) - libm::erfc(x);
+  x -= miss / slope;
+  return with_sign_of(x, y);
+}
+
+// Asymptotic series (Abramowitz and Stegun 6.3.18) from 10 on, recurrence below, reflection for negative
+// arguments. Around the positive zero, where recurrence would cancel, a minimax polynomial of digamma(x) over
+// the distance to the zero (Remez exchange in 40 digits, relative error 2^-55).
+inline double digamma(double x) {
+  constexpr double kZeroHigh = 0x1.762d86356be3fp0, kZeroLow = 9.549995429965697e-17;
+  constexpr double kPi = 3.14159265358979323846;
+  if (x == 0.0) return with_sign_of(Format<double>::kInf, -x);
+  double y = 0.0;
+  if (x < 0.0) {
+    const double nearest = libm::rint(x);
+    if (nearest == x) return Format<double>::kNaN;  // poles, and minus infinity
+    y = -kPi / libm::tan(kPi * (x - nearest));
+    x = 1.0 - x;
+  }
+  const double t = (x - kZeroHigh) - kZeroLow;
+  if (magnitude(t) < 0.3) {
+    return y + t * polynomial(t, 0.9676722454476212, -0.44276316898359114, 0.25849976095564864,
+                              -0.16394270544293624, 0.10782405069202435, -0.07219956117433123,
+                              0.04880428807244103, -0.03316113218346504, 0.02259765368818696,
+                              -0.015424555904384945, 0.010538611192269646, -0.007208901136393393,
+                              0.0049302515425224186, -0.0033184508427910532, 0.0022666943853408743,
+                              -0.0018917329011271748, 0.0013033613759407786);
+  }
+  for (; x < 10.0; x += 1.0) y -= 1.0 / x;
+  const double z = 1.0 / (x * x);
+  const double series =
+      z * polynomial(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12);
+  return y + ((libm::log(x) - 0.5 / x) - series);
+}
+
+// Abramowitz and Stegun 6.4.12, with recurrence and reflection as above.
+inline double trigamma(double x) {
+  constexpr double kPi = 3.14159265358979323846;
+  double y = 0.0, sign = 1.0;
+  if (x < 0.0) {
+    const double nearest = libm::rint(x);
+    if (x == -Format<double>::kInf) return Format<double>::kNaN;
+    const double s = libm::sin(kPi * (x - nearest)) / kPi;
+    y = -1.0 / (s * s);  // infinite at the poles
+    x = 1.0 - x;
+    sign = -1.0;
+  }
+  for (; x < 12.0; x += 1.0) y += 1.0 / (x * x);
+  const double r = 1.0 / x, z = r * r;
+  const double series =
+      polynomial(z, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510);
+  return sign * (y + (r + 0.5 * z + r * z * series));
+}
+
+}  // namespace math
+
+}  // namespace wengert::WENGERT_ISA_NAMESPACE

@@ -1,0 +1,60 @@
+// Checks and phrases of error messages that op families share.
+#pragma once
+#include <new>
+#include <string>
+
+#include "op.h"
+
+namespace wengert {
+
+// "float32(3, 4) and int64(2,)"
+inline std::string operands(const Type* in, int n) {
+  std::string s;
+  for (int i = 0; i < n; ++i) s += (i == 0 ? "" : i == n - 1 ? " and " : ", ") + to_string(in[i]);
+  return s;
+}
+
+inline DType dtype_attr(const Op& op, const Attr& attr) {
+  if (attr.i < 0 || attr.i >= kNumDTypes) {
+    fail(ErrorKind::dtype, op.name.c_str(), "there is no dtype with code " + std::to_string(attr.i));
+  }
+  return static_cast<DType>(attr.i);
+}
+
+// A shape given by the user: known sizes are not negative, and their product fits any arithmetic on bytes.
+inline const Dims& shape_attr(const Op& op, const Attr& attr) {
+  int64_t bytes = 16;
+  for (Dim d : attr.dims) {
+    if (d.symbolic() || d.raw == 0) continue;
+    if (d.raw < 0) {
+      fail(ErrorKind::shape, op.name.c_str(),
+           "sizes must not be negative, got the shape " + to_string(attr.dims));
+    }
+    if (__builtin_mul_overflow(bytes, d.raw, &bytes)) throw std::bad_alloc();
+  }
+  return attr.dims;
+}
+
+inline void require_entries(const Op& op, const AttrSpec& spec, const Attr& attr, int n) {
+  if (attr.dims.n != n) {
+    fail(
+        ErrorKind::value, op.name.c_str(),
+        std::string(spec.name) + " must have " + std::to_string(n) + " entries, got " + to_string(attr.dims));
+  }
+}
+
+inline void require_same_dtype(const Op& op, const Type* in, int a, int b, int n) {
+  if (in[a].dtype != in[b].dtype) {
+    fail(ErrorKind::dtype, op.name.c_str(),
+         "operands must have one dtype, got " + operands(in, n) + "; cast one of them");
+  }
+}
+
+inline void require_number(const Op& op, const Type& x) {
+  if (x.dtype == DType::Bool) {
+    fail(ErrorKind::dtype, op.name.c_str(),
+         "bool is not a number, got " + to_string(x) + "; cast to an integer dtype first");
+  }
+}
+
+}  // namespace wengert

@@ -1,0 +1,159 @@
+#include "op.h"
+
+#include <unordered_map>
+
+#include "../kernels/strided.h"
+#include "../threads.h"
+#include "elementwise.h"
+
+namespace wengert {
+
+namespace {
+
+std::vector<Op*>& ops() {
+  static std::vector<Op*> list;
+  return list;
+}
+
+std::unordered_map<std::string, Op*>& names() {
+  static std::unordered_map<std::string, Op*> map;
+  return map;
+}
+
+bool same_shape(const Value* a, const Value* b) {
+  if (a->ndim != b->ndim) return false;
+  for (int i = 0; i < a->ndim; ++i)
+    if (a->shape[i] != b->shape[i]) return false;
+  return true;
+}
+
+// A broadcast scalar: one element seen through strides of zero.
+bool is_uniform(const Value* v) {
+  for (int i = 0; i < v->ndim; ++i)
+    if (v->strides[i] != 0 && v->shape[i] != 1) return false;
+  return true;
+}
+
+// Operands with strides are brought into blocks, so that every element passes the same vector kernel.
+void run_blocks(const Op& op, MapFn fn, Value* const* in, int n_in, Value* out) {
+  constexpr int64_t kBlock = 1024;
+  (void)op;
+  const int64_t out_size = size_of(out->dtype), n = out->size;
+  bool uniform[3];
+  alignas(64) char filled[3][kBlock * 16];
+  for (int i = 0; i < n_in; ++i) {
+    uniform[i] = is_uniform(in[i]);
+    if (uniform[i]) fill(filled[i], in[i]->data, size_of(in[i]->dtype), std::min(n, kBlock));
+  }
+  auto block = [&](int64_t start, int64_t count, char (*scratch)[kBlock * 16]) {
+    const void* at[3];
+    for (int i = 0; i < n_in; ++i) {
+      const Value* v = in[i];
+      int64_t size = size_of(v->dtype);
+      if (uniform[i]) {
+        at[i] = filled[i];
+      } else if (v->contiguous) {
+        at[i] = v->data + start * size;
+      } else {
+        gather_block(scratch[i], v->data, v->strides, v->ndim, v->shape, size, start, count);
+        at[i] = scratch[i];
+      }
+    }
+    fn(out->data + start * out_size, at, count);
+  };
+  parallel_for((n + kElementwiseTile - 1) / kElementwiseTile, [&](int64_t tile) {
+    alignas(64) char scratch[3][kBlock * 16];
+    int64_t end = std::min(n, (tile + 1) * kElementwiseTile);
+    for (int64_t s = tile * kElementwiseTile; s < end; s += kBlock) block(s, std::min(kBlock, end - s), scratch);
+  });
+}
+
+}  // namespace
+
+Op& add_op(Op op) {
+  Op* added = new Op(std::move(op));  // ops live as long as the process
+  added->id = static_cast<int>(ops().size());
+  ops().push_back(added);
+  names()[added->name] = added;
+  return *added;
+}
+
+Op* find_op(const std::string& name) {
+  auto it = names().find(name);
+  return it == names().end() ? nullptr : it->second;
+}
+
+const std::vector<Op*>& all_ops() { return ops(); }
+
+int normalize_axis(const char* op, int64_t axis, int ndim) {
+  if (axis < -ndim || axis >= ndim)
+    fail(ErrorKind::shape, op,
+         "axis " + std::to_string(axis) + " is out of range for " + std::to_string(ndim) + " dimension(s)");
+  return static_cast<int>(axis < 0 ? axis + ndim : axis);
+}
+
+void run_elementwise(const Op& op, Value* const* in, int n_in, Value** out) {
+  const Value* shaped = in[n_in - 1];
+  bool direct = shaped->contiguous;
+  for (int i = 0; i + 1 < n_in; ++i) {
+    if (!same_shape(in[i], shaped))
+      fail(ErrorKind::shape, op.name.c_str(),
+           "operands " + to_string(in[i]->type()) + " and " + to_string(shaped->type()) + " have different shapes");
+    direct &= in[i]->contiguous;
+  }
+  ElementwiseTypes types = elementwise_types(op, shaped->dtype);
+  MapFn fn = kernels().map[static_cast<int>(op.kernel)][static_cast<int>(types.compute)];
+  Ref y(empty_like(shaped, types.result));
+  if (!direct) {
+    if (y->size) run_blocks(op, fn, in, n_in, y.v);
+  } else {
+    const char* at[3];
+    int64_t sizes[3];
+    for (int i = 0; i < n_in; ++i) {
+      at[i] = in[i]->data;
+      sizes[i] = size_of(in[i]->dtype);
+    }
+    run_map(fn, y->data, size_of(y->dtype), at, sizes, n_in, y->size);
+  }
+  out[0] = y.take();
+}
+
+void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
+  if (op.elementwise) return run_elementwise(op, in, n_in, out);
+  constexpr int kInline = 8;
+  Type inline_types[kInline];
+  std::vector<Type> many;
+  Type* types = inline_types;
+  if (n_in > kInline) {
+    many.resize(n_in);
+    types = many.data();
+  }
+  for (int i = 0; i < n_in; ++i) types[i] = in[i]->type();
+  Type result[kMaxOutputs];
+  op.infer(op, types, n_in, attrs, result);
+  if (op.view) {
+    out[0] = op.view(op, in[0], attrs, result[0]);
+    if (out[0]) return;
+  }
+  Ref made[kMaxOutputs];
+  Value* fresh[kMaxOutputs];
+  for (int i = 0; i < op.n_outputs; ++i) {
+    made[i] = Ref(empty(result[i].dtype, result[i].shape));
+    fresh[i] = made[i].v;
+  }
+  op.compute(op, in, n_in, attrs, fresh);
+  for (int i = 0; i < op.n_outputs; ++i) out[i] = made[i].take();
+}
+
+void register_ops() {
+  register_elementwise_ops();
+  register_shape_ops();
+  register_reduce_ops();
+  register_index_ops();
+  register_matmul_ops();
+  register_random_ops();
+  register_create_ops();
+  register_scan_ops();
+}
+
+}  // namespace wengert

@@ -1,0 +1,69 @@
+// The native half of an op's record: shape-and-dtype rule and kernel. The mathematical half, under the same name, is
+// in src/wengert/ops/; the two are joined at import.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "../kernels/vector.h"
+#include "../value.h"
+
+namespace wengert {
+
+struct Derivative;
+
+struct Op {
+  // Types of the outputs from types of the inputs; throws an Error that names the op. Sizes may be symbolic.
+  using Infer = void (*)(const Op& op, const Type* in, int n_in, const Attrs& attrs, Type* out);
+  // Fills outputs that are allocated as `infer` says. Inputs may have any strides.
+  using Compute = void (*)(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out);
+  // An output that shares the input's buffer; null where only a copy will do (then `compute` runs).
+  using View = Value* (*)(const Op& op, const Value* in, const Attrs& attrs, const Type& out);
+
+  std::string name;
+  int id = -1;
+  int n_inputs = 1;  // -1: any number
+  int n_outputs = 1;
+  std::vector<AttrSpec> attrs;
+  Infer infer = nullptr;
+  Compute compute = nullptr;
+  View view = nullptr;
+  bool elementwise = false;
+  Elementwise kernel = Elementwise::count;
+  bool differentiable = true;  // false: outputs carry no gradient at all (comparisons, argmax)
+
+  // Derivatives of the common case, all operands of one dtype and no attributes: [dtype][which need gradients].
+  Derivative* derivatives[kNumDTypes][8] = {};
+};
+
+inline constexpr int kMaxOutputs = 4;
+
+Op& add_op(Op op);  // at start only
+Op* find_op(const std::string& name);
+const std::vector<Op*>& all_ops();
+void register_ops();  // calls the registration function of every family
+
+// How an elementwise op treats dtypes; `in` are the operands' dtypes, already promoted among each other.
+struct ElementwiseTypes {
+  DType compute;  // the operands' dtype (but for the condition of `where`, which is bool)
+  DType result;
+};
+ElementwiseTypes elementwise_types(const Op& op, DType promoted);
+void run_elementwise(const Op& op, Value* const* in, int n_in, Value** out);
+
+// Runs an op on values: outputs are new references. Nothing is recorded. Throws.
+void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out);
+
+// A normalised axis, or a shape error (IndexError's sibling) that names the op and the rank.
+int normalize_axis(const char* op, int64_t axis, int ndim);
+
+// Registration, one per family. Called by register_ops() only.
+void register_elementwise_ops();
+void register_shape_ops();
+void register_reduce_ops();
+void register_index_ops();
+void register_matmul_ops();
+void register_random_ops();
+void register_create_ops();
+void register_scan_ops();
+
+}  // namespace wengert

@@ -1,0 +1,83 @@
+// Draws of random numbers. The key and the counter are attributes, so that a replay draws the same numbers.
+#include "../kernels/random.h"
+
+#include "check.h"
+
+namespace wengert {
+
+namespace {
+
+using Kind = Attr::Kind;
+
+RandomStream stream(const Attr& key, const Attr& counter) {
+  return {static_cast<uint32_t>(key.dims[0].raw), static_cast<uint32_t>(key.dims[1].raw),
+          static_cast<uint64_t>(counter.dims[0].raw)};
+}
+
+void infer_floating(const Op& op, const Type*, int, const Attrs& attrs, Type* out) {
+  const DType dtype = dtype_attr(op, attrs[1]);
+  if (!is_floating(dtype)) {
+    fail(ErrorKind::dtype, op.name.c_str(),
+         std::string("draws floating-point numbers only, got ") + name_of(dtype));
+  }
+  require_entries(op, op.attrs[2], attrs[2], 2);
+  require_entries(op, op.attrs[3], attrs[3], 1);
+  *out = {dtype, shape_attr(op, attrs[0])};
+}
+
+template <auto draw>
+void compute_floating(const Op&, Value* const*, int, const Attrs& attrs, Value** out) {
+  draw(out[0]->dtype, out[0]->data, out[0]->size, stream(attrs[2], attrs[3]));
+}
+
+void check_range(const Op& op, Dim low, Dim high) {
+  if (!low.symbolic() && !high.symbolic() && high.raw <= low.raw) {
+    fail(ErrorKind::value, op.name.c_str(),
+         "low must be less than high, got " + to_string(low) + " and " + to_string(high));
+  }
+}
+
+void infer_integers(const Op& op, const Type*, int, const Attrs& attrs, Type* out) {
+  require_entries(op, op.attrs[1], attrs[1], 2);
+  for (int k = 2; k < 5; ++k) require_entries(op, op.attrs[k], attrs[k], 1);
+  check_range(op, attrs[3].dims[0], attrs[4].dims[0]);
+  *out = {DType::Int64, shape_attr(op, attrs[0])};
+}
+
+void compute_integers(const Op& op, Value* const*, int, const Attrs& attrs, Value** out) {
+  const Dim low = attrs[3].dims[0], high = attrs[4].dims[0];
+  check_range(op, low, high);
+  random_integers(reinterpret_cast<int64_t*>(out[0]->data), out[0]->size, stream(attrs[1], attrs[2]), low.raw,
+                  high.raw);
+}
+
+}  // namespace
+
+void register_random_ops() {
+  const std::vector<AttrSpec> floating = {
+      {"shape", Kind::sizes}, {"dtype", Kind::integer}, {"key", Kind::sizes}, {"counter", Kind::sizes}};
+  add_op({.name = "random_uniform",
+          .n_inputs = 0,
+          .attrs = floating,
+          .infer = infer_floating,
+          .compute = compute_floating<random_uniform>,
+          .differentiable = false});
+  add_op({.name = "random_normal",
+          .n_inputs = 0,
+          .attrs = floating,
+          .infer = infer_floating,
+          .compute = compute_floating<random_normal>,
+          .differentiable = false});
+  add_op({.name = "random_integers",
+          .n_inputs = 0,
+          .attrs = {{"shape", Kind::sizes},
+                    {"key", Kind::sizes},
+                    {"counter", Kind::sizes},
+                    {"low", Kind::sizes},
+                    {"high", Kind::sizes}},
+          .infer = infer_integers,
+          .compute = compute_integers,
+          .differentiable = false});
+}
+
+}  // namespace wengert

@@ -1,0 +1,153 @@
+// The tape: records instructions, walks them backwards, decides what is saved. It executes derivative programs that it is
+// given and knows nothing of how they were derived. All of it runs under the GIL.
+#pragma once
+#include <functional>
+#include <unordered_map>
+
+#include "program.h"
+
+namespace wengert {
+
+// What a recorded instruction keeps: an input, an output, or an extra result (residual) of the forward program.
+struct SavedRef {
+  enum Kind : uint8_t { input, output, residual } kind;
+  uint8_t index;
+};
+
+// The derivative of an op (or of a whole compiled program) for one signature: derived once, used by every node.
+struct Derivative {
+  const Op* op = nullptr;          // null for a compiled function
+  std::string name;                // as printed
+  std::shared_ptr<Program> forward;  // null: run the op itself; else outputs are followed by residuals
+  std::shared_ptr<Program> vjp;    // inputs: cotangents of all outputs, then saved values; outputs: one per edge
+  std::vector<SavedRef> saves;
+  std::vector<uint8_t> edges;      // inputs that receive a cotangent, in order
+  std::vector<SizeLeaf> sizes;     // read from inputs and attributes when recorded; vjp's size leaves
+  int n_outputs = 1;
+  void* python = nullptr;          // the derivation, for differentiating the derivative (a PyObject, immortal)
+  // Variants of vjp that compute only some of the edges, by bit mask; made on demand.
+  std::vector<std::pair<uint64_t, std::shared_ptr<Program>>> narrowed;
+};
+
+struct Edge {
+  Node* node;
+  uint32_t output;
+};
+
+struct Saved {
+  Value* value;
+  uint32_t version;
+};
+
+struct Node {
+  static constexpr int kInline = 3;
+  uint32_t refs;
+  uint16_t n_edges, n_saved;
+  bool leaf, freed, retains_grad;
+  uint8_t n_outputs;
+  uint32_t walk_slot;
+  uint64_t walk_id;
+  uint64_t seq;
+  uint64_t epoch;  // not zero: active only while the tape with this epoch records
+  const Derivative* derivative;
+  Edge* edges;
+  Saved* saved;
+  int64_t* sizes;
+  Edge inline_edges[kInline];
+  Saved inline_saved[kInline];
+  SourceLine line;
+  // Of leaves, and of intermediates whose gradient is kept:
+  uint64_t id;
+  Value* grad;
+  void* hooks;   // a Python list
+  Type* types;   // of the outputs, where there are several; of a leaf
+  void* custom;  // a Python callable that replaces `derivative` (custom ops)
+};
+
+Node* new_leaf(uint64_t id, uint64_t epoch, const Type& type);
+inline void retain(Node* n) { ++n->refs; }
+// release(Node*) is declared in value.h; nodes are destroyed by queue, never by recursion.
+
+struct Tape {
+  uint64_t epoch = 0;
+  bool recording = false, persistent = false, consumed = false;
+  std::vector<Node*> nodes;  // in order of recording
+  void clear();
+  ~Tape() { clear(); }
+};
+
+struct ThreadState {
+  bool grad_enabled = true;
+  std::vector<Tape*>* tapes = nullptr;  // recording now, outermost first
+  int n_tapes = 0;
+};
+extern thread_local ThreadState thread_state;
+
+void start(Tape& t);
+void stop(Tape& t);
+bool epoch_active(uint64_t epoch);
+
+inline bool tracked(const Value* v) {
+  return v->node && (v->node->epoch == 0 || epoch_active(v->node->epoch));
+}
+
+// What the tape needs of its surroundings; set once by the bindings.
+struct TapeHooks {
+  // Derives the derivative of an op for operands of these types; `mask`: which inputs need gradients.
+  Derivative* (*derive)(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) = nullptr;
+  std::shared_ptr<Program> (*narrow)(Derivative& d, uint64_t mask) = nullptr;
+  SourceLine (*source_line)() = nullptr;       // a new reference
+  void (*drop_line)(SourceLine) = nullptr;
+  void (*drop_object)(void*) = nullptr;        // a PyObject reference
+  std::string (*describe_line)(SourceLine) = nullptr;
+  bool (*interrupted)() = nullptr;             // a signal's exception is set
+  // Calls hooks on a gradient: takes a reference, returns one.
+  Value* (*call_hooks)(void* hooks, Value* gradient) = nullptr;
+  // Runs a custom op's backward: outputs as for a vjp program.
+  void (*call_custom)(Node* n, Value* const* bars, Value** out) = nullptr;
+};
+extern TapeHooks tape_hooks;
+
+// Runs an op and records it if a gradient is needed. Outputs are new references.
+void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out);
+// The same with a derivative (and forward program) that is already known: compiled functions.
+void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out);
+bool any_tracked(Value* const* in, int n_in);
+// Records an instruction whose outputs exist already.
+Node* record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out,
+             Value* const* residuals);
+Node* record_custom(void* custom, Value* const* in, int n_in, Value* const* out, int n_out);
+
+void gather_sizes(const std::vector<SizeLeaf>& leaves, Value* const* in, const Attrs* attrs, int64_t* sizes);
+
+struct Root {
+  Value* value;
+  Value* seed;  // null: one
+};
+
+struct WalkOptions {
+  bool retain_graph = false;
+  bool accumulate = false;  // into .grad of leaves
+  bool all_leaves = false;  // collect every leaf reached
+  const std::vector<Edge>* sources = nullptr;  // compute only these
+};
+
+struct WalkResult {
+  std::vector<Value*> sources;                        // new references; null: not connected, or zeros if reached
+  std::vector<bool> reached;
+  std::vector<std::pair<uint64_t, Value*>> leaves;    // id and gradient, new references
+  int64_t nodes_run = 0, edges_computed = 0;
+};
+
+// Reverse mode: runs every node's vjp program once, latest first. Throws; gradients computed so far are dropped.
+WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options);
+
+// x += y where nobody else can see x, otherwise a new sum. Takes x's reference, borrows y.
+Value* accumulate(Value* x, Value* y);
+
+// The saved values of a node in the order its vjp program reads them; throws if overwritten or freed.
+void check_saved(const Node* n);
+
+uint64_t new_id();
+
+}  // namespace wengert

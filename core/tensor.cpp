@@ -1,0 +1,190 @@
+#include "tensor.h"
+
+namespace wengert {
+
+namespace {
+
+void drop(Alias* a) {
+  if (--a->refs) return;
+  release(a->base);
+  delete a;
+}
+
+void set_value(Tensor& t, Value* v) {
+  release(t.value);
+  t.value = v;
+}
+
+// Geometry of a view within its base, as attributes of the as_strided ops.
+Attrs geometry(const Value* view, const Value* base) {
+  Attrs a;
+  Attr& shape = a.add(Attr::Kind::sizes);
+  Attr& strides = a.add(Attr::Kind::sizes);
+  Attr& offset = a.add(Attr::Kind::sizes);
+  shape.dims.n = strides.dims.n = view->ndim;
+  for (int i = 0; i < view->ndim; ++i) {
+    shape.dims[i] = view->shape[i];
+    strides.dims[i] = view->strides[i];
+  }
+  offset.dims.n = 1;
+  offset.dims[0] = (view->data - base->data) / size_of(base->dtype);
+  return a;
+}
+
+void share_edge(Value* to, const Value* from) {
+  if (to->node) release(to->node);
+  to->node = from->node;
+  to->output = from->output;
+  if (to->node) retain(to->node);
+}
+
+// The tape needs the buffer's contents: give the base a copy of its own and leave the old buffer to the tape.
+void copy_on_write(Alias& a) {
+  Ref copy(empty_like(a.base, a.base->dtype));
+  copy_into(a.base, copy.v);
+  share_edge(copy.v, a.base);
+  std::swap(a.base, copy.v);
+}
+
+// The view's place in the base as it is now (the base may have moved to a buffer of its own). Not tracked.
+Value* place_in_base(const Tensor& t) {
+  Value* v = alias(t.value);
+  release(v->buffer);
+  v->buffer = t.alias->base->buffer;
+  retain(v->buffer);
+  v->data = t.alias->base->data + t.offset;
+  return v;
+}
+
+void require_contiguous(const Value* base) {
+  if (base->contiguous) return;
+  throw Error(ErrorKind::in_place, "views of a non-contiguous tensor that needs a gradient cannot be written in place (" +
+                                       to_string(base->type()) + "); clone() it first");
+}
+
+// The base after `view` (a part of its buffer) was given the value `result`, for the tape.
+void record_update(Alias& a, const Value* view, Value* result) {
+  static const Op* update = find_op("as_strided_update");
+  Value* in[2] = {a.base, result};
+  if (!any_tracked(in, 2)) return;
+  require_contiguous(a.base);
+  uint64_t mask = (tracked(in[0]) ? 1 : 0) | (tracked(in[1]) ? 2 : 0);
+  Attrs attrs = geometry(view, a.base);
+  Derivative* d = tape_hooks.derive(*update, in, 2, attrs, mask);
+  Value* out = alias(a.base);
+  record(*d, in, 2, &attrs, &out, 1, nullptr);
+  std::swap(a.base, out);
+  release(out);
+}
+
+void mark_written(Buffer* b) {
+  ++b->version;
+  if (b->written.code) tape_hooks.drop_line(b->written);
+  b->written = tape_hooks.source_line();
+}
+
+}  // namespace
+
+void destroy(Tensor& t) {
+  if (t.alias) drop(t.alias);
+  if (t.value) release(t.value);
+}
+
+Value* refresh(Tensor& t) {
+  static const Op* as_strided = find_op("as_strided");
+  Alias& a = *t.alias;
+  if (t.is_base) {
+    retain(a.base);
+    set_value(t, a.base);
+  } else {
+    Ref here(place_in_base(t));
+    if (t.detached || !a.base->node) {
+      set_value(t, here.take());
+    } else {
+      require_contiguous(a.base);
+      Attrs attrs = geometry(here.v, a.base);
+      Value* out;
+      apply(*as_strided, &a.base, 1, attrs, &out);
+      set_value(t, out);
+    }
+  }
+  t.seen = a.version;
+  return t.value;
+}
+
+void join(Tensor& base, Tensor& view, bool detached) {
+  if (!base.alias) {
+    base.alias = new Alias{1, 0, base.value};
+    retain(base.value);
+    base.is_base = true;
+    base.seen = 0;
+  }
+  view.alias = base.alias;
+  ++view.alias->refs;
+  view.seen = view.alias->version;
+  view.offset = view.value->data - view.alias->base->data;
+  view.is_base = false;
+  view.detached = detached || base.detached;
+}
+
+void assign(Tensor& t, Value* owned, const char* op) {
+  Ref result(owned);
+  Value* old = current(t);
+  if (result->dtype != old->dtype || !(result->dims() == old->dims()))
+    fail(ErrorKind::shape, op,
+         "the result " + to_string(result->type()) + " does not fit in place of " + to_string(old->type()));
+  const bool leaf = old->node && old->node->leaf;
+  const bool keeps_edge = leaf && !(result->node && thread_state.grad_enabled && tracked(result.v));
+  const bool alone = (!t.alias || t.alias->refs == 1) && !old->buffer->pinned;
+  if (alone) {
+    Value* v = result->refs == 1 ? result.take() : alias(result.v);
+    if (!v->contiguous || v->buffer->refs > 1) {  // never share the source's buffer
+      Value* packed = empty_like(v, v->dtype);
+      copy_into(v, packed);
+      share_edge(packed, v);
+      release(v);
+      v = packed;
+    } else if (result.v) {
+      share_edge(v, result.v);
+    }
+    if (keeps_edge) share_edge(v, old);
+    if (t.alias) {
+      drop(t.alias);
+      t.alias = nullptr;
+      t.is_base = false;
+    }
+    set_value(t, v);
+    return;
+  }
+  if (t.alias && old->buffer->saved && !old->buffer->pinned) {
+    copy_on_write(*t.alias);
+    Value* v = t.is_base ? Ref::share(t.alias->base).take() : place_in_base(t);
+    if (!t.is_base) share_edge(v, old);
+    set_value(t, v);
+    old = v;
+  }
+  // Overlapping memory (a[1:] = a[:-1]) reads the source whole before it writes.
+  Ref packed;
+  if (result->buffer == old->buffer) {
+    packed = Ref(empty_like(result.v, result->dtype));
+    copy_into(result.v, packed.v);
+  }
+  copy_into(packed ? packed.v : result.v, old);
+  mark_written(old->buffer);
+  Value* v = alias(old);
+  share_edge(v, keeps_edge || (t.detached) ? old : result.v);
+  if (t.alias) {
+    Alias& a = *t.alias;
+    if (t.is_base) {
+      retain(v);
+      release(a.base);
+      a.base = v;
+    } else if (!t.detached) {
+      record_update(a, v, v);
+    }
+    t.seen = ++a.version;
+  }
+  set_value(t, v);
+}
+
+}  // namespace wengert

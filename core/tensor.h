@@ -1,0 +1,41 @@
+// What Python holds: a name for a value. Writing in place gives the name a new value; views of one buffer are kept
+// together so that a write through one of them is seen, and differentiated, through the others.
+#pragma once
+#include "tape.h"
+
+namespace wengert {
+
+// Tensors that share a buffer: a base and its views. `base` is the base's current value; `version` counts writes.
+struct Alias {
+  uint32_t refs;
+  uint32_t version;
+  Value* base;
+};
+
+struct Tensor {
+  Value* value = nullptr;  // null for tensors that are not plain (duals, traced values)
+  Alias* alias = nullptr;  // null: shares with nobody
+  uint32_t seen = 0;       // alias version that `value` reflects
+  int64_t offset = 0;      // of a view: bytes from the start of its base
+  bool is_base = false;
+  bool detached = false;   // a view that carries no gradient
+};
+
+void destroy(Tensor& t);
+
+// The value, brought up to date if another view was written to.
+Value* refresh(Tensor& t);
+inline Value* current(Tensor& t) {
+  if (t.alias && t.alias->version != t.seen) return refresh(t);
+  return t.value;
+}
+
+// `v` becomes a view in t's alias group. Takes v's value as it is.
+void join(Tensor& base, Tensor& view, bool detached);
+
+// t = result, in place. Takes the result's reference; its type is t's type. The buffer is taken over, copied or written
+// through, so that neither other views nor saved values see anything wrong; writing through a pinned buffer
+// that the tape needs raises when that backward runs.
+void assign(Tensor& t, Value* result, const char* op);
+
+}  // namespace wengert

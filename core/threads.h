@@ -1,0 +1,27 @@
+// One pool of worker threads for everything. Work comes as a number of tiles that depends on shapes only, so that
+// results do not depend on the number of threads.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+namespace wengert {
+
+int num_threads();
+void set_num_threads(int n);  // throws std::invalid_argument unless 1 <= n <= 1024
+
+// Calls fn(context, tile) once for every tile in [0, tiles), on this thread and the workers; returns when all are
+// finished. An exception thrown by a tile is rethrown here (the first one). Calls from inside a tile, or while
+// another thread is using the pool, run serially on the caller. Works after fork() in the child.
+void parallel_tiles(int64_t tiles, void (*fn)(void* context, int64_t tile), void* context);
+
+template <class F>
+void parallel_for(int64_t tiles, F&& f) {
+  if (tiles <= 1) {
+    if (tiles == 1) f(int64_t{0});
+    return;
+  }
+  using Body = std::remove_reference_t<F>;
+  parallel_tiles(tiles, [](void* c, int64_t t) { (*static_cast<Body*>(c))(t); }, &f);
+}
+
+}  // namespace wengert

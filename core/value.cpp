@@ -1,0 +1,180 @@
+#include "value.h"
+
+#include <complex>
+
+#include "kernels/strided.h"
+#include "kernels/vector.h"
+
+namespace wengert {
+
+namespace {
+
+FreeList<Value> free_values;
+
+void set_packed_strides(Value* v) {
+  int64_t stride = 1;
+  for (int i = v->ndim - 1; i >= 0; --i) {
+    v->strides[i] = stride;
+    stride *= v->shape[i];
+  }
+  v->contiguous = true;
+}
+
+}  // namespace
+
+Value* new_value() {
+  Value* v = static_cast<Value*>(free_values.take());
+  v->refs = 1;
+  v->node = nullptr;
+  v->output = 0;
+  return v;
+}
+
+void destroy(Value* v) {
+  release(v->buffer);
+  if (v->node) release(v->node);
+  free_values.give(v);
+}
+
+bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
+  int64_t expected = 1;
+  for (int i = ndim - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+Value* empty(DType dtype, const Dims& shape, Category category) {
+  int64_t size = 1;
+  bool zero = false;
+  for (Dim d : shape) {
+    if (d.raw == 0) zero = true;
+    else if (__builtin_mul_overflow(size, d.raw, &size)) throw std::bad_alloc();
+  }
+  if (zero) size = 0;
+  int64_t bytes;
+  if (__builtin_mul_overflow(size, size_of(dtype), &bytes)) throw std::bad_alloc();
+  Buffer* buffer = allocate(static_cast<size_t>(bytes), category);
+  Value* v = new_value();
+  v->dtype = dtype;
+  v->ndim = static_cast<uint8_t>(shape.n);
+  v->buffer = buffer;
+  v->data = buffer->data;
+  v->size = size;
+  for (int i = 0; i < shape.n; ++i) v->shape[i] = shape[i].raw;
+  set_packed_strides(v);
+  return v;
+}
+
+Value* empty_like(const Value* x, DType dtype) {
+  Buffer* buffer = allocate(static_cast<size_t>(x->size * size_of(dtype)), Category::activation);
+  Value* v = new_value();
+  v->dtype = dtype;
+  v->ndim = x->ndim;
+  v->buffer = buffer;
+  v->data = buffer->data;
+  v->size = x->size;
+  for (int i = 0; i < x->ndim; ++i) v->shape[i] = x->shape[i];
+  set_packed_strides(v);
+  return v;
+}
+
+Value* zeros(DType dtype, const Dims& shape) {
+  Value* v = empty(dtype, shape);
+  std::memset(v->data, 0, static_cast<size_t>(v->bytes()));
+  return v;
+}
+
+Value* scalar(DType dtype, double x) {
+  Value* v = empty(dtype, {});
+  set_scalar(dtype, v->data, x);
+  return v;
+}
+
+Value* scalar_int(DType dtype, int64_t x) {
+  Value* v = empty(dtype, {});
+  set_scalar_int(dtype, v->data, x);
+  return v;
+}
+
+Value* view(const Value* x, const Dims& shape, const int64_t* strides, int64_t offset) {
+  Value* v = new_value();
+  v->dtype = x->dtype;
+  v->ndim = static_cast<uint8_t>(shape.n);
+  v->buffer = x->buffer;
+  retain(v->buffer);
+  v->size = 1;
+  for (int i = 0; i < shape.n; ++i) {
+    v->shape[i] = shape[i].raw;
+    v->strides[i] = strides[i];
+    v->size *= shape[i].raw;
+  }
+  // An empty view may lie past the end of its buffer; it must not point there.
+  v->data = v->size == 0 ? x->data : x->data + offset * size_of(x->dtype);
+  v->contiguous = is_contiguous(v->ndim, v->shape, v->strides);
+  return v;
+}
+
+Value* alias(const Value* x) {
+  Value* v = new_value();
+  v->dtype = x->dtype;
+  v->ndim = x->ndim;
+  v->contiguous = x->contiguous;
+  v->buffer = x->buffer;
+  retain(v->buffer);
+  v->data = x->data;
+  v->size = x->size;
+  for (int i = 0; i < x->ndim; ++i) {
+    v->shape[i] = x->shape[i];
+    v->strides[i] = x->strides[i];
+  }
+  return v;
+}
+
+Value* contiguous(const Value* v) {
+  if (v->contiguous) return Ref::share(const_cast<Value*>(v)).take();
+  Value* packed = empty_like(v, v->dtype);
+  copy_into(v, packed);
+  return packed;
+}
+
+void set_scalar(DType dtype, void* out, double x) {
+  const void* in = &x;
+  kernels().cast[static_cast<int>(DType::Float64)][static_cast<int>(dtype)](out, in, 1);
+}
+
+void set_scalar_int(DType dtype, void* out, int64_t x) {
+  kernels().cast[static_cast<int>(DType::Int64)][static_cast<int>(dtype)](out, &x, 1);
+}
+
+double get_scalar(DType dtype, const void* in) {
+  double x;
+  kernels().cast[static_cast<int>(dtype)][static_cast<int>(DType::Float64)](&x, in, 1);
+  return x;
+}
+
+void copy_into(const Value* src, Value* dst) {
+  if (src->size == 0) return;
+  if (src->dtype == dst->dtype) {
+    if (src->contiguous && dst->contiguous) {
+      std::memmove(dst->data, src->data, static_cast<size_t>(src->bytes()));
+    } else {
+      copy_strided(dst->data, dst->strides, src->data, src->strides, src->ndim, src->shape, size_of(src->dtype));
+    }
+    return;
+  }
+  Ref packed(contiguous(src));
+  CastFn cast = kernels().cast[static_cast<int>(src->dtype)][static_cast<int>(dst->dtype)];
+  if (dst->contiguous) {
+    cast(dst->data, packed->data, src->size);
+    return;
+  }
+  Ref converted(empty_like(src, dst->dtype));
+  cast(converted->data, packed->data, src->size);
+  copy_strided(dst->data, dst->strides, converted->data, converted->strides, dst->ndim, dst->shape,
+               size_of(dst->dtype));
+}
+
+}  // namespace wengert

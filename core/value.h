@@ -1,0 +1,89 @@
+// What the tape refers to: a strided view of a buffer, and the instruction that produced it.
+#pragma once
+#include "memory.h"
+#include "shape.h"
+
+namespace wengert {
+
+struct Node;
+void release(Node* n);  // tape.cpp
+void retain(Node* n);
+
+struct Value {
+  uint32_t refs;
+  DType dtype;
+  uint8_t ndim;
+  bool contiguous;
+  uint32_t output;  // which output of `node` this is
+  Buffer* buffer;
+  char* data;
+  int64_t size;
+  Node* node;  // the gradient edge: the producer, or the leaf itself; null if nothing is tracked
+  int64_t shape[kMaxRank];
+  int64_t strides[kMaxRank];  // in elements
+
+  int64_t bytes() const { return size * size_of(dtype); }
+  Dims dims() const {
+    Dims d;
+    d.n = ndim;
+    for (int i = 0; i < ndim; ++i) d[i] = shape[i];
+    return d;
+  }
+  Type type() const { return {dtype, dims()}; }
+};
+
+Value* new_value();  // all fields but refs = 1 and node = null unset
+void destroy(Value* v);
+inline void retain(Value* v) { ++v->refs; }
+inline void release(Value* v) {
+  if (--v->refs == 0) destroy(v);
+}
+
+// An owning pointer, for code that may throw.
+struct Ref {
+  Value* v = nullptr;
+  Ref() = default;
+  explicit Ref(Value* owned) : v(owned) {}
+  Ref(Ref&& o) noexcept : v(o.v) { o.v = nullptr; }
+  Ref& operator=(Ref&& o) noexcept {
+    std::swap(v, o.v);
+    return *this;
+  }
+  Ref(const Ref&) = delete;
+  Ref& operator=(const Ref&) = delete;
+  ~Ref() {
+    if (v) release(v);
+  }
+  static Ref share(Value* v) {
+    retain(v);
+    return Ref(v);
+  }
+  Value* take() {
+    Value* t = v;
+    v = nullptr;
+    return t;
+  }
+  Value* operator->() const { return v; }
+  explicit operator bool() const { return v != nullptr; }
+};
+
+// A fresh contiguous value, contents undefined. Throws std::bad_alloc.
+Value* empty(DType dtype, const Dims& shape, Category category = Category::activation);
+Value* empty_like(const Value* v, DType dtype);
+Value* zeros(DType dtype, const Dims& shape);
+Value* scalar(DType dtype, double x);
+Value* scalar_int(DType dtype, int64_t x);
+// Another view of v's buffer, `offset` elements further. Not tracked.
+Value* view(const Value* v, const Dims& shape, const int64_t* strides, int64_t offset);
+Value* alias(const Value* v);  // the same view, not tracked
+Value* contiguous(const Value* v);  // v itself, or a packed copy
+
+void set_scalar(DType dtype, void* out, double x);
+void set_scalar_int(DType dtype, void* out, int64_t x);
+double get_scalar(DType dtype, const void* in);
+bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides);
+
+// dst[...] = src[...] for equal shapes; dtypes may differ.
+void copy_into(const Value* src, Value* dst);
+
+}  // namespace wengert

@@ -1,0 +1,41 @@
+"""Joins the core to Python: what it calls when an op is not plain, or a derivative is not known yet."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from wengert import _core, errors
+from wengert.ops.convert import convert_operand
+from wengert.program.trace import dispatch
+
+
+def _derive(name: str, types: Any, attrs: Any, mask: int) -> Any:
+    from wengert.transforms.derive import derive_op
+
+    return derive_op(name, types, attrs, mask)
+
+
+def _narrow(derivation: Any, mask: int) -> Any:
+    from wengert.transforms.derive import narrow
+
+    return narrow(derivation, mask)
+
+
+def install() -> None:
+    """Register the hooks; once, at import."""
+    _core.set_errors(errors.BY_KIND)
+    _core.set_hooks(
+        {"dispatch": dispatch, "convert_operand": convert_operand, "derive": _derive, "narrow": _narrow}
+    )
+
+
+def hide_frames() -> None:
+    """Make lines of this package invisible to messages: users want to see their own."""
+    for name, module in list(sys.modules.items()):
+        if name == "wengert" or name.startswith("wengert."):
+            for value in list(vars(module).values()):
+                code = getattr(value, "__code__", None)
+                if code is not None and getattr(value, "__module__", None) == name:
+                    _core.add_internal_file(code.co_filename)
+                    break

@@ -1,0 +1,273 @@
+"""Making tensors: from data, from nothing, at random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.dtypes import DType, as_dtype, bfloat16, float32, int64
+from wengert.errors import ArgumentError, DTypeError, ShapeError
+from wengert.ops.registry import OPS
+from wengert.program.trace import create
+
+
+def _finish(t: Tensor, requires_grad: bool | None) -> Tensor:
+    if requires_grad is not None:
+        t.requires_grad = requires_grad
+    return t
+
+
+def _from_numpy(a: np.ndarray[Any, Any], copy: bool | None) -> Tensor:
+    try:
+        dtype = as_dtype(a.dtype)
+    except TypeError:
+        raise DTypeError(f"asarray: NumPy dtype {a.dtype} has no counterpart; convert the array first") from None
+    if not a.dtype.isnative:
+        a, copy = a.astype(a.dtype.newbyteorder("=")), False
+    element = a.dtype.itemsize
+    aligned = a.flags.aligned and all(s % element == 0 for s in a.strides)
+    if not aligned or not a.flags.writeable:
+        if copy is False:
+            raise ArgumentError("asarray: a read-only or unaligned array cannot be shared; pass copy=None or True")
+        a = np.array(a, copy=True)
+        copy = False
+    raw = a.view(np.uint16) if dtype == bfloat16 else a
+    t: Tensor = _core.from_buffer(raw, dtype.code, True)
+    return _core.copy(t) if copy else t
+
+
+def tensor(data: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
+    """A new tensor that owns a copy of `data`: a number, nested lists, an array, or another tensor.
+
+    Python floats become float32, ints int64, bools bool; arrays keep their dtype.
+
+    >>> tensor([[1.0, 2.0], [3.0, 4.0]]).shape
+    (2, 2)
+    """
+    check_device(device)
+    if isinstance(data, Tensor):
+        t = _core.copy(data.detach())
+        return _finish(t if dtype is None else t.astype(dtype), requires_grad)
+    return _finish(_core.copy(asarray(data, dtype=dtype)), requires_grad)
+
+
+def asarray(
+    obj: Any, *, dtype: Any = None, copy: bool | None = None, requires_grad: bool | None = None, device: Any = None
+) -> Tensor:
+    """A tensor of `obj`, sharing its memory where it can (array API).
+
+    >>> a = np.arange(3.0)
+    >>> asarray(a).dtype
+    wengert.float64
+    """
+    check_device(device)
+    if isinstance(obj, Tensor):
+        t = obj if dtype is None or obj.dtype == dtype else obj.astype(dtype)
+        return _finish(t.clone() if copy and t is obj else t, requires_grad)
+    if isinstance(obj, (np.ndarray, np.generic)):
+        a = np.asarray(obj)
+    elif hasattr(obj, "__dlpack__"):
+        from wengert.interop.dlpack import from_dlpack
+
+        return asarray(from_dlpack(obj), dtype=dtype, copy=copy, requires_grad=requires_grad)
+    else:
+        a = _from_nested(obj, dtype)
+        copy = False
+    if dtype is not None and as_dtype(a.dtype) != as_dtype(dtype):
+        a, copy = a.astype(as_dtype(dtype).to_numpy()), False
+    return _finish(_from_numpy(a, copy), requires_grad)
+
+
+def _from_nested(obj: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    if isinstance(obj, (list, tuple)) and _holds_tensors(obj):
+        obj = _unwrap(obj)
+    try:
+        a = np.array(obj)
+    except ValueError as e:
+        raise ShapeError(f"asarray: nested lists of different lengths do not make a tensor ({e})") from None
+    if a.dtype == object or a.dtype.kind in "US":
+        raise DTypeError(f"asarray: cannot make a tensor of {type(obj).__name__} (NumPy gives dtype {a.dtype})")
+    if dtype is not None:
+        return a.astype(as_dtype(dtype).to_numpy())
+    if not _holds_numpy(obj):  # Python numbers have our default dtypes
+        defaults: dict[str, type] = {"f": np.float32, "i": np.int64, "c": np.complex64}
+        if a.dtype.kind in defaults:
+            a = a.astype(defaults[a.dtype.kind])
+    return a
+
+
+def _holds_tensors(obj: Any) -> bool:
+    return isinstance(obj, Tensor) or (isinstance(obj, (list, tuple)) and any(map(_holds_tensors, obj)))
+
+
+def _holds_numpy(obj: Any) -> bool:
+    if isinstance(obj, (np.ndarray, np.generic)):
+        return True
+    return isinstance(obj, (list, tuple)) and any(map(_holds_numpy, obj))
+
+
+def _unwrap(obj: Any) -> Any:
+    if isinstance(obj, Tensor):
+        return obj.numpy()
+    return [_unwrap(x) for x in obj] if isinstance(obj, (list, tuple)) else obj
+
+
+def check_device(device: Any) -> None:
+    """Raise for devices that are not there."""
+    if device is not None and str(device) != "cpu":
+        from wengert.errors import DeviceError
+
+        raise DeviceError(f"device {str(device)!r} is not available; this build computes on 'cpu'")
+
+
+def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:
+    """A shape from `(2, 3)`, `[2, 3]`, `2` or `2, 3`."""
+    if more:
+        shape = (shape, *more)
+    if isinstance(shape, (int, np.integer, _core.Dim)):
+        shape = (shape,)
+    sizes = tuple(s if isinstance(s, _core.Dim) else int(s) for s in shape)
+    for s in sizes:
+        if isinstance(s, int) and s < 0:
+            raise ShapeError(f"shape {sizes} has a negative size")
+    return sizes
+
+
+def full(
+    shape: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None
+) -> Tensor:
+    """A tensor of one value.
+
+    >>> full((2,), 7).tolist()
+    [7, 7]
+    """
+    check_device(device)
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    t = as_dtype(type(fill_value) if dtype is None else dtype)
+    if t.is_integer and abs(int(fill_value)) > 2**53:  # a float64 attribute would round it
+        return _finish(asarray(np.full(as_shape(shape), fill_value, t.to_numpy())), requires_grad)
+    return _finish(create(OPS["full"], (as_shape(shape), t.code, float(fill_value))), requires_grad)
+
+
+def zeros(
+    shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None
+) -> Tensor:
+    """A tensor of zeros."""
+    return full(shape, 0.0, dtype=dtype or float32, requires_grad=requires_grad, device=device)
+
+
+def ones(
+    shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None
+) -> Tensor:
+    """A tensor of ones."""
+    return full(shape, 1.0, dtype=dtype or float32, requires_grad=requires_grad, device=device)
+
+
+def empty(
+    shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None
+) -> Tensor:
+    """A tensor to be filled; its contents are zeros here, but do not rely on it."""
+    return zeros(shape, dtype=dtype, requires_grad=requires_grad, device=device)
+
+
+def full_like(x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool | None = None) -> Tensor:
+    """A tensor of one value with the shape and dtype of x."""
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, requires_grad=requires_grad)
+
+
+def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None) -> Tensor:
+    """Zeros with the shape and dtype of x."""
+    return full_like(x, 0.0, dtype=dtype, requires_grad=requires_grad)
+
+
+def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None) -> Tensor:
+    """Ones with the shape and dtype of x."""
+    return full_like(x, 1.0, dtype=dtype, requires_grad=requires_grad)
+
+
+def empty_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None) -> Tensor:
+    """A tensor to be filled, with the shape and dtype of x."""
+    return zeros_like(x, dtype=dtype, requires_grad=requires_grad)
+
+
+def arange(
+    start: float, stop: float | None = None, step: float = 1, *, dtype: Any = None,
+    requires_grad: bool | None = None, device: Any = None,
+) -> Tensor:
+    """start, start + step, ... up to but not including stop.
+
+    >>> arange(3).tolist()
+    [0, 1, 2]
+    """
+    check_device(device)
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise ArgumentError("arange: the step must not be 0")
+    whole = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
+    t = as_dtype(dtype) if dtype is not None else int64 if whole else float32
+    n = max(0, math.ceil((stop - start) / step))
+    return _finish(create(OPS["iota"], ((n,), t.code, float(start), float(step))), requires_grad)
+
+
+def linspace(
+    start: float, stop: float, num: int, *, endpoint: bool = True, dtype: Any = float32,
+    requires_grad: bool | None = None, device: Any = None,
+) -> Tensor:
+    """`num` evenly spaced numbers from start to stop.
+
+    >>> linspace(0.0, 1.0, 3).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    check_device(device)
+    if num < 0:
+        raise ArgumentError(f"linspace: num must not be negative, got {num}")
+    a = np.linspace(start, stop, num, endpoint=endpoint)
+    return asarray(a, dtype=dtype, requires_grad=requires_grad)
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = float32,
+    requires_grad: bool | None = None, device: Any = None,
+) -> Tensor:
+    """Ones on diagonal k, zeros elsewhere.
+
+    >>> eye(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    check_device(device)
+    a = np.eye(n_rows, n_cols, k, dtype=as_dtype(dtype).to_numpy())
+    return asarray(a, requires_grad=requires_grad)
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
+    """Coordinate matrices from coordinate vectors (array API)."""
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', got {indexing!r}")
+    n = len(arrays)
+    order = list(range(n))
+    if indexing == "xy" and n >= 2:
+        order[:2] = [1, 0]
+    shape = tuple(arrays[i].size for i in order)
+    out = []
+    for i, a in enumerate(arrays):
+        view = [1] * n
+        view[order.index(i)] = a.size
+        out.append(OPS["broadcast_to"](OPS["reshape"](a, tuple(view)), shape))
+    return out
+
+
+def one_dtype(dtypes: Sequence[DType]) -> DType:
+    """The dtype that several promote to."""
+    from wengert.dtypes import ALL
+
+    code = dtypes[0].code
+    for d in dtypes[1:]:
+        code = _core.promote(code, d.code)
+    return ALL[code]

@@ -1,0 +1,62 @@
+"""The exceptions of the library. Each is also the built-in that fits, so that old `except` clauses keep working."""
+
+from __future__ import annotations
+
+
+class WengertError(Exception):
+    """Base of all errors that wengert raises on purpose."""
+
+
+class ShapeError(WengertError, ValueError):
+    """Shapes, ranks or axes that an operation cannot take."""
+
+
+class DTypeError(WengertError, TypeError):
+    """Element types that an operation cannot take."""
+
+
+class DeviceError(WengertError, RuntimeError):
+    """A device that is not there, or operands on different devices."""
+
+
+class IndexRangeError(WengertError, IndexError):
+    """An index outside the range of its axis."""
+
+
+class ArgumentError(WengertError, ValueError):
+    """An argument whose value makes no sense for the operation."""
+
+
+class GradientError(WengertError, RuntimeError):
+    """A derivative that cannot be computed as asked."""
+
+
+class TapeConsumedError(GradientError):
+    """A tape that is not persistent was used twice."""
+
+
+class InPlaceError(GradientError):
+    """A value that a derivative needs was overwritten."""
+
+
+class BudgetError(WengertError, MemoryError):
+    """A memory budget that cannot be met."""
+
+
+class CustomOpError(GradientError):
+    """A custom operation that broke its contract, or lacks the rule that was asked for."""
+
+
+class TraceError(WengertError, RuntimeError):
+    """A function that cannot be traced: it branches on data, or changes Python objects."""
+
+
+BY_KIND: dict[str, type[Exception]] = {
+    "shape": ShapeError,
+    "dtype": DTypeError,
+    "index": IndexRangeError,
+    "value": ArgumentError,
+    "gradient": GradientError,
+    "consumed": TapeConsumedError,
+    "in_place": InPlaceError,
+}

@@ -1,0 +1,523 @@
+"""Elementwise ops: one line of calculus each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wengert.ops.registry import Op, define
+from wengert.ops.samples import Invalid, Sample, binary, exactly, positive, real, truth, unary, whole
+from wengert.ops.zero import ZERO
+
+_TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
+_EXTREME = (-1e4, -1.0, -0.0, 0.0, 1.0, 1e4, math.inf, -math.inf, math.nan)
+
+
+def conj(x: Any) -> Any:
+    """The complex conjugate; of a real value the value itself."""
+    return x
+
+
+# ------------------------------------------------------------------------------------- linear ops of the tangents
+
+add = define(
+    "add",
+    formula="a + b",
+    reference=np.add,
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot + b_dot,
+    transpose=(lambda y_bar, a, b: y_bar, lambda y_bar, a, b: y_bar),
+    samples=[*binary(), Sample((whole(2, 3), whole(2, 3)))],
+    invalid=[Invalid((real(2, 3), real(2, 4)), error="ShapeError", match="add")],
+)
+sub = define(
+    "sub",
+    formula="a − b",
+    reference=np.subtract,
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot - b_dot,
+    transpose=(lambda y_bar, a, b: y_bar, lambda y_bar, a, b: -y_bar),
+    samples=[*binary(), Sample((whole(2, 3), whole(2, 3)))],
+)
+neg = define(
+    "neg",
+    formula="−x",
+    reference=np.negative,
+    jvp="linear",
+    transpose=lambda y_bar, x: -y_bar,
+    samples=unary(extreme=_EXTREME),
+    invalid=[Invalid((truth(3),), error="DTypeError", match="neg")],
+)
+copy = define(
+    "copy",
+    formula="x",
+    reference=np.copy,
+    jvp="linear",
+    transpose=lambda y_bar, x: y_bar,
+    samples=unary(extreme=_EXTREME),
+    public=False,
+)
+scale = define(
+    "scale",
+    formula="t·c, and 0 where t is 0 whatever c is (strong zero)",
+    reference=lambda t, c: np.where(t == 0, 0, t * c),
+    jvp=lambda t_dot, c_dot, y, t, c: t_dot * c + c_dot * t,
+    transpose=(lambda y_bar, t, c: scale(y_bar, conj(c)), None),
+    samples=[*binary(), Sample((exactly(0.0, 0.0, 2.0), exactly(math.inf, math.nan, 3.0)), gradients=False)],
+    public=False,
+)
+unscale = define(
+    "unscale",
+    formula="t/c, and 0 where t is 0 whatever c is (strong zero)",
+    reference=lambda t, c: np.where(t == 0, 0, t / c),
+    jvp=lambda t_dot, c_dot, y, t, c: t_dot / c - c_dot * (y / c),
+    transpose=(lambda y_bar, t, c: unscale(y_bar, conj(c)), None),
+    samples=[*binary(b=(0.5, 2.0)), Sample((exactly(0.0, 2.0), exactly(0.0, 4.0)), gradients=False)],
+    public=False,
+)
+
+
+def _or_zero(tangent: Any) -> Any:
+    return 0.0 if tangent is ZERO else tangent
+
+
+where = define(
+    "where",
+    formula="a where the condition holds, else b",
+    reference=np.where,
+    jvp=lambda c_dot, a_dot, b_dot, y, c, a, b: where(c, _or_zero(a_dot), _or_zero(b_dot)),
+    transpose=(
+        None,
+        lambda y_bar, c, a, b: where(c, y_bar, 0.0),
+        lambda y_bar, c, a, b: where(c, 0.0, y_bar),
+    ),
+    samples=[Sample((truth(2, 3), real(2, 3), real(2, 3))), Sample((truth(), real(), real()))],
+)
+
+
+def select(condition: Any, tangent: Any) -> Any:
+    """The tangent where the condition holds, else zero: the rule of everything piecewise linear."""
+    return ZERO if tangent is ZERO else where(condition, tangent, 0.0)
+
+
+# --------------------------------------------------------------------------------------------------- arithmetic
+
+mul = define(
+    "mul",
+    formula="a · b",
+    reference=np.multiply,
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot * b + b_dot * a,
+    samples=[*binary(), Sample((whole(2, 3), whole(2, 3)))],
+    invalid=[Invalid((real(3), real(4)), error="ShapeError", match="mul")],
+)
+div = define(
+    "div",
+    formula="a / b",
+    reference=np.divide,
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot / b - b_dot * (y / b),
+    samples=binary(b=(0.5, 2.0)),
+)
+floor_divide = define(
+    "floor_divide",
+    formula="⌊a / b⌋",
+    reference=np.floor_divide,
+    jvp="zero",
+    samples=[*binary(b=(0.5, 2.0)), Sample((whole(4, 5), whole(4, 5, low=1)))],
+)
+remainder = define(
+    "remainder",
+    formula="a − b·⌊a / b⌋, with the sign of b",
+    reference=np.remainder,
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot - b_dot * floor_divide(a, b),
+    samples=[*binary(b=(0.7, 2.0)), Sample((whole(4, 5), whole(4, 5, low=1)))],
+)
+square = define(
+    "square",
+    formula="x²",
+    reference=np.square,
+    jvp=lambda x_dot, y, x: x_dot * (2.0 * x),
+    samples=unary(extreme=_EXTREME),
+)
+reciprocal = define(
+    "reciprocal",
+    formula="1 / x",
+    reference=np.reciprocal,
+    jvp=lambda x_dot, y, x: -x_dot * (y * y),
+    samples=unary(0.5, 2.0),
+)
+
+
+def _pow_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
+    # x⁰ is 1 for every x, so its derivative is 0 even at x = 0; 0ᵇ is 0 for b > 0, so its derivative by b is 0.
+    base = a_dot if a_dot is ZERO else a_dot * where(b == 0, 0.0, b * pow(a, b - 1.0))
+    exponent = b_dot if b_dot is ZERO else b_dot * (where(a == 0, 0.0, log(a)) * y)
+    return base + exponent
+
+
+pow = define(
+    "pow",
+    formula="aᵇ",
+    reference=np.power,
+    jvp=_pow_jvp,
+    samples=[
+        *binary(a=(0.3, 2.0)),
+        Sample((whole(2, 3), whole(2, 3, low=0))),
+        Sample((exactly(0.0, 0.0, -2.0, 2.0, 0.0), exactly(0.0, 2.0, 3.0, -1.0, 1.0)), gradients=False),
+    ],
+)
+
+# ------------------------------------------------------------------------------------------- order and rounding
+
+
+def _share(a: Any, b: Any) -> Any:
+    # At a tie both operands are the maximum (or minimum): they share the derivative evenly.
+    return where(a > b, 1.0, where(a == b, 0.5, 0.0))
+
+
+maximum = define(
+    "maximum",
+    formula="max(a, b); NaN if either is; ties share the derivative",
+    reference=np.maximum,
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot * _share(a, b) + b_dot * _share(b, a),
+    samples=[*binary(), Sample((exactly(1.0, math.nan, 2.0), exactly(1.0, 1.0, math.nan)), gradients=False)],
+)
+minimum = define(
+    "minimum",
+    formula="min(a, b); NaN if either is; ties share the derivative",
+    reference=np.minimum,
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot * _share(b, a) + b_dot * _share(a, b),
+    samples=[*binary(), Sample((exactly(1.0, math.nan, 2.0), exactly(1.0, 1.0, math.nan)), gradients=False)],
+)
+relu = define(
+    "relu",
+    formula="max(x, 0); derivative 0 at 0",
+    reference=lambda x: np.maximum(x, 0),
+    jvp=lambda x_dot, y, x: select(x > 0, x_dot),
+    samples=unary(gap=0.05, extreme=_EXTREME),
+)
+abs = define(
+    "abs",
+    formula="|x|; derivative 0 at 0",
+    reference=np.abs,
+    jvp=lambda x_dot, y, x: x_dot * sign(x),
+    samples=unary(gap=0.05, extreme=_EXTREME),
+)
+sign = define(
+    "sign",
+    formula="−1, 0 or 1",
+    reference=np.sign,
+    jvp="zero",
+    samples=unary(gap=0.05, extreme=_EXTREME),
+)
+
+
+def _stepwise(name: str, formula: str, reference: Any) -> Op:
+    return define(
+        name, formula=formula, reference=reference, jvp="zero", samples=unary(0.1, 0.4, extreme=_EXTREME)
+    )
+
+
+floor = _stepwise("floor", "⌊x⌋", np.floor)
+ceil = _stepwise("ceil", "⌈x⌉", np.ceil)
+round = _stepwise("round", "the nearest integer, halves to even", np.round)
+trunc = _stepwise("trunc", "x without its fraction", np.trunc)
+copysign = define(
+    "copysign",
+    formula="|a| with the sign of b",
+    reference=np.copysign,
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot * where(signbit(b), -sign(a), sign(a)),
+    samples=binary(a=(0.2, 2.0), gap=0.1),
+)
+nextafter = define(
+    "nextafter",
+    formula="the next number from a towards b",
+    reference=np.nextafter,
+    samples=[Sample((real(2, 3), real(2, 3)), gradients=False)],
+)
+
+# --------------------------------------------------------------------------------- exponentials and powers
+
+exp = define(
+    "exp",
+    formula="eˣ",
+    reference=np.exp,
+    jvp=lambda x_dot, y, x: x_dot * y,
+    samples=unary(extreme=_EXTREME),
+)
+exp2 = define(
+    "exp2",
+    formula="2ˣ",
+    reference=np.exp2,
+    jvp=lambda x_dot, y, x: x_dot * (y * math.log(2.0)),
+    samples=unary(extreme=_EXTREME),
+)
+expm1 = define(
+    "expm1",
+    formula="eˣ − 1, accurate near 0",
+    reference=np.expm1,
+    jvp=lambda x_dot, y, x: x_dot * (y + 1.0),
+    samples=unary(extreme=_EXTREME),
+)
+log = define(
+    "log",
+    formula="ln x",
+    reference=np.log,
+    jvp=lambda x_dot, y, x: x_dot / x,
+    samples=unary(0.3, 3.0, extreme=(0.0, math.inf, math.nan, -1.0)),
+)
+log2 = define(
+    "log2",
+    formula="log₂ x",
+    reference=np.log2,
+    jvp=lambda x_dot, y, x: x_dot / (x * math.log(2.0)),
+    samples=unary(0.3, 3.0, extreme=(0.0, math.inf)),
+)
+log10 = define(
+    "log10",
+    formula="log₁₀ x",
+    reference=np.log10,
+    jvp=lambda x_dot, y, x: x_dot / (x * math.log(10.0)),
+    samples=unary(0.3, 3.0, extreme=(0.0, math.inf)),
+)
+log1p = define(
+    "log1p",
+    formula="ln(1 + x), accurate near 0",
+    reference=np.log1p,
+    jvp=lambda x_dot, y, x: x_dot / (1.0 + x),
+    samples=unary(-0.5, 2.0, extreme=(0.0, -1.0, math.inf)),
+)
+sqrt = define(
+    "sqrt",
+    formula="√x; derivative ∞ at 0",
+    reference=np.sqrt,
+    jvp=lambda x_dot, y, x: x_dot / (2.0 * y),
+    samples=unary(0.3, 3.0, extreme=(0.0, math.inf, -1.0)),
+)
+rsqrt = define(
+    "rsqrt",
+    formula="1 / √x",
+    reference=lambda x: 1 / np.sqrt(x),
+    jvp=lambda x_dot, y, x: x_dot * (-0.5 * (y * y * y)),
+    samples=unary(0.3, 3.0, extreme=(0.0, math.inf)),
+)
+hypot = define(
+    "hypot",
+    formula="√(a² + b²)",
+    reference=np.hypot,
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot * (a / y) + b_dot * (b / y),
+    samples=binary(b=(0.5, 2.0)),
+)
+
+# -------------------------------------------------------------------------- trigonometric and hyperbolic
+
+sin = define(
+    "sin",
+    formula="sin x",
+    reference=np.sin,
+    jvp=lambda x_dot, y, x: x_dot * cos(x),
+    samples=unary(extreme=(0.0, 1e4, -1e4, math.inf)),
+)
+cos = define(
+    "cos",
+    formula="cos x",
+    reference=np.cos,
+    jvp=lambda x_dot, y, x: x_dot * -sin(x),
+    samples=unary(extreme=(0.0, 1e4, -1e4, math.inf)),
+)
+tan = define(
+    "tan",
+    formula="tan x",
+    reference=np.tan,
+    jvp=lambda x_dot, y, x: x_dot * (1.0 + y * y),
+    samples=unary(-1.2, 1.2),
+)
+asin = define(
+    "asin",
+    formula="arcsin x",
+    reference=np.arcsin,
+    jvp=lambda x_dot, y, x: x_dot * rsqrt(1.0 - x * x),
+    samples=unary(-0.9, 0.9),
+)
+acos = define(
+    "acos",
+    formula="arccos x",
+    reference=np.arccos,
+    jvp=lambda x_dot, y, x: x_dot * -rsqrt(1.0 - x * x),
+    samples=unary(-0.9, 0.9),
+)
+atan = define(
+    "atan",
+    formula="arctan x",
+    reference=np.arctan,
+    jvp=lambda x_dot, y, x: x_dot / (1.0 + x * x),
+    samples=unary(extreme=_EXTREME),
+)
+atan2 = define(
+    "atan2",
+    formula="the angle of the point (b, a)",
+    reference=np.arctan2,
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot * (b / (a * a + b * b)) - b_dot * (a / (a * a + b * b)),
+    samples=binary(b=(0.5, 2.0)),
+)
+sinh = define(
+    "sinh",
+    formula="(eˣ − e⁻ˣ) / 2",
+    reference=np.sinh,
+    jvp=lambda x_dot, y, x: x_dot * cosh(x),
+    samples=unary(),
+)
+cosh = define(
+    "cosh",
+    formula="(eˣ + e⁻ˣ) / 2",
+    reference=np.cosh,
+    jvp=lambda x_dot, y, x: x_dot * sinh(x),
+    samples=unary(),
+)
+tanh = define(
+    "tanh",
+    formula="(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ)",
+    reference=np.tanh,
+    jvp=lambda x_dot, y, x: x_dot * (1.0 - y * y),
+    samples=unary(extreme=_EXTREME),
+)
+asinh = define(
+    "asinh",
+    formula="ln(x + √(x² + 1))",
+    reference=np.arcsinh,
+    jvp=lambda x_dot, y, x: x_dot * rsqrt(x * x + 1.0),
+    samples=unary(),
+)
+acosh = define(
+    "acosh",
+    formula="ln(x + √(x² − 1))",
+    reference=np.arccosh,
+    jvp=lambda x_dot, y, x: x_dot * rsqrt((x - 1.0) * (x + 1.0)),
+    samples=unary(1.3, 3.0),
+)
+atanh = define(
+    "atanh",
+    formula="½ ln((1 + x) / (1 − x))",
+    reference=np.arctanh,
+    jvp=lambda x_dot, y, x: x_dot / (1.0 - x * x),
+    samples=unary(-0.9, 0.9),
+)
+sigmoid = define(
+    "sigmoid",
+    formula="1 / (1 + e⁻ˣ)",
+    reference=lambda x: 0.5 * (1 + np.tanh(0.5 * x)),
+    jvp=lambda x_dot, y, x: x_dot * (y * (1.0 - y)),
+    samples=unary(extreme=_EXTREME),
+)
+
+# ------------------------------------------------------------------------------------------- special functions
+
+
+def _special(name: str) -> Any:
+    def call(*args: Any) -> Any:
+        from scipy import special
+
+        return getattr(special, name)(*args)
+
+    return call
+
+
+erf = define(
+    "erf",
+    formula="2/√π ∫₀ˣ e^(−t²) dt",
+    reference=_special("erf"),
+    jvp=lambda x_dot, y, x: x_dot * (_TWO_OVER_SQRT_PI * exp(-x * x)),
+    samples=unary(extreme=_EXTREME),
+)
+erfc = define(
+    "erfc",
+    formula="1 − erf x",
+    reference=_special("erfc"),
+    jvp=lambda x_dot, y, x: x_dot * (-_TWO_OVER_SQRT_PI * exp(-x * x)),
+    samples=unary(),
+)
+erfinv = define(
+    "erfinv",
+    formula="the x with erf x = y",
+    reference=_special("erfinv"),
+    jvp=lambda x_dot, y, x: x_dot * (exp(y * y) / _TWO_OVER_SQRT_PI),
+    samples=unary(-0.9, 0.9, extreme=(1.0, -1.0, 0.0)),
+)
+lgamma = define(
+    "lgamma",
+    formula="ln |Γ(x)|",
+    reference=_special("gammaln"),
+    jvp=lambda x_dot, y, x: x_dot * digamma(x),
+    samples=unary(0.5, 4.0),
+)
+digamma = define(
+    "digamma",
+    formula="d/dx ln Γ(x)",
+    reference=_special("digamma"),
+    jvp=lambda x_dot, y, x: x_dot * trigamma(x),
+    samples=[Sample((positive(2, 3),), second=False), Sample((positive(),), second=False)],
+)
+trigamma = define(
+    "trigamma",
+    formula="d²/dx² ln Γ(x)",
+    reference=lambda x: _special("polygamma")(1, x),
+    samples=[Sample((positive(2, 3),), gradients=False)],
+)
+
+# ------------------------------------------------------------------------- comparisons, logic and bits: no gradients
+
+
+def _comparison(name: str, formula: str, reference: Any) -> Op:
+    return define(
+        name,
+        formula=formula,
+        reference=reference,
+        samples=[
+            Sample((real(2, 3), real(2, 3)), gradients=False),
+            Sample((exactly(1.0, math.nan, 2.0), exactly(1.0, math.nan, 3.0)), gradients=False),
+            Sample((whole(4, 5, low=0, high=3), whole(4, 5, low=0, high=3)), gradients=False),
+        ],
+    )
+
+
+equal = _comparison("equal", "a = b", np.equal)
+not_equal = _comparison("not_equal", "a ≠ b", np.not_equal)
+less = _comparison("less", "a < b", np.less)
+less_equal = _comparison("less_equal", "a ≤ b", np.less_equal)
+greater = _comparison("greater", "a > b", np.greater)
+greater_equal = _comparison("greater_equal", "a ≥ b", np.greater_equal)
+
+
+def _logic(name: str, formula: str, reference: Any, operands: int = 2) -> Op:
+    samples = [Sample((truth(2, 3),) * operands, gradients=False)]
+    return define(name, formula=formula, reference=reference, samples=samples)
+
+
+logical_and = _logic("logical_and", "a ∧ b", np.logical_and)
+logical_or = _logic("logical_or", "a ∨ b", np.logical_or)
+logical_xor = _logic("logical_xor", "a ⊕ b", np.logical_xor)
+logical_not = _logic("logical_not", "¬x", np.logical_not, 1)
+
+
+def _bits(name: str, formula: str, reference: Any, operands: int = 2, high: int = 16) -> Op:
+    samples = [Sample((whole(2, 3, low=0, high=high),) * operands, gradients=False)]
+    invalid = [Invalid((real(3),) * operands, error="DTypeError", match=name)]
+    return define(name, formula=formula, reference=reference, samples=samples, invalid=invalid)
+
+
+bitwise_and = _bits("bitwise_and", "bits of a and b", np.bitwise_and)
+bitwise_or = _bits("bitwise_or", "bits of a or b", np.bitwise_or)
+bitwise_xor = _bits("bitwise_xor", "bits of either a or b", np.bitwise_xor)
+bitwise_invert = _bits("bitwise_invert", "bits that x has not", np.invert, 1)
+bitwise_left_shift = _bits("bitwise_left_shift", "a·2ᵇ", np.left_shift, high=5)
+bitwise_right_shift = _bits("bitwise_right_shift", "⌊a/2ᵇ⌋", np.right_shift, high=5)
+
+
+def _predicate(name: str, formula: str, reference: Any) -> Op:
+    samples = [Sample((exactly(*_EXTREME),), gradients=False), Sample((real(2, 3),), gradients=False)]
+    return define(name, formula=formula, reference=reference, samples=samples)
+
+
+isnan = _predicate("isnan", "whether x is NaN", np.isnan)
+isinf = _predicate("isinf", "whether x is infinite", np.isinf)
+isfinite = _predicate("isfinite", "whether x is a number", np.isfinite)
+signbit = _predicate("signbit", "whether the sign bit is set", np.signbit)

@@ -1,0 +1,170 @@
+"""Gathering and scattering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wengert.ops.elementwise import where
+from wengert.ops.registry import define
+from wengert.ops.samples import Invalid, Sample, exactly, index, real
+from wengert.ops.shape import broadcast_to, iota, reshape, zeros_like
+from wengert.ops.zero import ZERO
+from wengert.program.trace import create
+
+take = define(
+    "take",
+    formula="x[..., index, ...] along an axis",
+    reference=lambda x, i, axis: np.take(x, i, axis=axis),
+    jvp=lambda x_dot, i_dot, y, x, i, axis: take(x_dot, i, axis),
+    transpose=(lambda y_bar, x, i, axis: index_add(y_bar, i, x.shape, axis), None),
+    samples=[
+        Sample((real(4, 3), index(5, below=4)), (0,)),
+        Sample((real(2, 5, 3), index(2, 2, below=5)), (1,)),
+        Sample((real(4), index(0, below=4)), (0,)),
+    ],
+    invalid=[
+        Invalid((real(4), exactly(7)), (0,), "IndexRangeError", "7"),
+    ],
+    public=False,
+)
+
+
+def _np_index_add(x: Any, i: Any, shape: Any, axis: int) -> Any:
+    y = np.zeros(shape, x.dtype)
+    moved = np.moveaxis(y, axis, 0)
+    updates = np.moveaxis(x, range(axis, axis + i.ndim), range(i.ndim))
+    np.add.at(moved, i, updates)
+    return y
+
+
+index_add = define(
+    "index_add",
+    formula="zeros to which x is added at the indices along an axis",
+    reference=_np_index_add,
+    jvp=lambda x_dot, i_dot, y, x, i, shape, axis: index_add(x_dot, i, shape, axis),
+    transpose=(lambda y_bar, x, i, shape, axis: take(y_bar, i, axis), None),
+    samples=[
+        Sample((real(5, 3), index(5, below=4)), ((4, 3), 0)),
+        Sample((real(2, 2, 2, 3), index(2, 2, below=5)), ((2, 5, 3), 1)),
+    ],
+    public=False,
+)
+
+
+def _np_index_put(x: Any, i: Any, v: Any, axis: int) -> Any:
+    y = x.copy()
+    np.moveaxis(y, axis, 0)[i] = np.moveaxis(v, axis, 0)
+    return y
+
+
+def _winning(i: Any, v: Any, axis: int, size: Any) -> Any:
+    """Where a written slice is the last one for its index, in the shape of v."""
+    mask = reshape(winners(i, (size,)), tuple(n if k == axis else 1 for k, n in enumerate(v.shape)))
+    return broadcast_to(mask, v.shape)
+
+
+def _filled(t: Any, like: Any) -> Any:
+    return zeros_like(like) if t is ZERO else t
+
+
+index_put = define(
+    "index_put",
+    formula="x with v written at the indices along an axis; the last of equal indices wins",
+    reference=_np_index_put,
+    jvp=lambda x_dot, i_dot, v_dot, y, x, i, v, axis: index_put(_filled(x_dot, x), i, _filled(v_dot, v), axis),
+    transpose=(
+        lambda y_bar, x, i, v, axis: index_put(y_bar, i, zeros_like(v), axis),
+        None,
+        lambda y_bar, x, i, v, axis: where(_winning(i, v, axis, x.shape[axis]), take(y_bar, i, axis), 0.0),
+    ),
+    samples=[
+        Sample((real(5, 3), exactly(4, 0, 4, 1), real(4, 3)), (0,)),
+        Sample((real(2, 5), exactly(3, 3, 0), real(2, 3)), (1,)),
+    ],
+    public=False,
+)
+winners = define(
+    "winners",
+    formula="whether no later entry has the same index",
+    reference=lambda i, size: np.array([k not in i[j + 1 :] for j, k in enumerate(i)], bool),
+    samples=[Sample((exactly(4, 0, 4, 1),), ((5,),), gradients=False)],
+    public=False,
+)
+take_along_axis = define(
+    "take_along_axis",
+    formula="x[i, index[i, j], ...]",
+    reference=lambda x, i, axis: np.take_along_axis(x, i, axis=axis),
+    jvp=lambda x_dot, i_dot, y, x, i, axis: take_along_axis(x_dot, i, axis),
+    transpose=(lambda y_bar, x, i, axis: scatter_add_along_axis(y_bar, i, x.shape, axis), None),
+    samples=[
+        Sample((real(3, 4), index(3, 2, below=4)), (1,)),
+        Sample((real(3, 4), index(5, 4, below=3)), (0,)),
+    ],
+    invalid=[Invalid((real(3, 4), exactly(0, 9, 0, shape=(3, 1))), (1,), "IndexRangeError", "9")],
+    public=False,
+)
+
+
+def _np_scatter_add(x: Any, i: Any, shape: Any, axis: int) -> Any:
+    y = np.zeros(shape, x.dtype)
+    grid = list(np.indices(i.shape))
+    grid[axis] = i
+    np.add.at(y, tuple(grid), x)
+    return y
+
+
+scatter_add_along_axis = define(
+    "scatter_add_along_axis",
+    formula="zeros to which x[i, j] is added at [i, index[i, j]]",
+    reference=_np_scatter_add,
+    jvp=lambda x_dot, i_dot, y, x, i, shape, axis: scatter_add_along_axis(x_dot, i, shape, axis),
+    transpose=(lambda y_bar, x, i, shape, axis: take_along_axis(y_bar, i, axis), None),
+    samples=[
+        Sample((real(3, 2), index(3, 2, below=4)), ((3, 4), 1)),
+        Sample((real(5, 4), index(5, 4, below=3)), ((3, 4), 0)),
+    ],
+    public=False,
+)
+
+
+def _np_scatter(x: Any, i: Any, v: Any, axis: int) -> Any:
+    y = x.copy()
+    np.put_along_axis(y, i, v, axis)
+    return y
+
+
+def _last_along(i: Any, axis: int, like: Any) -> Any:
+    """Where v[i, j] is the last write to its place: every write leaves its position, and reads who stayed."""
+    n = i.shape[axis]
+    positions = create(iota, ((n,), i.dtype.code, 0.0, 1.0))
+    positions = broadcast_to(reshape(positions, tuple(n if k == axis else 1 for k in range(i.ndim))), i.shape)
+    left = scatter_along_axis(zeros_like_as(like, i.dtype.code), i, positions, axis)
+    return take_along_axis(left, i, axis) == positions
+
+
+def zeros_like_as(x: Any, dtype: int) -> Any:
+    """Zeros of x's shape in another dtype."""
+    from wengert.ops.shape import full
+
+    return create(full, (x.shape, dtype, 0.0))
+
+
+scatter_along_axis = define(
+    "scatter_along_axis",
+    formula="x with v[i, j] written at [i, index[i, j]]; the last of equal indices wins",
+    reference=_np_scatter,
+    jvp=lambda x_dot, i_dot, v_dot, y, x, i, v, axis: scatter_along_axis(
+        _filled(x_dot, x), i, _filled(v_dot, v), axis
+    ),
+    transpose=(
+        lambda y_bar, x, i, v, axis: scatter_along_axis(y_bar, i, zeros_like(v), axis),
+        None,
+        lambda y_bar, x, i, v, axis: where(_last_along(i, axis, x), take_along_axis(y_bar, i, axis), 0.0),
+    ),
+    samples=[
+        Sample((real(3, 4), exactly(0, 0, 1, 2, 3, 3, shape=(3, 2)), real(3, 2)), (1,)),
+    ],
+    public=False,
+)

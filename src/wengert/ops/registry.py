@@ -1,0 +1,118 @@
+"""One record per op: its mathematics. The core holds the shape rule and the kernel under the same name.
+
+A rule is the op's JVP: the output tangent as a function that is *linear* in the input tangents, called with the
+tangents, then the output, then the inputs, then the attributes by name. A tangent may be `ZERO`, a symbolic zero; the
+operators of Python work on it. Ops that are linear also have a transpose.
+
+Words instead of rules: `"linear"` (in all operands together), `"bilinear"` (in each of two operands), `"zero"` (a
+derivative that is zero everywhere), `"undefined"` (differentiating raises).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wengert import _core
+from wengert.ops.samples import Invalid, Sample
+
+Rule = Callable[..., Any]
+
+
+@dataclass(slots=True)
+class Attr:
+    """One attribute of an op; `sizes` may be symbolic while tracing."""
+
+    name: str
+    kind: str
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """An op: what the core says of it, and its mathematics."""
+
+    name: str
+    function: Any
+    n_inputs: int
+    n_outputs: int
+    attrs: tuple[Attr, ...]
+    elementwise: bool
+    differentiable: bool
+    view: bool
+    jvp: Rule | str = "undefined"
+    transpose: tuple[Rule | None, ...] = ()
+    formula: str = ""
+    reference: Callable[..., Any] | None = None
+    samples: Sequence[Sample] = ()
+    invalid: Sequence[Invalid] = ()
+    dear: bool = False
+    public: bool = True
+    kink: Callable[..., Any] | None = field(default=None)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    def named_attrs(self, values: tuple[Any, ...]) -> dict[str, Any]:
+        """Attributes by name, as rules take them."""
+        return {a.name: v for a, v in zip(self.attrs, values)}
+
+
+OPS: dict[str, Op] = {}
+_KINDS = ("integer", "real", "integers", "sizes")
+_NATIVE = {row[0]: row for row in _core.op_table()}
+
+
+def define(
+    name: str,
+    *,
+    jvp: Rule | str = "undefined",
+    transpose: Rule | Sequence[Rule | None] | None = None,
+    formula: str = "",
+    reference: Callable[..., Any] | None = None,
+    samples: Sequence[Sample] = (),
+    invalid: Sequence[Invalid] = (),
+    dear: bool = False,
+    public: bool = True,
+) -> Op:
+    """Join the mathematics of an op to the core's record of the same name.
+
+    `dear`: recomputing it in a backward pass costs more than keeping its result.
+    """
+    if name not in _NATIVE:
+        raise ImportError(f"op {name!r} has a rule but no kernel: add it to core/ops/")
+    if name in OPS:
+        raise ImportError(f"op {name!r} is defined twice")
+    _, n_inputs, n_outputs, attrs, elementwise, differentiable, view = _NATIVE[name]
+    rules: tuple[Rule | None, ...] = ()
+    if transpose is not None:
+        rules = (transpose,) if callable(transpose) else tuple(transpose)
+    op = Op(
+        name,
+        _core.ops[name],
+        n_inputs,
+        n_outputs,
+        tuple(Attr(n, _KINDS[k]) for n, k in attrs),
+        elementwise,
+        differentiable,
+        view,
+        jvp,
+        rules,
+        formula,
+        reference,
+        samples,
+        invalid,
+        dear,
+        public,
+    )
+    op.function.__name__ = name
+    op.function.__doc__ = formula
+    OPS[name] = op
+    return op
+
+
+def check_complete() -> None:
+    """Fail, naming them, if the core has ops without mathematics. Called once, when all families are loaded."""
+    missing = sorted(set(_NATIVE) - set(OPS))
+    if missing:
+        raise ImportError(f"ops without a rule: {', '.join(missing)}; add them to src/wengert/ops/")

@@ -1,0 +1,92 @@
+"""Descriptions of sample inputs, from which the tests make arrays. Cheap to make: they are part of every op's record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Random numbers of a shape: floating in [low, high) (but not closer than `gap` to an integer multiple of `gap_at`)."""
+
+    shape: tuple[int, ...]
+    low: float = -2.0
+    high: float = 2.0
+    kind: str = "float"  # float, int, bool, index
+    values: tuple[Any, ...] | None = None
+    gap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One valid call: arrays, attributes by position as the core takes them, and which checks make sense."""
+
+    inputs: tuple[Array, ...]
+    attrs: tuple[Any, ...] = ()
+    gradients: bool = True  # False at kinks and poles: values are checked, derivatives are not
+    second: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """One call that must raise `error`, with `match` in its message."""
+
+    inputs: tuple[Array, ...]
+    attrs: tuple[Any, ...] = ()
+    error: str = "ShapeError"
+    match: str = ""
+
+
+def real(*shape: int, low: float = -2.0, high: float = 2.0, gap: float = 0.0) -> Array:
+    """Floating numbers in [low, high); `gap`: none closer to 0 than this."""
+    return Array(shape, low, high, gap=gap)
+
+
+def positive(*shape: int, high: float = 3.0) -> Array:
+    """Floating numbers in [0.3, high)."""
+    return Array(shape, 0.3, high)
+
+
+def whole(*shape: int, low: int = -5, high: int = 6) -> Array:
+    """Integers in [low, high)."""
+    return Array(shape, low, high, kind="int")
+
+
+def index(*shape: int, below: int) -> Array:
+    """int64 positions in [0, below)."""
+    return Array(shape, 0, below, kind="index")
+
+
+def truth(*shape: int) -> Array:
+    """Booleans."""
+    return Array(shape, kind="bool")
+
+
+def exactly(*values: Any, shape: tuple[int, ...] | None = None) -> Array:
+    """These numbers."""
+    return Array(shape if shape is not None else (len(values),), values=values)
+
+
+def unary(low: float = -2.0, high: float = 2.0, gap: float = 0.0, extreme: tuple[float, ...] = ()) -> list[Sample]:
+    """The usual samples of an elementwise op of one operand: matrix, scalar, empty, and extreme values."""
+    samples = [
+        Sample((real(2, 3, low=low, high=high, gap=gap),)),
+        Sample((real(low=low, high=high, gap=gap),)),
+        Sample((real(0, 4, low=low, high=high),)),
+        Sample((real(67, low=low, high=high, gap=gap),)),
+    ]
+    if extreme:
+        samples.append(Sample((exactly(*extreme),), gradients=False))
+    return samples
+
+
+def binary(
+    a: tuple[float, float] = (-2.0, 2.0), b: tuple[float, float] = (-2.0, 2.0), gap: float = 0.0
+) -> list[Sample]:
+    """The usual samples of an elementwise op of two operands."""
+
+    def pair(*shape: int) -> Sample:
+        return Sample((real(*shape, low=a[0], high=a[1]), real(*shape, low=b[0], high=b[1], gap=gap)))
+
+    return [pair(2, 3), pair(), pair(0, 4), pair(67)]

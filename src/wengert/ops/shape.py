@@ -1,0 +1,255 @@
+"""Shape ops: all linear; each is the transpose of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wengert.dtypes import ALL as DTYPES
+from wengert.ops.registry import define
+from wengert.ops.samples import Invalid, Sample, real
+from wengert.ops.zero import ZERO
+from wengert.program.trace import create
+
+reshape = define(
+    "reshape",
+    formula="the same elements in row-major order under another shape",
+    reference=np.reshape,
+    jvp="linear",
+    transpose=lambda y_bar, x, shape: reshape(y_bar, x.shape),
+    samples=[
+        Sample((real(2, 3),), ((3, 2),)),
+        Sample((real(2, 3),), ((6,),)),
+        Sample((real(),), ((1, 1),)),
+        Sample((real(0, 3),), ((3, 0),)),
+    ],
+    invalid=[Invalid((real(2, 3),), ((4,),), "ShapeError", "reshape")],
+)
+permute = define(
+    "permute",
+    formula="axes in another order",
+    reference=np.transpose,
+    jvp="linear",
+    transpose=lambda y_bar, x, axes: permute(y_bar, tuple(int(a) for a in np.argsort(axes))),
+    samples=[Sample((real(2, 3, 4),), ((2, 0, 1),)), Sample((real(2, 3),), ((1, 0),)), Sample((real(),), ((),))],
+    invalid=[Invalid((real(2, 3),), ((0, 0),), "ShapeError", "permute")],
+    public=False,
+)
+
+
+def _sum_to(y_bar: Any, x: Any, shape: Any) -> Any:
+    from wengert.ops.reduce import sum
+
+    lead = len(shape) - x.ndim
+    axes = tuple(
+        i for i, n in enumerate(shape) if i < lead or (_is_one(x.shape[i - lead]) and not _is_one(n))
+    )
+    return reshape(sum(y_bar, axes, 1), x.shape) if axes else reshape(y_bar, x.shape)
+
+
+def _is_one(n: Any) -> bool:
+    return isinstance(n, int) and n == 1
+
+
+broadcast_to = define(
+    "broadcast_to",
+    formula="repeated along axes of size 1 and new leading axes",
+    reference=np.broadcast_to,
+    jvp="linear",
+    transpose=_sum_to,
+    samples=[
+        Sample((real(3),), ((2, 3),)),
+        Sample((real(2, 1),), ((2, 3),)),
+        Sample((real(),), ((2, 2),)),
+        Sample((real(1, 3),), ((0, 3),)),
+        Sample((real(2, 3),), ((2, 3),)),
+    ],
+    invalid=[Invalid((real(3),), ((2, 4),), "ShapeError", "broadcast_to")],
+)
+cast = define(
+    "cast",
+    formula="the same numbers in another dtype",
+    jvp=lambda x_dot, y, x, dtype: cast(x_dot, dtype) if DTYPES[dtype].is_inexact else ZERO,
+    transpose=lambda y_bar, x, dtype: cast(y_bar, x.dtype.code),
+    samples=[Sample((real(2, 3),), (12,)), Sample((real(),), (12,))],
+    public=False,
+)
+contiguous = define(
+    "contiguous",
+    formula="a packed copy",
+    reference=np.ascontiguousarray,
+    jvp="linear",
+    transpose=lambda y_bar, x: y_bar,
+    samples=[Sample((real(2, 3),))],
+    public=False,
+)
+
+
+def _np_slice(x: Any, starts: Any, sizes: Any, steps: Any) -> Any:
+    index = [np.arange(n) * step + start for start, n, step in zip(starts, sizes, steps)]
+    return x[np.ix_(*index)] if index else x
+
+
+slice = define(
+    "slice",
+    formula="x[start + step·i] along every axis",
+    reference=_np_slice,
+    jvp="linear",
+    transpose=lambda y_bar, x, starts, sizes, steps: unslice(y_bar, x.shape, starts, steps),
+    samples=[
+        Sample((real(4, 5),), ((1, 0), (2, 3), (1, 2))),
+        Sample((real(6),), ((5,), (3,), (-2,))),
+        Sample((real(4, 5),), ((0, 0), (0, 5), (1, 1))),
+    ],
+    invalid=[Invalid((real(4),), ((3,), (4,), (1,)), "IndexRangeError", "slice")],
+    public=False,
+)
+
+
+def _np_unslice(x: Any, shape: Any, starts: Any, steps: Any) -> Any:
+    y = np.zeros(shape, x.dtype)
+    y[np.ix_(*(np.arange(n) * step + start for start, n, step in zip(starts, x.shape, steps)))] = x
+    return y
+
+
+unslice = define(
+    "unslice",
+    formula="zeros with x at start + step·i along every axis",
+    reference=_np_unslice,
+    jvp="linear",
+    transpose=lambda y_bar, x, shape, starts, steps: slice(y_bar, starts, x.shape, steps),
+    samples=[Sample((real(2, 3),), ((4, 6), (1, 0), (1, 2))), Sample((real(3),), ((6,), (5,), (-2,)))],
+    public=False,
+)
+
+
+def _np_slice_update(x: Any, v: Any, starts: Any, steps: Any) -> Any:
+    y = x.copy()
+    y[np.ix_(*(np.arange(n) * step + start for start, n, step in zip(starts, v.shape, steps)))] = v
+    return y
+
+
+slice_update = define(
+    "slice_update",
+    formula="x with v written at start + step·i along every axis",
+    reference=_np_slice_update,
+    jvp="linear",
+    transpose=(
+        lambda y_bar, x, v, starts, steps: slice_update(y_bar, zeros_like(v), starts, steps),
+        lambda y_bar, x, v, starts, steps: slice(y_bar, starts, v.shape, steps),
+    ),
+    samples=[Sample((real(4, 6), real(2, 3)), ((1, 0), (1, 2)))],
+    public=False,
+)
+
+
+def zeros_like(x: Any) -> Any:
+    """Zeros of x's shape and dtype."""
+    return create(full, (x.shape, x.dtype.code, 0.0))
+
+
+def _concat_transpose(y_bar: Any, which: int, xs: list[Any], axis: int) -> Any:
+    start: Any = 0
+    for x in xs[:which]:
+        start = start + x.shape[axis]
+    shape = xs[which].shape
+    starts = tuple(start if i == axis else 0 for i in range(len(shape)))
+    return slice(y_bar, starts, shape, (1,) * len(shape))
+
+
+concat = define(
+    "concat",
+    formula="tensors one after the other along an axis",
+    reference=lambda *a: np.concatenate(a[:-1], axis=a[-1]),
+    jvp="linear",
+    transpose=_concat_transpose,
+    samples=[
+        Sample((real(2, 3), real(1, 3)), (0,)),
+        Sample((real(2, 3), real(2, 0), real(2, 2)), (1,)),
+    ],
+    invalid=[Invalid((real(2, 3), real(2, 4)), (0,), "ShapeError", "concat")],
+    public=False,
+)
+as_strided = define(
+    "as_strided",
+    formula="elements offset + Σ iₖ·strideₖ of the packed input",
+    reference=lambda x, shape, strides, offset: np.lib.stride_tricks.as_strided(
+        x.ravel()[offset[0] :], shape, [s * x.itemsize for s in strides]
+    ),
+    jvp="linear",
+    transpose=lambda y_bar, x, shape, strides, offset: as_strided_add(y_bar, x.shape, strides, offset),
+    samples=[Sample((real(4, 3),), ((2, 2), (3, 1), (1,))), Sample((real(6),), ((4, 2), (1, 1), (0,)))],
+    public=False,
+)
+
+
+def _np_strided_add(x: Any, shape: Any, strides: Any, offset: Any) -> Any:
+    y = np.zeros(shape, x.dtype)
+    for i in np.ndindex(*x.shape):
+        y.flat[offset[0] + int(np.dot(i, strides))] += x[i]
+    return y
+
+
+as_strided_add = define(
+    "as_strided_add",
+    formula="zeros to which x is added at offset + Σ iₖ·strideₖ",
+    reference=_np_strided_add,
+    jvp="linear",
+    transpose=lambda y_bar, x, shape, strides, offset: as_strided(y_bar, x.shape, strides, offset),
+    samples=[Sample((real(2, 2),), ((4, 3), (3, 1), (1,))), Sample((real(4, 2),), ((6,), (1, 1), (0,)))],
+    public=False,
+)
+
+
+def _np_strided_update(x: Any, v: Any, shape: Any, strides: Any, offset: Any) -> Any:
+    y = x.copy()
+    for i in np.ndindex(*v.shape):
+        y.flat[offset[0] + int(np.dot(i, strides))] = v[i]
+    return y
+
+
+as_strided_update = define(
+    "as_strided_update",
+    formula="x with v written at offset + Σ iₖ·strideₖ",
+    reference=_np_strided_update,
+    jvp="linear",
+    transpose=(
+        lambda y_bar, x, v, shape, strides, offset: as_strided_update(
+            y_bar, zeros_like(v), shape, strides, offset
+        ),
+        lambda y_bar, x, v, shape, strides, offset: as_strided(y_bar, v.shape, strides, offset),
+    ),
+    samples=[Sample((real(4, 3), real(2, 2)), ((2, 2), (3, 1), (1,)))],
+    public=False,
+)
+triu = define(
+    "triu",
+    formula="the elements on and above diagonal k",
+    reference=np.triu,
+    jvp="linear",
+    transpose=lambda y_bar, x, k: triu(y_bar, k),
+    samples=[Sample((real(3, 4),), (0,)), Sample((real(2, 3, 3),), (1,))],
+    invalid=[Invalid((real(3),), (0,), "ShapeError", "triu")],
+    public=False,
+)
+tril = define(
+    "tril",
+    formula="the elements on and below diagonal k",
+    reference=np.tril,
+    jvp="linear",
+    transpose=lambda y_bar, x, k: tril(y_bar, k),
+    samples=[Sample((real(3, 4),), (0,)), Sample((real(2, 3, 3),), (-1,))],
+    public=False,
+)
+
+# ------------------------------------------------------------------------------------------ values from nothing
+
+full = define("full", formula="a tensor of one value", samples=[Sample((), ((2, 3), 11, 1.5), gradients=False)],
+              reference=lambda shape, dtype, value: np.full(shape, value, DTYPES[dtype].name), public=False)
+iota = define("iota", formula="start, start + step, …", samples=[Sample((), ((5,), 11, 1.0, 0.5), gradients=False)],
+              reference=lambda shape, dtype, start, step: (start + step * np.arange(shape[0])).astype(
+                  DTYPES[dtype].name), public=False)
+size_scalar = define("size_scalar", formula="a size as a number",
+                     samples=[Sample((), ((7,), 11), gradients=False)],
+                     reference=lambda size, dtype: np.asarray(size[0], DTYPES[dtype].name), public=False)

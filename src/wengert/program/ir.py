@@ -1,0 +1,153 @@
+"""The intermediate representation: a program is a list of pure instructions over typed values.
+
+There is one IR. Rules are traced into it, derivatives are rewritten in it, and the core executes what it lowers to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wengert import _core
+from wengert.dtypes import ALL as DTYPES
+
+if TYPE_CHECKING:
+    from wengert.ops.registry import Op
+
+Size = Any  # int, or _core.Dim while tracing
+Shape = tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """Dtype code and shape of a value; sizes may be expressions."""
+
+    dtype: int
+    shape: Shape
+
+    def __str__(self) -> str:
+        return f"{DTYPES[self.dtype].name}[{', '.join(map(str, self.shape))}]"
+
+    def example_size(self) -> int:
+        """The number of elements at the example sizes of the trace."""
+        n = 1
+        for s in self.shape:
+            n *= s if isinstance(s, int) else s.hint
+        return n
+
+    def example_bytes(self) -> int:
+        """Bytes at the example sizes of the trace."""
+        return self.example_size() * DTYPES[self.dtype].itemsize
+
+
+class Var:
+    """A value of a program. Identity is what counts; names are given when printed."""
+
+    __slots__ = ("linear", "type")
+
+    def __init__(self, type_: Type, linear: bool = False) -> None:
+        self.type = type_
+        self.linear = linear  # depends on a tangent
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A scalar literal; as an operand of an elementwise instruction it has whatever shape is needed."""
+
+    value: float | int | bool | complex
+    dtype: int
+
+
+Operand = Var | Const
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    """outputs = op(inputs; attrs)."""
+
+    op: Op
+    inputs: tuple[Operand, ...]
+    attrs: tuple[Any, ...]
+    outputs: tuple[Var, ...]
+
+    def vars(self) -> Iterable[Var]:
+        """The operands that are values."""
+        return (x for x in self.inputs if isinstance(x, Var))
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """inputs → instructions → outputs. An output may be None: a symbolic zero."""
+
+    inputs: list[Var]
+    instructions: list[Instruction]
+    outputs: list[Operand | None]
+
+    def __str__(self) -> str:
+        return format_program(self)
+
+    def verify(self) -> None:
+        """Raise if a value is read before it is made, made twice, or has another type than its op says."""
+        known = set(self.inputs)
+        for i in self.instructions:
+            for v in i.vars():
+                if v not in known:
+                    raise AssertionError(f"{i.op.name} reads a value that no earlier instruction makes")
+            expected = infer(i.op, i.inputs, i.attrs)
+            if len(expected) != len(i.outputs):
+                raise AssertionError(f"{i.op.name} has {len(i.outputs)} outputs, expected {len(expected)}")
+            for v, t in zip(i.outputs, expected):
+                if v in known:
+                    raise AssertionError(f"{i.op.name} makes a value that exists already")
+                if v.type.dtype != t.dtype or len(v.type.shape) != len(t.shape):
+                    raise AssertionError(f"{i.op.name}: {v.type} is recorded, {t} expected")
+                known.add(v)
+        for o in self.outputs:
+            if isinstance(o, Var) and o not in known:
+                raise AssertionError("an output is never made")
+
+
+def infer(op: Op, inputs: Sequence[Operand], attrs: tuple[Any, ...]) -> list[Type]:
+    """The output types of an instruction, by the op's own shape rule."""
+    shape: Shape = next((x.type.shape for x in inputs if isinstance(x, Var)), ())
+    types = [
+        (x.type.dtype, x.type.shape) if isinstance(x, Var) else (x.dtype, shape) for x in inputs
+    ]
+    return [Type(d, s) for d, s in _core.infer(op.name, types, attrs)]
+
+
+def remove_dead(instructions: Sequence[Instruction], outputs: Iterable[Operand | None]) -> list[Instruction]:
+    """The instructions that the outputs need, in order."""
+    live = {o for o in outputs if isinstance(o, Var)}
+    kept = []
+    for i in reversed(instructions):
+        if any(o in live for o in i.outputs):
+            kept.append(i)
+            live.update(i.vars())
+    return kept[::-1]
+
+
+def format_program(program: Program) -> str:
+    """The program as text, one instruction a line."""
+    names: dict[Var, str] = {}
+
+    def name(x: Operand | None) -> str:
+        if x is None:
+            return "0"
+        if isinstance(x, Const):
+            return repr(x.value)
+        return names.setdefault(x, f"v{len(names)}")
+
+    def attrs(i: Instruction) -> str:
+        pairs = (f"{a.name}={v}" for a, v in zip(i.op.attrs, i.attrs))
+        return "".join(f" {p}" for p in pairs)
+
+    header = ", ".join(f"{name(v)}: {v.type}" for v in program.inputs)
+    lines = [f"({header}) ->"]
+    for i in program.instructions:
+        operands = ", ".join(map(name, i.inputs))
+        results = ", ".join(f"{name(v)}: {v.type}" for v in i.outputs)
+        lines.append(f"  {results} = {i.op.name} {operands}{attrs(i)}")
+    lines.append(f"  return {', '.join(map(name, program.outputs))}")
+    return "\n".join(lines)

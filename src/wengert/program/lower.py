@@ -1,0 +1,140 @@
+"""Lowering: handing a program to the core, fused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wengert import _core
+from wengert.program.fuse import Group, fuse
+from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var
+
+
+class _Slots:
+    """Numbers for values: inputs first, then results in order."""
+
+    def __init__(self, inputs: list[Var]) -> None:
+        self.of: dict[Var, int] = {v: k for k, v in enumerate(inputs)}
+        self.count = len(inputs)
+
+    def new(self, v: Var | None = None) -> int:
+        slot = self.count
+        self.count += 1
+        if v is not None:
+            self.of[v] = slot
+        return slot
+
+
+def lower(program: Program, sizes_of: Program | None = None) -> Any:
+    """The executable form. With `sizes_of`, its size leaves are numbered like those of that program's executable."""
+    builder = _core.ProgramBuilder()
+    if sizes_of is not None:
+        builder.share_leaves(lower(sizes_of))
+    slots = _Slots(program.inputs)
+    units = fuse(program)
+    read_later = _readers(program, units)
+    for unit in units:
+        if isinstance(unit, Group) and _worth_fusing(unit):
+            _lower_group(builder, slots, unit, read_later)
+        elif isinstance(unit, Group):
+            for i in unit.members:
+                _lower_call(builder, slots, i)
+        else:
+            _lower_call(builder, slots, unit)
+    outputs = [_output_slot(builder, slots, o) for o in program.outputs]
+    return builder.finish(len(program.inputs), slots.count, [], outputs)
+
+
+def _worth_fusing(g: Group) -> bool:
+    if len(g.members) > 1:
+        return True
+    # A literal has no buffer: only a group can hold it.
+    return any(isinstance(x, Const) for x in g.members[0].inputs)
+
+
+def _readers(program: Program, units: list[Any]) -> dict[Var, set[int]]:
+    readers: dict[Var, set[int]] = {}
+    for unit in units:
+        for i in unit.members if isinstance(unit, Group) else [unit]:
+            for v in i.vars():
+                readers.setdefault(v, set()).add(id(unit))
+    for o in program.outputs:
+        if isinstance(o, Var):
+            readers.setdefault(o, set()).add(-1)
+    return readers
+
+
+def _lower_call(builder: Any, slots: _Slots, i: Instruction) -> None:
+    inputs = [slots.of[x] if isinstance(x, Var) else _literal(builder, slots, x, i) for x in i.inputs]
+    builder.call(i.op.name, i.attrs, inputs, [slots.new(v) for v in i.outputs])
+
+
+def _literal(builder: Any, slots: _Slots, c: Const, i: Instruction) -> int:
+    shape = next((v.type.shape for v in i.vars()), ())
+    slot = slots.new()
+    builder.call("full", (shape, c.dtype, float(c.value.real)), [], [slot])
+    return slot
+
+
+def _output_slot(builder: Any, slots: _Slots, o: Operand | None) -> int:
+    if o is None:
+        return -1
+    if isinstance(o, Const):
+        slot = slots.new()
+        builder.call("full", ((), o.dtype, float(o.value.real)), [], [slot])
+        return slot
+    return slots.of[o]
+
+
+def _lower_group(builder: Any, slots: _Slots, g: Group, readers: dict[Var, set[int]]) -> None:
+    registers: list[tuple[Any, ...]] = []
+    number: dict[Any, int] = {}
+
+    def register(key: Any, type_: Type, row: bool, input_slot: int, output_slot: int, constant: Any) -> int:
+        number[key] = len(registers)
+        registers.append((type_.dtype, row, input_slot, output_slot, type_.shape, constant))
+        return number[key]
+
+    def operand(x: Operand, row: bool) -> int:
+        if isinstance(x, Const):
+            key = (repr(x.value), x.dtype, row)
+            if key in number:
+                return number[key]
+            return register(key, Type(x.dtype, ()), row, -1, -1, _plain_number(x.value))
+        if x in number:
+            return number[x]
+        return register(x, x.type, row, slots.of[x], -1, None)
+
+    code = []
+    for i in g.members:
+        place, out = _kind(g, i), i.outputs[0]
+        row_operands = place in ("row", "expand")
+        inputs = [operand(x, row_operands) for x in i.inputs]
+        if place == "alias":
+            number[out] = inputs[0]
+            kept = readers.get(out, set()) - {id(g)}
+            if kept:
+                number[out] = _store(registers, slots, out, True)
+                code.append(("map", "copy", True, inputs, number[out]))
+            continue
+        kept = readers.get(out, set()) - {id(g)}
+        target = register(out, out.type, out in g.rows, -1, slots.new(out) if kept else -1, None)
+        kind = {"full": "map", "row": "map"}.get(place, place)
+        if i.op.name == "cast":
+            kind = "cast"
+        code.append((kind, i.op.name, place == "row", inputs, target))
+    builder.fused(g.shape, g.row_axes, registers, code)
+
+
+def _store(registers: list[tuple[Any, ...]], slots: _Slots, v: Var, row: bool) -> int:
+    registers.append((v.type.dtype, row, -1, slots.new(v), v.type.shape, None))
+    return len(registers) - 1
+
+
+def _plain_number(x: Any) -> Any:
+    return int(x) if isinstance(x, bool) else x
+
+
+def _kind(g: Group, i: Instruction) -> str:
+    if i.op.elementwise or i.op.name == "cast":
+        return "row" if i.outputs[0] in g.rows else "full"
+    return {"broadcast_to": "expand", "reshape": "alias"}.get(i.op.name, "reduce")

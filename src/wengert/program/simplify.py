@@ -1,0 +1,137 @@
+"""Simplification: common subexpressions, identities, dead code. Values are never reassociated: bits stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wengert.program.ir import Const, Instruction, Operand, Program, Var, remove_dead
+
+
+def simplify(program: Program) -> Program:
+    """An equal program with less in it."""
+    replaced: dict[Var, Operand] = {}
+    producers: dict[Var, Instruction] = {}
+    seen: dict[Any, Instruction] = {}
+    body: list[Instruction] = []
+
+    def current(x: Operand) -> Operand:
+        while isinstance(x, Var) and x in replaced:
+            x = replaced[x]
+        return x
+
+    for original in program.instructions:
+        i = Instruction(original.op, tuple(current(x) for x in original.inputs), original.attrs, original.outputs)
+        i = _fold_transposes(i, producers)
+        same = _identity(i, producers)
+        if same is not None:
+            replaced[i.outputs[0]] = same
+            continue
+        key = _key(i)
+        if key in seen:
+            replaced.update(zip(i.outputs, seen[key].outputs))
+            continue
+        seen[key] = i
+        body.append(i)
+        producers.update((o, i) for o in i.outputs)
+    outputs = [None if o is None else current(o) for o in program.outputs]
+    return Program(program.inputs, remove_dead(body, outputs), outputs)
+
+
+def _key(i: Instruction) -> Any:
+    operands = tuple(x if isinstance(x, Var) else ("const", repr(x.value), x.dtype) for x in i.inputs)
+    return (i.op.name, operands, tuple(_hashable(a) for a in i.attrs))
+
+
+def _hashable(attr: Any) -> Any:
+    # Sizes by identity of their expression: asking whether two are equal would record a guard.
+    if isinstance(attr, tuple):
+        return tuple(_hashable(a) for a in attr)
+    return attr if isinstance(attr, (int, float)) else ("size", attr.raw)
+
+
+def _same_sizes(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    return _hashable(a) == _hashable(b)
+
+
+def _is(x: Operand, value: float) -> bool:
+    return isinstance(x, Const) and not isinstance(x.value, complex) and x.value == value
+
+
+def _identity(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
+    """The operand that the instruction's output equals, if it does nothing."""
+    rule = _IDENTITIES.get(i.op.name)
+    return rule(i, producers) if rule else None
+
+
+def _times_one(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
+    a, b = i.inputs
+    if _is(b, 1.0) and isinstance(a, Var):
+        return a
+    return b if i.op.name == "mul" and _is(a, 1.0) and isinstance(b, Var) else None
+
+
+def _same_shape(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
+    (x,) = i.inputs
+    return x if isinstance(x, Var) and _same_sizes(x.type.shape, i.attrs[0]) else None
+
+
+def _same_dtype(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
+    (x,) = i.inputs
+    return x if isinstance(x, Var) and x.type.dtype == i.attrs[0] else None
+
+
+def _no_axes(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
+    return i.inputs[0] if not i.attrs[0] else None
+
+
+def _permuted_back(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
+    (x,), (axes,) = i.inputs, i.attrs
+    if tuple(axes) == tuple(range(len(axes))):
+        return x
+    before = producers.get(x) if isinstance(x, Var) else None
+    if before is not None and before.op.name == "permute":
+        inner = before.attrs[0]
+        if tuple(inner[a] for a in axes) == tuple(range(len(axes))):
+            return before.inputs[0]
+    return None
+
+
+def _negated_back(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
+    (x,) = i.inputs
+    before = producers.get(x) if isinstance(x, Var) else None
+    return before.inputs[0] if before is not None and before.op.name == "neg" else None
+
+
+_IDENTITIES: dict[str, Callable[[Instruction, dict[Var, Instruction]], Operand | None]] = {
+    "mul": _times_one,
+    "div": _times_one,
+    "scale": _times_one,
+    "unscale": _times_one,
+    "broadcast_to": _same_shape,
+    "reshape": _same_shape,
+    "cast": _same_dtype,
+    "sum": _no_axes,
+    "permute": _permuted_back,
+    "neg": _negated_back,
+}
+
+
+def _fold_transposes(i: Instruction, producers: dict[Var, Instruction]) -> Instruction:
+    """A product of transposed matrices is a product with flags: nothing is copied, and gradients come in the layout
+    of the parameter."""
+    if i.op.name != "matmul":
+        return i
+    inputs, flags = list(i.inputs), list(i.attrs)
+    for k in range(2):
+        x = inputs[k]
+        before = producers.get(x) if isinstance(x, Var) else None
+        if before is not None and before.op.name == "permute" and _swaps_last_two(before.attrs[0]):
+            inputs[k] = before.inputs[0]
+            flags[k] = 1 - flags[k]
+    return Instruction(i.op, tuple(inputs), tuple(flags), i.outputs)
+
+
+def _swaps_last_two(axes: tuple[int, ...]) -> bool:
+    n = len(axes)
+    return n >= 2 and tuple(axes) == (*range(n - 2), n - 1, n - 2)

@@ -1,0 +1,253 @@
+"""Tracing: running Python on symbolic tensors to obtain a program."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from wengert import _core
+from wengert.dtypes import ALL as DTYPES
+from wengert.dtypes import DType
+from wengert.errors import TraceError
+from wengert.ops.registry import OPS, Op
+from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, infer
+
+_state = threading.local()
+
+
+def new_level() -> int:
+    """A level above all that exist in this thread: transformations that start later are inner ones."""
+    _state.level = getattr(_state, "level", 0) + 1
+    return int(_state.level)
+
+
+def _traces() -> list[Trace]:
+    if not hasattr(_state, "traces"):
+        _state.traces = []
+    return _state.traces  # type: ignore[no-any-return]
+
+
+def tracing() -> Trace | None:
+    """The innermost trace that is open in this thread."""
+    open_traces = _traces()
+    return open_traces[-1] if open_traces else None
+
+
+def create(op: Op, attrs: tuple[Any, ...]) -> Any:
+    """An op without operands: run now, or an instruction of the trace that is open."""
+    trace = tracing()
+    return op(*attrs) if trace is None else trace.emit(op, (), attrs)
+
+
+class Tracer(_core.Tensor):
+    """A tensor that stands for a value of the program being traced."""
+
+    __slots__ = ("_level", "trace", "var")
+
+    trace: Trace
+    var: Var
+    _level: int
+
+    @property
+    def shape(self) -> Shape:
+        return self.var.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return DTYPES[self.var.type.dtype]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.var.type.shape)
+
+    @property
+    def size(self) -> Any:
+        n: Any = 1
+        for s in self.shape:
+            n = n * s
+        return n
+
+    @property
+    def requires_grad(self) -> bool:
+        return False
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __bool__(self) -> NoReturn:
+        self._refuse("branches on")
+
+    def __float__(self) -> NoReturn:
+        self._refuse("converts")
+
+    def __int__(self) -> NoReturn:
+        self._refuse("converts")
+
+    def __index__(self) -> NoReturn:
+        self._refuse("converts")
+
+    def item(self) -> NoReturn:
+        """Not available while tracing."""
+        self._refuse("reads")
+
+    def numpy(self) -> NoReturn:
+        """Not available while tracing."""
+        self._refuse("reads")
+
+    def detach(self) -> Tracer:
+        """The value, cut from differentiation."""
+        return OPS["stop_gradient"](self) if "stop_gradient" in OPS else self
+
+    def _refuse(self, verb: str) -> NoReturn:
+        raise TraceError(
+            f"the traced function {verb} the data of a tensor {self.var.type}; while tracing there is none. "
+            "Use where() instead of if, or do this outside the compiled function"
+        )
+
+    def __repr__(self) -> str:
+        return f"Tracer({self.var.type})"
+
+
+class Trace:
+    """A program in the making."""
+
+    def __init__(self) -> None:
+        self.level = new_level()
+        self.inputs: list[Var] = []
+        self.instructions: list[Instruction] = []
+        self.captured: dict[int, tuple[Any, Tracer]] = {}
+
+    def __enter__(self) -> Trace:
+        _traces().append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _traces().pop()
+
+    def tracer(self, var: Var) -> Tracer:
+        """A tensor that stands for `var`."""
+        t = Tracer.__new__(Tracer)
+        t.trace, t.var, t._level = self, var, self.level
+        return t
+
+    def input(self, type_: Type, linear: bool = False) -> Tracer:
+        """A new input of the program."""
+        var = Var(type_, linear)
+        self.inputs.append(var)
+        return self.tracer(var)
+
+    def capture(self, x: Any) -> Tracer:
+        """A tensor from outside: an implicit input."""
+        known = self.captured.get(id(x))
+        if known is None:
+            known = self.captured[id(x)] = (x, self.tracer(Var(Type(x.dtype.code, x.shape))))
+        return known[1]
+
+    def operand(self, x: Any, dtype: int) -> Operand:
+        """An operand of an instruction: a value of this program, a captured one, or a literal."""
+        if isinstance(x, Tracer) and x.trace is self:
+            return x.var
+        if isinstance(x, _core.Tensor):
+            return self.capture(x).var
+        return Const(x, dtype)
+
+    def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        """Append an instruction; its outputs as tensors."""
+        dtype = next((x.dtype.code for x in reversed(inputs) if isinstance(x, _core.Tensor)), 0)
+        operands = [self.operand(x, dtype) for x in inputs]
+        op, operands = _strong(op, operands)
+        linear = any(isinstance(x, Var) and x.linear for x in operands)
+        outputs = tuple(Var(t, linear) for t in infer(op, operands, attrs))
+        self.instructions.append(Instruction(op, tuple(operands), attrs, outputs))
+        tracers = tuple(self.tracer(v) for v in outputs)
+        return tracers[0] if op.n_outputs == 1 else tracers
+
+    def process(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        """What dispatch calls for an op on this trace's tensors."""
+        return self.emit(op, inputs, attrs)
+
+    def program(self, outputs: Sequence[Any]) -> Program:
+        """The finished program; inputs are followed by captured tensors."""
+        captured = [t.var for _, t in self.captured.values()]
+        return Program([*self.inputs, *captured], self.instructions, list(outputs))
+
+
+def _strong(op: Op, operands: list[Operand]) -> tuple[Op, list[Operand]]:
+    """A product of a tangent and a coefficient is a `scale`: zero where the tangent is, whatever the coefficient."""
+    linear = [isinstance(x, Var) and x.linear for x in operands]
+    if op.name == "mul" and any(linear):
+        return OPS["scale"], operands if linear[0] else operands[::-1]
+    if op.name == "div" and linear[0]:
+        return OPS["unscale"], operands
+    return op, operands
+
+
+def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) -> Any:
+    """An op on tensors that are not all plain, at the highest level among them."""
+    op = OPS[name]
+    if op.elementwise:
+        inputs = unify(op, inputs)
+    top: Any = None
+    for x in inputs:
+        if isinstance(x, _core.Tensor) and not x._plain and (top is None or x._level > top._level):
+            top = x
+    if top is None:  # unifying brought everything down
+        return op(*inputs)
+    return top.trace.process(op, inputs, attrs or ())
+
+
+_WEAK_FLOAT, _WEAK_INT = DTYPES.index(next(d for d in DTYPES if d.name == "float32")), 4
+
+
+def _with_scalar(dtype: int, x: Any) -> int:
+    kind = DTYPES[dtype].kind
+    if isinstance(x, bool):
+        return dtype
+    if isinstance(x, complex):
+        return dtype if kind == "c" else 14 if DTYPES[dtype].name == "float64" else 13
+    if isinstance(x, float):
+        return dtype if kind in "fc" else _WEAK_FLOAT
+    return _WEAK_INT if kind == "b" else dtype
+
+
+def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands of an elementwise op in one dtype and one shape; scalars stay scalars."""
+    from wengert.ops.convert import convert_operand
+
+    inputs = tuple(x if isinstance(x, (_core.Tensor, float, int, complex)) else convert_operand(x) for x in inputs)
+    first = 1 if op.name == "where" else 0
+    tensors = [x for x in inputs[first:] if isinstance(x, _core.Tensor)]
+    dtype = tensors[0].dtype.code if tensors else 0
+    for x in tensors[1:]:
+        dtype = _core.promote(dtype, x.dtype.code)
+    for x in inputs[first:]:
+        if not isinstance(x, _core.Tensor):
+            dtype = _with_scalar(dtype, x)
+    dtype = _core.elementwise_dtypes(op.name, dtype)[0]
+    shape = broadcast_shapes(op.name, *(x.shape for x in inputs if isinstance(x, _core.Tensor)))
+    unified = []
+    for k, x in enumerate(inputs):
+        if isinstance(x, _core.Tensor):
+            wanted = 0 if k < first else dtype
+            if x.dtype.code != wanted:
+                x = OPS["cast"](x, wanted)
+            if not same_shape(x.shape, shape):
+                x = OPS["broadcast_to"](x, shape)
+        unified.append(x)
+    if not tensors:  # where(mask, 1.0, 2.0)
+        unified[-1] = create(OPS["full"], (shape, dtype, float(unified[-1])))
+    return tuple(unified)
+
+
+def same_shape(a: Shape, b: Shape) -> bool:
+    """Whether two shapes are equal; sizes that are only equal for now record a guard."""
+    return len(a) == len(b) and all(x == y for x, y in zip(a, b))
+
+
+def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
+    """The common shape of operands."""
+    result: Shape = shapes[0]
+    for shape in shapes[1:]:
+        result = tuple(_core.broadcast_shapes(name, result, shape))
+    return result

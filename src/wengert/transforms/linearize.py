@@ -1,0 +1,122 @@
+"""JVP and transpose of programs: the two halves from which every derivative is made.
+
+`linearize` runs a program together with its tangents. The instructions that depend on a tangent are linear in it;
+`transpose` walks them backwards. Nothing else in the library differentiates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert.errors import GradientError
+from wengert.ops.registry import OPS, Op
+from wengert.ops.zero import ZERO
+from wengert.program.ir import Const, Instruction, Operand, Program, Var
+from wengert.program.trace import Trace, Tracer, create
+
+
+def jvp_rule(op: Op, tangents: Sequence[Any], outputs: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    """Output tangents of one op by its rule; `ZERO` for tangents that are zero as a whole."""
+    if op.jvp == "zero" or all(t is ZERO for t in tangents):
+        return ZERO if op.n_outputs == 1 else (ZERO,) * op.n_outputs
+    if op.jvp == "undefined":
+        raise GradientError(f"{op.name} has no derivative; cut the graph before it with detach() or stop_gradient()")
+    if op.jvp == "linear":
+        return _linear(op, tangents, inputs, attrs)
+    if op.jvp == "bilinear":
+        a, b = inputs
+        left = op(tangents[0], b, *attrs) if tangents[0] is not ZERO else ZERO
+        right = op(a, tangents[1], *attrs) if tangents[1] is not ZERO else ZERO
+        return left + right
+    assert callable(op.jvp)
+    return op.jvp(*tangents, outputs, *inputs, **op.named_attrs(attrs))
+
+
+def _linear(op: Op, tangents: Sequence[Any], inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    if len(tangents) == 1:
+        return op(tangents[0], *attrs)
+    filled = [zeros_like(x) if t is ZERO else t for t, x in zip(tangents, inputs)]
+    return op(filled, *attrs) if op.n_inputs < 0 else op(*filled, *attrs)
+
+
+def zeros_like(x: Any) -> Any:
+    """Zeros of x's shape and dtype."""
+    return create(OPS["full"], (x.shape, x.dtype.code, 0.0))
+
+
+def linearize(
+    trace: Trace, instructions: Sequence[Instruction], primals: dict[Var, Any], tangents: dict[Var, Any]
+) -> None:
+    """Run `instructions` in `trace` on primals and tangents; both dictionaries gain the values they make."""
+
+    def primal(x: Operand) -> Any:
+        return x.value if isinstance(x, Const) else primals[x]
+
+    for i in instructions:
+        inputs = [primal(x) for x in i.inputs]
+        dots = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
+        outputs = trace.process(i.op, inputs, i.attrs)
+        ys = (outputs,) if i.op.n_outputs == 1 else outputs
+        primals.update(zip(i.outputs, ys))
+        if all(d is ZERO for d in dots) or not i.op.differentiable:
+            continue
+        y_dots = jvp_rule(i.op, dots, outputs, inputs, i.attrs)
+        for v, y_dot in zip(i.outputs, (y_dots,) if i.op.n_outputs == 1 else y_dots):
+            if y_dot is not ZERO:
+                tangents[v] = y_dot
+
+
+def transpose(trace: Trace, linear: Sequence[Instruction], bars: dict[Var, Any]) -> None:
+    """Walk linear instructions backwards in `trace`; `bars` gains the cotangents of what they read."""
+    for i in reversed(linear):
+        y_bars = [bars.pop(v, ZERO) for v in i.outputs]
+        if all(b is ZERO for b in y_bars):
+            continue
+        y_bar = y_bars[0]
+        operands = [_readable(trace, x) for x in i.inputs]
+        for k, x in enumerate(i.inputs):
+            if isinstance(x, Var) and x.linear:
+                x_bar = _transpose_rule(i.op, k)(y_bar, operands, k, i)
+                bars[x] = bars.get(x, ZERO) + x_bar
+
+
+def _readable(trace: Trace, x: Operand) -> Any:
+    # A linear operand has a type that its transpose may ask for; its numbers do not exist.
+    return x.value if isinstance(x, Const) else trace.tracer(x)
+
+
+def _transpose_rule(op: Op, which: int) -> Callable[..., Any]:
+    if not op.transpose:
+        raise GradientError(
+            f"{op.name} was used in a derivative rule as a linear op, but has no transpose; "
+            "rules may use linear ops of the tangents only"
+        )
+    variadic = op.n_inputs < 0
+
+    def apply(y_bar: Any, operands: list[Any], k: int, i: Instruction) -> Any:
+        attrs = op.named_attrs(i.attrs)
+        if variadic:
+            rule = op.transpose[0]
+            assert rule is not None
+            return rule(y_bar, k, operands, **attrs)
+        rule = op.transpose[k] if k < len(op.transpose) else None
+        if rule is None:
+            raise GradientError(f"{op.name} is not linear in operand {k}")
+        return rule(y_bar, *operands, **attrs)
+
+    return apply
+
+
+def copy_into(trace: Trace, program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """Inline a program into a trace; its outputs as tensors (None for symbolic zeros)."""
+    env: dict[Var, Any] = dict(zip(program.inputs, inputs))
+    for i in program.instructions:
+        outputs = trace.process(i.op, [x.value if isinstance(x, Const) else env[x] for x in i.inputs], i.attrs)
+        env.update(zip(i.outputs, (outputs,) if i.op.n_outputs == 1 else outputs))
+    return [None if o is None else o.value if isinstance(o, Const) else env[o] for o in program.outputs]
+
+
+def is_linear(x: Any) -> bool:
+    """Whether a traced value depends on a tangent."""
+    return isinstance(x, Tracer) and x.var.linear
