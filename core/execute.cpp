@@ -108,9 +108,9 @@ bool uniform(const Value* v) {
   return true;
 }
 
-void plan_blocks(GroupRun& run, const int64_t* sizes) {
+void plan_blocks(GroupRun& run, const int64_t* sizes, Value* const* slots) {
   const FusedGroup& g = run.g;
-  Dims shape = resolve(g.shape, sizes);
+  Dims shape = g.like >= 0 ? slots[g.like]->dims() : resolve(g.shape, sizes);
   for (int i = 0; i < shape.n; ++i) {
     run.total *= shape[i].raw;
     (i < shape.n - g.row_axes ? run.rows : run.cols) *= shape[i].raw;
@@ -131,7 +131,7 @@ char* block_memory(size_t bytes) {
 
 void run_group(const FusedGroup& g, const int64_t* sizes, Value** slots, const Step& step, Value* const* out_into) {
   GroupRun run(g);
-  plan_blocks(run, sizes);
+  plan_blocks(run, sizes, slots);
   std::vector<Ref> packed;
   size_t filled_registers = 0;
   for (size_t k = 0; k < g.registers.size(); ++k) {
@@ -167,7 +167,7 @@ void run_group(const FusedGroup& g, const int64_t* sizes, Value** slots, const S
       p.store = true;
       p.store_to = target->data;
     } else {
-      target = empty(r.dtype, resolve(r.output_shape, sizes));
+      target = g.like >= 0 ? empty_like(slots[g.like], r.dtype) : empty(r.dtype, resolve(r.output_shape, sizes));
       if (p.mode == Place::scratch) {
         p.mode = Place::memory;
         p.base = target->data;
@@ -181,7 +181,7 @@ void run_group(const FusedGroup& g, const int64_t* sizes, Value** slots, const S
   (void)step;
   if (run.total == 0 && !(g.row_axes && run.rows > 0)) return;
   const int64_t block_elements = run.block_rows * run.cols;
-  std::vector<char> fills(filled_registers * block_elements * 16 + 64);
+  std::vector<char> fills(filled_registers * (block_elements * 16 + 64) + 64);
   char* fill_at = fills.data() + (64 - reinterpret_cast<uintptr_t>(fills.data()) % 64) % 64;
   for (size_t k = 0; k < g.registers.size(); ++k) {
     Place& p = run.places[k];

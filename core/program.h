@@ -37,6 +37,7 @@ struct FusedGroup {
   std::vector<FusedRegister> registers;
   std::vector<FusedInstruction> code;
   Dims shape;        // of the iteration space, as size references
+  int32_t like = -1;  // a slot that has the shape of the iteration space: then any rank will do
   int row_axes = 0;  // how many trailing axes make a row; 0: no rows
   int n_scratch = 0;
   int64_t max_element = 1;  // bytes of the widest register

@@ -98,6 +98,7 @@ void init(nb::module_& m) {
   if (init_tensor_type(m.ptr()) || init_call(m.ptr())) throw nb::python_error();
   init_program(m);
   init_tape(m);
+  init_compiled(m);
   m.def("from_buffer", &from_buffer);
   m.def("copy", &copy_tensor);
   m.def("nonzero", &nonzero);

@@ -91,12 +91,14 @@ struct ProgramBuilder {
 
   // registers: (dtype, row, input slot or -1, output slot or -1, output shape, constant or None)
   // code: (kind, op name or dtype, row, inputs, output)
-  void fused(nb::handle shape, int row_axes, const nb::list& registers, const nb::list& code) {
+  // like: a slot with the shape of the iteration space, or -1
+  void fused(nb::handle shape, int like, int row_axes, const nb::list& registers, const nb::list& code) {
     guarded([&] {
       Step s;
       s.group = std::make_unique<FusedGroup>();
       FusedGroup& g = *s.group;
-      g.shape = sizes(shape);
+      g.like = like;
+      if (like < 0) g.shape = sizes(shape);
       g.row_axes = row_axes;
       for (nb::handle h : registers) add_register(s, nb::cast<nb::tuple>(h));
       for (nb::handle h : code) add_instruction(g, nb::cast<nb::tuple>(h));
@@ -111,7 +113,7 @@ struct ProgramBuilder {
     r.row = nb::cast<bool>(t[1]);
     r.input = nb::cast<int32_t>(t[2]);
     r.output = nb::cast<int32_t>(t[3]);
-    if (r.output >= 0) r.output_shape = sizes(nb::object(t[4]));
+    if (r.output >= 0 && s.group->like < 0) r.output_shape = sizes(nb::object(t[4]));
     nb::object constant(t[5]);
     if (!constant.is_none()) {
       r.constant = true;
@@ -244,23 +246,7 @@ void run_in_place(const Program& p, const nb::sequence& rows, const nb::sequence
 
 // -------------------------------------------------------------------------------------------------- guards
 
-// Guards in executable form: whether a derivation made for one set of sizes holds for another.
-struct GuardSet {
-  SizeProgram sizes;
-  std::vector<Guard> guards;
-
-  bool hold(Value* const* in, const Attrs* attrs) const {
-    if (guards.empty()) return true;
-    std::vector<int64_t> leaves(sizes.leaves.size()), results(sizes.steps.size());
-    gather_sizes(sizes.leaves, in, attrs, leaves.data());
-    sizes.evaluate(leaves.data(), results.data());
-    for (const Guard& g : guards) {
-      int64_t a = SizeProgram::resolve(g.a, results.data()), b = SizeProgram::resolve(g.b, results.data());
-      if ((g.comparison == Comparison::equal ? a == b : a < b) != g.outcome) return false;
-    }
-    return true;
-  }
-};
+}  // namespace
 
 GuardSet make_guards(const std::vector<Guard>& recorded) {
   GuardSet g;
@@ -268,6 +254,8 @@ GuardSet make_guards(const std::vector<Guard>& recorded) {
     g.guards.push_back({g.sizes.compile(r.a), g.sizes.compile(r.b), r.comparison, r.outcome});
   return g;
 }
+
+namespace {
 
 // ---------------------------------------------------------------------------------------------- derivatives
 

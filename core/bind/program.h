@@ -10,6 +10,7 @@ namespace nb = nanobind;
 
 void init_program(nb::module_& m);
 void init_tape(nb::module_& m);
+void init_compiled(nb::module_& m);
 
 // Runs f, translating our exceptions as the C-API functions do; nanobind sees the Python exception.
 template <class F>
@@ -23,6 +24,25 @@ auto guarded(F&& f) {
     throw nb::python_error();
   }
 }
+
+// Guards in executable form: whether a derivation made for one set of sizes holds for another.
+struct GuardSet {
+  SizeProgram sizes;
+  std::vector<Guard> guards;
+
+  bool hold(Value* const* in, const Attrs* attrs) const {
+    if (guards.empty()) return true;
+    std::vector<int64_t> leaves(sizes.leaves.size()), results(sizes.steps.size());
+    gather_sizes(sizes.leaves, in, attrs, leaves.data());
+    sizes.evaluate(leaves.data(), results.data());
+    for (const Guard& g : guards) {
+      int64_t a = SizeProgram::resolve(g.a, results.data()), b = SizeProgram::resolve(g.b, results.data());
+      if ((g.comparison == Comparison::equal ? a == b : a < b) != g.outcome) return false;
+    }
+    return true;
+  }
+};
+GuardSet make_guards(const std::vector<Guard>& recorded);
 
 nb::object to_python(Value* owned);                // a Tensor, or None for null
 Value* value_from(nb::handle h, const char* what);  // borrowed, as an operand

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import Op, define
+from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, binary, exactly, positive, real, truth, unary, whole
 from wengert.ops.zero import ZERO
 
@@ -171,7 +171,8 @@ pow = define(
 
 def _share(a: Any, b: Any) -> Any:
     # At a tie both operands are the maximum (or minimum): they share the derivative evenly.
-    return where(a > b, 1.0, where(a == b, 0.5, 0.0))
+    cast, dtype = OPS["cast"], a.dtype.code
+    return cast(a > b, dtype) + 0.5 * cast(a == b, dtype)
 
 
 maximum = define(

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.elementwise import where
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, real, truth, whole
-from wengert.ops.shape import broadcast_to, concat, full, reshape, slice
+from wengert.ops.shape import broadcast_to, cast, concat, full, reshape, slice
 from wengert.program.trace import create
 
 
@@ -83,7 +82,7 @@ prod = define(
 def _extremum(name: str, formula: str, reference: Any) -> Op:
     def jvp(x_dot: Any, y: Any, x: Any, axes: tuple[int, ...], keepdims: int) -> Any:
         # Elements that tie share the derivative evenly.
-        hit = where(x == _spread(y, x, axes, keepdims), 1.0, create(full, (x.shape, x.dtype.code, 0.0)))
+        hit = cast(x == _spread(y, x, axes, keepdims), x.dtype.code)
         count = _spread(sum(hit, axes, keepdims), x, axes, keepdims)
         return sum(x_dot * (hit / count), axes, keepdims)
 

@@ -122,7 +122,15 @@ def _lower_group(builder: Any, slots: _Slots, g: Group, readers: dict[Var, set[i
         if i.op.name == "cast":
             kind = "cast"
         code.append((kind, i.op.name, place == "row", inputs, target))
-    builder.fused(g.shape, g.row_axes, registers, code)
+    builder.fused(g.shape, _shaped_input(g, slots), g.row_axes, registers, code)
+
+
+def _shaped_input(g: Group, slots: _Slots) -> int:
+    """A slot whose value has the group's shape: then the group runs for any rank. -1 if there are rows, or none."""
+    if g.row_axes:
+        return -1
+    made = {o for i in g.members for o in i.outputs}
+    return next((slots.of[v] for i in g.members for v in i.vars() if v not in made), -1)
 
 
 def _store(registers: list[tuple[Any, ...]], slots: _Slots, v: Var, row: bool) -> int:

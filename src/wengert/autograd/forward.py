@@ -1,0 +1,290 @@
+"""Forward mode: tensors that carry a tangent.
+
+A dual tensor at a level pairs a value with a tangent; both may be duals of lower levels. An op on duals runs on the values,
+and its tangent program, derived once per signature from the op's rule, runs beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.dtypes import DType
+from wengert.errors import GradientError, ShapeError
+from wengert.ops.registry import OPS, Op
+from wengert.ops.zero import ZERO
+from wengert.program.ir import Instruction, Program, Var, infer
+from wengert.program.simplify import simplify
+from wengert.program.trace import Trace, new_level
+from wengert.transforms.evaluate import evaluate
+from wengert.transforms.linearize import linearize
+
+
+class DualTensor(Tensor):
+    """A value and its tangent. Made by `dual`, and by every op on one."""
+
+    __slots__ = ("_level", "_tangent", "trace", "value")
+
+    value: Tensor
+    trace: Any
+    _level: int
+    _tangent: Tensor | None
+
+    @property
+    def tangent(self) -> Tensor:
+        """The derivative along the direction of this level; zeros if nothing depends on it."""
+        if self._tangent is None:
+            from wengert.autograd.creation import zeros_like
+
+            return zeros_like(self.value)
+        return self._tangent
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.value.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.value.ndim
+
+    @property
+    def size(self) -> int:
+        return self.value.size
+
+    @property
+    def requires_grad(self) -> bool:
+        return bool(self.value.requires_grad)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __index__(self) -> int:
+        return self.value.__index__()
+
+    def item(self) -> Any:
+        """The value as a Python number."""
+        return self.value.item()
+
+    def numpy(self) -> Any:
+        """The value as a NumPy array."""
+        return self.value.numpy()
+
+    def detach(self) -> Tensor:
+        """The value without its tangent, cut from the graph."""
+        return self.value.detach()
+
+    def __repr__(self) -> str:
+        return f"DualTensor(value={self.value!r}, tangent={self.tangent!r})"
+
+
+class _Level:
+    """What dispatch calls for an op on duals of one level."""
+
+    def __init__(self) -> None:
+        self.level = new_level()
+
+    def dual(self, value: Any, tangent: Any) -> Any:
+        if tangent is None or tangent is ZERO:
+            return value
+        d = DualTensor.__new__(DualTensor)
+        d.value, d._tangent, d._level, d.trace = value, tangent, self.level, self
+        return d
+
+    def split(self, x: Any) -> tuple[Any, Any]:
+        if isinstance(x, DualTensor) and x._level == self.level:
+            return x.value, x._tangent
+        return x, None
+
+    def process(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        pairs = [self.split(x) for x in inputs]
+        values, tangents = [v for v, _ in pairs], [t for _, t in pairs]
+        outputs = op(values, *attrs) if op.n_inputs < 0 else op(*values, *attrs)
+        if not op.differentiable or op.jvp == "zero":
+            return outputs
+        ys = (outputs,) if op.n_outputs == 1 else outputs
+        y_dots = _tangents(op, values, tangents, ys, attrs)
+        duals = tuple(self.dual(y, t) for y, t in zip(ys, y_dots))
+        return duals[0] if op.n_outputs == 1 else duals
+
+
+_programs: dict[Any, list[tuple[Any, Program, list[Any]]]] = {}
+
+
+def _tangents(op: Op, values: list[Any], tangents: list[Any], ys: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
+    """Output tangents, by the op's tangent program for this signature."""
+    given = [t for t in tangents if t is not None]
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    program, leaves = _tangent_program(op, values, tuple(t is not None for t in tangents), attrs)
+    sizes = [_size_at(leaf, tensors, attrs) for leaf in leaves]
+    return evaluate(program, [*given, *ys, *tensors], leaves, sizes)
+
+
+def _size_at(leaf: tuple[int, int, int], tensors: list[Any], attrs: tuple[Any, ...]) -> Any:
+    kind, source, index = leaf
+    return tensors[source].shape[index] if kind == 0 else attrs[source][index]
+
+
+def _is_one(n: Any) -> bool:
+    return isinstance(n, int) and n == 1
+
+
+def _signature(op: Op, values: list[Any], which: tuple[bool, ...], attrs: tuple[Any, ...]) -> Any:
+    types = tuple(
+        (v.dtype.code, tuple(_is_one(n) for n in v.shape)) if isinstance(v, Tensor) else (type(v), v) for v in values
+    )
+    static = tuple(
+        tuple(_is_one(n) for n in v) if a.kind == "sizes" else v for a, v in zip(op.attrs, attrs)
+    )
+    return (op.name, types, which, static)
+
+
+def _tangent_program(
+    op: Op, values: list[Any], which: tuple[bool, ...], attrs: tuple[Any, ...]
+) -> tuple[Program, list[Any]]:
+    from wengert.transforms.derive import _symbolic_attrs, symbolic_types
+
+    key = _signature(op, values, which, attrs)
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    for guards, program, leaves in _programs.get(key, ()):
+        if _guards_hold(guards, tensors, attrs):
+            return program, leaves
+    _core.open_guards()
+    try:
+        concrete = [(v.dtype.code, tuple(_hint(n) for n in v.shape)) for v in tensors]
+        types = iter(symbolic_types(concrete))
+        hints = tuple(
+            tuple(_hint(n) for n in v) if a.kind == "sizes" else v for a, v in zip(op.attrs, attrs)
+        )
+        sizes = _symbolic_attrs(op.name, hints)
+        inputs = [Var(next(types)) if isinstance(v, Tensor) else v for v in values]
+        program = _trace_tangent(op, inputs, which, sizes)
+    finally:
+        guards = _core.describe_guards(_core.close_guards())
+    leaves = [(0, k, axis) for k, v in enumerate(tensors) for axis in range(v.ndim)]
+    leaves += [
+        (1, k, j) for k, (a, v) in enumerate(zip(op.attrs, attrs)) if a.kind == "sizes" for j in range(len(v))
+    ]
+    _programs.setdefault(key, []).append((guards, program, leaves))
+    return program, leaves
+
+
+def _hint(n: Any) -> int:
+    return n if isinstance(n, int) else n.hint
+
+
+def _guards_hold(guards: list[Any], tensors: list[Any], attrs: tuple[Any, ...]) -> bool:
+    if not guards:
+        return True
+    leaves = [(0, k, axis) for k, v in enumerate(tensors) for axis in range(v.ndim)]
+    leaves += [(1, k, j) for k, v in enumerate(attrs) if isinstance(v, tuple) for j in range(len(v))]
+    sizes = [_size_at(leaf, tensors, attrs) for leaf in leaves]
+    for a, comparison, b, outcome in guards:
+        left, right = _core.substitute_sizes((a, b), leaves, sizes)
+        if (left == right if comparison == "==" else left < right) != outcome:
+            return False
+    return True
+
+
+def _trace_tangent(op: Op, inputs: list[Any], which: tuple[bool, ...], attrs: tuple[Any, ...]) -> Program:
+    from wengert.program.ir import Const
+
+    trace = Trace()
+    primals: dict[Var, Any] = {v: trace.tracer(v) for v in inputs if isinstance(v, Var)}
+    dtype = next(v.type.dtype for v in reversed(inputs) if isinstance(v, Var))
+    operands = tuple(v if isinstance(v, Var) else Const(v, dtype) for v in inputs)
+    dots = {v: trace.tracer(Var(v.type, linear=True)) for v, w in zip(inputs, which) if w}
+    outputs = tuple(Var(t) for t in infer(op, operands, attrs))
+    tangents: dict[Var, Any] = dict(dots)
+    with trace:
+        linearize(trace, [Instruction(op, operands, attrs, outputs)], primals, tangents)
+    made = [primals[o].var for o in outputs]
+    body = [i for i in trace.instructions if i.outputs[0] not in made]
+    results = [None if tangents.get(o, ZERO) is ZERO else tangents[o].var for o in outputs]
+    variables = [v for v in inputs if isinstance(v, Var)]
+    return simplify(Program([*(d.var for d in dots.values()), *made, *variables], body, results))
+
+
+def dual(value: Any, tangent: Any) -> DualTensor:
+    """A tensor with a tangent: every op on it also computes the derivative along it.
+
+    >>> import wengert as wg
+    >>> x = dual(wg.tensor(2.0), wg.tensor(1.0))
+    >>> y = x * x
+    >>> y.value.item(), y.tangent.item()
+    (4.0, 4.0)
+    """
+    return _make(_shared_level(), value, tangent)
+
+
+def _make(level: _Level, value: Any, tangent: Any) -> Any:
+    from wengert.autograd.creation import asarray
+
+    value = asarray(value)
+    tangent = asarray(tangent, dtype=value.dtype)
+    if not value.dtype.is_inexact:
+        raise GradientError(f"dual: only floating tensors have tangents, got {value.dtype.name}{tuple(value.shape)}")
+    if tuple(tangent.shape) != tuple(value.shape):
+        raise ShapeError(f"dual: a tangent of shape {tuple(tangent.shape)} for a value of shape {tuple(value.shape)}")
+    return level.dual(value, tangent)
+
+
+_default: list[_Level] = []
+
+
+def _shared_level() -> _Level:
+    # All duals that `dual` makes directly belong to one level: they are parts of one direction.
+    if not _default:
+        _default.append(_Level())
+    return _default[0]
+
+
+class ForwardADContext:
+    """A direction of differentiation of its own, with every function also as a method.
+
+    >>> import wengert as wg
+    >>> with ForwardADContext() as ctx:
+    ...     x = ctx.dual(wg.tensor(2.0), wg.tensor(1.0))
+    ...     z = ctx.mul(ctx.sin(x), x)
+    >>> round(z.tangent.item(), 4)
+    0.077
+    """
+
+    def __init__(self) -> None:
+        self._level = _Level()
+
+    def __enter__(self) -> ForwardADContext:
+        self._level = _Level()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def dual(self, value: Any, tangent: Any) -> Any:
+        """A tensor with a tangent in this context's direction."""
+        return _make(self._level, value, tangent)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        import wengert
+
+        function = getattr(wengert, name, None) if not name.startswith("_") else None
+        if function is None:
+            raise AttributeError(f"ForwardADContext has no method {name!r}: wengert has no such function")
+        return function  # type: ignore[no-any-return]
+
+
+__all__ = ["OPS", "DualTensor", "ForwardADContext", "dual"]

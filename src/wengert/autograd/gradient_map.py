@@ -1,0 +1,103 @@
+"""The result of a backward pass: gradients by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wengert._core import Tensor
+
+
+class GradientMap:
+    """Gradients keyed by tensor or by tensor id.
+
+    >>> import wengert as wg
+    >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
+    >>> grads = (x * x).sum().backward()
+    >>> grads[x].tolist()
+    [2.0, 4.0]
+    """
+
+    __slots__ = ("_gradients",)
+
+    def __init__(self) -> None:
+        self._gradients: dict[int, Tensor] = {}
+
+    @staticmethod
+    def _key(x: Tensor | int) -> int:
+        return x if isinstance(x, int) else int(x.id)
+
+    def __getitem__(self, x: Tensor | int) -> Tensor:
+        try:
+            return self._gradients[self._key(x)]
+        except KeyError:
+            raise KeyError(
+                "no gradient for this tensor: the differentiated value does not depend on it, or it was not recorded. "
+                "wengert.explain(grads, x) says where the path ends"
+            ) from None
+
+    def __setitem__(self, x: Tensor | int, gradient: Tensor) -> None:
+        self._gradients[self._key(x)] = gradient
+
+    insert = __setitem__
+
+    def get(self, x: Tensor | int, default: Any = None) -> Any:
+        """The gradient, or `default` if there is none."""
+        return self._gradients.get(self._key(x), default)
+
+    def accumulate(self, x: Tensor | int | GradientMap, gradient: Tensor | None = None) -> None:
+        """Add a gradient to the one that is there; or a whole map to this one."""
+        if isinstance(x, GradientMap):
+            for key, g in x._gradients.items():
+                self.accumulate(key, g)
+            return
+        if gradient is None:
+            raise TypeError("accumulate(x, gradient): the gradient is missing")
+        key = self._key(x)
+        known = self._gradients.get(key)
+        self._gradients[key] = gradient if known is None else known + gradient
+
+    def items(self) -> Iterator[tuple[int, Tensor]]:
+        """(tensor id, gradient) pairs."""
+        return iter(self._gradients.items())
+
+    def keys(self) -> Iterator[int]:
+        """Tensor ids."""
+        return iter(self._gradients)
+
+    def values(self) -> Iterator[Tensor]:
+        """Gradients."""
+        return iter(self._gradients.values())
+
+    def __contains__(self, x: Tensor | int) -> bool:
+        return self._key(x) in self._gradients
+
+    def __len__(self) -> int:
+        return len(self._gradients)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._gradients)
+
+    def scale_(self, factor: float) -> GradientMap:
+        """Multiply every gradient by a number."""
+        for key, g in self._gradients.items():
+            self._gradients[key] = g * factor
+        return self
+
+    def global_norm(self) -> float:
+        """√(Σ g²) over all gradients, in float64."""
+        total = 0.0
+        for g in self._gradients.values():
+            wide = g.detach().astype("float64")
+            total += float((wide * wide).sum())
+        return total**0.5
+
+    def all_finite(self) -> bool:
+        """Whether no gradient holds an infinity or NaN."""
+        from wengert._core import ops
+
+        return all(bool(ops["isfinite"](g).all()) for g in self._gradients.values())
+
+    def __repr__(self) -> str:
+        entries = ", ".join(f"{k}: {g.dtype.name}{tuple(g.shape)}" for k, g in self._gradients.items())
+        return f"GradientMap({{{entries}}})"

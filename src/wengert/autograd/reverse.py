@@ -1,0 +1,192 @@
+"""Reverse mode as people hold it: `backward`, `grad_of`, hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.autograd.creation import asarray, ones_like, zeros_like
+from wengert.autograd.gradient_map import GradientMap
+from wengert.errors import DTypeError, GradientError, ShapeError
+from wengert.transforms.pullback import RecordedWalk, pull
+
+
+def seed_for(y: Tensor, gradient: Any, what: str) -> Tensor:
+    """The cotangent to start from: given, or one for a scalar."""
+    if not y.dtype.is_inexact:
+        raise DTypeError(f"{what}: {y.dtype.name}{tuple(y.shape)} has no gradient; only floating tensors have")
+    if gradient is None:
+        if y.size != 1:
+            raise GradientError(
+                f"{what}: the tensor has shape {tuple(y.shape)}; without a seed only a scalar can be differentiated. "
+                "Reduce it (sum, mean), or pass a gradient of that shape"
+            )
+        return ones_like(y.detach() if y._plain else y)
+    gradient = asarray(gradient)
+    if tuple(gradient.shape) != tuple(y.shape):
+        raise ShapeError(
+            f"{what}: the seed has shape {tuple(gradient.shape)}, but the tensor has shape {tuple(y.shape)}"
+        )
+    return gradient if gradient.dtype == y.dtype else gradient.astype(y.dtype)
+
+
+def require_recorded(y: Tensor, what: str) -> None:
+    """Raise if nothing was recorded for y."""
+    if y._plain and _core.node_of(y) is None:
+        raise GradientError(
+            f"{what}: no operation was recorded for this tensor {y.dtype.name}{tuple(y.shape)}: nothing that it was "
+            "computed from requires a gradient, or it was computed under no_grad(). If it is a gradient itself, compute "
+            "that one with create_graph=True"
+        )
+
+
+def backward(
+    self: Tensor,
+    gradient: Any = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Sequence[Tensor] | Tensor | None = None,
+) -> GradientMap:
+    """Gradients of this tensor by all leaves it was computed from; accumulated into their `.grad`, too.
+
+    `gradient`: the seed, needed if this is not a scalar. `retain_graph`: keep the graph for another backward.
+    `create_graph`: record the derivative, so that it can be differentiated. `inputs`: only these, also intermediates.
+
+    >>> import wengert as wg
+    >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
+    >>> grads = (x * x).sum().backward()
+    >>> grads[x].tolist(), x.grad.tolist()
+    ([2.0, 4.0], [2.0, 4.0])
+    """
+    require_recorded(self, "backward")
+    seed = seed_for(self, gradient, "backward")
+    retain = create_graph if retain_graph is None else retain_graph
+    chosen = [inputs] if isinstance(inputs, Tensor) else None if inputs is None else list(inputs)
+    if create_graph:
+        return _backward_recorded(self, seed, chosen, retain)
+    grads = GradientMap()
+    edges = None if chosen is None else [_core.node_of(x) for x in chosen]
+    before = _core.set_grad_enabled(False)
+    try:
+        gradients, reached, leaves, _, _ = _core.backward([(self, seed)], edges, retain, True, chosen is None)
+    finally:
+        _core.set_grad_enabled(before)
+    for x, g, r in zip(chosen or (), gradients, reached):
+        if r:
+            grads[x] = zeros_like(x) if g is None else g
+    for key, g in leaves:
+        grads[key] = g
+    return grads
+
+
+def _backward_recorded(y: Tensor, seed: Tensor, chosen: list[Tensor] | None, retain: bool) -> GradientMap:
+    edges = None if chosen is None else [_core.node_of(x) for x in chosen]
+    walk = RecordedWalk([y], [seed], edges)
+    walk.run(retain)
+    grads = GradientMap()
+    for x, edge in zip(chosen or (), walk.sources):
+        g = None if edge is None else walk.gradient(edge)
+        if g is not None:
+            grads[x] = g if isinstance(g, Tensor) else zeros_like(x)
+    for node in walk.nodes.values():
+        g = walk.gradient((node, 0))
+        if not isinstance(g, Tensor):
+            continue
+        if node.is_leaf or node.retains_grad:
+            node.keep_grad(g)
+            if chosen is None:
+                grads[node.id] = g
+    return grads
+
+
+def grad_of(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Any = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of outputs by inputs, as a tuple; `.grad` is not touched.
+
+    >>> import wengert as wg
+    >>> x = wg.tensor(3.0, requires_grad=True)
+    >>> (g,) = grad_of(x * x, x)
+    >>> g.item()
+    6.0
+    """
+    ys = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    xs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    given = grad_outputs if isinstance(grad_outputs, (list, tuple)) else [grad_outputs] * len(ys)
+    if len(given) != len(ys):
+        raise GradientError(f"grad_of: {len(ys)} outputs, but {len(given)} grad_outputs")
+    for y in ys:
+        require_recorded(y, "grad_of")
+    bars = [seed_for(y, g, "grad_of") for y, g in zip(ys, given)]
+    retain = create_graph if retain_graph is None else retain_graph
+    gradients = pull(ys, bars, xs, retain=retain, record=create_graph)
+    if not allow_unused:
+        for k, g in enumerate(gradients):
+            if g is None:
+                raise GradientError(
+                    f"grad_of: the outputs do not depend on input {k}, of shape {tuple(xs[k].shape)}; "
+                    "pass allow_unused=True to get None for it"
+                )
+    return tuple(gradients)
+
+
+class HookHandle:
+    """What `register_hook` returns; `remove()` takes the hook away."""
+
+    def __init__(self, hooks: list[Any], hook: Callable[..., Any]) -> None:
+        self._hooks = hooks
+        self._hook = hook
+
+    def remove(self) -> None:
+        """The hook is not called any more."""
+        if self._hook in self._hooks:
+            self._hooks.remove(self._hook)
+
+
+def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
+    """Call `hook(gradient)` when the gradient of this tensor is known; what it returns replaces the gradient.
+
+    >>> import wengert as wg
+    >>> x = wg.tensor(3.0, requires_grad=True)
+    >>> h = x.register_hook(lambda g: g * 2)
+    >>> (x * x).backward()[x].item()
+    12.0
+    """
+    if _core.node_of(self) is None:
+        raise GradientError("register_hook: this tensor does not require a gradient; set requires_grad first")
+    hooks = _core.hooks_of(self)
+    hooks.append(hook)
+    return HookHandle(hooks, hook)
+
+
+def retain_grad(self: Tensor) -> None:
+    """Keep the gradient of this intermediate in `.grad`, and in the map that backward returns."""
+    if _core.node_of(self) is None:
+        raise GradientError("retain_grad: this tensor does not require a gradient")
+    _core.retain_grad(self)
+
+
+def stop_gradient(x: Tensor) -> Tensor:
+    """The same value, through which no derivative flows.
+
+    >>> import wengert as wg
+    >>> x = wg.tensor(3.0, requires_grad=True)
+    >>> (x * stop_gradient(x)).backward()[x].item()
+    3.0
+    """
+    return x.detach()
+
+
+def attach() -> None:
+    """Make these methods of Tensor; once, at import."""
+    for f in (backward, register_hook, retain_grad):
+        setattr(Tensor, f.__name__, f)

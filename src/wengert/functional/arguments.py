@@ -1,0 +1,146 @@
+"""Reading arguments: tensors, axes, shapes and sizes, with errors that name the function."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.dtypes import DType, float32, int64, uint64
+from wengert.errors import DTypeError, ShapeError
+from wengert.ops.registry import OPS
+from wengert.program.trace import create
+
+Axis = int | Sequence[int] | None
+Size = Any  # int, or _core.Dim while tracing
+
+_CONVERTIBLE = (bool, int, float, complex, np.ndarray, np.generic, list, tuple)
+
+
+def native(name: str) -> Callable[..., Tensor]:
+    """The core's function of an op."""
+    function: Callable[..., Tensor] = OPS[name].function
+    return function
+
+
+_cast = native("cast")
+
+
+def as_tensor(x: Any, name: str) -> Tensor:
+    """A tensor of what may stand for one: arrays, nested lists and numbers."""
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, _CONVERTIBLE) or hasattr(x, "__dlpack__"):
+        from wengert.autograd.creation import asarray
+
+        return asarray(x)
+    raise TypeError(f"{name}: got a {type(x).__name__}; expected a tensor, an array or a number")
+
+
+def as_dtype_of(x: Tensor, dtype: DType) -> Tensor:
+    """x in another dtype; x itself if it has that one."""
+    return x if x.dtype.code == dtype.code else _cast(x, dtype.code)
+
+
+def as_floating(x: Tensor) -> Tensor:
+    """x, or float32 for integers and bools."""
+    return x if x.dtype.is_inexact else _cast(x, float32.code)
+
+
+def as_index(x: Any, name: str) -> Tensor:
+    """Indices as int64."""
+    t = as_tensor(x, name)
+    if t.dtype.is_integer:
+        return as_dtype_of(t, int64)
+    if t.size == 0 and not isinstance(x, Tensor):  # [] has no dtype of its own
+        return _cast(t, int64.code)
+    raise DTypeError(f"{name}: indices must be integers, got {describe(t)}")
+
+
+def default_sum_dtype(dtype: DType) -> DType:
+    """What sums and products of this dtype are computed in: int64 for small integers and bools, uint64 for unsigned."""
+    if dtype.kind == "u":
+        return uint64
+    return int64 if dtype.kind in "bi" else dtype
+
+
+def promoted(xs: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors in the dtype that all promote to."""
+    code = xs[0].dtype.code
+    for x in xs[1:]:
+        if x.dtype.code != code:
+            code = _core.promote(code, x.dtype.code)
+    return [x if x.dtype.code == code else _cast(x, code) for x in xs]
+
+
+def one_axis(axis: Any, ndim: int, name: str) -> int:
+    """One axis, counted from the front."""
+    try:
+        a = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"{name}: axis must be an integer, got {axis!r}") from None
+    if not -ndim <= a < ndim:
+        raise ShapeError(f"{name}: axis {a} is out of range for a tensor with {ndim} axes")
+    return a + ndim if a < 0 else a
+
+
+def all_axes(axis: Axis, ndim: int, name: str) -> tuple[int, ...]:
+    """Axes as a sorted tuple without repetitions, counted from the front; None means all."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, int):
+        if 0 <= axis < ndim:
+            return (axis,)
+        return (one_axis(axis, ndim, name),)
+    if not isinstance(axis, (tuple, list)):
+        return (one_axis(axis, ndim, name),)
+    axes = tuple(sorted(one_axis(a, ndim, name) for a in axis))
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"{name}: axes {tuple(axis)} name an axis twice")
+    return axes
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """The product of sizes, symbolic or not."""
+    n: Size = 1
+    for s in sizes:
+        n = n * s
+    return n
+
+
+def number(size: Size, dtype: DType) -> Any:
+    """A size as an operand of arithmetic: a Python number, or while tracing a value that follows the size."""
+    if isinstance(size, _core.Dim):
+        return create(OPS["size_scalar"], ((size,), dtype.code))
+    return float(size) if dtype.is_inexact else size
+
+
+def is_one(size: Size) -> bool:
+    """Whether a size is known to be 1. Symbolic sizes are never 1: which sizes are is part of a signature."""
+    return isinstance(size, int) and size == 1
+
+
+def full(shape: Sequence[Size], value: float, dtype: DType) -> Tensor:
+    """A tensor of one value, now or in the trace that is open."""
+    made: Tensor = create(OPS["full"], (tuple(shape), dtype.code, float(value)))
+    return made
+
+
+def iota(n: Size, start: float = 0.0, step: float = 1.0) -> Tensor:
+    """start, start + step, … as int64, now or in the trace that is open."""
+    made: Tensor = create(OPS["iota"], ((n,), int64.code, float(start), float(step)))
+    return made
+
+
+def shape_text(shape: Sequence[Size]) -> str:
+    """A shape as errors print it."""
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def describe(x: Tensor) -> str:
+    """Dtype and shape, as errors print them: `float32(2, 3)`."""
+    return f"{x.dtype.name}{shape_text(x.shape)}"

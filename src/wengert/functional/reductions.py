@@ -1,0 +1,313 @@
+"""Reductions over axes: sums, extrema, moments, norms, positions, running sums."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.dtypes import as_dtype, bool_, float32, int64
+from wengert.errors import ArgumentError, ShapeError
+from wengert.functional.arguments import (
+    Axis,
+    all_axes,
+    as_dtype_of,
+    as_floating,
+    as_tensor,
+    default_sum_dtype,
+    describe,
+    full,
+    native,
+    number,
+    one_axis,
+    product,
+)
+from wengert.functional.foreign_names import explain_keywords
+from wengert.program.compile import composite
+
+_sum, _prod, _max, _min = native("sum"), native("prod"), native("max"), native("min")
+_any, _all, _argmax, _argmin = native("any"), native("all"), native("argmax"), native("argmin")
+_cumsum, _cumprod = native("cumsum"), native("cumprod")
+_square, _sqrt, _where, _abs, _pow = (native(n) for n in ("square", "sqrt", "where", "abs", "pow"))
+_exp, _log, _isfinite, _reshape = native("exp"), native("log"), native("isfinite"), native("reshape")
+_concat, _maximum = native("concat"), native("maximum")
+
+
+def _accumulable(x: Any, dtype: Any, name: str) -> Tensor:
+    t = as_tensor(x, name)
+    if dtype is not None:
+        return as_dtype_of(t, as_dtype(dtype))
+    return t if t.dtype.is_inexact else as_dtype_of(t, default_sum_dtype(t.dtype))
+
+
+@explain_keywords
+def sum(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Tensor:
+    """Σ x over the axes (all of them by default). Small integers and bools are summed as int64, unsigned as uint64.
+
+    >>> sum([[1.0, 2.0], [3.0, 4.0]], 0).tolist()
+    [4.0, 6.0]
+    """
+    t = _accumulable(x, dtype, "sum")
+    return _sum(t, all_axes(axis, t.ndim, "sum"), int(keepdims))
+
+
+@explain_keywords
+def prod(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Tensor:
+    """Π x over the axes. The derivative is right where elements are zero.
+
+    >>> prod([2.0, 3.0, 4.0]).item()
+    24.0
+    """
+    t = _accumulable(x, dtype, "prod")
+    return _prod(t, all_axes(axis, t.ndim, "prod"), int(keepdims))
+
+
+@explain_keywords
+def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """The largest element over the axes; NaN if one is. Elements that tie share the derivative evenly.
+
+    >>> max([[1.0, 5.0], [3.0, 4.0]], 1).tolist()
+    [5.0, 4.0]
+    """
+    t = as_tensor(x, "max")
+    return _max(t, all_axes(axis, t.ndim, "max"), int(keepdims))
+
+
+@explain_keywords
+def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """The smallest element over the axes; NaN if one is. Elements that tie share the derivative evenly.
+
+    >>> min([[1.0, 5.0], [3.0, 4.0]], 1).tolist()
+    [1.0, 3.0]
+    """
+    t = as_tensor(x, "min")
+    return _min(t, all_axes(axis, t.ndim, "min"), int(keepdims))
+
+
+def _count(x: Tensor, axes: tuple[int, ...]) -> Any:
+    return product([x.shape[a] for a in axes])
+
+
+def _mean(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Any:
+    return _sum(x, axes, keepdims) / number(_count(x, axes), x.dtype)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Half-precision values in float32: the sum of many overflows, and a count may not be representable."""
+    return as_dtype_of(x, float32) if x.dtype.is_floating and x.dtype.itemsize == 2 else x
+
+
+@explain_keywords
+def mean(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Tensor:
+    """Σ x / n over the axes. Integers give float32; half precision is summed in float32.
+
+    >>> mean([[1.0, 2.0], [3.0, 6.0]], 1).tolist()
+    [1.5, 4.5]
+    """
+    t = as_tensor(x, "mean")
+    t = as_floating(t) if dtype is None else as_dtype_of(t, as_dtype(dtype))
+    return as_dtype_of(_mean(_wide(t), all_axes(axis, t.ndim, "mean"), int(keepdims)), t.dtype)
+
+
+def _degrees_of_freedom(x: Tensor, axes: tuple[int, ...], correction: float) -> Any:
+    n = _count(x, axes)
+    if isinstance(n, _core.Dim):
+        return number(n, x.dtype) if correction == 0 else _maximum(number(n, x.dtype) - correction, 0.0)
+    return builtins.max(float(n) - correction, 0.0)
+
+
+def _var(x: Tensor, axes: tuple[int, ...], keepdims: int, correction: float) -> Any:
+    deviation = x - _mean(x, axes, 1)
+    return _sum(_square(deviation), axes, keepdims) / _degrees_of_freedom(x, axes, correction)
+
+
+@explain_keywords
+def var(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
+    """Σ (x − mean)² / (n − correction) over the axes. `correction=1` gives the unbiased estimate.
+
+    >>> var([1.0, 3.0]).item(), var([1.0, 3.0], correction=1).item()
+    (1.0, 2.0)
+    """
+    t = as_floating(as_tensor(x, "var"))
+    return as_dtype_of(_var(_wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype)
+
+
+def root(x: Tensor) -> Tensor:
+    """√x of a sum of squares, with derivative 0 (not ∞·0) where the sum is 0."""
+    positive = x > 0.0
+    return _where(positive, _sqrt(_where(positive, x, 1.0)), x)
+
+
+@explain_keywords
+def std(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
+    """√var over the axes; the derivative is 0 where all elements are equal.
+
+    >>> std([1.0, 3.0, 5.0, 7.0], correction=0).item() ** 2
+    5.000000...
+    """
+    t = as_floating(as_tensor(x, "std"))
+    return as_dtype_of(root(_var(_wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype)
+
+
+@explain_keywords
+def any(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """Whether one element is true (not zero) along the axes.
+
+    >>> any([[0, 0], [0, 2]], 1).tolist()
+    [False, True]
+    """
+    t = as_dtype_of(as_tensor(x, "any"), bool_)
+    return _any(t, all_axes(axis, t.ndim, "any"), int(keepdims))
+
+
+@explain_keywords
+def all(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """Whether every element is true (not zero) along the axes.
+
+    >>> all([[1, 0], [1, 2]], 1).tolist()
+    [False, True]
+    """
+    t = as_dtype_of(as_tensor(x, "all"), bool_)
+    return _all(t, all_axes(axis, t.ndim, "all"), int(keepdims))
+
+
+@explain_keywords
+def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """How many elements are not zero along the axes, as int64.
+
+    >>> count_nonzero([[0, 1], [2, 3]], 0).tolist()
+    [1, 2]
+    """
+    t = as_dtype_of(as_dtype_of(as_tensor(x, "count_nonzero"), bool_), int64)
+    return _sum(t, all_axes(axis, t.ndim, "count_nonzero"), int(keepdims))
+
+
+def _position(op: Any, x: Any, axis: int | None, keepdims: bool, name: str) -> Tensor:
+    t = as_tensor(x, name)
+    if t.dtype.kind == "b":
+        t = as_dtype_of(t, int64)
+    if axis is not None:
+        found: Tensor = op(t, one_axis(axis, t.ndim, name), int(keepdims))
+        return found
+    flat: Tensor = op(_reshape(t, (t.size,)), 0, 0)
+    return _reshape(flat, (1,) * t.ndim) if keepdims else flat
+
+
+@explain_keywords
+def argmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+    """The position of the first largest element along an axis, or in the flattened tensor.
+
+    >>> argmax([[1.0, 9.0, 9.0], [4.0, 2.0, 0.0]], 1).tolist()
+    [1, 0]
+    """
+    return _position(_argmax, x, axis, keepdims, "argmax")
+
+
+@explain_keywords
+def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+    """The position of the first smallest element along an axis, or in the flattened tensor.
+
+    >>> argmin([[1.0, 9.0, 9.0], [4.0, 2.0, 0.0]], 1).tolist()
+    [0, 2]
+    """
+    return _position(_argmin, x, axis, keepdims, "argmin")
+
+
+@composite
+def _logsumexp(x: Tensor, axis: Axis, keepdims: bool) -> Any:
+    axes = all_axes(axis, x.ndim, "logsumexp")
+    largest = _max(x, axes, 1).detach()  # any shift gives the same value and derivative
+    shift = _where(_isfinite(largest), largest, 0.0)
+    y = _log(_sum(_exp(x - shift), axes, 1)) + shift
+    return y if keepdims else _reshape(y, tuple(n for i, n in enumerate(x.shape) if i not in axes))
+
+
+@explain_keywords
+def logsumexp(x: Any, axis: Axis = -1, *, keepdims: bool = False) -> Tensor:
+    """ln Σ eˣ over the axes (the last by default, all for None), without overflow.
+
+    >>> logsumexp([1000.0, 1000.0]).item()
+    1000.693...
+    """
+    t = as_floating(as_tensor(x, "logsumexp"))
+    if t.ndim == 0 and axis == -1:
+        return t
+    if isinstance(axis, (list, tuple)):
+        axis = all_axes(axis, t.ndim, "logsumexp")
+    y: Tensor = _logsumexp(t, axis, bool(keepdims))
+    return y
+
+
+def _norm(x: Tensor, axes: tuple[int, ...], keepdims: int, ord: float) -> Tensor:
+    if ord == 2:
+        return root(_sum(_square(_abs(x)) if x.dtype.kind == "c" else _square(x), axes, keepdims))
+    size = _abs(x)
+    if ord == math.inf:
+        return _max(size, axes, keepdims)
+    if ord == -math.inf:
+        return _min(size, axes, keepdims)
+    if ord == 0:
+        return _sum(as_dtype_of(size != 0.0, x.dtype), axes, keepdims)
+    if ord == 1:
+        return _sum(size, axes, keepdims)
+    return _pow(_sum(_pow(size, float(ord)), axes, keepdims), 1.0 / ord)
+
+
+@explain_keywords
+def norm(x: Any, axis: Axis = None, *, ord: float = 2, keepdims: bool = False) -> Tensor:
+    """(Σ |x|ᵖ)^(1/p) over the axes; `ord` is p, with ±inf the largest and smallest |x|, 0 the count of non-zeros.
+
+    The 2-norm has derivative 0 at 0.
+
+    >>> norm([3.0, 4.0]).item()
+    5.0
+    """
+    t = as_floating(as_tensor(x, "norm"))
+    if not isinstance(ord, (int, float)):
+        raise ArgumentError(f"norm: ord is a number, got {ord!r}")
+    return as_dtype_of(_norm(_wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)
+
+
+def _scan(op: Any, x: Any, axis: int | None, dtype: Any, initial: float | None, name: str) -> Tensor:
+    t = _accumulable(x, dtype, name)
+    if axis is None:
+        if t.ndim != 1:
+            raise ShapeError(f"{name}: give the axis for a tensor with {t.ndim} axes, got {describe(t)}")
+        axis = 0
+    k = one_axis(axis, t.ndim, name)
+    y: Tensor = op(t, k, 0)
+    if initial is None:
+        return y
+    first = full(tuple(1 if i == k else n for i, n in enumerate(t.shape)), initial, t.dtype)
+    return _concat([first, y], k)
+
+
+@explain_keywords
+def cumulative_sum(
+    x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
+) -> Tensor:
+    """Sums of the first 1, 2, … elements along an axis; `include_initial` puts a 0 in front. Alias: cumsum.
+
+    >>> cumulative_sum([1, 2, 3]).tolist()
+    [1, 3, 6]
+    """
+    return _scan(_cumsum, x, axis, dtype, 0.0 if include_initial else None, "cumulative_sum")
+
+
+@explain_keywords
+def cumulative_prod(
+    x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
+) -> Tensor:
+    """Products of the first 1, 2, … elements along an axis; `include_initial` puts a 1 in front. Alias: cumprod.
+
+    >>> cumulative_prod([1, 2, 3]).tolist()
+    [1, 2, 6]
+    """
+    return _scan(_cumprod, x, axis, dtype, 1.0 if include_initial else None, "cumulative_prod")
+
+
+cumsum = cumulative_sum
+cumprod = cumulative_prod
+

@@ -1,0 +1,210 @@
+"""Compiled functions: traced once per signature, run as one native call, recorded as one instruction."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from wengert import _core
+from wengert.errors import TraceError
+from wengert.program import tree
+from wengert.program.fuse import Group, fuse
+from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
+from wengert.program.lower import lower
+from wengert.program.simplify import simplify
+from wengert.program.trace import Trace, Tracer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Report:
+    """What one traced program does in a run."""
+
+    instructions: int
+    groups: int
+    gemms: int
+    passes: int  # steps that move data: fused groups and calls that are not views
+    bytes: int  # read and written by those steps, at the sizes of the first call
+    program: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.instructions} instructions in {self.groups} fused groups, {self.passes} passes over memory "
+            f"({self.bytes:,} bytes), {self.gemms} matrix products\n{self.program}"
+        )
+
+
+def summarize(program: Program) -> Report:
+    """Count what a program does when it runs."""
+    units = fuse(program)
+    passes = groups = gemms = moved = 0
+    for unit in units:
+        members = unit.members if isinstance(unit, Group) else [unit]
+        if len(members) == 1 and members[0].op.view:
+            continue
+        passes += 1
+        groups += isinstance(unit, Group)
+        gemms += sum(i.op.name == "matmul" for i in members)
+        moved += _traffic(program, members)
+    return Report(len(program.instructions), groups, gemms, passes, moved, str(program))
+
+
+def _traffic(program: Program, members: list[Instruction]) -> int:
+    made = {o for i in members for o in i.outputs}
+    read = {v for i in members for v in i.vars() if v not in made}
+    outside = {v for i in program.instructions if i not in members for v in i.vars()}
+    outside.update(o for o in program.outputs if isinstance(o, Var))
+    return sum(v.type.example_bytes() for v in read | (made & outside))
+
+
+class TracedFunction:
+    """One signature of a compiled function: its program, and derivatives made on demand."""
+
+    def __init__(self, name: str, program: Program, guards: list[Any]) -> None:
+        self.name = name
+        self.program = program
+        self.guards = guards
+        self.derivations: dict[int, Any] = {}
+
+    def derive(self, mask: int) -> tuple[Any, Any]:
+        """The derivative by the inputs in the mask, for the core, with all guards so far."""
+        from wengert.transforms.derive import derive_program
+
+        _core.open_guards()
+        try:
+            derivation = derive_program(self.program, mask, self.name)
+        finally:
+            self.guards = [*self.guards, *_core.close_guards()]
+        self.derivations[mask] = derivation
+        return derivation.native, _core.make_guards(self.guards)
+
+    def report(self) -> Report:
+        """What a run of the plain program does."""
+        return summarize(self.program)
+
+
+def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    from wengert.transforms.derive import symbolic_types
+
+    given = [x for x in (*args, *kwargs.values()) if isinstance(x, _core.Tensor)]
+    trace = Trace()
+    _core.open_guards()
+    try:
+        types = symbolic_types([(x.dtype.code, x.shape) for x in given])
+        symbols = iter([trace.input(t) for t in types])
+        with trace:
+            outputs = compiled.function(
+                *(next(symbols) if isinstance(x, _core.Tensor) else x for x in args),
+                **{k: next(symbols) if isinstance(x, _core.Tensor) else x for k, x in kwargs.items()},
+            )
+        leaves, structure = tree.flatten(outputs)
+        program = trace.program([_result(trace, x, compiled.__name__) for x in leaves])
+        program = _own_outputs(simplify(program))
+        plain = lower(program)
+    finally:
+        guards = _core.close_guards()
+    captured = [x for x, _ in trace.captured.values()]
+    unflatten = None if structure == "leaf" else functools.partial(tree.unflatten, structure)
+    traced = TracedFunction(compiled.__name__, program, guards)
+    return plain, _core.make_guards(guards), captured, unflatten, traced
+
+
+def _result(trace: Trace, x: Any, name: str) -> Operand:
+    if isinstance(x, Tracer) and x.trace is trace:
+        return x.var
+    if isinstance(x, _core.Tensor):
+        return trace.capture(x).var
+    if isinstance(x, (bool, int, float)):
+        return Const(x, 0 if isinstance(x, bool) else 4 if isinstance(x, int) else 11)
+    raise TraceError(f"{name}: a compiled function returns tensors, numbers and containers of them, not {type(x)}")
+
+
+def _own_outputs(program: Program) -> Program:
+    """Outputs that would share an input's buffer, or be the same value twice, become copies."""
+    from wengert.ops.registry import OPS
+
+    shared = set(program.inputs)
+    for i in program.instructions:
+        if i.op.view and any(v in shared for v in i.vars()):
+            shared.update(i.outputs)
+    body, outputs, seen = list(program.instructions), [], set()
+    for o in program.outputs:
+        if isinstance(o, Var) and (o in shared or o in seen):
+            copy = OPS["contiguous"]
+            made = Instruction(copy, (o,), (), (Var(infer(copy, [o], ())[0]),))
+            body.append(made)
+            o = made.outputs[0]
+        seen.add(o)
+        outputs.append(o)
+    return Program(program.inputs, body, outputs)
+
+
+def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Arguments in containers: one flat compiled function per structure and static values."""
+    leaves, structure = tree.flatten((args, kwargs))
+    tensors = [x for x in leaves if isinstance(x, _core.Tensor)]
+    if any(not t._plain for t in tensors):
+        return compiled.function(*args, **kwargs)
+    static = tuple(None if isinstance(x, _core.Tensor) else ("static", type(x), x) for x in leaves)
+    by_structure = compiled.__dict__.setdefault("_by_structure", {})
+    try:
+        flat = by_structure.get((structure, static))
+    except TypeError:
+        raise TraceError(
+            f"{compiled.__name__}: arguments of a compiled function are tensors, hashable values, and containers of them"
+        ) from None
+    if flat is None:
+        # Static leaves only: holding the first call's tensors here would keep them alive.
+        kept = [None if isinstance(x, _core.Tensor) else x for x in leaves]
+
+        def run(*given: Any) -> Any:
+            fresh = iter(given)
+            filled = [next(fresh) if s is None else x for s, x in zip(static, kept)]
+            inner_args, inner_kwargs = tree.unflatten(structure, filled)
+            return compiled.function(*inner_args, **inner_kwargs)
+
+        flat = by_structure[structure, static] = _wrap(run, compiled.__name__)
+    return flat(*tensors)
+
+
+def _wrap(f: Callable[..., Any], name: str) -> Any:
+    compiled = _core.Compiled(f, _trace, _call_structured)
+    compiled.__name__ = name
+    return compiled
+
+
+def _report(compiled: Any) -> list[Report]:
+    flat = compiled.__dict__.get("_by_structure", {}).values()
+    return [t.report() for c in (compiled, *flat) for t in c.traces]
+
+
+def compile(f: F) -> F:
+    """f traced once per signature into a program, simplified, fused, and run as one native call.
+
+    The signature is the structure of the arguments, static values, and of tensors dtype, rank and which sizes are 1:
+    another batch size does not trace again. Tensors that f captures are implicit inputs. The result is one instruction on
+    the tape, differentiable in every mode and order. f must not branch on data (use `where`) or change Python objects.
+
+    >>> import wengert as wg
+    >>> @wg.compile
+    ... def f(x, w, b):
+    ...     return wg.tanh(x * w + b)
+    >>> f(wg.ones((3,)), wg.ones((3,)), wg.zeros((3,))).shape
+    (3,)
+    >>> f.report()[0].passes
+    1
+    """
+    compiled = _wrap(f, getattr(f, "__name__", "function"))
+    functools.update_wrapper(compiled, f)
+    compiled.report = functools.partial(_report, compiled)
+    return compiled  # type: ignore[no-any-return]
+
+
+def composite(f: F) -> F:
+    """`compile` for the library's own functions: what users have, without the bound report."""
+    compiled = _wrap(f, f.__name__)
+    functools.update_wrapper(compiled, f)
+    return compiled  # type: ignore[no-any-return]

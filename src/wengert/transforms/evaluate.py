@@ -1,0 +1,39 @@
+"""Running a program op by op through dispatch: on recorded, dual, traced or batched tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wengert import _core
+from wengert.program.ir import Const, Program, Var
+from wengert.program.trace import create
+
+
+def evaluate(program: Program, inputs: Sequence[Any], leaves: list[Any], sizes: list[Any]) -> list[Any]:
+    """The program's outputs (None for symbolic zeros) on these inputs; `leaves` are the sizes it reads, with values."""
+    env: dict[Var, Any] = dict(zip(program.inputs, inputs))
+    for i in program.instructions:
+        operands = [x.value if isinstance(x, Const) else env[x] for x in i.inputs]
+        attrs = tuple(
+            _core.substitute_sizes(v, leaves, sizes) if a.kind == "sizes" else v for a, v in zip(i.op.attrs, i.attrs)
+        )
+        if not operands:
+            outputs = create(i.op, attrs)
+        elif i.op.n_inputs < 0:
+            outputs = i.op(operands, *attrs)
+        else:
+            outputs = i.op(*operands, *attrs)
+        env.update(zip(i.outputs, (outputs,) if i.op.n_outputs == 1 else outputs))
+    return [_output(env, o) for o in program.outputs]
+
+
+def _output(env: dict[Var, Any], o: Any) -> Any:
+    if o is None:
+        return None
+    if isinstance(o, Const):
+        from wengert.autograd.creation import full
+        from wengert.dtypes import ALL
+
+        return full((), o.value, dtype=ALL[o.dtype])
+    return env[o]

@@ -1,0 +1,256 @@
+"""Function transformations: grad, vjp, jvp and what is built of them. They nest freely, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.autograd.creation import asarray, ones_like, zeros, zeros_like
+from wengert.autograd.forward import DualTensor, _Level
+from wengert.autograd.modes import enable_grad
+from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from wengert.ops.registry import OPS
+from wengert.program import tree
+from wengert.program.trace import Tracer
+from wengert.transforms.pullback import pull, require_scalar
+
+
+def _source(x: Any, outer: bool) -> Any:
+    """x as a variable of its own: derivatives stop there, but for those of an outer transformation."""
+    if isinstance(x, DualTensor):
+        return x.trace.dual(_source(x.value, outer), x._tangent)
+    if isinstance(x, Tracer):
+        return OPS["copy"](x)
+    if outer and x.requires_grad:
+        return OPS["reshape"](x, x.shape)
+    return _core.fresh_leaf(x.detach(), 0)
+
+
+def _as_differentiable(x: Any, what: str) -> Tensor:
+    t = x if isinstance(x, Tensor) else asarray(x)
+    if not t.dtype.is_inexact:
+        raise DTypeError(
+            f"{what}: an argument is {t.dtype.name}{tuple(t.shape)}; only floating tensors have derivatives. "
+            "Convert it with astype, or leave it out of argnums"
+        )
+    return t
+
+
+def _other_leaves(ys: Sequence[Any], sources: Sequence[Any]) -> bool:
+    """Whether the outputs depend on something tracked besides the sources: then an outer derivative may follow."""
+    own = {e[0].key for s in sources for e in [_edge(s)] if e is not None}
+    seen: set[int] = set()
+    todo = [e[0] for y in ys for e in _edges(y)]
+    while todo:
+        n = todo.pop()
+        if n.key in seen or n.key in own:
+            if n.key in own and not n.is_leaf:
+                return True  # a source that is itself recorded for an outer transformation
+            continue
+        seen.add(n.key)
+        if n.is_leaf and n.active:
+            return True
+        todo.extend(e[0] for e in n.edges if e is not None)
+    return False
+
+
+def _edge(x: Any) -> Any:
+    while isinstance(x, DualTensor):
+        x = x.value
+    return _core.node_of(x) if x._plain else None
+
+
+def _edges(x: Any) -> list[Any]:
+    if isinstance(x, DualTensor):
+        return [*_edges(x.value), *(_edges(x._tangent) if x._tangent is not None else [])]
+    e = _core.node_of(x) if x._plain else None
+    return [] if e is None else [e]
+
+
+class _Pullback:
+    """The reverse half of one evaluation of a function."""
+
+    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], has_aux: bool, what: str) -> None:
+        self.outer = bool(_core.is_grad_enabled())
+        leaves, self.structure = tree.flatten(args)
+        self.sources = [_source(_as_differentiable(x, what), self.outer) for x in leaves]
+        with enable_grad():
+            result = f(*tree.unflatten(self.structure, self.sources))
+        self.aux = None
+        if has_aux:
+            if not (isinstance(result, tuple) and len(result) == 2):
+                raise ArgumentError(f"{what}: with has_aux=True the function returns (value, aux)")
+            result, self.aux = result
+        ys, self.out_structure = tree.flatten(result)
+        self.ys = [y if isinstance(y, Tensor) else asarray(y) for y in ys]
+        self.record = self.outer and _other_leaves(self.ys, self.sources)
+
+    def value(self) -> Any:
+        """The function's value, cut from the graph unless an outer derivative may need it."""
+        kept = [y if self.record or not y._plain else y.detach() for y in self.ys]
+        return tree.unflatten(self.out_structure, kept)
+
+    def pull(self, bars: Sequence[Any], retain: bool) -> Any:
+        """Cotangents of the arguments, zeros where the outputs do not depend on one."""
+        with enable_grad():
+            gradients = pull(self.ys, bars, self.sources, retain=retain or self.record, record=self.record)
+        filled = [zeros_like(s) if g is None else g for g, s in zip(gradients, self.sources)]
+        return tree.unflatten(self.structure, filled)
+
+
+def vjp(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """f(*args), and the function ȳ ↦ (ȳᵀ ∂f/∂x₀, ȳᵀ ∂f/∂x₁, …).
+
+    >>> import wengert as wg
+    >>> y, pull = vjp(lambda x: x * x, wg.tensor([1.0, 2.0]))
+    >>> pull(wg.tensor([1.0, 10.0]))[0].tolist()
+    [2.0, 40.0]
+    """
+    p = _Pullback(f, args, False, "vjp")
+
+    def pull_back(y_bar: Any) -> tuple[Any, ...]:
+        given, structure = tree.flatten(y_bar)
+        if structure != p.out_structure:
+            raise ArgumentError("vjp: the cotangent has another structure than the function's result")
+        bars = [_fitting(b, y, "vjp: the cotangent") for b, y in zip(given, p.ys)]
+        return p.pull(bars, retain=True)  # type: ignore[no-any-return]
+
+    return p.value(), pull_back
+
+
+def _fitting(x: Any, like: Any, what: str) -> Tensor:
+    t = x if isinstance(x, Tensor) else asarray(x)
+    if tuple(t.shape) != tuple(like.shape):
+        raise ShapeError(f"{what} has shape {tuple(t.shape)}, expected {tuple(like.shape)}")
+    return t if t.dtype == like.dtype else t.astype(like.dtype)
+
+
+def value_and_grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that returns (f(*args), gradient by the arguments `argnums`).
+
+    Arguments may be nested containers; the gradient has their structure. With `has_aux`, f returns (value, aux) and the
+    result is ((value, aux), gradient).
+
+    >>> import wengert as wg
+    >>> value, g = value_and_grad(lambda x: (x * x).sum())(wg.tensor([1.0, 2.0]))
+    >>> value.item(), g.tolist()
+    (5.0, [2.0, 4.0])
+    """
+    single = isinstance(argnums, int)
+    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    def with_gradient(*args: Any, **kwargs: Any) -> Any:
+        for k in positions:
+            if not -len(args) <= k < len(args):
+                raise ArgumentError(f"grad: argnums {k} is out of range for {len(args)} positional arguments")
+        chosen = tuple(args[k] for k in positions)
+
+        def restricted(*xs: Any) -> Any:
+            filled = list(args)
+            for k, x in zip(positions, xs):
+                filled[k] = x
+            return f(*filled, **kwargs)
+
+        p = _Pullback(restricted, chosen, has_aux, "grad")
+        if len(p.ys) != 1:
+            raise GradientError(f"grad: the function returned {len(p.ys)} tensors; it must return one scalar")
+        require_scalar(p.ys[0], "grad")
+        gradients = p.pull([ones_like(p.ys[0])], retain=False)
+        value = (p.value(), p.aux) if has_aux else p.value()
+        return value, gradients[0] if single else gradients
+
+    return with_gradient
+
+
+def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """The gradient of a scalar function, as a function.
+
+    >>> import wengert as wg
+    >>> grad(grad(lambda x: x * x * x))(wg.tensor(2.0)).item()
+    12.0
+    """
+    both = value_and_grad(f, argnums, has_aux)
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, g = both(*args, **kwargs)
+        return (g, value[1]) if has_aux else g
+
+    return gradient
+
+
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """f(*primals), and its derivative along the tangents: (y, ∂f/∂x·ẋ).
+
+    >>> import wengert as wg
+    >>> y, y_dot = jvp(lambda x: x * x, (wg.tensor(3.0),), (wg.tensor(1.0),))
+    >>> y.item(), y_dot.item()
+    (9.0, 6.0)
+    """
+    xs, structure = tree.flatten(tuple(primals))
+    x_dots, other = tree.flatten(tuple(tangents))
+    if len(xs) != len(x_dots) or structure != other:
+        raise ArgumentError(f"jvp: {len(xs)} primal values, but {len(x_dots)} tangents, or in another structure")
+    level = _Level()
+    values = [_as_differentiable(x, "jvp") for x in xs]
+    duals = [level.dual(x, _fitting(t, x, "jvp: the tangent")) for x, t in zip(values, x_dots)]
+    result = f(*tree.unflatten(structure, duals))
+    leaves, out_structure = tree.flatten(result)
+    pairs = [level.split(y) for y in leaves]
+    ys = [y for y, _ in pairs]
+    y_dots = [_tangent_or_zeros(y, t) for y, t in pairs]
+    return tree.unflatten(out_structure, ys), tree.unflatten(out_structure, y_dots)
+
+
+def _tangent_or_zeros(y: Any, t: Any) -> Any:
+    if t is not None:
+        return t
+    return zeros_like(y) if isinstance(y, Tensor) else zeros(())
+
+
+def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
+    """f(*args), and the linear function ẋ ↦ ∂f/∂x·ẋ at this point, which does not evaluate f again.
+
+    >>> import wengert as wg
+    >>> y, push = linearize(lambda x: x * x, wg.tensor(3.0))
+    >>> push(wg.tensor(2.0)).item()
+    12.0
+    """
+    y, pull_back = vjp(f, *args)
+    bars, structure = tree.flatten(tree.tree_map(zeros_like, y))
+
+    # The pullback is linear in ȳ; its own pullback is the pushforward (the transpose of the transpose).
+    def push(*x_dots: Any) -> Any:
+        if len(x_dots) != len(args):
+            raise ArgumentError(f"linearize: {len(args)} arguments, but {len(x_dots)} tangents")
+        given = [_fitting(t, x, "linearize: the tangent") for t, x in zip(tree.flatten(x_dots)[0], tree.flatten(args)[0])]
+        _, back = vjp(lambda *b: tuple(tree.flatten(pull_back(tree.unflatten(structure, list(b))))[0]), *bars)
+        return tree.unflatten(structure, list(back(tuple(given))))
+
+    return y, push
+
+
+def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
+    """The Hessian of a scalar function times a vector, forward over reverse: no Hessian is formed.
+
+    >>> import wengert as wg
+    >>> hvp(lambda x: (x * x * x).sum(), wg.tensor([1.0, 2.0]), wg.tensor([1.0, 1.0])).tolist()
+    [6.0, 12.0]
+    """
+    from wengert.errors import CustomOpError
+
+    try:
+        return jvp(grad(f), (x,), (v,))[1]
+    except CustomOpError:  # a custom op that has no forward mode: reverse over reverse
+        return grad(lambda z: _inner(grad(f)(z), v))(x)
+
+
+def _inner(a: Any, b: Any) -> Any:
+    total: Any = None
+    for p, q in zip(tree.flatten(a)[0], tree.flatten(b)[0]):
+        term = OPS["sum"](p * q, tuple(range(p.ndim)), 0)
+        total = term if total is None else total + term
+    return total
