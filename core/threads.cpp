@@ -212,8 +212,16 @@ void set_num_threads(int n) {
   thread_count.store(n);
 }
 
+WaitingHooks waiting_hooks;
+
 void parallel_tiles(int64_t tiles, void (*fn)(void* context, int64_t tile), void* context) {
   const int threads = num_threads();
+  struct Unlocked {
+    void* token;
+    ~Unlocked() {
+      if (token) waiting_hooks.leave(token);
+    }
+  } unlocked{!inside_tile && waiting_hooks.enter ? waiting_hooks.enter() : nullptr};
   if (tiles <= 1 || threads == 1 || inside_tile || busy.exchange(true, std::memory_order_acquire)) {
     run_serially(tiles, fn, context);
     return;

@@ -9,6 +9,14 @@ namespace wengert {
 int num_threads();
 void set_num_threads(int n);  // throws std::invalid_argument unless 1 <= n <= 1024
 
+// What the bindings do around work that takes long enough to be split: release the GIL, and take it back. `leave` gets
+// what `enter` returned. Tiles see raw pointers only; whoever starts them holds references to what they point to.
+struct WaitingHooks {
+  void* (*enter)() = nullptr;
+  void (*leave)(void* token) = nullptr;
+};
+extern WaitingHooks waiting_hooks;
+
 // Calls fn(context, tile) once for every tile in [0, tiles), on this thread and the workers; returns when all are
 // finished. An exception thrown by a tile is rethrown here (the first one). Calls from inside a tile, or while
 // another thread is using the pool, run serially on the caller. Works after fork() in the child.

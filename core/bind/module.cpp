@@ -95,6 +95,8 @@ void init(nb::module_& m) {
   kernels();
   register_ops();
   for (int k = 0; k < 7; ++k) python_hooks.errors[k] = PyExc_RuntimeError;
+  waiting_hooks.enter = []() -> void* { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; };
+  waiting_hooks.leave = [](void* token) { PyEval_RestoreThread(static_cast<PyThreadState*>(token)); };
   if (init_tensor_type(m.ptr()) || init_call(m.ptr())) throw nb::python_error();
   init_program(m);
   init_tape(m);

@@ -141,6 +141,15 @@ nb::object fresh_leaf(nb::handle tensor, uint64_t id) {
   return t;
 }
 
+// A detached output of a node with its edge back, for use while the derivative is recorded.
+nb::object reattach(const NodeHandle& h, uint32_t output, nb::handle tensor) {
+  Value* v = alias(value_from(tensor, "output"));
+  retain(h.node);
+  v->node = h.node;
+  v->output = output;
+  return to_python(v);
+}
+
 void call_custom(Node* n, Value* const* bars, Value** out) {
   nb::list args;
   for (int i = 0; i < n->n_outputs; ++i) {
@@ -283,6 +292,7 @@ void init_tape(nb::module_& m) {
         nb::arg("accumulate"), nb::arg("all_leaves"));
   m.def("record_custom", &record_custom_node);
   m.def("fresh_leaf", &fresh_leaf);
+  m.def("reattach", &reattach);
   m.def("hooks_of", &hooks_of);
   m.def("retain_grad", &retain_grad);
   m.def("set_grad_enabled", &set_grad_enabled);

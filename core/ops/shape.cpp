@@ -419,6 +419,11 @@ void register_shape_ops() {
           .infer = infer_as_strided_add,
           .compute = compute_as_strided_add});
   add_op({.name = "cast", .attrs = {{"dtype", Kind::integer}}, .infer = infer_cast, .compute = compute_cast});
+  add_op({.name = "stop_gradient",
+          .attrs = {},
+          .infer = infer_same,
+          .view = [](const Op&, const Value* x, const Attrs&, const Type&) { return alias(x); },
+          .differentiable = false});
   add_op({.name = "contiguous", .attrs = {}, .infer = infer_same, .compute = compute_pack});
   add_op({.name = "triu", .attrs = diagonal, .infer = infer_triangle, .compute = compute_triangle<true>});
   add_op({.name = "tril", .attrs = diagonal, .infer = infer_triangle, .compute = compute_triangle<false>});

@@ -31,7 +31,12 @@ _sum, _prod, _max, _min = native("sum"), native("prod"), native("max"), native("
 _any, _all, _argmax, _argmin = native("any"), native("all"), native("argmax"), native("argmin")
 _cumsum, _cumprod = native("cumsum"), native("cumprod")
 _square, _sqrt, _where, _abs, _pow = (native(n) for n in ("square", "sqrt", "where", "abs", "pow"))
-_exp, _log, _isfinite, _reshape = native("exp"), native("log"), native("isfinite"), native("reshape")
+_exp, _log, _isfinite, _reshape = (
+    native("exp"),
+    native("log"),
+    native("isfinite"),
+    native("reshape"),
+)
 _concat, _maximum = native("concat"), native("maximum")
 
 
@@ -114,7 +119,11 @@ def mean(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None
 def _degrees_of_freedom(x: Tensor, axes: tuple[int, ...], correction: float) -> Any:
     n = _count(x, axes)
     if isinstance(n, _core.Dim):
-        return number(n, x.dtype) if correction == 0 else _maximum(number(n, x.dtype) - correction, 0.0)
+        return (
+            number(n, x.dtype)
+            if correction == 0
+            else _maximum(number(n, x.dtype) - correction, 0.0)
+        )
     return builtins.max(float(n) - correction, 0.0)
 
 
@@ -131,7 +140,9 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = Fa
     (1.0, 2.0)
     """
     t = as_floating(as_tensor(x, "var"))
-    return as_dtype_of(_var(_wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype)
+    return as_dtype_of(
+        _var(_wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype
+    )
 
 
 def root(x: Tensor) -> Tensor:
@@ -148,7 +159,9 @@ def std(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = Fa
     5.000000...
     """
     t = as_floating(as_tensor(x, "std"))
-    return as_dtype_of(root(_var(_wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype)
+    return as_dtype_of(
+        root(_var(_wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype
+    )
 
 
 @explain_keywords
@@ -270,11 +283,15 @@ def norm(x: Any, axis: Axis = None, *, ord: float = 2, keepdims: bool = False) -
     return as_dtype_of(_norm(_wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)
 
 
-def _scan(op: Any, x: Any, axis: int | None, dtype: Any, initial: float | None, name: str) -> Tensor:
+def _scan(
+    op: Any, x: Any, axis: int | None, dtype: Any, initial: float | None, name: str
+) -> Tensor:
     t = _accumulable(x, dtype, name)
     if axis is None:
         if t.ndim != 1:
-            raise ShapeError(f"{name}: give the axis for a tensor with {t.ndim} axes, got {describe(t)}")
+            raise ShapeError(
+                f"{name}: give the axis for a tensor with {t.ndim} axes, got {describe(t)}"
+            )
         axis = 0
     k = one_axis(axis, t.ndim, name)
     y: Tensor = op(t, k, 0)
@@ -310,4 +327,3 @@ def cumulative_prod(
 
 cumsum = cumulative_sum
 cumprod = cumulative_prod
-

@@ -28,7 +28,7 @@ class Attr:
     kind: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Op:
     """An op: what the core says of it, and its mathematics."""
 
@@ -52,6 +52,9 @@ class Op:
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
 
     def named_attrs(self, values: tuple[Any, ...]) -> dict[str, Any]:
         """Attributes by name, as rules take them."""

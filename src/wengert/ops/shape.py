@@ -75,6 +75,13 @@ cast = define(
     samples=[Sample((real(2, 3),), (12,)), Sample((real(),), (12,))],
     public=False,
 )
+stop_gradient = define(
+    "stop_gradient",
+    formula="x, through which no derivative flows",
+    reference=lambda x: x,
+    samples=[Sample((real(2, 3),), gradients=False)],
+    public=False,
+)
 contiguous = define(
     "contiguous",
     formula="a packed copy",

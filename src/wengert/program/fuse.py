@@ -40,7 +40,8 @@ class Group:
             return None
         if i.op.name in _REDUCTIONS:
             (x,) = i.vars()
-            return "reduce" if x in self.full and self._reduces_rows(i, x) else None
+            full = x in self.full or (x not in self.rows and _same_sizes(x.type.shape, self.shape))
+            return "reduce" if full and self._reduces_rows(i) else None
         if i.op.name == "broadcast_to":
             (x,) = i.vars()
             keeps = len(x.type.shape) == len(self.shape)
@@ -50,7 +51,7 @@ class Group:
             return "alias" if x in self.rows and self._row_shaped(out) else None
         return None
 
-    def _reduces_rows(self, i: Instruction, x: Var) -> bool:
+    def _reduces_rows(self, i: Instruction) -> bool:
         axes, n = tuple(i.attrs[0]), len(self.shape)
         if not axes or axes != tuple(range(n - len(axes), n)):
             return False
@@ -97,9 +98,7 @@ def fuse(program: Program) -> list[Unit]:
     for i in program.instructions:
         unit = _join(i, units, upstream)
         if unit is None:
-            unit = Group(i.outputs[0].type.shape) if _can_start(i) else i
-            if isinstance(unit, Group):
-                unit.add(i, "full")
+            unit = _start(i)
             units.append(unit)
         needs[id(unit)] = needs.get(id(unit), set()) | upstream(i, unit)
         # Whatever depends on this unit now depends on what it has gained, too.
@@ -110,8 +109,19 @@ def fuse(program: Program) -> list[Unit]:
     return _order(units, needs)
 
 
-def _can_start(i: Instruction) -> bool:
-    return i.op.elementwise or i.op.name == "cast"
+def _start(i: Instruction) -> Unit:
+    """A group with this first member, or the instruction alone."""
+    if i.op.elementwise or i.op.name == "cast":
+        group = Group(i.outputs[0].type.shape)
+        group.add(i, "full")
+        return group
+    if i.op.name in _REDUCTIONS:
+        (x,) = i.vars()
+        group = Group(x.type.shape)
+        if group.place_of(i) == "reduce":
+            group.add(i, "reduce")
+            return group
+    return i
 
 
 def _join(i: Instruction, units: list[Unit], upstream: Any) -> Group | None:

@@ -76,7 +76,7 @@ class Instruction:
         return (x for x in self.inputs if isinstance(x, Var))
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Program:
     """inputs → instructions → outputs. An output may be None: a symbolic zero."""
 
@@ -86,6 +86,8 @@ class Program:
 
     def __str__(self) -> str:
         return format_program(self)
+
+    __repr__ = __str__
 
     def verify(self) -> None:
         """Raise if a value is read before it is made, made twice, or has another type than its op says."""

@@ -40,8 +40,9 @@ def minimum_vertex_cut(
         for a, b in path:
             capacity[a][b] -= flow
             capacity[b][a] += flow
-    reached = _reachable(capacity)
-    return {v for v in weights if (v, "in") in reached and (v, "out") not in reached}
+    # Of equally light cuts the one nearest to the sinks: it leaves the least to be computed again.
+    leading = _leading_to_sink(capacity)
+    return {v for v in weights if (v, "out") in leading and (v, "in") not in leading}
 
 
 def _augmenting_path(
@@ -68,13 +69,17 @@ def _trail(parent: dict[Hashable, Hashable]) -> list[tuple[Hashable, Hashable]]:
     return path[::-1]
 
 
-def _reachable(capacity: dict[Hashable, dict[Hashable, float]]) -> set[Hashable]:
-    seen: set[Hashable] = {"source"}
-    queue: deque[Hashable] = deque(["source"])
+def _leading_to_sink(capacity: dict[Hashable, dict[Hashable, float]]) -> set[Hashable]:
+    before: dict[Hashable, list[Hashable]] = {}
+    for a, row in capacity.items():
+        for b, c in row.items():
+            if c > 1e-9:
+                before.setdefault(b, []).append(a)
+    seen: set[Hashable] = {"sink"}
+    queue: deque[Hashable] = deque(["sink"])
     while queue:
-        a = queue.popleft()
-        for b, c in capacity.get(a, {}).items():
-            if c > 1e-9 and b not in seen:
-                seen.add(b)
-                queue.append(b)
+        for a in before.get(queue.popleft(), ()):
+            if a not in seen:
+                seen.add(a)
+                queue.append(a)
     return seen

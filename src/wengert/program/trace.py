@@ -97,7 +97,7 @@ class Tracer(_core.Tensor):
 
     def detach(self) -> Tracer:
         """The value, cut from differentiation."""
-        return OPS["stop_gradient"](self) if "stop_gradient" in OPS else self
+        return self.trace.emit(OPS["stop_gradient"], (self,), ())  # type: ignore[no-any-return]
 
     def _refuse(self, verb: str) -> NoReturn:
         raise TraceError(
@@ -187,6 +187,9 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
     """An op on tensors that are not all plain, at the highest level among them."""
     op = OPS[name]
     if op.elementwise:
+        inputs = tuple(map(_convert, inputs))
+        if any(x is NotImplemented for x in inputs):
+            return NotImplemented  # Python asks the other operand: a symbolic zero, for one
         inputs = unify(op, inputs)
     top: Any = None
     for x in inputs:
@@ -195,6 +198,12 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
     if top is None:  # unifying brought everything down
         return op(*inputs)
     return top.trace.process(op, inputs, attrs or ())
+
+
+def _convert(x: Any) -> Any:
+    from wengert.ops.convert import convert_operand
+
+    return x if isinstance(x, (_core.Tensor, float, int, complex)) else convert_operand(x)
 
 
 _WEAK_FLOAT, _WEAK_INT = DTYPES.index(next(d for d in DTYPES if d.name == "float32")), 4
@@ -213,9 +222,6 @@ def _with_scalar(dtype: int, x: Any) -> int:
 
 def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands of an elementwise op in one dtype and one shape; scalars stay scalars."""
-    from wengert.ops.convert import convert_operand
-
-    inputs = tuple(x if isinstance(x, (_core.Tensor, float, int, complex)) else convert_operand(x) for x in inputs)
     first = 1 if op.name == "where" else 0
     tensors = [x for x in inputs[first:] if isinstance(x, _core.Tensor)]
     dtype = tensors[0].dtype.code if tensors else 0

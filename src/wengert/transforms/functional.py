@@ -94,8 +94,9 @@ class _Pullback:
 
     def pull(self, bars: Sequence[Any], retain: bool) -> Any:
         """Cotangents of the arguments, zeros where the outputs do not depend on one."""
+        record = self.record or (bool(_core.is_grad_enabled()) and any(b.requires_grad for b in bars))
         with enable_grad():
-            gradients = pull(self.ys, bars, self.sources, retain=retain or self.record, record=self.record)
+            gradients = pull(self.ys, bars, self.sources, retain=retain or record, record=record)
         filled = [zeros_like(s) if g is None else g for g, s in zip(gradients, self.sources)]
         return tree.unflatten(self.structure, filled)
 

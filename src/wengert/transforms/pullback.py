@@ -200,7 +200,7 @@ class RecordedWalk:
             results: list[Any] = [None] * len(edges)
         else:
             bars = [b if b is not None else _typed_zeros(node.output_types[k]) for k, b in enumerate(bars)]
-            results = node.custom(bars) if node.custom is not None else self.derivative(node, bars, edges)
+            results = node.custom(bars, node) if node.custom is not None else self.derivative(node, bars, edges)
         if not retain:
             node.free()
         for edge, bar in zip(edges, results):

@@ -1,0 +1,31 @@
+"""State of automatic differentiation as a whole."""
+
+from __future__ import annotations
+
+from wengert import _core
+from wengert.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from wengert.memory.statistics import memory_stats
+
+
+def clear() -> None:
+    """Free what this thread's recorded operations keep for backward. Their tensors stay; they can no longer be
+    differentiated.
+
+    >>> import wengert as wg
+    >>> y = wg.exp(wg.ones((4,), requires_grad=True))
+    >>> clear()
+    >>> wg.memory_stats().saved_bytes
+    0
+    """
+    _core.clear_recorded()
+
+
+class AutogradContext:
+    """`no_grad`, `clear` and `memory_stats` in one place, for those who look for them there."""
+
+    no_grad = no_grad
+    enable_grad = enable_grad
+    set_grad_enabled = set_grad_enabled
+    is_grad_enabled = staticmethod(is_grad_enabled)
+    clear = staticmethod(clear)
+    memory_stats = staticmethod(memory_stats)

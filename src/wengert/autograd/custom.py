@@ -1,0 +1,255 @@
+"""Custom operations: any Python forward, with a derivative rule of one's own.
+
+One rule is enough. A `defjvp` rule is linear in its tangents, so its transpose is the reverse mode; a `defvjp` rule that is
+linear in its cotangent gives the forward mode the same way. Rules written in wengert ops are differentiable themselves, so
+every order follows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.autograd.creation import asarray, zeros_like
+from wengert.autograd.forward import DualTensor
+from wengert.autograd.modes import enable_grad, no_grad
+from wengert.errors import CustomOpError, GradientError
+from wengert.program.trace import Tracer
+
+
+class CustomOp:
+    """Base class: write `forward(self, *inputs)` and `backward(self, *y_bars, *inputs)`.
+
+    `backward` gets the cotangents of all outputs, then the inputs, and returns one cotangent per input (a tuple for
+    several; None for none). `self.save(...)` in forward keeps residuals in `self.saved`. Several inputs, several outputs
+    and arguments that are not tensors are allowed.
+
+    >>> import wengert as wg
+    >>> class ClipGradient(CustomOp):
+    ...     def forward(self, x):
+    ...         return x
+    ...     def backward(self, y_bar, x):
+    ...         return wg.clip(y_bar, -1.0, 1.0)
+    >>> x = wg.tensor(2.0, requires_grad=True)
+    >>> (ClipGradient()(x) * 100.0).backward()[x].item()
+    1.0
+    """
+
+    saved: tuple[Any, ...] = ()
+
+    def forward(self, *args: Any) -> Any:
+        """The operation itself."""
+        raise CustomOpError(f"{type(self).__name__} does not define forward")
+
+    def backward(self, *args: Any) -> Any:
+        """Cotangents of the inputs."""
+        raise CustomOpError(f"{type(self).__name__} does not define backward")
+
+    def save(self, *values: Any) -> None:
+        """Keep values for backward, in `self.saved`."""
+        self.saved = values
+
+    def __call__(self, *args: Any) -> Any:
+        call = _Call(type(self).__name__, self.forward, None, self.backward)
+        return call(*args)
+
+
+class FunctionOp:
+    """What `@custom_op` makes of a function."""
+
+    def __init__(self, forward: Callable[..., Any]) -> None:
+        self._forward = forward
+        self._jvp: Callable[..., Any] | None = None
+        self._vjp: Callable[..., Any] | None = None
+        functools.update_wrapper(self, forward)
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """The rule (*x_dots, *ys, *xs) → y_dots; linear in the tangents."""
+        self._jvp = rule
+        return rule
+
+    def defvjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """The rule (*y_bars, *ys, *xs) → cotangents of the inputs."""
+        self._vjp = rule
+        return rule
+
+    def __call__(self, *args: Any) -> Any:
+        name = getattr(self, "__name__", "custom op")
+        if self._jvp is None and self._vjp is None:
+            vjp = None
+        else:
+            vjp = self._vjp
+        return _Call(name, self._forward, self._jvp, vjp, passes_outputs=True)(*args)
+
+
+def custom_op(f: Callable[..., Any]) -> FunctionOp:
+    """A custom operation from a function; give it a rule with `@f.defjvp` or `@f.defvjp`.
+
+    >>> import wengert as wg
+    >>> @custom_op
+    ... def cube(x):
+    ...     return wg.asarray(x.numpy() ** 3)
+    >>> @cube.defjvp
+    ... def _(x_dot, y, x):
+    ...     return 3 * x ** 2 * x_dot
+    >>> wg.grad(cube)(wg.tensor(2.0)).item()
+    12.0
+    """
+    return FunctionOp(f)
+
+
+class _Call:
+    """One call of a custom operation."""
+
+    def __init__(
+        self,
+        name: str,
+        forward: Callable[..., Any],
+        jvp: Callable[..., Any] | None,
+        vjp: Callable[..., Any] | None,
+        passes_outputs: bool = False,
+    ) -> None:
+        self.name, self.forward, self.jvp, self.vjp = name, forward, jvp, vjp
+        self.passes_outputs = passes_outputs
+
+    def __call__(self, *args: Any) -> Any:
+        tensors = [x for x in args if isinstance(x, Tensor)]
+        top = max((x for x in tensors if not x._plain), key=lambda x: x._level, default=None)
+        if isinstance(top, DualTensor):
+            return self._on_duals(top, args)
+        if isinstance(top, Tracer):
+            raise CustomOpError(
+                f"{self.name}: a custom op inside a compiled function is not supported yet; call it outside"
+            )
+        with no_grad():
+            result = self.forward(*(x.detach() if isinstance(x, Tensor) else x for x in args))
+        single = not isinstance(result, (tuple, list))
+        ys = [self._output(y) for y in ([result] if single else result)]
+        floating = [x for x in tensors if x.dtype.is_inexact]
+        if _core.is_grad_enabled() and any(x.requires_grad or _core.recording_tapes() for x in floating):
+            # Outputs without their edges: a node never owns its own output.
+            kept = tuple(y.detach() for y in ys)
+            _core.record_custom(functools.partial(self._pull, args, kept), floating, ys)
+        return ys[0] if single else type(result)(ys)
+
+    def _output(self, y: Any) -> Tensor:
+        t = y if isinstance(y, Tensor) else asarray(y)
+        return _core.copy(t.detach()) if t._plain else t  # an output of its own, whatever forward returned
+
+    # ----------------------------------------------------------------------------------------------- reverse
+
+    def _pull(
+        self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Tensor], node: Any = None
+    ) -> list[Any]:
+        """Cotangents of the floating inputs. With a node, the derivative is being recorded: outputs depend on inputs."""
+        outputs = ys if node is None else tuple(_core.reattach(node, k, y) for k, y in enumerate(ys))
+        if self.vjp is not None:
+            extra = outputs if self.passes_outputs else ()
+            result = self.vjp(*bars, *extra, *args)
+            return self._checked(result, args)
+        if self.jvp is None:
+            raise CustomOpError(f"{self.name} has no derivative rule: add one with defjvp or defvjp")
+        return self._transposed(args, outputs, bars)
+
+    def _transposed(self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Tensor]) -> list[Any]:
+        from wengert.transforms.functional import vjp
+
+        floating = [x for x in args if _differentiable(x)]
+        jvp = self.jvp
+        assert jvp is not None
+
+        def push(*x_dots: Any) -> Any:
+            fresh = iter(x_dots)
+            tangents = [next(fresh) if _differentiable(x) else None for x in args if isinstance(x, Tensor)]
+            y_dots = jvp(*tangents, *ys, *args)
+            return y_dots if isinstance(y_dots, tuple) else (y_dots,)
+
+        with enable_grad():
+            _, pull_back = vjp(push, *(zeros_like(x) for x in floating))
+        return list(pull_back(tuple(bars)))
+
+    def _checked(self, result: Any, args: tuple[Any, ...]) -> list[Any]:
+        tensors = [x for x in args if isinstance(x, Tensor)]
+        given = list(result) if isinstance(result, (tuple, list)) else [result]
+        if len(given) == len(args) != len(tensors):
+            given = [g for g, x in zip(given, args) if isinstance(x, Tensor)]
+        if len(given) != len(tensors):
+            raise CustomOpError(
+                f"{self.name}: backward returned {len(given)} gradient(s) for {len(tensors)} tensor input(s)"
+            )
+        checked = []
+        for k, (g, x) in enumerate(zip(given, tensors)):
+            if not x.dtype.is_inexact:
+                continue
+            if g is not None:
+                g = g if isinstance(g, Tensor) else asarray(g)
+                if tuple(g.shape) != tuple(x.shape):
+                    raise CustomOpError(
+                        f"{self.name}: the gradient of input {k} has shape {tuple(g.shape)}, "
+                        f"but the input has shape {tuple(x.shape)}"
+                    )
+                g = g if g.dtype == x.dtype else g.astype(x.dtype)
+            checked.append(g)
+        return checked
+
+    # ----------------------------------------------------------------------------------------------- forward
+
+    def _on_duals(self, top: DualTensor, args: tuple[Any, ...]) -> Any:
+        level = top.trace
+        pairs = [level.split(x) if isinstance(x, Tensor) else (x, None) for x in args]
+        values = tuple(v for v, _ in pairs)
+        outputs = self(*values)
+        single = not isinstance(outputs, (tuple, list))
+        ys = (outputs,) if single else tuple(outputs)
+        x_dots = [
+            (zeros_like(v) if t is None else t) for v, t in pairs if isinstance(v, Tensor) and v.dtype.is_inexact
+        ]
+        if self.jvp is not None:
+            fresh = iter(x_dots)
+            tangents = [next(fresh) if _differentiable(v) else None for v in values if isinstance(v, Tensor)]
+            y_dots = self.jvp(*tangents, *ys, *values)
+            y_dots = y_dots if isinstance(y_dots, tuple) else (y_dots,)
+        else:
+            y_dots = self._pushed(values, ys, x_dots)
+        duals = [level.dual(y, t) for y, t in zip(ys, y_dots)]
+        return duals[0] if single else type(outputs)(duals)
+
+    def _pushed(self, values: tuple[Any, ...], ys: tuple[Any, ...], x_dots: list[Any]) -> Sequence[Any]:
+        """Forward mode from a VJP rule: its transpose, if it is linear in the cotangents."""
+        from wengert.transforms.functional import vjp
+
+        def pull(*bars: Any) -> Any:
+            found = self._pull(values, ys, bars)
+            floating = [x for x in values if _differentiable(x)]
+            return tuple(zeros_like(x) if g is None else g for g, x in zip(found, floating))
+
+        zeros = [zeros_like(y) for y in ys]
+        with enable_grad():
+            at_zero, back = vjp(pull, *zeros)
+            result = back(tuple(x_dots))
+            self._require_linear(pull, zeros, at_zero)
+        return result
+
+    def _require_linear(self, pull: Callable[..., Any], zeros: list[Any], at_zero: Sequence[Any]) -> None:
+        """Raise unless pull(0) = 0 and pull(2u) = 2·pull(u) at a probe."""
+        probe = [z + 1.5 for z in zeros]
+        once, twice = pull(*probe), pull(*(p * 2.0 for p in probe))
+        for z, a, b in zip(at_zero, once, twice):
+            scale = float(abs(a).max()) if a.size else 0.0
+            if float(abs(z).max() if z.size else 0.0) > 1e-6 * (1 + scale) or (
+                a.size and float(abs(b - a * 2.0).max()) > 1e-4 * (1e-6 + scale)
+            ):
+                raise CustomOpError(
+                    f"{self.name}: forward mode needs a rule that is linear in its cotangent, and this backward is not; "
+                    "add a defjvp rule, or use reverse mode"
+                )
+
+
+def _differentiable(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.dtype.is_inexact
+
+
+__all__ = ["CustomOp", "FunctionOp", "GradientError", "custom_op"]

@@ -1,0 +1,262 @@
+"""Random tensors: counter-based (Philox), so that a draw is a key and a counter, and can be repeated."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.autograd.creation import as_shape, asarray, check_device
+from wengert.dtypes import DType, as_dtype, float32, float64, int64
+from wengert.errors import ArgumentError, DTypeError, TraceError
+from wengert.functional.arguments import as_dtype_of, as_tensor, describe, native
+from wengert.program.trace import tracing
+
+_uniform, _normal, _integers = native("random_uniform"), native("random_normal"), native("random_integers")
+
+
+class Generator:
+    """A stream of random numbers: a 64-bit key, made of the seed, and a counter that every draw moves on.
+
+    >>> a, b = Generator(seed=0), Generator(seed=0)
+    >>> randn(2, generator=a).tolist() == randn(2, generator=b).tolist()
+    True
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._lock = threading.Lock()
+        self.manual_seed(seed)
+
+    def manual_seed(self, seed: int | None = None) -> Generator:
+        """Start again from a seed; from the system's entropy if it is None."""
+        self._seed = int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
+        self._counter = 0
+        return self
+
+    @property
+    def seed(self) -> int:
+        """The seed this generator was started from."""
+        return self._seed
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The two 32-bit halves of the seed."""
+        return self._seed & 0xFFFFFFFF, self._seed >> 32 & 0xFFFFFFFF
+
+    def advance(self, size: int, wide: bool) -> tuple[int]:
+        """Reserve the counters for a draw: one for four elements of up to 32 bits, one for two of 64 bits."""
+        per = 2 if wide else 4
+        with self._lock:
+            counter = self._counter
+            self._counter += (size + per - 1) // per
+        return (counter,)
+
+    def get_state(self) -> tuple[int, int]:
+        """Seed and counter: all there is."""
+        return self._seed, self._counter
+
+    def set_state(self, state: tuple[int, int]) -> None:
+        """Go on from a state that `get_state` gave."""
+        seed, counter = state
+        if counter < 0:
+            raise ArgumentError(f"Generator.set_state: the counter must not be negative, got {counter}")
+        self._seed, self._counter = int(seed), int(counter)
+
+    def __getstate__(self) -> tuple[int, int]:
+        return self.get_state()
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self._lock = threading.Lock()
+        self.set_state(state)
+
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._seed}, counter={self._counter})"
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator again from a seed.
+
+    >>> manual_seed(42).seed
+    42
+    """
+    return default_generator.manual_seed(seed)
+
+
+def _prepare(shape: Any, generator: Generator | None, device: Any, name: str) -> tuple[tuple[Any, ...], Generator]:
+    if tracing() is not None:
+        raise TraceError(
+            f"{name}: random numbers cannot be drawn inside a traced function yet; "
+            "draw them outside and pass them as an argument"
+        )
+    check_device(device)
+    return as_shape(*shape) if shape else (), generator or default_generator
+
+
+def _draw(op: Any, shape: tuple[Any, ...], g: Generator, dtype: DType) -> Tensor:
+    size = int(np.prod(shape, dtype=object)) if shape else 1
+    drawn: Tensor = op(shape, dtype.code, g.key, g.advance(size, dtype.code == float64.code))
+    return drawn
+
+
+def _floating(dtype: Any, name: str) -> DType:
+    t = float32 if dtype is None else as_dtype(dtype)
+    if not t.is_floating:
+        raise DTypeError(f"{name}: draws real floating numbers, got dtype {t.name}")
+    return t
+
+
+def _scaled(x: Tensor, scale: Any, offset: Any) -> Tensor:
+    """x·scale + offset; unrecorded for plain numbers, so that the result is a leaf also inside a tape."""
+    if isinstance(scale, Tensor) or isinstance(offset, Tensor):
+        return x * scale + offset  # type: ignore[no-any-return]
+    if scale == 1 and offset == 0:
+        return x
+    before = _core.set_grad_enabled(False)
+    try:
+        y = x if scale == 1 else x * float(scale)
+        return y if offset == 0 else y + float(offset)
+    finally:
+        _core.set_grad_enabled(before)
+
+
+def _finished(x: Tensor, requires_grad: bool | None) -> Tensor:
+    if requires_grad is not None:
+        x.requires_grad = requires_grad
+    return x
+
+
+def randn(
+    *shape: Any,
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """Normal numbers: `randn(5, 3)` or `randn((5, 3))`. Gradients flow to a mean or std that is a tensor.
+
+    >>> randn(5, 3, std=0.1).shape
+    (5, 3)
+    """
+    sizes, g = _prepare(shape, generator, device, "randn")
+    return _finished(_scaled(_draw(_normal, sizes, g, _floating(dtype, "randn")), std, mean), requires_grad)
+
+
+def rand(
+    *shape: Any,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """Uniform numbers in [0, 1): `rand(5, 3)` or `rand((5, 3))`.
+
+    >>> bool((rand(100) < 1).all())
+    True
+    """
+    sizes, g = _prepare(shape, generator, device, "rand")
+    return _finished(_draw(_uniform, sizes, g, _floating(dtype, "rand")), requires_grad)
+
+
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    shape: Any = (),
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """Normal numbers with this mean and standard deviation.
+
+    >>> normal(0.0, 2.0, (3,)).shape
+    (3,)
+    """
+    sizes, g = _prepare((shape,), generator, device, "normal")
+    return _finished(_scaled(_draw(_normal, sizes, g, _floating(dtype, "normal")), std, mean), requires_grad)
+
+
+def uniform(
+    low: Any = 0.0,
+    high: Any = 1.0,
+    shape: Any = (),
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """Uniform numbers in [low, high).
+
+    >>> uniform(-1.0, 1.0, (3,)).shape
+    (3,)
+    """
+    sizes, g = _prepare((shape,), generator, device, "uniform")
+    drawn = _draw(_uniform, sizes, g, _floating(dtype, "uniform"))
+    return _finished(_scaled(drawn, high - low, low), requires_grad)
+
+
+def randint(
+    low: int,
+    high: int | Sequence[int] | None = None,
+    shape: Any = (),
+    *,
+    dtype: Any = int64,
+    device: Any = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Integers in [low, high), all equally likely; `randint(high, shape=…)` starts at 0.
+
+    >>> bool((randint(0, 10, (100,)) < 10).all())
+    True
+    """
+    if isinstance(high, (tuple, list)):
+        high, shape = None, high
+    if high is None:
+        low, high = 0, low
+    if not low < high:  # type: ignore[operator]
+        raise ArgumentError(f"randint: low must be less than high, got {low} and {high}")
+    sizes, g = _prepare((shape,), generator, device, "randint")
+    size = int(np.prod(sizes, dtype=object)) if sizes else 1
+    drawn = _integers(sizes, g.key, g.advance(size, True), (int(low),), (int(high),))  # type: ignore[arg-type]
+    return as_dtype_of(drawn, as_dtype(dtype))
+
+
+def bernoulli(
+    p: Any, shape: Any = None, *, dtype: Any = None, device: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """1 with probability p, else 0; p is a number, or a tensor of probabilities.
+
+    >>> bernoulli(1.0, (3,)).tolist()
+    [1.0, 1.0, 1.0]
+    """
+    t = as_tensor(p, "bernoulli")
+    kind = as_dtype(dtype) if dtype is not None else t.dtype if t.dtype.is_floating else float32
+    values = t.numpy()
+    if values.size and not ((values >= 0) & (values <= 1)).all():
+        raise ArgumentError(f"bernoulli: probabilities lie between 0 and 1, got {describe(t)} with others")
+    sizes, g = _prepare((t.shape if shape is None else shape,), generator, device, "bernoulli")
+    drawn = _draw(_uniform, sizes, g, float64 if t.dtype.code == float64.code else float32)
+    return as_dtype_of(drawn < t.detach(), kind)
+
+
+def permutation(n: int, *, generator: Generator | None = None) -> Tensor:
+    """The numbers 0 … n − 1 in random order.
+
+    >>> sorted(permutation(4).tolist())
+    [0, 1, 2, 3]
+    """
+    if n < 0:
+        raise ArgumentError(f"permutation: n must not be negative, got {n}")
+    keys = randint(0, 2**62, (n,), generator=generator)
+    return asarray(np.argsort(keys.numpy(), kind="stable"))

@@ -1,0 +1,264 @@
+"""Tapes: recording scopes that own what they record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.autograd.creation import zeros, zeros_like
+from wengert.autograd.gradient_map import GradientMap
+from wengert.autograd.reverse import seed_for
+from wengert.errors import DTypeError, GradientError, TapeConsumedError
+from wengert.program.ir import Instruction, Program, Type, Var
+from wengert.transforms.pullback import RecordedWalk, pull
+
+
+class GradientTape:
+    """Records every operation on floating tensors inside its `with` block, and differentiates what was recorded.
+
+    Tensors need no `requires_grad`; one that was explicitly set to False is not tracked. A tape that is not persistent is
+    consumed by its first `gradient` or `backward`. Tapes nest, and each thread has its own.
+
+    >>> import wengert as wg
+    >>> x = wg.tensor(3.0)
+    >>> with GradientTape() as tape:
+    ...     y = x * x
+    >>> tape.gradient(y, x).item()
+    6.0
+    """
+
+    def __init__(self, persistent: bool = False) -> None:
+        self._record = _core.TapeRecord()
+        self._persistent = persistent
+        self._consumed = False
+        self._watched: dict[int, Tensor] = {}
+
+    # ------------------------------------------------------------------------------------------ recording
+
+    def __enter__(self) -> GradientTape:
+        self.reset()
+        self.start_recording()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop_recording()
+
+    def start_recording(self) -> None:
+        """Record from here on, until `stop_recording`."""
+        if self._record.recording:
+            raise GradientError("start_recording: this tape is recording already")
+        if self._consumed:
+            self.reset()
+        self._record.start()
+
+    def stop_recording(self) -> None:
+        """Record no more; what was recorded stays."""
+        self._record.stop()
+
+    def reset(self) -> None:
+        """Forget everything; the tape can be used anew."""
+        if self._record.recording:
+            raise GradientError("this tape is recording already; make another one to nest them")
+        self._record.clear()
+        self._consumed = False
+
+    @property
+    def recording(self) -> bool:
+        """Whether operations are being recorded on this tape."""
+        return bool(self._record.recording)
+
+    def watch(self, x: Tensor) -> Tensor:
+        """A tracked handle to x: operations on it are recorded anywhere, with no `with` needed."""
+        if not x.dtype.is_inexact:
+            raise DTypeError(f"watch: only floating tensors are tracked, got {x.dtype.name}{tuple(x.shape)}")
+        handle: Tensor = _core.fresh_leaf(x.detach(), x.id)
+        self._watched[x.id] = handle
+        return handle
+
+    variable = watch
+
+    # -------------------------------------------------------------------------------------- differentiating
+
+    def gradient(self, target: Any, sources: Any, output_gradients: Any = None) -> Any:
+        """Gradients of the target (or of the sum of several) by the sources; None where unconnected.
+
+        `sources`: one tensor (→ one gradient) or a sequence (→ a list).
+        """
+        self._consume()
+        targets = [target] if isinstance(target, Tensor) else list(target)
+        single = isinstance(sources, Tensor)
+        xs = [sources] if single else list(sources)
+        seeds = output_gradients if isinstance(output_gradients, (list, tuple)) else [output_gradients] * len(targets)
+        pairs = [
+            (y, _seed(y, s)) for y, s in zip(targets, seeds) if not y._plain or _core.node_of(y) is not None
+        ]
+        gradients = self._pull(pairs, [self._tracked(x) for x in xs]) if pairs else [None] * len(xs)
+        self._finish()
+        return gradients[0] if single else gradients
+
+    def backward(self, target: Tensor, gradient: Any = None, *, retain_graph: bool = False) -> GradientMap:
+        """Gradients of the target by every leaf recorded; `.grad` is not touched. `retain_graph` keeps the tape."""
+        self._consume(keep=retain_graph)
+        grads = GradientMap()
+        if _core.node_of(target) is None:
+            raise GradientError(
+                f"backward: this tape recorded nothing for the target, {target.dtype.name}{tuple(target.shape)}; "
+                "compute it inside the tape's block"
+            )
+        seed = seed_for(target, gradient, "backward")
+        if _core.recording_tapes():
+            walk = RecordedWalk([target], [seed], None)
+            walk.run(True)
+            for node in walk.nodes.values():
+                g = walk.gradient((node, 0))
+                if node.is_leaf and isinstance(g, Tensor):
+                    grads[node.id] = g
+            return grads
+        before = _core.set_grad_enabled(False)
+        try:
+            *_, leaves, _, _ = _core.backward([(target, seed)], None, retain_graph or self._persistent, False, True)
+        finally:
+            _core.set_grad_enabled(before)
+        for key, g in leaves:
+            grads[key] = g
+        self._finish(keep=retain_graph)
+        return grads
+
+    def _pull(self, pairs: list[tuple[Tensor, Tensor]], xs: list[Tensor | None]) -> list[Any]:
+        # Inside an outer tape (or a persistent one of its own that still records) the derivative is recorded, too.
+        record = self._persistent or bool(_core.recording_tapes())
+        known = [x for x in xs if x is not None]
+        ys, seeds = [y for y, _ in pairs], [s for _, s in pairs]
+        found = iter(pull(ys, seeds, known, retain=self._persistent or record, record=record))
+        return [None if x is None else next(found) for x in xs]
+
+    def _tracked(self, x: Tensor) -> Tensor | None:
+        if not x._plain:
+            return x
+        if _core.node_of(x) is not None:
+            return x
+        return self._watched.get(x.id)
+
+    def _consume(self, keep: bool = False) -> None:
+        if self._consumed:
+            raise TapeConsumedError(
+                "this tape was consumed by an earlier gradient() or backward(); make it with persistent=True, "
+                "or enter it again to record anew"
+            )
+        if not (self._persistent or keep):
+            self._consumed = True
+
+    def _finish(self, keep: bool = False) -> None:
+        if not (self._persistent or keep) and not self._record.recording:
+            self._record.clear()
+
+    def forward_gradient(self, source: Tensor, target: Tensor) -> Tensor:
+        """The Jacobian of target by source, column by column: one pass per element of the source.
+
+        The recorded derivative is linear in its seed, so its transpose pushes a tangent of the source forward; nothing
+        is evaluated again. Shape: target.shape + source.shape.
+        """
+        from wengert.transforms.jacobian import _assemble, _basis
+
+        if self._consumed:
+            self._consume()
+        x = self._tracked(source)
+        seed = _core.fresh_leaf(zeros_like(target), 0)
+        (pulled,) = [None] if x is None else pull([target], [seed], [x], retain=True, record=True)
+        if pulled is None or _core.node_of(pulled) is None:
+            return zeros((*target.shape, *source.shape), dtype=target.dtype)
+        columns = [pull([pulled], [e], [seed], retain=True, record=False)[0] for e in _basis(source)]
+        stacked = _assemble(columns, tuple(source.shape), tuple(target.shape))
+        n, m = source.ndim, target.ndim
+        jacobian: Tensor = _core.ops["permute"](stacked, (*range(n, n + m), *range(n)))
+        return jacobian
+
+    def custom_op(self, op: Any, *args: Any) -> Any:
+        """op(*args): custom operations record themselves."""
+        return op(*args)
+
+    def program(self) -> Program:
+        """What was recorded, as a program: it prints and verifies."""
+        return recorded_program(self._record.nodes())
+
+    def __repr__(self) -> str:
+        state = "recording" if self.recording else "consumed" if self._consumed else "ready"
+        return f"<GradientTape {state}, {len(self._record.nodes())} instructions>"
+
+
+Tape = GradientTape
+
+
+def _seed(y: Tensor, given: Any) -> Tensor:
+    if given is None and y.size != 1:  # TensorFlow's convention: the sum of the elements is differentiated
+        from wengert.autograd.creation import ones_like
+
+        return ones_like(y.detach() if y._plain else y)
+    return seed_for(y, given, "gradient")
+
+
+def recorded_program(nodes: Sequence[Any]) -> Program:
+    """Recorded nodes as a program whose inputs are the leaves and the operands that are not differentiated."""
+    values: dict[tuple[int, int], Var] = {}
+    inputs: list[Var] = []
+    instructions: list[Instruction] = []
+    for node in nodes:
+        if node.custom is not None:
+            raise GradientError("program: a custom op is opaque; it has no program to show")
+        env = _operands(node, values, inputs)
+        sizes = _known_sizes(node, env)
+        for i in node.derivation.forward.instructions:
+            instructions.append(_concrete(i, env, *sizes))
+        for k, o in enumerate(node.derivation.forward.outputs[: node.derivation.n_outputs]):
+            if isinstance(o, Var):
+                values[node.key, k] = env[o]
+    read = {v for i in instructions for v in i.vars()}
+    results = [o for i in instructions for o in i.outputs if o not in read]
+    return Program(inputs, instructions, list(results))
+
+
+def _operands(node: Any, values: dict[tuple[int, int], Var], inputs: list[Var]) -> dict[Var, Var]:
+    """The operands of a node's program as values of the recorded one."""
+    derivation = node.derivation
+    env: dict[Var, Var] = {}
+    for index, (parent, output) in zip(derivation.edges, node.edges):
+        key = (parent.key, output)
+        if key not in values:
+            known = [Type(d, s) for d, s in parent.output_types]
+            values[key] = Var(known[0] if known else derivation.forward.inputs[index].type)
+            inputs.append(values[key])
+        env[derivation.forward.inputs[index]] = values[key]
+    for v in derivation.forward.inputs:
+        if v not in env:
+            env[v] = Var(v.type)
+            inputs.append(env[v])
+    return env
+
+
+def _known_sizes(node: Any, env: dict[Var, Var]) -> tuple[list[Any], list[Any]]:
+    derivation = node.derivation
+    leaves, sizes = list(derivation.native.size_leaves), list(node.sizes)
+    for k, v in enumerate(derivation.forward.inputs):
+        for axis, n in enumerate(env[v].type.shape):
+            if isinstance(n, int):
+                leaves.append((0, k, axis))
+                sizes.append(n)
+    return leaves, sizes
+
+
+def _concrete(i: Instruction, env: dict[Var, Var], leaves: list[Any], sizes: list[Any]) -> Instruction:
+    """The instruction with sizes that are known put in."""
+
+    def known(shape: Any) -> Any:
+        return tuple(_core.substitute_sizes(shape, leaves, sizes))
+
+    outputs = tuple(Var(Type(v.type.dtype, known(v.type.shape))) for v in i.outputs)
+    attrs = tuple(known(v) if a.kind == "sizes" else v for a, v in zip(i.op.attrs, i.attrs))
+    made = Instruction(i.op, tuple(env[x] if isinstance(x, Var) else x for x in i.inputs), attrs, outputs)
+    env.update(zip(i.outputs, outputs))
+    return made
+
+
+__all__ = ["GradientTape", "Tape", "recorded_program"]

@@ -1,0 +1,30 @@
+"""What this installation is and runs on."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+import numpy as np
+
+from wengert import _core
+
+
+def show_config() -> dict[str, str]:
+    """Versions, instruction set, threads: printed, and returned as a dictionary."""
+    from wengert import __version__
+
+    facts = {
+        "wengert": __version__,
+        "python": sys.version.split()[0],
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "instruction set": _core.instruction_set(),
+        "threads": str(_core.num_threads()),
+        "blas": "OpenBLAS (scipy-openblas32), one thread, tiled by wengert",
+        "devices": "cpu",
+    }
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        print(f"{name:<{width}}  {value}")
+    return facts

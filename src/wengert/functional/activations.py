@@ -1,0 +1,260 @@
+"""Activation functions. Each is one fused program and one instruction on the tape."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wengert._core import Tensor
+from wengert.errors import ArgumentError, ShapeError
+from wengert.functional.arguments import as_floating, as_tensor, describe, native, one_axis
+from wengert.functional.elementwise import _softplus
+from wengert.functional.foreign_names import explain_keywords
+from wengert.program.compile import composite
+
+_where, _exp, _expm1, _log = native("where"), native("exp"), native("expm1"), native("log")
+_erf, _tanh, _sigmoid = native("erf"), native("tanh"), native("sigmoid")
+_max, _sum, _reshape = native("max"), native("sum"), native("reshape")
+
+# Klambauer et al., "Self-normalizing neural networks", 2017.
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+def _input(x: Any, name: str) -> Tensor:
+    return x if isinstance(x, Tensor) and x.dtype.is_inexact else as_floating(as_tensor(x, name))
+
+
+@composite
+def _leaky_relu(x: Tensor, slope: float) -> Any:
+    return _where(x > 0.0, x, x * slope)
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
+    """x where x > 0, else negative_slope · x.
+
+    >>> leaky_relu([-2.0, 3.0], 0.5).tolist()
+    [-1.0, 3.0]
+    """
+    y: Tensor = _leaky_relu(_input(x, "leaky_relu"), float(negative_slope))
+    return y
+
+
+@composite
+def _elu(x: Tensor, alpha: float, scale: float) -> Any:
+    return _where(x > 0.0, x * scale, _expm1(x) * (alpha * scale))
+
+
+def elu(x: Any, alpha: float = 1.0) -> Tensor:
+    """x where x > 0, else α(eˣ − 1).
+
+    >>> elu([-1e4, 2.0]).tolist()
+    [-1.0, 2.0]
+    """
+    y: Tensor = _elu(_input(x, "elu"), float(alpha), 1.0)
+    return y
+
+
+def selu(x: Any) -> Tensor:
+    """λ·x where x > 0, else λα(eˣ − 1): keeps mean 0 and variance 1 (Klambauer et al., 2017).
+
+    >>> selu([0.0, 1.0]).tolist()
+    [0.0, 1.05070...]
+    """
+    y: Tensor = _elu(_input(x, "selu"), _SELU_ALPHA, _SELU_SCALE)
+    return y
+
+
+@composite
+def _silu(x: Tensor) -> Any:
+    return x * _sigmoid(x)
+
+
+def silu(x: Any) -> Tensor:
+    """x / (1 + e⁻ˣ), also called swish.
+
+    >>> silu([0.0, 1e4]).tolist()
+    [0.0, 10000.0]
+    """
+    y: Tensor = _silu(_input(x, "silu"))
+    return y
+
+
+@composite
+def _gelu(x: Tensor) -> Any:
+    return x * (0.5 * (1.0 + _erf(x * math.sqrt(0.5))))
+
+
+@composite
+def _gelu_tanh(x: Tensor) -> Any:
+    return x * (0.5 * (1.0 + _tanh((x + 0.044715 * (x * x * x)) * math.sqrt(2.0 / math.pi))))
+
+
+def gelu(x: Any, *, approximate: str = "none") -> Tensor:
+    """x Φ(x) with the normal distribution Φ; `approximate="tanh"` replaces it by a tanh (Hendrycks and Gimpel, 2016).
+
+    >>> gelu([0.0, 1.0]).tolist()
+    [0.0, 0.8413...]
+    """
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(f"gelu: approximate is 'none' or 'tanh', got {approximate!r}")
+    t = _input(x, "gelu")
+    y: Tensor = _gelu(t) if approximate == "none" else _gelu_tanh(t)
+    return y
+
+
+@composite
+def _mish(x: Tensor) -> Any:
+    return x * _tanh(_softplus(x))
+
+
+def mish(x: Any) -> Tensor:
+    """x tanh(ln(1 + eˣ)) (Misra, 2019).
+
+    >>> mish([0.0, 1e4]).tolist()
+    [0.0, 10000.0]
+    """
+    y: Tensor = _mish(_input(x, "mish"))
+    return y
+
+
+def _saturated(x: Tensor, low: float, high: float) -> Tensor:
+    """x between the bounds; derivative 0 at and beyond them."""
+    return _where(x <= low, low, _where(x >= high, high, x))
+
+
+@composite
+def _hard_tanh(x: Tensor, low: float, high: float) -> Any:
+    return _saturated(x, low, high)
+
+
+def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """x cut off at min_val and max_val; derivative 0 at and beyond them.
+
+    >>> hard_tanh([-3.0, 0.5, 2.0]).tolist()
+    [-1.0, 0.5, 1.0]
+    """
+    if min_val >= max_val:
+        raise ArgumentError(
+            f"hard_tanh: min_val must be less than max_val, got {min_val} and {max_val}"
+        )
+    y: Tensor = _hard_tanh(_input(x, "hard_tanh"), float(min_val), float(max_val))
+    return y
+
+
+def relu6(x: Any) -> Tensor:
+    """min(max(x, 0), 6); derivative 0 at 0 and 6.
+
+    >>> relu6([-1.0, 3.0, 8.0]).tolist()
+    [0.0, 3.0, 6.0]
+    """
+    y: Tensor = _hard_tanh(_input(x, "relu6"), 0.0, 6.0)
+    return y
+
+
+@composite
+def _hard_sigmoid(x: Tensor) -> Any:
+    return _saturated(x, -3.0, 3.0) * (1.0 / 6.0) + 0.5
+
+
+def hard_sigmoid(x: Any) -> Tensor:
+    """0 for x ≤ −3, 1 for x ≥ 3, else x/6 + ½.
+
+    >>> hard_sigmoid([-4.0, 0.0, 4.0]).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    y: Tensor = _hard_sigmoid(_input(x, "hard_sigmoid"))
+    return y
+
+
+@composite
+def _hard_swish(x: Tensor) -> Any:
+    return _where(x <= -3.0, 0.0, _where(x >= 3.0, x, x * (x + 3.0) / 6.0))
+
+
+def hard_swish(x: Any) -> Tensor:
+    """x · hard_sigmoid(x) (Howard et al., 2019).
+
+    >>> hard_swish([-4.0, 0.0, 4.0]).tolist()
+    [0.0, 0.0, 4.0]
+    """
+    y: Tensor = _hard_swish(_input(x, "hard_swish"))
+    return y
+
+
+@composite
+def _prelu(x: Tensor, weight: Tensor) -> Any:
+    return _where(x > 0.0, x, x * weight)
+
+
+def prelu(x: Any, weight: Any) -> Tensor:
+    """x where x > 0, else weight · x; one weight, or one for each channel (axis 1).
+
+    >>> prelu([[-2.0, 3.0]], [0.5, 0.5]).tolist()
+    [[-1.0, 3.0]]
+    """
+    t, w = _input(x, "prelu"), _input(weight, "prelu")
+    if w.ndim > 1:
+        raise ShapeError(
+            f"prelu: the weight is one number or one for each channel, got {describe(w)}"
+        )
+    if w.ndim == 1 and w.shape[0] != 1:
+        channel = min(1, t.ndim - 1)
+        if t.ndim == 0 or t.shape[channel] != w.shape[0]:
+            raise ShapeError(
+                f"prelu: weight {describe(w)} does not fit the channels (axis 1) of {describe(t)}"
+            )
+        w = _reshape(w, tuple(w.shape[0] if i == channel else 1 for i in range(t.ndim)))
+    elif w.ndim == 1:
+        w = _reshape(w, ())
+    y: Tensor = _prelu(t, w)
+    return y
+
+
+def shifted(x: Tensor, axis: int) -> Any:
+    """x − max x, the shift that keeps exponentials in range. It cancels, so no derivative goes through it."""
+    return x - _max(x, (axis,), 1).detach()
+
+
+@composite
+def _softmax(x: Tensor, axis: int) -> Any:
+    e = _exp(shifted(x, axis))
+    return e / _sum(e, (axis,), 1)
+
+
+@explain_keywords
+def softmax(x: Any, axis: int = -1) -> Tensor:
+    """eˣ / Σ eˣ along an axis, without overflow.
+
+    >>> softmax([1e4, 1e4]).tolist()
+    [0.5, 0.5]
+    """
+    t = _input(x, "softmax")
+    if t.size == 0:
+        return t * 1.0
+    y: Tensor = _softmax(t, one_axis(axis, t.ndim, "softmax"))
+    return y
+
+
+def log_probabilities(x: Tensor, axis: int) -> Any:
+    """ln softmax, as part of larger composites."""
+    z = shifted(x, axis)
+    return z - _log(_sum(_exp(z), (axis,), 1))
+
+
+@composite
+def _log_softmax(x: Tensor, axis: int) -> Any:
+    return log_probabilities(x, axis)
+
+
+@explain_keywords
+def log_softmax(x: Any, axis: int = -1) -> Tensor:
+    """x − ln Σ eˣ along an axis, without overflow.
+
+    >>> log_softmax([1e4, 0.0]).tolist()
+    [0.0, -10000.0]
+    """
+    t = _input(x, "log_softmax")
+    if t.size == 0:
+        return t * 1.0
+    y: Tensor = _log_softmax(t, one_axis(axis, t.ndim, "log_softmax"))
+    return y

@@ -1,0 +1,188 @@
+"""Elementwise functions that are composed of ops, and the array API's other names of ops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wengert._core import Tensor
+from wengert.dtypes import bool_
+from wengert.functional.arguments import as_floating, as_tensor, native
+from wengert.functional.foreign_names import explain_keywords
+from wengert.functional.reductions import all
+from wengert.program.compile import composite
+
+_where, _pow, _square, _sqrt, _reciprocal = (
+    native(n) for n in ("where", "pow", "square", "sqrt", "reciprocal")
+)
+_exp, _log, _log1p, _abs, _copy = (native(n) for n in ("exp", "log", "log1p", "abs", "copy"))
+_isfinite, _isnan, _equal, _rsqrt = (native(n) for n in ("isfinite", "isnan", "equal", "rsqrt"))
+_and, _or, _less_equal = native("logical_and"), native("logical_or"), native("less_equal")
+
+subtract = native("sub")
+multiply = native("mul")
+divide = native("div")
+negative = native("neg")
+
+
+def positive(x: Any) -> Tensor:
+    """+x, a copy.
+
+    >>> positive([1.0]).tolist()
+    [1.0]
+    """
+    return _copy(as_tensor(x, "positive"))
+
+
+def pow(a: Any, b: Any) -> Tensor:
+    """aᵇ. The exponents 1, 2, ½, −½ and −1 are copies, squares, roots and reciprocals.
+
+    >>> pow([2.0, 3.0], 2).tolist()
+    [4.0, 9.0]
+    """
+    if not isinstance(b, Tensor) and isinstance(a, Tensor):
+        if b == 2 and a.dtype.kind != "b":
+            return _square(a)
+        if b == 1 and (a.dtype.is_inexact or (isinstance(b, int) and a.dtype.kind != "b")):
+            return _copy(a)
+        if a.dtype.is_inexact and b in _ROOTS:
+            return _ROOTS[b](a)
+    return _pow(a, b)
+
+
+_ROOTS = {0.5: _sqrt, -0.5: _rsqrt, -1: _reciprocal}
+
+
+def is_operand(x: Any) -> bool:
+    """Whether x can stand beside a tensor in an expression."""
+    if isinstance(x, (Tensor, int, float, complex)):
+        return True
+    from wengert.ops.convert import convert_operand
+
+    return convert_operand(x) is not NotImplemented
+
+
+def power_operator(a: Any, b: Any) -> Any:
+    """a ** b: as `pow`, but what is no operand is left to its own type."""
+    return pow(a, b) if is_operand(a) and is_operand(b) else NotImplemented
+
+
+@explain_keywords
+def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
+    """min where x < min, max where x > max, else x. The derivative is 1 for min ≤ x ≤ max, bounds included, else 0.
+
+    >>> clip([-2.0, 0.5, 3.0], 0.0, 1.0).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    t = as_tensor(x, "clip")
+    if min is None and max is None:
+        return _copy(t)
+    if min is not None:
+        t = _where(t < min, min, t)
+    if max is not None:
+        t = _where(t > max, max, t)
+    return t
+
+
+def _softplus(x: Tensor) -> Any:
+    # The sign is chosen by `where`, not by |x|: every derivative exists at 0.
+    right = x > 0.0
+    return _where(right, x, 0.0) + _log1p(_exp(_where(right, -x, x)))
+
+
+@composite
+def _compiled_softplus(x: Tensor) -> Any:
+    return _softplus(x)
+
+
+def softplus(x: Any) -> Tensor:
+    """ln(1 + eˣ), without overflow.
+
+    >>> softplus([0.0, 1000.0]).tolist()
+    [0.693147..., 1000.0]
+    """
+    y: Tensor = _compiled_softplus(as_floating(as_tensor(x, "softplus")))
+    return y
+
+
+@composite
+def _log_sigmoid(x: Tensor) -> Any:
+    return -_softplus(-x)
+
+
+def log_sigmoid(x: Any) -> Tensor:
+    """ln(1 / (1 + e⁻ˣ)), without overflow.
+
+    >>> log_sigmoid([-1000.0]).tolist()
+    [-1000.0]
+    """
+    y: Tensor = _log_sigmoid(as_floating(as_tensor(x, "log_sigmoid")))
+    return y
+
+
+@composite
+def _logaddexp(a: Tensor, b: Tensor) -> Any:
+    swap = a > b
+    high, low = _where(swap, a, b), _where(swap, b, a)
+    return high + _log1p(_exp(_where(_isfinite(high), low - high, 0.0)))
+
+
+def logaddexp(a: Any, b: Any) -> Tensor:
+    """ln(eᵃ + eᵇ), without overflow.
+
+    >>> logaddexp([1000.0], [1000.0]).tolist()
+    [1000.693...]
+    """
+    y: Tensor = _logaddexp(
+        as_floating(as_tensor(a, "logaddexp")), as_floating(as_tensor(b, "logaddexp"))
+    )
+    return y
+
+
+def _xlogy(a: Tensor, b: Tensor) -> Any:
+    nothing = _and(_equal(a, 0.0), _or(_less_equal(b, 0.0), _equal(b, math.inf)))
+    return _where(nothing, 0.0, a * _log(_where(nothing, 1.0, b)))
+
+
+@composite
+def _compiled_xlogy(a: Tensor, b: Tensor) -> Any:
+    return _xlogy(a, b)
+
+
+def xlogy(a: Any, b: Any) -> Tensor:
+    """a ln b, and 0 where a is 0.
+
+    >>> xlogy([0.0, 2.0], [0.0, 1.0]).tolist()
+    [0.0, 0.0]
+    """
+    y: Tensor = _compiled_xlogy(
+        as_floating(as_tensor(a, "xlogy")), as_floating(as_tensor(b, "xlogy"))
+    )
+    return y
+
+
+def isclose(
+    a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """|a − b| ≤ atol + rtol·|b|; infinities of one sign are close.
+
+    >>> isclose([1.0, 2.0], [1.0000001, 3.0]).tolist()
+    [True, False]
+    """
+    a, b = as_tensor(a, "isclose").detach(), as_tensor(b, "isclose").detach()
+    if not (a.dtype.is_inexact or b.dtype.is_inexact) or bool_ in (a.dtype, b.dtype):
+        a, b = as_floating(a), as_floating(b)
+    near = _less_equal(_abs(a - b), atol + rtol * _abs(b))
+    y = _or(_equal(a, b), _and(near, _and(_isfinite(a), _isfinite(b))))
+    return _or(y, _and(_isnan(a), _isnan(b))) if equal_nan else y
+
+
+def allclose(
+    a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close.
+
+    >>> allclose([1.0, 2.0], [1.0, 2.0])
+    True
+    """
+    return bool(all(isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)))

@@ -1,0 +1,202 @@
+"""Gathering and scattering by index along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.dtypes import as_dtype, float32
+from wengert.errors import ArgumentError, IndexRangeError, ShapeError, TraceError
+from wengert.functional.arguments import (
+    as_dtype_of,
+    as_index,
+    as_tensor,
+    describe,
+    iota,
+    native,
+    one_axis,
+    promoted,
+    shape_text,
+)
+from wengert.functional.foreign_names import explain_keywords
+from wengert.program.trace import broadcast_shapes
+
+_take, _take_along, _put_along = (
+    native("take"),
+    native("take_along_axis"),
+    native("scatter_along_axis"),
+)
+_add_along, _index_add, _equal = (
+    native("scatter_add_along_axis"),
+    native("index_add"),
+    native("equal"),
+)
+_broadcast_to, _reshape, _slice = native("broadcast_to"), native("reshape"), native("slice")
+
+
+@explain_keywords
+def take(x: Any, indices: Any, *, axis: int | None = None) -> Tensor:
+    """Slices of x at the indices along an axis; the axis may be left out for vectors. Indices may have any shape.
+
+    >>> take([10, 20, 30], [2, 0]).tolist()
+    [30, 10]
+    """
+    t = as_tensor(x, "take")
+    if axis is None:
+        if t.ndim != 1:
+            raise ShapeError(
+                f"take: give the axis for a tensor with {t.ndim} axes, got {describe(t)}"
+            )
+        axis = 0
+    return _take(t, as_index(indices, "take"), one_axis(axis, t.ndim, "take"))
+
+
+@explain_keywords
+def index_select(x: Any, index: Any, *, axis: int) -> Tensor:
+    """Slices of x at the entries of a vector of indices along an axis.
+
+    >>> index_select([[1, 2, 3], [4, 5, 6]], [2, 0], axis=1).tolist()
+    [[3, 1], [6, 4]]
+    """
+    t, i = as_tensor(x, "index_select"), as_index(index, "index_select")
+    if i.ndim != 1:
+        raise ShapeError(
+            f"index_select: the index is a vector, got {describe(i)}; take allows any shape"
+        )
+    return _take(t, i, one_axis(axis, t.ndim, "index_select"))
+
+
+def _aligned(x: Tensor, i: Tensor, axis: int, name: str) -> tuple[Tensor, Tensor, int]:
+    """x and indices with all sizes equal but along the axis."""
+    if x.ndim != i.ndim:
+        raise ShapeError(
+            f"{name}: x and indices need equally many axes, got {describe(x)} and {describe(i)}"
+        )
+    k = one_axis(axis, x.ndim, name)
+    rest = broadcast_shapes(
+        name, (*x.shape[:k], *x.shape[k + 1 :]), (*i.shape[:k], *i.shape[k + 1 :])
+    )
+    x = _broadcast_to(x, (*rest[:k], x.shape[k], *rest[k:]))
+    return x, _broadcast_to(i, (*rest[:k], i.shape[k], *rest[k:])), k
+
+
+@explain_keywords
+def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Tensor:
+    """x[i, indices[i, j], …]: for each place along the axis an index of its own. Alias: gather.
+
+    >>> take_along_axis([[1, 2, 3], [4, 5, 6]], [[2], [0]], axis=1).tolist()
+    [[3], [4]]
+    """
+    t, i = as_tensor(x, "take_along_axis"), as_index(indices, "take_along_axis")
+    if (
+        t.ndim == i.ndim
+        and 0 <= axis < t.ndim
+        and all(a == b for d, (a, b) in enumerate(zip(t.shape, i.shape)) if d != axis)
+    ):
+        return _take_along(t, i, axis)
+    return _take_along(*_aligned(t, i, axis, "take_along_axis"))
+
+
+gather = take_along_axis
+
+
+def _with_source(x: Any, index: Any, src: Any, name: str) -> tuple[Tensor, Tensor, Tensor]:
+    t, i, s = as_tensor(x, name), as_index(index, name), as_tensor(src, name)
+    if s.ndim == 0:
+        s = _broadcast_to(s, i.shape)
+    if tuple(s.shape) != tuple(i.shape):
+        raise ShapeError(
+            f"{name}: indices {describe(i)} and values {describe(s)} must have one shape"
+        )
+    return t, i, s
+
+
+@explain_keywords
+def scatter(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
+    """x with src[i, j] written at [i, index[i, j]] along the axis; of equal indices the last one wins.
+
+    >>> scatter([[0, 0, 0]], [[2, 0]], [[5, 6]], axis=1).tolist()
+    [[6, 0, 5]]
+    """
+    t, i, s = _with_source(x, index, src, "scatter")
+    return _put_along(t, i, as_dtype_of(s, t.dtype), one_axis(axis, t.ndim, "scatter"))
+
+
+@explain_keywords
+def scatter_add(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
+    """x with src[i, j] added at [i, index[i, j]] along the axis.
+
+    >>> scatter_add([[0, 0, 1]], [[2, 2]], [[5, 6]], axis=1).tolist()
+    [[0, 0, 12]]
+    """
+    t, i, s = _with_source(x, index, src, "scatter_add")
+    t, s = promoted([t, s])
+    y: Tensor = t + _add_along(s, i, t.shape, one_axis(axis, t.ndim, "scatter_add"))
+    return y
+
+
+@explain_keywords
+def segment_sum(x: Any, ids: Any, *, num_segments: int) -> Tensor:
+    """Sums of the rows of x with the same id: y[ids[i]] += x[i].
+
+    >>> segment_sum([1.0, 2.0, 3.0], [0, 1, 0], num_segments=3).tolist()
+    [4.0, 2.0, 0.0]
+    """
+    t, i = as_tensor(x, "segment_sum"), as_index(ids, "segment_sum")
+    if i.ndim != 1 or t.ndim == 0 or t.shape[0] != i.shape[0]:
+        raise ShapeError(
+            f"segment_sum: needs one id for each row of x, got {describe(t)} and ids {describe(i)}"
+        )
+    return _index_add(t, i, (num_segments, *t.shape[1:]), 0)
+
+
+def one_hot(index: Any, num_classes: int, *, dtype: Any = float32) -> Tensor:
+    """1 at the index, 0 elsewhere, along a new last axis.
+
+    >>> one_hot([2, 0], 3).tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    """
+    i = as_index(index, "one_hot")
+    if num_classes <= 0:
+        raise ArgumentError(f"one_hot: num_classes must be positive, got {num_classes}")
+    if i._plain and i.size:
+        values = i.numpy()
+        low, high = int(values.min()), int(values.max())
+        if low < 0 or high >= num_classes:
+            bad = low if low < 0 else high
+            raise IndexRangeError(f"one_hot: index {bad} is out of range for {num_classes} classes")
+    hits = _equal(_reshape(i, (*i.shape, 1)), iota(num_classes))
+    return as_dtype_of(hits, as_dtype(dtype))
+
+
+def embedding(index: Any, weight: Any) -> Tensor:
+    """Rows of the weight at the indices.
+
+    >>> embedding([[1, 0]], [[1.0, 2.0], [3.0, 4.0]]).tolist()
+    [[[3.0, 4.0], [1.0, 2.0]]]
+    """
+    w, i = as_tensor(weight, "embedding"), as_index(index, "embedding")
+    if w.ndim != 2:
+        raise ShapeError(
+            f"embedding: the weight is (entries, features), got shape {shape_text(w.shape)}"
+        )
+    return _take(w, i, 0)
+
+
+def nonzero(x: Any) -> tuple[Tensor, ...]:
+    """The indices of the elements that are not zero, one vector for each axis.
+
+    >>> [t.tolist() for t in nonzero([[0, 1], [2, 0]])]
+    [[0, 1], [1, 0]]
+    """
+    t = as_tensor(x, "nonzero")
+    if t.ndim == 0:
+        raise ShapeError("nonzero: a tensor without axes has no indices; compare it with 0")
+    if not t._plain and not hasattr(t, "value"):
+        raise TraceError(
+            f"nonzero: how many elements of {describe(t)} are not zero is data, which tracing cannot read"
+        )
+    rows: Tensor = _core.nonzero(t if t._plain else t.detach())
+    n = rows.shape[0]
+    return tuple(_reshape(_slice(rows, (0, k), (n, 1), (1, 1)), (n,)) for k in range(t.ndim))

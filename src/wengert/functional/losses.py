@@ -1,0 +1,462 @@
+"""Losses. `reduction` is "mean", "sum" or "none"; logarithms are taken in a form that neither overflows nor loses 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wengert._core import Tensor
+from wengert.dtypes import int64
+from wengert.errors import ArgumentError, DTypeError, ShapeError
+from wengert.functional.activations import log_probabilities
+from wengert.functional.arguments import (
+    as_dtype_of,
+    as_floating,
+    as_tensor,
+    describe,
+    native,
+    number,
+    one_axis,
+)
+from wengert.functional.elementwise import _softplus, _xlogy, pow
+from wengert.program.compile import composite
+
+_sum, _where, _square, _abs = native("sum"), native("where"), native("square"), native("abs")
+_exp, _log, _log1p, _maximum, _relu = (
+    native(n) for n in ("exp", "log", "log1p", "maximum", "relu")
+)
+_sigmoid, _take, _take_along = native("sigmoid"), native("take"), native("take_along_axis")
+_reshape, _not_equal = native("reshape"), native("not_equal")
+
+
+def _check_reduction(reduction: str, name: str, *more: str) -> None:
+    if reduction not in ("mean", "sum", "none", *more):
+        words = ", ".join(repr(r) for r in ("mean", "sum", "none", *more))
+        raise ArgumentError(f"{name}: reduction is one of {words}, got {reduction!r}")
+
+
+def reduced(loss: Tensor, reduction: str) -> Any:
+    """Mean, sum or every element of a loss."""
+    if reduction == "none":
+        return loss
+    total = _sum(loss, tuple(range(loss.ndim)), 0)
+    return total / number(loss.size, loss.dtype) if reduction == "mean" else total
+
+
+def _pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
+    """Prediction and target in one shape and the prediction's dtype."""
+    p = as_floating(as_tensor(x, name))
+    t = as_tensor(target, name)
+    if t.ndim and tuple(t.shape) != tuple(p.shape):
+        raise ShapeError(
+            f"{name}: prediction {describe(p)} and target {describe(t)} must have one shape"
+        )
+    return p, t if t.dtype.is_inexact else as_dtype_of(t, p.dtype)
+
+
+# ------------------------------------------------------------------------------------------------- regression
+
+
+@composite
+def _mse(x: Tensor, target: Tensor, reduction: str) -> Any:
+    return reduced(_square(x - target), reduction)
+
+
+def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
+    """(x − target)².
+
+    >>> mse_loss([1.0, 3.0], [1.0, 1.0]).item()
+    2.0
+    """
+    _check_reduction(reduction, "mse_loss")
+    y: Tensor = _mse(*_pair(x, target, "mse_loss"), reduction)
+    return y
+
+
+@composite
+def _l1(x: Tensor, target: Tensor, reduction: str) -> Any:
+    return reduced(_abs(x - target), reduction)
+
+
+def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
+    """|x − target|; derivative 0 where they are equal.
+
+    >>> l1_loss([1.0, 3.0], [1.0, 1.0]).item()
+    1.0
+    """
+    _check_reduction(reduction, "l1_loss")
+    y: Tensor = _l1(*_pair(x, target, "l1_loss"), reduction)
+    return y
+
+
+@composite
+def _huber(x: Tensor, target: Tensor, reduction: str, delta: float) -> Any:
+    d = x - target
+    size = _abs(d)
+    return reduced(_where(size <= delta, 0.5 * _square(d), delta * (size - 0.5 * delta)), reduction)
+
+
+def huber_loss(x: Any, target: Any, *, delta: float = 1.0, reduction: str = "mean") -> Tensor:
+    """½d² for |d| ≤ δ, else δ(|d| − ½δ), with d = x − target (Huber, 1964).
+
+    >>> huber_loss([0.5, 3.0], [0.0, 0.0], reduction="none").tolist()
+    [0.125, 2.5]
+    """
+    _check_reduction(reduction, "huber_loss")
+    if delta <= 0:
+        raise ArgumentError(f"huber_loss: delta must be positive, got {delta}")
+    y: Tensor = _huber(*_pair(x, target, "huber_loss"), reduction, float(delta))
+    return y
+
+
+# --------------------------------------------------------------------------------------- two classes and margins
+
+
+@composite
+def _bce(p: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Any:
+    # At p = 0 and 1 the logarithm is cut off at −100, so that the loss stays finite.
+    loss = -(target * _maximum(_log(p), -100.0) + (1.0 - target) * _maximum(_log1p(-p), -100.0))
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def bce_loss(p: Any, target: Any, *, weight: Any = None, reduction: str = "mean") -> Tensor:
+    """−(t ln p + (1 − t) ln(1 − p)) of probabilities p; logarithms are cut off at −100.
+
+    >>> bce_loss([0.5], [1.0]).item()
+    0.6931...
+    """
+    _check_reduction(reduction, "bce_loss")
+    p, t = _pair(p, target, "bce_loss")
+    y: Tensor = _bce(p, t, _optional(weight, "bce_loss"), reduction)
+    return y
+
+
+def _optional(x: Any, name: str) -> Tensor | None:
+    return None if x is None else as_floating(as_tensor(x, name))
+
+
+def _binary_loss(x: Tensor, target: Any, pos_weight: Tensor | None) -> Any:
+    pull = _softplus(-x)
+    if pos_weight is not None:
+        pull = pull * (1.0 + (pos_weight - 1.0) * target)
+    return (1.0 - target) * x + pull
+
+
+@composite
+def _bce_logits(
+    x: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str
+) -> Any:
+    loss = _binary_loss(x, target, pos_weight)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def bce_with_logits(
+    logits: Any, target: Any, *, weight: Any = None, pos_weight: Any = None, reduction: str = "mean"
+) -> Tensor:
+    """−(w₊ t ln σ(x) + (1 − t) ln(1 − σ(x))) of logits x, stable for all x.
+
+    >>> bce_with_logits([1e4, -1e4], [1.0, 0.0]).item()
+    0.0
+    """
+    _check_reduction(reduction, "bce_with_logits")
+    x, t = _pair(logits, target, "bce_with_logits")
+    w, p = _optional(weight, "bce_with_logits"), _optional(pos_weight, "bce_with_logits")
+    y: Tensor = _bce_logits(x, t, w, p, reduction)
+    return y
+
+
+@composite
+def _focal(x: Tensor, target: Tensor, alpha: float | None, gamma: float, reduction: str) -> Any:
+    p, q = _sigmoid(x), _sigmoid(-x)
+    loss = _binary_loss(x, target, None) * pow(p * (1.0 - target) + q * target, gamma)
+    if alpha is not None:
+        loss = loss * (alpha * target + (1.0 - alpha) * (1.0 - target))
+    return reduced(loss, reduction)
+
+
+def focal_loss(
+    logits: Any,
+    target: Any,
+    *,
+    alpha: float | None = 0.25,
+    gamma: float = 2.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """α_t (1 − p_t)^γ · bce_with_logits, with p_t the probability of the true class (Lin et al., 2017).
+
+    >>> focal_loss([0.0], [1.0], alpha=None).item()
+    0.1732...
+    """
+    _check_reduction(reduction, "focal_loss")
+    if gamma < 0:
+        raise ArgumentError(f"focal_loss: gamma must not be negative, got {gamma}")
+    x, t = _pair(logits, target, "focal_loss")
+    y: Tensor = _focal(x, t, alpha, float(gamma), reduction)
+    return y
+
+
+@composite
+def _hinge(x: Tensor, target: Tensor, reduction: str) -> Any:
+    return reduced(_relu(1.0 - x * target), reduction)
+
+
+def hinge_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
+    """max(0, 1 − x·t) for targets t of −1 and 1.
+
+    >>> hinge_loss([0.5, 2.0], [1.0, 1.0], reduction="none").tolist()
+    [0.5, 0.0]
+    """
+    _check_reduction(reduction, "hinge_loss")
+    y: Tensor = _hinge(*_pair(x, target, "hinge_loss"), reduction)
+    return y
+
+
+# ---------------------------------------------------------------------------------------------- distributions
+
+
+@composite
+def _kl(log_p: Tensor, target: Tensor, reduction: str, log_target: bool) -> Any:
+    if log_target:
+        loss = _exp(target) * (target - log_p)
+    else:
+        loss = _xlogy(target, target) - target * log_p
+    if reduction == "batchmean":
+        return _sum(loss, tuple(range(loss.ndim)), 0) / number(loss.shape[0], loss.dtype)
+    return reduced(loss, reduction)
+
+
+def kl_div(log_p: Any, target: Any, *, log_target: bool = False, reduction: str = "mean") -> Tensor:
+    """target · (ln target − log_p): Σ of it is the divergence of p from the target. Also reduction="batchmean".
+
+    >>> kl_div([math.log(0.5)] * 2, [0.5, 0.5]).item()
+    0.0
+    """
+    _check_reduction(reduction, "kl_div", "batchmean")
+    x, t = _pair(log_p, target, "kl_div")
+    if reduction == "batchmean" and x.ndim == 0:
+        raise ShapeError(
+            "kl_div: reduction='batchmean' needs a batch axis, got a tensor without axes"
+        )
+    y: Tensor = _kl(x, t, reduction, bool(log_target))
+    return y
+
+
+def _along(weight: Tensor, ndim: int, axis: int) -> Tensor:
+    return _reshape(weight, tuple(weight.shape[0] if i == axis else 1 for i in range(ndim)))
+
+
+def _pick(
+    log_p: Tensor, target: Tensor, weight: Tensor | None, axis: int, ignore_index: int
+) -> tuple[Any, Any]:
+    """For each sample −log_p of its class, and its weight; both 0 where the target is `ignore_index`."""
+    valid = _not_equal(target, ignore_index)
+    safe = _where(valid, target, 0)
+    place = _reshape(safe, (*target.shape[:axis], 1, *target.shape[axis:]))
+    loss = -_reshape(_take_along(log_p, place, axis), target.shape)
+    if weight is None:
+        return _where(valid, loss, 0.0), as_dtype_of(valid, log_p.dtype)
+    w = _where(valid, as_dtype_of(_take(weight, safe, 0), log_p.dtype), 0.0)
+    return _where(valid, loss, 0.0) * w, w
+
+
+def _mean_of(loss: Any, weights: Any, reduction: str) -> Any:
+    if reduction == "none":
+        return loss
+    axes = tuple(range(loss.ndim))
+    total = _sum(loss, axes, 0)
+    return total / _sum(weights, axes, 0) if reduction == "mean" else total
+
+
+def _indices_loss(
+    log_p: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    axis: int,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: str,
+) -> Any:
+    loss, w = _pick(log_p, target, weight, axis, ignore_index)
+    if label_smoothing:
+        spread = log_p if weight is None else log_p * _along(weight, log_p.ndim, axis)
+        spread = -_sum(spread, (axis,), 0) * (
+            label_smoothing / number(log_p.shape[axis], log_p.dtype)
+        )
+        loss = loss * (1.0 - label_smoothing) + _where(
+            _not_equal(target, ignore_index), spread, 0.0
+        )
+    return _mean_of(loss, w, reduction)
+
+
+def _probabilities_loss(
+    log_p: Tensor,
+    target: Any,
+    weight: Tensor | None,
+    axis: int,
+    label_smoothing: float,
+    reduction: str,
+) -> Any:
+    if label_smoothing:
+        classes = number(log_p.shape[axis], log_p.dtype)
+        target = target * (1.0 - label_smoothing) + label_smoothing / classes
+    loss = log_p * target
+    if weight is not None:
+        loss = loss * _along(weight, log_p.ndim, axis)
+    return reduced(-_sum(loss, (axis,), 0), reduction)
+
+
+@composite
+def _nll(
+    log_p: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    axis: int,
+    ignore_index: int,
+    reduction: str,
+) -> Any:
+    return _indices_loss(log_p, target, weight, axis, ignore_index, 0.0, reduction)
+
+
+@composite
+def _cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    axis: int,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: str,
+) -> Any:
+    log_p = log_probabilities(logits, axis)
+    if target.dtype.is_integer:
+        return _indices_loss(log_p, target, weight, axis, ignore_index, label_smoothing, reduction)
+    return _probabilities_loss(log_p, target, weight, axis, label_smoothing, reduction)
+
+
+def _classes(
+    x: Any, target: Any, weight: Any, axis: int, name: str, indices_only: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Scores, targets and weights, checked: class indices without the class axis, or probabilities."""
+    t = as_floating(as_tensor(x, name))
+    if t.ndim == 0:
+        raise ShapeError(f"{name}: needs a class axis, got {describe(t)}")
+    k = one_axis(axis, t.ndim, name)
+    y = as_tensor(target, name)
+    if y.dtype.is_inexact and not indices_only:
+        if tuple(y.shape) != tuple(t.shape):
+            raise ShapeError(
+                f"{name}: probabilities {describe(y)} must have the shape of the scores {describe(t)}; "
+                "class indices must be integers"
+            )
+    elif not y.dtype.is_integer:
+        raise DTypeError(
+            f"{name}: targets are class indices of an integer dtype, got {describe(y)}; use astype(int)"
+        )
+    elif tuple(y.shape) != (*t.shape[:k], *t.shape[k + 1 :]):
+        raise ShapeError(
+            f"{name}: class indices {describe(y)} do not fit scores {describe(t)} with classes on axis {k}: "
+            "they have the same shape without that axis"
+        )
+    w = _optional(weight, name)
+    if w is not None and (w.ndim != 1 or w.shape[0] != t.shape[k]):
+        raise ShapeError(
+            f"{name}: weight {describe(w)} must hold one number for each of {t.shape[k]} classes"
+        )
+    return t, as_dtype_of(y, int64) if y.dtype.is_integer else y, w
+
+
+def nll_loss(
+    log_p: Any,
+    target: Any,
+    *,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """−log_p[target] of log-probabilities with classes on axis 1; the mean is weighted by `weight[target]`.
+
+    >>> nll_loss([[-1.0, -2.0], [-3.0, -4.0]], [0, 1]).item()
+    2.5
+    """
+    _check_reduction(reduction, "nll_loss")
+    x = as_tensor(log_p, "nll_loss")
+    axis = min(1, x.ndim - 1)
+    x, t, w = _classes(x, target, weight, axis, "nll_loss", True)
+    y: Tensor = _nll(x, t, w, axis, int(ignore_index), reduction)
+    return y
+
+
+def _checked_cross_entropy(
+    logits: Any,
+    target: Any,
+    weight: Any,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: str,
+    axis: int,
+    name: str,
+) -> Tensor:
+    _check_reduction(reduction, name)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ArgumentError(f"{name}: label_smoothing lies between 0 and 1, got {label_smoothing}")
+    x, t, w = _classes(logits, target, weight, axis, name, False)
+    y: Tensor = _cross_entropy(
+        x, t, w, one_axis(axis, x.ndim, name), int(ignore_index), float(label_smoothing), reduction
+    )
+    return y
+
+
+def cross_entropy(
+    logits: Any,
+    target: Any,
+    *,
+    weight: Any = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """−ln softmax(logits)[target], with classes on axis 1. Targets: class indices, or probabilities.
+
+    `weight`: one number for each class; the mean over class indices is weighted by it. Targets equal to
+    `ignore_index` count nothing. `label_smoothing` ε mixes the target with the uniform distribution.
+
+    >>> cross_entropy([[0.0, 0.0]], [1]).item()
+    0.6931...
+    """
+    x = as_tensor(logits, "cross_entropy")
+    return _checked_cross_entropy(
+        x,
+        target,
+        weight,
+        ignore_index,
+        label_smoothing,
+        reduction,
+        min(1, x.ndim - 1),
+        "cross_entropy",
+    )
+
+
+def softmax_cross_entropy(
+    logits: Any,
+    target: Any,
+    *,
+    axis: int = -1,
+    weight: Any = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """`cross_entropy` with classes on the last axis, or the one given.
+
+    >>> softmax_cross_entropy([[[0.0, 0.0]]], [[1]]).item()
+    0.6931...
+    """
+    return _checked_cross_entropy(
+        logits,
+        target,
+        weight,
+        ignore_index,
+        label_smoothing,
+        reduction,
+        axis,
+        "softmax_cross_entropy",
+    )

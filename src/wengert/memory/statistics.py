@@ -1,0 +1,54 @@
+"""What memory is used for, counted by the core at every allocation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wengert import _core
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Bytes of tensors. `saved_bytes` are those that recorded operations keep for backward; a buffer counts once."""
+
+    saved_bytes: int
+    live_bytes: int
+    peak_bytes: int
+    pooled_bytes: int
+    by_category: dict[str, int]
+    by_line: dict[str, int]
+
+    @property
+    def saved_mb(self) -> float:
+        """`saved_bytes` in MiB."""
+        return self.saved_bytes / 2**20
+
+
+def memory_stats() -> MemoryStats:
+    """Live, peak and saved bytes, by category and by the user's line that recorded the operation.
+
+    >>> import wengert as wg
+    >>> before = memory_stats().live_bytes
+    >>> x = wg.zeros((1024,))
+    >>> memory_stats().live_bytes - before
+    4096
+    """
+    counted = _core.memory_stats()
+    return MemoryStats(
+        saved_bytes=counted["saved_bytes"],
+        live_bytes=counted["live_bytes"],
+        peak_bytes=counted["peak_bytes"],
+        pooled_bytes=counted["pooled_bytes"],
+        by_category=dict(counted["by_category"]),
+        by_line=dict(_core.saved_by_line()),
+    )
+
+
+def reset_peak() -> None:
+    """Start counting the peak anew, from what is live now."""
+    _core.reset_peak()
+
+
+def empty_pool() -> None:
+    """Give cached memory back to the system."""
+    _core.empty_pool()
