@@ -1,5 +1,121 @@
-"""Automatic differentiation for Python."""
+"""wengert: automatic differentiation for Python, exact in every mode.
 
-import wengert.ops
-from wengert import _hooks
+>>> import wengert as wg
+>>> x = wg.tensor([1.0, 2.0], requires_grad=True)
+>>> loss = (x * x).sum()
+>>> loss.backward()[x].tolist()
+[2.0, 4.0]
+"""
+
+from typing import Any
+
+import wengert.ops  # joins rules and kernels; must come before anything that uses an op
+from wengert import _core, _hooks
+
 _hooks.install()
+
+from wengert import autograd, functional, nn, optim  # noqa: E402
+from wengert._core import Tensor  # noqa: E402
+from wengert.autograd.context import AutogradContext  # noqa: E402
+from wengert.autograd.creation import (  # noqa: E402
+    arange,
+    asarray,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    linspace,
+    meshgrid,
+    ones,
+    ones_like,
+    tensor,
+    zeros,
+    zeros_like,
+)
+from wengert.autograd.custom import CustomOp, custom_op  # noqa: E402
+from wengert.autograd.forward import DualTensor, ForwardADContext, dual  # noqa: E402
+from wengert.autograd.gradient_map import GradientMap  # noqa: E402
+from wengert.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled  # noqa: E402
+from wengert.autograd.random import (  # noqa: E402
+    Generator,
+    bernoulli,
+    manual_seed,
+    normal,
+    permutation,
+    rand,
+    randint,
+    randn,
+    uniform,
+)
+from wengert.autograd.reverse import grad_of, stop_gradient  # noqa: E402
+from wengert.autograd.tape import GradientTape, Tape  # noqa: E402
+from wengert.debug.config import show_config  # noqa: E402
+from wengert.dtypes import (  # noqa: E402
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from wengert.errors import (  # noqa: E402
+    ArgumentError,
+    BudgetError,
+    CustomOpError,
+    DeviceError,
+    DTypeError,
+    GradientError,
+    IndexRangeError,
+    InPlaceError,
+    ShapeError,
+    TapeConsumedError,
+    TraceError,
+    WengertError,
+)
+from wengert.functional import *  # noqa: E402, F403
+from wengert.interop.dlpack import from_dlpack  # noqa: E402
+from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak  # noqa: E402
+# from wengert.nn.parameter import Parameter, ParameterDict  # noqa: E402
+# from wengert.optim.adam import AdamConfig  # noqa: E402
+from wengert.program.compile import compile  # noqa: E402
+from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp  # noqa: E402
+from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev  # noqa: E402
+
+__version__ = "0.1.0"
+
+get_num_threads = _core.num_threads
+set_num_threads = _core.set_num_threads
+
+_hooks.attach_methods()
+_hooks.hide_frames()
+
+__all__ = [
+    "ArgumentError", "AutogradContext", "BudgetError", "CustomOp", "CustomOpError", "DType", "DTypeError",
+    "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError", "GradientMap", "GradientTape",
+    "InPlaceError", "IndexRangeError", "MemoryStats", "ShapeError", "Tape",
+    "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray", "autograd", "bernoulli", "bfloat16",
+    "bool_", "compile", "complex128", "complex64", "custom_op", "dual", "empty", "empty_like", "empty_pool", "enable_grad",
+    "eye", "float16", "float32", "float64", "from_dlpack", "full", "full_like", "functional", "get_num_threads", "grad",
+    "grad_of", "hessian", "hvp", "int16", "int32", "int64", "int8", "is_grad_enabled", "jacfwd", "jacobian", "jacrev",
+    "jvp", "linearize", "linspace", "manual_seed", "memory_stats", "meshgrid", "nn", "no_grad", "normal", "ones",
+    "ones_like", "optim", "permutation", "rand", "randint", "randn", "reset_peak", "set_grad_enabled", "set_num_threads",
+    "show_config", "stop_gradient", "tensor", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp",
+    "zeros", "zeros_like", *functional.__all__,
+]
+
+
+def __getattr__(name: str) -> Any:
+    from wengert.functional.foreign_names import explain as explain_name
+
+    raise AttributeError(explain_name("module 'wengert'", name))

@@ -30,6 +30,14 @@ def install() -> None:
     )
 
 
+def attach_methods() -> None:
+    """Give the Tensor type its methods; once, at import."""
+    from wengert.autograd import methods, reverse
+
+    methods.install()
+    reverse.attach()
+
+
 def hide_frames() -> None:
     """Make lines of this package invisible to messages: users want to see their own."""
     for name, module in list(sys.modules.items()):

@@ -25,6 +25,7 @@ FOREIGN: dict[str, str] = {
     "expand": "broadcast_to",
     "expand_as": "broadcast_to(other.shape)",
     "clamp": "clip(min, max)",
+    "clamp_": "clip_(min, max)",
     "clamp_min": "clip(min=)",
     "clamp_max": "clip(max=)",
     "chunk": "split",

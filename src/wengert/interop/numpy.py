@@ -18,7 +18,7 @@ def numpy(x: Tensor) -> np.ndarray[Any, Any]:
     array([1., 2.], dtype=float32)
     """
     if not x._plain:
-        return x.numpy()  # type: ignore[no-any-return]
+        raise TypeError(f"numpy: a {type(x).__name__} holds no data of its own")
     a = np.asarray(memoryview(x))  # type: ignore[arg-type]
     return a.view(bfloat16.to_numpy()) if x.dtype.code == bfloat16.code else a
 

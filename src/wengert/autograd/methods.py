@@ -1,0 +1,189 @@
+"""Everything that a tensor can do: attached once, at import, to the core's type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wengert import _core, functional
+from wengert._core import Tensor
+from wengert.autograd import in_place
+from wengert.autograd.creation import check_device
+from wengert.autograd.device import CPU, Device
+from wengert.autograd.display import tensor_format, tensor_repr
+from wengert.dtypes import as_dtype, bfloat16
+from wengert.errors import GradientError, ShapeError
+from wengert.functional.arguments import as_dtype_of, describe, native
+from wengert.functional.elementwise import is_operand, power_operator
+from wengert.functional.foreign_names import FOREIGN, ForeignMethod
+from wengert.functional.indexing import getitem, setitem
+from wengert.interop import dlpack
+from wengert.interop import numpy as numpy_interop
+
+# Functions whose first argument is not one tensor.
+_NO_METHOD = ("concat", "stack", "broadcast_arrays")
+_permute, _isnan, _isinf = native("permute"), native("isnan"), native("isinf")
+
+
+def _matmul_operator(a: Any, b: Any) -> Any:
+    return functional.matmul(a, b) if is_operand(a) and is_operand(b) else NotImplemented
+
+
+def _transposed(self: Tensor) -> Tensor:
+    if self.ndim > 2:
+        raise ShapeError(f"T: {describe(self)} has more than two axes; use mT or permute_dims")
+    return _permute(self, tuple(range(self.ndim))[::-1])
+
+
+def _device(self: Tensor) -> Device:
+    return CPU
+
+
+def _nbytes(self: Tensor) -> Any:
+    return self.size * self.dtype.itemsize
+
+
+def iterate(self: Tensor) -> Iterator[Tensor]:
+    """The slices along the first axis."""
+    if self.ndim == 0:
+        raise TypeError("a tensor without axes cannot be iterated over")
+    return (getitem(self, i) for i in range(len(self)))
+
+
+def contains(self: Tensor, value: Any) -> bool:
+    """Whether one element equals the value."""
+    return bool(functional.any(self == value))
+
+
+def has_nan(self: Tensor) -> bool:
+    """Whether one element is NaN.
+
+    >>> import wengert as wg
+    >>> wg.tensor([1.0, float("nan")]).has_nan()
+    True
+    """
+    return self.dtype.is_inexact and bool(functional.any(_isnan(self)))
+
+
+def has_inf(self: Tensor) -> bool:
+    """Whether one element is infinite.
+
+    >>> import wengert as wg
+    >>> wg.tensor([1.0, float("inf")]).has_inf()
+    True
+    """
+    return self.dtype.is_inexact and bool(functional.any(_isinf(self)))
+
+
+def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: bool = False) -> Tensor:
+    """On another device or in another dtype: `x.to("cpu")`, `x.to(wg.float64)`, `x.to(other)`. Itself if nothing changes.
+
+    >>> import wengert as wg
+    >>> wg.tensor([1.5]).to(wg.float64).dtype
+    wengert.float64
+    """
+    for w in where:
+        if isinstance(w, Tensor):
+            dtype = w.dtype
+        elif isinstance(w, Device) or (isinstance(w, str) and w.split(":")[0] in ("cpu", "cuda", "gpu")):
+            device = w
+        else:
+            dtype = as_dtype(w)
+    check_device(device)
+    y = self if dtype is None else as_dtype_of(self, as_dtype(dtype))
+    return functional.clone(y) if copy and y is self else y
+
+
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Set `requires_grad`, and return the tensor.
+
+    >>> import wengert as wg
+    >>> wg.tensor([1.0]).requires_grad_().requires_grad
+    True
+    """
+    self.requires_grad = requires_grad
+    return self
+
+
+def _of_type(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Tensor:
+    if cls is not Tensor:
+        shell = cls.__new__(cls)
+        shell._adopt(data)
+        data = shell
+    if requires_grad:
+        data.requires_grad = True
+    return data
+
+
+def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    """`copy.deepcopy`: a leaf with a copy of the data, and of the gradient if there is one."""
+    if not self._plain or not self.is_leaf:
+        raise GradientError(
+            f"deepcopy: {describe(self)} is the result of a recorded op; copy a leaf, or use detach() or clone()"
+        )
+    y = _of_type(type(self), _core.copy(self.detach()), self.requires_grad)
+    if self.grad is not None:
+        y.grad = _core.copy(self.grad)
+    memo[id(self)] = y
+    return y
+
+
+def _rebuild(cls: type[Tensor], array: Any, dtype: str, requires_grad: bool) -> Tensor:
+    t = _core.copy(_core.from_buffer(array, as_dtype(dtype).code, False))
+    return _of_type(cls, t, requires_grad)
+
+
+def reduce_ex(self: Tensor, protocol: Any) -> tuple[Any, ...]:
+    """Pickling: the data and whether a leaf requires a gradient; never a graph."""
+    a = self.numpy()
+    if self.dtype.code == bfloat16.code:
+        a = a.view("uint16")
+    return _rebuild, (type(self), a, self.dtype.name, self.requires_grad and self.is_leaf)
+
+
+def _protocol() -> dict[str, Any]:
+    """Special methods, and what NumPy and other libraries call."""
+    return {
+        "_operators": {"pow": power_operator, "matmul": _matmul_operator, "getitem": getitem, "setitem": setitem},
+        "__repr__": tensor_repr,
+        "__format__": tensor_format,
+        "__iter__": iterate,
+        "__contains__": contains,
+        "__pos__": functional.positive,
+        "__deepcopy__": deepcopy,
+        "__reduce_ex__": reduce_ex,
+        "__array__": numpy_interop.array,
+        "__array_ufunc__": None,  # numpy_array * x is ours
+        "__array_priority__": 1000,
+        "__dlpack__": dlpack.to_dlpack,
+        "__dlpack_device__": dlpack.dlpack_device,
+    }
+
+
+def _members() -> dict[str, Any]:
+    """Methods and properties that are no functions of the module."""
+    return {
+        "numpy": numpy_interop.numpy,
+        "tolist": numpy_interop.tolist,
+        "T": property(_transposed, doc="The transpose of a matrix."),
+        "mT": property(functional.matrix_transpose, doc="The last two axes exchanged."),
+        "device": property(_device, doc="Where the memory is."),
+        "nbytes": property(_nbytes, doc="Bytes of all elements."),
+        "to": to,
+        "has_nan": has_nan,
+        "has_inf": has_inf,
+        "requires_grad_": requires_grad_,
+    }
+
+
+def install() -> None:
+    """Attach every method to the Tensor type; once, at import."""
+    table: dict[str, Any] = {name: ForeignMethod(name) for name in FOREIGN}
+    table.update({n: getattr(functional, n) for n in functional.__all__ if n not in _NO_METHOD})
+    table.update(in_place.methods())
+    table.update(_members())
+    table.update(_protocol())
+    for name, value in table.items():
+        setattr(Tensor, name, value)
+
+

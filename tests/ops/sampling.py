@@ -1,0 +1,160 @@
+"""Every op x sample of the registry, as arrays and calls."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from wengert import _core
+from wengert.autograd.creation import asarray
+from wengert.dtypes import ALL, DType, as_dtype
+from wengert.ops import OPS
+from wengert.ops.registry import Op
+from wengert.ops.samples import Array, Sample
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+# Ops whose values cannot be checked against a NumPy function, and what checks them instead.
+WITHOUT_REFERENCE = {
+    "cast": "its reference is astype, tested for every pair of dtypes in test_casts.py",
+    "random_uniform": "random: distribution and reproducibility are tested in test_random.py",
+    "random_normal": "random: distribution and reproducibility are tested in test_random.py",
+    "random_integers": "random: distribution and reproducibility are tested in test_random.py",
+}
+
+
+def cases(keep: Callable[[Op, Sample], bool] = lambda op, sample: True) -> list[Any]:
+    """pytest parameters (op, sample) of all that `keep` wants."""
+    return [
+        pytest.param(op, sample, id=f"{op.name}-{k}")
+        for op in OPS.values()
+        for k, sample in enumerate(op.samples)
+        if keep(op, sample)
+    ]
+
+
+def has_kind(sample: Sample, kind: str) -> bool:
+    """Whether an input is of this kind: float, int, bool, index."""
+    return any(kind_of(a) == kind for a in sample.inputs)
+
+
+def kind_of(a: Array) -> str:
+    """What the array holds; literal values say it themselves."""
+    if a.values is None:
+        return a.kind
+    if all(isinstance(v, bool) for v in a.values) and a.values:
+        return "bool"
+    return "index" if all(isinstance(v, int) for v in a.values) else "float"
+
+
+def dtypes_of(sample: Sample) -> tuple[str, ...]:
+    """The dtypes in which the sample makes sense."""
+    if has_kind(sample, "float"):
+        return FLOATS
+    return INTEGERS if has_kind(sample, "int") else ("",)
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of this name."""
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+def make(sample: Sample, dtype: str = "float64", name: str = "", extra: int = 0) -> list[np.ndarray[Any, Any]]:
+    """The sample's arrays, the same in every run; `dtype` is that of its floating (or integer) ones."""
+    rng = np.random.default_rng([zlib.crc32(name.encode()), extra])
+    return [_array(a, rng, dtype) for a in sample.inputs]
+
+
+def _array(a: Array, rng: np.random.Generator, dtype: str) -> np.ndarray[Any, Any]:
+    kind = kind_of(a)
+    if a.values is not None:
+        wanted = {"float": dtype, "index": "int64", "bool": "bool"}[kind]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.array(a.values).astype(numpy_dtype(wanted)).reshape(a.shape)
+    if kind == "bool":
+        return rng.random(a.shape) < 0.5
+    if kind == "index":
+        return rng.integers(int(a.low), int(a.high), a.shape)
+    if kind == "int":
+        low = 0 if dtype.startswith("u") else int(a.low)
+        return rng.integers(low, int(a.high), a.shape).astype(dtype if dtype in INTEGERS else "int64")
+    x = rng.uniform(a.low, a.high, a.shape)
+    if a.gap:
+        x = np.where(np.abs(x) < a.gap, np.where(x < 0, x - a.gap, x + a.gap), x)
+    return np.asarray(x).astype(numpy_dtype(dtype))
+
+
+def tensor(a: Any) -> _core.Tensor:
+    """A tensor that shares the array where it can."""
+    return asarray(np.asarray(a))
+
+
+def array(t: Any) -> np.ndarray[Any, Any]:
+    """The tensor's numbers."""
+    a = np.asarray(t)
+    if t.dtype.name == "bfloat16" and a.dtype != ml_dtypes.bfloat16:
+        a = a.view(ml_dtypes.bfloat16)
+    return a
+
+
+def call(op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    """The op on tensors and attributes."""
+    return op(list(tensors), *attrs) if op.n_inputs < 0 else op(*tensors, *attrs)
+
+
+def evaluate(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+    """The op on arrays."""
+    return array(call(op, [tensor(a) for a in arrays], attrs))
+
+
+def reference(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+    """The reference on arrays: floating ones in float64, so that it is exact to the eyes of the narrower types."""
+    assert op.reference is not None
+    exact = op.name == "nextafter"  # about the last bit of its own type
+    wide = [a.astype(np.float64) if not exact and as_dtype(a.dtype).is_floating else a for a in arrays]
+    with np.errstate(all="ignore"):
+        return np.asarray(op.reference(*wide, *attrs))
+
+
+class Differentiable:
+    """An op at a sample as a function of its floating inputs alone."""
+
+    def __init__(self, op: Op, sample: Sample, dtype: str = "float64") -> None:
+        self.op, self.attrs = op, sample.attrs
+        self.inputs = make(sample, dtype, op.name)
+        self.places = [k for k, a in enumerate(self.inputs) if as_dtype(a.dtype).is_floating]
+        self.xs = [self.inputs[k] for k in self.places]
+
+    def __call__(self, *xs: Any) -> Any:
+        """On tensors."""
+        given: list[Any] = [tensor(a) for a in self.inputs]
+        for k, x in zip(self.places, xs):
+            given[k] = x
+        return call(self.op, given, self.attrs)
+
+    def on_arrays(self, *xs: Any) -> np.ndarray[Any, Any]:
+        """On arrays: what finite differences evaluate."""
+        return array(self(*(tensor(x) for x in xs)))
+
+
+def differentiable(op: Op, sample: Sample) -> bool:
+    """Whether the derivatives of this sample are to be checked."""
+    return op.differentiable and sample.gradients and has_kind(sample, "float")
+
+
+def supports(op: Op, dtype: DType) -> bool:
+    """Whether an elementwise op takes this dtype."""
+    try:
+        _core.elementwise_dtypes(op.name, dtype.code)
+    except TypeError:
+        return False
+    return True
+
+
+__all__ = ["ALL", "OPS"]
