@@ -52,6 +52,16 @@ def assert_close(got: Any, expected: Any, dtype: str, op: str = "", scale: float
     )
 
 
+def assert_same(got: Any, expected: Any) -> None:
+    """The same dtype, shape and bits (but that a NaN is a NaN)."""
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert got.dtype == expected.dtype, f"dtype {got.dtype}, expected {expected.dtype}"
+    if got.dtype.kind in "fV":  # V: bfloat16, of which NumPy's own comparison does not know what a NaN is
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(expected), "signs of zeros")
+        got, expected = got.astype(np.float64), expected.astype(np.float64)
+    np.testing.assert_array_equal(got, expected)
+
+
 def assert_near(got: Any, expected: Any, tolerance: float, what: str = "") -> None:
     """Compare derivatives: relative to the largest element, since a difference quotient errs by that."""
     got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)

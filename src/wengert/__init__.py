@@ -51,6 +51,7 @@ from wengert.autograd.random import (  # noqa: E402
 from wengert.autograd.reverse import grad_of, stop_gradient  # noqa: E402
 from wengert.autograd.tape import GradientTape, Tape  # noqa: E402
 from wengert.debug.config import show_config  # noqa: E402
+from wengert.debug.explain import explain  # noqa: E402
 from wengert.dtypes import (  # noqa: E402
     DType,
     bfloat16,
@@ -106,7 +107,7 @@ __all__ = [
     "InPlaceError", "IndexRangeError", "MemoryStats", "ShapeError", "Tape",
     "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray", "autograd", "bernoulli", "bfloat16",
     "bool_", "compile", "complex128", "complex64", "custom_op", "dual", "empty", "empty_like", "empty_pool", "enable_grad",
-    "eye", "float16", "float32", "float64", "from_dlpack", "full", "full_like", "functional", "get_num_threads", "grad",
+    "explain", "eye", "float16", "float32", "float64", "from_dlpack", "full", "full_like", "functional", "get_num_threads", "grad",
     "grad_of", "hessian", "hvp", "int16", "int32", "int64", "int8", "is_grad_enabled", "jacfwd", "jacobian", "jacrev",
     "jvp", "linearize", "linspace", "manual_seed", "memory_stats", "meshgrid", "nn", "no_grad", "normal", "ones",
     "ones_like", "optim", "permutation", "rand", "randint", "randn", "reset_peak", "set_grad_enabled", "set_num_threads",

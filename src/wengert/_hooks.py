@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from wengert import _core, errors
@@ -42,8 +43,16 @@ def hide_frames() -> None:
     """Make lines of this package invisible to messages: users want to see their own."""
     for name, module in list(sys.modules.items()):
         if name == "wengert" or name.startswith("wengert."):
-            for value in list(vars(module).values()):
-                code = getattr(value, "__code__", None)
-                if code is not None and getattr(value, "__module__", None) == name:
-                    _core.add_internal_file(code.co_filename)
-                    break
+            code = next((c for c in _code_objects(module) if c is not None), None)
+            if code is not None:
+                _core.add_internal_file(code.co_filename)
+
+
+def _code_objects(module: Any) -> Iterator[Any]:
+    """Code of the module's own functions and methods; one is enough, for they share their file name."""
+    for value in vars(module).values():
+        if getattr(value, "__module__", None) != module.__name__:
+            continue
+        members = vars(value).values() if isinstance(value, type) else [value]
+        for member in members:
+            yield getattr(member, "__code__", None)

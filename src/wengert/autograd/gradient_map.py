@@ -18,10 +18,11 @@ class GradientMap:
     [2.0, 4.0]
     """
 
-    __slots__ = ("_gradients",)
+    __slots__ = ("_gradients", "_roots")
 
     def __init__(self) -> None:
         self._gradients: dict[int, Tensor] = {}
+        self._roots: list[Any] = []  # nodes that were differentiated, for `explain`
 
     @staticmethod
     def _key(x: Tensor | int) -> int:

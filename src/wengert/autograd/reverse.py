@@ -68,6 +68,7 @@ def backward(
     if create_graph:
         return _backward_recorded(self, seed, chosen, retain)
     grads = GradientMap()
+    grads._roots = [_core.node_of(self)[0]]
     edges = None if chosen is None else [_core.node_of(x) for x in chosen]
     before = _core.set_grad_enabled(False)
     try:
@@ -87,6 +88,7 @@ def _backward_recorded(y: Tensor, seed: Tensor, chosen: list[Tensor] | None, ret
     walk = RecordedWalk([y], [seed], edges)
     walk.run(retain)
     grads = GradientMap()
+    grads._roots = [node for (node, _), _ in walk.roots]
     for x, edge in zip(chosen or (), walk.sources):
         g = None if edge is None else walk.gradient(edge)
         if g is not None:

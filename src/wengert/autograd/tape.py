@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,7 +96,7 @@ class GradientTape:
         pairs = [
             (y, _seed(y, s)) for y, s in zip(targets, seeds) if not y._plain or _core.node_of(y) is not None
         ]
-        gradients = self._pull(pairs, [self._tracked(x) for x in xs]) if pairs else [None] * len(xs)
+        gradients = self._pull(pairs, [self._handles(x) for x in xs]) if pairs else [None] * len(xs)
         self._finish()
         return gradients[0] if single else gradients
 
@@ -126,20 +128,25 @@ class GradientTape:
         self._finish(keep=retain_graph)
         return grads
 
-    def _pull(self, pairs: list[tuple[Tensor, Tensor]], xs: list[Tensor | None]) -> list[Any]:
-        # Inside an outer tape (or a persistent one of its own that still records) the derivative is recorded, too.
+    def _pull(self, pairs: list[tuple[Tensor, Tensor]], sources: list[list[Tensor]]) -> list[Any]:
+        # Inside an outer tape, or on a persistent one, the derivative is recorded, too.
         record = self._persistent or bool(_core.recording_tapes())
-        known = [x for x in xs if x is not None]
         ys, seeds = [y for y, _ in pairs], [s for _, s in pairs]
-        found = iter(pull(ys, seeds, known, retain=self._persistent or record, record=record))
-        return [None if x is None else next(found) for x in xs]
+        flat = [x for handles in sources for x in handles]
+        found = iter(pull(ys, seeds, flat, retain=self._persistent or record, record=record))
+        results = []
+        for handles in sources:
+            parts = [g for g in [next(found) for _ in handles] if g is not None]
+            results.append(functools.reduce(operator.add, parts) if parts else None)
+        return results
 
-    def _tracked(self, x: Tensor) -> Tensor | None:
-        if not x._plain:
-            return x
-        if _core.node_of(x) is not None:
-            return x
-        return self._watched.get(x.id)
+    def _handles(self, x: Tensor) -> list[Tensor]:
+        """What stands for a source in the recording: the tensor itself, and the handle that `watch` gave for it."""
+        watched = self._watched.get(x.id)
+        own = [x] if not x._plain or _core.node_of(x) is not None else []
+        if watched is None or watched is x or (own and x._plain and _core.node_of(x) == _core.node_of(watched)):
+            return own
+        return [*own, watched]
 
     def _consume(self, keep: bool = False) -> None:
         if self._consumed:
@@ -164,9 +171,10 @@ class GradientTape:
 
         if self._consumed:
             self._consume()
-        x = self._tracked(source)
         seed = _core.fresh_leaf(zeros_like(target), 0)
-        (pulled,) = [None] if x is None else pull([target], [seed], [x], retain=True, record=True)
+        handles = self._handles(source)
+        parts = [g for g in pull([target], [seed], handles, retain=True, record=True) if g is not None]
+        pulled = functools.reduce(operator.add, parts) if parts else None
         if pulled is None or _core.node_of(pulled) is None:
             return zeros((*target.shape, *source.shape), dtype=target.dtype)
         columns = [pull([pulled], [e], [seed], retain=True, record=False)[0] for e in _basis(source)]

@@ -1,13 +1,11 @@
-"""Descriptions of sample inputs, from which the tests make arrays. Cheap to make: they are part of every op's record."""
+"""Descriptions of sample inputs, from which the tests make arrays. Named tuples, because every import makes them all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(NamedTuple):
     """Random numbers of a shape: floating in [low, high) (but not closer than `gap` to an integer multiple of `gap_at`)."""
 
     shape: tuple[int, ...]
@@ -18,8 +16,7 @@ class Array:
     gap: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One valid call: arrays, attributes by position as the core takes them, and which checks make sense."""
 
     inputs: tuple[Array, ...]
@@ -28,8 +25,7 @@ class Sample:
     second: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Invalid:
+class Invalid(NamedTuple):
     """One call that must raise `error`, with `match` in its message."""
 
     inputs: tuple[Array, ...]

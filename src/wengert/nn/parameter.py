@@ -1,0 +1,203 @@
+"""Parameters: tensors that are trained."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
+
+from wengert._core import Tensor
+from wengert.autograd import creation
+from wengert.autograd.modes import no_grad
+from wengert.autograd.random import Generator
+from wengert.autograd.random import randn as _randn
+from wengert.errors import ArgumentError, GradientError, ShapeError
+
+
+class Parameter(Tensor):
+    """A tensor that requires a gradient, and that modules and optimizers find. It owns a copy of its data.
+
+    >>> import wengert as wg
+    >>> p = Parameter(wg.tensor([1.0, 2.0]))
+    >>> (p * p).sum().backward()[p].tolist()
+    [2.0, 4.0]
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, *, requires_grad: bool = True) -> None:
+        self._adopt(creation.tensor(data))
+        self.requires_grad = requires_grad
+
+    @classmethod
+    def _owning(cls, fresh: Tensor) -> Self:
+        """A parameter that takes over a tensor nobody else holds."""
+        p = cls.__new__(cls)
+        p._adopt(fresh)
+        p.requires_grad = True
+        return p
+
+    @classmethod
+    def randn(
+        cls,
+        shape: Any,
+        *,
+        mean: float = 0.0,
+        std: float = 1.0,
+        dtype: Any = None,
+        generator: Generator | None = None,
+    ) -> Self:
+        """A parameter of normal random numbers.
+
+        >>> Parameter.randn((4, 3), mean=0.0, std=0.02).shape
+        (4, 3)
+        """
+        return cls._owning(_randn(shape, mean=mean, std=std, dtype=dtype, generator=generator))
+
+    @classmethod
+    def zeros(cls, shape: Any, *, dtype: Any = None) -> Self:
+        """A parameter of zeros.
+
+        >>> Parameter.zeros((2,)).tolist()
+        [0.0, 0.0]
+        """
+        return cls._owning(creation.zeros(shape, dtype=dtype))
+
+    @classmethod
+    def ones(cls, shape: Any, *, dtype: Any = None) -> Self:
+        """A parameter of ones.
+
+        >>> Parameter.ones((2,)).tolist()
+        [1.0, 1.0]
+        """
+        return cls._owning(creation.ones(shape, dtype=dtype))
+
+    @property
+    def tensor(self) -> Tensor:
+        """The data as a plain tensor, outside the graph; it shares memory with the parameter."""
+        return self.detach()  # type: ignore[no-any-return]
+
+    def zero_grad(self) -> None:
+        """Forget the gradient: `.grad` is None again."""
+        self.grad = None
+
+    def set_grad(self, gradient: Any) -> None:
+        """Make `gradient` the parameter's gradient.
+
+        >>> p = Parameter.zeros((2,))
+        >>> p.set_grad([1.0, 2.0])
+        >>> p.grad.tolist()
+        [1.0, 2.0]
+        """
+        self.grad = None if gradient is None else creation.asarray(gradient, dtype=self.dtype)
+
+    def update(self, lr: float) -> None:
+        """One step of gradient descent: p ← p − lr · p.grad.
+
+        >>> p = Parameter.ones((2,))
+        >>> p.set_grad([1.0, 2.0])
+        >>> p.update(0.5)
+        >>> p.tolist()
+        [0.5, 0.0]
+        """
+        if self.grad is None:
+            raise GradientError(
+                f"Parameter.update: this parameter of shape {self.shape} has no gradient; call backward() first"
+            )
+        self.apply_update(self.grad * -lr)
+
+    def apply_update(self, update: Any) -> None:
+        """p ← p + update, in place and unrecorded.
+
+        >>> p = Parameter.ones((2,))
+        >>> p.apply_update([1.0, -1.0])
+        >>> p.tolist()
+        [2.0, 0.0]
+        """
+        u = creation.asarray(update, dtype=self.dtype)
+        if tuple(u.shape) != tuple(self.shape):
+            raise ShapeError(
+                f"Parameter.apply_update: an update of shape {tuple(u.shape)} does not fit a parameter of shape {self.shape}"
+            )
+        with no_grad():
+            self._assign(self + u, "apply_update")
+
+    def __repr__(self) -> str:
+        return f"Parameter({super().__repr__()})"
+
+
+class ParameterDict:
+    """Parameters by name.
+
+    >>> d = ParameterDict(weight=Parameter.ones((2, 3)))
+    >>> d["bias"] = Parameter.zeros((2,))
+    >>> [name for name, p in d.named_parameters()]
+    ['weight', 'bias']
+    """
+
+    def __init__(self, parameters: Mapping[str, Parameter] | None = None, /, **more: Parameter) -> None:
+        self._parameters: dict[str, Parameter] = {}
+        for name, p in {**(parameters or {}), **more}.items():
+            self[name] = p
+
+    def __setitem__(self, name: str, parameter: Tensor) -> None:
+        if not isinstance(parameter, Tensor):
+            raise ArgumentError(
+                f"ParameterDict: {name!r} must be a Parameter or a tensor, got a {type(parameter).__name__}"
+            )
+        known = isinstance(parameter, Parameter) or not parameter._plain
+        self._parameters[name] = parameter if known else Parameter(parameter)  # type: ignore[assignment]
+
+    insert = __setitem__
+
+    def __getitem__(self, name: str) -> Parameter:
+        try:
+            return self._parameters[name]
+        except KeyError:
+            raise KeyError(f"no parameter {name!r}; there are {', '.join(self._parameters) or 'none'}") from None
+
+    def __delitem__(self, name: str) -> None:
+        del self._parameters[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The parameter of this name, or `default`."""
+        return self._parameters.get(name, default)
+
+    def parameters(self) -> list[Parameter]:
+        """All parameters, in the order in which they were inserted."""
+        return list(self._parameters.values())
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """(name, parameter) pairs."""
+        return iter(self._parameters.items())
+
+    items = named_parameters
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._parameters.keys()
+
+    def values(self) -> Iterable[Parameter]:
+        """The parameters."""
+        return self._parameters.values()
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters."""
+        for p in self._parameters.values():
+            p.zero_grad()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parameters
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ParameterDict:
+        return ParameterDict(copy.deepcopy(self._parameters, memo))
+
+    def __repr__(self) -> str:
+        entries = ", ".join(f"{k}: {p.dtype.name}{tuple(p.shape)}" for k, p in self._parameters.items())
+        return f"ParameterDict({{{entries}}})"

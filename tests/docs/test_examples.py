@@ -1,0 +1,52 @@
+"""Examples run: docstrings of every module, and the Python blocks of README and CONTRIBUTING-style documents."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import wengert
+
+ROOT = Path(__file__).parents[2]
+MODULES = ["wengert", *(m.name for m in pkgutil.walk_packages(wengert.__path__, "wengert.") if m.name != "wengert._core")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    tests = [t for t in finder.find(module, name) if t.examples]
+    tests += [_of_compiled(finder, module, f) for f in vars(module).values() if _is_compiled_here(f, module)]
+    for test in tests:
+        if test is not None:
+            runner.run(test)
+    assert runner.failures == 0, f"{runner.failures} examples of {name} failed; the report is above"
+
+
+def _is_compiled_here(f: object, module: object) -> bool:
+    return type(f).__name__ == "Compiled" and getattr(f, "__module__", "") == getattr(module, "__name__", None)
+
+
+def _of_compiled(finder: doctest.DocTestFinder, module: object, f: object) -> doctest.DocTest | None:
+    found = finder.find(f.__wrapped__, f.__name__, module=module)  # type: ignore[attr-defined]
+    return next((t for t in found if t.examples), None)
+
+
+@pytest.mark.parametrize("document", ["README.md"])
+def test_document(document: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    assert blocks
+    namespace: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, document, "exec"), namespace)
+
+
+def test_every_public_name_is_documented() -> None:
+    missing = [n for n in wengert.__all__ if not (getattr(wengert, n).__doc__ or "").strip()]
+    assert not missing

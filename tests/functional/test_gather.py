@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+
+import wengert as wg
+from tests.gradients import check
+
+
+def data(*shape):
+    return np.random.default_rng(2).standard_normal(shape)
+
+
+I34 = np.array([[0, 2], [1, 1], [-1, 0]])
+
+
+def test_take():
+    a, i = data(3, 4, 2), np.array([[0, 3], [1, -1]])
+    for axis in (1, -2):
+        np.testing.assert_array_equal(wg.take(wg.asarray(a), i, axis=axis).numpy(), np.take(a, i, axis=axis))
+    check(lambda x: wg.take(x, i, axis=1), a)
+    assert wg.take(wg.tensor([1, 2]), []).shape == (0,)
+    assert wg.index_select(wg.asarray(a), [2, 0], axis=0).shape == (2, 4, 2)
+
+
+def test_take_along_axis():
+    a = data(3, 4)
+    np.testing.assert_array_equal(wg.take_along_axis(wg.asarray(a), I34, axis=1).numpy(), np.take_along_axis(a, I34, 1))
+    check(lambda x: wg.take_along_axis(x, I34, axis=-1), a)
+    one = np.array([[3]])  # broadcast along the other axis
+    np.testing.assert_array_equal(wg.gather(wg.asarray(a), one, axis=1).numpy(), np.take_along_axis(a, one, 1))
+    check(lambda x: wg.gather(x, I34, axis=1), data(1, 4))
+
+
+def test_scatter():
+    a, v, i = data(3, 4), data(3, 2), np.array([[0, 2], [1, 1], [3, 0]])
+    expected = a.copy()
+    np.put_along_axis(expected, i, v, 1)
+    y = wg.scatter(wg.asarray(a), i, wg.asarray(v), axis=1)
+    np.testing.assert_array_equal(y.numpy(), expected)
+    check(lambda x, s: wg.scatter(x, i, s, axis=1), a, v)
+    assert wg.scatter(wg.zeros((1, 3)), [[1]], 5.0, axis=1).tolist() == [[0.0, 5.0, 0.0]]
+
+
+def test_scatter_add():
+    a, v, i = data(3, 4), data(3, 2), np.array([[0, 2], [1, 1], [3, 0]])
+    expected = a.copy()
+    np.add.at(expected, (np.arange(3)[:, None], i), v)
+    y = wg.scatter_add(wg.asarray(a), i, wg.asarray(v), axis=1)
+    np.testing.assert_allclose(y.numpy(), expected)
+    check(lambda x, s: wg.scatter_add(x, i, s, axis=1), a, v)
+
+
+def test_segment_sum():
+    a, ids = data(5, 2), np.array([0, 3, 0, 1, 3])
+    expected = np.zeros((4, 2))
+    np.add.at(expected, ids, a)
+    np.testing.assert_allclose(wg.segment_sum(wg.asarray(a), ids, num_segments=4).numpy(), expected)
+    check(lambda x: wg.segment_sum(x, ids, num_segments=4), a)
+
+
+def test_one_hot():
+    i = np.array([[0, 2], [1, 1]])
+    y = wg.one_hot(i, 3)
+    assert y.dtype == wg.float32
+    np.testing.assert_array_equal(y.numpy(), np.eye(3)[i])
+    assert wg.one_hot(wg.tensor([1]), 2, dtype=wg.bool_).dtype == "bool"
+
+
+def test_embedding():
+    w, i = data(5, 3), np.array([[1, 4], [1, 0]])
+    np.testing.assert_array_equal(wg.embedding(i, wg.asarray(w)).numpy(), w[i])
+    check(lambda x: wg.embedding(wg.asarray(i), x), w)
+
+
+def test_nonzero():
+    a = np.array([[0.0, 1.0], [np.nan, 0.0]])
+    for x, y in zip(wg.nonzero(wg.asarray(a)), np.nonzero(a)):
+        assert x.dtype == wg.int64
+        np.testing.assert_array_equal(x.numpy(), y)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda x: wg.take(x, [0]), ValueError, "axis"),
+        (lambda x: wg.take(x, [5], axis=0), IndexError, "5"),
+        (lambda x: wg.take(x, [0.5], axis=0), TypeError, "integers"),
+        (lambda x: wg.take_along_axis(x, [0], axis=0), ValueError, "axes"),
+        (lambda x: wg.take_along_axis(x, [[9]], axis=1), IndexError, "9"),
+        (lambda x: wg.scatter(x, [[0]], [[1.0, 2.0]], axis=0), ValueError, "one shape"),
+        (lambda x: wg.one_hot([3], 3), IndexError, "index 3"),
+        (lambda x: wg.one_hot([-1], 3), IndexError, "index -1"),
+        (lambda x: wg.embedding([0], [1.0]), ValueError, "entries"),
+        (lambda x: wg.segment_sum(x, [0], num_segments=2), ValueError, "one id"),
+        (lambda x: wg.segment_sum(x, [0, 5], num_segments=2), IndexError, "5"),
+        (lambda x: wg.index_select(x, [[0]], axis=0), ValueError, "vector"),
+        (lambda x: wg.gather(x, [[0]], dim=1), TypeError, "axis"),
+    ],
+)
+def test_errors(call, error, match):
+    with pytest.raises(error, match=match):
+        call(wg.ones((2, 3)))

@@ -1,0 +1,211 @@
+import numpy as np
+import pytest
+
+import wengert as wg
+from tests.gradients import check, seed_of
+
+S = slice
+MASK2 = np.array([[True, False, True], [False, False, True]])
+KEYS_234 = [
+    0, -1, (1, 2), (1, 2, 3), S(None), S(1, None), S(None, None, -1), S(0, 0), S(5, 9), S(-1, None),
+    (S(None), 1), (S(None), S(None, None, 2), S(3, 0, -2)), (Ellipsis, 1), (0, Ellipsis, 2), Ellipsis, None,
+    (None, 0, None), (S(None), None, S(1, 3)), (Ellipsis, None), (0, None, Ellipsis, None, 1), (),
+    [0, 1, 0], [-1], [], ([0, 1], [2, 0]), ([0, 1], S(None), [1, 3]), (S(None), [0, 2], [1, 3]),
+    (S(None), [[0, 2], [1, 1]]), (S(None), S(None), [3, 0]), ([0, 1], 1), (0, [2, 1]), (0, S(None), [2, 1]),
+    (S(None), 0, [1, 2]), ([1, 0], S(None), 2), (S(0, 1), [0, 2], S(None, None, -1)), ([[0], [1]], [[0, 2]]),
+    ([[0], [1]], S(None), [0, 2]), (None, [0, 1], S(None), [0, 1]), (S(None), None, [0, 2]), ([0, 1], None, [0, 2]),
+    (Ellipsis, [0, 1]), ([1], Ellipsis, [0]), MASK2, (MASK2, [0, 1, 2]), (MASK2, 1), (MASK2, S(1, 3)),
+    (S(None), S(None), np.array([True, False, True, True])), (0, np.array([True, False, True])),
+    (np.array([True, False]), S(None), [1]), np.array([False, False]), True, False, (True, 0), (S(None), True),
+    np.array(1), (np.array(1), S(None), [1, 2]), np.int32(1), (np.array([0, 1], np.uint8),),
+    (np.array([0, 1]), np.array([[1], [2]])), np.ones((2, 3, 4), bool), np.zeros((2, 3, 4), bool),
+    ((0, 1), (1, 2)), (S(1, None), [True, False, True], [0, 3]),
+]  # fmt: skip
+
+
+def fresh():
+    return np.arange(24.0).reshape(2, 3, 4) + 1
+
+
+@pytest.mark.parametrize("k", range(len(KEYS_234)))
+def test_reading(k):
+    key, a = KEYS_234[k], fresh()
+    y, expected = wg.asarray(a)[key], a[key]
+    assert y.shape == np.shape(expected)
+    np.testing.assert_array_equal(y.numpy(), expected)
+
+
+@pytest.mark.parametrize("k", range(len(KEYS_234)))
+def test_reading_strided(k):
+    key = KEYS_234[k]
+    a = np.arange(96.0).reshape(4, 6, 4)[::2, ::-2].copy(order="F")[:, :, ::-1]
+    np.testing.assert_array_equal(wg.asarray(a)[key].numpy(), a[key])
+
+
+@pytest.mark.parametrize("k", range(len(KEYS_234)))
+def test_reading_gradients(k):
+    check(lambda x: x[KEYS_234[k]] * 2.0, fresh())
+
+
+@pytest.mark.parametrize("k", range(len(KEYS_234)))
+@pytest.mark.parametrize("scalar", [True, False])
+def test_writing(k, scalar):
+    key, a = KEYS_234[k], fresh()
+    x = wg.tensor(a)
+    value = 7.5 if scalar else 100.0 + np.arange(float(np.size(a[key]))).reshape(np.shape(a[key]))
+    x[key] = value
+    a[key] = value
+    np.testing.assert_array_equal(x.numpy(), a)
+
+
+@pytest.mark.parametrize("k", range(len(KEYS_234)))
+def test_writing_gradients(k):
+    key, a = KEYS_234[k], fresh()
+
+    def f(x, v):
+        y = x * 2.0
+        y[key] = v * 3.0
+        return y * y
+
+    check(f, a / 24, np.random.default_rng(0).standard_normal(np.shape(a[key])), tolerance=2e-6)
+
+
+@pytest.mark.parametrize("k", range(len(KEYS_234)))
+def test_traced(k):
+    key, a = KEYS_234[k], fresh()
+    y = wg.compile(lambda x: x[key] * 1.0)(wg.asarray(a))
+    np.testing.assert_array_equal(y.numpy(), a[key])
+
+
+def test_tensors_as_indices():
+    a = fresh()
+    x, i, m = wg.tensor(a), wg.tensor([1, 0]), wg.tensor(MASK2)
+    np.testing.assert_array_equal(x[i].numpy(), a[[1, 0]])
+    np.testing.assert_array_equal(x[:, i].numpy(), a[:, [1, 0]])
+    np.testing.assert_array_equal(x[m].numpy(), a[MASK2])
+    np.testing.assert_array_equal(x[x > 5].numpy(), a[a > 5])
+    np.testing.assert_array_equal(x[wg.tensor(1)].numpy(), a[1])
+    np.testing.assert_array_equal(x[wg.tensor([1, 0], dtype="int8"), i].numpy(), a[[1, 0], [1, 0]])
+
+
+def test_traced_indices():
+    a = fresh()
+    f = wg.compile(lambda x, i, j: x[i, :, j])
+    i, j = np.array([1, 0, -1]), np.array([3, -2, 0])
+    np.testing.assert_array_equal(f(wg.asarray(a), wg.asarray(i), wg.asarray(j)).numpy(), a[i, :, j])
+    with pytest.raises(IndexError):
+        f(wg.asarray(a), wg.asarray(i), wg.tensor([4, 0, 0]))
+    with pytest.raises(wg.TraceError, match="where"):
+        wg.compile(lambda x: x[x > 0])(wg.asarray(a))
+
+
+def test_traced_slices_follow_sizes():
+    f = wg.compile(lambda x: x[1:-1] + x[2:] + x[:-2])
+    for n in (4, 5, 9):
+        a = np.arange(float(n))
+        np.testing.assert_array_equal(f(wg.asarray(a)).numpy(), a[1:-1] + a[2:] + a[:-2])
+
+
+def test_views_share_memory():
+    x = wg.tensor(fresh())
+    row = x[0]
+    row[1, 2] = -5.0
+    assert x[0, 1, 2].item() == -5.0
+    x[0, 0] = 9.0
+    assert row[0].tolist() == [9.0] * 4
+
+
+def test_repeated_indices_last_wins():
+    x, v = wg.zeros((3,), dtype="float64"), wg.tensor([1.0, 2.0, 3.0], dtype="float64", requires_grad=True)
+    x[[0, 0, 2]] = v
+    assert x.tolist() == [2.0, 0.0, 3.0]
+
+    def f(x, v):
+        y = x * 1.0
+        y[[0, 0, 2]] = v
+        return y
+
+    check(f, np.zeros(3), np.array([1.0, 2.0, 3.0]))
+
+
+def test_shift_onto_itself():
+    x = wg.tensor([1.0, 2.0, 3.0, 4.0])
+    x[1:] = x[:-1]
+    assert x.tolist() == [1.0, 1.0, 2.0, 3.0]
+
+
+def test_dtypes():
+    x = wg.tensor([1, 2, 3])
+    x[0] = 2.7
+    assert x.tolist() == [2, 2, 3]
+    x[x > 2] = wg.tensor(9.9)
+    assert x.tolist() == [2, 2, 9]
+    b = wg.tensor([True, False])
+    b[1] = True
+    assert b.all()
+
+
+def test_value_with_leading_ones():
+    x = wg.zeros((2, 3))
+    x[0] = wg.ones((1, 1, 3))
+    assert x[0].tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (2, ["index 2", "axis 0", "size 2"]),
+        (-3, ["index -3"]),
+        ((0, 3), ["index 3", "axis 1", "size 3"]),
+        ([0, 5], ["5", "axis 0", "size 2"]),
+        (([0, 1], [0, -4]), ["index -4", "axis 1", "size 3"]),
+        ((S(None), [0, 3], [0, 0]), ["index 3", "axis 1", "size 3"]),
+        ((0, 0, 0, 0), ["4 indices", "3 axes"]),
+        ((Ellipsis, Ellipsis), ["ellipsis"]),
+        (np.ones(3, bool), ["mask", "axis 0"]),
+        (([0, 1], [0, 1, 2]), ["broadcast"]),
+        (S(None, None, 0), ["step"]),
+    ],
+)
+def test_index_errors(key, words):
+    x = wg.tensor(fresh())
+    for act in (lambda: x[key], lambda: x.__setitem__(key, 0.0)):
+        with pytest.raises(IndexError) as e:
+            act()
+        for w in words:
+            assert w in str(e.value)
+
+
+def test_type_errors():
+    x = wg.tensor(fresh())
+    with pytest.raises(TypeError, match="str"):
+        x["a"]
+    with pytest.raises(TypeError, match="integers or bools"):
+        x[[0.5]]
+    with pytest.raises(TypeError):
+        del x[0]
+    with pytest.raises(wg.ShapeError, match="does not fit"):
+        x[0] = np.ones((5, 4))
+    with pytest.raises(IndexError):
+        wg.tensor(1.0)[0]
+    np.testing.assert_array_equal(x.numpy(), fresh())
+
+
+def test_leaves_are_protected():
+    x = wg.ones((3,), requires_grad=True)
+    with pytest.raises(wg.InPlaceError, match="no_grad"):
+        x[0] = 2.0
+    with wg.no_grad():
+        x[0] = 2.0
+    assert x.tolist() == [2.0, 1.0, 1.0]
+
+
+def test_iteration():
+    x = wg.tensor(fresh())
+    assert [y.shape for y in x] == [(3, 4), (3, 4)]
+    assert len(x) == 2
+    with pytest.raises(TypeError):
+        iter(wg.tensor(1.0))
+    assert 5.0 in x
+    assert 99.0 not in x
+    assert seed_of((2,)).shape == (2,)

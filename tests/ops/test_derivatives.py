@@ -1,0 +1,216 @@
+"""Derivatives of every op: forward, reverse and second order against finite differences, and against each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import finite_differences as fd
+from tests.ops.sampling import Differentiable, array, cases, differentiable, has_kind, make, tensor
+from tests.tolerances import AGREEMENT, FIRST_ORDER, NARROW_GRADIENT, SECOND_ORDER, assert_near
+from wengert.errors import GradientError
+from wengert.ops import OPS
+from wengert.ops.registry import Op
+from wengert.ops.samples import Sample
+from wengert.transforms.functional import jvp, vjp
+
+
+def _shapes(arrays: list[Any]) -> list[tuple[int, ...]]:
+    return [np.shape(a) for a in arrays]
+
+
+def _tensors(arrays: Any) -> tuple[Any, ...]:
+    return tuple(tensor(a) for a in arrays)
+
+
+@pytest.mark.parametrize(("op", "sample"), cases(differentiable))
+def test_first_order(op: Op, sample: Sample) -> None:
+    f = Differentiable(op, sample)
+    x_dots = fd.seeds(_shapes(f.xs))
+    y, y_dot = jvp(f, _tensors(f.xs), _tensors(x_dots))
+    (y_bar,) = fd.seeds([y.shape], 1)
+    _, pull = vjp(f, *_tensors(f.xs))
+    x_bars = [array(g) for g in pull(tensor(y_bar))]
+
+    expected = fd.directional(f.on_arrays, f.xs, x_dots)
+    assert_near(array(y_dot), expected, FIRST_ORDER, "forward mode")
+    numeric = fd.gradient(lambda *xs: np.sum(y_bar * f.on_arrays(*xs)), f.xs)
+    for k, (g, n) in enumerate(zip(x_bars, numeric)):
+        assert_near(g, n, FIRST_ORDER, f"reverse mode, operand {k}")
+    forward, reverse = fd.inner([y_bar], [array(y_dot)]), fd.inner(x_bars, x_dots)
+    assert forward == pytest.approx(reverse, rel=AGREEMENT, abs=AGREEMENT)
+
+
+@pytest.mark.parametrize(("op", "sample"), cases(differentiable))
+def test_one_operand_at_a_time(op: Op, sample: Sample) -> None:
+    """The other operands are constants: symbolic zeros, and narrowed programs."""
+    f = Differentiable(op, sample)
+    if len(f.xs) < 2:
+        return
+    (y_bar,) = fd.seeds([f.on_arrays(*f.xs).shape], 1)
+    _, pull = vjp(f, *_tensors(f.xs))
+    together = [array(g) for g in pull(tensor(y_bar))]
+    for k, x in enumerate(f.xs):
+
+        def alone(z: Any, k: int = k) -> Any:
+            return f(*(z if j == k else tensor(a) for j, a in enumerate(f.xs)))
+
+        _, pull_one = vjp(alone, tensor(x))
+        g = array(pull_one(tensor(y_bar))[0])
+        assert_near(g, together[k], AGREEMENT, f"operand {k} alone")
+        (x_dot,) = fd.seeds([x.shape], 2)
+        _, y_dot = jvp(alone, (tensor(x),), (tensor(x_dot),))
+        assert fd.inner([y_bar], [array(y_dot)]) == pytest.approx(fd.inner([g], [x_dot]), rel=AGREEMENT, abs=AGREEMENT)
+
+
+def _same_operand(op: Op, sample: Sample) -> bool:
+    same = len({a for a in sample.inputs}) < len(sample.inputs) or len({a.shape for a in sample.inputs}) == 1
+    return differentiable(op, sample) and op.n_inputs == 2 and op.elementwise and same
+
+
+@pytest.mark.parametrize(("op", "sample"), cases(_same_operand))
+def test_the_same_tensor_twice(op: Op, sample: Sample) -> None:
+    """f(x, x): both cotangents arrive at x."""
+    x = make(sample, "float64", op.name)[1]
+    if op.name in ("maximum", "minimum", "remainder", "floor_divide", "copysign"):
+        return  # a tie everywhere: tested with the ties
+
+    def f(z: Any) -> Any:
+        return op(z, z)
+
+    (y_bar,) = fd.seeds([x.shape], 1)
+    _, pull = vjp(f, tensor(x))
+    numeric = fd.gradient(lambda a: np.sum(y_bar * array(f(tensor(a)))), [x])
+    assert_near(array(pull(tensor(y_bar))[0]), numeric[0], FIRST_ORDER)
+
+
+def _second(op: Op, sample: Sample) -> bool:
+    return differentiable(op, sample) and sample.second
+
+
+@pytest.mark.parametrize(("op", "sample"), cases(_second))
+def test_second_order(op: Op, sample: Sample) -> None:
+    """H v four ways: every nesting of the two modes, and differences of the gradient."""
+    f = Differentiable(op, sample)
+    xs, vs = _tensors(f.xs), fd.seeds(_shapes(f.xs), 3)
+    (bar,) = fd.seeds([f.on_arrays(*f.xs).shape], 1)
+    y_bar, v = tensor(bar), _tensors(vs)
+
+    def gradient(*zs: Any) -> tuple[Any, ...]:
+        return vjp(f, *zs)[1](y_bar)
+
+    def slope(*zs: Any) -> Any:
+        return jvp(f, zs, v)[1]
+
+    forward_over_reverse = [array(g) for g in jvp(gradient, xs, v)[1]]
+    reverse_over_reverse = [array(g) for g in vjp(gradient, *xs)[1](v)]
+    reverse_over_forward = [array(g) for g in vjp(slope, *xs)[1](y_bar)]
+    ws = fd.seeds(_shapes(f.xs), 4)
+    forward_over_forward = fd.inner([bar], [array(jvp(slope, xs, _tensors(ws))[1])])
+
+    def on_arrays(*zs: Any) -> Any:
+        return np.concatenate([array(g).ravel() for g in gradient(*_tensors(zs))])
+
+    numeric = fd.directional(on_arrays, f.xs, vs)
+    flat = np.concatenate([g.ravel() for g in forward_over_reverse])
+    assert_near(flat, numeric, SECOND_ORDER, "forward over reverse")
+    for a, b, c in zip(forward_over_reverse, reverse_over_reverse, reverse_over_forward):
+        assert_near(b, a, AGREEMENT, "reverse over reverse")
+        assert_near(c, a, AGREEMENT, "reverse over forward")
+    assert forward_over_forward == pytest.approx(fd.inner(ws, forward_over_reverse), rel=AGREEMENT, abs=AGREEMENT)
+
+
+@pytest.mark.parametrize(("op", "sample"), cases(differentiable))
+def test_narrow_dtypes(op: Op, sample: Sample) -> None:
+    """Cotangents have the dtype of their operand, and the size that they have in float64."""
+    wide = Differentiable(op, sample)
+    (bar,) = fd.seeds([wide.on_arrays(*wide.xs).shape], 1)
+    for dtype, tolerance in NARROW_GRADIENT.items():
+        f = Differentiable(op, sample, dtype)
+        y, pull = vjp(f, *_tensors(f.xs))
+        narrow = pull(tensor(bar.astype(array(y).dtype)))
+        exact = vjp(wide, *_tensors([x.astype(np.float64) for x in f.xs]))[1](tensor(bar))
+        for g, e in zip(narrow, exact):
+            assert g.dtype.name == dtype, f"a cotangent of {g.dtype} for an operand of {dtype}"
+            assert_near(array(g), array(e), tolerance, dtype)
+
+
+def _undefined(op: Op, sample: Sample) -> bool:
+    return op.differentiable and op.jvp == "undefined" and has_kind(sample, "float")
+
+
+@pytest.mark.parametrize(("op", "sample"), cases(_undefined))
+def test_undefined_derivatives_raise_and_name_the_op(op: Op, sample: Sample) -> None:
+    f = Differentiable(op, sample)
+    with pytest.raises(GradientError, match=op.name):
+        jvp(f, _tensors(f.xs), _tensors(f.xs))
+    with pytest.raises(GradientError, match=op.name):
+        y, pull = vjp(f, *_tensors(f.xs))
+        pull(y)
+
+
+def _zero(op: Op, sample: Sample) -> bool:
+    return op.differentiable and op.jvp == "zero" and has_kind(sample, "float")
+
+
+@pytest.mark.parametrize(("op", "sample"), cases(_zero))
+def test_zero_derivatives_are_zeros(op: Op, sample: Sample) -> None:
+    f = Differentiable(op, sample)
+    y, pull = vjp(f, *_tensors(f.xs))
+    for g, x in zip(pull(tensor(np.ones(y.shape))), f.xs):
+        np.testing.assert_array_equal(array(g), np.zeros(x.shape))
+
+
+# ------------------------------------------------------------------------------------------- corners of the rules
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_ties_share_evenly(name: str) -> None:
+    x = tensor(np.array([1.0, 1.0, 2.0]))
+    y = tensor(np.array([1.0, 0.0, 3.0]))
+    _, pull = vjp(OPS[name], x, y)
+    a, b = (array(g) for g in pull(tensor(np.array([2.0, 4.0, 8.0]))))
+    np.testing.assert_array_equal(a + b, [2.0, 4.0, 8.0])
+    assert a[0] == b[0] == 1.0
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_reduction_ties_share_evenly(name: str) -> None:
+    x = tensor(np.array([[3.0, 3.0, 3.0, 3.0], [1.0, 5.0, 1.0, 5.0]]))
+    _, pull = vjp(lambda z: OPS[name](z, (1,), 0), x)
+    g = array(pull(tensor(np.array([4.0, 2.0])))[0])
+    np.testing.assert_array_equal(g[0], np.ones(4))
+    np.testing.assert_array_equal(g[1], [0.0, 1.0, 0.0, 1.0] if name == "max" else [1.0, 0.0, 1.0, 0.0])
+
+
+def test_pow_corners() -> None:
+    a = np.array([0.0, 0.0, 0.0, 0.0, -2.0, -2.0, 2.0])
+    b = np.array([0.0, 1.0, 2.0, 0.5, 3.0, 2.0, 0.0])
+    _, pull = vjp(lambda x: OPS["pow"](x, tensor(b)), tensor(a))
+    g = array(pull(tensor(np.ones(7)))[0])
+    np.testing.assert_allclose(g, [0.0, 1.0, 0.0, np.inf, 12.0, -4.0, 0.0])
+    _, pull = vjp(lambda e: OPS["pow"](tensor(np.array([0.0, 2.0])), e), tensor(np.array([2.0, 0.0])))
+    np.testing.assert_allclose(array(pull(tensor(np.ones(2)))[0]), [0.0, np.log(2.0)])
+
+
+def test_strong_zero() -> None:
+    """An infinite slope in a branch that was not taken does not matter."""
+    x = tensor(np.array([0.0, 4.0]))
+
+    def f(z: Any) -> Any:
+        return OPS["where"](z > 0, OPS["sqrt"](z), 1.0)
+
+    _, pull = vjp(f, x)
+    np.testing.assert_array_equal(array(pull(tensor(np.array([1.0, 2.0])))[0]), [0.0, 0.5])
+    _, y_dot = jvp(f, (x,), (tensor(np.array([1.0, 1.0])),))
+    np.testing.assert_array_equal(array(y_dot), [0.0, 0.25])
+
+
+def test_extreme_slopes_are_finite() -> None:
+    """Where the function is flat, its derivative is 0 and not NaN."""
+    x = tensor(np.array([-1e4, -800.0, 0.0, 800.0, 1e4]))
+    for name in ("tanh", "sigmoid", "erf", "erfc", "relu", "atan"):
+        _, pull = vjp(OPS[name], x)
+        assert np.isfinite(array(pull(tensor(np.ones(5)))[0])).all(), name

@@ -1,0 +1,91 @@
+"""The shape rule of every op: on numbers and on symbols, and the programs that stand on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.ops.sampling import OPS, array, call, cases, differentiable, dtypes_of, make, tensor
+from tests.tolerances import assert_same
+from wengert import _core
+from wengert.dtypes import as_dtype
+from wengert.ops.registry import Op
+from wengert.ops.samples import Sample
+from wengert.program.compile import compile
+from wengert.program.ir import Instruction, Program, Var, infer
+from wengert.transforms.derive import _symbolic_attrs, _unified_types, derive, symbolic_types
+
+
+def _hint(n: Any) -> int:
+    return n if isinstance(n, int) else n.hint
+
+
+def _types(arrays: list[Any]) -> list[tuple[int, tuple[int, ...]]]:
+    return [(as_dtype(a.dtype).code, a.shape) for a in arrays]
+
+
+@pytest.mark.parametrize(("op", "sample"), cases())
+def test_shape_rule_agrees_with_the_result(op: Op, sample: Sample) -> None:
+    for dtype in dtypes_of(sample):
+        arrays = make(sample, dtype, op.name)
+        got = call(op, [tensor(a) for a in arrays], sample.attrs)
+        ((code, shape),) = _core.infer(op.name, _types(arrays), sample.attrs)
+        assert (got.dtype.code, tuple(got.shape)) == (code, tuple(shape))
+
+
+@pytest.mark.parametrize(("op", "sample"), cases())
+def test_symbolic_shape_rule(op: Op, sample: Sample) -> None:
+    arrays = make(sample, dtypes_of(sample)[0], op.name)
+    expected = _core.infer(op.name, _types(arrays), sample.attrs)
+    _core.open_guards()
+    try:
+        inputs = [Var(t) for t in symbolic_types(_types(arrays))]
+        attrs = _symbolic_attrs(op.name, sample.attrs)
+        outputs = tuple(Var(t) for t in infer(op, inputs, attrs))
+        program = Program(inputs, [Instruction(op, tuple(inputs), attrs, outputs)], list(outputs))
+        program.verify()
+        assert op.name in str(program)
+    finally:
+        _core.close_guards()
+    for v, (code, shape) in zip(outputs, expected):
+        assert v.type.dtype == code
+        assert tuple(_hint(n) for n in v.type.shape) == tuple(shape)
+
+
+@pytest.mark.parametrize(("op", "sample"), cases(differentiable))
+def test_derived_programs_verify(op: Op, sample: Sample) -> None:
+    arrays = make(sample, "float64", op.name)
+    inputs, sizes = _unified_types(op.name, _types(arrays), sample.attrs)
+    mask = sum(1 << k for k, a in enumerate(arrays) if as_dtype(a.dtype).is_floating)
+    _core.open_guards()
+    try:
+        variables = [Var(t) for t in inputs]
+        outputs = tuple(Var(t) for t in infer(op, variables, sizes))
+        program = Program(variables, [Instruction(op, tuple(variables), sizes, outputs)], list(outputs))
+        derivation = derive(program, mask, op.name)
+        derivation.forward.verify()
+        derivation.vjp.verify()
+        for narrow in range(1, 1 << len(derivation.edges)):
+            derivation.narrow(narrow).verify()
+    finally:
+        _core.close_guards()
+    for edge, bar in zip(derivation.edges, derivation.vjp.outputs):
+        if bar is not None:
+            assert isinstance(bar, Var)
+            assert bar.type.dtype == inputs[edge].dtype
+            assert tuple(map(_hint, bar.type.shape)) == tuple(map(_hint, inputs[edge].shape))
+
+
+@pytest.mark.parametrize(("op", "sample"), cases(lambda op, s: bool(s.inputs)))
+def test_compiled_call_has_the_same_bits(op: Op, sample: Sample) -> None:
+    for dtype in dtypes_of(sample):
+        arrays = make(sample, dtype, op.name)
+        compiled = compile(lambda *xs: call(op, xs, sample.attrs))
+        eager = array(call(op, [tensor(a) for a in arrays], sample.attrs))
+        got = array(compiled(*(tensor(a) for a in arrays)))
+        assert_same(got, eager)
+
+
+def test_registry_and_core_hold_the_same_ops() -> None:
+    assert {row[0] for row in _core.op_table()} == set(OPS)
