@@ -30,17 +30,20 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 endif
 
 SANITIZED := .venv-sanitize
-CORE := CMakeLists.txt tools/stubs.py $(shell find core -type f -not -name '*.md')
+STUBS := src/wengert/_core.pyi src/wengert/functional/native_ops.pyi
+CORE := CMakeLists.txt $(shell find core -type f -not -name '*.md')
+PYTHON_FILES = $(shell find src/wengert -name '*.py')
 CXX_FILES = $(shell find core -name '*.cpp' -o -name '*.h')
 
 # $(call requirements,VENV,LIST ...): what pyproject.toml lists. $(call install,VENV,BUILD FOLDER,OPTIONS).
 requirements = $$($(1)/bin/python tools/requirements.py $(2))
-install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C build-dir=$(2) $(3) -e .
+install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C build-dir=$(2) \
+  -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_STUBS=OFF $(3) -e .
 
 .PHONY: demo test check build format bench sanitize clean
 .DELETE_ON_ERROR:
 
-build: $(VENV)/.built
+build: $(VENV)/.built $(VENV)/.stubs
 
 demo: $(VENV)/.built
 	$(VENV)/bin/python examples/digits_mlp.py
@@ -48,7 +51,7 @@ demo: $(VENV)/.built
 test: $(VENV)/.built $(VENV)/.tools
 	$(VENV)/bin/python -m pytest -n $(WORKERS) -q $(TESTS)
 
-check: $(VENV)/.built $(VENV)/.tools
+check: $(VENV)/.stubs $(VENV)/.tools
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
@@ -71,7 +74,7 @@ sanitize: $(SANITIZED)/.built $(SANITIZED)/.tools
 	$(SANITIZED)/bin/python -m pytest -n $(WORKERS) -q --capture=sys --timeout=1200 $(TESTS)
 
 clean:
-	rm -rf $(VENV) $(SANITIZED) build dist src/wengert/_core.pyi .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SANITIZED) build dist $(STUBS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # Stamps. An environment is made once, filled when pyproject.toml changes, built when the core changes.
@@ -93,12 +96,15 @@ $(VENV)/.made $(SANITIZED)/.made:
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.deps $(CORE)
-	$(call install,$(VENV),build/release,-C cmake.define.WENGERT_DEV=ON)
-	@cp build/release/_core.pyi src/wengert/_core.pyi
+	$(call install,$(VENV),build/release)
 	@touch $@
 
-SANITIZE_OPTIONS := -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_SANITIZE=address,undefined \
-  -C cmake.build-type=Debug -C install.strip=false
+# For type checkers and editors: what the native module has, and what wengert attaches to it at import.
+$(VENV)/.stubs: $(VENV)/.built tools/stubs.py $(PYTHON_FILES)
+	$(VENV)/bin/python tools/stubs.py src/wengert
+	@touch $@
+
+SANITIZE_OPTIONS := -C cmake.define.WENGERT_SANITIZE=address,undefined -C cmake.build-type=Debug -C install.strip=false
 $(SANITIZED)/.built: $(SANITIZED)/.deps $(CORE)
 	$(call install,$(SANITIZED),build/sanitize,$(SANITIZE_OPTIONS))
 	@touch $@

@@ -2,6 +2,7 @@
 
 #include "kernels/strided.h"
 #include "program.h"
+#include "small_array.h"
 #include "threads.h"
 
 namespace wengert {
@@ -14,6 +15,7 @@ namespace {
 constexpr int64_t kBlockBytes = 16 * 1024;
 constexpr int64_t kMinBlock = 128, kMaxBlock = 1024;
 constexpr int64_t kTileElements = 32768;
+constexpr size_t kFew = 32;  // registers, slots, sizes: room on the stack
 
 Dims resolve(const Dims& d, const int64_t* sizes) {
   Dims r;
@@ -28,303 +30,402 @@ void resolve_attrs(const Attrs& from, const int64_t* sizes, Attrs& to) {
     if (to.v[k].kind == Attr::Kind::sizes) to.v[k].dims = resolve(from.v[k].dims, sizes);
 }
 
-// Where a register's data is during a run of a group.
+constexpr int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Per-thread block memory: grows, never shrinks below what a run needs.
+char* block_memory(size_t bytes) {
+  thread_local std::vector<CacheLine> memory;
+  if (memory.size() * sizeof(CacheLine) < bytes) memory.resize(bytes / sizeof(CacheLine) + 1);
+  return memory.data()->bytes;
+}
+
+// Whether nobody else can see this value, so that a result may take its place.
+bool reusable(const Value* v) {
+  return v->refs == 1 && v->buffer->refs == 1 && v->contiguous && !v->node && !v->buffer->pinned;
+}
+
+// One execution of a program. Results of steps, and the first `given` inputs, are owned: each is released when it has been
+// read for the last time, or becomes an output.
+struct Run {
+  const Program& p;
+  Value** slots;
+  const int64_t* sizes;
+  Value* const* donated;
+  int given;
+
+  bool owns(int32_t slot) const { return slot < given || slot >= p.n_inputs; }
+
+  void step(const Step& s);
+  void call(const Step& s);
+  Value* spare_operand(const Step& s, DType dtype) const;
+  Value* donated_for(int32_t slot) const;
+  void drop(int32_t slot) {
+    release(slots[slot]);
+    slots[slot] = nullptr;
+  }
+  void store_donated();
+  void release_all();
+};
+
+// Where a register's data is during a run of a group: in memory that moves on by row_bytes from row to row, or, without
+// `base`, at its place in the block memory.
 struct Place {
-  enum Mode : uint8_t { scratch, memory, gathered, filled } mode;
-  char* base;            // memory: element 0; filled: the filled block
-  const Value* strided;  // gathered
-  bool store;            // memory of an output that is written back at the end of the block (donated)
-  char* store_to;
-  int64_t element;
+  char* base;
+  int64_t row_bytes;
+  const Value* gathered;     // not null: elements are brought into the block memory first
+  const void* repeated;      // not null: one element, with which a block is filled before the run
+  char* store_to;            // not null: written there at the end of each block
 };
 
 struct GroupRun {
   const FusedGroup& g;
-  std::vector<Place> places;
-  int64_t rows = 1, cols = 1, total = 1;  // total = rows * cols; without rows, cols = 1 and rows = total
-  int64_t block_rows = 1;                 // rows (or elements) per block
-  int64_t scratch_bytes = 0;              // of one register
+  Run& run;
+  Place* places;
+  int64_t rows = 1, cols = 1;  // without rows, an element is a row
+  int64_t block_rows = 1;
+  int64_t scratch_bytes = 0;  // of one register
+  int64_t n_repeated = 0;
+  bool stores = false;
 
-  explicit GroupRun(const FusedGroup& group) : g(group), places(group.registers.size()) {}
+  void plan_blocks();
+  void place_inputs();
+  void place_outputs();
+  Value* spare_for(const FusedRegister& output) const;
+  void fill_repeated(std::vector<CacheLine>& memory);
+  void execute();
+  void tile(int64_t first_row, int64_t end);
+  void block(int64_t first_row, int64_t n_rows, char* scratch, char** at) const;
 
   int64_t extent(const FusedRegister& r, int64_t n_rows) const { return r.row ? n_rows : n_rows * cols; }
-
-  void block(int64_t first_row, int64_t n_rows, char* scratch) {
-    constexpr int kInlineRegisters = 48;
-    char* inline_at[kInlineRegisters];
-    std::vector<char*> many;
-    char** at = inline_at;
-    if (places.size() > kInlineRegisters) {
-      many.resize(places.size());
-      at = many.data();
-    }
-    locate(first_row, n_rows, scratch, at);
-    for (const FusedInstruction& i : g.code) {
-      int64_t n = i.row ? n_rows : n_rows * cols;
-      switch (i.kind) {
-        case FusedInstruction::Kind::map: {
-          const void* in[3] = {};
-          for (int k = 0; k < i.n_in; ++k) in[k] = at[i.in[k]];
-          i.map(at[i.out], in, n);
-          break;
-        }
-        case FusedInstruction::Kind::cast: i.cast(at[i.out], at[i.in[0]], n); break;
-        case FusedInstruction::Kind::reduce: i.reduce(at[i.out], at[i.in[0]], n_rows, cols, cols); break;
-        case FusedInstruction::Kind::expand: {
-          int64_t size = places[i.out].element;
-          for (int64_t r = 0; r < n_rows; ++r)
-            fill(at[i.out] + r * cols * size, at[i.in[0]] + r * size, size, cols);
-          break;
-        }
-      }
-    }
-    for (size_t k = 0; k < places.size(); ++k)
-      if (places[k].store) {
-        int64_t per_row = places[k].element * (g.registers[k].row ? 1 : cols);
-        std::memcpy(places[k].store_to + first_row * per_row, at[k], static_cast<size_t>(n_rows * per_row));
-      }
-  }
-
-  void locate(int64_t first_row, int64_t n_rows, char* scratch, char** at) const {
-    for (size_t k = 0; k < places.size(); ++k) {
-      const Place& p = places[k];
-      const FusedRegister& r = g.registers[k];
-      switch (p.mode) {
-        case Place::memory: at[k] = p.base + extent(r, first_row) * p.element; break;
-        case Place::filled: at[k] = p.base; break;
-        case Place::scratch: at[k] = scratch + r.scratch * scratch_bytes; break;
-        case Place::gathered:
-          at[k] = scratch + r.scratch * scratch_bytes;
-          gather_block(at[k], p.strided->data, p.strided->strides, p.strided->ndim, p.strided->shape, p.element,
-                       extent(r, first_row), extent(r, n_rows));
-      }
-    }
-  }
 };
 
-bool uniform(const Value* v) {
-  for (int i = 0; i < v->ndim; ++i)
-    if (v->strides[i] != 0 && v->shape[i] != 1) return false;
-  return true;
-}
-
-void plan_blocks(GroupRun& run, const int64_t* sizes, Value* const* slots) {
-  const FusedGroup& g = run.g;
-  Dims shape = g.like >= 0 ? slots[g.like]->dims() : resolve(g.shape, sizes);
-  for (int i = 0; i < shape.n; ++i) {
-    run.total *= shape[i].raw;
-    (i < shape.n - g.row_axes ? run.rows : run.cols) *= shape[i].raw;
+void GroupRun::plan_blocks() {
+  if (g.like >= 0) {
+    rows = run.slots[g.like]->size;
+  } else {
+    const int outer = g.shape.n - g.row_axes;
+    for (int i = 0; i < g.shape.n; ++i) (i < outer ? rows : cols) *= SizeProgram::resolve(g.shape[i], run.sizes);
   }
-  int64_t block = std::clamp(kBlockBytes / (4 * std::max(1, g.n_scratch)) / 64 * 64, kMinBlock, kMaxBlock);
-  run.block_rows = g.row_axes ? std::max<int64_t>(1, block / std::max<int64_t>(1, run.cols)) : block;
-  run.block_rows = std::min(run.block_rows, std::max<int64_t>(1, run.rows));
+  block_rows = g.row_axes ? std::max<int64_t>(1, g.block / std::max<int64_t>(1, cols)) : g.block;
+  block_rows = std::min(block_rows, std::max<int64_t>(1, rows));
   // One line more than needed, so that registers do not fall on the same cache sets.
-  run.scratch_bytes = (run.block_rows * run.cols * g.max_element + 63) / 64 * 64 + 64;
+  scratch_bytes = whole_lines(block_rows * cols * g.max_element) + 64;
 }
 
-// Per-thread block memory: grows, never shrinks below what a run needs.
-char* block_memory(size_t bytes) {
-  thread_local std::vector<char> memory;
-  if (memory.size() < bytes + 64) memory.resize(bytes + 64);
-  return memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+[[noreturn, gnu::noinline]] void refuse(const Value* v, DType dtype, int64_t elements) {
+  throw Error(v->dtype != dtype ? ErrorKind::dtype : ErrorKind::shape,
+              "fused instructions: got " + to_string(v->type()) + ", expected " + std::to_string(elements) +
+                  " elements of " + name_of(dtype));
 }
 
-void run_group(const FusedGroup& g, const int64_t* sizes, Value** slots, const Step& step, Value* const* out_into) {
-  GroupRun run(g);
-  plan_blocks(run, sizes, slots);
-  std::vector<Ref> packed;
-  size_t filled_registers = 0;
+void GroupRun::place_inputs() {
+  const bool enough_filled = block_rows * cols <= g.block;
   for (size_t k = 0; k < g.registers.size(); ++k) {
     const FusedRegister& r = g.registers[k];
-    Place& p = run.places[k];
-    p = {Place::scratch, nullptr, nullptr, false, nullptr, size_of(r.dtype)};
+    Place& p = places[k];
+    p = {nullptr, 0, nullptr, nullptr, nullptr};
     if (r.constant) {
-      p.mode = Place::filled;
-      ++filled_registers;
+      if (enough_filled) p.base = const_cast<char*>(g.filled[r.filled].bytes);  // constants are only read
+      else p.repeated = r.bytes;
     } else if (r.input >= 0) {
-      const Value* v = slots[r.input];
-      if (uniform(v) && v->size > 0) {
-        p.mode = Place::filled;
-        p.strided = v;
-        ++filled_registers;
+      const Value* v = run.slots[r.input];
+      const bool scalar = v->ndim == 0;  // stands for every element
+      if ((!scalar && v->size != extent(r, rows)) || v->dtype != r.dtype) [[unlikely]]
+        refuse(v, r.dtype, extent(r, rows));
+      if (scalar) {
+        p.repeated = v->data;
       } else if (v->contiguous) {
-        p.mode = Place::memory;
         p.base = v->data;
+        p.row_bytes = extent(r, 1) * size_of(r.dtype);
+      } else if (is_uniform(v)) {
+        p.repeated = v->data;
       } else {
-        p.mode = Place::gathered;
-        p.strided = v;
+        p.gathered = v;
       }
     }
+    n_repeated += p.repeated != nullptr;
   }
-  for (size_t o = 0, k = 0; k < g.registers.size(); ++k) {
+}
+
+// A dying input whose place this output can take: of the same type, and not read after the output is written.
+Value* GroupRun::spare_for(const FusedRegister& output) const {
+  if (g.like < 0) return nullptr;
+  for (const FusedRegister& r : g.registers)
+    if (r.dies && run.owns(r.input) && r.dtype == output.dtype && r.last_read <= output.made &&
+        reusable(run.slots[r.input]))
+      return run.slots[r.input];
+  return nullptr;
+}
+
+void GroupRun::place_outputs() {
+  for (size_t k = 0; k < g.registers.size(); ++k) {
     const FusedRegister& r = g.registers[k];
     if (r.output < 0) continue;
-    Value* target = out_into ? out_into[o] : nullptr;
-    ++o;
-    Place& p = run.places[k];
-    if (target) {
-      retain(target);
-      p.store = true;
+    Place& p = places[k];
+    Value* target = run.donated ? run.donated_for(r.output) : nullptr;
+    // A donated buffer may be an input as well, and an input may be passed through: stored at the end of the block.
+    const bool store = target || r.input >= 0;
+    if (!store) target = spare_for(r);
+    if (target) retain(target);
+    else if (g.like >= 0) target = empty_like(run.slots[g.like], r.dtype);
+    else target = empty(r.dtype, resolve(r.output_shape, run.sizes));
+    run.slots[r.output] = target;
+    if (store) {
       p.store_to = target->data;
+      stores = true;
     } else {
-      target = g.like >= 0 ? empty_like(slots[g.like], r.dtype) : empty(r.dtype, resolve(r.output_shape, sizes));
-      if (p.mode == Place::scratch) {
-        p.mode = Place::memory;
-        p.base = target->data;
-      } else {  // an input passed through
-        p.store = true;
-        p.store_to = target->data;
-      }
+      p.base = target->data;
+      p.row_bytes = extent(r, 1) * size_of(r.dtype);
     }
-    slots[r.output] = target;
   }
-  (void)step;
-  if (run.total == 0 && !(g.row_axes && run.rows > 0)) return;
-  const int64_t block_elements = run.block_rows * run.cols;
-  std::vector<char> fills(filled_registers * (block_elements * 16 + 64) + 64);
-  char* fill_at = fills.data() + (64 - reinterpret_cast<uintptr_t>(fills.data()) % 64) % 64;
-  for (size_t k = 0; k < g.registers.size(); ++k) {
-    Place& p = run.places[k];
-    if (p.mode != Place::filled) continue;
-    const void* one = g.registers[k].constant ? g.registers[k].bytes : p.strided->data;
-    p.base = fill_at;
-    fill(fill_at, one, p.element, std::min(block_elements, run.rows * run.cols));
-    fill_at += block_elements * p.element;
-    fill_at += (64 - reinterpret_cast<uintptr_t>(fill_at) % 64) % 64;
-  }
-  const int64_t scratch = g.n_scratch * run.scratch_bytes;
-  const int64_t tile_rows =
-      std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, run.cols) / run.block_rows) * run.block_rows;
-  parallel_for((run.rows + tile_rows - 1) / tile_rows, [&](int64_t tile) {
-    char* memory = block_memory(static_cast<size_t>(scratch));
-    int64_t end = std::min(run.rows, (tile + 1) * tile_rows);
-    for (int64_t r = tile * tile_rows; r < end; r += run.block_rows)
-      run.block(r, std::min(run.block_rows, end - r), memory);
-  });
 }
 
-void count(const Step& s, Value* const* slots) {
+// Scalars, and constants of very long rows.
+void GroupRun::fill_repeated(std::vector<CacheLine>& memory) {
+  memory.resize(static_cast<size_t>(n_repeated * scratch_bytes) / sizeof(CacheLine));
+  char* at = memory[0].bytes;
+  for (size_t k = 0; k < g.registers.size(); ++k) {
+    Place& p = places[k];
+    if (!p.repeated) continue;
+    fill(at, p.repeated, size_of(g.registers[k].dtype), block_rows * cols);
+    p.base = at;
+    at += scratch_bytes;
+  }
+}
+
+void GroupRun::block(int64_t first_row, int64_t n_rows, char* scratch, char** at) const {
+  for (size_t k = 0; k < g.registers.size(); ++k) {
+    const Place& p = places[k];
+    const FusedRegister& r = g.registers[k];
+    at[k] = p.base ? p.base + first_row * p.row_bytes : scratch + r.scratch * scratch_bytes;
+    if (p.gathered)
+      gather_block(at[k], p.gathered->data, p.gathered->strides, p.gathered->ndim, p.gathered->shape,
+                   size_of(r.dtype), extent(r, first_row), extent(r, n_rows));
+  }
+  for (const FusedInstruction& i : g.code) {
+    const int64_t n = i.row ? n_rows : n_rows * cols;
+    switch (i.kind) {
+      case FusedInstruction::Kind::map: {
+        const void* in[3];
+        for (int k = 0; k < i.n_in; ++k) in[k] = at[i.in[k]];
+        i.map(at[i.out], in, n);
+        break;
+      }
+      case FusedInstruction::Kind::cast: i.cast(at[i.out], at[i.in[0]], n); break;
+      case FusedInstruction::Kind::reduce: i.reduce(at[i.out], at[i.in[0]], n_rows, cols, cols); break;
+      case FusedInstruction::Kind::expand: {
+        const int64_t size = size_of(g.registers[i.out].dtype);
+        for (int64_t r = 0; r < n_rows; ++r)
+          fill(at[i.out] + r * cols * size, at[i.in[0]] + r * size, size, cols);
+        break;
+      }
+    }
+  }
+  if (!stores) return;
+  for (size_t k = 0; k < g.registers.size(); ++k)
+    if (places[k].store_to) {
+      const int64_t row = extent(g.registers[k], 1) * size_of(g.registers[k].dtype);
+      std::memcpy(places[k].store_to + first_row * row, at[k], static_cast<size_t>(n_rows * row));
+    }
+}
+
+void GroupRun::tile(int64_t first_row, int64_t end) {
+  constexpr size_t kNear = 2 * kBlockBytes;
+  CacheLine near[kNear / sizeof(CacheLine)];
+  const size_t bytes = static_cast<size_t>(g.n_scratch * scratch_bytes);
+  char* scratch = bytes <= kNear ? near[0].bytes : block_memory(bytes);
+  SmallArray<char*, kFew> at(g.registers.size());
+  for (int64_t r = first_row; r < end; r += block_rows) block(r, std::min(block_rows, end - r), scratch, at.data());
+}
+
+void GroupRun::execute() {
+  if (rows == 0) return;
+  std::vector<CacheLine> repeated;
+  if (n_repeated) fill_repeated(repeated);
+  const int64_t tile_rows =
+      std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, cols) / block_rows) * block_rows;
+  if (rows <= tile_rows) return tile(0, rows);
+  parallel_for((rows + tile_rows - 1) / tile_rows,
+               [&](int64_t t) { tile(t * tile_rows, std::min(rows, (t + 1) * tile_rows)); });
+}
+
+void run_group(const FusedGroup& g, Run& run) {
+  SmallArray<Place, kFew> places(g.registers.size());
+  GroupRun r{g, run, places.data()};
+  r.plan_blocks();
+  r.place_inputs();
+  r.place_outputs();
+  r.execute();
+}
+
+Value* Run::donated_for(int32_t slot) const {
+  for (size_t i = 0; i < p.outputs.size(); ++i)
+    if (p.outputs[i] == slot && donated[i]) return donated[i];
+  return nullptr;
+}
+
+// An operand that dies here and that nobody else sees: its memory serves for the result.
+Value* Run::spare_operand(const Step& s, DType dtype) const {
+  for (int32_t d : s.drop_input)
+    if (d < given && slots[d]->dtype == dtype && reusable(slots[d])) return slots[d];
+  for (int32_t d : s.drop)
+    if (slots[d] && slots[d]->dtype == dtype && reusable(slots[d])) return slots[d];
+  return nullptr;
+}
+
+void Run::call(const Step& s) {
+  const int n = static_cast<int>(s.in.size());
+  SmallArray<Value*, 8> operands(n);
+  for (int i = 0; i < n; ++i) operands[i] = slots[s.in[i]];
+  if (s.op->elementwise) {
+    Value* spare = spare_operand(s, s.op->map_result[static_cast<int>(operands[n - 1]->dtype)]);
+    slots[s.out[0]] = run_elementwise(*s.op, operands.data(), n, spare);
+    return;
+  }
+  Value* results[kMaxOutputs];
+  if (s.symbolic) {
+    Attrs attrs;
+    resolve_attrs(s.attrs, sizes, attrs);
+    run_op(*s.op, operands.data(), n, attrs, results);
+  } else {
+    run_op(*s.op, operands.data(), n, s.attrs, results);
+  }
+  for (size_t i = 0; i < s.out.size(); ++i) slots[s.out[i]] = results[i];
+}
+
+void Run::step(const Step& s) {
   ++run_counters.steps;
-  if (s.group) ++run_counters.groups;
-  if (s.op && s.op->name == "matmul") ++run_counters.gemms;
-  (void)slots;
+  run_counters.gemms += s.gemm;
+  if (s.group) {
+    ++run_counters.groups;
+    run_group(*s.group, *this);
+  } else {
+    call(s);
+  }
+  for (int32_t d : s.drop) drop(d);
+  for (int32_t d : s.drop_input)
+    if (d < given) drop(d);
+}
+
+// Groups write into donated values themselves; the results of other steps are copied.
+void Run::store_donated() {
+  for (size_t i = 0; i < p.outputs.size(); ++i) {
+    const int32_t slot = p.outputs[i];
+    if (slot < 0 || !donated[i] || slots[slot] == donated[i]) continue;
+    copy_into(slots[slot], donated[i]);
+  }
+}
+
+// After a failure: what is still owned.
+void Run::release_all() {
+  for (int i = 0; i < given; ++i)
+    if (slots[i]) drop(i);
+  for (const Step& s : p.steps)
+    for (int32_t o : s.out)
+      if (slots[o]) drop(o);
 }
 
 }  // namespace
 
-void FusedGroup::assign_scratch() {
+void FusedGroup::finish() {
   for (const FusedRegister& r : registers) max_element = std::max(max_element, size_of(r.dtype));
-  // Linear scan: a register takes the first position whose last reader is behind it.
-  std::vector<int> last(registers.size(), -1), first(registers.size(), -1);
-  for (size_t t = 0; t < code.size(); ++t) {
-    for (int k = 0; k < code[t].n_in; ++k) last[code[t].in[k]] = static_cast<int>(t);
-    if (first[code[t].out] < 0) first[code[t].out] = static_cast<int>(t);
-    last[code[t].out] = std::max(last[code[t].out], static_cast<int>(t));
+  find_lifetimes();
+  assign_scratch();
+  block = std::clamp(kBlockBytes / (4 * std::max(1, n_scratch)) / 64 * 64, kMinBlock, kMaxBlock);
+  fill_constants();
+}
+
+void FusedGroup::find_lifetimes() {
+  for (int t = 0; t < static_cast<int>(code.size()); ++t) {
+    for (int k = 0; k < code[t].n_in; ++k) registers[code[t].in[k]].last_read = t;
+    if (registers[code[t].out].made < 0) registers[code[t].out].made = t;
   }
+}
+
+void FusedGroup::assign_scratch() {
+  // Linear scan: a register takes the first position whose last reader is behind it.
   const int end = static_cast<int>(code.size());
   std::vector<int> free_at;  // position → the time from which it is free
-  auto place = [&](size_t k, int from, int to) {
-    for (size_t p = 0; p < free_at.size(); ++p)
-      if (free_at[p] <= from) {
-        free_at[p] = to + 1;
-        registers[k].scratch = static_cast<int32_t>(p);
-        return;
-      }
-    registers[k].scratch = static_cast<int32_t>(free_at.size());
-    free_at.push_back(to + 1);
+  auto place = [&](FusedRegister& r, int from) {
+    const int to = r.output >= 0 ? end : std::max(from, r.last_read);
+    size_t p = 0;
+    while (p < free_at.size() && free_at[p] > from) ++p;
+    if (p == free_at.size()) free_at.push_back(0);
+    free_at[p] = to + 1;
+    r.scratch = static_cast<int32_t>(p);
   };
   // Inputs are loaded before the first instruction, outputs may be stored after the last.
-  for (size_t k = 0; k < registers.size(); ++k)
-    if (registers[k].input >= 0) place(k, 0, registers[k].output >= 0 ? end : std::max(0, last[k]));
-  for (const FusedInstruction& i : code) {
-    size_t k = static_cast<size_t>(i.out);
-    if (registers[k].scratch < 0) place(k, first[k], registers[k].output >= 0 ? end : last[k]);
-  }
+  for (FusedRegister& r : registers)
+    if (r.input >= 0) place(r, 0);
+  for (const FusedInstruction& i : code)
+    if (registers[i.out].scratch < 0) place(registers[i.out], registers[i.out].made);
   n_scratch = static_cast<int>(free_at.size());
 }
 
+void FusedGroup::fill_constants() {
+  for (FusedRegister& r : registers) {
+    if (!r.constant) continue;
+    r.filled = static_cast<int32_t>(filled.size());
+    filled.resize(filled.size() + static_cast<size_t>(whole_lines(block * size_of(r.dtype))) / sizeof(CacheLine));
+    fill(filled[r.filled].bytes, r.bytes, size_of(r.dtype), block);
+  }
+}
+
 void Program::finish() {
+  static const Op* matmul = find_op("matmul");
   std::vector<int> last(n_slots, -1);
-  for (size_t t = 0; t < steps.size(); ++t)
+  for (size_t t = 0; t < steps.size(); ++t) {
     for (int32_t s : steps[t].in) last[s] = static_cast<int>(t);
-  for (size_t t = 0; t < steps.size(); ++t)
-    for (int32_t s : steps[t].out) last[s] = std::max(last[s], static_cast<int>(t));
+    for (int32_t s : steps[t].out) last[s] = static_cast<int>(t);
+    steps[t].gemm = steps[t].op == matmul;
+  }
   std::vector<bool> keep(n_slots, false);
-  for (int i = 0; i < n_inputs; ++i) keep[i] = true;
   for (auto& [slot, value] : constants) keep[slot] = true;
   for (int32_t o : outputs)
     if (o >= 0) keep[o] = true;
-  for (int s = 0; s < n_slots; ++s)
-    if (!keep[s] && last[s] >= 0) steps[last[s]].drop.push_back(s);
+  for (int s = 0; s < n_slots; ++s) {
+    if (keep[s]) continue;
+    if (last[s] >= 0) (s < n_inputs ? steps[last[s]].drop_input : steps[last[s]].drop).push_back(s);
+    else if (s < n_inputs) unread.push_back(s);
+  }
+  for (size_t t = 0; t < steps.size(); ++t)
+    if (steps[t].group)
+      for (FusedRegister& r : steps[t].group->registers)
+        r.dies = r.input >= 0 && !keep[r.input] && last[r.input] == static_cast<int>(t);
+  moves.resize(outputs.size());
+  std::vector<bool> moved(n_slots, false);
+  for (auto& [slot, value] : constants) moved[slot] = true;  // never: the program owns them
+  for (size_t i = outputs.size(); i-- > 0;) {
+    if (outputs[i] < 0 || moved[outputs[i]]) continue;
+    moves[i] = moved[outputs[i]] = true;
+  }
 }
 
 Program::~Program() {
   for (auto& [slot, value] : constants) release(value);
 }
 
-void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated) {
-  constexpr int kInline = 32;
-  Value* inline_slots[kInline];
-  int64_t inline_sizes[kInline];
-  std::vector<Value*> many_slots;
-  std::vector<int64_t> many_sizes;
-  Value** slots = inline_slots;
-  int64_t* sizes = inline_sizes;
-  if (p.n_slots > kInline) slots = (many_slots.resize(p.n_slots), many_slots.data());
-  if (p.sizes.steps.size() > kInline) sizes = (many_sizes.resize(p.sizes.steps.size()), many_sizes.data());
-  std::fill(slots, slots + p.n_slots, nullptr);
-  std::copy(in, in + p.n_inputs, slots);
+void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated, int given) {
+  SmallArray<Value*, kFew> slots(p.n_slots);
+  SmallArray<int64_t, kFew> sizes(p.sizes.steps.size());
+  std::copy(in, in + p.n_inputs, slots.data());
+  std::fill(slots.data() + p.n_inputs, slots.data() + p.n_slots, nullptr);
   for (auto& [slot, value] : p.constants) slots[slot] = value;
-  p.sizes.evaluate(leaf_sizes, sizes);
-
-  // Slots that steps fill are owned by this run; they are released on every way out.
-  struct Owner {
-    const Program& p;
-    Value** slots;
-    ~Owner() {
-      for (const Step& s : p.steps)
-        for (int32_t o : s.out)
-          if (slots[o]) release(slots[o]);
-    }
-  } owner{p, slots};
-
-  auto donated_for = [&](int32_t slot) -> Value* {
-    for (size_t i = 0; i < p.outputs.size(); ++i)
-      if (p.outputs[i] == slot) return donated[i];
-    return nullptr;
-  };
-  for (const Step& s : p.steps) {
-    count(s, slots);
-    if (s.group) {
-      Value* into[32] = {};
-      if (donated)
-        for (size_t o = 0; o < s.out.size() && o < 32; ++o) into[o] = donated_for(s.out[o]);
-      run_group(*s.group, sizes, slots, s, donated ? into : nullptr);
-    } else {
-      constexpr int kOperands = 8;
-      Value* operands[kOperands];
-      std::vector<Value*> many;
-      Value** at = operands;
-      if (s.in.size() > kOperands) at = (many.resize(s.in.size()), many.data());
-      for (size_t i = 0; i < s.in.size(); ++i) at[i] = slots[s.in[i]];
-      Value* results[kMaxOutputs];
-      if (s.symbolic) {
-        Attrs attrs;
-        resolve_attrs(s.attrs, sizes, attrs);
-        run_op(*s.op, at, static_cast<int>(s.in.size()), attrs, results);
-      } else {
-        run_op(*s.op, at, static_cast<int>(s.in.size()), s.attrs, results);
-      }
-      for (size_t i = 0; i < s.out.size(); ++i) slots[s.out[i]] = results[i];
-    }
-    for (int32_t d : s.drop) {
-      release(slots[d]);
-      slots[d] = nullptr;
-    }
+  Run r{p, slots.data(), sizes.data(), donated, given};
+  try {
+    if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, sizes.data());
+    for (const Step& s : p.steps) r.step(s);
+    if (donated) r.store_donated();
+  } catch (...) {
+    r.release_all();
+    throw;
   }
+  for (int32_t u : p.unread)
+    if (u < given) r.drop(u);
   for (size_t i = 0; i < p.outputs.size(); ++i) {
-    out[i] = p.outputs[i] < 0 ? nullptr : slots[p.outputs[i]];
-    if (out[i]) retain(out[i]);
+    const int32_t slot = p.outputs[i];
+    out[i] = slot < 0 ? nullptr : slots[slot];
+    if (out[i] && !(p.moves[i] && r.owns(slot))) retain(out[i]);
   }
 }
 

@@ -41,7 +41,9 @@ constexpr ClassBytes kClassBytes;
 struct Pool {
   Buffer* head[kNumClasses];
   FreeList<Buffer> headers;
-  MemoryStats stats;
+  MemoryStats stats;         // but for pool_hits
+  uint64_t system_requests;  // allocations that were not pool hits
+  size_t most_pooled;        // half of the machine's memory; set before there is anything to pool
   ReclaimFn reclaim;
 };
 constinit Pool g = {};
@@ -87,7 +89,6 @@ inline Buffer* pop(int c) {
   if (b) {
     g.head[c] = static_cast<Buffer*>(b->owner);
     g.stats.pooled_bytes -= kClassBytes.of[c];
-    ++g.stats.pool_hits;
   }
   return b;
 }
@@ -97,10 +98,8 @@ inline Buffer* finish(Buffer* b, size_t bytes, Category category) {
   b->version = 0;
   b->saved = 0;
   b->category = category;
-  b->pinned = false;
+  b->pinned = b->shared = false;
   b->bytes = bytes;
-  b->release = nullptr;
-  b->owner = nullptr;
   b->written = {};
   ++g.stats.allocations;
   count(b);
@@ -109,10 +108,12 @@ inline Buffer* finish(Buffer* b, size_t bytes, Category category) {
 
 [[gnu::noinline]] Buffer* allocate_slow(size_t bytes, int c, Category category) {
   if (bytes > physical_memory()) throw std::bad_alloc();
+  g.most_pooled = physical_memory() / 2;
   // What the hook frees may be just the block that is wanted.
   if (g.reclaim && g.reclaim(bytes)) {
     if (Buffer* b = pop(c)) return finish(b, bytes, category);
   }
+  ++g.system_requests;
   const size_t size = kClassBytes.of[c];
   char* data = system_allocate(size);
   if (!data) {
@@ -154,6 +155,7 @@ Buffer* adopt_foreign(void* data, size_t bytes, void* owner, void (*release)(voi
               .version = 0,
               .saved = 0,
               .category = Category::other,
+              .shared = false,
               .pinned = true,
               .size_class = kForeign,
               .data = static_cast<char*>(data),
@@ -164,23 +166,35 @@ Buffer* adopt_foreign(void* data, size_t bytes, void* owner, void (*release)(voi
   return b;
 }
 
+namespace {
+
+[[gnu::noinline]] void destroy_foreign(Buffer* b) {
+  void (*release)(void*) = b->release;
+  void* owner = b->owner;
+  g.headers.give(b);  // first: the owner's destructor may allocate
+  if (release) release(owner);
+}
+
+[[gnu::noinline]] void give_back(Buffer* b) {
+  system_free(b->data, kClassBytes.of[b->size_class]);
+  g.headers.give(b);
+}
+
+}  // namespace
+
+void (*drop_source_line)(SourceLine) = nullptr;
+
 void destroy(Buffer* b) {
+  if (b->written.code) [[unlikely]]
+    drop_source_line(b->written);
   const int c = b->size_class;
-  if (c == kForeign) {
-    void (*release)(void*) = b->release;
-    void* owner = b->owner;
-    g.headers.give(b);  // first: the owner's destructor may allocate
-    if (release) release(owner);
-    return;
-  }
+  if (c == kForeign) [[unlikely]]
+    return destroy_foreign(b);
   g.stats.live_bytes -= b->bytes;
   g.stats.live_by_category[static_cast<int>(b->category)] -= b->bytes;
   const size_t size = kClassBytes.of[c];
-  if (g.stats.pooled_bytes + size > physical_memory() / 2) [[unlikely]] {
-    system_free(b->data, size);
-    g.headers.give(b);
-    return;
-  }
+  if (g.stats.pooled_bytes + size > g.most_pooled) [[unlikely]]
+    return give_back(b);
   g.stats.pooled_bytes += size;
   b->owner = g.head[c];
   g.head[c] = b;
@@ -202,7 +216,11 @@ void note_unsaved(Buffer* b) {
   if (--b->saved == 0 && b->size_class != kForeign) g.stats.saved_bytes -= b->bytes;
 }
 
-MemoryStats memory_stats() { return g.stats; }
+MemoryStats memory_stats() {
+  MemoryStats s = g.stats;
+  s.pool_hits = s.allocations - g.system_requests;
+  return s;
+}
 
 void reset_peak() { g.stats.peak_bytes = g.stats.live_bytes; }
 
@@ -210,8 +228,7 @@ void empty_pool() {
   for (int c = 0; c < kNumClasses; ++c) {
     while (Buffer* b = g.head[c]) {
       g.head[c] = static_cast<Buffer*>(b->owner);
-      system_free(b->data, kClassBytes.of[c]);
-      g.headers.give(b);
+      give_back(b);
     }
   }
   g.stats.pooled_bytes = 0;

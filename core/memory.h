@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 namespace wengert {
 
@@ -17,11 +18,12 @@ struct SourceLine {
   int32_t instruction = -1;
 };
 
-struct Buffer {
+struct alignas(64) Buffer {
   uint32_t refs;
   uint32_t version;       // raised by every write that others can see
   uint32_t saved;         // how many recorded instructions keep this buffer for backward
   Category category;
+  bool shared;            // more than one tensor may hold it without being views of each other: copied before a write
   bool pinned;            // exported to or imported from outside: never recycled in place or donated
   uint8_t size_class;     // of the pool; kForeign when the memory is not ours
   char* data;
@@ -42,6 +44,7 @@ inline void release(Buffer* b) {
   if (--b->refs == 0) destroy(b);
 }
 void set_category(Buffer* b, Category c);
+extern void (*drop_source_line)(SourceLine line);  // gives up what a stored line owns; set by the bindings
 
 // The tape's own accounting: a buffer counts once, however many instructions keep it.
 void note_saved(Buffer* b);
@@ -70,7 +73,8 @@ struct FreeList {
   };
   Slot* head = nullptr;
   void* take() {
-    if (!head) grow();
+    if (!head) [[unlikely]]
+      grow();
     Slot* s = head;
     head = s->next;
     return s;
@@ -80,10 +84,10 @@ struct FreeList {
     s->next = head;
     head = s;
   }
-  void grow() {
+  [[gnu::noinline]] void grow() {
     constexpr int kChunk = 128;
-    Slot* chunk = static_cast<Slot*>(::operator new(sizeof(Slot) * kChunk));
-    for (int i = 0; i < kChunk; ++i) give(&chunk[i]);
+    Slot* chunk = static_cast<Slot*>(::operator new(sizeof(Slot) * kChunk, std::align_val_t{alignof(Slot)}));
+    for (int i = kChunk - 1; i >= 0; --i) give(&chunk[i]);  // handed out in the order of memory
   }
 };
 

@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
+
+#include "ops/elementwise.h"
+#include "small_array.h"
 
 namespace wengert {
 
-thread_local ThreadState thread_state;
+constinit thread_local ThreadState thread_state;
 TapeHooks tape_hooks;
 
 namespace {
 
 FreeList<Node> free_nodes;
-std::vector<Node*> doomed;  // nodes without references, waiting to be taken apart
+Node* recorded = nullptr;  // the latest of all recorded nodes
+Node* doomed = nullptr;  // nodes without references, waiting to be taken apart
 bool draining = false;
 uint64_t last_id = 0, last_epoch = 0;
 
@@ -44,18 +49,39 @@ void free_saved(Node* n) {
   n->n_saved = 0;
 }
 
-void take_apart(Node* n) {
-  free_saved(n);
-  for (int i = 0; i < n->n_edges; ++i)
-    if (n->edges[i].node) release(n->edges[i].node);
+void enlist(Node* n) {
+  n->previous = recorded;
+  n->following = nullptr;
+  n->thread = &thread_state;
+  if (recorded) recorded->following = n;
+  recorded = n;
+}
+
+void unlist(Node* n) {
+  if (n->previous) n->previous->following = n->following;
+  (n->following ? n->following->previous : recorded) = n->previous;
+}
+
+// What few nodes have.
+[[gnu::noinline]] void drop_extras(Node* n) {
   if (n->edges != n->inline_edges) std::free(n->edges);
   if (n->saved != n->inline_saved) std::free(n->saved);
   std::free(n->sizes);
   if (n->grad) release(n->grad);
-  if (n->line.code) tape_hooks.drop_line(n->line);
   if (n->hooks) tape_hooks.drop_object(n->hooks);
   if (n->custom) tape_hooks.drop_object(n->custom);
   delete[] n->types;
+}
+
+void take_apart(Node* n) {
+  free_saved(n);
+  for (int i = 0; i < n->n_edges; ++i)
+    if (n->edges[i].node) release(n->edges[i].node);
+  if (n->edges != n->inline_edges || n->saved != n->inline_saved || n->sizes || n->grad || n->hooks || n->custom ||
+      n->types)
+    drop_extras(n);
+  if (n->line.code) tape_hooks.drop_line(n->line);
+  if (!n->leaf) unlist(n);
   free_nodes.give(n);
 }
 
@@ -71,12 +97,13 @@ T* room(T* inline_room, size_t n) {
 
 void release(Node* n) {
   if (--n->refs) return;
-  doomed.push_back(n);
+  n->next_doomed = doomed;
+  doomed = n;
   if (draining) return;
   draining = true;
-  while (!doomed.empty()) {
-    Node* next = doomed.back();
-    doomed.pop_back();
+  while (doomed) {
+    Node* next = doomed;
+    doomed = next->next_doomed;
     take_apart(next);
   }
   draining = false;
@@ -98,12 +125,16 @@ void Tape::clear() {
   std::vector<Node*> owned = std::move(nodes);
   nodes.clear();
   for (Node* n : owned) release(n);
+  auto held = std::move(handles);
+  handles.clear();
+  for (auto& [id, handle] : held) release(handle);
+  if (!recording) epoch = 0;
 }
 
 void start(Tape& t) {
   ThreadState& s = thread_state;
   if (!s.tapes) s.tapes = new std::vector<Tape*>;
-  t.epoch = ++last_epoch;
+  if (!t.epoch) t.epoch = ++last_epoch;
   t.recording = true;
   s.tapes->push_back(&t);
   s.n_tapes = static_cast<int>(s.tapes->size());
@@ -117,6 +148,33 @@ void stop(Tape& t) {
   s.n_tapes = static_cast<int>(s.tapes->size());
 }
 
+Tape::~Tape() {
+  if (recording) stop(*this);
+  clear();
+}
+
+Value* tape_handle(uint64_t id, Value* v) {
+  std::vector<Tape*>& tapes = *thread_state.tapes;
+  Value*& handle = tapes[0]->handles[id];
+  if (!handle || handle->buffer != v->buffer || handle->data != v->data) {  // new, or the tensor was rebound
+    Value* fresh = alias(v);
+    fresh->node = handle ? handle->node : new_leaf(id, tapes[0]->epoch, v->type());
+    if (handle) {
+      retain(fresh->node);
+      release(handle);
+    }
+    handle = fresh;
+  }
+  for (size_t i = 1; i < tapes.size(); ++i) {
+    Value*& inner = tapes[i]->handles[id];
+    if (inner == handle) continue;
+    retain(handle);
+    if (inner) release(inner);
+    inner = handle;
+  }
+  return handle;
+}
+
 bool epoch_active(uint64_t epoch) {
   for (int i = 0; i < thread_state.n_tapes; ++i)
     if ((*thread_state.tapes)[i]->epoch == epoch) return true;
@@ -126,7 +184,7 @@ bool epoch_active(uint64_t epoch) {
 bool any_tracked(Value* const* in, int n_in) {
   if (!thread_state.grad_enabled) return false;
   for (int i = 0; i < n_in; ++i)
-    if (in[i]->node && tracked(in[i])) return true;
+    if (tracked(in[i])) return true;
   return false;
 }
 
@@ -159,13 +217,19 @@ void link(Node* n, Value* const* operands, const uint8_t* which, int count) {
   n->seq = seq + 1;
   n->epoch = lasting ? 0 : epoch;
   n->line = tape_hooks.source_line();
+  enlist(n);
   for (int i = 0; i < thread_state.n_tapes; ++i) {
     retain(n);
     (*thread_state.tapes)[i]->nodes.push_back(n);
   }
 }
 
+// Makes the outputs own the node. Takes the caller's reference.
 void attach(Node* n, Value* const* out, int n_out) {
+  if (n_out == 1 && is_inexact(out[0]->dtype)) {
+    out[0]->node = n;
+    return;
+  }
   n->n_outputs = static_cast<uint8_t>(n_out);
   if (n_out > 1) {
     n->types = new Type[n_out];
@@ -177,11 +241,12 @@ void attach(Node* n, Value* const* out, int n_out) {
     out[i]->node = n;
     out[i]->output = static_cast<uint32_t>(i);
   }
+  release(n);
 }
 
 }  // namespace
 
-Node* record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out,
+void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out,
              Value* const* residuals) {
   (void)n_in;
   Node* n = new_node();
@@ -207,39 +272,42 @@ Node* record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs
     gather_sizes(d.sizes, in, attrs, n->sizes);
   }
   attach(n, out, n_out);
-  release(n);  // the outputs own it now
-  return n;
 }
 
-Node* record_custom(void* custom, Value* const* in, int n_in, Value* const* out, int n_out) {
+void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, int n_out) {
   Node* n = new_node();
   n->custom = custom;
   link(n, in, nullptr, n_in);
   attach(n, out, n_out);
-  release(n);
-  return n;
 }
 
-void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out) {
-  if (!d.forward) {
-    run_op(*d.op, in, n_in, *attrs, out);
-    record(d, in, n_in, attrs, out, d.n_outputs, nullptr);
-    return;
-  }
-  std::vector<int64_t> sizes(d.forward->sizes.leaves.size());
-  gather_sizes(d.forward->sizes.leaves, in, attrs, sizes.data());
-  std::vector<Value*> results(d.forward->outputs.size());
-  run(*d.forward, in, sizes.data(), results.data());
-  std::copy(results.begin(), results.begin() + d.n_outputs, out);
+namespace {
+
+void apply_program(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out) {
+  const Program& forward = *d.forward;
+  SmallArray<int64_t, 16> sizes(forward.sizes.leaves.size());
+  gather_sizes(forward.sizes.leaves, in, attrs, sizes.data());
+  SmallArray<Value*, 16> results(forward.outputs.size());
+  run(forward, in, sizes.data(), results.data());
+  std::copy_n(results.data(), d.n_outputs, out);
   record(d, in, n_in, attrs, out, d.n_outputs, results.data() + d.n_outputs);
-  for (size_t i = d.n_outputs; i < results.size(); ++i) release(results[i]);
+  for (size_t i = d.n_outputs; i < forward.outputs.size(); ++i) release(results[i]);
+}
+
+}  // namespace
+
+void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out) {
+  if (d.forward) return apply_program(d, in, n_in, attrs, out);
+  run_op(*d.op, in, n_in, *attrs, out);
+  record(d, in, n_in, attrs, out, d.n_outputs, nullptr);
 }
 
 void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
-  if (!op.differentiable || !any_tracked(in, n_in)) return run_op(op, in, n_in, attrs, out);
+  Held held(in, n_in);
   uint64_t mask = 0;
-  for (int i = 0; i < n_in && i < 64; ++i)
-    if (in[i]->node && tracked(in[i])) mask |= uint64_t{1} << i;
+  if (op.differentiable && thread_state.grad_enabled)
+    for (int i = 0; i < n_in && i < 64; ++i) mask |= uint64_t{tracked(in[i])} << i;
+  if (!mask) return run_op(op, in, n_in, attrs, out);
   Derivative* d = nullptr;
   if (op.elementwise && mask < 8) d = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
   if (!d) d = tape_hooks.derive(op, in, n_in, attrs, mask);
@@ -252,38 +320,66 @@ namespace {
 
 uint64_t last_walk = 0;
 
+constexpr uint32_t kNone = UINT32_MAX;
+
 struct Slot {
   Node* node;
-  Value* bar;                // the cotangent of output 0; null: none yet, or a symbolic zero
-  std::vector<Value*> more;  // of further outputs
-  bool wanted;               // leads to a source
-  bool scheduled = false;
+  Value* bar;      // the cotangent of output 0; null: none yet, or a symbolic zero
+  uint32_t more;   // where cotangents of further outputs begin, or kNone
+  bool wanted;     // leads to a source
+  bool scheduled;
 };
+
+// The lists of a walk. Those of a finished walk are kept for the next one: their memory has grown to what is needed.
+struct Lists {
+  std::vector<Slot> slots;
+  std::vector<Value*> more;
+  std::vector<std::pair<uint64_t, uint32_t>> heap;  // (seq, slot), latest on top
+  std::vector<uint32_t> leaves;                     // slots
+};
+Lists spare_lists;
 
 struct Walk {
   const WalkOptions& options;
+  const std::vector<Root>& roots;
   uint64_t id;
-  std::vector<Slot> slots;
-  std::vector<std::pair<uint64_t, uint32_t>> heap;  // (seq, slot), latest on top
+  Lists lists;
+  // The roots' nodes own every node that the walk will meet; a hook may drop the tensors that own those.
+  std::vector<Node*> owned;
+  uint32_t latest = kNone;  // the scheduled slot that comes next; the heap has the others
   bool pruned = false;
 
-  explicit Walk(const WalkOptions& o) : options(o), id(++last_walk) {}
-  ~Walk() {
-    for (Slot& s : slots) {
-      if (s.bar) release(s.bar);
-      for (Value* v : s.more)
-        if (v) release(v);
-      release(s.node);
+  Walk(const std::vector<Root>& from, const WalkOptions& o) : options(o), roots(from), id(++last_walk) {
+    std::swap(lists, spare_lists);
+    owned.reserve(roots.size());
+    for (const Root& r : roots) {
+      if (!r.value->node) continue;
+      retain(r.value->node);
+      owned.push_back(r.value->node);
     }
   }
+  ~Walk() {
+    for (Slot& s : lists.slots)
+      if (s.bar) release(s.bar);
+    for (Value* v : lists.more)
+      if (v) release(v);
+    for (Node* n : owned) release(n);
+    lists.slots.clear();
+    lists.more.clear();
+    lists.heap.clear();
+    lists.leaves.clear();
+    if (lists.slots.capacity() > spare_lists.slots.capacity()) std::swap(lists, spare_lists);
+  }
+
+  Slot& slot(uint32_t s) { return lists.slots[s]; }
 
   // A hook may walk the same nodes again; then their marks are not ours any more, and the slot is searched for.
   uint32_t find(Node* n) {
     if (n->walk_id == id) return n->walk_slot;
     if (last_walk != id)
-      for (uint32_t i = 0; i < slots.size(); ++i)
-        if (slots[i].node == n) return mark(n, i);
-    return UINT32_MAX;
+      for (uint32_t i = 0; i < lists.slots.size(); ++i)
+        if (lists.slots[i].node == n) return mark(n, i);
+    return kNone;
   }
   uint32_t mark(Node* n, uint32_t slot) {
     n->walk_id = id;
@@ -292,52 +388,83 @@ struct Walk {
   }
   uint32_t slot_of(Node* n) {
     uint32_t s = find(n);
-    if (s != UINT32_MAX) return s;
-    retain(n);
-    slots.push_back({n, nullptr, {}, !pruned});
-    return mark(n, static_cast<uint32_t>(slots.size() - 1));
+    if (s != kNone) return s;
+    lists.slots.push_back({n, nullptr, kNone, !pruned, false});
+    return mark(n, static_cast<uint32_t>(lists.slots.size() - 1));
   }
 
   Value*& bar(Slot& s, uint32_t output) {
     if (output == 0) return s.bar;
-    if (s.more.size() < output) s.more.resize(output, nullptr);
-    return s.more[output - 1];
+    if (s.more == kNone) {
+      s.more = static_cast<uint32_t>(lists.more.size());
+      lists.more.resize(lists.more.size() + s.node->n_outputs - 1, nullptr);
+    }
+    return lists.more[s.more + output - 1];
   }
 
-  // Takes the gradient's reference; a null gradient is a symbolic zero, which still connects.
+  // Takes the gradient's reference, unless it throws; a null gradient is a symbolic zero, which still connects.
   void send(Node* n, uint32_t output, Value* gradient) {
-    uint32_t s = slot_of(n);
-    if (!slots[s].wanted) {
+    const uint32_t s = slot_of(n);
+    if (!slot(s).wanted) {
       if (gradient) release(gradient);
       return;
     }
-    if (gradient) {
-      Value*& at = bar(slots[s], output);
-      if (!at) {
-        at = gradient;
-      } else {
-        Value* sum = wengert::accumulate(at, gradient);
-        release(gradient);
-        bar(slots[s], output) = sum;
-      }
+    if (!slot(s).scheduled) schedule(s);
+    if (!gradient) return;
+    Value*& at = bar(slot(s), output);
+    if (!at) {
+      at = gradient;
+      return;
     }
-    if (slots[s].scheduled) return;
-    slots[s].scheduled = true;
-    heap.emplace_back(n->seq, s);
-    std::push_heap(heap.begin(), heap.end());
+    at = wengert::accumulate(at, gradient);
+    release(gradient);
+  }
+
+  // Leaves come last, so they only wait. Of the others, the latest is kept out of the heap: a chain never touches it.
+  void schedule(uint32_t s) {
+    slot(s).scheduled = true;
+    const Node* n = slot(s).node;
+    if (n->leaf) return lists.leaves.push_back(s);
+    if (latest == kNone) {
+      latest = s;
+      return;
+    }
+    if (std::pair(n->seq, s) > std::pair(slot(latest).node->seq, latest)) std::swap(s, latest);
+    lists.heap.emplace_back(slot(s).node->seq, s);
+    std::push_heap(lists.heap.begin(), lists.heap.end());
+  }
+
+  uint32_t next() {
+    const uint32_t s = latest;
+    latest = kNone;
+    if (s != kNone) {
+      if (!lists.heap.empty()) latest = pop(lists.heap);
+      return s;
+    }
+    if (lists.leaves.empty()) return kNone;
+    const uint32_t leaf = lists.leaves.back();
+    lists.leaves.pop_back();
+    return leaf;
+  }
+
+  static uint32_t pop(std::vector<std::pair<uint64_t, uint32_t>>& heap) {
+    std::pop_heap(heap.begin(), heap.end());
+    const uint32_t s = heap.back().second;
+    heap.pop_back();
+    return s;
   }
 };
 
 // Marks the nodes from which a source can be reached. Slots exist for all nodes after this; the others stay unwanted.
-void prune(Walk& w, const std::vector<Root>& roots) {
+void prune(Walk& w) {
   w.pruned = true;
   std::vector<Node*> order, todo;
-  for (const Root& r : roots)
+  for (const Root& r : w.roots)
     if (r.value->node) todo.push_back(r.value->node);
   while (!todo.empty()) {
     Node* n = todo.back();
     todo.pop_back();
-    if (w.find(n) != UINT32_MAX) continue;
+    if (w.find(n) != kNone) continue;
     w.slot_of(n);
     order.push_back(n);
     for (int i = 0; i < n->n_edges; ++i)
@@ -345,16 +472,16 @@ void prune(Walk& w, const std::vector<Root>& roots) {
   }
   std::sort(order.begin(), order.end(), [](Node* a, Node* b) { return a->seq < b->seq; });
   for (const Edge& e : *w.options.sources)
-    if (e.node && w.find(e.node) != UINT32_MAX) w.slots[w.find(e.node)].wanted = true;
+    if (e.node && w.find(e.node) != kNone) w.lists.slots[w.find(e.node)].wanted = true;
   for (Node* n : order)
     for (int i = 0; i < n->n_edges; ++i)
-      if (n->edges[i].node && w.slots[w.find(n->edges[i].node)].wanted) w.slots[w.find(n)].wanted = true;
+      if (n->edges[i].node && w.lists.slots[w.find(n->edges[i].node)].wanted) w.lists.slots[w.find(n)].wanted = true;
 }
 
 uint64_t wanted_edges(Walk& w, const Node* n) {
   uint64_t mask = 0;
   for (int i = 0; i < n->n_edges; ++i)
-    if (n->edges[i].node && w.slots[w.find(n->edges[i].node)].wanted) mask |= uint64_t{1} << std::min(i, 63);
+    if (n->edges[i].node && w.lists.slots[w.find(n->edges[i].node)].wanted) mask |= uint64_t{1} << std::min(i, 63);
   return mask;
 }
 
@@ -376,61 +503,83 @@ const Program& vjp_for(Walk& w, Node* n) {
                                        ") was freed by an earlier backward; pass retain_graph=True to the earlier one");
 }
 
-// An array on the stack, as nearly all nodes have few edges; zeroed.
-template <class T>
-struct SmallArray {
-  T inline_[8] = {};
-  std::vector<T> many;
-  T* at = inline_;
-  explicit SmallArray(int n) {
-    if (n > 8) at = (many.resize(n), many.data());
+// Whether a node has a cotangent at all; one that is missing beside others becomes a zero.
+bool complete_bars(Walk& w, const Node* n, uint32_t slot) {
+  if (n->n_outputs == 1) return w.slot(slot).bar != nullptr;
+  int missing = 0;
+  for (int i = 0; i < n->n_outputs; ++i) missing += w.bar(w.slot(slot), i) == nullptr;
+  if (missing == n->n_outputs) return false;
+  for (int i = 0; missing && i < n->n_outputs; ++i) {
+    Value*& bar = w.bar(w.slot(slot), i);
+    if (!bar) bar = zeros(n->types[i].dtype, n->types[i].shape);
   }
-  T& operator[](int i) { return at[i]; }
-  T* data() { return at; }
-};
+  return true;
+}
+
+void release_all(Value** values, int from, int to) {
+  for (int i = from; i < to; ++i)
+    if (values[i]) release(values[i]);
+}
+
+void run_custom(Node* n, Value** bars, Value** out) {
+  std::fill_n(out, n->n_edges, nullptr);
+  try {
+    tape_hooks.call_custom(n, bars, out);
+  } catch (...) {
+    release_all(out, 0, n->n_edges);
+    release_all(bars, 0, n->n_outputs);
+    throw;
+  }
+  release_all(bars, 0, n->n_outputs);
+}
+
+// Cotangents of the edges, from cotangents of the outputs, which are used up.
+void pull_back(Walk& w, Node* n, uint32_t slot, Value** out) {
+  const int outputs = n->n_outputs;
+  const Program* vjp = n->custom ? nullptr : &vjp_for(w, n);
+  SmallArray<Value*, 8> in(outputs + n->n_saved);
+  for (int i = 0; i < outputs; ++i) in[i] = std::exchange(w.bar(w.slot(slot), i), nullptr);
+  if (!vjp) return run_custom(n, in.data(), out);
+  for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = n->saved[i].value;
+  run(*vjp, in.data(), n->sizes, out, nullptr, outputs);
+}
+
+void send_all(Walk& w, const Node* n, Value** out) {
+  int i = 0;
+  try {
+    for (; i < n->n_edges; ++i) {
+      if (n->edges[i].node) w.send(n->edges[i].node, n->edges[i].output, out[i]);
+      else if (out[i]) release(out[i]);
+    }
+  } catch (...) {
+    release_all(out, i, n->n_edges);
+    throw;
+  }
+}
 
 void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
   if (n->freed) fail_freed(n);
   check_saved(n);
-  const int outputs = n->n_outputs;
-  SmallArray<Value*> in(outputs + n->n_saved), out(n->n_edges);
-  std::vector<Ref> filled;
-  bool any = false;
-  for (int i = 0; i < outputs; ++i) {
-    in[i] = w.bar(w.slots[slot], i);
-    any |= in[i] != nullptr;
-  }
-  if (any) {
-    for (int i = 0; i < outputs; ++i)
-      if (!in[i]) {
-        filled.emplace_back(zeros(n->types[i].dtype, n->types[i].shape));
-        in[i] = filled.back().v;
-      }
-    if (n->custom) {
-      tape_hooks.call_custom(n, in.data(), out.data());
-    } else {
-      for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = n->saved[i].value;
-      const Program& vjp = vjp_for(w, n);
-      run(vjp, in.data(), n->sizes, out.data());
-    }
+  SmallArray<Value*, 8> out(n->n_edges);
+  if (complete_bars(w, n, slot)) {
+    pull_back(w, n, slot, out.data());
     ++result.nodes_run;
+    for (int i = 0; i < n->n_edges; ++i) result.edges_computed += out[i] != nullptr;
+  } else {
+    std::fill_n(out.data(), n->n_edges, nullptr);
   }
   if (!w.options.retain_graph) {
     free_saved(n);
     n->freed = true;
   }
-  for (int i = 0; i < n->n_edges; ++i) {
-    result.edges_computed += out[i] != nullptr;
-    if (n->edges[i].node) w.send(n->edges[i].node, n->edges[i].output, out[i]);
-    else if (out[i]) release(out[i]);
-  }
+  send_all(w, n, out.data());
 }
 
 void collect_sources(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
   for (size_t i = 0; i < w.options.sources->size(); ++i) {
     const Edge& e = (*w.options.sources)[i];
     if (e.node != n || result.sources[i]) continue;
-    Value* g = w.bar(w.slots[slot], e.output);
+    Value* g = w.bar(w.slot(slot), e.output);
     result.reached[i] = true;
     if (!g) continue;
     retain(g);
@@ -438,17 +587,18 @@ void collect_sources(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
   }
 }
 
+}  // namespace
+
 void keep_grad(Node* n, Value* gradient) {
   if (!n->grad) {
     retain(gradient);
-    n->grad = gradient;
+    n->grad = new Alias{1, 0, gradient};
     return;
   }
   // An earlier map may still hold the old sum: `accumulate` adds in place only if nobody does.
-  n->grad = accumulate(n->grad, gradient);
+  n->grad->base = accumulate(n->grad->base, gradient);
+  ++n->grad->version;
 }
-
-}  // namespace
 
 void check_saved(const Node* n) {
   for (int i = 0; i < n->n_saved; ++i) {
@@ -469,9 +619,9 @@ Value* accumulate(Value* x, Value* y) {
   static const Attrs none;
   if (x->refs == 1 && x->buffer->refs == 1 && !x->buffer->pinned && x->buffer->saved == 0 && x->contiguous &&
       y->contiguous && x->dtype == y->dtype && x->size == y->size) {
-    MapFn fn = kernels().map[static_cast<int>(Elementwise::add)][static_cast<int>(x->dtype)];
-    const void* in[2] = {x->data, y->data};
-    fn(x->data, in, x->size);
+    const char* in[2] = {x->data, y->data};
+    const int64_t element = size_of(x->dtype), sizes[2] = {element, element};
+    run_map(add->map[static_cast<int>(x->dtype)], x->data, element, in, sizes, 2, x->size);
     return x;
   }
   Value* in[2] = {x, y};
@@ -481,11 +631,63 @@ Value* accumulate(Value* x, Value* y) {
   return sum;
 }
 
+namespace {
+
+void visit(Walk& w, uint32_t slot, WalkResult& result) {
+  const WalkOptions& options = w.options;
+  Node* n = w.slot(slot).node;
+  if (n->hooks && w.slot(slot).bar) {
+    Value* changed = tape_hooks.call_hooks(n->hooks, std::exchange(w.slot(slot).bar, nullptr));
+    w.slot(slot).bar = changed;  // after the call: a hook that raises has taken the cotangent with it
+  }
+  // A leaf that was reached by symbolic zeros only has a gradient of zeros, not none.
+  if (n->leaf && !w.slot(slot).bar) w.slot(slot).bar = zeros(n->types[0].dtype, n->types[0].shape);
+  Value* bar = w.slot(slot).bar;
+  if (options.sources) collect_sources(w, n, slot, result);
+  if (bar && (n->leaf ? options.accumulate : n->retains_grad)) keep_grad(n, bar);
+  if (bar && n->id && (n->leaf ? options.all_leaves : n->retains_grad)) {
+    result.leaves.emplace_back(n->id, bar);
+    retain(bar);
+  }
+  if (!n->leaf) return run_node(w, n, slot, result);
+  release(bar);
+  w.slot(slot).bar = nullptr;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, int64_t>> saved_by_line() {
+  std::unordered_map<std::string, int64_t> bytes;
+  std::unordered_map<const Buffer*, bool> seen;
+  for (Node* n = recorded; n; n = n->previous)
+    for (int i = 0; i < n->n_saved; ++i) {
+      const Buffer* b = n->saved[i].value->buffer;
+      if (seen.emplace(b, true).second) bytes[tape_hooks.describe_line(n->line)] += static_cast<int64_t>(b->bytes);
+    }
+  return {bytes.begin(), bytes.end()};
+}
+
+void clear_recorded() {
+  // Freeing a saved value may free nodes, and so change the list; each node that is visited is held meanwhile.
+  Node* n = recorded;
+  if (n) retain(n);
+  while (n) {
+    if (n->thread == &thread_state && !n->freed) {
+      free_saved(n);
+      n->freed = true;
+    }
+    Node* before = n->previous;
+    if (before) retain(before);
+    release(n);
+    n = before;
+  }
+}
+
 WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
-  Walk w(options);
+  Walk w(roots, options);
   WalkResult result;
   if (options.sources) {
-    prune(w, roots);
+    prune(w);
     result.sources.resize(options.sources->size(), nullptr);
     result.reached.resize(options.sources->size(), false);
   }
@@ -494,30 +696,20 @@ WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
     retain(r.seed);
     w.send(r.value->node, r.value->output, r.seed);
   }
-  int since_check = 0;
-  while (!w.heap.empty()) {
-    std::pop_heap(w.heap.begin(), w.heap.end());
-    uint32_t slot = w.heap.back().second;
-    w.heap.pop_back();
-    Node* n = w.slots[slot].node;
-    if (++since_check == 256) {
-      since_check = 0;
-      if (tape_hooks.interrupted()) throw Error(ErrorKind::python, "");
+  try {
+    int since_check = 0;
+    for (uint32_t slot = w.next(); slot != kNone; slot = w.next()) {
+      if (++since_check == 256) {
+        since_check = 0;
+        if (tape_hooks.interrupted()) throw Error(ErrorKind::python, "");
+      }
+      visit(w, slot, result);
     }
-    if (n->hooks && w.slots[slot].bar) w.slots[slot].bar = tape_hooks.call_hooks(n->hooks, w.slots[slot].bar);
-    // A leaf that was reached by symbolic zeros only has a gradient of zeros, not none.
-    if (n->leaf && !w.slots[slot].bar) w.slots[slot].bar = zeros(n->types[0].dtype, n->types[0].shape);
-    Value* bar = w.slots[slot].bar;
-    if (options.sources) collect_sources(w, n, slot, result);
-    if (bar && (n->leaf ? options.accumulate : n->retains_grad)) keep_grad(n, bar);
-    if (bar && n->id && (n->leaf ? options.all_leaves : n->retains_grad)) {
-      retain(bar);
-      result.leaves.emplace_back(n->id, bar);
-    }
-    if (!n->leaf) run_node(w, n, slot, result);
-    // The cotangent is used up: give its memory back before the walk goes on.
-    if (w.slots[slot].bar) release(w.slots[slot].bar);
-    w.slots[slot].bar = nullptr;
+  } catch (...) {
+    for (Value* v : result.sources)
+      if (v) release(v);
+    for (auto& [id, v] : result.leaves) release(v);
+    throw;
   }
   return result;
 }

@@ -39,14 +39,17 @@ struct Saved {
   uint32_t version;
 };
 
-struct Node {
+struct alignas(64) Node {
   static constexpr int kInline = 3;
   uint32_t refs;
   uint16_t n_edges, n_saved;
   bool leaf, freed, retains_grad;
   uint8_t n_outputs;
   uint32_t walk_slot;
-  uint64_t walk_id;
+  union {
+    uint64_t walk_id;
+    Node* next_doomed;  // when the last reference is gone
+  };
   uint64_t seq;
   uint64_t epoch;  // not zero: active only while the tape with this epoch records
   const Derivative* derivative;
@@ -56,9 +59,12 @@ struct Node {
   Edge inline_edges[kInline];
   Saved inline_saved[kInline];
   SourceLine line;
+  // All recorded nodes, linked, for statistics and for freeing them at once; `thread` is the recording thread's.
+  Node *previous, *following;
+  const void* thread;
   // Of leaves, and of intermediates whose gradient is kept:
   uint64_t id;
-  Value* grad;
+  Alias* grad;   // shared with the tensors that `.grad` gave out, so that writing to one of them is writing to it
   void* hooks;   // a Python list
   Type* types;   // of the outputs, where there are several; of a leaf
   void* custom;  // a Python callable that replaces `derivative` (custom ops)
@@ -69,11 +75,13 @@ inline void retain(Node* n) { ++n->refs; }
 // release(Node*) is declared in value.h; nodes are destroyed by queue, never by recursion.
 
 struct Tape {
-  uint64_t epoch = 0;
-  bool recording = false, persistent = false, consumed = false;
+  uint64_t epoch = 0;  // of what was recorded since the tape was cleared
+  bool recording = false;
   std::vector<Node*> nodes;  // in order of recording
+  // Tensors that are tracked only because this tape records, by id: their values with an edge to a leaf of this tape's.
+  std::unordered_map<uint64_t, Value*> handles;
   void clear();
-  ~Tape() { clear(); }
+  ~Tape();
 };
 
 struct ThreadState {
@@ -81,7 +89,12 @@ struct ThreadState {
   std::vector<Tape*>* tapes = nullptr;  // recording now, outermost first
   int n_tapes = 0;
 };
-extern thread_local ThreadState thread_state;
+// Of the initial-exec model: read by every op, and then one instruction instead of a call.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadState thread_state;
+
+// The value to record for a tensor that nothing else tracks: one handle per tensor and outermost tape, so that tapes of
+// different threads do not see each other's. Borrowed; the tape owns it.
+Value* tape_handle(uint64_t id, Value* v);
 
 void start(Tape& t);
 void stop(Tape& t);
@@ -108,15 +121,33 @@ struct TapeHooks {
 };
 extern TapeHooks tape_hooks;
 
+// Keeps operands alive while large work runs without the GIL: another thread may rebind the tensor that owns one.
+struct Held {
+  static constexpr int64_t kLarge = 16384;  // elements; below it nothing is split over threads
+  Value* const* in;
+  int n;
+  bool held = false;
+  Held(Value* const* values, int count) : in(values), n(count) {
+    for (int i = 0; i < n; ++i) held |= in[i]->size >= kLarge;
+    if (held)
+      for (int i = 0; i < n; ++i) retain(in[i]);
+  }
+  Held(const Held&) = delete;
+  ~Held() {
+    if (held)
+      for (int i = 0; i < n; ++i) release(in[i]);
+  }
+};
+
 // Runs an op and records it if a gradient is needed. Outputs are new references.
 void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out);
 // The same with a derivative (and forward program) that is already known: compiled functions.
 void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out);
 bool any_tracked(Value* const* in, int n_in);
 // Records an instruction whose outputs exist already.
-Node* record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out,
-             Value* const* residuals);
-Node* record_custom(void* custom, Value* const* in, int n_in, Value* const* out, int n_out);
+void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out,
+            Value* const* residuals);
+void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, int n_out);
 
 void gather_sizes(const std::vector<SizeLeaf>& leaves, Value* const* in, const Attrs* attrs, int64_t* sizes);
 
@@ -142,6 +173,9 @@ struct WalkResult {
 // Reverse mode: runs every node's vjp program once, latest first. Throws; gradients computed so far are dropped.
 WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options);
 
+// Adds to what `.grad` of this node holds. Borrows the gradient.
+void keep_grad(Node* n, Value* gradient);
+
 // x += y where nobody else can see x, otherwise a new sum. Takes x's reference, borrows y.
 Value* accumulate(Value* x, Value* y);
 
@@ -149,5 +183,10 @@ Value* accumulate(Value* x, Value* y);
 void check_saved(const Node* n);
 
 uint64_t new_id();
+
+// Bytes that recorded instructions keep, by the line that recorded them; a buffer counts at its first keeper.
+std::vector<std::pair<std::string, int64_t>> saved_by_line();
+// Frees what this thread's recorded instructions keep; they can no longer be differentiated.
+void clear_recorded();
 
 }  // namespace wengert

@@ -4,12 +4,6 @@ namespace wengert {
 
 namespace {
 
-void drop(Alias* a) {
-  if (--a->refs) return;
-  release(a->base);
-  delete a;
-}
-
 void set_value(Tensor& t, Value* v) {
   release(t.value);
   t.value = v;
@@ -86,7 +80,7 @@ void mark_written(Buffer* b) {
 }  // namespace
 
 void destroy(Tensor& t) {
-  if (t.alias) drop(t.alias);
+  if (t.alias) release(t.alias);
   if (t.value) release(t.value);
 }
 
@@ -137,26 +131,24 @@ void assign(Tensor& t, Value* owned, const char* op) {
   const bool keeps_edge = leaf && !(result->node && thread_state.grad_enabled && tracked(result.v));
   const bool alone = (!t.alias || t.alias->refs == 1) && !old->buffer->pinned;
   if (alone) {
-    Value* v = result->refs == 1 ? result.take() : alias(result.v);
-    if (!v->contiguous || v->buffer->refs > 1) {  // never share the source's buffer
-      Value* packed = empty_like(v, v->dtype);
-      copy_into(v, packed);
-      share_edge(packed, v);
-      release(v);
-      v = packed;
-    } else if (result.v) {
+    Value* v;
+    if (result->refs == 1 && result->buffer->refs == 1 && result->contiguous) {
+      v = result.take();
+    } else {  // never share the source's buffer
+      v = empty_like(result.v, result->dtype);
+      copy_into(result.v, v);
       share_edge(v, result.v);
     }
     if (keeps_edge) share_edge(v, old);
     if (t.alias) {
-      drop(t.alias);
+      release(t.alias);
       t.alias = nullptr;
       t.is_base = false;
     }
     set_value(t, v);
     return;
   }
-  if (t.alias && old->buffer->saved && !old->buffer->pinned) {
+  if (t.alias && (old->buffer->saved || old->buffer->shared) && !old->buffer->pinned) {
     copy_on_write(*t.alias);
     Value* v = t.is_base ? Ref::share(t.alias->base).take() : place_in_base(t);
     if (!t.is_base) share_edge(v, old);

@@ -5,13 +5,6 @@
 
 namespace wengert {
 
-// Tensors that share a buffer: a base and its views. `base` is the base's current value; `version` counts writes.
-struct Alias {
-  uint32_t refs;
-  uint32_t version;
-  Value* base;
-};
-
 struct Tensor {
   Value* value = nullptr;  // null for tensors that are not plain (duals, traced values)
   Alias* alias = nullptr;  // null: shares with nobody

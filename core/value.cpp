@@ -7,9 +7,9 @@
 
 namespace wengert {
 
-namespace {
-
 FreeList<Value> free_values;
+
+namespace {
 
 void set_packed_strides(Value* v) {
   int64_t stride = 1;
@@ -22,18 +22,10 @@ void set_packed_strides(Value* v) {
 
 }  // namespace
 
-Value* new_value() {
-  Value* v = static_cast<Value*>(free_values.take());
-  v->refs = 1;
-  v->node = nullptr;
-  v->output = 0;
-  return v;
-}
-
-void destroy(Value* v) {
-  release(v->buffer);
-  if (v->node) release(v->node);
-  free_values.give(v);
+void release(Alias* a) {
+  if (--a->refs) return;
+  release(a->base);
+  delete a;
 }
 
 bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
@@ -43,6 +35,12 @@ bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
     if (shape[i] != 1 && strides[i] != expected) return false;
     expected *= shape[i];
   }
+  return true;
+}
+
+bool is_uniform(const Value* v) {
+  for (int i = 0; i < v->ndim; ++i)
+    if (v->strides[i] != 0 && v->shape[i] != 1) return false;
   return true;
 }
 
@@ -76,8 +74,29 @@ Value* empty_like(const Value* x, DType dtype) {
   v->buffer = buffer;
   v->data = buffer->data;
   v->size = x->size;
-  for (int i = 0; i < x->ndim; ++i) v->shape[i] = x->shape[i];
-  set_packed_strides(v);
+  v->contiguous = true;
+  int64_t stride = 1;
+  for (int i = x->ndim - 1; i >= 0; --i) {
+    v->shape[i] = x->shape[i];
+    v->strides[i] = stride;
+    stride *= x->shape[i];
+  }
+  return v;
+}
+
+Value* uniform_like(const Value* x, DType dtype) {
+  Buffer* buffer = allocate(static_cast<size_t>(size_of(dtype)), Category::activation);
+  Value* v = new_value();
+  v->dtype = dtype;
+  v->ndim = x->ndim;
+  v->contiguous = x->size <= 1;
+  v->buffer = buffer;
+  v->data = buffer->data;
+  v->size = x->size;
+  for (int i = 0; i < x->ndim; ++i) {
+    v->shape[i] = x->shape[i];
+    v->strides[i] = 0;
+  }
   return v;
 }
 

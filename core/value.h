@@ -9,7 +9,7 @@ struct Node;
 void release(Node* n);  // tape.cpp
 void retain(Node* n);
 
-struct Value {
+struct alignas(64) Value {
   uint32_t refs;
   DType dtype;
   uint8_t ndim;
@@ -32,12 +32,33 @@ struct Value {
   Type type() const { return {dtype, dims()}; }
 };
 
-Value* new_value();  // all fields but refs = 1 and node = null unset
-void destroy(Value* v);
+extern FreeList<Value> free_values;
+inline Value* new_value() {  // other fields than these are unset
+  Value* v = static_cast<Value*>(free_values.take());
+  v->refs = 1;
+  v->node = nullptr;
+  v->output = 0;
+  return v;
+}
+inline void destroy(Value* v) {
+  release(v->buffer);
+  if (v->node) release(v->node);
+  free_values.give(v);
+}
 inline void retain(Value* v) { ++v->refs; }
 inline void release(Value* v) {
   if (--v->refs == 0) destroy(v);
 }
+
+// Names that stand for one buffer: a base and its views, or a gradient and what was given out of it. `base` is the
+// current value of the whole; `version` counts writes.
+struct Alias {
+  uint32_t refs;
+  uint32_t version;
+  Value* base;
+};
+inline void retain(Alias* a) { ++a->refs; }
+void release(Alias* a);
 
 // An owning pointer, for code that may throw.
 struct Ref {
@@ -75,6 +96,7 @@ Value* scalar(DType dtype, double x);
 Value* scalar_int(DType dtype, int64_t x);
 // Another view of v's buffer, `offset` elements further. Not tracked.
 Value* view(const Value* v, const Dims& shape, const int64_t* strides, int64_t offset);
+Value* uniform_like(const Value* x, DType dtype);  // one element (unset) with x's shape
 Value* alias(const Value* v);  // the same view, not tracked
 Value* contiguous(const Value* v);  // v itself, or a packed copy
 
@@ -82,6 +104,14 @@ void set_scalar(DType dtype, void* out, double x);
 void set_scalar_int(DType dtype, void* out, int64_t x);
 double get_scalar(DType dtype, const void* in);
 bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides);
+inline bool same_shape(const Value* a, const Value* b) {
+  if (a->ndim != b->ndim) return false;
+  for (int i = 0; i < a->ndim; ++i)
+    if (a->shape[i] != b->shape[i]) return false;
+  return true;
+}
+// One element, seen through strides of zero.
+bool is_uniform(const Value* v);
 
 // dst[...] = src[...] for equal shapes; dtypes may differ.
 void copy_into(const Value* src, Value* dst);

@@ -6,11 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import wengert  # noqa: F401
 from wengert import _core
-from wengert.autograd import reverse
-
-reverse.attach()
 
 
 @pytest.fixture(autouse=True)

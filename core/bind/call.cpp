@@ -25,30 +25,38 @@ DType with_scalar(DType t, PyObject* s) {
   return t == DType::Bool ? DType::Int64 : t;
 }
 
-Value* scalar_value(PyObject* s, DType t) {
+void set_number(PyObject* s, DType t, char* out) {
+  if (PyFloat_Check(s)) return set_scalar(t, out, PyFloat_AS_DOUBLE(s));
   if (PyComplex_Check(s)) {
     Py_complex c = PyComplex_AsCComplex(s);
-    Value* v = empty(t, {});
     double parts[2] = {c.real, c.imag};
-    kernels().cast[static_cast<int>(DType::Complex128)][static_cast<int>(t)](v->data, parts, 1);
-    return v;
+    kernels().cast[static_cast<int>(DType::Complex128)][static_cast<int>(t)](out, parts, 1);
+    return;
   }
-  if (PyFloat_Check(s)) return scalar(t, PyFloat_AS_DOUBLE(s));
   int overflow = 0;
   long long i = PyLong_AsLongLongAndOverflow(s, &overflow);
-  if (!overflow) return scalar_int(t, i);
+  if (!overflow) return set_scalar_int(t, out, i);
   if (t == DType::UInt64 && overflow > 0) {
     unsigned long long u = PyLong_AsUnsignedLongLong(s);
     if (u == static_cast<unsigned long long>(-1) && PyErr_Occurred()) throw Error(ErrorKind::python, "");
-    return scalar_int(t, static_cast<int64_t>(u));
+    return set_scalar_int(t, out, static_cast<int64_t>(u));
   }
   double x = PyLong_AsDouble(s);
   if (x == -1.0 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
   if (!is_inexact(t)) fail(ErrorKind::value, "scalar", std::string("the number does not fit ") + name_of(t));
-  return scalar(t, x);
+  set_scalar(t, out, x);
 }
 
-PyObject* dispatch(const Op& op, PyObject* const* inputs, int n_in, PyObject* attrs) {
+// A Python scalar as an operand with the shape of `like` (of no axes without it): one element seen through strides of
+// zero. Numbers are not tracked, so no broadcast is recorded.
+Value* scalar_value(PyObject* s, DType t, const Value* like) {
+  Ref v(like ? uniform_like(like, t) : empty(t, {}));
+  set_number(s, t, v->data);
+  return v.take();
+}
+
+// slot: an operand that is not understood gives NotImplemented, so that Python asks the other operand.
+PyObject* dispatch(const Op& op, PyObject* const* inputs, int n_in, PyObject* attrs, bool slot = false) {
   PyObject* tuple = PyTuple_New(n_in);
   if (!tuple) return nullptr;
   for (int i = 0; i < n_in; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(inputs[i]));
@@ -57,6 +65,11 @@ PyObject* dispatch(const Op& op, PyObject* const* inputs, int n_in, PyObject* at
   PyObject* r = PyObject_Vectorcall(python_hooks.dispatch, args, 3, nullptr);
   Py_DECREF(name);
   Py_DECREF(tuple);
+  if (r == Py_NotImplemented && !slot) {
+    Py_DECREF(r);
+    PyErr_Format(PyExc_TypeError, "%s: operands are tensors, arrays or numbers", op.name.c_str());
+    return nullptr;
+  }
   return r;
 }
 
@@ -76,13 +89,6 @@ Value* broadcast_value(Value* v, const Dims& shape) {
   Value* out;
   apply(*broadcast_to, &v, 1, attrs, &out);
   return out;
-}
-
-bool same_shape(const Value* a, const Value* b) {
-  if (a->ndim != b->ndim) return false;
-  for (int i = 0; i < a->ndim; ++i)
-    if (a->shape[i] != b->shape[i]) return false;
-  return true;
 }
 
 struct Operands {
@@ -107,19 +113,22 @@ void unify(const Op& op, PyObject* const* args, int n, Operands& o) {
     }
   if (!any) {  // scalars only: their default dtypes
     for (int i = first; i < n; ++i) t = with_scalar(t, args[i]);
-    if (t == DType::Complex64) t = DType::Complex64;
   } else {
     for (int i = first; i < n; ++i)
       if (!o.v[i]) t = with_scalar(t, args[i]);
   }
-  t = elementwise_types(op, t).compute;
-  for (int i = 0; i < n; ++i) {
-    DType wanted = i < first ? DType::Bool : t;
-    if (!o.v[i]) o.set(i, scalar_value(args[i], wanted));
-    else if (o.v[i]->dtype != wanted) o.set(i, cast_value(o.v[i], wanted));
-  }
+  if (!op.map[static_cast<int>(t)]) t = elementwise_types(op, t).compute;
+  const Value* shaped = nullptr;
   bool same = true;
-  for (int i = 1; i < n; ++i) same &= same_shape(o.v[0], o.v[i]);
+  for (int i = 0; i < n; ++i) {
+    if (!o.v[i]) continue;
+    DType wanted = i < first ? DType::Bool : t;
+    if (o.v[i]->dtype != wanted) o.set(i, cast_value(o.v[i], wanted));
+    same &= !shaped || same_shape(shaped, o.v[i]);
+    shaped = o.v[i];
+  }
+  for (int i = 0; i < n; ++i)
+    if (!o.v[i]) o.set(i, scalar_value(args[i], i < first ? DType::Bool : t, same ? shaped : nullptr));
   if (same) return;
   Dims shape = o.v[0]->dims();
   for (int i = 1; i < n; ++i) shape = broadcast(op.name.c_str(), shape, o.v[i]->dims());
@@ -171,29 +180,18 @@ PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot
     bool ready = true;
     for (int i = 0; i < n; ++i) {
       PyObject* a = args[i];
-      if (is_tensor(a)) {
-        if (!as_tensor(a)->plain) return dispatch(op, args, n, nullptr);
+      if (Py_TYPE(a) == tensor_type || (!is_scalar(a) && is_tensor(a))) {
+        if (!as_tensor(a)->plain) return dispatch(op, args, n, nullptr, slot);
         o.v[i] = operand(as_tensor(a));
-        ready &= o.v[i]->dtype == o.v[0]->dtype && same_shape(o.v[i], o.v[0]);
+        ready = ready && o.v[i]->dtype == o.v[0]->dtype && same_shape(o.v[i], o.v[0]);
       } else if (is_scalar(a)) {
         o.v[i] = nullptr;
         ready = false;
-        for (int k = i + 1; k < n; ++k)
-          if (is_tensor(args[k]) && !as_tensor(args[k])->plain) return dispatch(op, args, n, nullptr);
-        if (i == 0 && n > 1) {  // o.v[0] is compared against above
-          for (int k = 1; k < n; ++k) {
-            if (is_tensor(args[k])) o.v[k] = operand(as_tensor(args[k]));
-            else if (is_scalar(args[k])) o.v[k] = nullptr;
-            else return elementwise_with_foreign(op, args, n, slot);
-          }
-          break;
-        }
       } else {
         return elementwise_with_foreign(op, args, n, slot);
       }
     }
-    if (!ready || op.kernel == Elementwise::where || elementwise_types(op, o.v[0]->dtype).compute != o.v[0]->dtype)
-      unify(op, args, n, o);
+    if (!ready || !op.map[static_cast<int>(o.v[0]->dtype)]) unify(op, args, n, o);
     Value* out;
     apply(op, o.v, n, kNoAttrs, &out);
     return wrap(out);

@@ -135,6 +135,7 @@ PyObject* run_entry(Entry& e, Call& call) {
   if (thread_state.grad_enabled)
     for (size_t i = 0; i < call.in.size(); ++i)
       if (call.in[i]->node && tracked(call.in[i])) mask |= uint64_t{1} << std::min<size_t>(i, 63);
+  Held held(call.in.data(), static_cast<int>(call.in.size()));
   constexpr size_t kFew = 8;
   Value* few[kFew];
   std::vector<Value*> many;

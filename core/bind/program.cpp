@@ -102,7 +102,7 @@ struct ProgramBuilder {
       g.row_axes = row_axes;
       for (nb::handle h : registers) add_register(s, nb::cast<nb::tuple>(h));
       for (nb::handle h : code) add_instruction(g, nb::cast<nb::tuple>(h));
-      g.assign_scratch();
+      g.finish();
       p->steps.push_back(std::move(s));
     });
   }

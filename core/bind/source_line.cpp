@@ -15,10 +15,15 @@ namespace {
 // File names of code objects that are part of wengert: their frames are skipped. Compared by pointer; every code object
 // of a module shares its file name string.
 std::vector<PyObject*> internal_files;
+// The last file that was found not to be internal: nearly always the next one, too. Not owned, so a file of the same
+// address may follow it; if that one is internal, add_internal_file has forgotten this.
+PyObject* last_users_file = nullptr;
 
 bool internal(PyObject* filename) {
+  if (filename == last_users_file) return false;
   for (PyObject* f : internal_files)
     if (f == filename) return true;
+  last_users_file = filename;
   return false;
 }
 
@@ -45,6 +50,7 @@ struct Frame {
 
 void add_internal_file(PyObject* filename) {
   if (!internal(filename)) internal_files.push_back(Py_NewRef(filename));
+  last_users_file = nullptr;
 }
 
 SourceLine current_line() {

@@ -231,6 +231,13 @@ void bind_tape_class(nb::module_& m) {
       .def("start", [](Tape& t) { start(t); })
       .def("stop", [](Tape& t) { stop(t); })
       .def("clear", &Tape::clear)
+      .def("handle",
+           [](const Tape& t, uint64_t id) {
+             auto it = t.handles.find(id);
+             if (it == t.handles.end()) return nb::object(nb::none());
+             retain(it->second);
+             return to_python(it->second);
+           })
       .def_ro("recording", &Tape::recording)
       .def_ro("epoch", &Tape::epoch)
       .def("nodes", [](const Tape& t) {
@@ -280,9 +287,7 @@ void init_tape(nb::module_& m) {
       .def("free", &free_node)
       .def("keep_grad",
            [](const NodeHandle& h, nb::handle g) {
-             Value* v = value_from(g, "grad");
-             retain(v);
-             h.node->grad = h.node->grad ? (accumulate(h.node->grad, v)) : v;
+             keep_grad(h.node, value_from(g, "grad"));
            })
       .def("__eq__", [](const NodeHandle& a, const NodeHandle& b) { return a.node == b.node; })
       .def("__hash__", [](const NodeHandle& h) { return reinterpret_cast<Py_ssize_t>(h.node) >> 4; });
@@ -298,12 +303,15 @@ void init_tape(nb::module_& m) {
   m.def("set_grad_enabled", &set_grad_enabled);
   m.def("is_grad_enabled", [] { return thread_state.grad_enabled; });
   m.def("memory_stats", &memory_stats_dict);
+  m.def("saved_by_line", &saved_by_line);
+  m.def("clear_recorded", &clear_recorded);
   m.def("reset_peak", &reset_peak);
   m.def("empty_pool", &empty_pool);
 
   tape_hooks.derive = find_derivative;
   tape_hooks.narrow = narrow_derivative;
   tape_hooks.source_line = current_line;
+  drop_source_line = [](SourceLine line) { Py_DECREF(static_cast<PyObject*>(line.code)); };
   tape_hooks.drop_line = [](SourceLine line) { Py_DECREF(static_cast<PyObject*>(line.code)); };
   tape_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
   tape_hooks.describe_line = describe;

@@ -11,7 +11,7 @@ PythonHooks python_hooks = {};
 
 namespace {
 
-// Recently dropped exact tensors, kept for the next op.
+// Recently dropped exact tensors, kept for the next op. They keep their reference to the type.
 constexpr int kMaxFree = 256;
 TensorObject* free_tensors[kMaxFree];
 int n_free = 0;
@@ -28,7 +28,7 @@ TensorObject* new_tensor() {
   TensorObject* t;
   if (n_free) {
     t = free_tensors[--n_free];
-    PyObject_Init(reinterpret_cast<PyObject*>(t), tensor_type);
+    _Py_NewReference(reinterpret_cast<PyObject*>(t));
   } else {
     t = PyObject_New(TensorObject, tensor_type);
     if (!t) return nullptr;
@@ -44,7 +44,6 @@ void tensor_dealloc(PyObject* self) {
   destroy(t->tensor);
   if (type == tensor_type && n_free < kMaxFree) {
     free_tensors[n_free++] = t;
-    Py_DECREF(type);
     return;
   }
   type->tp_free(self);
@@ -292,8 +291,16 @@ PyObject* get_grad(PyObject* self, void*) {
   if (!t->plain) Py_RETURN_NONE;
   Value* v = current(t->tensor);
   if (!v->node || !v->node->grad) Py_RETURN_NONE;
-  retain(v->node->grad);
-  return wrap(v->node->grad);
+  Alias* shared = v->node->grad;
+  retain(shared->base);
+  PyObject* g = wrap(shared->base);
+  if (!g) return nullptr;
+  Tensor& t_grad = as_tensor(g)->tensor;
+  t_grad.alias = shared;
+  t_grad.seen = shared->version;
+  t_grad.is_base = true;
+  retain(shared);
+  return g;
 }
 
 int set_grad(PyObject* self, PyObject* g, void*) {
@@ -321,13 +328,18 @@ int set_grad(PyObject* self, PyObject* g, void*) {
   }
   retain(gv);
   if (v->node->grad) release(v->node->grad);
-  v->node->grad = gv;
+  v->node->grad = new Alias{1, 0, gv};
+  gv->buffer->shared = true;
   return 0;
 }
 
 PyObject* get_data_pointer(PyObject* self, void*) {
   Value* v = value_of(self, "data_ptr");
   return v ? PyLong_FromVoidPtr(v->data) : nullptr;
+}
+
+PyObject* get_pinned(PyObject* self, void*) {
+  return PyBool_FromLong(as_tensor(self)->plain && current(as_tensor(self)->tensor)->buffer->pinned);
 }
 
 PyObject* get_contiguous(PyObject* self, void*) {
@@ -347,18 +359,23 @@ PyGetSetDef properties[] = {
     {"grad", get_grad, set_grad, "The gradient that backward() accumulated, or None.", nullptr},
     {"is_contiguous", get_contiguous, nullptr, "Whether elements lie in row-major order without gaps.", nullptr},
     {"data_ptr", get_data_pointer, nullptr, "Address of the first element.", nullptr},
+    {"_pinned", get_pinned, nullptr, "Whether the memory is shared with something outside, such as a NumPy array.", nullptr},
     {"_plain", get_plain, nullptr, "Whether this tensor is data (not a dual, traced or batched value).", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 // ------------------------------------------------------------------------------------------- buffer protocol
 
-// PEP 3118 formats; bfloat16 has none and travels as uint16 (the Python side restores it).
+// PEP 3118 formats. bfloat16 has none: it is refused where a format is asked for, and NumPy then asks __array__.
 const char* const kFormats[kNumDTypes] = {"?", "b", "h", "i", "q", "B", "H", "I", "Q", "e", "H", "f", "d", "Zf", "Zd"};
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   Value* v = value_of(self, "buffer");
   if (!v) return -1;
+  if (v->dtype == DType::BFloat16 && (flags & PyBUF_FORMAT)) {
+    PyErr_SetString(PyExc_BufferError, "bfloat16 has no buffer format; use numpy(), which gives ml_dtypes.bfloat16");
+    return -1;
+  }
   if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !v->contiguous) {
     PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous");
     return -1;
@@ -406,21 +423,49 @@ PyObject* adopt(PyObject* self, PyObject* other) {
   Py_RETURN_NONE;
 }
 
+// A leaf, or a view of one, may be written only where nothing is recorded: its gradient would have no meaning.
+void refuse_leaf(Tensor& t, const char* op) {
+  const Value* old = current(t);
+  if (!t.is_base && t.alias && !t.detached) old = t.alias->base;
+  if (thread_state.grad_enabled && old->node && old->node->leaf && old->node->epoch == 0)
+    throw Error(ErrorKind::in_place, std::string(op) + ": a leaf that requires a gradient, " + to_string(old->type()) +
+                                         ", cannot be changed in place while recording; do it under wengert.no_grad()");
+}
+
+// _assign(source, op name): this tensor gets the source's contents, in place.
 PyObject* assign_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n != 2 || !is_tensor(args[0]) || !as_tensor(args[0])->plain || !as_tensor(self)->plain)
     return PyErr_SetString(PyExc_TypeError, "_assign(tensor, op name)"), nullptr;
   const char* op = PyUnicode_AsUTF8(args[1]);
   if (!op) return nullptr;
-  TensorObject* t = as_tensor(self);
   try {
-    Value* old = current(t->tensor);
-    if (thread_state.grad_enabled && old->node && old->node->leaf && tracked(old) && old->node->epoch == 0) {
-      throw Error(ErrorKind::in_place, std::string(op) + ": a leaf that requires a gradient, " + to_string(old->type()) +
-                                           ", cannot be changed in place while recording; do it under wengert.no_grad()");
-    }
-    Value* r = current(as_tensor(args[0])->tensor);
+    refuse_leaf(as_tensor(self)->tensor, op);
+    Tensor& source = as_tensor(args[0])->tensor;
+    Value* r = current(source);
     retain(r);
-    assign(t->tensor, r, op);
+    assign(as_tensor(self)->tensor, r, op);
+  } catch (...) {
+    return raise_python();
+  }
+  return Py_NewRef(self);
+}
+
+// _take(result, op name): the same, but the result is a temporary that nobody will use again; its buffer is taken over.
+PyObject* take_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n != 2 || !is_tensor(args[0]) || !as_tensor(args[0])->plain || !as_tensor(self)->plain || args[0] == self)
+    return PyErr_SetString(PyExc_TypeError, "_take(temporary tensor, op name)"), nullptr;
+  const char* op = PyUnicode_AsUTF8(args[1]);
+  if (!op) return nullptr;
+  try {
+    refuse_leaf(as_tensor(self)->tensor, op);
+    Tensor& source = as_tensor(args[0])->tensor;
+    Value* r = current(source);
+    if (source.alias || r->buffer == current(as_tensor(self)->tensor)->buffer) {
+      retain(r);
+    } else {
+      source.value = empty(r->dtype, {0});
+    }
+    assign(as_tensor(self)->tensor, r, op);
   } catch (...) {
     return raise_python();
   }
@@ -432,6 +477,7 @@ PyMethodDef methods[] = {
     {"detach", detach, METH_NOARGS, "The same data, cut from the graph; shares memory."},
     {"_adopt", adopt, METH_O, nullptr},
     {"_assign", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(assign_method)), METH_FASTCALL, nullptr},
+    {"_take", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_method)), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -445,7 +491,13 @@ void* fn(F f) {
   return reinterpret_cast<void*>(f);
 }
 
+const char kDoc[] =
+    "An n-dimensional array of one element type that knows how it was computed.\n\n"
+    "Made by `tensor`, `asarray`, `zeros`, `randn`, ... and by every operation. Operators, indexing and methods follow NumPy\n"
+    "and the array API; `requires_grad`, `grad`, `backward()` and `detach()` follow PyTorch.";
+
 PyType_Slot slots[] = {
+    {Py_tp_doc, const_cast<char*>(kDoc)},
     {Py_tp_new, fn(tensor_new)},
     {Py_tp_dealloc, fn(tensor_dealloc)},
     {Py_tp_richcompare, fn(compare)},
@@ -486,6 +538,7 @@ PyType_Spec spec = {"wengert.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAUL
 }  // namespace
 
 PyObject* wrap(Value* owned) {
+  if (owned->buffer->refs > 1) owned->buffer->shared = true;
   TensorObject* t = new_tensor();
   if (!t) {
     release(owned);
@@ -514,15 +567,11 @@ uint64_t id_of(TensorObject* t) {
   return t->id;
 }
 
-Value* operand(TensorObject* t) {
+Value* operand_on_tape(TensorObject* t) {
   Value* v = current(t->tensor);
   const ThreadState& s = thread_state;
-  if (s.n_tapes && s.grad_enabled && t->requires_grad != 0 && is_inexact(v->dtype) &&
-      (!v->node || (v->node->leaf && !tracked(v)))) {
-    // Inside a tape every floating tensor is tracked, for as long as the outermost tape records.
-    if (v->node) release(v->node);
-    v->node = new_leaf(id_of(t), (*s.tapes)[0]->epoch, v->type());
-  }
+  // Inside a tape every floating tensor is tracked, unless it was said that it is not to be.
+  if (s.grad_enabled && t->requires_grad != 0 && is_inexact(v->dtype) && !tracked(v)) return tape_handle(id_of(t), v);
   return v;
 }
 

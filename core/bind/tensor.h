@@ -28,7 +28,12 @@ PyObject* wrap_view(Value* owned, TensorObject* base, bool detached);
 uint64_t id_of(TensorObject* t);
 
 // The value of a plain tensor for use as an operand: up to date, and tracked if a tape is recording.
-Value* operand(TensorObject* t);
+Value* operand_on_tape(TensorObject* t);
+inline Value* operand(TensorObject* t) {
+  if (thread_state.n_tapes) [[unlikely]]
+    return operand_on_tape(t);
+  return current(t->tensor);
+}
 
 int init_tensor_type(PyObject* module);
 

@@ -33,32 +33,40 @@ const Record& record(const Op& op) { return kRecords[static_cast<int>(op.kernel)
        std::string("got ") + name_of(t) + ", but it is defined for " + wanted + "; convert with astype first");
 }
 
-DType computing_dtype(const Op& op, DType t) {
-  bool truth = t == DType::Bool, whole = is_integer(t);
+// What the op is defined for, if that does not include t; else null.
+const char* refusal(const Op& op, DType t) {
+  const bool truth = t == DType::Bool;
   switch (record(op).dtype_class) {
-    case DTypeClass::any: return t;
-    case DTypeClass::number:
-      if (truth) reject(op, t, "numbers");
-      return t;
+    case DTypeClass::number: return truth ? "numbers" : nullptr;
     case DTypeClass::real:
       if (truth && op.kernel != Elementwise::less && op.kernel != Elementwise::greater &&
           op.kernel != Elementwise::less_equal && op.kernel != Elementwise::greater_equal)
-        reject(op, t, "real numbers");
-      if (is_complex(t)) reject(op, t, "real numbers (complex numbers have no order)");
-      return truth ? DType::UInt8 : t;
-    case DTypeClass::floating: return truth || whole ? DType::Float32 : t;
-    case DTypeClass::rfloat:
-      if (is_complex(t)) reject(op, t, "real floating numbers");
-      return truth || whole ? DType::Float32 : t;
-    case DTypeClass::bits:
-      if (!truth && !whole) reject(op, t, "bool and integers");
-      return t;
-    case DTypeClass::integer:
-      if (!whole) reject(op, t, "integers");
-      return t;
-    case DTypeClass::boolean: return DType::Bool;
+        return "real numbers";
+      return is_complex(t) ? "real numbers (complex numbers have no order)" : nullptr;
+    case DTypeClass::rfloat: return is_complex(t) ? "real floating numbers" : nullptr;
+    case DTypeClass::bits: return truth || is_integer(t) ? nullptr : "bool and integers";
+    case DTypeClass::integer: return is_integer(t) ? nullptr : "integers";
+    default: return nullptr;
   }
-  return t;
+}
+
+DType computing_dtype(const Op& op, DType t) {
+  const bool truth = t == DType::Bool;
+  switch (record(op).dtype_class) {
+    case DTypeClass::real: return truth ? DType::UInt8 : t;
+    case DTypeClass::floating:
+    case DTypeClass::rfloat: return truth || is_integer(t) ? DType::Float32 : t;
+    case DTypeClass::boolean: return DType::Bool;
+    default: return t;
+  }
+}
+
+DType result_dtype(const Op& op, DType compute) {
+  return record(op).result == ResultType::bool_ ? DType::Bool : compute;
+}
+
+MapFn kernel_of(const Op& op, DType compute) {
+  return kernels().map[static_cast<int>(op.kernel)][static_cast<int>(compute)];
 }
 
 void infer_elementwise(const Op& op, const Type* in, int n_in, const Attrs&, Type* out) {
@@ -79,18 +87,14 @@ void infer_elementwise(const Op& op, const Type* in, int n_in, const Attrs&, Typ
 }  // namespace
 
 ElementwiseTypes elementwise_types(const Op& op, DType promoted) {
+  if (const char* wanted = refusal(op, promoted)) reject(op, promoted, wanted);
   DType compute = computing_dtype(op, promoted);
-  if (!kernels().map[static_cast<int>(op.kernel)][static_cast<int>(compute)])
-    reject(op, compute, "other dtypes only");
-  return {compute, record(op).result == ResultType::bool_ ? DType::Bool : compute};
+  if (!kernel_of(op, compute)) reject(op, compute, "other dtypes only");
+  return {compute, result_dtype(op, compute)};
 }
 
-void run_map(MapFn fn, char* out, int64_t out_size, const char* const* in, const int64_t* in_size, int n_in,
-             int64_t n) {
-  if (n < 2 * kElementwiseTile) {
-    fn(out, reinterpret_cast<const void* const*>(in), n);
-    return;
-  }
+void run_map_tiles(MapFn fn, char* out, int64_t out_size, const char* const* in, const int64_t* in_size, int n_in,
+                   int64_t n) {
   parallel_for((n + kElementwiseTile - 1) / kElementwiseTile, [&](int64_t tile) {
     int64_t start = tile * kElementwiseTile, count = std::min(kElementwiseTile, n - start);
     const void* at[3];
@@ -109,6 +113,12 @@ void register_elementwise_ops() {
     op.kernel = static_cast<Elementwise>(k);
     op.differentiable = kRecords[k].result == ResultType::same &&
                         kRecords[k].dtype_class != DTypeClass::bits && kRecords[k].dtype_class != DTypeClass::integer;
+    for (int t = 0; t < kNumDTypes; ++t) {
+      const DType dtype = static_cast<DType>(t);
+      if (refusal(op, dtype) || computing_dtype(op, dtype) != dtype) continue;
+      op.map[t] = kernel_of(op, dtype);
+      op.map_result[t] = result_dtype(op, dtype);
+    }
     add_op(op);
   }
 }

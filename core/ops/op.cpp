@@ -20,29 +20,14 @@ std::unordered_map<std::string, Op*>& names() {
   return map;
 }
 
-bool same_shape(const Value* a, const Value* b) {
-  if (a->ndim != b->ndim) return false;
-  for (int i = 0; i < a->ndim; ++i)
-    if (a->shape[i] != b->shape[i]) return false;
-  return true;
-}
-
-// A broadcast scalar: one element seen through strides of zero.
-bool is_uniform(const Value* v) {
-  for (int i = 0; i < v->ndim; ++i)
-    if (v->strides[i] != 0 && v->shape[i] != 1) return false;
-  return true;
-}
-
 // Operands with strides are brought into blocks, so that every element passes the same vector kernel.
-void run_blocks(const Op& op, MapFn fn, Value* const* in, int n_in, Value* out) {
+void run_blocks(MapFn fn, Value* const* in, int n_in, Value* out) {
   constexpr int64_t kBlock = 1024;
-  (void)op;
   const int64_t out_size = size_of(out->dtype), n = out->size;
   bool uniform[3];
   alignas(64) char filled[3][kBlock * 16];
   for (int i = 0; i < n_in; ++i) {
-    uniform[i] = is_uniform(in[i]);
+    uniform[i] = !in[i]->contiguous && is_uniform(in[i]);
     if (uniform[i]) fill(filled[i], in[i]->data, size_of(in[i]->dtype), std::min(n, kBlock));
   }
   auto block = [&](int64_t start, int64_t count, char (*scratch)[kBlock * 16]) {
@@ -92,34 +77,57 @@ int normalize_axis(const char* op, int64_t axis, int ndim) {
   return static_cast<int>(axis < 0 ? axis + ndim : axis);
 }
 
-void run_elementwise(const Op& op, Value* const* in, int n_in, Value** out) {
+namespace {
+
+[[noreturn, gnu::noinline]] void refuse(const Op& op, Value* const* in, int n_in) {
   const Value* shaped = in[n_in - 1];
-  bool direct = shaped->contiguous;
-  for (int i = 0; i + 1 < n_in; ++i) {
+  for (int i = 0; i + 1 < n_in; ++i)
     if (!same_shape(in[i], shaped))
       fail(ErrorKind::shape, op.name.c_str(),
            "operands " + to_string(in[i]->type()) + " and " + to_string(shaped->type()) + " have different shapes");
+  elementwise_types(op, shaped->dtype);  // a dtype that the op is not defined for
+  fail(ErrorKind::dtype, op.name.c_str(), "operands must be converted to one dtype that it computes in");
+}
+
+bool fits(const Op& op, const Value* v, int position, const Value* shaped) {
+  if (v->dtype != shaped->dtype && !(position == 0 && op.kernel == Elementwise::where && v->dtype == DType::Bool))
+    return false;
+  return same_shape(v, shaped);
+}
+
+}  // namespace
+
+Value* run_elementwise(const Op& op, Value* const* in, int n_in, Value* spare) {
+  const Value* shaped = in[n_in - 1];
+  const int dtype = static_cast<int>(shaped->dtype);
+  MapFn fn = op.map[dtype];
+  bool direct = shaped->contiguous, ok = fn != nullptr;
+  for (int i = 0; i + 1 < n_in; ++i) {
+    ok &= fits(op, in[i], i, shaped);
     direct &= in[i]->contiguous;
   }
-  ElementwiseTypes types = elementwise_types(op, shaped->dtype);
-  MapFn fn = kernels().map[static_cast<int>(op.kernel)][static_cast<int>(types.compute)];
-  Ref y(empty_like(shaped, types.result));
+  if (!ok) [[unlikely]]
+    refuse(op, in, n_in);
+  Ref y(spare ? Ref::share(spare).take() : empty_like(shaped, op.map_result[dtype]));
   if (!direct) {
-    if (y->size) run_blocks(op, fn, in, n_in, y.v);
-  } else {
-    const char* at[3];
-    int64_t sizes[3];
-    for (int i = 0; i < n_in; ++i) {
-      at[i] = in[i]->data;
-      sizes[i] = size_of(in[i]->dtype);
-    }
-    run_map(fn, y->data, size_of(y->dtype), at, sizes, n_in, y->size);
+    if (y->size) run_blocks(fn, in, n_in, y.v);
+    return y.take();
   }
-  out[0] = y.take();
+  const char* at[3];
+  int64_t sizes[3];
+  for (int i = 0; i < n_in; ++i) {
+    at[i] = in[i]->data;
+    sizes[i] = size_of(in[i]->dtype);
+  }
+  run_map(fn, y->data, size_of(y->dtype), at, sizes, n_in, y->size);
+  return y.take();
 }
 
 void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
-  if (op.elementwise) return run_elementwise(op, in, n_in, out);
+  if (op.elementwise) {
+    out[0] = run_elementwise(op, in, n_in);
+    return;
+  }
   constexpr int kInline = 8;
   Type inline_types[kInline];
   std::vector<Type> many;

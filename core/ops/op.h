@@ -29,6 +29,10 @@ struct Op {
   View view = nullptr;
   bool elementwise = false;
   Elementwise kernel = Elementwise::count;
+  // Of an elementwise op, by the operands' dtype: the kernel, null where operands must be converted first or the
+  // dtype is refused, and the dtype of the result.
+  MapFn map[kNumDTypes] = {};
+  DType map_result[kNumDTypes] = {};
   bool differentiable = true;  // false: outputs carry no gradient at all (comparisons, argmax)
 
   // Derivatives of the common case, all operands of one dtype and no attributes: [dtype][which need gradients].
@@ -48,7 +52,9 @@ struct ElementwiseTypes {
   DType result;
 };
 ElementwiseTypes elementwise_types(const Op& op, DType promoted);
-void run_elementwise(const Op& op, Value* const* in, int n_in, Value** out);
+// Runs an elementwise op on operands of one shape and dtype; a new reference. `spare`, if given, is an operand that
+// nobody needs any more, contiguous and of the result's dtype: the result takes its place.
+Value* run_elementwise(const Op& op, Value* const* in, int n_in, Value* spare = nullptr);
 
 // Runs an op on values: outputs are new references. Nothing is recorded. Throws.
 void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out);

@@ -7,17 +7,17 @@
 [2.0, 4.0]
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wengert.ops  # joins rules and kernels; must come before anything that uses an op
 from wengert import _core, _hooks
 
 _hooks.install()
 
-from wengert import autograd, functional, nn, optim  # noqa: E402
-from wengert._core import Tensor  # noqa: E402
-from wengert.autograd.context import AutogradContext  # noqa: E402
-from wengert.autograd.creation import (  # noqa: E402
+from wengert import autograd, functional, nn, optim
+from wengert._core import Tensor
+from wengert.autograd.context import AutogradContext
+from wengert.autograd.creation import (
     arange,
     asarray,
     empty,
@@ -33,11 +33,11 @@ from wengert.autograd.creation import (  # noqa: E402
     zeros,
     zeros_like,
 )
-from wengert.autograd.custom import CustomOp, custom_op  # noqa: E402
-from wengert.autograd.forward import DualTensor, ForwardADContext, dual  # noqa: E402
-from wengert.autograd.gradient_map import GradientMap  # noqa: E402
-from wengert.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled  # noqa: E402
-from wengert.autograd.random import (  # noqa: E402
+from wengert.autograd.custom import CustomOp, custom_op
+from wengert.autograd.forward import DualTensor, ForwardADContext, dual
+from wengert.autograd.gradient_map import GradientMap
+from wengert.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from wengert.autograd.random import (
     Generator,
     bernoulli,
     manual_seed,
@@ -48,11 +48,11 @@ from wengert.autograd.random import (  # noqa: E402
     randn,
     uniform,
 )
-from wengert.autograd.reverse import grad_of, stop_gradient  # noqa: E402
-from wengert.autograd.tape import GradientTape, Tape  # noqa: E402
-from wengert.debug.config import show_config  # noqa: E402
-from wengert.debug.explain import explain  # noqa: E402
-from wengert.dtypes import (  # noqa: E402
+from wengert.autograd.reverse import grad_of, stop_gradient
+from wengert.autograd.tape import GradientTape, Tape
+from wengert.debug.config import show_config
+from wengert.debug.explain import explain
+from wengert.dtypes import (
     DType,
     bfloat16,
     bool_,
@@ -70,7 +70,7 @@ from wengert.dtypes import (  # noqa: E402
     uint32,
     uint64,
 )
-from wengert.errors import (  # noqa: E402
+from wengert.errors import (
     ArgumentError,
     BudgetError,
     CustomOpError,
@@ -84,14 +84,14 @@ from wengert.errors import (  # noqa: E402
     TraceError,
     WengertError,
 )
-from wengert.functional import *  # noqa: E402, F403
-from wengert.interop.dlpack import from_dlpack  # noqa: E402
-from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak  # noqa: E402
-# from wengert.nn.parameter import Parameter, ParameterDict  # noqa: E402
-# from wengert.optim.adam import AdamConfig  # noqa: E402
-from wengert.program.compile import compile  # noqa: E402
-from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp  # noqa: E402
-from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev  # noqa: E402
+from wengert.functional import *
+from wengert.interop.dlpack import from_dlpack
+from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak
+from wengert.nn.parameter import Parameter, ParameterDict
+from wengert.optim.adam import AdamConfig
+from wengert.program.compile import compile
+from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp
+from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev
 
 __version__ = "0.1.0"
 
@@ -102,21 +102,23 @@ _hooks.attach_methods()
 _hooks.hide_frames()
 
 __all__ = [
-    "ArgumentError", "AutogradContext", "BudgetError", "CustomOp", "CustomOpError", "DType", "DTypeError",
+    "AdamConfig", "ArgumentError", "AutogradContext", "BudgetError", "CustomOp", "CustomOpError", "DType", "DTypeError",
     "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError", "GradientMap", "GradientTape",
-    "InPlaceError", "IndexRangeError", "MemoryStats", "ShapeError", "Tape",
+    "InPlaceError", "IndexRangeError", "MemoryStats", "Parameter", "ParameterDict", "ShapeError", "Tape",
     "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray", "autograd", "bernoulli", "bfloat16",
     "bool_", "compile", "complex128", "complex64", "custom_op", "dual", "empty", "empty_like", "empty_pool", "enable_grad",
-    "explain", "eye", "float16", "float32", "float64", "from_dlpack", "full", "full_like", "functional", "get_num_threads", "grad",
-    "grad_of", "hessian", "hvp", "int16", "int32", "int64", "int8", "is_grad_enabled", "jacfwd", "jacobian", "jacrev",
-    "jvp", "linearize", "linspace", "manual_seed", "memory_stats", "meshgrid", "nn", "no_grad", "normal", "ones",
+    "explain", "eye", "float16", "float32", "float64", "from_dlpack", "full", "full_like", "functional", "get_num_threads",
+    "grad", "grad_of", "hessian", "hvp", "int16", "int32", "int64", "int8", "is_grad_enabled", "jacfwd", "jacobian",
+    "jacrev", "jvp", "linearize", "linspace", "manual_seed", "memory_stats", "meshgrid", "nn", "no_grad", "normal", "ones",
     "ones_like", "optim", "permutation", "rand", "randint", "randn", "reset_peak", "set_grad_enabled", "set_num_threads",
     "show_config", "stop_gradient", "tensor", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp",
-    "zeros", "zeros_like", *functional.__all__,
-]
+    "zeros", "zeros_like",
+]  # fmt: skip
+__all__ += functional.__all__
 
+if not TYPE_CHECKING:  # a type checker would think that every name is there
 
-def __getattr__(name: str) -> Any:
-    from wengert.functional.foreign_names import explain as explain_name
+    def __getattr__(name: str) -> Any:
+        from wengert.functional.foreign_names import explain as explain_name
 
-    raise AttributeError(explain_name("module 'wengert'", name))
+        raise AttributeError(explain_name("module 'wengert'", name))

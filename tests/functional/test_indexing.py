@@ -92,7 +92,9 @@ def test_traced_indices():
     a = fresh()
     f = wg.compile(lambda x, i, j: x[i, :, j])
     i, j = np.array([1, 0, -1]), np.array([3, -2, 0])
-    np.testing.assert_array_equal(f(wg.asarray(a), wg.asarray(i), wg.asarray(j)).numpy(), a[i, :, j])
+    np.testing.assert_array_equal(
+        f(wg.asarray(a), wg.asarray(i), wg.asarray(j)).numpy(), a[i, :, j]
+    )
     with pytest.raises(IndexError):
         f(wg.asarray(a), wg.asarray(i), wg.tensor([4, 0, 0]))
     with pytest.raises(wg.TraceError, match="where"):
@@ -116,7 +118,10 @@ def test_views_share_memory():
 
 
 def test_repeated_indices_last_wins():
-    x, v = wg.zeros((3,), dtype="float64"), wg.tensor([1.0, 2.0, 3.0], dtype="float64", requires_grad=True)
+    x, v = (
+        wg.zeros((3,), dtype="float64"),
+        wg.tensor([1.0, 2.0, 3.0], dtype="float64", requires_grad=True),
+    )
     x[[0, 0, 2]] = v
     assert x.tolist() == [2.0, 0.0, 3.0]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
-from tests.gradients import check
+from tests.gradients import check, gradients
 
 
 def data(*shape):
@@ -74,10 +74,10 @@ def test_against_numpy(case):
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_strided_input(case):
     f, a = CASES[case]
-    odd = np.zeros((*(2 * n for n in a.shape),))[tuple(slice(None, None, 2) for _ in a.shape)]
+    odd = np.zeros((*(2 * n for n in a.shape),))[(..., *(slice(None, None, 2) for _ in a.shape))]
     odd[...] = a
     np.testing.assert_array_equal(f(wg, wg.asarray(odd)).numpy(), f(np, a))
-    turned = np.ascontiguousarray(a.T).T
+    turned = a.T.copy().T
     np.testing.assert_array_equal(f(wg, wg.asarray(turned)).numpy(), f(np, a))
 
 
@@ -102,13 +102,17 @@ def test_diagonal(offset):
     check(lambda x: wg.diagonal(x, offset=offset), a)
     y = wg.diagonal(wg.asarray(a), offset=offset, axis1=0, axis2=1)
     np.testing.assert_array_equal(y.numpy(), np.diagonal(a, offset))
-    np.testing.assert_allclose(wg.trace(wg.asarray(a), offset=offset).numpy(), np.trace(a, offset, -2, -1))
+    np.testing.assert_allclose(
+        wg.trace(wg.asarray(a), offset=offset).numpy(), np.trace(a, offset, -2, -1)
+    )
 
 
 def test_constant_padding_of_other_values():
     a = data(2, 3)
     expected = np.pad(a, ((1, 2), (0, 1)), constant_values=7.0)
-    np.testing.assert_array_equal(wg.pad(wg.asarray(a), ((1, 2), (0, 1)), value=7.0).numpy(), expected)
+    np.testing.assert_array_equal(
+        wg.pad(wg.asarray(a), ((1, 2), (0, 1)), value=7.0).numpy(), expected
+    )
     check(lambda x: wg.pad(x, 1, value=7.0), a)
 
 
@@ -155,7 +159,11 @@ def test_methods():
     assert x[0, 0].item() != 99.0
     assert x.astype("float32").dtype == wg.float32
     assert x.astype(wg.float64, copy=False) is x
-    check(lambda t: t.astype("float32").astype("float64") * t, np.array([0.5, 0.25]))
+    (g,) = gradients(
+        lambda t: t.astype("float32") * 3.0, np.array([0.5, 0.25]), seed=np.array([1.0, 2.0])
+    )
+    assert g.dtype == np.float64
+    assert g.tolist() == [3.0, 6.0]
 
 
 @pytest.mark.parametrize(

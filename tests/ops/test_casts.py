@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.ops.sampling import array, numpy_dtype, tensor
+from tests.tolerances import assert_same
 from wengert.dtypes import ALL, DType
 from wengert.ops import OPS
 from wengert.transforms.functional import jvp, vjp
@@ -25,8 +26,7 @@ def test_cast(source: DType, target: DType) -> None:
     got = array(cast(tensor(x), target.code))
     with np.errstate(all="ignore"):
         expected = x.astype(numpy_dtype(target.name))
-    assert got.dtype == expected.dtype
-    np.testing.assert_array_equal(got.astype(expected.dtype), expected)
+    assert_same(got, expected)
 
 
 def test_rounding_to_half_precisions_is_to_even() -> None:

@@ -107,7 +107,7 @@ BAD_ATTRIBUTES: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = [
     ("full", (), ((2,), 99, 0.0)),
     ("iota", (), ((-2,), 11, 0.0, 1.0)),
     ("cumsum", (X,), (2, 0)),
-    ("cumprod", (X,), (-1, 0)),
+    ("cumprod", (X,), (2, 0)),
     ("random_uniform", (), ((2,), 4, (1, 2), (0,))),
     ("random_integers", (), ((2,), (1, 2), (0,), (5,), (5,))),
 ]

@@ -23,6 +23,8 @@ def transposed(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def stepped(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if not a.ndim:
+        return a
     big = np.zeros(tuple(2 * n + 1 for n in a.shape), a.dtype)
     view = big[tuple(slice(1, None, 2) for _ in a.shape)]
     view[...] = a

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,7 +39,7 @@ def _enlarged(op: Op, sample: Sample) -> Sample | None:
     def scale(shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(n if n == 1 else n * factor for n in shape)
 
-    inputs = tuple(dataclasses.replace(a, shape=scale(a.shape)) for a in sample.inputs)
+    inputs = tuple(a._replace(shape=scale(a.shape)) for a in sample.inputs)
     if any(a.values is not None for a in inputs):
         return None
     attrs = tuple(
@@ -57,7 +56,7 @@ def _enlarged(op: Op, sample: Sample) -> Sample | None:
 def _large() -> list[Any]:
     found = []
     for op in OPS.values():
-        k, sample = next(((k, s) for k, s in enumerate(map(lambda s: _enlarged(op, s), op.samples)) if s), (0, None))
+        k, sample = next(((k, s) for k, s in enumerate(_enlarged(op, s) for s in op.samples) if s), (0, None))
         if sample is not None:
             found.append(pytest.param(op, sample, op.samples[k].gradients, id=op.name))
     return found

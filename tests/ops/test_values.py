@@ -86,7 +86,8 @@ def test_integers_as_operands(op: Op, sample: Sample) -> None:
     for name in INTEGERS:
         if not supports(op, as_dtype(name)):
             continue
-        arrays = [np.ceil(np.abs(a)).astype(name) for a in make(sample, "float64", op.name)]
+        arrays = [np.ceil(np.abs(np.nan_to_num(a, posinf=7))) for a in make(sample, "float64", op.name)]
+        arrays = [np.minimum(a, 100).astype(name) for a in arrays]
         if op.name in ("asin", "acos", "atanh", "erfinv"):
             arrays = [np.zeros_like(a) for a in arrays]
         got = evaluate(op, arrays, sample.attrs)
@@ -131,11 +132,9 @@ def test_elementwise_of_any_shape(op: Op, sample: Sample) -> None:
 
 
 def _resized(a: Any, shape: tuple[int, ...]) -> Any:
-    import dataclasses
-
     if a.values is not None:
-        return dataclasses.replace(a, shape=shape, values=None, low=-1.0, high=1.0)
-    return dataclasses.replace(a, shape=shape)
+        return a._replace(shape=shape, values=None, low=-1.0, high=1.0)
+    return a._replace(shape=shape)
 
 
 def _binary(op: Op, sample: Sample) -> bool:

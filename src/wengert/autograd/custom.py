@@ -7,15 +7,16 @@ every order follows.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.creation import asarray, zeros_like
 from wengert.autograd.forward import DualTensor
-from wengert.autograd.modes import enable_grad, no_grad
+from wengert.autograd.modes import enable_grad, no_grad, recorded_rule
 from wengert.errors import CustomOpError, GradientError
 from wengert.program.trace import Tracer
 
@@ -53,8 +54,19 @@ class CustomOp:
         self.saved = values
 
     def __call__(self, *args: Any) -> Any:
-        call = _Call(type(self).__name__, self.forward, None, self.backward)
-        return call(*args)
+        kept: list[tuple[Any, ...]] = []  # of this call: the next one saves its own
+
+        def forward(*inputs: Any) -> Any:
+            self.saved = ()
+            result = self.forward(*inputs)
+            kept[:] = [self.saved]
+            return result
+
+        def backward(*bars_and_inputs: Any) -> Any:
+            (self.saved,) = kept
+            return self.backward(*bars_and_inputs)
+
+        return _Call(type(self).__name__, forward, None, backward)(*args)
 
 
 class FunctionOp:
@@ -116,7 +128,7 @@ class _Call:
         self.passes_outputs = passes_outputs
 
     def __call__(self, *args: Any) -> Any:
-        tensors = [x for x in args if isinstance(x, Tensor)]
+        tensors: list[Any] = [x for x in args if isinstance(x, Tensor)]
         top = max((x for x in tensors if not x._plain), key=lambda x: x._level, default=None)
         if isinstance(top, DualTensor):
             return self._on_duals(top, args)
@@ -130,8 +142,8 @@ class _Call:
         ys = [self._output(y) for y in ([result] if single else result)]
         floating = [x for x in tensors if x.dtype.is_inexact]
         if _core.is_grad_enabled() and any(x.requires_grad or _core.recording_tapes() for x in floating):
-            # Outputs without their edges: a node never owns its own output.
-            kept = tuple(y.detach() for y in ys)
+            # Values of their own, not views of the outputs: a node must not own what owns it.
+            kept = tuple(_core.fresh_leaf(y, 0).detach() for y in ys)
             _core.record_custom(functools.partial(self._pull, args, kept), floating, ys)
         return ys[0] if single else type(result)(ys)
 
@@ -148,11 +160,22 @@ class _Call:
         outputs = ys if node is None else tuple(_core.reattach(node, k, y) for k, y in enumerate(ys))
         if self.vjp is not None:
             extra = outputs if self.passes_outputs else ()
-            result = self.vjp(*bars, *extra, *args)
+            with self._rule_recorded(node is not None):
+                result = self.vjp(*bars, *extra, *args)
             return self._checked(result, args)
         if self.jvp is None:
             raise CustomOpError(f"{self.name} has no derivative rule: add one with defjvp or defvjp")
-        return self._transposed(args, outputs, bars)
+        with self._rule_recorded(node is not None):
+            return self._transposed(args, outputs, bars)
+
+    @contextlib.contextmanager
+    def _rule_recorded(self, recorded: bool) -> Iterator[None]:
+        before = getattr(recorded_rule, "name", None)
+        recorded_rule.name = self.name if recorded else None
+        try:
+            yield
+        finally:
+            recorded_rule.name = before
 
     def _transposed(self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Tensor]) -> list[Any]:
         from wengert.transforms.functional import vjp
@@ -167,8 +190,8 @@ class _Call:
             y_dots = jvp(*tangents, *ys, *args)
             return y_dots if isinstance(y_dots, tuple) else (y_dots,)
 
-        with enable_grad():
-            _, pull_back = vjp(push, *(zeros_like(x) for x in floating))
+        # As the caller has it: recorded only if the derivative itself is to be differentiated.
+        _, pull_back = vjp(push, *(zeros_like(x) for x in floating))
         return list(pull_back(tuple(bars)))
 
     def _checked(self, result: Any, args: tuple[Any, ...]) -> list[Any]:
@@ -198,7 +221,7 @@ class _Call:
     # ----------------------------------------------------------------------------------------------- forward
 
     def _on_duals(self, top: DualTensor, args: tuple[Any, ...]) -> Any:
-        level = top.trace
+        level = top._trace
         pairs = [level.split(x) if isinstance(x, Tensor) else (x, None) for x in args]
         values = tuple(v for v, _ in pairs)
         outputs = self(*values)

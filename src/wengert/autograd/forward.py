@@ -6,6 +6,7 @@ and its tangent program, derived once per signature from the op's rule, runs bes
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,10 +26,10 @@ from wengert.transforms.linearize import linearize
 class DualTensor(Tensor):
     """A value and its tangent. Made by `dual`, and by every op on one."""
 
-    __slots__ = ("_level", "_tangent", "trace", "value")
+    __slots__ = ("_level", "_tangent", "_trace", "value")
 
     value: Tensor
-    trace: Any
+    _trace: Any
     _level: int
     _tangent: Tensor | None
 
@@ -58,8 +59,8 @@ class DualTensor(Tensor):
         return self.value.size
 
     @property
-    def requires_grad(self) -> bool:
-        return bool(self.value.requires_grad)
+    def requires_grad(self) -> bool:  # type: ignore[override]  # nobody sets it
+        return self.value.requires_grad
 
     def __len__(self) -> int:
         return len(self.value)
@@ -102,7 +103,7 @@ class _Level:
         if tangent is None or tangent is ZERO:
             return value
         d = DualTensor.__new__(DualTensor)
-        d.value, d._tangent, d._level, d.trace = value, tangent, self.level, self
+        d.value, d._tangent, d._level, d._trace = value, tangent, self.level, self
         return d
 
     def split(self, x: Any) -> tuple[Any, Any]:
@@ -212,11 +213,11 @@ def _trace_tangent(op: Op, inputs: list[Any], which: tuple[bool, ...], attrs: tu
     tangents: dict[Var, Any] = dict(dots)
     with trace:
         linearize(trace, [Instruction(op, operands, attrs, outputs)], primals, tangents)
-    made = [primals[o].var for o in outputs]
+    made = [primals[o]._var for o in outputs]
     body = [i for i in trace.instructions if i.outputs[0] not in made]
-    results = [None if tangents.get(o, ZERO) is ZERO else tangents[o].var for o in outputs]
+    results = [None if tangents.get(o, ZERO) is ZERO else tangents[o]._var for o in outputs]
     variables = [v for v in inputs if isinstance(v, Var)]
-    return simplify(Program([*(d.var for d in dots.values()), *made, *variables], body, results))
+    return simplify(Program([*(d._var for d in dots.values()), *made, *variables], body, results))
 
 
 def dual(value: Any, tangent: Any) -> DualTensor:
@@ -231,7 +232,7 @@ def dual(value: Any, tangent: Any) -> DualTensor:
     return _make(_shared_level(), value, tangent)
 
 
-def _make(level: _Level, value: Any, tangent: Any) -> Any:
+def _make(level: _Level, value: Any, tangent: Any) -> DualTensor:
     from wengert.autograd.creation import asarray
 
     value = asarray(value)
@@ -240,17 +241,32 @@ def _make(level: _Level, value: Any, tangent: Any) -> Any:
         raise GradientError(f"dual: only floating tensors have tangents, got {value.dtype.name}{tuple(value.shape)}")
     if tuple(tangent.shape) != tuple(value.shape):
         raise ShapeError(f"dual: a tangent of shape {tuple(tangent.shape)} for a value of shape {tuple(value.shape)}")
-    return level.dual(value, tangent)
+    made: DualTensor = level.dual(value, tangent)
+    return made
 
 
-_default: list[_Level] = []
+_state = threading.local()
 
 
 def _shared_level() -> _Level:
-    # All duals that `dual` makes directly belong to one level: they are parts of one direction.
-    if not _default:
-        _default.append(_Level())
-    return _default[0]
+    # Duals that `dual` makes directly are parts of one direction, so they share a level; but inside a transformation that
+    # has started since it must be an inner one.
+    levels: list[_Level] = _state.__dict__.setdefault("shared", [])
+    running = getattr(_state, "running", 0)
+    while len(levels) <= running:
+        levels.append(_Level())  # levels below are made first, so they are outer ones
+    return levels[running]
+
+
+class running_forward:
+    """Marks the extent of a forward-mode transformation: `dual` makes inner duals inside."""
+
+    def __enter__(self) -> None:
+        _state.running = getattr(_state, "running", 0) + 1
+
+    def __exit__(self, *exc: object) -> None:
+        del _state.__dict__.setdefault("shared", [])[_state.running :]
+        _state.running -= 1
 
 
 class ForwardADContext:

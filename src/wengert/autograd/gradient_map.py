@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,7 +92,7 @@ class GradientMap:
         for g in self._gradients.values():
             wide = g.detach().astype("float64")
             total += float((wide * wide).sum())
-        return total**0.5
+        return math.sqrt(total)
 
     def all_finite(self) -> bool:
         """Whether no gradient holds an infinity or NaN."""

@@ -24,20 +24,26 @@ def _same_kind(given: DType, wanted: DType) -> bool:
     return ranks[0] <= ranks[1]
 
 
-def store(x: Tensor, value: Tensor, name: str) -> Tensor:
-    """x with a new value of its own shape; the dtype may only lose precision."""
+def store(x: Tensor, value: Tensor, name: str, fresh: bool = False) -> Tensor:
+    """x with a new value of its own shape; the dtype may only lose precision. `fresh`: nobody else holds the value."""
     if tuple(value.shape) != tuple(x.shape):
-        raise ShapeError(f"{name}: the result {describe(value)} does not fit in place of {describe(x)}")
+        raise ShapeError(
+            f"{name}: the result {describe(value)} does not fit in place of {describe(x)}"
+        )
     if not _same_kind(value.dtype, x.dtype):
         raise DTypeError(
             f"{name}: the result is {value.dtype.name} and cannot be stored in place of {describe(x)}; use astype first"
         )
-    return assign(x, as_dtype_of(value, x.dtype), name)
+    value = as_dtype_of(value, x.dtype)
+    if fresh and x._plain and value._plain:
+        return x._take(value, name)
+    return assign(x, value, name)
 
 
 def _method(f: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     def method(self: Tensor, *args: Any, **options: Any) -> Tensor:
-        return store(self, f(self, *args, **options), name)
+        value = f(self, *args, **options)
+        return store(self, value, name, fresh=not any(value is x for x in (self, *args)))
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"`{name[:-1]}` in place."
@@ -49,7 +55,9 @@ def _operator(f: Callable[..., Any], name: str) -> Callable[..., Any]:
         if not self._plain and type(self)._assign is Tensor._assign:
             return NotImplemented  # x += y on a traced or dual x makes a new x
         result = f(self, other)
-        return result if result is NotImplemented else store(self, result, name)
+        if result is NotImplemented:
+            return result
+        return store(self, result, name, fresh=result is not self and result is not other)
 
     operator.__name__ = operator.__qualname__ = name
     return operator
@@ -67,7 +75,9 @@ def copy_(self: Tensor, other: Any) -> Tensor:
         try:
             source = _broadcast_to(source, self.shape)
         except ShapeError:
-            message = f"copy_: shape {shape_text(source.shape)} does not broadcast to {describe(self)}"
+            message = (
+                f"copy_: shape {shape_text(source.shape)} does not broadcast to {describe(self)}"
+            )
             raise ShapeError(message) from None
     return assign(self, source, "copy_")
 
@@ -102,14 +112,20 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     """Normal numbers everywhere."""
     from wengert.autograd.random import randn
 
-    return assign(self, randn(self.shape, mean=mean, std=std, dtype=self.dtype, generator=generator), "normal_")
+    return assign(
+        self,
+        randn(self.shape, mean=mean, std=std, dtype=self.dtype, generator=generator),
+        "normal_",
+    )
 
 
 def uniform_(self: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Tensor:
     """Uniform numbers in [low, high) everywhere."""
     from wengert.autograd.random import uniform
 
-    return assign(self, uniform(low, high, self.shape, dtype=self.dtype, generator=generator), "uniform_")
+    return assign(
+        self, uniform(low, high, self.shape, dtype=self.dtype, generator=generator), "uniform_"
+    )
 
 
 def _keeps_dtype(name: str) -> bool:
@@ -146,7 +162,10 @@ def methods() -> dict[str, Any]:
     table: dict[str, Any] = {
         op.name + "_": _method(op.function, op.name + "_")
         for op in OPS.values()
-        if op.elementwise and op.public and op.name not in ("where", "pow") and _keeps_dtype(op.name)
+        if op.elementwise
+        and op.public
+        and op.name not in ("where", "pow")
+        and _keeps_dtype(op.name)
     }
     table.update({"pow_": _method(pow, "pow_"), "clip_": _method(clip, "clip_")})
     table.update({f.__name__: f for f in (copy_, fill_, zero_, normal_, uniform_)})

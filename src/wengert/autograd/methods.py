@@ -75,8 +75,12 @@ def has_inf(self: Tensor) -> bool:
     return self.dtype.is_inexact and bool(functional.any(_isinf(self)))
 
 
-def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: bool = False) -> Tensor:
-    """On another device or in another dtype: `x.to("cpu")`, `x.to(wg.float64)`, `x.to(other)`. Itself if nothing changes.
+def to(
+    self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: bool = False
+) -> Tensor:
+    """On another device or in another dtype: `x.to("cpu")`, `x.to(wg.float64)`, `x.to(other)`.
+
+    The tensor itself if nothing changes, unless `copy=True`.
 
     >>> import wengert as wg
     >>> wg.tensor([1.5]).to(wg.float64).dtype
@@ -85,7 +89,9 @@ def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: b
     for w in where:
         if isinstance(w, Tensor):
             dtype = w.dtype
-        elif isinstance(w, Device) or (isinstance(w, str) and w.split(":")[0] in ("cpu", "cuda", "gpu")):
+        elif isinstance(w, Device) or (
+            isinstance(w, str) and w.split(":")[0] in ("cpu", "cuda", "gpu")
+        ):
             device = w
         else:
             dtype = as_dtype(w)
@@ -105,14 +111,15 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     return self
 
 
-def _of_type(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Tensor:
+def _of_type(cls: type[Tensor], data: Any, requires_grad: bool) -> Tensor:
     if cls is not Tensor:
         shell = cls.__new__(cls)
         shell._adopt(data)
         data = shell
     if requires_grad:
         data.requires_grad = True
-    return data
+    made: Tensor = data
+    return made
 
 
 def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
@@ -144,7 +151,12 @@ def reduce_ex(self: Tensor, protocol: Any) -> tuple[Any, ...]:
 def _protocol() -> dict[str, Any]:
     """Special methods, and what NumPy and other libraries call."""
     return {
-        "_operators": {"pow": power_operator, "matmul": _matmul_operator, "getitem": getitem, "setitem": setitem},
+        "_operators": {
+            "pow": power_operator,
+            "matmul": _matmul_operator,
+            "getitem": getitem,
+            "setitem": setitem,
+        },
         "__repr__": tensor_repr,
         "__format__": tensor_format,
         "__iter__": iterate,
@@ -185,5 +197,3 @@ def install() -> None:
     table.update(_protocol())
     for name, value in table.items():
         setattr(Tensor, name, value)
-
-

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
@@ -10,6 +12,27 @@ from typing import Any, TypeVar
 from wengert import _core
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+_state = threading.local()
+
+
+class running_reverse:
+    """Marks the extent of a reverse-mode transformation: derivatives taken inside are themselves recorded."""
+
+    def __enter__(self) -> None:
+        _state.running = getattr(_state, "running", 0) + 1
+
+    def __exit__(self, *exc: object) -> None:
+        _state.running -= 1
+
+
+def inside_reverse() -> bool:
+    """Whether a reverse-mode transformation runs in this thread."""
+    return getattr(_state, "running", 0) > 0
+
+
+recorded_rule = threading.local()  # .name: of the custom op whose rule runs to be differentiated itself
 
 
 class set_grad_enabled:
@@ -34,6 +57,13 @@ class set_grad_enabled:
 class _Mode:
     _mode: bool
 
+    def __new__(cls, f: Callable[..., Any] | None = None) -> Any:
+        made = super().__new__(cls)
+        if f is None:
+            return made
+        made.__init__()  # type: ignore[misc]
+        return made(f)  # @no_grad without parentheses
+
     def __init__(self) -> None:
         self._before: list[bool] = []
 
@@ -44,12 +74,40 @@ class _Mode:
         _core.set_grad_enabled(self._before.pop())
 
     def __call__(self, f: F) -> F:
+        if inspect.isgeneratorfunction(f):
+            generator: F = self._around_generator(f)
+            return generator
+
         @functools.wraps(f)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             with type(self)():
                 return f(*args, **kwargs)
 
         return wrapped  # type: ignore[return-value]
+
+    def _around_generator(self, f: Any) -> Any:
+        """The mode holds while the generator runs, not while its user does."""
+
+        @functools.wraps(f)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            generator = f(*args, **kwargs)
+            step: Callable[[], Any] = functools.partial(next, generator)
+            try:
+                while True:
+                    with type(self)():
+                        value = step()
+                    try:
+                        sent = yield value
+                        step = functools.partial(generator.send, sent)
+                    except GeneratorExit:
+                        generator.close()
+                        raise
+                    except BaseException as e:
+                        step = functools.partial(generator.throw, e)
+            except StopIteration as stop:
+                return stop.value
+
+        return wrapped
 
 
 class no_grad(_Mode):

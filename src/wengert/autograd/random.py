@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Sequence
@@ -17,7 +18,11 @@ from wengert.errors import ArgumentError, DTypeError, TraceError
 from wengert.functional.arguments import as_dtype_of, as_tensor, describe, native
 from wengert.program.trace import tracing
 
-_uniform, _normal, _integers = native("random_uniform"), native("random_normal"), native("random_integers")
+_uniform, _normal, _integers = (
+    native("random_uniform"),
+    native("random_normal"),
+    native("random_integers"),
+)
 
 
 class Generator:
@@ -64,7 +69,9 @@ class Generator:
         """Go on from a state that `get_state` gave."""
         seed, counter = state
         if counter < 0:
-            raise ArgumentError(f"Generator.set_state: the counter must not be negative, got {counter}")
+            raise ArgumentError(
+                f"Generator.set_state: the counter must not be negative, got {counter}"
+            )
         self._seed, self._counter = int(seed), int(counter)
 
     def __getstate__(self) -> tuple[int, int]:
@@ -90,7 +97,9 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
-def _prepare(shape: Any, generator: Generator | None, device: Any, name: str) -> tuple[tuple[Any, ...], Generator]:
+def _prepare(
+    shape: Any, generator: Generator | None, device: Any, name: str
+) -> tuple[tuple[Any, ...], Generator]:
     if tracing() is not None:
         raise TraceError(
             f"{name}: random numbers cannot be drawn inside a traced function yet; "
@@ -101,8 +110,8 @@ def _prepare(shape: Any, generator: Generator | None, device: Any, name: str) ->
 
 
 def _draw(op: Any, shape: tuple[Any, ...], g: Generator, dtype: DType) -> Tensor:
-    size = int(np.prod(shape, dtype=object)) if shape else 1
-    drawn: Tensor = op(shape, dtype.code, g.key, g.advance(size, dtype.code == float64.code))
+    counter = g.advance(math.prod(shape), dtype.code == float64.code)
+    drawn: Tensor = op(shape, dtype.code, g.key, counter)
     return drawn
 
 
@@ -119,7 +128,7 @@ def _scaled(x: Tensor, scale: Any, offset: Any) -> Tensor:
         return x * scale + offset  # type: ignore[no-any-return]
     if scale == 1 and offset == 0:
         return x
-    before = _core.set_grad_enabled(False)
+    before: Any = _core.set_grad_enabled(False)
     try:
         y = x if scale == 1 else x * float(scale)
         return y if offset == 0 else y + float(offset)
@@ -148,7 +157,9 @@ def randn(
     (5, 3)
     """
     sizes, g = _prepare(shape, generator, device, "randn")
-    return _finished(_scaled(_draw(_normal, sizes, g, _floating(dtype, "randn")), std, mean), requires_grad)
+    return _finished(
+        _scaled(_draw(_normal, sizes, g, _floating(dtype, "randn")), std, mean), requires_grad
+    )
 
 
 def rand(
@@ -183,7 +194,9 @@ def normal(
     (3,)
     """
     sizes, g = _prepare((shape,), generator, device, "normal")
-    return _finished(_scaled(_draw(_normal, sizes, g, _floating(dtype, "normal")), std, mean), requires_grad)
+    return _finished(
+        _scaled(_draw(_normal, sizes, g, _floating(dtype, "normal")), std, mean), requires_grad
+    )
 
 
 def uniform(
@@ -227,13 +240,18 @@ def randint(
     if not low < high:  # type: ignore[operator]
         raise ArgumentError(f"randint: low must be less than high, got {low} and {high}")
     sizes, g = _prepare((shape,), generator, device, "randint")
-    size = int(np.prod(sizes, dtype=object)) if sizes else 1
-    drawn = _integers(sizes, g.key, g.advance(size, True), (int(low),), (int(high),))  # type: ignore[arg-type]
+    counter = g.advance(math.prod(sizes), True)
+    drawn = _integers(sizes, g.key, counter, (int(low),), (int(high),))  # type: ignore[arg-type]
     return as_dtype_of(drawn, as_dtype(dtype))
 
 
 def bernoulli(
-    p: Any, shape: Any = None, *, dtype: Any = None, device: Any = None, generator: Generator | None = None
+    p: Any,
+    shape: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
 ) -> Tensor:
     """1 with probability p, else 0; p is a number, or a tensor of probabilities.
 
@@ -244,7 +262,9 @@ def bernoulli(
     kind = as_dtype(dtype) if dtype is not None else t.dtype if t.dtype.is_floating else float32
     values = t.numpy()
     if values.size and not ((values >= 0) & (values <= 1)).all():
-        raise ArgumentError(f"bernoulli: probabilities lie between 0 and 1, got {describe(t)} with others")
+        raise ArgumentError(
+            f"bernoulli: probabilities lie between 0 and 1, got {describe(t)} with others"
+        )
     sizes, g = _prepare((t.shape if shape is None else shape,), generator, device, "bernoulli")
     drawn = _draw(_uniform, sizes, g, float64 if t.dtype.code == float64.code else float32)
     return as_dtype_of(drawn < t.detach(), kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,12 +25,15 @@ def seed_for(y: Tensor, gradient: Any, what: str) -> Tensor:
                 "Reduce it (sum, mean), or pass a gradient of that shape"
             )
         return ones_like(y.detach() if y._plain else y)
-    gradient = asarray(gradient)
+    gradient = gradient if isinstance(gradient, Tensor) else asarray(gradient)
+    if gradient._plain and gradient._pinned:
+        gradient = _core.copy(gradient)  # gradients must not change when an array outside does
     if tuple(gradient.shape) != tuple(y.shape):
         raise ShapeError(
             f"{what}: the seed has shape {tuple(gradient.shape)}, but the tensor has shape {tuple(y.shape)}"
         )
-    return gradient if gradient.dtype == y.dtype else gradient.astype(y.dtype)
+    seed: Tensor = gradient if gradient.dtype == y.dtype else gradient.astype(y.dtype)
+    return seed
 
 
 def require_recorded(y: Tensor, what: str) -> None:
@@ -166,8 +170,19 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     if _core.node_of(self) is None:
         raise GradientError("register_hook: this tensor does not require a gradient; set requires_grad first")
     hooks = _core.hooks_of(self)
-    hooks.append(hook)
-    return HookHandle(hooks, hook)
+    checked = functools.partial(_run_hook, hook)
+    hooks.append(checked)
+    return HookHandle(hooks, checked)
+
+
+def _run_hook(hook: Callable[[Tensor], Tensor | None], g: Tensor) -> Tensor | None:
+    changed: Any = hook(g)
+    if changed is None:
+        return None
+    if not isinstance(changed, Tensor) or tuple(changed.shape) != tuple(g.shape):
+        given = f"shape {tuple(changed.shape)}" if isinstance(changed, Tensor) else repr(type(changed).__name__)
+        raise GradientError(f"a hook returned {given} for a gradient of shape {tuple(g.shape)}")
+    return changed if changed.dtype == g.dtype else changed.astype(g.dtype)
 
 
 def retain_grad(self: Tensor) -> None:

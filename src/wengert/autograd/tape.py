@@ -11,6 +11,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.creation import zeros, zeros_like
 from wengert.autograd.gradient_map import GradientMap
+from wengert.autograd.modes import inside_reverse
 from wengert.autograd.reverse import seed_for
 from wengert.errors import DTypeError, GradientError, TapeConsumedError
 from wengert.program.ir import Instruction, Program, Type, Var
@@ -75,6 +76,10 @@ class GradientTape:
         """A tracked handle to x: operations on it are recorded anywhere, with no `with` needed."""
         if not x.dtype.is_inexact:
             raise DTypeError(f"watch: only floating tensors are tracked, got {x.dtype.name}{tuple(x.shape)}")
+        if not x._plain or x.requires_grad:  # tracked by an outer transformation or graph, which must see through the handle
+            from wengert.transforms.functional import _source
+
+            return _source(x, True)  # type: ignore[no-any-return]
         handle: Tensor = _core.fresh_leaf(x.detach(), x.id)
         self._watched[x.id] = handle
         return handle
@@ -110,7 +115,7 @@ class GradientTape:
                 "compute it inside the tape's block"
             )
         seed = seed_for(target, gradient, "backward")
-        if _core.recording_tapes():
+        if _core.recording_tapes() or inside_reverse():
             walk = RecordedWalk([target], [seed], None)
             walk.run(True)
             for node in walk.nodes.values():
@@ -129,8 +134,8 @@ class GradientTape:
         return grads
 
     def _pull(self, pairs: list[tuple[Tensor, Tensor]], sources: list[list[Tensor]]) -> list[Any]:
-        # Inside an outer tape, or on a persistent one, the derivative is recorded, too.
-        record = self._persistent or bool(_core.recording_tapes())
+        # Inside an outer tape or transformation, or on a persistent one, the derivative is recorded, too.
+        record = self._persistent or bool(_core.recording_tapes()) or inside_reverse()
         ys, seeds = [y for y, _ in pairs], [s for _, s in pairs]
         flat = [x for handles in sources for x in handles]
         found = iter(pull(ys, seeds, flat, retain=self._persistent or record, record=record))
@@ -141,12 +146,12 @@ class GradientTape:
         return results
 
     def _handles(self, x: Tensor) -> list[Tensor]:
-        """What stands for a source in the recording: the tensor itself, and the handle that `watch` gave for it."""
-        watched = self._watched.get(x.id)
-        own = [x] if not x._plain or _core.node_of(x) is not None else []
-        if watched is None or watched is x or (own and x._plain and _core.node_of(x) == _core.node_of(watched)):
-            return own
-        return [*own, watched]
+        """What stands for a source in the recording: the tensor itself, the tape's own handle, the one `watch` gave."""
+        if not x._plain:
+            return [x]
+        handles = [x, self._record.handle(x.id), self._watched.get(x.id)]
+        by_node = {_core.node_of(h): h for h in handles if h is not None}
+        return [h for node, h in by_node.items() if node is not None]
 
     def _consume(self, keep: bool = False) -> None:
         if self._consumed:

@@ -1,7 +1,8 @@
 """Functions of tensors: the ops of the registry under their public names, and what is composed of them."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from wengert.functional import native_ops
 from wengert.functional.activations import (
     elu,
     gelu,
@@ -58,6 +59,7 @@ from wengert.functional.losses import (
     nll_loss,
     softmax_cross_entropy,
 )
+from wengert.functional.native_ops import *
 from wengert.functional.normalisation import layer_norm, rms_norm
 from wengert.functional.reductions import (
     all,
@@ -107,16 +109,113 @@ from wengert.functional.shapes import (
     triu,
     unstack,
 )
-from wengert.ops.registry import OPS
 
-_COMPOSED = [name for name, value in list(globals().items()) if callable(value) and name not in ("Any",)]
-_NATIVE = [op.name for op in OPS.values() if op.public and op.name not in _COMPOSED]
-globals().update({name: OPS[name].function for name in _NATIVE})
+__all__ = [
+    "all",
+    "allclose",
+    "any",
+    "argmax",
+    "argmin",
+    "astype",
+    "bce_loss",
+    "bce_with_logits",
+    "broadcast_arrays",
+    "broadcast_to",
+    "clip",
+    "clone",
+    "concat",
+    "count_nonzero",
+    "cross_entropy",
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
+    "diag",
+    "diagonal",
+    "divide",
+    "dot",
+    "elu",
+    "embedding",
+    "expand_dims",
+    "flatten",
+    "flip",
+    "focal_loss",
+    "gather",
+    "gelu",
+    "hard_sigmoid",
+    "hard_swish",
+    "hard_tanh",
+    "hinge_loss",
+    "huber_loss",
+    "index_select",
+    "isclose",
+    "kl_div",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_sigmoid",
+    "log_softmax",
+    "logaddexp",
+    "logsumexp",
+    "matmul",
+    "matrix_transpose",
+    "max",
+    "mean",
+    "min",
+    "mish",
+    "moveaxis",
+    "mse_loss",
+    "multiply",
+    "negative",
+    "nll_loss",
+    "nonzero",
+    "norm",
+    "one_hot",
+    "outer",
+    "pad",
+    "permute_dims",
+    "positive",
+    "pow",
+    "prelu",
+    "prod",
+    "relu6",
+    "repeat",
+    "reshape",
+    "rms_norm",
+    "roll",
+    "scatter",
+    "scatter_add",
+    "segment_sum",
+    "selu",
+    "silu",
+    "softmax",
+    "softmax_cross_entropy",
+    "softplus",
+    "split",
+    "squeeze",
+    "stack",
+    "std",
+    "subtract",
+    "sum",
+    "swapaxes",
+    "take",
+    "take_along_axis",
+    "tensordot",
+    "tile",
+    "trace",
+    "tril",
+    "triu",
+    "unstack",
+    "var",
+    "vecdot",
+    "xlogy",
+]
+__all__ += native_ops.__all__
 
-__all__ = [*_COMPOSED, *_NATIVE]  # pyright: ignore[reportUnsupportedDunderAll]
+if not TYPE_CHECKING:  # a type checker would think that every name is there
 
+    def __getattr__(name: str) -> Any:
+        from wengert.functional.foreign_names import explain
 
-def __getattr__(name: str) -> Any:
-    from wengert.functional.foreign_names import explain
-
-    raise AttributeError(explain("module 'wengert.functional'", name))
+        raise AttributeError(explain("module 'wengert.functional'", name))

@@ -14,7 +14,7 @@ from wengert.program.compile import composite
 
 _where, _exp, _expm1, _log = native("where"), native("exp"), native("expm1"), native("log")
 _erf, _tanh, _sigmoid = native("erf"), native("tanh"), native("sigmoid")
-_max, _sum, _reshape = native("max"), native("sum"), native("reshape")
+_max, _sum, _reshape, _copy = native("max"), native("sum"), native("reshape"), native("copy")
 
 # Klambauer et al., "Self-normalizing neural networks", 2017.
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -230,7 +230,7 @@ def softmax(x: Any, axis: int = -1) -> Tensor:
     """
     t = _input(x, "softmax")
     if t.size == 0:
-        return t * 1.0
+        return _copy(t)
     y: Tensor = _softmax(t, one_axis(axis, t.ndim, "softmax"))
     return y
 
@@ -255,6 +255,6 @@ def log_softmax(x: Any, axis: int = -1) -> Tensor:
     """
     t = _input(x, "log_softmax")
     if t.size == 0:
-        return t * 1.0
+        return _copy(t)
     y: Tensor = _log_softmax(t, one_axis(axis, t.ndim, "log_softmax"))
     return y

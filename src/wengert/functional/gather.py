@@ -197,6 +197,6 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
         raise TraceError(
             f"nonzero: how many elements of {describe(t)} are not zero is data, which tracing cannot read"
         )
-    rows: Tensor = _core.nonzero(t if t._plain else t.detach())
+    rows: Any = _core.nonzero(t if t._plain else t.detach())
     n = rows.shape[0]
     return tuple(_reshape(_slice(rows, (0, k), (n, 1), (1, 1)), (n,)) for k in range(t.ndim))

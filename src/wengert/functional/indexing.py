@@ -1,7 +1,8 @@
 """Indexing as in NumPy, reading and writing: `x[...]` and `x[...] = v`.
 
-A key is read once into *terms*, one for each entry. Integers, slices and new axes are one `slice` and one `reshape`: a view.
-Index arrays and masks become one linear index into the axes they name, for one `take` (reading) or `index_put` (writing).
+A basic key (integers, slices, None, ...) is a *place*: one `slice` and one `reshape`, a view. Another key is read into
+*terms*, one for each entry: its index arrays and masks become one linear index into the axes they name, for one `take`
+(reading) or `index_put` (writing).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _slice, _reshape, _permute, _take = (
 )
 _broadcast_to, _cast, _index_put = native("broadcast_to"), native("cast"), native("index_put")
 _slice_update, _where, _logical_or = native("slice_update"), native("where"), native("logical_or")
+_copy = native("copy")
 
 # What an entry of a key does with its place: in the result it is an axis (slice, new), nothing (integer), or it takes
 # part in the axes that all index arrays share.
@@ -59,10 +61,6 @@ class _Key:
     sizes: list[Size]
     steps: list[int]
     terms: list[_Term] = field(default_factory=list)
-
-    @property
-    def advanced(self) -> bool:
-        return any(t.kind == _ARRAY for t in self.terms)
 
 
 # ------------------------------------------------------------------------------------------------ reading the key
@@ -107,18 +105,8 @@ def _end(i: Any, n: Size, low: Size, high: Size) -> Size:
     return high if i > high else i
 
 
-def _is_plain_integer(k: Any) -> bool:
-    return isinstance(k, (int, np.integer, _core.Dim)) and not isinstance(k, bool)
-
-
 def _as_array(k: Any, name: str) -> Tensor:
     """An index array or mask: int64 or bool."""
-    if (
-        isinstance(k, (list, tuple, np.ndarray))
-        and np.size(k) == 0
-        and not isinstance(k, np.ndarray)
-    ):
-        return _cast(as_tensor(k, name), int64.code)
     if not isinstance(k, (Tensor, list, tuple, np.ndarray, bool, np.bool_)):
         raise TypeError(
             f"{name}: {type(k).__name__} is no index; use integers, slices, None, ..., index arrays and masks"
@@ -126,20 +114,24 @@ def _as_array(k: Any, name: str) -> Tensor:
     t = as_tensor(k, name)
     if t.dtype.kind == "b":
         return t
-    if not t.dtype.is_integer:
+    if not t.dtype.is_integer and not (isinstance(k, (list, tuple)) and t.size == 0):
         raise DTypeError(f"{name}: index arrays are integers or bools, got {describe(t)}")
     return as_dtype_of(t, int64)
 
 
-def _entries(key: Any, name: str) -> list[Any]:
-    """The entries of a key; what is not basic is converted to tensors, so that their ranks are known."""
+_BASIC = (int, slice, type(None), type(Ellipsis))
+
+
+def _entries(key: Any, name: str) -> tuple[list[Any], bool]:
+    """The entries of a key, and whether all are basic. Others become tensors, so that their ranks are known."""
     given = key if isinstance(key, tuple) else (key,)
-    return [
-        k
-        if k is None or k is Ellipsis or isinstance(k, slice) or _is_plain_integer(k)
-        else _as_array(k, name)
-        for k in given
-    ]
+    entries, basic = [], True
+    for k in given:
+        if type(k) not in _BASIC and not isinstance(k, _core.Dim):
+            k = operator.index(k) if isinstance(k, np.integer) else _as_array(k, name)
+            basic = basic and not isinstance(k, Tensor)
+        entries.append(k)
+    return entries, basic
 
 
 def _consumed(k: Any) -> int:
@@ -148,8 +140,8 @@ def _consumed(k: Any) -> int:
     return k.ndim if isinstance(k, Tensor) and k.dtype.kind == "b" else 1
 
 
-def _read_key(x: Tensor, key: Any, name: str) -> _Key:
-    entries = _entries(key, name)
+def _filled(x: Tensor, entries: list[Any], name: str) -> list[Any]:
+    """The entries with whole slices in place of the ellipsis, and for axes that are not named."""
     dots = [i for i, k in enumerate(entries) if k is Ellipsis]
     used = sum(map(_consumed, entries))
     if len(dots) > 1:
@@ -157,10 +149,17 @@ def _read_key(x: Tensor, key: Any, name: str) -> _Key:
     if used > x.ndim:
         raise IndexRangeError(f"{name}: {used} indices for {describe(x)}, which has {x.ndim} axes")
     at = dots[0] if dots else len(entries)
-    entries[at : at + 1] = [slice(None)] * (x.ndim - used)
+    entries[at : at + 1] = [_ALL] * (x.ndim - used)
+    return entries
+
+
+_ALL = slice(None)
+
+
+def _read_key(x: Tensor, entries: list[Any], name: str) -> _Key:
     out = _Key([0] * x.ndim, list(x.shape), [1] * x.ndim)
     axis = 0
-    for k in entries:
+    for k in _filled(x, entries, name):
         _add_term(out, x, k, axis, name)
         axis += _consumed(k)
     return out
@@ -221,11 +220,46 @@ def _same(a: Size, b: Size) -> bool:
     return bool(a == b)
 
 
-def _basic(x: Tensor, key: _Key) -> Tensor:
-    y = _slice(x, tuple(key.starts), tuple(key.sizes), tuple(key.steps))
-    if all(t.kind == _SLICE for t in key.terms):
-        return y
-    return _reshape(y, tuple(t.size for t in key.terms if t.kind != _INTEGER))
+@dataclass(slots=True)
+class _Place:
+    """What a basic key names: a slice, and the shape it has without integer axes and with new ones."""
+
+    starts: tuple[Size, ...]
+    sizes: tuple[Size, ...]
+    steps: tuple[int, ...]
+    shape: tuple[Size, ...]
+    reshaped: bool
+
+    def of(self, x: Tensor) -> Tensor:
+        y = _slice(x, self.starts, self.sizes, self.steps)
+        return _reshape(y, self.shape) if self.reshaped else y
+
+
+def _read_basic(x: Tensor, entries: list[Any], name: str) -> _Place:
+    shape = x.shape
+    starts: list[Size] = []
+    sizes: list[Size] = []
+    steps: list[int] = []
+    result: list[Size] = []
+    reshaped = False
+    for k in _filled(x, entries, name):
+        if k is None:
+            result.append(1)
+            reshaped = True
+            continue
+        axis = len(sizes)
+        start, size, step = 0, shape[axis], 1
+        if isinstance(k, slice):
+            if k != _ALL:
+                start, size, step = _slice_bounds(k, size, name)
+            result.append(size)
+        else:
+            start, size = _bounded(k, size, axis, x, name), 1
+            reshaped = True
+        starts.append(start)
+        sizes.append(size)
+        steps.append(step)
+    return _Place(tuple(starts), tuple(sizes), tuple(steps), tuple(result), reshaped)
 
 
 def _first(x: Tensor, i: int, name: str) -> Tensor:
@@ -261,7 +295,10 @@ def _plan(x: Tensor, part: Tensor, key: _Key, name: str) -> _Plan:
     kept = [t for t in terms if t.kind == _SLICE or (t.kind == _ARRAY and t.axis >= 0)]
     arrays = [t for t in terms if t.kind == _ARRAY]
     axes = [i for i, t in enumerate(kept) if t.kind == _ARRAY]
-    index = _linear_index(x, arrays, name)
+    if name == "getitem" and len(arrays) == 1 and axes == [arrays[0].axis]:
+        index = arrays[0].index  # `take` checks it, and knows the axis
+    else:
+        index = _linear_index(x, arrays, name)
     rest = [t.size for t in kept if t.kind == _SLICE]
     places = [i for i, t in enumerate(terms) if t.kind in (_ARRAY, _INTEGER)]
     adjacent = places[-1] - places[0] == len(places) - 1
@@ -293,7 +330,8 @@ def _linear_index(x: Tensor, terms: list[_Term], name: str) -> Tensor:
 
 
 def _checked(term: _Term, x: Tensor, name: str) -> Tensor:
-    index, n = term.index, x.shape[term.axis]
+    index = term.index
+    n: Size = x.shape[term.axis]
     if index._plain and isinstance(n, int) and index.size:
         values = index.numpy()
         low, high = values.min(), values.max()
@@ -381,10 +419,12 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     """
     if type(key) is int:
         return _first(x, key, "getitem")
-    if isinstance(key, Tensor) and key.dtype.is_integer and x.ndim:
-        return _take(x, as_dtype_of(key, int64), 0)
-    read = _read_key(x, key, "getitem")
-    return _advanced(x, read, "getitem") if read.advanced else _basic(x, read)
+    entries, basic = _entries(key, "getitem")
+    if basic:
+        return _read_basic(x, entries, "getitem").of(x)
+    if len(entries) == 1 and entries[0].dtype.code == int64.code and x.ndim:
+        return _take(x, entries[0], 0)
+    return _advanced(x, _read_key(x, entries, "getitem"), "getitem")
 
 
 # ------------------------------------------------------------------------------------------------------- writing
@@ -397,6 +437,8 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
             f"{name}: {describe(x)} cannot be changed in place here, because it or the new value is traced or dual; "
             "compute a new tensor instead"
         )
+    if value.requires_grad and value.is_leaf:
+        value = _copy(value)  # x must not become that leaf
     x._assign(value, name)
     return x
 
@@ -430,14 +472,13 @@ def _scalar_mask(key: Any, value: Any) -> Tensor | None:
     return key if np.ndim(value) == 0 or (isinstance(value, Tensor) and value.ndim == 0) else None
 
 
-def _assign_basic(x: Tensor, key: _Key, value: Any) -> None:
+def _assign_basic(x: Tensor, place: _Place, value: Any) -> None:
+    v = _fitting(value, x, place.shape, "setitem")
     if x._plain:
-        view = _basic(x, key)
-        assign(view, _fitting(value, x, view.shape, "setitem"), "setitem")
-        return
-    shape = tuple(t.size for t in key.terms if t.kind != _INTEGER)
-    v = _reshape(_fitting(value, x, shape, "setitem"), tuple(key.sizes))
-    assign(x, _slice_update(x, v, tuple(key.starts), tuple(key.steps)), "setitem")
+        assign(place.of(x), v, "setitem")
+    else:
+        new = _slice_update(x, _reshape(v, place.sizes), place.starts, place.steps)
+        assign(x, new, "setitem")
 
 
 def _assign_advanced(x: Tensor, key: _Key, value: Any) -> None:
@@ -478,8 +519,8 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         mask = _reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
         assign(x, _where(mask, as_dtype_of(as_tensor(value, "setitem"), x.dtype), x), "setitem")
         return
-    read = _read_key(x, key, "setitem")
-    if read.advanced:
-        _assign_advanced(x, read, value)
+    entries, basic = _entries(key, "setitem")
+    if basic:
+        _assign_basic(x, _read_basic(x, entries, "setitem"), value)
     else:
-        _assign_basic(x, read, value)
+        _assign_advanced(x, _read_key(x, entries, "setitem"), value)

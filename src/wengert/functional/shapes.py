@@ -308,7 +308,7 @@ def split(x: Any, sections_or_indices: int | Sequence[int], *, axis: int = 0) ->
     k = one_axis(axis, t.ndim, "split")
     n = t.shape[k]
     if not hasattr(sections_or_indices, "__len__"):
-        parts = operator.index(sections_or_indices)  # type: ignore[arg-type]
+        parts = operator.index(sections_or_indices)
         if parts <= 0 or n % parts != 0:
             raise ShapeError(
                 f"split: axis {k} of {describe(t)} has size {n}, which {parts} equal parts do not make"
@@ -363,7 +363,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
         amount = shift if isinstance(shift, int) else int(np.sum(shift))
         return _reshape(_roll_one(_reshape(t, (t.size,)), amount, 0), t.shape)
     axes = [one_axis(a, t.ndim, "roll") for a in ([axis] if isinstance(axis, int) else axis)]
-    shifts = [operator.index(shift)] if not isinstance(shift, (list, tuple)) else list(shift)
+    shifts = [operator.index(s) for s in (shift if isinstance(shift, Sequence) else [shift])]
     if len(shifts) == 1:
         shifts = shifts * len(axes)
     if len(axes) == 1:
@@ -461,7 +461,8 @@ def _source(mode: str, n: Size, before: int, after: int) -> Tensor:
 def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> Tensor:
     """More elements before and after along each axis: `((before, after), …)`, one pair for all, or one number.
 
-    mode: "constant" (`value`), "edge" (the last element), "reflect" (mirrored, without the last), "wrap" (round the end).
+    mode: "constant" (`value`), "edge" (the last element), "reflect" (mirrored, without the last) or "wrap" (round the
+    end).
 
     >>> pad([1, 2, 3], (1, 2)).tolist(), pad([1, 2, 3], 2, mode="reflect").tolist()
     ([0, 1, 2, 3, 0, 0], [3, 2, 1, 2, 3, 2, 1])
@@ -477,7 +478,7 @@ def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> 
             return _unslice(t, shape, starts, steps)
         return _slice_update(full(shape, value, t.dtype), t, starts, steps)
     for axis, (before, after) in enumerate(pairs):
-        n = t.shape[axis]
+        n: Size = t.shape[axis]
         if isinstance(n, int) and n == 0 and before + after:
             raise ShapeError(
                 f"pad: axis {axis} of {describe(t)} is empty; mode {mode!r} has nothing to copy"

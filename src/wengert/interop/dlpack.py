@@ -1,4 +1,4 @@
-"""DLPack, both ways, without copies on the CPU. NumPy does the packing: it speaks the protocol and shares our memory."""
+"""DLPack, both ways, without copies on the CPU. NumPy, which speaks the protocol and shares our memory, packs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__ method; use asarray")
     if isinstance(x, Tensor):
-        return x.clone().detach() if copy else x.detach()  # type: ignore[no-any-return]
+        return x.clone().detach() if copy else x.detach()
     if isinstance(x, np.ndarray):  # also read-only ones, which NumPy does not export
         return asarray(x, copy=copy)
     kind = x.__dlpack_device__()[0]
@@ -49,7 +49,9 @@ def to_dlpack(
 ) -> Any:
     """The capsule of `x.__dlpack__()`."""
     if x.dtype.code == bfloat16.code:
-        raise BufferError("__dlpack__: NumPy, which packs for us, has no bfloat16; use astype(wg.float32)")
+        raise BufferError(
+            "__dlpack__: NumPy, which packs for us, has no bfloat16; use astype(wg.float32)"
+        )
     if stream is not None:
         raise BufferError("__dlpack__: there are no streams on the CPU; pass stream=None")
     return x.numpy().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)

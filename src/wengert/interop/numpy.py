@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from wengert import _core
 from wengert._core import Tensor
-from wengert.dtypes import bfloat16
+from wengert.autograd.modes import recorded_rule
+from wengert.dtypes import bfloat16, uint16
+from wengert.errors import CustomOpError
 
 
 def numpy(x: Tensor) -> np.ndarray[Any, Any]:
@@ -19,8 +22,16 @@ def numpy(x: Tensor) -> np.ndarray[Any, Any]:
     """
     if not x._plain:
         raise TypeError(f"numpy: a {type(x).__name__} holds no data of its own")
-    a = np.asarray(memoryview(x))  # type: ignore[arg-type]
-    return a.view(bfloat16.to_numpy()) if x.dtype.code == bfloat16.code else a
+    rule = getattr(recorded_rule, "name", None)
+    if rule is not None and x.requires_grad:
+        raise CustomOpError(
+            f"{rule}: its derivative is being differentiated, but its rule computes with NumPy, where nothing is recorded; "
+            "write the rule in wengert ops"
+        )
+    if x.dtype.code != bfloat16.code:
+        return np.asarray(memoryview(x))  # type: ignore[arg-type]
+    bits = _core.from_buffer(x, uint16.code, True)  # the buffer protocol has no word for bfloat16
+    return np.asarray(memoryview(bits)).view(bfloat16.to_numpy())
 
 
 def tolist(x: Tensor) -> Any:
@@ -36,7 +47,7 @@ def tolist(x: Tensor) -> Any:
 
 def array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """What `numpy.asarray(x)` calls (the `__array__` protocol)."""
-    a = x.numpy()
+    a: np.ndarray[Any, Any] = x.numpy()
     if dtype is not None and a.dtype != dtype:
         if copy is False:
             raise ValueError(f"an array of dtype {dtype} cannot share the memory of {x.dtype.name}")

@@ -158,7 +158,7 @@ class Dropout(Module):
         if not self.training or self.p == 0.0:
             return x
         kept = as_dtype_of(rand(x.shape, generator=self.generator) >= self.p, x.dtype)
-        return x * (kept * (1.0 / (1.0 - self.p)))  # type: ignore[no-any-return]
+        return x * (kept * (1.0 / (1.0 - self.p)))
 
     def extra_repr(self) -> str:
         """The probability."""

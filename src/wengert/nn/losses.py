@@ -17,6 +17,8 @@ class CrossEntropyLoss(Module):
     1.386...
     """
 
+    weight: Any
+
     def __init__(
         self,
         weight: Any = None,

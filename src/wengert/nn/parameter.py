@@ -75,7 +75,7 @@ class Parameter(Tensor):
     @property
     def tensor(self) -> Tensor:
         """The data as a plain tensor, outside the graph; it shares memory with the parameter."""
-        return self.detach()  # type: ignore[no-any-return]
+        return self.detach()
 
     def zero_grad(self) -> None:
         """Forget the gradient: `.grad` is None again."""

@@ -57,20 +57,20 @@ copy = define(
     samples=unary(extreme=_EXTREME),
     public=False,
 )
-scale = define(
+scale: Op = define(
     "scale",
     formula="t·c, and 0 where t is 0 whatever c is (strong zero)",
     reference=lambda t, c: np.where(t == 0, 0, t * c),
-    jvp=lambda t_dot, c_dot, y, t, c: t_dot * c + c_dot * t,
+    jvp=lambda t_dot, c_dot, y, t, c: t_dot * c + select(t != 0, c_dot) * t,
     transpose=(lambda y_bar, t, c: scale(y_bar, conj(c)), None),
     samples=[*binary(), Sample((exactly(0.0, 0.0, 2.0), exactly(math.inf, math.nan, 3.0)), gradients=False)],
     public=False,
 )
-unscale = define(
+unscale: Op = define(
     "unscale",
     formula="t/c, and 0 where t is 0 whatever c is (strong zero)",
     reference=lambda t, c: np.where(t == 0, 0, t / c),
-    jvp=lambda t_dot, c_dot, y, t, c: t_dot / c - c_dot * (y / c),
+    jvp=lambda t_dot, c_dot, y, t, c: t_dot / c - select(t != 0, c_dot) * (y / c),
     transpose=(lambda y_bar, t, c: unscale(y_bar, conj(c)), None),
     samples=[*binary(b=(0.5, 2.0)), Sample((exactly(0.0, 2.0), exactly(0.0, 4.0)), gradients=False)],
     public=False,
@@ -81,7 +81,7 @@ def _or_zero(tangent: Any) -> Any:
     return 0.0 if tangent is ZERO else tangent
 
 
-where = define(
+where: Op = define(
     "where",
     formula="a where the condition holds, else b",
     reference=np.where,
@@ -95,9 +95,16 @@ where = define(
 )
 
 
+def _either(condition: Any, a: Any, b: Any) -> Any:
+    """`where`, also if the condition is a Python bool: an operand of a rule may be a literal."""
+    if isinstance(condition, bool):
+        return a if condition else b
+    return where(condition, a, b)
+
+
 def select(condition: Any, tangent: Any) -> Any:
     """The tangent where the condition holds, else zero: the rule of everything piecewise linear."""
-    return ZERO if tangent is ZERO else where(condition, tangent, 0.0)
+    return ZERO if tangent is ZERO else _either(condition, tangent, 0.0)
 
 
 # --------------------------------------------------------------------------------------------------- arithmetic
@@ -117,19 +124,25 @@ div = define(
     jvp=lambda a_dot, b_dot, y, a, b: a_dot / b - b_dot * (y / b),
     samples=binary(b=(0.5, 2.0)),
 )
+# Quotients between two integers, where both have a derivative; then anywhere.
+_BETWEEN_JUMPS = [
+    *binary(a=(2.1, 2.5), b=(1.3, 2.0)),
+    *binary(a=(-2.5, -2.1), b=(1.3, 2.0))[:1],
+    Sample((real(67, low=-9.0, high=9.0), real(67, gap=0.1)), gradients=False),
+]
 floor_divide = define(
     "floor_divide",
     formula="⌊a / b⌋",
     reference=np.floor_divide,
     jvp="zero",
-    samples=[*binary(b=(0.5, 2.0)), Sample((whole(4, 5), whole(4, 5, low=1)))],
+    samples=[*_BETWEEN_JUMPS, Sample((whole(4, 5), whole(4, 5, low=1)))],
 )
 remainder = define(
     "remainder",
     formula="a − b·⌊a / b⌋, with the sign of b",
     reference=np.remainder,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot - b_dot * floor_divide(a, b),
-    samples=[*binary(b=(0.7, 2.0)), Sample((whole(4, 5), whole(4, 5, low=1)))],
+    samples=[*_BETWEEN_JUMPS, Sample((whole(4, 5), whole(4, 5, low=1)))],
 )
 square = define(
     "square",
@@ -147,10 +160,16 @@ reciprocal = define(
 )
 
 
+def _log(x: Any) -> Any:
+    if isinstance(x, (int, float)):
+        return math.log(x) if x > 0 else math.nan
+    return log(x)
+
+
 def _pow_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
     # x⁰ is 1 for every x, so its derivative is 0 even at x = 0; 0ᵇ is 0 for b > 0, so its derivative by b is 0.
-    base = a_dot if a_dot is ZERO else a_dot * where(b == 0, 0.0, b * pow(a, b - 1.0))
-    exponent = b_dot if b_dot is ZERO else b_dot * (where(a == 0, 0.0, log(a)) * y)
+    base = a_dot if a_dot is ZERO else a_dot * _either(b == 0, 0.0, b * pow(a, b - 1.0))
+    exponent = b_dot if b_dot is ZERO else b_dot * (_either(a == 0, 0.0, _log(a)) * y)
     return base + exponent
 
 
@@ -169,9 +188,9 @@ pow = define(
 # ------------------------------------------------------------------------------------------- order and rounding
 
 
-def _share(a: Any, b: Any) -> Any:
-    # At a tie both operands are the maximum (or minimum): they share the derivative evenly.
-    cast, dtype = OPS["cast"], a.dtype.code
+def _share(a: Any, b: Any, y: Any) -> Any:
+    # At a tie both operands are the maximum (or minimum): they share the derivative evenly. An operand may be a literal.
+    cast, dtype = OPS["cast"], y.dtype.code
     return cast(a > b, dtype) + 0.5 * cast(a == b, dtype)
 
 
@@ -179,14 +198,14 @@ maximum = define(
     "maximum",
     formula="max(a, b); NaN if either is; ties share the derivative",
     reference=np.maximum,
-    jvp=lambda a_dot, b_dot, y, a, b: a_dot * _share(a, b) + b_dot * _share(b, a),
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot * _share(a, b, y) + b_dot * _share(b, a, y),
     samples=[*binary(), Sample((exactly(1.0, math.nan, 2.0), exactly(1.0, 1.0, math.nan)), gradients=False)],
 )
 minimum = define(
     "minimum",
     formula="min(a, b); NaN if either is; ties share the derivative",
     reference=np.minimum,
-    jvp=lambda a_dot, b_dot, y, a, b: a_dot * _share(b, a) + b_dot * _share(a, b),
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot * _share(b, a, y) + b_dot * _share(a, b, y),
     samples=[*binary(), Sample((exactly(1.0, math.nan, 2.0), exactly(1.0, 1.0, math.nan)), gradients=False)],
 )
 relu = define(
@@ -203,7 +222,7 @@ abs = define(
     jvp=lambda x_dot, y, x: x_dot * sign(x),
     samples=unary(gap=0.05, extreme=_EXTREME),
 )
-sign = define(
+sign: Op = define(
     "sign",
     formula="−1, 0 or 1",
     reference=np.sign,
@@ -222,11 +241,20 @@ floor = _stepwise("floor", "⌊x⌋", np.floor)
 ceil = _stepwise("ceil", "⌈x⌉", np.ceil)
 round = _stepwise("round", "the nearest integer, halves to even", np.round)
 trunc = _stepwise("trunc", "x without its fraction", np.trunc)
+
+
+def _copysign_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
+    if a_dot is ZERO:
+        return ZERO
+    negative = math.copysign(1.0, b) < 0 if isinstance(b, (int, float)) else signbit(b)
+    return a_dot * _either(negative, -sign(a), sign(a))
+
+
 copysign = define(
     "copysign",
     formula="|a| with the sign of b",
     reference=np.copysign,
-    jvp=lambda a_dot, b_dot, y, a, b: a_dot * where(signbit(b), -sign(a), sign(a)),
+    jvp=_copysign_jvp,
     samples=binary(a=(0.2, 2.0), gap=0.1),
 )
 nextafter = define(
@@ -318,7 +346,7 @@ sin = define(
     jvp=lambda x_dot, y, x: x_dot * cos(x),
     samples=unary(extreme=(0.0, 1e4, -1e4, math.inf)),
 )
-cos = define(
+cos: Op = define(
     "cos",
     formula="cos x",
     reference=np.cos,
@@ -367,7 +395,7 @@ sinh = define(
     jvp=lambda x_dot, y, x: x_dot * cosh(x),
     samples=unary(),
 )
-cosh = define(
+cosh: Op = define(
     "cosh",
     formula="(eˣ + e⁻ˣ) / 2",
     reference=np.cosh,
@@ -450,14 +478,14 @@ lgamma = define(
     jvp=lambda x_dot, y, x: x_dot * digamma(x),
     samples=unary(0.5, 4.0),
 )
-digamma = define(
+digamma: Op = define(
     "digamma",
     formula="d/dx ln Γ(x)",
     reference=_special("digamma"),
     jvp=lambda x_dot, y, x: x_dot * trigamma(x),
     samples=[Sample((positive(2, 3),), second=False), Sample((positive(),), second=False)],
 )
-trigamma = define(
+trigamma: Op = define(
     "trigamma",
     formula="d²/dx² ln Γ(x)",
     reference=lambda x: _special("polygamma")(1, x),

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from wengert.ops.elementwise import where
-from wengert.ops.registry import define
+from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, index, real
 from wengert.ops.shape import broadcast_to, iota, reshape, zeros_like
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 
-take = define(
+take: Op = define(
     "take",
     formula="x[..., index, ...] along an axis",
     reference=lambda x, i, axis: np.take(x, i, axis=axis),
@@ -39,7 +39,7 @@ def _np_index_add(x: Any, i: Any, shape: Any, axis: int) -> Any:
     return y
 
 
-index_add = define(
+index_add: Op = define(
     "index_add",
     formula="zeros to which x is added at the indices along an axis",
     reference=_np_index_add,
@@ -69,7 +69,7 @@ def _filled(t: Any, like: Any) -> Any:
     return zeros_like(like) if t is ZERO else t
 
 
-index_put = define(
+index_put: Op = define(
     "index_put",
     formula="x with v written at the indices along an axis; the last of equal indices wins",
     reference=_np_index_put,
@@ -92,7 +92,7 @@ winners = define(
     samples=[Sample((exactly(4, 0, 4, 1),), ((5,),), gradients=False)],
     public=False,
 )
-take_along_axis = define(
+take_along_axis: Op = define(
     "take_along_axis",
     formula="x[i, index[i, j], ...]",
     reference=lambda x, i, axis: np.take_along_axis(x, i, axis=axis),
@@ -115,7 +115,7 @@ def _np_scatter_add(x: Any, i: Any, shape: Any, axis: int) -> Any:
     return y
 
 
-scatter_add_along_axis = define(
+scatter_add_along_axis: Op = define(
     "scatter_add_along_axis",
     formula="zeros to which x[i, j] is added at [i, index[i, j]]",
     reference=_np_scatter_add,
@@ -151,7 +151,7 @@ def zeros_like_as(x: Any, dtype: int) -> Any:
     return create(full, (x.shape, dtype, 0.0))
 
 
-scatter_along_axis = define(
+scatter_along_axis: Op = define(
     "scatter_along_axis",
     formula="x with v[i, j] written at [i, index[i, j]]; the last of equal indices wins",
     reference=_np_scatter,

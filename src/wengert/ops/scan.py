@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import define
+from wengert.ops.registry import Op, define
 from wengert.ops.samples import Sample, exactly, real
 from wengert.ops.shape import concat, full, slice, zeros_like
 from wengert.program.trace import create
@@ -19,7 +19,7 @@ def _reference(f: Any) -> Any:
     return call
 
 
-cumsum = define(
+cumsum: Op = define(
     "cumsum",
     formula="sums of the first 1, 2, … elements",
     reference=_reference(np.cumsum),

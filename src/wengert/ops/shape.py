@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from wengert.dtypes import ALL as DTYPES
-from wengert.ops.registry import define
+from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 
-reshape = define(
+reshape: Op = define(
     "reshape",
     formula="the same elements in row-major order under another shape",
     reference=np.reshape,
@@ -26,7 +26,7 @@ reshape = define(
     ],
     invalid=[Invalid((real(2, 3),), ((4,),), "ShapeError", "reshape")],
 )
-permute = define(
+permute: Op = define(
     "permute",
     formula="axes in another order",
     reference=np.transpose,
@@ -67,7 +67,7 @@ broadcast_to = define(
     ],
     invalid=[Invalid((real(3),), ((2, 4),), "ShapeError", "broadcast_to")],
 )
-cast = define(
+cast: Op = define(
     "cast",
     formula="the same numbers in another dtype",
     jvp=lambda x_dot, y, x, dtype: cast(x_dot, dtype) if DTYPES[dtype].is_inexact else ZERO,
@@ -120,7 +120,7 @@ def _np_unslice(x: Any, shape: Any, starts: Any, steps: Any) -> Any:
     return y
 
 
-unslice = define(
+unslice: Op = define(
     "unslice",
     formula="zeros with x at start + step·i along every axis",
     reference=_np_unslice,
@@ -137,7 +137,7 @@ def _np_slice_update(x: Any, v: Any, starts: Any, steps: Any) -> Any:
     return y
 
 
-slice_update = define(
+slice_update: Op = define(
     "slice_update",
     formula="x with v written at start + step·i along every axis",
     reference=_np_slice_update,
@@ -198,7 +198,7 @@ def _np_strided_add(x: Any, shape: Any, strides: Any, offset: Any) -> Any:
     return y
 
 
-as_strided_add = define(
+as_strided_add: Op = define(
     "as_strided_add",
     formula="zeros to which x is added at offset + Σ iₖ·strideₖ",
     reference=_np_strided_add,
@@ -216,7 +216,7 @@ def _np_strided_update(x: Any, v: Any, shape: Any, strides: Any, offset: Any) ->
     return y
 
 
-as_strided_update = define(
+as_strided_update: Op = define(
     "as_strided_update",
     formula="x with v written at offset + Σ iₖ·strideₖ",
     reference=_np_strided_update,
@@ -230,7 +230,7 @@ as_strided_update = define(
     samples=[Sample((real(4, 3), real(2, 2)), ((2, 2), (3, 1), (1,)))],
     public=False,
 )
-triu = define(
+triu: Op = define(
     "triu",
     formula="the elements on and above diagonal k",
     reference=np.triu,
@@ -240,7 +240,7 @@ triu = define(
     invalid=[Invalid((real(3),), (0,), "ShapeError", "triu")],
     public=False,
 )
-tril = define(
+tril: Op = define(
     "tril",
     formula="the elements on and below diagonal k",
     reference=np.tril,

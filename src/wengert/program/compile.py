@@ -113,10 +113,10 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
 
 
 def _result(trace: Trace, x: Any, name: str) -> Operand:
-    if isinstance(x, Tracer) and x.trace is trace:
-        return x.var
+    if isinstance(x, Tracer) and x._trace is trace:
+        return x._var
     if isinstance(x, _core.Tensor):
-        return trace.capture(x).var
+        return trace.capture(x)._var
     if isinstance(x, (bool, int, float)):
         return Const(x, 0 if isinstance(x, bool) else 4 if isinstance(x, int) else 11)
     raise TraceError(f"{name}: a compiled function returns tensors, numbers and containers of them, not {type(x)}")
@@ -171,7 +171,7 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _wrap(f: Callable[..., Any], name: str) -> Any:
-    compiled = _core.Compiled(f, _trace, _call_structured)
+    compiled: Any = _core.Compiled(f, _trace, _call_structured)
     compiled.__name__ = name
     return compiled
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wengert.program.ir import Instruction, Program, Shape, Var
-from wengert.program.simplify import _same_sizes
+from wengert.program.simplify import same_sizes
 
 # A row has to fit the nearest caches, and the eager reduction of rows up to this length uses the same kernel.
 LONGEST_ROW = 16384
@@ -33,19 +33,19 @@ class Group:
         """How the instruction would run here: full, row, reduce, expand, alias; None if it cannot."""
         out = i.outputs[0].type.shape
         if i.op.elementwise or i.op.name == "cast":
-            if _same_sizes(out, self.shape) and not any(v in self.rows for v in i.vars()):
+            if same_sizes(out, self.shape) and not any(v in self.rows for v in i.vars()):
                 return "full"
             if any(v in self.rows for v in i.vars()) and not any(v in self.full for v in i.vars()):
                 return "row" if self._row_shaped(out) and self._all_row_shaped(i) else None
             return None
         if i.op.name in _REDUCTIONS:
             (x,) = i.vars()
-            full = x in self.full or (x not in self.rows and _same_sizes(x.type.shape, self.shape))
+            full = x in self.full or (x not in self.rows and same_sizes(x.type.shape, self.shape))
             return "reduce" if full and self._reduces_rows(i) else None
         if i.op.name == "broadcast_to":
             (x,) = i.vars()
             keeps = len(x.type.shape) == len(self.shape)
-            return "expand" if x in self.rows and keeps and _same_sizes(out, self.shape) else None
+            return "expand" if x in self.rows and keeps and same_sizes(out, self.shape) else None
         if i.op.name == "reshape":
             (x,) = i.vars()
             return "alias" if x in self.rows and self._row_shaped(out) else None
@@ -64,7 +64,7 @@ class Group:
 
     def _row_shaped(self, shape: Shape) -> bool:
         outer = self.shape[: len(self.shape) - self.row_axes]
-        return _same_sizes(shape, outer) or _same_sizes(shape, outer + (1,) * self.row_axes)
+        return same_sizes(shape, outer) or same_sizes(shape, outer + (1,) * self.row_axes)
 
     def _all_row_shaped(self, i: Instruction) -> bool:
         return all(self._row_shaped(v.type.shape) for v in i.vars())
@@ -96,7 +96,7 @@ def fuse(program: Program) -> list[Unit]:
         return found
 
     for i in program.instructions:
-        unit = _join(i, units, upstream)
+        unit: Unit | None = _join(i, units, upstream)
         if unit is None:
             unit = _start(i)
             units.append(unit)

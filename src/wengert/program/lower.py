@@ -7,6 +7,7 @@ from typing import Any
 from wengert import _core
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var
+from wengert.program.simplify import same_sizes
 
 
 class _Slots:
@@ -24,11 +25,11 @@ class _Slots:
         return slot
 
 
-def lower(program: Program, sizes_of: Program | None = None) -> Any:
-    """The executable form. With `sizes_of`, its size leaves are numbered like those of that program's executable."""
+def lower(program: Program, sizes_of: Any = None) -> Any:
+    """The executable form. With `sizes_of`, an executable, its size leaves are numbered like those."""
     builder = _core.ProgramBuilder()
     if sizes_of is not None:
-        builder.share_leaves(lower(sizes_of))
+        builder.share_leaves(sizes_of)
     slots = _Slots(program.inputs)
     units = fuse(program)
     read_later = _readers(program, units)
@@ -130,7 +131,8 @@ def _shaped_input(g: Group, slots: _Slots) -> int:
     if g.row_axes:
         return -1
     made = {o for i in g.members for o in i.outputs}
-    return next((slots.of[v] for i in g.members for v in i.vars() if v not in made), -1)
+    operands = (v for i in g.members for v in i.vars() if v not in made)
+    return next((slots.of[v] for v in operands if same_sizes(v.type.shape, g.shape)), -1)
 
 
 def _store(registers: list[tuple[Any, ...]], slots: _Slots, v: Var, row: bool) -> int:

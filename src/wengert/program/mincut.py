@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
 
 INFINITE = float("inf")
+V = TypeVar("V", bound=Hashable)
 
 
 def minimum_vertex_cut(
-    edges: Iterable[tuple[Hashable, Hashable]],
-    weights: Mapping[Hashable, float],
-    sources: Iterable[Hashable],
-    sinks: Iterable[Hashable],
-) -> set[Hashable]:
+    edges: Iterable[tuple[V, V]],
+    weights: Mapping[V, float],
+    sources: Iterable[V],
+    sinks: Iterable[V],
+) -> set[V]:
     """The lightest set of vertices that meets every path from a source to a sink (both may be in it).
 
     Each vertex is split into an entry and an exit joined by an edge of its weight; then max-flow = min-cut, by
@@ -36,10 +38,10 @@ def minimum_vertex_cut(
         add((t, "out"), "sink", INFINITE)
 
     while (path := _augmenting_path(capacity)) is not None:
-        flow = min(capacity[a][b] for a, b in path)
-        for a, b in path:
-            capacity[a][b] -= flow
-            capacity[b][a] += flow
+        flow = min(capacity[p][q] for p, q in path)
+        for p, q in path:
+            capacity[p][q] -= flow
+            capacity[q][p] += flow
     # Of equally light cuts the one nearest to the sinks: it leaves the least to be computed again.
     leading = _leading_to_sink(capacity)
     return {v for v in weights if (v, "out") in leading and (v, "in") not in leading}
@@ -62,10 +64,11 @@ def _augmenting_path(
 
 
 def _trail(parent: dict[Hashable, Hashable]) -> list[tuple[Hashable, Hashable]]:
-    path, b = [], "sink"
+    path: list[tuple[Hashable, Hashable]] = []
+    b: Hashable = "sink"
     while b != "source":
         path.append((parent[b], b))
-        b = parent[b]  # type: ignore[assignment]
+        b = parent[b]
     return path[::-1]
 
 

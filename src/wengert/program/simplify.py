@@ -50,8 +50,9 @@ def _hashable(attr: Any) -> Any:
     return attr if isinstance(attr, (int, float)) else ("size", attr.raw)
 
 
-def _same_sizes(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    return _hashable(a) == _hashable(b)
+def same_sizes(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether two shapes are the same expressions; records no guard."""
+    return bool(_hashable(a) == _hashable(b))
 
 
 def _is(x: Operand, value: float) -> bool:
@@ -73,7 +74,7 @@ def _times_one(i: Instruction, producers: dict[Var, Instruction]) -> Operand | N
 
 def _same_shape(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
     (x,) = i.inputs
-    return x if isinstance(x, Var) and _same_sizes(x.type.shape, i.attrs[0]) else None
+    return x if isinstance(x, Var) and same_sizes(x.type.shape, i.attrs[0]) else None
 
 
 def _same_dtype(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -16,10 +17,12 @@ from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type
 _state = threading.local()
 
 
+_levels = itertools.count(1)
+
+
 def new_level() -> int:
-    """A level above all that exist in this thread: transformations that start later are inner ones."""
-    _state.level = getattr(_state, "level", 0) + 1
-    return int(_state.level)
+    """A level above all that exist: transformations that start later are inner ones."""
+    return next(_levels)
 
 
 def _traces() -> list[Trace]:
@@ -43,23 +46,23 @@ def create(op: Op, attrs: tuple[Any, ...]) -> Any:
 class Tracer(_core.Tensor):
     """A tensor that stands for a value of the program being traced."""
 
-    __slots__ = ("_level", "trace", "var")
+    __slots__ = ("_level", "_trace", "_var")
 
-    trace: Trace
-    var: Var
+    _trace: Trace
+    _var: Var
     _level: int
 
     @property
     def shape(self) -> Shape:
-        return self.var.type.shape
+        return self._var.type.shape
 
     @property
     def dtype(self) -> DType:
-        return DTYPES[self.var.type.dtype]
+        return DTYPES[self._var.type.dtype]
 
     @property
     def ndim(self) -> int:
-        return len(self.var.type.shape)
+        return len(self._var.type.shape)
 
     @property
     def size(self) -> Any:
@@ -69,7 +72,7 @@ class Tracer(_core.Tensor):
         return n
 
     @property
-    def requires_grad(self) -> bool:
+    def requires_grad(self) -> bool:  # type: ignore[override]  # nobody sets it
         return False
 
     def __len__(self) -> int:
@@ -97,16 +100,16 @@ class Tracer(_core.Tensor):
 
     def detach(self) -> Tracer:
         """The value, cut from differentiation."""
-        return self.trace.emit(OPS["stop_gradient"], (self,), ())  # type: ignore[no-any-return]
+        return self._trace.emit(OPS["stop_gradient"], (self,), ())  # type: ignore[no-any-return]
 
     def _refuse(self, verb: str) -> NoReturn:
         raise TraceError(
-            f"the traced function {verb} the data of a tensor {self.var.type}; while tracing there is none. "
+            f"the traced function {verb} the data of a tensor {self._var.type}; while tracing there is none. "
             "Use where() instead of if, or do this outside the compiled function"
         )
 
     def __repr__(self) -> str:
-        return f"Tracer({self.var.type})"
+        return f"Tracer({self._var.type})"
 
 
 class Trace:
@@ -128,7 +131,7 @@ class Trace:
     def tracer(self, var: Var) -> Tracer:
         """A tensor that stands for `var`."""
         t = Tracer.__new__(Tracer)
-        t.trace, t.var, t._level = self, var, self.level
+        t._trace, t._var, t._level = self, var, self.level
         return t
 
     def input(self, type_: Type, linear: bool = False) -> Tracer:
@@ -146,10 +149,10 @@ class Trace:
 
     def operand(self, x: Any, dtype: int) -> Operand:
         """An operand of an instruction: a value of this program, a captured one, or a literal."""
-        if isinstance(x, Tracer) and x.trace is self:
-            return x.var
+        if isinstance(x, Tracer) and x._trace is self:
+            return x._var
         if isinstance(x, _core.Tensor):
-            return self.capture(x).var
+            return self.capture(x)._var
         return Const(x, dtype)
 
     def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
@@ -169,7 +172,7 @@ class Trace:
 
     def program(self, outputs: Sequence[Any]) -> Program:
         """The finished program; inputs are followed by captured tensors."""
-        captured = [t.var for _, t in self.captured.values()]
+        captured = [t._var for _, t in self.captured.values()]
         return Program([*self.inputs, *captured], self.instructions, list(outputs))
 
 
@@ -191,13 +194,11 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
         if any(x is NotImplemented for x in inputs):
             return NotImplemented  # Python asks the other operand: a symbolic zero, for one
         inputs = unify(op, inputs)
-    top: Any = None
-    for x in inputs:
-        if isinstance(x, _core.Tensor) and not x._plain and (top is None or x._level > top._level):
-            top = x
+    levelled: list[Any] = [x for x in inputs if isinstance(x, _core.Tensor) and not x._plain]
+    top = max(levelled, key=lambda x: x._level, default=None)
     if top is None:  # unifying brought everything down
         return op(*inputs)
-    return top.trace.process(op, inputs, attrs or ())
+    return top._trace.process(op, inputs, attrs or ())
 
 
 def _convert(x: Any) -> Any:

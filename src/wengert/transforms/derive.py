@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wengert import _core
+from wengert.dtypes import ALL as DTYPES
 from wengert.ops.registry import OPS
 from wengert.ops.zero import ZERO
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer, remove_dead
@@ -33,7 +34,9 @@ class Derivation:
     saves: list[tuple[int, int]]
     edges: list[int]
     n_outputs: int
+    replay: Program | None  # residuals again, from saved inputs and outputs: where the VJP itself is differentiated
     native: Any = None
+    executable: Any = None  # of `vjp`
     narrowed: dict[int, Program] = field(default_factory=dict)
 
     @property
@@ -127,11 +130,12 @@ def derive_program(program: Program, mask: int, name: str) -> Derivation:
 
 
 def _hand_over(d: Derivation, op_name: str | None) -> Any:
+    d.executable = lower(d.vjp, sizes_of=None if d.replay is None else lower(d.replay))
     d.native = _core.make_derivative(
         op_name,
         d.name,
         None if op_name else lower(d.forward),
-        lower(d.vjp),
+        d.executable,
         d.saves,
         d.edges,
         d.n_outputs,
@@ -164,10 +168,10 @@ def derive(program: Program, mask: int, name: str) -> Derivation:
     for o, bar in zip([o for o in program.outputs if isinstance(o, Var)], bars_in):
         y_dot = tangents.get(o, ZERO)
         if is_linear(y_dot):
-            bars[y_dot.var] = bars.get(y_dot.var, ZERO) + trace.tracer(bar)
+            bars[y_dot._var] = bars.get(y_dot._var, ZERO) + trace.tracer(bar)
     with trace:
         transpose(trace, linear_part, bars)
-    cotangents = [_cotangent(bars.get(dots[k].var, ZERO)) for k in wanted]
+    cotangents = [_cotangent(bars.get(dots[k]._var, ZERO)) for k in wanted]
 
     joint = Program([*bars_in, *trace.inputs], trace.instructions, [*outputs, *cotangents])
     joint = simplify(joint)
@@ -179,14 +183,14 @@ def derive(program: Program, mask: int, name: str) -> Derivation:
 def _output(primals: dict[Var, Any], o: Operand | None) -> Operand | None:
     if isinstance(o, Var):
         value = primals[o]
-        return value.var if isinstance(value, Tracer) else o
+        return value._var if isinstance(value, Tracer) else o
     return o
 
 
 def _cotangent(x: Any) -> Operand | None:
     if x is ZERO:
         return None
-    return x.var if isinstance(x, Tracer) else None
+    return x._var if isinstance(x, Tracer) else None
 
 
 def _split(
@@ -209,12 +213,41 @@ def _split(
     needed |= {c for c in cotangents if isinstance(c, Var) and c not in late}
 
     saved = _choose_saved(early_part, xs, outputs, needed)
+    replay = _replay(early_part, xs, outputs, saved, wanted)
+    if replay is not None:
+        saved += [v for v in replay.inputs if v not in saved]
     recomputed = remove_dead(_without_producers(early_part, saved), needed)
     refs, residuals = _references(saved, xs, outputs)
     forward_outputs = [*outputs, *residuals]
     forward = Program(xs, remove_dead(early_part, forward_outputs), forward_outputs)
     vjp = simplify(Program([*bars_in, *saved], [*recomputed, *late_part], list(cotangents)))
-    return Derivation(name, forward, vjp, refs, wanted, len(outputs))
+    return Derivation(name, forward, vjp, refs, wanted, len(outputs), replay)
+
+
+def _replay(
+    early: list[Instruction],
+    xs: list[Var],
+    outputs: Sequence[Operand | None],
+    saved: list[Var],
+    wanted: list[int],
+) -> Program | None:
+    """Residuals that depend on a differentiated input, computed from values that have edges; None if there are none.
+
+    A saved residual is a number without a past. Differentiating the VJP program needs its past, so the inputs that it
+    was made of are saved beside it: references, not copies.
+    """
+    active = {xs[k] for k in wanted}
+    for i in early:
+        if i.op.differentiable and i.op.jvp != "zero" and any(v in active for v in i.vars()):
+            active.update(o for o in i.outputs if DTYPES[o.type.dtype].is_inexact)
+    existing = {*xs, *(o for o in outputs if isinstance(o, Var))}
+    residuals = [v for v in saved if v in active and v not in existing]
+    if not residuals:
+        return None
+    kept = [v for v in saved if v not in residuals]
+    body = remove_dead(_without_producers(early, kept), residuals)
+    read = {v for i in body for v in i.vars()}
+    return Program([*kept, *(x for x in xs if x in read and x not in kept)], body, list(residuals))
 
 
 def _without_producers(instructions: list[Instruction], saved: Sequence[Var]) -> list[Instruction]:
@@ -259,7 +292,7 @@ def _references(
 
 def narrow(derivation: Derivation, mask: int) -> Any:
     """For the core: the lowered VJP program of some edges. Its sizes are those of the whole one."""
-    return lower(derivation.narrow(mask), sizes_of=derivation.vjp)
+    return lower(derivation.narrow(mask), sizes_of=derivation.executable)
 
 
 __all__ = ["Const", "Derivation", "copy_into", "derive", "derive_op", "derive_program", "narrow", "symbolic_types"]

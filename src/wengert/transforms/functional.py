@@ -8,8 +8,8 @@ from typing import Any
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.creation import asarray, ones_like, zeros, zeros_like
-from wengert.autograd.forward import DualTensor, _Level
-from wengert.autograd.modes import enable_grad
+from wengert.autograd.forward import DualTensor, _Level, running_forward
+from wengert.autograd.modes import enable_grad, running_reverse
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.program import tree
@@ -20,7 +20,7 @@ from wengert.transforms.pullback import pull, require_scalar
 def _source(x: Any, outer: bool) -> Any:
     """x as a variable of its own: derivatives stop there, but for those of an outer transformation."""
     if isinstance(x, DualTensor):
-        return x.trace.dual(_source(x.value, outer), x._tangent)
+        return x._trace.dual(_source(x.value, outer), x._tangent)
     if isinstance(x, Tracer):
         return OPS["copy"](x)
     if outer and x.requires_grad:
@@ -76,7 +76,7 @@ class _Pullback:
         self.outer = bool(_core.is_grad_enabled())
         leaves, self.structure = tree.flatten(args)
         self.sources = [_source(_as_differentiable(x, what), self.outer) for x in leaves]
-        with enable_grad():
+        with enable_grad(), running_reverse():
             result = f(*tree.unflatten(self.structure, self.sources))
         self.aux = None
         if has_aux:
@@ -160,6 +160,8 @@ def value_and_grad(
         if len(p.ys) != 1:
             raise GradientError(f"grad: the function returned {len(p.ys)} tensors; it must return one scalar")
         require_scalar(p.ys[0], "grad")
+        if not p.ys[0].dtype.is_inexact:
+            raise DTypeError(f"grad: the function returned {p.ys[0].dtype.name}; only floating results have derivatives")
         gradients = p.pull([ones_like(p.ys[0])], retain=False)
         value = (p.value(), p.aux) if has_aux else p.value()
         return value, gradients[0] if single else gradients
@@ -198,7 +200,8 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     level = _Level()
     values = [_as_differentiable(x, "jvp") for x in xs]
     duals = [level.dual(x, _fitting(t, x, "jvp: the tangent")) for x, t in zip(values, x_dots)]
-    result = f(*tree.unflatten(structure, duals))
+    with running_forward():
+        result = f(*tree.unflatten(structure, duals))
     leaves, out_structure = tree.flatten(result)
     pairs = [level.split(y) for y in leaves]
     ys = [y for y, _ in pairs]

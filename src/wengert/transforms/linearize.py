@@ -34,7 +34,7 @@ def jvp_rule(op: Op, tangents: Sequence[Any], outputs: Any, inputs: Sequence[Any
 
 
 def _linear(op: Op, tangents: Sequence[Any], inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-    if len(tangents) == 1:
+    if op.n_inputs == 1:
         return op(tangents[0], *attrs)
     filled = [zeros_like(x) if t is ZERO else t for t, x in zip(tangents, inputs)]
     return op(filled, *attrs) if op.n_inputs < 0 else op(*filled, *attrs)
@@ -119,4 +119,4 @@ def copy_into(trace: Trace, program: Program, inputs: Sequence[Any]) -> list[Any
 
 def is_linear(x: Any) -> bool:
     """Whether a traced value depends on a tangent."""
-    return isinstance(x, Tracer) and x.var.linear
+    return isinstance(x, Tracer) and x._var.linear

@@ -60,7 +60,7 @@ def _pull_dual(
     top: DualTensor, outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[Any], retain: bool, record: bool
 ) -> list[Any]:
     # With y = f(x + εẋ): the gradient's value is ȳ·∂y/∂x, and its tangent is ȳ·∂ẏ/∂x + ȳ̇·∂y/∂x.
-    level = top.trace
+    level = top._trace
     ys, y_dots = zip(*(level.split(y) for y in outputs))
     b, b_dots = zip(*(level.split(x) for x in bars))
     xs = [level.split(s)[0] for s in sources]
@@ -77,12 +77,12 @@ def _pull_dual(
 
 
 def _pull_traced(top: Tracer, outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
-    trace = top.trace
+    trace = top._trace
     existing = list(trace.instructions)
     dots: dict[Var, Any] = {}
     for s in sources:
-        if isinstance(s, Tracer) and s.trace is trace:
-            dots[s.var] = trace.tracer(Var(s.var.type, linear=True))
+        if isinstance(s, Tracer) and s._trace is trace:
+            dots[s._var] = trace.tracer(Var(s._var.type, linear=True))
     tangents: dict[Var, Any] = dict(dots)
 
     def tensor(x: Operand) -> Any:
@@ -103,14 +103,14 @@ def _pull_traced(top: Tracer, outputs: Sequence[Any], bars: Sequence[Any], sourc
         trace.instructions = [*existing, *(i for i in added if not any(v.linear for v in i.outputs))]
         cotangents: dict[Var, Any] = {}
         for y, bar in zip(outputs, bars):
-            t = tangents.get(y.var, ZERO) if isinstance(y, Tracer) else ZERO
-            if is_linear(t):
-                cotangents[t.var] = cotangents.get(t.var, ZERO) + bar
+            y_dot: Any = tangents.get(y._var, ZERO) if isinstance(y, Tracer) else ZERO
+            if is_linear(y_dot):
+                cotangents[y_dot._var] = cotangents.get(y_dot._var, ZERO) + bar
         transpose(trace, linear, cotangents)
         results: list[Any] = []
         for s in sources:
-            dot = dots.get(s.var) if isinstance(s, Tracer) else None
-            g = ZERO if dot is None else cotangents.get(dot.var, ZERO)
+            dot = dots.get(s._var) if isinstance(s, Tracer) else None
+            g = ZERO if dot is None else cotangents.get(dot._var, ZERO)
             results.append(None if g is ZERO else g)
     return results
 
@@ -212,7 +212,12 @@ class RecordedWalk:
         derivation = node.derivation
         mask = sum(1 << k for k, e in enumerate(edges) if e is not None and e[0].key in self.wanted)
         program = derivation.vjp if mask == (1 << len(edges)) - 1 else derivation.narrow(mask)
-        return evaluate(program, [*bars, *node.saved], derivation.native.size_leaves, node.sizes)
+        leaves, sizes = derivation.native.size_leaves, node.sizes
+        saved = dict(zip(derivation.vjp.inputs[len(bars) :], node.saved))
+        if derivation.replay is not None:
+            fresh = evaluate(derivation.replay, [saved[v] for v in derivation.replay.inputs], leaves, sizes)
+            saved.update(zip(derivation.replay.outputs, fresh))
+        return evaluate(program, [*bars, *saved.values()], leaves, sizes)
 
 
 def _typed_zeros(type_: tuple[int, tuple[int, ...]]) -> Any:

@@ -1,0 +1,122 @@
+"""Measurements that need a process of their own: imports, instruction counts, deep graphs, long loops."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import wengert as wg
+
+_IMPORT = """
+import time, numpy
+start = time.perf_counter()
+import wengert
+print(time.perf_counter() - start)
+"""
+
+_LOOP = """
+import sys, wengert as wg
+x, b = wg.ones((8, 8), requires_grad=True), wg.ones((8, 8))
+wg.set_grad_enabled(sys.argv[1] == "recorded")
+for _ in range(int(sys.argv[2])):
+    x * b
+"""
+
+_CHAIN = """
+import gc, json, resource, sys, time
+import wengert as wg
+from benchmarks.measure import ForeignLoad
+
+n = int(sys.argv[1])
+def chain(n):
+    x = wg.ones((8,), requires_grad=True)
+    y = x
+    for _ in range(n // 2):
+        y = wg.tanh(y * x)
+    return x, y.sum()
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+chain(1000)[1].backward()
+gc.disable()
+load, before = ForeignLoad().start(), resident()
+t0 = time.perf_counter(); x, y = chain(n)
+t1 = time.perf_counter(); peak = resident(); y.backward()
+t2 = time.perf_counter(); finite = bool(wg.isfinite(x.grad).all()); del x, y
+x, y = chain(n)
+t3 = time.perf_counter(); del y
+t4 = time.perf_counter()
+wg.empty_pool()
+print(json.dumps(dict(forward=t1 - t0, backward=t2 - t1, free=t4 - t3, bytes=peak - before, left=resident() - before,
+                      finite=finite, foreign_load=load.stop())))
+"""
+
+_TRAINING = """
+import resource, sys
+from benchmarks.workloads import data, in_wengert
+step = in_wengert.mlp(data.SMALL, 32).names["step"]
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+n = int(sys.argv[1])
+for _ in range(n // 10):
+    step()
+before = resident()
+for _ in range(n):
+    step()
+print(resident() - before)
+"""
+
+
+def _run(code: str, *args: Any, under: tuple[str, ...] = ()) -> str:
+    command = [*under, sys.executable, "-c", code, *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"a measuring process failed:\n{done.stderr}")
+    return done.stdout
+
+
+def import_ms() -> float:
+    """Milliseconds of `import wengert` where NumPy is there already."""
+    return float(_run(_IMPORT)) * 1e3
+
+
+def instructions_per_op() -> dict[str, float] | None:
+    """Instructions of an 8×8 multiply and the loop around it, recorded and not; None without valgrind."""
+    if shutil.which("valgrind") is None:
+        return None
+    return {mode: (_instructions(mode, 6000) - _instructions(mode, 1000)) / 5000 for mode in ("recorded", "no_grad")}
+
+
+def _instructions(mode: str, n: int) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "callgrind.out"
+        valgrind = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "-q")
+        _run(_LOOP, mode, n, under=valgrind)
+        found = re.search(r"^(?:totals|summary): (\d+)", out.read_text(), re.MULTILINE)
+    if found is None:
+        raise RuntimeError("callgrind wrote no total")
+    return int(found.group(1))
+
+
+def long_chain(n: int) -> dict[str, Any]:
+    """Seconds to build, differentiate and free a chain of n ops, and its bytes."""
+    measured: dict[str, Any] = json.loads(_run(_CHAIN, n))
+    return measured
+
+
+def training_growth(steps: int) -> float:
+    """Megabytes that resident memory grows by during many training steps."""
+    return float(_run(_TRAINING, steps)) / 1e6
+
+
+def installed_mb() -> float:
+    """Megabytes of the package's own files: Python sources and the native module."""
+    package = Path(wg.__file__).parent
+    files = {p for p in package.rglob("*") if p.suffix in (".py", ".pyi", ".typed") or p.name == "py.typed"}
+    files.add(Path(wg._core.__file__))
+    return sum(p.stat().st_size for p in files) / 1e6

@@ -1,0 +1,84 @@
+"""The update of an optimizer: a rule written in Python, traced into one program, applied in place to many parameters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.dtypes import DType, float32
+from wengert.functional.arguments import as_dtype_of
+from wengert.program.ir import Instruction, Program, Type, Var
+from wengert.program.lower import lower
+from wengert.program.simplify import simplify
+from wengert.program.trace import Trace
+
+# rule(p, g, *state, *numbers) → (p, *state): elementwise in the tensors; numbers are tensors without axes.
+Rule = Callable[..., tuple[Any, ...]]
+
+_EXAMPLE_SIZE = 64
+
+
+def state_dtype(dtype: DType) -> DType:
+    """What an optimizer computes in and keeps its state in: float32 for parameters of half precision."""
+    return float32 if dtype.itemsize == 2 else dtype
+
+
+def update_in_place(
+    program: Any,
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor | None] | None,
+    states: Sequence[Sequence[Tensor]],
+    numbers: Sequence[float],
+    dtype: int,
+) -> list[int] | None:
+    """Run an update program on parameters of one dtype and their states, in place: one native call for all of them.
+
+    Without `gradients`, they are read from `.grad`. If some are missing, nothing is changed, and the result lists which.
+    """
+    found = [p.grad for p in parameters] if gradients is None else gradients
+    missing = [k for k, g in enumerate(found) if g is None]
+    if missing:
+        return missing
+    shared = [_core.ops["full"]((), dtype, x) for x in numbers]
+    rows = [[p, g, *state] for p, g, state in zip(parameters, found, states)]
+    program.run_in_place(rows, shared, [0, *range(2, 2 + len(states[0]))])
+    return None
+
+
+update_in_place = getattr(_core, "update_in_place", update_in_place)
+
+
+@functools.cache
+def update_program(rule: Rule, dtype: DType, n_state: int, n_numbers: int) -> Any:
+    """The rule for parameters of this dtype: one fused group that takes its shape from its inputs, so any rank will do."""
+    wide = state_dtype(dtype)
+    trace = Trace()
+    _core.open_guards()
+    try:
+        shape = (_core.new_symbol(0, 0, 0, _EXAMPLE_SIZE),)
+        p, g = (trace.input(Type(dtype.code, shape)) for _ in range(2))
+        state = [trace.input(Type(wide.code, shape)) for _ in range(n_state)]
+        numbers = [trace.input(Type(wide.code, ())) for _ in range(n_numbers)]
+        with trace:
+            new_p, *new_state = rule(as_dtype_of(p, wide), as_dtype_of(g, wide), *state, *numbers)
+            new_p = as_dtype_of(new_p, dtype)
+        program = simplify(trace.program([x._var for x in (new_p, *new_state)]))
+        return lower(_without_broadcasts(program))
+    finally:
+        _core.close_guards()
+
+
+def _without_broadcasts(program: Program) -> Program:
+    """The numbers as operands themselves: a fused group fills a register with what has one element, whatever its shape."""
+    source: dict[Any, Any] = {}
+    body = []
+    for i in program.instructions:
+        if i.op.name == "broadcast_to" and i.inputs[0] in program.inputs:
+            source[i.outputs[0]] = i.inputs[0]
+        else:
+            inputs = tuple(source.get(x, x) if isinstance(x, Var) else x for x in i.inputs)
+            body.append(Instruction(i.op, inputs, i.attrs, i.outputs))
+    return Program(program.inputs, body, program.outputs)

@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+
+import wengert as wg
+from tests.gradients import check
+
+
+def test_operators_keep_the_object():
+    x = wg.tensor([1.0, 2.0, 3.0])
+    before = x
+    x += 1
+    x *= wg.tensor([2.0, 2.0, 2.0])
+    x -= 0.5
+    x /= 2
+    x **= 2
+    assert x is before
+    np.testing.assert_allclose(x.numpy(), ((np.array([1.0, 2.0, 3.0]) + 1) * 2 - 0.5) ** 2 / 4)
+    i = wg.tensor([5, 7])
+    i //= 2
+    i %= 2
+    i <<= 3
+    i |= 1
+    i &= 9
+    i ^= 1
+    assert i.tolist() == [0, 8]
+    m = wg.eye(2)
+    m @= wg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert m.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_methods():
+    x = wg.tensor([1.0, 4.0])
+    assert x.sqrt_() is x
+    assert x.tolist() == [1.0, 2.0]
+    x.add_(1.0).mul_(2.0).sub_(1.0).div_(3.0).pow_(2).neg_()
+    np.testing.assert_allclose(x.numpy(), [-1.0, -25 / 9], rtol=1e-6)
+    assert x.copy_(wg.tensor([3, 4])).tolist() == [3.0, 4.0]
+    assert x.copy_(5).tolist() == [5.0, 5.0]
+    assert x.fill_(7).tolist() == [7.0, 7.0]
+    assert x.clip_(max=6.0).tolist() == [6.0, 6.0]
+    assert x.zero_().exp_().tolist() == [1.0, 1.0]
+    assert x.fill_(wg.tensor(2.0)).tolist() == [2.0, 2.0]
+    big = 2**60 + 1
+    assert wg.zeros((1,), dtype="int64").fill_(big).tolist() == [big]
+    g = wg.Generator(seed=0)
+    assert wg.zeros((3,)).normal_(generator=g).tolist() != [0.0] * 3
+    assert (wg.zeros((3,)).uniform_(2.0, 3.0, generator=g) >= 2.0).all()
+
+
+def test_dtype_stays():
+    x = wg.tensor([1.0, 2.0])
+    x += wg.tensor([1.0, 1.0], dtype="float64")
+    assert x.dtype == wg.float32
+    i = wg.tensor([1, 2])
+    with pytest.raises(wg.DTypeError, match="float32"):
+        i += 0.5
+    with pytest.raises(wg.ShapeError, match="does not fit"):
+        x += wg.ones((3, 2))
+    with pytest.raises(TypeError):
+        x += "a"
+    assert x.tolist() == [2.0, 3.0]
+    with pytest.raises(wg.ShapeError, match="copy_"):
+        x.copy_(wg.ones((3,)))
+
+
+def test_gradients():
+    def f(x, v):
+        y = x * 2.0
+        y += v
+        y *= y
+        y.exp_()
+        return y.mul_(v)
+
+    check(f, np.array([0.1, -0.2, 0.3]), np.array([0.5, 0.4, -0.3]))
+
+
+def test_gradients_of_copies():
+    def f(x, v):
+        y = x * 1.0
+        y.copy_(v)
+        y[1:] *= 3.0
+        return y * x
+
+    check(f, np.array([0.1, -0.2, 0.3]), np.array([0.5, 0.4, -0.3]))
+    check(lambda x: (x * 2.0).zero_() + x, np.ones(2))
+    check(lambda x: (x * 2.0).clip_(-1.0, 1.0), np.array([0.1, 0.9]))
+
+
+def test_views_and_bases():
+    def base_changed(x):
+        y = x * 2.0
+        row = y[0]
+        y *= 3.0
+        return row * row
+
+    def view_changed(x):
+        y = x * 2.0
+        row = y[0]
+        row *= 3.0
+        return y * y
+
+    a = np.random.default_rng(0).standard_normal((2, 3))
+    check(base_changed, a)
+    check(view_changed, a)
+
+
+def test_leaves():
+    x = wg.ones((2,), requires_grad=True)
+    with pytest.raises(wg.InPlaceError, match="no_grad"):
+        x += 1.0
+    with wg.no_grad():
+        x += 1.0
+    assert x.requires_grad
+    assert x.is_leaf
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [4.0, 4.0]
+
+
+def test_out():
+    a, b, c = wg.tensor([1.0, 2.0]), wg.tensor([3.0, 4.0]), wg.zeros((2,))
+    assert wg.mul(a, b, out=c) is c
+    assert c.tolist() == [3.0, 8.0]
+
+
+def test_traced():
+    @wg.compile
+    def f(x):
+        x = x * 1.0
+        x += 2.0
+        return x
+
+    assert f(wg.ones((2,))).tolist() == [3.0, 3.0]
+    with pytest.raises(wg.TraceError, match="in place"):
+        wg.compile(lambda x: x.add_(1.0))(wg.ones((2,)))

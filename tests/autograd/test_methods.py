@@ -1,0 +1,113 @@
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import wengert as wg
+
+
+def test_every_function_is_a_method():
+    functions = set(wg.functional.__all__) - {"concat", "stack", "broadcast_arrays"}
+    assert [n for n in functions if not hasattr(wg.Tensor, n)] == []
+    a, b = wg.tensor([1.0, 2.0]), wg.tensor([3.0, 5.0])
+    assert a.add(b).tolist() == [4.0, 7.0]
+    assert a.sub(b).mul(b).div(2.0).tolist() == [-3.0, -7.5]
+    assert a.pow(2).matmul(b).item() == 23.0
+    assert wg.tensor([True, False]).where(a, b).tolist() == [1.0, 5.0]
+
+
+def test_properties():
+    x = wg.ones((2, 3))
+    assert x.device == "cpu"
+    assert repr(x.device) == "device('cpu')"
+    assert x.T.shape == x.mT.shape == (3, 2)
+    assert wg.ones((4, 2, 3)).mT.shape == (4, 3, 2)
+    assert x.nbytes == 24
+    with pytest.raises(wg.ShapeError, match="mT"):
+        wg.ones((2, 2, 2)).T
+    assert wg.ones((2,)).T.shape == (2,)
+
+
+def test_printing():
+    assert repr(wg.tensor([[1.0, 2.0], [3.0, 4.5]])) == "tensor([[1. , 2. ],\n        [3. , 4.5]])"
+    assert repr(wg.tensor([1, 2], dtype="int8")) == "tensor([1, 2], dtype=int8)"
+    assert repr(wg.tensor(1.0, requires_grad=True)) == "tensor(1., requires_grad=True)"
+    assert repr(wg.zeros((0,))) == "tensor([])"
+    assert repr(wg.zeros((0, 2), dtype="float64")) == "tensor([], dtype=float64, shape=(0, 2))"
+    assert "bfloat16" in repr(wg.ones((2,), dtype="bfloat16"))
+    assert f"{wg.tensor(math.pi):.3f}" == "3.142"
+    assert f"{wg.tensor(7):03d}" == "007"
+    assert f"{wg.tensor([1, 2])}" == "tensor([1, 2])"
+    with pytest.raises(TypeError, match="one element"):
+        f"{wg.tensor([1.0, 2.0]):.2f}"
+
+
+def test_to():
+    x = wg.ones((2,))
+    assert x.to("cpu") is x
+    assert (
+        x.to(wg.float64).dtype == x.to(dtype=float, copy=True).astype("float64").dtype == wg.float64
+    )
+    assert x.to(wg.tensor([1])).dtype == wg.int64
+    assert x.to("float16").dtype == wg.float16
+    assert x.to(copy=True) is not x
+    with pytest.raises(wg.DeviceError, match="cuda"):
+        x.to("cuda")
+
+
+def test_nan_and_inf():
+    assert wg.tensor([1.0, math.nan]).has_nan()
+    assert not wg.tensor([1.0, math.inf]).has_nan()
+    assert wg.tensor([1.0, -math.inf]).has_inf()
+    assert not wg.tensor([1, 2]).has_inf()
+    assert wg.tensor([1.0, math.nan]).isnan().any()
+
+
+def test_copies():
+    x = wg.tensor([1.0, 2.0], requires_grad=True)
+    (x * x).sum().backward()
+    y = copy.deepcopy({"x": x, "again": x})
+    assert y["x"] is y["again"]
+    assert y["x"].requires_grad
+    assert y["x"].grad.tolist() == [2.0, 4.0]
+    with wg.no_grad():
+        y["x"] += 1.0
+    assert x.tolist() == [1.0, 2.0]
+    with pytest.raises(wg.GradientError, match="detach"):
+        copy.deepcopy(x * 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int64", "bool", "uint64"])
+def test_pickle(dtype):
+    x = wg.tensor([[1, 0], [1, 1]]).astype(dtype)
+    y = pickle.loads(pickle.dumps(x.T))
+    assert y.dtype == x.dtype
+    assert y.tolist() == x.T.tolist()
+    assert pickle.loads(pickle.dumps(wg.tensor(1.0, requires_grad=True))).requires_grad
+    z = pickle.loads(pickle.dumps(wg.tensor(1.0, requires_grad=True) * 2))
+    assert not z.requires_grad
+    assert z.item() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("permute", "permute_dims"), ("cat", "concat"), ("unsqueeze", "expand_dims"), ("view", "reshape"),
+     ("clamp", "clip"), ("clamp_", "clip_"), ("numel", "size"), ("float", "astype")],
+)  # fmt: skip
+def test_foreign_names(name, ours):
+    x = wg.ones((2,))
+    assert not hasattr(x, name)
+    with pytest.raises(AttributeError, match=ours):
+        getattr(x, name)
+
+
+def test_iteration_and_membership():
+    rows = list(wg.tensor([[1, 2], [3, 4]]))
+    assert [r.tolist() for r in rows] == [[1, 2], [3, 4]]
+    a, b = wg.tensor([1.0, 2.0])
+    assert b.item() == 2.0
+    assert 2.0 in wg.tensor([1.0, 2.0])
+    assert np.float32(9.0) not in wg.tensor([1.0, 2.0])
+    assert len({a, b, a}) == 2

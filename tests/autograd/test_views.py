@@ -1,0 +1,363 @@
+"""Views, bases and writes between them: NumPy is the model of who shares what, finite differences judge the gradients."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wengert as wg
+from tests import finite_differences as fd
+
+
+def check(f: Callable[..., Any], *arrays: Any, tolerance: float = 1e-7) -> None:
+    """f runs on tensors and on arrays alike; its value and gradient must agree."""
+    given = [np.array(a, np.float64) for a in arrays]
+    on_arrays = np.asarray(f(*(a.copy() for a in given)))
+    leaves = [wg.tensor(a, requires_grad=True) for a in given]
+    y = f(*leaves)
+    np.testing.assert_allclose(y.numpy(), on_arrays, rtol=1e-12, atol=1e-12)
+    (bar,) = fd.seeds([on_arrays.shape])
+    grads = y.backward(bar)
+    numeric = fd.gradient(lambda *xs: np.sum(bar * f(*(x.copy() for x in xs))), given)
+    for k, (x, n) in enumerate(zip(leaves, numeric)):
+        got = grads.get(x)
+        got = np.zeros_like(n) if got is None else got.numpy()
+        np.testing.assert_allclose(got, n, rtol=tolerance, atol=tolerance, err_msg=f"operand {k}")
+
+
+A = np.arange(6.0).reshape(2, 3) / 5 - 0.4
+V = np.array([0.3, -0.7, 1.1])
+
+
+def test_intermediate_that_nobody_saved() -> None:
+    def f(x: Any) -> Any:
+        y = x + 1.0
+        y += 2.0
+        y *= 3.0
+        return y
+
+    check(f, A)
+
+
+def test_intermediate_that_somebody_saved() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        z = y * y  # saves y
+        y += 100.0
+        return z + y
+
+    check(f, A)
+
+
+def test_output_that_somebody_saved() -> None:
+    def f(x: Any) -> Any:
+        y = np.tanh(x) if isinstance(x, np.ndarray) else wg.tanh(x)
+        z = y * 1.0
+        y *= 5.0  # tanh saved its output
+        return z + y
+
+    check(f, A)
+
+
+def test_indexed_assignment_differentiates_both() -> None:
+    def f(x: Any, v: Any) -> Any:
+        y = x * 2.0
+        y[1] = v * v
+        y[0, 1:] = v[:2] * x[1, :2]
+        return y * y
+
+    check(f, A, V)
+
+
+def test_assignment_with_broadcast_and_steps() -> None:
+    def f(x: Any, v: Any) -> Any:
+        y = x * 2.0
+        y[:, ::2] = v[0]
+        y[:, 1] = v[1:]
+        return y * x
+
+    check(f, A, V)
+
+
+def test_repeated_indices_last_wins() -> None:
+    def f(x: Any, v: Any) -> Any:
+        y = x * 2.0
+        index = np.array([1, 1, 0]) if isinstance(x, np.ndarray) else wg.tensor([1, 1, 0])
+        y[index] = v
+        return y * y
+
+    check(f, np.ones(2), V)
+
+
+def test_base_changed_under_a_view() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        row, column = y[0], y[:, 1]
+        y *= x
+        y[0] = 7.0 * x[1]
+        return row * row + column[0] * 3.0
+
+    check(f, A)
+
+
+def test_view_changed_under_its_base() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        row = y[0]
+        row *= 3.0
+        row[1] = x[1, 1] * x[1, 1]
+        return y * y
+
+    check(f, A)
+
+
+def test_two_views_overlap() -> None:
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        a, b = y[:, :2], y[:, 1:]
+        a *= 2.0
+        b += x[:, :2]
+        return a * a + b.sum() * y[0, 0]
+
+    check(f, A)
+
+
+def test_views_of_views() -> None:
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        a = y[0][1:][::-1]
+        a[0] = x[1, 2] * 4.0
+        y.reshape((6,))[0:2] *= x[0, :2]
+        return y * y
+
+    check(f, A)
+
+
+def test_overlapping_copy() -> None:
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        y[:, 1:] = y[:, :-1]
+        return y * y
+
+    check(f, A)
+
+
+def test_view_taken_after_a_write() -> None:
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        y[0] = x[1] * 2.0
+        v = y[0]
+        v *= v
+        return y
+
+    check(f, A)
+
+
+def test_transposed_views() -> None:
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        t = y.T
+        t[1] *= 3.0
+        y[0] += t[:, 1].sum()
+        return t * t
+
+    check(f, A)
+
+
+def test_write_through_a_view_of_a_dead_base() -> None:
+    def f(x: Any) -> Any:
+        row = (x * 2.0)[1]
+        row *= row
+        return row
+
+    check(f, A)
+
+
+def test_self_assignment() -> None:
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        y *= y
+        y += y
+        y[0] = y[1] * y[0]
+        return y
+
+    check(f, A)
+
+
+def test_values_read_before_a_write_keep_their_gradient() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        before = y * y
+        y[0] = 0.0
+        after = y * y
+        return before * after + before
+
+    check(f, A)
+
+
+def _random_program(seed: int) -> Callable[..., Any]:
+    """A sequence of views, writes and reads, the same for arrays and tensors."""
+
+    def f(x: Any) -> Any:
+        rng = np.random.default_rng(seed)
+        live = [x * 1.5]
+        total = 0.0
+        for _ in range(8):
+            t = live[rng.integers(len(live))]
+            k = rng.integers(9)
+            n = t.shape[0] if t.ndim else 0
+            if k == 0 and n > 1:
+                live.append(t[1:])
+            elif k == 1 and n:
+                live.append(t[int(rng.integers(n)), ...])  # `...`: a view, also of one element
+            elif k == 2 and t.ndim == 2:
+                live.append(t.T)
+            elif k == 3 and n > 1:
+                live.append(t[::-2])
+            elif k == 4:
+                t *= 1.2
+            elif k == 5:
+                t += x[0, 0]
+            elif k == 6 and n:
+                t[rng.integers(n)] = x[0, 1] * x[1, 0]
+            elif k == 7:
+                total = total + (t * t).sum()
+            elif k == 8 and n > 1:
+                t[:-1] = t[1:] * 2.0
+        for t in live:
+            total = total + (t * t * t).sum()
+        return total
+
+    return f
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_random_sequences(seed: int) -> None:
+    check(_random_program(seed), np.random.default_rng(seed).uniform(-0.8, 0.8, (3, 4)), tolerance=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------------- leaves
+
+
+def test_leaves_are_written_under_no_grad_only() -> None:
+    x = wg.tensor([1.0, 2.0], requires_grad=True)
+    for write in (lambda: x.add_(1.0), lambda: x.__setitem__(0, 5.0), lambda: x.copy_(wg.zeros(2))):
+        with pytest.raises(wg.InPlaceError, match="no_grad"):
+            write()
+    assert x.tolist() == [1.0, 2.0]
+    with wg.no_grad():
+        x += 1.0
+        x[0] = 5.0
+    assert x.tolist() == [5.0, 3.0] and x.is_leaf and x.requires_grad
+    assert (x * x).sum().backward()[x].tolist() == [10.0, 6.0]
+
+
+def test_views_of_leaves_are_protected_too() -> None:
+    x = wg.tensor([1.0, 2.0], requires_grad=True)
+    view = x[1:]
+    with pytest.raises(wg.InPlaceError):
+        view *= 2.0
+    assert x.tolist() == [1.0, 2.0]
+
+
+def test_update_after_the_forward_pass_does_not_change_its_gradient() -> None:
+    """A leaf that was saved, then updated under no_grad: backward uses the value of the forward pass, or raises."""
+    x = wg.tensor([1.0, 2.0], requires_grad=True)
+    y = (x * x).sum()
+    with wg.no_grad():
+        x += 100.0
+    try:
+        grads = y.backward()
+    except wg.InPlaceError:
+        return
+    assert grads[x].tolist() == [2.0, 4.0]
+
+
+def test_training_loop() -> None:
+    w = wg.tensor([4.0, -3.0], requires_grad=True)
+    for _ in range(50):
+        g = (w * w).sum().backward()[w]
+        with wg.no_grad():
+            w -= g * 0.1
+        w.grad = None
+    assert abs(w.numpy()).max() < 1e-4
+    assert w.is_leaf
+
+
+def test_writing_into_grad_in_place() -> None:
+    """w.grad.mul_(0.5), w.grad[0] = 0: what people do to clip gradients."""
+    w = wg.tensor([4.0, -3.0], requires_grad=True)
+    (w * w).sum().backward()
+    w.grad.mul_(0.5)
+    assert w.grad.tolist() == [4.0, -3.0]
+    w.grad[0] = 1.0
+    assert w.grad.tolist() == [1.0, -3.0]
+    w.grad.zero_()
+    assert w.grad.tolist() == [0.0, 0.0]
+
+
+def test_writing_into_one_grad_leaves_the_others_alone() -> None:
+    """Gradients that the walk passed on unchanged share a buffer, until one of them is written to."""
+    for seed in (None, wg.tensor([1.0, 1.0])):
+        x, y = wg.tensor([1.0, 2.0], requires_grad=True), wg.tensor([3.0, 4.0], requires_grad=True)
+        total = x + y
+        grads = total.sum().backward() if seed is None else total.backward(seed)
+        x.grad[0] = 5.0
+        assert x.grad.tolist() == [5.0, 1.0]
+        assert y.grad.tolist() == [1.0, 1.0]
+        assert grads[y].tolist() == [1.0, 1.0]
+        assert grads[x].tolist() == [1.0, 1.0], "an earlier map never changes"
+
+
+# -------------------------------------------------------------------------------------- memory shared with NumPy
+
+
+def test_overwriting_a_saved_buffer_of_numpy_names_both_lines() -> None:
+    data = np.array([1.0, 2.0])
+    x = wg.asarray(data)
+    w = wg.tensor([3.0, 4.0], dtype=wg.float64, requires_grad=True)
+    saved_line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+    y = (w * x).sum()
+    written_line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+    x += 1.0
+    assert data.tolist() == [2.0, 3.0], "shared memory is written in place"
+    with pytest.raises(wg.InPlaceError) as caught:
+        y.backward()
+    message = str(caught.value)
+    assert "mul" in message
+    assert "(2,)" in message
+    assert f"test_views.py:{saved_line}" in message or f"line {saved_line}" in message
+    assert f"test_views.py:{written_line}" in message or f"line {written_line}" in message
+    assert w.grad is None
+
+
+def test_an_exported_buffer_is_written_in_place() -> None:
+    x = wg.tensor([1.0, 2.0])
+    a = x.numpy()
+    x += 1.0
+    assert a.tolist() == [2.0, 3.0]
+    a[0] = 7.0
+    assert x.tolist() == [7.0, 3.0]
+
+
+def test_a_shared_buffer_that_nobody_saved_may_be_written() -> None:
+    x = wg.asarray(np.array([1.0, 2.0]))
+    w = wg.tensor([3.0, 4.0], dtype=wg.float64, requires_grad=True)
+    y = (w + x).sum()
+    x += 1.0
+    assert y.backward()[w].tolist() == [1.0, 1.0]
+
+
+def test_writes_in_one_order_do_not_disturb_another_tensor() -> None:
+    x = wg.tensor([1.0, 2.0])
+    y = x.clone()
+    z = wg.tensor(x)
+    x *= 10.0
+    assert y.tolist() == z.tolist() == [1.0, 2.0]
+    d = x.detach()
+    x += 1.0
+    assert d.tolist() in ([10.0, 20.0], [11.0, 21.0])

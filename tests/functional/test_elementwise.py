@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+from scipy import special
+
+import wengert as wg
+from tests.gradients import check, gradients
+
+inf, nan = np.inf, np.nan
+
+
+def data(*shape):
+    return np.random.default_rng(4).standard_normal(shape)
+
+
+def quiet(f):
+    """NumPy warns of NaN, which is what these tests are about."""
+
+    def call(*args):
+        with np.errstate(invalid="ignore"):
+            return f(*args)
+
+    return call
+
+
+@pytest.mark.parametrize("exponent", [2, 1, 0, 3, -1, 0.5, -0.5, 1.5, 2.0, -2])
+def test_powers(exponent):
+    a = np.abs(data(3, 4)) + 0.1
+    np.testing.assert_allclose((wg.asarray(a) ** exponent).numpy(), a**exponent, rtol=1e-12)
+    check(lambda x: x**exponent, a)
+
+
+def test_power_operands():
+    a = np.abs(data(3)) + 0.1
+    np.testing.assert_allclose((2.0 ** wg.asarray(a)).numpy(), 2.0**a)
+    np.testing.assert_allclose((a ** wg.asarray(a)).numpy(), a**a)
+    check(lambda x, y: x**y, a, a[::-1])
+    assert (wg.tensor([2, 3]) ** 2).tolist() == [4, 9]
+    assert (wg.tensor([2, 3]) ** 2).dtype == wg.int64
+    assert (wg.tensor([4, 9]) ** 0.5).tolist() == [2.0, 3.0]
+    assert gradients(lambda x: x**0, np.zeros(2))[0].tolist() == [0.0, 0.0]
+    with pytest.raises(TypeError):
+        wg.ones((2,)) ** "a"
+    with pytest.raises(TypeError):
+        "a" ** wg.ones((2,))
+
+
+def test_clip():
+    a = np.array([-2.0, -1.0, 0.0, 1.0, 2.0, nan])
+    x = wg.asarray(a)
+    np.testing.assert_array_equal(wg.clip(x, -1.0, 1.0).numpy(), np.clip(a, -1.0, 1.0))
+    np.testing.assert_array_equal(x.clip(min=0.0).numpy(), np.clip(a, 0.0, None))
+    np.testing.assert_array_equal(x.clip(max=0.0).numpy(), np.clip(a, None, 0.0))
+    np.testing.assert_array_equal(x.clip(1.0, -1.0).numpy(), np.clip(a, 1.0, -1.0))
+    np.testing.assert_array_equal(x.clip().numpy(), a)
+    g = gradients(lambda x: wg.clip(x, -1.0, 1.0), a[:5], seed=np.ones(5))[0]
+    assert g.tolist() == [0.0, 1.0, 1.0, 1.0, 0.0]  # the bounds belong to the inside
+    check(
+        lambda x, low, high: wg.clip(x, low, high),
+        data(4, 3) * 2,
+        np.full(3, -1.0),
+        np.full(3, 1.0),
+    )
+    assert wg.tensor([1, 5, 9]).clip(2, 6).dtype == wg.int64
+    with pytest.raises(TypeError, match="min"):
+        x.clip(a_min=0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "reference"),
+    [(wg.softplus, lambda x: quiet(np.logaddexp)(x, 0)), (wg.log_sigmoid, special.log_expit)],
+)
+def test_softplus(ours, reference):
+    a = np.array([-1e4, -50.0, -1.0, 0.0, 1.0, 50.0, 1e4, inf, -inf, nan])
+    np.testing.assert_allclose(ours(wg.asarray(a)).numpy(), reference(a), rtol=1e-13)
+    check(ours, np.array([-30.0, -1.0, 0.0, 1.0, 30.0]))
+    assert np.isfinite(gradients(ours, np.array([-1e4, 1e4]))[0]).all()
+
+
+def test_logaddexp():
+    a = np.array([0.0, 1e4, -1e4, -inf, -inf, inf, 1.0, inf, nan])
+    b = np.array([0.0, 1e4, -1e4, -inf, 2.0, 3.0, 1.5, -inf, 0.0])
+    np.testing.assert_allclose(
+        wg.logaddexp(wg.asarray(a), wg.asarray(b)).numpy(), quiet(np.logaddexp)(a, b)
+    )
+    check(wg.logaddexp, data(3, 4), data(4))
+    check(wg.logaddexp, np.ones(2), np.ones(2))
+
+
+def test_xlogy():
+    a = np.array([0.0, 0.0, 0.0, 0.0, 2.0, 2.0, 0.0, nan])
+    b = np.array([0.0, 1.0, inf, -1.0, 3.0, 0.0, nan, 1.0])
+    np.testing.assert_allclose(wg.xlogy(wg.asarray(a), wg.asarray(b)).numpy(), special.xlogy(a, b))
+    check(wg.xlogy, data(3), np.abs(data(3)) + 0.1)
+    assert np.isfinite(gradients(wg.xlogy, np.zeros(2), np.array([0.0, 2.0]))[0]).all()
+
+
+def test_closeness():
+    a = np.array([1.0, 2.0, inf, -inf, nan, 0.0])
+    b = np.array([1.0 + 1e-7, 2.1, inf, inf, nan, 1e-9])
+    for equal_nan in (False, True):
+        y = wg.isclose(wg.asarray(a), wg.asarray(b), equal_nan=equal_nan)
+        np.testing.assert_array_equal(y.numpy(), np.isclose(a, b, equal_nan=equal_nan))
+    assert wg.allclose([1, 2], [1, 2])
+    assert not wg.allclose([1.0], [1.1])
+    assert wg.allclose([1.0], [1.1], atol=0.2)
+
+
+def test_array_api_names():
+    x, y = wg.tensor([1.0, 4.0]), wg.tensor([2.0, 2.0])
+    assert wg.subtract(x, y).tolist() == [-1.0, 2.0]
+    assert wg.multiply(x, y).tolist() == [2.0, 8.0]
+    assert wg.divide(x, y).tolist() == [0.5, 2.0]
+    assert wg.negative(x).tolist() == [-1.0, -4.0]
+    assert (+x).tolist() == [1.0, 4.0]
