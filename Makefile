@@ -30,10 +30,10 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 endif
 
 SANITIZED := .venv-sanitize
-STUBS := src/wengert/_core.pyi src/wengert/functional/native_ops.pyi
+STUBS := src/wengert/_core.pyi src/wengert/__init__.pyi src/wengert/functional/__init__.pyi
 CORE := CMakeLists.txt $(shell find core -type f -not -name '*.md')
 PYTHON_FILES = $(shell find src/wengert -name '*.py')
-CXX_FILES = $(shell find core -name '*.cpp' -o -name '*.h')
+CXX_FILES = $(shell find core -name '*.cpp' -o -name '*.h' -o -name '*.inc')
 
 # $(call requirements,VENV,LIST ...): what pyproject.toml lists. $(call install,VENV,BUILD FOLDER,OPTIONS).
 requirements = $$($(1)/bin/python tools/requirements.py $(2))

@@ -67,36 +67,42 @@ struct Run {
   void release_all();
 };
 
-// Where a register's data is during a run of a group: in memory that moves on by row_bytes from row to row, or, without
-// `base`, at its place in the block memory.
-struct Place {
-  char* base;
-  int64_t row_bytes;
-  const Value* gathered;     // not null: elements are brought into the block memory first
-  const void* repeated;      // not null: one element, with which a block is filled before the run
-  char* store_to;            // not null: written there at the end of each block
+// What the data of few registers need around the instructions of a block.
+struct Around {
+  int32_t k;                      // the register
+  const Value* gathered;          // not null: elements are brought into the block memory first
+  const void* repeated;           // not null: one element, with which a block is filled before the run
+  char* store_to;                 // not null: written there at the end of each block
 };
 
 struct GroupRun {
   const FusedGroup& g;
   Run& run;
-  Place* places;
+  char** base;         // of each register, its first row; null: at its place in the block memory
+  int64_t* row_bytes;  // of each register; 0: every block lies at the same place
   int64_t rows = 1, cols = 1;  // without rows, an element is a row
   int64_t block_rows = 1;
   int64_t scratch_bytes = 0;  // of one register
-  int64_t n_repeated = 0;
-  bool stores = false;
+  std::vector<Around> around;
 
   void plan_blocks();
-  void place_inputs();
-  void place_outputs();
+  void place_registers();
+  void place_input(int32_t k, const FusedRegister& r);
+  void place_output(int32_t k, const FusedRegister& r);
+  void place_constant(int32_t k, const FusedRegister& r);
   Value* spare_for(const FusedRegister& output) const;
   void fill_repeated(std::vector<CacheLine>& memory);
   void execute();
-  void tile(int64_t first_row, int64_t end);
-  void block(int64_t first_row, int64_t n_rows, char* scratch, char** at) const;
+  void tile(int64_t first_row, int64_t end) const;
+  void run_code(char* const* at, int64_t n_rows) const;
+  void gather(char* const* at, int64_t first_row, int64_t n_rows) const;
+  void store(char* const* at, int64_t first_row, int64_t n_rows) const;
 
   int64_t extent(const FusedRegister& r, int64_t n_rows) const { return r.row ? n_rows : n_rows * cols; }
+  void place(int32_t k, const FusedRegister& r, char* data) {
+    base[k] = data;
+    row_bytes[k] = extent(r, 1) * size_of(r.dtype);
+  }
 };
 
 void GroupRun::plan_blocks() {
@@ -118,96 +124,101 @@ void GroupRun::plan_blocks() {
                   " elements of " + name_of(dtype));
 }
 
-void GroupRun::place_inputs() {
-  const bool enough_filled = block_rows * cols <= g.block;
-  for (size_t k = 0; k < g.registers.size(); ++k) {
-    const FusedRegister& r = g.registers[k];
-    Place& p = places[k];
-    p = {nullptr, 0, nullptr, nullptr, nullptr};
-    if (r.constant) {
-      if (enough_filled) p.base = const_cast<char*>(g.filled[r.filled].bytes);  // constants are only read
-      else p.repeated = r.bytes;
-    } else if (r.input >= 0) {
-      const Value* v = run.slots[r.input];
-      const bool scalar = v->ndim == 0;  // stands for every element
-      if ((!scalar && v->size != extent(r, rows)) || v->dtype != r.dtype) [[unlikely]]
-        refuse(v, r.dtype, extent(r, rows));
-      if (scalar) {
-        p.repeated = v->data;
-      } else if (v->contiguous) {
-        p.base = v->data;
-        p.row_bytes = extent(r, 1) * size_of(r.dtype);
-      } else if (is_uniform(v)) {
-        p.repeated = v->data;
-      } else {
-        p.gathered = v;
-      }
-    }
-    n_repeated += p.repeated != nullptr;
-  }
+void GroupRun::place_input(int32_t k, const FusedRegister& r) {
+  const Value* v = run.slots[r.input];
+  const int64_t elements = extent(r, rows);
+  if ((v->size != elements && v->ndim != 0) || v->dtype != r.dtype) [[unlikely]]
+    refuse(v, r.dtype, elements);
+  if (v->contiguous && v->size == elements) [[likely]]
+    place(k, r, v->data);
+  else if (is_uniform(v))  // a value without axes stands for every element, too
+    around.push_back({k, nullptr, v->data, nullptr});
+  else
+    around.push_back({k, v, nullptr, nullptr});
+}
+
+void GroupRun::place_constant(int32_t k, const FusedRegister& r) {
+  // A block of very long rows is longer than what was filled when the group was made.
+  if (block_rows * cols <= g.block) base[k] = const_cast<char*>(g.filled[r.filled].bytes);
+  else around.push_back({k, nullptr, r.bytes, nullptr});
 }
 
 // A dying input whose place this output can take: of the same type, and not read after the output is written.
 Value* GroupRun::spare_for(const FusedRegister& output) const {
   if (g.like < 0) return nullptr;
-  for (const FusedRegister& r : g.registers)
-    if (r.dies && run.owns(r.input) && r.dtype == output.dtype && r.last_read <= output.made &&
-        reusable(run.slots[r.input]))
-      return run.slots[r.input];
+  for (int32_t k : g.dying) {
+    const FusedRegister& r = g.registers[k];
+    Value* v = run.slots[r.input];
+    if (run.owns(r.input) && r.dtype == output.dtype && r.last_read <= output.made && reusable(v) &&
+        same_shape(v, run.slots[g.like]))
+      return v;
+  }
   return nullptr;
 }
 
-void GroupRun::place_outputs() {
-  for (size_t k = 0; k < g.registers.size(); ++k) {
+void GroupRun::place_output(int32_t k, const FusedRegister& r) {
+  Value* target = run.donated ? run.donated_for(r.output) : nullptr;
+  // A donated buffer may be an input as well, and an input may be passed through: stored at the end of the block.
+  const bool store = target || r.input >= 0;
+  if (!store) target = spare_for(r);
+  if (target) retain(target);
+  else if (g.like >= 0) target = empty_like(run.slots[g.like], r.dtype);
+  else target = empty(r.dtype, resolve(r.output_shape, run.sizes));
+  run.slots[r.output] = target;
+  if (store) around.push_back({k, nullptr, nullptr, target->data});
+  else place(k, r, target->data);
+}
+
+void GroupRun::place_registers() {
+  const int32_t n = static_cast<int32_t>(g.registers.size());
+  for (int32_t k = 0; k < n; ++k) {
     const FusedRegister& r = g.registers[k];
-    if (r.output < 0) continue;
-    Place& p = places[k];
-    Value* target = run.donated ? run.donated_for(r.output) : nullptr;
-    // A donated buffer may be an input as well, and an input may be passed through: stored at the end of the block.
-    const bool store = target || r.input >= 0;
-    if (!store) target = spare_for(r);
-    if (target) retain(target);
-    else if (g.like >= 0) target = empty_like(run.slots[g.like], r.dtype);
-    else target = empty(r.dtype, resolve(r.output_shape, run.sizes));
-    run.slots[r.output] = target;
-    if (store) {
-      p.store_to = target->data;
-      stores = true;
-    } else {
-      p.base = target->data;
-      p.row_bytes = extent(r, 1) * size_of(r.dtype);
-    }
+    base[k] = nullptr;
+    row_bytes[k] = 0;
+    if (r.input >= 0) place_input(k, r);
+    else if (r.constant) place_constant(k, r);
+    if (r.output >= 0) place_output(k, r);
   }
 }
 
 // Scalars, and constants of very long rows.
 void GroupRun::fill_repeated(std::vector<CacheLine>& memory) {
-  memory.resize(static_cast<size_t>(n_repeated * scratch_bytes) / sizeof(CacheLine));
+  int64_t n = 0;
+  for (const Around& a : around) n += a.repeated != nullptr;
+  if (n == 0) return;
+  memory.resize(static_cast<size_t>(n * scratch_bytes) / sizeof(CacheLine));
   char* at = memory[0].bytes;
-  for (size_t k = 0; k < g.registers.size(); ++k) {
-    Place& p = places[k];
-    if (!p.repeated) continue;
-    fill(at, p.repeated, size_of(g.registers[k].dtype), block_rows * cols);
-    p.base = at;
+  for (const Around& a : around) {
+    if (!a.repeated) continue;
+    fill(at, a.repeated, size_of(g.registers[a.k].dtype), block_rows * cols);
+    base[a.k] = at;
     at += scratch_bytes;
   }
 }
 
-void GroupRun::block(int64_t first_row, int64_t n_rows, char* scratch, char** at) const {
-  for (size_t k = 0; k < g.registers.size(); ++k) {
-    const Place& p = places[k];
-    const FusedRegister& r = g.registers[k];
-    at[k] = p.base ? p.base + first_row * p.row_bytes : scratch + r.scratch * scratch_bytes;
-    if (p.gathered)
-      gather_block(at[k], p.gathered->data, p.gathered->strides, p.gathered->ndim, p.gathered->shape,
+void GroupRun::gather(char* const* at, int64_t first_row, int64_t n_rows) const {
+  for (const Around& a : around)
+    if (a.gathered) {
+      const FusedRegister& r = g.registers[a.k];
+      gather_block(at[a.k], a.gathered->data, a.gathered->strides, a.gathered->ndim, a.gathered->shape,
                    size_of(r.dtype), extent(r, first_row), extent(r, n_rows));
-  }
+    }
+}
+
+void GroupRun::store(char* const* at, int64_t first_row, int64_t n_rows) const {
+  for (const Around& a : around)
+    if (a.store_to) {
+      const int64_t row = extent(g.registers[a.k], 1) * size_of(g.registers[a.k].dtype);
+      std::memcpy(a.store_to + first_row * row, at[a.k], static_cast<size_t>(n_rows * row));
+    }
+}
+
+void GroupRun::run_code(char* const* at, int64_t n_rows) const {
   for (const FusedInstruction& i : g.code) {
     const int64_t n = i.row ? n_rows : n_rows * cols;
     switch (i.kind) {
       case FusedInstruction::Kind::map: {
-        const void* in[3];
-        for (int k = 0; k < i.n_in; ++k) in[k] = at[i.in[k]];
+        const void* in[3] = {at[i.in[0]], at[i.in[1]], at[i.in[2]]};  // those that it has not are register 0
         i.map(at[i.out], in, n);
         break;
       }
@@ -221,40 +232,44 @@ void GroupRun::block(int64_t first_row, int64_t n_rows, char* scratch, char** at
       }
     }
   }
-  if (!stores) return;
-  for (size_t k = 0; k < g.registers.size(); ++k)
-    if (places[k].store_to) {
-      const int64_t row = extent(g.registers[k], 1) * size_of(g.registers[k].dtype);
-      std::memcpy(places[k].store_to + first_row * row, at[k], static_cast<size_t>(n_rows * row));
-    }
 }
 
-void GroupRun::tile(int64_t first_row, int64_t end) {
+void GroupRun::tile(int64_t first_row, int64_t end) const {
   constexpr size_t kNear = 2 * kBlockBytes;
   CacheLine near[kNear / sizeof(CacheLine)];
-  const size_t bytes = static_cast<size_t>(g.n_scratch * scratch_bytes);
+  const size_t bytes = static_cast<size_t>(g.n_scratch * scratch_bytes), n = g.registers.size();
   char* scratch = bytes <= kNear ? near[0].bytes : block_memory(bytes);
-  SmallArray<char*, kFew> at(g.registers.size());
-  for (int64_t r = first_row; r < end; r += block_rows) block(r, std::min(block_rows, end - r), scratch, at.data());
+  SmallArray<char*, kFew> at(n);
+  for (size_t k = 0; k < n; ++k)
+    at[k] = base[k] ? base[k] + first_row * row_bytes[k] : scratch + g.registers[k].scratch * scratch_bytes;
+  for (int64_t r = first_row;;) {
+    const int64_t n_rows = std::min(block_rows, end - r);
+    if (!around.empty()) gather(at.data(), r, n_rows);
+    run_code(at.data(), n_rows);
+    if (!around.empty()) store(at.data(), r, n_rows);
+    r += n_rows;
+    if (r == end) return;
+    for (size_t k = 0; k < n; ++k) at[k] += n_rows * row_bytes[k];
+  }
 }
 
 void GroupRun::execute() {
   if (rows == 0) return;
   std::vector<CacheLine> repeated;
-  if (n_repeated) fill_repeated(repeated);
+  if (!around.empty()) fill_repeated(repeated);
+  if (rows <= block_rows) return tile(0, rows);
   const int64_t tile_rows =
       std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, cols) / block_rows) * block_rows;
-  if (rows <= tile_rows) return tile(0, rows);
   parallel_for((rows + tile_rows - 1) / tile_rows,
                [&](int64_t t) { tile(t * tile_rows, std::min(rows, (t + 1) * tile_rows)); });
 }
 
 void run_group(const FusedGroup& g, Run& run) {
-  SmallArray<Place, kFew> places(g.registers.size());
-  GroupRun r{g, run, places.data()};
+  SmallArray<char*, kFew> base(g.registers.size());
+  SmallArray<int64_t, kFew> row_bytes(g.registers.size());
+  GroupRun r{g, run, base.data(), row_bytes.data()};
   r.plan_blocks();
-  r.place_inputs();
-  r.place_outputs();
+  r.place_registers();
   r.execute();
 }
 
@@ -388,10 +403,13 @@ void Program::finish() {
     if (last[s] >= 0) (s < n_inputs ? steps[last[s]].drop_input : steps[last[s]].drop).push_back(s);
     else if (s < n_inputs) unread.push_back(s);
   }
-  for (size_t t = 0; t < steps.size(); ++t)
-    if (steps[t].group)
-      for (FusedRegister& r : steps[t].group->registers)
-        r.dies = r.input >= 0 && !keep[r.input] && last[r.input] == static_cast<int>(t);
+  for (size_t t = 0; t < steps.size(); ++t) {
+    FusedGroup* g = steps[t].group.get();
+    for (size_t k = 0; g && k < g->registers.size(); ++k) {
+      const int32_t slot = g->registers[k].input;
+      if (slot >= 0 && !keep[slot] && last[slot] == static_cast<int>(t)) g->dying.push_back(static_cast<int32_t>(k));
+    }
+  }
   moves.resize(outputs.size());
   std::vector<bool> moved(n_slots, false);
   for (auto& [slot, value] : constants) moved[slot] = true;  // never: the program owns them

@@ -2,6 +2,7 @@
 // Reference counts are plain integers: buffers are created, shared and dropped under the GIL only; kernels on
 // other threads see raw pointers.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -33,9 +34,6 @@ struct alignas(64) Buffer {
   SourceLine written;     // the last in-place write, for error messages
 };
 
-// 64-byte aligned, padded to a whole number of 64-byte lines, contents undefined. Throws std::bad_alloc with the
-// pool unharmed; sizes above the machine's physical memory are refused at once, without touching the kernel.
-Buffer* allocate(size_t bytes, Category category = Category::other);
 Buffer* adopt_foreign(void* data, size_t bytes, void* owner, void (*release)(void*));
 void destroy(Buffer* b);  // the last reference is gone: back to the pool
 
@@ -45,10 +43,6 @@ inline void release(Buffer* b) {
 }
 void set_category(Buffer* b, Category c);
 extern void (*drop_source_line)(SourceLine line);  // gives up what a stored line owns; set by the bindings
-
-// The tape's own accounting: a buffer counts once, however many instructions keep it.
-void note_saved(Buffer* b);
-void note_unsaved(Buffer* b);
 
 struct MemoryStats {
   size_t live_bytes, peak_bytes, saved_bytes, pooled_bytes;
@@ -90,5 +84,84 @@ struct FreeList {
     for (int i = kChunk - 1; i >= 0; --i) give(&chunk[i]);  // handed out in the order of memory
   }
 };
+
+// The caching pool. Size classes count 64-byte lines: 1, 2, 3, 4, then four steps to every power of two, so that at most a
+// fifth of a block is slack. There is a class for every size_t, so the fast path needs no range check: classes beyond the
+// machine's memory are always empty. Cached blocks keep their headers: one pop gives both, and the block itself is not
+// touched. `owner` is the link. Trivially destructible, as buffers may outlive static destructors.
+inline constexpr size_t kLine = 64;
+inline constexpr int kNumClasses = 228;
+inline constexpr uint8_t kForeign = 255;  // memory that is not ours
+
+struct ClassBytes {
+  size_t of[kNumClasses];
+  constexpr ClassBytes() {
+    for (int c = 0; c < kNumClasses; ++c) {
+      of[c] = c < 4 ? (c + 1) * kLine : (static_cast<size_t>(c % 4 + 5) << (c / 4 - 1)) * kLine;
+    }
+  }
+};
+inline constexpr ClassBytes kClassBytes;
+
+inline int class_of(size_t bytes) {
+  const size_t x = bytes == 0 ? 0 : (bytes - 1) / kLine;
+  if (x < 4) return static_cast<int>(x);
+  const int e = std::bit_width(x) - 1;
+  return 4 * (e - 2) + static_cast<int>(x >> (e - 2));
+}
+
+struct MemoryPool {
+  Buffer* head[kNumClasses];
+  FreeList<Buffer> headers;
+  MemoryStats stats;         // but for pool_hits
+  uint64_t system_requests;  // allocations that were not pool hits
+  size_t most_pooled;        // half of the machine's memory; set before there is anything to pool
+  ReclaimFn reclaim;
+};
+extern constinit MemoryPool memory_pool;
+
+// A buffer's fields for a new life, counted.
+inline void start_life(Buffer* b, size_t bytes, Category category) {
+  b->refs = 1;
+  b->version = 0;
+  b->saved = 0;
+  b->category = category;
+  b->pinned = b->shared = false;
+  b->bytes = bytes;
+  b->written = {};
+  MemoryStats& s = memory_pool.stats;
+  ++s.allocations;
+  s.live_bytes += bytes;
+  if (s.live_bytes > s.peak_bytes) s.peak_bytes = s.live_bytes;
+  s.live_by_category[static_cast<int>(category)] += bytes;
+}
+
+inline Buffer* take_pooled(int c, size_t bytes, Category category) {
+  Buffer* b = memory_pool.head[c];
+  if (!b) [[unlikely]]
+    return nullptr;
+  memory_pool.head[c] = static_cast<Buffer*>(b->owner);
+  memory_pool.stats.pooled_bytes -= kClassBytes.of[c];
+  start_life(b, bytes, category);
+  return b;
+}
+
+Buffer* allocate_slow(size_t bytes, int c, Category category);
+
+// 64-byte aligned, padded to a whole number of 64-byte lines, contents undefined. Throws std::bad_alloc with the
+// pool unharmed; sizes above the machine's physical memory are refused at once, without touching the kernel.
+inline Buffer* allocate(size_t bytes, Category category = Category::other) {
+  const int c = class_of(bytes);
+  Buffer* b = take_pooled(c, bytes, category);
+  return b ? b : allocate_slow(bytes, c, category);
+}
+
+// The tape's own accounting: a buffer counts once, however many instructions keep it.
+inline void note_saved(Buffer* b) {
+  if (b->saved++ == 0 && b->size_class != kForeign) memory_pool.stats.saved_bytes += b->bytes;
+}
+inline void note_unsaved(Buffer* b) {
+  if (--b->saved == 0 && b->size_class != kForeign) memory_pool.stats.saved_bytes -= b->bytes;
+}
 
 }  // namespace wengert

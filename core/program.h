@@ -13,7 +13,7 @@ struct FusedInstruction {
   enum class Kind : uint8_t { map, cast, reduce, expand } kind;
   bool row;  // map and cast: over row registers
   uint8_t n_in;
-  int16_t in[3];
+  int16_t in[3] = {};
   int16_t out;
   MapFn map = nullptr;
   CastFn cast = nullptr;
@@ -32,7 +32,6 @@ struct FusedRegister {
   int32_t made = -1;      // the instruction that writes this register
   int32_t last_read = -1;
   int32_t filled = -1;    // of a constant: where its block lies in `filled`
-  bool dies = false;      // of an input: its slot is not read after this group
 };
 
 struct alignas(64) CacheLine {
@@ -51,6 +50,7 @@ struct FusedGroup {
   int64_t max_element = 1;  // bytes of the widest register
   int64_t block = 0;        // elements that pass the chain together
   std::vector<CacheLine> filled;  // a block of each constant
+  std::vector<int32_t> dying;     // input registers whose slots are not read after this group
 
   void finish();  // after the registers and the code are in
 
@@ -77,7 +77,7 @@ struct Program {
   std::vector<std::pair<int32_t, Value*>> constants;
   std::vector<Step> steps;
   std::vector<int32_t> outputs;  // slots; -1 is a symbolic zero
-  std::vector<bool> moves;       // of each output: whether it is the last with its slot
+  std::vector<uint8_t> moves;    // of each output: whether it is the last with its slot
   std::vector<int32_t> unread;   // inputs that no step and no output reads
   SizeProgram sizes;
   // What a run did, counted for reports and tests.

@@ -28,16 +28,16 @@ Node* new_node() {
   n->n_outputs = 1;
   n->walk_id = 0;
   n->epoch = 0;
-  n->derivative = nullptr;
-  n->edges = n->inline_edges;
-  n->saved = n->inline_saved;
-  n->sizes = nullptr;
-  n->line = {};
   n->id = 0;
   n->grad = nullptr;
+  n->sizes = nullptr;
   n->hooks = nullptr;
   n->types = nullptr;
   n->custom = nullptr;
+  n->derivative = nullptr;
+  n->edges = n->inline_edges;
+  n->saved = n->inline_saved;
+  n->line = {};
   return n;
 }
 
@@ -73,13 +73,18 @@ void unlist(Node* n) {
   delete[] n->types;
 }
 
+// One test instead of many.
+template <class... P>
+bool any(P*... p) {
+  return (reinterpret_cast<uintptr_t>(p) | ...) != 0;
+}
+
 void take_apart(Node* n) {
   free_saved(n);
   for (int i = 0; i < n->n_edges; ++i)
     if (n->edges[i].node) release(n->edges[i].node);
-  if (n->edges != n->inline_edges || n->saved != n->inline_saved || n->sizes || n->grad || n->hooks || n->custom ||
-      n->types)
-    drop_extras(n);
+  const bool spilled = n->edges != n->inline_edges || n->saved != n->inline_saved;
+  if (spilled || any(n->sizes, n->grad, n->hooks, n->custom, n->types)) drop_extras(n);
   if (n->line.code) tape_hooks.drop_line(n->line);
   if (!n->leaf) unlist(n);
   free_nodes.give(n);
@@ -197,8 +202,8 @@ void gather_sizes(const std::vector<SizeLeaf>& leaves, Value* const* in, const A
 
 namespace {
 
-// Edges, order and line: what every recorded node has. `inputs` of length n are the operands with an edge.
-void link(Node* n, Value* const* operands, const uint8_t* which, int count) {
+// Edges, order and line: what every recorded node has. `which` are the operands with an edge; null: the first ones.
+inline void link(Node* n, Value* const* operands, const uint16_t* which, int count) {
   uint64_t seq = 0, epoch = 0;
   bool lasting = false;
   n->edges = room(n->inline_edges, count);
@@ -224,12 +229,7 @@ void link(Node* n, Value* const* operands, const uint8_t* which, int count) {
   }
 }
 
-// Makes the outputs own the node. Takes the caller's reference.
-void attach(Node* n, Value* const* out, int n_out) {
-  if (n_out == 1 && is_inexact(out[0]->dtype)) {
-    out[0]->node = n;
-    return;
-  }
+[[gnu::noinline]] void attach_all(Node* n, Value* const* out, int n_out) {
   n->n_outputs = static_cast<uint8_t>(n_out);
   if (n_out > 1) {
     n->types = new Type[n_out];
@@ -242,6 +242,12 @@ void attach(Node* n, Value* const* out, int n_out) {
     out[i]->output = static_cast<uint32_t>(i);
   }
   release(n);
+}
+
+// Makes the outputs own the node. Takes the caller's reference.
+inline void attach(Node* n, Value* const* out, int n_out) {
+  if (n_out != 1 || !is_inexact(out[0]->dtype)) return attach_all(n, out, n_out);
+  out[0]->node = n;
 }
 
 }  // namespace
@@ -283,6 +289,8 @@ void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, 
 
 namespace {
 
+const Attrs kNoAttrs;
+
 void apply_program(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out) {
   const Program& forward = *d.forward;
   SmallArray<int64_t, 16> sizes(forward.sizes.leaves.size());
@@ -306,12 +314,31 @@ void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value**
   Held held(in, n_in);
   uint64_t mask = 0;
   if (op.differentiable && thread_state.grad_enabled)
-    for (int i = 0; i < n_in && i < 64; ++i) mask |= uint64_t{tracked(in[i])} << i;
+    for (int i = 0; i < n_in; ++i) mask |= uint64_t{tracked(in[i])} << std::min(i, kLastBit);
   if (!mask) return run_op(op, in, n_in, attrs, out);
   Derivative* d = nullptr;
   if (op.elementwise && mask < 8) d = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
   if (!d) d = tape_hooks.derive(op, in, n_in, attrs, mask);
   apply_derivative(*d, in, n_in, &attrs, out);
+}
+
+Value* apply_elementwise(const Op& op, Value* const* in, int n_in) {
+  Held held(in, n_in);
+  unsigned mask = 0;
+  if (op.differentiable && thread_state.grad_enabled)
+    for (int i = 0; i < n_in; ++i) mask |= unsigned{tracked(in[i])} << i;
+  if (!mask) return run_unified(op, in, n_in);
+  const Derivative* d = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
+  if (!d) [[unlikely]]
+    d = tape_hooks.derive(op, in, n_in, kNoAttrs, mask);
+  Value* y;
+  if (d->forward) {
+    apply_program(*d, in, n_in, &kNoAttrs, &y);
+  } else {
+    y = run_unified(op, in, n_in);
+    record(*d, in, n_in, &kNoAttrs, &y, 1, nullptr);
+  }
+  return y;
 }
 
 // ---------------------------------------------------------------------------------------------------- backward
@@ -619,9 +646,8 @@ Value* accumulate(Value* x, Value* y) {
   static const Attrs none;
   if (x->refs == 1 && x->buffer->refs == 1 && !x->buffer->pinned && x->buffer->saved == 0 && x->contiguous &&
       y->contiguous && x->dtype == y->dtype && x->size == y->size) {
-    const char* in[2] = {x->data, y->data};
-    const int64_t element = size_of(x->dtype), sizes[2] = {element, element};
-    run_map(add->map[static_cast<int>(x->dtype)], x->data, element, in, sizes, 2, x->size);
+    Value* in[2] = {x, y};
+    run_map(add->map[static_cast<int>(x->dtype)], x, in, 2);
     return x;
   }
   Value* in[2] = {x, y};

@@ -11,7 +11,7 @@ namespace wengert {
 // What a recorded instruction keeps: an input, an output, or an extra result (residual) of the forward program.
 struct SavedRef {
   enum Kind : uint8_t { input, output, residual } kind;
-  uint8_t index;
+  uint16_t index;
 };
 
 // The derivative of an op (or of a whole compiled program) for one signature: derived once, used by every node.
@@ -21,13 +21,16 @@ struct Derivative {
   std::shared_ptr<Program> forward;  // null: run the op itself; else outputs are followed by residuals
   std::shared_ptr<Program> vjp;    // inputs: cotangents of all outputs, then saved values; outputs: one per edge
   std::vector<SavedRef> saves;
-  std::vector<uint8_t> edges;      // inputs that receive a cotangent, in order
+  std::vector<uint16_t> edges;     // inputs that receive a cotangent, in order
   std::vector<SizeLeaf> sizes;     // read from inputs and attributes when recorded; vjp's size leaves
   int n_outputs = 1;
   void* python = nullptr;          // the derivation, for differentiating the derivative (a PyObject, immortal)
   // Variants of vjp that compute only some of the edges, by bit mask; made on demand.
   std::vector<std::pair<uint64_t, std::shared_ptr<Program>>> narrowed;
 };
+
+// Which operands need gradients, as bits; the last bit stands for all operands from there on.
+inline constexpr int kLastBit = 63;
 
 struct Edge {
   Node* node;
@@ -46,28 +49,29 @@ struct alignas(64) Node {
   bool leaf, freed, retains_grad;
   uint8_t n_outputs;
   uint32_t walk_slot;
+  // Few nodes have these; they lie together, so that a new node clears them with few instructions.
   union {
     uint64_t walk_id;
     Node* next_doomed;  // when the last reference is gone
   };
-  uint64_t seq;
   uint64_t epoch;  // not zero: active only while the tape with this epoch records
+  uint64_t id;     // of leaves, and of intermediates whose gradient is kept
+  Alias* grad;     // the same; shared with the tensors that `.grad` gave out: writing to one of them is writing to it
+  int64_t* sizes;
+  void* hooks;   // a Python list
+  Type* types;   // of the outputs, where there are several; of a leaf
+  void* custom;  // a Python callable that replaces `derivative` (custom ops)
+  // What every recorded instruction has:
+  uint64_t seq;
   const Derivative* derivative;
   Edge* edges;
   Saved* saved;
-  int64_t* sizes;
-  Edge inline_edges[kInline];
-  Saved inline_saved[kInline];
   SourceLine line;
   // All recorded nodes, linked, for statistics and for freeing them at once; `thread` is the recording thread's.
   Node *previous, *following;
   const void* thread;
-  // Of leaves, and of intermediates whose gradient is kept:
-  uint64_t id;
-  Alias* grad;   // shared with the tensors that `.grad` gave out, so that writing to one of them is writing to it
-  void* hooks;   // a Python list
-  Type* types;   // of the outputs, where there are several; of a leaf
-  void* custom;  // a Python callable that replaces `derivative` (custom ops)
+  Edge inline_edges[kInline];
+  Saved inline_saved[kInline];
 };
 
 Node* new_leaf(uint64_t id, uint64_t epoch, const Type& type);
@@ -141,6 +145,8 @@ struct Held {
 
 // Runs an op and records it if a gradient is needed. Outputs are new references.
 void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out);
+// The same for an elementwise op, on operands of one shape and the dtype it computes in.
+Value* apply_elementwise(const Op& op, Value* const* in, int n_in);
 // The same with a derivative (and forward program) that is already known: compiled functions.
 void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out);
 bool any_tracked(Value* const* in, int n_in);

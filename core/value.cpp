@@ -11,6 +11,14 @@ FreeList<Value> free_values;
 
 namespace {
 
+// Nearly all values have few axes: these are copied as a whole, without a loop or a call.
+constexpr int kFewAxes = 4;
+
+void copy_axes(int64_t* to, const int64_t* from, int n) {
+  for (int i = 0; i < kFewAxes; ++i) to[i] = from[i];
+  for (int i = kFewAxes; i < n; ++i) to[i] = from[i];
+}
+
 void set_packed_strides(Value* v) {
   int64_t stride = 1;
   for (int i = v->ndim - 1; i >= 0; --i) {
@@ -74,12 +82,12 @@ Value* empty_like(const Value* x, DType dtype) {
   v->buffer = buffer;
   v->data = buffer->data;
   v->size = x->size;
-  v->contiguous = true;
-  int64_t stride = 1;
-  for (int i = x->ndim - 1; i >= 0; --i) {
-    v->shape[i] = x->shape[i];
-    v->strides[i] = stride;
-    stride *= x->shape[i];
+  copy_axes(v->shape, x->shape, x->ndim);
+  if (x->contiguous) {
+    copy_axes(v->strides, x->strides, x->ndim);
+    v->contiguous = true;
+  } else {
+    set_packed_strides(v);
   }
   return v;
 }
@@ -93,10 +101,9 @@ Value* uniform_like(const Value* x, DType dtype) {
   v->buffer = buffer;
   v->data = buffer->data;
   v->size = x->size;
-  for (int i = 0; i < x->ndim; ++i) {
-    v->shape[i] = x->shape[i];
-    v->strides[i] = 0;
-  }
+  copy_axes(v->shape, x->shape, x->ndim);
+  static constexpr int64_t kZeros[kMaxRank] = {};
+  copy_axes(v->strides, kZeros, x->ndim);
   return v;
 }
 
@@ -145,10 +152,8 @@ Value* alias(const Value* x) {
   retain(v->buffer);
   v->data = x->data;
   v->size = x->size;
-  for (int i = 0; i < x->ndim; ++i) {
-    v->shape[i] = x->shape[i];
-    v->strides[i] = x->strides[i];
-  }
+  copy_axes(v->shape, x->shape, x->ndim);
+  copy_axes(v->strides, x->strides, x->ndim);
   return v;
 }
 

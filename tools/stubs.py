@@ -1,8 +1,8 @@
 """Write type stubs of what no source file spells out: `stubs.py OUTPUT [FOLDER_OF_THE_NATIVE_MODULE]`.
 
-Two stubs: of the native module, whose Tensor has the methods that wengert attaches at import, and of the functions
-that come straight from the registry of ops. Without a folder wengert must be installed; with one, the sources beside
-this file are imported with the native module from that folder.
+Three stubs: of the native module, whose Tensor has the methods that wengert attaches at import, and of the packages
+`wengert` and `wengert.functional`, whose ops come straight from the registry. Without a folder wengert must be
+installed; with one, the sources beside this file are imported with the native module from that folder.
 
 nanobind describes its own functions and classes. Types made directly with the C API carry no types: what is known of
 Tensor stands in the tables below, and text signatures give the rest, with `Any` where nothing is known. Functions of
@@ -28,7 +28,7 @@ SKIPPED = {"__doc__", "__module__", "__new__", "__getattribute__", "__hash__", "
 # Properties and methods of Tensor in C, and slots whose types the language fixes.
 READ_ONLY = {"shape": "tuple[int, ...]", "strides": "tuple[int, ...]", "dtype": "wengert.dtypes.DType", "id": "int"}
 READ_ONLY |= {"ndim": "int", "size": "int", "data_ptr": "int"}
-READ_ONLY |= {"is_leaf": "bool", "is_contiguous": "bool", "_plain": "bool"}
+READ_ONLY |= {"is_leaf": "bool", "is_contiguous": "bool", "_plain": "bool", "_pinned": "bool"}
 WRITABLE = {"requires_grad": "bool", "grad": "Tensor | None"}
 METHODS = {"item": "(self) -> Any", "detach": "(self) -> Tensor", "_adopt": "(self, other: Tensor) -> None"}
 METHODS |= dict.fromkeys(("_assign", "_take"), "(self, value: Tensor, op: str) -> Tensor")
@@ -218,12 +218,23 @@ def core_stub(core: types.ModuleType, ops: dict[Any, Any]) -> list[str]:
     return lines + nanobind_stub(core, bound)
 
 
-def ops_stub(names: list[str], ops: dict[Any, Any]) -> list[str]:
-    """The stub of the functions that come straight from the registry."""
-    lines = ["from wengert._core import Tensor", "", f"__all__ = {names}", ""]
-    for name in names:
-        lines += documented(f"def {name}{op_signature(ops[name], False)}", ops[name].formula)
-    return lines
+def package_stub(package: types.ModuleType, core: types.ModuleType, ops: dict[Any, Any]) -> list[str]:
+    """The stub of a package: where each public name comes from, and the signatures of ops."""
+    lines = []
+    for name in package.__all__:
+        value = getattr(package, name)
+        home = "wengert" if isinstance(value, types.ModuleType) else value.__module__
+        if value is getattr(core, name, None):
+            home = core.__name__
+        if type(value).__name__ != "Op":
+            original = name if hasattr(importlib.import_module(home), name) else value.__name__
+            lines.append(f"from {home} import {original} as {name}")
+        elif package.__name__ == "wengert":
+            lines.append(f"from wengert.functional import {name} as {name}")
+        else:
+            lines += documented(f"def {name}{op_signature(ops[value.__name__], False)}", value.__doc__)
+    version = ["__version__: str"] if hasattr(package, "__version__") else []
+    return ["from wengert._core import Tensor as Tensor", *lines, *version, f"__all__ = {package.__all__}"]
 
 
 def write(path: Path, lines: list[str]) -> None:
@@ -242,12 +253,14 @@ def write(path: Path, lines: list[str]) -> None:
 
 
 def main(output: str, folder: str | None = None) -> None:
-    """Write both stubs."""
-    load(folder)
+    """Write the stubs."""
+    package = load(folder)
+    core = importlib.import_module("wengert._core")
+    functional = importlib.import_module("wengert.functional")
     ops = importlib.import_module("wengert.ops.registry").OPS
-    native_ops = importlib.import_module("wengert.functional.native_ops")
-    write(Path(output) / "functional" / "native_ops.pyi", ops_stub(native_ops.__all__, ops))
-    write(Path(output) / "_core.pyi", core_stub(importlib.import_module("wengert._core"), ops))
+    write(Path(output) / "__init__.pyi", package_stub(package, core, ops))
+    write(Path(output) / "functional" / "__init__.pyi", package_stub(functional, core, ops))
+    write(Path(output) / "_core.pyi", core_stub(core, ops))
 
 
 if __name__ == "__main__":

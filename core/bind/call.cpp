@@ -10,19 +10,19 @@ namespace wengert {
 
 namespace {
 
-const Attrs kNoAttrs;
-
 struct NotATensor {};  // thrown for operands that are neither tensors nor scalars
 
-bool is_scalar(PyObject* o) { return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o); }
+// Exact floats first: the other tests look through base classes.
+bool is_scalar(PyObject* o) {
+  return PyFloat_CheckExact(o) || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o);
+}
 
 // The dtype that a Python scalar gives an operation with tensors of dtype t: scalars are weak.
 DType with_scalar(DType t, PyObject* s) {
-  if (PyBool_Check(s)) return t;
-  if (PyComplex_Check(s) && !PyFloat_Check(s))
-    return is_complex(t) ? t : t == DType::Float64 ? DType::Complex128 : DType::Complex64;
   if (PyFloat_Check(s)) return is_inexact(t) ? t : DType::Float32;
-  return t == DType::Bool ? DType::Int64 : t;
+  if (PyBool_Check(s)) return t;
+  if (PyLong_Check(s)) return t == DType::Bool ? DType::Int64 : t;
+  return is_complex(t) ? t : t == DType::Float64 ? DType::Complex128 : DType::Complex64;
 }
 
 void set_number(PyObject* s, DType t, char* out) {
@@ -174,27 +174,43 @@ PyObject* elementwise_with_foreign(const Op& op, PyObject* const* args, int n, b
 
 }  // namespace
 
+namespace {
+
+// The common case: plain tensors, of one shape and the dtype that the op computes in.
+bool find_values(const Op& op, PyObject* const* args, int n, Value** v) {
+  for (int i = 0; i < n; ++i) {
+    if (Py_TYPE(args[i]) != tensor_type || !as_tensor(args[i])->plain) return false;
+    v[i] = operand(as_tensor(args[i]));
+    if (i > 0 && (v[i]->dtype != v[0]->dtype || !same_shape(v[i], v[0]))) return false;
+  }
+  return op.map[static_cast<int>(v[0]->dtype)] != nullptr;
+}
+
+PyObject* unify_and_call(const Op& op, PyObject* const* args, int n, bool slot) {
+  Operands o;
+  for (int i = 0; i < n; ++i) {
+    PyObject* a = args[i];
+    if (Py_TYPE(a) != tensor_type && is_scalar(a)) {
+      o.v[i] = nullptr;
+    } else if (!is_tensor(a)) {
+      return elementwise_with_foreign(op, args, n, slot);
+    } else if (!as_tensor(a)->plain) {
+      return dispatch(op, args, n, nullptr, slot);
+    } else {
+      o.v[i] = operand(as_tensor(a));
+    }
+  }
+  unify(op, args, n, o);
+  return wrap(apply_elementwise(op, o.v, n));
+}
+
+}  // namespace
+
 PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot) {
   try {
-    Operands o;
-    bool ready = true;
-    for (int i = 0; i < n; ++i) {
-      PyObject* a = args[i];
-      if (Py_TYPE(a) == tensor_type || (!is_scalar(a) && is_tensor(a))) {
-        if (!as_tensor(a)->plain) return dispatch(op, args, n, nullptr, slot);
-        o.v[i] = operand(as_tensor(a));
-        ready = ready && o.v[i]->dtype == o.v[0]->dtype && same_shape(o.v[i], o.v[0]);
-      } else if (is_scalar(a)) {
-        o.v[i] = nullptr;
-        ready = false;
-      } else {
-        return elementwise_with_foreign(op, args, n, slot);
-      }
-    }
-    if (!ready || !op.map[static_cast<int>(o.v[0]->dtype)]) unify(op, args, n, o);
-    Value* out;
-    apply(op, o.v, n, kNoAttrs, &out);
-    return wrap(out);
+    Value* v[3];
+    if (!find_values(op, args, n, v)) return unify_and_call(op, args, n, slot);
+    return wrap(apply_elementwise(op, v, n));
   } catch (...) {
     return raise_python();
   }

@@ -282,9 +282,8 @@ void append_sizes(std::string& key, const Dims& d) {
   append(key, ones);
 }
 
-std::string signature(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) {
-  std::string key;
-  key.reserve(64);
+void signature(std::string& key, const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) {
+  key.clear();
   append(key, op.id);
   append(key, mask);
   append(key, n_in);
@@ -303,7 +302,6 @@ std::string signature(const Op& op, Value* const* in, int n_in, const Attrs& att
         for (Dim d : a.dims) append(key, d.raw);
     }
   }
-  return key;
 }
 
 // saves: (kind, index); sizes: (kind, source, index)
@@ -315,8 +313,8 @@ Derivative* make_derivative(const nb::object& op_name, const std::string& name, 
   d->name = name;
   d->forward = std::move(forward);
   d->vjp = std::move(vjp);
-  for (auto [kind, index] : saves) d->saves.push_back({static_cast<SavedRef::Kind>(kind), static_cast<uint8_t>(index)});
-  for (int e : edges) d->edges.push_back(static_cast<uint8_t>(e));
+  for (auto [kind, index] : saves) d->saves.push_back({static_cast<SavedRef::Kind>(kind), static_cast<uint16_t>(index)});
+  for (int e : edges) d->edges.push_back(static_cast<uint16_t>(e));
   d->sizes = d->vjp->sizes.leaves;
   d->n_outputs = n_outputs;
   d->python = nb::object(python).release().ptr();
@@ -337,11 +335,13 @@ Derivative* derive_in_python(const Op& op, Value* const* in, int n_in, const Att
 }  // namespace
 
 Derivative* find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) {
-  std::string key = signature(op, in, n_in, attrs, mask);
-  auto it = derivative_cache().find(key);
+  static std::string looked_up;  // keeps its memory from call to call
+  signature(looked_up, op, in, n_in, attrs, mask);
+  auto it = derivative_cache().find(looked_up);
   if (it != derivative_cache().end())
     for (const Derived& d : it->second)
       if (d.guards.hold(in, &attrs)) return d.derivative;
+  const std::string key = looked_up;  // deriving may look up others
   // Deriving calls Python, and may be reached from C code that holds raw values; operands are owned by the caller.
   ThreadState saved = thread_state;
   thread_state.n_tapes = 0;
@@ -358,7 +358,9 @@ Derivative* find_derivative(const Op& op, Value* const* in, int n_in, const Attr
   }
   if (op.elementwise && mask < 8) {
     Derivative*& fast = const_cast<Op&>(op).derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
-    if (derivative_cache()[key].back().guards.guards.empty()) fast = d;
+    // Only what holds for every rank and every size.
+    const bool sized = !d->sizes.empty() || (d->forward && !d->forward->sizes.leaves.empty());
+    if (!sized && derivative_cache()[key].back().guards.guards.empty()) fast = d;
   }
   return d;
 }

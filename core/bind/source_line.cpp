@@ -44,6 +44,11 @@ struct Frame {
   _Py_CODEUNIT* prev_instr;
 };
 #endif
+
+// Null for frames of the interpreter itself.
+PyCodeObject* code_of(const Frame* frame) {
+  return frame && frame->f_code && PyCode_Check(frame->f_code) ? frame->f_code : nullptr;
+}
 #endif
 
 }  // namespace
@@ -56,12 +61,15 @@ void add_internal_file(PyObject* filename) {
 SourceLine current_line() {
 #ifdef WENGERT_FAST_FRAMES
   auto* frame = reinterpret_cast<Frame*>(PyThreadState_GET()->cframe->current_frame);
-  while (frame && frame->f_code && PyCode_Check(frame->f_code) && internal(frame->f_code->co_filename) && frame->previous)
+  PyCodeObject* code = code_of(frame);
+  while (code && internal(code->co_filename) && frame->previous) {
     frame = frame->previous;
-  if (!frame || !frame->f_code || !PyCode_Check(frame->f_code)) return {};
-  Py_INCREF(frame->f_code);
-  auto offset = frame->prev_instr - reinterpret_cast<_Py_CODEUNIT*>(frame->f_code->co_code_adaptive);
-  return {frame->f_code, static_cast<int32_t>(offset * sizeof(_Py_CODEUNIT))};
+    code = code_of(frame);
+  }
+  if (!code) return {};
+  Py_INCREF(code);
+  auto offset = frame->prev_instr - reinterpret_cast<_Py_CODEUNIT*>(code->co_code_adaptive);
+  return {code, static_cast<int32_t>(offset * sizeof(_Py_CODEUNIT))};
 #else
   PyFrameObject* frame = PyEval_GetFrame();
   if (!frame) return {};

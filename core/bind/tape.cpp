@@ -120,6 +120,29 @@ nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph,
   });
 }
 
+// The common case of `Tensor.backward`: a recorded scalar, all leaves, gradients accumulated. Returns ({id: gradient}, node),
+// or None if this is another case.
+nb::object backward_scalar(nb::handle tensor, bool retain_graph) {
+  return guarded([&]() -> nb::object {
+    Value* v = value_from(tensor, "backward");
+    if (!v->node || v->size != 1 || !is_inexact(v->dtype)) return nb::none();
+    Ref seed(empty_like(v, v->dtype));
+    set_scalar(v->dtype, seed->data, 1.0);
+    WalkOptions options;
+    options.retain_graph = retain_graph;
+    options.accumulate = options.all_leaves = true;
+    struct NotRecording {
+      bool before = std::exchange(thread_state.grad_enabled, false);
+      ~NotRecording() { thread_state.grad_enabled = before; }
+    } not_recording;
+    NodeHandle root(v->node);
+    WalkResult r = walk({{v, seed.v}}, options);
+    nb::dict gradients;
+    for (auto& [id, g] : r.leaves) gradients[nb::int_(id)] = to_python(g);
+    return nb::make_tuple(gradients, root);
+  });
+}
+
 // A custom node: `pullback` is called with the cotangents of all outputs and returns one cotangent (or None) per input.
 void record_custom_node(nb::handle pullback, const nb::list& inputs, const nb::list& outputs) {
   guarded([&] {
@@ -295,6 +318,7 @@ void init_tape(nb::module_& m) {
   m.def("node_of", &node_of);
   m.def("backward", &backward, nb::arg("roots"), nb::arg("sources").none(), nb::arg("retain_graph"),
         nb::arg("accumulate"), nb::arg("all_leaves"));
+  m.def("backward_scalar", &backward_scalar);
   m.def("record_custom", &record_custom_node);
   m.def("fresh_leaf", &fresh_leaf);
   m.def("reattach", &reattach);

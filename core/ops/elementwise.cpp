@@ -93,13 +93,13 @@ ElementwiseTypes elementwise_types(const Op& op, DType promoted) {
   return {compute, result_dtype(op, compute)};
 }
 
-void run_map_tiles(MapFn fn, char* out, int64_t out_size, const char* const* in, const int64_t* in_size, int n_in,
-                   int64_t n) {
+void run_map_tiles(MapFn fn, Value* out, Value* const* in, int n_in) {
+  const int64_t n = out->size;
   parallel_for((n + kElementwiseTile - 1) / kElementwiseTile, [&](int64_t tile) {
-    int64_t start = tile * kElementwiseTile, count = std::min(kElementwiseTile, n - start);
+    const int64_t start = tile * kElementwiseTile;
     const void* at[3];
-    for (int i = 0; i < n_in; ++i) at[i] = in[i] + start * in_size[i];
-    fn(out + start * out_size, at, count);
+    for (int i = 0; i < n_in; ++i) at[i] = in[i]->data + start * size_of(in[i]->dtype);
+    fn(out->data + start * size_of(out->dtype), at, std::min(kElementwiseTile, n - start));
   });
 }
 

@@ -1,19 +1,20 @@
 // Running one elementwise kernel over whole arrays.
 #pragma once
 #include "../kernels/vector.h"
+#include "../value.h"
 
 namespace wengert {
 
 inline constexpr int64_t kElementwiseTile = 32768;  // elements per tile; fixed, so that threads do not change anything
 
-void run_map_tiles(MapFn fn, char* out, int64_t out_size, const char* const* in, const int64_t* in_size, int n_in,
-                   int64_t n);
+void run_map_tiles(MapFn fn, Value* out, Value* const* in, int n_in);
 
-// out[i] = fn(in[0][i], ...) over contiguous memory, in parallel when it is worth it; sizes are of one element.
-inline void run_map(MapFn fn, char* out, int64_t out_size, const char* const* in, const int64_t* in_size, int n_in,
-                    int64_t n) {
-  if (n < 2 * kElementwiseTile) return fn(out, reinterpret_cast<const void* const*>(in), n);
-  run_map_tiles(fn, out, out_size, in, in_size, n_in, n);
+// out[i] = fn(in[0][i], ...) over contiguous values, in parallel when it is worth it.
+inline void run_map(MapFn fn, Value* out, Value* const* in, int n_in) {
+  if (out->size >= 2 * kElementwiseTile) return run_map_tiles(fn, out, in, n_in);
+  const void* at[3];
+  for (int i = 0; i < n_in; ++i) at[i] = in[i]->data;
+  fn(out->data, at, out->size);
 }
 
 }  // namespace wengert

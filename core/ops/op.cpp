@@ -20,7 +20,50 @@ std::unordered_map<std::string, Op*>& names() {
   return map;
 }
 
-// Operands with strides are brought into blocks, so that every element passes the same vector kernel.
+// The longest run of trailing axes over which every operand is packed, in elements; `outer` axes are left.
+int64_t packed_row(Value* const* in, int n_in, int& outer) {
+  const Value* shaped = in[n_in - 1];
+  int64_t row = 1;
+  for (outer = shaped->ndim; outer > 0; --outer) {
+    const int64_t size = shaped->shape[outer - 1];
+    for (int i = 0; i < n_in; ++i)
+      if (in[i]->strides[outer - 1] != row && size != 1) return row;
+    row *= size;
+  }
+  return row;
+}
+
+// Where each operand's row number `position` begins.
+void locate_row(Value* const* in, int n_in, int outer, int64_t position, const char** at) {
+  int64_t offset[3] = {};
+  for (int a = outer - 1; a >= 0; --a) {
+    const int64_t size = in[n_in - 1]->shape[a], index = position % size;
+    position /= size;
+    for (int i = 0; i < n_in; ++i) offset[i] += index * in[i]->strides[a];
+  }
+  for (int i = 0; i < n_in; ++i) at[i] = in[i]->data + offset[i] * size_of(in[i]->dtype);
+}
+
+// Operands that repeat or skip whole rows (a bias, a slice): the kernel runs row by row, and nothing is copied.
+void run_rows(MapFn fn, Value* const* in, int n_in, Value* out, int64_t row, int outer) {
+  const int64_t rows = out->size / row, tile_rows = std::max<int64_t>(1, kElementwiseTile / row);
+  const int64_t inner = out->shape[outer - 1], row_bytes = row * size_of(out->dtype);
+  int64_t step[3] = {};  // from row to row, in bytes, along the innermost axis of rows
+  for (int i = 0; i < n_in; ++i) step[i] = in[i]->strides[outer - 1] * size_of(in[i]->dtype);
+  parallel_for((rows + tile_rows - 1) / tile_rows, [&](int64_t tile) {
+    const int64_t end = std::min(rows, (tile + 1) * tile_rows);
+    for (int64_t r = tile * tile_rows; r < end;) {
+      const char* at[3] = {};
+      locate_row(in, n_in, outer, r, at);
+      for (const int64_t stop = std::min(end, r - r % inner + inner); r < stop; ++r) {
+        fn(out->data + r * row_bytes, reinterpret_cast<const void* const*>(at), row);
+        for (int i = 0; i < 3; ++i) at[i] += step[i];
+      }
+    }
+  });
+}
+
+// Operands with other strides are brought into blocks, so that every element passes the same vector kernel.
 void run_blocks(MapFn fn, Value* const* in, int n_in, Value* out) {
   constexpr int64_t kBlock = 1024;
   const int64_t out_size = size_of(out->dtype), n = out->size;
@@ -51,6 +94,14 @@ void run_blocks(MapFn fn, Value* const* in, int n_in, Value* out) {
     int64_t end = std::min(n, (tile + 1) * kElementwiseTile);
     for (int64_t s = tile * kElementwiseTile; s < end; s += kBlock) block(s, std::min(kBlock, end - s), scratch);
   });
+}
+
+void run_strided(MapFn fn, Value* const* in, int n_in, Value* out) {
+  constexpr int64_t kWorthACall = 64;
+  int outer;
+  const int64_t row = packed_row(in, n_in, outer);
+  if (row >= kWorthACall) run_rows(fn, in, n_in, out, row, outer);
+  else run_blocks(fn, in, n_in, out);
 }
 
 }  // namespace
@@ -99,28 +150,27 @@ bool fits(const Op& op, const Value* v, int position, const Value* shaped) {
 
 Value* run_elementwise(const Op& op, Value* const* in, int n_in, Value* spare) {
   const Value* shaped = in[n_in - 1];
-  const int dtype = static_cast<int>(shaped->dtype);
-  MapFn fn = op.map[dtype];
-  bool direct = shaped->contiguous, ok = fn != nullptr;
-  for (int i = 0; i + 1 < n_in; ++i) {
-    ok &= fits(op, in[i], i, shaped);
-    direct &= in[i]->contiguous;
-  }
+  bool ok = op.map[static_cast<int>(shaped->dtype)] != nullptr;
+  for (int i = 0; i + 1 < n_in; ++i) ok = ok && fits(op, in[i], i, shaped);
   if (!ok) [[unlikely]]
     refuse(op, in, n_in);
-  Ref y(spare ? Ref::share(spare).take() : empty_like(shaped, op.map_result[dtype]));
-  if (!direct) {
-    if (y->size) run_blocks(fn, in, n_in, y.v);
-    return y.take();
-  }
-  const char* at[3];
-  int64_t sizes[3];
-  for (int i = 0; i < n_in; ++i) {
-    at[i] = in[i]->data;
-    sizes[i] = size_of(in[i]->dtype);
-  }
-  run_map(fn, y->data, size_of(y->dtype), at, sizes, n_in, y->size);
-  return y.take();
+  return run_unified(op, in, n_in, spare);
+}
+
+Value* run_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
+  const Value* shaped = in[n_in - 1];
+  const int dtype = static_cast<int>(shaped->dtype);
+  MapFn fn = op.map[dtype];
+  bool direct = true;
+  for (int i = 0; i < n_in; ++i) direct &= in[i]->contiguous;
+  Value* y = spare;
+  if (y) retain(y);
+  else y = empty_like(shaped, op.map_result[dtype]);
+  if (direct) [[likely]]
+    run_map(fn, y, in, n_in);
+  else if (y->size)
+    run_strided(fn, in, n_in, y);
+  return y;
 }
 
 void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {

@@ -7,7 +7,7 @@
 [2.0, 4.0]
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import wengert.ops  # joins rules and kernels; must come before anything that uses an op
 from wengert import _core, _hooks
@@ -112,13 +112,11 @@ __all__ = [
     "jacrev", "jvp", "linearize", "linspace", "manual_seed", "memory_stats", "meshgrid", "nn", "no_grad", "normal", "ones",
     "ones_like", "optim", "permutation", "rand", "randint", "randn", "reset_peak", "set_grad_enabled", "set_num_threads",
     "show_config", "stop_gradient", "tensor", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp",
-    "zeros", "zeros_like",
+    "zeros", "zeros_like", *functional.__all__,
 ]  # fmt: skip
-__all__ += functional.__all__
 
-if not TYPE_CHECKING:  # a type checker would think that every name is there
 
-    def __getattr__(name: str) -> Any:
-        from wengert.functional.foreign_names import explain as explain_name
+def __getattr__(name: str) -> Any:
+    from wengert.functional.foreign_names import explain as explain_name
 
-        raise AttributeError(explain_name("module 'wengert'", name))
+    raise AttributeError(explain_name("module 'wengert'", name))

@@ -44,7 +44,7 @@ def test_zero_tangent_of_constants() -> None:
     y = wg.floor(x)
     if isinstance(y, wg.DualTensor):
         assert y.tangent.item() == 0.0
-    z = (x > 1.0)
+    z = x > 1.0
     assert z.dtype == wg.bool_ and bool(z)
     assert wg.stop_gradient(x).item() == 2.0
 
@@ -85,7 +85,7 @@ def test_contexts_nest_without_confusion() -> None:
         x = outer.dual(scalar(1.0), scalar(1.0))
         with wg.ForwardADContext() as inner:
             y = inner.dual(scalar(1.0), scalar(1.0))
-            inside = (x + y)
+            inside = x + y
         z = x * inside.tangent
     assert z.tangent.item() == 1.0 if isinstance(z, wg.DualTensor) else False
 
@@ -110,7 +110,8 @@ def test_control_flow_sees_values() -> None:
 
 def test_jvp_of_tracked_tensors_is_differentiable() -> None:
     w = wg.tensor([2.0, 3.0], dtype=wg.float64, requires_grad=True)
-    _, y_dot = wg.jvp(lambda x: (x * x * w).sum(), (wg.tensor([1.0, 1.0], dtype=wg.float64),), (wg.tensor([1.0, 5.0], dtype=wg.float64),))
+    x, v = wg.tensor([1.0, 1.0], dtype=wg.float64), wg.tensor([1.0, 5.0], dtype=wg.float64)
+    _, y_dot = wg.jvp(lambda z: (z * z * w).sum(), (x,), (v,))
     assert y_dot.backward()[w].tolist() == [2.0, 10.0]
 
 

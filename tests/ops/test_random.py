@@ -7,7 +7,7 @@ import pytest
 
 from tests.ops.sampling import array
 from wengert import _core
-from wengert.dtypes import float16, float32, float64, bfloat16
+from wengert.dtypes import bfloat16, float16, float32, float64
 from wengert.errors import WengertError
 from wengert.ops import OPS
 

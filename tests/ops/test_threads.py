@@ -42,9 +42,7 @@ def _enlarged(op: Op, sample: Sample) -> Sample | None:
     inputs = tuple(a._replace(shape=scale(a.shape)) for a in sample.inputs)
     if any(a.values is not None for a in inputs):
         return None
-    attrs = tuple(
-        scale(v) if spec.name in ("shape", "sizes") else v for spec, v in zip(op.attrs, sample.attrs)
-    )
+    attrs = tuple(scale(v) if spec.name in ("shape", "sizes") else v for spec, v in zip(op.attrs, sample.attrs))
     types = [(as_dtype(a.dtype).code, a.shape) for a in make(Sample(inputs, attrs), "float64", op.name)]
     try:
         _core.infer(op.name, types, attrs)

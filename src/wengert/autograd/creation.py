@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -131,7 +132,7 @@ def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:
         shape = (shape, *more)
     if isinstance(shape, (int, np.integer, _core.Dim)):
         shape = (shape,)
-    sizes = tuple(s if isinstance(s, _core.Dim) else int(s) for s in shape)
+    sizes = tuple(s if isinstance(s, _core.Dim) else operator.index(s) for s in shape)
     for s in sizes:
         if isinstance(s, int) and s < 0:
             raise ShapeError(f"shape {sizes} has a negative size")

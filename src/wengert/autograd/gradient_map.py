@@ -25,6 +25,14 @@ class GradientMap:
         self._gradients: dict[int, Tensor] = {}
         self._roots: list[Any] = []  # nodes that were differentiated, for `explain`
 
+    @classmethod
+    def of(cls, gradients: dict[int, Tensor], root: Any) -> GradientMap:
+        """The map that a backward pass from `root` gives."""
+        made = cls.__new__(cls)
+        made._gradients = gradients
+        made._roots = [root]
+        return made
+
     @staticmethod
     def _key(x: Tensor | int) -> int:
         return x if isinstance(x, int) else int(x.id)

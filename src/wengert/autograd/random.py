@@ -110,7 +110,10 @@ def _prepare(
 
 
 def _draw(op: Any, shape: tuple[Any, ...], g: Generator, dtype: DType) -> Tensor:
-    counter = g.advance(math.prod(shape), dtype.code == float64.code)
+    elements = math.prod(shape)
+    if elements >> 60:  # before the generator moves on by that much
+        raise MemoryError(f"random numbers: a tensor of shape {shape} does not fit")
+    counter = g.advance(elements, dtype.code == float64.code)
     drawn: Tensor = op(shape, dtype.code, g.key, counter)
     return drawn
 

@@ -65,6 +65,10 @@ def backward(
     >>> grads[x].tolist(), x.grad.tolist()
     ([2.0, 4.0], [2.0, 4.0])
     """
+    if gradient is None and inputs is None and not create_graph and self._plain:
+        simple = _core.backward_scalar(self, bool(retain_graph))
+        if simple is not None:
+            return GradientMap.of(*simple)
     require_recorded(self, "backward")
     seed = seed_for(self, gradient, "backward")
     retain = create_graph if retain_graph is None else retain_graph

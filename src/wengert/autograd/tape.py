@@ -14,7 +14,7 @@ from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import inside_reverse
 from wengert.autograd.reverse import seed_for
 from wengert.errors import DTypeError, GradientError, TapeConsumedError
-from wengert.program.ir import Instruction, Program, Type, Var
+from wengert.program.ir import Instruction, Program, Type, Var, infer
 from wengert.transforms.pullback import RecordedWalk, pull
 
 
@@ -240,12 +240,15 @@ def _operands(node: Any, values: dict[tuple[int, int], Var], inputs: list[Var]) 
         key = (parent.key, output)
         if key not in values:
             known = [Type(d, s) for d, s in parent.output_types]
-            values[key] = Var(known[0] if known else derivation.forward.inputs[index].type)
+            values[key] = Var(known[output] if known else derivation.forward.inputs[index].type)
             inputs.append(values[key])
         env[derivation.forward.inputs[index]] = values[key]
+    # The derivation of an elementwise op serves every shape: all operands have the one that is known.
+    elementwise = all(i.op.elementwise for i in derivation.forward.instructions)
+    shape = next(v.type.shape for v in env.values())
     for v in derivation.forward.inputs:
         if v not in env:
-            env[v] = Var(v.type)
+            env[v] = Var(Type(v.type.dtype, shape) if elementwise else v.type)
             inputs.append(env[v])
     return env
 
@@ -267,9 +270,10 @@ def _concrete(i: Instruction, env: dict[Var, Var], leaves: list[Any], sizes: lis
     def known(shape: Any) -> Any:
         return tuple(_core.substitute_sizes(shape, leaves, sizes))
 
-    outputs = tuple(Var(Type(v.type.dtype, known(v.type.shape))) for v in i.outputs)
+    inputs = tuple(env[x] if isinstance(x, Var) else x for x in i.inputs)
     attrs = tuple(known(v) if a.kind == "sizes" else v for a, v in zip(i.op.attrs, i.attrs))
-    made = Instruction(i.op, tuple(env[x] if isinstance(x, Var) else x for x in i.inputs), attrs, outputs)
+    outputs = tuple(Var(t) for t in infer(i.op, inputs, attrs))
+    made = Instruction(i.op, inputs, attrs, outputs)
     env.update(zip(i.outputs, outputs))
     return made
 

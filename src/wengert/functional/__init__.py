@@ -1,8 +1,7 @@
 """Functions of tensors: the ops of the registry under their public names, and what is composed of them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from wengert.functional import native_ops
 from wengert.functional.activations import (
     elu,
     gelu,
@@ -59,7 +58,6 @@ from wengert.functional.losses import (
     nll_loss,
     softmax_cross_entropy,
 )
-from wengert.functional.native_ops import *
 from wengert.functional.normalisation import layer_norm, rms_norm
 from wengert.functional.reductions import (
     all,
@@ -109,6 +107,7 @@ from wengert.functional.shapes import (
     triu,
     unstack,
 )
+from wengert.ops.registry import OPS
 
 __all__ = [
     "all",
@@ -211,11 +210,14 @@ __all__ = [
     "vecdot",
     "xlogy",
 ]
-__all__ += native_ops.__all__
 
-if not TYPE_CHECKING:  # a type checker would think that every name is there
+# Ops that need no more than their native function. Type checkers see them in a stub that `make build` writes.
+_native = [op.name for op in OPS.values() if op.public and op.name not in __all__]
+globals().update({name: OPS[name].function for name in _native})
+__all__ += _native
 
-    def __getattr__(name: str) -> Any:
-        from wengert.functional.foreign_names import explain
 
-        raise AttributeError(explain("module 'wengert.functional'", name))
+def __getattr__(name: str) -> Any:
+    from wengert.functional.foreign_names import explain
+
+    raise AttributeError(explain("module 'wengert.functional'", name))

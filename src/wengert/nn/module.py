@@ -247,6 +247,8 @@ def _put(e: _Entry, value: Any) -> None:
         setattr(e.owner, e.key, value)
     elif isinstance(e.owner, tuple):
         raise ArgumentError(f"{e.name} is held by a tuple, where it cannot be exchanged; hold it in a list")
+    elif isinstance(e.owner, ParameterDict):
+        e.owner._parameters[e.key] = value  # as it is, also if it is no parameter
     else:
         e.owner[e.key] = value
 

@@ -145,8 +145,7 @@ class ParameterDict:
             raise ArgumentError(
                 f"ParameterDict: {name!r} must be a Parameter or a tensor, got a {type(parameter).__name__}"
             )
-        known = isinstance(parameter, Parameter) or not parameter._plain
-        self._parameters[name] = parameter if known else Parameter(parameter)  # type: ignore[assignment]
+        self._parameters[name] = parameter if isinstance(parameter, Parameter) else Parameter(parameter)
 
     insert = __setitem__
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.creation import asarray, tensor, zeros
 from wengert.autograd.gradient_map import GradientMap
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from wengert.optim.update import Rule, state_dtype, update_in_place, update_program
+from wengert.optim.update import Rule, state_dtype, update_program
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Group = dict[str, Any]
@@ -181,7 +182,7 @@ class Optimizer:
         numbers = self.numbers(group, cohort.steps + 1)
         program = update_program(self.rule(group), cohort.dtype, len(self.slots), len(numbers))
         wide = state_dtype(cohort.dtype).code
-        if update_in_place(program, cohort.parameters, gradients, cohort.states, numbers, wide) is not None:
+        if _core.update_in_place(program, cohort.parameters, gradients, cohort.states, numbers, wide) is not None:
             return False
         cohort.steps += 1
         return True

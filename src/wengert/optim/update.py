@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from wengert import _core
-from wengert._core import Tensor
 from wengert.dtypes import DType, float32
 from wengert.functional.arguments import as_dtype_of
 from wengert.program.ir import Instruction, Program, Type, Var
@@ -24,31 +23,6 @@ _EXAMPLE_SIZE = 64
 def state_dtype(dtype: DType) -> DType:
     """What an optimizer computes in and keeps its state in: float32 for parameters of half precision."""
     return float32 if dtype.itemsize == 2 else dtype
-
-
-def update_in_place(
-    program: Any,
-    parameters: Sequence[Tensor],
-    gradients: Sequence[Tensor | None] | None,
-    states: Sequence[Sequence[Tensor]],
-    numbers: Sequence[float],
-    dtype: int,
-) -> list[int] | None:
-    """Run an update program on parameters of one dtype and their states, in place: one native call for all of them.
-
-    Without `gradients`, they are read from `.grad`. If some are missing, nothing is changed, and the result lists which.
-    """
-    found = [p.grad for p in parameters] if gradients is None else gradients
-    missing = [k for k, g in enumerate(found) if g is None]
-    if missing:
-        return missing
-    shared = [_core.ops["full"]((), dtype, x) for x in numbers]
-    rows = [[p, g, *state] for p, g, state in zip(parameters, found, states)]
-    program.run_in_place(rows, shared, [0, *range(2, 2 + len(states[0]))])
-    return None
-
-
-update_in_place = getattr(_core, "update_in_place", update_in_place)
 
 
 @functools.cache

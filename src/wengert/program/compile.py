@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from wengert.program import tree
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
-from wengert.program.simplify import simplify
+from wengert.program.simplify import simplify, without_stops
 from wengert.program.trace import Trace, Tracer
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,6 +40,7 @@ class Report:
 
 def summarize(program: Program) -> Report:
     """Count what a program does when it runs."""
+    program = without_stops(program)
     units = fuse(program)
     passes = groups = gemms = moved = 0
     for unit in units:
@@ -176,7 +178,8 @@ def _wrap(f: Callable[..., Any], name: str) -> Any:
     return compiled
 
 
-def _report(compiled: Any) -> list[Report]:
+def _report(reference: Any) -> list[Report]:
+    compiled = reference()
     flat = compiled.__dict__.get("_by_structure", {}).values()
     return [t.report() for c in (compiled, *flat) for t in c.traces]
 
@@ -199,7 +202,7 @@ def compile(f: F) -> F:
     """
     compiled = _wrap(f, getattr(f, "__name__", "function"))
     functools.update_wrapper(compiled, f)
-    compiled.report = functools.partial(_report, compiled)
+    compiled.report = functools.partial(_report, weakref.ref(compiled))  # weak: what compiles must be freed with it
     return compiled  # type: ignore[no-any-return]
 
 

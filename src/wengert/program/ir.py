@@ -5,6 +5,7 @@ There is one IR. Rules are traced into it, derivatives are rewritten in it, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,12 +30,13 @@ class Type:
     def __str__(self) -> str:
         return f"{DTYPES[self.dtype].name}[{', '.join(map(str, self.shape))}]"
 
+    def example_shape(self) -> tuple[int, ...]:
+        """The shape at the example sizes of the trace."""
+        return tuple(s if isinstance(s, int) else s.hint for s in self.shape)
+
     def example_size(self) -> int:
         """The number of elements at the example sizes of the trace."""
-        n = 1
-        for s in self.shape:
-            n *= s if isinstance(s, int) else s.hint
-        return n
+        return math.prod(self.example_shape())
 
     def example_bytes(self) -> int:
         """Bytes at the example sizes of the trace."""
@@ -102,7 +104,7 @@ class Program:
             for v, t in zip(i.outputs, expected):
                 if v in known:
                     raise AssertionError(f"{i.op.name} makes a value that exists already")
-                if v.type.dtype != t.dtype or len(v.type.shape) != len(t.shape):
+                if v.type.dtype != t.dtype or v.type.example_shape() != t.example_shape():
                     raise AssertionError(f"{i.op.name}: {v.type} is recorded, {t} expected")
                 known.add(v)
         for o in self.outputs:

@@ -7,7 +7,7 @@ from typing import Any
 from wengert import _core
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var
-from wengert.program.simplify import same_sizes
+from wengert.program.simplify import same_sizes, without_stops
 
 
 class _Slots:
@@ -30,6 +30,7 @@ def lower(program: Program, sizes_of: Any = None) -> Any:
     builder = _core.ProgramBuilder()
     if sizes_of is not None:
         builder.share_leaves(sizes_of)
+    program = without_stops(program)
     slots = _Slots(program.inputs)
     units = fuse(program)
     read_later = _readers(program, units)

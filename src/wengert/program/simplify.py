@@ -38,6 +38,25 @@ def simplify(program: Program) -> Program:
     return Program(program.inputs, remove_dead(body, outputs), outputs)
 
 
+def without_stops(program: Program) -> Program:
+    """The program without `stop_gradient`, which only derivatives read: for running it."""
+    if all(i.op.name != "stop_gradient" for i in program.instructions):
+        return program
+    replaced: dict[Var, Operand] = {}
+
+    def current(x: Operand | None) -> Any:
+        return replaced.get(x, x) if isinstance(x, Var) else x
+
+    body = []
+    for i in program.instructions:
+        inputs = tuple(current(x) for x in i.inputs)
+        if i.op.name == "stop_gradient":
+            replaced[i.outputs[0]] = inputs[0]
+        else:
+            body.append(Instruction(i.op, inputs, i.attrs, i.outputs))
+    return Program(program.inputs, body, [current(o) for o in program.outputs])
+
+
 def _key(i: Instruction) -> Any:
     operands = tuple(x if isinstance(x, Var) else ("const", repr(x.value), x.dtype) for x in i.inputs)
     return (i.op.name, operands, tuple(_hashable(a) for a in i.attrs))

@@ -240,11 +240,19 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             if x.dtype.code != wanted:
                 x = OPS["cast"](x, wanted)
             if not same_shape(x.shape, shape):
-                x = OPS["broadcast_to"](x, shape)
+                x = OPS["broadcast_to"](_known_to_trace(x, shape), shape)
         unified.append(x)
     if not tensors:  # where(mask, 1.0, 2.0)
         unified[-1] = create(OPS["full"], (shape, dtype, float(unified[-1])))
     return tuple(unified)
+
+
+def _known_to_trace(x: Any, sizes: Shape) -> Any:
+    """x, or what stands for it in the trace that the sizes belong to: nothing runs now with sizes that are symbols."""
+    trace = tracing()
+    if trace is None or not x._plain or not any(isinstance(n, _core.Dim) for n in sizes):
+        return x
+    return trace.capture(x)
 
 
 def same_shape(a: Shape, b: Shape) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
+from wengert.dtypes import ALL as DTYPES
 from wengert.ops.registry import OPS
 from wengert.ops.zero import ZERO
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer, remove_dead
@@ -17,6 +18,7 @@ from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer
 from wengert.transforms.linearize import copy_into, is_linear, linearize, transpose
 
+_LAST_BIT = 63  # as core/tape.h: kLastBit
 _INPUT, _OUTPUT, _RESIDUAL = 0, 1, 2  # as core/tape.h: SavedRef::Kind
 
 # A value that exists anyway (an input, an output) is likely to be alive anyway; a residual is memory that only the
@@ -149,7 +151,9 @@ def derive(program: Program, mask: int, name: str) -> Derivation:
     trace = Trace()
     primals: dict[Var, Any] = {}
     tangents: dict[Var, Any] = {}
-    wanted = [k for k in range(len(program.inputs)) if mask >> k & 1]
+    # The mask's last bit stands for all inputs from there on.
+    floating = [DTYPES[v.type.dtype].is_inexact for v in program.inputs]
+    wanted = [k for k, f in enumerate(floating) if f and mask >> min(k, _LAST_BIT) & 1]
     for v in program.inputs:
         primals[v] = trace.input(v.type)
     dots = {}

@@ -1,0 +1,121 @@
+"""Fusion: what runs in one pass, and that nothing is computed out of order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wengert as wg
+from tests.program.test_ir import run, traced
+from wengert.program.compile import summarize
+from wengert.program.fuse import LONGEST_ROW, Group, fuse
+from wengert.program.simplify import simplify
+
+
+def passes(f: Any, *shapes: tuple[int, ...]) -> int:
+    return summarize(simplify(traced(f, *shapes))).passes
+
+
+def test_elementwise_chains_are_one_pass() -> None:
+    assert passes(lambda x, w, b: wg.tanh(x * w + b), (8,), (8,), (8,)) == 1
+    assert passes(lambda x: wg.where(x > 0, wg.exp(x), wg.sin(x) * 2.0), (8,)) == 1
+
+
+def softmax(x: Any) -> Any:
+    e = wg.exp(x - wg.max(x, axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def layer_norm(x: Any) -> Any:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred * wg.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5)
+
+
+def test_row_reductions_fuse() -> None:
+    assert passes(softmax, (4, 8)) == 1
+    assert passes(layer_norm, (4, 8)) == 1
+    assert passes(lambda x: wg.log(wg.exp(x).sum(axis=-1)), (4, 8)) == 1
+    assert passes(lambda x: x.sum(axis=(1, 2)), (4, 3, 2)) == 1
+
+
+def test_public_functions_are_one_pass() -> None:
+    for f in (wg.softmax, wg.log_softmax, wg.logsumexp, wg.gelu):
+        g = wg.compile(f)
+        g(wg.ones((4, 8)))
+        (report,) = g.report()
+        assert report.passes == 1, f"{f.__name__}: {report}"
+
+
+def test_column_reductions_do_not_fuse_with_rows() -> None:
+    p = simplify(traced(lambda x: wg.exp(x).sum(axis=0) * 2.0, (4, 8)))
+    x = np.random.default_rng(0).standard_normal((4, 8))
+    np.testing.assert_allclose(run(p, x)[0], 2 * np.exp(x).sum(0))
+    assert summarize(p).passes >= 2
+
+
+def test_long_rows_do_not_fuse() -> None:
+    assert passes(softmax, (2, LONGEST_ROW)) == 1
+    assert passes(softmax, (2, LONGEST_ROW + 1)) > 1
+
+
+def test_matrix_products_are_counted() -> None:
+    report = summarize(simplify(traced(lambda x, w, v: wg.relu(x @ w) @ v, (2, 3), (3, 4), (4, 5))))
+    assert report.gemms == 2
+    assert report.passes == 3
+
+
+def test_views_are_no_pass() -> None:
+    assert passes(lambda x: x.reshape((8,))[2:], (2, 4)) == 0
+
+
+def test_order_is_kept() -> None:
+    """Every value is made before it is read, also across groups."""
+
+    def f(x: Any, w: Any) -> Any:
+        a = wg.exp(x)
+        b = a @ w  # between two parts of what could be one group
+        c = a * 2.0 + b
+        d = c.sum(axis=1, keepdims=True)
+        e = (d @ wg.ones((1, 3), dtype=wg.float64)) * a
+        return e + c
+
+    p = simplify(traced(f, (3, 3), (3, 3)))
+    made = set(p.inputs)
+    for unit in fuse(p):
+        for i in unit.members if isinstance(unit, Group) else [unit]:
+            assert all(v in made for v in i.vars())
+            made.update(i.outputs)
+
+
+def test_two_iteration_spaces() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return wg.exp(x) * 2.0, wg.exp(y) * 2.0, wg.exp(x).sum(axis=1) + y
+
+    p = simplify(traced(f, (3, 4), (3,)))
+    x, y = np.random.default_rng(0).standard_normal((3, 4)), np.arange(3.0)
+    g = wg.compile(f)
+    for got, expected in zip(g(wg.asarray(x), wg.asarray(y)), run(p, x, y)):
+        np.testing.assert_array_equal(got.numpy(), expected)
+
+
+def test_many_members() -> None:
+    """More than fits one group."""
+
+    def f(x: Any) -> Any:
+        for k in range(200):
+            x = wg.sin(x) + float(k)
+        return x
+
+    x = np.linspace(0, 1, 5)
+    got = wg.compile(f)(wg.asarray(x)).numpy()
+    np.testing.assert_array_equal(got, f(wg.asarray(x)).numpy())
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (1, 8), (4, 1), (1, 1), (3, 4, 5), (0, 8), (7,)])
+def test_fused_values(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape)
+    for f in (softmax, layer_norm):
+        eager = f(wg.asarray(x)).numpy()
+        np.testing.assert_array_equal(wg.compile(f)(wg.asarray(x)).numpy(), eager)
