@@ -34,6 +34,7 @@ Node* new_node() {
   n->hooks = nullptr;
   n->types = nullptr;
   n->custom = nullptr;
+  n->description = nullptr;
   n->derivative = nullptr;
   n->edges = n->inline_edges;
   n->saved = n->inline_saved;
@@ -71,6 +72,7 @@ void unlist(Node* n) {
   if (n->hooks) tape_hooks.drop_object(n->hooks);
   if (n->custom) tape_hooks.drop_object(n->custom);
   delete[] n->types;
+  delete n->description;
 }
 
 // One test instead of many.
@@ -84,7 +86,7 @@ void take_apart(Node* n) {
   for (int i = 0; i < n->n_edges; ++i)
     if (n->edges[i].node) release(n->edges[i].node);
   const bool spilled = n->edges != n->inline_edges || n->saved != n->inline_saved;
-  if (spilled || any(n->sizes, n->grad, n->hooks, n->custom, n->types)) drop_extras(n);
+  if (spilled || any(n->sizes, n->grad, n->hooks, n->custom, n->types, n->description)) drop_extras(n);
   if (n->line.code) tape_hooks.drop_line(n->line);
   if (!n->leaf) unlist(n);
   free_nodes.give(n);
@@ -252,12 +254,23 @@ inline void attach(Node* n, Value* const* out, int n_out) {
 
 }  // namespace
 
+namespace {
+
+void describe(Node* n, Value* const* in, int n_in, const Attrs* attrs) {
+  n->description = new Description;
+  for (int i = 0; i < n_in; ++i) n->description->operands.push_back(in[i]->type());
+  if (attrs) n->description->attrs = *attrs;
+}
+
+}  // namespace
+
 void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out,
              Value* const* residuals) {
-  (void)n_in;
   Node* n = new_node();
   n->derivative = &d;
   link(n, in, d.edges.data(), static_cast<int>(d.edges.size()));
+  if (thread_state.n_tapes) [[unlikely]]
+    describe(n, in, n_in, attrs);
   n->saved = room(n->inline_saved, d.saves.size());
   for (const SavedRef& s : d.saves) {
     Value* v;

@@ -42,6 +42,12 @@ struct Saved {
   uint32_t version;
 };
 
+// What a tape keeps of an instruction besides what backward needs, so that its program can be printed and verified.
+struct Description {
+  std::vector<Type> operands;
+  Attrs attrs;
+};
+
 struct alignas(64) Node {
   static constexpr int kInline = 3;
   uint32_t refs;
@@ -60,6 +66,7 @@ struct alignas(64) Node {
   int64_t* sizes;
   void* hooks;   // a Python list
   Type* types;   // of the outputs, where there are several; of a leaf
+  Description* description;  // of nodes that a tape recorded
   void* custom;  // a Python callable that replaces `derivative` (custom ops)
   // What every recorded instruction has:
   uint64_t seq;

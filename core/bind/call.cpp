@@ -298,6 +298,26 @@ PyObject* wrap_outputs(const Op& op, PyObject* const* inputs, int n_in, Value** 
 
 }  // namespace
 
+namespace {
+
+PyObject* dispatch_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
+  PyObject* attrs = PyTuple_New(n_attrs);
+  for (int k = 0; attrs && k < n_attrs; ++k) PyTuple_SET_ITEM(attrs, k, Py_NewRef(attr_values[k]));
+  PyObject* r = attrs ? dispatch(op, inputs, n_in, attrs) : nullptr;
+  Py_XDECREF(attrs);
+  return r;
+}
+
+bool any_symbolic(const Attrs& attrs) {
+  for (int k = 0; k < attrs.n; ++k)
+    if (attrs[k].kind == Attr::Kind::sizes)
+      for (Dim d : attrs[k].dims)
+        if (d.symbolic()) return true;
+  return false;
+}
+
+}  // namespace
+
 PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
   try {
     for (int i = 0; i < n_in; ++i) {
@@ -306,16 +326,12 @@ PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* con
                      Py_TYPE(inputs[i])->tp_name);
         return nullptr;
       }
-      if (!as_tensor(inputs[i])->plain) {
-        PyObject* attrs = PyTuple_New(n_attrs);
-        for (int k = 0; attrs && k < n_attrs; ++k) PyTuple_SET_ITEM(attrs, k, Py_NewRef(attr_values[k]));
-        PyObject* r = attrs ? dispatch(op, inputs, n_in, attrs) : nullptr;
-        Py_XDECREF(attrs);
-        return r;
-      }
+      if (!as_tensor(inputs[i])->plain) return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
     }
     Attrs attrs;
     parse_attrs(op, attr_values, n_attrs, attrs);
+    // A plain tensor meets a size of the trace: an instruction of that trace.
+    if (any_symbolic(attrs)) return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
     Value* few[8];
     std::vector<Value*> many;
     Value** v = few;

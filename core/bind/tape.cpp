@@ -70,6 +70,17 @@ nb::list output_types(const NodeHandle& h) {
   return out;
 }
 
+// ([(dtype, shape) of operands], [attributes]), or None if no tape recorded the node.
+nb::object description(const NodeHandle& h) {
+  const Description* d = h.node->description;
+  if (!d) return nb::none();
+  nb::list operands, attrs;
+  for (const Type& t : d->operands)
+    operands.append(nb::make_tuple(static_cast<int>(t.dtype), nb::steal(dims_to_python(t.shape))));
+  for (int k = 0; k < d->attrs.n; ++k) attrs.append(nb::steal(attr_to_python(d->attrs[k])));
+  return nb::make_tuple(operands, attrs);
+}
+
 void free_node(const NodeHandle& h) {
   Node* n = h.node;
   for (int i = 0; i < n->n_saved; ++i) {
@@ -307,6 +318,7 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("edges", &edges)
       .def_prop_ro("sizes", &sizes)
       .def_prop_ro("output_types", &output_types)
+      .def_prop_ro("description", &description)
       .def("free", &free_node)
       .def("keep_grad",
            [](const NodeHandle& h, nb::handle g) {

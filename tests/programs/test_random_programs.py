@@ -206,7 +206,6 @@ def test_larger_sizes_and_threads_keep_the_bits(drawn: Any) -> None:
         np.testing.assert_array_equal(g(*xs).numpy(), eager)
 
 
-@pytest.mark.xfail(reason="a node keeps no sizes that its VJP does not read, e.g. the shape of a broadcast_to")
 @given(programs(STEPS))
 @settings(SETTINGS, max_examples=40)
 def test_programs_of_tapes_verify(drawn: Any) -> None:

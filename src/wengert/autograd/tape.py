@@ -221,7 +221,7 @@ def recorded_program(nodes: Sequence[Any]) -> Program:
         if node.custom is not None:
             raise GradientError("program: a custom op is opaque; it has no program to show")
         env = _operands(node, values, inputs)
-        sizes = _known_sizes(node, env)
+        sizes = _known_sizes(node)
         for i in node.derivation.forward.instructions:
             instructions.append(_concrete(i, env, *sizes))
         for k, o in enumerate(node.derivation.forward.outputs[: node.derivation.n_outputs]):
@@ -235,32 +235,31 @@ def recorded_program(nodes: Sequence[Any]) -> Program:
 def _operands(node: Any, values: dict[tuple[int, int], Var], inputs: list[Var]) -> dict[Var, Var]:
     """The operands of a node's program as values of the recorded one."""
     derivation = node.derivation
+    types = [Type(d, s) for d, s in node.description[0]]
     env: dict[Var, Var] = {}
-    for index, (parent, output) in zip(derivation.edges, node.edges):
-        key = (parent.key, output)
+    for index, edge in zip(derivation.edges, node.edges):
+        if edge is None:
+            continue
+        key = (edge[0].key, edge[1])
         if key not in values:
-            known = [Type(d, s) for d, s in parent.output_types]
-            values[key] = Var(known[output] if known else derivation.forward.inputs[index].type)
+            values[key] = Var(types[index])
             inputs.append(values[key])
         env[derivation.forward.inputs[index]] = values[key]
-    # The derivation of an elementwise op serves every shape: all operands have the one that is known.
-    elementwise = all(i.op.elementwise for i in derivation.forward.instructions)
-    shape = next(v.type.shape for v in env.values())
-    for v in derivation.forward.inputs:
-        if v not in env:
-            env[v] = Var(Type(v.type.dtype, shape) if elementwise else v.type)
+    for v, t in zip(derivation.forward.inputs, types):
+        if v not in env:  # not differentiated
+            env[v] = Var(t)
             inputs.append(env[v])
     return env
 
 
-def _known_sizes(node: Any, env: dict[Var, Var]) -> tuple[list[Any], list[Any]]:
-    derivation = node.derivation
-    leaves, sizes = list(derivation.native.size_leaves), list(node.sizes)
-    for k, v in enumerate(derivation.forward.inputs):
-        for axis, n in enumerate(env[v].type.shape):
-            if isinstance(n, int):
-                leaves.append((0, k, axis))
-                sizes.append(n)
+def _known_sizes(node: Any) -> tuple[list[Any], list[Any]]:
+    operands, attrs = node.description
+    leaves = [(0, k, axis) for k, (_, shape) in enumerate(operands) for axis in range(len(shape))]
+    sizes = [n for _, shape in operands for n in shape]
+    for k, value in enumerate(attrs):
+        if isinstance(value, tuple):
+            leaves += [(1, k, j) for j in range(len(value))]
+            sizes += value
     return leaves, sizes
 
 

@@ -196,8 +196,11 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
         inputs = unify(op, inputs)
     levelled: list[Any] = [x for x in inputs if isinstance(x, _core.Tensor) and not x._plain]
     top = max(levelled, key=lambda x: x._level, default=None)
-    if top is None:  # unifying brought everything down
-        return op(*inputs)
+    if top is None:
+        trace = tracing()
+        if attrs is not None and trace is not None:  # plain tensors, but a size of the trace among the attributes
+            return trace.emit(op, inputs, attrs)
+        return op(*inputs)  # unifying brought everything down
     return top._trace.process(op, inputs, attrs or ())
 
 
