@@ -24,7 +24,7 @@ struct FusedRegister {
   DType dtype;
   bool row;
   bool constant = false;  // filled once per run
-  char bytes[16] = {};    // the constant's value
+  alignas(16) char bytes[16] = {};    // the constant's value
   int32_t input = -1;     // slot this register is loaded from
   int32_t output = -1;    // slot this register is stored to
   Dims output_shape;      // size references

@@ -8,7 +8,6 @@ from typing import Any
 
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
-from wengert.dtypes import ALL as DTYPES
 from wengert.ops.registry import OPS
 from wengert.ops.zero import ZERO
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer, remove_dead
