@@ -221,7 +221,7 @@ def flat(rounds: int) -> Iterator[Row]:
 def footprint(rounds: int) -> Iterator[Row]:
     """What it costs to have the library around."""
     load = measure.ForeignLoad().start()
-    imports = sorted(processes.import_ms() for _ in range(2 * rounds))
+    imports = processes.import_ms(2 * rounds)
     row = bounded_row("import wengert, over numpy", "ms", imports[0], 50, foreign_load=load.stop())
     row.medians = {"wengert": imports[len(imports) // 2]}
     row.note = f"median {row.medians['wengert']:.1f} ms"

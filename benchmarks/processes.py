@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -51,6 +52,7 @@ t2 = time.perf_counter(); finite = bool(wg.isfinite(x.grad).all()); del x, y
 x, y = chain(n)
 t3 = time.perf_counter(); del y
 t4 = time.perf_counter()
+del x
 wg.empty_pool()
 print(json.dumps(dict(forward=t1 - t0, backward=t2 - t1, free=t4 - t3, bytes=peak - before, left=resident() - before,
                       finite=finite, foreign_load=load.stop())))
@@ -72,31 +74,38 @@ print(resident() - before)
 """
 
 
-def _run(code: str, *args: Any, under: tuple[str, ...] = ()) -> str:
+def _run(code: str, *args: Any, under: tuple[str, ...] = (), **environment: str) -> str:
     command = [*under, sys.executable, "-c", code, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
     if done.returncode:
         raise RuntimeError(f"a measuring process failed:\n{done.stderr}")
     return done.stdout
 
 
-def import_ms() -> float:
-    """Milliseconds of `import wengert` where NumPy is there already."""
-    return float(_run(_IMPORT)) * 1e3
+def import_ms(times: int) -> list[float]:
+    """Milliseconds of `import wengert` where NumPy is there already and all is compiled to bytecode, sorted."""
+    with tempfile.TemporaryDirectory() as folder:
+        cached = {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+        _run(_IMPORT, **cached)
+        return sorted(float(_run(_IMPORT, **cached)) * 1e3 for _ in range(times))
 
 
 def instructions_per_op() -> dict[str, float] | None:
     """Instructions of an 8×8 multiply and the loop around it, recorded and not; None without valgrind."""
     if shutil.which("valgrind") is None:
         return None
-    return {mode: (_instructions(mode, 6000) - _instructions(mode, 1000)) / 5000 for mode in ("recorded", "no_grad")}
+    few, many = 2_000, 42_000
+    return {
+        mode: (_instructions(mode, many) - _instructions(mode, few)) / (many - few) for mode in ("recorded", "no_grad")
+    }
 
 
 def _instructions(mode: str, n: int) -> int:
+    # One thread, and the same start every time: what differs is the loop.
+    alone = {"WENGERT_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "callgrind.out"
-        valgrind = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "-q")
-        _run(_LOOP, mode, n, under=valgrind)
+        _run(_LOOP, mode, n, under=("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "-q"), **alone)
         found = re.search(r"^(?:totals|summary): (\d+)", out.read_text(), re.MULTILINE)
     if found is None:
         raise RuntimeError("callgrind wrote no total")

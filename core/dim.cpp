@@ -11,8 +11,8 @@ namespace {
 // The normal form makes equal expressions identical in the common cases ((n + m) - m is n), without a solver.
 struct Atom {
   enum Kind : uint8_t { leaf, product, quotient } kind;
-  SizeLeaf size;     // leaf
-  int64_t a, b;      // operands of product and quotient, as raw dims
+  SizeLeaf size;  // leaf
+  int64_t a, b;   // operands of product and quotient, as raw dims
   int64_t hint;
 };
 

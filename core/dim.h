@@ -25,12 +25,8 @@ Dim dim_floordiv(Dim a, Dim b);  // b's value is not zero
 enum class Comparison : uint8_t { equal, less };
 bool dim_compare(Dim a, Dim b, Comparison c);
 
-inline Dim operator+(Dim a, Dim b) {
-  return a.symbolic() || b.symbolic() ? dim_add(a, b) : Dim(a.raw + b.raw);
-}
-inline Dim operator*(Dim a, Dim b) {
-  return a.symbolic() || b.symbolic() ? dim_mul(a, b) : Dim(a.raw * b.raw);
-}
+inline Dim operator+(Dim a, Dim b) { return a.symbolic() || b.symbolic() ? dim_add(a, b) : Dim(a.raw + b.raw); }
+inline Dim operator*(Dim a, Dim b) { return a.symbolic() || b.symbolic() ? dim_mul(a, b) : Dim(a.raw * b.raw); }
 inline Dim operator-(Dim a, Dim b) { return a + b * Dim(-1); }
 inline bool operator==(Dim a, Dim b) {
   if (a.raw == b.raw) return true;

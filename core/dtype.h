@@ -33,10 +33,9 @@ struct DTypeInfo {
 };
 
 inline constexpr DTypeInfo kDTypeInfo[kNumDTypes] = {
-    {"bool", 1, 'b'},     {"int8", 1, 'i'},     {"int16", 2, 'i'},    {"int32", 4, 'i'},
-    {"int64", 8, 'i'},    {"uint8", 1, 'u'},    {"uint16", 2, 'u'},   {"uint32", 4, 'u'},
-    {"uint64", 8, 'u'},   {"float16", 2, 'f'},  {"bfloat16", 2, 'f'}, {"float32", 4, 'f'},
-    {"float64", 8, 'f'},  {"complex64", 8, 'c'}, {"complex128", 16, 'c'},
+    {"bool", 1, 'b'},     {"int8", 1, 'i'},    {"int16", 2, 'i'},   {"int32", 4, 'i'},     {"int64", 8, 'i'},
+    {"uint8", 1, 'u'},    {"uint16", 2, 'u'},  {"uint32", 4, 'u'},  {"uint64", 8, 'u'},    {"float16", 2, 'f'},
+    {"bfloat16", 2, 'f'}, {"float32", 4, 'f'}, {"float64", 8, 'f'}, {"complex64", 8, 'c'}, {"complex128", 16, 'c'},
 };
 
 constexpr const DTypeInfo& info(DType t) { return kDTypeInfo[static_cast<int>(t)]; }

@@ -44,8 +44,8 @@ bool reusable(const Value* v) {
   return v->refs == 1 && v->buffer->refs == 1 && v->contiguous && !v->node && !v->buffer->pinned;
 }
 
-// One execution of a program. Results of steps, and the first `given` inputs, are owned: each is released when it has been
-// read for the last time, or becomes an output.
+// One execution of a program. Results of steps, and the first `given` inputs, are owned: each is released when it has
+// been read for the last time, or becomes an output.
 struct Run {
   const Program& p;
   Value** slots;
@@ -69,17 +69,17 @@ struct Run {
 
 // What the data of few registers need around the instructions of a block.
 struct Around {
-  int32_t k;                      // the register
-  const Value* gathered;          // not null: elements are brought into the block memory first
-  const void* repeated;           // not null: one element, with which a block is filled before the run
-  char* store_to;                 // not null: written there at the end of each block
+  int32_t k;              // the register
+  const Value* gathered;  // not null: elements are brought into the block memory first
+  const void* repeated;   // not null: one element, with which a block is filled before the run
+  char* store_to;         // not null: written there at the end of each block
 };
 
 struct GroupRun {
   const FusedGroup& g;
   Run& run;
-  char** base;         // of each register, its first row; null: at its place in the block memory
-  int64_t* row_bytes;  // of each register; 0: every block lies at the same place
+  char** base;                 // of each register, its first row; null: at its place in the block memory
+  int64_t* row_bytes;          // of each register; 0: every block lies at the same place
   int64_t rows = 1, cols = 1;  // without rows, an element is a row
   int64_t block_rows = 1;
   int64_t scratch_bytes = 0;  // of one register
@@ -139,8 +139,10 @@ void GroupRun::place_input(int32_t k, const FusedRegister& r) {
 
 void GroupRun::place_constant(int32_t k, const FusedRegister& r) {
   // A block of very long rows is longer than what was filled when the group was made.
-  if (block_rows * cols <= g.block) base[k] = const_cast<char*>(g.filled[r.filled].bytes);
-  else around.push_back({k, nullptr, r.bytes, nullptr});
+  if (block_rows * cols <= g.block)
+    base[k] = const_cast<char*>(g.filled[r.filled].bytes);
+  else
+    around.push_back({k, nullptr, r.bytes, nullptr});
 }
 
 // A dying input whose place this output can take: of the same type, and not read after the output is written.
@@ -161,12 +163,17 @@ void GroupRun::place_output(int32_t k, const FusedRegister& r) {
   // A donated buffer may be an input as well, and an input may be passed through: stored at the end of the block.
   const bool store = target || r.input >= 0;
   if (!store) target = spare_for(r);
-  if (target) retain(target);
-  else if (g.like >= 0) target = empty_like(run.slots[g.like], r.dtype);
-  else target = empty(r.dtype, resolve(r.output_shape, run.sizes));
+  if (target)
+    retain(target);
+  else if (g.like >= 0)
+    target = empty_like(run.slots[g.like], r.dtype);
+  else
+    target = empty(r.dtype, resolve(r.output_shape, run.sizes));
   run.slots[r.output] = target;
-  if (store) around.push_back({k, nullptr, nullptr, target->data});
-  else place(k, r, target->data);
+  if (store)
+    around.push_back({k, nullptr, nullptr, target->data});
+  else
+    place(k, r, target->data);
 }
 
 void GroupRun::place_registers() {
@@ -175,8 +182,10 @@ void GroupRun::place_registers() {
     const FusedRegister& r = g.registers[k];
     base[k] = nullptr;
     row_bytes[k] = 0;
-    if (r.input >= 0) place_input(k, r);
-    else if (r.constant) place_constant(k, r);
+    if (r.input >= 0)
+      place_input(k, r);
+    else if (r.constant)
+      place_constant(k, r);
     if (r.output >= 0) place_output(k, r);
   }
 }
@@ -226,8 +235,7 @@ void GroupRun::run_code(char* const* at, int64_t n_rows) const {
       case FusedInstruction::Kind::reduce: i.reduce(at[i.out], at[i.in[0]], n_rows, cols, cols); break;
       case FusedInstruction::Kind::expand: {
         const int64_t size = size_of(g.registers[i.out].dtype);
-        for (int64_t r = 0; r < n_rows; ++r)
-          fill(at[i.out] + r * cols * size, at[i.in[0]] + r * size, size, cols);
+        for (int64_t r = 0; r < n_rows; ++r) fill(at[i.out] + r * cols * size, at[i.in[0]] + r * size, size, cols);
         break;
       }
     }
@@ -258,8 +266,7 @@ void GroupRun::execute() {
   std::vector<CacheLine> repeated;
   if (!around.empty()) fill_repeated(repeated);
   if (rows <= block_rows) return tile(0, rows);
-  const int64_t tile_rows =
-      std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, cols) / block_rows) * block_rows;
+  const int64_t tile_rows = std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, cols) / block_rows) * block_rows;
   parallel_for((rows + tile_rows - 1) / tile_rows,
                [&](int64_t t) { tile(t * tile_rows, std::min(rows, (t + 1) * tile_rows)); });
 }
@@ -400,8 +407,10 @@ void Program::finish() {
     if (o >= 0) keep[o] = true;
   for (int s = 0; s < n_slots; ++s) {
     if (keep[s]) continue;
-    if (last[s] >= 0) (s < n_inputs ? steps[last[s]].drop_input : steps[last[s]].drop).push_back(s);
-    else if (s < n_inputs) unread.push_back(s);
+    if (last[s] >= 0)
+      (s < n_inputs ? steps[last[s]].drop_input : steps[last[s]].drop).push_back(s);
+    else if (s < n_inputs)
+      unread.push_back(s);
   }
   for (size_t t = 0; t < steps.size(); ++t) {
     FusedGroup* g = steps[t].group.get();

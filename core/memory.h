@@ -21,17 +21,17 @@ struct SourceLine {
 
 struct alignas(64) Buffer {
   uint32_t refs;
-  uint32_t version;       // raised by every write that others can see
-  uint32_t saved;         // how many recorded instructions keep this buffer for backward
+  uint32_t version;  // raised by every write that others can see
+  uint32_t saved;    // how many recorded instructions keep this buffer for backward
   Category category;
-  bool shared;            // more than one tensor may hold it without being views of each other: copied before a write
-  bool pinned;            // exported to or imported from outside: never recycled in place or donated
-  uint8_t size_class;     // of the pool; kForeign when the memory is not ours
+  bool shared;         // more than one tensor may hold it without being views of each other: copied before a write
+  bool pinned;         // exported to or imported from outside: never recycled in place or donated
+  uint8_t size_class;  // of the pool; kForeign when the memory is not ours
   char* data;
-  size_t bytes;           // as asked for
+  size_t bytes;            // as asked for
   void (*release)(void*);  // for foreign memory: called with `owner` when the last reference goes
   void* owner;
-  SourceLine written;     // the last in-place write, for error messages
+  SourceLine written;  // the last in-place write, for error messages
 };
 
 Buffer* adopt_foreign(void* data, size_t bytes, void* owner, void (*release)(void*));
@@ -85,10 +85,10 @@ struct FreeList {
   }
 };
 
-// The caching pool. Size classes count 64-byte lines: 1, 2, 3, 4, then four steps to every power of two, so that at most a
-// fifth of a block is slack. There is a class for every size_t, so the fast path needs no range check: classes beyond the
-// machine's memory are always empty. Cached blocks keep their headers: one pop gives both, and the block itself is not
-// touched. `owner` is the link. Trivially destructible, as buffers may outlive static destructors.
+// The caching pool. Size classes count 64-byte lines: 1, 2, 3, 4, then four steps to every power of two, so that at
+// most a fifth of a block is slack. There is a class for every size_t, so the fast path needs no range check: classes
+// beyond the machine's memory are always empty. Cached blocks keep their headers: one pop gives both, and the block
+// itself is not touched. `owner` is the link. Trivially destructible, as buffers may outlive static destructors.
 inline constexpr size_t kLine = 64;
 inline constexpr int kNumClasses = 228;
 inline constexpr uint8_t kForeign = 255;  // memory that is not ours

@@ -23,15 +23,15 @@ struct FusedInstruction {
 struct FusedRegister {
   DType dtype;
   bool row;
-  bool constant = false;  // filled once per run
-  alignas(16) char bytes[16] = {};    // the constant's value
-  int32_t input = -1;     // slot this register is loaded from
-  int32_t output = -1;    // slot this register is stored to
-  Dims output_shape;      // size references
-  int32_t scratch = -1;   // position in the block memory, shared by registers that do not live together
-  int32_t made = -1;      // the instruction that writes this register
+  bool constant = false;            // filled once per run
+  alignas(16) char bytes[16] = {};  // the constant's value
+  int32_t input = -1;               // slot this register is loaded from
+  int32_t output = -1;              // slot this register is stored to
+  Dims output_shape;                // size references
+  int32_t scratch = -1;             // position in the block memory, shared by registers that do not live together
+  int32_t made = -1;                // the instruction that writes this register
   int32_t last_read = -1;
-  int32_t filled = -1;    // of a constant: where its block lies in `filled`
+  int32_t filled = -1;  // of a constant: where its block lies in `filled`
 };
 
 struct alignas(64) CacheLine {
@@ -43,12 +43,12 @@ struct alignas(64) CacheLine {
 struct FusedGroup {
   std::vector<FusedRegister> registers;
   std::vector<FusedInstruction> code;
-  Dims shape;        // of the iteration space, as size references
+  Dims shape;         // of the iteration space, as size references
   int32_t like = -1;  // a slot that has the shape of the iteration space: then any rank will do
-  int row_axes = 0;  // how many trailing axes make a row; 0: no rows
+  int row_axes = 0;   // how many trailing axes make a row; 0: no rows
   int n_scratch = 0;
-  int64_t max_element = 1;  // bytes of the widest register
-  int64_t block = 0;        // elements that pass the chain together
+  int64_t max_element = 1;        // bytes of the widest register
+  int64_t block = 0;              // elements that pass the chain together
   std::vector<CacheLine> filled;  // a block of each constant
   std::vector<int32_t> dying;     // input registers whose slots are not read after this group
 
@@ -93,9 +93,9 @@ struct RunCounters {
 };
 extern RunCounters run_counters;
 
-// Inputs are borrowed, but for the first `given` ones, whose references are taken and whose memory is reused where nobody
-// else sees it. Outputs are new references (null for a symbolic zero). `leaf_sizes` has a number for every leaf of
-// program.sizes. `donated[i]`, if given, is a value whose buffer output i is written into (of the same type).
+// Inputs are borrowed, but for the first `given` ones, whose references are taken and whose memory is reused where
+// nobody else sees it. Outputs are new references (null for a symbolic zero). `leaf_sizes` has a number for every leaf
+// of program.sizes. `donated[i]`, if given, is a value whose buffer output i is written into (of the same type).
 void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated = nullptr,
          int given = 0);
 

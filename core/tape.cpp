@@ -16,7 +16,7 @@ namespace {
 
 FreeList<Node> free_nodes;
 Node* recorded = nullptr;  // the latest of all recorded nodes
-Node* doomed = nullptr;  // nodes without references, waiting to be taken apart
+Node* doomed = nullptr;    // nodes without references, waiting to be taken apart
 bool draining = false;
 uint64_t last_id = 0, last_epoch = 0;
 
@@ -215,8 +215,10 @@ inline void link(Node* n, Value* const* operands, const uint16_t* which, int cou
     if (parent) {
       retain(parent);
       seq = std::max(seq, parent->seq);
-      if (parent->epoch == 0) lasting = true;
-      else epoch = parent->epoch;
+      if (parent->epoch == 0)
+        lasting = true;
+      else
+        epoch = parent->epoch;
     }
     n->edges[i] = {parent, v->output};
   }
@@ -265,7 +267,7 @@ void describe(Node* n, Value* const* in, int n_in, const Attrs* attrs) {
 }  // namespace
 
 void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out,
-             Value* const* residuals) {
+            Value* const* residuals) {
   Node* n = new_node();
   n->derivative = &d;
   link(n, in, d.edges.data(), static_cast<int>(d.edges.size()));
@@ -364,9 +366,9 @@ constexpr uint32_t kNone = UINT32_MAX;
 
 struct Slot {
   Node* node;
-  Value* bar;      // the cotangent of output 0; null: none yet, or a symbolic zero
-  uint32_t more;   // where cotangents of further outputs begin, or kNone
-  bool wanted;     // leads to a source
+  Value* bar;     // the cotangent of output 0; null: none yet, or a symbolic zero
+  uint32_t more;  // where cotangents of further outputs begin, or kNone
+  bool wanted;    // leads to a source
   bool scheduled;
 };
 
@@ -416,7 +418,7 @@ struct Walk {
   // A hook may walk the same nodes again; then their marks are not ours any more, and the slot is searched for.
   uint32_t find(Node* n) {
     if (n->walk_id == id) return n->walk_slot;
-    if (last_walk != id)
+    if (n->walk_id > id)  // marked by a later walk: ours may be under it
       for (uint32_t i = 0; i < lists.slots.size(); ++i)
         if (lists.slots[i].node == n) return mark(n, i);
     return kNone;
@@ -588,8 +590,10 @@ void send_all(Walk& w, const Node* n, Value** out) {
   int i = 0;
   try {
     for (; i < n->n_edges; ++i) {
-      if (n->edges[i].node) w.send(n->edges[i].node, n->edges[i].output, out[i]);
-      else if (out[i]) release(out[i]);
+      if (n->edges[i].node)
+        w.send(n->edges[i].node, n->edges[i].output, out[i]);
+      else if (out[i])
+        release(out[i]);
     }
   } catch (...) {
     release_all(out, i, n->n_edges);
@@ -646,11 +650,11 @@ void check_saved(const Node* n) {
     if (s.value->buffer->version == s.version) continue;
     SourceLine written = s.value->buffer->written;
     std::string name = n->derivative ? n->derivative->name : "custom op";
-    throw Error(ErrorKind::in_place,
-                "backward of " + name + ": a value it needs, " + to_string(s.value->type()) +
-                    ", was changed in place. It was saved at " + tape_hooks.describe_line(n->line) +
-                    " and overwritten at " + tape_hooks.describe_line(written) +
-                    "; write to a copy (clone()) or use the out-of-place op");
+    throw Error(ErrorKind::in_place, "backward of " + name + ": a value it needs, " + to_string(s.value->type()) +
+                                         ", was changed in place. It was saved at " +
+                                         tape_hooks.describe_line(n->line) + " and overwritten at " +
+                                         tape_hooks.describe_line(written) +
+                                         "; write to a copy (clone()) or use the out-of-place op");
   }
 }
 

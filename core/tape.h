@@ -1,5 +1,5 @@
-// The tape: records instructions, walks them backwards, decides what is saved. It executes derivative programs that it is
-// given and knows nothing of how they were derived. All of it runs under the GIL.
+// The tape: records instructions, walks them backwards, decides what is saved. It executes derivative programs that it
+// is given and knows nothing of how they were derived. All of it runs under the GIL.
 #pragma once
 #include <functional>
 #include <unordered_map>
@@ -16,15 +16,15 @@ struct SavedRef {
 
 // The derivative of an op (or of a whole compiled program) for one signature: derived once, used by every node.
 struct Derivative {
-  const Op* op = nullptr;          // null for a compiled function
-  std::string name;                // as printed
+  const Op* op = nullptr;            // null for a compiled function
+  std::string name;                  // as printed
   std::shared_ptr<Program> forward;  // null: run the op itself; else outputs are followed by residuals
-  std::shared_ptr<Program> vjp;    // inputs: cotangents of all outputs, then saved values; outputs: one per edge
+  std::shared_ptr<Program> vjp;      // inputs: cotangents of all outputs, then saved values; outputs: one per edge
   std::vector<SavedRef> saves;
-  std::vector<uint16_t> edges;     // inputs that receive a cotangent, in order
-  std::vector<SizeLeaf> sizes;     // read from inputs and attributes when recorded; vjp's size leaves
+  std::vector<uint16_t> edges;  // inputs that receive a cotangent, in order
+  std::vector<SizeLeaf> sizes;  // read from inputs and attributes when recorded; vjp's size leaves
   int n_outputs = 1;
-  void* python = nullptr;          // the derivation, for differentiating the derivative (a PyObject, immortal)
+  void* python = nullptr;  // the derivation, for differentiating the derivative (a PyObject, immortal)
   // Variants of vjp that compute only some of the edges, by bit mask; made on demand.
   std::vector<std::pair<uint64_t, std::shared_ptr<Program>>> narrowed;
 };
@@ -64,10 +64,10 @@ struct alignas(64) Node {
   uint64_t id;     // of leaves, and of intermediates whose gradient is kept
   Alias* grad;     // the same; shared with the tensors that `.grad` gave out: writing to one of them is writing to it
   int64_t* sizes;
-  void* hooks;   // a Python list
-  Type* types;   // of the outputs, where there are several; of a leaf
+  void* hooks;               // a Python list
+  Type* types;               // of the outputs, where there are several; of a leaf
   Description* description;  // of nodes that a tape recorded
-  void* custom;  // a Python callable that replaces `derivative` (custom ops)
+  void* custom;              // a Python callable that replaces `derivative` (custom ops)
   // What every recorded instruction has:
   uint64_t seq;
   const Derivative* derivative;
@@ -111,20 +111,18 @@ void start(Tape& t);
 void stop(Tape& t);
 bool epoch_active(uint64_t epoch);
 
-inline bool tracked(const Value* v) {
-  return v->node && (v->node->epoch == 0 || epoch_active(v->node->epoch));
-}
+inline bool tracked(const Value* v) { return v->node && (v->node->epoch == 0 || epoch_active(v->node->epoch)); }
 
 // What the tape needs of its surroundings; set once by the bindings.
 struct TapeHooks {
   // Derives the derivative of an op for operands of these types; `mask`: which inputs need gradients.
   Derivative* (*derive)(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) = nullptr;
   std::shared_ptr<Program> (*narrow)(Derivative& d, uint64_t mask) = nullptr;
-  SourceLine (*source_line)() = nullptr;       // a new reference
+  SourceLine (*source_line)() = nullptr;  // a new reference
   void (*drop_line)(SourceLine) = nullptr;
-  void (*drop_object)(void*) = nullptr;        // a PyObject reference
+  void (*drop_object)(void*) = nullptr;  // a PyObject reference
   std::string (*describe_line)(SourceLine) = nullptr;
-  bool (*interrupted)() = nullptr;             // a signal's exception is set
+  bool (*interrupted)() = nullptr;  // a signal's exception is set
   // Calls hooks on a gradient: takes a reference, returns one.
   Value* (*call_hooks)(void* hooks, Value* gradient) = nullptr;
   // Runs a custom op's backward: outputs as for a vjp program.
@@ -171,15 +169,15 @@ struct Root {
 
 struct WalkOptions {
   bool retain_graph = false;
-  bool accumulate = false;  // into .grad of leaves
-  bool all_leaves = false;  // collect every leaf reached
+  bool accumulate = false;                     // into .grad of leaves
+  bool all_leaves = false;                     // collect every leaf reached
   const std::vector<Edge>* sources = nullptr;  // compute only these
 };
 
 struct WalkResult {
-  std::vector<Value*> sources;                        // new references; null: not connected, or zeros if reached
+  std::vector<Value*> sources;  // new references; null: not connected, or zeros if reached
   std::vector<bool> reached;
-  std::vector<std::pair<uint64_t, Value*>> leaves;    // id and gradient, new references
+  std::vector<std::pair<uint64_t, Value*>> leaves;  // id and gradient, new references
   int64_t nodes_run = 0, edges_computed = 0;
 };
 

@@ -52,8 +52,9 @@ Value* place_in_base(const Tensor& t) {
 
 void require_contiguous(const Value* base) {
   if (base->contiguous) return;
-  throw Error(ErrorKind::in_place, "views of a non-contiguous tensor that needs a gradient cannot be written in place (" +
-                                       to_string(base->type()) + "); clone() it first");
+  throw Error(ErrorKind::in_place,
+              "views of a non-contiguous tensor that needs a gradient cannot be written in place (" +
+                  to_string(base->type()) + "); clone() it first");
 }
 
 // The base after `view` (a part of its buffer) was given the value `result`, for the tape.

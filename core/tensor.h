@@ -11,7 +11,7 @@ struct Tensor {
   uint32_t seen = 0;       // alias version that `value` reflects
   int64_t offset = 0;      // of a view: bytes from the start of its base
   bool is_base = false;
-  bool detached = false;   // a view that carries no gradient
+  bool detached = false;  // a view that carries no gradient
 };
 
 void destroy(Tensor& t);

@@ -80,8 +80,7 @@ void run_tiles(Pool& p) {
     void* context = p.context.load(std::memory_order_relaxed);
     const int64_t tile = p.first.load(std::memory_order_relaxed) + p.tiles.load(std::memory_order_relaxed) -
                          static_cast<int64_t>(tiles_left(c));
-    if (!p.claims.compare_exchange_weak(c, c - 1, std::memory_order_acq_rel, std::memory_order_acquire))
-      continue;
+    if (!p.claims.compare_exchange_weak(c, c - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
     if (!p.failed.load(std::memory_order_relaxed)) {
       try {
         fn(context, tile);
@@ -134,8 +133,7 @@ void resize(Pool& p, int threads) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     p.workers.reserve(wanted);
-    for (int i = static_cast<int>(p.workers.size()); i < wanted; ++i)
-      p.workers.emplace_back(worker, std::ref(p), i);
+    for (int i = static_cast<int>(p.workers.size()); i < wanted; ++i) p.workers.emplace_back(worker, std::ref(p), i);
   } catch (const std::exception&) {
     // The system gives no more threads: those that started do the work.
   }

@@ -56,8 +56,10 @@ Value* empty(DType dtype, const Dims& shape, Category category) {
   int64_t size = 1;
   bool zero = false;
   for (Dim d : shape) {
-    if (d.raw == 0) zero = true;
-    else if (__builtin_mul_overflow(size, d.raw, &size)) throw std::bad_alloc();
+    if (d.raw == 0)
+      zero = true;
+    else if (__builtin_mul_overflow(size, d.raw, &size))
+      throw std::bad_alloc();
   }
   if (zero) size = 0;
   int64_t bytes;

@@ -97,8 +97,8 @@ Value* scalar_int(DType dtype, int64_t x);
 // Another view of v's buffer, `offset` elements further. Not tracked.
 Value* view(const Value* v, const Dims& shape, const int64_t* strides, int64_t offset);
 Value* uniform_like(const Value* x, DType dtype);  // one element (unset) with x's shape
-Value* alias(const Value* v);  // the same view, not tracked
-Value* contiguous(const Value* v);  // v itself, or a packed copy
+Value* alias(const Value* v);                      // the same view, not tracked
+Value* contiguous(const Value* v);                 // v itself, or a packed copy
 
 void set_scalar(DType dtype, void* out, double x);
 void set_scalar_int(DType dtype, void* out, int64_t x);

@@ -26,9 +26,7 @@ def seed_of(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return np.cos(1.0 + np.arange(n, dtype=np.float64)).reshape(shape)
 
 
-def numerical(
-    f: Callable[..., Any], arrays: list[Any], which: int, step: float = 1e-6
-) -> np.ndarray[Any, Any]:
+def numerical(f: Callable[..., Any], arrays: list[Any], which: int, step: float = 1e-6) -> np.ndarray[Any, Any]:
     """Central differences of Σ seed·f by one array."""
 
     def value(a: np.ndarray[Any, Any]) -> float:
@@ -52,6 +50,4 @@ def check(f: Callable[..., Any], *arrays: Any, tolerance: float = 1e-6) -> None:
         expected = numerical(f, given, k)
         got = np.zeros_like(expected) if g is None else g
         assert got.shape == expected.shape
-        np.testing.assert_allclose(
-            got, expected, rtol=tolerance, atol=tolerance, err_msg=f"operand {k}"
-        )
+        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance, err_msg=f"operand {k}")

@@ -290,8 +290,10 @@ PyObject* wrap_outputs(const Op& op, PyObject* const* inputs, int n_in, Value** 
   PyObject* t = PyTuple_New(op.n_outputs);
   for (int i = 0; i < op.n_outputs; ++i) {
     PyObject* y = wrap(out[i]);
-    if (t) PyTuple_SET_ITEM(t, i, y);
-    else Py_XDECREF(y);
+    if (t)
+      PyTuple_SET_ITEM(t, i, y);
+    else
+      Py_XDECREF(y);
   }
   return t;
 }

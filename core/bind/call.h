@@ -4,8 +4,8 @@
 
 namespace wengert {
 
-// An elementwise op on Python operands: promotes, broadcasts, runs, records. Returns a new reference, NotImplemented (new
-// reference) for foreign operands of a number slot, or null with an exception set.
+// An elementwise op on Python operands: promotes, broadcasts, runs, records. Returns a new reference, NotImplemented
+// (new reference) for foreign operands of a number slot, or null with an exception set.
 PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot);
 
 // An op on tensors that are already as it wants them, with attributes in order.

@@ -1,5 +1,5 @@
-// Compiled functions: a cache hit is one native call. The signature is made of what the trace may depend on: structure and
-// static values of the arguments, and of tensors the dtype, the rank and which sizes are 1.
+// Compiled functions: a cache hit is one native call. The signature is made of what the trace may depend on: structure
+// and static values of the arguments, and of tensors the dtype, the rank and which sizes are 1.
 #include "program.h"
 
 #include <nanobind/stl/pair.h>
@@ -16,9 +16,9 @@ struct Entry {
   GuardSet guards;
   std::shared_ptr<Program> plain;
   std::vector<std::pair<uint64_t, const Derivative*>> derivatives;  // by which inputs need gradients
-  nb::object python;     // the trace: derives on demand
-  nb::list captured;     // tensors from outside, passed after the arguments
-  nb::object unflatten;  // None: one tensor
+  nb::object python;                                                // the trace: derives on demand
+  nb::list captured;                                                // tensors from outside, passed after the arguments
+  nb::object unflatten;                                             // None: one tensor
 };
 
 struct Compiled {
@@ -240,9 +240,9 @@ PyType_Slot slots[] = {
     {Py_tp_getset, properties},
     {0, nullptr},
 };
-PyType_Spec spec = {"wengert._core.Compiled", sizeof(Compiled), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
-                    slots};
+PyType_Spec spec = {
+    "wengert._core.Compiled", sizeof(Compiled), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, slots};
 
 }  // namespace
 

@@ -11,8 +11,10 @@ PyObject* raise_python() {
   try {
     throw;
   } catch (const Error& e) {
-    if (e.kind != ErrorKind::python) PyErr_SetString(python_hooks.errors[static_cast<int>(e.kind)], e.what());
-    else if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an error was reported without an exception");
+    if (e.kind != ErrorKind::python)
+      PyErr_SetString(python_hooks.errors[static_cast<int>(e.kind)], e.what());
+    else if (!PyErr_Occurred())
+      PyErr_SetString(PyExc_SystemError, "an error was reported without an exception");
   } catch (nb::python_error& e) {
     e.restore();
   } catch (const std::bad_alloc&) {

@@ -64,8 +64,8 @@ struct Update {
   }
 };
 
-// Runs an update program on parameters of one dtype. Without `gradients`, they are read from the parameters' leaves. If one
-// is missing nothing is changed, and the positions of those that are missing are returned.
+// Runs an update program on parameters of one dtype. Without `gradients`, they are read from the parameters' leaves. If
+// one is missing nothing is changed, and the positions of those that are missing are returned.
 nb::object update_in_place(const Program& p, const nb::list& parameters, nb::handle gradients, const nb::list& states,
                            const nb::tuple& numbers, int dtype) {
   return guarded([&]() -> nb::object {
@@ -77,7 +77,8 @@ nb::object update_in_place(const Program& p, const nb::list& parameters, nb::han
     for (Py_ssize_t k = 0; k < n; ++k) {
       const Value* v = current(tensor_at(parameters.ptr(), k, "parameter")->tensor);
       const Value* g = gradient_of(v, gradients.ptr(), k);
-      if (!g) missing.append(k);
+      if (!g)
+        missing.append(k);
       else if (!(g->dims() == v->dims()))
         fail(ErrorKind::shape, "update",
              "gradient " + to_string(g->type()) + " does not fit parameter " + to_string(v->type()));

@@ -189,8 +189,7 @@ std::vector<Value*> values_from(nb::handle tensors, const char* what) {
 
 void check_count(const Program& p, size_t n) {
   if (static_cast<int>(n) != p.n_inputs)
-    fail(ErrorKind::value, "program",
-         "takes " + std::to_string(p.n_inputs) + " inputs, got " + std::to_string(n));
+    fail(ErrorKind::value, "program", "takes " + std::to_string(p.n_inputs) + " inputs, got " + std::to_string(n));
 }
 
 nb::list run_program(const Program& p, const nb::sequence& inputs) {
@@ -234,7 +233,8 @@ void run_in_place(const Program& p, const nb::sequence& rows, const nb::sequence
       }
       run(p, in.data(), sizes.data(), out.data(), into.data());
       for (size_t i = 0; i < out.size(); ++i) {
-        if (i < donated.size() && !into[i]) assign(objects[donated[i]]->tensor, out[i], "update");
+        if (i < donated.size() && !into[i])
+          assign(objects[donated[i]]->tensor, out[i], "update");
         else if (out[i]) {
           if (i < donated.size()) ++out[i]->buffer->version;
           release(out[i]);
@@ -313,7 +313,8 @@ Derivative* make_derivative(const nb::object& op_name, const std::string& name, 
   d->name = name;
   d->forward = std::move(forward);
   d->vjp = std::move(vjp);
-  for (auto [kind, index] : saves) d->saves.push_back({static_cast<SavedRef::Kind>(kind), static_cast<uint16_t>(index)});
+  for (auto [kind, index] : saves)
+    d->saves.push_back({static_cast<SavedRef::Kind>(kind), static_cast<uint16_t>(index)});
   for (int e : edges) d->edges.push_back(static_cast<uint16_t>(e));
   d->sizes = d->vjp->sizes.leaves;
   d->n_outputs = n_outputs;
@@ -434,8 +435,10 @@ void bind_dim(nb::module_& m) {
       .def("__floordiv__", [=](Dim a, nb::handle b) { return py(dim_floordiv(a, from(b))); })
       .def("__rfloordiv__", [=](Dim a, nb::handle b) { return py(dim_floordiv(from(b), a)); })
       .def("__mod__", [=](Dim a, nb::handle b) { return py(a - dim_floordiv(a, from(b)) * from(b)); })
-      .def("__eq__", [=](Dim a, nb::handle b) { return !b.is_none() && a == from(b); }, nb::arg("other").none())
-      .def("__ne__", [=](Dim a, nb::handle b) { return b.is_none() || !(a == from(b)); }, nb::arg("other").none())
+      .def(
+          "__eq__", [=](Dim a, nb::handle b) { return !b.is_none() && a == from(b); }, nb::arg("other").none())
+      .def(
+          "__ne__", [=](Dim a, nb::handle b) { return b.is_none() || !(a == from(b)); }, nb::arg("other").none())
       .def("__lt__", [=](Dim a, nb::handle b) { return a < from(b); })
       .def("__le__", [=](Dim a, nb::handle b) { return a <= from(b); })
       .def("__gt__", [=](Dim a, nb::handle b) { return from(b) < a; })
@@ -523,7 +526,8 @@ void init_program(nb::module_& m) {
   m.def("substitute_sizes", &substitute_sizes);
   m.def("infer", &infer);
   m.def("elementwise_dtypes", &elementwise_dtypes);
-  m.def("promote", [](int a, int b) { return static_cast<int>(promote(static_cast<DType>(a), static_cast<DType>(b))); });
+  m.def("promote",
+        [](int a, int b) { return static_cast<int>(promote(static_cast<DType>(a), static_cast<DType>(b))); });
   nb::class_<Program>(m, "Program", "A program in executable form.")
       .def("run", &run_program)
       .def("run_in_place", &run_in_place)
@@ -542,9 +546,7 @@ void init_program(nb::module_& m) {
         nb::arg("python"));
   m.def("apply_compiled", &apply_compiled, nb::arg("derivative").none(), nb::arg("plain"), nb::arg("inputs"));
   m.def("tracked_mask", &tracked_mask);
-  m.def("run_counters", [] {
-    return nb::make_tuple(run_counters.steps, run_counters.groups, run_counters.gemms);
-  });
+  m.def("run_counters", [] { return nb::make_tuple(run_counters.steps, run_counters.groups, run_counters.gemms); });
   m.def("op_table", [] {
     nb::list table;
     for (const Op* op : all_ops()) {

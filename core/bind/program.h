@@ -45,7 +45,7 @@ struct GuardSet {
 };
 GuardSet make_guards(const std::vector<Guard>& recorded);
 
-nb::object to_python(Value* owned);                // a Tensor, or None for null
+nb::object to_python(Value* owned);                 // a Tensor, or None for null
 Value* value_from(nb::handle h, const char* what);  // borrowed, as an operand
 Derivative* find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask);
 std::shared_ptr<Program> narrow_derivative(Derivative& d, uint64_t mask);

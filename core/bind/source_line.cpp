@@ -3,7 +3,8 @@
 
 #include "tensor.h"
 
-// The interpreter's frame struct is private and differs between versions; these are the fields in front of what we read.
+// The interpreter's frame struct is private and differs between versions; these are the fields in front of what we
+// read.
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000 && !defined(PYPY_VERSION)
 #define WENGERT_FAST_FRAMES 1
 #endif

@@ -36,8 +36,9 @@ nb::list saved(const NodeHandle& h) {
   return guarded([&] {
     Node* n = h.node;
     if (n->freed)
-      throw Error(ErrorKind::gradient, "backward: the graph of " + n->derivative->name + " (" + describe(n->line) +
-                                           ") was freed by an earlier backward; pass retain_graph=True to the earlier one");
+      throw Error(ErrorKind::gradient,
+                  "backward: the graph of " + n->derivative->name + " (" + describe(n->line) +
+                      ") was freed by an earlier backward; pass retain_graph=True to the earlier one");
     check_saved(n);
     nb::list out;
     for (int i = 0; i < n->n_saved; ++i) out.append(saved_tensor(n, i));
@@ -49,8 +50,10 @@ nb::list edges(const NodeHandle& h) {
   nb::list out;
   for (int i = 0; i < h.node->n_edges; ++i) {
     const Edge& e = h.node->edges[i];
-    if (e.node) out.append(nb::make_tuple(NodeHandle(e.node), e.output));
-    else out.append(nb::none());
+    if (e.node)
+      out.append(nb::make_tuple(NodeHandle(e.node), e.output));
+    else
+      out.append(nb::none());
   }
   return out;
 }
@@ -66,7 +69,8 @@ nb::list output_types(const NodeHandle& h) {
   nb::list out;
   if (h.node->types)
     for (int i = 0; i < h.node->n_outputs; ++i)
-      out.append(nb::make_tuple(static_cast<int>(h.node->types[i].dtype), nb::steal(dims_to_python(h.node->types[i].shape))));
+      out.append(
+          nb::make_tuple(static_cast<int>(h.node->types[i].dtype), nb::steal(dims_to_python(h.node->types[i].shape))));
   return out;
 }
 
@@ -104,7 +108,8 @@ Edge edge_of(nb::handle h) {
 
 // roots: (tensor, seed tensor); sources: None, or a list of None | (node, output).
 // Returns (gradients of sources, which were reached, [(id, gradient) of leaves], nodes run, edges computed).
-nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph, bool accumulate_grads, bool all_leaves) {
+nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph, bool accumulate_grads,
+                   bool all_leaves) {
   return guarded([&] {
     std::vector<Root> from;
     for (nb::handle h : roots) {
@@ -131,8 +136,8 @@ nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph,
   });
 }
 
-// The common case of `Tensor.backward`: a recorded scalar, all leaves, gradients accumulated. Returns ({id: gradient}, node),
-// or None if this is another case.
+// The common case of `Tensor.backward`: a recorded scalar, all leaves, gradients accumulated. Returns ({id: gradient},
+// node), or None if this is another case.
 nb::object backward_scalar(nb::handle tensor, bool retain_graph) {
   return guarded([&]() -> nb::object {
     Value* v = value_from(tensor, "backward");
@@ -293,8 +298,7 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("freed", [](const NodeHandle& h) { return h.node->freed; })
       .def_prop_ro("n_outputs", [](const NodeHandle& h) { return static_cast<int>(h.node->n_outputs); })
       .def_prop_ro("retains_grad", [](const NodeHandle& h) { return h.node->retains_grad; })
-      .def_prop_ro("active",
-                   [](const NodeHandle& h) { return h.node->epoch == 0 || epoch_active(h.node->epoch); })
+      .def_prop_ro("active", [](const NodeHandle& h) { return h.node->epoch == 0 || epoch_active(h.node->epoch); })
       .def_prop_ro("name",
                    [](const NodeHandle& h) {
                      if (h.node->leaf) return std::string("leaf");
@@ -320,10 +324,7 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("output_types", &output_types)
       .def_prop_ro("description", &description)
       .def("free", &free_node)
-      .def("keep_grad",
-           [](const NodeHandle& h, nb::handle g) {
-             keep_grad(h.node, value_from(g, "grad"));
-           })
+      .def("keep_grad", [](const NodeHandle& h, nb::handle g) { keep_grad(h.node, value_from(g, "grad")); })
       .def("__eq__", [](const NodeHandle& a, const NodeHandle& b) { return a.node == b.node; })
       .def("__hash__", [](const NodeHandle& h) { return reinterpret_cast<Py_ssize_t>(h.node) >> 4; });
   bind_tape_class(m);
@@ -351,7 +352,10 @@ void init_tape(nb::module_& m) {
   tape_hooks.drop_line = [](SourceLine line) { Py_DECREF(static_cast<PyObject*>(line.code)); };
   tape_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
   tape_hooks.describe_line = describe;
-  tape_hooks.interrupted = [] { return PyErr_CheckSignals() != 0; };
+  tape_hooks.interrupted = [] {
+    Py_BEGIN_ALLOW_THREADS  // a long walk of small instructions lets other threads run now and then
+            Py_END_ALLOW_THREADS return PyErr_CheckSignals() != 0;
+  };
   tape_hooks.call_hooks = call_hooks;
   tape_hooks.call_custom = call_custom;
 }

@@ -119,8 +119,9 @@ int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int how) {
-  static const Elementwise kernels_by_op[] = {Elementwise::less,      Elementwise::less_equal, Elementwise::equal,
-                                              Elementwise::not_equal, Elementwise::greater,    Elementwise::greater_equal};
+  static const Elementwise kernels_by_op[] = {Elementwise::less,    Elementwise::less_equal,
+                                              Elementwise::equal,   Elementwise::not_equal,
+                                              Elementwise::greater, Elementwise::greater_equal};
   PyObject* args[2] = {a, b};
   return call_elementwise(*all_ops()[static_cast<int>(kernels_by_op[how])], args, 2, true);
 }
@@ -318,7 +319,8 @@ int set_grad(PyObject* self, PyObject* g, void*) {
                     "grad: this tensor does not require a gradient; set requires_grad first");
     return -1;
   }
-  if (!is_tensor(g) || !as_tensor(g)->plain) return PyErr_SetString(PyExc_TypeError, "grad: expected a tensor or None"), -1;
+  if (!is_tensor(g) || !as_tensor(g)->plain)
+    return PyErr_SetString(PyExc_TypeError, "grad: expected a tensor or None"), -1;
   Value* gv = current(as_tensor(g)->tensor);
   if (!(gv->dims() == v->dims())) {
     PyErr_Format(python_hooks.errors[static_cast<int>(ErrorKind::shape)],
@@ -359,7 +361,8 @@ PyGetSetDef properties[] = {
     {"grad", get_grad, set_grad, "The gradient that backward() accumulated, or None.", nullptr},
     {"is_contiguous", get_contiguous, nullptr, "Whether elements lie in row-major order without gaps.", nullptr},
     {"data_ptr", get_data_pointer, nullptr, "Address of the first element.", nullptr},
-    {"_pinned", get_pinned, nullptr, "Whether the memory is shared with something outside, such as a NumPy array.", nullptr},
+    {"_pinned", get_pinned, nullptr, "Whether the memory is shared with something outside, such as a NumPy array.",
+     nullptr},
     {"_plain", get_plain, nullptr, "Whether this tensor is data (not a dual, traced or batched value).", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -414,7 +417,8 @@ PyObject* detach(PyObject* self, PyObject*) {
 
 // _adopt(other): this shell (of a subclass) becomes a plain tensor with the other's value.
 PyObject* adopt(PyObject* self, PyObject* other) {
-  if (!is_tensor(other) || !as_tensor(other)->plain) return PyErr_SetString(PyExc_TypeError, "expected a tensor"), nullptr;
+  if (!is_tensor(other) || !as_tensor(other)->plain)
+    return PyErr_SetString(PyExc_TypeError, "expected a tensor"), nullptr;
   TensorObject* t = as_tensor(self);
   Value* v = current(as_tensor(other)->tensor);
   if (t->tensor.value) release(t->tensor.value);
@@ -493,7 +497,8 @@ void* fn(F f) {
 
 const char kDoc[] =
     "An n-dimensional array of one element type that knows how it was computed.\n\n"
-    "Made by `tensor`, `asarray`, `zeros`, `randn`, ... and by every operation. Operators, indexing and methods follow NumPy\n"
+    "Made by `tensor`, `asarray`, `zeros`, `randn`, ... and by every operation. Operators, indexing and methods follow "
+    "NumPy\n"
     "and the array API; `requires_grad`, `grad`, `backward()` and `detach()` follow PyTorch.";
 
 PyType_Slot slots[] = {

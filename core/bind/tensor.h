@@ -10,7 +10,7 @@ namespace wengert {
 struct TensorObject {
   PyObject_HEAD;
   Tensor tensor;
-  uint64_t id;       // 0: none asked for yet
+  uint64_t id;           // 0: none asked for yet
   int8_t requires_grad;  // -1: never set, 0, 1
   bool plain;
   PyObject* weak;
@@ -18,12 +18,10 @@ struct TensorObject {
 
 extern PyTypeObject* tensor_type;
 
-inline bool is_tensor(PyObject* o) {
-  return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type);
-}
+inline bool is_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type); }
 inline TensorObject* as_tensor(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 
-PyObject* wrap(Value* owned);                 // a new plain tensor; takes the reference; null with MemoryError
+PyObject* wrap(Value* owned);  // a new plain tensor; takes the reference; null with MemoryError
 PyObject* wrap_view(Value* owned, TensorObject* base, bool detached);
 uint64_t id_of(TensorObject* t);
 

@@ -58,8 +58,7 @@ void for_rows(int64_t outer, int64_t count, int64_t inner, F&& f) {
 
 template <class S, class T>
 void add_row(S* sums, const T* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    sums[i] = Number<S>::narrow(Number<S>::widen(sums[i]) + Number<T>::widen(x[i]));
+  for (int64_t i = 0; i < n; ++i) sums[i] = Number<S>::narrow(Number<S>::widen(sums[i]) + Number<T>::widen(x[i]));
 }
 
 // Calls f(sums) on zeroed accumulators for the n elements of x, which then receives the sums. Half types
@@ -77,8 +76,7 @@ void accumulate(T* x, int64_t n, F&& f) {
 }
 
 template <class S, class T>
-void add_block(S* sums, const int64_t* strides, const T* x, const int64_t* x_strides, int ndim,
-               const int64_t* shape) {
+void add_block(S* sums, const int64_t* strides, const T* x, const int64_t* x_strides, int ndim, const int64_t* shape) {
   if (ndim == 0) return add_row(sums, x, 1);
   for (int64_t i = 0; i < shape[0]; ++i) {
     add_block(sums + i * strides[0], strides + 1, x + i * x_strides[0], x_strides + 1, ndim - 1, shape + 1);
@@ -97,8 +95,7 @@ template <class F>
 void for_inner_tiles(AxisExtents e, int64_t count, F&& fn) {
   const int64_t width = std::clamp<int64_t>(kTileElements / std::max<int64_t>(1, e.size), 1, 64);
   const int64_t pieces = tiles_of(e.inner, width), units = e.outer * pieces;
-  const int64_t group =
-      std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, std::max(count, e.size) * width));
+  const int64_t group = std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, std::max(count, e.size) * width));
   parallel_for(tiles_of(units, group), [&](int64_t tile) {
     for (int64_t u = tile * group; u < std::min(units, (tile + 1) * group); ++u) {
       const int64_t from = u % pieces * width;
@@ -122,8 +119,8 @@ Indices::Indices(const char* op, const Value* index, int axis, int64_t size)
   for (int64_t p = 0; p < index->size; ++p) {
     if (data_[p] < -size || data_[p] >= size) {
       fail(ErrorKind::index, op,
-           "index " + std::to_string(data_[p]) + " is out of range for axis " + std::to_string(axis) +
-               " with size " + std::to_string(size));
+           "index " + std::to_string(data_[p]) + " is out of range for axis " + std::to_string(axis) + " with size " +
+               std::to_string(size));
     }
     wraps |= data_[p] < 0;
   }
@@ -140,8 +137,7 @@ AxisExtents around_axis(const int64_t* shape, int ndim, int axis) {
   return e;
 }
 
-void take_slices(void* slices, const void* x, const int64_t* index, int64_t count, AxisExtents e,
-                 int64_t element) {
+void take_slices(void* slices, const void* x, const int64_t* index, int64_t count, AxisExtents e, int64_t element) {
   if (e.outer * count * e.inner == 0) return;
   if (e.inner == 1) {  // a call of memcpy per element would cost more than the element
     with_element(element, [&]<class E>() {
@@ -154,13 +150,11 @@ void take_slices(void* slices, const void* x, const int64_t* index, int64_t coun
   const int64_t row_bytes = e.inner * element;
   for_rows(e.outer, count, e.inner, [&](int64_t r, int64_t o, int64_t p) {
     std::memcpy(static_cast<char*>(slices) + r * row_bytes,
-                static_cast<const char*>(x) + (o * e.size + index[p]) * row_bytes,
-                static_cast<size_t>(row_bytes));
+                static_cast<const char*>(x) + (o * e.size + index[p]) * row_bytes, static_cast<size_t>(row_bytes));
   });
 }
 
-void put_slices(void* x, const void* slices, const int64_t* index, int64_t count, AxisExtents e,
-                int64_t element) {
+void put_slices(void* x, const void* slices, const int64_t* index, int64_t count, AxisExtents e, int64_t element) {
   if (e.outer * count * e.inner == 0) return;
   const Buckets buckets(index, count, e);
   const size_t row_bytes = static_cast<size_t>(e.inner * element);
@@ -175,8 +169,7 @@ void put_slices(void* x, const void* slices, const int64_t* index, int64_t count
   });
 }
 
-void add_slices(DType dtype, void* x, const void* slices, const int64_t* index, int64_t count,
-                AxisExtents e) {
+void add_slices(DType dtype, void* x, const void* slices, const int64_t* index, int64_t count, AxisExtents e) {
   if (e.outer * e.size * e.inner == 0) return;
   const Buckets buckets(index, count, e);
   with_number(dtype, [&]<class T>() {
@@ -194,8 +187,7 @@ void add_slices(DType dtype, void* x, const void* slices, const int64_t* index, 
   });
 }
 
-void take_along(void* elements, const void* x, const int64_t* index, int64_t count, AxisExtents e,
-                int64_t element) {
+void take_along(void* elements, const void* x, const int64_t* index, int64_t count, AxisExtents e, int64_t element) {
   if (e.outer * count * e.inner == 0) return;
   with_element(element, [&]<class E>() {
     for_rows(e.outer, count, e.inner, [&](int64_t r, int64_t o, int64_t) {
@@ -207,8 +199,7 @@ void take_along(void* elements, const void* x, const int64_t* index, int64_t cou
   });
 }
 
-void put_along(void* x, const void* elements, const int64_t* index, int64_t count, AxisExtents e,
-               int64_t element) {
+void put_along(void* x, const void* elements, const int64_t* index, int64_t count, AxisExtents e, int64_t element) {
   if (e.outer * count * e.inner == 0) return;
   with_element(element, [&]<class E>() {
     for_inner_tiles(e, count, [&](int64_t o, int64_t from, int64_t to) {
@@ -221,8 +212,7 @@ void put_along(void* x, const void* elements, const int64_t* index, int64_t coun
   });
 }
 
-void add_along(DType dtype, void* x, const void* elements, const int64_t* index, int64_t count,
-               AxisExtents e) {
+void add_along(DType dtype, void* x, const void* elements, const int64_t* index, int64_t count, AxisExtents e) {
   if (e.outer * e.size * e.inner == 0) return;
   with_number(dtype, [&]<class T>() {
     using N = Number<T>;
@@ -231,8 +221,7 @@ void add_along(DType dtype, void* x, const void* elements, const int64_t* index,
       std::vector<typename N::Wide> sums(static_cast<size_t>(e.size * width));
       for (int64_t j = o * count; j < (o + 1) * count; ++j) {
         const T* in = static_cast<const T*>(elements) + j * e.inner;
-        for (int64_t i = from; i < to; ++i)
-          sums[index[j * e.inner + i] * width + i - from] += N::widen(in[i]);
+        for (int64_t i = from; i < to; ++i) sums[index[j * e.inner + i] * width + i - from] += N::widen(in[i]);
       }
       T* out = static_cast<T*>(x) + o * e.size * e.inner + from;
       for (int64_t s = 0; s < e.size; ++s)
@@ -241,8 +230,7 @@ void add_along(DType dtype, void* x, const void* elements, const int64_t* index,
   });
 }
 
-void add_strided(DType dtype, void* y, int64_t y_size, const int64_t* strides, int64_t offset,
-                 const Value* x) {
+void add_strided(DType dtype, void* y, int64_t y_size, const int64_t* strides, int64_t offset, const Value* x) {
   const int ndim = x->ndim;
   const bool parallel = x->size > kTileElements && first_axis_disjoint(strides, ndim, x->shape);
   const int64_t entry = parallel ? x->size / x->shape[0] : x->size;
@@ -254,8 +242,8 @@ void add_strided(DType dtype, void* y, int64_t y_size, const int64_t* strides, i
       if (!parallel) return add_block(sums + offset, strides, in, x->strides, ndim, x->shape);
       parallel_for(tiles_of(x->shape[0], group), [&](int64_t tile) {
         for (int64_t i = tile * group; i < std::min(x->shape[0], (tile + 1) * group); ++i) {
-          add_block(sums + (offset + i * strides[0]), strides + 1, in + i * x->strides[0], x->strides + 1,
-                    ndim - 1, x->shape + 1);
+          add_block(sums + (offset + i * strides[0]), strides + 1, in + i * x->strides[0], x->strides + 1, ndim - 1,
+                    x->shape + 1);
         }
       });
     });
@@ -273,8 +261,7 @@ void mark_last(bool* last, const int64_t* index, int64_t count, int64_t size) {
 Value* nonzero_indices(const Value* x) {
   const Packed packed(x);
   auto set = std::make_unique_for_overwrite<bool[]>(static_cast<size_t>(x->size));
-  kernels().cast[static_cast<int>(x->dtype)][static_cast<int>(DType::Bool)](set.get(), packed.data(),
-                                                                            x->size);
+  kernels().cast[static_cast<int>(x->dtype)][static_cast<int>(DType::Bool)](set.get(), packed.data(), x->size);
   const int64_t n = std::count(set.get(), set.get() + x->size, true);
   Value* y = empty(DType::Int64, {Dim(n), Dim(x->ndim)});
   int64_t* row = reinterpret_cast<int64_t*>(y->data);

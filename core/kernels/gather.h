@@ -42,24 +42,18 @@ AxisExtents around_axis(const int64_t* shape, int ndim, int axis);
 // Whole slices. x is outer × size × inner, slices are outer × count × inner, everything packed; index has
 // `count` entries. `put` leaves the last of several writers, `add` first zeroes x and adds in the order of
 // the index.
-void take_slices(void* slices, const void* x, const int64_t* index, int64_t count, AxisExtents e,
-                 int64_t element);
-void put_slices(void* x, const void* slices, const int64_t* index, int64_t count, AxisExtents e,
-                int64_t element);
+void take_slices(void* slices, const void* x, const int64_t* index, int64_t count, AxisExtents e, int64_t element);
+void put_slices(void* x, const void* slices, const int64_t* index, int64_t count, AxisExtents e, int64_t element);
 void add_slices(DType dtype, void* x, const void* slices, const int64_t* index, int64_t count, AxisExtents e);
 
 // Single elements: index and elements are both outer × count × inner.
-void take_along(void* elements, const void* x, const int64_t* index, int64_t count, AxisExtents e,
-                int64_t element);
-void put_along(void* x, const void* elements, const int64_t* index, int64_t count, AxisExtents e,
-               int64_t element);
-void add_along(DType dtype, void* x, const void* elements, const int64_t* index, int64_t count,
-               AxisExtents e);
+void take_along(void* elements, const void* x, const int64_t* index, int64_t count, AxisExtents e, int64_t element);
+void put_along(void* x, const void* elements, const int64_t* index, int64_t count, AxisExtents e, int64_t element);
+void add_along(DType dtype, void* x, const void* elements, const int64_t* index, int64_t count, AxisExtents e);
 
 // y, packed, is zeroed; then x is added at offset + Σ i·strides, element by element, where positions may
 // meet.
-void add_strided(DType dtype, void* y, int64_t y_size, const int64_t* strides, int64_t offset,
-                 const Value* x);
+void add_strided(DType dtype, void* y, int64_t y_size, const int64_t* strides, int64_t offset, const Value* x);
 
 // last[p] = whether no later position holds the same index.
 void mark_last(bool* last, const int64_t* index, int64_t count, int64_t size);

@@ -34,9 +34,7 @@ constexpr double work_of(int64_t m, int64_t n, int64_t k) {
 }
 
 // How many units of `work` each make a tile worth handing out.
-constexpr int64_t units_per_tile(double work) {
-  return std::max<int64_t>(1, static_cast<int64_t>(kTileWork / work));
-}
+constexpr int64_t units_per_tile(double work) { return std::max<int64_t>(1, static_cast<int64_t>(kTileWork / work)); }
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -62,9 +60,7 @@ struct Operand {
   const T* data;
   int64_t ld;
   bool transposed;
-  const T* at(int64_t row, int64_t col) const {
-    return data + (transposed ? col * ld + row : row * ld + col);
-  }
+  const T* at(int64_t row, int64_t col) const { return data + (transposed ? col * ld + row : row * ld + col); }
 };
 
 // Whether the strides are those of an Operand; a stride along an extent of 1 never matters.
@@ -132,8 +128,8 @@ void blas_gemm(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const T* a_
 
 // y[rows] (stride incy) = matrix[rows × cols] · x[cols].
 template <class T>
-void blas_gemv(int64_t rows, int64_t cols, const Operand<T>& matrix, const T* data, const T* x, int64_t incx,
-               T* y, int64_t incy) {
+void blas_gemv(int64_t rows, int64_t cols, const Operand<T>& matrix, const T* data, const T* x, int64_t incx, T* y,
+               int64_t incy) {
   // BLAS describes the matrix as it is stored.
   const auto t = matrix.transposed ? CblasTrans : CblasNoTrans;
   const blasint r = to_blas(matrix.transposed ? cols : rows), c = to_blas(matrix.transposed ? rows : cols);
@@ -198,8 +194,8 @@ bool is_small(int64_t m, int64_t n, int64_t k) {
 }
 
 template <class T>
-void small_gemm(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,
-                int64_t b_row, int64_t b_col, T* c, int64_t ldc) {
+void small_gemm(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row,
+                int64_t b_col, T* c, int64_t ldc) {
   if constexpr (std::is_same_v<T, float>) {
     small_gemm_f32(m, n, k, a, a_row, a_col, b, b_row, b_col, c, ldc);
   } else {
@@ -208,12 +204,11 @@ void small_gemm(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int6
 }
 
 template <class T>
-void run_tile(const Plan& p, int64_t tile, int64_t m, int64_t n, int64_t k, const Operand<T>& a,
-              const Operand<T>& b, T* c, int64_t ldc, T* partial) {
+void run_tile(const Plan& p, int64_t tile, int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operand<T>& b,
+              T* c, int64_t ldc, T* partial) {
   const int64_t chunk = tile % p.chunks, tn = tile / p.chunks % p.tiles_n, tm = tile / p.chunks / p.tiles_n;
   const int64_t i = tm * p.tile_m, j = tn * p.tile_n, q = chunk * p.chunk_k;
-  const int64_t rows = std::min(p.tile_m, m - i), cols = std::min(p.tile_n, n - j),
-                depth = std::min(p.chunk_k, k - q);
+  const int64_t rows = std::min(p.tile_m, m - i), cols = std::min(p.tile_n, n - j), depth = std::min(p.chunk_k, k - q);
   T* out = p.chunks == 1 ? c : partial + chunk * m * n;
   if (p.chunks > 1) ldc = n;
   out += i * ldc + j;
@@ -222,8 +217,7 @@ void run_tile(const Plan& p, int64_t tile, int64_t m, int64_t n, int64_t k, cons
     blas_gemv(rows, depth, a, a.at(i, q), b.at(q, 0), incx, out, ldc);
   } else if (m == 1) {
     const int64_t incx = a.transposed ? a.ld : 1;
-    blas_gemv(cols, depth, Operand<T>{b.data, b.ld, !b.transposed}, b.at(q, j), a.at(0, q), incx, out,
-              int64_t{1});
+    blas_gemv(cols, depth, Operand<T>{b.data, b.ld, !b.transposed}, b.at(q, j), a.at(0, q), incx, out, int64_t{1});
   } else {
     blas_gemm(rows, cols, depth, a, a.at(i, q), b, b.at(q, j), out, ldc);
   }
@@ -232,9 +226,9 @@ void run_tile(const Plan& p, int64_t tile, int64_t m, int64_t n, int64_t k, cons
 // The whole of gemm_batched for the types that BLAS computes in. A single product is a batch of one: batched
 // and single products are cut in the same way and have the same bits.
 template <class T>
-void run(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const int64_t* c_offset, int64_t m,
-         int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row,
-         int64_t b_col, T* c, int64_t ldc) {
+void run(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const int64_t* c_offset, int64_t m, int64_t n,
+         int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, int64_t b_col, T* c,
+         int64_t ldc) {
   for (int64_t extent : {m, n, k}) to_blas(extent);
   if (batch == 0 || m == 0 || n == 0) return;
   if (k == 0) {
@@ -253,8 +247,7 @@ void run(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const 
       parallel_for(ceil_div(batch, group), [&](int64_t tile) {
         const int64_t end = std::min(batch, (tile + 1) * group);
         for (int64_t i = tile * group; i < end; ++i) {
-          small_gemm(m, n, k, a + a_offset[i], a_row, a_col, b + b_offset[i], b_row, b_col, c + c_offset[i],
-                     ldc);
+          small_gemm(m, n, k, a + a_offset[i], a_row, a_col, b + b_offset[i], b_row, b_col, c + c_offset[i], ldc);
         }
       });
       return;
@@ -265,8 +258,8 @@ void run(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const 
   // Operands that BLAS cannot take are packed; a batch that shares one operand packs it once.
   Operand<T> oa, ob;
   Scratch<T> a_scratch, b_scratch;
-  auto prepare = [batch](const T* data, const int64_t* offset, int64_t rows, int64_t cols, int64_t row,
-                         int64_t col, Operand<T>& out, Scratch<T>& scratch) -> int64_t {
+  auto prepare = [batch](const T* data, const int64_t* offset, int64_t rows, int64_t cols, int64_t row, int64_t col,
+                         Operand<T>& out, Scratch<T>& scratch) -> int64_t {
     if (as_operand(data, rows, cols, row, col, out)) return -1;
     const bool shared = std::all_of(offset, offset + batch, [&](int64_t o) { return o == offset[0]; });
     T* to = scratch.resize((shared ? 1 : batch) * rows * cols);
@@ -314,9 +307,9 @@ void run(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const 
 
 // float16 and bfloat16: everything is converted to float32, computed, and rounded once.
 template <class H>
-void run_half(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const int64_t* c_offset,
-              int64_t m, int64_t n, int64_t k, const H* a, int64_t a_row, int64_t a_col, const H* b,
-              int64_t b_row, int64_t b_col, H* c, int64_t ldc) {
+void run_half(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const int64_t* c_offset, int64_t m,
+              int64_t n, int64_t k, const H* a, int64_t a_row, int64_t a_col, const H* b, int64_t b_row, int64_t b_col,
+              H* c, int64_t ldc) {
   if (batch == 0 || m == 0 || n == 0) return;
   Scratch<float> a_scratch, b_scratch, c_scratch;
   Scratch<int64_t> offsets;
@@ -341,9 +334,8 @@ void run_half(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, c
 
 }  // namespace
 
-void gemm_batched(DType dtype, int64_t batch, const int64_t* a_offset, const int64_t* b_offset,
-                  const int64_t* c_offset, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
-                  void* c, int64_t ldc) {
+void gemm_batched(DType dtype, int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const int64_t* c_offset,
+                  int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, void* c, int64_t ldc) {
   auto call = [&]<class T>(T, auto run_typed) {
     run_typed(batch, a_offset, b_offset, c_offset, m, n, k, static_cast<const T*>(a.data), a.row, a.col,
               static_cast<const T*>(b.data), b.row, b.col, static_cast<T*>(c), ldc);
@@ -363,12 +355,12 @@ void gemm(DType dtype, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView
   // The general path below takes the same kernel for these, but costs as much again as the smallest of them.
   if (m > 0 && n > 1 && k > 0 && is_small(m, n, k)) {
     if (dtype == DType::Float32) {
-      return small_gemm(m, n, k, static_cast<const float*>(a.data), a.row, a.col,
-                        static_cast<const float*>(b.data), b.row, b.col, static_cast<float*>(c), ldc);
+      return small_gemm(m, n, k, static_cast<const float*>(a.data), a.row, a.col, static_cast<const float*>(b.data),
+                        b.row, b.col, static_cast<float*>(c), ldc);
     }
     if (dtype == DType::Float64) {
-      return small_gemm(m, n, k, static_cast<const double*>(a.data), a.row, a.col,
-                        static_cast<const double*>(b.data), b.row, b.col, static_cast<double*>(c), ldc);
+      return small_gemm(m, n, k, static_cast<const double*>(a.data), a.row, a.col, static_cast<const double*>(b.data),
+                        b.row, b.col, static_cast<double*>(c), ldc);
     }
   }
   const int64_t zero = 0;

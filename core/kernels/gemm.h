@@ -19,9 +19,8 @@ struct MatrixView {
 void gemm(DType dtype, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, void* c, int64_t ldc);
 
 // `batch` independent products; the pointers of batch i are given by offsets in elements.
-void gemm_batched(DType dtype, int64_t batch, const int64_t* a_offset, const int64_t* b_offset,
-                  const int64_t* c_offset, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, void* c,
-                  int64_t ldc);
+void gemm_batched(DType dtype, int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const int64_t* c_offset,
+                  int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, void* c, int64_t ldc);
 
 void init_blas();  // one thread; called at import
 

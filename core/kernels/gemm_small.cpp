@@ -119,9 +119,7 @@ struct F32 {
   static void store_masked(T* p, Mask m, Vec v) { _mm256_maskstore_ps(p, m, v); }
   static Vec broadcast(const T* p) { return _mm256_broadcast_ss(p); }
   static Vec multiply_add(Vec x, Vec y, Vec z) { return _mm256_fmadd_ps(x, y, z); }
-  static Mask mask(int64_t lanes) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask32 + 8 - lanes));
-  }
+  static Mask mask(int64_t lanes) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask32 + 8 - lanes)); }
   static void pack(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
     pack_panel<T, 16>(panel, b, k, columns, b_row, b_col);
   }
@@ -139,9 +137,7 @@ struct F64 {
   static void store_masked(T* p, Mask m, Vec v) { _mm256_maskstore_pd(p, m, v); }
   static Vec broadcast(const T* p) { return _mm256_broadcast_sd(p); }
   static Vec multiply_add(Vec x, Vec y, Vec z) { return _mm256_fmadd_pd(x, y, z); }
-  static Mask mask(int64_t lanes) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask64 + 4 - lanes));
-  }
+  static Mask mask(int64_t lanes) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask64 + 4 - lanes)); }
   static void pack(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
     pack_panel<T, 8>(panel, b, k, columns, b_row, b_col);
   }

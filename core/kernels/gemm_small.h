@@ -10,8 +10,8 @@ inline constexpr int64_t kSmallMaxK = 512;
 
 // c[m×n] (row stride ldc, unit column stride) = a[m×k] · b[k×n]; strides in elements; m, n, k >= 1.
 template <class T>
-using SmallGemmFn = void (*)(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col,
-                             const T* b, int64_t b_row, int64_t b_col, T* c, int64_t ldc);
+using SmallGemmFn = void (*)(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,
+                             int64_t b_row, int64_t b_col, T* c, int64_t ldc);
 
 extern const SmallGemmFn<float> small_gemm_f32;
 extern const SmallGemmFn<double> small_gemm_f64;

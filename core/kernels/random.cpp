@@ -166,9 +166,8 @@ void random_integers(int64_t* y, int64_t n, RandomStream s, int64_t low, int64_t
       uint128 product = static_cast<uint128>(words[i]) * span;
       for (uint32_t attempt = 1; static_cast<uint64_t>(product) < rejected; ++attempt) {
         const uint64_t counter = s.counter + static_cast<uint64_t>((first + i) / 2);
-        const PhiloxBlock block =
-            philox({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), attempt, 0},
-                   s.key_low, s.key_high);
+        const PhiloxBlock block = philox(
+            {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), attempt, 0}, s.key_low, s.key_high);
         const int word = (first + i) % 2 * 2;
         product = (static_cast<uint128>(block[word + 1]) << 32 | block[word]) * span;
       }

@@ -68,8 +68,7 @@ Matrix as_matrix(const Value* x, uint32_t mask) {
     }
     // Reduced axes are taken in the order of memory, so that more of them merge.
     int at = n++;
-    for (; at > 0 && std::abs(x->strides[order[at - 1]]) < std::abs(x->strides[i]); --at)
-      order[at] = order[at - 1];
+    for (; at > 0 && std::abs(x->strides[order[at - 1]]) < std::abs(x->strides[i]); --at) order[at] = order[at - 1];
     order[at] = i;
   }
   for (int i = 0; i < n; ++i) m.reduced.push(x->shape[order[i]], x->strides[order[i]]);
@@ -116,15 +115,9 @@ DType partial_dtype(Reduction reduction, DType dtype) {
   return widens ? DType::Float32 : dtype;
 }
 
-RowReduceFn row_kernel(Reduction r, DType d) {
-  return kernels().row_reduce[static_cast<int>(r)][static_cast<int>(d)];
-}
-ColReduceFn col_kernel(Reduction r, DType d) {
-  return kernels().col_reduce[static_cast<int>(r)][static_cast<int>(d)];
-}
-CastFn cast_kernel(DType from, DType to) {
-  return kernels().cast[static_cast<int>(from)][static_cast<int>(to)];
-}
+RowReduceFn row_kernel(Reduction r, DType d) { return kernels().row_reduce[static_cast<int>(r)][static_cast<int>(d)]; }
+ColReduceFn col_kernel(Reduction r, DType d) { return kernels().col_reduce[static_cast<int>(r)][static_cast<int>(d)]; }
+CastFn cast_kernel(DType from, DType to) { return kernels().cast[static_cast<int>(from)][static_cast<int>(to)]; }
 
 void reduce_short_rows(Reduction reduction, const Matrix& m, char* y) {
   const RowReduceFn kernel = row_kernel(reduction, m.dtype);
@@ -171,8 +164,8 @@ void reduce_widened_columns(Reduction reduction, const Matrix& m, DType partial,
   const int64_t width = size_of(partial);
   Scratch widened = scratch(rows * cols * width);
   for (int64_t r = 0; r < rows; ++r) {
-    cast_kernel(m.dtype, partial)(widened.get() + r * cols * width,
-                                  data + r * m.reduced.strides[0] * m.element(), cols);
+    cast_kernel(m.dtype, partial)(widened.get() + r * cols * width, data + r * m.reduced.strides[0] * m.element(),
+                                  cols);
   }
   col_kernel(reduction, partial)(y, widened.get(), rows, cols, cols);
 }
@@ -206,8 +199,8 @@ void reduce_columns(Reduction reduction, const Matrix& m, char* y) {
   Scratch wide = widens ? scratch(m.rows * width) : nullptr;
   char* combined = widens ? wide.get() : y;
   for (int64_t o = 0; o < outer; ++o) {
-    col_kernel(reduction, partial)(combined + o * cols * width, partials.get() + o * chunks * cols * width,
-                                   chunks, cols, cols);
+    col_kernel(reduction, partial)(combined + o * cols * width, partials.get() + o * chunks * cols * width, chunks,
+                                   cols, cols);
   }
   if (widens) cast_kernel(partial, m.dtype)(y, combined, m.rows);
 }
@@ -235,8 +228,7 @@ void arg_reduce_long(ArgReduceFn kernel, const Matrix& m, int64_t* y) {
       data = packed.get();
     }
     kernel(&positions[unit], data, 1, n, n);
-    std::memcpy(candidates.get() + unit * element, data + positions[unit] * element,
-                static_cast<size_t>(element));
+    std::memcpy(candidates.get() + unit * element, data + positions[unit] * element, static_cast<size_t>(element));
     positions[unit] += from;
   });
   kernel(y, candidates.get(), m.rows, chunks, chunks);

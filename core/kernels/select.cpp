@@ -39,8 +39,8 @@ const VectorKernels& choose() {
     for (const auto& set : sets) {
       if (std::string(wanted) != set.name) continue;
       if (!set.available) {
-        throw std::runtime_error(std::string("WENGERT_ISA=") + wanted +
-                                 ": this machine does not have x86-64-" + wanted);
+        throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": this machine does not have x86-64-" +
+                                 wanted);
       }
       return set.table();
     }
@@ -65,8 +65,7 @@ namespace {
 const VectorKernels& choose() {
   const char* wanted = std::getenv("WENGERT_ISA");
   if (wanted != nullptr && *wanted != '\0') {
-    throw std::runtime_error(std::string("WENGERT_ISA=") + wanted +
-                             ": there is one instruction set on this machine");
+    throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": there is one instruction set on this machine");
   }
   return isa_base::table();
 }

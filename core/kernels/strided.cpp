@@ -109,8 +109,7 @@ void copy_row(E* dst, int64_t dst_stride, const E* src, int64_t src_stride, int6
 template <class E>
 void copy_rows(E* dst, const E* src, const Axes& axes) {
   const int last = axes.n - 1;
-  const int64_t rows = axes.count(last), n = axes.shape[last],
-                row_bytes = n * static_cast<int64_t>(sizeof(E));
+  const int64_t rows = axes.count(last), n = axes.shape[last], row_bytes = n * static_cast<int64_t>(sizeof(E));
   auto copy = [&](int64_t first, int64_t end, int64_t from, int64_t to) {
     const int64_t d = axes.dst[last], s = axes.src[last];
     Cursor at(axes, last, first);
@@ -132,10 +131,8 @@ void transpose_4x4(void* dst, int64_t dst_bytes, const void* src, int64_t src_by
   typedef uint32_t Row __attribute__((vector_size(16)));
   Row x[4];
   for (int k = 0; k < 4; ++k) std::memcpy(&x[k], static_cast<const char*>(src) + k * src_bytes, sizeof(Row));
-  const Row a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5),
-            b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
-  const Row c = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7),
-            d = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+  const Row a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5), b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+  const Row c = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7), d = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
   const Row y[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
                     __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
   for (int k = 0; k < 4; ++k) std::memcpy(static_cast<char*>(dst) + k * dst_bytes, &y[k], sizeof(Row));
@@ -177,8 +174,8 @@ void copy_transposed(E* dst, const E* src, const Axes& axes) {
     }
   };
   const int64_t panel_bytes = std::min(rows, kBlock) * cols * static_cast<int64_t>(sizeof(E));
-  const int64_t group = std::max<int64_t>(
-      1, (units * panel_bytes < kParallelBytes ? kParallelBytes : kTileBytes) / panel_bytes);
+  const int64_t group =
+      std::max<int64_t>(1, (units * panel_bytes < kParallelBytes ? kParallelBytes : kTileBytes) / panel_bytes);
   parallel_for((units + group - 1) / group, [&](int64_t tile) {
     for (int64_t u = tile * group; u < std::min(units, (tile + 1) * group); ++u) copy(u);
   });
@@ -187,8 +184,7 @@ void copy_transposed(E* dst, const E* src, const Axes& axes) {
 // An axis worth transposing against the last one, or -1.
 int transposable(const Axes& axes) {
   const int last = axes.n - 1;
-  if (last < 1 || axes.dst[last] != 1 || axes.src[last] == 1 || axes.src[last] == 0 || axes.shape[last] < 8)
-    return -1;
+  if (last < 1 || axes.dst[last] != 1 || axes.src[last] == 1 || axes.src[last] == 0 || axes.shape[last] < 8) return -1;
   for (int i = 0; i < last; ++i)
     if (axes.src[i] == 1 && axes.shape[i] >= 8) return i;
   return -1;
@@ -196,8 +192,8 @@ int transposable(const Axes& axes) {
 
 }  // namespace
 
-void copy_strided(void* dst, const int64_t* dst_strides, const void* src, const int64_t* src_strides,
-                  int ndim, const int64_t* shape, int64_t element) {
+void copy_strided(void* dst, const int64_t* dst_strides, const void* src, const int64_t* src_strides, int ndim,
+                  const int64_t* shape, int64_t element) {
   for (int i = 0; i < ndim; ++i)
     if (shape[i] == 0) return;
   Axes axes = plan(dst_strides, src_strides, ndim, shape);
@@ -223,8 +219,8 @@ void copy_packed(void* dst, const void* src, const int64_t* src_strides, int ndi
   copy_strided(dst, strides, src, src_strides, ndim, shape, element);
 }
 
-void gather_block(void* dst, const void* src, const int64_t* strides, int ndim, const int64_t* shape,
-                  int64_t element, int64_t start, int64_t n) {
+void gather_block(void* dst, const void* src, const int64_t* strides, int ndim, const int64_t* shape, int64_t element,
+                  int64_t start, int64_t n) {
   if (n <= 0) return;
   Axes axes;
   for (int i = 0; i < ndim; ++i) axes.push(shape[i], 0, strides[i]);
@@ -252,9 +248,8 @@ void fill(void* dst, const void* one, int64_t element, int64_t n) {
   with_element(element, [&]<class E>() {
     const int64_t tile = n * element < kParallelBytes ? n : kTileBytes / element;
     const E value = *static_cast<const E*>(one);
-    parallel_for(n == 0 ? 0 : (n + tile - 1) / tile, [&](int64_t t) {
-      fill_row(static_cast<E*>(dst) + t * tile, value, std::min(tile, n - t * tile));
-    });
+    parallel_for(n == 0 ? 0 : (n + tile - 1) / tile,
+                 [&](int64_t t) { fill_row(static_cast<E*>(dst) + t * tile, value, std::min(tile, n - t * tile)); });
   });
 }
 

@@ -32,8 +32,8 @@ using ArgReduceFn = void (*)(int64_t* out, const void* in, int64_t rows, int64_t
 
 struct VectorKernels {
   const char* instruction_set;
-  MapFn map[kNumElementwise][kNumDTypes];           // by the dtype computed in; null where not supported
-  CastFn cast[kNumDTypes][kNumDTypes];              // [from][to]
+  MapFn map[kNumElementwise][kNumDTypes];  // by the dtype computed in; null where not supported
+  CastFn cast[kNumDTypes][kNumDTypes];     // [from][to]
   RowReduceFn row_reduce[kNumReductions][kNumDTypes];
   ColReduceFn col_reduce[kNumReductions][kNumDTypes];
   ArgReduceFn argmax[kNumDTypes];

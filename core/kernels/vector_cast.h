@@ -13,8 +13,7 @@ WENGERT_INLINE To saturate(From x) {
   // The limits as powers of two, exact in every floating type: values below 2^bits truncate to a valid
   // integer.
   constexpr int kBits = static_cast<int>(sizeof(To) * 8) - std::is_signed_v<To>;
-  constexpr To kMax =
-      std::is_signed_v<To> ? static_cast<To>((uint64_t{1} << kBits) - 1) : static_cast<To>(-1);
+  constexpr To kMax = std::is_signed_v<To> ? static_cast<To>((uint64_t{1} << kBits) - 1) : static_cast<To>(-1);
   constexpr From kHigh = static_cast<From>(uint64_t{1} << (kBits - 1)) * From{2};
   constexpr From kLow = std::is_signed_v<To> ? -kHigh : From{0};
   const bool high = x >= kHigh;

@@ -132,8 +132,7 @@ struct pow {
       if (b < 0) return a == 1 ? T{1} : a == -1 ? wrap<T>(b & 1 ? -1 : 1) : T{0};
     }
     Unsigned<T> y = 1, base = static_cast<Unsigned<T>>(a);
-    for (auto n = static_cast<std::make_unsigned_t<T>>(b); n != 0;
-         n = wrap<decltype(n)>(n >> 1), base *= base) {
+    for (auto n = static_cast<std::make_unsigned_t<T>>(b); n != 0; n = wrap<decltype(n)>(n >> 1), base *= base) {
       if (n & 1) y *= base;
     }
     return wrap<T>(y);

@@ -136,8 +136,8 @@ struct LoopTypeOf<Op, T> {
 };
 
 template <class Op, class T, int Operands>
-concept Applicable = (Operands == 1 && requires(T a) { Op::apply(a); }) ||
-                     (Operands == 2 && requires(T a, T b) { Op::apply(a, b); });
+concept Applicable =
+    (Operands == 1 && requires(T a) { Op::apply(a); }) || (Operands == 2 && requires(T a, T b) { Op::apply(a, b); });
 
 template <class Op, int Operands, bool BoolResult, DType D>
 constexpr MapFn map_of() {

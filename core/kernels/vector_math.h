@@ -222,15 +222,14 @@ WENGERT_INLINE T scale_successor(T y, BitsOf<T> n) {
 // e^r - 1 for |r| <= ln(2) / 2. Minimax polynomials of (e^r - 1 - r) / r^2 (Remez exchange in 40 digits,
 // relative error of the whole 2^-32 and 2^-61).
 WENGERT_INLINE float expm1_reduced(float r) {
-  const float q =
-      polynomial(r, 0.5f, 0x1.555556p-3f, 0x1.5554acp-5f, 0x1.11108ep-7f, 0x1.6d7758p-10f, 0x1.a1a48ap-13f);
+  const float q = polynomial(r, 0.5f, 0x1.555556p-3f, 0x1.5554acp-5f, 0x1.11108ep-7f, 0x1.6d7758p-10f, 0x1.a1a48ap-13f);
   return madd(r * r, q, r);
 }
 WENGERT_INLINE double expm1_reduced(double r) {
-  const double q = polynomial(r, 0.5, 0.16666666666666677, 0.041666666666666706, 0.008333333333321234,
-                              0.0013888888888866123, 0.00019841269887251983, 2.4801587361984776e-05,
-                              2.7557242968047823e-06, 2.755724152808571e-07, 2.5109503685246473e-08,
-                              2.092482628713759e-09);
+  const double q =
+      polynomial(r, 0.5, 0.16666666666666677, 0.041666666666666706, 0.008333333333321234, 0.0013888888888866123,
+                 0.00019841269887251983, 2.4801587361984776e-05, 2.7557242968047823e-06, 2.755724152808571e-07,
+                 2.5109503685246473e-08, 2.092482628713759e-09);
   return madd(r * r, q, r);
 }
 
@@ -356,8 +355,8 @@ WENGERT_INLINE LogArgument<T> reduce_log_of_any(T x) {
 // whole 2^-27).
 WENGERT_INLINE float log_of_parts(float k, float f) {
   const float z = f * f;
-  const float p = polynomial(f, 0x1.55554ap-2f, -0x1.00022p-2f, 0x1.99a596p-3f, -0x1.54788ap-3f,
-                             0x1.226e4ap-3f, -0x1.0ce07ep-3f, 0x1.07d0eep-3f, -0x1.41edfap-4f);
+  const float p = polynomial(f, 0x1.55554ap-2f, -0x1.00022p-2f, 0x1.99a596p-3f, -0x1.54788ap-3f, 0x1.226e4ap-3f,
+                             -0x1.0ce07ep-3f, 0x1.07d0eep-3f, -0x1.41edfap-4f);
   const float rest = madd(z * f, p, madd(z, -0.5f, k * Format<float>::kLn2Low));
   return madd(k, Format<float>::kLn2High, rest + f);
 }
@@ -477,16 +476,14 @@ WENGERT_INLINE float cos_reduced(const TrigArgument<float>& a) {
 }
 WENGERT_INLINE double sin_reduced(const TrigArgument<double>& a) {
   const double z = a.r * a.r, v = z * a.r;
-  const double p =
-      polynomial(z, 8.33333333332248946124e-03, -1.98412698298579493134e-04, 2.75573137070700676789e-06,
-                 -2.50507602534068634195e-08, 1.58969099521155010221e-10);
+  const double p = polynomial(z, 8.33333333332248946124e-03, -1.98412698298579493134e-04, 2.75573137070700676789e-06,
+                              -2.50507602534068634195e-08, 1.58969099521155010221e-10);
   return a.r - ((z * (0.5 * a.tail - v * p) - a.tail) - v * -1.66666666666666324348e-01);
 }
 WENGERT_INLINE double cos_reduced(const TrigArgument<double>& a) {
   const double z = a.r * a.r;
-  const double p =
-      polynomial(z, 4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
-                 -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11);
+  const double p = polynomial(z, 4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
+                              -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11);
   const double half = 0.5 * z, w = 1.0 - half;
   return w + (((1.0 - w) - half) + (z * (z * p) - a.r * a.tail));
 }
@@ -529,11 +526,11 @@ WENGERT_INLINE T tan(T x) {
 // erf 2^-30).
 WENGERT_INLINE float erf(float x) {
   const float a = magnitude(x), z = x * x;
-  const float small = polynomial(z, 0x1.06eba8p-3f, -0x1.812742p-2f, 0x1.ce2e0ap-4f, -0x1.b80e9p-6f,
-                                 0x1.54c7f6p-8f, -0x1.aa3f3p-11f, 0x1.5cd4b6p-14f);
+  const float small = polynomial(z, 0x1.06eba8p-3f, -0x1.812742p-2f, 0x1.ce2e0ap-4f, -0x1.b80e9p-6f, 0x1.54c7f6p-8f,
+                                 -0x1.aa3f3p-11f, 0x1.5cd4b6p-14f);
   const float t = at_most(a, 4.0f);
-  const float large = polynomial(t, -0x1.20ef5ap0f, -0x1.453088p-1f, -0x1.b340fcp-4f, 0x1.85b2fap-6f,
-                                 -0x1.dee7fap-9f, 0x1.5578bcp-12f, -0x1.829fbep-17f);
+  const float large = polynomial(t, -0x1.20ef5ap0f, -0x1.453088p-1f, -0x1.b340fcp-4f, 0x1.85b2fap-6f, -0x1.dee7fap-9f,
+                                 0x1.5578bcp-12f, -0x1.829fbep-17f);
   const auto [r, n] = reduce_exp(t * large);
   const float s = power_of_two<float>(n);
   const float tail = -madd(s, expm1_reduced(r), s - 1.0f);
@@ -553,11 +550,10 @@ inline double erfinv(double y) {
     const double r = 0.180625 - 0.25 * a * a;
     x = 0.5 * a *
         polynomial(r, 3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
-                   1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
-                   3.3430575583588128105e4, 2.5090809287301226727e3) /
+                   1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4,
+                   2.5090809287301226727e3) /
         polynomial(r, 1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3,
-                   2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4,
-                   5.2264952788528545610e3);
+                   2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3);
   } else {
     double r = libm::sqrt(-libm::log(0.5 * (1.0 - a)));
     if (r <= 5.0) {
@@ -601,10 +597,9 @@ inline double digamma(double x) {
   }
   const double t = (x - kZeroHigh) - kZeroLow;
   if (magnitude(t) < 0.3) {
-    return y + t * polynomial(t, 0.9676722454476212, -0.44276316898359114, 0.25849976095564864,
-                              -0.16394270544293624, 0.10782405069202435, -0.07219956117433123,
-                              0.04880428807244103, -0.03316113218346504, 0.02259765368818696,
-                              -0.015424555904384945, 0.010538611192269646, -0.007208901136393393,
+    return y + t * polynomial(t, 0.9676722454476212, -0.44276316898359114, 0.25849976095564864, -0.16394270544293624,
+                              0.10782405069202435, -0.07219956117433123, 0.04880428807244103, -0.03316113218346504,
+                              0.02259765368818696, -0.015424555904384945, 0.010538611192269646, -0.007208901136393393,
                               0.0049302515425224186, -0.0033184508427910532, 0.0022666943853408743,
                               -0.0018917329011271748, 0.0013033613759407786);
   }

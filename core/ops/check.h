@@ -27,8 +27,7 @@ inline const Dims& shape_attr(const Op& op, const Attr& attr) {
   for (Dim d : attr.dims) {
     if (d.symbolic() || d.raw == 0) continue;
     if (d.raw < 0) {
-      fail(ErrorKind::shape, op.name.c_str(),
-           "sizes must not be negative, got the shape " + to_string(attr.dims));
+      fail(ErrorKind::shape, op.name.c_str(), "sizes must not be negative, got the shape " + to_string(attr.dims));
     }
     if (__builtin_mul_overflow(bytes, d.raw, &bytes)) throw std::bad_alloc();
   }
@@ -37,9 +36,8 @@ inline const Dims& shape_attr(const Op& op, const Attr& attr) {
 
 inline void require_entries(const Op& op, const AttrSpec& spec, const Attr& attr, int n) {
   if (attr.dims.n != n) {
-    fail(
-        ErrorKind::value, op.name.c_str(),
-        std::string(spec.name) + " must have " + std::to_string(n) + " entries, got " + to_string(attr.dims));
+    fail(ErrorKind::value, op.name.c_str(),
+         std::string(spec.name) + " must have " + std::to_string(n) + " entries, got " + to_string(attr.dims));
   }
 }
 

@@ -46,8 +46,7 @@ bool is_whole(double x) { return std::trunc(x) == x && std::abs(x) <= 0x1p53; }
 void compute_iota(const Op&, Value* const*, int, const Attrs& attrs, Value** out) {
   Value* y = out[0];
   const double start = attrs[2].f, step = attrs[3].f;
-  const bool exact =
-      is_whole(start) && is_whole(step) && std::abs(step) * static_cast<double>(y->size) < 0x1p62;
+  const bool exact = is_whole(start) && is_whole(step) && std::abs(step) * static_cast<double>(y->size) < 0x1p62;
   if (exact && !is_inexact(y->dtype)) {
     fill_iota(DType::Int64, y, static_cast<int64_t>(start), static_cast<int64_t>(step));
   } else {
@@ -75,8 +74,7 @@ void register_create_ops() {
           .differentiable = false});
   add_op({.name = "iota",
           .n_inputs = 0,
-          .attrs =
-              {{"shape", Kind::sizes}, {"dtype", Kind::integer}, {"start", Kind::real}, {"step", Kind::real}},
+          .attrs = {{"shape", Kind::sizes}, {"dtype", Kind::integer}, {"start", Kind::real}, {"step", Kind::real}},
           .infer = infer_iota,
           .compute = compute_iota,
           .differentiable = false});

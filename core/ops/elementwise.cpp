@@ -20,8 +20,7 @@ struct Record {
 constexpr ResultType result_of(const char* word) { return word[0] == 'b' ? ResultType::bool_ : ResultType::same; }
 
 constexpr Record kRecords[] = {
-#define ELEMENTWISE(name, operands, dtype_class, result) \
-  {#name, operands, DTypeClass::dtype_class, result_of(#result)},
+#define ELEMENTWISE(name, operands, dtype_class, result) {#name, operands, DTypeClass::dtype_class, result_of(#result)},
 #include "../kernels/elementwise.def"
 #undef ELEMENTWISE
 };
@@ -111,8 +110,8 @@ void register_elementwise_ops() {
     op.infer = infer_elementwise;
     op.elementwise = true;
     op.kernel = static_cast<Elementwise>(k);
-    op.differentiable = kRecords[k].result == ResultType::same &&
-                        kRecords[k].dtype_class != DTypeClass::bits && kRecords[k].dtype_class != DTypeClass::integer;
+    op.differentiable = kRecords[k].result == ResultType::same && kRecords[k].dtype_class != DTypeClass::bits &&
+                        kRecords[k].dtype_class != DTypeClass::integer;
     for (int t = 0; t < kNumDTypes; ++t) {
       const DType dtype = static_cast<DType>(t);
       if (refusal(op, dtype) || computing_dtype(op, dtype) != dtype) continue;

@@ -17,9 +17,7 @@ void require_index(const Op& op, const Type* in, int which, int n) {
   }
 }
 
-int axis_of(const Op& op, const Attr& attr, int ndim) {
-  return normalize_axis(op.name.c_str(), attr.i, ndim);
-}
+int axis_of(const Op& op, const Attr& attr, int ndim) { return normalize_axis(op.name.c_str(), attr.i, ndim); }
 
 // shape[:axis] + index + shape[axis + 1:]
 Dims replaced_axis(const Dims& shape, int axis, const Dims& index) {
@@ -68,8 +66,8 @@ void take_unpacked(const Value* x, int axis, const int64_t* index, int64_t count
     stride *= x->shape[i];
   }
   for (int64_t p = 0; p < count; ++p) {
-    copy_strided(y->data + p * slice * element, to, x->data + index[p] * x->strides[axis] * element, from,
-                 x->ndim - 1, shape, element);
+    copy_strided(y->data + p * slice * element, to, x->data + index[p] * x->strides[axis] * element, from, x->ndim - 1,
+                 shape, element);
   }
 }
 
@@ -80,8 +78,8 @@ void compute_take(const Op& op, Value* const* in, int, const Attrs& attrs, Value
   if (!x->contiguous && index->size < x->shape[axis]) {
     return take_unpacked(x, axis, indices.data(), index->size, out[0]);
   }
-  take_slices(out[0]->data, Packed(x).data(), indices.data(), index->size,
-              around_axis(x->shape, x->ndim, axis), size_of(x->dtype));
+  take_slices(out[0]->data, Packed(x).data(), indices.data(), index->size, around_axis(x->shape, x->ndim, axis),
+              size_of(x->dtype));
 }
 
 void infer_index_add(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
@@ -156,8 +154,8 @@ void compute_take_along_axis(const Op& op, Value* const* in, int, const Attrs& a
   const Value *x = in[0], *index = in[1];
   const int axis = axis_of(op, attrs[0], x->ndim);
   const Indices indices(op.name.c_str(), index, axis, x->shape[axis]);
-  take_along(out[0]->data, Packed(x).data(), indices.data(), index->shape[axis],
-             around_axis(x->shape, x->ndim, axis), size_of(x->dtype));
+  take_along(out[0]->data, Packed(x).data(), indices.data(), index->shape[axis], around_axis(x->shape, x->ndim, axis),
+             size_of(x->dtype));
 }
 
 void infer_scatter_add(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
@@ -188,8 +186,8 @@ void compute_scatter(const Op& op, Value* const* in, int, const Attrs& attrs, Va
   const int axis = axis_of(op, attrs[0], y->ndim);
   const Indices indices(op.name.c_str(), in[1], axis, y->shape[axis]);
   copy_all(in[0], y);
-  put_along(y->data, Packed(in[2]).data(), indices.data(), in[1]->shape[axis],
-            around_axis(y->shape, y->ndim, axis), size_of(y->dtype));
+  put_along(y->data, Packed(in[2]).data(), indices.data(), in[1]->shape[axis], around_axis(y->shape, y->ndim, axis),
+            size_of(y->dtype));
 }
 
 }  // namespace
@@ -203,11 +201,7 @@ void register_index_ops() {
           .attrs = shape_axis,
           .infer = infer_index_add,
           .compute = compute_index_add});
-  add_op({.name = "index_put",
-          .n_inputs = 3,
-          .attrs = axis,
-          .infer = infer_index_put,
-          .compute = compute_index_put});
+  add_op({.name = "index_put", .n_inputs = 3, .attrs = axis, .infer = infer_index_put, .compute = compute_index_put});
   add_op({.name = "winners",
           .attrs = {{"size", Kind::sizes}},
           .infer = infer_winners,
@@ -223,11 +217,8 @@ void register_index_ops() {
           .attrs = shape_axis,
           .infer = infer_scatter_add,
           .compute = compute_scatter_add});
-  add_op({.name = "scatter_along_axis",
-          .n_inputs = 3,
-          .attrs = axis,
-          .infer = infer_scatter,
-          .compute = compute_scatter});
+  add_op(
+      {.name = "scatter_along_axis", .n_inputs = 3, .attrs = axis, .infer = infer_scatter, .compute = compute_scatter});
 }
 
 }  // namespace wengert

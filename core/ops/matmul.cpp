@@ -27,16 +27,13 @@ void infer_matmul(const Op& op, const Type* in, int n, const Attrs& attrs, Type*
   Dims shape;
   for (int i = 0; i < rank - 2; ++i) {
     if (!(a[i] == b[i])) {
-      fail(ErrorKind::shape, name,
-           "batch dimensions must be equal, got " + operands(in, n) + "; broadcast them first");
+      fail(ErrorKind::shape, name, "batch dimensions must be equal, got " + operands(in, n) + "; broadcast them first");
     }
     shape.push(a[i]);
   }
   const Dim k = a[ta ? row : col];
   if (!(k == b[tb ? col : row])) {
-    auto described = [](const Type& t, bool transposed) {
-      return to_string(t) + (transposed ? " transposed" : "");
-    };
+    auto described = [](const Type& t, bool transposed) { return to_string(t) + (transposed ? " transposed" : ""); };
     fail(ErrorKind::shape, name,
          described(in[0], ta) + " and " + described(in[1], tb) +
              " do not fit: the columns of the first must be as many as the rows of the second");
@@ -113,16 +110,14 @@ void compute_matmul(const Op&, Value* const* in, int, const Attrs& attrs, Value*
   const MatrixView va = matrix(a, attrs[0].i != 0), vb = matrix(b, attrs[1].i != 0);
   const int64_t m = y->shape[y->ndim - 2], n = y->shape[y->ndim - 1], batch = y->size / (m * n);
   const int64_t k = a->shape[a->ndim - (attrs[0].i ? 2 : 1)];
-  if (is_inexact(y->dtype) && is_tall(a, va, m, b))
-    return gemm(y->dtype, batch * m, n, k, va, vb, y->data, n);
+  if (is_inexact(y->dtype) && is_tall(a, va, m, b)) return gemm(y->dtype, batch * m, n, k, va, vb, y->data, n);
   const std::vector<int64_t> a_offset = batch_offsets(a, batch), b_offset = batch_offsets(b, batch);
   if (!is_inexact(y->dtype)) {
     return matmul_integers({batch, m, n, k, va, vb, a_offset.data(), b_offset.data()}, y);
   }
   std::vector<int64_t> y_offset(static_cast<size_t>(batch));
   for (int64_t i = 0; i < batch; ++i) y_offset[i] = i * m * n;
-  gemm_batched(y->dtype, batch, a_offset.data(), b_offset.data(), y_offset.data(), m, n, k, va, vb, y->data,
-               n);
+  gemm_batched(y->dtype, batch, a_offset.data(), b_offset.data(), y_offset.data(), m, n, k, va, vb, y->data, n);
 }
 
 }  // namespace

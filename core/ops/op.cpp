@@ -73,7 +73,7 @@ void run_blocks(MapFn fn, Value* const* in, int n_in, Value* out) {
     uniform[i] = !in[i]->contiguous && is_uniform(in[i]);
     if (uniform[i]) fill(filled[i], in[i]->data, size_of(in[i]->dtype), std::min(n, kBlock));
   }
-  auto block = [&](int64_t start, int64_t count, char (*scratch)[kBlock * 16]) {
+  auto block = [&](int64_t start, int64_t count, char (*scratch)[kBlock* 16]) {
     const void* at[3];
     for (int i = 0; i < n_in; ++i) {
       const Value* v = in[i];
@@ -100,8 +100,10 @@ void run_strided(MapFn fn, Value* const* in, int n_in, Value* out) {
   constexpr int64_t kWorthACall = 64;
   int outer;
   const int64_t row = packed_row(in, n_in, outer);
-  if (row >= kWorthACall) run_rows(fn, in, n_in, out, row, outer);
-  else run_blocks(fn, in, n_in, out);
+  if (row >= kWorthACall)
+    run_rows(fn, in, n_in, out, row, outer);
+  else
+    run_blocks(fn, in, n_in, out);
 }
 
 }  // namespace
@@ -164,8 +166,10 @@ Value* run_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
   bool direct = true;
   for (int i = 0; i < n_in; ++i) direct &= in[i]->contiguous;
   Value* y = spare;
-  if (y) retain(y);
-  else y = empty_like(shaped, op.map_result[dtype]);
+  if (y)
+    retain(y);
+  else
+    y = empty_like(shaped, op.map_result[dtype]);
   if (direct) [[likely]]
     run_map(fn, y, in, n_in);
   else if (y->size)

@@ -52,9 +52,9 @@ struct ElementwiseTypes {
   DType result;
 };
 ElementwiseTypes elementwise_types(const Op& op, DType promoted);
-// Runs an elementwise op; a new reference. `spare`, if given, is an operand that nobody needs any more, contiguous and of
-// the result's dtype: the result takes its place. Operands that have not one shape and a dtype that it computes in are
-// refused; run_unified trusts the caller for that.
+// Runs an elementwise op; a new reference. `spare`, if given, is an operand that nobody needs any more, contiguous and
+// of the result's dtype: the result takes its place. Operands that have not one shape and a dtype that it computes in
+// are refused; run_unified trusts the caller for that.
 Value* run_elementwise(const Op& op, Value* const* in, int n_in, Value* spare = nullptr);
 Value* run_unified(const Op& op, Value* const* in, int n_in, Value* spare = nullptr);
 

@@ -17,8 +17,7 @@ RandomStream stream(const Attr& key, const Attr& counter) {
 void infer_floating(const Op& op, const Type*, int, const Attrs& attrs, Type* out) {
   const DType dtype = dtype_attr(op, attrs[1]);
   if (!is_floating(dtype)) {
-    fail(ErrorKind::dtype, op.name.c_str(),
-         std::string("draws floating-point numbers only, got ") + name_of(dtype));
+    fail(ErrorKind::dtype, op.name.c_str(), std::string("draws floating-point numbers only, got ") + name_of(dtype));
   }
   require_entries(op, op.attrs[2], attrs[2], 2);
   require_entries(op, op.attrs[3], attrs[3], 1);

@@ -19,15 +19,13 @@ void require_elements(const Op& op, const Type& x, int axis) {
 
 void require_order(const Op& op, const Type& x) {
   if (is_complex(x.dtype)) {
-    fail(ErrorKind::dtype, op.name.c_str(),
-         "complex numbers are not ordered, got " + to_string(x) + "; reduce abs(x)");
+    fail(ErrorKind::dtype, op.name.c_str(), "complex numbers are not ordered, got " + to_string(x) + "; reduce abs(x)");
   }
 }
 
 void require_bool(const Op& op, const Type& x) {
   if (x.dtype != DType::Bool) {
-    fail(ErrorKind::dtype, op.name.c_str(),
-         "takes bool only, got " + to_string(x) + "; compare with 0 first");
+    fail(ErrorKind::dtype, op.name.c_str(), "takes bool only, got " + to_string(x) + "; compare with 0 first");
   }
 }
 

@@ -21,8 +21,8 @@ void infer_reshape(const Op& op, const Type* in, int, const Attrs& attrs, Type* 
   const Dims& shape = shape_attr(op, attrs[0]);
   if (!(product(in[0].shape) == product(shape))) {
     fail(ErrorKind::shape, op.name.c_str(),
-         "cannot reshape " + to_string(in[0]) + ", which has " + to_string(product(in[0].shape)) +
-             " elements, to " + to_string(shape) + ", which has " + to_string(product(shape)));
+         "cannot reshape " + to_string(in[0]) + ", which has " + to_string(product(in[0].shape)) + " elements, to " +
+             to_string(shape) + ", which has " + to_string(product(shape)));
   }
   *out = {in[0].dtype, shape};
 }
@@ -139,13 +139,13 @@ void check_slice(const Op& op, const Dims& shape, const Dims& starts, const Dims
     if (step.raw == 0) fail(ErrorKind::value, op.name.c_str(), "the step of a slice must not be 0");
     if (size.raw == 0) continue;
     int64_t last;
-    const bool overflows = __builtin_mul_overflow(size.raw - 1, step.raw, &last) ||
-                           __builtin_add_overflow(last, start.raw, &last);
+    const bool overflows =
+        __builtin_mul_overflow(size.raw - 1, step.raw, &last) || __builtin_add_overflow(last, start.raw, &last);
     if (size.raw < 0 || overflows || std::min(start.raw, last) < 0 || std::max(start.raw, last) >= n.raw) {
       fail(ErrorKind::index, op.name.c_str(),
            to_string(size) + " elements from " + to_string(start) + " in steps of " + to_string(step) +
-               " are out of range for axis " + std::to_string(i) + " with size " + to_string(n) +
-               " of shape " + to_string(shape));
+               " are out of range for axis " + std::to_string(i) + " with size " + to_string(n) + " of shape " +
+               to_string(shape));
     }
   }
 }
@@ -254,8 +254,8 @@ void check_strided(const Op& op, const Dims& shape, const Dims& strides, int64_t
   }
   if (low < 0 || high >= count) {
     fail(ErrorKind::index, op.name.c_str(),
-         "shape " + to_string(shape) + " with strides " + to_string(strides) + " and offset " +
-             std::to_string(offset) + " leaves the " + std::to_string(count) + " elements it is laid over");
+         "shape " + to_string(shape) + " with strides " + to_string(strides) + " and offset " + std::to_string(offset) +
+             " leaves the " + std::to_string(count) + " elements it is laid over");
   }
 }
 
@@ -287,9 +287,8 @@ void infer_as_strided_update(const Op& op, const Type* in, int, const Attrs& att
   require_entries(op, op.attrs[1], attrs[1], attrs[0].dims.n);
   require_entries(op, op.attrs[2], attrs[2], 1);
   if (in[0].dtype != in[1].dtype || !(in[1].shape == attrs[0].dims)) {
-    fail(
-        ErrorKind::shape, op.name.c_str(),
-        to_string(in[1]) + " does not fit the place " + to_string(attrs[0].dims) + " in " + to_string(in[0]));
+    fail(ErrorKind::shape, op.name.c_str(),
+         to_string(in[1]) + " does not fit the place " + to_string(attrs[0].dims) + " in " + to_string(in[0]));
   }
   *out = in[0];
 }
@@ -376,13 +375,8 @@ void compute_triangle(const Op& op, Value* const* in, int n, const Attrs& attrs,
 
 void register_shape_ops() {
   const std::vector<AttrSpec> shape = {{"shape", Kind::sizes}}, diagonal = {{"k", Kind::integer}};
-  add_op({.name = "reshape",
-          .attrs = shape,
-          .infer = infer_reshape,
-          .compute = compute_pack,
-          .view = view_reshape});
-  add_op(
-      {.name = "permute", .attrs = {{"axes", Kind::integers}}, .infer = infer_permute, .view = view_permute});
+  add_op({.name = "reshape", .attrs = shape, .infer = infer_reshape, .compute = compute_pack, .view = view_reshape});
+  add_op({.name = "permute", .attrs = {{"axes", Kind::integers}}, .infer = infer_permute, .view = view_permute});
   add_op({.name = "broadcast_to", .attrs = shape, .infer = infer_broadcast_to, .view = view_broadcast_to});
   add_op({.name = "slice",
           .attrs = {{"starts", Kind::sizes}, {"sizes", Kind::sizes}, {"steps", Kind::sizes}},
@@ -402,8 +396,7 @@ void register_shape_ops() {
           .attrs = {{"axis", Kind::integer}},
           .infer = infer_concat,
           .compute = compute_concat});
-  const std::vector<AttrSpec> strided = {
-      {"shape", Kind::sizes}, {"strides", Kind::sizes}, {"offset", Kind::sizes}};
+  const std::vector<AttrSpec> strided = {{"shape", Kind::sizes}, {"strides", Kind::sizes}, {"offset", Kind::sizes}};
   add_op({.name = "as_strided",
           .attrs = strided,
           .infer = infer_as_strided,
@@ -414,10 +407,8 @@ void register_shape_ops() {
           .attrs = strided,
           .infer = infer_as_strided_update,
           .compute = compute_as_strided_update});
-  add_op({.name = "as_strided_add",
-          .attrs = strided,
-          .infer = infer_as_strided_add,
-          .compute = compute_as_strided_add});
+  add_op(
+      {.name = "as_strided_add", .attrs = strided, .infer = infer_as_strided_add, .compute = compute_as_strided_add});
   add_op({.name = "cast", .attrs = {{"dtype", Kind::integer}}, .infer = infer_cast, .compute = compute_cast});
   add_op({.name = "stop_gradient",
           .attrs = {},

@@ -26,9 +26,7 @@ def _narrow(derivation: Any, mask: int) -> Any:
 def install() -> None:
     """Register the hooks; once, at import."""
     _core.set_errors(errors.BY_KIND)
-    _core.set_hooks(
-        {"dispatch": dispatch, "convert_operand": convert_operand, "derive": _derive, "narrow": _narrow}
-    )
+    _core.set_hooks({"dispatch": dispatch, "convert_operand": convert_operand, "derive": _derive, "narrow": _narrow})
 
 
 def attach_methods() -> None:

@@ -62,9 +62,7 @@ class DType:
         return np.dtype(self.name)
 
 
-ALL: list[DType] = [
-    DType(code, name, itemsize, kind) for code, (name, itemsize, kind) in enumerate(_core.dtype_table)
-]
+ALL: list[DType] = [DType(code, name, itemsize, kind) for code, (name, itemsize, kind) in enumerate(_core.dtype_table)]
 _BY_NAME = {d.name: d for d in ALL}
 _FROM_PYTHON: dict[type, str] = {float: "float32", int: "int64", bool: "bool", complex: "complex64"}
 

@@ -47,9 +47,7 @@ def test_printing():
 def test_to():
     x = wg.ones((2,))
     assert x.to("cpu") is x
-    assert (
-        x.to(wg.float64).dtype == x.to(dtype=float, copy=True).astype("float64").dtype == wg.float64
-    )
+    assert x.to(wg.float64).dtype == x.to(dtype=float, copy=True).astype("float64").dtype == wg.float64
     assert x.to(wg.tensor([1])).dtype == wg.int64
     assert x.to("float16").dtype == wg.float16
     assert x.to(copy=True) is not x

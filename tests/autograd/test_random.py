@@ -100,9 +100,7 @@ def test_threads_draw_different_numbers():
 
     g = wg.Generator(seed=0)
     with ThreadPoolExecutor(8) as pool:
-        draws = list(
-            pool.map(lambda _: wg.rand(8, generator=g, dtype="float64").tolist(), range(100))
-        )
+        draws = list(pool.map(lambda _: wg.rand(8, generator=g, dtype="float64").tolist(), range(100)))
     assert len({v for d in draws for v in d}) == 800
 
 

@@ -449,5 +449,3 @@ def test_errors_name_op_shapes_and_dtypes() -> None:
         assert issubclass(error, wg.WengertError)
     assert issubclass(wg.ShapeError, ValueError) and issubclass(wg.DTypeError, TypeError)
     assert issubclass(wg.GradientError, RuntimeError) and issubclass(wg.BudgetError, MemoryError)
-
-

@@ -13,7 +13,10 @@ import pytest
 import wengert
 
 ROOT = Path(__file__).parents[2]
-MODULES = ["wengert", *(m.name for m in pkgutil.walk_packages(wengert.__path__, "wengert.") if m.name != "wengert._core")]
+MODULES = [
+    "wengert",
+    *(m.name for m in pkgutil.walk_packages(wengert.__path__, "wengert.") if m.name != "wengert._core"),
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -46,9 +46,7 @@ def test_values(name):
     ours, reference = CASES[name]
     np.testing.assert_allclose(ours(wg.asarray(X)).numpy(), reference(X), rtol=1e-12, atol=1e-14)
     turned = np.asfortranarray(X)
-    np.testing.assert_allclose(
-        ours(wg.asarray(turned)).numpy(), reference(X), rtol=1e-12, atol=1e-14
-    )
+    np.testing.assert_allclose(ours(wg.asarray(turned)).numpy(), reference(X), rtol=1e-12, atol=1e-14)
     single = ours(wg.asarray(X.astype(np.float32)))
     assert single.dtype == wg.float32
     np.testing.assert_allclose(single.numpy(), reference(X), rtol=1e-5, atol=1e-6)
@@ -73,9 +71,7 @@ def test_empty(name):
 
 def test_prelu():
     w = np.array([0.1, 0.2, 0.3, 0.4])
-    np.testing.assert_allclose(
-        wg.prelu(wg.asarray(X), wg.asarray(w)).numpy(), np.where(X > 0, X, w * X)
-    )
+    np.testing.assert_allclose(wg.prelu(wg.asarray(X), wg.asarray(w)).numpy(), np.where(X > 0, X, w * X))
     check(wg.prelu, X, w)
     check(wg.prelu, X, np.array([0.25]))
     check(wg.prelu, np.stack([X, -X]).reshape(2, 4, 2) + 0.01, w)

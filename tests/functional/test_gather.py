@@ -15,9 +15,7 @@ I34 = np.array([[0, 2], [1, 1], [-1, 0]])
 def test_take():
     a, i = data(3, 4, 2), np.array([[0, 3], [1, -1]])
     for axis in (1, -2):
-        np.testing.assert_array_equal(
-            wg.take(wg.asarray(a), i, axis=axis).numpy(), np.take(a, i, axis=axis)
-        )
+        np.testing.assert_array_equal(wg.take(wg.asarray(a), i, axis=axis).numpy(), np.take(a, i, axis=axis))
     check(lambda x: wg.take(x, i, axis=1), a)
     assert wg.take(wg.tensor([1, 2]), []).shape == (0,)
     assert wg.index_select(wg.asarray(a), [2, 0], axis=0).shape == (2, 4, 2)
@@ -25,14 +23,10 @@ def test_take():
 
 def test_take_along_axis():
     a = data(3, 4)
-    np.testing.assert_array_equal(
-        wg.take_along_axis(wg.asarray(a), I34, axis=1).numpy(), np.take_along_axis(a, I34, 1)
-    )
+    np.testing.assert_array_equal(wg.take_along_axis(wg.asarray(a), I34, axis=1).numpy(), np.take_along_axis(a, I34, 1))
     check(lambda x: wg.take_along_axis(x, I34, axis=-1), a)
     one = np.array([[3]])  # broadcast along the other axis
-    np.testing.assert_array_equal(
-        wg.gather(wg.asarray(a), one, axis=1).numpy(), np.take_along_axis(a, one, 1)
-    )
+    np.testing.assert_array_equal(wg.gather(wg.asarray(a), one, axis=1).numpy(), np.take_along_axis(a, one, 1))
     check(lambda x: wg.gather(x, I34, axis=1), data(1, 4))
 
 

@@ -92,9 +92,7 @@ def test_traced_indices():
     a = fresh()
     f = wg.compile(lambda x, i, j: x[i, :, j])
     i, j = np.array([1, 0, -1]), np.array([3, -2, 0])
-    np.testing.assert_array_equal(
-        f(wg.asarray(a), wg.asarray(i), wg.asarray(j)).numpy(), a[i, :, j]
-    )
+    np.testing.assert_array_equal(f(wg.asarray(a), wg.asarray(i), wg.asarray(j)).numpy(), a[i, :, j])
     with pytest.raises(IndexError):
         f(wg.asarray(a), wg.asarray(i), wg.tensor([4, 0, 0]))
     with pytest.raises(wg.TraceError, match="where"):

@@ -55,9 +55,7 @@ def test_other_products():
     u, v = data(3), data(3)
     np.testing.assert_allclose(wg.outer(wg.asarray(u), wg.asarray(v)).numpy(), np.outer(u, v))
     np.testing.assert_allclose(wg.dot(wg.asarray(u), wg.asarray(v)).numpy(), u @ v)
-    np.testing.assert_allclose(
-        wg.vecdot(wg.asarray(a), wg.asarray(data(3, 4))).numpy(), np.vecdot(a, data(3, 4))
-    )
+    np.testing.assert_allclose(wg.vecdot(wg.asarray(a), wg.asarray(data(3, 4))).numpy(), np.vecdot(a, data(3, 4)))
     check(wg.outer, u, v)
     check(wg.dot, u, v)
     check(lambda x, y: wg.vecdot(x, y, axis=-2), a, data(3, 4))

@@ -31,9 +31,7 @@ PAIRS = {
     ),
     "huber delta": (
         lambda x, t, **o: wg.huber_loss(x, t, delta=0.5, **o),
-        lambda x, t: np.where(
-            np.abs(x - t) <= 0.5, 0.5 * (x - t) ** 2, 0.5 * (np.abs(x - t) - 0.25)
-        ),
+        lambda x, t: np.where(np.abs(x - t) <= 0.5, 0.5 * (x - t) ** 2, 0.5 * (np.abs(x - t) - 0.25)),
         data(3, 4),
         data(3, 4, seed=1),
     ),
@@ -95,9 +93,7 @@ def test_weights(reduction):
     np.testing.assert_allclose(y.numpy(), r(expected), rtol=1e-10)
     check(lambda x, t: wg.bce_with_logits(x, t, pos_weight=wg.asarray(p)), x, t)
     y = wg.bce_loss(wg.asarray(t), wg.asarray(w), weight=wg.asarray(w), reduction=reduction)
-    np.testing.assert_allclose(
-        y.numpy(), r(w * -(w * np.log(t) + (1 - w) * np.log1p(-t))), rtol=1e-10
-    )
+    np.testing.assert_allclose(y.numpy(), r(w * -(w * np.log(t) + (1 - w) * np.log1p(-t))), rtol=1e-10)
 
 
 def test_extremes():
@@ -113,9 +109,7 @@ def test_extremes():
     np.testing.assert_allclose(y.numpy(), [2e4, np.log(3)])
     assert np.isfinite(gradients(lambda z: wg.cross_entropy(z, [1, 0]), logits)[0]).all()
     assert np.isfinite(gradients(lambda z: wg.focal_loss(z, t), x)[0]).all()
-    assert wg.kl_div(np.log([0.5, 0.5]), [1.0, 0.0], reduction="sum").item() == pytest.approx(
-        np.log(2)
-    )
+    assert wg.kl_div(np.log([0.5, 0.5]), [1.0, 0.0], reduction="sum").item() == pytest.approx(np.log(2))
 
 
 def expected_cross_entropy(x, t, weight=None, ignore=-100, smoothing=0.0, reduction="mean"):
@@ -147,9 +141,7 @@ def test_cross_entropy(shape, weighted, smoothing, reduction):
     w = unit(3) if weighted else None
     options = dict(weight=w, label_smoothing=smoothing, reduction=reduction)
     expected = expected_cross_entropy(x, t, w, smoothing=smoothing, reduction=reduction)
-    np.testing.assert_allclose(
-        wg.cross_entropy(wg.asarray(x), wg.asarray(t), **options).numpy(), expected, rtol=1e-10
-    )
+    np.testing.assert_allclose(wg.cross_entropy(wg.asarray(x), wg.asarray(t), **options).numpy(), expected, rtol=1e-10)
     check(lambda z: wg.cross_entropy(z, wg.asarray(t), **options), x)
 
 
@@ -160,9 +152,7 @@ def test_cross_entropy_of_probabilities(smoothing, reduction):
     mixed = t * (1 - smoothing) + smoothing / 3
     expected = REDUCTIONS[reduction](-(special.log_softmax(x, 1) * mixed * w).sum(1))
     options = dict(weight=w, label_smoothing=smoothing, reduction=reduction)
-    np.testing.assert_allclose(
-        wg.cross_entropy(wg.asarray(x), wg.asarray(t), **options).numpy(), expected, rtol=1e-10
-    )
+    np.testing.assert_allclose(wg.cross_entropy(wg.asarray(x), wg.asarray(t), **options).numpy(), expected, rtol=1e-10)
     check(lambda x, t: wg.cross_entropy(x, t, **options), x, t)
 
 
@@ -171,16 +161,12 @@ def test_other_class_axes():
     y = wg.softmax_cross_entropy(wg.asarray(x), t)
     np.testing.assert_allclose(y.numpy(), expected_cross_entropy(np.moveaxis(x, -1, 1), t))
     one = data(5)
-    assert wg.cross_entropy(wg.asarray(one), 2).item() == pytest.approx(
-        -special.log_softmax(one)[2]
-    )
+    assert wg.cross_entropy(wg.asarray(one), 2).item() == pytest.approx(-special.log_softmax(one)[2])
 
 
 def test_nll_and_ignore_index():
     log_p, t = special.log_softmax(data(4, 3), 1), np.array([0, 2, 1, 2])
-    np.testing.assert_allclose(
-        wg.nll_loss(wg.asarray(log_p), t).numpy(), -log_p[np.arange(4), t].mean()
-    )
+    np.testing.assert_allclose(wg.nll_loss(wg.asarray(log_p), t).numpy(), -log_p[np.arange(4), t].mean())
     y = wg.nll_loss(wg.asarray(log_p), t, ignore_index=2)
     np.testing.assert_allclose(y.numpy(), -log_p[[0, 2], [0, 1]].mean())
     check(lambda z: wg.nll_loss(z, t, weight=unit(3), ignore_index=0), log_p)

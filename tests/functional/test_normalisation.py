@@ -30,18 +30,14 @@ def test_rms_norm():
     x, w = data(2, 3, 4), data(4)
     expected = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-3)
     np.testing.assert_allclose(wg.rms_norm(wg.asarray(x), 4, eps=1e-3).numpy(), expected)
-    np.testing.assert_allclose(
-        wg.rms_norm(wg.asarray(x), 4, weight=wg.asarray(w), eps=1e-3).numpy(), expected * w
-    )
+    np.testing.assert_allclose(wg.rms_norm(wg.asarray(x), 4, weight=wg.asarray(w), eps=1e-3).numpy(), expected * w)
     check(lambda x, w: wg.rms_norm(x, 4, weight=w, eps=1e-3), x, w)
 
 
 def test_any_batch():
     for n in (1, 2, 7):
         x = data(n, 6)
-        np.testing.assert_allclose(
-            wg.layer_norm(wg.asarray(x), 6).numpy(), layer_norm(x, 1), rtol=1e-10
-        )
+        np.testing.assert_allclose(wg.layer_norm(wg.asarray(x), 6).numpy(), layer_norm(x, 1), rtol=1e-10)
 
 
 def test_half_precision():

@@ -94,12 +94,8 @@ def test_empty():
 @pytest.mark.parametrize("correction", [0, 1, 0.5])
 def test_correction(correction):
     a = data((3, 4))
-    np.testing.assert_allclose(
-        wg.var(wg.asarray(a), 1, correction=correction).numpy(), np.var(a, 1, ddof=correction)
-    )
-    np.testing.assert_allclose(
-        wg.std(wg.asarray(a), 1, correction=correction).numpy(), np.std(a, 1, ddof=correction)
-    )
+    np.testing.assert_allclose(wg.var(wg.asarray(a), 1, correction=correction).numpy(), np.var(a, 1, ddof=correction))
+    np.testing.assert_allclose(wg.std(wg.asarray(a), 1, correction=correction).numpy(), np.std(a, 1, ddof=correction))
     check(lambda x: wg.var(x, 1, correction=correction), a)
 
 
@@ -125,9 +121,7 @@ def test_logsumexp(axis):
     a = data((3, 4)) * 10
     for keepdims in (False, True):
         y = wg.logsumexp(wg.asarray(a), axis, keepdims=keepdims)
-        np.testing.assert_allclose(
-            y.numpy(), special.logsumexp(a, axis=axis, keepdims=keepdims), rtol=1e-12
-        )
+        np.testing.assert_allclose(y.numpy(), special.logsumexp(a, axis=axis, keepdims=keepdims), rtol=1e-12)
     check(lambda x: wg.logsumexp(x, axis), a / 10)
 
 
@@ -141,9 +135,7 @@ def test_logsumexp_extremes():
 @pytest.mark.parametrize("order", [1, 2, 3, 0.5, np.inf, -np.inf, 0])
 def test_norm(order):
     a = data((3, 4)) + 0.1
-    np.testing.assert_allclose(
-        wg.norm(wg.asarray(a), 1, ord=order).numpy(), np.linalg.norm(a, order, axis=1)
-    )
+    np.testing.assert_allclose(wg.norm(wg.asarray(a), 1, ord=order).numpy(), np.linalg.norm(a, order, axis=1))
     if order != 0:
         check(lambda x: wg.norm(x, 1, ord=order), a)
 
@@ -182,6 +174,4 @@ def test_sizes_are_not_baked_into_a_trace():
     f = wg.compile(lambda x: wg.mean(x, 0) + wg.var(x, 0, correction=1))
     for n in (3, 5, 9):
         a = data((n, 2), n)
-        np.testing.assert_allclose(
-            f(wg.asarray(a)).numpy(), a.mean(0) + a.var(0, ddof=1), rtol=1e-12
-        )
+        np.testing.assert_allclose(f(wg.asarray(a)).numpy(), a.mean(0) + a.var(0, ddof=1), rtol=1e-12)

@@ -102,17 +102,13 @@ def test_diagonal(offset):
     check(lambda x: wg.diagonal(x, offset=offset), a)
     y = wg.diagonal(wg.asarray(a), offset=offset, axis1=0, axis2=1)
     np.testing.assert_array_equal(y.numpy(), np.diagonal(a, offset))
-    np.testing.assert_allclose(
-        wg.trace(wg.asarray(a), offset=offset).numpy(), np.trace(a, offset, -2, -1)
-    )
+    np.testing.assert_allclose(wg.trace(wg.asarray(a), offset=offset).numpy(), np.trace(a, offset, -2, -1))
 
 
 def test_constant_padding_of_other_values():
     a = data(2, 3)
     expected = np.pad(a, ((1, 2), (0, 1)), constant_values=7.0)
-    np.testing.assert_array_equal(
-        wg.pad(wg.asarray(a), ((1, 2), (0, 1)), value=7.0).numpy(), expected
-    )
+    np.testing.assert_array_equal(wg.pad(wg.asarray(a), ((1, 2), (0, 1)), value=7.0).numpy(), expected)
     check(lambda x: wg.pad(x, 1, value=7.0), a)
 
 
@@ -159,9 +155,7 @@ def test_methods():
     assert x[0, 0].item() != 99.0
     assert x.astype("float32").dtype == wg.float32
     assert x.astype(wg.float64, copy=False) is x
-    (g,) = gradients(
-        lambda t: t.astype("float32") * 3.0, np.array([0.5, 0.25]), seed=np.array([1.0, 2.0])
-    )
+    (g,) = gradients(lambda t: t.astype("float32") * 3.0, np.array([0.5, 0.25]), seed=np.array([1.0, 2.0]))
     assert g.dtype == np.float64
     assert g.tolist() == [3.0, 6.0]
 

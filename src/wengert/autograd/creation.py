@@ -156,23 +156,17 @@ def full(
     return _finish(create(OPS["full"], (as_shape(shape), t.code, float(fill_value))), requires_grad)
 
 
-def zeros(
-    shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None
-) -> Tensor:
+def zeros(shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None) -> Tensor:
     """A tensor of zeros."""
     return full(shape, 0.0, dtype=dtype or float32, requires_grad=requires_grad, device=device)
 
 
-def ones(
-    shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None
-) -> Tensor:
+def ones(shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None) -> Tensor:
     """A tensor of ones."""
     return full(shape, 1.0, dtype=dtype or float32, requires_grad=requires_grad, device=device)
 
 
-def empty(
-    shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None
-) -> Tensor:
+def empty(shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None) -> Tensor:
     """A tensor to be filled; its contents are zeros here, but do not rely on it."""
     return zeros(shape, dtype=dtype, requires_grad=requires_grad, device=device)
 
@@ -198,8 +192,13 @@ def empty_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = Non
 
 
 def arange(
-    start: float, stop: float | None = None, step: float = 1, *, dtype: Any = None,
-    requires_grad: bool | None = None, device: Any = None,
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: Any = None,
+    requires_grad: bool | None = None,
+    device: Any = None,
 ) -> Tensor:
     """start, start + step, ... up to but not including stop.
 
@@ -218,8 +217,14 @@ def arange(
 
 
 def linspace(
-    start: float, stop: float, num: int, *, endpoint: bool = True, dtype: Any = float32,
-    requires_grad: bool | None = None, device: Any = None,
+    start: float,
+    stop: float,
+    num: int,
+    *,
+    endpoint: bool = True,
+    dtype: Any = float32,
+    requires_grad: bool | None = None,
+    device: Any = None,
 ) -> Tensor:
     """`num` evenly spaced numbers from start to stop.
 
@@ -234,8 +239,13 @@ def linspace(
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: Any = float32,
-    requires_grad: bool | None = None, device: Any = None,
+    n_rows: int,
+    n_cols: int | None = None,
+    *,
+    k: int = 0,
+    dtype: Any = float32,
+    requires_grad: bool | None = None,
+    device: Any = None,
 ) -> Tensor:
     """Ones on diagonal k, zeros elsewhere.
 

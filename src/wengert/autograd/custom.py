@@ -153,9 +153,7 @@ class _Call:
 
     # ----------------------------------------------------------------------------------------------- reverse
 
-    def _pull(
-        self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Tensor], node: Any = None
-    ) -> list[Any]:
+    def _pull(self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Tensor], node: Any = None) -> list[Any]:
         """Cotangents of the floating inputs. With a node, the derivative is being recorded: outputs depend on inputs."""
         outputs = ys if node is None else tuple(_core.reattach(node, k, y) for k, y in enumerate(ys))
         if self.vjp is not None:
@@ -227,9 +225,7 @@ class _Call:
         outputs = self(*values)
         single = not isinstance(outputs, (tuple, list))
         ys = (outputs,) if single else tuple(outputs)
-        x_dots = [
-            (zeros_like(v) if t is None else t) for v, t in pairs if isinstance(v, Tensor) and v.dtype.is_inexact
-        ]
+        x_dots = [(zeros_like(v) if t is None else t) for v, t in pairs if isinstance(v, Tensor) and v.dtype.is_inexact]
         if self.jvp is not None:
             fresh = iter(x_dots)
             tangents = [next(fresh) if _differentiable(v) else None for v in values if isinstance(v, Tensor)]

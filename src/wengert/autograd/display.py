@@ -39,8 +39,6 @@ def tensor_format(x: Tensor, spec: str) -> str:
     if not spec:
         return str(x)
     if x.size != 1:
-        raise TypeError(
-            f"format {spec!r} applies to one element; this tensor has shape {tuple(x.shape)}"
-        )
+        raise TypeError(f"format {spec!r} applies to one element; this tensor has shape {tuple(x.shape)}")
     value: Any = x.item()
     return format(value, spec)

@@ -148,9 +148,7 @@ def _signature(op: Op, values: list[Any], which: tuple[bool, ...], attrs: tuple[
     types = tuple(
         (v.dtype.code, tuple(_is_one(n) for n in v.shape)) if isinstance(v, Tensor) else (type(v), v) for v in values
     )
-    static = tuple(
-        tuple(_is_one(n) for n in v) if a.kind == "sizes" else v for a, v in zip(op.attrs, attrs)
-    )
+    static = tuple(tuple(_is_one(n) for n in v) if a.kind == "sizes" else v for a, v in zip(op.attrs, attrs))
     return (op.name, types, which, static)
 
 
@@ -168,18 +166,14 @@ def _tangent_program(
     try:
         concrete = [(v.dtype.code, tuple(_hint(n) for n in v.shape)) for v in tensors]
         types = iter(symbolic_types(concrete))
-        hints = tuple(
-            tuple(_hint(n) for n in v) if a.kind == "sizes" else v for a, v in zip(op.attrs, attrs)
-        )
+        hints = tuple(tuple(_hint(n) for n in v) if a.kind == "sizes" else v for a, v in zip(op.attrs, attrs))
         sizes = _symbolic_attrs(op.name, hints)
         inputs = [Var(next(types)) if isinstance(v, Tensor) else v for v in values]
         program = _trace_tangent(op, inputs, which, sizes)
     finally:
         guards = _core.describe_guards(_core.close_guards())
     leaves = [(0, k, axis) for k, v in enumerate(tensors) for axis in range(v.ndim)]
-    leaves += [
-        (1, k, j) for k, (a, v) in enumerate(zip(op.attrs, attrs)) if a.kind == "sizes" for j in range(len(v))
-    ]
+    leaves += [(1, k, j) for k, (a, v) in enumerate(zip(op.attrs, attrs)) if a.kind == "sizes" for j in range(len(v))]
     _programs.setdefault(key, []).append((guards, program, leaves))
     return program, leaves
 

@@ -27,9 +27,7 @@ def _same_kind(given: DType, wanted: DType) -> bool:
 def store(x: Tensor, value: Tensor, name: str, fresh: bool = False) -> Tensor:
     """x with a new value of its own shape; the dtype may only lose precision. `fresh`: nobody else holds the value."""
     if tuple(value.shape) != tuple(x.shape):
-        raise ShapeError(
-            f"{name}: the result {describe(value)} does not fit in place of {describe(x)}"
-        )
+        raise ShapeError(f"{name}: the result {describe(value)} does not fit in place of {describe(x)}")
     if not _same_kind(value.dtype, x.dtype):
         raise DTypeError(
             f"{name}: the result is {value.dtype.name} and cannot be stored in place of {describe(x)}; use astype first"
@@ -75,9 +73,7 @@ def copy_(self: Tensor, other: Any) -> Tensor:
         try:
             source = _broadcast_to(source, self.shape)
         except ShapeError:
-            message = (
-                f"copy_: shape {shape_text(source.shape)} does not broadcast to {describe(self)}"
-            )
+            message = f"copy_: shape {shape_text(source.shape)} does not broadcast to {describe(self)}"
             raise ShapeError(message) from None
     return assign(self, source, "copy_")
 
@@ -123,9 +119,7 @@ def uniform_(self: Tensor, low: float = 0.0, high: float = 1.0, *, generator: An
     """Uniform numbers in [low, high) everywhere."""
     from wengert.autograd.random import uniform
 
-    return assign(
-        self, uniform(low, high, self.shape, dtype=self.dtype, generator=generator), "uniform_"
-    )
+    return assign(self, uniform(low, high, self.shape, dtype=self.dtype, generator=generator), "uniform_")
 
 
 def _keeps_dtype(name: str) -> bool:
@@ -162,10 +156,7 @@ def methods() -> dict[str, Any]:
     table: dict[str, Any] = {
         op.name + "_": _method(op.function, op.name + "_")
         for op in OPS.values()
-        if op.elementwise
-        and op.public
-        and op.name not in ("where", "pow")
-        and _keeps_dtype(op.name)
+        if op.elementwise and op.public and op.name not in ("where", "pow") and _keeps_dtype(op.name)
     }
     table.update({"pow_": _method(pow, "pow_"), "clip_": _method(clip, "clip_")})
     table.update({f.__name__: f for f in (copy_, fill_, zero_, normal_, uniform_)})

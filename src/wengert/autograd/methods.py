@@ -75,9 +75,7 @@ def has_inf(self: Tensor) -> bool:
     return self.dtype.is_inexact and bool(functional.any(_isinf(self)))
 
 
-def to(
-    self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: bool = False
-) -> Tensor:
+def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: bool = False) -> Tensor:
     """On another device or in another dtype: `x.to("cpu")`, `x.to(wg.float64)`, `x.to(other)`.
 
     The tensor itself if nothing changes, unless `copy=True`.
@@ -89,9 +87,7 @@ def to(
     for w in where:
         if isinstance(w, Tensor):
             dtype = w.dtype
-        elif isinstance(w, Device) or (
-            isinstance(w, str) and w.split(":")[0] in ("cpu", "cuda", "gpu")
-        ):
+        elif isinstance(w, Device) or (isinstance(w, str) and w.split(":")[0] in ("cpu", "cuda", "gpu")):
             device = w
         else:
             dtype = as_dtype(w)

@@ -69,9 +69,7 @@ class Generator:
         """Go on from a state that `get_state` gave."""
         seed, counter = state
         if counter < 0:
-            raise ArgumentError(
-                f"Generator.set_state: the counter must not be negative, got {counter}"
-            )
+            raise ArgumentError(f"Generator.set_state: the counter must not be negative, got {counter}")
         self._seed, self._counter = int(seed), int(counter)
 
     def __getstate__(self) -> tuple[int, int]:
@@ -97,9 +95,7 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
-def _prepare(
-    shape: Any, generator: Generator | None, device: Any, name: str
-) -> tuple[tuple[Any, ...], Generator]:
+def _prepare(shape: Any, generator: Generator | None, device: Any, name: str) -> tuple[tuple[Any, ...], Generator]:
     if tracing() is not None:
         raise TraceError(
             f"{name}: random numbers cannot be drawn inside a traced function yet; "
@@ -160,9 +156,7 @@ def randn(
     (5, 3)
     """
     sizes, g = _prepare(shape, generator, device, "randn")
-    return _finished(
-        _scaled(_draw(_normal, sizes, g, _floating(dtype, "randn")), std, mean), requires_grad
-    )
+    return _finished(_scaled(_draw(_normal, sizes, g, _floating(dtype, "randn")), std, mean), requires_grad)
 
 
 def rand(
@@ -197,9 +191,7 @@ def normal(
     (3,)
     """
     sizes, g = _prepare((shape,), generator, device, "normal")
-    return _finished(
-        _scaled(_draw(_normal, sizes, g, _floating(dtype, "normal")), std, mean), requires_grad
-    )
+    return _finished(_scaled(_draw(_normal, sizes, g, _floating(dtype, "normal")), std, mean), requires_grad)
 
 
 def uniform(
@@ -265,9 +257,7 @@ def bernoulli(
     kind = as_dtype(dtype) if dtype is not None else t.dtype if t.dtype.is_floating else float32
     values = t.numpy()
     if values.size and not ((values >= 0) & (values <= 1)).all():
-        raise ArgumentError(
-            f"bernoulli: probabilities lie between 0 and 1, got {describe(t)} with others"
-        )
+        raise ArgumentError(f"bernoulli: probabilities lie between 0 and 1, got {describe(t)} with others")
     sizes, g = _prepare((t.shape if shape is None else shape,), generator, device, "bernoulli")
     drawn = _draw(_uniform, sizes, g, float64 if t.dtype.code == float64.code else float32)
     return as_dtype_of(drawn < t.detach(), kind)

@@ -76,7 +76,9 @@ class GradientTape:
         """A tracked handle to x: operations on it are recorded anywhere, with no `with` needed."""
         if not x.dtype.is_inexact:
             raise DTypeError(f"watch: only floating tensors are tracked, got {x.dtype.name}{tuple(x.shape)}")
-        if not x._plain or x.requires_grad:  # tracked by an outer transformation or graph, which must see through the handle
+        if (
+            not x._plain or x.requires_grad
+        ):  # tracked by an outer transformation or graph, which must see through the handle
             from wengert.transforms.functional import _source
 
             return _source(x, True)  # type: ignore[no-any-return]
@@ -98,9 +100,7 @@ class GradientTape:
         single = isinstance(sources, Tensor)
         xs = [sources] if single else list(sources)
         seeds = output_gradients if isinstance(output_gradients, (list, tuple)) else [output_gradients] * len(targets)
-        pairs = [
-            (y, _seed(y, s)) for y, s in zip(targets, seeds) if not y._plain or _core.node_of(y) is not None
-        ]
+        pairs = [(y, _seed(y, s)) for y, s in zip(targets, seeds) if not y._plain or _core.node_of(y) is not None]
         gradients = self._pull(pairs, [self._handles(x) for x in xs]) if pairs else [None] * len(xs)
         self._finish()
         return gradients[0] if single else gradients

@@ -49,7 +49,9 @@ def _zero_rules(grads: GradientMap) -> list[str]:
     for n in _nodes(grads):
         if not n.is_leaf and n.custom is None and any(o is None for o in n.derivation.vjp.outputs):
             found.append(f"  {n.name} at {n.line}: its derivative is zero everywhere")
-    return found[:_MOST_PLACES] or ["  every factor on the way may be zero there (a dead unit, a mask, a saturated function)"]
+    return found[:_MOST_PLACES] or [
+        "  every factor on the way may be zero there (a dead unit, a mask, a saturated function)"
+    ]
 
 
 def _loose_ends(grads: GradientMap) -> list[str]:
@@ -63,6 +65,8 @@ def _loose_ends(grads: GradientMap) -> list[str]:
         if k not in n.derivation.edges
     ]
     if not found:
-        return [f"  all operands of the {len(nodes)} recorded operations are tracked: the result does not use this tensor"]
+        return [
+            f"  all operands of the {len(nodes)} recorded operations are tracked: the result does not use this tensor"
+        ]
     more = [f"  … and {len(found) - _MOST_PLACES} more"] if len(found) > _MOST_PLACES else []
     return ["  it may end here:", *found[:_MOST_PLACES], *more]

@@ -134,9 +134,7 @@ def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     [-1.0, 0.5, 1.0]
     """
     if min_val >= max_val:
-        raise ArgumentError(
-            f"hard_tanh: min_val must be less than max_val, got {min_val} and {max_val}"
-        )
+        raise ArgumentError(f"hard_tanh: min_val must be less than max_val, got {min_val} and {max_val}")
     y: Tensor = _hard_tanh(_input(x, "hard_tanh"), float(min_val), float(max_val))
     return y
 
@@ -194,15 +192,11 @@ def prelu(x: Any, weight: Any) -> Tensor:
     """
     t, w = _input(x, "prelu"), _input(weight, "prelu")
     if w.ndim > 1:
-        raise ShapeError(
-            f"prelu: the weight is one number or one for each channel, got {describe(w)}"
-        )
+        raise ShapeError(f"prelu: the weight is one number or one for each channel, got {describe(w)}")
     if w.ndim == 1 and w.shape[0] != 1:
         channel = min(1, t.ndim - 1)
         if t.ndim == 0 or t.shape[channel] != w.shape[0]:
-            raise ShapeError(
-                f"prelu: weight {describe(w)} does not fit the channels (axis 1) of {describe(t)}"
-            )
+            raise ShapeError(f"prelu: weight {describe(w)} does not fit the channels (axis 1) of {describe(t)}")
         w = _reshape(w, tuple(w.shape[0] if i == channel else 1 for i in range(t.ndim)))
     elif w.ndim == 1:
         w = _reshape(w, ())

@@ -12,9 +12,7 @@ from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.reductions import all
 from wengert.program.compile import composite
 
-_where, _pow, _square, _sqrt, _reciprocal = (
-    native(n) for n in ("where", "pow", "square", "sqrt", "reciprocal")
-)
+_where, _pow, _square, _sqrt, _reciprocal = (native(n) for n in ("where", "pow", "square", "sqrt", "reciprocal"))
 _exp, _log, _log1p, _abs, _copy = (native(n) for n in ("exp", "log", "log1p", "abs", "copy"))
 _isfinite, _isnan, _equal, _rsqrt = (native(n) for n in ("isfinite", "isnan", "equal", "rsqrt"))
 _and, _or, _less_equal = native("logical_and"), native("logical_or"), native("less_equal")
@@ -133,9 +131,7 @@ def logaddexp(a: Any, b: Any) -> Tensor:
     >>> logaddexp([1000.0], [1000.0]).tolist()
     [1000.693...]
     """
-    y: Tensor = _logaddexp(
-        as_floating(as_tensor(a, "logaddexp")), as_floating(as_tensor(b, "logaddexp"))
-    )
+    y: Tensor = _logaddexp(as_floating(as_tensor(a, "logaddexp")), as_floating(as_tensor(b, "logaddexp")))
     return y
 
 
@@ -155,15 +151,11 @@ def xlogy(a: Any, b: Any) -> Tensor:
     >>> xlogy([0.0, 2.0], [0.0, 1.0]).tolist()
     [0.0, 0.0]
     """
-    y: Tensor = _compiled_xlogy(
-        as_floating(as_tensor(a, "xlogy")), as_floating(as_tensor(b, "xlogy"))
-    )
+    y: Tensor = _compiled_xlogy(as_floating(as_tensor(a, "xlogy")), as_floating(as_tensor(b, "xlogy")))
     return y
 
 
-def isclose(
-    a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Tensor:
+def isclose(a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """|a − b| ≤ atol + rtol·|b|; infinities of one sign are close.
 
     >>> isclose([1.0, 2.0], [1.0000001, 3.0]).tolist()
@@ -177,9 +169,7 @@ def isclose(
     return _or(y, _and(_isnan(a), _isnan(b))) if equal_nan else y
 
 
-def allclose(
-    a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> bool:
+def allclose(a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Whether all elements are close.
 
     >>> allclose([1.0, 2.0], [1.0, 2.0])

@@ -123,9 +123,7 @@ def explain_keywords(f: Callable[P, R]) -> Callable[P, R]:
         except TypeError:
             for word in options:
                 if word in KEYWORDS and word not in f.__code__.co_varnames:
-                    message = (
-                        f"{f.__name__}() has no keyword {word!r}; in wengert it is {KEYWORDS[word]}"
-                    )
+                    message = f"{f.__name__}() has no keyword {word!r}; in wengert it is {KEYWORDS[word]}"
                     raise TypeError(message) from None
             raise
 

@@ -45,9 +45,7 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Tensor:
     t = as_tensor(x, "take")
     if axis is None:
         if t.ndim != 1:
-            raise ShapeError(
-                f"take: give the axis for a tensor with {t.ndim} axes, got {describe(t)}"
-            )
+            raise ShapeError(f"take: give the axis for a tensor with {t.ndim} axes, got {describe(t)}")
         axis = 0
     return _take(t, as_index(indices, "take"), one_axis(axis, t.ndim, "take"))
 
@@ -61,22 +59,16 @@ def index_select(x: Any, index: Any, *, axis: int) -> Tensor:
     """
     t, i = as_tensor(x, "index_select"), as_index(index, "index_select")
     if i.ndim != 1:
-        raise ShapeError(
-            f"index_select: the index is a vector, got {describe(i)}; take allows any shape"
-        )
+        raise ShapeError(f"index_select: the index is a vector, got {describe(i)}; take allows any shape")
     return _take(t, i, one_axis(axis, t.ndim, "index_select"))
 
 
 def _aligned(x: Tensor, i: Tensor, axis: int, name: str) -> tuple[Tensor, Tensor, int]:
     """x and indices with all sizes equal but along the axis."""
     if x.ndim != i.ndim:
-        raise ShapeError(
-            f"{name}: x and indices need equally many axes, got {describe(x)} and {describe(i)}"
-        )
+        raise ShapeError(f"{name}: x and indices need equally many axes, got {describe(x)} and {describe(i)}")
     k = one_axis(axis, x.ndim, name)
-    rest = broadcast_shapes(
-        name, (*x.shape[:k], *x.shape[k + 1 :]), (*i.shape[:k], *i.shape[k + 1 :])
-    )
+    rest = broadcast_shapes(name, (*x.shape[:k], *x.shape[k + 1 :]), (*i.shape[:k], *i.shape[k + 1 :]))
     x = _broadcast_to(x, (*rest[:k], x.shape[k], *rest[k:]))
     return x, _broadcast_to(i, (*rest[:k], i.shape[k], *rest[k:])), k
 
@@ -106,9 +98,7 @@ def _with_source(x: Any, index: Any, src: Any, name: str) -> tuple[Tensor, Tenso
     if s.ndim == 0:
         s = _broadcast_to(s, i.shape)
     if tuple(s.shape) != tuple(i.shape):
-        raise ShapeError(
-            f"{name}: indices {describe(i)} and values {describe(s)} must have one shape"
-        )
+        raise ShapeError(f"{name}: indices {describe(i)} and values {describe(s)} must have one shape")
     return t, i, s
 
 
@@ -145,9 +135,7 @@ def segment_sum(x: Any, ids: Any, *, num_segments: int) -> Tensor:
     """
     t, i = as_tensor(x, "segment_sum"), as_index(ids, "segment_sum")
     if i.ndim != 1 or t.ndim == 0 or t.shape[0] != i.shape[0]:
-        raise ShapeError(
-            f"segment_sum: needs one id for each row of x, got {describe(t)} and ids {describe(i)}"
-        )
+        raise ShapeError(f"segment_sum: needs one id for each row of x, got {describe(t)} and ids {describe(i)}")
     return _index_add(t, i, (num_segments, *t.shape[1:]), 0)
 
 
@@ -178,9 +166,7 @@ def embedding(index: Any, weight: Any) -> Tensor:
     """
     w, i = as_tensor(weight, "embedding"), as_index(index, "embedding")
     if w.ndim != 2:
-        raise ShapeError(
-            f"embedding: the weight is (entries, features), got shape {shape_text(w.shape)}"
-        )
+        raise ShapeError(f"embedding: the weight is (entries, features), got shape {shape_text(w.shape)}")
     return _take(w, i, 0)
 
 
@@ -194,9 +180,7 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     if t.ndim == 0:
         raise ShapeError("nonzero: a tensor without axes has no indices; compare it with 0")
     if not t._plain and not hasattr(t, "value"):
-        raise TraceError(
-            f"nonzero: how many elements of {describe(t)} are not zero is data, which tracing cannot read"
-        )
+        raise TraceError(f"nonzero: how many elements of {describe(t)} are not zero is data, which tracing cannot read")
     rows: Any = _core.nonzero(t if t._plain else t.detach())
     n = rows.shape[0]
     return tuple(_reshape(_slice(rows, (0, k), (n, 1), (1, 1)), (n,)) for k in range(t.ndim))

@@ -69,9 +69,7 @@ class _Key:
 def _bounded(i: Size, n: Size, axis: int, x: Tensor, name: str) -> Size:
     if -n <= i < n:
         return i + n if i < 0 else i
-    raise IndexRangeError(
-        f"{name}: index {i} is out of range for axis {axis} with size {n} of {describe(x)}"
-    )
+    raise IndexRangeError(f"{name}: index {i} is out of range for axis {axis} with size {n} of {describe(x)}")
 
 
 def _slice_bounds(s: slice, n: Size, name: str) -> tuple[Size, Size, int]:
@@ -79,11 +77,7 @@ def _slice_bounds(s: slice, n: Size, name: str) -> tuple[Size, Size, int]:
     step = 1 if s.step is None else operator.index(s.step)
     if step == 0:
         raise IndexRangeError(f"{name}: the step of a slice must not be 0")
-    if (
-        isinstance(n, int)
-        and not isinstance(s.start, _core.Dim)
-        and not isinstance(s.stop, _core.Dim)
-    ):
+    if isinstance(n, int) and not isinstance(s.start, _core.Dim) and not isinstance(s.stop, _core.Dim):
         r = range(*s.indices(n))
         return (r.start if len(r) else 0), len(r), step
     low, high = (0, n) if step > 0 else (-1, n - 1)
@@ -363,9 +357,7 @@ def _common_shape(arrays: list[Tensor], name: str) -> tuple[Size, ...]:
         return broadcast_shapes(name, *(a.shape for a in arrays))
     except ShapeError:
         shapes = " and ".join(shape_text(a.shape) for a in arrays)
-        raise IndexRangeError(
-            f"{name}: index arrays of shapes {shapes} do not broadcast together"
-        ) from None
+        raise IndexRangeError(f"{name}: index arrays of shapes {shapes} do not broadcast together") from None
 
 
 def _dropped(y: Tensor, key: _Key) -> Tensor:
@@ -380,9 +372,7 @@ def _fronted(part: Tensor, plan: _Plan) -> Tensor:
     """The indexed axes first, as one."""
     others = [i for i in range(part.ndim) if i not in plan.axes]
     n = product([part.shape[i] for i in plan.axes])
-    moved = (
-        part if plan.axes == list(range(len(plan.axes))) else _permute(part, (*plan.axes, *others))
-    )
+    moved = part if plan.axes == list(range(len(plan.axes))) else _permute(part, (*plan.axes, *others))
     return _reshape(moved, (n, *plan.rest))
 
 
@@ -446,9 +436,7 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
 def _fitting(value: Any, x: Tensor, shape: tuple[Size, ...], name: str) -> Tensor:
     """The value in x's dtype, broadcast to the place it is written to."""
     v = as_dtype_of(as_tensor(value, name), x.dtype)
-    while v.ndim > len(shape) and is_one(
-        v.shape[0]
-    ):  # as NumPy: leading axes of size 1 are no matter
+    while v.ndim > len(shape) and is_one(v.shape[0]):  # as NumPy: leading axes of size 1 are no matter
         v = _reshape(v, v.shape[1:])
     if v.ndim == len(shape) and all(_same(a, b) for a, b in zip(v.shape, shape)):
         return v
@@ -490,9 +478,7 @@ def _assign_advanced(x: Tensor, key: _Key, value: Any) -> None:
     v = _reshape(v, tuple(sizes[a] for a in plan.order))
     v = _permute(v, tuple(int(i) for i in np.argsort(plan.order)))
     n = product(plan.index.shape)
-    new = _index_put(
-        _fronted(part, plan), _reshape(plan.index, (n,)), _reshape(v, (n, *plan.rest)), 0
-    )
+    new = _index_put(_fronted(part, plan), _reshape(plan.index, (n,)), _reshape(v, (n, *plan.rest)), 0)
     new = _unfronted(new, part, plan)
     if x._plain or whole is x:
         assign(part, new, "setitem")
@@ -511,11 +497,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     [10, 2, 30]
     """
     mask = _scalar_mask(key, value)
-    if (
-        mask is not None
-        and mask.ndim <= x.ndim
-        and all(a == b for a, b in zip(mask.shape, x.shape))
-    ):
+    if mask is not None and mask.ndim <= x.ndim and all(a == b for a, b in zip(mask.shape, x.shape)):
         mask = _reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
         assign(x, _where(mask, as_dtype_of(as_tensor(value, "setitem"), x.dtype), x), "setitem")
         return

@@ -31,9 +31,7 @@ def matmul(a: Any, b: Any) -> Tensor:
     if a.ndim == 2 and b.ndim == 2:
         return _matmul(a, b, 0, 0)
     if a.ndim == 0 or b.ndim == 0:
-        raise ShapeError(
-            f"matmul: operands need at least one axis, got {describe(a)} and {describe(b)}; use *"
-        )
+        raise ShapeError(f"matmul: operands need at least one axis, got {describe(a)} and {describe(b)}; use *")
     inner = a.shape[-1], b.shape[-2 if b.ndim > 1 else 0]
     if inner[0] != inner[1]:
         raise ShapeError(
@@ -73,9 +71,7 @@ def dot(a: Any, b: Any) -> Tensor:
     """
     a, b = as_tensor(a, "dot"), as_tensor(b, "dot")
     if a.ndim != 1 or b.ndim != 1:
-        raise ShapeError(
-            f"dot: takes two vectors, got {describe(a)} and {describe(b)}; use matmul or tensordot"
-        )
+        raise ShapeError(f"dot: takes two vectors, got {describe(a)} and {describe(b)}; use matmul or tensordot")
     return matmul(a, b)
 
 
@@ -87,15 +83,11 @@ def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
     """
     a, b = as_tensor(a, "vecdot"), as_tensor(b, "vecdot")
     if a.ndim == 0 or b.ndim == 0:
-        raise ShapeError(
-            f"vecdot: operands need at least one axis, got {describe(a)} and {describe(b)}"
-        )
+        raise ShapeError(f"vecdot: operands need at least one axis, got {describe(a)} and {describe(b)}")
     one_axis(axis, min(a.ndim, b.ndim), "vecdot")
     k = axis if axis < 0 else axis - max(a.ndim, b.ndim)
     if a.shape[k] != b.shape[k]:
-        raise ShapeError(
-            f"vecdot: axis {axis} of {describe(a)} and {describe(b)} has different sizes"
-        )
+        raise ShapeError(f"vecdot: axis {axis} of {describe(a)} and {describe(b)} has different sizes")
     return sum(conj(a) * b, k, dtype=promoted([a, b])[0].dtype)
 
 
@@ -123,15 +115,11 @@ def tensordot(a: Any, b: Any, *, axes: int | Sequence[Any] = 2) -> Tensor:
     else:
         of_a, of_b = ([x] if isinstance(x, int) else list(x) for x in axes)
     if len(of_a) != len(of_b):
-        raise ShapeError(
-            f"tensordot: {len(of_a)} axes of the first operand, {len(of_b)} of the second"
-        )
+        raise ShapeError(f"tensordot: {len(of_a)} axes of the first operand, {len(of_b)} of the second")
     of_a = [one_axis(x, a.ndim, "tensordot") for x in of_a]
     of_b = [one_axis(x, b.ndim, "tensordot") for x in of_b]
     if any(a.shape[i] != b.shape[j] for i, j in zip(of_a, of_b)):
-        raise ShapeError(
-            f"tensordot: sizes of axes {of_a} of {describe(a)} and {of_b} of {describe(b)} differ"
-        )
+        raise ShapeError(f"tensordot: sizes of axes {of_a} of {describe(a)} and {of_b} of {describe(b)} differ")
     a, b = moveaxis(a, of_a, range(-len(of_a), 0)), moveaxis(b, of_b, range(len(of_b)))
     rows, cols = a.shape[: a.ndim - len(of_a)], b.shape[len(of_b) :]
     n = product(b.shape[: len(of_b)])

@@ -21,9 +21,7 @@ from wengert.functional.elementwise import _softplus, _xlogy, pow
 from wengert.program.compile import composite
 
 _sum, _where, _square, _abs = native("sum"), native("where"), native("square"), native("abs")
-_exp, _log, _log1p, _maximum, _relu = (
-    native(n) for n in ("exp", "log", "log1p", "maximum", "relu")
-)
+_exp, _log, _log1p, _maximum, _relu = (native(n) for n in ("exp", "log", "log1p", "maximum", "relu"))
 _sigmoid, _take, _take_along = native("sigmoid"), native("take"), native("take_along_axis")
 _reshape, _not_equal = native("reshape"), native("not_equal")
 
@@ -47,9 +45,7 @@ def _pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
     p = as_floating(as_tensor(x, name))
     t = as_tensor(target, name)
     if t.ndim and tuple(t.shape) != tuple(p.shape):
-        raise ShapeError(
-            f"{name}: prediction {describe(p)} and target {describe(t)} must have one shape"
-        )
+        raise ShapeError(f"{name}: prediction {describe(p)} and target {describe(t)} must have one shape")
     return p, t if t.dtype.is_inexact else as_dtype_of(t, p.dtype)
 
 
@@ -142,9 +138,7 @@ def _binary_loss(x: Tensor, target: Any, pos_weight: Tensor | None) -> Any:
 
 
 @composite
-def _bce_logits(
-    x: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str
-) -> Any:
+def _bce_logits(x: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str) -> Any:
     loss = _binary_loss(x, target, pos_weight)
     return reduced(loss if weight is None else loss * weight, reduction)
 
@@ -233,9 +227,7 @@ def kl_div(log_p: Any, target: Any, *, log_target: bool = False, reduction: str 
     _check_reduction(reduction, "kl_div", "batchmean")
     x, t = _pair(log_p, target, "kl_div")
     if reduction == "batchmean" and x.ndim == 0:
-        raise ShapeError(
-            "kl_div: reduction='batchmean' needs a batch axis, got a tensor without axes"
-        )
+        raise ShapeError("kl_div: reduction='batchmean' needs a batch axis, got a tensor without axes")
     y: Tensor = _kl(x, t, reduction, bool(log_target))
     return y
 
@@ -244,9 +236,7 @@ def _along(weight: Tensor, ndim: int, axis: int) -> Tensor:
     return _reshape(weight, tuple(weight.shape[0] if i == axis else 1 for i in range(ndim)))
 
 
-def _pick(
-    log_p: Tensor, target: Tensor, weight: Tensor | None, axis: int, ignore_index: int
-) -> tuple[Any, Any]:
+def _pick(log_p: Tensor, target: Tensor, weight: Tensor | None, axis: int, ignore_index: int) -> tuple[Any, Any]:
     """For each sample −log_p of its class, and its weight; both 0 where the target is `ignore_index`."""
     valid = _not_equal(target, ignore_index)
     safe = _where(valid, target, 0)
@@ -278,12 +268,8 @@ def _indices_loss(
     loss, w = _pick(log_p, target, weight, axis, ignore_index)
     if label_smoothing:
         spread = log_p if weight is None else log_p * _along(weight, log_p.ndim, axis)
-        spread = -_sum(spread, (axis,), 0) * (
-            label_smoothing / number(log_p.shape[axis], log_p.dtype)
-        )
-        loss = loss * (1.0 - label_smoothing) + _where(
-            _not_equal(target, ignore_index), spread, 0.0
-        )
+        spread = -_sum(spread, (axis,), 0) * (label_smoothing / number(log_p.shape[axis], log_p.dtype))
+        loss = loss * (1.0 - label_smoothing) + _where(_not_equal(target, ignore_index), spread, 0.0)
     return _mean_of(loss, w, reduction)
 
 
@@ -348,9 +334,7 @@ def _classes(
                 "class indices must be integers"
             )
     elif not y.dtype.is_integer:
-        raise DTypeError(
-            f"{name}: targets are class indices of an integer dtype, got {describe(y)}; use astype(int)"
-        )
+        raise DTypeError(f"{name}: targets are class indices of an integer dtype, got {describe(y)}; use astype(int)")
     elif tuple(y.shape) != (*t.shape[:k], *t.shape[k + 1 :]):
         raise ShapeError(
             f"{name}: class indices {describe(y)} do not fit scores {describe(t)} with classes on axis {k}: "
@@ -358,9 +342,7 @@ def _classes(
         )
     w = _optional(weight, name)
     if w is not None and (w.ndim != 1 or w.shape[0] != t.shape[k]):
-        raise ShapeError(
-            f"{name}: weight {describe(w)} must hold one number for each of {t.shape[k]} classes"
-        )
+        raise ShapeError(f"{name}: weight {describe(w)} must hold one number for each of {t.shape[k]} classes")
     return t, as_dtype_of(y, int64) if y.dtype.is_integer else y, w
 
 

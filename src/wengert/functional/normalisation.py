@@ -36,9 +36,7 @@ def _affine(y: Any, weight: Tensor | None, bias: Tensor | None) -> Any:
 
 
 @composite
-def _layer_norm(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, n_axes: int, eps: float
-) -> Any:
+def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, n_axes: int, eps: float) -> Any:
     axes = tuple(range(x.ndim - n_axes, x.ndim))
     wide = _wide(x)
     n = number(product(x.shape[x.ndim - n_axes :]), wide.dtype)
@@ -56,20 +54,14 @@ def _rms_norm(x: Tensor, weight: Tensor | None, n_axes: int, eps: float) -> Any:
     return _affine(as_dtype_of(wide * scale, x.dtype), weight, None)
 
 
-def _normalised_axes(
-    x: Tensor, normalized_shape: int | Sequence[int], name: str, *parameters: Any
-) -> int:
+def _normalised_axes(x: Tensor, normalized_shape: int | Sequence[int], name: str, *parameters: Any) -> int:
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     n = len(shape)
     if n == 0 or n > x.ndim or any(a != b for a, b in zip(x.shape[x.ndim - n :], shape)):
-        raise ShapeError(
-            f"{name}: normalized_shape {shape_text(shape)} is not the end of the shape of {describe(x)}"
-        )
+        raise ShapeError(f"{name}: normalized_shape {shape_text(shape)} is not the end of the shape of {describe(x)}")
     for p in parameters:
         if p is not None and tuple(p.shape) != shape:
-            raise ShapeError(
-                f"{name}: weight or bias {describe(p)} does not have normalized_shape {shape_text(shape)}"
-            )
+            raise ShapeError(f"{name}: weight or bias {describe(p)} does not have normalized_shape {shape_text(shape)}")
     return n
 
 
@@ -89,15 +81,11 @@ def layer_norm(
     t = as_floating(as_tensor(x, "layer_norm"))
     w = None if weight is None else as_tensor(weight, "layer_norm")
     b = None if bias is None else as_tensor(bias, "layer_norm")
-    y: Tensor = _layer_norm(
-        t, w, b, _normalised_axes(t, normalized_shape, "layer_norm", w, b), float(eps)
-    )
+    y: Tensor = _layer_norm(t, w, b, _normalised_axes(t, normalized_shape, "layer_norm", w, b), float(eps))
     return y
 
 
-def rms_norm(
-    x: Any, normalized_shape: int | Sequence[int], *, weight: Any = None, eps: float | None = None
-) -> Tensor:
+def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = None, eps: float | None = None) -> Tensor:
     """x / √(mean x² + eps) · weight over the last axes (Zhang and Sennrich, 2019).
 
     `eps` is the precision of the dtype by default.

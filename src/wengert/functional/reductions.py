@@ -119,11 +119,7 @@ def mean(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None
 def _degrees_of_freedom(x: Tensor, axes: tuple[int, ...], correction: float) -> Any:
     n = _count(x, axes)
     if isinstance(n, _core.Dim):
-        return (
-            number(n, x.dtype)
-            if correction == 0
-            else _maximum(number(n, x.dtype) - correction, 0.0)
-        )
+        return number(n, x.dtype) if correction == 0 else _maximum(number(n, x.dtype) - correction, 0.0)
     return builtins.max(float(n) - correction, 0.0)
 
 
@@ -140,9 +136,7 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = Fa
     (1.0, 2.0)
     """
     t = as_floating(as_tensor(x, "var"))
-    return as_dtype_of(
-        _var(_wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype
-    )
+    return as_dtype_of(_var(_wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype)
 
 
 def root(x: Tensor) -> Tensor:
@@ -159,9 +153,7 @@ def std(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = Fa
     5.000000...
     """
     t = as_floating(as_tensor(x, "std"))
-    return as_dtype_of(
-        root(_var(_wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype
-    )
+    return as_dtype_of(root(_var(_wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype)
 
 
 @explain_keywords
@@ -283,15 +275,11 @@ def norm(x: Any, axis: Axis = None, *, ord: float = 2, keepdims: bool = False) -
     return as_dtype_of(_norm(_wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)
 
 
-def _scan(
-    op: Any, x: Any, axis: int | None, dtype: Any, initial: float | None, name: str
-) -> Tensor:
+def _scan(op: Any, x: Any, axis: int | None, dtype: Any, initial: float | None, name: str) -> Tensor:
     t = _accumulable(x, dtype, name)
     if axis is None:
         if t.ndim != 1:
-            raise ShapeError(
-                f"{name}: give the axis for a tensor with {t.ndim} axes, got {describe(t)}"
-            )
+            raise ShapeError(f"{name}: give the axis for a tensor with {t.ndim} axes, got {describe(t)}")
         axis = 0
     k = one_axis(axis, t.ndim, name)
     y: Tensor = op(t, k, 0)
@@ -302,9 +290,7 @@ def _scan(
 
 
 @explain_keywords
-def cumulative_sum(
-    x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
-) -> Tensor:
+def cumulative_sum(x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """Sums of the first 1, 2, … elements along an axis; `include_initial` puts a 0 in front. Alias: cumsum.
 
     >>> cumulative_sum([1, 2, 3]).tolist()
@@ -314,9 +300,7 @@ def cumulative_sum(
 
 
 @explain_keywords
-def cumulative_prod(
-    x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
-) -> Tensor:
+def cumulative_prod(x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """Products of the first 1, 2, … elements along an axis; `include_initial` puts a 1 in front. Alias: cumprod.
 
     >>> cumulative_prod([1, 2, 3]).tolist()

@@ -69,9 +69,7 @@ def _remaining(x: Tensor, known: list[Size], name: str) -> Size:
             left.pop(match)
     n, d = product(left), product(right)
     if isinstance(d, int) and d == 0:
-        raise ShapeError(
-            f"{name}: -1 is ambiguous beside sizes whose product is 0, for {describe(x)}"
-        )
+        raise ShapeError(f"{name}: -1 is ambiguous beside sizes whose product is 0, for {describe(x)}")
     if isinstance(n, int) and isinstance(d, int) and n % d:
         raise ShapeError(
             f"{name}: {describe(x)} has {x.size} elements, which the sizes beside -1, "
@@ -108,9 +106,7 @@ def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
         return _reshape(t, (1,))
     first, last = one_axis(start_axis, t.ndim, "flatten"), one_axis(end_axis, t.ndim, "flatten")
     if last < first:
-        raise ShapeError(
-            f"flatten: axis {end_axis} comes before axis {start_axis} in {describe(t)}"
-        )
+        raise ShapeError(f"flatten: axis {end_axis} comes before axis {start_axis} in {describe(t)}")
     return _reshape(t, (*t.shape[:first], product(t.shape[first : last + 1]), *t.shape[last + 1 :]))
 
 
@@ -124,9 +120,7 @@ def permute_dims(x: Any, *axes: Any) -> Tensor:
     order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
     order = tuple(one_axis(a, t.ndim, "permute_dims") for a in order)
     if sorted(order) != list(range(t.ndim)):
-        raise ShapeError(
-            f"permute_dims: axes {order} are not a permutation of the {t.ndim} axes of {describe(t)}"
-        )
+        raise ShapeError(f"permute_dims: axes {order} are not a permutation of the {t.ndim} axes of {describe(t)}")
     return _permute(t, order)
 
 
@@ -164,14 +158,8 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     t = as_tensor(x, "moveaxis")
     given = [(a,) if isinstance(a, int) else tuple(a) for a in (source, destination)]
     sources, places = ([one_axis(a, t.ndim, "moveaxis") for a in axes] for axes in given)
-    if (
-        len(sources) != len(places)
-        or len(set(sources)) != len(sources)
-        or len(set(places)) != len(places)
-    ):
-        raise ShapeError(
-            f"moveaxis: {source} and {destination} must be equally many different axes"
-        )
+    if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
+        raise ShapeError(f"moveaxis: {source} and {destination} must be equally many different axes")
     order = [a for a in range(t.ndim) if a not in sources]
     for place, axis in sorted(zip(places, sources)):
         order.insert(place, axis)
@@ -261,9 +249,7 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
     shape = tensors[0].shape
     for t in tensors[1:]:
         if t.ndim != len(shape) or any(a != b for a, b in zip(t.shape, shape)):
-            raise ShapeError(
-                f"stack: all shapes must be equal, got {describe(tensors[0])} and {describe(t)}"
-            )
+            raise ShapeError(f"stack: all shapes must be equal, got {describe(tensors[0])} and {describe(t)}")
     k = one_axis(axis, len(shape) + 1, "stack")
     return _concat([_reshape(t, (*shape[:k], 1, *shape[k:])) for t in promoted(tensors)], k)
 
@@ -310,9 +296,7 @@ def split(x: Any, sections_or_indices: int | Sequence[int], *, axis: int = 0) ->
     if not hasattr(sections_or_indices, "__len__"):
         parts = operator.index(sections_or_indices)
         if parts <= 0 or n % parts != 0:
-            raise ShapeError(
-                f"split: axis {k} of {describe(t)} has size {n}, which {parts} equal parts do not make"
-            )
+            raise ShapeError(f"split: axis {k} of {describe(t)} has size {n}, which {parts} equal parts do not make")
         return [narrow(t, k, i * (n // parts), n // parts) for i in range(parts)]
     cuts = [_clamped(operator.index(i), n) for i in sections_or_indices]  # type: ignore[union-attr]
     pieces = []
@@ -337,13 +321,7 @@ def flip(x: Any, axis: Axis = None) -> Tensor:
 def _roll_one(x: Tensor, shift: int, axis: int) -> Tensor:
     n = x.shape[axis]
     if isinstance(n, _core.Dim):  # short shifts need no division by a symbolic size
-        turn: Size = (
-            n - shift
-            if 0 <= shift <= n
-            else -shift
-            if shift < 0 and -shift <= n
-            else -shift % int(n)
-        )
+        turn: Size = n - shift if 0 <= shift <= n else -shift if shift < 0 and -shift <= n else -shift % int(n)
     else:
         turn = -shift % n if n else 0
     if isinstance(turn, int) and turn == 0:
@@ -382,11 +360,7 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Tensor:
     [1, 2, 1, 2]
     """
     t = as_tensor(x, "tile")
-    reps = (
-        (repetitions,)
-        if isinstance(repetitions, int)
-        else tuple(operator.index(r) for r in repetitions)
-    )
+    reps = (repetitions,) if isinstance(repetitions, int) else tuple(operator.index(r) for r in repetitions)
     if any(r < 0 for r in reps):
         raise ArgumentError(f"tile: repetitions must not be negative, got {reps}")
     n = max(t.ndim, len(reps))
@@ -480,9 +454,7 @@ def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> 
     for axis, (before, after) in enumerate(pairs):
         n: Size = t.shape[axis]
         if isinstance(n, int) and n == 0 and before + after:
-            raise ShapeError(
-                f"pad: axis {axis} of {describe(t)} is empty; mode {mode!r} has nothing to copy"
-            )
+            raise ShapeError(f"pad: axis {axis} of {describe(t)} is empty; mode {mode!r} has nothing to copy")
         if before + after:
             t = _take(t, _source(mode, n, before, after), axis)
     return t if t is not x else _copy(t)
@@ -520,11 +492,7 @@ def diagonal(x: Any, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Te
     height, width = (rows, cols - offset) if offset >= 0 else (rows + offset, cols)
     length = height if height <= width else width
     length = 0 if length < 0 else length
-    start = (
-        (offset if offset >= 0 else -offset * cols)
-        if isinstance(length, _core.Dim) or length
-        else 0
-    )
+    start = (offset if offset >= 0 else -offset * cols) if isinstance(length, _core.Dim) or length else 0
     starts, steps = (*(0,) * len(lead), start), (*(1,) * len(lead), cols + 1)
     return _slice(_reshape(t, (*lead, rows * cols)), starts, (*lead, length), steps)
 

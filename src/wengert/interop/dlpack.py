@@ -49,9 +49,7 @@ def to_dlpack(
 ) -> Any:
     """The capsule of `x.__dlpack__()`."""
     if x.dtype.code == bfloat16.code:
-        raise BufferError(
-            "__dlpack__: NumPy, which packs for us, has no bfloat16; use astype(wg.float32)"
-        )
+        raise BufferError("__dlpack__: NumPy, which packs for us, has no bfloat16; use astype(wg.float32)")
     if stream is not None:
         raise BufferError("__dlpack__: there are no streams on the CPU; pass stream=None")
     return x.numpy().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)

@@ -232,9 +232,7 @@ sign: Op = define(
 
 
 def _stepwise(name: str, formula: str, reference: Any) -> Op:
-    return define(
-        name, formula=formula, reference=reference, jvp="zero", samples=unary(0.1, 0.4, extreme=_EXTREME)
-    )
+    return define(name, formula=formula, reference=reference, jvp="zero", samples=unary(0.1, 0.4, extreme=_EXTREME))
 
 
 floor = _stepwise("floor", "⌊x⌋", np.floor)

@@ -155,9 +155,7 @@ scatter_along_axis: Op = define(
     "scatter_along_axis",
     formula="x with v[i, j] written at [i, index[i, j]]; the last of equal indices wins",
     reference=_np_scatter,
-    jvp=lambda x_dot, i_dot, v_dot, y, x, i, v, axis: scatter_along_axis(
-        _filled(x_dot, x), i, _filled(v_dot, v), axis
-    ),
+    jvp=lambda x_dot, i_dot, v_dot, y, x, i, v, axis: scatter_along_axis(_filled(x_dot, x), i, _filled(v_dot, v), axis),
     transpose=(
         lambda y_bar, x, i, v, axis: scatter_along_axis(y_bar, i, zeros_like(v), axis),
         None,

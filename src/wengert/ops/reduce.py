@@ -104,9 +104,7 @@ min = _extremum("min", "the smallest element; ties share the derivative", np.min
 
 def _truth(name: str, formula: str, reference: Any) -> Op:
     samples = [Sample((truth(2, 3),), ((1,), 0), gradients=False), Sample((truth(4),), ((0,), 1), gradients=False)]
-    return define(
-        name, formula=formula, reference=_reference(reference), samples=samples, dear=True, public=False
-    )
+    return define(name, formula=formula, reference=_reference(reference), samples=samples, dear=True, public=False)
 
 
 any = _truth("any", "whether one element is true", np.any)

@@ -42,9 +42,7 @@ def _sum_to(y_bar: Any, x: Any, shape: Any) -> Any:
     from wengert.ops.reduce import sum
 
     lead = len(shape) - x.ndim
-    axes = tuple(
-        i for i, n in enumerate(shape) if i < lead or (_is_one(x.shape[i - lead]) and not _is_one(n))
-    )
+    axes = tuple(i for i, n in enumerate(shape) if i < lead or (_is_one(x.shape[i - lead]) and not _is_one(n)))
     return reshape(sum(y_bar, axes, 1), x.shape) if axes else reshape(y_bar, x.shape)
 
 
@@ -222,9 +220,7 @@ as_strided_update: Op = define(
     reference=_np_strided_update,
     jvp="linear",
     transpose=(
-        lambda y_bar, x, v, shape, strides, offset: as_strided_update(
-            y_bar, zeros_like(v), shape, strides, offset
-        ),
+        lambda y_bar, x, v, shape, strides, offset: as_strided_update(y_bar, zeros_like(v), shape, strides, offset),
         lambda y_bar, x, v, shape, strides, offset: as_strided(y_bar, v.shape, strides, offset),
     ),
     samples=[Sample((real(4, 3), real(2, 2)), ((2, 2), (3, 1), (1,)))],
@@ -252,11 +248,24 @@ tril: Op = define(
 
 # ------------------------------------------------------------------------------------------ values from nothing
 
-full = define("full", formula="a tensor of one value", samples=[Sample((), ((2, 3), 11, 1.5), gradients=False)],
-              reference=lambda shape, dtype, value: np.full(shape, value, DTYPES[dtype].name), public=False)
-iota = define("iota", formula="start, start + step, …", samples=[Sample((), ((5,), 11, 1.0, 0.5), gradients=False)],
-              reference=lambda shape, dtype, start, step: (start + step * np.arange(shape[0])).astype(
-                  DTYPES[dtype].name), public=False)
-size_scalar = define("size_scalar", formula="a size as a number",
-                     samples=[Sample((), ((7,), 11), gradients=False)],
-                     reference=lambda size, dtype: np.asarray(size[0], DTYPES[dtype].name), public=False)
+full = define(
+    "full",
+    formula="a tensor of one value",
+    samples=[Sample((), ((2, 3), 11, 1.5), gradients=False)],
+    reference=lambda shape, dtype, value: np.full(shape, value, DTYPES[dtype].name),
+    public=False,
+)
+iota = define(
+    "iota",
+    formula="start, start + step, …",
+    samples=[Sample((), ((5,), 11, 1.0, 0.5), gradients=False)],
+    reference=lambda shape, dtype, start, step: (start + step * np.arange(shape[0])).astype(DTYPES[dtype].name),
+    public=False,
+)
+size_scalar = define(
+    "size_scalar",
+    formula="a size as a number",
+    samples=[Sample((), ((7,), 11), gradients=False)],
+    reference=lambda size, dtype: np.asarray(size[0], DTYPES[dtype].name),
+    public=False,
+)

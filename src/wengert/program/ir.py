@@ -115,9 +115,7 @@ class Program:
 def infer(op: Op, inputs: Sequence[Operand], attrs: tuple[Any, ...]) -> list[Type]:
     """The output types of an instruction, by the op's own shape rule."""
     shape: Shape = next((x.type.shape for x in inputs if isinstance(x, Var)), ())
-    types = [
-        (x.type.dtype, x.type.shape) if isinstance(x, Var) else (x.dtype, shape) for x in inputs
-    ]
+    types = [(x.type.dtype, x.type.shape) if isinstance(x, Var) else (x.dtype, shape) for x in inputs]
     return [Type(d, s) for d, s in _core.infer(op.name, types, attrs)]
 
 

@@ -91,8 +91,7 @@ def _unified_types(name: str, types: Sequence[tuple[int, tuple[int, ...]]], attr
                 same[_raw(b)] = a
     inputs = [Type(t.dtype, tuple(_representative(same, s) for s in t.shape)) for t in inputs]
     sizes = tuple(
-        tuple(_representative(same, s) for s in v) if spec.kind == "sizes" else v
-        for spec, v in zip(op.attrs, sizes)
+        tuple(_representative(same, s) for s in v) if spec.kind == "sizes" else v for spec, v in zip(op.attrs, sizes)
     )
     return inputs, sizes
 

@@ -161,7 +161,9 @@ def value_and_grad(
             raise GradientError(f"grad: the function returned {len(p.ys)} tensors; it must return one scalar")
         require_scalar(p.ys[0], "grad")
         if not p.ys[0].dtype.is_inexact:
-            raise DTypeError(f"grad: the function returned {p.ys[0].dtype.name}; only floating results have derivatives")
+            raise DTypeError(
+                f"grad: the function returned {p.ys[0].dtype.name}; only floating results have derivatives"
+            )
         gradients = p.pull([ones_like(p.ys[0])], retain=False)
         value = (p.value(), p.aux) if has_aux else p.value()
         return value, gradients[0] if single else gradients
@@ -230,7 +232,9 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
     def push(*x_dots: Any) -> Any:
         if len(x_dots) != len(args):
             raise ArgumentError(f"linearize: {len(args)} arguments, but {len(x_dots)} tangents")
-        given = [_fitting(t, x, "linearize: the tangent") for t, x in zip(tree.flatten(x_dots)[0], tree.flatten(args)[0])]
+        given = [
+            _fitting(t, x, "linearize: the tangent") for t, x in zip(tree.flatten(x_dots)[0], tree.flatten(args)[0])
+        ]
         _, back = vjp(lambda *b: tuple(tree.flatten(pull_back(tree.unflatten(structure, list(b))))[0]), *bars)
         return tree.unflatten(structure, list(back(tuple(given))))
 
