@@ -450,18 +450,24 @@ PyType_Spec op_spec = {"wengert.Op", sizeof(OpFunction), 0,
 
 }  // namespace
 
+PyObject* new_op_function(const Op* op) {
+  OpFunction* f = PyObject_New(OpFunction, op_function_type);
+  if (!f) return nullptr;
+  f->call = op_call;
+  f->op = op;
+  f->dict = nullptr;
+  return reinterpret_cast<PyObject*>(f);
+}
+
 int init_call(PyObject* module) {
   op_function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&op_spec));
   if (!op_function_type) return -1;
   PyObject* table = PyDict_New();
   if (!table) return -1;
   for (const Op* op : all_ops()) {
-    OpFunction* f = PyObject_New(OpFunction, op_function_type);
+    PyObject* f = new_op_function(op);
     if (!f) return -1;
-    f->call = op_call;
-    f->op = op;
-    f->dict = nullptr;
-    PyDict_SetItemString(table, op->name.c_str(), reinterpret_cast<PyObject*>(f));
+    PyDict_SetItemString(table, op->name.c_str(), f);
     Py_DECREF(f);
   }
   int r = PyModule_AddObjectRef(module, "ops", table);

@@ -18,6 +18,7 @@ PyObject* dim_to_python(Dim d);
 PyObject* dims_to_python(const Dims& d);
 Dims dims_from_python(PyObject* o);  // throws
 
+PyObject* new_op_function(const Op* op);  // the callable of an op; a new reference
 int init_call(PyObject* module);
 
 }  // namespace wengert

@@ -104,6 +104,7 @@ void init(nb::module_& m) {
   init_tape(m);
   init_compiled(m);
   init_optimizer(m);
+  init_callback(m);
   m.def("from_buffer", &from_buffer);
   m.def("copy", &copy_tensor);
   m.def("nonzero", &nonzero);

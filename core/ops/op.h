@@ -34,6 +34,7 @@ struct Op {
   MapFn map[kNumDTypes] = {};
   DType map_result[kNumDTypes] = {};
   bool differentiable = true;  // false: outputs carry no gradient at all (comparisons, argmax)
+  const void* data = nullptr;  // of ops that are made at run time
 
   // Derivatives of the common case, all operands of one dtype and no attributes: [dtype][which need gradients].
   Derivative* derivatives[kNumDTypes][8] = {};

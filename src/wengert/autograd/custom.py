@@ -14,11 +14,13 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, zeros_like
+from wengert.autograd.creation import asarray, full, zeros_like
 from wengert.autograd.forward import DualTensor
 from wengert.autograd.modes import enable_grad, no_grad, recorded_rule
 from wengert.errors import CustomOpError, GradientError
-from wengert.program.trace import Tracer
+from wengert.ops.registry import define_callback
+from wengert.ops.zero import ZERO
+from wengert.program.trace import Tracer, untraced
 
 
 class CustomOp:
@@ -133,9 +135,7 @@ class _Call:
         if isinstance(top, DualTensor):
             return self._on_duals(top, args)
         if isinstance(top, Tracer):
-            raise CustomOpError(
-                f"{self.name}: a custom op inside a compiled function is not supported yet; call it outside"
-            )
+            return TracedCall(self, args)(top._trace)
         with no_grad():
             result = self.forward(*(x.detach() if isinstance(x, Tensor) else x for x in args))
         single = not isinstance(result, (tuple, list))
@@ -265,6 +265,75 @@ class _Call:
                     f"{self.name}: forward mode needs a rule that is linear in its cotangent, and this backward is not; "
                     "add a defjvp rule, or use reverse mode"
                 )
+
+
+class TracedCall:
+    """A custom operation inside a compiled function: an instruction that calls back into Python.
+
+    Output types are observed, by running the operation on ones of the sizes at hand; so another size traces again.
+    """
+
+    def __init__(self, call: _Call, args: tuple[Any, ...]) -> None:
+        self.call = call
+        self.tensors = [x for x in args if isinstance(x, Tensor)]
+        self.static = [None if isinstance(x, Tensor) else (x,) for x in args]  # None: a tensor goes here
+
+    def __call__(self, trace: Any) -> Any:
+        shapes = [tuple(int(n) for n in x.shape) for x in self.tensors]
+        with untraced():
+            outputs = self.run(*(full(s, 1, dtype=x.dtype) for s, x in zip(shapes, self.tensors)))
+        types = [(y.dtype.code, tuple(y.shape)) for y in outputs]
+        op = define_callback(self.call.name, len(self.tensors), types, self.run, jvp=self.tangents)
+        self.single_type = types[0] if len(types) == 1 else None
+        return trace.emit(op, self.tensors, ())
+
+    def filled(self, tensors: Sequence[Any]) -> list[Any]:
+        """All arguments, with these tensors in their places."""
+        fresh = iter(tensors)
+        return [next(fresh) if s is None else s[0] for s in self.static]
+
+    def run(self, *tensors: Any) -> list[Tensor]:
+        """The operation itself."""
+        with no_grad(), untraced():
+            result = self.call.forward(*self.filled(tensors))
+        return [self.call._output(y) for y in (result if isinstance(result, (tuple, list)) else [result])]
+
+    def tangents(self, *values: Any) -> Any:
+        """The rule of the instruction: the custom one, or the transpose of a custom VJP."""
+        n = len(self.tensors)
+        x_dots, y, xs = values[:n], values[n], values[n + 1 :]
+        ys = y if isinstance(y, tuple) else (y,)
+        given = [zeros_like(x) if d is ZERO else d for d, x in zip(x_dots, xs) if _differentiable(x)]
+        if self.call.jvp is not None:
+            fresh = iter(given)
+            dots = [next(fresh) if _differentiable(x) else None for x in xs]
+            return self.call.jvp(*dots, *ys, *self.filled(xs))
+        if self.call.vjp is None or self.single_type is None:
+            raise CustomOpError(
+                f"{self.call.name}: inside a compiled function an operation with several outputs needs a defjvp rule"
+            )
+        return self._push(given, ys, xs)
+
+    def _push(self, x_dots: list[Any], ys: Sequence[Any], xs: Sequence[Any]) -> Any:
+        """A linear instruction that exists only to be transposed: its transpose is the custom VJP."""
+        name, n, m = self.call.name, len(x_dots), len(ys)
+
+        def refuse(*operands: Any) -> Any:
+            raise CustomOpError(f"{name}: forward mode inside a compiled function needs a defjvp rule")
+
+        def transposed(k: int) -> Callable[..., Any]:
+            def rule(y_bar: Any, *operands: Any) -> Any:
+                given = self.filled(operands[n + m :])
+                extra = operands[n : n + m] if self.call.passes_outputs else ()
+                found = self.call._checked(self.call.vjp(y_bar, *extra, *given), tuple(given))  # type: ignore[misc]
+                return ZERO if found[k] is None else found[k]
+
+            return rule
+
+        assert self.single_type is not None
+        rules = [transposed(k) for k in range(n)]
+        op = define_callback(f"{name} pushed", n + m + len(xs), [self.single_type], refuse, jvp=refuse, transpose=rules)
+        return op(*x_dots, *ys, *xs)
 
 
 def _differentiable(x: Any) -> bool:

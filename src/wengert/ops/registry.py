@@ -114,6 +114,25 @@ def define(
     return op
 
 
+def define_callback(
+    name: str,
+    n_inputs: int,
+    outputs: list[tuple[int, tuple[int, ...]]],
+    function: Callable[..., Any],
+    *,
+    jvp: Rule,
+    transpose: Sequence[Rule | None] = (),
+) -> Op:
+    """An op made while tracing, whose kernel is a Python function; under a name of its own."""
+    unique = f"{name}#{len(OPS)}"
+    native = _core.add_callback(unique, n_inputs, outputs, function)
+    op = Op(
+        unique, native, n_inputs, len(outputs), (), False, True, False, jvp, tuple(transpose), dear=True, public=False
+    )
+    OPS[unique] = op
+    return op
+
+
 def check_complete() -> None:
     """Fail, naming them, if the core has ops without mathematics. Called once, when all families are loaded."""
     missing = sorted(set(_NATIVE) - set(OPS))

@@ -25,7 +25,7 @@ def new_level() -> int:
     return next(_levels)
 
 
-def _traces() -> list[Trace]:
+def _traces() -> list[Trace | None]:
     if not hasattr(_state, "traces"):
         _state.traces = []
     return _state.traces  # type: ignore[no-any-return]
@@ -35,6 +35,16 @@ def tracing() -> Trace | None:
     """The innermost trace that is open in this thread."""
     open_traces = _traces()
     return open_traces[-1] if open_traces else None
+
+
+class untraced:
+    """Inside, ops without operands run at once, whatever is being traced around: for Python that runs while tracing."""
+
+    def __enter__(self) -> None:
+        _traces().append(None)
+
+    def __exit__(self, *exc: object) -> None:
+        _traces().pop()
 
 
 def create(op: Op, attrs: tuple[Any, ...]) -> Any:
