@@ -23,10 +23,11 @@ print(time.perf_counter() - start)
 
 _LOOP = """
 import sys, wengert as wg
-x, b = wg.ones((8, 8), requires_grad=True), wg.ones((8, 8))
+def loop(x, b, n):
+    for _ in range(n):
+        x * b
 wg.set_grad_enabled(sys.argv[1] == "recorded")
-for _ in range(int(sys.argv[2])):
-    x * b
+loop(wg.ones((8, 8), requires_grad=True), wg.ones((8, 8)), int(sys.argv[2]))
 """
 
 _CHAIN = """

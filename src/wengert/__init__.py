@@ -14,7 +14,7 @@ from wengert import _core, _hooks
 
 _hooks.install()
 
-from wengert import autograd, functional, nn, optim
+from wengert import autograd, functional
 from wengert._core import Tensor
 from wengert.autograd.context import AutogradContext
 from wengert.autograd.creation import (
@@ -87,8 +87,6 @@ from wengert.errors import (
 from wengert.functional import *
 from wengert.interop.dlpack import from_dlpack
 from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak
-from wengert.nn.parameter import Parameter, ParameterDict
-from wengert.optim.adam import AdamConfig
 from wengert.program.compile import compile
 from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp
 from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev
@@ -101,22 +99,38 @@ set_num_threads = _core.set_num_threads
 _hooks.attach_methods()
 _hooks.hide_frames()
 
+# Not every program trains: these are imported when they are first used.
+_LAZY = {
+    "nn": "wengert.nn",
+    "optim": "wengert.optim",
+    "Parameter": "wengert.nn.parameter",
+    "ParameterDict": "wengert.nn.parameter",
+    "AdamConfig": "wengert.optim.adam",
+}
+
 __all__ = [
-    "AdamConfig", "ArgumentError", "AutogradContext", "BudgetError", "CustomOp", "CustomOpError", "DType", "DTypeError",
+    "ArgumentError", "AutogradContext", "BudgetError", "CustomOp", "CustomOpError", "DType", "DTypeError",
     "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError", "GradientMap", "GradientTape",
-    "InPlaceError", "IndexRangeError", "MemoryStats", "Parameter", "ParameterDict", "ShapeError", "Tape",
+    "InPlaceError", "IndexRangeError", "MemoryStats", "ShapeError", "Tape",
     "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray", "autograd", "bernoulli", "bfloat16",
     "bool_", "compile", "complex128", "complex64", "custom_op", "dual", "empty", "empty_like", "empty_pool", "enable_grad",
     "explain", "eye", "float16", "float32", "float64", "from_dlpack", "full", "full_like", "functional", "get_num_threads",
     "grad", "grad_of", "hessian", "hvp", "int16", "int32", "int64", "int8", "is_grad_enabled", "jacfwd", "jacobian",
-    "jacrev", "jvp", "linearize", "linspace", "manual_seed", "memory_stats", "meshgrid", "nn", "no_grad", "normal", "ones",
-    "ones_like", "optim", "permutation", "rand", "randint", "randn", "reset_peak", "set_grad_enabled", "set_num_threads",
+    "jacrev", "jvp", "linearize", "linspace", "manual_seed", "memory_stats", "meshgrid", "no_grad", "normal", "ones",
+    "ones_like", "permutation", "rand", "randint", "randn", "reset_peak", "set_grad_enabled", "set_num_threads",
     "show_config", "stop_gradient", "tensor", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp",
-    "zeros", "zeros_like", *functional.__all__,
+    "zeros", "zeros_like", *_LAZY, *functional.__all__,
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        import importlib
+
+        module = importlib.import_module(_LAZY[name])
+        value = module if _LAZY[name] == f"wengert.{name}" else getattr(module, name)
+        globals()[name] = value
+        return value
     from wengert.functional.foreign_names import explain as explain_name
 
     raise AttributeError(explain_name("module 'wengert'", name))

@@ -1,5 +1,6 @@
 """Parameters, modules, layers and losses."""
 
+from wengert._hooks import hide_frames
 from wengert.nn.layers import (
     ELU,
     GELU,
@@ -27,3 +28,5 @@ __all__ = [
     "ReLU", "LeakyReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax",
     "CrossEntropyLoss", "MSELoss",
 ]  # fmt: skip
+
+hide_frames()
