@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include "kernels/strided.h"
 #include "program.h"
@@ -83,7 +84,8 @@ struct GroupRun {
   int64_t rows = 1, cols = 1;  // without rows, an element is a row
   int64_t block_rows = 1;
   int64_t scratch_bytes = 0;  // of one register
-  std::vector<Around> around;
+  Around* around;             // n_around of them
+  int n_around = 0;
 
   void plan_blocks();
   void place_registers();
@@ -91,13 +93,16 @@ struct GroupRun {
   void place_output(int32_t k, const FusedRegister& r);
   void place_constant(int32_t k, const FusedRegister& r);
   Value* spare_for(const FusedRegister& output) const;
-  void fill_repeated(std::vector<CacheLine>& memory);
+  bool overwritable(const Value* target, const FusedRegister& output) const;
+  int64_t repeated_bytes() const;
+  void fill_repeated(char* memory);
   void execute();
   void tile(int64_t first_row, int64_t end) const;
   void run_code(char* const* at, int64_t n_rows) const;
   void gather(char* const* at, int64_t first_row, int64_t n_rows) const;
   void store(char* const* at, int64_t first_row, int64_t n_rows) const;
 
+  std::span<const Around> surroundings() const { return {around, static_cast<size_t>(n_around)}; }
   int64_t extent(const FusedRegister& r, int64_t n_rows) const { return r.row ? n_rows : n_rows * cols; }
   void place(int32_t k, const FusedRegister& r, char* data) {
     base[k] = data;
@@ -132,9 +137,9 @@ void GroupRun::place_input(int32_t k, const FusedRegister& r) {
   if (v->contiguous && v->size == elements) [[likely]]
     place(k, r, v->data);
   else if (is_uniform(v))  // a value without axes stands for every element, too
-    around.push_back({k, nullptr, v->data, nullptr});
+    around[n_around++] = {k, nullptr, v->data, nullptr};
   else
-    around.push_back({k, v, nullptr, nullptr});
+    around[n_around++] = {k, v, nullptr, nullptr};
 }
 
 void GroupRun::place_constant(int32_t k, const FusedRegister& r) {
@@ -142,7 +147,7 @@ void GroupRun::place_constant(int32_t k, const FusedRegister& r) {
   if (block_rows * cols <= g.block)
     base[k] = const_cast<char*>(g.filled[r.filled].bytes);
   else
-    around.push_back({k, nullptr, r.bytes, nullptr});
+    around[n_around++] = {k, nullptr, r.bytes, nullptr};
 }
 
 // A dying input whose place this output can take: of the same type, and not read after the output is written.
@@ -158,11 +163,21 @@ Value* GroupRun::spare_for(const FusedRegister& output) const {
   return nullptr;
 }
 
+// Whether what is in this buffer is not needed any more when the output is written, element by element.
+bool GroupRun::overwritable(const Value* target, const FusedRegister& output) const {
+  for (const FusedRegister& r : g.registers) {
+    if (r.input < 0 || run.slots[r.input]->buffer != target->buffer) continue;
+    const Value* v = run.slots[r.input];
+    if (r.last_read > output.made || v->data != target->data || !v->contiguous || r.dtype != output.dtype) return false;
+  }
+  return true;
+}
+
 void GroupRun::place_output(int32_t k, const FusedRegister& r) {
   Value* target = run.donated ? run.donated_for(r.output) : nullptr;
-  // A donated buffer may be an input as well, and an input may be passed through: stored at the end of the block.
-  const bool store = target || r.input >= 0;
-  if (!store) target = spare_for(r);
+  // A donated buffer that is read later, and an input that is passed through: stored at the end of the block.
+  const bool store = (target && !overwritable(target, r)) || r.input >= 0;
+  if (!store && !target) target = spare_for(r);
   if (target)
     retain(target);
   else if (g.like >= 0)
@@ -171,7 +186,7 @@ void GroupRun::place_output(int32_t k, const FusedRegister& r) {
     target = empty(r.dtype, resolve(r.output_shape, run.sizes));
   run.slots[r.output] = target;
   if (store)
-    around.push_back({k, nullptr, nullptr, target->data});
+    around[n_around++] = {k, nullptr, nullptr, target->data};
   else
     place(k, r, target->data);
 }
@@ -191,13 +206,14 @@ void GroupRun::place_registers() {
 }
 
 // Scalars, and constants of very long rows.
-void GroupRun::fill_repeated(std::vector<CacheLine>& memory) {
+int64_t GroupRun::repeated_bytes() const {
   int64_t n = 0;
-  for (const Around& a : around) n += a.repeated != nullptr;
-  if (n == 0) return;
-  memory.resize(static_cast<size_t>(n * scratch_bytes) / sizeof(CacheLine));
-  char* at = memory[0].bytes;
-  for (const Around& a : around) {
+  for (const Around& a : surroundings()) n += a.repeated != nullptr;
+  return n * scratch_bytes;
+}
+
+void GroupRun::fill_repeated(char* at) {
+  for (const Around& a : surroundings()) {
     if (!a.repeated) continue;
     fill(at, a.repeated, size_of(g.registers[a.k].dtype), block_rows * cols);
     base[a.k] = at;
@@ -206,7 +222,7 @@ void GroupRun::fill_repeated(std::vector<CacheLine>& memory) {
 }
 
 void GroupRun::gather(char* const* at, int64_t first_row, int64_t n_rows) const {
-  for (const Around& a : around)
+  for (const Around& a : surroundings())
     if (a.gathered) {
       const FusedRegister& r = g.registers[a.k];
       gather_block(at[a.k], a.gathered->data, a.gathered->strides, a.gathered->ndim, a.gathered->shape,
@@ -215,7 +231,7 @@ void GroupRun::gather(char* const* at, int64_t first_row, int64_t n_rows) const 
 }
 
 void GroupRun::store(char* const* at, int64_t first_row, int64_t n_rows) const {
-  for (const Around& a : around)
+  for (const Around& a : surroundings())
     if (a.store_to) {
       const int64_t row = extent(g.registers[a.k], 1) * size_of(g.registers[a.k].dtype);
       std::memcpy(a.store_to + first_row * row, at[a.k], static_cast<size_t>(n_rows * row));
@@ -252,9 +268,9 @@ void GroupRun::tile(int64_t first_row, int64_t end) const {
     at[k] = base[k] ? base[k] + first_row * row_bytes[k] : scratch + g.registers[k].scratch * scratch_bytes;
   for (int64_t r = first_row;;) {
     const int64_t n_rows = std::min(block_rows, end - r);
-    if (!around.empty()) gather(at.data(), r, n_rows);
+    if (n_around) gather(at.data(), r, n_rows);
     run_code(at.data(), n_rows);
-    if (!around.empty()) store(at.data(), r, n_rows);
+    if (n_around) store(at.data(), r, n_rows);
     r += n_rows;
     if (r == end) return;
     for (size_t k = 0; k < n; ++k) at[k] += n_rows * row_bytes[k];
@@ -263,8 +279,9 @@ void GroupRun::tile(int64_t first_row, int64_t end) const {
 
 void GroupRun::execute() {
   if (rows == 0) return;
-  std::vector<CacheLine> repeated;
-  if (!around.empty()) fill_repeated(repeated);
+  SmallArray<CacheLine, kBlockBytes / sizeof(CacheLine)> repeated(static_cast<size_t>(repeated_bytes()) /
+                                                                  sizeof(CacheLine));
+  fill_repeated(repeated[0].bytes);
   if (rows <= block_rows) return tile(0, rows);
   const int64_t tile_rows = std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, cols) / block_rows) * block_rows;
   parallel_for((rows + tile_rows - 1) / tile_rows,
@@ -274,7 +291,8 @@ void GroupRun::execute() {
 void run_group(const FusedGroup& g, Run& run) {
   SmallArray<char*, kFew> base(g.registers.size());
   SmallArray<int64_t, kFew> row_bytes(g.registers.size());
-  GroupRun r{g, run, base.data(), row_bytes.data()};
+  SmallArray<Around, 2 * kFew> around(2 * g.registers.size());  // an input that is an output has two
+  GroupRun r{.g = g, .run = run, .base = base.data(), .row_bytes = row_bytes.data(), .around = around.data()};
   r.plan_blocks();
   r.place_registers();
   r.execute();
@@ -351,10 +369,45 @@ void Run::release_all() {
 
 void FusedGroup::finish() {
   for (const FusedRegister& r : registers) max_element = std::max(max_element, size_of(r.dtype));
+  pair_up();
   find_lifetimes();
   assign_scratch();
   block = std::clamp(kBlockBytes / (4 * std::max(1, n_scratch)) / 64 * 64, kMinBlock, kMaxBlock);
   fill_constants();
+}
+
+// A result that one instruction alone reads need not go through memory: both become one, where there is a loop for it.
+void FusedGroup::pair_up() {
+  std::vector<int> readers(registers.size(), 0), maker(registers.size(), -1);
+  for (const FusedInstruction& i : code)
+    for (int k = 0; k < i.n_in; ++k) ++readers[i.in[k]];
+  std::vector<bool> paired(code.size(), false), gone(code.size(), false);
+  for (size_t t = 0; t < code.size(); ++t) {
+    FusedInstruction& second = code[t];
+    maker[second.out] = static_cast<int>(t);
+    if (second.kind != FusedInstruction::Kind::map || second.n_in > 2) continue;
+    for (int side = 0; side < second.n_in; ++side) {
+      const int16_t between = second.in[side];
+      const int m = maker[between];
+      if (m < 0 || readers[between] != 1 || registers[between].output >= 0) continue;
+      const FusedInstruction& first = code[m];
+      if (first.kind != FusedInstruction::Kind::map || first.row != second.row || paired[m] || first.n_in > 2) continue;
+      MapFn both = find_pair(first.map, second.map, side == 0);
+      if (!both) continue;
+      const int16_t other = second.in[1 - side];
+      const uint8_t n_other = second.n_in - 1;
+      second.n_in = first.n_in + n_other;
+      std::copy(first.in, first.in + 3, second.in);
+      if (n_other) second.in[first.n_in] = other;
+      second.map = both;
+      paired[t] = gone[m] = true;
+      break;
+    }
+  }
+  size_t kept = 0;
+  for (size_t t = 0; t < code.size(); ++t)
+    if (!gone[t]) code[kept++] = code[t];
+  code.resize(kept);
 }
 
 void FusedGroup::find_lifetimes() {

@@ -55,6 +55,7 @@ struct FusedGroup {
   void finish();  // after the registers and the code are in
 
  private:
+  void pair_up();
   void find_lifetimes();
   void assign_scratch();
   void fill_constants();

@@ -11,13 +11,16 @@ namespace wengert {
 
 namespace isa_v2 {
 const VectorKernels& table();
-}
+const PairKernel* pairs(int* n);
+}  // namespace isa_v2
 namespace isa_v3 {
 const VectorKernels& table();
-}
+const PairKernel* pairs(int* n);
+}  // namespace isa_v3
 namespace isa_v4 {
 const VectorKernels& table();
-}
+const PairKernel* pairs(int* n);
+}  // namespace isa_v4
 
 namespace {
 
@@ -25,14 +28,15 @@ struct InstructionSet {
   const char* name;
   bool available;
   const VectorKernels& (*table)();
+  const PairKernel* (*pairs)(int* n);
 };
 
-const VectorKernels& choose() {
+InstructionSet choose() {
   __builtin_cpu_init();
   const InstructionSet sets[] = {
-      {"v4", __builtin_cpu_supports("x86-64-v4") != 0, isa_v4::table},
-      {"v3", __builtin_cpu_supports("x86-64-v3") != 0, isa_v3::table},
-      {"v2", __builtin_cpu_supports("x86-64-v2") != 0, isa_v2::table},
+      {"v4", __builtin_cpu_supports("x86-64-v4") != 0, isa_v4::table, isa_v4::pairs},
+      {"v3", __builtin_cpu_supports("x86-64-v3") != 0, isa_v3::table, isa_v3::pairs},
+      {"v2", __builtin_cpu_supports("x86-64-v2") != 0, isa_v2::table, isa_v2::pairs},
   };
   const char* wanted = std::getenv("WENGERT_ISA");
   if (wanted != nullptr && *wanted != '\0') {
@@ -42,12 +46,12 @@ const VectorKernels& choose() {
         throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": this machine does not have x86-64-" +
                                  wanted);
       }
-      return set.table();
+      return set;
     }
     throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": expected v2, v3 or v4");
   }
   for (const auto& set : sets) {
-    if (set.available) return set.table();
+    if (set.available) return set;
   }
   throw std::runtime_error("wengert needs a processor with x86-64-v2 (SSE4.2)");
 }
@@ -58,25 +62,51 @@ const VectorKernels& choose() {
 
 namespace isa_base {
 const VectorKernels& table();
-}
+const PairKernel* pairs(int* n);
+}  // namespace isa_base
 
 namespace {
 
-const VectorKernels& choose() {
+struct InstructionSet {
+  const VectorKernels& (*table)();
+  const PairKernel* (*pairs)(int* n);
+};
+
+InstructionSet choose() {
   const char* wanted = std::getenv("WENGERT_ISA");
   if (wanted != nullptr && *wanted != '\0') {
     throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": there is one instruction set on this machine");
   }
-  return isa_base::table();
+  return {isa_base::table, isa_base::pairs};
 }
 
 }  // namespace
 
 #endif
 
+namespace {
+
+const InstructionSet& chosen() {
+  static const InstructionSet set = choose();
+  return set;
+}
+
+}  // namespace
+
 const VectorKernels& kernels() {
-  static const VectorKernels& chosen = choose();
-  return chosen;
+  static const VectorKernels& table = chosen().table();
+  return table;
+}
+
+MapFn find_pair(MapFn first, MapFn second, bool left) {
+  int n;
+  const PairKernel* pairs = chosen().pairs(&n);
+  for (int i = 0; i < n; ++i) {
+    const PairKernel& p = pairs[i];
+    const auto map = [&](Elementwise op) { return kernels().map[static_cast<int>(op)][static_cast<int>(p.dtype)]; };
+    if (p.left == left && map(p.first) == first && map(p.second) == second) return p.map;
+  }
+  return nullptr;
 }
 
 }  // namespace wengert

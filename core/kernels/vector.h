@@ -30,6 +30,14 @@ using ColReduceFn = void (*)(void* out, const void* in, int64_t rows, int64_t co
 // out[r] = position of the first largest (smallest) element of a row; a NaN counts as both.
 using ArgReduceFn = void (*)(int64_t* out, const void* in, int64_t rows, int64_t cols, int64_t row_stride);
 
+// Two ops in one loop: in[] has the operands of the first, then the other operand of the second.
+struct PairKernel {
+  Elementwise first, second;
+  DType dtype;
+  bool left;  // the first gives the left operand of the second
+  MapFn map;
+};
+
 struct VectorKernels {
   const char* instruction_set;
   MapFn map[kNumElementwise][kNumDTypes];  // by the dtype computed in; null where not supported
@@ -42,5 +50,8 @@ struct VectorKernels {
 
 // The table for this machine, chosen once; WENGERT_ISA=v2|v3|v4 overrides it (an unavailable set is refused).
 const VectorKernels& kernels();
+
+// The loop that does what two loops of the table do one after the other; null if there is none.
+MapFn find_pair(MapFn first, MapFn second, bool left);
 
 }  // namespace wengert
