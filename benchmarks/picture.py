@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 RESULTS = Path(__file__).parent / "results" / "eager.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "eager.svg"
 COLOURS = {"PyTorch": "#d9583b", "JAX": "#4477aa"}
-LEFT, BAR, ROW, WIDTH = 330, 15, 24, 860
+LEFT, BAR, ROW, WIDTH = 430, 15, 24, 980
 
 
 def bars(results: dict[str, Any]) -> list[tuple[str, str, float]]:
