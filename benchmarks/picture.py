@@ -28,7 +28,7 @@ def draw(entries: list[tuple[str, str, float]]) -> str:
     from math import log10
 
     most = max(r for *_, r in entries)
-    scale = (WIDTH - LEFT - 90) / log10(most / 0.5)
+    scale = (WIDTH - LEFT - 170) / log10(most / 0.5)
 
     def x(ratio: float) -> float:
         return LEFT + scale * log10(max(ratio, 0.5) / 0.5)

@@ -17,7 +17,7 @@ from wengert._core import Tensor
 from wengert.autograd.creation import asarray, full, zeros_like
 from wengert.autograd.forward import DualTensor
 from wengert.autograd.modes import enable_grad, no_grad, recorded_rule
-from wengert.errors import CustomOpError, GradientError
+from wengert.errors import CustomOpError
 from wengert.ops.registry import define_callback
 from wengert.ops.zero import ZERO
 from wengert.program.trace import Tracer, untraced
@@ -340,4 +340,4 @@ def _differentiable(x: Any) -> bool:
     return isinstance(x, Tensor) and x.dtype.is_inexact
 
 
-__all__ = ["CustomOp", "FunctionOp", "GradientError", "custom_op"]
+__all__ = ["CustomOp", "FunctionOp", "custom_op"]

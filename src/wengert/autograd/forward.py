@@ -14,7 +14,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import DType
 from wengert.errors import GradientError, ShapeError
-from wengert.ops.registry import OPS, Op
+from wengert.ops.registry import Op
 from wengert.ops.zero import ZERO
 from wengert.program.ir import Instruction, Program, Var, infer
 from wengert.program.simplify import simplify
@@ -297,4 +297,4 @@ class ForwardADContext:
         return function  # type: ignore[no-any-return]
 
 
-__all__ = ["OPS", "DualTensor", "ForwardADContext", "dual"]
+__all__ = ["DualTensor", "ForwardADContext", "dual"]

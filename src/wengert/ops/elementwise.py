@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.errors import GradientError
 from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, binary, exactly, positive, real, truth, unary, whole
 from wengert.ops.zero import ZERO
@@ -16,7 +17,13 @@ _EXTREME = (-1e4, -1.0, -0.0, 0.0, 1.0, 1e4, math.inf, -math.inf, math.nan)
 
 
 def conj(x: Any) -> Any:
-    """The complex conjugate; of a real value the value itself."""
+    """The complex conjugate, which the transpose of a product needs; of a real value the value itself."""
+    if isinstance(x, complex):
+        return x.conjugate()
+    if not isinstance(x, (int, float)) and x.dtype.kind == "c":
+        raise GradientError(
+            f"{x.dtype.name}: products of complex tensors cannot be differentiated yet: conj has no kernel"
+        )
     return x
 
 

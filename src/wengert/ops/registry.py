@@ -11,7 +11,7 @@ derivative that is zero everywhere), `"undefined"` (differentiating raises).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from wengert import _core
@@ -48,7 +48,6 @@ class Op:
     invalid: Sequence[Invalid] = ()
     dear: bool = False
     public: bool = True
-    kink: Callable[..., Any] | None = field(default=None)
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
-from wengert.dtypes import DType
+from wengert.dtypes import DType, complex64, complex128, float32, float64, int64
 from wengert.errors import TraceError
 from wengert.ops.registry import OPS, Op
 from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, infer
@@ -220,7 +220,8 @@ def _convert(x: Any) -> Any:
     return x if isinstance(x, (_core.Tensor, float, int, complex)) else convert_operand(x)
 
 
-_WEAK_FLOAT, _WEAK_INT = DTYPES.index(next(d for d in DTYPES if d.name == "float32")), 4
+# What scalars alone make: the default dtypes.
+_DEFAULT_FLOAT, _DEFAULT_INT = float32.code, int64.code
 
 
 def _with_scalar(dtype: int, x: Any) -> int:
@@ -228,10 +229,10 @@ def _with_scalar(dtype: int, x: Any) -> int:
     if isinstance(x, bool):
         return dtype
     if isinstance(x, complex):
-        return dtype if kind == "c" else 14 if DTYPES[dtype].name == "float64" else 13
+        return dtype if kind == "c" else complex128.code if dtype == float64.code else complex64.code
     if isinstance(x, float):
-        return dtype if kind in "fc" else _WEAK_FLOAT
-    return _WEAK_INT if kind == "b" else dtype
+        return dtype if kind in "fc" else _DEFAULT_FLOAT
+    return _DEFAULT_INT if kind == "b" else dtype
 
 
 def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -10,12 +10,12 @@ from wengert import _core
 from wengert.dtypes import ALL as DTYPES
 from wengert.ops.registry import OPS
 from wengert.ops.zero import ZERO
-from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer, remove_dead
+from wengert.program.ir import Instruction, Operand, Program, Type, Var, infer, remove_dead
 from wengert.program.lower import lower
 from wengert.program.mincut import minimum_vertex_cut
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer
-from wengert.transforms.linearize import copy_into, is_linear, linearize, transpose
+from wengert.transforms.linearize import is_linear, linearize, transpose
 
 _LAST_BIT = 63  # as core/tape.h: kLastBit
 _INPUT, _OUTPUT, _RESIDUAL = 0, 1, 2  # as core/tape.h: SavedRef::Kind
@@ -295,6 +295,3 @@ def _references(
 def narrow(derivation: Derivation, mask: int) -> Any:
     """For the core: the lowered VJP program of some edges. Its sizes are those of the whole one."""
     return lower(derivation.narrow(mask), sizes_of=derivation.executable)
-
-
-__all__ = ["Const", "Derivation", "copy_into", "derive", "derive_op", "derive_program", "narrow", "symbolic_types"]

@@ -12,7 +12,7 @@ from typing import Any
 from wengert.errors import GradientError
 from wengert.ops.registry import OPS, Op
 from wengert.ops.zero import ZERO
-from wengert.program.ir import Const, Instruction, Operand, Program, Var
+from wengert.program.ir import Const, Instruction, Operand, Var
 from wengert.program.trace import Trace, Tracer, create
 
 
@@ -106,15 +106,6 @@ def _transpose_rule(op: Op, which: int) -> Callable[..., Any]:
         return rule(y_bar, *operands, **attrs)
 
     return apply
-
-
-def copy_into(trace: Trace, program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """Inline a program into a trace; its outputs as tensors (None for symbolic zeros)."""
-    env: dict[Var, Any] = dict(zip(program.inputs, inputs))
-    for i in program.instructions:
-        outputs = trace.process(i.op, [x.value if isinstance(x, Const) else env[x] for x in i.inputs], i.attrs)
-        env.update(zip(i.outputs, (outputs,) if i.op.n_outputs == 1 else outputs))
-    return [None if o is None else o.value if isinstance(o, Const) else env[o] for o in program.outputs]
 
 
 def is_linear(x: Any) -> bool:
