@@ -69,6 +69,17 @@ Dim composite(Atom::Kind kind, Dim a, Dim b, int64_t hint) {
   return of_atom(it->second);
 }
 
+// Sizes too large for anything stay the largest number: whoever allocates them refuses.
+int64_t saturating_mul(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+int64_t saturating_add(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 int64_t floor_div(int64_t a, int64_t b) {
   int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
@@ -92,20 +103,20 @@ Dim dim_add(Dim a, Dim b) {
   Expression e = expression(a), f = expression(b);
   for (auto [atom, coefficient] : f.terms) e.terms[atom] += coefficient;
   e.constant += f.constant;
-  e.hint += f.hint;
+  e.hint = saturating_add(e.hint, f.hint);
   return intern(std::move(e));
 }
 
 Dim dim_mul(Dim a, Dim b) {
   if (a.symbolic() && b.symbolic()) {
     if (b.raw < a.raw) std::swap(a, b);
-    return composite(Atom::product, a, b, a.hint() * b.hint());
+    return composite(Atom::product, a, b, saturating_mul(a.hint(), b.hint()));
   }
   if (!a.symbolic()) std::swap(a, b);
   Expression e = expression(a);
-  for (auto& [atom, coefficient] : e.terms) coefficient *= b.raw;
-  e.constant *= b.raw;
-  e.hint *= b.raw;
+  for (auto& [atom, coefficient] : e.terms) coefficient = saturating_mul(coefficient, b.raw);
+  e.constant = saturating_mul(e.constant, b.raw);
+  e.hint = saturating_mul(e.hint, b.raw);
   return intern(std::move(e));
 }
 
@@ -216,7 +227,11 @@ void SizeProgram::evaluate(const int64_t* leaf_values, int64_t* results) const {
       continue;
     }
     int64_t a = resolve(s.a, results), b = resolve(s.b, results);
-    results[i] = s.kind == Kind::add ? a + b : s.kind == Kind::mul ? a * b : b == 0 ? 0 : floor_div(a, b);
+    switch (s.kind) {
+      case Kind::add: results[i] = saturating_add(a, b); break;
+      case Kind::mul: results[i] = saturating_mul(a, b); break;
+      default: results[i] = b == 0 ? 0 : floor_div(a, b);
+    }
   }
 }
 
