@@ -112,7 +112,6 @@ void init(nb::module_& m) {
   m.def("set_dtypes", &set_dtypes);
   m.def("set_errors", &set_errors);
   m.def("add_internal_file", [](nb::str f) { add_internal_file(f.ptr()); });
-  m.def("new_id", &new_id);
   m.def("num_threads", &num_threads);
   m.def("set_num_threads", &set_num_threads);
   m.def("instruction_set", [] { return kernels().instruction_set; });

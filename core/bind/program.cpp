@@ -206,44 +206,6 @@ nb::list run_program(const Program& p, const nb::sequence& inputs) {
   });
 }
 
-// Runs the program once per row of `rows` (lists of tensors), followed by `shared` inputs; the first outputs are
-// written into the buffers of the first inputs named by `donated` (output i into input donated[i]).
-void run_in_place(const Program& p, const nb::sequence& rows, const nb::sequence& shared,
-                  const std::vector<int>& donated) {
-  guarded([&] {
-    std::vector<Value*> common = values_from(shared, "program");
-    for (nb::handle row : rows) {
-      std::vector<TensorObject*> objects;
-      std::vector<Value*> in;
-      for (nb::handle h : nb::cast<nb::sequence>(row)) {
-        in.push_back(value_from(h, "program"));
-        objects.push_back(as_tensor(h.ptr()));
-      }
-      const size_t own = in.size();
-      in.insert(in.end(), common.begin(), common.end());
-      check_count(p, in.size());
-      std::vector<int64_t> sizes(p.sizes.leaves.size());
-      gather_sizes(p.sizes.leaves, in.data(), nullptr, sizes.data());
-      std::vector<Value*> out(p.outputs.size()), into(p.outputs.size(), nullptr);
-      for (size_t i = 0; i < donated.size(); ++i) {
-        Value* v = in[donated[i]];
-        bool free_to_write = v->contiguous && v->buffer->saved == 0 && !v->buffer->pinned &&
-                             !(objects[donated[i]]->tensor.alias && objects[donated[i]]->tensor.alias->refs > 1);
-        if (free_to_write && static_cast<size_t>(donated[i]) < own) into[i] = v;
-      }
-      run(p, in.data(), sizes.data(), out.data(), into.data());
-      for (size_t i = 0; i < out.size(); ++i) {
-        if (i < donated.size() && !into[i])
-          assign(objects[donated[i]]->tensor, out[i], "update");
-        else if (out[i]) {
-          if (i < donated.size()) ++out[i]->buffer->version;
-          release(out[i]);
-        }
-      }
-    }
-  });
-}
-
 // -------------------------------------------------------------------------------------------------- guards
 
 }  // namespace
@@ -378,41 +340,6 @@ std::shared_ptr<Program> narrow_derivative(Derivative& d, uint64_t mask) {
 
 namespace {
 
-// A function that is already known as a derivative (compiled functions): runs it, recorded if something is tracked.
-nb::object apply_compiled(const Derivative* d, const Program& plain, const nb::sequence& inputs) {
-  return guarded([&] {
-    std::vector<Value*> in = values_from(inputs, "compiled function");
-    std::vector<Value*> out(plain.outputs.size());
-    if (d) {
-      apply_derivative(*d, in.data(), static_cast<int>(in.size()), nullptr, out.data());
-    } else {
-      check_count(plain, in.size());
-      std::vector<int64_t> sizes(plain.sizes.leaves.size());
-      gather_sizes(plain.sizes.leaves, in.data(), nullptr, sizes.data());
-      run(plain, in.data(), sizes.data(), out.data());
-    }
-    nb::list result;
-    for (Value* v : out) result.append(to_python(v));
-    return nb::object(result);
-  });
-}
-
-uint64_t tracked_mask(const nb::sequence& inputs) {
-  uint64_t mask = 0;
-  int i = 0;
-  for (nb::handle h : inputs) {
-    Value* v = value_from(h, "compiled function");
-    if (thread_state.grad_enabled && v->node && tracked(v)) mask |= uint64_t{1} << std::min(i, 63);
-    ++i;
-  }
-  return mask;
-}
-
-bool guards_hold(const GuardSet& g, const nb::sequence& inputs) {
-  std::vector<Value*> in = values_from(inputs, "guards");
-  return g.hold(in.data(), nullptr);
-}
-
 std::vector<nb::tuple> describe_guards(const std::vector<Guard>& guards) {
   std::vector<nb::tuple> out;
   for (const Guard& g : guards)
@@ -462,7 +389,7 @@ void bind_dim(nb::module_& m) {
   m.def("open_guards", &open_guards);
   m.def("close_guards", &close_guards);
   m.def("describe_guards", &describe_guards);
-  nb::class_<GuardSet>(m, "GuardSet").def("hold", &guards_hold);
+  nb::class_<GuardSet>(m, "GuardSet");
   m.def("make_guards", &make_guards);
 }
 
@@ -530,7 +457,6 @@ void init_program(nb::module_& m) {
         [](int a, int b) { return static_cast<int>(promote(static_cast<DType>(a), static_cast<DType>(b))); });
   nb::class_<Program>(m, "Program", "A program in executable form.")
       .def("run", &run_program)
-      .def("run_in_place", &run_in_place)
       .def_prop_ro("n_steps", [](const Program& p) { return p.steps.size(); });
   nb::class_<ProgramBuilder>(m, "ProgramBuilder")
       .def(nb::init<>())
@@ -544,8 +470,6 @@ void init_program(nb::module_& m) {
   m.def("make_derivative", &make_derivative, nb::rv_policy::reference, nb::arg("op").none(), nb::arg("name"),
         nb::arg("forward").none(), nb::arg("vjp"), nb::arg("saves"), nb::arg("edges"), nb::arg("n_outputs"),
         nb::arg("python"));
-  m.def("apply_compiled", &apply_compiled, nb::arg("derivative").none(), nb::arg("plain"), nb::arg("inputs"));
-  m.def("tracked_mask", &tracked_mask);
   m.def("run_counters", [] { return nb::make_tuple(run_counters.steps, run_counters.groups, run_counters.gemms); });
   m.def("op_table", [] {
     nb::list table;

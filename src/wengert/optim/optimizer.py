@@ -68,11 +68,11 @@ class Optimizer:
 
     def rule(self, group: Group) -> Rule:
         """rule(p, g, *state, *numbers) → (p, *state), in wengert ops."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define rule")
 
     def numbers(self, group: Group, step: int) -> tuple[float, ...]:
         """The numbers that the rule takes at this step, which counts from 1."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define numbers")
 
     # ------------------------------------------------------------------------------------------------ groups
 
