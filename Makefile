@@ -5,6 +5,7 @@
 #   make check     linters, type checks, formatting
 #   make build     (re)build the package into .venv
 #   make format    format the Python and C++ sources
+#   make peers     compare values and derivatives with PyTorch and JAX, which it installs
 #   make bench     benchmarks beside other libraries, which it installs (make bench PEERS= does not)
 #   make sanitize  run the test suite under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make clean     remove everything that was built
@@ -40,7 +41,7 @@ requirements = $$($(1)/bin/python tools/requirements.py $(2))
 install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C build-dir=$(2) \
   -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_STUBS=OFF $(3) -e .
 
-.PHONY: demo test check build format bench sanitize clean
+.PHONY: demo test check build format peers bench sanitize clean
 .DELETE_ON_ERROR:
 
 build: $(VENV)/.built $(VENV)/.stubs
@@ -61,6 +62,9 @@ format: $(VENV)/.tools
 	$(VENV)/bin/ruff check --fix-only
 	$(VENV)/bin/ruff format
 	$(VENV)/bin/clang-format -i $(CXX_FILES)
+
+peers: $(VENV)/.built $(VENV)/.tools $(VENV)/.peers
+	$(VENV)/bin/python -m pytest -n $(WORKERS) -q tests/peers
 
 bench: $(VENV)/.built $(if $(PEERS),$(VENV)/.peers)
 	$(VENV)/bin/python -m benchmarks.eager
