@@ -1,9 +1,9 @@
 """The same computation here, in PyTorch and in JAX: value, both modes and second order, in float64 or complex128.
 
-`compare(ours, torch=..., jax=..., arrays=[...])` calls each function on the arrays that may be differentiated and asserts that
-all four results agree to 1e-10, relative to the largest element. What a peer cannot do (PyTorch has no forward mode for some
-ops), or does wrongly, is named in `lacks`, so that nothing is left out silently. JAX is left out where it is not installed; files
-of tests begin with `pytest.importorskip("torch", reason=...)`.
+`compare(ours, torch=..., jax=..., arrays=[...])` calls each function on the arrays that may be differentiated and asserts
+that all four results agree to 1e-10, relative to the largest element. What a peer cannot do (PyTorch has no forward mode
+for some ops), or does wrongly, is named in `lacks`, so that nothing is left out silently. JAX is left out where it is not
+installed; files of tests begin with `pytest.importorskip("torch", reason=...)`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
+
 import wengert as wg
 
 TOLERANCE = 1e-10
