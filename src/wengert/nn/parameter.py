@@ -122,9 +122,6 @@ class Parameter(Tensor):
         with no_grad():
             self._assign(self + u, "apply_update")
 
-    def __repr__(self) -> str:
-        return f"Parameter({super().__repr__()})"
-
 
 class ParameterDict:
     """Parameters by name.

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from wengert._core import Tensor
-from wengert.autograd.creation import asarray, zeros
-from wengert.dtypes import float64
-from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_dtype_of, native
-from wengert.optim.optimizer import Group, Optimizer, Parameters, _check_positive
-from wengert.optim.update import Rule, state_dtype
-from wengert.program.compile import composite
-from wengert.program.tree import flatten, tree_map, unflatten
+from wengert.functional.arguments import native
+from wengert.optim.numbers import one_minus_power, sqrt
+from wengert.optim.optimizer import Optimizer, Options, Parameters, check_betas, check_positive
+from wengert.optim.update import Rule
 
-_sqrt, _square, _expm1 = native("sqrt"), native("square"), native("expm1")
+_sqrt, _square, _maximum = native("sqrt"), native("square"), native("maximum")
 
 
 @dataclass(frozen=True, slots=True)
 class AdamConfig:
-    """Options of Adam and AdamW: `Adam(params, config=AdamConfig(lr=1e-3))`.
+    """Options of Adam: `Adam(params, config=AdamConfig(lr=1e-3))`.
 
     >>> AdamConfig(lr=3e-4).betas
     (0.9, 0.999)
@@ -32,29 +26,44 @@ class AdamConfig:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     weight_decay: float = 0.0
+    amsgrad: bool = False
+    maximize: bool = False
 
 
-# With ŝ = lr √(1 − β₂ᵗ) / (1 − β₁ᵗ) and ε̂ = eps √(1 − β₂ᵗ), the paper's lr m̂ / (√v̂ + eps) is ŝ m / (√v + ε̂).
-def _adam(p: Any, g: Any, m: Any, v: Any, gain1: Any, keep2: Any, gain2: Any, rate: Any, floor: Any) -> tuple[Any, ...]:
-    m = m + (g - m) * gain1
-    v = v * keep2 + _square(g) * gain2
-    return p - m * rate / (_sqrt(v) + floor), m, v
+@dataclass(frozen=True, slots=True)
+class AdamWConfig(AdamConfig):
+    """Options of AdamW: those of Adam, with a weight decay of 0.01.
+
+    >>> AdamWConfig().weight_decay
+    0.01
+    """
+
+    weight_decay: float = 0.01
 
 
-def _adam_with_penalty(p: Any, g: Any, m: Any, v: Any, *numbers: Any) -> tuple[Any, ...]:
-    *others, decay = numbers
-    return _adam(p, g + p * decay, m, v, *others)
+@functools.cache
+def _rule(decay: str, amsgrad: bool, maximize: bool) -> Rule:
+    # With ŝ = lr √(1 − β₂ᵗ) / (1 − β₁ᵗ) and ε̂ = eps √(1 − β₂ᵗ), the paper's lr m̂ / (√v̂ + eps) is ŝ m / (√v + ε̂).
+    def adam(p: Any, g: Any, m: Any, v: Any, *others: Any) -> tuple[Any, ...]:
+        *largest, gain1, keep2, gain2, rate, floor, weight = others
+        g = -g if maximize else g
+        if decay == "gradient":
+            g = g + p * weight
+        elif decay == "weights":
+            p = p * weight
+        m = m + (g - m) * gain1
+        v = v * keep2 + _square(g) * gain2
+        state = (m, v, _maximum(largest[0], v)) if amsgrad else (m, v)
+        return p - m * rate / (_sqrt(state[-1]) + floor), *state
 
-
-def _adam_with_decay(p: Any, g: Any, m: Any, v: Any, *numbers: Any) -> tuple[Any, ...]:
-    *others, keep = numbers
-    return _adam(p * keep, g, m, v, *others)
+    return adam
 
 
 class Adam(Optimizer):
     """m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², p ← p − lr m̂ / (√v̂ + eps) (Kingma & Ba, 2015).
 
-    m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) at step t. `weight_decay` λ adds λ p to the gradient.
+    m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) at step t. `weight_decay` λ adds λ p to the gradient. With `amsgrad`, v̂ is
+    made of the largest v so far (Reddi et al., 2018).
 
     >>> import wengert as wg
     >>> p = wg.Parameter.ones((2,))
@@ -65,122 +74,59 @@ class Adam(Optimizer):
     [0.8999..., 0.8999...]
     """
 
-    slots: ClassVar[tuple[str, ...]] = ("m", "v")
-    _default: ClassVar[AdamConfig] = AdamConfig()
-    _rules: ClassVar[tuple[Rule, Rule]] = (_adam, _adam_with_penalty)
+    Config = AdamConfig
 
     def __init__(
         self,
         params: Parameters | None = None,
-        lr: float | None = None,
-        betas: tuple[float, float] | None = None,
-        eps: float | None = None,
-        weight_decay: float | None = None,
-        *,
-        config: AdamConfig | None = None,
-    ) -> None:
-        base = config or self._default
-        super().__init__(
-            params,
-            lr=base.lr if lr is None else lr,
-            betas=base.betas if betas is None else tuple(betas),
-            eps=base.eps if eps is None else eps,
-            weight_decay=base.weight_decay if weight_decay is None else weight_decay,
-        )
-
-    def check(self, group: Group) -> None:
-        """Raise if an option of the group makes no sense."""
-        super().check(group)
-        _check_positive(type(self).__name__, eps=group["eps"])
-        if len(group["betas"]) != 2 or not all(0.0 <= b < 1.0 for b in group["betas"]):
-            raise ArgumentError(f"{type(self).__name__}: betas are two numbers in [0, 1), got {group['betas']}")
-
-    def rule(self, group: Group) -> Rule:
-        """Adam, with weight decay if there is any."""
-        return self._rules[bool(group["weight_decay"])]
-
-    def numbers(self, group: Group, step: int) -> tuple[float, ...]:
-        """1 − β₁, β₂, 1 − β₂, ŝ, ε̂, and what weight decay needs."""
-        lr, (b1, b2), decay = group["lr"], group["betas"], group["weight_decay"]
-        root = math.sqrt(1.0 - b2**step)
-        numbers = (1.0 - b1, b2, 1.0 - b2, lr * root / (1.0 - b1**step), group["eps"] * root)
-        return (*numbers, self._decay(lr, decay)) if decay else numbers
-
-    @staticmethod
-    def _decay(lr: Any, weight_decay: float) -> Any:
-        return weight_decay
-
-    # -------------------------------------------------------------------------------------------- pure form
-
-    @classmethod
-    def init(cls, params: Any) -> dict[str, Any]:
-        """The state for parameters in any nested containers: the step count, m and v.
-
-        >>> import wengert as wg
-        >>> sorted(Adam.init({"w": wg.ones((3,))}))
-        ['m', 'step', 'v']
-        """
-
-        def start(p: Tensor) -> Tensor:
-            return zeros(p.shape, dtype=state_dtype(p.dtype))
-
-        return {"step": zeros((), dtype=float64), "m": tree_map(start, params), "v": tree_map(start, params)}
-
-    @classmethod
-    def update(
-        cls,
-        params: Any,
-        grads: Any,
-        state: dict[str, Any],
-        *,
         lr: Any = None,
         betas: tuple[float, float] | None = None,
         eps: float | None = None,
         weight_decay: float | None = None,
-    ) -> tuple[Any, dict[str, Any]]:
-        """One step without side effects: new parameters and a new state. `lr` may be a tensor; gradients flow through all.
+        amsgrad: bool | None = None,
+        *,
+        maximize: bool | None = None,
+        config: AdamConfig | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            config,
+            lr=lr,
+            betas=None if betas is None else tuple(betas),
+            eps=eps,
+            weight_decay=weight_decay,
+            amsgrad=amsgrad,
+            maximize=maximize,
+        )
 
-        >>> import wengert as wg
-        >>> params = {"w": wg.ones((2,))}
-        >>> state = Adam.init(params)
-        >>> params, state = Adam.update(params, {"w": wg.ones((2,))}, state, lr=0.5)
-        >>> params["w"].tolist(), state["step"].item()
-        ([0.5, 0.5], 1.0)
-        """
-        base = cls._default
-        b1, b2 = base.betas if betas is None else betas
-        decay = base.weight_decay if weight_decay is None else weight_decay
-        # Tensors, in double precision: then neither the rate nor the step count is a constant of a trace.
-        rate, step = asarray(base.lr if lr is None else lr, dtype=float64), state["step"] + 1.0
-        root = _sqrt(_bias(b2, step))
-        floor = root * (base.eps if eps is None else eps)
-        numbers = [1.0 - b1, b2, 1.0 - b2, rate * root / _bias(b1, step), floor]
-        numbers += [cls._decay(rate, decay)] if decay else []
-        rule = _compiled(cls._rules[bool(decay)])
+    @classmethod
+    def check(cls, options: Options) -> None:
+        """Raise if an option makes no sense."""
+        super().check(options)
+        check_positive(cls.__name__, eps=options["eps"])
+        check_betas(cls.__name__, options["betas"])
 
-        def one(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-            wide = state_dtype(p.dtype)
-            given = [as_dtype_of(x, wide) if isinstance(x, Tensor) else x for x in numbers]
-            new_p, m, v = rule(as_dtype_of(p, wide), as_dtype_of(g, wide), m, v, *given)
-            return as_dtype_of(new_p, p.dtype), m, v
+    @classmethod
+    def slots(cls, options: Options) -> dict[str, float]:
+        """m, v, and the largest v."""
+        return {"m": 0.0, "v": 0.0, **({"largest_v": 0.0} if options["amsgrad"] else {})}
 
-        ps, structure = flatten(params)
-        others = [flatten(t)[0] for t in (grads, state["m"], state["v"])]
-        if any(len(leaves) != len(ps) for leaves in others):
-            raise ArgumentError(
-                f"{cls.__name__}.update: {len(ps)} parameters, but gradients and state for {[len(x) for x in others]}"
-            )
-        new = [one(*leaves) for leaves in zip(ps, *others)]
-        new_params, m, v = (unflatten(structure, [r[k] for r in new]) for k in range(3))
-        return new_params, {"step": step, "m": m, "v": v}
+    @classmethod
+    def rule(cls, options: Options) -> Rule:
+        """Adam, with weight decay if there is any."""
+        return _rule(cls._decay(options)[0], options["amsgrad"], options["maximize"])
 
+    @classmethod
+    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+        """1 − β₁, β₂, 1 − β₂, ŝ, ε̂, and what weight decay multiplies by."""
+        b1, b2 = options["betas"]
+        root = sqrt(one_minus_power(b2, step))
+        rate = options["lr"] * root / one_minus_power(b1, step)
+        return 1.0 - b1, b2, 1.0 - b2, rate, options["eps"] * root, cls._decay(options)[1]
 
-def _bias(beta: float, step: Any) -> Any:
-    """1 − βᵗ, in a form that keeps its digits while βᵗ is near 1."""
-    return -_expm1(step * math.log(beta)) if beta else 1.0
-
-
-_compiled = functools.cache(composite)
+    @classmethod
+    def _decay(cls, options: Options) -> tuple[str, Any]:
+        return ("gradient" if options["weight_decay"] else "none"), options["weight_decay"]
 
 
 class AdamW(Adam):
@@ -195,9 +141,9 @@ class AdamW(Adam):
     [0.94999..., 0.94999...]
     """
 
-    _default: ClassVar[AdamConfig] = AdamConfig(weight_decay=0.01)
-    _rules: ClassVar[tuple[Rule, Rule]] = (_adam, _adam_with_decay)
+    Config = AdamWConfig
 
-    @staticmethod
-    def _decay(lr: Any, weight_decay: float) -> Any:
-        return 1.0 - lr * weight_decay
+    @classmethod
+    def _decay(cls, options: Options) -> tuple[str, Any]:
+        weight_decay = options["weight_decay"]
+        return ("weights", 1.0 - options["lr"] * weight_decay) if weight_decay else ("none", 1.0)

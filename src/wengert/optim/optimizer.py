@@ -2,82 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, tensor, zeros
+from wengert.autograd.creation import asarray, full, tensor
 from wengert.autograd.gradient_map import GradientMap
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from wengert.optim.update import Rule, state_dtype, update_program
+from wengert.optim import pure
+from wengert.optim.cohort import Cohort
+from wengert.optim.update import Rule, state_dtype
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Group = dict[str, Any]
-
-
-class _Cohort:
-    """Parameters of one group and one dtype that have made the same number of steps: one native call updates them."""
-
-    __slots__ = ("dtype", "parameters", "states", "steps")
-
-    def __init__(self, dtype: DType, parameters: list[Tensor], states: list[list[Tensor]], steps: int) -> None:
-        self.dtype = dtype
-        self.parameters = parameters
-        self.states = states
-        self.steps = steps
-
-    def split(self, chosen: Sequence[int]) -> _Cohort:
-        """Take the parameters at these positions out, as a cohort of their own."""
-        out = set(chosen)
-        parameters, states = [self.parameters[k] for k in chosen], [self.states[k] for k in chosen]
-        self.parameters = [p for k, p in enumerate(self.parameters) if k not in out]
-        self.states = [s for k, s in enumerate(self.states) if k not in out]
-        return _Cohort(self.dtype, parameters, states, self.steps)
+Options = Mapping[str, Any]
 
 
 class Optimizer:
-    """Base class. A subclass names its state and its numbers, and gives the rule that updates one parameter.
+    """Base class. A subclass has a `Config` of options, and says in wengert ops how one parameter is updated.
 
     `params`: tensors, (name, tensor) pairs, or groups `{"params": [...], "lr": ...}` with options of their own.
-    `param_groups` holds the options in force; changing them (a learning rate) takes effect at the next step.
+    `param_groups` holds the options in force; changing them (a learning rate, as a number or a tensor without axes)
+    takes effect at the next step. Both the step, which writes in place, and the pure `update` run the same `rule`.
     """
 
-    slots: ClassVar[tuple[str, ...]] = ()  # names of the state tensors of a parameter
+    Config: ClassVar[type[Any]]
+    elementwise: ClassVar[bool] = True  # False: the rule looks at a whole tensor, not at one element
 
-    def __init__(self, params: Parameters | None, **options: Any) -> None:
-        self.defaults = options
+    def __init__(self, params: Parameters | None, config: Any, **given: Any) -> None:
+        if config is not None and not isinstance(config, self.Config):
+            raise ArgumentError(
+                f"{type(self).__name__}: config is a {self.Config.__name__}, got a {type(config).__name__}"
+            )
+        chosen = {k: v for k, v in given.items() if v is not None}
+        self.defaults = {**_fields(config or self.Config()), **chosen}
         self.param_groups: list[Group] = []
         self._names: dict[int, str] = {}
-        self._cohorts: list[list[_Cohort]] = []
-        given = _as_list(params, type(self).__name__)
-        if given and isinstance(given[0], dict):
-            for group in given:
+        self._cohorts: list[list[Cohort]] = []
+        listed = _as_list(params, type(self).__name__)
+        if listed and isinstance(listed[0], dict):
+            for group in listed:
                 self.add_param_group(group)
         else:
-            self.add_param_group({"params": given})
-            if params is not None and not given:
+            self.add_param_group({"params": listed})
+            if params is not None and not listed:
                 raise ArgumentError(f"{type(self).__name__}: the list of parameters is empty")
 
     # ----------------------------------------------------------------------------------- what subclasses say
 
-    def check(self, group: Group) -> None:
-        """Raise if an option of the group makes no sense."""
-        _check_positive(type(self).__name__, lr=group["lr"], weight_decay=group["weight_decay"])
+    @classmethod
+    def check(cls, options: Options) -> None:
+        """Raise if an option makes no sense."""
+        check_positive(cls.__name__, lr=options["lr"], weight_decay=options.get("weight_decay", 0.0))
 
-    def rule(self, group: Group) -> Rule:
-        """rule(p, g, *state, *numbers) → (p, *state), in wengert ops."""
-        raise NotImplementedError(f"{type(self).__name__} does not define rule")
+    @classmethod
+    def slots(cls, options: Options) -> dict[str, float]:
+        """The state of a parameter: names, and what each starts from."""
+        return {}
 
-    def numbers(self, group: Group, step: int) -> tuple[float, ...]:
-        """The numbers that the rule takes at this step, which counts from 1."""
-        raise NotImplementedError(f"{type(self).__name__} does not define numbers")
+    @classmethod
+    def state_shapes(cls, options: Options, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the state of a parameter of this shape."""
+        return (shape,) * len(cls.slots(options))
+
+    @classmethod
+    def rule(cls, options: Options) -> Rule:
+        """rule(p, g, *state, *numbers) → (p, *state), in wengert ops. Equal options give the same object."""
+        raise NotImplementedError(f"{cls.__name__} does not define rule")
+
+    @classmethod
+    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+        """The numbers that the rule takes at this step, counted from 1; in the pure form `lr` and `step` are tensors."""
+        raise NotImplementedError(f"{cls.__name__} does not define numbers")
 
     # ------------------------------------------------------------------------------------------------ groups
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Add parameters with options of their own."""
+        """Add parameters with options of their own.
+
+        >>> import wengert as wg
+        >>> opt = wg.optim.SGD([wg.Parameter.ones((2,))], lr=0.1)
+        >>> opt.add_param_group({"params": [wg.Parameter.ones((2,))], "lr": 1.0})
+        >>> [g["lr"] for g in opt.param_groups]
+        [0.1, 1.0]
+        """
         name = type(self).__name__
         unknown = [k for k in group if k != "params" and k not in self.defaults]
         if unknown:
@@ -108,11 +118,11 @@ class Optimizer:
                 cohort.parameters.append(p)
                 cohort.states.append([])
                 return
-        self._cohorts[k].append(_Cohort(p.dtype, [p], [[]], 0))
+        self._cohorts[k].append(Cohort(p.dtype, [p], [[]], 0))
 
     # -------------------------------------------------------------------------------------------------- steps
 
-    def step(self, grads: GradientMap | None = None) -> None:
+    def step(self, grads: Any = None) -> Any:
         """Update every parameter that has a gradient: in `.grad`, or in the map, whose `.grad`s it then clears.
 
         >>> import wengert as wg
@@ -123,11 +133,16 @@ class Optimizer:
         >>> p.tolist()
         [0.0, 0.0]
         """
-        if grads is not None:
+        if grads is None:
+            self._step(None)
+        elif isinstance(grads, GradientMap):
             self._step({key: g for key, g in grads.items() if key in self._names})
             self._clear(grads)
-            return
-        self._step(None)
+        else:
+            raise ArgumentError(
+                f"{type(self).__name__}.step: takes the map that backward() returns, or nothing, got a "
+                f"{type(grads).__name__}; for pairs there is apply_gradients"
+            )
 
     def apply_gradients(self, pairs: Iterable[tuple[Tensor, Any]]) -> None:
         """Update these parameters by these gradients; parameters that are new join the first group.
@@ -152,15 +167,13 @@ class Optimizer:
 
     def zero_grad(self) -> None:
         """Forget the gradients of all parameters."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                p.grad = None
+        for p in self._parameters():
+            p.grad = None
 
     def _clear(self, grads: GradientMap) -> None:
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p in grads:
-                    p.grad = None
+        for p in self._parameters():
+            if p in grads:
+                p.grad = None
 
     def _step(self, given: dict[int, Tensor] | None) -> None:
         updated = False
@@ -173,21 +186,25 @@ class Optimizer:
                     updated = True
         if not updated:
             raise GradientError(
-                f"{type(self).__name__}.step: none of the {len(self._names)} parameters has a gradient "
+                f"{type(self).__name__}.step: no gradient reached any of the {len(self._names)} parameters "
                 f"({_some(self._names.values())}); call backward() on a loss that depends on them first"
             )
 
-    def _update(self, group: Group, cohort: _Cohort, gradients: list[Tensor | None] | None) -> bool:
+    def _update(self, group: Group, cohort: Cohort, gradients: list[Tensor | None] | None) -> bool:
         """Update all of the cohort; False, and nothing is changed, if a gradient is missing."""
-        numbers = self.numbers(group, cohort.steps + 1)
-        program = update_program(self.rule(group), cohort.dtype, len(self.slots), len(numbers))
-        wide = state_dtype(cohort.dtype).code
-        if _core.update_in_place(program, cohort.parameters, gradients, cohort.states, numbers, wide) is not None:
-            return False
-        cohort.steps += 1
-        return True
+        lr = group["lr"]
+        options = {**group, "lr": float(lr)} if isinstance(lr, Tensor) else group
+        numbers = self.numbers(options, cohort.steps + 1)
+        n_state = len(self.slots(options))
+        if n_state != len(cohort.states[0]):
+            raise ArgumentError(
+                f"{type(self).__name__}.step: the options now need {', '.join(self.slots(options)) or 'no state'}, but the "
+                f"state was made for others after {cohort.steps} steps; make a new optimizer"
+            )
+        run = cohort.run_elementwise if self.elementwise else cohort.run_whole
+        return run(self.rule(options), gradients, n_state, numbers)
 
-    def _update_part(self, k: int, cohort: _Cohort, gradients: list[Tensor | None] | None) -> bool:
+    def _update_part(self, k: int, cohort: Cohort, gradients: list[Tensor | None] | None) -> bool:
         """Update those of the cohort that have gradients; the others stay behind, as a cohort of their own."""
         found = [p.grad for p in cohort.parameters] if gradients is None else gradients
         missing = [i for i, g in enumerate(found) if g is None]
@@ -197,12 +214,18 @@ class Optimizer:
             self._cohorts[k].append(cohort.split(missing))
         for p, state in zip(cohort.parameters, cohort.states):
             if not state:
-                state += [zeros(p.shape, dtype=state_dtype(p.dtype), requires_grad=False) for _ in self.slots]
+                state += self._start(self.param_groups[k], p)
         return self._update(self.param_groups[k], cohort, [g for g in found if g is not None])
+
+    @classmethod
+    def _start(cls, options: Options, p: Tensor) -> list[Tensor]:
+        shapes, values = cls.state_shapes(options, tuple(p.shape)), cls.slots(options).values()
+        wide = state_dtype(p.dtype)
+        return [full(shape, v, dtype=wide, requires_grad=False) for shape, v in zip(shapes, values)]
 
     # -------------------------------------------------------------------------------------------------- state
 
-    def _find(self) -> dict[int, tuple[_Cohort, int]]:
+    def _find(self) -> dict[int, tuple[Cohort, int]]:
         """Where each parameter is, by id."""
         return {
             p.id: (cohort, i)
@@ -219,45 +242,54 @@ class Optimizer:
             for number, p in zip(numbered, group["params"]):
                 cohort, i = places[p.id]
                 if cohort.steps:
-                    copies = {name: tensor(t) for name, t in zip(self.slots, cohort.states[i])}
+                    copies = {name: tensor(t) for name, t in zip(self.slots(group), cohort.states[i])}
                     state[number] = {"step": cohort.steps, **copies}
-            groups.append({**group, "params": list(numbered)})
+            options = {k: tensor(v) if isinstance(v, Tensor) else v for k, v in group.items()}
+            groups.append({**options, "params": list(numbered)})
             n = numbered.stop
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave. All that does not fit is named at once, and then nothing is loaded."""
-        groups, kept = state["param_groups"], state["state"]
+        who, groups, kept = type(self).__name__, state["param_groups"], state["state"]
         sizes, own = [len(g["params"]) for g in groups], [len(g["params"]) for g in self.param_groups]
         if sizes != own:
-            raise ArgumentError(
-                f"load_state_dict: the state has groups of {sizes} parameters, this {type(self).__name__} of {own}"
-            )
+            raise ArgumentError(f"load_state_dict: the state has groups of {sizes} parameters, this {who} of {own}")
         problems = []
-        for number, p in zip((i for g in groups for i in g["params"]), self._parameters()):
-            for name in self.slots if number in kept else ():
-                t = kept[number].get(name)
-                if t is None:
-                    problems.append(f"{self._names[p.id]}: {name} is missing")
-                elif tuple(t.shape) != tuple(p.shape):
-                    problems.append(f"{self._names[p.id]}: {name} has shape {tuple(t.shape)}")
+        for loaded, group in zip(groups, self.param_groups):
+            foreign = [k for k in loaded if k not in group]
+            problems += [f"{who} has no option {k}" for k in foreign]
+            options = {**group, **{k: v for k, v in loaded.items() if k not in foreign}}
+            for number, p in zip(loaded["params"], group["params"]):
+                problems += self._misfits(options, kept.get(number), p)
         if problems:
             raise ArgumentError("load_state_dict: the state does not fit:\n  " + "\n  ".join(problems))
         for k, (group, loaded) in enumerate(zip(self.param_groups, groups)):
             group.update({name: v for name, v in loaded.items() if name != "params"})
-            self._cohorts[k] = self._load_group(group["params"], [kept.get(i) for i in loaded["params"]])
+            self._cohorts[k] = self._load_group(group, [kept.get(i) for i in loaded["params"]])
+
+    def _misfits(self, options: Options, entry: Mapping[str, Any] | None, p: Tensor) -> list[str]:
+        problems = []
+        for name, shape in zip(self.slots(options), self.state_shapes(options, tuple(p.shape))):
+            if entry is None:
+                break
+            if name not in entry:
+                problems.append(f"{self._names[p.id]}: {name} is missing")
+            elif tuple(entry[name].shape) != shape:
+                problems.append(f"{self._names[p.id]}: {name} has shape {tuple(entry[name].shape)}, needed is {shape}")
+        return problems
 
     def _parameters(self) -> list[Tensor]:
         return [p for g in self.param_groups for p in g["params"]]
 
-    def _load_group(self, parameters: list[Tensor], kept: list[Any]) -> list[_Cohort]:
-        cohorts: dict[Any, _Cohort] = {}
-        for p, entry in zip(parameters, kept):
-            steps = entry["step"] if entry else 0
-            wide = state_dtype(p.dtype)
-            cohort = cohorts.setdefault((p.dtype, steps), _Cohort(p.dtype, [], [], steps))
+    def _load_group(self, group: Group, kept: list[Any]) -> list[Cohort]:
+        cohorts: dict[tuple[DType, int], Cohort] = {}
+        for p, entry in zip(group["params"], kept):
+            steps = int(entry["step"]) if entry else 0
+            cohort = cohorts.setdefault((p.dtype, steps), Cohort(p.dtype, [], [], steps))
             cohort.parameters.append(p)
-            names = self.slots if entry else ()
+            names = self.slots(group) if entry else ()
+            wide = state_dtype(p.dtype)
             cohort.states.append([tensor(entry[n], dtype=wide, requires_grad=False) for n in names])
         return list(cohorts.values())
 
@@ -267,6 +299,48 @@ class Optimizer:
             options = ", ".join(f"{k}={v}" for k, v in group.items() if k != "params")
             lines.append(f"{type(self).__name__}({len(group['params'])} parameters, {options})")
         return "\n".join(lines)
+
+    # ---------------------------------------------------------------------------------------------- pure form
+
+    @classmethod
+    def _options(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        options = _fields(cls.Config())
+        unknown = [k for k in given if k not in options]
+        if unknown:
+            raise ArgumentError(f"{cls.__name__}: no option {', '.join(unknown)}; there are {', '.join(options)}")
+        return {**options, **given}
+
+    @classmethod
+    def init(cls, params: Any, **options: Any) -> dict[str, Any]:
+        """The state for parameters in any nested containers: the step count, and a tree for each tensor of the state.
+
+        Options that the state depends on (a momentum) are given here and to `update`.
+
+        >>> import wengert as wg
+        >>> sorted(wg.optim.Adam.init({"w": wg.ones((3,))}))
+        ['m', 'step', 'v']
+        """
+        return pure.init(cls, params, cls._options(options))
+
+    @classmethod
+    def update(
+        cls, params: Any, grads: Any, state: Mapping[str, Any], *, lr: Any = None, **options: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """One step without side effects: new parameters and a new state. `lr` may be a tensor; gradients flow through all.
+
+        >>> import wengert as wg
+        >>> params = {"w": wg.ones((2,))}
+        >>> state = wg.optim.Adam.init(params)
+        >>> params, state = wg.optim.Adam.update(params, {"w": wg.ones((2,))}, state, lr=0.5)
+        >>> params["w"].tolist(), state["step"].item()
+        ([0.5, 0.5], 1.0)
+        """
+        given = options if lr is None else {**options, "lr": lr}
+        return pure.update(cls, params, grads, state, cls._options(given))
+
+
+def _fields(config: Any) -> dict[str, Any]:
+    return {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
 
 
 def _as_list(params: Any, name: str) -> list[Any]:
@@ -279,10 +353,24 @@ def _as_list(params: Any, name: str) -> list[Any]:
     return list(params.items() if hasattr(params, "items") else params)
 
 
-def _check_positive(name: str, **options: float) -> None:
+def check_positive(name: str, **options: Any) -> None:
+    """Raise, naming the option, if one is negative or NaN."""
     for option, value in options.items():
         if not value >= 0.0:
             raise ArgumentError(f"{name}: {option} must not be negative, got {value}")
+
+
+def check_fraction(name: str, **options: Any) -> None:
+    """Raise, naming the option, if one does not lie in [0, 1)."""
+    for option, value in options.items():
+        if not 0.0 <= value < 1.0:
+            raise ArgumentError(f"{name}: {option} lies in [0, 1), got {value}")
+
+
+def check_betas(name: str, betas: Any) -> None:
+    """Raise unless these are two numbers in [0, 1)."""
+    if len(betas) != 2 or not all(0.0 <= b < 1.0 for b in betas):
+        raise ArgumentError(f"{name}: betas are two numbers in [0, 1), got {betas}")
 
 
 def _some(labels: Iterable[str], most: int = 6) -> str:

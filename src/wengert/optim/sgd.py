@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import Any
 
 from wengert.errors import ArgumentError
-from wengert.optim.optimizer import Group, Optimizer, Parameters, _check_positive
+from wengert.optim.numbers import at_first
+from wengert.optim.optimizer import Optimizer, Options, Parameters, check_positive
 from wengert.optim.update import Rule
 
 
-def _plain(p: Any, g: Any, rate: Any, decay: Any) -> tuple[Any, ...]:
-    return (p - (g + p * decay) * rate,)
+@dataclass(frozen=True, slots=True)
+class SGDConfig:
+    """Options of SGD.
+
+    >>> SGDConfig(momentum=0.9).lr
+    0.001
+    """
+
+    lr: float = 1e-3
+    momentum: float = 0.0
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    maximize: bool = False
 
 
-def _heavy_ball(p: Any, g: Any, b: Any, rate: Any, decay: Any, momentum: Any, gain: Any) -> tuple[Any, ...]:
-    b = b * momentum + (g + p * decay) * gain
-    return p - b * rate, b
+@functools.cache
+def _rule(momentum: bool, nesterov: bool, maximize: bool) -> Rule:
+    def sgd(p: Any, g: Any, *others: Any) -> tuple[Any, ...]:
+        *buffer, rate, decay, mu, gain = others
+        g = (-g if maximize else g) + p * decay
+        if not momentum:
+            return (p - g * rate,)
+        b = buffer[0] * mu + g * gain
+        return p - (g + b * mu if nesterov else b) * rate, b
 
-
-def _nesterov(p: Any, g: Any, b: Any, rate: Any, decay: Any, momentum: Any, gain: Any) -> tuple[Any, ...]:
-    g = g + p * decay
-    b = b * momentum + g * gain
-    return p - (g + b * momentum) * rate, b
+    return sgd
 
 
 class SGD(Optimizer):
@@ -39,43 +56,51 @@ class SGD(Optimizer):
     [0.800000..., 0.800000...]
     """
 
+    Config = SGDConfig
+
     def __init__(
         self,
         params: Parameters | None = None,
-        lr: float = 1e-3,
-        momentum: float = 0.0,
-        dampening: float = 0.0,
-        weight_decay: float = 0.0,
-        nesterov: bool = False,
+        lr: Any = None,
+        momentum: float | None = None,
+        dampening: float | None = None,
+        weight_decay: float | None = None,
+        nesterov: bool | None = None,
+        *,
+        maximize: bool | None = None,
+        config: SGDConfig | None = None,
     ) -> None:
-        self.slots = ("momentum",) if momentum else ()  # type: ignore[misc]
         super().__init__(
             params,
+            config,
             lr=lr,
             momentum=momentum,
             dampening=dampening,
             weight_decay=weight_decay,
             nesterov=nesterov,
+            maximize=maximize,
         )
 
-    def check(self, group: Group) -> None:
-        """Raise if an option of the group makes no sense."""
-        super().check(group)
-        _check_positive("SGD", momentum=group["momentum"])
-        if bool(group["momentum"]) != bool(self.slots):
-            raise ArgumentError("SGD: either all groups have momentum, or none has")
-        if group["nesterov"] and (not group["momentum"] or group["dampening"]):
+    @classmethod
+    def check(cls, options: Options) -> None:
+        """Raise if an option makes no sense."""
+        super().check(options)
+        check_positive("SGD", momentum=options["momentum"])
+        if options["nesterov"] and (not options["momentum"] or options["dampening"]):
             raise ArgumentError("SGD: nesterov needs a momentum and no dampening")
 
-    def rule(self, group: Group) -> Rule:
-        """Plain, heavy ball, or Nesterov's."""
-        if not self.slots:
-            return _plain
-        return _nesterov if group["nesterov"] else _heavy_ball
+    @classmethod
+    def slots(cls, options: Options) -> dict[str, float]:
+        """b, if there is momentum."""
+        return {"momentum": 0.0} if options["momentum"] else {}
 
-    def numbers(self, group: Group, step: int) -> tuple[float, ...]:
-        """η, λ, and with momentum μ and 1 − τ."""
-        if not self.slots:
-            return group["lr"], group["weight_decay"]
-        gain = 1.0 if step == 1 else 1.0 - group["dampening"]
-        return group["lr"], group["weight_decay"], group["momentum"], gain
+    @classmethod
+    def rule(cls, options: Options) -> Rule:
+        """Plain, heavy ball, or Nesterov's."""
+        return _rule(bool(options["momentum"]), options["nesterov"], options["maximize"])
+
+    @classmethod
+    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+        """η, λ, μ and 1 − τ."""
+        gain = at_first(step, 1.0, 1.0 - options["dampening"])
+        return options["lr"], options["weight_decay"], options["momentum"], gain

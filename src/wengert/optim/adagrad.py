@@ -1,0 +1,100 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from wengert.functional.arguments import native
+from wengert.optim.optimizer import Optimizer, Options, Parameters, check_positive
+from wengert.optim.update import Rule
+
+_sqrt, _square = native("sqrt"), native("square")
+
+
+@dataclass(frozen=True, slots=True)
+class AdagradConfig:
+    """Options of Adagrad.
+
+    >>> AdagradConfig().eps
+    1e-10
+    """
+
+    lr: float = 1e-2
+    lr_decay: float = 0.0
+    weight_decay: float = 0.0
+    initial_accumulator_value: float = 0.0
+    eps: float = 1e-10
+    maximize: bool = False
+
+
+@functools.cache
+def _rule(maximize: bool) -> Rule:
+    def adagrad(p: Any, g: Any, total: Any, rate: Any, decay: Any, eps: Any) -> tuple[Any, ...]:
+        g = (-g if maximize else g) + p * decay
+        total = total + _square(g)
+        return p - g * rate / (_sqrt(total) + eps), total
+
+    return adagrad
+
+
+class Adagrad(Optimizer):
+    """s ← s + g², p ← p − lr/(1 + (t − 1) `lr_decay`) · g / (√s + eps) (Duchi, Hazan & Singer, 2011).
+
+    >>> import wengert as wg
+    >>> p = wg.Parameter.ones((2,))
+    >>> opt = Adagrad([p], lr=0.5)
+    >>> p.set_grad([1.0, 2.0])
+    >>> opt.step()
+    >>> p.tolist()
+    [0.5, 0.5]
+    """
+
+    Config = AdagradConfig
+
+    def __init__(
+        self,
+        params: Parameters | None = None,
+        lr: Any = None,
+        lr_decay: float | None = None,
+        weight_decay: float | None = None,
+        initial_accumulator_value: float | None = None,
+        eps: float | None = None,
+        *,
+        maximize: bool | None = None,
+        config: AdagradConfig | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            config,
+            lr=lr,
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value,
+            eps=eps,
+            maximize=maximize,
+        )
+
+    @classmethod
+    def check(cls, options: Options) -> None:
+        """Raise if an option makes no sense."""
+        super().check(options)
+        names = ("eps", "lr_decay", "initial_accumulator_value")
+        check_positive("Adagrad", **{name: options[name] for name in names})
+
+    @classmethod
+    def slots(cls, options: Options) -> dict[str, float]:
+        """s."""
+        return {"sum": options["initial_accumulator_value"]}
+
+    @classmethod
+    def rule(cls, options: Options) -> Rule:
+        """Adagrad."""
+        return _rule(options["maximize"])
+
+    @classmethod
+    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+        """The decayed rate, λ, eps."""
+        rate = options["lr"] / (1.0 + (step - 1.0) * options["lr_decay"])
+        return rate, options["weight_decay"], options["eps"]

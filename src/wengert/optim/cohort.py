@@ -1,0 +1,96 @@
+"""Parameters that are updated together, by one native call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.autograd.creation import asarray
+from wengert.autograd.modes import no_grad
+from wengert.dtypes import DType
+from wengert.errors import DTypeError
+from wengert.functional.arguments import as_dtype_of
+from wengert.optim.update import Rule, state_dtype, update_program
+from wengert.program.compile import composite
+
+
+class Cohort:
+    """Parameters of one group and one dtype that have made the same number of steps, with their states."""
+
+    __slots__ = ("dtype", "parameters", "states", "steps")
+
+    def __init__(self, dtype: DType, parameters: list[Tensor], states: list[list[Tensor]], steps: int) -> None:
+        self.dtype = dtype
+        self.parameters = parameters
+        self.states = states
+        self.steps = steps
+
+    def split(self, chosen: Sequence[int]) -> Cohort:
+        """Take the parameters at these positions out, as a cohort of their own."""
+        out = set(chosen)
+        parameters, states = [self.parameters[k] for k in chosen], [self.states[k] for k in chosen]
+        self.parameters = [p for k, p in enumerate(self.parameters) if k not in out]
+        self.states = [s for k, s in enumerate(self.states) if k not in out]
+        return Cohort(self.dtype, parameters, states, self.steps)
+
+    def run_elementwise(
+        self, rule: Rule, gradients: list[Tensor | None] | None, n_state: int, numbers: tuple[float, ...]
+    ) -> bool:
+        """One step in place, as a fused pass per parameter; False, and nothing is changed, if a gradient is missing."""
+        self._check_dtype()
+        program = update_program(rule, self.dtype, n_state, len(numbers))
+        wide = state_dtype(self.dtype).code
+        if _core.update_in_place(program, self.parameters, gradients, self.states, numbers, wide) is not None:
+            return False
+        self.steps += 1
+        return True
+
+    def run_whole(
+        self, rule: Rule, gradients: list[Tensor | None] | None, n_state: int, numbers: tuple[float, ...]
+    ) -> bool:
+        """One step of a rule that looks at whole tensors: one compiled program over all parameters."""
+        self._check_dtype()
+        given = [p.grad for p in self.parameters] if gradients is None else gradients
+        if any(g is None for g in given):
+            return False
+        scalars = [asarray(x, dtype=state_dtype(self.dtype)) for x in numbers]
+        flat = [t for p, g, s in zip(self.parameters, given, self.states) for t in (p, g, *s)]
+        with no_grad():
+            new = _over_all(rule, n_state, len(numbers))(*scalars, *flat)
+            for k, (p, state) in enumerate(zip(self.parameters, self.states)):
+                value, *state[:] = new[k * (1 + n_state) : (k + 1) * (1 + n_state)]
+                p._take(value, "step")
+        self.steps += 1
+        return True
+
+    def _check_dtype(self) -> None:
+        # The first stands for all: `Module.to` casts every parameter.
+        now = self.parameters[0].dtype
+        if now != self.dtype:
+            raise DTypeError(
+                f"step: the parameters were {self.dtype.name} when the optimizer was made and are {now.name} now; "
+                "make the optimizer after net.to(...)"
+            )
+
+
+@functools.cache
+def _over_all(rule: Rule, n_state: int, n_numbers: int) -> Any:
+    """The rule applied to one parameter after the other, as one compiled function of flat arguments."""
+    width = 2 + n_state
+
+    def step(*given: Any) -> list[Any]:
+        numbers, flat = given[:n_numbers], given[n_numbers:]
+        starts = range(0, len(flat), width)
+        return [x for k in starts for x in wide_rule(rule, *flat[k : k + width], *numbers)]
+
+    return composite(step)
+
+
+def wide_rule(rule: Rule, p: Any, g: Any, *others: Any) -> tuple[Any, ...]:
+    """The rule computed in the dtype of the state, and the parameter in its own."""
+    wide = state_dtype(p.dtype)
+    new_p, *state = rule(as_dtype_of(p, wide), as_dtype_of(g, wide), *others)
+    return as_dtype_of(new_p, p.dtype), *state

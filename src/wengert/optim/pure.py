@@ -1,0 +1,61 @@
+"""Optimizers as pure functions of nested containers: the rule of the step, without its side effects."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from wengert._core import Tensor
+from wengert.autograd.creation import asarray, full, zeros
+from wengert.dtypes import float64
+from wengert.errors import ArgumentError
+from wengert.functional.arguments import as_dtype_of
+from wengert.optim.cohort import wide_rule
+from wengert.optim.update import state_dtype
+from wengert.program.compile import composite
+from wengert.program.tree import flatten, unflatten
+
+_compiled = functools.cache(composite)
+
+
+def init(cls: Any, params: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The state before the first step."""
+    cls.check(options)
+    leaves, structure = flatten(params)
+    state: dict[str, Any] = {"step": zeros((), dtype=float64)}
+    for k, (name, value) in enumerate(cls.slots(options).items()):
+        shapes = [cls.state_shapes(options, tuple(p.shape))[k] for p in leaves]
+        made = [full(shape, value, dtype=state_dtype(p.dtype)) for shape, p in zip(shapes, leaves)]
+        state[name] = unflatten(structure, made)
+    return state
+
+
+def update(
+    cls: Any, params: Any, grads: Any, state: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """New parameters and the state after one more step."""
+    slots = list(cls.slots(options))
+    if sorted(("step", *slots)) != sorted(state):
+        raise ArgumentError(
+            f"{cls.__name__}.update: with these options the state has {', '.join(('step', *slots))}; given is "
+            f"{', '.join(state)}. Call init and update with the same options"
+        )
+    # Tensors, in double precision: then neither the rate nor the step count is a constant of a trace.
+    lr, step = options["lr"], state["step"] + 1.0
+    rate = as_dtype_of(lr, float64) if isinstance(lr, Tensor) else asarray(lr, dtype=float64)
+    numbers = cls.numbers({**options, "lr": rate}, step)
+    rule = _compiled(cls.rule(options))
+    leaves, structure = flatten(params)
+    others = [flatten(t)[0] for t in (grads, *(state[name] for name in slots))]
+    if any(len(t) != len(leaves) for t in others):
+        raise ArgumentError(
+            f"{cls.__name__}.update: {len(leaves)} parameters, but gradients and state for {[len(t) for t in others]}"
+        )
+    new = []
+    for p, *rest in zip(leaves, *others):
+        wide = state_dtype(p.dtype)
+        given = [as_dtype_of(x, wide) if isinstance(x, Tensor) else x for x in numbers]
+        new.append(wide_rule(rule, p, *rest, *given))
+    trees = [unflatten(structure, [r[k] for r in new]) for k in range(1 + len(slots))]
+    return trees[0], {"step": step, **dict(zip(slots, trees[1:]))}

@@ -1,0 +1,117 @@
+"""RMSprop."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from wengert.functional.arguments import native
+from wengert.optim.optimizer import Optimizer, Options, Parameters, check_fraction, check_positive
+from wengert.optim.update import Rule
+
+_sqrt, _square = native("sqrt"), native("square")
+
+
+@dataclass(frozen=True, slots=True)
+class RMSpropConfig:
+    """Options of RMSprop.
+
+    >>> RMSpropConfig(centered=True).alpha
+    0.99
+    """
+
+    lr: float = 1e-2
+    alpha: float = 0.99
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    centered: bool = False
+    maximize: bool = False
+
+
+@functools.cache
+def _rule(momentum: bool, centered: bool, maximize: bool) -> Rule:
+    def rmsprop(p: Any, g: Any, v: Any, *others: Any) -> tuple[Any, ...]:
+        *state, rate, keep, gain, eps, decay, mu = others
+        g = (-g if maximize else g) + p * decay
+        v = v * keep + _square(g) * gain
+        new, spread = [v], v
+        if centered:
+            mean = state[0] + (g - state[0]) * gain
+            new.append(mean)
+            spread = v - _square(mean)
+        direction = g / (_sqrt(spread) + eps)
+        if momentum:
+            direction = state[-1] * mu + direction
+            new.append(direction)
+        return p - direction * rate, *new
+
+    return rmsprop
+
+
+class RMSprop(Optimizer):
+    """v ← α v + (1 − α) g², p ← p − lr g / (√v + eps) (Tieleman & Hinton, 2012).
+
+    `centered` divides by √(v − m²) instead, with m the running mean of g (Graves, 2013). `momentum` μ moves by
+    b ← μ b + g / (√v + eps).
+
+    >>> import wengert as wg
+    >>> p = wg.Parameter.ones((2,))
+    >>> opt = RMSprop([p], lr=0.1, alpha=0.75)
+    >>> p.set_grad([1.0, 2.0])
+    >>> opt.step()
+    >>> p.tolist()
+    [0.8000..., 0.8000...]
+    """
+
+    Config = RMSpropConfig
+
+    def __init__(
+        self,
+        params: Parameters | None = None,
+        lr: Any = None,
+        alpha: float | None = None,
+        eps: float | None = None,
+        weight_decay: float | None = None,
+        momentum: float | None = None,
+        centered: bool | None = None,
+        *,
+        maximize: bool | None = None,
+        config: RMSpropConfig | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            config,
+            lr=lr,
+            alpha=alpha,
+            eps=eps,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            centered=centered,
+            maximize=maximize,
+        )
+
+    @classmethod
+    def check(cls, options: Options) -> None:
+        """Raise if an option makes no sense."""
+        super().check(options)
+        check_positive("RMSprop", eps=options["eps"], momentum=options["momentum"])
+        check_fraction("RMSprop", alpha=options["alpha"])
+
+    @classmethod
+    def slots(cls, options: Options) -> dict[str, float]:
+        """v, m if centered, b if there is momentum."""
+        chosen = {"v": True, "mean": options["centered"], "momentum": bool(options["momentum"])}
+        return {name: 0.0 for name, used in chosen.items() if used}
+
+    @classmethod
+    def rule(cls, options: Options) -> Rule:
+        """With or without mean and momentum."""
+        return _rule(bool(options["momentum"]), options["centered"], options["maximize"])
+
+    @classmethod
+    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+        """lr, α, 1 − α, eps, λ, μ."""
+        alpha = options["alpha"]
+        return options["lr"], alpha, 1.0 - alpha, options["eps"], options["weight_decay"], options["momentum"]
