@@ -82,12 +82,14 @@ def statement(code: str, names: Mapping[str, Any], finish: Callable[[], Any] = l
     return call
 
 
-def interleave(contenders: Mapping[str, Call], rounds: int) -> tuple[dict[str, Timing], float | None]:
+def interleave(
+    contenders: Mapping[str, Call], rounds: int, sample_s: float = SAMPLE_S
+) -> tuple[dict[str, Timing], float | None]:
     """Time contenders in turns: every round, one sample of each. Also the foreign load meanwhile, in cores.
 
     While others keep the machine busy, rounds are repeated, up to four times as many; the quietest ones count.
     """
-    counts = {name: _calibrate(call) for name, call in contenders.items()}
+    counts = {name: _calibrate(call, sample_s) for name, call in contenders.items()}
     taken: list[tuple[float, dict[str, float]]] = []
     gc.collect()
     while len(taken) < rounds or (len(taken) < 4 * rounds and sum(load <= QUIET for load, _ in taken) < rounds):
@@ -101,12 +103,12 @@ def interleave(contenders: Mapping[str, Call], rounds: int) -> tuple[dict[str, T
     return timings, None if _busy_seconds() is None else statistics.mean(load for load, _ in quietest)
 
 
-def _calibrate(call: Call) -> int:
+def _calibrate(call: Call, sample_s: float) -> int:
     n = 1
     call(1)
-    while (seconds := call(n)) < SAMPLE_S / 4:
+    while (seconds := call(n)) < sample_s / 4:
         n *= 4
-    return max(1, round(n * SAMPLE_S / seconds))
+    return max(1, round(n * sample_s / seconds))
 
 
 # ----------------------------------------------------------------------------------------------------- rows
