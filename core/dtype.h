@@ -49,6 +49,9 @@ constexpr bool is_half(DType t) { return t == DType::Float16 || t == DType::BFlo
 constexpr DType real_of(DType t) {
   return t == DType::Complex64 ? DType::Float32 : t == DType::Complex128 ? DType::Float64 : t;
 }
+constexpr DType complex_of(DType t) {
+  return t == DType::Float32 ? DType::Complex64 : t == DType::Float64 ? DType::Complex128 : t;
+}
 
 // The dtype of an operation on two tensors. A floating operand wins over an integer one; float16 with
 // bfloat16 gives float32; uint64 with a signed integer gives float32, the default floating type.

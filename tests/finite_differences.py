@@ -1,4 +1,7 @@
-"""Finite differences in float64: the judge of every derivative, and never the same algebra."""
+"""Finite differences in float64: the judge of every derivative, and never the same algebra.
+
+Complex numbers are pairs of real ones: the gradient by z is dL/dRe z + i dL/dIm z, and <u, v> = Re sum conj(u) v.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,15 @@ STEP = 1e-3
 _STENCIL = ((-2, 1.0), (-1, -8.0), (1, 8.0), (2, -1.0))
 
 
+def wide(a: Any) -> np.ndarray[Any, Any]:
+    """In float64, or complex128."""
+    a = np.asarray(a)
+    return a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
+
+
 def along(f: Callable[[float], Any], step: float = STEP) -> Any:
     """The derivative at 0 of a function of one number, whose values are arrays."""
-    return sum(weight * np.asarray(f(k * step), np.float64) for k, weight in _STENCIL) / (12 * step)
+    return sum(weight * wide(f(k * step)) for k, weight in _STENCIL) / (12 * step)
 
 
 def directional(f: Callable[..., Any], xs: Arrays, x_dots: Arrays, step: float = STEP) -> Any:
@@ -28,25 +37,33 @@ def gradient(f: Callable[..., Any], xs: Arrays, step: float = STEP) -> list[np.n
     """The gradient of a scalar function by every element of every argument."""
     gradients = []
     for k, x in enumerate(xs):
-        g = np.zeros(x.shape, np.float64)
+        g = np.zeros_like(wide(x))
         for i in np.ndindex(*x.shape):
+            for unit in (1, 1j) if g.dtype.kind == "c" else (1,):
 
-            def shifted(t: float, k: int = k, i: Any = i) -> Any:
-                moved = [np.array(a, np.float64) for a in xs]
-                moved[k][i] += t
-                return f(*moved)
+                def shifted(t: float, k: int = k, i: Any = i, unit: complex = unit) -> Any:
+                    moved = [wide(a) for a in xs]
+                    moved[k][i] += t * unit
+                    return f(*moved)
 
-            g[i] = along(shifted, step)
+                g[i] += unit * along(shifted, step)
         gradients.append(g)
     return gradients
 
 
 def seeds(shapes: Sequence[tuple[int, ...]], number: int = 0) -> list[np.ndarray[Any, Any]]:
     """Non-uniform directions: all-ones hides wrong broadcasting."""
+    return seeds_like([np.empty(s) for s in shapes], number)
+
+
+def seeds_like(arrays: Arrays, number: int = 0) -> list[np.ndarray[Any, Any]]:
+    """Non-uniform directions of the arrays' shapes, complex where they are."""
     rng = np.random.default_rng([7, number])
-    return [rng.uniform(0.3, 1.7, s) * rng.choice([-1.0, 1.0], s) for s in shapes]
+    sizes = [(rng.uniform(0.3, 1.7, a.shape), rng.choice([-1.0, 1.0], a.shape)) for a in arrays]
+    turns = [np.exp(2j * np.pi * rng.random(a.shape)) if a.dtype.kind == "c" else 1.0 for a in arrays]
+    return [np.asarray(size * sign * turn) for (size, sign), turn in zip(sizes, turns)]
 
 
 def inner(a: Arrays, b: Arrays) -> float:
     """The inner product of two lists of arrays."""
-    return float(sum(np.sum(np.asarray(x, np.float64) * np.asarray(y, np.float64)) for x, y in zip(a, b)))
+    return float(sum(np.sum(np.conj(wide(x)) * wide(y)).real for x, y in zip(a, b)))

@@ -64,8 +64,11 @@ def assert_same(got: Any, expected: Any) -> None:
 
 def assert_near(got: Any, expected: Any, tolerance: float, what: str = "") -> None:
     """Compare derivatives: relative to the largest element, since a difference quotient errs by that."""
-    got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
+    got, expected = np.asarray(got), np.asarray(expected)
     assert got.shape == expected.shape, f"{what}: shape {got.shape}, expected {expected.shape}"
+    assert (got.dtype.kind == "c") == (expected.dtype.kind == "c"), f"{what}: {got.dtype}, expected {expected.dtype}"
+    wide = np.complex128 if got.dtype.kind == "c" else np.float64
+    got, expected = got.astype(wide), expected.astype(wide)
     if got.size == 0:
         return
     size = max(1.0, float(np.max(np.abs(expected))))

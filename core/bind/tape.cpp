@@ -141,7 +141,7 @@ nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph,
 nb::object backward_scalar(nb::handle tensor, bool retain_graph) {
   return guarded([&]() -> nb::object {
     Value* v = value_from(tensor, "backward");
-    if (!v->node || v->size != 1 || !is_inexact(v->dtype)) return nb::none();
+    if (!v->node || v->size != 1 || !is_floating(v->dtype)) return nb::none();
     Ref seed(empty_like(v, v->dtype));
     set_scalar(v->dtype, seed->data, 1.0);
     WalkOptions options;

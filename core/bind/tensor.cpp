@@ -142,7 +142,12 @@ double one_element(PyObject* self, const char* what, bool* ok) {
 PyObject* tensor_float(PyObject* self) {
   bool ok;
   double x = one_element(self, "float", &ok);
-  return ok ? PyFloat_FromDouble(x) : nullptr;
+  if (!ok) return nullptr;
+  const DType t = as_tensor(self)->tensor.value->dtype;
+  if (is_complex(t)) {
+    return PyErr_Format(PyExc_TypeError, "float: a %s tensor has two parts; take real(x) or abs(x) first", name_of(t));
+  }
+  return PyFloat_FromDouble(x);
 }
 
 PyObject* item(PyObject* self, PyObject*) {
@@ -188,8 +193,20 @@ PyObject* tensor_index(PyObject* self) {
 
 int tensor_bool(PyObject* self) {
   bool ok;
-  double x = one_element(self, "bool", &ok);
-  return ok ? x != 0 : -1;
+  one_element(self, "bool", &ok);
+  if (!ok) return -1;
+  const Value* v = as_tensor(self)->tensor.value;
+  uint8_t truth;
+  kernels().cast[static_cast<int>(v->dtype)][static_cast<int>(DType::Bool)](&truth, v->data, 1);
+  return truth;
+}
+
+PyObject* tensor_complex(PyObject* self, PyObject*) {
+  PyObject* x = item(self, nullptr);
+  if (!x || PyComplex_Check(x)) return x;
+  const double re = PyFloat_AsDouble(x);
+  Py_DECREF(x);
+  return re == -1.0 && PyErr_Occurred() ? nullptr : PyComplex_FromDoubles(re, 0.0);
 }
 
 Py_ssize_t tensor_length(PyObject* self) {
@@ -478,6 +495,7 @@ PyObject* take_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 
 PyMethodDef methods[] = {
     {"item", item, METH_NOARGS, "The value of a one-element tensor as a Python scalar."},
+    {"__complex__", tensor_complex, METH_NOARGS, nullptr},
     {"detach", detach, METH_NOARGS, "The same data, cut from the graph; shares memory."},
     {"_adopt", adopt, METH_O, nullptr},
     {"_assign", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(assign_method)), METH_FASTCALL, nullptr},

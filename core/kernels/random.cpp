@@ -115,6 +115,12 @@ void draw_tiles(DType dtype, void* y, int64_t n, RandomStream s, F&& draw) {
   });
 }
 
+// Two parts of variance ½ each.
+template <class Real>
+void halve_variance(Real* parts, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) parts[i] *= std::numbers::sqrt2_v<Real> / 2;
+}
+
 }  // namespace
 
 PhiloxBlock philox(PhiloxBlock counter, uint32_t key_low, uint32_t key_high) {
@@ -127,7 +133,8 @@ PhiloxBlock philox(PhiloxBlock counter, uint32_t key_low, uint32_t key_high) {
 }
 
 int64_t random_counters(RandomKind kind, int64_t size, DType dtype) {
-  const int64_t per = per_block(kind == RandomKind::integers || dtype == DType::Float64);
+  const int64_t per = per_block(kind == RandomKind::integers || real_of(dtype) == DType::Float64);
+  if (is_complex(dtype)) size *= 2;
   return (size + per - 1) / per;
 }
 
@@ -146,6 +153,20 @@ void random_uniform(DType dtype, void* y, int64_t n, RandomStream s) {
 }
 
 void random_normal(DType dtype, void* y, int64_t n, RandomStream s) {
+  if (dtype == DType::Complex128) {
+    draw_tiles<double, uint64_t>(DType::Float64, y, 2 * n, s, [](double* out, const uint64_t* words, int64_t count) {
+      box_muller(DType::Float64, out, words, (count + 1) / 2);
+      halve_variance(out, count);
+    });
+    return;
+  }
+  if (dtype == DType::Complex64) {
+    draw_tiles<float, uint32_t>(DType::Float32, y, 2 * n, s, [](float* out, const uint32_t* words, int64_t count) {
+      box_muller(DType::Float32, out, words, (count + 1) / 2);
+      halve_variance(out, count);
+    });
+    return;
+  }
   if (dtype == DType::Float64) {
     draw_tiles<double, uint64_t>(dtype, y, n, s, [](double* out, const uint64_t* words, int64_t count) {
       box_muller(DType::Float64, out, words, (count + 1) / 2);

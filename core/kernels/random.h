@@ -21,13 +21,14 @@ struct RandomStream {
 enum class RandomKind : uint8_t { uniform, normal, integers };
 
 // How many counters a draw of `size` elements uses: one for four elements of up to 32 bits, one for two of
-// float64 or int64. The next draw from the same key starts that much further.
+// float64 or int64, where a complex number is two. The next draw from the same key starts that much further.
 int64_t random_counters(RandomKind kind, int64_t size, DType dtype);
 
 // In [0, 1), on the grid of the dtype's precision below 1 (2⁻⁵³, 2⁻²⁴, 2⁻¹¹, 2⁻⁸), so that rounding never
 // gives 1.
 void random_uniform(DType dtype, void* y, int64_t n, RandomStream stream);
-// Box–Muller on pairs of uniforms, with the logarithm, sine and cosine of the vector kernels.
+// Box–Muller on pairs of uniforms, with the logarithm, sine and cosine of the vector kernels. A complex number has
+// variance 1: ½ in each part.
 void random_normal(DType dtype, void* y, int64_t n, RandomStream stream);
 // In [low, high), low < high, every value equally likely (Lemire, "Fast random integer generation in an
 // interval", 2019).

@@ -44,6 +44,11 @@ WENGERT_INLINE bool is_zero(Complex<T> a) {
   return (a.re == T{0}) & (a.im == T{0});
 }
 
+template <class T>
+WENGERT_INLINE bool is_finite(Complex<T> a) {
+  return (magnitude(a.re) < Format<T>::kInf) & (magnitude(a.im) < Format<T>::kInf);
+}
+
 // a - b. Where a difference stands beside a sum, GCC 12 makes `fmaddsub` of them and their products in vector
 // code, even under -ffp-contract=off, but not in the scalar rest of the loop; it does not see through the
 // bits.
@@ -79,6 +84,40 @@ WENGERT_INLINE Complex<T> reciprocal(Complex<T> a) {
   return div(Complex<T>{T{1}, T{0}}, a);
 }
 
+// |a| without overflow or underflow of the squares: in double for float, scaled by a power of two for double.
+WENGERT_INLINE double scaled_length(Complex<float> a, double& re, double& im) {
+  re = a.re, im = a.im;
+  return libm::sqrt(re * re + im * im);
+}
+WENGERT_INLINE double scaling(Complex<double> a) {
+  const double x = magnitude(a.re), y = magnitude(a.im), larger = x > y ? x : y;
+  return larger > 0x1p511 ? 0x1p-540 : larger < 0x1p-459 ? 0x1p600 : 1.0;
+}
+WENGERT_INLINE double scaled_length(Complex<double> a, double& re, double& im) {
+  const double s = scaling(a);
+  re = a.re * s, im = a.im * s;
+  return libm::sqrt(re * re + im * im);
+}
+
+// Infinite if a part is, even if the other is NaN (C99, hypot).
+template <class T>
+WENGERT_INLINE T abs(Complex<T> a) {
+  double re, im;
+  double length = scaled_length(a, re, im);
+  if constexpr (std::is_same_v<T, double>) length *= 1.0 / scaling(a);
+  const bool infinite = (magnitude(a.re) == Format<T>::kInf) | (magnitude(a.im) == Format<T>::kInf);
+  return infinite ? Format<T>::kInf : static_cast<T>(length);
+}
+
+// a / |a|, and 0 at 0.
+template <class T>
+WENGERT_INLINE Complex<T> sign(Complex<T> a) {
+  double re, im;
+  const double length = scaled_length(a, re, im);
+  const bool zero = is_zero(a);
+  return {zero ? T{0} : static_cast<T>(re / length), zero ? T{0} : static_cast<T>(im / length)};
+}
+
 // Computed in double: the logarithm of a large power would lose single precision.
 inline Complex<double> pow(Complex<double> a, Complex<double> b) {
   if (is_zero(b)) return {1.0, 0.0};
@@ -100,6 +139,10 @@ inline Complex<float> pow(Complex<float> a, Complex<float> b) {
 // e^x cos y - 1 = (e^x - 1) cos y - 2 sin^2(y/2), without cancellation near 0.
 template <class T>
 inline Complex<T> expm1(Complex<T> a) {
+  if (!is_finite(a)) {
+    const Complex<T> y = exp(a);
+    return {y.re - T{1}, y.im};
+  }
   const T half = libm::sin(static_cast<T>(0.5) * a.im);
   return {math::expm1(a.re) * libm::cos(a.im) - T{2} * half * half, math::exp(a.re) * libm::sin(a.im)};
 }
@@ -107,11 +150,11 @@ inline Complex<T> expm1(Complex<T> a) {
 // |1 + a|^2 = 1 + re (2 + re) + im^2 near 0; elsewhere the plain logarithm.
 template <class T>
 inline Complex<T> log1p(Complex<T> a) {
+  if (!is_finite(a)) return log(Complex<T>{T{1} + a.re, a.im});
   const T u = T{1} + a.re;
   const T m = libm::hypot(a.re, a.im);
-  const T re = m < static_cast<T>(0.5) ? static_cast<T>(0.5) * math::log1p(a.re * (T{2} + a.re) + a.im * a.im)
-                                       : math::log(libm::hypot(u, a.im));
-  return {re, libm::atan2(a.im, u)};
+  if (m >= static_cast<T>(0.5)) return log(Complex<T>{u, a.im});
+  return {static_cast<T>(0.5) * math::log1p(a.re * (T{2} + a.re) + a.im * a.im), libm::atan2(a.im, u)};
 }
 
 // Through the exponential that does not overflow.

@@ -364,6 +364,34 @@ struct neg {
   }
 };
 
+struct conj {
+  template <class T>
+  WENGERT_INLINE static Complex<T> apply(Complex<T> a) {
+    return {a.re, -a.im};
+  }
+};
+
+struct real {
+  template <class T>
+  WENGERT_INLINE static T apply(Complex<T> a) {
+    return a.re;
+  }
+};
+
+struct imag {
+  template <class T>
+  WENGERT_INLINE static T apply(Complex<T> a) {
+    return a.im;
+  }
+};
+
+struct make_complex {
+  template <Float T>
+  WENGERT_INLINE static Complex<T> apply(T re, T im) {
+    return {re, im};
+  }
+};
+
 struct relu {
   template <Integer T>
   WENGERT_INLINE static T apply(T a) {
@@ -384,6 +412,10 @@ struct abs {
   WENGERT_INLINE static T apply(T a) {
     return magnitude(a);
   }
+  template <class T>
+  WENGERT_INLINE static T apply(Complex<T> a) {
+    return complex::abs(a);
+  }
 };
 
 struct sign {
@@ -395,6 +427,10 @@ struct sign {
   WENGERT_INLINE static T apply(T a) {
     const T nonzero = a > T{0} ? T{1} : a < T{0} ? T{-1} : a;  // NaN stays
     return a == T{0} ? T{0} : nonzero;
+  }
+  template <class T>
+  WENGERT_INLINE static Complex<T> apply(Complex<T> a) {
+    return complex::sign(a);
   }
 };
 
@@ -526,21 +562,25 @@ WENGERT_REAL_FUNCTION(trigamma, static_cast<float>(math::trigamma(a)), math::tri
 #undef WENGERT_REAL_FUNCTION
 
 // What kind of number it is; every integer is finite.
-#define WENGERT_TEST(name, integer_result, float_expression) \
-  struct name {                                              \
-    template <Integer T>                                     \
-    WENGERT_INLINE static bool apply(T) {                    \
-      return integer_result;                                 \
-    }                                                        \
-    template <Float T>                                       \
-    WENGERT_INLINE static bool apply(T a) {                  \
-      return float_expression;                               \
-    }                                                        \
+#define WENGERT_TEST(name, integer_result, float_expression, either) \
+  struct name {                                                      \
+    template <Integer T>                                             \
+    WENGERT_INLINE static bool apply(T) {                            \
+      return integer_result;                                         \
+    }                                                                \
+    template <Float T>                                               \
+    WENGERT_INLINE static bool apply(T a) {                          \
+      return float_expression;                                       \
+    }                                                                \
+    template <class T>                                               \
+    WENGERT_INLINE static bool apply(Complex<T> a) {                 \
+      return apply(a.re) either apply(a.im);                         \
+    }                                                                \
   };
-WENGERT_TEST(isnan, false, a != a)
-WENGERT_TEST(isinf, false, magnitude(a) == Format<T>::kInf)
-WENGERT_TEST(isfinite, true, magnitude(a) < Format<T>::kInf)
-WENGERT_TEST(signbit, false, (to_bits(a) >> (sizeof(T) * 8 - 1)) != 0)
+WENGERT_TEST(isnan, false, a != a, |)
+WENGERT_TEST(isinf, false, magnitude(a) == Format<T>::kInf, |)
+WENGERT_TEST(isfinite, true, magnitude(a) < Format<T>::kInf, &)
+WENGERT_TEST(signbit, false, (to_bits(a) >> (sizeof(T) * 8 - 1)) != 0, |)
 #undef WENGERT_TEST
 
 // Told apart by the table, which maps them on the size of an element.

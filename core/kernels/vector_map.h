@@ -108,7 +108,7 @@ void map_copy(void* out, const void* const* in, int64_t n) {
 // The table
 // ----------------------------------------------------------------------------------------------------
 
-enum class DTypeClass { any, number, real, floating, rfloat, bits, integer, boolean };
+enum class DTypeClass { any, number, real, floating, rfloat, wfloat, cfloat, bits, integer, boolean };
 
 constexpr bool belongs(DType d, DTypeClass c) {
   switch (c) {
@@ -117,6 +117,8 @@ constexpr bool belongs(DType d, DTypeClass c) {
     case DTypeClass::real: return is_integer(d) || is_floating(d);
     case DTypeClass::floating: return is_inexact(d);
     case DTypeClass::rfloat: return is_floating(d);
+    case DTypeClass::wfloat: return is_floating(d) && !is_half(d);
+    case DTypeClass::cfloat: return is_complex(d);
     case DTypeClass::bits: return d == DType::Bool || is_integer(d);
     case DTypeClass::integer: return is_integer(d);
     case DTypeClass::boolean: return d == DType::Bool;
@@ -164,7 +166,7 @@ constexpr MapFn map_of() {
 }
 
 constexpr void fill_map(VectorKernels& table) {
-  constexpr bool result_is_same = false, result_is_bool = true;
+  constexpr bool result_is_same = false, result_is_real = false, result_is_complex = false, result_is_bool = true;
 #define ELEMENTWISE(name, operands, dtype_class, result)                    \
   for_each_dtype([&]<DType D>(std::integral_constant<DType, D>) {           \
     if constexpr (belongs(D, DTypeClass::dtype_class)) {                    \

@@ -7,8 +7,8 @@ namespace wengert {
 
 namespace {
 
-enum class DTypeClass : uint8_t { any, number, real, floating, rfloat, bits, integer, boolean };
-enum class ResultType : uint8_t { same, bool_ };
+enum class DTypeClass : uint8_t { any, number, real, floating, rfloat, wfloat, cfloat, bits, integer, boolean };
+enum class ResultType : uint8_t { same, bool_, real, complex };
 
 struct Record {
   const char* name;
@@ -17,7 +17,14 @@ struct Record {
   ResultType result;
 };
 
-constexpr ResultType result_of(const char* word) { return word[0] == 'b' ? ResultType::bool_ : ResultType::same; }
+constexpr ResultType result_of(const char* word) {
+  switch (word[0]) {
+    case 'b': return ResultType::bool_;
+    case 'r': return ResultType::real;
+    case 'c': return ResultType::complex;
+    default: return ResultType::same;
+  }
+}
 
 constexpr Record kRecords[] = {
 #define ELEMENTWISE(name, operands, dtype_class, result) {#name, operands, DTypeClass::dtype_class, result_of(#result)},
@@ -42,7 +49,9 @@ const char* refusal(const Op& op, DType t) {
           op.kernel != Elementwise::less_equal && op.kernel != Elementwise::greater_equal)
         return "real numbers";
       return is_complex(t) ? "real numbers (complex numbers have no order)" : nullptr;
-    case DTypeClass::rfloat: return is_complex(t) ? "real floating numbers" : nullptr;
+    case DTypeClass::rfloat:
+    case DTypeClass::wfloat: return is_complex(t) ? "real floating numbers" : nullptr;
+    case DTypeClass::cfloat: return is_complex(t) ? nullptr : "complex numbers";
     case DTypeClass::bits: return truth || is_integer(t) ? nullptr : "bool and integers";
     case DTypeClass::integer: return is_integer(t) ? nullptr : "integers";
     default: return nullptr;
@@ -55,13 +64,19 @@ DType computing_dtype(const Op& op, DType t) {
     case DTypeClass::real: return truth ? DType::UInt8 : t;
     case DTypeClass::floating:
     case DTypeClass::rfloat: return truth || is_integer(t) ? DType::Float32 : t;
+    case DTypeClass::wfloat: return t == DType::Float64 ? t : DType::Float32;
     case DTypeClass::boolean: return DType::Bool;
     default: return t;
   }
 }
 
 DType result_dtype(const Op& op, DType compute) {
-  return record(op).result == ResultType::bool_ ? DType::Bool : compute;
+  switch (record(op).result) {
+    case ResultType::bool_: return DType::Bool;
+    case ResultType::real: return real_of(compute);
+    case ResultType::complex: return complex_of(compute);
+    default: return compute;
+  }
 }
 
 MapFn kernel_of(const Op& op, DType compute) {
@@ -110,7 +125,7 @@ void register_elementwise_ops() {
     op.infer = infer_elementwise;
     op.elementwise = true;
     op.kernel = static_cast<Elementwise>(k);
-    op.differentiable = kRecords[k].result == ResultType::same && kRecords[k].dtype_class != DTypeClass::bits &&
+    op.differentiable = kRecords[k].result != ResultType::bool_ && kRecords[k].dtype_class != DTypeClass::bits &&
                         kRecords[k].dtype_class != DTypeClass::integer;
     for (int t = 0; t < kNumDTypes; ++t) {
       const DType dtype = static_cast<DType>(t);

@@ -14,10 +14,12 @@ RandomStream stream(const Attr& key, const Attr& counter) {
           static_cast<uint64_t>(counter.dims[0].raw)};
 }
 
+template <bool complex_too>
 void infer_floating(const Op& op, const Type*, int, const Attrs& attrs, Type* out) {
   const DType dtype = dtype_attr(op, attrs[1]);
-  if (!is_floating(dtype)) {
-    fail(ErrorKind::dtype, op.name.c_str(), std::string("draws floating-point numbers only, got ") + name_of(dtype));
+  if (!is_floating(dtype) && !(complex_too && is_complex(dtype))) {
+    const char* drawn = complex_too ? "floating-point and complex" : "floating-point";
+    fail(ErrorKind::dtype, op.name.c_str(), std::string("draws ") + drawn + " numbers only, got " + name_of(dtype));
   }
   require_entries(op, op.attrs[2], attrs[2], 2);
   require_entries(op, op.attrs[3], attrs[3], 1);
@@ -58,13 +60,13 @@ void register_random_ops() {
   add_op({.name = "random_uniform",
           .n_inputs = 0,
           .attrs = floating,
-          .infer = infer_floating,
+          .infer = infer_floating<false>,
           .compute = compute_floating<random_uniform>,
           .differentiable = false});
   add_op({.name = "random_normal",
           .n_inputs = 0,
           .attrs = floating,
-          .infer = infer_floating,
+          .infer = infer_floating<true>,
           .compute = compute_floating<random_normal>,
           .differentiable = false});
   add_op({.name = "random_integers",

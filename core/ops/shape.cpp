@@ -322,7 +322,12 @@ void compute_as_strided_add(const Op& op, Value* const* in, int, const Attrs& at
 // -------------------------------------------------------------------------------------------------------
 
 void infer_cast(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {
-  *out = {dtype_attr(op, attrs[0]), in[0].shape};
+  const DType to = dtype_attr(op, attrs[0]);
+  if (is_complex(in[0].dtype) && !is_complex(to) && to != DType::Bool) {
+    fail(ErrorKind::dtype, op.name.c_str(),
+         to_string(in[0]) + " to " + name_of(to) + " would drop the imaginary part; take real(x) or abs(x) first");
+  }
+  *out = {to, in[0].shape};
 }
 
 void compute_cast(const Op&, Value* const* in, int, const Attrs&, Value** out) {

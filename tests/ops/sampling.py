@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests import finite_differences as fd
 from wengert import _core
 from wengert.autograd.creation import asarray
 from wengert.dtypes import ALL, DType, as_dtype
@@ -18,6 +19,7 @@ from wengert.ops.registry import Op
 from wengert.ops.samples import Array, Sample
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
+COMPLEXES = ("complex128", "complex64")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 # Ops whose values cannot be checked against a NumPy function, and what checks them instead.
@@ -39,8 +41,36 @@ def cases(keep: Callable[[Op, Sample], bool] = lambda op, sample: True) -> list[
     ]
 
 
+def typed_cases(keep: Callable[[Op, Sample], bool]) -> list[Any]:
+    """pytest parameters (op, sample, dtype): every case in float64, and in complex128 where the op takes it."""
+    return [
+        pytest.param(*case.values, dtype, id=f"{case.id}-{dtype}")
+        for case in cases(keep)
+        for dtype in ("float64", "complex128")
+        if dtype == "float64" or takes_complex(*case.values)
+    ]
+
+
+def takes_complex(op: Op, sample: Sample) -> bool:
+    """Whether the sample's real numbers may be complex: asked of the core."""
+    finite = all(np.isfinite(a.values).all() for a in sample.inputs if a.values is not None)
+    if not (has_kind(sample, "float") and finite):
+        return False
+    types = [(as_dtype(a.dtype).code, a.shape) for a in make(sample, "complex128")]
+    try:
+        _core.infer(op.name, types, sample.attrs)
+    except TypeError:
+        return False
+    return True
+
+
+def has_numbers(sample: Sample) -> bool:
+    """Whether an input is real or complex."""
+    return has_kind(sample, "float") or has_kind(sample, "complex")
+
+
 def has_kind(sample: Sample, kind: str) -> bool:
-    """Whether an input is of this kind: float, int, bool, index."""
+    """Whether an input is of this kind: float, complex, int, bool, index."""
     return any(kind_of(a) == kind for a in sample.inputs)
 
 
@@ -55,6 +85,8 @@ def kind_of(a: Array) -> str:
 
 def dtypes_of(sample: Sample) -> tuple[str, ...]:
     """The dtypes in which the sample makes sense."""
+    if has_kind(sample, "complex"):
+        return COMPLEXES
     if has_kind(sample, "float"):
         return FLOATS
     return INTEGERS if has_kind(sample, "int") else ("",)
@@ -76,7 +108,8 @@ def _array(a: Array, rng: np.random.Generator, dtype: str) -> np.ndarray[Any, An
     if a.values is not None:
         wanted = {"float": dtype, "index": "int64", "bool": "bool"}[kind]
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.array(a.values).astype(numpy_dtype(wanted)).reshape(a.shape)
+            turned = np.array(a.values) * ((1 + 0.3j) if wanted in COMPLEXES else 1)
+            return turned.astype(numpy_dtype(wanted)).reshape(a.shape)
     if kind == "bool":
         return rng.random(a.shape) < 0.5
     if kind == "index":
@@ -87,6 +120,11 @@ def _array(a: Array, rng: np.random.Generator, dtype: str) -> np.ndarray[Any, An
     x = rng.uniform(a.low, a.high, a.shape)
     if a.gap:
         x = np.where(np.abs(x) < a.gap, np.where(x < 0, x - a.gap, x + a.gap), x)
+    if kind == "complex":
+        x = x + 1j * rng.uniform(a.low, a.high, a.shape)
+        dtype = {"float64": "complex128", "complex128": "complex128"}.get(dtype, "complex64")
+    elif dtype in COMPLEXES:
+        x = x + 1j * rng.uniform(-0.6, 0.6, a.shape)
     return np.asarray(x).astype(numpy_dtype(dtype))
 
 
@@ -117,18 +155,18 @@ def reference(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...]) -> np.ndarr
     """The reference on arrays: floating ones in float64, so that it is exact to the eyes of the narrower types."""
     assert op.reference is not None
     exact = op.name == "nextafter"  # about the last bit of its own type
-    wide = [a.astype(np.float64) if not exact and as_dtype(a.dtype).is_floating else a for a in arrays]
+    wide = [fd.wide(a) if not exact and as_dtype(a.dtype).is_inexact else a for a in arrays]
     with np.errstate(all="ignore"):
         return np.asarray(op.reference(*wide, *attrs))
 
 
 class Differentiable:
-    """An op at a sample as a function of its floating inputs alone."""
+    """An op at a sample as a function of its floating and complex inputs alone."""
 
     def __init__(self, op: Op, sample: Sample, dtype: str = "float64") -> None:
         self.op, self.attrs = op, sample.attrs
         self.inputs = make(sample, dtype, op.name)
-        self.places = [k for k, a in enumerate(self.inputs) if as_dtype(a.dtype).is_floating]
+        self.places = [k for k, a in enumerate(self.inputs) if as_dtype(a.dtype).is_inexact]
         self.xs = [self.inputs[k] for k in self.places]
 
     def __call__(self, *xs: Any) -> Any:
@@ -145,7 +183,7 @@ class Differentiable:
 
 def differentiable(op: Op, sample: Sample) -> bool:
     """Whether the derivatives of this sample are to be checked."""
-    return op.differentiable and sample.gradients and has_kind(sample, "float")
+    return op.differentiable and sample.gradients and has_numbers(sample)
 
 
 def supports(op: Op, dtype: DType) -> bool:

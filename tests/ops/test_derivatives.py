@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import finite_differences as fd
-from tests.ops.sampling import Differentiable, array, cases, differentiable, has_kind, make, tensor
+from tests.ops.sampling import Differentiable, array, cases, differentiable, has_numbers, make, tensor, typed_cases
 from tests.tolerances import AGREEMENT, FIRST_ORDER, NARROW_GRADIENT, SECOND_ORDER, assert_near
 from wengert.errors import GradientError
 from wengert.ops import OPS
@@ -18,39 +18,35 @@ from wengert.program.compile import compile
 from wengert.transforms.functional import jvp, vjp
 
 
-def _shapes(arrays: list[Any]) -> list[tuple[int, ...]]:
-    return [np.shape(a) for a in arrays]
-
-
 def _tensors(arrays: Any) -> tuple[Any, ...]:
     return tuple(tensor(a) for a in arrays)
 
 
-@pytest.mark.parametrize(("op", "sample"), cases(differentiable))
-def test_first_order(op: Op, sample: Sample) -> None:
-    f = Differentiable(op, sample)
-    x_dots = fd.seeds(_shapes(f.xs))
+@pytest.mark.parametrize(("op", "sample", "dtype"), typed_cases(differentiable))
+def test_first_order(op: Op, sample: Sample, dtype: str) -> None:
+    f = Differentiable(op, sample, dtype)
+    x_dots = fd.seeds_like(f.xs)
     y, y_dot = jvp(f, _tensors(f.xs), _tensors(x_dots))
-    (y_bar,) = fd.seeds([y.shape], 1)
+    (y_bar,) = fd.seeds_like([array(y)], 1)
     _, pull = vjp(f, *_tensors(f.xs))
     x_bars = [array(g) for g in pull(tensor(y_bar))]
 
     expected = fd.directional(f.on_arrays, f.xs, x_dots)
     assert_near(array(y_dot), expected, FIRST_ORDER, "forward mode")
-    numeric = fd.gradient(lambda *xs: np.sum(y_bar * f.on_arrays(*xs)), f.xs)
+    numeric = fd.gradient(lambda *xs: fd.inner([y_bar], [f.on_arrays(*xs)]), f.xs)
     for k, (g, n) in enumerate(zip(x_bars, numeric)):
         assert_near(g, n, FIRST_ORDER, f"reverse mode, operand {k}")
     forward, reverse = fd.inner([y_bar], [array(y_dot)]), fd.inner(x_bars, x_dots)
     assert forward == pytest.approx(reverse, rel=AGREEMENT, abs=AGREEMENT)
 
 
-@pytest.mark.parametrize(("op", "sample"), cases(differentiable))
-def test_one_operand_at_a_time(op: Op, sample: Sample) -> None:
+@pytest.mark.parametrize(("op", "sample", "dtype"), typed_cases(differentiable))
+def test_one_operand_at_a_time(op: Op, sample: Sample, dtype: str) -> None:
     """The other operands are constants: symbolic zeros, and narrowed programs."""
-    f = Differentiable(op, sample)
+    f = Differentiable(op, sample, dtype)
     if len(f.xs) < 2:
         return
-    (y_bar,) = fd.seeds([f.on_arrays(*f.xs).shape], 1)
+    (y_bar,) = fd.seeds_like([f.on_arrays(*f.xs)], 1)
     _, pull = vjp(f, *_tensors(f.xs))
     together = [array(g) for g in pull(tensor(y_bar))]
     for k, x in enumerate(f.xs):
@@ -61,7 +57,7 @@ def test_one_operand_at_a_time(op: Op, sample: Sample) -> None:
         _, pull_one = vjp(alone, tensor(x))
         g = array(pull_one(tensor(y_bar))[0])
         assert_near(g, together[k], AGREEMENT, f"operand {k} alone")
-        (x_dot,) = fd.seeds([x.shape], 2)
+        (x_dot,) = fd.seeds_like([x], 2)
         _, y_dot = jvp(alone, (tensor(x),), (tensor(x_dot),))
         assert fd.inner([y_bar], [array(y_dot)]) == pytest.approx(fd.inner([g], [x_dot]), rel=AGREEMENT, abs=AGREEMENT)
 
@@ -71,19 +67,19 @@ def _same_operand(op: Op, sample: Sample) -> bool:
     return differentiable(op, sample) and op.n_inputs == 2 and op.elementwise and same
 
 
-@pytest.mark.parametrize(("op", "sample"), cases(_same_operand))
-def test_the_same_tensor_twice(op: Op, sample: Sample) -> None:
+@pytest.mark.parametrize(("op", "sample", "dtype"), typed_cases(_same_operand))
+def test_the_same_tensor_twice(op: Op, sample: Sample, dtype: str) -> None:
     """f(x, x): both cotangents arrive at x."""
-    x = make(sample, "float64", op.name)[0 if op.name == "pow" else 1]
+    x = make(sample, dtype, op.name)[0 if op.name == "pow" else 1]
     if op.name in ("maximum", "minimum", "remainder", "floor_divide", "copysign"):
         return  # a tie everywhere: tested with the ties
 
     def f(z: Any) -> Any:
         return op(z, z)
 
-    (y_bar,) = fd.seeds([x.shape], 1)
+    (y_bar,) = fd.seeds_like([array(f(tensor(x)))], 1)
     _, pull = vjp(f, tensor(x))
-    numeric = fd.gradient(lambda a: np.sum(y_bar * array(f(tensor(a)))), [x])
+    numeric = fd.gradient(lambda a: fd.inner([y_bar], [array(f(tensor(a)))]), [x])
     assert_near(array(pull(tensor(y_bar))[0]), numeric[0], FIRST_ORDER)
 
 
@@ -91,22 +87,22 @@ def _literal(op: Op, sample: Sample) -> bool:
     return differentiable(op, sample) and op.elementwise and op.n_inputs == 2 and sample is op.samples[0]
 
 
-@pytest.mark.parametrize(("op", "sample"), cases(_literal))
-def test_literal_operands(op: Op, sample: Sample) -> None:
+@pytest.mark.parametrize(("op", "sample", "dtype"), typed_cases(_literal))
+def test_literal_operands(op: Op, sample: Sample, dtype: str) -> None:
     """A Python number beside a tensor: in both modes, traced, and twice differentiated."""
-    a, b = make(sample, "float64", op.name)
+    a, b = make(sample, dtype, op.name)
     for k, x in enumerate((a, b)):
-        number = float((a, b)[1 - k].flat[0])
+        number = (a, b)[1 - k].flat[0].item()
 
-        def f(z: Any, k: int = k, number: float = number) -> Any:
+        def f(z: Any, k: int = k, number: complex = number) -> Any:
             return op(z, number) if k == 0 else op(number, z)
 
-        def filled(z: Any, k: int = k, number: float = number) -> Any:
+        def filled(z: Any, k: int = k, number: complex = number) -> Any:
             full = tensor(np.full(a.shape, number))
             return op(z, full) if k == 0 else op(full, z)
 
-        (bar,) = fd.seeds([x.shape], 1)
-        (v,) = fd.seeds([x.shape], 2)
+        (bar,) = fd.seeds_like([array(f(tensor(x)))], 1)
+        (v,) = fd.seeds_like([x], 2)
         for g in (f, compile(f)):
             assert_near(array(g(tensor(x))), array(filled(tensor(x))), AGREEMENT)
             for transform in (_pushed, _pulled, _pushed_gradient, _pulled_gradient):
@@ -134,12 +130,12 @@ def _second(op: Op, sample: Sample) -> bool:
     return differentiable(op, sample) and sample.second
 
 
-@pytest.mark.parametrize(("op", "sample"), cases(_second))
-def test_second_order(op: Op, sample: Sample) -> None:
+@pytest.mark.parametrize(("op", "sample", "dtype"), typed_cases(_second))
+def test_second_order(op: Op, sample: Sample, dtype: str) -> None:
     """H v four ways: every nesting of the two modes, and differences of the gradient."""
-    f = Differentiable(op, sample)
-    xs, vs = _tensors(f.xs), fd.seeds(_shapes(f.xs), 3)
-    (bar,) = fd.seeds([f.on_arrays(*f.xs).shape], 1)
+    f = Differentiable(op, sample, dtype)
+    xs, vs = _tensors(f.xs), fd.seeds_like(f.xs, 3)
+    (bar,) = fd.seeds_like([f.on_arrays(*f.xs)], 1)
     y_bar, v = tensor(bar), _tensors(vs)
 
     def gradient(*zs: Any) -> tuple[Any, ...]:
@@ -151,7 +147,7 @@ def test_second_order(op: Op, sample: Sample) -> None:
     forward_over_reverse = [array(g) for g in jvp(gradient, xs, v)[1]]
     reverse_over_reverse = [array(g) for g in vjp(gradient, *xs)[1](v)]
     reverse_over_forward = [array(g) for g in vjp(slope, *xs)[1](y_bar)]
-    ws = fd.seeds(_shapes(f.xs), 4)
+    ws = fd.seeds_like(f.xs, 4)
     forward_over_forward = fd.inner([bar], [array(jvp(slope, xs, _tensors(ws))[1])])
 
     def on_arrays(*zs: Any) -> Any:
@@ -170,19 +166,19 @@ def test_second_order(op: Op, sample: Sample) -> None:
 def test_narrow_dtypes(op: Op, sample: Sample) -> None:
     """Cotangents have the dtype of their operand, and the size that they have in float64."""
     wide = Differentiable(op, sample)
-    (bar,) = fd.seeds([wide.on_arrays(*wide.xs).shape], 1)
+    (bar,) = fd.seeds_like([wide.on_arrays(*wide.xs)], 1)
     for dtype, tolerance in NARROW_GRADIENT.items():
         f = Differentiable(op, sample, dtype)
         y, pull = vjp(f, *_tensors(f.xs))
         narrow = pull(tensor(bar.astype(array(y).dtype)))
-        exact = vjp(wide, *_tensors([x.astype(np.float64) for x in f.xs]))[1](tensor(bar))
-        for g, e in zip(narrow, exact):
-            assert g.dtype.name == dtype, f"a cotangent of {g.dtype} for an operand of {dtype}"
+        exact = vjp(wide, *_tensors([fd.wide(x) for x in f.xs]))[1](tensor(bar))
+        for g, e, x in zip(narrow, exact, f.xs):
+            assert g.dtype == x.dtype, f"a cotangent of {g.dtype} for an operand of {x.dtype}"
             assert_near(array(g), array(e), tolerance, dtype)
 
 
 def _undefined(op: Op, sample: Sample) -> bool:
-    return op.differentiable and op.jvp == "undefined" and has_kind(sample, "float")
+    return op.differentiable and op.jvp == "undefined" and has_numbers(sample)
 
 
 @pytest.mark.parametrize(("op", "sample"), cases(_undefined))
@@ -196,7 +192,7 @@ def test_undefined_derivatives_raise_and_name_the_op(op: Op, sample: Sample) -> 
 
 
 def _zero(op: Op, sample: Sample) -> bool:
-    return op.differentiable and op.jvp == "zero" and has_kind(sample, "float")
+    return op.differentiable and op.jvp == "zero" and has_numbers(sample)
 
 
 @pytest.mark.parametrize(("op", "sample"), cases(_zero))

@@ -14,7 +14,7 @@ from wengert._core import Tensor
 from wengert.dtypes import DType, as_dtype, bfloat16, float32, int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.ops.registry import OPS
-from wengert.program.trace import create
+from wengert.program.trace import create, filled
 
 
 def _finish(t: Tensor, requires_grad: bool | None) -> Tensor:
@@ -151,9 +151,11 @@ def full(
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     t = as_dtype(type(fill_value) if dtype is None else dtype)
-    if t.is_integer and abs(int(fill_value)) > 2**53:  # a float64 attribute would round it
+    if (
+        t.is_integer and not isinstance(fill_value, complex) and abs(int(fill_value)) > 2**53
+    ):  # a float64 attribute would round it
         return _finish(asarray(np.full(as_shape(shape), fill_value, t.to_numpy())), requires_grad)
-    return _finish(create(OPS["full"], (as_shape(shape), t.code, float(fill_value))), requires_grad)
+    return _finish(filled(as_shape(shape), fill_value, t.code), requires_grad)
 
 
 def zeros(shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None) -> Tensor:

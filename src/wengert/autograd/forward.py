@@ -20,7 +20,7 @@ from wengert.program.ir import Instruction, Program, Var, infer
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, new_level
 from wengert.transforms.evaluate import evaluate
-from wengert.transforms.linearize import linearize
+from wengert.transforms.linearize import is_complex, linearize
 
 
 class DualTensor(Tensor):
@@ -74,6 +74,9 @@ class DualTensor(Tensor):
     def __int__(self) -> int:
         return int(self.value)
 
+    def __complex__(self) -> complex:
+        return complex(self.value)
+
     def __index__(self) -> int:
         return self.value.__index__()
 
@@ -115,7 +118,7 @@ class _Level:
         pairs = [self.split(x) for x in inputs]
         values, tangents = [v for v, _ in pairs], [t for _, t in pairs]
         outputs = op(values, *attrs) if op.n_inputs < 0 else op(*values, *attrs)
-        if not op.differentiable or op.jvp == "zero":
+        if not op.differentiable or op.rule(any(map(is_complex, values))) == "zero":
             return outputs
         ys = (outputs,) if op.n_outputs == 1 else outputs
         y_dots = _tangents(op, values, tangents, ys, attrs)

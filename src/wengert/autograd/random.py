@@ -13,7 +13,7 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.creation import as_shape, asarray, check_device
-from wengert.dtypes import DType, as_dtype, float32, float64, int64
+from wengert.dtypes import DType, as_dtype, complex128, float32, float64, int64
 from wengert.errors import ArgumentError, DTypeError, TraceError
 from wengert.functional.arguments import as_dtype_of, as_tensor, describe, native
 from wengert.program.trace import tracing
@@ -109,7 +109,7 @@ def _draw(op: Any, shape: tuple[Any, ...], g: Generator, dtype: DType) -> Tensor
     elements = math.prod(shape)
     if elements >> 60:  # before the generator moves on by that much
         raise MemoryError(f"random numbers: a tensor of shape {shape} does not fit")
-    counter = g.advance(elements, dtype.code == float64.code)
+    counter = g.advance(2 * elements if dtype.kind == "c" else elements, dtype in (float64, complex128))
     drawn: Tensor = op(shape, dtype.code, g.key, counter)
     return drawn
 
@@ -121,6 +121,13 @@ def _floating(dtype: Any, name: str) -> DType:
     return t
 
 
+def _inexact(dtype: Any, name: str) -> DType:
+    t = float32 if dtype is None else as_dtype(dtype)
+    if not t.is_inexact:
+        raise DTypeError(f"{name}: draws floating and complex numbers, got dtype {t.name}")
+    return t
+
+
 def _scaled(x: Tensor, scale: Any, offset: Any) -> Tensor:
     """x·scale + offset; unrecorded for plain numbers, so that the result is a leaf also inside a tape."""
     if isinstance(scale, Tensor) or isinstance(offset, Tensor):
@@ -129,8 +136,8 @@ def _scaled(x: Tensor, scale: Any, offset: Any) -> Tensor:
         return x
     before: Any = _core.set_grad_enabled(False)
     try:
-        y = x if scale == 1 else x * float(scale)
-        return y if offset == 0 else y + float(offset)
+        y = x if scale == 1 else x * scale
+        return y if offset == 0 else y + offset
     finally:
         _core.set_grad_enabled(before)
 
@@ -152,11 +159,13 @@ def randn(
 ) -> Tensor:
     """Normal numbers: `randn(5, 3)` or `randn((5, 3))`. Gradients flow to a mean or std that is a tensor.
 
+    Complex numbers have variance std²: half of it in each part.
+
     >>> randn(5, 3, std=0.1).shape
     (5, 3)
     """
     sizes, g = _prepare(shape, generator, device, "randn")
-    return _finished(_scaled(_draw(_normal, sizes, g, _floating(dtype, "randn")), std, mean), requires_grad)
+    return _finished(_scaled(_draw(_normal, sizes, g, _inexact(dtype, "randn")), std, mean), requires_grad)
 
 
 def rand(
@@ -191,7 +200,7 @@ def normal(
     (3,)
     """
     sizes, g = _prepare((shape,), generator, device, "normal")
-    return _finished(_scaled(_draw(_normal, sizes, g, _floating(dtype, "normal")), std, mean), requires_grad)
+    return _finished(_scaled(_draw(_normal, sizes, g, _inexact(dtype, "normal")), std, mean), requires_grad)
 
 
 def uniform(

@@ -11,7 +11,7 @@ from wengert._core import Tensor
 from wengert.autograd.creation import asarray, ones_like, zeros_like
 from wengert.autograd.gradient_map import GradientMap
 from wengert.errors import DTypeError, GradientError, ShapeError
-from wengert.transforms.pullback import RecordedWalk, pull
+from wengert.transforms.pullback import RecordedWalk, pull, require_real
 
 
 def seed_for(y: Tensor, gradient: Any, what: str) -> Tensor:
@@ -19,6 +19,7 @@ def seed_for(y: Tensor, gradient: Any, what: str) -> Tensor:
     if not y.dtype.is_inexact:
         raise DTypeError(f"{what}: {y.dtype.name}{tuple(y.shape)} has no gradient; only floating tensors have")
     if gradient is None:
+        require_real(y, what)
         if y.size != 1:
             raise GradientError(
                 f"{what}: the tensor has shape {tuple(y.shape)}; without a seed only a scalar can be differentiated. "

@@ -13,7 +13,7 @@ from wengert._core import Tensor
 from wengert.dtypes import DType, float32, int64, uint64
 from wengert.errors import DTypeError, ShapeError
 from wengert.ops.registry import OPS
-from wengert.program.trace import create
+from wengert.program.trace import create, filled
 
 Axis = int | Sequence[int] | None
 Size = Any  # int, or _core.Dim while tracing
@@ -124,9 +124,9 @@ def is_one(size: Size) -> bool:
     return isinstance(size, int) and size == 1
 
 
-def full(shape: Sequence[Size], value: float, dtype: DType) -> Tensor:
+def full(shape: Sequence[Size], value: complex, dtype: DType) -> Tensor:
     """A tensor of one value, now or in the trace that is open."""
-    made: Tensor = create(OPS["full"], (tuple(shape), dtype.code, float(value)))
+    made: Tensor = filled(tuple(shape), value, dtype.code)
     return made
 
 

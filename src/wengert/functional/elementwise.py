@@ -7,7 +7,7 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.dtypes import bool_
-from wengert.functional.arguments import as_floating, as_tensor, native
+from wengert.functional.arguments import as_floating, as_tensor, full, native
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.reductions import all
 from wengert.program.compile import composite
@@ -15,6 +15,7 @@ from wengert.program.compile import composite
 _where, _pow, _square, _sqrt, _reciprocal = (native(n) for n in ("where", "pow", "square", "sqrt", "reciprocal"))
 _exp, _log, _log1p, _abs, _copy = (native(n) for n in ("exp", "log", "log1p", "abs", "copy"))
 _isfinite, _isnan, _equal, _rsqrt = (native(n) for n in ("isfinite", "isnan", "equal", "rsqrt"))
+_conj, _real, _imag, _atan2, _signbit = (native(n) for n in ("conj", "real", "imag", "atan2", "signbit"))
 _and, _or, _less_equal = native("logical_and"), native("logical_or"), native("less_equal")
 
 subtract = native("sub")
@@ -30,6 +31,56 @@ def positive(x: Any) -> Tensor:
     [1.0]
     """
     return _copy(as_tensor(x, "positive"))
+
+
+def conj(x: Any) -> Tensor:
+    """The complex conjugate, Re x − i Im x; a real tensor is its own.
+
+    >>> conj([1 + 2j]).tolist()
+    [(1-2j)]
+    """
+    t = as_tensor(x, "conj")
+    return _conj(t) if t.dtype.kind == "c" else t
+
+
+def real(x: Any) -> Tensor:
+    """The real part; a real tensor is its own.
+
+    >>> real([1 + 2j]).tolist()
+    [1.0]
+    """
+    t = as_tensor(x, "real")
+    return _real(t) if t.dtype.kind == "c" else t
+
+
+def imag(x: Any) -> Tensor:
+    """The imaginary part; zeros for a real tensor.
+
+    >>> imag([1 + 2j]).tolist()
+    [2.0]
+    """
+    t = as_tensor(x, "imag")
+    return _imag(t) if t.dtype.kind == "c" else full(t.shape, 0.0, t.dtype)
+
+
+@composite
+def _angle(x: Tensor) -> Any:
+    if x.dtype.kind != "c":
+        return _where(_isnan(x), x, _where(_signbit(x), math.pi, 0.0))
+    # The angle of 0 turns with every direction: nothing flows there.
+    zero = _equal(x, 0.0)
+    re, im = _real(x), _imag(x)
+    return _atan2(_where(zero, im.detach(), im), _where(zero, re.detach(), re))
+
+
+def angle(x: Any) -> Tensor:
+    """The angle of x in the complex plane, in (−π, π]; its derivative at 0 is 0. Of a real number 0 or π.
+
+    >>> angle([1j, -1.0]).tolist()
+    [1.5707..., 3.1415...]
+    """
+    y: Tensor = _angle(as_floating(as_tensor(x, "angle")))
+    return y
 
 
 def pow(a: Any, b: Any) -> Tensor:

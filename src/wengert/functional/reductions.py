@@ -8,7 +8,7 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.dtypes import as_dtype, bool_, float32, int64
+from wengert.dtypes import DType, as_dtype, bool_, float32, int64
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import (
     Axis,
@@ -38,6 +38,7 @@ _exp, _log, _isfinite, _reshape = (
     native("reshape"),
 )
 _concat, _maximum = native("concat"), native("maximum")
+_real, _imag = native("real"), native("imag")
 
 
 def _accumulable(x: Any, dtype: Any, name: str) -> Tensor:
@@ -104,6 +105,11 @@ def _wide(x: Tensor) -> Tensor:
     return as_dtype_of(x, float32) if x.dtype.is_floating and x.dtype.itemsize == 2 else x
 
 
+def _narrow(x: Tensor, dtype: DType) -> Tensor:
+    """A result of `_wide` values back in their dtype; sizes of complex numbers are real."""
+    return x if dtype.kind == "c" else as_dtype_of(x, dtype)
+
+
 @explain_keywords
 def mean(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """Σ x / n over the axes. Integers give float32; half precision is summed in float32.
@@ -123,20 +129,25 @@ def _degrees_of_freedom(x: Tensor, axes: tuple[int, ...], correction: float) -> 
     return builtins.max(float(n) - correction, 0.0)
 
 
+def _squared_size(x: Tensor) -> Tensor:
+    """|x|²."""
+    return _square(_real(x)) + _square(_imag(x)) if x.dtype.kind == "c" else _square(x)
+
+
 def _var(x: Tensor, axes: tuple[int, ...], keepdims: int, correction: float) -> Any:
     deviation = x - _mean(x, axes, 1)
-    return _sum(_square(deviation), axes, keepdims) / _degrees_of_freedom(x, axes, correction)
+    return _sum(_squared_size(deviation), axes, keepdims) / _degrees_of_freedom(x, axes, correction)
 
 
 @explain_keywords
 def var(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
-    """Σ (x − mean)² / (n − correction) over the axes. `correction=1` gives the unbiased estimate.
+    """Σ |x − mean|² / (n − correction) over the axes. `correction=1` gives the unbiased estimate.
 
     >>> var([1.0, 3.0]).item(), var([1.0, 3.0], correction=1).item()
     (1.0, 2.0)
     """
     t = as_floating(as_tensor(x, "var"))
-    return as_dtype_of(_var(_wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype)
+    return _narrow(_var(_wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype)
 
 
 def root(x: Tensor) -> Tensor:
@@ -153,7 +164,7 @@ def std(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = Fa
     5.000000...
     """
     t = as_floating(as_tensor(x, "std"))
-    return as_dtype_of(root(_var(_wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype)
+    return _narrow(root(_var(_wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype)
 
 
 @explain_keywords
@@ -247,14 +258,14 @@ def logsumexp(x: Any, axis: Axis = -1, *, keepdims: bool = False) -> Tensor:
 
 def _norm(x: Tensor, axes: tuple[int, ...], keepdims: int, ord: float) -> Tensor:
     if ord == 2:
-        return root(_sum(_square(_abs(x)) if x.dtype.kind == "c" else _square(x), axes, keepdims))
+        return root(_sum(_squared_size(x), axes, keepdims))
     size = _abs(x)
     if ord == math.inf:
         return _max(size, axes, keepdims)
     if ord == -math.inf:
         return _min(size, axes, keepdims)
     if ord == 0:
-        return _sum(as_dtype_of(size != 0.0, x.dtype), axes, keepdims)
+        return _sum(as_dtype_of(size != 0.0, size.dtype), axes, keepdims)
     if ord == 1:
         return _sum(size, axes, keepdims)
     return _pow(_sum(_pow(size, float(ord)), axes, keepdims), 1.0 / ord)
@@ -272,7 +283,7 @@ def norm(x: Any, axis: Axis = None, *, ord: float = 2, keepdims: bool = False) -
     t = as_floating(as_tensor(x, "norm"))
     if not isinstance(ord, (int, float)):
         raise ArgumentError(f"norm: ord is a number, got {ord!r}")
-    return as_dtype_of(_norm(_wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)
+    return _narrow(_norm(_wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)
 
 
 def _scan(op: Any, x: Any, axis: int | None, dtype: Any, initial: float | None, name: str) -> Tensor:

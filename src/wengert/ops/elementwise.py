@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
 import numpy as np
 
-from wengert.errors import GradientError
 from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Invalid, Sample, binary, exactly, positive, real, truth, unary, whole
+from wengert.ops.samples import Invalid, Sample, binary, exactly, positive, truth, unary, whole
+from wengert.ops.samples import complex as complex_numbers
+from wengert.ops.samples import real as reals
 from wengert.ops.zero import ZERO
 
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
+_COMPLEX = [Sample((complex_numbers(2, 3),)), Sample((complex_numbers(),)), Sample((complex_numbers(0, 4),))]
+_REAL = [Invalid((reals(3),), error="DTypeError", match="complex numbers")]
 _EXTREME = (-1e4, -1.0, -0.0, 0.0, 1.0, 1e4, math.inf, -math.inf, math.nan)
 
 
+def _or_zero(tangent: Any) -> Any:
+    return 0.0 if tangent is ZERO else tangent
+
+
+def _is_complex(x: Any) -> bool:
+    return isinstance(x, complex) if isinstance(x, (int, float, complex)) else x.dtype.kind == "c"
+
+
 def conj(x: Any) -> Any:
-    """The complex conjugate, which the transpose of a product needs; of a real value the value itself."""
+    """The complex conjugate, which the transpose of a product needs; of a real value the value itself: no instruction."""
     if isinstance(x, complex):
         return x.conjugate()
-    if not isinstance(x, (int, float)) and x.dtype.kind == "c":
-        raise GradientError(
-            f"{x.dtype.name}: products of complex tensors cannot be differentiated yet: conj has no kernel"
-        )
-    return x
+    return OPS["conj"](x) if _is_complex(x) else x
+
+
+def real(x: Any) -> Any:
+    """The real part; of a real value the value itself."""
+    return OPS["real"](x) if x is not ZERO and _is_complex(x) else x
 
 
 # ------------------------------------------------------------------------------------- linear ops of the tangents
@@ -36,7 +49,7 @@ add = define(
     jvp=lambda a_dot, b_dot, y, a, b: a_dot + b_dot,
     transpose=(lambda y_bar, a, b: y_bar, lambda y_bar, a, b: y_bar),
     samples=[*binary(), Sample((whole(2, 3), whole(2, 3)))],
-    invalid=[Invalid((real(2, 3), real(2, 4)), error="ShapeError", match="add")],
+    invalid=[Invalid((reals(2, 3), reals(2, 4)), error="ShapeError", match="add")],
 )
 sub = define(
     "sub",
@@ -64,6 +77,45 @@ copy = define(
     samples=unary(extreme=_EXTREME),
     public=False,
 )
+# The parts of complex numbers. They are linear over the reals, with <u, v> = Re sum conj(u) v.
+define(
+    "conj",
+    formula="x̄",
+    reference=np.conj,
+    jvp="linear",
+    transpose=lambda y_bar, x: conj(y_bar),
+    samples=_COMPLEX,
+    invalid=_REAL,
+    public=False,
+)
+define(
+    "real",
+    formula="Re x",
+    reference=np.real,
+    jvp="linear",
+    transpose=lambda y_bar, x: OPS["cast"](y_bar, x.dtype.code),
+    samples=_COMPLEX,
+    invalid=_REAL,
+    public=False,
+)
+define(
+    "imag",
+    formula="Im x",
+    reference=np.imag,
+    jvp="linear",
+    transpose=lambda y_bar, x: make_complex(0.0, y_bar),
+    samples=_COMPLEX,
+    invalid=_REAL,
+    public=False,
+)
+make_complex: Op = define(
+    "make_complex",
+    formula="a + i b",
+    reference=lambda a, b: a + 1j * b,
+    jvp=lambda a_dot, b_dot, y, a, b: make_complex(_or_zero(a_dot), _or_zero(b_dot)),
+    transpose=(lambda y_bar, a, b: OPS["real"](y_bar), lambda y_bar, a, b: OPS["imag"](y_bar)),
+    samples=binary(),
+)
 scale: Op = define(
     "scale",
     formula="t·c, and 0 where t is 0 whatever c is (strong zero)",
@@ -84,10 +136,6 @@ unscale: Op = define(
 )
 
 
-def _or_zero(tangent: Any) -> Any:
-    return 0.0 if tangent is ZERO else tangent
-
-
 where: Op = define(
     "where",
     formula="a where the condition holds, else b",
@@ -98,7 +146,7 @@ where: Op = define(
         lambda y_bar, c, a, b: where(c, y_bar, 0.0),
         lambda y_bar, c, a, b: where(c, 0.0, y_bar),
     ),
-    samples=[Sample((truth(2, 3), real(2, 3), real(2, 3))), Sample((truth(), real(), real()))],
+    samples=[Sample((truth(2, 3), reals(2, 3), reals(2, 3))), Sample((truth(), reals(), reals()))],
 )
 
 
@@ -122,7 +170,7 @@ mul = define(
     reference=np.multiply,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot * b + b_dot * a,
     samples=[*binary(), Sample((whole(2, 3), whole(2, 3)))],
-    invalid=[Invalid((real(3), real(4)), error="ShapeError", match="mul")],
+    invalid=[Invalid((reals(3), reals(4)), error="ShapeError", match="mul")],
 )
 div = define(
     "div",
@@ -135,7 +183,7 @@ div = define(
 _BETWEEN_JUMPS = [
     *binary(a=(2.1, 2.5), b=(1.3, 2.0)),
     *binary(a=(-2.5, -2.1), b=(1.3, 2.0))[:1],
-    Sample((real(67, low=-9.0, high=9.0), real(67, gap=0.1)), gradients=False),
+    Sample((reals(67, low=-9.0, high=9.0), reals(67, gap=0.1)), gradients=False),
 ]
 floor_divide = define(
     "floor_divide",
@@ -167,7 +215,10 @@ reciprocal = define(
 )
 
 
-def _log(x: Any) -> Any:
+def _log(x: Any, y: Any) -> Any:
+    """ln x; of a literal in the kind of the result y."""
+    if isinstance(x, complex) or (isinstance(x, (int, float)) and _is_complex(y)):
+        return cmath.log(x) if x != 0 else complex(-math.inf)
     if isinstance(x, (int, float)):
         return math.log(x) if x > 0 else math.nan
     return log(x)
@@ -176,7 +227,7 @@ def _log(x: Any) -> Any:
 def _pow_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
     # x⁰ is 1 for every x, so its derivative is 0 even at x = 0; 0ᵇ is 0 for b > 0, so its derivative by b is 0.
     base = a_dot if a_dot is ZERO else a_dot * _either(b == 0, 0.0, b * pow(a, b - 1.0))
-    exponent = b_dot if b_dot is ZERO else b_dot * (_either(a == 0, 0.0, _log(a)) * y)
+    exponent = b_dot if b_dot is ZERO else b_dot * (_either(a == 0, 0.0, _log(a, y)) * y)
     return base + exponent
 
 
@@ -227,13 +278,23 @@ abs = define(
     formula="|x|; derivative 0 at 0",
     reference=np.abs,
     jvp=lambda x_dot, y, x: x_dot * sign(x),
+    complex_jvp=lambda x_dot, y, x: real(x_dot * conj(sign(x))),
     samples=unary(gap=0.05, extreme=_EXTREME),
 )
+
+
+def _sign_jvp(x_dot: Any, y: Any, x: Any) -> Any:
+    # What moves x away from 0 does not turn it: only the part of x_dot across x counts.
+    along = OPS["cast"](real(x_dot * conj(y)), y.dtype.code)
+    return select(x != 0, x_dot - along * y) / OPS["cast"](abs(x), y.dtype.code)
+
+
 sign: Op = define(
     "sign",
-    formula="−1, 0 or 1",
+    formula="x / |x|, and 0 at 0",
     reference=np.sign,
     jvp="zero",
+    complex_jvp=_sign_jvp,
     samples=unary(gap=0.05, extreme=_EXTREME),
 )
 
@@ -266,7 +327,7 @@ nextafter = define(
     "nextafter",
     formula="the next number from a towards b",
     reference=np.nextafter,
-    samples=[Sample((real(2, 3), real(2, 3)), gradients=False)],
+    samples=[Sample((reals(2, 3), reals(2, 3)), gradients=False)],
 )
 
 # --------------------------------------------------------------------------------- exponentials and powers
@@ -426,6 +487,7 @@ acosh = define(
     formula="ln(x + √(x² − 1))",
     reference=np.arccosh,
     jvp=lambda x_dot, y, x: x_dot * rsqrt((x - 1.0) * (x + 1.0)),
+    complex_jvp=lambda x_dot, y, x: x_dot * (rsqrt(x - 1.0) * rsqrt(x + 1.0)),
     samples=unary(1.3, 3.0),
 )
 atanh = define(
@@ -506,7 +568,7 @@ def _comparison(name: str, formula: str, reference: Any) -> Op:
         formula=formula,
         reference=reference,
         samples=[
-            Sample((real(2, 3), real(2, 3)), gradients=False),
+            Sample((reals(2, 3), reals(2, 3)), gradients=False),
             Sample((exactly(1.0, math.nan, 2.0), exactly(1.0, math.nan, 3.0)), gradients=False),
             Sample((whole(4, 5, low=0, high=3), whole(4, 5, low=0, high=3)), gradients=False),
         ],
@@ -534,7 +596,7 @@ logical_not = _logic("logical_not", "¬x", np.logical_not, 1)
 
 def _bits(name: str, formula: str, reference: Any, operands: int = 2, high: int = 16) -> Op:
     samples = [Sample((whole(2, 3, low=0, high=high),) * operands, gradients=False)]
-    invalid = [Invalid((real(3),) * operands, error="DTypeError", match=name)]
+    invalid = [Invalid((reals(3),) * operands, error="DTypeError", match=name)]
     return define(name, formula=formula, reference=reference, samples=samples, invalid=invalid)
 
 
@@ -547,7 +609,7 @@ bitwise_right_shift = _bits("bitwise_right_shift", "⌊a/2ᵇ⌋", np.right_shif
 
 
 def _predicate(name: str, formula: str, reference: Any) -> Op:
-    samples = [Sample((exactly(*_EXTREME),), gradients=False), Sample((real(2, 3),), gradients=False)]
+    samples = [Sample((exactly(*_EXTREME),), gradients=False), Sample((reals(2, 3),), gradients=False)]
     return define(name, formula=formula, reference=reference, samples=samples)
 
 

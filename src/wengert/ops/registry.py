@@ -6,6 +6,9 @@ operators of Python work on it. Ops that are linear also have a transpose.
 
 Words instead of rules: `"linear"` (in all operands together), `"bilinear"` (in each of two operands), `"zero"` (a
 derivative that is zero everywhere), `"undefined"` (differentiating raises).
+
+The rules of holomorphic functions serve complex numbers as they stand: a product's transpose conjugates its coefficient.
+Ops that are not holomorphic have a rule of their own for complex operands, `complex_jvp`.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ class Op:
     differentiable: bool
     view: bool
     jvp: Rule | str = "undefined"
+    complex_jvp: Rule | None = None
     transpose: tuple[Rule | None, ...] = ()
     formula: str = ""
     reference: Callable[..., Any] | None = None
@@ -54,6 +58,10 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    def rule(self, complex_operands: bool) -> Rule | str:
+        """The JVP for operands of this kind."""
+        return self.complex_jvp if complex_operands and self.complex_jvp is not None else self.jvp
 
     def named_attrs(self, values: tuple[Any, ...]) -> dict[str, Any]:
         """Attributes by name, as rules take them."""
@@ -69,6 +77,7 @@ def define(
     name: str,
     *,
     jvp: Rule | str = "undefined",
+    complex_jvp: Rule | None = None,
     transpose: Rule | Sequence[Rule | None] | None = None,
     formula: str = "",
     reference: Callable[..., Any] | None = None,
@@ -99,6 +108,7 @@ def define(
         differentiable,
         view,
         jvp,
+        complex_jvp,
         rules,
         formula,
         reference,
@@ -126,7 +136,18 @@ def define_callback(
     unique = f"{name}#{len(OPS)}"
     native = _core.add_callback(unique, n_inputs, outputs, function)
     op = Op(
-        unique, native, n_inputs, len(outputs), (), False, True, False, jvp, tuple(transpose), dear=True, public=False
+        unique,
+        native,
+        n_inputs,
+        len(outputs),
+        (),
+        False,
+        True,
+        False,
+        jvp,
+        transpose=tuple(transpose),
+        dear=True,
+        public=False,
     )
     OPS[unique] = op
     return op

@@ -11,7 +11,7 @@ class Array(NamedTuple):
     shape: tuple[int, ...]
     low: float = -2.0
     high: float = 2.0
-    kind: str = "float"  # float, int, bool, index
+    kind: str = "float"  # float, complex, int, bool, index
     values: tuple[Any, ...] | None = None
     gap: float = 0.0
 
@@ -37,6 +37,11 @@ class Invalid(NamedTuple):
 def real(*shape: int, low: float = -2.0, high: float = 2.0, gap: float = 0.0) -> Array:
     """Floating numbers in [low, high); `gap`: none closer to 0 than this."""
     return Array(shape, low, high, gap=gap)
+
+
+def complex(*shape: int, low: float = -2.0, high: float = 2.0) -> Array:
+    """Complex numbers with both parts in [low, high)."""
+    return Array(shape, low, high, kind="complex")
 
 
 def positive(*shape: int, high: float = 3.0) -> Array:

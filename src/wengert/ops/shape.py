@@ -8,7 +8,7 @@ import numpy as np
 
 from wengert.dtypes import ALL as DTYPES
 from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, real
+from wengert.ops.samples import Invalid, Sample, complex, real
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 
@@ -65,12 +65,26 @@ broadcast_to = define(
     ],
     invalid=[Invalid((real(3),), ((2, 4),), "ShapeError", "broadcast_to")],
 )
+
+
+def _cast_back(y_bar: Any, x: Any, dtype: int) -> Any:
+    from wengert.ops.elementwise import real
+
+    return cast(y_bar if x.dtype.kind == "c" else real(y_bar), x.dtype.code)
+
+
 cast: Op = define(
     "cast",
     formula="the same numbers in another dtype",
     jvp=lambda x_dot, y, x, dtype: cast(x_dot, dtype) if DTYPES[dtype].is_inexact else ZERO,
-    transpose=lambda y_bar, x, dtype: cast(y_bar, x.dtype.code),
-    samples=[Sample((real(2, 3),), (12,)), Sample((real(),), (12,))],
+    transpose=_cast_back,
+    samples=[
+        Sample((real(2, 3),), (12,)),
+        Sample((real(),), (12,)),
+        Sample((real(2, 3),), (14,)),
+        Sample((complex(2, 3),), (14,)),
+    ],
+    invalid=[Invalid((complex(2, 3),), (12,), "DTypeError", "imaginary part")],
     public=False,
 )
 stop_gradient = define(

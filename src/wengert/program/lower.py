@@ -6,8 +6,9 @@ from typing import Any
 
 from wengert import _core
 from wengert.program.fuse import Group, fuse
-from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var
+from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var
 from wengert.program.simplify import same_sizes, without_stops
+from wengert.program.trace import real_parts
 
 
 class _Slots:
@@ -71,20 +72,24 @@ def _lower_call(builder: Any, slots: _Slots, i: Instruction) -> None:
 
 
 def _literal(builder: Any, slots: _Slots, c: Const, i: Instruction) -> int:
-    shape = next((v.type.shape for v in i.vars()), ())
+    return _filled(builder, slots, next((v.type.shape for v in i.vars()), ()), c)
+
+
+def _filled(builder: Any, slots: _Slots, shape: Shape, c: Const) -> int:
+    if not isinstance(c.value, complex):
+        slot = slots.new()
+        builder.call("full", (shape, c.dtype, float(c.value)), [], [slot])
+        return slot
+    parts = [_filled(builder, slots, shape, Const(x, real_parts(c.dtype))) for x in (c.value.real, c.value.imag)]
     slot = slots.new()
-    builder.call("full", (shape, c.dtype, float(c.value.real)), [], [slot])
+    builder.call("make_complex", (), parts, [slot])
     return slot
 
 
 def _output_slot(builder: Any, slots: _Slots, o: Operand | None) -> int:
     if o is None:
         return -1
-    if isinstance(o, Const):
-        slot = slots.new()
-        builder.call("full", ((), o.dtype, float(o.value.real)), [], [slot])
-        return slot
-    return slots.of[o]
+    return _filled(builder, slots, (), o) if isinstance(o, Const) else slots.of[o]
 
 
 def _lower_group(builder: Any, slots: _Slots, g: Group, readers: dict[Var, set[int]]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, complex64, complex128, float32, float64, int64
-from wengert.errors import TraceError
+from wengert.errors import DTypeError, TraceError
 from wengert.ops.registry import OPS, Op
 from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, infer
 
@@ -51,6 +51,22 @@ def create(op: Op, attrs: tuple[Any, ...]) -> Any:
     """An op without operands: run now, or an instruction of the trace that is open."""
     trace = tracing()
     return op(*attrs) if trace is None else trace.emit(op, (), attrs)
+
+
+def filled(shape: Shape, value: Any, dtype: int) -> Any:
+    """A tensor of one value, now or in the trace that is open; attributes are real, so an imaginary part is added."""
+    if not isinstance(value, complex):
+        return create(OPS["full"], (shape, dtype, float(value)))
+    if DTYPES[dtype].kind != "c":
+        raise DTypeError(f"full: {value} does not fit {DTYPES[dtype].name}; use a complex dtype")
+    parts = real_parts(dtype)
+    re, im = (create(OPS["full"], (shape, parts, x)) for x in (value.real, value.imag))
+    return OPS["make_complex"](re, im)
+
+
+def real_parts(dtype: int) -> int:
+    """The dtype of the real and imaginary parts."""
+    return {complex64.code: float32.code, complex128.code: float64.code}.get(dtype, dtype)
 
 
 class Tracer(_core.Tensor):
@@ -95,6 +111,9 @@ class Tracer(_core.Tensor):
         self._refuse("converts")
 
     def __int__(self) -> NoReturn:
+        self._refuse("converts")
+
+    def __complex__(self) -> NoReturn:
         self._refuse("converts")
 
     def __index__(self) -> NoReturn:
@@ -257,7 +276,7 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
                 x = OPS["broadcast_to"](_known_to_trace(x, shape), shape)
         unified.append(x)
     if not tensors:  # where(mask, 1.0, 2.0)
-        unified[-1] = create(OPS["full"], (shape, dtype, float(unified[-1])))
+        unified[-1] = filled(shape, unified[-1], dtype)
     return tuple(unified)
 
 

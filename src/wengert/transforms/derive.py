@@ -240,7 +240,8 @@ def _replay(
     """
     active = {xs[k] for k in wanted}
     for i in early:
-        if i.op.differentiable and i.op.jvp != "zero" and any(v in active for v in i.vars()):
+        sloped = i.op.differentiable and i.op.rule(any(DTYPES[v.type.dtype].kind == "c" for v in i.vars())) != "zero"
+        if sloped and any(v in active for v in i.vars()):
             active.update(o for o in i.outputs if DTYPES[o.type.dtype].is_inexact)
     existing = {*xs, *(o for o in outputs if isinstance(o, Var))}
     residuals = [v for v in saved if v in active and v not in existing]

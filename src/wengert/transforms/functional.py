@@ -11,10 +11,11 @@ from wengert.autograd.creation import asarray, ones_like, zeros, zeros_like
 from wengert.autograd.forward import DualTensor, _Level, running_forward
 from wengert.autograd.modes import enable_grad, running_reverse
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from wengert.ops.elementwise import conj, real
 from wengert.ops.registry import OPS
 from wengert.program import tree
 from wengert.program.trace import Tracer
-from wengert.transforms.pullback import pull, require_scalar
+from wengert.transforms.pullback import pull, require_real, require_scalar
 
 
 def _source(x: Any, outer: bool) -> Any:
@@ -160,6 +161,7 @@ def value_and_grad(
         if len(p.ys) != 1:
             raise GradientError(f"grad: the function returned {len(p.ys)} tensors; it must return one scalar")
         require_scalar(p.ys[0], "grad")
+        require_real(p.ys[0], "grad")
         if not p.ys[0].dtype.is_inexact:
             raise DTypeError(
                 f"grad: the function returned {p.ys[0].dtype.name}; only floating results have derivatives"
@@ -259,6 +261,6 @@ def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
 def _inner(a: Any, b: Any) -> Any:
     total: Any = None
     for p, q in zip(tree.flatten(a)[0], tree.flatten(b)[0]):
-        term = OPS["sum"](p * q, tuple(range(p.ndim)), 0)
+        term = real(OPS["sum"](conj(p) * q, tuple(range(p.ndim)), 0))
         total = term if total is None else total + term
     return total

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wengert._core import Tensor
 from wengert.errors import GradientError
 from wengert.ops.registry import OPS, Op
 from wengert.ops.zero import ZERO
@@ -18,19 +19,25 @@ from wengert.program.trace import Trace, Tracer, create
 
 def jvp_rule(op: Op, tangents: Sequence[Any], outputs: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     """Output tangents of one op by its rule; `ZERO` for tangents that are zero as a whole."""
-    if op.jvp == "zero" or all(t is ZERO for t in tangents):
+    rule = op.rule(any(is_complex(x) for x in inputs))
+    if rule == "zero" or all(t is ZERO for t in tangents):
         return ZERO if op.n_outputs == 1 else (ZERO,) * op.n_outputs
-    if op.jvp == "undefined":
+    if rule == "undefined":
         raise GradientError(f"{op.name} has no derivative; cut the graph before it with detach() or stop_gradient()")
-    if op.jvp == "linear":
+    if rule == "linear":
         return _linear(op, tangents, inputs, attrs)
-    if op.jvp == "bilinear":
+    if rule == "bilinear":
         a, b = inputs
         left = op(tangents[0], b, *attrs) if tangents[0] is not ZERO else ZERO
         right = op(a, tangents[1], *attrs) if tangents[1] is not ZERO else ZERO
         return left + right
-    assert callable(op.jvp)
-    return op.jvp(*tangents, outputs, *inputs, **op.named_attrs(attrs))
+    assert callable(rule)
+    return rule(*tangents, outputs, *inputs, **op.named_attrs(attrs))
+
+
+def is_complex(x: Any) -> bool:
+    """Whether an operand, a tensor or a literal, is complex."""
+    return x.dtype.kind == "c" if isinstance(x, Tensor) else isinstance(x, complex)
 
 
 def _linear(op: Op, tangents: Sequence[Any], inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:

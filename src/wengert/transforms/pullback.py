@@ -224,6 +224,15 @@ def _typed_zeros(type_: tuple[int, tuple[int, ...]]) -> Any:
     return OPS["full"](type_[1], type_[0], 0.0)
 
 
+def require_real(y: Any, what: str) -> None:
+    """Raise if y is complex: a gradient without a seed is that of a real number."""
+    if y.dtype.kind == "c":
+        raise GradientError(
+            f"{what}: the tensor is {y.dtype.name}{tuple(y.shape)}; without a seed only a real number has a gradient. "
+            "Take abs(y), real(y) or imag(y), or pass a seed"
+        )
+
+
 def require_scalar(y: Any, what: str) -> None:
     """Raise unless y has one element."""
     if y.ndim != 0 and y.size != 1:
