@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any
 
 import numpy as np
@@ -197,15 +198,155 @@ def test_functional_call_exchanges_shared_parameters_everywhere() -> None:
     assert y.tolist() == [[4.0, 4.0]]
 
 
-def test_parameters_in_a_tuple_are_trained_but_not_exchanged() -> None:
-    class Pair(nn.Module):
+def test_functional_call_reaches_into_containers_and_cycles() -> None:
+    class Deep(nn.Module):
         def __init__(self) -> None:
-            self.both = (wg.Parameter.ones((2,)), wg.Parameter.ones((2,)))
+            self.pair = (wg.Parameter.ones((2,)), wg.Parameter.ones((2,)))
+            self.table = {"rows": [wg.Parameter.ones((2,))]}
+            self.inner = nn.ModuleDict({"a": nn.Sequential(nn.Linear(2, 2, bias=False))})
+            self.inner.outer = self  # type: ignore[attr-defined]
 
         def forward(self) -> Any:
-            return self.both[0] * self.both[1]
+            return self.inner["a"](self.pair[0] * self.pair[1] * self.table["rows"][0])
 
-    net = Pair()
+    net = Deep()
+    assert len(net.parameters()) == 4
+    other = {"pair.0": wg.full((2,), 2.0), "table.rows.0": wg.full((2,), 3.0), "inner.a.0.weight": wg.eye(2)}
+    assert nn.functional_call(net, other).tolist() == [6.0, 6.0]
+    assert net.pair[0].tolist() == [1.0, 1.0] and net.inner.outer is net  # type: ignore[attr-defined]
+
+
+def test_threads_may_call_one_module_with_their_own_parameters() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    names = [name for name, _ in net.named_parameters()]
+    x, wrong = wg.ones((3, 4)), []
+
+    def work(k: int) -> None:
+        g = wg.Generator(seed=k)
+        params = {name: wg.randn(p.shape, generator=g) for name, p in zip(names, net.parameters())}
+        expected = nn.functional_call(net, params, x).numpy()
+        for _ in range(200):
+            if not np.array_equal(nn.functional_call(net, params, x).numpy(), expected):
+                wrong.append(k)
+
+    before = net(x).numpy().copy()
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and np.array_equal(net(x).numpy(), before)
+
+
+def test_functional_call_in_every_mode() -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).to(wg.float64)
+    params = {name: p.detach() for name, p in net.named_parameters()}
+    x = wg.randn(5, 3, dtype=wg.float64)
+    f = lambda params: (nn.functional_call(net, params, x) ** 2).sum()
+    g = wg.Generator(seed=1)
+    v = {name: wg.randn(p.shape, dtype=wg.float64, generator=g) for name, p in params.items()}
+    gradient = wg.grad(f)(params)
+    along = sum(float((gradient[k] * v[k]).sum()) for k in params)
+    assert wg.jvp(f, (params,), (v,))[1].item() == pytest.approx(along, rel=1e-12)
+    y, pull = wg.vjp(f, params)
+    assert all(np.allclose(pull(wg.ones_like(y))[0][k].numpy(), gradient[k].numpy()) for k in params)
+    h = 1e-5
+    shifted = [wg.grad(f)({k: params[k] + s * h * v[k] for k in params}) for s in (1.0, -1.0)]
+    curvature = wg.hvp(f, params, v)
+    for k in params:
+        expected = (shifted[0][k] - shifted[1][k]).numpy() / (2 * h)
+        assert np.allclose(curvature[k].numpy(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_hooks() -> None:
+    net, seen = nn.Sequential(nn.Linear(3, 2, bias=False)), []
+    nn.init.ones(net[0].weight)
+    first = net.register_forward_pre_hook(lambda m, args: (args[0] * 2.0,))
+    second = net[0].register_forward_hook(lambda m, args, y: seen.append((type(m).__name__, args[0].shape, y.shape)))
+    third = net.register_forward_hook(lambda m, args, y: y + 1.0)
+    assert net(wg.ones((1, 3))).tolist() == [[7.0, 7.0]] and seen == [("Linear", (1, 3), (1, 2))]
+    assert nn.functional_call(net, {}, wg.ones((1, 3))).tolist() == [[7.0, 7.0]]
+    assert len(net.parameters()) == 1 and list(net.state_dict()) == ["0.weight"]
+    for handle in (first, second, third):
+        handle.remove()
+    assert net(wg.ones((1, 3))).tolist() == [[3.0, 3.0]] and len(seen) == 2
+
+
+def test_a_module_as_a_hook_is_not_a_part() -> None:
+    net = nn.Linear(2, 2)
+    net.register_forward_hook(lambda m, args, y: y)
+    net.register_forward_pre_hook(nn.Linear(2, 2).forward)  # type: ignore[arg-type]
     assert len(net.parameters()) == 2
-    with pytest.raises(wg.ArgumentError, match=r"both.0.*tuple"):
-        nn.functional_call(net, {"both.0": wg.zeros((2,))})
+
+
+def test_children_buffers_and_lookups() -> None:
+    net = Net()
+    assert [name for name, _ in net.named_children()] == ["first", "blocks.0", "blocks.1", "heads.a", "heads.b"]
+    assert net.children()[0] is net.first and net.buffers()[0] is net.mean
+    assert net.get_submodule("blocks.1.1").weight.shape == (4, 4) and net.get_submodule("") is net
+    with pytest.raises(wg.ArgumentError, match="no module 'blocks.2'; it has first, blocks.0"):
+        net.get_submodule("blocks.2")
+
+
+def test_buffers_that_are_not_saved() -> None:
+    m = nn.Linear(2, 2)
+    m.register_buffer("cache", wg.zeros((2,)), persistent=False)
+    m.register_buffer("mean", wg.zeros((2,)))
+    assert list(m.state_dict()) == ["weight", "bias", "mean"] and len(m.buffers()) == 2
+    m.load_state_dict(m.state_dict())
+    m.to("float64")
+    assert m.cache.dtype == m.mean.dtype == wg.float64
+    m.register_buffer("cache", wg.zeros((2,)))
+    assert "cache" in m.state_dict()
+
+
+def test_to_takes_dtypes_and_devices() -> None:
+    net = Net().to("cpu", dtype=wg.float64)
+    assert all(t.dtype == wg.float64 for t in net.state_dict().values()) and net.data.dtype == wg.float32
+    assert net.to(wg.ones((), dtype=wg.float16)).scale.dtype == wg.float16
+    with pytest.raises(wg.ArgumentError, match="int64"):
+        net.to(wg.int64)
+    with pytest.raises(wg.DeviceError):
+        net.to("cuda")
+
+
+def test_repr_says_what_is_frozen() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 3))
+    net[0].requires_grad_(False)
+    assert repr(net).splitlines()[0] == "Sequential(  # 15 parameters, 9 of them trained"
+
+
+def test_containers() -> None:
+    net = nn.Sequential(nn.Linear(2, 3)).append(nn.ReLU()).extend([nn.Linear(3, 4), nn.Linear(4, 5)])
+    assert len(net) == 4 and net[-1].weight.shape == (5, 4) and isinstance(net[1:], nn.Sequential)
+    assert net[:1][0] is net[0]
+    net[1] = nn.Tanh()
+    net.insert(0, nn.Linear(2, 2))
+    del net[-1]
+    assert [type(m).__name__ for m in net] == ["Linear", "Linear", "Tanh", "Linear"]
+    assert [name for name, _ in net.named_parameters()][::2] == ["0.weight", "1.weight", "3.weight"]
+    blocks = nn.ModuleList([nn.Linear(1, 1)])
+    blocks.append(nn.Linear(1, 1))
+    assert isinstance(blocks[:1], nn.ModuleList) and len(blocks.parameters()) == 4
+    with pytest.raises(wg.ArgumentError, match="layer 1 is a int"):
+        nn.Sequential(nn.ReLU(), 3)  # type: ignore[arg-type]
+    heads = nn.ModuleDict({"a": nn.Linear(1, 1)})
+    del heads["a"]
+    assert "a" not in heads and len(heads) == 0 and list(heads.keys()) == []
+
+
+def test_functional_is_the_library_itself() -> None:
+    assert nn.functional is wg
+
+
+def test_vectors_of_parameters() -> None:
+    net = Net()
+    before = net.state_dict()
+    v = nn.parameters_to_vector(net.parameters())
+    assert v.shape == (sum(p.size for p in net.parameters()),) and v.requires_grad
+    nn.vector_to_parameters(v * 2.0, net.parameters())
+    assert all(np.array_equal(p.numpy(), 2.0 * before[name].numpy()) for name, p in net.named_parameters())
+    with pytest.raises(wg.ShapeError, match=r"elements, the vector has shape \(3,\)"):
+        nn.vector_to_parameters(wg.ones((3,)), net.parameters())
+    with pytest.raises(wg.ArgumentError, match="no parameters"):
+        nn.parameters_to_vector([])

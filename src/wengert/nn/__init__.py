@@ -1,6 +1,9 @@
 """Parameters, modules, layers and losses."""
 
+import wengert
 from wengert._hooks import hide_frames
+from wengert.nn import init
+from wengert.nn.containers import ModuleDict, ModuleList, Sequential
 from wengert.nn.layers import (
     ELU,
     GELU,
@@ -10,9 +13,7 @@ from wengert.nn.layers import (
     LeakyReLU,
     Linear,
     LogSoftmax,
-    ModuleList,
     ReLU,
-    Sequential,
     Sigmoid,
     SiLU,
     Softmax,
@@ -20,13 +21,17 @@ from wengert.nn.layers import (
 )
 from wengert.nn.losses import CrossEntropyLoss, MSELoss
 from wengert.nn.module import Module, functional_call
-from wengert.nn.parameter import Parameter, ParameterDict
+from wengert.nn.parameter import Parameter, ParameterDict, parameters_to_vector, vector_to_parameters
 
 __all__ = [
-    "Module", "Parameter", "ParameterDict", "functional_call",
-    "Linear", "Sequential", "ModuleList", "Flatten", "Dropout", "LayerNorm",
+    "Module", "Parameter", "ParameterDict", "functional", "functional_call", "init",
+    "parameters_to_vector", "vector_to_parameters",
+    "Sequential", "ModuleList", "ModuleDict",
+    "Linear", "Flatten", "Dropout", "LayerNorm",
     "ReLU", "LeakyReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax",
     "CrossEntropyLoss", "MSELoss",
 ]  # fmt: skip
+
+functional = wengert  # every function of tensors is there
 
 hide_frames()

@@ -1,9 +1,9 @@
-"""Layers: linear, containers, activations, normalisation, dropout."""
+"""Layers: linear, activations, normalisation, dropout."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from wengert import functional as F
@@ -54,73 +54,6 @@ class Linear(Module):
         """Sizes."""
         out_features, in_features = self.weight.shape
         return f"{in_features}, {out_features}" + ("" if self.bias is not None else ", bias=False")
-
-
-class Sequential(Module):
-    """Modules applied one after the other.
-
-    >>> import wengert as wg
-    >>> net = Sequential(Linear(4, 8), ReLU(), Linear(8, 2))
-    >>> net(wg.ones((3, 4))).shape
-    (3, 2)
-    >>> net
-    Sequential(  # 58 parameters
-      0: Linear(4, 8)  # 40 parameters
-      1: ReLU()
-      2: Linear(8, 2)  # 18 parameters
-    )
-    """
-
-    def __init__(self, *layers: Module) -> None:
-        for i, layer in enumerate(layers):
-            if not callable(layer):
-                raise ArgumentError(f"Sequential: layer {i} is a {type(layer).__name__}, which cannot be called")
-        self._layers = layers
-
-    def _held(self) -> Iterator[tuple[Any, Any]]:
-        yield from enumerate(self._layers)
-        yield from ((k, v) for k, v in vars(self).items() if k != "_layers")
-
-    def __getitem__(self, index: Any) -> Any:
-        return Sequential(*self._layers[index]) if isinstance(index, slice) else self._layers[index]
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._layers)
-
-    def __len__(self) -> int:
-        return len(self._layers)
-
-    def forward(self, x: Any) -> Any:
-        """The last layer's output."""
-        for layer in self._layers:
-            x = layer(x)
-        return x
-
-
-class ModuleList(Module):
-    """A list of modules, for those who look for it; a plain list in an attribute does as well.
-
-    >>> len(ModuleList([Linear(2, 2), Linear(2, 2)]).parameters())
-    4
-    """
-
-    def __init__(self, modules: Sequence[Module] = ()) -> None:
-        self._layers = list(modules)
-
-    _held = Sequential._held
-
-    def append(self, module: Module) -> None:
-        """Add a module at the end."""
-        self._layers.append(module)
-
-    def __getitem__(self, index: Any) -> Any:
-        return ModuleList(self._layers[index]) if isinstance(index, slice) else self._layers[index]
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._layers)
-
-    def __len__(self) -> int:
-        return len(self._layers)
 
 
 class Flatten(Module):

@@ -6,12 +6,15 @@ dicts; nothing is registered behind the scenes but the names of buffers.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 from wengert._core import Tensor
 from wengert.autograd import creation
+from wengert.autograd.device import Device
 from wengert.autograd.modes import no_grad
+from wengert.autograd.reverse import HookHandle
 from wengert.dtypes import as_dtype
 from wengert.errors import ArgumentError
 from wengert.nn.parameter import Parameter, ParameterDict
@@ -37,12 +40,17 @@ def _entries(owner: Any, prefix: str, seen: set[int]) -> Iterator[_Entry]:
     else:
         items = enumerate(owner)
     for key, value in list(items):
+        if key in _HOOK_LISTS:
+            continue
         if isinstance(value, Parameter) or key in buffers:
             yield _Entry(f"{prefix}{key}", value, owner, key)
         elif isinstance(value, _CONTAINERS) and id(value) not in seen:
             if isinstance(value, Module):
                 yield _Entry(f"{prefix}{key}", value, owner, key)
             yield from _entries(value, f"{prefix}{key}.", seen)
+
+
+_HOOK_LISTS = ("_hooks_before", "_hooks_after")
 
 
 class Module:
@@ -64,13 +72,52 @@ class Module:
 
     training: bool = True
     _buffers: frozenset[str] = frozenset()
+    _transient: frozenset[str] = frozenset()  # buffers that are no part of the state
+    _hooks_before: Iterable[Callable[..., Any]] = ()
+    _hooks_after: Iterable[Callable[..., Any]] = ()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; subclasses write it."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
+        if not self._hooks_before and not self._hooks_after:
+            return self.forward(*args, **kwargs)
+        for hook in tuple(self._hooks_before):
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        for hook in tuple(self._hooks_after):
+            changed = hook(self, args, result)
+            result = result if changed is None else changed
+        return result
+
+    def register_forward_pre_hook(self, hook: Callable[[Any, tuple[Any, ...]], Any]) -> HookHandle:
+        """Call `hook(module, args)` before every call; what it returns, a tuple or one value, replaces the arguments.
+
+        >>> m = _example()
+        >>> handle = m.register_forward_pre_hook(lambda module, args: print(args[0].shape))
+        >>> _ = m(creation.ones((4, 3)))
+        (4, 3)
+        >>> handle.remove()
+        """
+        return self._add_hook("_hooks_before", hook)
+
+    def register_forward_hook(self, hook: Callable[[Any, tuple[Any, ...], Any], Any]) -> HookHandle:
+        """Call `hook(module, args, result)` after every call; what it returns replaces the result.
+
+        >>> m = _example()
+        >>> handle = m.register_forward_hook(lambda module, args, result: result.shape)
+        >>> m(creation.ones((1, 3)))
+        (1, 2)
+        """
+        return self._add_hook("_hooks_after", hook)
+
+    def _add_hook(self, name: str, hook: Callable[..., Any]) -> HookHandle:
+        hooks: list[Callable[..., Any]] = vars(self).setdefault(name, [])
+        hooks.append(hook)
+        return HookHandle(hooks, hook)
 
     # ---------------------------------------------------------------------------------------- what it holds
 
@@ -96,6 +143,10 @@ class Module:
         """
         return [p for _, p in self.named_parameters()]
 
+    def buffers(self) -> list[Tensor]:
+        """All buffers, of submodules too."""
+        return [b for _, b in self.named_buffers()]
+
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
         """(name, tensor) pairs of what `register_buffer` was given."""
         for e in self._entries():
@@ -113,8 +164,42 @@ class Module:
         """This module and all inside it."""
         return [m for _, m in self.named_modules()]
 
-    def register_buffer(self, name: str, tensor: Tensor | None) -> None:
-        """A tensor that belongs to the state but is not trained, such as a running mean; it is `self.<name>`.
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """(name, module) pairs of the modules that are held directly, also in lists and dicts.
+
+        >>> import wengert as wg
+        >>> [name for name, _ in wg.nn.Sequential(wg.nn.Linear(2, 2), wg.nn.ReLU()).named_children()]
+        ['0', '1']
+        """
+        inside = [e for e in self._entries() if isinstance(e.value, Module)]
+        nested: tuple[str, ...] = ()
+        for e in inside:  # a module comes before its contents
+            if not e.name.startswith(nested):
+                nested = (f"{e.name}.",)
+                yield e.name, e.value
+
+    def children(self) -> list[Module]:
+        """The modules that are held directly."""
+        return [m for _, m in self.named_children()]
+
+    def get_submodule(self, name: str) -> Module:
+        """The module of this dotted name; "" is this one.
+
+        >>> import wengert as wg
+        >>> wg.nn.Sequential(wg.nn.ReLU()).get_submodule("0")
+        ReLU()
+        """
+        known = dict(self.named_modules())
+        if name not in known:
+            raise ArgumentError(
+                f"{type(self).__name__} has no module {name!r}; it has {', '.join(known)[2:] or 'none'}"
+            )
+        return known[name]
+
+    def register_buffer(self, name: str, tensor: Tensor | None, *, persistent: bool = True) -> None:
+        """A tensor that belongs to the module but is not trained, such as a running mean; it is `self.<name>`.
+
+        With `persistent=False` it is cast and exchanged like the others, but is no part of `state_dict`.
 
         >>> m = Module()
         >>> m.register_buffer("count", creation.zeros(()))
@@ -124,6 +209,7 @@ class Module:
         if not name.isidentifier() or hasattr(type(self), name):
             raise ArgumentError(f"register_buffer: {name!r} cannot be the name of a buffer of {type(self).__name__}")
         self._buffers = self._buffers | {name}
+        self._transient = self._transient - {name} if persistent else self._transient | {name}
         setattr(self, name, tensor)
 
     # ------------------------------------------------------------------------------------------- what to do
@@ -155,32 +241,48 @@ class Module:
             p.requires_grad = requires_grad
         return self
 
-    def to(self, target: Any) -> Self:
-        """Cast all floating parameters and buffers to a dtype, in place: `net.to(wg.float64)`; or `net.to("cpu")`.
+    def to(self, *where: Any, dtype: Any = None, device: Any = None) -> Self:
+        """Cast all floating parameters and buffers, in place: `net.to(wg.float64)`; or `net.to("cpu")`.
+
+        Make optimizers afterwards: their state has the dtype of the parameters they were given.
 
         >>> _example().to("float64").weight.dtype
         wengert.float64
         """
-        if isinstance(target, str) and target.split(":")[0] in ("cpu", "cuda"):
-            creation.check_device(target)
-            return self
-        dtype = as_dtype(target)
+        for w in where:
+            if isinstance(w, Device) or (isinstance(w, str) and w.split(":")[0] in ("cpu", "cuda", "gpu")):
+                device = w
+            else:
+                dtype = w.dtype if isinstance(w, Tensor) else w
+        creation.check_device(device)
+        kind = None if dtype is None else as_dtype(dtype)
+        if kind is not None and not kind.is_floating:
+            raise ArgumentError(f"{type(self).__name__}.to: parameters are floating numbers, and cannot be {kind.name}")
         for e in list(self._entries()):
-            if not isinstance(e.value, Tensor) or not e.value.dtype.is_floating or e.value.dtype == dtype:
+            if (
+                kind is None
+                or not isinstance(e.value, Tensor)
+                or not e.value.dtype.is_floating
+                or e.value.dtype == kind
+            ):
                 continue
-            cast = e.value.detach().astype(dtype)
+            cast = e.value.detach().astype(kind)
             if isinstance(e.value, Parameter):  # stays the same object: optimizers hold it
                 trained = e.value.requires_grad
                 e.value._adopt(cast)
                 e.value.requires_grad = trained
             else:
-                _put(e, cast)
+                e.owner._exchange(e.key, cast)
         return self
 
     # ------------------------------------------------------------------------------------------------ state
 
     def _state(self) -> dict[str, Tensor]:
-        return {e.name: e.value for e in self._entries() if isinstance(e.value, Tensor)}
+        return {
+            e.name: e.value
+            for e in self._entries()
+            if isinstance(e.value, Tensor) and not (isinstance(e.owner, Module) and e.key in e.owner._transient)
+        }
 
     def state_dict(self) -> dict[str, Tensor]:
         """Copies of all parameters and buffers by name; training on does not change them.
@@ -228,36 +330,33 @@ class Module:
         return ""
 
     def __repr__(self) -> str:
-        size = sum(p.size for p in self.parameters())
-        count = f"  # {size:,} parameters" if size else ""
-        inside = [e for e in self._entries() if isinstance(e.value, Module)]
-        children = [e for e in inside if not any(e.name.startswith(f"{o.name}.") for o in inside)]
+        inside = [f"{name}: {m!r}".replace("\n", "\n  ") for name, m in self.named_children()]
         head = f"{type(self).__name__}({self.extra_repr()}"
-        if not children:
-            return f"{head}){count}"
-        lines = (f"{e.name}: {e.value!r}".replace("\n", "\n  ") for e in children)
-        return f"{head}{count}\n  " + "\n  ".join(lines) + "\n)"
+        if not inside:
+            return f"{head}){self._count()}"
+        return f"{head}{self._count()}\n  " + "\n  ".join(inside) + "\n)"
+
+    def _count(self) -> str:
+        own = self.parameters()
+        size, trained = sum(p.size for p in own), sum(p.size for p in own if p.requires_grad)
+        if not size:
+            return ""
+        return f"  # {size:,} parameters" + (f", {trained:,} of them trained" if trained < size else "")
+
+    def _exchange(self, key: Any, value: Any) -> None:
+        """Hold another value under a key that `_held` gave."""
+        setattr(self, key, value)
 
 
 _CONTAINERS = (Module, ParameterDict, list, tuple, dict)
 
 
-def _put(e: _Entry, value: Any) -> None:
-    if isinstance(e.owner, Module):
-        setattr(e.owner, e.key, value)
-    elif isinstance(e.owner, tuple):
-        raise ArgumentError(f"{e.name} is held by a tuple, where it cannot be exchanged; hold it in a list")
-    elif isinstance(e.owner, ParameterDict):
-        e.owner._parameters[e.key] = value  # as it is, also if it is no parameter
-    else:
-        e.owner[e.key] = value
-
-
 def functional_call(module: Module, parameters: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
     """module(*args) with other parameters (and buffers): for `grad`, `vmap` and meta-learning.
 
-    What `parameters` does not name stays as it is. The module holds the others while it runs, so a module that
-    several threads share must not be called this way by two of them at once.
+    What `parameters` does not name stays as it is; a shared parameter is exchanged wherever it stands. The call runs on
+    a copy of the module's containers that shares all other tensors, so threads may call one module at once, and what the
+    module assigns to itself meanwhile is gone with the copy; tensors that it writes in place are the module's own.
 
     >>> import wengert as wg
     >>> net = wg.nn.Linear(3, 2)
@@ -266,27 +365,34 @@ def functional_call(module: Module, parameters: Mapping[str, Any], *args: Any, *
     >>> wg.grad(loss)(params)["bias"].tolist()
     [1.0, 1.0]
     """
-    places: dict[int, list[_Entry]] = {}
-    names: dict[str, int] = {}
-    for e in list(module._entries()):
-        if isinstance(e.value, Tensor):
-            places.setdefault(id(e.value), []).append(e)
-            names[e.name] = id(e.value)
+    names = {e.name: e.value for e in module._entries() if isinstance(e.value, Tensor)}
     unknown = [name for name in parameters if name not in names]
     if unknown:
         raise ArgumentError(
             f"functional_call: {type(module).__name__} has no {', '.join(unknown)}; it has {', '.join(names) or 'no state'}"
         )
-    exchanged: list[_Entry] = []
-    try:
-        for name, value in parameters.items():
-            for e in places[names[name]]:  # a shared parameter is exchanged wherever it stands
-                _put(e, value)
-                exchanged.append(e)
-        return module(*args, **kwargs)
-    finally:
-        for e in exchanged:
-            _put(e, e.value)
+    exchanged = {id(names[name]): value for name, value in parameters.items()}
+    return _copy_with(module, exchanged, {})(*args, **kwargs)
+
+
+def _copy_with(x: Any, exchanged: Mapping[int, Any], copies: dict[int, Any]) -> Any:
+    """Modules and containers anew, with tensors exchanged by id, and everything else as it is."""
+    if id(x) in exchanged:
+        return exchanged[id(x)]
+    if not isinstance(x, _CONTAINERS):
+        return x
+    if id(x) in copies:
+        return copies[id(x)]
+    if isinstance(x, tuple):
+        parts = [_copy_with(v, exchanged, copies) for v in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    new = copies[id(x)] = object.__new__(type(x)) if isinstance(x, (Module, ParameterDict)) else copy.copy(x)
+    if isinstance(x, (list, dict)):
+        for k, v in enumerate(x) if isinstance(x, list) else x.items():
+            new[k] = _copy_with(v, exchanged, copies)
+    else:
+        vars(new).update((k, v if k in _HOOK_LISTS else _copy_with(v, exchanged, copies)) for k, v in vars(x).items())
+    return new
 
 
 def _example() -> Any:

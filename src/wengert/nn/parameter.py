@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
+from wengert import functional as F
 from wengert._core import Tensor
 from wengert.autograd import creation
 from wengert.autograd.modes import no_grad
@@ -197,3 +198,36 @@ class ParameterDict:
     def __repr__(self) -> str:
         entries = ", ".join(f"{k}: {p.dtype.name}{tuple(p.shape)}" for k, p in self._parameters.items())
         return f"ParameterDict({{{entries}}})"
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All elements in one vector, one parameter after the other; differentiable.
+
+    >>> parameters_to_vector([Parameter.ones((2, 2)), Parameter.zeros((1,))]).tolist()
+    [1.0, 1.0, 1.0, 1.0, 0.0]
+    """
+    listed = list(parameters)
+    if not listed:
+        raise ArgumentError("parameters_to_vector: there are no parameters")
+    return F.concat([F.reshape(p, (-1,)) for p in listed])
+
+
+def vector_to_parameters(vector: Any, parameters: Iterable[Tensor]) -> None:
+    """Write the elements of a vector into parameters, in place and unrecorded.
+
+    >>> p = Parameter.zeros((2, 2))
+    >>> vector_to_parameters(creation.ones((4,)), [p])
+    >>> p.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    listed, v = list(parameters), creation.asarray(vector).detach()
+    size = sum(p.size for p in listed)
+    if tuple(v.shape) != (size,):
+        raise ShapeError(
+            f"vector_to_parameters: the parameters have {size} elements, the vector has shape {tuple(v.shape)}"
+        )
+    start = 0
+    with no_grad():
+        for p in listed:
+            p._assign(F.reshape(v[start : start + p.size], tuple(p.shape)).astype(p.dtype), "vector_to_parameters")
+            start += p.size

@@ -1,0 +1,162 @@
+"""Modules that hold modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+from wengert.errors import ArgumentError
+from wengert.nn.module import Module
+
+
+class _Listed(Module):
+    """What lists of modules have in common. Their modules are named by position."""
+
+    def __init__(self, modules: Iterable[Module]) -> None:
+        self._layers: list[Module] = []
+        for m in modules:
+            self.append(m)
+
+    def _held(self) -> Iterator[tuple[Any, Any]]:
+        yield from enumerate(self._layers)
+        yield from ((k, v) for k, v in vars(self).items() if k != "_layers")
+
+    def _exchange(self, key: Any, value: Any) -> None:
+        if isinstance(key, int):
+            self._layers[key] = value
+        else:
+            super()._exchange(key, value)
+
+    def _of(self, modules: Sequence[Module]) -> Any:
+        raise NotImplementedError
+
+    def append(self, module: Module) -> Self:
+        """Add a module at the end; returns this one."""
+        if not callable(module):
+            raise ArgumentError(
+                f"{type(self).__name__}: layer {len(self)} is a {type(module).__name__}, which cannot be called"
+            )
+        self._layers.append(module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Self:
+        """Add modules at the end; returns this one."""
+        for m in modules:
+            self.append(m)
+        return self
+
+    def insert(self, index: int, module: Module) -> None:
+        """Add a module before the one at `index`."""
+        self._layers.insert(index, module)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._of(self._layers[index]) if isinstance(index, slice) else self._layers[index]
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        self._layers[index] = module
+
+    def __delitem__(self, index: Any) -> None:
+        del self._layers[index]
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+
+class Sequential(_Listed):
+    """Modules applied one after the other; slices are modules too.
+
+    >>> import wengert as wg
+    >>> net = Sequential(wg.nn.Linear(4, 8), wg.nn.ReLU(), wg.nn.Linear(8, 2))
+    >>> net(wg.ones((3, 4))).shape, net[:2](wg.ones((3, 4))).shape
+    ((3, 2), (3, 8))
+    >>> net
+    Sequential(  # 58 parameters
+      0: Linear(4, 8)  # 40 parameters
+      1: ReLU()
+      2: Linear(8, 2)  # 18 parameters
+    )
+    """
+
+    def __init__(self, *layers: Module) -> None:
+        super().__init__(layers)
+
+    def _of(self, modules: Sequence[Module]) -> Sequential:
+        return Sequential(*modules)
+
+    def forward(self, x: Any) -> Any:
+        """The last layer's output."""
+        for layer in self._layers:
+            x = layer(x)
+        return x
+
+
+class ModuleList(_Listed):
+    """A list of modules, for those who look for it; a plain list in an attribute does as well.
+
+    >>> import wengert as wg
+    >>> len(ModuleList([wg.nn.Linear(2, 2), wg.nn.Linear(2, 2)]).parameters())
+    4
+    """
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        super().__init__(modules)
+
+    def _of(self, modules: Sequence[Module]) -> ModuleList:
+        return ModuleList(modules)
+
+
+class ModuleDict(Module):
+    """Modules by name; a plain dict in an attribute does as well.
+
+    >>> import wengert as wg
+    >>> heads = ModuleDict({"a": wg.nn.Linear(2, 2)})
+    >>> heads["b"] = wg.nn.Linear(2, 3)
+    >>> [name for name, _ in heads.named_parameters()]
+    ['a.weight', 'a.bias', 'b.weight', 'b.bias']
+    """
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        self._layers: dict[str, Module] = dict(modules or {})
+
+    def _held(self) -> Iterator[tuple[Any, Any]]:
+        yield from self._layers.items()
+        yield from ((k, v) for k, v in vars(self).items() if k != "_layers")
+
+    def _exchange(self, key: Any, value: Any) -> None:
+        if key in self._layers:
+            self._layers[key] = value
+        else:
+            super()._exchange(key, value)
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._layers.keys()
+
+    def values(self) -> Iterable[Module]:
+        """The modules."""
+        return self._layers.values()
+
+    def items(self) -> Iterable[tuple[str, Module]]:
+        """(name, module) pairs."""
+        return self._layers.items()
+
+    def __getitem__(self, name: str) -> Module:
+        return self._layers[name]
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        self._layers[name] = module
+
+    def __delitem__(self, name: str) -> None:
+        del self._layers[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._layers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
