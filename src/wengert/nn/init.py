@@ -1,4 +1,4 @@
-"""Initialisers: they fill a tensor in place, unrecorded, and return it. PyTorch's defaults; its names, without underscore."""
+"""Initialisers: they fill a tensor in place, unrecorded, and return it. PyTorch's defaults and names, without underscore."""
 
 from __future__ import annotations
 
