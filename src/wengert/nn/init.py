@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -177,7 +176,7 @@ def orthogonal(tensor: Tensor, gain: float = 1.0, *, generator: Generator | None
     return _fill(tensor, creation.tensor(np.ascontiguousarray(gain * q).reshape(tuple(tensor.shape))))
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Any:
     """PyTorch's names end with an underscore: `init.kaiming_uniform_` is `init.kaiming_uniform`."""
     found = globals().get(name[:-1]) if name.endswith("_") and not name.startswith("_") else None
     if not callable(found):

@@ -386,7 +386,8 @@ def _copy_with(x: Any, exchanged: Mapping[int, Any], copies: dict[int, Any]) -> 
     if isinstance(x, tuple):
         parts = [_copy_with(v, exchanged, copies) for v in x]
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-    new = copies[id(x)] = object.__new__(type(x)) if isinstance(x, (Module, ParameterDict)) else copy.copy(x)
+    new: Any = object.__new__(type(x)) if isinstance(x, (Module, ParameterDict)) else copy.copy(x)
+    copies[id(x)] = new
     if isinstance(x, (list, dict)):
         for k, v in enumerate(x) if isinstance(x, list) else x.items():
             new[k] = _copy_with(v, exchanged, copies)
