@@ -10,7 +10,8 @@
 #   make sanitize  run the test suite under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make clean     remove everything that was built
 #
-# Variables: PYTHON, CXX, JOBS (parallel compilations), WORKERS (parallel tests), TESTS (what to test).
+# Variables: PYTHON, CXX, JOBS (parallel compilations), WORKERS (parallel tests), TESTS (what to test), ISA (build the vector
+# kernels for one instruction set only, such as v3: faster while developing; make clean before going back).
 
 VENV := .venv
 WORKERS ?= 2
@@ -39,7 +40,8 @@ CXX_FILES = $(shell find core -name '*.cpp' -o -name '*.h' -o -name '*.inc')
 # $(call requirements,VENV,LIST ...): what pyproject.toml lists. $(call install,VENV,BUILD FOLDER,OPTIONS).
 requirements = $$($(1)/bin/python tools/requirements.py $(2))
 install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C build-dir=$(2) \
-  -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_STUBS=OFF $(3) -e .
+  -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_STUBS=OFF \
+  $(if $(ISA),-C cmake.define.WENGERT_ISA_LEVELS=$(ISA)) $(3) -e .
 
 .PHONY: demo test check build format peers bench sanitize clean
 .DELETE_ON_ERROR:

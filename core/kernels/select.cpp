@@ -7,20 +7,23 @@
 
 namespace wengert {
 
-#ifdef WENGERT_X86_64_LEVELS  // by the build, which then compiles vector.cpp once per level
+#ifdef WENGERT_X86_64_LEVELS  // by the build, which compiles vector.cpp once per level, and says for which
 
-namespace isa_v2 {
-const VectorKernels& table();
-const PairKernel* pairs(int* n);
-}  // namespace isa_v2
-namespace isa_v3 {
-const VectorKernels& table();
-const PairKernel* pairs(int* n);
-}  // namespace isa_v3
-namespace isa_v4 {
-const VectorKernels& table();
-const PairKernel* pairs(int* n);
-}  // namespace isa_v4
+#define DECLARE(level)               \
+  namespace isa_##level {            \
+    const VectorKernels& table();    \
+    const PairKernel* pairs(int* n); \
+  }
+#ifdef WENGERT_LEVEL_v2
+DECLARE(v2)
+#endif
+#ifdef WENGERT_LEVEL_v3
+DECLARE(v3)
+#endif
+#ifdef WENGERT_LEVEL_v4
+DECLARE(v4)
+#endif
+#undef DECLARE
 
 namespace {
 
@@ -34,9 +37,15 @@ struct InstructionSet {
 InstructionSet choose() {
   __builtin_cpu_init();
   const InstructionSet sets[] = {
+#ifdef WENGERT_LEVEL_v4
       {"v4", __builtin_cpu_supports("x86-64-v4") != 0, isa_v4::table, isa_v4::pairs},
+#endif
+#ifdef WENGERT_LEVEL_v3
       {"v3", __builtin_cpu_supports("x86-64-v3") != 0, isa_v3::table, isa_v3::pairs},
+#endif
+#ifdef WENGERT_LEVEL_v2
       {"v2", __builtin_cpu_supports("x86-64-v2") != 0, isa_v2::table, isa_v2::pairs},
+#endif
   };
   const char* wanted = std::getenv("WENGERT_ISA");
   if (wanted != nullptr && *wanted != '\0') {
@@ -48,12 +57,13 @@ InstructionSet choose() {
       }
       return set;
     }
-    throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": expected v2, v3 or v4");
+    throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": not among the instruction sets of this build");
   }
   for (const auto& set : sets) {
     if (set.available) return set;
   }
-  throw std::runtime_error("wengert needs a processor with x86-64-v2 (SSE4.2)");
+  throw std::runtime_error(
+      "this build of wengert has no kernels for this processor (it needs x86-64-v2, SSE4.2, or what it was built for)");
 }
 
 }  // namespace
