@@ -3,16 +3,19 @@
 #include <stdexcept>
 #include <string>
 
+#include "conv_tiles.h"
 #include "vector.h"
 
 namespace wengert {
 
 #ifdef WENGERT_X86_64_LEVELS  // by the build, which compiles vector.cpp once per level, and says for which
 
-#define DECLARE(level)               \
-  namespace isa_##level {            \
-    const VectorKernels& table();    \
-    const PairKernel* pairs(int* n); \
+#define DECLARE(level)                         \
+  namespace isa_##level {                      \
+    const VectorKernels& table();              \
+    const PairKernel* pairs(int* n);           \
+    const ConvTiles<float>& conv_tiles_f32();  \
+    const ConvTiles<double>& conv_tiles_f64(); \
   }
 #ifdef WENGERT_LEVEL_v2
 DECLARE(v2)
@@ -32,21 +35,31 @@ struct InstructionSet {
   bool available;
   const VectorKernels& (*table)();
   const PairKernel* (*pairs)(int* n);
+  const ConvTiles<float>& (*conv_f32)();
+  const ConvTiles<double>& (*conv_f64)();
 };
 
+#define SET(level)                                \
+  {#level,                                        \
+   __builtin_cpu_supports("x86-64-" #level) != 0, \
+   isa_##level::table,                            \
+   isa_##level::pairs,                            \
+   isa_##level::conv_tiles_f32,                   \
+   isa_##level::conv_tiles_f64}
 InstructionSet choose() {
   __builtin_cpu_init();
   const InstructionSet sets[] = {
 #ifdef WENGERT_LEVEL_v4
-      {"v4", __builtin_cpu_supports("x86-64-v4") != 0, isa_v4::table, isa_v4::pairs},
+      SET(v4),
 #endif
 #ifdef WENGERT_LEVEL_v3
-      {"v3", __builtin_cpu_supports("x86-64-v3") != 0, isa_v3::table, isa_v3::pairs},
+      SET(v3),
 #endif
 #ifdef WENGERT_LEVEL_v2
-      {"v2", __builtin_cpu_supports("x86-64-v2") != 0, isa_v2::table, isa_v2::pairs},
+      SET(v2),
 #endif
   };
+#undef SET
   const char* wanted = std::getenv("WENGERT_ISA");
   if (wanted != nullptr && *wanted != '\0') {
     for (const auto& set : sets) {
@@ -73,6 +86,8 @@ InstructionSet choose() {
 namespace isa_base {
 const VectorKernels& table();
 const PairKernel* pairs(int* n);
+const ConvTiles<float>& conv_tiles_f32();
+const ConvTiles<double>& conv_tiles_f64();
 }  // namespace isa_base
 
 namespace {
@@ -80,6 +95,8 @@ namespace {
 struct InstructionSet {
   const VectorKernels& (*table)();
   const PairKernel* (*pairs)(int* n);
+  const ConvTiles<float>& (*conv_f32)();
+  const ConvTiles<double>& (*conv_f64)();
 };
 
 InstructionSet choose() {
@@ -87,7 +104,7 @@ InstructionSet choose() {
   if (wanted != nullptr && *wanted != '\0') {
     throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": there is one instruction set on this machine");
   }
-  return {isa_base::table, isa_base::pairs};
+  return {isa_base::table, isa_base::pairs, isa_base::conv_tiles_f32, isa_base::conv_tiles_f64};
 }
 
 }  // namespace
@@ -106,6 +123,16 @@ const InstructionSet& chosen() {
 const VectorKernels& kernels() {
   static const VectorKernels& table = chosen().table();
   return table;
+}
+
+const ConvTiles<float>& conv_tiles(float) {
+  static const ConvTiles<float>& tiles = chosen().conv_f32();
+  return tiles;
+}
+
+const ConvTiles<double>& conv_tiles(double) {
+  static const ConvTiles<double>& tiles = chosen().conv_f64();
+  return tiles;
 }
 
 MapFn find_pair(MapFn first, MapFn second, bool left) {

@@ -216,6 +216,7 @@ void register_ops() {
   register_random_ops();
   register_create_ops();
   register_scan_ops();
+  register_conv_ops();
 }
 
 }  // namespace wengert

@@ -74,5 +74,6 @@ void register_matmul_ops();
 void register_random_ops();
 void register_create_ops();
 void register_scan_ops();
+void register_conv_ops();
 
 }  // namespace wengert

@@ -17,6 +17,14 @@ from wengert.functional.activations import (
     silu,
     softmax,
 )
+from wengert.functional.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from wengert.functional.elementwise import (
     allclose,
     angle,
@@ -129,6 +137,12 @@ __all__ = [
     "clone",
     "concat",
     "conj",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "count_nonzero",
     "cross_entropy",
     "cumprod",

@@ -1,0 +1,78 @@
+// The register tiles of convolution: what runs in the innermost loops, compiled once per instruction set from
+// vector_conv.cpp. A tile reads its source at a table of offsets, one for every (channel, tap), so that stride,
+// padding, dilation and rank are a matter of how the source was laid out (conv.cpp), and no patch is ever copied.
+#pragma once
+#include <cstdint>
+
+namespace wengert {
+
+// Up to `width` neighbouring outputs of one row of the image.
+template <class T>
+struct ConvColumns {
+  const T* from;  // a whole vector is read at from + offset: the source has that much room behind it
+  T* to;
+  int64_t n;
+};
+
+// to[m, j] = start[m] + Σₖ weights[m, k] · from[offsets[k] + j]; `start` is a bias, zeros, or what is there.
+template <class T>
+struct Correlate {
+  int64_t rows;      // output channels
+  const T* weights;  // in panels of panel_rows(rows, p) channels, each laid out [depth][channels]
+  int64_t depth;
+  const int64_t* offsets;
+  const ConvColumns<T>* columns;
+  int64_t n_columns;
+  int64_t to_row;   // from one output channel to the next
+  int64_t to_step;  // from one output of a row to the next
+  const T* bias;    // one per output channel, or null
+  bool accumulate;
+};
+
+// out[t, o] += Σ over rows and columns of x[row, offsets[t] + column] · y[row, column, o]
+template <class T>
+struct KernelSums {
+  const T* x;
+  int64_t x_row;
+  const int64_t* offsets;
+  int64_t taps;
+  const T* y;  // packed: `lanes` output channels beside each other for every position
+  int64_t lanes;
+  int64_t rows, columns;
+  T* out;
+  int64_t out_tap;
+};
+
+// out[o, t] += Σ over rows and columns of y[o, row, column] · x[row, offsets[t] + column]: for few channels
+template <class T>
+struct KernelDots {
+  const T* x;
+  int64_t x_row;
+  const int64_t* offsets;
+  int64_t taps;
+  const T* y;
+  int64_t y_channel, y_row, channels;
+  int64_t rows, columns;
+  T* out;
+  int64_t out_channel;
+};
+
+template <class T>
+struct ConvTiles {
+  int64_t width;  // elements of a vector
+  void (*correlate)(const Correlate<T>&);
+  void (*kernel_sums)(const KernelSums<T>&);  // lanes: width or 2 * width
+  void (*kernel_dots)(const KernelDots<T>&);
+  // to[j * lanes + o] = from[o * channel + j] for o < channels, 0 for the other lanes
+  void (*interleave)(T* to, const T* from, int64_t channel, int64_t channels, int64_t lanes, int64_t n);
+};
+
+// Channels are spread evenly over panels, so that no row of registers is idle.
+inline constexpr int64_t kPanelRows = 6;
+[[gnu::always_inline]] inline int64_t n_panels(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
+[[gnu::always_inline]] inline int64_t panel_begin(int64_t rows, int64_t panel) { return rows * panel / n_panels(rows); }
+
+const ConvTiles<float>& conv_tiles(float);
+const ConvTiles<double>& conv_tiles(double);
+
+}  // namespace wengert

@@ -1,0 +1,250 @@
+// The register tiles of convolution for one instruction set; see conv_tiles.h. Products are accumulated with fused
+// multiply-add where the machine has it, in an order that depends on shapes only.
+#include "conv_tiles.h"
+#include "vector_lanes.h"
+
+namespace wengert::WENGERT_ISA_NAMESPACE {
+
+namespace {
+
+constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+template <class L>
+using Element = typename L::T;
+
+// R output channels × V vectors of columns, held in registers over the whole depth.
+template <class L, int R, int V>
+void correlate_tile(const Correlate<Element<L>>& p, const Element<L>* weights, int64_t row,
+                    const ConvColumns<Element<L>>* columns) {
+  using T = Element<L>;
+  typename L::Vec acc[R][V];
+  for (int r = 0; r < R; ++r) {
+    const typename L::Vec start = p.bias ? L::broadcast(p.bias + row + r) : L::zero();
+    for (int v = 0; v < V; ++v) acc[r][v] = start;
+  }
+  const T* from[V];
+  for (int v = 0; v < V; ++v) from[v] = columns[v].from;
+  for (int64_t k = 0; k < p.depth; ++k, weights += R) {
+    const int64_t offset = p.offsets[k];
+    typename L::Vec x[V];
+    for (int v = 0; v < V; ++v) x[v] = L::load(from[v] + offset);
+    for (int r = 0; r < R; ++r) {
+      const typename L::Vec w = L::broadcast(weights + r);
+      for (int v = 0; v < V; ++v) acc[r][v] = L::multiply_add(w, x[v], acc[r][v]);
+    }
+  }
+  for (int v = 0; v < V; ++v) {
+    const int64_t n = columns[v].n;
+    for (int r = 0; r < R; ++r) {
+      T* to = columns[v].to + (row + r) * p.to_row;
+      typename L::Vec y = acc[r][v];
+      if (p.to_step == 1) {
+        if (n == L::kWidth) {
+          L::store(to, p.accumulate ? L::add(L::load(to), y) : y);
+        } else {
+          L::store_first(to, n, p.accumulate ? L::add(L::load_first(to, n), y) : y);
+        }
+      } else {
+        alignas(64) T lanes[L::kWidth];
+        L::store(lanes, y);
+        for (int64_t j = 0; j < n; ++j) {
+          to[j * p.to_step] = p.accumulate ? to[j * p.to_step] + lanes[j] : lanes[j];
+        }
+      }
+    }
+  }
+}
+
+template <class L, int V>
+void correlate_panels(const Correlate<Element<L>>& p, const ConvColumns<Element<L>>* columns) {
+  const int64_t panels = n_panels(p.rows);
+  const Element<L>* weights = p.weights;
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    const int64_t row = panel_begin(p.rows, panel), rows = panel_begin(p.rows, panel + 1) - row;
+    switch (rows) {
+      case 1: correlate_tile<L, 1, V>(p, weights, row, columns); break;
+      case 2: correlate_tile<L, 2, V>(p, weights, row, columns); break;
+      case 3: correlate_tile<L, 3, V>(p, weights, row, columns); break;
+      case 4: correlate_tile<L, 4, V>(p, weights, row, columns); break;
+      case 5: correlate_tile<L, 5, V>(p, weights, row, columns); break;
+      default: correlate_tile<L, 6, V>(p, weights, row, columns); break;
+    }
+    weights += rows * p.depth;
+  }
+}
+
+template <class L>
+void correlate(const Correlate<Element<L>>& p) {
+  int64_t c = 0;
+  if (p.rows == 1) {
+    for (; c + 6 <= p.n_columns; c += 6) correlate_tile<L, 1, 6>(p, p.weights, 0, p.columns + c);
+  } else if (p.rows <= 3) {
+    for (; c + 4 <= p.n_columns; c += 4) {
+      if (p.rows == 2) {
+        correlate_tile<L, 2, 4>(p, p.weights, 0, p.columns + c);
+      } else {
+        correlate_tile<L, 3, 4>(p, p.weights, 0, p.columns + c);
+      }
+    }
+  }
+  for (; c + 2 <= p.n_columns; c += 2) correlate_panels<L, 2>(p, p.columns + c);
+  if (c < p.n_columns) correlate_panels<L, 1>(p, p.columns + c);
+}
+
+// R taps × V vectors of output channels, held in registers over all positions.
+template <class L, int R, int V>
+void sums_tile(const KernelSums<Element<L>>& p, int64_t tap) {
+  using T = Element<L>;
+  typename L::Vec acc[R][V];
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) acc[r][v] = L::zero();
+  }
+  const T* y = p.y;
+  for (int64_t row = 0; row < p.rows; ++row) {
+    const T* x[R];
+    for (int r = 0; r < R; ++r) x[r] = p.x + row * p.x_row + p.offsets[tap + r];
+    for (int64_t j = 0; j < p.columns; ++j, y += V * L::kWidth) {
+      typename L::Vec w[V];
+      for (int v = 0; v < V; ++v) w[v] = L::load(y + v * L::kWidth);
+      for (int r = 0; r < R; ++r) {
+        const typename L::Vec one = L::broadcast(x[r] + j);
+        for (int v = 0; v < V; ++v) acc[r][v] = L::multiply_add(one, w[v], acc[r][v]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    T* out = p.out + (tap + r) * p.out_tap;
+    for (int v = 0; v < V; ++v, out += L::kWidth) L::store(out, L::add(L::load(out), acc[r][v]));
+  }
+}
+
+template <class L, int V>
+void sums_taps(const KernelSums<Element<L>>& p) {
+  const int64_t panels = n_panels(p.taps);
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    const int64_t tap = panel_begin(p.taps, panel);
+    switch (panel_begin(p.taps, panel + 1) - tap) {
+      case 1: sums_tile<L, 1, V>(p, tap); break;
+      case 2: sums_tile<L, 2, V>(p, tap); break;
+      case 3: sums_tile<L, 3, V>(p, tap); break;
+      case 4: sums_tile<L, 4, V>(p, tap); break;
+      case 5: sums_tile<L, 5, V>(p, tap); break;
+      default: sums_tile<L, 6, V>(p, tap); break;
+    }
+  }
+}
+
+template <class L>
+void kernel_sums(const KernelSums<Element<L>>& p) {
+  if (p.lanes == L::kWidth) {
+    sums_taps<L, 1>(p);
+  } else {
+    sums_taps<L, 2>(p);
+  }
+}
+
+// O output channels × R taps; lanes are positions, and are added up at the end.
+template <class L, int O, int R>
+void dots_tile(const KernelDots<Element<L>>& p, int64_t channel, int64_t tap) {
+  using T = Element<L>;
+  typename L::Vec acc[O][R];
+  for (int o = 0; o < O; ++o) {
+    for (int r = 0; r < R; ++r) acc[o][r] = L::zero();
+  }
+  for (int64_t row = 0; row < p.rows; ++row) {
+    const T* y[O];
+    const T* x[R];
+    for (int o = 0; o < O; ++o) y[o] = p.y + (channel + o) * p.y_channel + row * p.y_row;
+    for (int r = 0; r < R; ++r) x[r] = p.x + row * p.x_row + p.offsets[tap + r];
+    auto step = [&](auto load) __attribute__((always_inline)) {
+      typename L::Vec w[O];
+      for (int o = 0; o < O; ++o) w[o] = load(y[o]);
+      for (int r = 0; r < R; ++r) {
+        const typename L::Vec one = load(x[r]);
+        for (int o = 0; o < O; ++o) acc[o][r] = L::multiply_add(one, w[o], acc[o][r]);
+      }
+    };
+    int64_t j = 0;
+    for (; j + L::kWidth <= p.columns; j += L::kWidth) step([j](const T* at) { return L::load(at + j); });
+    // Both are masked: what stands behind the row may be infinite, and 0 times that is not 0.
+    const int64_t rest = p.columns - j;
+    if (rest > 0) step([j, rest](const T* at) { return L::load_first(at + j, rest); });
+  }
+  for (int o = 0; o < O; ++o) {
+    for (int r = 0; r < R; ++r) {
+      alignas(64) T lanes[L::kWidth];
+      L::store(lanes, acc[o][r]);
+      for (int n = L::kWidth / 2; n > 0; n /= 2) {
+        for (int i = 0; i < n; ++i) lanes[i] += lanes[i + n];
+      }
+      p.out[(channel + o) * p.out_channel + tap + r] += lanes[0];
+    }
+  }
+}
+
+template <class L, int O>
+void dots_taps(const KernelDots<Element<L>>& p, int64_t channel) {
+  constexpr int64_t most = O == 1 ? 9 : O == 2 ? 5 : 3;
+  for (int64_t tap = 0; tap < p.taps;) {
+    const int64_t n = smaller(most, p.taps - tap);
+    switch (n) {
+      case 1: dots_tile<L, O, 1>(p, channel, tap); break;
+      case 2: dots_tile<L, O, 2>(p, channel, tap); break;
+      case 3: dots_tile<L, O, 3>(p, channel, tap); break;
+      default:
+        if constexpr (most >= 5) {
+          if (n == 4) dots_tile<L, O, 4>(p, channel, tap);
+          if (n == 5) dots_tile<L, O, 5>(p, channel, tap);
+        }
+        if constexpr (most >= 9) {
+          if (n == 6) dots_tile<L, O, 6>(p, channel, tap);
+          if (n == 7) dots_tile<L, O, 7>(p, channel, tap);
+          if (n == 8) dots_tile<L, O, 8>(p, channel, tap);
+          if (n == 9) dots_tile<L, O, 9>(p, channel, tap);
+        }
+    }
+    tap += n;
+  }
+}
+
+template <class L>
+void kernel_dots(const KernelDots<Element<L>>& p) {
+  int64_t channel = 0;
+  for (; channel + 4 <= p.channels; channel += 4) dots_taps<L, 4>(p, channel);
+  if (p.channels - channel >= 2) {
+    dots_taps<L, 2>(p, channel);
+    channel += 2;
+  }
+  if (channel < p.channels) dots_taps<L, 1>(p, channel);
+}
+
+template <class L>
+void interleave(Element<L>* to, const Element<L>* from, int64_t channel, int64_t channels, int64_t lanes, int64_t n) {
+  using T = Element<L>;
+  int64_t o = 0;
+  for (; o + 4 <= channels; o += 4) {
+    int64_t j = 0;
+    for (; j + 4 <= n; j += 4) L::transpose4(to + j * lanes + o, lanes, from + o * channel + j, channel);
+    for (; j < n; ++j) {
+      for (int i = 0; i < 4; ++i) to[j * lanes + o + i] = from[(o + i) * channel + j];
+    }
+  }
+  for (; o < channels; ++o) {
+    for (int64_t j = 0; j < n; ++j) to[j * lanes + o] = from[o * channel + j];
+  }
+  for (; o < lanes; ++o) {
+    for (int64_t j = 0; j < n; ++j) to[j * lanes + o] = T(0);
+  }
+}
+
+template <class L>
+constexpr ConvTiles<Element<L>> kTiles = {L::kWidth, correlate<L>, kernel_sums<L>, kernel_dots<L>, interleave<L>};
+
+}  // namespace
+
+const ConvTiles<float>& conv_tiles_f32();
+const ConvTiles<double>& conv_tiles_f64();
+const ConvTiles<float>& conv_tiles_f32() { return kTiles<F32>; }
+const ConvTiles<double>& conv_tiles_f64() { return kTiles<F64>; }
+
+}  // namespace wengert::WENGERT_ISA_NAMESPACE
