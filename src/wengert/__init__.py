@@ -40,6 +40,7 @@ from wengert.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_gr
 from wengert.autograd.random import (
     Generator,
     bernoulli,
+    default_generator,
     manual_seed,
     normal,
     permutation,
@@ -79,6 +80,7 @@ from wengert.errors import (
     GradientError,
     IndexRangeError,
     InPlaceError,
+    LoadError,
     ShapeError,
     TapeConsumedError,
     TraceError,
@@ -103,17 +105,21 @@ _hooks.hide_frames()
 _LAZY = {
     "nn": "wengert.nn",
     "optim": "wengert.optim",
-    "Parameter": "wengert.nn.parameter",
-    "ParameterDict": "wengert.nn.parameter",
-    "AdamConfig": "wengert.optim.adam",
+    "data": "wengert.data",
+    "Parameter": "wengert.nn.parameter:Parameter",
+    "ParameterDict": "wengert.nn.parameter:ParameterDict",
+    "AdamConfig": "wengert.optim.adam:AdamConfig",
+    "save": "wengert.interop.safetensors:save",
+    "load": "wengert.interop.safetensors:load",
+    "Checkpointer": "wengert.interop.checkpointer:Checkpointer",
 }
 
 __all__ = [
     "ArgumentError", "AutogradContext", "BudgetError", "CustomOp", "CustomOpError", "DType", "DTypeError",
     "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError", "GradientMap", "GradientTape",
-    "InPlaceError", "IndexRangeError", "MemoryStats", "ShapeError", "Tape",
+    "InPlaceError", "IndexRangeError", "LoadError", "MemoryStats", "ShapeError", "Tape",
     "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray", "autograd", "bernoulli", "bfloat16",
-    "bool_", "compile", "complex128", "complex64", "custom_op", "dual", "empty", "empty_like", "empty_pool", "enable_grad",
+    "bool_", "compile", "complex128", "complex64", "custom_op", "default_generator", "dual", "empty", "empty_like", "empty_pool", "enable_grad",
     "explain", "eye", "float16", "float32", "float64", "from_dlpack", "full", "full_like", "functional", "get_num_threads",
     "grad", "grad_of", "hessian", "hvp", "int16", "int32", "int64", "int8", "is_grad_enabled", "jacfwd", "jacobian",
     "jacrev", "jvp", "linearize", "linspace", "manual_seed", "memory_stats", "meshgrid", "no_grad", "normal", "ones",
@@ -127,8 +133,9 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         import importlib
 
-        module = importlib.import_module(_LAZY[name])
-        value = module if _LAZY[name] == f"wengert.{name}" else getattr(module, name)
+        path, _, attribute = _LAZY[name].partition(":")
+        module = importlib.import_module(path)
+        value = getattr(module, attribute) if attribute else module
         globals()[name] = value
         return value
     from wengert.functional.foreign_names import explain as explain_name

@@ -27,6 +27,10 @@ class ArgumentError(WengertError, ValueError):
     """An argument whose value makes no sense for the operation."""
 
 
+class LoadError(WengertError, ValueError):
+    """A file that is damaged, hostile, or not what it should be."""
+
+
 class GradientError(WengertError, RuntimeError):
     """A derivative that cannot be computed as asked."""
 

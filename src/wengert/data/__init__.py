@@ -1,0 +1,9 @@
+"""Data: batches of arrays, splits, and a progress bar for the loop, which stays your own."""
+
+from wengert._hooks import hide_frames
+from wengert.data.batches import Batches, batches, split
+from wengert.data.progress import progress
+
+__all__ = ["Batches", "batches", "progress", "split"]
+
+hide_frames()
