@@ -72,7 +72,7 @@ class Batches:
             )
         if drop_last and batch_size > self._samples:
             raise ArgumentError(
-                f"batches: {self._samples} samples make no batch of {batch_size}, and drop_last leaves nothing; lower batch_size"
+                f"batches: {self._samples} samples make no batch of {batch_size}, and drop_last leaves nothing"
             )
         self.batch_size, self.shuffle, self.drop_last, self.prefetch = batch_size, shuffle, drop_last, prefetch
         self._seed, self.epoch, self._position = seed, 0, 0

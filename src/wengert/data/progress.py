@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Sized
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -22,5 +22,5 @@ def progress(
         return
     from rich.progress import track
 
-    known: Any = len(items) if total is None and hasattr(items, "__len__") else total
+    known = len(items) if total is None and isinstance(items, Sized) else total
     yield from track(items, description=description, total=known)

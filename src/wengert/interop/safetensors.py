@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -51,7 +52,7 @@ def save(path: str | os.PathLike[str], state: Any, *, metadata: Mapping[str, str
     {'step': 3, 'net': {'weight': tensor([1., 1.])}}
     """
     tensors, structure = state_tree.encode(state)
-    notes = dict(metadata or {})
+    notes: dict[Any, Any] = dict(metadata or {})
     if any(not isinstance(k, str) or not isinstance(v, str) for k, v in notes.items()):
         raise ArgumentError("save: metadata are texts by name")
     if structure is not None:
@@ -78,7 +79,8 @@ def _write(f: BinaryIO, tensors: Mapping[str, Tensor], notes: Mapping[str, str])
     f.write(len(text).to_bytes(8, "little") + text)
     for _, t in ordered:
         array = _core.copy(t.detach()).numpy()  # a copy: exporting pins a tensor's memory
-        f.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        raw: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        f.write(raw)
 
 
 def _stored(dtype: DType) -> DType:
@@ -128,7 +130,7 @@ def check(path: str | os.PathLike[str]) -> None:
         _read_header(f, str(path))
 
 
-def _read_header(f: BinaryIO, path: str) -> tuple[dict[str, _Place], dict[str, str], int]:
+def _read_header(f: BufferedReader, path: str) -> tuple[dict[str, _Place], dict[str, str], int]:
     size = os.fstat(f.fileno()).st_size
     length = int.from_bytes(f.read(8), "little")
     if size < 8 or length > size - 8:
@@ -203,10 +205,10 @@ def _check_cover(places: Mapping[str, _Place], size: int, path: str) -> None:
         raise LoadError(f"{path}: the file {problem}: the tensors take {at} bytes, and {size} are there")
 
 
-def _read_tensor(f: BinaryIO, p: _Place, start: int, path: str) -> Tensor:
-    raw = np.empty(p.end - p.begin, np.uint8)
+def _read_tensor(f: BufferedReader, p: _Place, start: int, path: str) -> Tensor:
+    raw: Any = np.empty(p.end - p.begin, np.uint8)
     f.seek(start + p.begin)
-    if f.readinto(memoryview(raw)) != raw.size:  # type: ignore[attr-defined]
+    if f.readinto(raw) != raw.size:
         raise LoadError(f"{path}: the file became shorter while it was read")
     if p.dtype.kind == "b":
         raw = (raw != 0).view(np.uint8)

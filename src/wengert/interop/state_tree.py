@@ -43,7 +43,7 @@ def _describe(x: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(x, Generator):
         return {"generator": list(x.get_state())}
     raise ArgumentError(
-        f"save: {name or 'the state'} is a {type(x).__name__}; tensors, arrays, numbers, texts, None, generators, and dicts, "
+        f"save: {name or 'the state'} is a {type(x).__name__}; tensors, arrays, numbers, texts, None, generators and dicts, "
         "lists and tuples of them can be saved. Modules and optimizers are saved by their state_dict()"
     )
 
@@ -81,7 +81,9 @@ def decode(structure: Any, tensors: Mapping[str, Tensor], path: str) -> Any:
 def _build(node: Any, tensors: Mapping[str, Tensor]) -> Any:
     if node is None or isinstance(node, (bool, int, float, str)):
         return node
-    ((kind, content),) = node.items() if isinstance(node, dict) else ((None, None),)
+    if not isinstance(node, dict) or len(node) != 1:
+        raise ValueError(f"{str(node)[:80]} is no part of a state")
+    ((kind, content),) = node.items()
     if kind == "tensor":
         return tensors[content]
     if kind == "dict":
