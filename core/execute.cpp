@@ -12,9 +12,6 @@ RunCounters run_counters = {};
 
 namespace {
 
-// About half of the nearest cache for the registers of a block.
-constexpr int64_t kBlockBytes = 16 * 1024;
-constexpr int64_t kMinBlock = 128, kMaxBlock = 1024;
 constexpr int64_t kTileElements = 32768;
 constexpr size_t kFew = 32;  // registers, slots, sizes: room on the stack
 
@@ -30,8 +27,6 @@ void resolve_attrs(const Attrs& from, const int64_t* sizes, Attrs& to) {
   for (int k = 0; k < to.n; ++k)
     if (to.v[k].kind == Attr::Kind::sizes) to.v[k].dims = resolve(from.v[k].dims, sizes);
 }
-
-constexpr int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Per-thread block memory: grows, never shrinks below what a run needs.
 char* block_memory(size_t bytes) {
@@ -183,7 +178,7 @@ void GroupRun::place_output(int32_t k, const FusedRegister& r) {
   else if (g.like >= 0)
     target = empty_like(run.slots[g.like], r.dtype);
   else
-    target = empty(r.dtype, resolve(r.output_shape, run.sizes));
+    target = empty(r.dtype, resolve(g.output_shapes[r.output_shape], run.sizes));
   run.slots[r.output] = target;
   if (store)
     around[n_around++] = {k, nullptr, nullptr, target->data};
@@ -365,127 +360,68 @@ void Run::release_all() {
       if (slots[o]) drop(o);
 }
 
+// The place of an input that is given and that nobody else sees, for a result of like's shape.
+Value* spare_input(const OneBlock::Output& o, Value* const* in, int given, const Value* like) {
+  for (int32_t slot : o.spares)
+    if (slot < given && reusable(in[slot]) && same_shape(in[slot], like)) return in[slot];
+  return nullptr;
+}
+
+void run_code(const FusedGroup& g, char* const* at, int64_t n) {
+  for (const FusedInstruction& i : g.code) {
+    const void* in[3] = {at[i.in[0]], at[i.in[1]], at[i.in[2]]};  // those that it has not are register 0
+    if (i.kind == FusedInstruction::Kind::map)
+      i.map(at[i.out], in, n);
+    else
+      i.cast(at[i.out], in[0], n);
+  }
+}
+
+// Whether the operands were packed and few enough for one block; else nothing was done.
+bool run_one_block(const Program& p, Value* const* in, Value** out, int given) {
+  const OneBlock& b = *p.one_block;
+  const FusedGroup& g = *p.steps[0].group;
+  const Value* like = in[g.like];
+  const int64_t n = like->size, scratch_bytes = whole_lines(n * g.max_element) + 64;
+  CacheLine memory[2 * kBlockBytes / sizeof(CacheLine)];
+  if (n > g.block || n == 0 || g.n_scratch * scratch_bytes > static_cast<int64_t>(sizeof memory)) return false;
+  char* at[OneBlock::kMaxRegisters];
+  at[0] = nullptr;
+  for (const OneBlock::Input& i : b.inputs) {
+    const Value* v = in[i.slot];
+    if (v->size != n || !v->contiguous || v->dtype != i.dtype) return false;
+    at[i.at] = v->data;
+  }
+  for (const OneBlock::Constant& c : b.constants) at[c.at] = const_cast<char*>(c.data);
+  for (const OneBlock::Temporary& t : b.temporaries) at[t.at] = memory[0].bytes + t.position * scratch_bytes;
+  std::fill_n(out, p.outputs.size(), nullptr);
+  try {
+    for (const OneBlock::Output& o : b.outputs) {
+      Value* y = spare_input(o, in, given, like);
+      if (y)
+        retain(y);
+      else
+        y = empty_like(like, o.dtype);
+      out[o.index] = y;
+      at[o.at] = y->data;
+    }
+  } catch (...) {
+    for (size_t i = 0; i < p.outputs.size(); ++i)
+      if (out[i]) release(out[i]);
+    for (int i = 0; i < given; ++i) release(in[i]);
+    throw;
+  }
+  ++run_counters.steps;
+  ++run_counters.groups;
+  run_code(g, at, n);
+  for (int i = 0; i < given; ++i) release(in[i]);
+  return true;
+}
+
 }  // namespace
 
-void FusedGroup::finish() {
-  for (const FusedRegister& r : registers) max_element = std::max(max_element, size_of(r.dtype));
-  pair_up();
-  find_lifetimes();
-  assign_scratch();
-  block = std::clamp(kBlockBytes / (4 * std::max(1, n_scratch)) / 64 * 64, kMinBlock, kMaxBlock);
-  fill_constants();
-}
-
-// A result that one instruction alone reads need not go through memory: both become one, where there is a loop for it.
-void FusedGroup::pair_up() {
-  std::vector<int> readers(registers.size(), 0), maker(registers.size(), -1);
-  for (const FusedInstruction& i : code)
-    for (int k = 0; k < i.n_in; ++k) ++readers[i.in[k]];
-  std::vector<bool> paired(code.size(), false), gone(code.size(), false);
-  for (size_t t = 0; t < code.size(); ++t) {
-    FusedInstruction& second = code[t];
-    maker[second.out] = static_cast<int>(t);
-    if (second.kind != FusedInstruction::Kind::map || second.n_in > 2) continue;
-    for (int side = 0; side < second.n_in; ++side) {
-      const int16_t between = second.in[side];
-      const int m = maker[between];
-      if (m < 0 || readers[between] != 1 || registers[between].output >= 0) continue;
-      const FusedInstruction& first = code[m];
-      if (first.kind != FusedInstruction::Kind::map || first.row != second.row || paired[m] || first.n_in > 2) continue;
-      MapFn both = find_pair(first.map, second.map, side == 0);
-      if (!both) continue;
-      const int16_t other = second.in[1 - side];
-      const uint8_t n_other = second.n_in - 1;
-      second.n_in = first.n_in + n_other;
-      std::copy(first.in, first.in + 3, second.in);
-      if (n_other) second.in[first.n_in] = other;
-      second.map = both;
-      paired[t] = gone[m] = true;
-      break;
-    }
-  }
-  size_t kept = 0;
-  for (size_t t = 0; t < code.size(); ++t)
-    if (!gone[t]) code[kept++] = code[t];
-  code.resize(kept);
-}
-
-void FusedGroup::find_lifetimes() {
-  for (int t = 0; t < static_cast<int>(code.size()); ++t) {
-    for (int k = 0; k < code[t].n_in; ++k) registers[code[t].in[k]].last_read = t;
-    if (registers[code[t].out].made < 0) registers[code[t].out].made = t;
-  }
-}
-
-void FusedGroup::assign_scratch() {
-  // Linear scan: a register takes the first position whose last reader is behind it.
-  const int end = static_cast<int>(code.size());
-  std::vector<int> free_at;  // position → the time from which it is free
-  auto place = [&](FusedRegister& r, int from) {
-    const int to = r.output >= 0 ? end : std::max(from, r.last_read);
-    size_t p = 0;
-    while (p < free_at.size() && free_at[p] > from) ++p;
-    if (p == free_at.size()) free_at.push_back(0);
-    free_at[p] = to + 1;
-    r.scratch = static_cast<int32_t>(p);
-  };
-  // Inputs are loaded before the first instruction, outputs may be stored after the last.
-  for (FusedRegister& r : registers)
-    if (r.input >= 0) place(r, 0);
-  for (const FusedInstruction& i : code)
-    if (registers[i.out].scratch < 0) place(registers[i.out], registers[i.out].made);
-  n_scratch = static_cast<int>(free_at.size());
-}
-
-void FusedGroup::fill_constants() {
-  for (FusedRegister& r : registers) {
-    if (!r.constant) continue;
-    r.filled = static_cast<int32_t>(filled.size());
-    filled.resize(filled.size() + static_cast<size_t>(whole_lines(block * size_of(r.dtype))) / sizeof(CacheLine));
-    fill(filled[r.filled].bytes, r.bytes, size_of(r.dtype), block);
-  }
-}
-
-void Program::finish() {
-  static const Op* matmul = find_op("matmul");
-  std::vector<int> last(n_slots, -1);
-  for (size_t t = 0; t < steps.size(); ++t) {
-    for (int32_t s : steps[t].in) last[s] = static_cast<int>(t);
-    for (int32_t s : steps[t].out) last[s] = static_cast<int>(t);
-    steps[t].gemm = steps[t].op == matmul;
-  }
-  std::vector<bool> keep(n_slots, false);
-  for (auto& [slot, value] : constants) keep[slot] = true;
-  for (int32_t o : outputs)
-    if (o >= 0) keep[o] = true;
-  for (int s = 0; s < n_slots; ++s) {
-    if (keep[s]) continue;
-    if (last[s] >= 0)
-      (s < n_inputs ? steps[last[s]].drop_input : steps[last[s]].drop).push_back(s);
-    else if (s < n_inputs)
-      unread.push_back(s);
-  }
-  for (size_t t = 0; t < steps.size(); ++t) {
-    FusedGroup* g = steps[t].group.get();
-    for (size_t k = 0; g && k < g->registers.size(); ++k) {
-      const int32_t slot = g->registers[k].input;
-      if (slot >= 0 && !keep[slot] && last[slot] == static_cast<int>(t)) g->dying.push_back(static_cast<int32_t>(k));
-    }
-  }
-  moves.resize(outputs.size());
-  std::vector<bool> moved(n_slots, false);
-  for (auto& [slot, value] : constants) moved[slot] = true;  // never: the program owns them
-  for (size_t i = outputs.size(); i-- > 0;) {
-    if (outputs[i] < 0 || moved[outputs[i]]) continue;
-    moves[i] = moved[outputs[i]] = true;
-  }
-}
-
-Program::~Program() {
-  for (auto& [slot, value] : constants) release(value);
-}
-
 void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated, int given) {
+  if (p.one_block && !donated && run_one_block(p, in, out, given)) return;
   SmallArray<Value*, kFew> slots(p.n_slots);
   SmallArray<int64_t, kFew> sizes(p.sizes.steps.size());
   std::copy(in, in + p.n_inputs, slots.data());

@@ -27,7 +27,7 @@ struct FusedRegister {
   alignas(16) char bytes[16] = {};  // the constant's value
   int32_t input = -1;               // slot this register is loaded from
   int32_t output = -1;              // slot this register is stored to
-  Dims output_shape;                // size references
+  int32_t output_shape = -1;        // in `output_shapes`; -1: that of the iteration space
   int32_t scratch = -1;             // position in the block memory, shared by registers that do not live together
   int32_t made = -1;                // the instruction that writes this register
   int32_t last_read = -1;
@@ -37,12 +37,17 @@ struct FusedRegister {
 struct alignas(64) CacheLine {
   char bytes[64];
 };
+constexpr int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// About half of the nearest cache for the registers of a block.
+inline constexpr int64_t kBlockBytes = 16 * 1024;
 
 // Elementwise instructions, row reductions and broadcasts of their results, run block by block: the block passes the
 // whole chain while it is in the nearest cache.
 struct FusedGroup {
   std::vector<FusedRegister> registers;
   std::vector<FusedInstruction> code;
+  std::vector<Dims> output_shapes;  // size references
   Dims shape;         // of the iteration space, as size references
   int32_t like = -1;  // a slot that has the shape of the iteration space: then any rank will do
   int row_axes = 0;   // how many trailing axes make a row; 0: no rows
@@ -72,6 +77,35 @@ struct Step {
   std::vector<int32_t> drop_input;  // inputs of the program that are not read after this step
 };
 
+// A program that is one group without rows, laid out for the run in which one block holds all: what the derivatives of
+// elementwise ops on small tensors are, of which a backward pass has many.
+struct OneBlock {
+  static constexpr size_t kMaxRegisters = 32;
+  struct Input {
+    int32_t slot;
+    DType dtype;
+    int16_t at;  // its register, here and below
+  };
+  struct Constant {
+    const char* data;
+    int16_t at;
+  };
+  struct Temporary {
+    int32_t position;  // in the block memory
+    int16_t at;
+  };
+  struct Output {
+    int32_t index;  // among the program's outputs
+    DType dtype;
+    int16_t at;
+    std::vector<int32_t> spares;  // inputs whose place it can take if nobody else sees them
+  };
+  std::vector<Input> inputs;
+  std::vector<Constant> constants;
+  std::vector<Temporary> temporaries;
+  std::vector<Output> outputs;
+};
+
 struct Program {
   int n_inputs = 0;
   int n_slots = 0;
@@ -81,16 +115,20 @@ struct Program {
   std::vector<uint8_t> moves;    // of each output: whether it is the last with its slot
   std::vector<int32_t> unread;   // inputs that no step and no output reads
   SizeProgram sizes;
-  // What a run did, counted for reports and tests.
-  int64_t runs = 0;
+  std::unique_ptr<OneBlock> one_block;  // null: it is not of that kind
   Program() = default;
   Program(const Program&) = delete;
-  void finish();  // after the steps are in: computes what is dropped where
+  void finish();  // after the steps are in
   ~Program();
+
+ private:
+  void find_drops();
+  void find_one_block();
 };
 
+// What runs did, counted for tests.
 struct RunCounters {
-  int64_t steps, groups, gemms, bytes_read_written;
+  int64_t steps, groups, gemms;
 };
 extern RunCounters run_counters;
 

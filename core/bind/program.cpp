@@ -113,7 +113,10 @@ struct ProgramBuilder {
     r.row = nb::cast<bool>(t[1]);
     r.input = nb::cast<int32_t>(t[2]);
     r.output = nb::cast<int32_t>(t[3]);
-    if (r.output >= 0 && s.group->like < 0) r.output_shape = sizes(nb::object(t[4]));
+    if (r.output >= 0 && s.group->like < 0) {
+      r.output_shape = static_cast<int32_t>(s.group->output_shapes.size());
+      s.group->output_shapes.push_back(sizes(nb::object(t[4])));
+    }
     nb::object constant(t[5]);
     if (!constant.is_none()) {
       r.constant = true;

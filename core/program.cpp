@@ -1,0 +1,168 @@
+#include "program.h"
+
+#include <algorithm>
+
+#include "kernels/strided.h"
+
+namespace wengert {
+
+namespace {
+
+constexpr int64_t kMinBlock = 128, kMaxBlock = 1024;
+
+}  // namespace
+
+void FusedGroup::finish() {
+  for (const FusedRegister& r : registers) max_element = std::max(max_element, size_of(r.dtype));
+  pair_up();
+  find_lifetimes();
+  assign_scratch();
+  block = std::clamp(kBlockBytes / (4 * std::max(1, n_scratch)) / 64 * 64, kMinBlock, kMaxBlock);
+  fill_constants();
+}
+
+// A result that one instruction alone reads need not go through memory: both become one, where there is a loop for it.
+void FusedGroup::pair_up() {
+  std::vector<int> readers(registers.size(), 0), maker(registers.size(), -1);
+  for (const FusedInstruction& i : code)
+    for (int k = 0; k < i.n_in; ++k) ++readers[i.in[k]];
+  std::vector<bool> paired(code.size(), false), gone(code.size(), false);
+  for (size_t t = 0; t < code.size(); ++t) {
+    FusedInstruction& second = code[t];
+    maker[second.out] = static_cast<int>(t);
+    if (second.kind != FusedInstruction::Kind::map || second.n_in > 2) continue;
+    for (int side = 0; side < second.n_in; ++side) {
+      const int16_t between = second.in[side];
+      const int m = maker[between];
+      if (m < 0 || readers[between] != 1 || registers[between].output >= 0) continue;
+      const FusedInstruction& first = code[m];
+      if (first.kind != FusedInstruction::Kind::map || first.row != second.row || paired[m] || first.n_in > 2) continue;
+      MapFn both = find_pair(first.map, second.map, side == 0);
+      if (!both) continue;
+      const int16_t other = second.in[1 - side];
+      const uint8_t n_other = second.n_in - 1;
+      second.n_in = first.n_in + n_other;
+      std::copy(first.in, first.in + 3, second.in);
+      if (n_other) second.in[first.n_in] = other;
+      second.map = both;
+      paired[t] = gone[m] = true;
+      break;
+    }
+  }
+  size_t kept = 0;
+  for (size_t t = 0; t < code.size(); ++t)
+    if (!gone[t]) code[kept++] = code[t];
+  code.resize(kept);
+}
+
+void FusedGroup::find_lifetimes() {
+  for (int t = 0; t < static_cast<int>(code.size()); ++t) {
+    for (int k = 0; k < code[t].n_in; ++k) registers[code[t].in[k]].last_read = t;
+    if (registers[code[t].out].made < 0) registers[code[t].out].made = t;
+  }
+}
+
+void FusedGroup::assign_scratch() {
+  // Linear scan: a register takes the first position whose last reader is behind it.
+  const int end = static_cast<int>(code.size());
+  std::vector<int> free_at;  // position → the time from which it is free
+  auto place = [&](FusedRegister& r, int from) {
+    const int to = r.output >= 0 ? end : std::max(from, r.last_read);
+    size_t p = 0;
+    while (p < free_at.size() && free_at[p] > from) ++p;
+    if (p == free_at.size()) free_at.push_back(0);
+    free_at[p] = to + 1;
+    r.scratch = static_cast<int32_t>(p);
+  };
+  // Inputs are loaded before the first instruction, outputs may be stored after the last.
+  for (FusedRegister& r : registers)
+    if (r.input >= 0) place(r, 0);
+  for (const FusedInstruction& i : code)
+    if (registers[i.out].scratch < 0) place(registers[i.out], registers[i.out].made);
+  n_scratch = static_cast<int>(free_at.size());
+}
+
+void FusedGroup::fill_constants() {
+  for (FusedRegister& r : registers) {
+    if (!r.constant) continue;
+    r.filled = static_cast<int32_t>(filled.size());
+    filled.resize(filled.size() + static_cast<size_t>(whole_lines(block * size_of(r.dtype))) / sizeof(CacheLine));
+    fill(filled[r.filled].bytes, r.bytes, size_of(r.dtype), block);
+  }
+}
+
+void Program::finish() {
+  find_drops();
+  find_one_block();
+}
+
+void Program::find_drops() {
+  static const Op* matmul = find_op("matmul");
+  std::vector<int> last(n_slots, -1);
+  for (size_t t = 0; t < steps.size(); ++t) {
+    for (int32_t s : steps[t].in) last[s] = static_cast<int>(t);
+    for (int32_t s : steps[t].out) last[s] = static_cast<int>(t);
+    steps[t].gemm = steps[t].op == matmul;
+  }
+  std::vector<bool> keep(n_slots, false);
+  for (auto& [slot, value] : constants) keep[slot] = true;
+  for (int32_t o : outputs)
+    if (o >= 0) keep[o] = true;
+  for (int s = 0; s < n_slots; ++s) {
+    if (keep[s]) continue;
+    if (last[s] >= 0)
+      (s < n_inputs ? steps[last[s]].drop_input : steps[last[s]].drop).push_back(s);
+    else if (s < n_inputs)
+      unread.push_back(s);
+  }
+  for (size_t t = 0; t < steps.size(); ++t) {
+    FusedGroup* g = steps[t].group.get();
+    for (size_t k = 0; g && k < g->registers.size(); ++k) {
+      const int32_t slot = g->registers[k].input;
+      if (slot >= 0 && !keep[slot] && last[slot] == static_cast<int>(t)) g->dying.push_back(static_cast<int32_t>(k));
+    }
+  }
+  moves.resize(outputs.size());
+  std::vector<bool> moved(n_slots, false);
+  for (auto& [slot, value] : constants) moved[slot] = true;  // never: the program owns them
+  for (size_t i = outputs.size(); i-- > 0;) {
+    if (outputs[i] < 0 || moved[outputs[i]]) continue;
+    moves[i] = moved[outputs[i]] = true;
+  }
+}
+
+void Program::find_one_block() {
+  const FusedGroup* g = steps.size() == 1 ? steps[0].group.get() : nullptr;
+  if (!g || g->like < 0 || g->registers.size() > OneBlock::kMaxRegisters || !constants.empty()) return;
+  auto made = std::make_unique<OneBlock>();
+  for (const FusedInstruction& i : g->code)
+    if (i.kind != FusedInstruction::Kind::map && i.kind != FusedInstruction::Kind::cast) return;
+  for (size_t k = 0; k < g->registers.size(); ++k) {
+    const FusedRegister& r = g->registers[k];
+    const int16_t at = static_cast<int16_t>(k);
+    if (r.input >= 0) {
+      if (r.output >= 0) return;
+      made->inputs.push_back({r.input, r.dtype, at});
+    } else if (r.output >= 0) {
+      if (std::count(outputs.begin(), outputs.end(), r.output) != 1) return;
+      const auto index = std::find(outputs.begin(), outputs.end(), r.output) - outputs.begin();
+      made->outputs.push_back({static_cast<int32_t>(index), r.dtype, at, {}});
+      for (int32_t d : g->dying)
+        if (g->registers[d].dtype == r.dtype && g->registers[d].last_read <= r.made)
+          made->outputs.back().spares.push_back(g->registers[d].input);
+    } else if (r.constant) {
+      made->constants.push_back({g->filled[r.filled].bytes, at});
+    } else {
+      made->temporaries.push_back({std::max(r.scratch, 0), at});
+    }
+  }
+  const auto zeros = std::count(outputs.begin(), outputs.end(), -1);
+  if (made->outputs.size() + static_cast<size_t>(zeros) != outputs.size()) return;  // an input that is passed through
+  one_block = std::move(made);
+}
+
+Program::~Program() {
+  for (auto& [slot, value] : constants) release(value);
+}
+
+}  // namespace wengert
