@@ -17,16 +17,22 @@ size_t physical_memory() {
   return bytes;
 }
 
-char* system_allocate(size_t size) {
-  if (size < kHugePage) return static_cast<char*>(std::aligned_alloc(kLine, size));
-  // Map a huge page more than needed and give back what lies outside the aligned part.
-  const size_t mapped = size + kHugePage;
+// Maps `alignment` more than needed and gives back what lies outside the aligned part.
+char* map_aligned(size_t size, size_t alignment) {
+  const size_t mapped = size + alignment;
   void* p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   char* start = static_cast<char*>(p);
-  char* data = start + (-reinterpret_cast<uintptr_t>(start) & (kHugePage - 1));
+  char* data = start + (-reinterpret_cast<uintptr_t>(start) & (alignment - 1));
   if (data > start) munmap(start, data - start);
   munmap(data + size, start + mapped - (data + size));
+  return data;
+}
+
+char* system_allocate(size_t size) {
+  if (size < kHugePage) return static_cast<char*>(std::aligned_alloc(kLine, size));
+  char* data = map_aligned(size, kHugePage);
+  if (!data) return nullptr;
 #ifdef MADV_HUGEPAGE
   // Whole huge pages only: a last page that is used in part would be resident in full.
   madvise(data, size & ~(kHugePage - 1), MADV_HUGEPAGE);
@@ -45,6 +51,14 @@ void system_free(char* data, size_t size) {
 }  // namespace
 
 constinit MemoryPool memory_pool = {};
+
+Chunk* new_chunk() {
+  char* p = map_aligned(kChunkBytes, kChunkBytes);
+  if (!p) throw std::bad_alloc();
+  return new (p) Chunk{};
+}
+
+void drop_chunk(Chunk* c) { munmap(c, kChunkBytes); }
 
 const char* name_of(Category c) {
   static constexpr const char* names[kNumCategories] = {"other",    "activation", "parameter",
@@ -156,6 +170,7 @@ void empty_pool() {
     }
   }
   memory_pool.stats.pooled_bytes = 0;
+  memory_pool.headers.trim(0);
 }
 
 void set_reclaim(ReclaimFn fn) { memory_pool.reclaim = fn; }

@@ -58,30 +58,98 @@ void empty_pool();  // give cached blocks back to the system
 using ReclaimFn = bool (*)(size_t bytes);
 void set_reclaim(ReclaimFn fn);
 
-// A small object allocator with free lists, for the objects that every recorded op makes. GIL only.
+// A small object allocator with a free list, for the objects that every recorded op makes. GIL only. Objects are carved
+// from chunks; when many are free (after a long graph is dropped), chunks without a living object go back to the system.
+struct Chunk {  // the first place of a chunk is its own
+  uint32_t free;
+  bool doomed;
+};
+Chunk* new_chunk();  // kChunkBytes, aligned to that, untouched but for the header; throws std::bad_alloc
+void drop_chunk(Chunk* c);
+inline constexpr size_t kChunkBytes = size_t{256} << 10;
+inline constexpr size_t kMostFreeBytes = size_t{32} << 20;  // of one kind of object, kept for the next graph
+
 template <class T>
 struct FreeList {
   union Slot {
     Slot* next;
     alignas(T) char storage[sizeof(T)];
   };
+  static constexpr size_t kPerChunk = kChunkBytes / sizeof(Slot) - 1, kCarved = 128;
+  static constexpr size_t kMostFree = kMostFreeBytes / sizeof(Slot);
   Slot* head = nullptr;
+  size_t n_free = 0, trim_at = kMostFree;
+  Slot *fresh = nullptr, *end = nullptr;  // the part of the latest chunk that was never used
+
   void* take() {
     if (!head) [[unlikely]]
-      grow();
+      carve();
     Slot* s = head;
     head = s->next;
+    --n_free;
     return s;
   }
   void give(void* p) {
     Slot* s = static_cast<Slot*>(p);
     s->next = head;
     head = s;
+    if (++n_free > trim_at) [[unlikely]]
+      trim(kMostFree / 2);
   }
-  [[gnu::noinline]] void grow() {
-    constexpr int kChunk = 128;
-    Slot* chunk = static_cast<Slot*>(::operator new(sizeof(Slot) * kChunk, std::align_val_t{alignof(Slot)}));
-    for (int i = kChunk - 1; i >= 0; --i) give(&chunk[i]);  // handed out in the order of memory
+
+  // Gives chunks without a living object back, but for `keep` places.
+  [[gnu::noinline]] void trim(size_t keep) {
+    for (Slot* s = head; s; s = s->next) ++chunk_of(s)->free;
+    const Chunk* latest = fresh ? chunk_of(end - 1) : nullptr;
+    size_t kept = 0;
+    Slot *list = nullptr, *dropped = nullptr;
+    for (Slot *s = head, *next; s; s = next) {
+      next = s->next;
+      Chunk* c = chunk_of(s);
+      if (c->free == kPerChunk && c != latest && !c->doomed) {  // met for the first time
+        if (kept >= keep)
+          c->doomed = true;
+        else
+          kept += kPerChunk, c->free = 0;
+      }
+      Slot*& to = c->doomed ? dropped : list;
+      s->next = to;
+      to = s;
+    }
+    head = nullptr;
+    n_free = 0;
+    for (Slot *s = list, *next; s; s = next) {  // in the old order again
+      next = s->next;
+      chunk_of(s)->free = 0;
+      s->next = head;
+      head = s;
+      ++n_free;
+    }
+    while (dropped) {
+      Chunk* c = chunk_of(dropped);
+      Slot* next = dropped->next;
+      if (--c->free == 0) drop_chunk(c);
+      dropped = next;
+    }
+    trim_at = n_free < kMostFree / 2 ? kMostFree : 2 * n_free;
+  }
+
+ private:
+  static Chunk* chunk_of(Slot* s) {
+    return reinterpret_cast<Chunk*>(reinterpret_cast<uintptr_t>(s) & ~(kChunkBytes - 1));
+  }
+  [[gnu::noinline]] void carve() {
+    if (fresh == end) {
+      fresh = reinterpret_cast<Slot*>(new_chunk()) + 1;
+      end = fresh + kPerChunk;
+    }
+    Slot* from = fresh;
+    fresh = end - fresh > static_cast<ptrdiff_t>(kCarved) ? fresh + kCarved : end;
+    for (Slot* s = fresh; s != from;) {  // handed out in the order of memory
+      (--s)->next = head;
+      head = s;
+      ++n_free;
+    }
   }
 };
 

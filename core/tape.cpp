@@ -118,6 +118,11 @@ void release(Node* n) {
 
 uint64_t new_id() { return ++last_id; }
 
+void drop_free_objects() {
+  free_nodes.trim(0);
+  free_values.trim(0);
+}
+
 Node* new_leaf(uint64_t id, uint64_t epoch, const Type& type) {
   Node* n = new_node();
   n->types = new Type[1]{type};

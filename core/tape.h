@@ -194,6 +194,7 @@ Value* accumulate(Value* x, Value* y);
 void check_saved(const Node* n);
 
 uint64_t new_id();
+void drop_free_objects();  // nodes and values that wait for the next graph: their memory goes back to the system
 
 // Bytes that recorded instructions keep, by the line that recorded them; a buffer counts at its first keeper.
 std::vector<std::pair<std::string, int64_t>> saved_by_line();

@@ -1,6 +1,8 @@
 #include "value.h"
 
+#include <algorithm>
 #include <complex>
+#include <cstring>
 
 #include "kernels/strided.h"
 #include "kernels/vector.h"
@@ -11,12 +13,16 @@ FreeList<Value> free_values;
 
 namespace {
 
-// Nearly all values have few axes: these are copied as a whole, without a loop or a call.
-constexpr int kFewAxes = 4;
+// Few axes are copied as a whole, without a loop or a call.
+void copy_shape(Value* to, const Value* from) {
+  std::memcpy(to->shape, from->shape, sizeof(int64_t) * kFewAxes);
+  for (int i = kFewAxes; i < from->ndim; ++i) to->shape[i] = from->shape[i];
+}
 
-void copy_axes(int64_t* to, const int64_t* from, int n) {
-  for (int i = 0; i < kFewAxes; ++i) to[i] = from[i];
-  for (int i = kFewAxes; i < n; ++i) to[i] = from[i];
+void copy_axes(Value* to, const Value* from) {
+  copy_shape(to, from);
+  std::memcpy(to->strides, from->strides, sizeof(int64_t) * kFewAxes);
+  for (int i = kFewAxes; i < from->ndim; ++i) to->strides[i] = from->strides[i];
 }
 
 void set_packed_strides(Value* v) {
@@ -29,6 +35,16 @@ void set_packed_strides(Value* v) {
 }
 
 }  // namespace
+
+void make_room_for_axes(Value* v) {
+  try {
+    v->shape = new int64_t[2 * v->ndim];
+  } catch (...) {
+    free_values.give(v);
+    throw;
+  }
+  v->strides = v->shape + v->ndim;
+}
 
 void release(Alias* a) {
   if (--a->refs) return;
@@ -52,6 +68,25 @@ bool is_uniform(const Value* v) {
   return true;
 }
 
+namespace {
+
+// With a buffer of its own; type and axes are unset.
+inline Value* allocated(size_t bytes, int ndim, Category category) {
+  Buffer* buffer = allocate(bytes, category);
+  Value* v;
+  try {
+    v = new_value(ndim);
+  } catch (...) {
+    release(buffer);
+    throw;
+  }
+  v->buffer = buffer;
+  v->data = buffer->data;
+  return v;
+}
+
+}  // namespace
+
 Value* empty(DType dtype, const Dims& shape, Category category) {
   int64_t size = 1;
   bool zero = false;
@@ -64,12 +99,8 @@ Value* empty(DType dtype, const Dims& shape, Category category) {
   if (zero) size = 0;
   int64_t bytes;
   if (__builtin_mul_overflow(size, size_of(dtype), &bytes)) throw std::bad_alloc();
-  Buffer* buffer = allocate(static_cast<size_t>(bytes), category);
-  Value* v = new_value();
+  Value* v = allocated(static_cast<size_t>(bytes), shape.n, category);
   v->dtype = dtype;
-  v->ndim = static_cast<uint8_t>(shape.n);
-  v->buffer = buffer;
-  v->data = buffer->data;
   v->size = size;
   for (int i = 0; i < shape.n; ++i) v->shape[i] = shape[i].raw;
   set_packed_strides(v);
@@ -77,35 +108,26 @@ Value* empty(DType dtype, const Dims& shape, Category category) {
 }
 
 Value* empty_like(const Value* x, DType dtype) {
-  Buffer* buffer = allocate(static_cast<size_t>(x->size * size_of(dtype)), Category::activation);
-  Value* v = new_value();
+  Value* v = allocated(static_cast<size_t>(x->size * size_of(dtype)), x->ndim, Category::activation);
   v->dtype = dtype;
-  v->ndim = x->ndim;
-  v->buffer = buffer;
-  v->data = buffer->data;
   v->size = x->size;
-  copy_axes(v->shape, x->shape, x->ndim);
   if (x->contiguous) {
-    copy_axes(v->strides, x->strides, x->ndim);
+    copy_axes(v, x);
     v->contiguous = true;
   } else {
+    copy_shape(v, x);
     set_packed_strides(v);
   }
   return v;
 }
 
 Value* uniform_like(const Value* x, DType dtype) {
-  Buffer* buffer = allocate(static_cast<size_t>(size_of(dtype)), Category::activation);
-  Value* v = new_value();
+  Value* v = allocated(static_cast<size_t>(size_of(dtype)), x->ndim, Category::activation);
   v->dtype = dtype;
-  v->ndim = x->ndim;
   v->contiguous = x->size <= 1;
-  v->buffer = buffer;
-  v->data = buffer->data;
   v->size = x->size;
-  copy_axes(v->shape, x->shape, x->ndim);
-  static constexpr int64_t kZeros[kMaxRank] = {};
-  copy_axes(v->strides, kZeros, x->ndim);
+  copy_shape(v, x);
+  std::fill_n(v->strides, x->ndim, 0);
   return v;
 }
 
@@ -128,9 +150,8 @@ Value* scalar_int(DType dtype, int64_t x) {
 }
 
 Value* view(const Value* x, const Dims& shape, const int64_t* strides, int64_t offset) {
-  Value* v = new_value();
+  Value* v = new_value(shape.n);
   v->dtype = x->dtype;
-  v->ndim = static_cast<uint8_t>(shape.n);
   v->buffer = x->buffer;
   retain(v->buffer);
   v->size = 1;
@@ -146,16 +167,14 @@ Value* view(const Value* x, const Dims& shape, const int64_t* strides, int64_t o
 }
 
 Value* alias(const Value* x) {
-  Value* v = new_value();
+  Value* v = new_value(x->ndim);
   v->dtype = x->dtype;
-  v->ndim = x->ndim;
   v->contiguous = x->contiguous;
   v->buffer = x->buffer;
   retain(v->buffer);
   v->data = x->data;
   v->size = x->size;
-  copy_axes(v->shape, x->shape, x->ndim);
-  copy_axes(v->strides, x->strides, x->ndim);
+  copy_axes(v, x);
   return v;
 }
 

@@ -9,6 +9,9 @@ struct Node;
 void release(Node* n);  // tape.cpp
 void retain(Node* n);
 
+// Shapes and strides of few axes lie in the value itself, which is two cache lines then; those of many, beside it.
+inline constexpr int kFewAxes = 4;
+
 struct alignas(64) Value {
   uint32_t refs;
   DType dtype;
@@ -19,8 +22,9 @@ struct alignas(64) Value {
   char* data;
   int64_t size;
   Node* node;  // the gradient edge: the producer, or the leaf itself; null if nothing is tracked
-  int64_t shape[kMaxRank];
-  int64_t strides[kMaxRank];  // in elements
+  int64_t* shape;
+  int64_t* strides;  // in elements
+  int64_t axes[2 * kFewAxes];
 
   int64_t bytes() const { return size * size_of(dtype); }
   Dims dims() const {
@@ -33,16 +37,24 @@ struct alignas(64) Value {
 };
 
 extern FreeList<Value> free_values;
-inline Value* new_value() {  // other fields than these are unset
+void make_room_for_axes(Value* v);  // for more than few
+inline Value* new_value(int ndim) {  // other fields than these are unset
   Value* v = static_cast<Value*>(free_values.take());
   v->refs = 1;
+  v->ndim = static_cast<uint8_t>(ndim);
   v->node = nullptr;
   v->output = 0;
+  v->shape = v->axes;
+  v->strides = v->axes + kFewAxes;
+  if (ndim > kFewAxes) [[unlikely]]
+    make_room_for_axes(v);
   return v;
 }
 inline void destroy(Value* v) {
   release(v->buffer);
   if (v->node) release(v->node);
+  if (v->shape != v->axes) [[unlikely]]
+    delete[] v->shape;
   free_values.give(v);
 }
 inline void retain(Value* v) { ++v->refs; }

@@ -46,9 +46,8 @@ nb::object from_buffer(nb::handle object, int dtype, bool writable) {
       throw Error(ErrorKind::shape, "asarray: at most 12 dimensions are supported");
     }
     Buffer* b = adopt_foreign(view->buf, static_cast<size_t>(view->len), view, drop);
-    Value* v = new_value();
+    Value* v = new_value(view->ndim);
     v->dtype = t;
-    v->ndim = static_cast<uint8_t>(view->ndim);
     v->buffer = b;
     v->data = static_cast<char*>(view->buf);
     v->size = 1;

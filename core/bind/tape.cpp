@@ -343,7 +343,10 @@ void init_tape(nb::module_& m) {
   m.def("saved_by_line", &saved_by_line);
   m.def("clear_recorded", &clear_recorded);
   m.def("reset_peak", &reset_peak);
-  m.def("empty_pool", &empty_pool);
+  m.def("empty_pool", [] {
+    empty_pool();
+    drop_free_objects();
+  });
 
   tape_hooks.derive = find_derivative;
   tape_hooks.narrow = narrow_derivative;
