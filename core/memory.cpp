@@ -1,5 +1,8 @@
 #include "memory.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -171,6 +174,9 @@ void empty_pool() {
   }
   memory_pool.stats.pooled_bytes = 0;
   memory_pool.headers.trim(0);
+#ifdef __GLIBC__
+  malloc_trim(0);  // what it keeps between blocks that are in use
+#endif
 }
 
 void set_reclaim(ReclaimFn fn) { memory_pool.reclaim = fn; }

@@ -59,7 +59,8 @@ using ReclaimFn = bool (*)(size_t bytes);
 void set_reclaim(ReclaimFn fn);
 
 // A small object allocator with a free list, for the objects that every recorded op makes. GIL only. Objects are carved
-// from chunks; when many are free (after a long graph is dropped), chunks without a living object go back to the system.
+// from chunks; when many are free (after a long graph is dropped), chunks without a living object go back to the
+// system.
 struct Chunk {  // the first place of a chunk is its own
   uint32_t free;
   bool doomed;

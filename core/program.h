@@ -48,9 +48,9 @@ struct FusedGroup {
   std::vector<FusedRegister> registers;
   std::vector<FusedInstruction> code;
   std::vector<Dims> output_shapes;  // size references
-  Dims shape;         // of the iteration space, as size references
-  int32_t like = -1;  // a slot that has the shape of the iteration space: then any rank will do
-  int row_axes = 0;   // how many trailing axes make a row; 0: no rows
+  Dims shape;                       // of the iteration space, as size references
+  int32_t like = -1;                // a slot that has the shape of the iteration space: then any rank will do
+  int row_axes = 0;                 // how many trailing axes make a row; 0: no rows
   int n_scratch = 0;
   int64_t max_element = 1;        // bytes of the widest register
   int64_t block = 0;              // elements that pass the chain together

@@ -385,6 +385,7 @@ struct Lists {
   std::vector<uint32_t> leaves;                     // slots
 };
 Lists spare_lists;
+constexpr size_t kMostSpare = 1 << 16;  // slots
 
 struct Walk {
   const WalkOptions& options;
@@ -415,7 +416,8 @@ struct Walk {
     lists.more.clear();
     lists.heap.clear();
     lists.leaves.clear();
-    if (lists.slots.capacity() > spare_lists.slots.capacity()) std::swap(lists, spare_lists);
+    const size_t room = lists.slots.capacity();
+    if (room > spare_lists.slots.capacity() && room <= kMostSpare) std::swap(lists, spare_lists);
   }
 
   Slot& slot(uint32_t s) { return lists.slots[s]; }
@@ -543,11 +545,19 @@ const Program& vjp_for(Walk& w, Node* n) {
   return *d.narrowed.back().second;
 }
 
-[[noreturn]] void fail_freed(const Node* n) {
+[[noreturn, gnu::noinline]] void fail_freed(const Node* n) {
   const char* name = n->derivative ? n->derivative->name.c_str() : "custom op";
   throw Error(ErrorKind::gradient, std::string("backward: the graph of ") + name + " (" +
                                        tape_hooks.describe_line(n->line) +
                                        ") was freed by an earlier backward; pass retain_graph=True to the earlier one");
+}
+
+[[noreturn, gnu::noinline]] void fail_overwritten(const Node* n, const Saved& s) {
+  std::string name = n->derivative ? n->derivative->name : "custom op";
+  throw Error(ErrorKind::in_place, "backward of " + name + ": a value it needs, " + to_string(s.value->type()) +
+                                       ", was changed in place. It was saved at " + tape_hooks.describe_line(n->line) +
+                                       " and overwritten at " + tape_hooks.describe_line(s.value->buffer->written) +
+                                       "; write to a copy (clone()) or use the out-of-place op");
 }
 
 // Whether a node has a cotangent at all; one that is missing beside others becomes a zero.
@@ -591,10 +601,11 @@ void pull_back(Walk& w, Node* n, uint32_t slot, Value** out) {
   run(*vjp, in.data(), n->sizes, out, nullptr, outputs);
 }
 
-void send_all(Walk& w, const Node* n, Value** out) {
+void send_all(Walk& w, const Node* n, Value** out, WalkResult& result) {
   int i = 0;
   try {
     for (; i < n->n_edges; ++i) {
+      result.edges_computed += out[i] != nullptr;
       if (n->edges[i].node)
         w.send(n->edges[i].node, n->edges[i].output, out[i]);
       else if (out[i])
@@ -613,7 +624,6 @@ void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
   if (complete_bars(w, n, slot)) {
     pull_back(w, n, slot, out.data());
     ++result.nodes_run;
-    for (int i = 0; i < n->n_edges; ++i) result.edges_computed += out[i] != nullptr;
   } else {
     std::fill_n(out.data(), n->n_edges, nullptr);
   }
@@ -621,7 +631,7 @@ void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
     free_saved(n);
     n->freed = true;
   }
-  send_all(w, n, out.data());
+  send_all(w, n, out.data(), result);
 }
 
 void collect_sources(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
@@ -650,17 +660,8 @@ void keep_grad(Node* n, Value* gradient) {
 }
 
 void check_saved(const Node* n) {
-  for (int i = 0; i < n->n_saved; ++i) {
-    const Saved& s = n->saved[i];
-    if (s.value->buffer->version == s.version) continue;
-    SourceLine written = s.value->buffer->written;
-    std::string name = n->derivative ? n->derivative->name : "custom op";
-    throw Error(ErrorKind::in_place, "backward of " + name + ": a value it needs, " + to_string(s.value->type()) +
-                                         ", was changed in place. It was saved at " +
-                                         tape_hooks.describe_line(n->line) + " and overwritten at " +
-                                         tape_hooks.describe_line(written) +
-                                         "; write to a copy (clone()) or use the out-of-place op");
-  }
+  for (int i = 0; i < n->n_saved; ++i)
+    if (n->saved[i].value->buffer->version != n->saved[i].version) fail_overwritten(n, n->saved[i]);
 }
 
 Value* accumulate(Value* x, Value* y) {

@@ -37,7 +37,7 @@ struct alignas(64) Value {
 };
 
 extern FreeList<Value> free_values;
-void make_room_for_axes(Value* v);  // for more than few
+void make_room_for_axes(Value* v);   // for more than few
 inline Value* new_value(int ndim) {  // other fields than these are unset
   Value* v = static_cast<Value*>(free_values.take());
   v->refs = 1;

@@ -8,6 +8,8 @@
 
 #include <deque>
 
+#include "../small_array.h"
+
 namespace wengert {
 
 namespace {
@@ -21,13 +23,16 @@ struct Entry {
   nb::object unflatten;                                             // None: one tensor
 };
 
+using Cache = std::unordered_map<std::string, std::deque<Entry>>;  // entries stay where they are as others are added
+
 struct Compiled {
   PyObject_HEAD;
   vectorcallfunc call;
   PyObject* function;  // traced, and called directly on tensors that are not plain
   PyObject* trace;     // trace(compiled, args, kwargs): (plain, guards, captured, unflatten, python)
   PyObject* slow;      // slow(compiled, args, kwargs): for arguments with structure
-  std::unordered_map<std::string, std::deque<Entry>>* cache;  // entries stay where they are while others are added
+  Cache* cache;
+  Cache::value_type* latest;  // where the last call found its entry: nearly always the next one, too
   PyObject* dict;
   PyObject* weak;
 };
@@ -36,13 +41,36 @@ PyTypeObject* compiled_type = nullptr;
 
 enum class Kind { fast, structured, not_plain };
 
+// The signature of a call, as bytes: on the stack while they are few.
+class Key {
+  char few_[224];
+  size_t n_ = 0;
+  std::string many_;
+
+ public:
+  void append(const void* bytes, size_t n) {
+    if (many_.empty() && n_ + n <= sizeof few_) [[likely]] {
+      std::memcpy(few_ + n_, bytes, n);
+      n_ += n;
+      return;
+    }
+    if (many_.empty()) many_.assign(few_, n_);
+    many_.append(static_cast<const char*>(bytes), n);
+  }
+  std::string_view bytes() const { return many_.empty() ? std::string_view(few_, n_) : std::string_view(many_); }
+};
+
+void put(Key& key, char tag) { key.append(&tag, 1); }
+
 template <class T>
-void put(std::string& key, char tag, T x) {
-  key.push_back(tag);
-  key.append(reinterpret_cast<const char*>(&x), sizeof x);
+void put(Key& key, char tag, T x) {
+  char bytes[1 + sizeof x];
+  bytes[0] = tag;
+  std::memcpy(bytes + 1, &x, sizeof x);
+  key.append(bytes, sizeof bytes);
 }
 
-void put_tensor(std::string& key, const Value* v) {
+void put_tensor(Key& key, const Value* v) {
   put(key, 'T', v->dtype);
   uint16_t ones = 0;
   for (int i = 0; i < v->ndim; ++i) ones |= static_cast<uint16_t>((v->shape[i] == 1) << i);
@@ -50,8 +78,8 @@ void put_tensor(std::string& key, const Value* v) {
 }
 
 // Appends a static argument to the key; false if it is not of a kind that can be.
-bool put_static(std::string& key, PyObject* o) {
-  if (o == Py_None) return key.push_back('N'), true;
+bool put_static(Key& key, PyObject* o) {
+  if (o == Py_None) return put(key, 'N'), true;
   if (PyBool_Check(o)) return put(key, 'B', o == Py_True), true;
   if (PyLong_CheckExact(o)) {
     int overflow;
@@ -78,10 +106,15 @@ bool put_static(std::string& key, PyObject* o) {
   return false;
 }
 
+constexpr size_t kFewOperands = 16;
+
 struct Call {
-  std::string key;
-  std::vector<Value*> in;
+  Key key;
+  SmallArray<Value*, kFewOperands> in;
+  size_t n_in = 0;
   Kind kind = Kind::fast;
+
+  explicit Call(Py_ssize_t arguments) : in(static_cast<size_t>(arguments)) {}
 
   void argument(PyObject* o) {
     if (is_tensor(o)) {
@@ -89,8 +122,9 @@ struct Call {
         kind = Kind::not_plain;
         return;
       }
-      in.push_back(operand(as_tensor(o)));
-      put_tensor(key, in.back());
+      Value* v = operand(as_tensor(o));
+      in[n_in++] = v;
+      put_tensor(key, v);
     } else if (!put_static(key, o) && kind == Kind::fast) {
       kind = Kind::structured;
     }
@@ -106,7 +140,7 @@ PyObject* call_slowly(PyObject* hook, Compiled* self, PyObject* const* args, Py_
   return nb::handle(hook)(nb::handle(reinterpret_cast<PyObject*>(self)), nb::tuple(positional), named).release().ptr();
 }
 
-Entry& trace_entry(Compiled* self, const std::string& key, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+Entry& trace_entry(Compiled* self, std::string_view key, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   nb::tuple traced = nb::steal<nb::tuple>(call_slowly(self->trace, self, args, n, names));
   Entry e;
   e.plain = nb::cast<std::shared_ptr<Program>>(nb::object(traced[0]));
@@ -114,7 +148,7 @@ Entry& trace_entry(Compiled* self, const std::string& key, PyObject* const* args
   e.captured = nb::cast<nb::list>(nb::object(traced[2]));
   e.unflatten = nb::object(traced[3]);
   e.python = nb::object(traced[4]);
-  std::deque<Entry>& entries = (*self->cache)[key];
+  std::deque<Entry>& entries = (*self->cache)[std::string(key)];
   entries.push_back(std::move(e));
   return entries.back();
 }
@@ -130,27 +164,26 @@ const Derivative* derivative_for(Entry& e, uint64_t mask) {
 }
 
 PyObject* run_entry(Entry& e, Call& call) {
-  for (nb::handle h : e.captured) call.in.push_back(operand(as_tensor(h.ptr())));
+  const size_t n_captured = e.captured.size(), n = call.n_in + n_captured;
+  SmallArray<Value*, kFewOperands> with_captured(n_captured ? n : 0);
+  Value** in = call.in.data();
+  if (n_captured) {
+    in = std::copy_n(call.in.data(), call.n_in, with_captured.data());
+    for (nb::handle h : e.captured) *in++ = operand(as_tensor(h.ptr()));
+    in = with_captured.data();
+  }
   uint64_t mask = 0;
   if (thread_state.grad_enabled)
-    for (size_t i = 0; i < call.in.size(); ++i)
-      if (call.in[i]->node && tracked(call.in[i])) mask |= uint64_t{1} << std::min<size_t>(i, 63);
-  Held held(call.in.data(), static_cast<int>(call.in.size()));
-  constexpr size_t kFew = 8;
-  Value* few[kFew];
-  std::vector<Value*> many;
-  Value** out = few;
-  if (e.plain->outputs.size() > kFew) out = (many.resize(e.plain->outputs.size()), many.data());
+    for (size_t i = 0; i < n; ++i)
+      if (tracked(in[i])) mask |= uint64_t{1} << std::min<size_t>(i, kLastBit);
+  Held held(in, static_cast<int>(n));
+  SmallArray<Value*, 8> out(e.plain->outputs.size());
   if (mask) {
-    const Derivative* d = derivative_for(e, mask);
-    apply_derivative(*d, call.in.data(), static_cast<int>(call.in.size()), nullptr, out);
+    apply_derivative(*derivative_for(e, mask), in, static_cast<int>(n), nullptr, out.data());
   } else {
-    int64_t few_sizes[32];
-    std::vector<int64_t> many_sizes;
-    int64_t* sizes = few_sizes;
-    if (e.plain->sizes.leaves.size() > 32) sizes = (many_sizes.resize(e.plain->sizes.leaves.size()), many_sizes.data());
-    gather_sizes(e.plain->sizes.leaves, call.in.data(), nullptr, sizes);
-    run(*e.plain, call.in.data(), sizes, out);
+    SmallArray<int64_t, 32> sizes(e.plain->sizes.leaves.size());
+    gather_sizes(e.plain->sizes.leaves, in, nullptr, sizes.data());
+    run(*e.plain, in, sizes.data(), out.data());
   }
   if (e.unflatten.is_none()) return wrap(out[0]);
   nb::list results;
@@ -161,21 +194,28 @@ PyObject* run_entry(Entry& e, Call& call) {
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
   auto* self = reinterpret_cast<Compiled*>(object);
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+  if (!self->function) {
+    PyErr_SetString(PyExc_RuntimeError, "a compiled function was called after it was garbage collected");
+    return nullptr;
+  }
   try {
-    Call call;
-    call.key.reserve(96);
+    const Py_ssize_t n_named = names ? PyTuple_GET_SIZE(names) : 0;
+    Call call(n + n_named);
     for (Py_ssize_t i = 0; i < n; ++i) call.argument(args[i]);
-    for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
+    for (Py_ssize_t i = 0; i < n_named; ++i) {
       put_static(call.key, PyTuple_GET_ITEM(names, i));
       call.argument(args[n + i]);
     }
     if (call.kind == Kind::not_plain) return PyObject_Vectorcall(self->function, args, nargsf, names);
     if (call.kind == Kind::structured) return call_slowly(self->slow, self, args, n, names);
-    auto it = self->cache->find(call.key);
-    if (it != self->cache->end())
-      for (Entry& e : it->second)
+    if (!self->latest || self->latest->first != call.key.bytes()) {
+      auto it = self->cache->find(std::string(call.key.bytes()));
+      self->latest = it == self->cache->end() ? nullptr : &*it;
+    }
+    if (self->latest)
+      for (Entry& e : self->latest->second)
         if (e.guards.hold(call.in.data(), nullptr)) return run_entry(e, call);
-    return run_entry(trace_entry(self, call.key, args, n, names), call);
+    return run_entry(trace_entry(self, call.key.bytes(), args, n, names), call);
   } catch (...) {
     return raise_python();
   }
@@ -184,25 +224,51 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
 PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *function, *trace, *slow;
   if (!PyArg_ParseTuple(args, "OOO", &function, &trace, &slow)) return nullptr;
+  auto cache = std::make_unique<Cache>();  // first: the collector may look at the object as soon as it exists
   auto* self = reinterpret_cast<Compiled*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
+  self->cache = cache.release();
   self->call = compiled_call;
   self->function = Py_NewRef(function);
   self->trace = Py_NewRef(trace);
   self->slow = Py_NewRef(slow);
-  self->cache = new std::unordered_map<std::string, std::deque<Entry>>;
   return reinterpret_cast<PyObject*>(self);
 }
 
-void compiled_dealloc(PyObject* object) {
+int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   auto* self = reinterpret_cast<Compiled*>(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->function);
+  Py_VISIT(self->trace);
+  Py_VISIT(self->slow);
+  Py_VISIT(self->dict);
+  for (auto& [key, list] : *self->cache)
+    for (Entry& e : list) {
+      Py_VISIT(e.python.ptr());
+      Py_VISIT(e.captured.ptr());
+      Py_VISIT(e.unflatten.ptr());
+    }
+  return 0;
+}
+
+int compiled_clear(PyObject* object) {
+  auto* self = reinterpret_cast<Compiled*>(object);
+  self->latest = nullptr;
+  Cache gone;
+  gone.swap(*self->cache);
+  Py_CLEAR(self->function);
+  Py_CLEAR(self->trace);
+  Py_CLEAR(self->slow);
+  Py_CLEAR(self->dict);
+  return 0;
+}
+
+void compiled_dealloc(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  if (self->weak) PyObject_ClearWeakRefs(object);
-  delete self->cache;
-  Py_XDECREF(self->function);
-  Py_XDECREF(self->trace);
-  Py_XDECREF(self->slow);
-  Py_XDECREF(self->dict);
+  PyObject_GC_UnTrack(object);
+  if (reinterpret_cast<Compiled*>(object)->weak) PyObject_ClearWeakRefs(object);
+  compiled_clear(object);
+  delete reinterpret_cast<Compiled*>(object)->cache;
   type->tp_free(object);
   Py_DECREF(type);
 }
@@ -234,15 +300,18 @@ PyGetSetDef properties[] = {
 PyType_Slot slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(compiled_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(compiled_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(compiled_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(compiled_clear)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_descr_get, reinterpret_cast<void*>(bind_method)},
     {Py_tp_members, members},
     {Py_tp_getset, properties},
     {0, nullptr},
 };
-PyType_Spec spec = {
-    "wengert._core.Compiled", sizeof(Compiled), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, slots};
+PyType_Spec spec = {"wengert._core.Compiled", sizeof(Compiled), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                        Py_TPFLAGS_METHOD_DESCRIPTOR,
+                    slots};
 
 }  // namespace
 

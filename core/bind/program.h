@@ -2,6 +2,7 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
+#include "../small_array.h"
 #include "call.h"
 
 namespace wengert {
@@ -34,7 +35,7 @@ struct GuardSet {
 
   bool hold(Value* const* in, const Attrs* attrs) const {
     if (guards.empty()) return true;
-    std::vector<int64_t> leaves(sizes.leaves.size()), results(sizes.steps.size());
+    SmallArray<int64_t, 32> leaves(sizes.leaves.size()), results(sizes.steps.size());
     gather_sizes(sizes.leaves, in, attrs, leaves.data());
     sizes.evaluate(leaves.data(), results.data());
     for (const Guard& g : guards) {

@@ -132,6 +132,28 @@ def test_memory_is_flat_over_training_steps() -> None:
     assert resident() - before_resident < 8 << 20
 
 
+@pytest.mark.skipif(SANITIZED, reason="the sanitizer keeps freed memory for a while")
+def test_a_long_graph_gives_its_memory_back() -> None:
+    n = 200_000
+
+    def chain() -> wg.Tensor:
+        y = wg.ones((4,), requires_grad=True)
+        for _ in range(n):
+            y = y * y
+        return y
+
+    _core.empty_pool()
+    before = resident()
+    y = chain()
+    grown = resident() - before
+    del y
+    _core.empty_pool()
+    left = resident() - before
+    assert left < grown / 4, (left, grown)
+    y = chain()  # what was given back is not used any more
+    assert len(y.sum().backward()) == 1
+
+
 def test_memory_is_flat_over_every_kind_of_step() -> None:
     """Tapes, hooks, maps, second order, compiled functions, custom ops: none keeps anything."""
 
