@@ -15,7 +15,6 @@ os.environ.setdefault("WENGERT_NUM_THREADS", "2")
 
 import argparse
 import importlib
-import importlib.metadata
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -247,14 +246,8 @@ def main() -> None:
             rows.append(row)
     measure.show(rows)
     if not options.dry and not options.rows:
-        versions = {"wengert": wg.__version__, "instruction set": wg._core.instruction_set(), "threads": "2"}
-        for package in ("numpy", "torch", "jax"):
-            try:
-                versions[package] = importlib.metadata.version(package)
-            except importlib.metadata.PackageNotFoundError:
-                versions[package] = "not installed"
         title = "The eager engine beside PyTorch and JAX"
-        for path in measure.write("eager", title, rows, measure.machine(versions)):
+        for path in measure.write("eager", title, rows, measure.machine(measure.versions())):
             print("wrote", path.relative_to(measure.RESULTS.parent.parent))
 
 

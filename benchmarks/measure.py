@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import json
 import os
 import platform
@@ -170,6 +171,19 @@ def bounded_row(name: str, unit: str, value: float, most: float, **more: Any) ->
 
 
 # -------------------------------------------------------------------------------------------------- reports
+
+
+def versions() -> dict[str, str]:
+    """Of wengert and of the packages beside it."""
+    import wengert as wg
+
+    found = {"wengert": wg.__version__, "instruction set": wg._core.instruction_set(), "threads": "2"}
+    for package in ("numpy", "torch", "jax"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
 
 
 def machine(versions: Mapping[str, str]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")  # before any library starts its t
 os.environ.setdefault("WENGERT_NUM_THREADS", "2")
 
 import argparse
-import importlib.metadata
 import json
 import math
 import warnings
@@ -157,7 +156,7 @@ def markdown(rows: list[Timed]) -> str:
 
 def write(rows: list[Timed]) -> None:
     """Both reports, into benchmarks/results/."""
-    described = measure.machine({p: importlib.metadata.version(p) for p in ("torch", "numpy")})
+    described = measure.machine(measure.versions())
     measure.RESULTS.mkdir(exist_ok=True)
     content = {"machine": described, "summary": summary(rows), "rows": [asdict(r) for r in rows]}
     (measure.RESULTS / "ops.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.workloads import Workload, data
+from benchmarks.workloads import Workload, data, networks
 
 
 def _leaves(*arrays: Any) -> list[torch.Tensor]:
@@ -62,8 +62,20 @@ def mlp(sizes: tuple[int, ...], n: int, **adam: Any) -> Workload:
         layer.load_state_dict({"weight": torch.tensor(weight), "bias": torch.tensor(bias)})
         modules += [layer, torch.nn.ReLU()]
     net = torch.nn.Sequential(*modules[:-1])
+    return _training(net, *data.batch(sizes, n), **adam)
+
+
+def network(which: networks.Network, **adam: Any) -> Workload:
+    """One training step of a network with cross-entropy and Adam."""
+    net = which.build(torch.nn)
+    shapes = {k: tuple(p.shape) for k, p in net.named_parameters()}
+    net.load_state_dict({k: torch.tensor(a) for k, a in networks.weights(shapes).items()}, strict=False)
+    return _training(net, *networks.batch(which), **adam)
+
+
+def _training(net: Any, inputs: Any, targets: Any, **adam: Any) -> Workload:
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, **adam)
-    x, target = map(torch.tensor, data.batch(sizes, n))
+    x, target = torch.tensor(inputs), torch.tensor(targets)
 
     def step() -> Any:
         optimizer.zero_grad()

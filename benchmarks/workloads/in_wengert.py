@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import wengert as wg
-from benchmarks.workloads import Workload, data
+from benchmarks.workloads import Workload, data, networks
 
 
 def _leaves(*arrays: Any) -> list[wg.Tensor]:
@@ -67,8 +67,20 @@ def mlp(sizes: tuple[int, ...], n: int) -> Workload:
         layer.load_state_dict({"weight": weight, "bias": bias})
         modules += [layer, wg.nn.ReLU()]
     net = wg.nn.Sequential(*modules[:-1])
+    return _training(net, *data.batch(sizes, n))
+
+
+def network(which: networks.Network) -> Workload:
+    """One training step of a network with cross-entropy and Adam."""
+    net = which.build(wg.nn)
+    shapes = {k: tuple(p.shape) for k, p in net.named_parameters()}
+    net.load_state_dict(networks.weights(shapes), strict=False)
+    return _training(net, *networks.batch(which))
+
+
+def _training(net: Any, inputs: Any, targets: Any) -> Workload:
     optimizer = wg.optim.Adam(net.parameters(), lr=1e-3)
-    x, target = map(wg.tensor, data.batch(sizes, n))
+    x, target = wg.tensor(inputs), wg.tensor(targets)
 
     def step() -> Any:
         optimizer.zero_grad()
