@@ -109,9 +109,14 @@ WENGERT_INLINE T abs(Complex<T> a) {
   return infinite ? Format<T>::kInf : static_cast<T>(length);
 }
 
-// a / |a|, and 0 at 0.
+// a / |a|, and 0 at 0; an infinite number has the direction of its infinite parts.
 template <class T>
 WENGERT_INLINE Complex<T> sign(Complex<T> a) {
+  const bool re_infinite = magnitude(a.re) == Format<T>::kInf, im_infinite = magnitude(a.im) == Format<T>::kInf;
+  const T re_unit = with_sign_of(re_infinite ? T{1} : T{0}, a.re),
+          im_unit = with_sign_of(im_infinite ? T{1} : T{0}, a.im);
+  const bool finite = !(re_infinite | im_infinite);
+  a = {finite ? a.re : re_unit, finite ? a.im : im_unit};
   double re, im;
   const double length = scaled_length(a, re, im);
   const bool zero = is_zero(a);

@@ -455,9 +455,23 @@ struct square {
   };
 WENGERT_ROUNDING(floor, floor)
 WENGERT_ROUNDING(ceil, ceil)
-WENGERT_ROUNDING(round, rint)  // half to even
 WENGERT_ROUNDING(trunc, trunc)
 #undef WENGERT_ROUNDING
+
+struct round {  // half to even, each part of a complex number
+  template <Integer T>
+  WENGERT_INLINE static T apply(T a) {
+    return a;
+  }
+  template <Float T>
+  WENGERT_INLINE static T apply(T a) {
+    return libm::rint(a);
+  }
+  template <class T>
+  WENGERT_INLINE static Complex<T> apply(Complex<T> a) {
+    return {libm::rint(a.re), libm::rint(a.im)};
+  }
+};
 
 struct reciprocal {
   template <Float T>

@@ -196,7 +196,7 @@ WENGERT_INLINE T reduce_block(const T* x, int64_t n) {
   return y;
 }
 
-// Complex numbers in four interleaved chains.
+// Products of complex numbers in four interleaved chains.
 template <class Op, ComplexNumber T>
 WENGERT_INLINE T reduce_block(const T* x, int64_t n) {
   T y = x[0];
@@ -210,6 +210,36 @@ WENGERT_INLINE T reduce_block(const T* x, int64_t n) {
       d = Op::apply(d, x[i + 3]);
     }
     y = Op::apply(Op::apply(a, b), Op::apply(c, d));
+  }
+  for (; i < n; ++i) y = Op::apply(y, x[i]);
+  return y;
+}
+
+// Sums of complex numbers are two sums of real ones, in lanes of both.
+template <class Op, ComplexNumber T>
+  requires std::is_same_v<Op, reduction::sum>
+WENGERT_INLINE T reduce_block(const T* x, int64_t n) {
+  using Part = decltype(T::re);
+  using V = typename VectorOf<Part>::type;
+  constexpr int64_t kLanes = VectorOf<Part>::kLanes, kVectors = 4, kStep = kVectors * kLanes / 2;
+  T y = x[0];
+  int64_t i = 1;
+  if (n >= kStep) {
+    const Part* parts = &x->re;
+    V w[kVectors];
+#pragma GCC unroll 4  // so that the accumulators are registers
+    for (int64_t k = 0; k < kVectors; ++k) w[k] = load(parts + k * kLanes);
+    for (i = kStep; i + kStep <= n; i += kStep) {
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < kVectors; ++k) w[k] += load(parts + 2 * i + k * kLanes);
+    }
+    const V v = (w[0] + w[1]) + (w[2] + w[3]);
+    Part lanes[kLanes];
+    std::memcpy(lanes, &v, sizeof(v));
+    for (int64_t width = kLanes / 2; width > 1; width /= 2) {
+      for (int64_t k = 0; k < width; ++k) lanes[k] += lanes[k + width];
+    }
+    y = {lanes[0], lanes[1]};
   }
   for (; i < n; ++i) y = Op::apply(y, x[i]);
   return y;

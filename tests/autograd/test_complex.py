@@ -134,3 +134,96 @@ def test_normal_numbers_have_variance_one() -> None:
     assert not np.isin(first.view(np.float64), second.view(np.float64)).any()
     with pytest.raises(wg.DTypeError, match="real floating"):
         wg.rand(3, dtype="complex64")
+
+
+def test_branch_cuts() -> None:
+    """On a cut the sign of the zero part decides the side, of the value and of the derivative."""
+    for re in (-2.5, -0.3, 0.4):
+        for im in (0.0, -0.0):
+            z = wg.tensor(np.array(complex(re, im)), requires_grad=True)
+            y = wg.acosh(z)
+            side = complex(re, np.copysign(1e-13, im))
+            np.testing.assert_allclose(y.item(), np.arccosh(side), atol=1e-6)
+            slope = np.conj(y.backward(wg.tensor(1 + 0j, dtype="complex128"))[z].item())
+            np.testing.assert_allclose(slope, 1 / (np.sqrt(side - 1) * np.sqrt(side + 1)), atol=1e-6)
+
+
+def test_extreme_sizes() -> None:
+    a = np.array(
+        [3e200 + 4e200j, 3e-200 + 4e-200j, 5e-324j, 1.7e308 + 1.7e308j, complex(np.inf, np.nan), complex(0, np.nan)]
+    )
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(wg.abs(wg.tensor(a)).numpy(), np.hypot(a.real, a.imag), rtol=1e-15)
+    b = np.array([3e38 + 4e-38j, 1e-45j, complex(-np.inf, 2)], np.complex64)
+    np.testing.assert_allclose(wg.abs(wg.tensor(b)).numpy(), np.abs(b), rtol=1e-7)
+    np.testing.assert_allclose(wg.sign(wg.tensor(b)).numpy(), [1, 1j, -1], atol=1e-7)
+    np.testing.assert_allclose(wg.sign(wg.tensor(a[:4])).numpy(), [0.6 + 0.8j, 0.6 + 0.8j, 1j, (1 + 1j) / np.sqrt(2)])
+
+
+_SPECIAL = (-np.inf, -2.0, -0.0, 0.0, 1.0, np.inf, np.nan)
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [(n, n) for n in ("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "log1p")]
+    + [(f"a{n}", f"arc{n}") for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")],
+)
+def test_special_values_are_those_of_c99(name: str, reference: str) -> None:
+    z = np.array([complex(a, b) for a in _SPECIAL for b in _SPECIAL])
+    got = getattr(wg, name)(wg.tensor(z)).numpy()
+    with np.errstate(all="ignore"):
+        expected = getattr(np, reference)(z)
+    for part in (np.real, np.imag):
+        known = ~np.isnan(part(expected))
+        np.testing.assert_array_equal(np.isnan(part(got)), ~known)
+        np.testing.assert_array_equal(np.signbit(part(got))[known], np.signbit(part(expected))[known])
+        np.testing.assert_allclose(part(got)[known], part(expected)[known], rtol=1e-14)
+
+
+def test_expm1_of_special_values() -> None:
+    """Where NumPy gives NaN, the array API's table does not."""
+    z = np.array([complex(-np.inf, np.inf), complex(-np.inf, np.nan), complex(np.inf, np.nan), complex(np.inf, 0), -0j])
+    got = wg.expm1(wg.tensor(z)).numpy()
+    np.testing.assert_array_equal(got.real, [-1, -1, np.inf, np.inf, 0])
+    np.testing.assert_array_equal(got.imag, [0, 0, np.nan, 0, 0])
+    np.testing.assert_allclose(wg.expm1(wg.tensor(np.array(1e-12 + 1e-12j))).item(), 1e-12 + 1e-12j, rtol=1e-11)
+    np.testing.assert_allclose(wg.log1p(wg.tensor(np.array(1e-12 - 1e-12j))).item(), 1e-12 - 1e-12j, rtol=1e-11)
+
+
+def test_jacobians_agree_in_both_modes() -> None:
+    z = wg.tensor(np.array([1 + 2j, 0.5 - 1j]))
+    x = wg.tensor(np.array([1.0, -2.0]))
+    slopes = wg.jacfwd(lambda v: v * v * v[0])(z).numpy()
+    a, b = z.numpy()
+    np.testing.assert_allclose(slopes, [[3 * a * a, 0], [b * b, 2 * a * b]])
+    for f, at in [
+        (lambda v: v * v * v[0], z),
+        (lambda v: wg.abs(v) * wg.real(v[0]), z),
+        (lambda v: wg.exp(1j * v) * v[0], x),
+    ]:
+        forward, reverse = wg.jacfwd(f)(at), wg.jacrev(f)(at)
+        assert forward.dtype == reverse.dtype == wg.complex128
+        np.testing.assert_allclose(forward.numpy(), reverse.numpy(), rtol=1e-13)
+    np.testing.assert_allclose(
+        wg.jacobian(lambda v: wg.abs(v).sum())(z).numpy(), wg.grad(lambda v: wg.abs(v).sum())(z).numpy()
+    )
+    with pytest.raises(wg.DTypeError, match="hessian: the argument is complex128"):
+        wg.hessian(lambda v: wg.abs(v).sum())(z)
+
+
+def test_second_order() -> None:
+    """The Hessian of |z|^4 times v, by both orders of the modes and by differences of the gradient."""
+    z, v = np.array([1 + 2j, 0.5 - 1j]), np.array([0.3 - 1j, 1 + 0.2j])
+
+    def f(x: Any) -> Any:
+        return (wg.abs(x) ** 4).sum()
+
+    h = 1e-5
+    difference = (wg.grad(f)(wg.tensor(z + h * v)).numpy() - wg.grad(f)(wg.tensor(z - h * v)).numpy()) / (2 * h)
+    np.testing.assert_allclose(wg.hvp(f, wg.tensor(z), wg.tensor(v)).numpy(), difference, rtol=1e-7)
+    x = wg.tensor(z, requires_grad=True)
+    (g,) = wg.grad_of(f(x), x, create_graph=True)
+    (twice,) = wg.grad_of(wg.real(wg.conj(g) * wg.tensor(v)).sum(), x)
+    np.testing.assert_allclose(twice.numpy(), difference, rtol=1e-7)
+    _, push = wg.linearize(wg.grad(f), wg.tensor(z))
+    np.testing.assert_allclose(push(wg.tensor(v)).numpy(), difference, rtol=1e-7)

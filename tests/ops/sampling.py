@@ -92,6 +92,11 @@ def dtypes_of(sample: Sample) -> tuple[str, ...]:
     return INTEGERS if has_kind(sample, "int") else ("",)
 
 
+def all_dtypes_of(op: Op, sample: Sample) -> tuple[str, ...]:
+    """The dtypes in which the sample makes sense, and the complex ones if the op takes them."""
+    return (*dtypes_of(sample), *(COMPLEXES if takes_complex(op, sample) else ()))
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The NumPy dtype of this name."""
     return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)

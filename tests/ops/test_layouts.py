@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 
 from tests import finite_differences as fd
-from tests.ops.sampling import Differentiable, array, call, cases, differentiable, dtypes_of, make, tensor
+from tests.ops.sampling import (
+    COMPLEXES,
+    Differentiable,
+    array,
+    call,
+    cases,
+    differentiable,
+    dtypes_of,
+    make,
+    takes_complex,
+    tensor,
+)
 from tests.tolerances import AGREEMENT, assert_close, assert_near, assert_same
 from wengert.dtypes import as_dtype
 from wengert.ops import OPS
@@ -52,7 +63,7 @@ Layout = Callable[[Any], Any]
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize(("op", "sample"), cases(lambda op, s: any(a.shape for a in s.inputs)))
 def test_value_of_any_layout(op: Op, sample: Sample, layout: Layout) -> None:
-    for dtype in dtypes_of(sample)[:2]:
+    for dtype in (*dtypes_of(sample)[:2], *(COMPLEXES[:1] if takes_complex(op, sample) else ())):
         arrays = make(sample, dtype, op.name)
         packed = array(call(op, [tensor(a) for a in arrays], sample.attrs))
         given = [tensor(layout(a)) for a in arrays]

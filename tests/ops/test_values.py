@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.ops.sampling import (
-    COMPLEXES,
     INTEGERS,
     OPS,
     WITHOUT_REFERENCE,
+    all_dtypes_of,
     array,
     call,
     cases,
@@ -23,7 +23,6 @@ from tests.ops.sampling import (
     numpy_dtype,
     reference,
     supports,
-    takes_complex,
     tensor,
 )
 from tests.tolerances import assert_close, assert_same
@@ -53,7 +52,7 @@ def test_every_derivative_is_tested(op: Op) -> None:
 
 @pytest.mark.parametrize(("op", "sample"), cases(lambda op, s: op.reference is not None))
 def test_value(op: Op, sample: Sample) -> None:
-    for dtype in (*dtypes_of(sample), *(COMPLEXES if takes_complex(op, sample) else ())):
+    for dtype in all_dtypes_of(op, sample):
         arrays = make(sample, dtype, op.name)
         got = evaluate(op, arrays, sample.attrs)
         expected = reference(op, arrays, sample.attrs)

@@ -487,7 +487,7 @@ acosh = define(
     formula="ln(x + √(x² − 1))",
     reference=np.arccosh,
     jvp=lambda x_dot, y, x: x_dot * rsqrt((x - 1.0) * (x + 1.0)),
-    complex_jvp=lambda x_dot, y, x: x_dot * (rsqrt(x - 1.0) * rsqrt(x + 1.0)),
+    complex_jvp=lambda x_dot, y, x: x_dot / sinh(y),  # √(x − 1) √(x + 1), and y knows the side of the cut
     samples=unary(1.3, 3.0),
 )
 atanh = define(

@@ -7,11 +7,27 @@ from typing import Any
 
 import numpy as np
 
+from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.creation import asarray
-from wengert.errors import ArgumentError
+from wengert.errors import ArgumentError, DTypeError
+from wengert.ops.elementwise import conj, make_complex
 from wengert.ops.registry import OPS
 from wengert.transforms.functional import jvp, vjp
+
+
+def _reject_complex(x: Any, what: str) -> None:
+    if x.dtype.kind == "c":
+        raise DTypeError(
+            f"{what}: the argument is {x.dtype.name}{_shape(x)}; the second derivative by a complex number has four parts. "
+            "Write the function of real and imaginary parts, or use hvp"
+        )
+
+
+def _along_parts(push: Callable[[Any], Any], x: Any, e: Tensor) -> Any:
+    """The column of one element: of a real result by a complex element, d/dRe + i d/dIm, as `grad` has it."""
+    column = push(e)
+    return column if x.dtype.kind != "c" or column.dtype.kind == "c" else make_complex(column, push(e * 1j))
 
 
 def _basis(x: Any) -> list[Tensor]:
@@ -49,16 +65,24 @@ def jacfwd(f: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     def jacobian_of(*args: Any) -> Any:
         x = args[argnum] if isinstance(args[argnum], Tensor) else asarray(args[argnum])
         g = _restrict(f, args, argnum)
-        columns = [jvp(g, (x,), (e,))[1] for e in _basis(x)]
+        columns = [_along_parts(lambda v: jvp(g, (x,), (v,))[1], x, e) for e in _basis(x)]
         if not columns:
             y = g(x)
-            return OPS["full"]((*_shape(y), *_shape(x)), y.dtype.code, 0.0)
+            return OPS["full"]((*_shape(y), *_shape(x)), _core.promote(y.dtype.code, x.dtype.code), 0.0)
         y_shape = _shape(columns[0])
         stacked = _assemble(columns, _shape(x), y_shape)
         n, m = x.ndim, len(y_shape)
         return OPS["permute"](stacked, (*range(n, n + m), *range(n)))
 
     return jacobian_of
+
+
+def _row(pull_back: Callable[[Any], Any], y: Any, x: Any, e: Tensor) -> Any:
+    """The row of one element. Pulling back conjugates: ȳ ↦ conj(f') ȳ."""
+    row = pull_back(e)[0]
+    if y.dtype.kind != "c":
+        return row
+    return conj(row) if x.dtype.kind == "c" else make_complex(row, pull_back(e * 1j)[0])
 
 
 def jacrev(f: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
@@ -72,9 +96,9 @@ def jacrev(f: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     def jacobian_of(*args: Any) -> Any:
         x = args[argnum] if isinstance(args[argnum], Tensor) else asarray(args[argnum])
         y, pull_back = vjp(_restrict(f, args, argnum), x)
-        rows = [pull_back(e)[0] for e in _basis(y)]
+        rows = [_row(pull_back, y, x, e) for e in _basis(y)]
         if not rows:
-            return OPS["full"]((*_shape(y), *_shape(x)), y.dtype.code, 0.0)
+            return OPS["full"]((*_shape(y), *_shape(x)), _core.promote(y.dtype.code, x.dtype.code), 0.0)
         return _assemble(rows, _shape(y), _shape(x))
 
     return jacobian_of
@@ -82,6 +106,8 @@ def jacrev(f: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
 
 def jacobian(f: Callable[..., Any], argnum: int = 0, mode: str = "auto") -> Callable[..., Any]:
     """The Jacobian, in the mode that needs fewer passes: forward if the outputs are more than the inputs.
+
+    A complex function of complex numbers must be holomorphic; a real one has ∂y/∂Re x + i ∂y/∂Im x, as in `grad`.
 
     >>> import wengert as wg
     >>> jacobian(lambda x: x * x)(wg.tensor([1.0, 2.0])).tolist()
@@ -114,6 +140,8 @@ def hessian(f: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     from wengert.transforms.functional import grad
 
     def hessian_of(*args: Any) -> Any:
+        if isinstance(args[argnum], Tensor):
+            _reject_complex(args[argnum], "hessian")
         return jacfwd(grad(_restrict(f, args, argnum)))(args[argnum])
 
     return hessian_of
