@@ -29,6 +29,21 @@ struct Correlate {
   bool accumulate;
 };
 
+// to[i, m] = start[m] + Σₖ weights[k, m] · *(points[i] + offsets[k]): the same with output channels in the lanes, which
+// wastes nothing on narrow images.
+template <class T>
+struct CorrelatePoints {
+  const T* const* points;
+  int64_t n_points;
+  const T* weights;  // [depth][lanes]
+  int64_t depth;
+  const int64_t* offsets;
+  T* to;  // [n_points][lanes]
+  int64_t lanes;
+  const T* bias;    // `lanes` of them, or null
+  bool accumulate;  // start from what is there
+};
+
 // out[t, o] += Σ over rows and columns of x[row, offsets[t] + column] · y[row, column, o]
 template <class T>
 struct KernelSums {
@@ -61,10 +76,13 @@ template <class T>
 struct ConvTiles {
   int64_t width;  // elements of a vector
   void (*correlate)(const Correlate<T>&);
-  void (*kernel_sums)(const KernelSums<T>&);  // lanes: width or 2 * width
+  void (*correlate_points)(const CorrelatePoints<T>&);  // lanes: width or 2 * width
+  void (*kernel_sums)(const KernelSums<T>&);            // lanes: width or 2 * width
   void (*kernel_dots)(const KernelDots<T>&);
   // to[j * lanes + o] = from[o * channel + j] for o < channels, 0 for the other lanes
   void (*interleave)(T* to, const T* from, int64_t channel, int64_t channels, int64_t lanes, int64_t n);
+  // to[o * channel + j * step] = from[j * lanes + o] for o < channels
+  void (*deinterleave)(T* to, int64_t channel, int64_t step, const T* from, int64_t channels, int64_t lanes, int64_t n);
 };
 
 // Channels are spread evenly over panels, so that no row of registers is idle.

@@ -12,44 +12,57 @@ constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 template <class L>
 using Element = typename L::T;
 
+// Loops over registers: an array of vectors is in registers only if every index is known.
+#define UNROLL _Pragma("GCC unroll 16")
+
+// Outputs that are not neighbours, of a stride.
+template <class L, int R, int V>
+[[gnu::always_inline]] inline void write_apart(const Correlate<Element<L>>& p, int64_t row,
+                                               const ConvColumns<Element<L>>* columns,
+                                               const typename L::Vec (&y)[R][V]) {
+  alignas(64) Element<L> lanes[R][V][L::kWidth];
+  UNROLL for (int r = 0; r < R; ++r) { UNROLL for (int v = 0; v < V; ++v) L::store(lanes[r][v], y[r][v]); }
+  for (int v = 0; v < V; ++v) {
+    for (int r = 0; r < R; ++r) {
+      Element<L>* to = columns[v].to + (row + r) * p.to_row;
+      for (int64_t j = 0; j < columns[v].n; ++j, to += p.to_step)
+        *to = p.accumulate ? *to + lanes[r][v][j] : lanes[r][v][j];
+    }
+  }
+}
+
 // R output channels × V vectors of columns, held in registers over the whole depth.
 template <class L, int R, int V>
 void correlate_tile(const Correlate<Element<L>>& p, const Element<L>* weights, int64_t row,
                     const ConvColumns<Element<L>>* columns) {
   using T = Element<L>;
   typename L::Vec acc[R][V];
-  for (int r = 0; r < R; ++r) {
+  UNROLL for (int r = 0; r < R; ++r) {
     const typename L::Vec start = p.bias ? L::broadcast(p.bias + row + r) : L::zero();
-    for (int v = 0; v < V; ++v) acc[r][v] = start;
+    UNROLL for (int v = 0; v < V; ++v) acc[r][v] = start;
   }
   const T* from[V];
-  for (int v = 0; v < V; ++v) from[v] = columns[v].from;
+  UNROLL for (int v = 0; v < V; ++v) from[v] = columns[v].from;
   for (int64_t k = 0; k < p.depth; ++k, weights += R) {
     const int64_t offset = p.offsets[k];
     typename L::Vec x[V];
-    for (int v = 0; v < V; ++v) x[v] = L::load(from[v] + offset);
-    for (int r = 0; r < R; ++r) {
+    UNROLL for (int v = 0; v < V; ++v) x[v] = L::load(from[v] + offset);
+    UNROLL for (int r = 0; r < R; ++r) {
       const typename L::Vec w = L::broadcast(weights + r);
-      for (int v = 0; v < V; ++v) acc[r][v] = L::multiply_add(w, x[v], acc[r][v]);
+      UNROLL for (int v = 0; v < V; ++v) acc[r][v] = L::multiply_add(w, x[v], acc[r][v]);
     }
   }
-  for (int v = 0; v < V; ++v) {
+  if (p.to_step != 1) return write_apart<L, R, V>(p, row, columns, acc);
+  UNROLL for (int v = 0; v < V; ++v) {
     const int64_t n = columns[v].n;
-    for (int r = 0; r < R; ++r) {
-      T* to = columns[v].to + (row + r) * p.to_row;
-      typename L::Vec y = acc[r][v];
-      if (p.to_step == 1) {
-        if (n == L::kWidth) {
-          L::store(to, p.accumulate ? L::add(L::load(to), y) : y);
-        } else {
-          L::store_first(to, n, p.accumulate ? L::add(L::load_first(to, n), y) : y);
-        }
-      } else {
-        alignas(64) T lanes[L::kWidth];
-        L::store(lanes, y);
-        for (int64_t j = 0; j < n; ++j) {
-          to[j * p.to_step] = p.accumulate ? to[j * p.to_step] + lanes[j] : lanes[j];
-        }
+    T* to = columns[v].to + row * p.to_row;
+    if (n == L::kWidth) {
+      UNROLL for (int r = 0; r < R; ++r, to += p.to_row) {
+        L::store(to, p.accumulate ? L::add(L::load(to), acc[r][v]) : acc[r][v]);
+      }
+    } else {
+      UNROLL for (int r = 0; r < R; ++r, to += p.to_row) {
+        L::store_first(to, n, p.accumulate ? L::add(L::load_first(to, n), acc[r][v]) : acc[r][v]);
       }
     }
   }
@@ -91,30 +104,80 @@ void correlate(const Correlate<Element<L>>& p) {
   if (c < p.n_columns) correlate_panels<L, 1>(p, p.columns + c);
 }
 
+// R outputs × V vectors of output channels, held in registers over the whole depth.
+template <class L, int R, int V>
+void points_tile(const CorrelatePoints<Element<L>>& p, int64_t point) {
+  using T = Element<L>;
+  typename L::Vec acc[R][V];
+  T* to = p.to + point * V * L::kWidth;
+  UNROLL for (int v = 0; v < V; ++v) {
+    const typename L::Vec start = p.bias ? L::load(p.bias + v * L::kWidth) : L::zero();
+    UNROLL for (int r = 0; r < R; ++r) { acc[r][v] = p.accumulate ? L::load(to + (r * V + v) * L::kWidth) : start; }
+  }
+  const T* from[R];
+  UNROLL for (int r = 0; r < R; ++r) from[r] = p.points[point + r];
+  const T* weights = p.weights;
+  for (int64_t k = 0; k < p.depth; ++k, weights += V * L::kWidth) {
+    const int64_t offset = p.offsets[k];
+    typename L::Vec w[V];
+    UNROLL for (int v = 0; v < V; ++v) w[v] = L::load(weights + v * L::kWidth);
+    UNROLL for (int r = 0; r < R; ++r) {
+      const typename L::Vec x = L::broadcast(from[r] + offset);
+      UNROLL for (int v = 0; v < V; ++v) acc[r][v] = L::multiply_add(x, w[v], acc[r][v]);
+    }
+  }
+  UNROLL for (int r = 0; r < R; ++r) {
+    UNROLL for (int v = 0; v < V; ++v) L::store(to + (r * V + v) * L::kWidth, acc[r][v]);
+  }
+}
+
+template <class L, int V>
+void points_panels(const CorrelatePoints<Element<L>>& p) {
+  const int64_t panels = n_panels(p.n_points);
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    const int64_t point = panel_begin(p.n_points, panel);
+    switch (panel_begin(p.n_points, panel + 1) - point) {
+      case 1: points_tile<L, 1, V>(p, point); break;
+      case 2: points_tile<L, 2, V>(p, point); break;
+      case 3: points_tile<L, 3, V>(p, point); break;
+      case 4: points_tile<L, 4, V>(p, point); break;
+      case 5: points_tile<L, 5, V>(p, point); break;
+      default: points_tile<L, 6, V>(p, point); break;
+    }
+  }
+}
+
+template <class L>
+void correlate_points(const CorrelatePoints<Element<L>>& p) {
+  if (p.lanes == L::kWidth) {
+    points_panels<L, 1>(p);
+  } else {
+    points_panels<L, 2>(p);
+  }
+}
+
 // R taps × V vectors of output channels, held in registers over all positions.
 template <class L, int R, int V>
 void sums_tile(const KernelSums<Element<L>>& p, int64_t tap) {
   using T = Element<L>;
   typename L::Vec acc[R][V];
-  for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v) acc[r][v] = L::zero();
-  }
+  UNROLL for (int r = 0; r < R; ++r) { UNROLL for (int v = 0; v < V; ++v) acc[r][v] = L::zero(); }
   const T* y = p.y;
   for (int64_t row = 0; row < p.rows; ++row) {
     const T* x[R];
-    for (int r = 0; r < R; ++r) x[r] = p.x + row * p.x_row + p.offsets[tap + r];
+    UNROLL for (int r = 0; r < R; ++r) x[r] = p.x + row * p.x_row + p.offsets[tap + r];
     for (int64_t j = 0; j < p.columns; ++j, y += V * L::kWidth) {
       typename L::Vec w[V];
-      for (int v = 0; v < V; ++v) w[v] = L::load(y + v * L::kWidth);
-      for (int r = 0; r < R; ++r) {
+      UNROLL for (int v = 0; v < V; ++v) w[v] = L::load(y + v * L::kWidth);
+      UNROLL for (int r = 0; r < R; ++r) {
         const typename L::Vec one = L::broadcast(x[r] + j);
-        for (int v = 0; v < V; ++v) acc[r][v] = L::multiply_add(one, w[v], acc[r][v]);
+        UNROLL for (int v = 0; v < V; ++v) acc[r][v] = L::multiply_add(one, w[v], acc[r][v]);
       }
     }
   }
-  for (int r = 0; r < R; ++r) {
+  UNROLL for (int r = 0; r < R; ++r) {
     T* out = p.out + (tap + r) * p.out_tap;
-    for (int v = 0; v < V; ++v, out += L::kWidth) L::store(out, L::add(L::load(out), acc[r][v]));
+    UNROLL for (int v = 0; v < V; ++v, out += L::kWidth) L::store(out, L::add(L::load(out), acc[r][v]));
   }
 }
 
@@ -148,20 +211,18 @@ template <class L, int O, int R>
 void dots_tile(const KernelDots<Element<L>>& p, int64_t channel, int64_t tap) {
   using T = Element<L>;
   typename L::Vec acc[O][R];
-  for (int o = 0; o < O; ++o) {
-    for (int r = 0; r < R; ++r) acc[o][r] = L::zero();
-  }
+  UNROLL for (int o = 0; o < O; ++o) { UNROLL for (int r = 0; r < R; ++r) acc[o][r] = L::zero(); }
   for (int64_t row = 0; row < p.rows; ++row) {
     const T* y[O];
     const T* x[R];
-    for (int o = 0; o < O; ++o) y[o] = p.y + (channel + o) * p.y_channel + row * p.y_row;
-    for (int r = 0; r < R; ++r) x[r] = p.x + row * p.x_row + p.offsets[tap + r];
+    UNROLL for (int o = 0; o < O; ++o) y[o] = p.y + (channel + o) * p.y_channel + row * p.y_row;
+    UNROLL for (int r = 0; r < R; ++r) x[r] = p.x + row * p.x_row + p.offsets[tap + r];
     auto step = [&](auto load) __attribute__((always_inline)) {
       typename L::Vec w[O];
-      for (int o = 0; o < O; ++o) w[o] = load(y[o]);
-      for (int r = 0; r < R; ++r) {
+      UNROLL for (int o = 0; o < O; ++o) w[o] = load(y[o]);
+      UNROLL for (int r = 0; r < R; ++r) {
         const typename L::Vec one = load(x[r]);
-        for (int o = 0; o < O; ++o) acc[o][r] = L::multiply_add(one, w[o], acc[o][r]);
+        UNROLL for (int o = 0; o < O; ++o) acc[o][r] = L::multiply_add(one, w[o], acc[o][r]);
       }
     };
     int64_t j = 0;
@@ -170,8 +231,8 @@ void dots_tile(const KernelDots<Element<L>>& p, int64_t channel, int64_t tap) {
     const int64_t rest = p.columns - j;
     if (rest > 0) step([j, rest](const T* at) { return L::load_first(at + j, rest); });
   }
-  for (int o = 0; o < O; ++o) {
-    for (int r = 0; r < R; ++r) {
+  UNROLL for (int o = 0; o < O; ++o) {
+    UNROLL for (int r = 0; r < R; ++r) {
       alignas(64) T lanes[L::kWidth];
       L::store(lanes, acc[o][r]);
       for (int n = L::kWidth / 2; n > 0; n /= 2) {
@@ -238,7 +299,26 @@ void interleave(Element<L>* to, const Element<L>* from, int64_t channel, int64_t
 }
 
 template <class L>
-constexpr ConvTiles<Element<L>> kTiles = {L::kWidth, correlate<L>, kernel_sums<L>, kernel_dots<L>, interleave<L>};
+void deinterleave(Element<L>* to, int64_t channel, int64_t step, const Element<L>* from, int64_t channels,
+                  int64_t lanes, int64_t n) {
+  int64_t o = 0;
+  if (step == 1) {
+    for (; o + 4 <= channels; o += 4) {
+      int64_t j = 0;
+      for (; j + 4 <= n; j += 4) L::transpose4(to + o * channel + j, channel, from + j * lanes + o, lanes);
+      for (; j < n; ++j) {
+        for (int i = 0; i < 4; ++i) to[(o + i) * channel + j] = from[j * lanes + o + i];
+      }
+    }
+  }
+  for (; o < channels; ++o) {
+    for (int64_t j = 0; j < n; ++j) to[o * channel + j * step] = from[j * lanes + o];
+  }
+}
+
+template <class L>
+constexpr ConvTiles<Element<L>> kTiles = {L::kWidth,      correlate<L>,  correlate_points<L>, kernel_sums<L>,
+                                          kernel_dots<L>, interleave<L>, deinterleave<L>};
 
 }  // namespace
 
