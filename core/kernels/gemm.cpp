@@ -108,20 +108,20 @@ void pack(const From* src, int64_t rows, int64_t cols, int64_t row, int64_t col,
 
 template <class T>
 void blas_gemm(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const T* a_data, const Operand<T>& b,
-               const T* b_data, T* c, int64_t ldc) {
+               const T* b_data, T* c, int64_t ldc, T beta = 0) {
   const auto ta = a.transposed ? CblasTrans : CblasNoTrans, tb = b.transposed ? CblasTrans : CblasNoTrans;
   const blasint bm = to_blas(m), bn = to_blas(n), bk = to_blas(k);
   const blasint lda = to_blas(a.ld), ldb = to_blas(b.ld), ldo = to_blas(ldc);
   if constexpr (std::is_same_v<T, float>) {
-    scipy_cblas_sgemm(CblasRowMajor, ta, tb, bm, bn, bk, 1, a_data, lda, b_data, ldb, 0, c, ldo);
+    scipy_cblas_sgemm(CblasRowMajor, ta, tb, bm, bn, bk, 1, a_data, lda, b_data, ldb, beta, c, ldo);
   } else if constexpr (std::is_same_v<T, double>) {
-    scipy_cblas_dgemm(CblasRowMajor, ta, tb, bm, bn, bk, 1, a_data, lda, b_data, ldb, 0, c, ldo);
+    scipy_cblas_dgemm(CblasRowMajor, ta, tb, bm, bn, bk, 1, a_data, lda, b_data, ldb, beta, c, ldo);
   } else {
-    const T one = 1, zero = 0;
+    const T one = 1;
     if constexpr (std::is_same_v<T, std::complex<float>>) {
-      scipy_cblas_cgemm(CblasRowMajor, ta, tb, bm, bn, bk, &one, a_data, lda, b_data, ldb, &zero, c, ldo);
+      scipy_cblas_cgemm(CblasRowMajor, ta, tb, bm, bn, bk, &one, a_data, lda, b_data, ldb, &beta, c, ldo);
     } else {
-      scipy_cblas_zgemm(CblasRowMajor, ta, tb, bm, bn, bk, &one, a_data, lda, b_data, ldb, &zero, c, ldo);
+      scipy_cblas_zgemm(CblasRowMajor, ta, tb, bm, bn, bk, &one, a_data, lda, b_data, ldb, &beta, c, ldo);
     }
   }
 }
@@ -365,6 +365,32 @@ void gemm(DType dtype, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView
   }
   const int64_t zero = 0;
   gemm_batched(dtype, 1, &zero, &zero, &zero, m, n, k, a, b, c, ldc);
+}
+
+namespace {
+
+template <class T>
+void run_one(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, T* c, int64_t ldc, bool add) {
+  const T *pa = static_cast<const T*>(a.data), *pb = static_cast<const T*>(b.data);
+  if (k == 0) {
+    for (int64_t r = 0; r < m && !add; ++r) std::fill_n(c + r * ldc, n, T(0));
+    return;
+  }
+  if (!add && is_small(m, n, k)) return small_gemm(m, n, k, pa, a.row, a.col, pb, b.row, b.col, c, ldc);
+  Operand<T> oa, ob;
+  if (!as_operand(pa, m, k, a.row, a.col, oa) || !as_operand(pb, k, n, b.row, b.col, ob)) {
+    throw std::invalid_argument("gemm_tile: neither stride of an operand is 1");
+  }
+  blas_gemm(m, n, k, oa, pa, ob, pb, c, std::max(ldc, n), add ? T(1) : T(0));
+}
+
+}  // namespace
+
+void gemm_tile(DType dtype, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, void* c, int64_t ldc,
+               bool add) {
+  if (m == 0 || n == 0) return;
+  if (dtype == DType::Float32) return run_one(m, n, k, a, b, static_cast<float*>(c), ldc, add);
+  run_one(m, n, k, a, b, static_cast<double*>(c), ldc, add);
 }
 
 void init_blas() { scipy_openblas_set_num_threads(1); }

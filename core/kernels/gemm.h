@@ -22,6 +22,11 @@ void gemm(DType dtype, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView
 void gemm_batched(DType dtype, int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const int64_t* c_offset,
                   int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, void* c, int64_t ldc);
 
+// One product on the calling thread, for kernels that have tiles of their own: c = a · b, or c += a · b if `add`.
+// float32 and float64; of each operand one stride is 1 and the other at least the extent along it.
+void gemm_tile(DType dtype, int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, void* c, int64_t ldc,
+               bool add);
+
 void init_blas();  // one thread; called at import
 
 }  // namespace wengert

@@ -102,6 +102,13 @@ void box_muller(DType dtype, Real* y, const Word* words, int64_t pairs) {
   }
 }
 
+template <class T>
+void drop(const T* x, T* y, const uint32_t* words, int64_t n, double p) {
+  const float limit = static_cast<float>(p);
+  const T scale = static_cast<T>(1.0 / (1.0 - p));
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(words[i] >> 8) * 0x1p-24f >= limit ? x[i] * scale : T(0);
+}
+
 // Draws in float32 or float64 and converts to the dtype. draw(out, words, count) may write a few elements
 // further.
 template <class Real, class Word, class F>
@@ -136,6 +143,18 @@ int64_t random_counters(RandomKind kind, int64_t size, DType dtype) {
   const int64_t per = per_block(kind == RandomKind::integers || real_of(dtype) == DType::Float64);
   if (is_complex(dtype)) size *= 2;
   return (size + per - 1) / per;
+}
+
+void random_words(uint32_t* words, int64_t first, int64_t n, RandomStream s) {
+  uint32_t raw[kTile];
+  const int64_t lead = first % 4;
+  for (int64_t done = 0; done < n;) {
+    const int64_t from = done == 0 ? lead : 0, count = std::min(kTile - from, n - done);
+    const uint64_t block = static_cast<uint64_t>((first + done) / 4);
+    philox_words(raw, {s.key_low, s.key_high, s.counter + block}, (from + count + 3) / 4);
+    std::copy_n(raw + from, count, words + done);
+    done += count;
+  }
 }
 
 void random_uniform(DType dtype, void* y, int64_t n, RandomStream s) {
@@ -176,6 +195,26 @@ void random_normal(DType dtype, void* y, int64_t n, RandomStream s) {
       box_muller(DType::Float32, out, words, (count + 1) / 2);
     });
   }
+}
+
+void random_dropout(DType dtype, const void* x, void* y, int64_t n, double p, RandomStream s) {
+  const DType wide = dtype == DType::Float64 ? DType::Float64 : DType::Float32;
+  const CastFn widen = kernels().cast[static_cast<int>(dtype)][static_cast<int>(wide)];
+  const CastFn narrow = kernels().cast[static_cast<int>(wide)][static_cast<int>(dtype)];
+  for_tiles<uint32_t>(n, s, [&](const uint32_t* words, int64_t first, int64_t count) {
+    const char* from = static_cast<const char*>(x) + first * size_of(dtype);
+    char* to = static_cast<char*>(y) + first * size_of(dtype);
+    if (dtype == DType::Float64) {
+      drop(reinterpret_cast<const double*>(from), reinterpret_cast<double*>(to), words, count, p);
+    } else if (dtype == DType::Float32) {
+      drop(reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to), words, count, p);
+    } else {
+      float block[kTile];
+      widen(block, from, count);
+      drop(block, block, words, count, p);
+      narrow(to, block, count);
+    }
+  });
 }
 
 void random_integers(int64_t* y, int64_t n, RandomStream s, int64_t low, int64_t high) {

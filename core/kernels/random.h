@@ -27,9 +27,13 @@ int64_t random_counters(RandomKind kind, int64_t size, DType dtype);
 // In [0, 1), on the grid of the dtype's precision below 1 (2⁻⁵³, 2⁻²⁴, 2⁻¹¹, 2⁻⁸), so that rounding never
 // gives 1.
 void random_uniform(DType dtype, void* y, int64_t n, RandomStream stream);
+// The 32-bit words of elements [first, first + n) of a draw of float32: what random_uniform makes its numbers of.
+void random_words(uint32_t* words, int64_t first, int64_t n, RandomStream stream);
 // Box–Muller on pairs of uniforms, with the logarithm, sine and cosine of the vector kernels. A complex number has
 // variance 1: ½ in each part.
 void random_normal(DType dtype, void* y, int64_t n, RandomStream stream);
+// y = x / (1 − p), or 0 where the number in [0, 1) that belongs to the element is less than p. Real floating dtypes.
+void random_dropout(DType dtype, const void* x, void* y, int64_t n, double p, RandomStream stream);
 // In [low, high), low < high, every value equally likely (Lemire, "Fast random integer generation in an
 // interval", 2019).
 void random_integers(int64_t* y, int64_t n, RandomStream stream, int64_t low, int64_t high);

@@ -6,6 +6,7 @@
 #include "../kernels/gemm.h"
 #include "../kernels/number.h"
 #include "../threads.h"
+#include "batch.h"
 #include "check.h"
 
 namespace wengert {
@@ -46,16 +47,6 @@ void infer_matmul(const Op& op, const Type* in, int n, const Attrs& attrs, Type*
 MatrixView matrix(const Value* v, bool transposed) {
   const int64_t row = v->strides[v->ndim - 2], col = v->strides[v->ndim - 1];
   return transposed ? MatrixView{v->data, col, row} : MatrixView{v->data, row, col};
-}
-
-// Offsets of every batch, in elements.
-std::vector<int64_t> batch_offsets(const Value* v, int64_t batch) {
-  std::vector<int64_t> offsets(static_cast<size_t>(batch));
-  for (int64_t b = 0; b < batch; ++b) {
-    int64_t rest = b;
-    for (int i = v->ndim - 3; i >= 0; rest /= v->shape[i--]) offsets[b] += rest % v->shape[i] * v->strides[i];
-  }
-  return offsets;
 }
 
 // Whether all batches are rows of one tall product: b is the same in each, and a's batches follow each other

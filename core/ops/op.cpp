@@ -217,6 +217,7 @@ void register_ops() {
   register_create_ops();
   register_scan_ops();
   register_conv_ops();
+  register_attention_ops();
 }
 
 }  // namespace wengert

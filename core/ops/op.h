@@ -75,5 +75,6 @@ void register_random_ops();
 void register_create_ops();
 void register_scan_ops();
 void register_conv_ops();
+void register_attention_ops();
 
 }  // namespace wengert

@@ -52,6 +52,23 @@ void compute_integers(const Op& op, Value* const*, int, const Attrs& attrs, Valu
                   high.raw);
 }
 
+void infer_dropout(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {
+  if (!is_floating(in[0].dtype)) {
+    fail(ErrorKind::dtype, op.name.c_str(), "takes real floating numbers, got " + to_string(in[0]));
+  }
+  if (!(attrs[0].f >= 0 && attrs[0].f < 1)) {
+    fail(ErrorKind::value, op.name.c_str(), "p lies in [0, 1), got " + std::to_string(attrs[0].f));
+  }
+  require_entries(op, op.attrs[1], attrs[1], 2);
+  require_entries(op, op.attrs[2], attrs[2], 1);
+  *out = in[0];
+}
+
+void compute_dropout(const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
+  const Ref x(contiguous(in[0]));
+  random_dropout(x->dtype, x->data, out[0]->data, x->size, attrs[0].f, stream(attrs[1], attrs[2]));
+}
+
 }  // namespace
 
 void register_random_ops() {
@@ -79,6 +96,10 @@ void register_random_ops() {
           .infer = infer_integers,
           .compute = compute_integers,
           .differentiable = false});
+  add_op({.name = "random_dropout",
+          .attrs = {{"p", Kind::real}, {"key", Kind::sizes}, {"counter", Kind::sizes}},
+          .infer = infer_dropout,
+          .compute = compute_dropout});
 }
 
 }  // namespace wengert

@@ -25,6 +25,8 @@ from wengert.functional.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from wengert.functional.attention import rotary_embedding, scaled_dot_product_attention
+from wengert.functional.dropout import dropout
 from wengert.functional.elementwise import (
     allclose,
     angle,
@@ -153,6 +155,7 @@ __all__ = [
     "diagonal",
     "divide",
     "dot",
+    "dropout",
     "elu",
     "embedding",
     "expand_dims",
@@ -205,6 +208,8 @@ __all__ = [
     "reshape",
     "rms_norm",
     "roll",
+    "rotary_embedding",
+    "scaled_dot_product_attention",
     "scatter",
     "scatter_add",
     "segment_sum",

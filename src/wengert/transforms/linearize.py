@@ -80,7 +80,7 @@ def transpose(trace: Trace, linear: Sequence[Instruction], bars: dict[Var, Any])
         y_bars = [bars.pop(v, ZERO) for v in i.outputs]
         if all(b is ZERO for b in y_bars):
             continue
-        y_bar = y_bars[0]
+        y_bar = y_bars[0] if i.op.n_outputs == 1 else tuple(y_bars)
         operands = [_readable(trace, x) for x in i.inputs]
         for k, x in enumerate(i.inputs):
             if isinstance(x, Var) and x.linear:

@@ -1,0 +1,385 @@
+#include "attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "../threads.h"
+#include "gemm.h"
+#include "vector.h"
+
+namespace wengert {
+
+namespace {
+
+// A block of scores stays in the second-level cache beside the rows it is made of.
+constexpr int64_t kQueryBlock = 64, kKeyBlock = 256;
+constexpr int64_t kBackwardTasks = 16;         // keys are cut so that few batches still occupy this many threads
+constexpr double kTaskWork = 1 << 18;          // multiply-adds that a task is worth handing out for
+constexpr float kWordUnit = 1.0f / (1 << 24);  // as random_uniform makes float32 of a word
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+template <class T>
+struct Rows {
+  const T* data;
+  const int64_t* offset;
+  int64_t row;
+  explicit Rows(const BatchedRows& r) : data(static_cast<const T*>(r.data)), offset(r.offset), row(r.row) {}
+  const T* at(int64_t b, int64_t i) const { return data + offset[b] + i * row; }
+  MatrixView from(int64_t b, int64_t i) const { return {at(b, i), row, 1}; }
+  MatrixView transposed_from(int64_t b, int64_t i) const { return {at(b, i), 1, row}; }
+};
+
+template <class T>
+using Block = std::unique_ptr<T[]>;
+
+template <class T>
+Block<T> block(int64_t elements) {
+  return Block<T>(new T[elements]);  // not initialised: every element is written before it is read
+}
+
+// Rows [i, i + rows) and columns [j, j + cols) of the scores of batch b.
+struct Tile {
+  int64_t b, i, rows, j, cols;
+};
+
+template <class T>
+class Kernel {
+ public:
+  explicit Kernel(const AttentionProblem& problem) : p(problem), q(p.q), k(p.k), v(p.v) {
+    const int d = static_cast<int>(dtype);
+    exp = kernels().map[static_cast<int>(Elementwise::exp)][d];
+    row_max = kernels().row_reduce[static_cast<int>(Reduction::max)][d];
+    row_sum = kernels().row_reduce[static_cast<int>(Reduction::sum)][d];
+  }
+
+  static constexpr DType dtype = sizeof(T) == 4 ? DType::Float32 : DType::Float64;
+  const AttentionProblem& p;
+  const Rows<T> q, k, v;
+  MapFn exp;
+  RowReduceFn row_max, row_sum;
+
+  int64_t query_block() const { return std::clamp<int64_t>(p.queries, 1, kQueryBlock); }
+  int64_t key_block() const { return std::clamp<int64_t>(p.keys, 1, kKeyBlock); }
+  // One past the last key that a query below `end` sees.
+  int64_t keys_of(int64_t end) const { return p.causal ? std::min(p.keys, end) : p.keys; }
+
+  static void multiply(int64_t m, int64_t n, int64_t depth, MatrixView a, MatrixView b, T* c, int64_t ldc, bool add) {
+    gemm_tile(dtype, m, n, depth, a, b, c, ldc, add);
+  }
+
+  // Rows of queries, packed and multiplied by the scale.
+  void scaled_queries(const Rows<T>& from, int64_t b, int64_t i, int64_t rows, T* out) const {
+    const T scale = static_cast<T>(p.scale);
+    for (int64_t r = 0; r < rows; ++r, out += p.depth) {
+      const T* x = from.at(b, i + r);
+      for (int64_t c = 0; c < p.depth; ++c) out[c] = x[c] * scale;
+    }
+  }
+
+  void scores(const Tile& t, const T* queries, T* x) const {
+    multiply(t.rows, t.cols, p.depth, {queries, p.depth, 1}, k.transposed_from(t.b, t.j), x, t.cols, false);
+    if (p.mask.data != nullptr) apply_mask(t, x);
+    if (p.causal && t.j + t.cols > t.i + 1) hide_later(t, x);
+  }
+
+  // exp(scores − lse) of the rows.
+  void weights(const Tile& t, const T* queries, const T* lse, T* x) const {
+    scores(t, queries, x);
+    exp_rows(x, t.rows, t.cols, lse + t.b * p.queries + t.i);
+  }
+
+  // x = exp(x − shift of the row).
+  void exp_rows(T* x, int64_t rows, int64_t cols, const T* shifts) const {
+    for (int64_t r = 0; r < rows; ++r, x += cols) {
+      const T shift = shifts[r];
+      for (int64_t c = 0; c < cols; ++c) x[c] -= shift;
+      const void* in = x;
+      exp(x, &in, cols);
+    }
+  }
+
+  // For every weight 0, or 1 / (1 − dropout) if it is kept.
+  void dropout_factors(const Tile& t, T* out) const {
+    const float limit = static_cast<float>(p.dropout);
+    const T kept = static_cast<T>(1.0 / (1.0 - p.dropout));
+    uint32_t words[kKeyBlock];
+    for (int64_t r = 0; r < t.rows; ++r, out += t.cols) {
+      random_words(words, (t.b * p.queries + t.i + r) * p.keys + t.j, t.cols, p.stream);
+      for (int64_t c = 0; c < t.cols; ++c) {
+        out[c] = static_cast<float>(words[c] >> 8) * kWordUnit >= limit ? kept : T(0);
+      }
+    }
+  }
+
+ private:
+  static constexpr T kHidden = -std::numeric_limits<T>::infinity();
+
+  void apply_mask(const Tile& t, T* x) const {
+    const AttentionMask& m = p.mask;
+    for (int64_t r = 0; r < t.rows; ++r, x += t.cols) {
+      const int64_t first = m.offset[t.b] + (t.i + r) * m.row + t.j * m.col;
+      if (m.boolean) {
+        const auto* seen = static_cast<const uint8_t*>(m.data) + first;
+        for (int64_t c = 0; c < t.cols; ++c) x[c] = seen[c * m.col] != 0 ? x[c] : kHidden;
+      } else {
+        const auto* bias = static_cast<const T*>(m.data) + first;
+        for (int64_t c = 0; c < t.cols; ++c) x[c] += bias[c * m.col];
+      }
+    }
+  }
+
+  void hide_later(const Tile& t, T* x) const {
+    for (int64_t r = 0; r < t.rows; ++r, x += t.cols) {
+      const int64_t seen = std::clamp<int64_t>(t.i + r + 1 - t.j, 0, t.cols);
+      std::fill(x + seen, x + t.cols, kHidden);
+    }
+  }
+};
+
+template <class T>
+void multiply_by(T* x, const T* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] *= y[i];
+}
+
+// Calls f(batch, first query, queries) for every block of queries, in tasks that are worth it.
+template <class T, class F>
+void for_query_blocks(const Kernel<T>& kernel, F&& f) {
+  const AttentionProblem& p = kernel.p;
+  const int64_t rows = kernel.query_block(), blocks = ceil_div(p.queries, rows), units = p.batch * blocks;
+  const double work = static_cast<double>(rows) * static_cast<double>(p.keys) * static_cast<double>(p.depth + p.width);
+  const int64_t group = std::max<int64_t>(1, static_cast<int64_t>(kTaskWork / std::max(work, 1.0)));
+  parallel_for(ceil_div(units, group), [&](int64_t task) {
+    for (int64_t u = task * group; u < std::min(units, (task + 1) * group); ++u) {
+      const int64_t i = u % blocks * rows;
+      f(u / blocks, i, std::min(rows, p.queries - i));
+    }
+  });
+}
+
+// The softmax of a block of queries, while its keys come block by block: the largest score so far and the sum of
+// exponentials relative to it (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
+template <class T>
+struct OnlineSoftmax {
+  T largest[kQueryBlock], sum[kQueryBlock], block_largest[kQueryBlock], block_sum[kQueryBlock];
+
+  // Turns scores into exponentials; what was summed before, `o` too, is brought to the new largest score.
+  void add(const Kernel<T>& kernel, T* x, int64_t rows, int64_t cols, bool first, T* o) {
+    const int64_t width = kernel.p.width;
+    kernel.row_max(block_largest, x, rows, cols, cols);
+    T shift[kQueryBlock];
+    for (int64_t r = 0; r < rows; ++r) {
+      const T before = first ? -std::numeric_limits<T>::infinity() : largest[r];
+      const T now = !(block_largest[r] <= before) ? block_largest[r] : before;  // a NaN stays
+      shift[r] = std::isinf(now) && now < 0 ? T(0) : now;
+      largest[r] = now;
+      if (first) {
+        sum[r] = 0;
+        continue;
+      }
+      const T factor = std::exp(before - shift[r]);
+      sum[r] *= factor;
+      if (factor != 1) {
+        for (int64_t c = 0; c < width; ++c) o[r * width + c] *= factor;
+      }
+    }
+    kernel.exp_rows(x, rows, cols, shift);
+    kernel.row_sum(block_sum, x, rows, cols, cols);
+    for (int64_t r = 0; r < rows; ++r) sum[r] += block_sum[r];
+  }
+
+  void finish(int64_t rows, int64_t width, T* o, T* lse) const {
+    for (int64_t r = 0; r < rows; ++r) {
+      const bool nothing = sum[r] == 0;
+      const T factor = nothing ? T(0) : T(1) / sum[r];
+      for (int64_t c = 0; c < width; ++c) o[r * width + c] = nothing ? T(0) : o[r * width + c] * factor;
+      lse[r] = nothing ? T(0) : largest[r] + std::log(sum[r]);
+    }
+  }
+};
+
+template <class T>
+void run_forward(const AttentionProblem& p, T* o, T* lse) {
+  const Kernel<T> kernel(p);
+  for_query_blocks(kernel, [&](int64_t b, int64_t i, int64_t rows) {
+    T* to = o + (b * p.queries + i) * p.width;
+    const int64_t seen = kernel.keys_of(i + rows), tile = kernel.query_block() * kernel.key_block();
+    OnlineSoftmax<T> softmax;
+    if (seen == 0) std::fill_n(softmax.sum, rows, T(0));
+    const Block<T> queries = block<T>(rows * p.depth), x = block<T>(tile), factors = block<T>(p.dropout > 0 ? tile : 0);
+    kernel.scaled_queries(kernel.q, b, i, rows, queries.get());
+    for (int64_t j = 0; j < seen; j += kKeyBlock) {
+      const Tile t{b, i, rows, j, std::min(kKeyBlock, seen - j)};
+      kernel.scores(t, queries.get(), x.get());
+      softmax.add(kernel, x.get(), rows, t.cols, j == 0, to);
+      if (p.dropout > 0) {
+        kernel.dropout_factors(t, factors.get());
+        multiply_by(x.get(), factors.get(), rows * t.cols);
+      }
+      kernel.multiply(rows, p.width, t.cols, {x.get(), t.cols, 1}, kernel.v.from(b, j), to, p.width, j > 0);
+    }
+    softmax.finish(rows, p.width, to, lse + b * p.queries + i);
+  });
+}
+
+template <class T>
+void run_tangent(const AttentionProblem& p, const T* lse, const Rows<T>& q_dot, const Rows<T>& k_dot,
+                 const Rows<T>& v_dot, T* y, T* lse_dot) {
+  const Kernel<T> kernel(p);
+  for_query_blocks(kernel, [&](int64_t b, int64_t i, int64_t rows) {
+    T *to = y + (b * p.queries + i) * p.width, *slopes = lse_dot + b * p.queries + i;
+    const int64_t seen = kernel.keys_of(i + rows), tile = kernel.query_block() * kernel.key_block();
+    const Block<T> queries = block<T>(rows * p.depth), moved = block<T>(rows * p.depth), w = block<T>(tile),
+                   w_dot = block<T>(tile), factors = block<T>(p.dropout > 0 ? tile : 0);
+    kernel.scaled_queries(kernel.q, b, i, rows, queries.get());
+    kernel.scaled_queries(q_dot, b, i, rows, moved.get());
+    std::fill_n(slopes, rows, T(0));
+    std::fill_n(to, rows * p.width, T(0));
+    for (int64_t j = 0; j < seen; j += kKeyBlock) {
+      const Tile t{b, i, rows, j, std::min(kKeyBlock, seen - j)};
+      const int64_t n = rows * t.cols;
+      kernel.weights(t, queries.get(), lse, w.get());
+      const MatrixView left{queries.get(), p.depth, 1}, right{moved.get(), p.depth, 1};
+      kernel.multiply(rows, t.cols, p.depth, left, k_dot.transposed_from(b, j), w_dot.get(), t.cols, false);
+      kernel.multiply(rows, t.cols, p.depth, right, kernel.k.transposed_from(b, j), w_dot.get(), t.cols, true);
+      multiply_by(w_dot.get(), w.get(), n);
+      T sums[kQueryBlock];
+      kernel.row_sum(sums, w_dot.get(), rows, t.cols, t.cols);
+      for (int64_t r = 0; r < rows; ++r) slopes[r] += sums[r];
+      if (p.dropout > 0) {
+        kernel.dropout_factors(t, factors.get());
+        multiply_by(w.get(), factors.get(), n);
+        multiply_by(w_dot.get(), factors.get(), n);
+      }
+      kernel.multiply(rows, p.width, t.cols, {w.get(), t.cols, 1}, v_dot.from(b, j), to, p.width, true);
+      kernel.multiply(rows, p.width, t.cols, {w_dot.get(), t.cols, 1}, kernel.v.from(b, j), to, p.width, true);
+    }
+  });
+}
+
+// One task of the cotangent: some keys of one batch, all of its queries.
+template <class T>
+class Cotangent {
+ public:
+  Cotangent(const AttentionProblem& p, const T* lse, const Rows<T>& y_bar, const T* lse_bar)
+      : p_(p),
+        kernel_(p),
+        lse_(lse),
+        y_bar_(y_bar),
+        lse_bar_(lse_bar),
+        queries_(block<T>(p.queries * p.depth)),
+        w_(block<T>(kernel_.query_block() * kernel_.key_block())),
+        w_bar_(block<T>(kernel_.query_block() * kernel_.key_block())),
+        factors_(block<T>(p.dropout > 0 ? kernel_.query_block() * kernel_.key_block() : 0)) {}
+
+  // Keys [first, end) of batch b. q_bar is what they contribute; k_bar and v_bar are whole.
+  void run(int64_t b, int64_t first, int64_t end, T* q_bar, T* k_bar, T* v_bar) {
+    kernel_.scaled_queries(kernel_.q, b, 0, p_.queries, queries_.get());
+    std::fill_n(q_bar, p_.queries * p_.depth, T(0));
+    std::fill(k_bar + first * p_.depth, k_bar + end * p_.depth, T(0));
+    std::fill(v_bar + first * p_.width, v_bar + end * p_.width, T(0));
+    const int64_t step = kernel_.query_block();
+    for (int64_t j = first; j < end; j += kKeyBlock) {
+      const int64_t cols = std::min(kKeyBlock, end - j);
+      for (int64_t i = p_.causal ? j / step * step : 0; i < p_.queries; i += step) {
+        const int64_t rows = std::min(step, p_.queries - i);
+        tile({b, i, rows, j, cols}, q_bar + i * p_.depth, k_bar + j * p_.depth, v_bar + j * p_.width);
+      }
+    }
+    const T scale = static_cast<T>(p_.scale);
+    for (int64_t n = 0; n < p_.queries * p_.depth; ++n) q_bar[n] *= scale;
+  }
+
+ private:
+  void tile(const Tile& t, T* q_bar, T* k_bar, T* v_bar) {
+    const int64_t n = t.rows * t.cols;
+    const T* queries = queries_.get() + t.i * p_.depth;
+    kernel_.weights(t, queries, lse_, w_.get());
+    kernel_.multiply(t.rows, t.cols, p_.width, y_bar_.from(t.b, t.i), kernel_.v.transposed_from(t.b, t.j), w_bar_.get(),
+                     t.cols, false);
+    if (p_.dropout > 0) {
+      kernel_.dropout_factors(t, factors_.get());
+      multiply_by(w_bar_.get(), factors_.get(), n);
+    }
+    score_cotangents(t);
+    if (p_.dropout > 0) multiply_by(w_.get(), factors_.get(), n);
+    const MatrixView w_transposed{w_.get(), 1, t.cols}, bar_transposed{w_bar_.get(), 1, t.cols};
+    kernel_.multiply(t.cols, p_.width, t.rows, w_transposed, y_bar_.from(t.b, t.i), v_bar, p_.width, true);
+    kernel_.multiply(t.cols, p_.depth, t.rows, bar_transposed, {queries, p_.depth, 1}, k_bar, p_.depth, true);
+    kernel_.multiply(t.rows, p_.depth, t.cols, {w_bar_.get(), t.cols, 1}, kernel_.k.from(t.b, t.j), q_bar, p_.depth,
+                     true);
+  }
+
+  // s_bar = w ∘ (w_bar + lse_bar), in the place of w_bar.
+  void score_cotangents(const Tile& t) {
+    const T* w = w_.get();
+    T* bar = w_bar_.get();
+    for (int64_t r = 0; r < t.rows; ++r, w += t.cols, bar += t.cols) {
+      const T row = lse_bar_[t.b * p_.queries + t.i + r];
+      for (int64_t c = 0; c < t.cols; ++c) bar[c] = w[c] * (bar[c] + row);
+    }
+  }
+
+  const AttentionProblem& p_;
+  const Kernel<T> kernel_;
+  const T* lse_;
+  const Rows<T> y_bar_;
+  const T* lse_bar_;
+  const Block<T> queries_, w_, w_bar_, factors_;
+};
+
+template <class T>
+void run_cotangent(const AttentionProblem& p, const T* lse, const Rows<T>& y_bar, const T* lse_bar, T* q_bar, T* k_bar,
+                   T* v_bar) {
+  const int64_t blocks = ceil_div(p.keys, kKeyBlock), q_size = p.queries * p.depth;
+  const int64_t wanted =
+      std::clamp<int64_t>(ceil_div(kBackwardTasks, std::max<int64_t>(p.batch, 1)), 1, std::max<int64_t>(blocks, 1));
+  const int64_t chunk = std::max<int64_t>(ceil_div(blocks, wanted), 1) * kKeyBlock;
+  const int64_t chunks = std::max<int64_t>(ceil_div(p.keys, chunk), 1);
+  const Block<T> partial = block<T>((chunks - 1) * p.batch * q_size);  // of the first chunk it is the result
+  parallel_for(p.batch * chunks, [&](int64_t task) {
+    const int64_t b = task / chunks, part = task % chunks, first = part * chunk;
+    T* to = part == 0 ? q_bar + b * q_size : partial.get() + ((part - 1) * p.batch + b) * q_size;
+    Cotangent<T>(p, lse, y_bar, lse_bar)
+        .run(b, first, std::min(p.keys, first + chunk), to, k_bar + b * p.keys * p.depth, v_bar + b * p.keys * p.width);
+  });
+  if (chunks == 1) return;
+  parallel_for(p.batch, [&](int64_t b) {
+    for (int64_t part = 1; part < chunks; ++part) {
+      const T* from = partial.get() + ((part - 1) * p.batch + b) * q_size;
+      for (int64_t n = 0; n < q_size; ++n) q_bar[b * q_size + n] += from[n];
+    }
+  });
+}
+
+// Calls f(float{}) or f(double{}).
+template <class F>
+void typed(const AttentionProblem& p, F&& f) {
+  p.dtype == DType::Float32 ? f(float{}) : f(double{});
+}
+
+}  // namespace
+
+void attention(const AttentionProblem& p, void* o, void* lse) {
+  typed(p, [&]<class T>(T) { run_forward(p, static_cast<T*>(o), static_cast<T*>(lse)); });
+}
+
+void attention_tangent(const AttentionProblem& p, const void* lse, BatchedRows q_dot, BatchedRows k_dot,
+                       BatchedRows v_dot, void* y, void* lse_dot) {
+  typed(p, [&]<class T>(T) {
+    run_tangent(p, static_cast<const T*>(lse), Rows<T>(q_dot), Rows<T>(k_dot), Rows<T>(v_dot), static_cast<T*>(y),
+                static_cast<T*>(lse_dot));
+  });
+}
+
+void attention_cotangent(const AttentionProblem& p, const void* lse, BatchedRows y_bar, const void* lse_bar,
+                         void* q_bar, void* k_bar, void* v_bar) {
+  typed(p, [&]<class T>(T) {
+    run_cotangent(p, static_cast<const T*>(lse), Rows<T>(y_bar), static_cast<const T*>(lse_bar), static_cast<T*>(q_bar),
+                  static_cast<T*>(k_bar), static_cast<T*>(v_bar));
+  });
+}
+
+}  // namespace wengert

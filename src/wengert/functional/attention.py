@@ -1,0 +1,141 @@
+"""Attention and rotary positions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wengert._core import Tensor
+from wengert.dtypes import bool_, float32
+from wengert.errors import ArgumentError, DTypeError, ShapeError
+from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, full, iota, native, promoted
+from wengert.functional.dropout import check_probability, reserve
+from wengert.program.compile import composite
+from wengert.program.trace import broadcast_shapes
+
+_attention, _broadcast_to, _reshape = native("attention"), native("broadcast_to"), native("reshape")
+_exp, _sin, _cos, _slice, _concat = (native(n) for n in ("exp", "sin", "cos", "slice", "concat"))
+
+_NAME = "scaled_dot_product_attention"
+
+
+def _operands(q: Any, k: Any, v: Any) -> list[Tensor]:
+    xs = promoted([as_floating(as_tensor(x, _NAME)) for x in (q, k, v)])
+    if not xs[0].dtype.is_floating:
+        raise DTypeError(f"{_NAME}: is defined for real numbers, got {describe(xs[0])}")
+    if any(x.ndim < 2 for x in xs):
+        shapes = ", ".join(describe(x) for x in xs)
+        raise ShapeError(f"{_NAME}: q, k and v are (…, positions, features), got {shapes}")
+    return xs
+
+
+def _mask(mask: Any, like: Tensor, ndim: int) -> Tensor:
+    """The mask with `ndim` axes, bool or in q's dtype; one that hides nothing if there is none."""
+    if mask is None:
+        return full((1,) * ndim, 1.0, bool_)
+    m = as_tensor(mask, _NAME)
+    if m.dtype.code != bool_.code:
+        if not m.dtype.is_floating:
+            raise DTypeError(f"{_NAME}: attn_mask is boolean (True: takes part) or floating (added), got {describe(m)}")
+        m = as_dtype_of(m, like.dtype)
+    return _reshape(m, (*(1,) * (ndim - m.ndim), *m.shape)) if m.ndim < ndim else m
+
+
+def _spread(x: Tensor, batch: tuple[Any, ...]) -> Tensor:
+    shape = (*batch, *x.shape[-2:])
+    return x if tuple(x.shape) == shape else _broadcast_to(x, shape)
+
+
+def scaled_dot_product_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+) -> Tensor:
+    """softmax(scale · q kᵀ + mask) v: q is (…, T, d), k (…, S, d), v (…, S, e); leading axes broadcast (Vaswani et al., 2017).
+
+    `attn_mask` broadcasts to (…, T, S): booleans (True: takes part) or numbers that are added. `is_causal`: position i
+    sees positions 0 … i, also where T ≠ S. `scale` is 1/√d by default. `dropout_p` of the weights are dropped. A query
+    that sees nothing gives zeros.
+
+    Computed block by block: memory grows with T, not with T · S, in the forward pass, the backward pass and forward mode
+    (Dao et al., 2022). A second derivative, or the gradient of a mask, holds all T · S weights.
+
+    >>> import wengert as wg
+    >>> q = wg.tensor([[1.0, 0.0]])
+    >>> scaled_dot_product_attention(q, q, wg.tensor([[2.0, 3.0]])).tolist()
+    [[2.0, 3.0]]
+    """
+    a, b, c = _operands(q, k, v)
+    p = check_probability(dropout_p, _NAME)
+    dtype = a.dtype
+    if dtype.itemsize == 2:  # sums of many rounded weights
+        a, b, c = (as_dtype_of(x, float32) for x in (a, b, c))
+    m = _mask(attn_mask, a, max(a.ndim, b.ndim, c.ndim))
+    batch = broadcast_shapes(_NAME, a.shape[:-2], b.shape[:-2], c.shape[:-2], m.shape[:-2])
+    if m.ndim < len(batch) + 2:
+        m = _reshape(m, (*(1,) * (len(batch) + 2 - m.ndim), *m.shape))
+    factor = 1.0 / math.sqrt(max(1, int(a.shape[-1]))) if scale is None else float(scale)
+    key, counter = ((0, 0), (0,))
+    if p > 0.0:
+        key, counter = reserve((*batch, a.shape[-2], b.shape[-2]), None, _NAME)
+    if p == 1.0:
+        c, p = c * 0.0, 0.0
+    o: Any = _attention(
+        _spread(a, batch), _spread(b, batch), _spread(c, batch), m, factor, int(is_causal), p, key, counter
+    )
+    return as_dtype_of(o[0], dtype)
+
+
+def _halves(x: Tensor, interleaved: bool) -> tuple[Any, Any]:
+    """The two coordinates of each pair of features."""
+    step = 2 if interleaved else 1
+    pairs = int(x.shape[-1]) // 2
+    sizes, steps = (*x.shape[:-1], pairs), (*(1,) * (x.ndim - 1), step)
+    lead = (0,) * (x.ndim - 1)
+    return _slice(x, (*lead, 0), sizes, steps), _slice(x, (*lead, 1 if interleaved else pairs), sizes, steps)
+
+
+@composite
+def _rotary(x: Tensor, positions: Tensor | None, base: float, interleaved: bool) -> Any:
+    wide = as_dtype_of(x, float32) if x.dtype.itemsize == 2 else x
+    pairs = int(x.shape[-1]) // 2
+    turns = _exp(as_dtype_of(iota(pairs), wide.dtype) * (-math.log(base) / pairs))
+    at = iota(x.shape[-2]) if positions is None else positions
+    angle = as_dtype_of(_reshape(at, (*at.shape, 1)), wide.dtype) * turns
+    sine, cosine = _sin(angle), _cos(angle)
+    a, b = _halves(wide, interleaved)
+    a, b = a * cosine - b * sine, b * cosine + a * sine
+    if interleaved:
+        a, b = (_reshape(z, (*z.shape, 1)) for z in (a, b))
+        y: Any = _reshape(_concat([a, b], x.ndim), x.shape)
+    else:
+        y = _concat([a, b], x.ndim - 1)
+    return as_dtype_of(y, x.dtype)
+
+
+def rotary_embedding(x: Any, *, base: float = 10000.0, positions: Any = None, interleaved: bool = False) -> Tensor:
+    """Pairs of features rotated by position · base^(−2i/d): x is (…, T, d), d even (Su et al., "RoFormer", 2021).
+
+    Feature i is paired with feature i + d/2; `interleaved`: 2i with 2i + 1. `positions` broadcasts to (…, T) and is
+    0 … T − 1 by default.
+
+    >>> rotary_embedding([[1.0, 0.0], [1.0, 0.0]]).tolist()
+    [[1.0, 0.0], [0.5403..., 0.8414...]]
+    """
+    t = as_floating(as_tensor(x, "rotary_embedding"))
+    if t.ndim < 2 or not t.dtype.is_floating or int(t.shape[-1]) % 2 or not int(t.shape[-1]):
+        raise ShapeError(
+            f"rotary_embedding: x is (…, positions, features) with an even number of features, got {describe(t)}"
+        )
+    if base <= 0:
+        raise ArgumentError(f"rotary_embedding: base must be positive, got {base}")
+    at = None if positions is None else as_tensor(positions, "rotary_embedding")
+    if at is not None and broadcast_shapes("rotary_embedding", at.shape, t.shape[:-1]) != tuple(t.shape[:-1]):
+        raise ShapeError(f"rotary_embedding: positions {describe(at)} do not broadcast to those of {describe(t)}")
+    y: Tensor = _rotary(t, at, float(base), bool(interleaved))
+    return y

@@ -1,0 +1,305 @@
+"""Scaled dot-product attention: one JVP rule, whose two halves are ops of their own because they never hold all scores.
+
+With scores s = scale · q kᵀ (masked), lse = ln Σ eˢ over the keys, weights w = exp(s − lse) and o = w v:
+
+    lse_dot = Σ w ∘ s_dot        o_dot = w v_dot + (w ∘ s_dot) v − lse_dot · o
+
+`attention_tangent` gives lse_dot and the first two terms of o_dot, block by block; `attention_cotangent` is its
+transpose, also block by block. These two are differentiated as what they mean, composed of matrix products: at second
+order the matrix of all scores is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wengert.dtypes import float32, int64
+from wengert.ops.elementwise import exp, where
+from wengert.ops.matmul import matmul
+from wengert.ops.random import random_uniform
+from wengert.ops.reduce import sum
+from wengert.ops.registry import Op, define
+from wengert.ops.samples import Array, Invalid, Sample, exactly, real, truth
+from wengert.ops.shape import broadcast_to, cast, full, iota, reshape, zeros_like
+from wengert.ops.zero import ZERO
+from wengert.program.trace import Trace, Tracer, create, tracing
+
+# --------------------------------------------------------------------------------------- what the ops mean, composed
+
+
+def _column(rows: Any) -> Any:
+    return reshape(rows, (*rows.shape, 1))
+
+
+def _row_sums(x: Any) -> Any:
+    return sum(x, (x.ndim - 1,), 0)
+
+
+def _earlier(queries: Any, keys: Any) -> Any:
+    """Whether query i sees key j: j ≤ i."""
+    i, j = (create(iota, ((n,), int64.code, 0.0, 1.0)) for n in (queries, keys))
+    return reshape(i, (queries, 1)) >= reshape(j, (1, keys))
+
+
+def _weights(q: Any, k: Any, mask: Any, lse: Any, scale: float, causal: int) -> Any:
+    s = matmul(q, k, 0, 1) * scale
+    if mask.dtype.kind == "b":
+        s = where(broadcast_to(mask, s.shape), s, -np.inf)
+    else:
+        s = s + broadcast_to(mask, s.shape)
+    if causal:
+        s = where(broadcast_to(_earlier(*s.shape[-2:]), s.shape), s, -np.inf)
+    return exp(s - broadcast_to(_column(lse), s.shape))
+
+
+def _kept(w: Any, dropout: float, key: Any, counter: Any) -> Any:
+    """What dropout multiplies the weights by; the numbers that the kernel draws."""
+    if dropout == 0.0:
+        return 1.0
+    drawn = create(random_uniform, (w.shape, float32.code, key, counter))
+    return cast(drawn >= dropout, w.dtype.code) * (1.0 / (1.0 - dropout))
+
+
+def _tangent(
+    q_dot: Any,
+    k_dot: Any,
+    v_dot: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    lse: Any,
+    *,
+    scale: float,
+    causal: int,
+    **draw: Any,
+) -> tuple[Any, Any]:
+    w = _weights(q, k, mask, lse, scale, causal)
+    w_dot = w * ((matmul(q_dot, k, 0, 1) + matmul(q, k_dot, 0, 1)) * scale)
+    kept = _kept(w, **draw)
+    return matmul(w * kept, v_dot, 0, 0) + matmul(w_dot * kept, v, 0, 0), _row_sums(w_dot)
+
+
+def _cotangent(
+    y_bar: Any, lse_bar: Any, q: Any, k: Any, v: Any, mask: Any, lse: Any, *, scale: float, causal: int, **draw: Any
+) -> tuple[Any, Any, Any]:
+    w = _weights(q, k, mask, lse, scale, causal)
+    kept = _kept(w, **draw)
+    s_bar = w * (matmul(y_bar, v, 0, 1) * kept + broadcast_to(_column(lse_bar), w.shape)) * scale
+    return matmul(s_bar, k, 0, 0), matmul(s_bar, q, 1, 0), matmul(w * kept, y_bar, 1, 0)
+
+
+def _jvp_of(
+    f: Callable[..., Any], dots: Sequence[Any], inputs: Sequence[Any], attrs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Output tangents of a composed function, inside the rule that is being traced."""
+    from wengert.transforms.linearize import linearize
+
+    outer, inner = tracing(), Trace()
+    assert outer is not None
+    symbols = [inner.input(x._var.type) for x in inputs]
+    with inner:
+        outputs: tuple[Tracer, ...] = f(*symbols, **attrs)
+    primals = {s._var: x for s, x in zip(symbols, inputs)}
+    tangents = {s._var: t for s, t in zip(symbols, dots) if t is not ZERO}
+    linearize(outer, inner.instructions, primals, tangents)
+    return tuple(tangents.get(y._var, ZERO) for y in outputs)
+
+
+def _filled(dots: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    return [zeros_like(x) if t is ZERO else t for t, x in zip(dots, inputs)]
+
+
+def _added(a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(x + y for x, y in zip(a, b))
+
+
+# ------------------------------------------------------------------------------------------------------------ rules
+
+
+def _attention_jvp(
+    q_dot: Any, k_dot: Any, v_dot: Any, mask_dot: Any, ys: Any, q: Any, k: Any, v: Any, mask: Any, **attrs: Any
+) -> tuple[Any, Any]:
+    o, lse = ys
+    y_dot: Any = ZERO
+    lse_dot: Any = ZERO
+    if not (q_dot is ZERO and k_dot is ZERO and v_dot is ZERO):
+        y_dot, lse_dot = attention_tangent(
+            *_filled((q_dot, k_dot, v_dot), (q, k, v)), q, k, v, mask, lse, *attrs.values()
+        )
+    if mask_dot is not ZERO:  # a mask that is learned is of the scores' size anyway
+        w = _weights(q, k, mask, lse, attrs["scale"], attrs["causal"])
+        w_dot = broadcast_to(mask_dot, w.shape) * w
+        kept = _kept(w, attrs["dropout"], attrs["key"], attrs["counter"])
+        y_dot = y_dot + matmul(w_dot * kept, v, 0, 0)
+        lse_dot = lse_dot + _row_sums(w_dot)
+    return y_dot - broadcast_to(_column(lse_dot), o.shape) * o, lse_dot
+
+
+def _tangent_jvp(*given: Any, **attrs: Any) -> tuple[Any, ...]:
+    dots, inputs = given[:8], given[9:]
+    linear: tuple[Any, ...] = (ZERO, ZERO)
+    if any(t is not ZERO for t in dots[:3]):
+        linear = attention_tangent(*_filled(dots[:3], inputs), *inputs[3:], *attrs.values())
+    rest = (ZERO,) * 3 + tuple(dots[3:])
+    return _added(linear, _jvp_of(_tangent, rest, inputs, attrs)) if any(t is not ZERO for t in rest) else linear
+
+
+def _cotangent_jvp(*given: Any, **attrs: Any) -> tuple[Any, ...]:
+    dots, inputs = given[:7], given[8:]
+    linear: tuple[Any, ...] = (ZERO,) * 3
+    if any(t is not ZERO for t in dots[:2]):
+        linear = attention_cotangent(*_filled(dots[:2], inputs), *inputs[2:], *attrs.values())
+    rest = (ZERO,) * 2 + tuple(dots[2:])
+    return _added(linear, _jvp_of(_cotangent, rest, inputs, attrs)) if any(t is not ZERO for t in rest) else linear
+
+
+def _pull_tangent(which: int) -> Callable[..., Any]:
+    def transpose(bars: Any, q_dot: Any, k_dot: Any, v_dot: Any, *inputs: Any, **attrs: Any) -> Any:
+        lse, v = inputs[-1], inputs[2]
+        y_bar, lse_bar = bars
+        if y_bar is ZERO:
+            y_bar = create(full, ((*lse.shape, v.shape[-1]), v.dtype.code, 0.0))
+        if lse_bar is ZERO:
+            lse_bar = zeros_like(lse)
+        return attention_cotangent(y_bar, lse_bar, *inputs, *attrs.values())[which]
+
+    return transpose
+
+
+def _pull_cotangent(which: int) -> Callable[..., Any]:
+    def transpose(bars: Any, y_bar: Any, lse_bar: Any, *inputs: Any, **attrs: Any) -> Any:
+        return attention_tangent(*_filled(bars, inputs), *inputs, *attrs.values())[which]
+
+    return transpose
+
+
+# ------------------------------------------------------------------------------------------- references and samples
+
+
+def _np_weights(q: Any, k: Any, mask: Any, lse: Any, scale: float, causal: int) -> Any:
+    """exp(s − lse); with the lse of the scores themselves if none is given, and 0 where nothing is seen."""
+    s = q @ np.swapaxes(k, -1, -2) * scale
+    s = np.where(mask, s, -np.inf) if mask.dtype == bool else s + mask
+    if causal:
+        s = np.where(np.tri(*s.shape[-2:], dtype=bool), s, -np.inf)
+    if lse is None:
+        with np.errstate(divide="ignore"):
+            lse = np.log(np.exp(s).sum(-1))
+        lse = np.where(np.isneginf(lse), 0.0, lse)
+    return np.exp(s - lse[..., None]), lse
+
+
+def _np_kept(w: Any, dropout: float, key: Any, counter: Any) -> Any:
+    drawn = np.asarray(random_uniform(w.shape, float32.code, key, counter))
+    return (drawn >= np.float32(dropout)) / (1.0 - dropout)
+
+
+def _np_attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: int, *draw: Any) -> Any:
+    w, lse = _np_weights(q, k, mask, None, scale, causal)
+    return (w * _np_kept(w, *draw)) @ v, lse
+
+
+def _np_tangent(
+    q_dot: Any,
+    k_dot: Any,
+    v_dot: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    lse: Any,
+    scale: float,
+    causal: int,
+    *draw: Any,
+) -> Any:
+    w, _ = _np_weights(q, k, mask, lse, scale, causal)
+    w_dot = w * (q_dot @ np.swapaxes(k, -1, -2) + q @ np.swapaxes(k_dot, -1, -2)) * scale
+    kept = _np_kept(w, *draw)
+    return (w * kept) @ v_dot + (w_dot * kept) @ v, w_dot.sum(-1)
+
+
+def _np_cotangent(
+    y_bar: Any, lse_bar: Any, q: Any, k: Any, v: Any, mask: Any, lse: Any, scale: float, causal: int, *draw: Any
+) -> Any:
+    w, _ = _np_weights(q, k, mask, lse, scale, causal)
+    kept = _np_kept(w, *draw)
+    s_bar = w * (y_bar @ np.swapaxes(v, -1, -2) * kept + lse_bar[..., None]) * scale
+    return s_bar @ k, np.swapaxes(s_bar, -1, -2) @ q, np.swapaxes(w * kept, -1, -2) @ y_bar
+
+
+_EVERYTHING = exactly(True, shape=(1, 1, 1))
+_NO_DROPOUT = (0.0, (1, 2), (0,))
+
+
+class _Case(NamedTuple):
+    """Sizes and options of one sample of all three ops."""
+
+    q: tuple[int, ...] = (2, 3, 4)
+    k: tuple[int, ...] = (2, 5, 4)
+    v: tuple[int, ...] = (2, 5, 2)
+    mask: Array = _EVERYTHING
+    options: tuple[Any, ...] = (0.5, 0, *_NO_DROPOUT)
+
+    def sample(self, *before: tuple[int, ...], lse: bool) -> Sample:
+        operands = [real(*s, low=-1.0, high=1.0) for s in (*before, self.q, self.k, self.v)]
+        after = (real(*self.q[:-1], low=1.0, high=2.0),) if lse else ()
+        return Sample((*operands, self.mask, *after), self.options)
+
+
+_CASES = [
+    _Case(),
+    _Case(options=(0.5, 1, *_NO_DROPOUT)),
+    _Case(mask=truth(2, 3, 5)),
+    _Case(mask=real(1, 3, 5, low=-1.0, high=1.0)),
+    _Case(mask=exactly(*[True, False] * 2, True, *[False] * 5, *[True] * 5, shape=(1, 3, 5))),  # one query sees nothing
+    _Case(options=(0.5, 1, 0.3, (1, 2), (7,))),
+    _Case((1, 1), (1, 1), (1, 1), exactly(True, shape=(1, 1))),
+    _Case((2, 0, 4)),
+    _Case(k=(2, 0, 4), v=(2, 0, 2)),
+]
+
+
+attention: Op = define(
+    "attention",
+    formula="softmax(scale · q kᵀ) v, and the logarithm of each row's sum of exponentials",
+    reference=_np_attention,
+    jvp=_attention_jvp,
+    samples=[c.sample(lse=False) for c in _CASES],
+    invalid=[
+        Invalid(
+            (real(2, 3), real(4, 3), real(5, 3), exactly(True, shape=(1, 1))), _CASES[0].options, "ShapeError", "keys"
+        ),
+        Invalid(
+            (real(2, 3), real(4, 2), real(4, 3), exactly(True, shape=(1, 1))), _CASES[0].options, "ShapeError", "last"
+        ),
+        Invalid((real(2, 3), real(4, 3), real(4, 3), truth(2, 3)), _CASES[0].options, "ShapeError", "mask"),
+        Invalid((real(3), real(3), real(3), truth(1)), _CASES[0].options, "ShapeError", "two"),
+        Invalid((real(2, 3),) * 3 + (truth(2, 2),), (0.5, 0, 1.0, (1, 2), (0,)), "ArgumentError", "[0, 1)"),
+    ],
+    dear=True,
+    public=False,
+)
+attention_tangent: Op = define(
+    "attention_tangent",
+    formula="w v_dot + (w ∘ s_dot) v and Σ w ∘ s_dot, with w = exp(s − lse) and s = scale · q kᵀ",
+    reference=_np_tangent,
+    jvp=_tangent_jvp,
+    transpose=tuple(map(_pull_tangent, range(3))),
+    samples=[c.sample(c.q, c.k, c.v, lse=True) for c in _CASES],
+    dear=True,
+    public=False,
+)
+attention_cotangent: Op = define(
+    "attention_cotangent",
+    formula="the transpose of attention_tangent: cotangents of q, k and v",
+    reference=_np_cotangent,
+    jvp=_cotangent_jvp,
+    transpose=tuple(map(_pull_cotangent, range(2))),
+    samples=[c.sample((*c.q[:-1], c.v[-1]), c.q[:-1], lse=True) for c in _CASES],
+    dear=True,
+    public=False,
+)
