@@ -17,6 +17,7 @@ from wengert.functional.activations import (
     silu,
     softmax,
 )
+from wengert.functional.attention import rotary_embedding, scaled_dot_product_attention
 from wengert.functional.convolution import (
     conv1d,
     conv2d,
@@ -25,7 +26,6 @@ from wengert.functional.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
-from wengert.functional.attention import rotary_embedding, scaled_dot_product_attention
 from wengert.functional.dropout import dropout
 from wengert.functional.elementwise import (
     allclose,

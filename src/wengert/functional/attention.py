@@ -56,11 +56,11 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
-    """softmax(scale · q kᵀ + mask) v: q is (…, T, d), k (…, S, d), v (…, S, e); leading axes broadcast (Vaswani et al., 2017).
+    """softmax(scale · q kᵀ + mask) v, with q (…, T, d), k (…, S, d) and v (…, S, e) (Vaswani et al., 2017).
 
-    `attn_mask` broadcasts to (…, T, S): booleans (True: takes part) or numbers that are added. `is_causal`: position i
-    sees positions 0 … i, also where T ≠ S. `scale` is 1/√d by default. `dropout_p` of the weights are dropped. A query
-    that sees nothing gives zeros.
+    Leading axes broadcast.     `attn_mask` broadcasts to (…, T, S): booleans (True: takes part) or numbers that are
+    added. `is_causal`: position i sees positions 0 … i, also where T ≠ S. `scale` is 1/√d by default. `dropout_p` of the
+    weights are dropped. A query that sees nothing gives zeros.
 
     Computed block by block: memory grows with T, not with T · S, in the forward pass, the backward pass and forward mode
     (Dao et al., 2022). A second derivative, or the gradient of a mask, holds all T · S weights.

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wengert._core import Tensor
+from wengert.autograd.random import Generator, default_generator
 from wengert.errors import ArgumentError, TraceError
 from wengert.functional.arguments import as_floating, as_tensor, full, native
 from wengert.program.trace import tracing
-
-if TYPE_CHECKING:
-    from wengert.autograd.random import Generator
 
 _dropout, _copy = native("random_dropout"), native("copy")
 
 
 def reserve(shape: Any, generator: Generator | None, name: str) -> tuple[tuple[int, int], tuple[int]]:
     """Key and counter of a draw of one 32-bit number for each element of `shape`."""
-    from wengert.autograd.random import default_generator
-
     if tracing() is not None:
         raise TraceError(
             f"{name}: random numbers cannot be drawn inside a traced function yet; call it outside of the compiled "
