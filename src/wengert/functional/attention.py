@@ -58,7 +58,7 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(scale · q kᵀ + mask) v, with q (…, T, d), k (…, S, d) and v (…, S, e) (Vaswani et al., 2017).
 
-    Leading axes broadcast.     `attn_mask` broadcasts to (…, T, S): booleans (True: takes part) or numbers that are
+    Leading axes broadcast. `attn_mask` broadcasts to (…, T, S): booleans (True: takes part) or numbers that are
     added. `is_causal`: position i sees positions 0 … i, also where T ≠ S. `scale` is 1/√d by default. `dropout_p` of the
     weights are dropped. A query that sees nothing gives zeros.
 

@@ -185,7 +185,7 @@ def _np_weights(q: Any, k: Any, mask: Any, lse: Any, scale: float, causal: int) 
     s = q @ np.swapaxes(k, -1, -2) * scale
     s = np.where(mask, s, -np.inf) if mask.dtype == bool else s + mask
     if causal:
-        s = np.where(np.tri(*s.shape[-2:], dtype=bool), s, -np.inf)
+        s = np.where(np.tri(*s.shape[-2:]) > 0, s, -np.inf)
     if lse is None:
         with np.errstate(divide="ignore"):
             lse = np.log(np.exp(s).sum(-1))
