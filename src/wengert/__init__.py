@@ -109,6 +109,10 @@ _LAZY = {
     "Parameter": "wengert.nn.parameter:Parameter",
     "ParameterDict": "wengert.nn.parameter:ParameterDict",
     "AdamConfig": "wengert.optim.adam:AdamConfig",
+    **{
+        name: f"wengert.optim.clip:{name}"
+        for name in ("GradientClipper", "clip_by_global_norm", "clip_by_value", "clip_grad_norm", "clip_grad_value")
+    },
     "save": "wengert.interop.safetensors:save",
     "load": "wengert.interop.safetensors:load",
     "Checkpointer": "wengert.interop.checkpointer:Checkpointer",

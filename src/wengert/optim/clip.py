@@ -1,0 +1,114 @@
+"""Clipping of gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wengert.autograd.modes import no_grad
+from wengert.errors import ArgumentError, GradientError
+from wengert.optim import transforms
+from wengert.optim.gradients import find_in_place, in_containers
+
+
+def clip_grad_norm(
+    grads_or_params: Any, max_norm: float, norm_type: float = 2.0, *, error_if_nonfinite: bool = False
+) -> float:
+    """Scale all gradients down, in a map or in the `.grad` of parameters, so that their norm is at most `max_norm`.
+
+    Returns the norm they had.
+
+    >>> import wengert as wg
+    >>> p = wg.Parameter([3.0, 4.0])
+    >>> grads = (p * p).sum().backward()
+    >>> clip_grad_norm(grads, 1.0), round(grads.global_norm(), 4)
+    (10.0, 1.0)
+    """
+    found = find_in_place(grads_or_params, "clip_grad_norm", "clip_by_global_norm")
+    with no_grad():
+        total = float(transforms.norm(found.gradients, norm_type)) if found.gradients else 0.0
+        if error_if_nonfinite and not math.isfinite(total):
+            raise GradientError(
+                f"clip_grad_norm: the norm of the gradients is {total}; optim.transforms.check_finite(net) names the "
+                "gradients that are not finite"
+            )
+        factor = max_norm / (total + 1e-6)  # PyTorch's
+        if factor < 1.0 or not math.isfinite(total):
+            found.put([g * factor for g in found.gradients])
+    return total
+
+
+def clip_grad_value(grads_or_params: Any, clip_value: float) -> None:
+    """Cut every element of the gradients off at ±clip_value, in a map or in the `.grad` of parameters.
+
+    >>> import wengert as wg
+    >>> p = wg.Parameter([3.0, -0.25])
+    >>> grads = (p * p).sum().backward()
+    >>> clip_grad_value(grads, 1.0)
+    >>> grads[p].tolist()
+    [1.0, -0.5]
+    """
+    found = find_in_place(grads_or_params, "clip_grad_value", "clip_by_value")
+    with no_grad():
+        found.put(transforms.clip_value(clip_value).apply(found.gradients, found.parameters))
+
+
+def clip_by_global_norm(gradients: Any, max_norm: float) -> Any:
+    """New gradients, in the same containers, whose norm together is at most `max_norm`.
+
+    >>> import wengert as wg
+    >>> [g.item() for g in clip_by_global_norm([wg.tensor(3.0), wg.tensor(4.0)], 2.5)]
+    [1.5, 2.0]
+    """
+    return _new(transforms.clip_norm(max_norm), gradients)
+
+
+def clip_by_value(gradients: Any, clip_value: float) -> Any:
+    """New gradients, in the same containers, cut off at ±clip_value.
+
+    >>> import wengert as wg
+    >>> clip_by_value([wg.tensor([3.0, -0.5])], 1.0)[0].tolist()
+    [1.0, -0.5]
+    """
+    return _new(transforms.clip_value(clip_value), gradients)
+
+
+def _new(transform: transforms.Transform, gradients: Any) -> Any:
+    found = in_containers(gradients)
+    return found.put(transform.apply(found.gradients, found.parameters))
+
+
+class GradientClipper:
+    """Clipping in one of four ways: the `norm` of all gradients, by `value`, the norm `per_layer`, or `adaptive`.
+
+    `adaptive` limits each unit's gradient to `limit` times the norm of its weights, and needs the parameters.
+
+    >>> import wengert as wg
+    >>> p = wg.Parameter([3.0, 4.0])
+    >>> grads = GradientClipper(1.0).clip_grads((p * p).sum().backward())
+    >>> round(grads.global_norm(), 4)
+    1.0
+    """
+
+    def __init__(self, limit: float = 1.0, mode: str = "norm") -> None:
+        kinds = {
+            "norm": transforms.clip_norm,
+            "value": transforms.clip_value,
+            "per_layer": transforms.clip_per_layer,
+            "adaptive": transforms.clip_adaptive,
+        }
+        if mode not in kinds:
+            raise ArgumentError(f"GradientClipper: mode is one of {', '.join(kinds)}, got {mode!r}")
+        if not limit > 0.0:
+            raise ArgumentError(f"GradientClipper: the limit is positive, got {limit}")
+        self.limit, self.mode = limit, mode
+        self._transform = kinds[mode](limit)
+
+    def clip_grads(self, grads: Any, params: Any = None) -> Any:
+        """The gradients, clipped: the same map, `.grad`s that are replaced, or new containers."""
+        return self._transform(grads, params)
+
+    __call__ = clip_grads
+
+    def __repr__(self) -> str:
+        return f"GradientClipper({self.limit}, mode={self.mode!r})"

@@ -1,0 +1,81 @@
+"""A loss that is not a number: where it comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wengert import _core
+from wengert import functional as F
+from wengert._core import Tensor
+from wengert.autograd.modes import no_grad
+from wengert.errors import GradientError
+from wengert.functional.arguments import native
+from wengert.transforms.evaluate import evaluate
+from wengert.transforms.pullback import _reachable
+
+_isfinite = native("isfinite")
+_INPUT = 0  # what a derivation saves: operands, results, residuals
+
+
+def check_loss(loss: Tensor, net: Any = None) -> Tensor:
+    """The loss itself if it is finite; else an error that says where the first infinity or NaN is. For before backward.
+
+    It looks at the parameters of `net`, then at what the recorded operations keep, in the order in which they ran.
+
+    >>> import wengert as wg
+    >>> x = wg.tensor([0.0, 1.0], requires_grad=True)
+    >>> check_loss(wg.log(x).sum())
+    Traceback (most recent call last):
+    wengert.errors.GradientError: the loss is -inf...
+    """
+    if bool(_isfinite(loss.detach()).all()):
+        return loss
+    value = loss.item() if loss.size == 1 else "not finite"
+    lines = [f"the loss is {value}."]
+    for name, p in net.named_parameters() if net is not None else ():
+        n = _bad(p)
+        if n:
+            lines.append(f"  parameter {name} {p.dtype.name}{tuple(p.shape)}: {n} of {p.size} elements are not finite")
+    lines.append(f"  {_first_operation(loss)}")
+    raise GradientError("\n".join(lines))
+
+
+def _bad(x: Any) -> int:
+    if not isinstance(x, Tensor) or not x.dtype.is_inexact:
+        return 0
+    with no_grad():
+        return int(x.size) - int(F.count_nonzero(_isfinite(x.detach())).item())
+
+
+def _first_operation(loss: Tensor) -> str:
+    edge = _core.node_of(loss)
+    if edge is None or edge[0].is_leaf:
+        return "nothing was recorded for it"
+    nodes = sorted(_reachable([edge]).values(), key=lambda n: n.seq)
+    last = None
+    for node in nodes:
+        if node.is_leaf:
+            continue
+        if node.freed:
+            return "its graph was freed by backward(); call check_loss before it"
+        if any(_bad(v) for v in (*node.saved, *_outputs(node))):
+            return f"the first operation that read or made such a value: {node.name} at {node.line}"
+        last = node
+    return (
+        f"all values that operations keep are finite: it arises in or before {last.name} at {last.line}" if last else ""
+    )
+
+
+def _outputs(node: Any) -> list[Tensor]:
+    """What the operation computed, once more, if it keeps all that it was computed from."""
+    derivation = node.derivation if node.custom is None else None
+    if derivation is None:
+        return []
+    kept = {k: v for (where, k), v in zip(derivation.saves, node.saved) if where == _INPUT}
+    n = len(derivation.forward.inputs)
+    if len(kept) < n:
+        return []
+    with no_grad():
+        inputs = [kept[k] for k in range(n)]
+        made = evaluate(derivation.forward, inputs, derivation.native.size_leaves, node.sizes)
+    return made[: derivation.n_outputs]

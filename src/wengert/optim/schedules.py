@@ -1,0 +1,268 @@
+"""Learning rates over time: functions of the step number that give a factor, and what applies them to an optimizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wengert.errors import ArgumentError
+from wengert.optim.optimizer import Optimizer
+
+Schedule = Callable[[int], float]  # step, counted from 0 → factor of the learning rate
+
+
+def constant(factor: float = 1.0, steps: int | None = None) -> Schedule:
+    """The same factor at every step, or for so many steps and 1 from then on.
+
+    >>> [constant(0.5, steps=2)(t) for t in range(4)]
+    [0.5, 0.5, 1.0, 1.0]
+    """
+    return lambda t: factor if steps is None or t < steps else 1.0
+
+
+def step(size: int, gamma: float = 0.1) -> Schedule:
+    """γ^⌊t / size⌋: lower by a factor every `size` steps.
+
+    >>> [step(2, 0.5)(t) for t in range(5)]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+    _check("step", size)
+    return lambda t: float(gamma ** (t // size))
+
+
+def exponential(gamma: float) -> Schedule:
+    """γᵗ.
+
+    >>> exponential(0.5)(3)
+    0.125
+    """
+    return lambda t: float(gamma**t)
+
+
+def linear(steps: int, start: float, final: float) -> Schedule:
+    """From `start` to `final` in a straight line, and `final` from then on.
+
+    >>> [linear(4, 1.0, 0.0)(t) for t in (0, 1, 4, 9)]
+    [1.0, 0.75, 0.0, 0.0]
+    """
+    _check("linear", steps)
+    return lambda t: start + (final - start) * min(t, steps) / steps
+
+
+def linear_warmup(steps: int, start: float = 0.0) -> Schedule:
+    """From `start` up to 1 in a straight line.
+
+    >>> [linear_warmup(4)(t) for t in (0, 1, 4, 9)]
+    [0.0, 0.25, 1.0, 1.0]
+    """
+    return linear(steps, start, 1.0)
+
+
+def cosine(steps: int, final: float = 0.0) -> Schedule:
+    """Half a cosine from 1 down to `final`, and `final` from then on (Loshchilov & Hutter, 2017).
+
+    >>> [round(cosine(4)(t), 3) for t in (0, 2, 4, 9)]
+    [1.0, 0.5, 0.0, 0.0]
+    """
+    _check("cosine", steps)
+    return lambda t: _half_cosine(1.0, final, min(t, steps) / steps)
+
+
+def cosine_restarts(period: int, growth: int = 1, final: float = 0.0) -> Schedule:
+    """`cosine` again and again, each time `growth` times as long (Loshchilov & Hutter, 2017).
+
+    >>> [round(cosine_restarts(2, growth=2)(t), 3) for t in range(7)]
+    [1.0, 0.5, 1.0, 0.854, 0.5, 0.146, 1.0]
+    """
+    _check("cosine_restarts", period, growth)
+
+    def factor(t: int) -> float:
+        length = period
+        if growth == 1:
+            t %= period
+        while t >= length:
+            t -= length
+            length *= growth
+        return _half_cosine(1.0, final, t / length)
+
+    return factor
+
+
+def warmup_cosine(warmup: int, steps: int, start: float = 0.0, final: float = 0.0) -> Schedule:
+    """Up in a straight line for `warmup` steps, then half a cosine down, `steps` in all.
+
+    >>> [round(warmup_cosine(2, 6)(t), 3) for t in range(7)]
+    [0.0, 0.5, 1.0, 0.854, 0.5, 0.146, 0.0]
+    """
+    if not 0 < warmup < steps:
+        raise ArgumentError(f"warmup_cosine: the warm-up is a part of all {steps} steps, got {warmup}")
+    return sequential([linear_warmup(warmup, start), cosine(steps - warmup, final)], [warmup])
+
+
+def one_cycle(
+    steps: int, peak: float = 0.3, start_divisor: float = 25.0, final_divisor: float = 1e4, anneal: str = "cosine"
+) -> Schedule:
+    """From 1/`start_divisor` up to 1 in the part `peak` of all steps, then down to that / `final_divisor` (Smith, 2018).
+
+    >>> [round(one_cycle(11)(t), 3) for t in (0, 2, 10)]
+    [0.04, 0.96, 0.0]
+    """
+    _check("one_cycle", steps)
+    if anneal not in ("cosine", "linear"):
+        raise ArgumentError(f"one_cycle: anneal is 'cosine' or 'linear', got {anneal!r}")
+    between = _half_cosine if anneal == "cosine" else lambda a, b, x: a + (b - a) * x
+    low, top = 1.0 / start_divisor, peak * steps - 1.0
+
+    def factor(t: int) -> float:
+        if t <= top:
+            return between(low, 1.0, t / top)
+        return between(1.0, low / final_divisor, min((t - top) / (steps - 1.0 - top), 1.0))
+
+    return factor
+
+
+def chain(*schedules: Schedule) -> Schedule:
+    """The product of several schedules.
+
+    >>> chain(linear_warmup(2), exponential(0.5))(3)
+    0.125
+    """
+
+    return lambda t: math.prod(s(t) for s in schedules)
+
+
+def sequential(schedules: Sequence[Schedule], milestones: Sequence[int]) -> Schedule:
+    """One schedule after the other: the next starts, from its own step 0, at each milestone.
+
+    >>> [sequential([constant(0.1), exponential(0.5)], [2])(t) for t in range(5)]
+    [0.1, 0.1, 1.0, 0.5, 0.25]
+    """
+    if len(milestones) != len(schedules) - 1 or sorted(milestones) != list(milestones):
+        raise ArgumentError(
+            f"sequential: between {len(schedules)} schedules there are {len(schedules) - 1} milestones, in order; got "
+            f"{list(milestones)}"
+        )
+    starts = [0, *milestones]
+
+    def factor(t: int) -> float:
+        k = max(i for i, s in enumerate(starts) if s <= t)
+        return schedules[k](t - starts[k])
+
+    return factor
+
+
+def _half_cosine(a: float, b: float, x: float) -> float:
+    return b + (a - b) * 0.5 * (1.0 + math.cos(math.pi * x))
+
+
+def _check(name: str, *counts: int) -> None:
+    if any(n < 1 for n in counts):
+        raise ArgumentError(f"{name}: lengths are at least 1, got {', '.join(map(str, counts))}")
+
+
+class Scheduler:
+    """Applies a schedule: the learning rate of every group is the one it had, times the factor of the step.
+
+    Call `step()` after every step of the optimizer (or after every epoch, if the schedule counts those).
+
+    >>> import wengert as wg
+    >>> opt = wg.optim.SGD([wg.Parameter.ones((1,))], lr=0.5)
+    >>> scheduler = Scheduler(opt, exponential(0.5))
+    >>> scheduler.step()
+    >>> opt.param_groups[0]["lr"]
+    0.25
+    """
+
+    def __init__(self, optimizer: Optimizer, schedule: Schedule) -> None:
+        self.optimizer, self.schedule = optimizer, schedule
+        self.steps = 0
+        self.base_lrs = [float(g["lr"]) for g in optimizer.param_groups]
+        self._apply()
+
+    def step(self) -> None:
+        """Go on to the next learning rate."""
+        self.steps += 1
+        self._apply()
+
+    def _apply(self) -> None:
+        factor = self.schedule(self.steps)
+        groups = self.optimizer.param_groups
+        self.base_lrs += [float(g["lr"]) for g in groups[len(self.base_lrs) :]]  # groups that were added since
+        for group, base in zip(groups, self.base_lrs):
+            group["lr"] = base * factor
+
+    def state_dict(self) -> dict[str, Any]:
+        """The step count and the learning rates it started from; the schedule itself is code, and stays with it."""
+        return {"steps": self.steps, "base_lrs": list(self.base_lrs)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        if len(state["base_lrs"]) != len(self.optimizer.param_groups):
+            raise ArgumentError(
+                f"Scheduler: the state is for {len(state['base_lrs'])} groups, the optimizer has "
+                f"{len(self.optimizer.param_groups)}"
+            )
+        self.steps, self.base_lrs = int(state["steps"]), list(state["base_lrs"])
+        self._apply()
+
+
+class ReduceOnPlateau:
+    """Lowers the learning rate by `factor` when a metric has not improved for more than `patience` steps.
+
+    An improvement is more than `threshold`, relative to the best so far. After a reduction, `cooldown` steps do not count.
+
+    >>> import wengert as wg
+    >>> opt = wg.optim.SGD([wg.Parameter.ones((1,))], lr=1.0)
+    >>> plateau = ReduceOnPlateau(opt, factor=0.5, patience=1)
+    >>> for loss in (3.0, 2.0, 2.0, 2.0):
+    ...     plateau.step(loss)
+    >>> opt.param_groups[0]["lr"]
+    0.5
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        *,
+        threshold: float = 1e-4,
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+    ) -> None:
+        if mode not in ("min", "max") or not 0.0 < factor < 1.0:
+            raise ArgumentError(
+                f"ReduceOnPlateau: mode is 'min' or 'max' and 0 < factor < 1, got {mode!r} and {factor}"
+            )
+        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
+        self.threshold, self.cooldown, self.min_lr = threshold, cooldown, min_lr
+        self.best = math.inf if mode == "min" else -math.inf
+        self.bad_steps = self.cooling = 0
+
+    def step(self, metric: Any) -> None:
+        """Look at the newest value of the metric."""
+        value = float(metric)
+        margin = self.threshold if self.mode == "max" else -self.threshold
+        limit = self.best * (1.0 + margin) if math.isfinite(self.best) else self.best
+        if value < limit if self.mode == "min" else value > limit:
+            self.best, self.bad_steps = value, 0
+        else:
+            self.bad_steps += 1
+        if self.cooling > 0:
+            self.cooling -= 1
+            self.bad_steps = 0
+        if self.bad_steps > self.patience:
+            for group in self.optimizer.param_groups:
+                group["lr"] = max(float(group["lr"]) * self.factor, self.min_lr)
+            self.cooling, self.bad_steps = self.cooldown, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value, and how long ago it was."""
+        return {"best": self.best, "bad_steps": self.bad_steps, "cooling": self.cooling}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.best = float(state["best"])
+        self.bad_steps, self.cooling = int(state["bad_steps"]), int(state["cooling"])
