@@ -81,7 +81,7 @@ def python_signature(function: Any, method: bool) -> str:
     for i, p in enumerate(signature.parameters.values()):
         default = p.empty if p.default is p.empty else ...
         if method and i == 0:
-            p = p.replace(name="self", annotation=p.empty, kind=p.POSITIONAL_OR_KEYWORD)
+            p = p.replace(name="self", annotation=p.empty)
         else:
             p = p.replace(annotation=_Text(type_text(hints.get(p.name, Any))), default=default)
         parameters.append(p)

@@ -94,10 +94,12 @@ struct floor_divide {
       return wrap<T>(a / b);
     }
   }
-  // As NumPy: from the exact remainder, so that floor_divide(a, b) * b + remainder(a, b) is a.
+  // From the exact remainder, so that floor_divide(a, b) * b + remainder(a, b) is a. Infinite operands have none: the
+  // quotient is rounded, as the array API standard has it (NumPy gives NaN for inf // 2 and -1 for 1 // -inf).
   template <Float T>
   static T apply(T a, T b) {
-    if (b == T{0}) return a / b;
+    const bool finite = magnitude(a) < Format<T>::kInf && magnitude(b) < Format<T>::kInf;
+    if (b == T{0} || !finite) return libm::floor(a / b);
     const T r = libm::fmod(a, b);
     T quotient = (a - r) / b;
     if (r != T{0} && (b < T{0}) != (r < T{0})) quotient -= T{1};

@@ -7,6 +7,7 @@
 [2.0, 4.0]
 """
 
+import math
 from typing import Any
 
 import wengert.ops  # joins rules and kernels; must come before anything that uses an op
@@ -57,15 +58,20 @@ from wengert.dtypes import (
     DType,
     bfloat16,
     bool_,
+    can_cast,
     complex64,
     complex128,
+    finfo,
     float16,
     float32,
     float64,
+    iinfo,
     int8,
     int16,
     int32,
     int64,
+    isdtype,
+    result_type,
     uint8,
     uint16,
     uint32,
@@ -73,6 +79,7 @@ from wengert.dtypes import (
 )
 from wengert.errors import (
     ArgumentError,
+    AxisError,
     BudgetError,
     CustomOpError,
     DeviceError,
@@ -87,6 +94,8 @@ from wengert.errors import (
     WengertError,
 )
 from wengert.functional import *
+from wengert.interop.array_api import VERSION as __array_api_version__
+from wengert.interop.array_api import namespace_info as __array_namespace_info__
 from wengert.interop.dlpack import from_dlpack
 from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak
 from wengert.program.compile import compile
@@ -94,6 +103,9 @@ from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_g
 from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev
 
 __version__ = "0.1.0"
+
+bool = bool_  # the standard's name
+e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
 
 get_num_threads = _core.num_threads
 set_num_threads = _core.set_num_threads
@@ -119,18 +131,18 @@ _LAZY = {
 }
 
 __all__ = [
-    "ArgumentError", "AutogradContext", "BudgetError", "CustomOp", "CustomOpError", "DType", "DTypeError",
-    "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError", "GradientMap", "GradientTape",
-    "InPlaceError", "IndexRangeError", "LoadError", "MemoryStats", "ShapeError", "Tape",
-    "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray", "autograd", "bernoulli", "bfloat16",
-    "bool_", "compile", "complex128", "complex64", "custom_op", "default_generator", "dual", "empty",
-    "empty_like", "empty_pool", "enable_grad",
-    "explain", "eye", "float16", "float32", "float64", "from_dlpack", "full", "full_like", "functional", "get_num_threads",
-    "grad", "grad_of", "hessian", "hvp", "int16", "int32", "int64", "int8", "is_grad_enabled", "jacfwd", "jacobian",
-    "jacrev", "jvp", "linearize", "linspace", "manual_seed", "memory_stats", "meshgrid", "no_grad", "normal", "ones",
-    "ones_like", "permutation", "rand", "randint", "randn", "reset_peak", "set_grad_enabled", "set_num_threads",
-    "show_config", "stop_gradient", "tensor", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp",
-    "zeros", "zeros_like", *_LAZY, *functional.__all__,
+    "ArgumentError", "AutogradContext", "AxisError", "BudgetError", "CustomOp", "CustomOpError", "DType",
+    "DTypeError", "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError", "GradientMap",
+    "GradientTape", "InPlaceError", "IndexRangeError", "LoadError", "MemoryStats", "ShapeError", "Tape",
+    "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray", "autograd", "bernoulli",
+    "bfloat16", "bool_", "can_cast", "compile", "complex128", "complex64", "custom_op", "default_generator", "dual",
+    "empty", "empty_like", "empty_pool", "enable_grad", "explain", "eye", "finfo", "float16", "float32", "float64",
+    "from_dlpack", "full", "full_like", "functional", "get_num_threads", "grad", "grad_of", "hessian", "hvp", "iinfo",
+    "int16", "int32", "int64", "int8", "is_grad_enabled", "isdtype", "jacfwd", "jacobian", "jacrev", "jvp",
+    "linearize", "linspace", "manual_seed", "memory_stats", "meshgrid", "no_grad", "normal", "ones", "ones_like",
+    "permutation", "rand", "randint", "randn", "reset_peak", "result_type", "set_grad_enabled", "set_num_threads",
+    "show_config", "stop_gradient", "tensor", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad",
+    "vjp", "zeros", "zeros_like", *_LAZY, *functional.__all__,
 ]  # fmt: skip
 
 

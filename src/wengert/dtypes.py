@@ -1,7 +1,9 @@
-"""Element types."""
+"""Element types, what they hold, and what several promote to."""
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ class DType:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, DType):
             return self.code == other.code
+        if not isinstance(other, (str, type, np.dtype)):
+            return NotImplemented
         try:
             return self.code == as_dtype(other).code
         except TypeError:
@@ -96,9 +100,152 @@ def as_dtype(spec: Any) -> DType:
     if isinstance(spec, type) and spec in _FROM_PYTHON:
         return _BY_NAME[_FROM_PYTHON[spec]]
     try:
+        if spec is None:  # NumPy reads it as float64
+            raise TypeError
         return _BY_NAME[np.dtype(spec).name]
-    except (TypeError, KeyError):
+    except (TypeError, ValueError, KeyError):
         raise TypeError(f"{spec!r} is not a dtype; use one of {', '.join(_BY_NAME)}") from None
+
+
+_KINDS: dict[str, str] = {
+    "bool": "b",
+    "signed integer": "i",
+    "unsigned integer": "u",
+    "integral": "iu",
+    "real floating": "f",
+    "complex floating": "c",
+    "numeric": "iufc",
+}
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is of a kind: "bool", "signed integer", "unsigned integer", "integral", "real floating",
+    "complex floating", "numeric", another dtype, or a tuple of these (array API).
+
+    >>> isdtype(float32, "real floating"), isdtype(int8, ("bool", int8)), isdtype(bool_, "numeric")
+    (True, True, False)
+    """
+    d = as_dtype(dtype)
+    if isinstance(kind, tuple):
+        return any(isdtype(d, k) for k in kind)
+    if isinstance(kind, str) and kind in _KINDS:
+        return d.kind in _KINDS[kind]
+    try:
+        return d.code == as_dtype(kind).code
+    except TypeError:
+        kinds = ", ".join(map(repr, _KINDS))
+        raise ValueError(f"isdtype: {kind!r} is neither a dtype nor a kind; kinds are {kinds}") from None
+
+
+def _dtype_of(x: Any) -> DType:
+    return x.dtype if isinstance(x, _core.Tensor) else as_dtype(getattr(x, "dtype", x))
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Whether promotion may turn the dtype of a tensor, or a dtype, into another: no value is lost by kind or size.
+
+    >>> can_cast(int8, int16), can_cast(float64, float32), can_cast(float32, complex64)
+    (True, False, True)
+    """
+    a, b = _dtype_of(from_), as_dtype(to)
+    return _core.promote(a.code, b.code) == b.code
+
+
+_SCALARS = (bool, int, float, complex)  # in the order of their kinds
+_NUMBERS = (*_SCALARS, np.generic)
+_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+
+
+def _number_type(x: Any) -> type:
+    value = x.item() if isinstance(x, np.generic) else x
+    return next(t for t in _SCALARS if isinstance(value, t))
+
+
+def _with_scalar(dtype: DType, scalar: type) -> DType:
+    """What an operand of a dtype and a Python number give: the number is weak, only its kind counts."""
+    if _SCALARS.index(scalar) <= _RANK[dtype.kind]:
+        return dtype
+    default = as_dtype(scalar)
+    if scalar is complex and dtype.kind == "f":
+        return ALL[_core.promote(dtype.code, default.code)]
+    return default
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype that tensors, dtypes and Python numbers promote to; the numbers are weak (array API).
+
+    >>> result_type(int8, int16), result_type(float32, 2.0), result_type(int64, 1.5)
+    (wengert.int16, wengert.float32, wengert.float32)
+    """
+    if not arrays_and_dtypes:
+        raise ValueError("result_type: needs at least one tensor, dtype or number")
+    scalars = [_number_type(x) for x in arrays_and_dtypes if isinstance(x, _NUMBERS)]
+    dtypes = [_dtype_of(x) for x in arrays_and_dtypes if not isinstance(x, _NUMBERS)]
+    if not dtypes:
+        return as_dtype(max(scalars, key=_SCALARS.index))
+    result = ALL[functools.reduce(_core.promote, (d.code for d in dtypes))]
+    return _with_scalar(result, max(scalars, key=_SCALARS.index)) if scalars else result
+
+
+@dataclass(frozen=True, slots=True)
+class FloatInfo:
+    """Limits of a floating dtype; of a complex one, those of its parts."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+    @property
+    def tiny(self) -> float:
+        """NumPy's name of `smallest_normal`."""
+        return self.smallest_normal
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerInfo:
+    """Limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def finfo(type: Any, /) -> FloatInfo:
+    """Limits of a floating or complex dtype, or of a tensor's: bits, eps, max, min, smallest_normal, dtype.
+
+    >>> finfo(float32).eps, finfo(complex128).dtype
+    (1.1920928955078125e-07, wengert.float64)
+    """
+    d = _dtype_of(type)
+    if not d.is_inexact:
+        raise TypeError(f"finfo: {d.name} is not a floating dtype; iinfo describes integers")
+    parts = {"complex64": float32, "complex128": float64}.get(d.name, d)
+    limits: Any
+    if parts.name == "bfloat16":
+        import ml_dtypes
+
+        limits = ml_dtypes.finfo(parts.to_numpy())  # type: ignore[no-untyped-call]
+    else:
+        limits = np.finfo(parts.to_numpy())
+    eps, high, low, tiny = (float(v) for v in (limits.eps, limits.max, limits.min, limits.smallest_normal))
+    return FloatInfo(8 * parts.itemsize, eps, high, low, tiny, parts)
+
+
+def iinfo(type: Any, /) -> IntegerInfo:
+    """Limits of an integer dtype, or of a tensor's: bits, max, min, dtype.
+
+    >>> iinfo(int8).max, iinfo(uint16).bits
+    (127, 16)
+    """
+    d = _dtype_of(type)
+    if not d.is_integer:
+        raise TypeError(f"iinfo: {d.name} is not an integer dtype; finfo describes floating ones")
+    limits = np.iinfo(d.to_numpy())
+    return IntegerInfo(8 * d.itemsize, int(limits.max), int(limits.min), d)
 
 
 _core.set_dtypes(ALL)

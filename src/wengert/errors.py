@@ -11,6 +11,10 @@ class ShapeError(WengertError, ValueError):
     """Shapes, ranks or axes that an operation cannot take."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis that a tensor does not have."""
+
+
 class DTypeError(WengertError, TypeError):
     """Element types that an operation cannot take."""
 

@@ -11,10 +11,13 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.dtypes import DType, as_dtype, bfloat16, float32, int64
+from wengert.autograd.device import check_device
+from wengert.dtypes import DType, as_dtype, bfloat16, complex64, float32, int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.program.trace import create, filled
+
+_EXACT = 2**53  # every smaller integer is a float64
 
 
 def _finish(t: Tensor, requires_grad: bool | None) -> Tensor:
@@ -118,14 +121,6 @@ def _unwrap(obj: Any) -> Any:
     return [_unwrap(x) for x in obj] if isinstance(obj, (list, tuple)) else obj
 
 
-def check_device(device: Any) -> None:
-    """Raise for devices that are not there."""
-    if device is not None and str(device) != "cpu":
-        from wengert.errors import DeviceError
-
-        raise DeviceError(f"device {str(device)!r} is not available; this build computes on 'cpu'")
-
-
 def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:
     """A shape from `(2, 3)`, `[2, 3]`, `2` or `2, 3`."""
     if more:
@@ -151,10 +146,9 @@ def full(
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     t = as_dtype(type(fill_value) if dtype is None else dtype)
-    if (
-        t.is_integer and not isinstance(fill_value, complex) and abs(int(fill_value)) > 2**53
-    ):  # a float64 attribute would round it
-        return _finish(asarray(np.full(as_shape(shape), fill_value, t.to_numpy())), requires_grad)
+    if t.is_integer and not isinstance(fill_value, complex) and abs(int(fill_value)) > _EXACT:
+        one = asarray(fill_value, dtype=t)  # the attribute of the op is a float64, which would round it
+        return _finish(OPS["copy"](OPS["broadcast_to"](one, as_shape(shape))), requires_grad)
     return _finish(filled(as_shape(shape), fill_value, t.code), requires_grad)
 
 
@@ -173,24 +167,26 @@ def empty(shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None
     return zeros(shape, dtype=dtype, requires_grad=requires_grad, device=device)
 
 
-def full_like(x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool | None = None) -> Tensor:
+def full_like(
+    x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None
+) -> Tensor:
     """A tensor of one value with the shape and dtype of x."""
-    return full(x.shape, fill_value, dtype=dtype or x.dtype, requires_grad=requires_grad)
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device)
 
 
-def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None) -> Tensor:
+def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
     """Zeros with the shape and dtype of x."""
-    return full_like(x, 0.0, dtype=dtype, requires_grad=requires_grad)
+    return full_like(x, 0.0, dtype=dtype, requires_grad=requires_grad, device=device)
 
 
-def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None) -> Tensor:
+def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
     """Ones with the shape and dtype of x."""
-    return full_like(x, 1.0, dtype=dtype, requires_grad=requires_grad)
+    return full_like(x, 1.0, dtype=dtype, requires_grad=requires_grad, device=device)
 
 
-def empty_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None) -> Tensor:
+def empty_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
     """A tensor to be filled, with the shape and dtype of x."""
-    return zeros_like(x, dtype=dtype, requires_grad=requires_grad)
+    return zeros_like(x, dtype=dtype, requires_grad=requires_grad, device=device)
 
 
 def arange(
@@ -214,17 +210,19 @@ def arange(
         raise ArgumentError("arange: the step must not be 0")
     whole = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
     t = as_dtype(dtype) if dtype is not None else int64 if whole else float32
-    n = max(0, math.ceil((stop - start) / step))
+    n = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
+    if whole and max(abs(start), abs(stop)) > _EXACT:
+        return _finish(asarray(np.arange(start, start + n * step, step), dtype=t), requires_grad)
     return _finish(create(OPS["iota"], ((n,), t.code, float(start), float(step))), requires_grad)
 
 
 def linspace(
-    start: float,
-    stop: float,
+    start: complex,
+    stop: complex,
     num: int,
     *,
     endpoint: bool = True,
-    dtype: Any = float32,
+    dtype: Any = None,
     requires_grad: bool | None = None,
     device: Any = None,
 ) -> Tensor:
@@ -237,7 +235,8 @@ def linspace(
     if num < 0:
         raise ArgumentError(f"linspace: num must not be negative, got {num}")
     a = np.linspace(start, stop, num, endpoint=endpoint)
-    return asarray(a, dtype=dtype, requires_grad=requires_grad)
+    default = complex64 if a.dtype.kind == "c" else float32
+    return asarray(a, dtype=default if dtype is None else dtype, requires_grad=requires_grad)
 
 
 def eye(
@@ -255,11 +254,11 @@ def eye(
     [[1.0, 0.0], [0.0, 1.0]]
     """
     check_device(device)
-    a = np.eye(n_rows, n_cols, k, dtype=as_dtype(dtype).to_numpy())
+    a = np.eye(n_rows, n_cols, k, dtype=as_dtype(dtype or float32).to_numpy())
     return asarray(a, requires_grad=requires_grad)
 
 
-def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Coordinate matrices from coordinate vectors (array API)."""
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', got {indexing!r}")
@@ -273,7 +272,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
         view = [1] * n
         view[order.index(i)] = a.size
         out.append(OPS["broadcast_to"](OPS["reshape"](a, tuple(view)), shape))
-    return out
+    return tuple(out)
 
 
 def one_dtype(dtypes: Sequence[DType]) -> DType:

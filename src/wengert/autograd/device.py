@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from wengert.errors import DeviceError
+
 
 class Device(str):
     """A device; equal to its name.
@@ -17,3 +21,9 @@ class Device(str):
 
 
 CPU = Device("cpu")
+
+
+def check_device(device: Any) -> None:
+    """Raise for devices that are not there."""
+    if device is not None and str(device) != "cpu":
+        raise DeviceError(f"device {str(device)!r} is not available; this build computes on 'cpu'")

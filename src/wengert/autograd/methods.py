@@ -8,8 +8,7 @@ from typing import Any
 from wengert import _core, functional
 from wengert._core import Tensor
 from wengert.autograd import in_place
-from wengert.autograd.creation import check_device
-from wengert.autograd.device import CPU, Device
+from wengert.autograd.device import CPU, Device, check_device
 from wengert.autograd.display import tensor_format, tensor_repr
 from wengert.dtypes import as_dtype, bfloat16
 from wengert.errors import GradientError, ShapeError
@@ -17,11 +16,11 @@ from wengert.functional.arguments import as_dtype_of, describe, native
 from wengert.functional.elementwise import is_operand, power_operator
 from wengert.functional.foreign_names import FOREIGN, ForeignMethod
 from wengert.functional.indexing import getitem, setitem
-from wengert.interop import dlpack
+from wengert.interop import array_api, dlpack
 from wengert.interop import numpy as numpy_interop
 
 # Functions whose first argument is not one tensor.
-_NO_METHOD = ("concat", "stack", "broadcast_arrays")
+_NO_METHOD = ("concat", "stack", "broadcast_arrays", "broadcast_shapes")
 _permute, _isnan, _isinf = native("permute"), native("isnan"), native("isinf")
 
 
@@ -48,6 +47,11 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
     if self.ndim == 0:
         raise TypeError("a tensor without axes cannot be iterated over")
     return (getitem(self, i) for i in range(len(self)))
+
+
+def to_complex(self: Tensor) -> complex:
+    """The one element as a Python complex number."""
+    return complex(self.item())
 
 
 def contains(self: Tensor, value: Any) -> bool:
@@ -157,9 +161,11 @@ def _protocol() -> dict[str, Any]:
         "__format__": tensor_format,
         "__iter__": iterate,
         "__contains__": contains,
+        "__complex__": to_complex,
         "__pos__": functional.positive,
         "__deepcopy__": deepcopy,
         "__reduce_ex__": reduce_ex,
+        "__array_namespace__": array_api.array_namespace,
         "__array__": numpy_interop.array,
         "__array_ufunc__": None,  # numpy_array * x is ours
         "__array_priority__": 1000,
@@ -178,6 +184,7 @@ def _members() -> dict[str, Any]:
         "device": property(_device, doc="Where the memory is."),
         "nbytes": property(_nbytes, doc="Bytes of all elements."),
         "to": to,
+        "to_device": array_api.to_device,
         "has_nan": has_nan,
         "has_inf": has_inf,
         "requires_grad_": requires_grad_,

@@ -96,6 +96,7 @@ from wengert.functional.reductions import (
 from wengert.functional.shapes import (
     astype,
     broadcast_arrays,
+    broadcast_shapes,
     broadcast_to,
     clone,
     concat,
@@ -134,6 +135,7 @@ __all__ = [
     "bce_loss",
     "bce_with_logits",
     "broadcast_arrays",
+    "broadcast_shapes",
     "broadcast_to",
     "clip",
     "clone",

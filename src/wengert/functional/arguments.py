@@ -11,7 +11,7 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import DType, float32, int64, uint64
-from wengert.errors import DTypeError, ShapeError
+from wengert.errors import AxisError, DTypeError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.program.trace import create, filled
 
@@ -84,7 +84,7 @@ def one_axis(axis: Any, ndim: int, name: str) -> int:
     except TypeError:
         raise TypeError(f"{name}: axis must be an integer, got {axis!r}") from None
     if not -ndim <= a < ndim:
-        raise ShapeError(f"{name}: axis {a} is out of range for a tensor with {ndim} axes")
+        raise AxisError(f"{name}: axis {a} is out of range for a tensor with {ndim} axes")
     return a + ndim if a < 0 else a
 
 

@@ -31,7 +31,7 @@ from wengert.functional.arguments import (
     shape_text,
 )
 from wengert.functional.foreign_names import explain_keywords
-from wengert.program.trace import broadcast_shapes
+from wengert.program.trace import broadcast_shapes as common_shape
 
 _reshape, _permute, _broadcast_to = native("reshape"), native("permute"), native("broadcast_to")
 _slice, _unslice, _slice_update = native("slice"), native("unslice"), native("slice_update")
@@ -40,11 +40,12 @@ _triu, _tril, _cast = native("triu"), native("tril"), native("cast")
 _maximum, _minimum, _remainder = native("maximum"), native("minimum"), native("remainder")
 
 
-def _sizes(shape: tuple[Any, ...], name: str) -> tuple[Size, ...]:
+def _sizes(shape: Any, more: tuple[Any, ...], name: str) -> tuple[Size, ...]:
     """A shape given as `(2, 3)`, `[2, 3]`, `2` or `2, 3`."""
-    if len(shape) == 1 and not isinstance(shape[0], (int, _core.Dim)):
-        given = shape[0]
-        shape = (given,) if hasattr(given, "__index__") else tuple(given)
+    if more or isinstance(shape, (int, _core.Dim)):
+        shape = (shape, *more)
+    elif not isinstance(shape, (tuple, list)) and hasattr(shape, "__index__"):
+        shape = (shape,)
     try:
         return tuple(s if isinstance(s, (int, _core.Dim)) else operator.index(s) for s in shape)
     except TypeError:
@@ -78,21 +79,32 @@ def _remaining(x: Tensor, known: list[Size], name: str) -> Size:
     return n // d
 
 
-def reshape(x: Any, *shape: Any) -> Tensor:
+def reshape(x: Any, /, shape: Any, *more: Any, copy: bool | None = None) -> Tensor:
     """The same elements in row-major order under another shape; one size may be -1. Copies only if it must.
+
+    `copy=True` always copies, `copy=False` raises where a view is impossible. The shape is a tuple or several sizes.
 
     >>> reshape([1, 2, 3, 4, 5, 6], (2, -1)).tolist()
     [[1, 2, 3], [4, 5, 6]]
     """
     t = as_tensor(x, "reshape")
-    sizes = _sizes(shape, "reshape")
+    sizes = _sizes(shape, more, "reshape")
     unknown = [i for i, s in enumerate(sizes) if isinstance(s, int) and s == -1]
     if len(unknown) > 1:
         raise ShapeError(f"reshape: only one size may be -1, got {shape_text(sizes)}")
     if unknown:
         known = [s for i, s in enumerate(sizes) if i != unknown[0]]
         sizes = (*sizes[: unknown[0]], _remaining(t, known, "reshape"), *sizes[unknown[0] + 1 :])
-    return _reshape(t, sizes)
+    return _reshape(t, sizes) if copy is None else _reshaped(t, sizes, copy)
+
+
+def _reshaped(x: Tensor, sizes: tuple[Size, ...], copy: bool) -> Tensor:
+    if copy:
+        return _reshape(_copy(x), sizes)
+    y = _reshape(x, sizes)
+    if x._plain and x.size and y.data_ptr != x.data_ptr:
+        raise ArgumentError(f"reshape: {describe(x)} with strides {x.strides} has no view of shape {shape_text(sizes)}")
+    return y
 
 
 def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
@@ -110,14 +122,14 @@ def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     return _reshape(t, (*t.shape[:first], product(t.shape[first : last + 1]), *t.shape[last + 1 :]))
 
 
-def permute_dims(x: Any, *axes: Any) -> Tensor:
+def permute_dims(x: Any, /, axes: Any, *more: Any) -> Tensor:
     """Axes in another order: axis k of the result is axis axes[k] of x.
 
     >>> permute_dims([[1, 2, 3], [4, 5, 6]], (1, 0)).shape
     (3, 2)
     """
     t = as_tensor(x, "permute_dims")
-    order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+    order = axes if isinstance(axes, (tuple, list)) else (axes, *more)
     order = tuple(one_axis(a, t.ndim, "permute_dims") for a in order)
     if sorted(order) != list(range(t.ndim)):
         raise ShapeError(f"permute_dims: axes {order} are not a permutation of the {t.ndim} axes of {describe(t)}")
@@ -197,16 +209,25 @@ def squeeze(x: Any, axis: Axis = None) -> Tensor:
     return _reshape(t, tuple(n for i, n in enumerate(t.shape) if i not in axes))
 
 
-def broadcast_to(x: Any, *shape: Any) -> Tensor:
+def broadcast_to(x: Any, /, shape: Any, *more: Any) -> Tensor:
     """Repeated along axes of size 1 and new leading axes; a view.
 
     >>> broadcast_to([1, 2], (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    return _broadcast_to(as_tensor(x, "broadcast_to"), _sizes(shape, "broadcast_to"))
+    return _broadcast_to(as_tensor(x, "broadcast_to"), _sizes(shape, more, "broadcast_to"))
 
 
-def broadcast_arrays(*xs: Any) -> list[Tensor]:
+def broadcast_shapes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
+    """The shape that several broadcast to.
+
+    >>> broadcast_shapes((2, 1), (3,), ())
+    (2, 3)
+    """
+    return common_shape("broadcast_shapes", *map(tuple, shapes)) if shapes else ()
+
+
+def broadcast_arrays(*xs: Any) -> tuple[Tensor, ...]:
     """All tensors in their common shape.
 
     >>> [t.shape for t in broadcast_arrays([[1], [2]], [3, 4])]
@@ -214,9 +235,9 @@ def broadcast_arrays(*xs: Any) -> list[Tensor]:
     """
     tensors = [as_tensor(x, "broadcast_arrays") for x in xs]
     if not tensors:
-        return []
-    shape = broadcast_shapes("broadcast_arrays", *(t.shape for t in tensors))
-    return [_broadcast_to(t, shape) for t in tensors]
+        return ()
+    shape = common_shape("broadcast_arrays", *(t.shape for t in tensors))
+    return tuple(_broadcast_to(t, shape) for t in tensors)
 
 
 @explain_keywords
@@ -524,12 +545,16 @@ def trace(x: Any, *, offset: int = 0) -> Tensor:
     return sum(diagonal(x, offset=offset), -1)
 
 
-def astype(x: Any, dtype: Any, *, copy: bool = True) -> Tensor:
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:
     """The same numbers in another dtype. With the same dtype a copy, unless `copy=False`.
 
     >>> astype([1.7, -1.7], int).tolist()
     [1, -1]
     """
+    if device is not None:
+        from wengert.autograd.device import check_device
+
+        check_device(device)
     t, wanted = as_tensor(x, "astype"), as_dtype(dtype)
     if t.dtype.code == wanted.code:
         return _copy(t) if copy else t

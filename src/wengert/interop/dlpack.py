@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, check_device
+from wengert.autograd.creation import asarray
+from wengert.autograd.device import check_device
 from wengert.dtypes import bfloat16
 from wengert.errors import DTypeError
 

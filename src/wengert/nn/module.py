@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from wengert._core import Tensor
 from wengert.autograd import creation
-from wengert.autograd.device import Device
+from wengert.autograd.device import Device, check_device
 from wengert.autograd.modes import no_grad
 from wengert.autograd.reverse import HookHandle
 from wengert.dtypes import as_dtype
@@ -254,7 +254,7 @@ class Module:
                 device = w
             else:
                 dtype = w.dtype if isinstance(w, Tensor) else w
-        creation.check_device(device)
+        check_device(device)
         kind = None if dtype is None else as_dtype(dtype)
         if kind is not None and not kind.is_floating:
             raise ArgumentError(f"{type(self).__name__}.to: parameters are floating numbers, and cannot be {kind.name}")
