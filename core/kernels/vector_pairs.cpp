@@ -20,6 +20,7 @@ void map_pair(void* out, const void* const* in, int64_t n) {
   [[maybe_unused]] const auto* b = static_cast<const T*>(in[is_unary<First> ? 0 : 1]);
   [[maybe_unused]] const auto* c = static_cast<const T*>(in[is_unary<Second> ? 0 : kOther]);
 #pragma GCC ivdep
+#pragma GCC unroll 4
   for (int64_t i = 0; i < n; ++i) {
     T t;
     if constexpr (is_unary<First>)
