@@ -92,3 +92,24 @@ def test_errors(call, match):
 def test_operator_leaves_foreign_types_alone():
     with pytest.raises(TypeError):
         wg.ones((2, 2)) @ "a"
+
+
+def test_linear_checks_every_call_though_it_was_compiled_for_others() -> None:
+    """Arguments are checked once per signature; sizes that do not fit are still refused, in numbers."""
+    good = wg.ones((4, 3)), wg.ones((2, 3)), wg.ones((2,))
+    assert wg.linear(*good).tolist() == [[4.0, 4.0]] * 4
+    for bad, parts in (
+        ((wg.ones((4, 5)), good[1], good[2]), ("float32(4, 5)", "float32(2, 3)")),
+        ((good[0], good[1], wg.ones((7,))), ("bias float32(7,)", "float32(2, 3)")),
+        ((good[0], wg.ones((3,)), None), ("float32(4, 3)", "float32(3,)")),
+    ):
+        with pytest.raises(wg.ShapeError) as e:
+            wg.linear(*bad)
+        assert all(p in str(e.value) for p in parts), str(e.value)
+    assert wg.linear(*good).shape == (4, 2)
+    np.testing.assert_array_equal(
+        wg.linear(np.ones((4, 3), "float32"), [[1.0, 2.0, 3.0]]).numpy(), np.full((4, 1), 6.0)
+    )
+    assert wg.linear(wg.ones((2, 3), dtype=wg.float64), good[1], good[2]).dtype == wg.float64
+    with pytest.raises(TypeError, match="linear: got a object"):
+        wg.linear(object(), good[1])

@@ -207,3 +207,22 @@ def test_any_batch_size():
 def test_errors(call, error, match):
     with pytest.raises(error, match=match):
         call(wg.ones((2, 3)))
+
+
+def test_cross_entropy_checks_every_call_though_it_was_compiled_for_others() -> None:
+    logits, target = wg.ones((4, 3)), wg.tensor([0, 1, 2, 0])
+    expected = wg.cross_entropy(logits, target).item()
+    for bad, kwargs, parts in (
+        ((logits, wg.tensor([0, 1])), {}, ("int64(2,)", "float32(4, 3)")),
+        ((logits, wg.ones((4, 2))), {}, ("float32(4, 2)", "float32(4, 3)")),
+        ((logits, target), {"weight": wg.ones((5,))}, ("float32(5,)", "3 classes")),
+        ((logits, target), {"reduction": "average"}, ("'average'",)),
+        ((logits, target), {"reduction": ["mean"]}, ("['mean']",)),
+        ((logits, target), {"label_smoothing": 1.5}, ("1.5",)),
+        ((wg.ones(()), target), {}, ("float32()",)),
+    ):
+        with pytest.raises((wg.ShapeError, wg.ArgumentError)) as e:
+            wg.cross_entropy(*bad, **kwargs)
+        assert all(p in str(e.value) for p in ("cross_entropy", *parts)), str(e.value)
+    assert wg.cross_entropy(logits.numpy(), [0, 1, 2, 0]).item() == expected
+    assert wg.cross_entropy(logits, target.numpy(), ignore_index=np.int64(-100)).item() == expected

@@ -119,3 +119,24 @@ def test_fused_values(shape: tuple[int, ...]) -> None:
     for f in (softmax, layer_norm):
         eager = f(wg.asarray(x)).numpy()
         np.testing.assert_array_equal(wg.compile(f)(wg.asarray(x)).numpy(), eager)
+
+
+def test_numbers_from_outside_are_filled_in_by_the_group_that_reads_them() -> None:
+    """A value without axes is broadcast in a register, not in memory; one that something else reads is made as well."""
+
+    @wg.compile
+    def f(x: Any, s: Any) -> Any:
+        wide = wg.broadcast_to(s, x.shape)
+        return wg.tanh(x * wide) + wide, wg.flip(wide, 0), wide
+
+    x, s = wg.tensor(np.linspace(-1.0, 1.0, 3000).reshape(3, 1000)), wg.ones(())
+    s64 = wg.tensor(np.float64(0.3))
+    for scale in (s64, wg.tensor(np.float64(-2.0))):
+        y, flipped, wide = f(x, scale)
+        expected = np.broadcast_to(scale.numpy(), x.shape)
+        assert y.numpy().tobytes() == (wg.tanh(x * scale) + scale).numpy().tobytes()
+        np.testing.assert_array_equal(flipped.numpy(), expected)
+        np.testing.assert_array_equal(wide.numpy(), expected)
+    g = wg.grad(lambda s: f(x, s)[0].sum())(s64)
+    np.testing.assert_allclose(g.numpy(), np.sum((1 - np.tanh(x.numpy() * 0.3) ** 2) * x.numpy() + 1))
+    assert f(wg.ones((0, 5)), s)[0].shape == (0, 5)

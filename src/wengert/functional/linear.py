@@ -11,7 +11,7 @@ from wengert.functional.arguments import as_tensor, describe, native, one_axis, 
 from wengert.functional.reductions import sum
 from wengert.functional.shapes import moveaxis
 from wengert.ops.elementwise import conj
-from wengert.program.compile import composite
+from wengert.program.compile import checked_composite
 from wengert.program.trace import broadcast_shapes
 
 _matmul, _reshape, _broadcast_to = native("matmul"), native("reshape"), native("broadcast_to")
@@ -127,9 +127,24 @@ def tensordot(a: Any, b: Any, *, axes: int | Sequence[Any] = 2) -> Tensor:
     return _reshape(y, (*rows, *cols))
 
 
-@composite
-def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Any:
-    return _project(x, weight) + bias
+def _linear_operands(*given: Any) -> tuple[Any, ...]:
+    return tuple(None if x is None else as_tensor(x, "linear") for x in given)
+
+
+@checked_composite(_linear_operands)
+def _linear(x: Any, weight: Any, bias: Any) -> Any:
+    x, weight, bias = _linear_operands(x, weight, bias)
+    if x.ndim == 0 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
+        raise ShapeError(
+            f"linear: {describe(x)} and weight {describe(weight)} do not fit: "
+            "the weight is (outputs, inputs), and inputs is the last size of x"
+        )
+    if bias is not None and (bias.ndim > 1 or (bias.ndim == 1 and bias.shape[0] != weight.shape[0])):
+        raise ShapeError(f"linear: bias {describe(bias)} does not fit weight {describe(weight)}")
+    if x.dtype.code != weight.dtype.code:
+        x, weight = promoted([x, weight])
+    y = _project(x, weight)
+    return y if bias is None else y + bias
 
 
 def _project(x: Tensor, weight: Tensor) -> Tensor:
@@ -146,18 +161,5 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     >>> linear([[1.0, 2.0]], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [0.5, 0.5, 0.5]).tolist()
     [[1.5, 2.5, 3.5]]
     """
-    x, weight = as_tensor(x, "linear"), as_tensor(weight, "linear")
-    if x.ndim == 0 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
-        raise ShapeError(
-            f"linear: {describe(x)} and weight {describe(weight)} do not fit: "
-            "the weight is (outputs, inputs), and inputs is the last size of x"
-        )
-    if x.dtype.code != weight.dtype.code:
-        x, weight = promoted([x, weight])
-    if bias is None:
-        return _project(x, weight)
-    bias = as_tensor(bias, "linear")
-    if bias.ndim > 1 or (bias.ndim == 1 and bias.shape[0] != weight.shape[0]):
-        raise ShapeError(f"linear: bias {describe(bias)} does not fit weight {describe(weight)}")
-    y: Tensor = _affine(x, weight, bias)
+    y: Tensor = _linear(x, weight, bias)
     return y

@@ -18,7 +18,7 @@ from wengert.functional.arguments import (
     one_axis,
 )
 from wengert.functional.elementwise import _softplus, _xlogy, pow
-from wengert.program.compile import composite
+from wengert.program.compile import checked_composite, composite
 
 _sum, _where, _square, _abs = native("sum"), native("where"), native("square"), native("abs")
 _exp, _log, _log1p, _maximum, _relu = (native(n) for n in ("exp", "log", "log1p", "maximum", "relu"))
@@ -302,22 +302,6 @@ def _nll(
     return _indices_loss(log_p, target, weight, axis, ignore_index, 0.0, reduction)
 
 
-@composite
-def _cross_entropy(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    axis: int,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: str,
-) -> Any:
-    log_p = log_probabilities(logits, axis)
-    if target.dtype.is_integer:
-        return _indices_loss(log_p, target, weight, axis, ignore_index, label_smoothing, reduction)
-    return _probabilities_loss(log_p, target, weight, axis, label_smoothing, reduction)
-
-
 def _classes(
     x: Any, target: Any, weight: Any, axis: int, name: str, indices_only: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -367,24 +351,28 @@ def nll_loss(
     return y
 
 
-def _checked_cross_entropy(
-    logits: Any,
-    target: Any,
-    weight: Any,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: str,
-    axis: int,
-    name: str,
-) -> Tensor:
+def _cross_entropy_operands(
+    logits: Any, target: Any, weight: Any, ignore_index: Any, label_smoothing: Any, reduction: Any, axis: Any, name: str
+) -> tuple[Any, ...]:
+    x, t = as_tensor(logits, name), as_tensor(target, name)
+    return x, t, _optional(weight, name), int(ignore_index), float(label_smoothing), reduction, axis, name
+
+
+@checked_composite(_cross_entropy_operands)
+def _cross_entropy(
+    logits: Any, target: Any, weight: Any, ignore_index: Any, label_smoothing: Any, reduction: Any, axis: Any, name: str
+) -> Any:
+    """With classes on `axis`, or on axis 1 (0 for a vector) if it is None."""
     _check_reduction(reduction, name)
     if not 0.0 <= label_smoothing <= 1.0:
         raise ArgumentError(f"{name}: label_smoothing lies between 0 and 1, got {label_smoothing}")
-    x, t, w = _classes(logits, target, weight, axis, name, False)
-    y: Tensor = _cross_entropy(
-        x, t, w, one_axis(axis, x.ndim, name), int(ignore_index), float(label_smoothing), reduction
-    )
-    return y
+    x = as_tensor(logits, name)
+    x, t, w = _classes(x, target, weight, min(1, x.ndim - 1) if axis is None else axis, name, False)
+    k = one_axis(min(1, x.ndim - 1) if axis is None else axis, x.ndim, name)
+    log_p = log_probabilities(x, k)
+    if t.dtype.is_integer:
+        return _indices_loss(log_p, t, w, k, int(ignore_index), float(label_smoothing), reduction)
+    return _probabilities_loss(log_p, t, w, k, float(label_smoothing), reduction)
 
 
 def cross_entropy(
@@ -404,17 +392,9 @@ def cross_entropy(
     >>> cross_entropy([[0.0, 0.0]], [1]).item()
     0.6931...
     """
-    x = as_tensor(logits, "cross_entropy")
-    return _checked_cross_entropy(
-        x,
-        target,
-        weight,
-        ignore_index,
-        label_smoothing,
-        reduction,
-        min(1, x.ndim - 1),
-        "cross_entropy",
-    )
+    name = "cross_entropy"
+    y: Tensor = _cross_entropy(logits, target, weight, ignore_index, label_smoothing, reduction, None, name)
+    return y
 
 
 def softmax_cross_entropy(
@@ -432,13 +412,6 @@ def softmax_cross_entropy(
     >>> softmax_cross_entropy([[[0.0, 0.0]]], [[1]]).item()
     0.6931...
     """
-    return _checked_cross_entropy(
-        logits,
-        target,
-        weight,
-        ignore_index,
-        label_smoothing,
-        reduction,
-        axis,
-        "softmax_cross_entropy",
-    )
+    name = "softmax_cross_entropy"
+    y: Tensor = _cross_entropy(logits, target, weight, ignore_index, label_smoothing, reduction, axis, name)
+    return y

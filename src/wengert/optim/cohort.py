@@ -69,7 +69,7 @@ class Cohort:
     def _check_dtype(self) -> None:
         # The first stands for all: `Module.to` casts every parameter.
         now = self.parameters[0].dtype
-        if now != self.dtype:
+        if now is not self.dtype and now != self.dtype:
             raise DTypeError(
                 f"step: the parameters were {self.dtype.name} when the optimizer was made and are {now.name} now; "
                 "make the optimizer after net.to(...)"

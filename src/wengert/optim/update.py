@@ -9,7 +9,7 @@ from typing import Any
 from wengert import _core
 from wengert.dtypes import DType, float32
 from wengert.functional.arguments import as_dtype_of
-from wengert.program.ir import Instruction, Program, Type, Var
+from wengert.program.ir import Type
 from wengert.program.lower import lower
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace
@@ -40,19 +40,6 @@ def update_program(rule: Rule, dtype: DType, n_state: int, n_numbers: int) -> An
             new_p, *new_state = rule(as_dtype_of(p, wide), as_dtype_of(g, wide), *state, *numbers)
             new_p = as_dtype_of(new_p, dtype)
         program = simplify(trace.program([x._var for x in (new_p, *new_state)]))
-        return lower(_without_broadcasts(program))
+        return lower(program)
     finally:
         _core.close_guards()
-
-
-def _without_broadcasts(program: Program) -> Program:
-    """The numbers as operands themselves: a fused group fills a register with what has one element, whatever its shape."""
-    source: dict[Any, Any] = {}
-    body = []
-    for i in program.instructions:
-        if i.op.name == "broadcast_to" and i.inputs[0] in program.inputs:
-            source[i.outputs[0]] = i.inputs[0]
-        else:
-            inputs = tuple(source.get(x, x) if isinstance(x, Var) else x for x in i.inputs)
-            body.append(Instruction(i.op, inputs, i.attrs, i.outputs))
-    return Program(program.inputs, body, program.outputs)

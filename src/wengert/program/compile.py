@@ -18,6 +18,7 @@ from wengert.program.simplify import simplify, without_stops
 from wengert.program.trace import Trace, Tracer
 
 F = TypeVar("F", bound=Callable[..., Any])
+Convert = Callable[..., tuple[Any, ...]]
 
 
 @dataclass(slots=True)
@@ -114,6 +115,21 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     return plain, _core.make_guards(guards), captured, unflatten, traced
 
 
+def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """`_trace`; but sizes of a trace are symbols, and the same call on the tensors themselves says in numbers what is
+    wrong."""
+    try:
+        return _trace(compiled, args, kwargs)
+    except Exception as e:
+        error = e
+    before = _core.set_grad_enabled(False)
+    try:
+        compiled.function(*args, **kwargs)
+    finally:
+        _core.set_grad_enabled(before)
+    raise error
+
+
 def _result(trace: Trace, x: Any, name: str) -> Operand:
     if isinstance(x, Tracer) and x._trace is trace:
         return x._var
@@ -172,8 +188,15 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     return flat(*tensors)
 
 
-def _wrap(f: Callable[..., Any], name: str) -> Any:
-    compiled: Any = _core.Compiled(f, _trace, _call_structured)
+def _convert_and_call(convert: Convert, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    converted = convert(*args, **kwargs)
+    if all(a is b for a, b in zip(args, converted)):
+        return compiled.function(*args)  # nothing left to convert: its own checks say what is wrong
+    return compiled(*converted)
+
+
+def _wrap(f: Callable[..., Any], name: str, trace: Any = _trace, slow: Any = _call_structured) -> Any:
+    compiled: Any = _core.Compiled(f, trace, slow)
     compiled.__name__ = name
     return compiled
 
@@ -208,6 +231,21 @@ def compile(f: F) -> F:
 
 def composite(f: F) -> F:
     """`compile` for the library's own functions: what users have, without the bound report."""
-    compiled = _wrap(f, f.__name__)
+    compiled = _wrap(f, f.__name__, _trace_composite)
     functools.update_wrapper(compiled, f)
     return compiled  # type: ignore[no-any-return]
+
+
+def checked_composite(convert: Convert) -> Callable[[F], F]:
+    """A composite that checks its own arguments, and so once per signature: sizes are compared by guards.
+
+    It is called with positional arguments. `convert` takes the same and returns them as tensors and plain numbers; it runs
+    only if there is something else among them.
+    """
+
+    def wrap(f: F) -> F:
+        compiled = _wrap(f, f.__name__, _trace_composite, functools.partial(_convert_and_call, convert))
+        functools.update_wrapper(compiled, f)
+        return compiled  # type: ignore[no-any-return]
+
+    return wrap

@@ -35,13 +35,15 @@ def lower(program: Program, sizes_of: Any = None) -> Any:
     slots = _Slots(program.inputs)
     units = fuse(program)
     read_later = _readers(program, units)
+    scalars = _spread_scalars(program)
+    needed = _read_by_calls(program, units)
     for unit in units:
         if isinstance(unit, Group) and _worth_fusing(unit):
-            _lower_group(builder, slots, unit, read_later)
+            _lower_group(builder, slots, unit, read_later, scalars)
         elif isinstance(unit, Group):
             for i in unit.members:
                 _lower_call(builder, slots, i)
-        else:
+        elif unit.outputs[0] not in scalars or unit.outputs[0] in needed:
             _lower_call(builder, slots, unit)
     outputs = [_output_slot(builder, slots, o) for o in program.outputs]
     return builder.finish(len(program.inputs), slots.count, [], outputs)
@@ -52,6 +54,22 @@ def _worth_fusing(g: Group) -> bool:
         return True
     # A literal has no buffer: only a group can hold it.
     return any(isinstance(x, Const) for x in g.members[0].inputs)
+
+
+def _spread_scalars(program: Program) -> dict[Var, Var]:
+    """Values without axes that are broadcast, by result: a group fills a register with what has one element."""
+    return {
+        i.outputs[0]: x
+        for i in program.instructions
+        if i.op.name == "broadcast_to" and isinstance(x := i.inputs[0], Var) and not x.type.shape
+    }
+
+
+def _read_by_calls(program: Program, units: list[Any]) -> set[Any]:
+    """Values that exist as a whole because something else than a fused group reads them."""
+    calls = [u for u in units if not (isinstance(u, Group) and _worth_fusing(u))]
+    instructions = [i for u in calls for i in (u.members if isinstance(u, Group) else [u])]
+    return {v for i in instructions for v in i.vars()} | set(program.outputs)
 
 
 def _readers(program: Program, units: list[Any]) -> dict[Var, set[int]]:
@@ -92,7 +110,7 @@ def _output_slot(builder: Any, slots: _Slots, o: Operand | None) -> int:
     return _filled(builder, slots, (), o) if isinstance(o, Const) else slots.of[o]
 
 
-def _lower_group(builder: Any, slots: _Slots, g: Group, readers: dict[Var, set[int]]) -> None:
+def _lower_group(builder: Any, slots: _Slots, g: Group, readers: dict[Var, set[int]], scalars: dict[Var, Var]) -> None:
     registers: list[tuple[Any, ...]] = []
     number: dict[Any, int] = {}
 
@@ -107,6 +125,7 @@ def _lower_group(builder: Any, slots: _Slots, g: Group, readers: dict[Var, set[i
             if key in number:
                 return number[key]
             return register(key, Type(x.dtype, ()), row, -1, -1, _plain_number(x.value))
+        x = scalars.get(x, x)
         if x in number:
             return number[x]
         return register(x, x.type, row, slots.of[x], -1, None)
@@ -129,14 +148,14 @@ def _lower_group(builder: Any, slots: _Slots, g: Group, readers: dict[Var, set[i
         if i.op.name == "cast":
             kind = "cast"
         code.append((kind, i.op.name, place == "row", inputs, target))
-    builder.fused(g.shape, _shaped_input(g, slots), g.row_axes, registers, code)
+    builder.fused(g.shape, _shaped_input(g, slots, scalars), g.row_axes, registers, code)
 
 
-def _shaped_input(g: Group, slots: _Slots) -> int:
+def _shaped_input(g: Group, slots: _Slots, scalars: dict[Var, Var]) -> int:
     """A slot whose value has the group's shape: then the group runs for any rank. -1 if there are rows, or none."""
     if g.row_axes:
         return -1
-    made = {o for i in g.members for o in i.outputs}
+    made = {o for i in g.members for o in i.outputs} | scalars.keys()
     operands = (v for i in g.members for v in i.vars() if v not in made)
     return next((slots.of[v] for v in operands if same_sizes(v.type.shape, g.shape)), -1)
 
