@@ -223,7 +223,7 @@ def package_stub(package: types.ModuleType, core: types.ModuleType, ops: dict[An
     lines = []
     for name in package.__all__:
         value = getattr(package, name)
-        home = "wengert" if isinstance(value, types.ModuleType) else value.__module__
+        home = value.__name__.rpartition(".")[0] if isinstance(value, types.ModuleType) else value.__module__
         if value is getattr(core, name, None):
             home = core.__name__
         if type(value).__name__ != "Op":

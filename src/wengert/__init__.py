@@ -118,6 +118,7 @@ _LAZY = {
     "nn": "wengert.nn",
     "optim": "wengert.optim",
     "data": "wengert.data",
+    "scipy": "wengert.interop.scipy",
     "Parameter": "wengert.nn.parameter:Parameter",
     "ParameterDict": "wengert.nn.parameter:ParameterDict",
     "AdamConfig": "wengert.optim.adam:AdamConfig",

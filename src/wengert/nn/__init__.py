@@ -2,7 +2,7 @@
 
 import wengert
 from wengert._hooks import hide_frames
-from wengert.nn import init
+from wengert.nn import init, lora
 from wengert.nn.containers import ModuleDict, ModuleList, Sequential
 from wengert.nn.layers import (
     ELU,
@@ -19,15 +19,16 @@ from wengert.nn.layers import (
     Softmax,
     Tanh,
 )
+from wengert.nn.lora import LoRALinear
 from wengert.nn.losses import CrossEntropyLoss, MSELoss
 from wengert.nn.module import Module, functional_call
 from wengert.nn.parameter import Parameter, ParameterDict, parameters_to_vector, vector_to_parameters
 
 __all__ = [
-    "Module", "Parameter", "ParameterDict", "functional", "functional_call", "init",
+    "Module", "Parameter", "ParameterDict", "functional", "functional_call", "init", "lora",
     "parameters_to_vector", "vector_to_parameters",
     "Sequential", "ModuleList", "ModuleDict",
-    "Linear", "Flatten", "Dropout", "LayerNorm",
+    "Linear", "LoRALinear", "Flatten", "Dropout", "LayerNorm",
     "ReLU", "LeakyReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax",
     "CrossEntropyLoss", "MSELoss",
 ]  # fmt: skip

@@ -29,17 +29,18 @@ class _Entry(NamedTuple):
     key: Any  # attribute, index or key
 
 
+def _items(owner: Any) -> Iterable[tuple[Any, Any]]:
+    """What a module or container holds, by attribute, key or index."""
+    if isinstance(owner, Module):
+        return owner._held()
+    return owner.items() if isinstance(owner, (dict, ParameterDict)) else enumerate(owner)
+
+
 def _entries(owner: Any, prefix: str, seen: set[int]) -> Iterator[_Entry]:
     """Parameters, buffers and modules held by `owner`, each module once and before its contents."""
     seen.add(id(owner))
-    buffers: frozenset[str] = frozenset()
-    if isinstance(owner, Module):
-        items, buffers = owner._held(), owner._buffers
-    elif isinstance(owner, (dict, ParameterDict)):
-        items = owner.items()
-    else:
-        items = enumerate(owner)
-    for key, value in list(items):
+    buffers = owner._buffers if isinstance(owner, Module) else frozenset()
+    for key, value in list(_items(owner)):
         if key in _HOOK_LISTS:
             continue
         if isinstance(value, Parameter) or key in buffers:
@@ -302,26 +303,7 @@ class Module:
         >>> bool((a.weight == b.weight).all())
         True
         """
-        own = self._state()
-        given = {name: creation.asarray(t) for name, t in state.items()}
-        problems = []
-        if strict:
-            problems += [f"missing: {name}" for name in own if name not in given]
-            problems += [f"unexpected: {name}" for name in given if name not in own]
-        common = [name for name in own if name in given]
-        problems += [
-            f"mismatched: {name} has shape {own[name].shape}, the state {given[name].shape}"
-            for name in common
-            if own[name].shape != given[name].shape
-        ]
-        if problems:
-            raise ArgumentError(
-                f"load_state_dict: the state does not fit this {type(self).__name__}:\n  " + "\n  ".join(problems)
-            )
-        with no_grad():
-            for name in common:
-                target = own[name]
-                target._assign(given[name].detach().astype(target.dtype), "load_state_dict")
+        load_into(self._state(), state, strict, f"this {type(self).__name__}")
 
     # ---------------------------------------------------------------------------------------------- display
 
@@ -349,6 +331,54 @@ class Module:
 
 
 _CONTAINERS = (Module, ParameterDict, list, tuple, dict)
+
+
+def load_into(own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool, what: str) -> None:
+    """Copy tensors into others of the same names, in place; or name all that does not fit, and copy nothing."""
+    given = {name: creation.asarray(t) for name, t in state.items()}
+    problems = []
+    if strict:
+        problems += [f"missing: {name}" for name in own if name not in given]
+        problems += [f"unexpected: {name}" for name in given if name not in own]
+    common = [name for name in own if name in given]
+    problems += [
+        f"mismatched: {name} has shape {own[name].shape}, the state {given[name].shape}"
+        for name in common
+        if own[name].shape != given[name].shape
+    ]
+    if problems:
+        raise ArgumentError(f"load_state_dict: the state does not fit {what}:\n  " + "\n  ".join(problems))
+    with no_grad():
+        for name in common:
+            target = own[name]
+            target._assign(given[name].detach().astype(target.dtype), "load_state_dict")
+
+
+def exchange_modules(root: Any, table: Mapping[int, Module]) -> Any:
+    """Put other modules, by the id of the old ones, wherever those stand; returns the root, or what takes its place."""
+    if id(root) in table:
+        return table[id(root)]
+    seen: set[int] = set()
+    places: list[tuple[Any, Any, Module]] = []
+    todo = [root]
+    while todo:
+        owner = todo.pop()
+        if id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        for key, value in list(_items(owner)):
+            if id(value) in table:
+                places.append((owner, key, table[id(value)]))
+            elif isinstance(value, _CONTAINERS) and key not in _HOOK_LISTS:
+                todo.append(value)
+    if any(isinstance(owner, tuple) for owner, _, _ in places):
+        raise ArgumentError("a module that is held by a tuple cannot be exchanged; hold it in a list")
+    for owner, key, new in places:
+        if isinstance(owner, Module):
+            owner._exchange(key, new)
+        else:
+            owner[key] = new
+    return root
 
 
 def functional_call(module: Module, parameters: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,256 @@
+"""SciPy's optimizers with exact derivatives, over unknowns in nested containers.
+
+Unknowns are computed in float64, in which SciPy works, and come back in float64 in the containers of `x0`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert import functional as F
+from wengert._core import Tensor
+from wengert.autograd.creation import asarray
+from wengert.autograd.modes import no_grad
+from wengert.dtypes import float64
+from wengert.errors import ArgumentError, DTypeError, GradientError
+from wengert.program.tree import flatten, unflatten
+from wengert.transforms.functional import hvp, value_and_grad
+from wengert.transforms.jacobian import hessian, jacobian
+
+# What a method takes beside the gradient; methods that are not here take no derivative.
+_BY_METHOD = {
+    "cg": "", "bfgs": "", "l-bfgs-b": "", "tnc": "", "slsqp": "",
+    "newton-cg": "hvp", "trust-ncg": "hvp", "trust-krylov": "hvp", "trust-constr": "hvp",
+    "dogleg": "hessian", "trust-exact": "hessian",
+}  # fmt: skip
+_WITH_JACOBIAN = ("hybr", "lm")
+
+
+class _Unknowns:
+    """Nested containers of numbers as one vector, and back."""
+
+    def __init__(self, x0: Any, who: str) -> None:
+        leaves, self.structure = flatten(x0)
+        arrays = [np.asarray(x.detach() if isinstance(x, Tensor) else x) for x in leaves]
+        for a in arrays:
+            if a.dtype.kind not in "biuf" and a.dtype.name != "bfloat16":
+                raise DTypeError(f"{who}: unknowns are real numbers, got {a.dtype}")
+        self.shapes = [a.shape for a in arrays]
+        self.start = np.concatenate([a.astype(np.float64).ravel() for a in arrays]) if arrays else np.zeros(0)
+        self.single = self.structure == "leaf"
+        if not self.start.size:
+            raise ArgumentError(f"{who}: there are no unknowns in x0")
+
+    def tree(self, vector: Any) -> Any:
+        """The containers, filled from a vector; differentiable."""
+        v = vector if isinstance(vector, Tensor) else asarray(np.asarray(vector, np.float64).copy())
+        parts, at = [], 0
+        for shape in self.shapes:
+            n = math.prod(shape)
+            parts.append(F.reshape(v[at : at + n], shape))
+            at += n
+        return unflatten(self.structure, parts)
+
+    def vector(self, tree: Any, who: str) -> Any:
+        """A vector from containers of this structure, or from one number for all."""
+        if isinstance(tree, (int, float)):
+            return np.full(self.start.shape, float(tree))
+        leaves, structure = ([tree], self.structure) if self.single else flatten(tree)
+        if structure != self.structure:
+            raise ArgumentError(f"{who} must be a number or have the containers of x0")
+        return np.concatenate([np.broadcast_to(np.asarray(x, float), s).ravel() for x, s in zip(leaves, self.shapes)])
+
+    def function(self, f: Callable[..., Any], args: Sequence[Any]) -> Callable[[Tensor], Any]:
+        """f as a function of the vector."""
+        return lambda v: f(self.tree(v), *args)
+
+
+def _point(v: Any) -> Tensor:
+    return asarray(np.array(v, np.float64))
+
+
+def _outputs(y: Any) -> Any:
+    """All outputs of a function in one vector of float64."""
+    leaves = [x if isinstance(x, Tensor) else asarray(x) for x in flatten(y)[0]]
+    return F.concat([F.reshape(F.astype(x, float64), (-1,)) for x in leaves])
+
+
+def _optimize() -> Any:
+    try:
+        import scipy.optimize
+    except ImportError:
+        raise ImportError("wengert.scipy needs SciPy: pip install 'wengert[scipy]'") from None
+    return scipy.optimize
+
+
+def minimize(
+    f: Callable[..., Any],
+    x0: Any,
+    args: Sequence[Any] = (),
+    method: str | None = None,
+    *,
+    bounds: Any = None,
+    constraints: Any = (),
+    callback: Callable[..., Any] | None = None,
+    **options: Any,
+) -> Any:
+    """`scipy.optimize.minimize` with the gradient, and the Hessian or its products where the method takes them, exact.
+
+    f(x, *args) returns a scalar; x0 is a tensor, an array, a number, or nested containers of them, and `result.x` and
+    `result.jac` have its structure. `bounds`: for containers, a pair (lower, upper) of numbers or containers like x0; for
+    a single array, SciPy's own forms. Constraints are SciPy's; their functions take what f takes, and their
+    Jacobians are exact too. Other options go to SciPy.
+
+    >>> import wengert as wg
+    >>> f = lambda x: 100.0 * (x["b"] - x["a"] ** 2) ** 2 + (1.0 - x["a"]) ** 2
+    >>> result = minimize(f, {"a": -1.2, "b": 1.0}, method="trust-ncg")
+    >>> round(result.x["a"].item(), 4), round(result.x["b"].item(), 4)
+    (1.0, 1.0)
+    """
+    unknowns = _Unknowns(x0, "minimize")
+    flat = unknowns.function(f, args)
+    derivatives = _derivatives(flat, method)
+    given = {
+        "bounds": bounds if bounds is None or unknowns.single else _bounds(unknowns, bounds),
+        "constraints": _constraints(unknowns, constraints, args) if constraints else (),
+        "callback": None if callback is None else lambda v, *rest: callback(unknowns.tree(v), *rest),
+    }
+    result = _optimize().minimize(
+        derivatives.pop("fun"), unknowns.start, method=method, **derivatives, **given, **options
+    )
+    return _finished(result, unknowns, ("x", "jac"))
+
+
+def _derivatives(flat: Callable[[Tensor], Any], method: str | None) -> dict[str, Any]:
+    with_gradient = value_and_grad(lambda v: _scalar(flat(v)))
+
+    def value(v: Any) -> float:
+        with no_grad():
+            return float(_scalar(flat(_point(v))))
+
+    def both(v: Any) -> tuple[float, Any]:
+        y, g = with_gradient(_point(v))
+        return float(y), np.array(g.numpy())
+
+    kind = "" if method is None else _BY_METHOD.get(method.lower(), "none")
+    if kind == "none":
+        return {"fun": value}
+    found: dict[str, Any] = {"fun": both, "jac": True}
+    if kind == "hvp":
+        found["hessp"] = lambda v, d, *_: np.array(hvp(lambda x: _scalar(flat(x)), _point(v), _point(d)).numpy())
+    elif kind == "hessian":
+        found["hess"] = lambda v, *_: np.array(hessian(lambda x: _scalar(flat(x)))(_point(v)).numpy())
+    return found
+
+
+def _scalar(y: Any) -> Tensor:
+    t = y if isinstance(y, Tensor) else asarray(y)
+    if t.size != 1 or not t.dtype.is_floating:
+        raise GradientError(
+            f"minimize: the function must return one real floating number, got {t.dtype.name}{tuple(t.shape)}; reduce it "
+            "(sum, mean), or use least_squares for a vector of residuals"
+        )
+    return F.reshape(F.astype(t, float64), ())
+
+
+def _bounds(unknowns: _Unknowns, bounds: Any) -> Any:
+    """A pair (lower, upper) as SciPy takes it."""
+    optimize = _optimize()
+    if isinstance(bounds, optimize.Bounds):
+        return bounds
+    if not isinstance(bounds, tuple) or len(bounds) != 2:
+        raise ArgumentError("bounds are a pair (lower, upper), each a number, None, or containers like x0")
+    lower, upper = (
+        np.full(unknowns.start.shape, fill) if b is None else unknowns.vector(b, "bounds")
+        for b, fill in zip(bounds, (-np.inf, np.inf))
+    )
+    return optimize.Bounds(lower, upper)
+
+
+def _constraints(unknowns: _Unknowns, constraints: Any, args: Sequence[Any]) -> list[Any]:
+    optimize = _optimize()
+    listed = constraints if isinstance(constraints, (list, tuple)) else [constraints]
+    made = []
+    for c in listed:
+        if isinstance(c, dict):
+            fun, jac = _with_jacobian(unknowns.function(c["fun"], c.get("args", ())))
+            made.append({"type": c["type"], "fun": fun, "jac": c.get("jac", jac)})
+        elif isinstance(c, optimize.NonlinearConstraint):
+            flat = unknowns.function(c.fun, ())
+            fun, jac = _with_jacobian(flat)
+            exact = {"jac": jac, "hess": functools.partial(_curvature, flat)}
+            made.append(optimize.NonlinearConstraint(fun, c.lb, c.ub, **exact, keep_feasible=c.keep_feasible))
+        else:
+            made.append(c)
+    return made
+
+
+def _with_jacobian(flat: Callable[[Tensor], Any]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    def value(v: Any) -> Any:
+        with no_grad():
+            return np.array(_outputs(flat(_point(v))).numpy())
+
+    def slope(v: Any) -> Any:
+        return np.array(jacobian(lambda x: _outputs(flat(x)))(_point(v)).numpy())
+
+    return value, slope
+
+
+def _curvature(flat: Callable[[Tensor], Any], v: Any, weights: Any) -> Any:
+    """Σ wᵢ ∇²cᵢ."""
+    w = _point(weights)
+    return np.array(hessian(lambda x: F.sum(_outputs(flat(x)) * w))(_point(v)).numpy())
+
+
+def least_squares(
+    f: Callable[..., Any], x0: Any, args: Sequence[Any] = (), *, bounds: Any = None, **options: Any
+) -> Any:
+    """`scipy.optimize.least_squares` with the exact Jacobian. f returns residuals: a tensor, or containers of them.
+
+    `bounds`: a pair (lower, upper) of numbers or of containers like x0. Other options (`method`, `loss`) go to SciPy.
+
+    >>> import numpy as np, wengert as wg
+    >>> t = wg.linspace(0.0, 1.0, 20)
+    >>> y = 2.0 * wg.exp(-3.0 * t)
+    >>> result = least_squares(lambda p: p["a"] * wg.exp(-p["k"] * t) - y, {"a": 1.0, "k": 1.0})
+    >>> round(result.x["a"].item(), 3), round(result.x["k"].item(), 3)
+    (2.0, 3.0)
+    """
+    unknowns = _Unknowns(x0, "least_squares")
+    fun, jac = _with_jacobian(unknowns.function(f, args))
+    given = {} if bounds is None else {"bounds": _bounds(unknowns, bounds)}
+    result = _optimize().least_squares(fun, unknowns.start, jac=jac, **given, **options)
+    return _finished(result, unknowns, ("x", "grad"))
+
+
+def root(f: Callable[..., Any], x0: Any, args: Sequence[Any] = (), method: str = "hybr", **options: Any) -> Any:
+    """`scipy.optimize.root` with the exact Jacobian where the method takes one: f(x) = 0, as many equations as unknowns.
+
+    >>> import wengert as wg
+    >>> result = root(lambda x: (x[0] + x[1] - 3.0, x[0] * x[1] - 2.0), (0.0, 5.0))
+    >>> round(result.x[0].item(), 6), round(result.x[1].item(), 6)
+    (1.0, 2.0)
+    """
+    unknowns = _Unknowns(x0, "root")
+    fun, jac = _with_jacobian(unknowns.function(f, args))
+    n = fun(unknowns.start).size
+    if n != unknowns.start.size:
+        raise ArgumentError(
+            f"root: {n} equations for {unknowns.start.size} unknowns; least_squares takes other numbers"
+        )
+    given = {"jac": jac} if method in _WITH_JACOBIAN else {}
+    result = _optimize().root(fun, unknowns.start, method=method, **given, **options)
+    return _finished(result, unknowns, ("x",))
+
+
+def _finished(result: Any, unknowns: _Unknowns, names: Sequence[str]) -> Any:
+    for name in names:
+        value = result.get(name)
+        if isinstance(value, np.ndarray) and value.shape == unknowns.start.shape:
+            result[name] = unknowns.tree(value)
+    return result
