@@ -13,6 +13,7 @@ enum class ErrorKind {
   gradient,
   consumed,
   in_place,
+  linalg,
   python,  // a Python exception is already set; the message is empty
   count
 };

@@ -23,7 +23,7 @@ struct Op {
   int id = -1;
   int n_inputs = 1;  // -1: any number
   int n_outputs = 1;
-  std::vector<AttrSpec> attrs;
+  std::vector<AttrSpec> attrs = {};
   Infer infer = nullptr;
   Compute compute = nullptr;
   View view = nullptr;
@@ -76,5 +76,7 @@ void register_create_ops();
 void register_scan_ops();
 void register_conv_ops();
 void register_attention_ops();
+void register_linalg_ops();
+void register_spectral_ops();
 
 }  // namespace wengert

@@ -87,6 +87,7 @@ from wengert.errors import (
     GradientError,
     IndexRangeError,
     InPlaceError,
+    LinAlgError,
     LoadError,
     ShapeError,
     TapeConsumedError,
@@ -115,6 +116,7 @@ _hooks.hide_frames()
 
 # Not every program trains: these are imported when they are first used.
 _LAZY = {
+    "linalg": "wengert.linalg",
     "nn": "wengert.nn",
     "optim": "wengert.optim",
     "data": "wengert.data",
@@ -134,7 +136,7 @@ _LAZY = {
 __all__ = [
     "ArgumentError", "AutogradContext", "AxisError", "BudgetError", "CustomOp", "CustomOpError", "DType",
     "DTypeError", "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError", "GradientMap",
-    "GradientTape", "InPlaceError", "IndexRangeError", "LoadError", "MemoryStats", "ShapeError", "Tape",
+    "GradientTape", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError", "MemoryStats", "ShapeError", "Tape",
     "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray", "autograd", "bernoulli",
     "bfloat16", "bool_", "can_cast", "compile", "complex128", "complex64", "custom_op", "default_generator", "dual",
     "empty", "empty_like", "empty_pool", "enable_grad", "explain", "eye", "finfo", "float16", "float32", "float64",

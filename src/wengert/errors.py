@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 
 class WengertError(Exception):
     """Base of all errors that wengert raises on purpose."""
@@ -47,6 +49,10 @@ class InPlaceError(GradientError):
     """A value that a derivative needs was overwritten."""
 
 
+class LinAlgError(WengertError, np.linalg.LinAlgError):
+    """A matrix for which a computation has no result: singular, not positive definite, or without convergence."""
+
+
 class BudgetError(WengertError, MemoryError):
     """A memory budget that cannot be met."""
 
@@ -67,4 +73,5 @@ BY_KIND: dict[str, type[Exception]] = {
     "gradient": GradientError,
     "consumed": TapeConsumedError,
     "in_place": InPlaceError,
+    "linalg": LinAlgError,
 }

@@ -25,9 +25,20 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 # Ops whose values cannot be checked against a NumPy function, and what checks them instead.
 WITHOUT_REFERENCE = {
     "cast": "its reference is astype, tested for every pair of dtypes in test_casts.py",
+    "svd": "the signs of its vectors are free: what the factors multiply to is tested in tests/linalg",
+    "eig": "the phases of its vectors are free: what the factors multiply to is tested in tests/linalg",
     "random_uniform": "random: distribution and reproducibility are tested in test_random.py",
     "random_normal": "random: distribution and reproducibility are tested in test_random.py",
     "random_integers": "random: distribution and reproducibility are tested in test_random.py",
+}
+
+
+# Ops whose derivatives are not those of their operands as they stand, and what checks them instead.
+TESTED_ELSEWHERE = {
+    "lu_solve": "its factors are those of its operand a: solve is tested in tests/linalg",
+    "undefined_tangent": "there is none: svd and qr are tested in tests/linalg",
+    "undefined_cotangent": "there is none: svd and qr are tested in tests/linalg",
+    "eig": "vectors are defined up to phases: invariants are tested in tests/linalg",
 }
 
 
@@ -54,7 +65,7 @@ def typed_cases(keep: Callable[[Op, Sample], bool]) -> list[Any]:
 def takes_complex(op: Op, sample: Sample) -> bool:
     """Whether the sample's real numbers may be complex: asked of the core."""
     finite = all(np.isfinite(a.values).all() for a in sample.inputs if a.values is not None)
-    if not (has_kind(sample, "float") and finite):
+    if sample.phases or not (has_kind(sample, "float") and finite):
         return False
     types = [(as_dtype(a.dtype).code, a.shape) for a in make(sample, "complex128")]
     try:
@@ -87,6 +98,8 @@ def dtypes_of(sample: Sample) -> tuple[str, ...]:
     """The dtypes in which the sample makes sense."""
     if has_kind(sample, "complex"):
         return COMPLEXES
+    if any(a.form for a in sample.inputs):
+        return FLOATS[:2]  # LAPACK has no half precision
     if has_kind(sample, "float"):
         return FLOATS
     return INTEGERS if has_kind(sample, "int") else ("",)
@@ -119,6 +132,8 @@ def _array(a: Array, rng: np.random.Generator, dtype: str) -> np.ndarray[Any, An
         return rng.random(a.shape) < 0.5
     if kind == "index":
         return rng.integers(int(a.low), int(a.high), a.shape)
+    if kind == "pivot":
+        return np.array([rng.integers(i, a.shape[-1]) + 1 for i in range(a.shape[-1])], np.int32)
     if kind == "int":
         low = 0 if dtype.startswith("u") else int(a.low)
         return rng.integers(low, int(a.high), a.shape).astype(dtype if dtype in INTEGERS else "int64")
@@ -130,7 +145,17 @@ def _array(a: Array, rng: np.random.Generator, dtype: str) -> np.ndarray[Any, An
         dtype = {"float64": "complex128", "complex128": "complex128"}.get(dtype, "complex64")
     elif dtype in COMPLEXES:
         x = x + 1j * rng.uniform(-0.6, 0.6, a.shape)
-    return np.asarray(x).astype(numpy_dtype(dtype))
+    return np.asarray(_formed(x, a.form)).astype(numpy_dtype(dtype))
+
+
+def _formed(x: Any, form: str) -> Any:
+    if form == "spd":
+        return x @ np.conj(np.swapaxes(x, -1, -2)) / x.shape[-1] + np.eye(x.shape[-1])
+    if form == "spaced":
+        return x / 4 + np.eye(*x.shape[-2:]) * (1.5 * np.arange(1, x.shape[-1] + 1))
+    if form == "triangular":
+        return x / x.shape[-1] + 2 * np.eye(x.shape[-1])
+    return x + 2 * np.flip(np.eye(*x.shape[-2:]), -1) if form == "regular" else x
 
 
 def tensor(a: Any) -> _core.Tensor:
@@ -157,7 +182,10 @@ def call(op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     made = outputs(op, tensors, attrs)
     if len(made) == 1:
         return made[0]
-    return OPS["concat"]([OPS["cast"](OPS["reshape"](y, (y.size,)), made[0].dtype.code) for y in made], 0)
+    code = made[0].dtype.code
+    for y in made:
+        code = _core.promote(code, y.dtype.code)
+    return OPS["concat"]([OPS["cast"](OPS["reshape"](y, (y.size,)), code) for y in made], 0)
 
 
 def evaluate(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...]) -> np.ndarray[Any, Any]:

@@ -92,11 +92,15 @@ def test_derivative_of_any_layout(op: Op, sample: Sample, layout: Layout) -> Non
     assert_near(array(laid), array(y_dot), AGREEMENT)
 
 
+def _singular(sample: Sample) -> bool:
+    return any(a.form and len(a.shape) == 2 for a in sample.inputs)  # if all rows are the same
+
+
 @pytest.mark.parametrize(("op", "sample"), cases(lambda op, s: any(a.shape for a in s.inputs)))
 def test_broadcast_operands(op: Op, sample: Sample) -> None:
     """Stride 0: one row stands for all."""
     arrays = make(sample, dtypes_of(sample)[0], op.name)
-    if any(0 in a.shape for a in arrays):
+    if any(0 in a.shape for a in arrays) or _singular(sample):
         return
     rows = [a[(slice(0, 1),) + (slice(None),) * (a.ndim - 1)] if a.ndim else a for a in arrays]
     spread = [OPS["broadcast_to"](tensor(r), a.shape) for r, a in zip(rows, arrays)]
@@ -109,7 +113,7 @@ def test_broadcast_operands(op: Op, sample: Sample) -> None:
 @pytest.mark.parametrize(("op", "sample"), cases(differentiable))
 def test_derivative_of_broadcast_operands_and_seeds(op: Op, sample: Sample) -> None:
     f = Differentiable(op, sample)
-    if any(0 in x.shape for x in f.xs):
+    if any(0 in x.shape for x in f.xs) or _singular(sample):
         return
     rows = [x[(slice(0, 1),) + (slice(None),) * (x.ndim - 1)] if x.ndim else x for x in f.xs]
     spread = [OPS["broadcast_to"](tensor(r), x.shape) for r, x in zip(rows, f.xs)]

@@ -60,10 +60,9 @@ def _others(x: Any, axes: tuple[int, ...]) -> Any:
     flat = reshape(moved, (*lead, n))
     last = flat.ndim - 1
     one = create(full, ((*lead, 1), x.dtype.code, 1.0))
-    short = (*lead, n - 1)
-    steps = (1,) * flat.ndim
-    before = cumprod(concat([one, slice(flat, (0,) * flat.ndim, short, steps)], last), last, 0)
-    after = cumprod(concat([slice(flat, (*(0,) * last, 1), short, steps), one], last), last, 1)
+    steps = (1,) * flat.ndim  # one product too many, then cut: that is right for no elements too
+    before = slice(cumprod(concat([one, flat], last), last, 0), (0,) * flat.ndim, flat.shape, steps)
+    after = slice(cumprod(concat([flat, one], last), last, 1), (*(0,) * last, 1), flat.shape, steps)
     back = tuple(int(a) for a in np.argsort(order))
     return permute(reshape(before * after, moved.shape), back)
 

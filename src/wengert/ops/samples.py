@@ -11,9 +11,12 @@ class Array(NamedTuple):
     shape: tuple[int, ...]
     low: float = -2.0
     high: float = 2.0
-    kind: str = "float"  # float, complex, int, bool, index
+    kind: str = "float"  # float, complex, int, bool, index, pivot
     values: tuple[Any, ...] | None = None
     gap: float = 0.0
+    form: str = (
+        ""  # of matrices for LAPACK: regular (well conditioned, rows to be swapped), spd, spaced, triangular, given
+    )
 
 
 class Sample(NamedTuple):
@@ -23,6 +26,7 @@ class Sample(NamedTuple):
     attrs: tuple[Any, ...] = ()
     gradients: bool = True  # False at kinks and poles: values are checked, derivatives are not
     second: bool = True
+    phases: bool = False  # complex outputs are defined up to phases: derivatives are tested through invariants instead
 
 
 class Invalid(NamedTuple):
@@ -42,6 +46,31 @@ def real(*shape: int, low: float = -2.0, high: float = 2.0, gap: float = 0.0) ->
 def complex(*shape: int, low: float = -2.0, high: float = 2.0) -> Array:
     """Complex numbers with both parts in [low, high)."""
     return Array(shape, low, high, kind="complex")
+
+
+def regular(*shape: int) -> Array:
+    """Well conditioned matrices whose elimination swaps rows."""
+    return Array(shape, -1.0, 1.0, form="regular")
+
+
+def spd(*shape: int) -> Array:
+    """Positive definite matrices, but for rounding symmetric."""
+    return Array(shape, -1.0, 1.0, form="spd")
+
+
+def spaced(*shape: int) -> Array:
+    """Matrices with real eigenvalues and singular values that are far apart."""
+    return Array(shape, -1.0, 1.0, form="spaced")
+
+
+def triangular(*shape: int) -> Array:
+    """Matrices whose triangles are well conditioned."""
+    return Array(shape, -1.0, 1.0, form="triangular")
+
+
+def matrix(*rows: tuple[float, ...]) -> Array:
+    """This matrix."""
+    return Array((len(rows), len(rows[0])), values=tuple(x for row in rows for x in row), form="given")
 
 
 def positive(*shape: int, high: float = 3.0) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -218,7 +218,7 @@ def _split(
     replay = _replay(early_part, xs, outputs, saved, wanted)
     if replay is not None:
         saved += [v for v in replay.inputs if v not in saved]
-    recomputed = remove_dead(_without_producers(early_part, saved), needed)
+    recomputed = _made_from(saved, early_part, needed)
     refs, residuals = _references(saved, xs, outputs)
     forward_outputs = [*outputs, *residuals]
     forward = Program(xs, remove_dead(early_part, forward_outputs), forward_outputs)
@@ -248,14 +248,23 @@ def _replay(
     if not residuals:
         return None
     kept = [v for v in saved if v not in residuals]
-    body = remove_dead(_without_producers(early, kept), residuals)
+    body = _made_from(kept, early, residuals)
     read = {v for i in body for v in i.vars()}
     return Program([*kept, *(x for x in xs if x in read and x not in kept)], body, list(residuals))
 
 
-def _without_producers(instructions: list[Instruction], saved: Sequence[Var]) -> list[Instruction]:
-    kept = set(saved)
-    return [i for i in instructions if not all(o in kept for o in i.outputs)]
+def _made_from(saved: Sequence[Var], instructions: list[Instruction], wanted: Iterable[Var]) -> list[Instruction]:
+    """The instructions that make what is wanted from what is saved."""
+    have = set(saved)
+    live = {v for v in wanted if v not in have}
+    body = []
+    for i in reversed(instructions):
+        if any(o in live for o in i.outputs):
+            # One of several outputs may be saved already: it is not made twice.
+            outputs = tuple(Var(o.type) if o in have else o for o in i.outputs)
+            body.append(Instruction(i.op, i.inputs, i.attrs, outputs))
+            live.update(v for v in i.vars() if v not in have)
+    return body[::-1]
 
 
 def _choose_saved(
