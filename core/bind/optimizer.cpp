@@ -77,10 +77,15 @@ nb::object update_in_place(const Program& p, const nb::list& parameters, nb::han
     for (Py_ssize_t k = 0; k < n; ++k) {
       const Value* v = current(tensor_at(parameters.ptr(), k, "parameter")->tensor);
       const Value* g = gradient_of(v, gradients.ptr(), k);
+      const Value* first = current(tensor_at(parameters.ptr(), 0, "parameter")->tensor);
+      if (v->dtype != first->dtype)
+        fail(ErrorKind::dtype, "update",
+             "parameter " + to_string(v->type()) + " is updated together with " + to_string(first->type()) +
+                 "; make the optimizer after parameters are cast");
       if (!g)
         missing.append(k);
-      else if (!(g->dims() == v->dims()))
-        fail(ErrorKind::shape, "update",
+      else if (g->dtype != v->dtype || !(g->dims() == v->dims()))
+        fail(g->dtype != v->dtype ? ErrorKind::dtype : ErrorKind::shape, "update",
              "gradient " + to_string(g->type()) + " does not fit parameter " + to_string(v->type()));
     }
     if (missing.size()) return missing;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -232,3 +233,70 @@ def test_errors_are_built_in_errors_too() -> None:
         assert issubclass(ours, builtin) and issubclass(ours, wg.WengertError)
     with pytest.raises(wg.ShapeError, match=r"add.*\(2, 3\).*\(2, 4\)"):
         wg.ones((2, 3)) + wg.ones((2, 4))
+
+
+def test_parameters_and_modules() -> None:
+    p = wg.Parameter.randn((4, 3), mean=0.0, std=0.02)
+    b = wg.Parameter.zeros((4,))
+    assert isinstance(p, wg.Tensor) and isinstance(p.id, int) and p.requires_grad and p.grad is None
+    assert p.tensor.shape == (4, 3) and not p.tensor.requires_grad
+    b.set_grad(wg.ones((4,)))
+    b.update(0.5)
+    b.apply_update(wg.ones((4,)))
+    assert b.tolist() == [0.5] * 4
+    b.zero_grad()
+    d = wg.ParameterDict(weight=p)
+    d["bias"] = b
+    d.insert("c", wg.Parameter(wg.ones(2)))
+    assert (
+        d.get("weight") is p
+        and len(d.parameters()) == 3
+        and dict(d.named_parameters()).keys() == {"weight", "bias", "c"}
+    )
+
+    class Net(wg.nn.Module):
+        def __init__(self) -> None:
+            self.layer = wg.nn.Linear(3, 2)
+            self.register_buffer("mean", wg.zeros(2))
+
+        def forward(self, x: wg.Tensor) -> wg.Tensor:
+            return self.layer(x) - self.mean
+
+    net = Net().train().eval().to("float64")
+    net.load_state_dict(net.state_dict())
+    params = dict(net.named_parameters())
+    loss = lambda params: wg.nn.functional_call(net, params, wg.ones((1, 3), dtype=wg.float64)).sum()
+    assert wg.grad(loss)(params)["layer.bias"].tolist() == [1.0, 1.0]
+    assert wg.nn.init.kaiming_uniform(net.layer.weight) is net.layer.weight and wg.nn.init.xavier_normal
+    assert wg.nn.functional is wg
+
+
+def test_optimizers() -> None:
+    for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Lion", "Adafactor"):
+        p = wg.Parameter(wg.ones((2, 2)))
+        opt = getattr(wg.optim, name)([p], lr=1e-3)
+        grads = (p * p).sum().backward()
+        opt.step()
+        opt.step(grads)
+        opt.apply_gradients([(p, wg.ones((2, 2)))])
+        opt.zero_grad()
+        opt.load_state_dict(opt.state_dict())
+        params = {"w": p.detach()}
+        state = type(opt).init(params)
+        params, state = type(opt).update(params, params, state, lr=0.1)
+        assert params["w"].shape == (2, 2) and state["step"].item() == 1.0
+    wg.optim.Adam([p], lr=1e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1)
+    wg.optim.Adam(config=wg.AdamConfig(lr=1e-3)).apply_gradients([(p, wg.ones((2, 2)))])
+
+
+def test_clipping_and_files(tmp_path: Path) -> None:
+    p = wg.Parameter(wg.tensor([3.0, 4.0]))
+    grads = (p * p).sum().backward()
+    assert wg.clip_grad_norm(grads, 1.0) == 10.0 and wg.clip_grad_norm([p], 20.0) == 10.0
+    wg.clip_grad_value([p], 7.0)
+    assert p.grad.tolist() == [6.0, 7.0]
+    assert wg.clip_by_global_norm([wg.tensor([3.0, 4.0])], 5.0)[0].tolist() == [3.0, 4.0]
+    assert wg.clip_by_value([wg.tensor([3.0])], 1.0)[0].item() == 1.0
+    assert wg.GradientClipper(1.0).clip_grads(grads).global_norm() == pytest.approx(1.0, rel=1e-5)
+    wg.save(tmp_path / "model.safetensors", {"p": p})
+    assert wg.load(tmp_path / "model.safetensors")["p"].tolist() == p.tolist()

@@ -304,6 +304,8 @@ def test_states_that_do_not_fit_are_refused_as_a_whole() -> None:
         p.set_grad(np.ones(p.shape))
     opt.step()
     state = opt.state_dict()
+    with pytest.raises(wg.ArgumentError, match="no state of an optimizer"):
+        opt.load_state_dict({"weight": a})
     with pytest.raises(wg.ArgumentError, match=r"groups of \[2\] parameters, this Adam of \[1\]"):
         optim.Adam([wg.Parameter.ones((2,))]).load_state_dict(state)
     other = optim.Adam([("x", wg.Parameter.ones((3,))), ("y", wg.Parameter.ones((2,)))])
@@ -463,6 +465,27 @@ def test_a_cast_after_the_optimizer_was_made_is_named(kind: Any) -> None:
         opt.step()
 
 
+def test_a_step_that_cannot_be_made_changes_nothing() -> None:
+    """All gradients are looked at before the first parameter is written."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    opt = optim.Adam(net.parameters())
+    grads = net(wg.ones((1, 2))).sum().backward()
+    before = {k: t.numpy().tobytes() for k, t in net.state_dict().items()}
+    for bad, message in [
+        (wg.ones((2,), dtype=wg.float64), r"gradient float64\(2,\) does not fit parameter float32\(2,\)"),
+        (wg.ones((3,)), r"gradient float32\(3,\) does not fit parameter float32\(2,\)"),
+    ]:
+        grads[net[1].bias] = bad
+        with pytest.raises(wg.WengertError, match=message):
+            opt.step(grads)
+    assert {k: t.numpy().tobytes() for k, t in net.state_dict().items()} == before
+    net[1].to("float64")
+    net(wg.ones((1, 2))).sum().backward()
+    with pytest.raises(wg.DTypeError, match=r"parameter float64\(2, 2\) is updated together with float32"):
+        opt.step()
+    assert net[0].weight.numpy().tobytes() == before["0.weight"]
+
+
 def test_step_refuses_what_is_no_map() -> None:
     p = wg.Parameter.ones((2,))
     with pytest.raises(wg.ArgumentError, match="got a list; for pairs there is apply_gradients"):
@@ -492,21 +515,23 @@ def test_pure_options_are_checked() -> None:
 
 
 def test_adam_moves_the_least_bytes() -> None:
-    """Reads p, g, m, v and writes p, m, v: seven passes over a parameter, in one fused group."""
-    from wengert.optim.update import update_program
-
-    options = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False, "maximize": False, "lr": 0.1}
-    numbers = optim.Adam.numbers(options, 1)
-    program = update_program(optim.Adam.rule(options), wg.float32, 2, len(numbers))
-    assert program is update_program(optim.Adam.rule(options), wg.float32, 2, len(numbers))
-    p = wg.Parameter.ones((1000,))
-    p.set_grad(np.ones(1000))
+    """Reads p, g, m, v and writes p, m, v: seven passes over a parameter, in one fused group, in place."""
+    options = optim.Adam._options({})
+    rule = optim.Adam.rule(options)
+    n, numbers = 1000, [wg.tensor(float(x)) for x in optim.Adam.numbers(options, 1)]
+    update = wg.compile(lambda rows, *numbers: rule(*(rows[k] for k in range(4)), *numbers))  # rows are views: free
+    update(wg.ones((4, n)), *numbers)
+    (report,) = update.report()  # type: ignore[attr-defined]
+    numbers_used = 5  # one element each; the report counts their broadcast views at full size
+    assert report.passes == 1 and report.bytes == 4 * n * (7 + numbers_used)
+    p = wg.Parameter.ones((n,))
+    p.set_grad(np.ones(n))
     opt = optim.Adam([p])
     opt.step()
     before = wg.memory_stats().live_bytes
     wg.reset_peak()
     opt.step()
-    assert wg.memory_stats().peak_bytes - before < 1000 * 4  # nothing as large as the parameter is allocated
+    assert wg.memory_stats().peak_bytes - before < 4 * n  # nothing as large as the parameter is allocated
 
 
 # ------------------------------------------------------------------------------------------------------ LBFGS

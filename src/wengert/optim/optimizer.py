@@ -251,7 +251,10 @@ class Optimizer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave. All that does not fit is named at once, and then nothing is loaded."""
-        who, groups, kept = type(self).__name__, state["param_groups"], state["state"]
+        who = type(self).__name__
+        if not {"param_groups", "state"} <= set(state):
+            raise ArgumentError(f"load_state_dict: this is no state of an optimizer; {who}.state_dict() gives one")
+        groups, kept = state["param_groups"], state["state"]
         sizes, own = [len(g["params"]) for g in groups], [len(g["params"]) for g in self.param_groups]
         if sizes != own:
             raise ArgumentError(f"load_state_dict: the state has groups of {sizes} parameters, this {who} of {own}")
