@@ -99,6 +99,24 @@ WENGERT_INLINE double scaled_length(Complex<double> a, double& re, double& im) {
   return libm::sqrt(re * re + im * im);
 }
 
+// Whether the sum of the squares neither overflows nor loses bits.
+WENGERT_INLINE bool squares_fit(Complex<float> a) { return is_finite(a); }
+WENGERT_INLINE bool squares_fit(Complex<double> a) {
+  const double x = magnitude(a.re), y = magnitude(a.im), larger = x > y ? x : y;
+  return (larger < 0x1p500) & ((larger > 0x1p-450) | (larger == 0.0)) & is_finite(a);
+}
+
+// The larger part of the root is t = √((|a| + |Re a|) / 2), the other |Im a| / 2t.
+template <class T>
+WENGERT_INLINE Complex<T> sqrt_near(Complex<T> a) {
+  const double re = a.re, im = magnitude(static_cast<double>(a.im));
+  const double larger = libm::sqrt(0.5 * (libm::sqrt(re * re + im * im) + magnitude(re)));
+  const double smaller = larger == 0.0 ? 0.0 : im / (2.0 * larger);
+  const bool right = re >= 0.0;
+  const T y_re = static_cast<T>(right ? larger : smaller), y_im = static_cast<T>(right ? smaller : larger);
+  return {y_re, with_sign_of(y_im, a.im)};
+}
+
 // Infinite if a part is, even if the other is NaN (C99, hypot).
 template <class T>
 WENGERT_INLINE T abs(Complex<T> a) {

@@ -492,7 +492,15 @@ struct sqrt {
     return libm::sqrt(a);
   }
   template <class T>
-  static Complex<T> apply(Complex<T> a) {
+  WENGERT_INLINE static Complex<T> apply(Complex<T> a) {
+    return complex::sqrt_near(a);
+  }
+  template <class T>
+  WENGERT_INLINE static bool in_range(Complex<T> a) {
+    return complex::squares_fit(a);
+  }
+  template <class T>
+  static Complex<T> apply_far(Complex<T> a) {
     return complex::sqrt(a);
   }
 };
@@ -505,6 +513,27 @@ struct rsqrt {
   template <class T>
   static Complex<T> apply(Complex<T> a) {
     return complex::reciprocal(complex::sqrt(a));
+  }
+};
+
+struct exp {
+  template <Float T>
+  WENGERT_INLINE static T apply(T a) {
+    return math::exp(a);
+  }
+  template <class T>
+  WENGERT_INLINE static Complex<T> apply(Complex<T> a) {
+    const T size = math::exp(a.re);
+    return {size * math::cos(a.im), size * math::sin(a.im)};
+  }
+  template <class T>
+  WENGERT_INLINE static bool in_range(Complex<T> a) {  // NaN is not: zeros beside it are kept
+    constexpr T kLargest = sizeof(T) == 4 ? T{87} : T{708};
+    return (magnitude(a.re) <= kLargest) & (magnitude(a.im) <= kTrigLimit<T>);
+  }
+  template <class T>
+  static Complex<T> apply_far(Complex<T> a) {
+    return complex::exp(a);
   }
 };
 
@@ -521,7 +550,6 @@ struct rsqrt {
       return complex_expression;                         \
     }                                                    \
   };
-WENGERT_FUNCTION(exp, math::exp, complex::exp(a))
 WENGERT_FUNCTION(expm1, math::expm1, complex::expm1(a))
 WENGERT_FUNCTION(log, math::log, complex::log(a))
 WENGERT_FUNCTION(log2, math::log2, complex::mul(complex::log(a), static_cast<T>(1.44269504088896340736)))

@@ -38,6 +38,16 @@ void map(void* out, const void* const* in, int64_t n) {
   map_loop<Op, T>(out, in, n, std::integral_constant<int, Operands>{});
 }
 
+// An integer of the width of a part, in which a loop over elements collects conditions.
+template <class T>
+struct FlagOf {
+  using type = BitsOf<T>;
+};
+template <class T>
+struct FlagOf<Complex<T>> {
+  using type = BitsOf<T>;
+};
+
 // Elements out of range are rare: a block is computed as a whole, and they are then replaced.
 template <class Op, class T>
 void map_with_far(void* out, const void* const* in, int64_t n) {
@@ -46,8 +56,9 @@ void map_with_far(void* out, const void* const* in, int64_t n) {
   const auto* a = static_cast<const T*>(in[0]);
   for (int64_t start = 0; start < n; start += kBlock, y += kBlock, a += kBlock) {
     const int64_t m = n - start < kBlock ? n - start : kBlock;
-    BitsOf<T> far = 0;
-    for (int64_t i = 0; i < m; ++i) far |= Op::in_range(a[i]) ? BitsOf<T>{0} : BitsOf<T>{1};
+    using Flag = typename FlagOf<T>::type;
+    Flag far = 0;
+    for (int64_t i = 0; i < m; ++i) far |= Op::in_range(a[i]) ? Flag{0} : Flag{1};
     T before[kBlock];
     if (far != 0) std::memcpy(before, a, static_cast<size_t>(m) * sizeof(T));  // `y` may be `a`
 #pragma GCC ivdep

@@ -36,7 +36,8 @@ const Record& record(const Op& op) { return kRecords[static_cast<int>(op.kernel)
 
 [[noreturn]] void reject(const Op& op, DType t, const char* wanted) {
   fail(ErrorKind::dtype, op.name.c_str(),
-       std::string("got ") + name_of(t) + ", but it is defined for " + wanted + "; convert with astype first");
+       std::string("got ") + name_of(t) + ", but it is defined for " + wanted + "; " +
+           (is_complex(t) ? "take real(x), imag(x) or abs(x) first" : "convert with astype first"));
 }
 
 // What the op is defined for, if that does not include t; else null.

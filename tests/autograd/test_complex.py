@@ -23,7 +23,7 @@ def test_products() -> None:
 
 def test_squared_size() -> None:
     z = _z()
-    grads = (z * wg.conj(z)).real().sum().backward()
+    grads = (z * wg.conj(z)).real.sum().backward()
     np.testing.assert_allclose(grads[z].numpy(), 2 * z.numpy())
 
 
@@ -43,7 +43,7 @@ def test_a_promoted_real_operand_has_a_real_gradient() -> None:
     grads = y.backward(wg.tensor(np.array([1j, 1 + 2j], np.complex64)))
     assert grads[x].dtype == wg.float32
     np.testing.assert_allclose(grads[x].numpy(), (np.array([1j, 1 + 2j]) * np.conj(w.numpy())).real)
-    (g,) = wg.grad_of((x * 2j).imag().sum(), x)
+    (g,) = wg.grad_of((x * 2j).imag.sum(), x)
     assert g.tolist() == [2.0, 2.0]
 
 
@@ -227,3 +227,34 @@ def test_second_order() -> None:
     np.testing.assert_allclose(twice.numpy(), difference, rtol=1e-7)
     _, push = wg.linearize(wg.grad(f), wg.tensor(z))
     np.testing.assert_allclose(push(wg.tensor(v)).numpy(), difference, rtol=1e-7)
+
+
+def test_attributes_and_the_adjoint() -> None:
+    z = wg.tensor(np.array([[1 + 2j, 3j], [0, 4.0]]))
+    assert z.real.tolist() == [[1.0, 0.0], [0.0, 4.0]]
+    assert z.imag.tolist() == [[2.0, 3.0], [0.0, 0.0]]
+    np.testing.assert_array_equal(z.mH.numpy(), z.numpy().conj().T)
+    x = wg.tensor([[1.0, 2.0]])
+    assert x.real is x
+    assert x.mH.tolist() == [[1.0], [2.0]]
+
+
+def test_losses_are_real() -> None:
+    z = _z()
+    loss = wg.mse_loss(z, wg.zeros((2,), dtype="complex128"))
+    assert loss.dtype == wg.float64
+    np.testing.assert_allclose(loss.item(), np.mean(np.abs(z.numpy()) ** 2))
+    np.testing.assert_allclose(loss.backward()[z].numpy(), z.numpy())
+
+
+def test_arrays_do_not_lose_their_imaginary_part() -> None:
+    for data in ([1j], np.array([1j]), np.complex64(1j)):
+        with pytest.raises(wg.DTypeError, match="would drop the imaginary part"):
+            wg.asarray(data, dtype="float32")
+
+
+def test_errors_name_sizes_and_the_remedy() -> None:
+    with pytest.raises(wg.DTypeError, match=r"max: complex numbers are not ordered, got complex128\(2,\)"):
+        wg.max(_z())
+    with pytest.raises(wg.DTypeError, match=r"floor: got complex128.*take real\(x\), imag\(x\) or abs\(x\) first"):
+        wg.floor(_z())

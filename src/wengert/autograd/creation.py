@@ -83,7 +83,7 @@ def asarray(
         a = _from_nested(obj, dtype)
         copy = False
     if dtype is not None and as_dtype(a.dtype) != as_dtype(dtype):
-        a, copy = a.astype(as_dtype(dtype).to_numpy()), False
+        a, copy = _converted(a, as_dtype(dtype)), False
     return _finish(_from_numpy(a, copy), requires_grad)
 
 
@@ -97,12 +97,18 @@ def _from_nested(obj: Any, dtype: Any) -> np.ndarray[Any, Any]:
     if a.dtype == object or a.dtype.kind in "US":
         raise DTypeError(f"asarray: cannot make a tensor of {type(obj).__name__} (NumPy gives dtype {a.dtype})")
     if dtype is not None:
-        return a.astype(as_dtype(dtype).to_numpy())
+        return _converted(a, as_dtype(dtype))
     if not _holds_numpy(obj):  # Python numbers have our default dtypes
         defaults: dict[str, type] = {"f": np.float32, "i": np.int64, "c": np.complex64}
         if a.dtype.kind in defaults:
             a = a.astype(defaults[a.dtype.kind])
     return a
+
+
+def _converted(a: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    if a.dtype.kind == "c" and dtype.kind not in "cb":
+        raise DTypeError(f"asarray: {a.dtype} to {dtype.name} would drop the imaginary part; take its real part first")
+    return a.astype(dtype.to_numpy())
 
 
 def _holds_tensors(obj: Any) -> bool:

@@ -20,7 +20,7 @@ from wengert.interop import array_api, dlpack
 from wengert.interop import numpy as numpy_interop
 
 # Functions whose first argument is not one tensor.
-_NO_METHOD = ("concat", "stack", "broadcast_arrays", "broadcast_shapes")
+_NO_METHOD = ("concat", "stack", "broadcast_arrays", "broadcast_shapes", "make_complex")
 _permute, _isnan, _isinf = native("permute"), native("isnan"), native("isinf")
 
 
@@ -32,6 +32,10 @@ def _transposed(self: Tensor) -> Tensor:
     if self.ndim > 2:
         raise ShapeError(f"T: {describe(self)} has more than two axes; use mT or permute_dims")
     return _permute(self, tuple(range(self.ndim))[::-1])
+
+
+def _adjoint(self: Tensor) -> Tensor:
+    return functional.conj(functional.matrix_transpose(self))
 
 
 def _device(self: Tensor) -> Device:
@@ -181,6 +185,9 @@ def _members() -> dict[str, Any]:
         "tolist": numpy_interop.tolist,
         "T": property(_transposed, doc="The transpose of a matrix."),
         "mT": property(functional.matrix_transpose, doc="The last two axes exchanged."),
+        "mH": property(_adjoint, doc="The last two axes exchanged, and conjugated."),
+        "real": property(functional.real, doc="The real part."),
+        "imag": property(functional.imag, doc="The imaginary part."),
         "device": property(_device, doc="Where the memory is."),
         "nbytes": property(_nbytes, doc="Bytes of all elements."),
         "to": to,

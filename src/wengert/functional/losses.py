@@ -18,9 +18,10 @@ from wengert.functional.arguments import (
     one_axis,
 )
 from wengert.functional.elementwise import _softplus, _xlogy, pow
+from wengert.functional.reductions import squared_size
 from wengert.program.compile import checked_composite, composite
 
-_sum, _where, _square, _abs = native("sum"), native("where"), native("square"), native("abs")
+_sum, _where, _abs = native("sum"), native("where"), native("abs")
 _exp, _log, _log1p, _maximum, _relu = (native(n) for n in ("exp", "log", "log1p", "maximum", "relu"))
 _sigmoid, _take, _take_along = native("sigmoid"), native("take"), native("take_along_axis")
 _reshape, _not_equal = native("reshape"), native("not_equal")
@@ -54,11 +55,11 @@ def _pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
 
 @composite
 def _mse(x: Tensor, target: Tensor, reduction: str) -> Any:
-    return reduced(_square(x - target), reduction)
+    return reduced(squared_size(x - target), reduction)
 
 
 def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
-    """(x − target)².
+    """|x − target|².
 
     >>> mse_loss([1.0, 3.0], [1.0, 1.0]).item()
     2.0
@@ -88,7 +89,7 @@ def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
 def _huber(x: Tensor, target: Tensor, reduction: str, delta: float) -> Any:
     d = x - target
     size = _abs(d)
-    return reduced(_where(size <= delta, 0.5 * _square(d), delta * (size - 0.5 * delta)), reduction)
+    return reduced(_where(size <= delta, 0.5 * squared_size(d), delta * (size - 0.5 * delta)), reduction)
 
 
 def huber_loss(x: Any, target: Any, *, delta: float = 1.0, reduction: str = "mean") -> Tensor:

@@ -129,14 +129,14 @@ def _degrees_of_freedom(x: Tensor, axes: tuple[int, ...], correction: float) -> 
     return builtins.max(float(n) - correction, 0.0)
 
 
-def _squared_size(x: Tensor) -> Tensor:
+def squared_size(x: Tensor) -> Tensor:
     """|x|²."""
     return _square(_real(x)) + _square(_imag(x)) if x.dtype.kind == "c" else _square(x)
 
 
 def _var(x: Tensor, axes: tuple[int, ...], keepdims: int, correction: float) -> Any:
     deviation = x - _mean(x, axes, 1)
-    return _sum(_squared_size(deviation), axes, keepdims) / _degrees_of_freedom(x, axes, correction)
+    return _sum(squared_size(deviation), axes, keepdims) / _degrees_of_freedom(x, axes, correction)
 
 
 @explain_keywords
@@ -258,7 +258,7 @@ def logsumexp(x: Any, axis: Axis = -1, *, keepdims: bool = False) -> Tensor:
 
 def _norm(x: Tensor, axes: tuple[int, ...], keepdims: int, ord: float) -> Tensor:
     if ord == 2:
-        return root(_sum(_squared_size(x), axes, keepdims))
+        return root(_sum(squared_size(x), axes, keepdims))
     size = _abs(x)
     if ord == math.inf:
         return _max(size, axes, keepdims)

@@ -109,6 +109,7 @@ def _representative(same: dict[Any, Any], size: Any) -> Any:
 def derive_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[Any, ...], mask: int) -> Any:
     """The derivative of one op, for the core: (native derivative, guards)."""
     op = OPS[name]
+    _core.infer(name, types, attrs)  # what is refused is refused with its numbers, not with the symbols below
     inputs, sizes = _unified_types(name, types, attrs)
     _core.open_guards()
     try:
