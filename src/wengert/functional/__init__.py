@@ -3,8 +3,11 @@
 from typing import Any
 
 from wengert.functional.activations import (
+    celu,
     elu,
     gelu,
+    glu,
+    hard_shrink,
     hard_sigmoid,
     hard_swish,
     hard_tanh,
@@ -15,7 +18,10 @@ from wengert.functional.activations import (
     relu6,
     selu,
     silu,
+    soft_shrink,
     softmax,
+    softsign,
+    threshold,
 )
 from wengert.functional.attention import rotary_embedding, scaled_dot_product_attention
 from wengert.functional.convolution import (
@@ -62,6 +68,8 @@ from wengert.functional.linear import dot, linear, matmul, outer, tensordot, vec
 from wengert.functional.losses import (
     bce_loss,
     bce_with_logits,
+    cosine_embedding_loss,
+    cosine_similarity,
     cross_entropy,
     focal_loss,
     hinge_loss,
@@ -70,7 +78,9 @@ from wengert.functional.losses import (
     l1_loss,
     mse_loss,
     nll_loss,
+    smooth_l1_loss,
     softmax_cross_entropy,
+    triplet_margin_loss,
 )
 from wengert.functional.normalisation import layer_norm, rms_norm
 from wengert.functional.reductions import (
@@ -137,6 +147,7 @@ __all__ = [
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
+    "celu",
     "clip",
     "clone",
     "concat",
@@ -147,6 +158,8 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "count_nonzero",
     "cross_entropy",
     "cumprod",
@@ -166,6 +179,8 @@ __all__ = [
     "focal_loss",
     "gather",
     "gelu",
+    "glu",
+    "hard_shrink",
     "hard_sigmoid",
     "hard_swish",
     "hard_tanh",
@@ -217,9 +232,12 @@ __all__ = [
     "segment_sum",
     "selu",
     "silu",
+    "smooth_l1_loss",
+    "soft_shrink",
     "softmax",
     "softmax_cross_entropy",
     "softplus",
+    "softsign",
     "split",
     "squeeze",
     "stack",
@@ -230,9 +248,11 @@ __all__ = [
     "take",
     "take_along_axis",
     "tensordot",
+    "threshold",
     "tile",
     "trace",
     "tril",
+    "triplet_margin_loss",
     "triu",
     "unstack",
     "var",

@@ -14,6 +14,7 @@ from wengert.program.compile import composite
 
 _where, _exp, _expm1, _log = native("where"), native("exp"), native("expm1"), native("log")
 _erf, _tanh, _sigmoid = native("erf"), native("tanh"), native("sigmoid")
+_abs, _slice = native("abs"), native("slice")
 _max, _sum, _reshape, _copy = native("max"), native("sum"), native("reshape"), native("copy")
 
 # Klambauer et al., "Self-normalizing neural networks", 2017.
@@ -51,6 +52,23 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
     [-1.0, 2.0]
     """
     y: Tensor = _elu(_input(x, "elu"), float(alpha), 1.0)
+    return y
+
+
+@composite
+def _celu(x: Tensor, alpha: float) -> Any:
+    return _where(x > 0.0, x, _expm1(x * (1.0 / alpha)) * alpha)
+
+
+def celu(x: Any, alpha: float = 1.0) -> Tensor:
+    """x where x > 0, else α(e^(x/α) − 1): continuous slope for every α (Barron, 2017).
+
+    >>> celu([-1e4, 2.0], 0.5).tolist()
+    [-0.5, 2.0]
+    """
+    if alpha == 0:
+        raise ArgumentError("celu: alpha must not be 0")
+    y: Tensor = _celu(_input(x, "celu"), float(alpha))
     return y
 
 
@@ -176,6 +194,92 @@ def hard_swish(x: Any) -> Tensor:
     [0.0, 0.0, 4.0]
     """
     y: Tensor = _hard_swish(_input(x, "hard_swish"))
+    return y
+
+
+@composite
+def _softsign(x: Tensor) -> Any:
+    return x / (1.0 + _abs(x))
+
+
+def softsign(x: Any) -> Tensor:
+    """x / (1 + |x|).
+
+    >>> softsign([-1.0, 0.0, 3.0]).tolist()
+    [-0.5, 0.0, 0.75]
+    """
+    y: Tensor = _softsign(_input(x, "softsign"))
+    return y
+
+
+@composite
+def _threshold(x: Tensor, threshold: float, value: float) -> Any:
+    return _where(x > threshold, x, value)
+
+
+def threshold(x: Any, threshold: float, value: float) -> Tensor:
+    """x where x > threshold, else value.
+
+    >>> threshold([0.5, 2.0], 1.0, -7.0).tolist()
+    [-7.0, 2.0]
+    """
+    y: Tensor = _threshold(_input(x, "threshold"), float(threshold), float(value))
+    return y
+
+
+@composite
+def _hard_shrink(x: Tensor, limit: float) -> Any:
+    return _where(_abs(x) > limit, x, 0.0)
+
+
+def hard_shrink(x: Any, limit: float = 0.5) -> Tensor:
+    """x where |x| > limit, else 0.
+
+    >>> hard_shrink([-2.0, 0.5, 1.0]).tolist()
+    [-2.0, 0.0, 1.0]
+    """
+    y: Tensor = _hard_shrink(_input(x, "hard_shrink"), float(limit))
+    return y
+
+
+@composite
+def _soft_shrink(x: Tensor, limit: float) -> Any:
+    return _where(x > limit, x - limit, _where(x < -limit, x + limit, 0.0))
+
+
+def soft_shrink(x: Any, limit: float = 0.5) -> Tensor:
+    """x moved towards 0 by limit, and 0 within it.
+
+    >>> soft_shrink([-2.0, 0.3, 1.0]).tolist()
+    [-1.5, 0.0, 0.5]
+    """
+    if limit < 0:
+        raise ArgumentError(f"soft_shrink: limit must not be negative, got {limit}")
+    y: Tensor = _soft_shrink(_input(x, "soft_shrink"), float(limit))
+    return y
+
+
+@composite
+def _glu(x: Tensor, axis: int) -> Any:
+    half = int(x.shape[axis]) // 2
+    sizes = tuple(half if i == axis else n for i, n in enumerate(x.shape))
+    steps = (1,) * x.ndim
+    a = _slice(x, (0,) * x.ndim, sizes, steps)
+    return a * _sigmoid(_slice(x, tuple(half if i == axis else 0 for i in range(x.ndim)), sizes, steps))
+
+
+@explain_keywords
+def glu(x: Any, axis: int = -1) -> Tensor:
+    """a · sigmoid(b), with a and b the two halves of x along an axis (Dauphin et al., 2017).
+
+    >>> glu([2.0, 6.0, 0.0, 0.0]).tolist()
+    [1.0, 3.0]
+    """
+    t = _input(x, "glu")
+    k = one_axis(axis, t.ndim, "glu")
+    if int(t.shape[k]) % 2:
+        raise ShapeError(f"glu: axis {k} must have an even size, got {describe(t)}")
+    y: Tensor = _glu(t, k)
     return y
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from wengert._core import Tensor
 from wengert.dtypes import int64
-from wengert.errors import ArgumentError, DTypeError, ShapeError
+from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from wengert.functional.activations import log_probabilities
 from wengert.functional.arguments import (
     as_dtype_of,
@@ -16,15 +18,19 @@ from wengert.functional.arguments import (
     native,
     number,
     one_axis,
+    promoted,
 )
 from wengert.functional.elementwise import _softplus, _xlogy, pow
 from wengert.functional.reductions import squared_size
+from wengert.functional.foreign_names import explain_keywords
 from wengert.program.compile import checked_composite, composite
+from wengert.program.trace import broadcast_shapes
 
 _sum, _where, _abs = native("sum"), native("where"), native("abs")
 _exp, _log, _log1p, _maximum, _relu = (native(n) for n in ("exp", "log", "log1p", "maximum", "relu"))
 _sigmoid, _take, _take_along = native("sigmoid"), native("take"), native("take_along_axis")
-_reshape, _not_equal = native("reshape"), native("not_equal")
+_reshape, _not_equal, _broadcast_to = native("reshape"), native("not_equal"), native("broadcast_to")
+_sqrt = native("sqrt")
 
 
 def _check_reduction(reduction: str, name: str, *more: str) -> None:
@@ -102,6 +108,27 @@ def huber_loss(x: Any, target: Any, *, delta: float = 1.0, reduction: str = "mea
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta must be positive, got {delta}")
     y: Tensor = _huber(*_pair(x, target, "huber_loss"), reduction, float(delta))
+    return y
+
+
+@composite
+def _smooth_l1(x: Tensor, target: Tensor, reduction: str, beta: float) -> Any:
+    d = x - target
+    size = _abs(d)
+    return reduced(_where(size < beta, _square(d) * (0.5 / beta), size - 0.5 * beta), reduction)
+
+
+def smooth_l1_loss(x: Any, target: Any, *, beta: float = 1.0, reduction: str = "mean") -> Tensor:
+    """½d²/β for |d| < β, else |d| − ½β, with d = x − target: huber_loss divided by β; l1_loss for β = 0 (Girshick, 2015).
+
+    >>> smooth_l1_loss([0.5, 3.0], [0.0, 0.0], reduction="none").tolist()
+    [0.125, 2.5]
+    """
+    _check_reduction(reduction, "smooth_l1_loss")
+    if beta < 0:
+        raise ArgumentError(f"smooth_l1_loss: beta must not be negative, got {beta}")
+    x, t = _pair(x, target, "smooth_l1_loss")
+    y: Tensor = _smooth_l1(x, t, reduction, float(beta)) if beta else _l1(x, t, reduction)
     return y
 
 
@@ -205,6 +232,87 @@ def hinge_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     return y
 
 
+# ------------------------------------------------------------------------------------------------ similarities
+
+
+def _norm(x: Any, axis: int, eps: float) -> Any:
+    """√Σx², at least eps; its derivative at 0 is 0."""
+    return _sqrt(_maximum(_sum(_square(x), (axis,), 1), eps * eps))
+
+
+def _cosine(a: Any, b: Any, axis: int, eps: float) -> Any:
+    return _sum((a / _norm(a, axis, eps)) * (b / _norm(b, axis, eps)), (axis,), 0)
+
+
+@composite
+def _cosine_similarity(a: Tensor, b: Tensor, axis: int, eps: float) -> Any:
+    return _cosine(a, b, axis, eps)
+
+
+@explain_keywords
+def cosine_similarity(a: Any, b: Any, *, axis: int = -1, eps: float = 1e-8) -> Tensor:
+    """Σ ab / (max(|a|, eps) · max(|b|, eps)) along an axis; operands broadcast.
+
+    >>> cosine_similarity([3.0, 0.0], [1.0, 0.0]).item()
+    1.0
+    """
+    x, y = _broadcast(a, b, "cosine_similarity")
+    similarity: Tensor = _cosine_similarity(x, y, one_axis(axis, x.ndim, "cosine_similarity"), float(eps))
+    return similarity
+
+
+def _broadcast(a: Any, b: Any, name: str) -> list[Tensor]:
+    xs = promoted([as_floating(as_tensor(x, name)) for x in (a, b)])
+    shape = broadcast_shapes(name, *(x.shape for x in xs))
+    return [x if tuple(x.shape) == shape else _broadcast_to(x, shape) for x in xs]
+
+
+@composite
+def _cosine_embedding(a: Tensor, b: Tensor, target: Tensor, margin: float, reduction: str) -> Any:
+    similarity = _cosine(a, b, a.ndim - 1, 1e-8)
+    return reduced(_where(target > 0.0, 1.0 - similarity, _relu(similarity - margin)), reduction)
+
+
+def cosine_embedding_loss(a: Any, b: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Tensor:
+    """1 − cos(a, b) where the target is 1, max(0, cos(a, b) − margin) where it is −1; features on the last axis.
+
+    >>> cosine_embedding_loss([[1.0, 0.0]], [[0.0, 1.0]], [1]).item()
+    1.0
+    """
+    _check_reduction(reduction, "cosine_embedding_loss")
+    x, y = _broadcast(a, b, "cosine_embedding_loss")
+    t = as_tensor(target, "cosine_embedding_loss")
+    if x.ndim == 0 or tuple(t.shape) != tuple(x.shape[:-1]):
+        raise ShapeError(
+            f"cosine_embedding_loss: target {describe(t)} must have the shape of {describe(x)} without its last axis"
+        )
+    loss: Tensor = _cosine_embedding(x, y, as_dtype_of(t, x.dtype), float(margin), reduction)
+    return loss
+
+
+@composite
+def _triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float, reduction: str) -> Any:
+    # PyTorch's distance: the small number is added to the difference, so that the root is smooth at equal points.
+    def distance(x: Any) -> Any:
+        return _sqrt(_sum(_square(anchor - x + 1e-6), (anchor.ndim - 1,), 0))
+
+    return reduced(_relu(distance(near) - distance(far) + margin), reduction)
+
+
+def triplet_margin_loss(anchor: Any, near: Any, far: Any, *, margin: float = 1.0, reduction: str = "mean") -> Tensor:
+    """max(0, |anchor − near| − |anchor − far| + margin), distances along the last axis (Schroff et al., 2015).
+
+    >>> triplet_margin_loss([[0.0, 0.0]], [[3.0, 4.0]], [[0.0, 5.0]]).item()
+    0.99999...
+    """
+    _check_reduction(reduction, "triplet_margin_loss")
+    xs = promoted([as_floating(as_tensor(x, "triplet_margin_loss")) for x in (anchor, near, far)])
+    if xs[0].ndim == 0 or any(tuple(x.shape) != tuple(xs[0].shape) for x in xs):
+        raise ShapeError(f"triplet_margin_loss: points must have one shape, got {', '.join(map(describe, xs))}")
+    y: Tensor = _triplet(*xs, float(margin), reduction)
+    return y
+
+
 # ---------------------------------------------------------------------------------------------- distributions
 
 
@@ -240,7 +348,8 @@ def _along(weight: Tensor, ndim: int, axis: int) -> Tensor:
 def _pick(log_p: Tensor, target: Tensor, weight: Tensor | None, axis: int, ignore_index: int) -> tuple[Any, Any]:
     """For each sample −log_p of its class, and its weight; both 0 where the target is `ignore_index`."""
     valid = _not_equal(target, ignore_index)
-    safe = _where(valid, target, 0)
+    classes = number(log_p.shape[axis], int64)
+    safe = _where(valid, _where(target < 0, classes, target), 0)  # the gather would count negative ones from the end
     place = _reshape(safe, (*target.shape[:axis], 1, *target.shape[axis:]))
     loss = -_reshape(_take_along(log_p, place, axis), target.shape)
     if weight is None:
@@ -331,6 +440,21 @@ def _classes(
     return t, as_dtype_of(y, int64) if y.dtype.is_integer else y, w
 
 
+def _explained(
+    error: IndexRangeError, x: Any, target: Any, axis: int | None, ignore_index: int, name: str
+) -> IndexRangeError:
+    """What the gather says, in terms of classes: which one, and where it stands."""
+    scores, classes_of = as_tensor(x, name), as_tensor(target, name)
+    if not classes_of._plain:
+        return error
+    values = classes_of.numpy()
+    classes = scores.shape[min(1, scores.ndim - 1) if axis is None else axis]
+    wrong = ((values < 0) | (values >= classes)) & (values != ignore_index)
+    place = tuple(int(i) for i in np.argwhere(wrong)[0])
+    at = f" at position {place[0] if len(place) == 1 else place}" if place else ""
+    return IndexRangeError(f"{name}: class {values[place]}{at} is out of range for {classes} classes")
+
+
 def nll_loss(
     log_p: Any,
     target: Any,
@@ -348,7 +472,10 @@ def nll_loss(
     x = as_tensor(log_p, "nll_loss")
     axis = min(1, x.ndim - 1)
     x, t, w = _classes(x, target, weight, axis, "nll_loss", True)
-    y: Tensor = _nll(x, t, w, axis, int(ignore_index), reduction)
+    try:
+        y: Tensor = _nll(x, t, w, axis, int(ignore_index), reduction)
+    except IndexRangeError as e:
+        raise _explained(e, x, t, axis, ignore_index, "nll_loss") from None
     return y
 
 
@@ -394,7 +521,10 @@ def cross_entropy(
     0.6931...
     """
     name = "cross_entropy"
-    y: Tensor = _cross_entropy(logits, target, weight, ignore_index, label_smoothing, reduction, None, name)
+    try:
+        y: Tensor = _cross_entropy(logits, target, weight, ignore_index, label_smoothing, reduction, None, name)
+    except IndexRangeError as e:
+        raise _explained(e, logits, target, None, ignore_index, name) from None
     return y
 
 
@@ -414,5 +544,8 @@ def softmax_cross_entropy(
     0.6931...
     """
     name = "softmax_cross_entropy"
-    y: Tensor = _cross_entropy(logits, target, weight, ignore_index, label_smoothing, reduction, axis, name)
+    try:
+        y: Tensor = _cross_entropy(logits, target, weight, ignore_index, label_smoothing, reduction, axis, name)
+    except IndexRangeError as e:
+        raise _explained(e, logits, target, axis, ignore_index, name) from None
     return y
