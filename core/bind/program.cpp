@@ -166,6 +166,11 @@ struct ProgramBuilder {
     g.code.push_back(i);
   }
 
+  // Sizes that no step reads, but whoever evaluates the program's instructions one by one.
+  void keep_sizes(nb::handle shape) {
+    guarded([&] { sizes(shape); });
+  }
+
   // Gives this program the size leaves of another, so that the same numbers can be passed to both.
   void share_leaves(const Program& other) { p->sizes.leaves = other.sizes.leaves; }
 
@@ -466,6 +471,7 @@ void init_program(nb::module_& m) {
       .def("call", &ProgramBuilder::call)
       .def("fused", &ProgramBuilder::fused)
       .def("share_leaves", &ProgramBuilder::share_leaves)
+      .def("keep_sizes", &ProgramBuilder::keep_sizes)
       .def("finish", &ProgramBuilder::finish);
   nb::class_<Derivative>(m, "Derivative")
       .def_ro("name", &Derivative::name)

@@ -14,7 +14,9 @@ from wengert.errors import IndexRangeError
 @pytest.mark.parametrize("bad", [3, 7, -1, -3, -99])
 @pytest.mark.parametrize("loss", [wg.cross_entropy, wg.nll_loss, wg.softmax_cross_entropy])
 def test_the_class_and_its_position_are_named(loss: Any, bad: int) -> None:
-    with pytest.raises(IndexRangeError, match=rf"{loss.__name__}: class {bad} at position 1 is out of range for 3 classes"):
+    with pytest.raises(
+        IndexRangeError, match=rf"{loss.__name__}: class {bad} at position 1 is out of range for 3 classes"
+    ):
         loss(np.zeros((4, 3)), np.array([0, bad, 2, bad]))
 
 

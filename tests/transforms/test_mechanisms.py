@@ -174,3 +174,20 @@ def test_backward_peak_is_not_all_gradients_at_once() -> None:
     live = _core.memory_stats()["live_bytes"]
     loss.backward()
     assert _core.memory_stats()["peak_bytes"] - live <= 4 * 400_000
+
+
+def test_sizes_that_only_a_folded_broadcast_reads_are_known_at_second_order() -> None:
+    """1/n is a value without axes; that it is broadcast to b's size is folded away when the program is lowered."""
+
+    @compile
+    def f(a: Any, b: Any) -> Any:
+        return ((b * 0.8 + 0.2 / wg.sum(wg.ones_like(a))) * a).sum()
+
+    a, b = wg.asarray(np.array([0.5, 2.0, -1.0])), wg.asarray(np.array([1.0, 3.0, 2.0]))
+
+    def gradient(x: Any, y: Any) -> Any:
+        return wg.vjp(f, x, y)[1](wg.asarray(np.array(1.0)))
+
+    pulled = wg.vjp(gradient, a, b)[1]((a, b))
+    np.testing.assert_allclose(pulled[0].numpy(), 0.8 * b.numpy())
+    np.testing.assert_allclose(pulled[1].numpy(), 0.8 * a.numpy())

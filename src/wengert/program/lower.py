@@ -45,6 +45,8 @@ def lower(program: Program, sizes_of: Any = None) -> Any:
                 _lower_call(builder, slots, i)
         elif unit.outputs[0] not in scalars or unit.outputs[0] in needed:
             _lower_call(builder, slots, unit)
+        else:
+            builder.keep_sizes(unit.attrs[0])
     outputs = [_output_slot(builder, slots, o) for o in program.outputs]
     return builder.finish(len(program.inputs), slots.count, [], outputs)
 
