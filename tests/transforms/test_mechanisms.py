@@ -179,7 +179,7 @@ def test_backward_peak_is_not_all_gradients_at_once() -> None:
 def test_sizes_that_only_a_folded_broadcast_reads_are_known_at_second_order() -> None:
     """1/n is a value without axes; that it is broadcast to b's size is folded away when the program is lowered."""
 
-    @compile
+    @wg.compile
     def f(a: Any, b: Any) -> Any:
         return ((b * 0.8 + 0.2 / wg.sum(wg.ones_like(a))) * a).sum()
 
