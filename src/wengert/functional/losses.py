@@ -115,7 +115,7 @@ def huber_loss(x: Any, target: Any, *, delta: float = 1.0, reduction: str = "mea
 def _smooth_l1(x: Tensor, target: Tensor, reduction: str, beta: float) -> Any:
     d = x - target
     size = _abs(d)
-    return reduced(_where(size < beta, _square(d) * (0.5 / beta), size - 0.5 * beta), reduction)
+    return reduced(_where(size < beta, squared_size(d) * (0.5 / beta), size - 0.5 * beta), reduction)
 
 
 def smooth_l1_loss(x: Any, target: Any, *, beta: float = 1.0, reduction: str = "mean") -> Tensor:
@@ -237,7 +237,7 @@ def hinge_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
 
 def _norm(x: Any, axis: int, eps: float) -> Any:
     """√Σx², at least eps; its derivative at 0 is 0."""
-    return _sqrt(_maximum(_sum(_square(x), (axis,), 1), eps * eps))
+    return _sqrt(_maximum(_sum(squared_size(x), (axis,), 1), eps * eps))
 
 
 def _cosine(a: Any, b: Any, axis: int, eps: float) -> Any:
@@ -294,7 +294,7 @@ def cosine_embedding_loss(a: Any, b: Any, target: Any, *, margin: float = 0.0, r
 def _triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float, reduction: str) -> Any:
     # PyTorch's distance: the small number is added to the difference, so that the root is smooth at equal points.
     def distance(x: Any) -> Any:
-        return _sqrt(_sum(_square(anchor - x + 1e-6), (anchor.ndim - 1,), 0))
+        return _sqrt(_sum(squared_size(anchor - x + 1e-6), (anchor.ndim - 1,), 0))
 
     return reduced(_relu(distance(near) - distance(far) + margin), reduction)
 
@@ -309,7 +309,7 @@ def triplet_margin_loss(anchor: Any, near: Any, far: Any, *, margin: float = 1.0
     xs = promoted([as_floating(as_tensor(x, "triplet_margin_loss")) for x in (anchor, near, far)])
     if xs[0].ndim == 0 or any(tuple(x.shape) != tuple(xs[0].shape) for x in xs):
         raise ShapeError(f"triplet_margin_loss: points must have one shape, got {', '.join(map(describe, xs))}")
-    y: Tensor = _triplet(*xs, float(margin), reduction)
+    y: Tensor = _triplet(xs[0], xs[1], xs[2], float(margin), reduction)
     return y
 
 
