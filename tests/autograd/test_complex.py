@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 import wengert as wg
+from wengert.dtypes import as_dtype
+from wengert.ops import OPS
+from wengert.program.ir import Instruction, Program, Type, Var, infer
+from wengert.transforms.derive import derive
 
 
 def _z() -> Any:
@@ -70,6 +74,20 @@ def test_real_tensors_pay_nothing_for_conjugation() -> None:
     assert wg.conj(x) is x
     assert wg.real(x) is x
     assert wg.imag(x).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_conjugation_is_an_instruction_for_complex_numbers_only(dtype: str) -> None:
+    conjugates = []
+    for name, attrs in (("mul", ()), ("div", ()), ("matmul", (0, 0))):
+        variables = [Var(Type(as_dtype(dtype).code, (3, 3))) for _ in range(2)]
+        outputs = tuple(Var(t) for t in infer(OPS[name], variables, attrs))
+        program = Program(variables, [Instruction(OPS[name], tuple(variables), attrs, outputs)], list(outputs))
+        derivation = derive(program, 3, name)
+        used = [i.op.name for p in (derivation.forward, derivation.vjp) for i in p.instructions]
+        conjugates.append(used.count("conj"))
+        assert not {"real", "imag", "make_complex", "cast"} & set(used)
+    assert conjugates == [0, 0, 0] if dtype == "float64" else all(conjugates)
 
 
 def test_complex_to_real_is_never_silent() -> None:
