@@ -21,8 +21,8 @@ from wengert.functional.arguments import (
     promoted,
 )
 from wengert.functional.elementwise import _softplus, _xlogy, pow
-from wengert.functional.reductions import squared_size
 from wengert.functional.foreign_names import explain_keywords
+from wengert.functional.reductions import squared_size
 from wengert.program.compile import checked_composite, composite
 from wengert.program.trace import broadcast_shapes
 
