@@ -4,6 +4,7 @@
 #include <string>
 
 #include "conv_tiles.h"
+#include "pool_rows.h"
 #include "vector.h"
 
 namespace wengert {
@@ -16,6 +17,8 @@ namespace wengert {
     const PairKernel* pairs(int* n);           \
     const ConvTiles<float>& conv_tiles_f32();  \
     const ConvTiles<double>& conv_tiles_f64(); \
+    const PoolRows<float>& pool_rows_f32();    \
+    const PoolRows<double>& pool_rows_f64();   \
   }
 #ifdef WENGERT_LEVEL_v2
 DECLARE(v2)
@@ -37,6 +40,8 @@ struct InstructionSet {
   const PairKernel* (*pairs)(int* n);
   const ConvTiles<float>& (*conv_f32)();
   const ConvTiles<double>& (*conv_f64)();
+  const PoolRows<float>& (*pool_f32)();
+  const PoolRows<double>& (*pool_f64)();
 };
 
 #define SET(level)                                \
@@ -45,7 +50,9 @@ struct InstructionSet {
    isa_##level::table,                            \
    isa_##level::pairs,                            \
    isa_##level::conv_tiles_f32,                   \
-   isa_##level::conv_tiles_f64}
+   isa_##level::conv_tiles_f64,                   \
+   isa_##level::pool_rows_f32,                    \
+   isa_##level::pool_rows_f64}
 InstructionSet choose() {
   __builtin_cpu_init();
   const InstructionSet sets[] = {
@@ -88,6 +95,8 @@ const VectorKernels& table();
 const PairKernel* pairs(int* n);
 const ConvTiles<float>& conv_tiles_f32();
 const ConvTiles<double>& conv_tiles_f64();
+const PoolRows<float>& pool_rows_f32();
+const PoolRows<double>& pool_rows_f64();
 }  // namespace isa_base
 
 namespace {
@@ -97,6 +106,8 @@ struct InstructionSet {
   const PairKernel* (*pairs)(int* n);
   const ConvTiles<float>& (*conv_f32)();
   const ConvTiles<double>& (*conv_f64)();
+  const PoolRows<float>& (*pool_f32)();
+  const PoolRows<double>& (*pool_f64)();
 };
 
 InstructionSet choose() {
@@ -104,7 +115,8 @@ InstructionSet choose() {
   if (wanted != nullptr && *wanted != '\0') {
     throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": there is one instruction set on this machine");
   }
-  return {isa_base::table, isa_base::pairs, isa_base::conv_tiles_f32, isa_base::conv_tiles_f64};
+  return {isa_base::table,          isa_base::pairs,         isa_base::conv_tiles_f32,
+          isa_base::conv_tiles_f64, isa_base::pool_rows_f32, isa_base::pool_rows_f64};
 }
 
 }  // namespace
@@ -133,6 +145,16 @@ const ConvTiles<float>& conv_tiles(float) {
 const ConvTiles<double>& conv_tiles(double) {
   static const ConvTiles<double>& tiles = chosen().conv_f64();
   return tiles;
+}
+
+const PoolRows<float>& pool_rows(float) {
+  static const PoolRows<float>& rows = chosen().pool_f32();
+  return rows;
+}
+
+const PoolRows<double>& pool_rows(double) {
+  static const PoolRows<double>& rows = chosen().pool_f64();
+  return rows;
 }
 
 MapFn find_pair(MapFn first, MapFn second, bool left) {

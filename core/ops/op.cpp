@@ -220,6 +220,7 @@ void register_ops() {
   register_attention_ops();
   register_linalg_ops();
   register_spectral_ops();
+  register_pool_ops();
 }
 
 }  // namespace wengert

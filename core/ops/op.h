@@ -78,5 +78,6 @@ void register_conv_ops();
 void register_attention_ops();
 void register_linalg_ops();
 void register_spectral_ops();
+void register_pool_ops();
 
 }  // namespace wengert

@@ -82,7 +82,18 @@ from wengert.functional.losses import (
     softmax_cross_entropy,
     triplet_margin_loss,
 )
-from wengert.functional.normalisation import layer_norm, rms_norm
+from wengert.functional.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from wengert.functional.pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
 from wengert.functional.reductions import (
     all,
     any,
@@ -103,6 +114,7 @@ from wengert.functional.reductions import (
     sum,
     var,
 )
+from wengert.functional.resampling import upsample
 from wengert.functional.shapes import (
     astype,
     broadcast_arrays,
@@ -135,6 +147,9 @@ from wengert.functional.shapes import (
 from wengert.ops.registry import OPS
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "all",
     "allclose",
     "angle",
@@ -142,6 +157,10 @@ __all__ = [
     "argmax",
     "argmin",
     "astype",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "batch_norm",
     "bce_loss",
     "bce_with_logits",
     "broadcast_arrays",
@@ -181,6 +200,7 @@ __all__ = [
     "gelu",
     "glu",
     "hard_shrink",
+    "group_norm",
     "hard_sigmoid",
     "hard_swish",
     "hard_tanh",
@@ -188,6 +208,7 @@ __all__ = [
     "huber_loss",
     "imag",
     "index_select",
+    "instance_norm",
     "isclose",
     "kl_div",
     "l1_loss",
@@ -201,6 +222,9 @@ __all__ = [
     "matmul",
     "matrix_transpose",
     "max",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
     "mean",
     "min",
     "mish",
@@ -255,6 +279,7 @@ __all__ = [
     "triplet_margin_loss",
     "triu",
     "unstack",
+    "upsample",
     "var",
     "vecdot",
     "xlogy",

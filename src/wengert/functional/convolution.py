@@ -8,7 +8,7 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import as_floating, as_tensor, describe, native, promoted, shape_text
-from wengert.functional.windows import per_axis
+from wengert.functional.windows import per_axis, with_batch, without_batch
 
 _conv, _conv_bias, _conv_transpose = native("conv"), native("conv_bias"), native("conv_transpose")
 _reshape = native("reshape")
@@ -23,14 +23,11 @@ def _operands(name: str, rank: int, x: Any, weight: Any, bias: Any) -> tuple[Ten
         given.append(as_tensor(bias, name))
     x, weight, *rest = promoted([as_floating(t) for t in given]) if len({t.dtype.code for t in given}) > 1 else given
     x, weight = as_floating(x), as_floating(weight)
-    if weight.ndim != rank + 2 or x.ndim not in (rank + 1, rank + 2):
+    if weight.ndim != rank + 2:
         raise ShapeError(
-            f"{name}: takes x of shape (batch, channels, {rank} spatial) or without batch, and a weight with "
-            f"{rank + 2} axes, got {describe(x)} and {describe(weight)}"
+            f"{name}: takes a weight with {rank + 2} axes, got {describe(x)} and weight {describe(weight)}"
         )
-    single = x.ndim == rank + 1
-    if single:
-        x = _reshape(x, (1, *x.shape))
+    x, single = with_batch(name, rank, x)
     b = as_floating(rest[0]) if rest else None
     return x, weight, b, single
 
@@ -93,7 +90,7 @@ def _convolve(
         sizes.append(room // s + 1)
     attrs = (tuple(sizes), step, before, gap, groups)
     y = _conv(x, weight, *attrs) if b is None else _conv_bias(x, weight, b, *attrs)
-    return _reshape(y, y.shape[1:]) if single else y
+    return without_batch(y, single)
 
 
 def conv1d(
@@ -199,7 +196,7 @@ def _convolve_transposed(
     y = _conv_transpose(x, weight, tuple(sizes), step, before, gap, groups)
     if b is not None:
         y = y + _reshape(b, (b.shape[0], *(1 for _ in range(rank))))
-    return _reshape(y, y.shape[1:]) if single else y
+    return without_batch(y, single)
 
 
 def conv_transpose1d(

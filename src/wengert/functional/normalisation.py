@@ -1,4 +1,4 @@
-"""Normalisation over the last axes. Each is one fused program and one instruction on the tape."""
+"""Normalisation: over the last axes, over groups of channels, over batches. Each is one fused program on the tape."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
+from wengert.autograd.modes import no_grad
 from wengert.dtypes import float32
-from wengert.errors import ShapeError
+from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import (
     as_dtype_of,
     as_floating,
@@ -23,6 +24,7 @@ from wengert.functional.arguments import (
 from wengert.program.compile import composite
 
 _sum, _square, _rsqrt = native("sum"), native("square"), native("rsqrt")
+_reshape, _broadcast_to = native("reshape"), native("broadcast_to")
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -99,3 +101,165 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
         eps = float(np.finfo(np.float64 if t.dtype.itemsize == 8 else np.float32).eps)
     y: Tensor = _rms_norm(t, w, _normalised_axes(t, normalized_shape, "rms_norm", w), float(eps))
     return y
+
+
+@composite
+def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float) -> Any:
+    n, channels, *spatial = x.shape
+    grouped = _reshape(x, (n, groups, channels // groups * product(spatial)))
+    y = _reshape(_normalised(grouped, eps), x.shape)
+    return _affine(y, _per_channel(weight, x), _per_channel(bias, x))
+
+
+def _normalised(x: Tensor, eps: float) -> Tensor:
+    """Rows of mean 0 and variance 1, over the last axis."""
+    wide = _wide(x)
+    n, axis = number(x.shape[-1], wide.dtype), (x.ndim - 1,)
+    centred = wide - _sum(wide, axis, 1) / n
+    return as_dtype_of(centred * _rsqrt(_sum(_square(centred), axis, 1) / n + eps), x.dtype)
+
+
+def _per_channel(parameter: Tensor | None, x: Tensor) -> Tensor | None:
+    """A parameter with one entry per channel, in a shape that broadcasts to x."""
+    return None if parameter is None else _reshape(parameter, (x.shape[1], *(1 for _ in x.shape[2:])))
+
+
+def _check_channels(name: str, x: Tensor, *parameters: Any) -> None:
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: takes x of shape (batch, channels, ...), got {describe(x)}")
+    for p in parameters:
+        if p is not None and (p.ndim != 1 or p.shape[0] != x.shape[1]):
+            raise ShapeError(
+                f"{name}: weight, bias and statistics have one entry per channel, got {describe(p)} for {describe(x)}"
+            )
+
+
+def group_norm(x: Any, num_groups: int, *, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """(x − mean) / √(var + eps) · weight + bias over `num_groups` groups of the channels of each sample (Wu and He, 2018).
+
+    x is (batch, channels, ...); weight and bias have one entry per channel.
+
+    >>> group_norm([[1.0, 3.0, 5.0, 9.0]], 2, eps=0.0).tolist()
+    [[-1.0, 1.0, -1.0, 1.0]]
+    """
+    t = as_floating(as_tensor(x, "group_norm"))
+    w = None if weight is None else as_tensor(weight, "group_norm")
+    b = None if bias is None else as_tensor(bias, "group_norm")
+    _check_channels("group_norm", t, w, b)
+    if num_groups < 1 or t.shape[1] // num_groups * num_groups != t.shape[1]:
+        raise ShapeError(f"group_norm: num_groups={num_groups} does not divide the channels of {describe(t)}")
+    y: Tensor = _group_norm(t, w, b, int(num_groups), float(eps))
+    return y
+
+
+def instance_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """(x − mean) / √(var + eps) · weight + bias over the spatial axes of each channel of each sample (Ulyanov et al., 2016).
+
+    >>> instance_norm([[[1.0, 3.0], [5.0, 9.0]]], eps=0.0).tolist()
+    [[[-1.0, 1.0], [-1.0, 1.0]]]
+    """
+    t = as_floating(as_tensor(x, "instance_norm"))
+    w = None if weight is None else as_tensor(weight, "instance_norm")
+    b = None if bias is None else as_tensor(bias, "instance_norm")
+    _check_channels("instance_norm", t, w, b)
+    if product(t.shape[2:]) == 1:
+        raise ShapeError(f"instance_norm: a channel of one value has no variance, got {describe(t)}")
+    y: Tensor = _group_norm(t, w, b, int(t.shape[1]), float(eps))
+    return y
+
+
+@composite
+def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
+    """The result, the mean and the unbiased variance, over rows of one channel of one sample.
+
+    Each row's own mean and squares come first, in one pass, and are then combined (Chan et al., 1979): a derivative needs
+    two passes over memory in this form, where deviations from the common mean would need three.
+    """
+    wide = _wide(x)
+    batch, channels, length = x.shape[0], x.shape[1], product(x.shape[2:])
+    rows = _reshape(wide, (batch, channels, length))
+    n_rows, n_columns = number(batch, wide.dtype), number(length, wide.dtype)
+    centres = _sum(rows, (2,), 1) / n_columns
+    squares = _sum(_square(rows - centres), (2,), 1)
+    mean = _sum(centres, (0,), 1) / n_rows
+    squares = _sum(squares + _square(centres - mean) * n_columns, (0,), 1)
+    n = n_rows * n_columns
+
+    def per_row(value: Any) -> Any:
+        return _broadcast_to(value, (batch, channels, 1))
+
+    scale = _rsqrt(squares / n + eps)
+    if weight is not None:
+        scale = scale * _reshape(weight, (1, channels, 1))
+    y = (rows - per_row(mean)) * per_row(scale)
+    if bias is not None:
+        y = y + per_row(_reshape(bias, (1, channels, 1)))
+    y = _reshape(as_dtype_of(y, x.dtype), x.shape)
+    return y, _reshape(mean, (channels,)), _reshape(squares / (n - 1.0), (channels,))
+
+
+@composite
+def _batch_norm_of_columns(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
+    """The same where a channel has one value per sample."""
+    wide = _wide(x)
+    n = number(x.shape[0], wide.dtype)
+    mean = _sum(wide, (0,), 0) / n
+    centred = wide - mean
+    squares = _sum(_square(centred), (0,), 0)
+    y = _affine(centred * _rsqrt(squares / n + eps), weight, bias)
+    return as_dtype_of(y, x.dtype), mean, squares / (n - 1.0)
+
+
+@composite
+def _batch_norm_fixed(
+    x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Any:
+    centred = x - _per_channel(mean, x)
+    y = centred * _rsqrt(_per_channel(var, x) + eps)
+    return _affine(y, _per_channel(weight, x), _per_channel(bias, x))
+
+
+def batch_norm(
+    x: Any,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    training: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x − mean) / √(var + eps) · weight + bias for every channel, axis 1 (Ioffe and Szegedy, 2015).
+
+    While training, mean and variance are those of the batch and all positions, and the running ones, if given, move
+    towards them in place by `momentum` (the variance unbiased). Otherwise the running ones are used.
+
+    >>> batch_norm([[1.0, 5.0], [3.0, 9.0]], eps=0.0).tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
+    """
+    t = as_floating(as_tensor(x, "batch_norm"))
+    w = None if weight is None else as_tensor(weight, "batch_norm")
+    b = None if bias is None else as_tensor(bias, "batch_norm")
+    _check_channels("batch_norm", t, w, b, running_mean, running_var)
+    y: Tensor
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ArgumentError("batch_norm: training=False needs running_mean and running_var")
+        y = _batch_norm_fixed(t, running_mean, running_var, w, b, float(eps))
+        return y
+    if product((t.shape[0], *t.shape[2:])) == 1:
+        raise ShapeError(
+            f"batch_norm: one value per channel has no variance, got {describe(t)}; use more samples, or training=False"
+        )
+    compute = _batch_norm_of_columns if t.ndim == 2 else _batch_norm
+    y, mean, var = compute(t, w, b, float(eps))
+    for running, now in ((running_mean, mean), (running_var, var)):
+        if running is not None:
+            _move(running, now, momentum)
+    return y
+
+
+def _move(running: Tensor, towards: Tensor, momentum: float) -> None:
+    with no_grad():
+        running += momentum * (as_dtype_of(towards.detach(), running.dtype) - running)

@@ -1,11 +1,15 @@
-"""Options of convolution and pooling: a number, or one for every spatial axis."""
+"""Arguments of convolution and pooling: options per spatial axis, and images without a batch axis."""
 
 from __future__ import annotations
 
 import operator
 from typing import Any
 
-from wengert.errors import ArgumentError
+from wengert._core import Tensor
+from wengert.errors import ArgumentError, ShapeError
+from wengert.functional.arguments import describe, native
+
+_reshape = native("reshape")
 
 
 def per_axis(name: str, what: str, value: Any, rank: int, *, least: int) -> tuple[int, ...]:
@@ -21,3 +25,17 @@ def per_axis(name: str, what: str, value: Any, rank: int, *, least: int) -> tupl
     if any(v < least for v in given):
         raise ArgumentError(f"{name}: {what} must be {'positive' if least else 'at least 0'}, got {value}")
     return given
+
+
+def with_batch(name: str, rank: int, x: Tensor) -> tuple[Tensor, bool]:
+    """x with a batch axis, and whether it had none."""
+    if x.ndim == rank + 2:
+        return x, False
+    if x.ndim == rank + 1:
+        return _reshape(x, (1, *x.shape)), True
+    raise ShapeError(f"{name}: takes x of shape (batch, channels, {rank} spatial) or without batch, got {describe(x)}")
+
+
+def without_batch(y: Tensor, single: bool) -> Tensor:
+    """y without the batch axis that was added."""
+    return _reshape(y, y.shape[1:]) if single else y
