@@ -119,7 +119,7 @@ def _normalised(x: Tensor, eps: float) -> Tensor:
     return as_dtype_of(centred * _rsqrt(_sum(_square(centred), axis, 1) / n + eps), x.dtype)
 
 
-def _per_channel(parameter: Tensor | None, x: Tensor) -> Tensor | None:
+def _per_channel(parameter: Tensor | None, x: Tensor) -> Any:
     """A parameter with one entry per channel, in a shape that broadcasts to x."""
     return None if parameter is None else _reshape(parameter, (x.shape[1], *(1 for _ in x.shape[2:])))
 

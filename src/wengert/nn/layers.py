@@ -1,9 +1,8 @@
-"""Layers: linear, activations, normalisation, dropout."""
+"""Layers: linear, activations, dropout."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from wengert import functional as F
@@ -96,38 +95,6 @@ class Dropout(Module):
     def extra_repr(self) -> str:
         """The probability."""
         return f"p={self.p}"
-
-
-class LayerNorm(Module):
-    """(x − mean) / √(variance + eps) · weight + bias over the last axes (Ba et al., 2016).
-
-    >>> import wengert as wg
-    >>> LayerNorm(4)(wg.ones((2, 4))).tolist()[0]
-    [0.0, 0.0, 0.0, 0.0]
-    """
-
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-        *,
-        dtype: Any = None,
-    ) -> None:
-        one = isinstance(normalized_shape, int)
-        self.normalized_shape: tuple[int, ...] = (normalized_shape,) if one else tuple(normalized_shape)  # type: ignore[arg-type, assignment]
-        self.eps = eps
-        self.weight = Parameter.ones(self.normalized_shape, dtype=dtype) if elementwise_affine else None
-        self.bias = Parameter.zeros(self.normalized_shape, dtype=dtype) if elementwise_affine and bias else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x, normalised."""
-        return F.layer_norm(x, self.normalized_shape, weight=self.weight, bias=self.bias, eps=self.eps)
-
-    def extra_repr(self) -> str:
-        """The normalised sizes."""
-        return ", ".join(map(str, self.normalized_shape))
 
 
 class ReLU(Module):

@@ -1,0 +1,191 @@
+"""Layers without parameters that change the size of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from wengert import functional as F
+from wengert._core import Tensor
+from wengert.nn.module import Module
+
+Sizes = int | Sequence[int]
+
+
+class _MaxPool(Module):
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The windows' largest elements."""
+        return type(self).function(x, self.kernel_size, stride=self.stride, padding=self.padding)
+
+    def extra_repr(self) -> str:
+        """The window."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxPool1d(_MaxPool):
+    """The largest element of every window of (batch, channels, length).
+
+    >>> import wengert as wg
+    >>> MaxPool1d(2)(wg.ones((1, 3, 8))).shape
+    (1, 3, 4)
+    """
+
+    function = staticmethod(F.max_pool1d)
+
+
+class MaxPool2d(_MaxPool):
+    """The largest element of every window of (batch, channels, height, width).
+
+    >>> import wengert as wg
+    >>> MaxPool2d(3, stride=2, padding=1)(wg.ones((1, 3, 8, 8))).shape
+    (1, 3, 4, 4)
+    """
+
+    function = staticmethod(F.max_pool2d)
+
+
+class MaxPool3d(_MaxPool):
+    """The largest element of every window over three spatial axes.
+
+    >>> import wengert as wg
+    >>> MaxPool3d(2)(wg.ones((1, 3, 4, 4, 4))).shape
+    (1, 3, 2, 2, 2)
+    """
+
+    function = staticmethod(F.max_pool3d)
+
+
+class _AvgPool(Module):
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(
+        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, *, count_include_pad: bool = True
+    ) -> None:
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.count_include_pad = count_include_pad
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The windows' means."""
+        return type(self).function(
+            x, self.kernel_size, stride=self.stride, padding=self.padding, count_include_pad=self.count_include_pad
+        )
+
+    def extra_repr(self) -> str:
+        """The window."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of every window of (batch, channels, length).
+
+    >>> import wengert as wg
+    >>> AvgPool1d(2)(wg.ones((1, 3, 8))).shape
+    (1, 3, 4)
+    """
+
+    function = staticmethod(F.avg_pool1d)
+
+
+class AvgPool2d(_AvgPool):
+    """The mean of every window of (batch, channels, height, width).
+
+    >>> import wengert as wg
+    >>> AvgPool2d(2)(wg.ones((1, 3, 8, 8))).shape
+    (1, 3, 4, 4)
+    """
+
+    function = staticmethod(F.avg_pool2d)
+
+
+class AvgPool3d(_AvgPool):
+    """The mean of every window over three spatial axes.
+
+    >>> import wengert as wg
+    >>> AvgPool3d(2)(wg.ones((1, 3, 4, 4, 4))).shape
+    (1, 3, 2, 2, 2)
+    """
+
+    function = staticmethod(F.avg_pool3d)
+
+
+class _AdaptiveAvgPool(Module):
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(self, output_size: Any) -> None:
+        self.output_size = output_size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The windows' means."""
+        return type(self).function(x, self.output_size)
+
+    def extra_repr(self) -> str:
+        """The size."""
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """Means of as many windows as wanted, over (batch, channels, length).
+
+    >>> import wengert as wg
+    >>> AdaptiveAvgPool1d(3)(wg.ones((1, 2, 7))).shape
+    (1, 2, 3)
+    """
+
+    function = staticmethod(F.adaptive_avg_pool1d)
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+    """Means of as many windows as wanted, over (batch, channels, height, width).
+
+    >>> import wengert as wg
+    >>> AdaptiveAvgPool2d(1)(wg.ones((1, 2, 7, 7))).shape
+    (1, 2, 1, 1)
+    """
+
+    function = staticmethod(F.adaptive_avg_pool2d)
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """Means of as many windows as wanted, over three spatial axes.
+
+    >>> import wengert as wg
+    >>> AdaptiveAvgPool3d((1, 2, 3))(wg.ones((1, 2, 6, 6, 6))).shape
+    (1, 2, 1, 2, 3)
+    """
+
+    function = staticmethod(F.adaptive_avg_pool3d)
+
+
+class Upsample(Module):
+    """Images of another size: `size`, or `scale_factor` times as large.
+
+    >>> import wengert as wg
+    >>> Upsample(scale_factor=2, mode="bilinear")(wg.ones((1, 2, 4, 4))).shape
+    (1, 2, 8, 8)
+    """
+
+    def __init__(
+        self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool = False
+    ) -> None:
+        self.size, self.scale_factor = size, scale_factor
+        self.mode, self.align_corners = mode, align_corners
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x, resized."""
+        return F.upsample(
+            x, size=self.size, scale=self.scale_factor, mode=self.mode, align_corners=bool(self.align_corners)
+        )
+
+    def extra_repr(self) -> str:
+        """Size or factor, and how."""
+        what = f"size={self.size}" if self.size is not None else f"scale_factor={self.scale_factor}"
+        return f"{what}, mode={self.mode!r}"
