@@ -26,8 +26,11 @@ class _Slots:
         return slot
 
 
-def lower(program: Program, sizes_of: Any = None) -> Any:
-    """The executable form. With `sizes_of`, an executable, its size leaves are numbered like those."""
+def lower(program: Program, sizes_of: Any = None, *, all_sizes: bool = False) -> Any:
+    """The executable form. With `sizes_of`, an executable, its size leaves are numbered like those.
+
+    `all_sizes`: it also has the sizes that only the instructions read, for whoever evaluates them one by one.
+    """
     builder = _core.ProgramBuilder()
     if sizes_of is not None:
         builder.share_leaves(sizes_of)
@@ -45,7 +48,7 @@ def lower(program: Program, sizes_of: Any = None) -> Any:
                 _lower_call(builder, slots, i)
         elif unit.outputs[0] not in scalars or unit.outputs[0] in needed:
             _lower_call(builder, slots, unit)
-        else:
+        elif all_sizes:
             builder.keep_sizes(unit.attrs[0])
     outputs = [_output_slot(builder, slots, o) for o in program.outputs]
     return builder.finish(len(program.inputs), slots.count, [], outputs)

@@ -131,7 +131,7 @@ def derive_program(program: Program, mask: int, name: str) -> Derivation:
 
 
 def _hand_over(d: Derivation, op_name: str | None) -> Any:
-    d.executable = lower(d.vjp, sizes_of=None if d.replay is None else lower(d.replay))
+    d.executable = lower(d.vjp, sizes_of=None if d.replay is None else lower(d.replay), all_sizes=True)
     d.native = _core.make_derivative(
         op_name,
         d.name,
