@@ -350,3 +350,26 @@ def test_vectors_of_parameters() -> None:
         nn.vector_to_parameters(wg.ones((3,)), net.parameters())
     with pytest.raises(wg.ArgumentError, match="no parameters"):
         nn.parameters_to_vector([])
+
+
+def test_meta_learning_through_an_inner_optimizer() -> None:
+    """The gradient of a loss after two inner steps by the weights before them, against finite differences."""
+    net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).to(wg.float64)
+    g = wg.Generator(seed=0)
+    x, y = wg.randn(6, 2, dtype=wg.float64, generator=g), wg.randn(6, 1, dtype=wg.float64, generator=g)
+    task = lambda params: wg.mse_loss(nn.functional_call(net, params, x), y)
+
+    def after(params: Any) -> Any:
+        state = wg.optim.SGD.init(params, momentum=0.9)
+        for _ in range(2):
+            params, state = wg.optim.SGD.update(params, wg.grad(task)(params), state, lr=0.1, momentum=0.9)
+        return task(params)
+
+    start = {name: p.detach() for name, p in net.named_parameters()}
+    v = {name: wg.randn(p.shape, dtype=wg.float64, generator=g) for name, p in start.items()}
+    gradient = wg.grad(after)(start)
+    along = sum(float((gradient[k] * v[k]).sum()) for k in start)
+    h = 1e-5
+    ends = [after({k: p + s * h * v[k] for k, p in start.items()}).item() for s in (1.0, -1.0)]
+    assert along == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-6)
+    assert wg.jvp(after, (start,), (v,))[1].item() == pytest.approx(along, rel=1e-10)

@@ -36,19 +36,18 @@ def _items(owner: Any) -> Iterable[tuple[Any, Any]]:
     return owner.items() if isinstance(owner, (dict, ParameterDict)) else enumerate(owner)
 
 
-def _entries(owner: Any, prefix: str, seen: set[int]) -> Iterator[_Entry]:
+def _collect(owner: Any, prefix: str, seen: set[int], found: list[_Entry]) -> list[_Entry]:
     """Parameters, buffers and modules held by `owner`, each module once and before its contents."""
     seen.add(id(owner))
-    buffers = owner._buffers if isinstance(owner, Module) else frozenset()
+    buffers = owner._buffers if isinstance(owner, Module) else ()
     for key, value in list(_items(owner)):
-        if key in _HOOK_LISTS:
-            continue
         if isinstance(value, Parameter) or key in buffers:
-            yield _Entry(f"{prefix}{key}", value, owner, key)
-        elif isinstance(value, _CONTAINERS) and id(value) not in seen:
+            found.append(_Entry(f"{prefix}{key}", value, owner, key))
+        elif isinstance(value, _CONTAINERS) and id(value) not in seen and key not in _HOOK_LISTS:
             if isinstance(value, Module):
-                yield _Entry(f"{prefix}{key}", value, owner, key)
-            yield from _entries(value, f"{prefix}{key}.", seen)
+                found.append(_Entry(f"{prefix}{key}", value, owner, key))
+            _collect(value, f"{prefix}{key}.", seen, found)
+    return found
 
 
 _HOOK_LISTS = ("_hooks_before", "_hooks_after")
@@ -74,6 +73,7 @@ class Module:
     training: bool = True
     _buffers: frozenset[str] = frozenset()
     _transient: frozenset[str] = frozenset()  # buffers that are no part of the state
+    _hooked: bool = False  # whether a hook was ever registered: one look decides on the way of every call
     _hooks_before: Iterable[Callable[..., Any]] = ()
     _hooks_after: Iterable[Callable[..., Any]] = ()
 
@@ -82,7 +82,7 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._hooks_before and not self._hooks_after:
+        if not self._hooked:
             return self.forward(*args, **kwargs)
         for hook in tuple(self._hooks_before):
             changed = hook(self, args)
@@ -116,6 +116,7 @@ class Module:
         return self._add_hook("_hooks_after", hook)
 
     def _add_hook(self, name: str, hook: Callable[..., Any]) -> HookHandle:
+        self._hooked = True
         hooks: list[Callable[..., Any]] = vars(self).setdefault(name, [])
         hooks.append(hook)
         return HookHandle(hooks, hook)
@@ -125,8 +126,8 @@ class Module:
     def _held(self) -> Iterable[tuple[Any, Any]]:
         return vars(self).items()
 
-    def _entries(self) -> Iterator[_Entry]:
-        return _entries(self, "", set())
+    def _entries(self) -> list[_Entry]:
+        return _collect(self, "", set(), [])
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """(name, parameter) pairs, in the order of assignment; a shared parameter comes once."""
@@ -259,7 +260,7 @@ class Module:
         kind = None if dtype is None else as_dtype(dtype)
         if kind is not None and not kind.is_floating:
             raise ArgumentError(f"{type(self).__name__}.to: parameters are floating numbers, and cannot be {kind.name}")
-        for e in list(self._entries()):
+        for e in self._entries():
             if (
                 kind is None
                 or not isinstance(e.value, Tensor)
@@ -422,7 +423,10 @@ def _copy_with(x: Any, exchanged: Mapping[int, Any], copies: dict[int, Any]) -> 
         for k, v in enumerate(x) if isinstance(x, list) else x.items():
             new[k] = _copy_with(v, exchanged, copies)
     else:
-        vars(new).update((k, v if k in _HOOK_LISTS else _copy_with(v, exchanged, copies)) for k, v in vars(x).items())
+        held = vars(new)
+        for k, v in vars(x).items():
+            known = id(v) in exchanged or (isinstance(v, _CONTAINERS) and k not in _HOOK_LISTS)
+            held[k] = _copy_with(v, exchanged, copies) if known else v
     return new
 
 
