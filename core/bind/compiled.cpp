@@ -28,9 +28,10 @@ using Cache = std::unordered_map<std::string, std::deque<Entry>>;  // entries st
 struct Compiled {
   PyObject_HEAD;
   vectorcallfunc call;
-  PyObject* function;  // traced, and called directly on tensors that are not plain
+  PyObject* function;  // what is traced
   PyObject* trace;     // trace(compiled, args, kwargs): (plain, guards, captured, unflatten, python)
   PyObject* slow;      // slow(compiled, args, kwargs): for arguments with structure
+  PyObject* lifted;    // lifted(compiled, args, kwargs): for tensors that are not plain
   Cache* cache;
   Cache::value_type* latest;  // where the last call found its entry: nearly always the next one, too
   PyObject* dict;
@@ -206,7 +207,7 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
       put_static(call.key, PyTuple_GET_ITEM(names, i));
       call.argument(args[n + i]);
     }
-    if (call.kind == Kind::not_plain) return PyObject_Vectorcall(self->function, args, nargsf, names);
+    if (call.kind == Kind::not_plain) return call_slowly(self->lifted, self, args, n, names);
     if (call.kind == Kind::structured) return call_slowly(self->slow, self, args, n, names);
     if (!self->latest || self->latest->first != call.key.bytes()) {
       auto it = self->cache->find(std::string(call.key.bytes()));
@@ -222,8 +223,8 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
 }
 
 PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *function, *trace, *slow;
-  if (!PyArg_ParseTuple(args, "OOO", &function, &trace, &slow)) return nullptr;
+  PyObject *function, *trace, *slow, *lifted;
+  if (!PyArg_ParseTuple(args, "OOOO", &function, &trace, &slow, &lifted)) return nullptr;
   auto cache = std::make_unique<Cache>();  // first: the collector may look at the object as soon as it exists
   auto* self = reinterpret_cast<Compiled*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
@@ -232,6 +233,7 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject*) {
   self->function = Py_NewRef(function);
   self->trace = Py_NewRef(trace);
   self->slow = Py_NewRef(slow);
+  self->lifted = Py_NewRef(lifted);
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -241,6 +243,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->function);
   Py_VISIT(self->trace);
   Py_VISIT(self->slow);
+  Py_VISIT(self->lifted);
   Py_VISIT(self->dict);
   for (auto& [key, list] : *self->cache)
     for (Entry& e : list) {
@@ -259,6 +262,7 @@ int compiled_clear(PyObject* object) {
   Py_CLEAR(self->function);
   Py_CLEAR(self->trace);
   Py_CLEAR(self->slow);
+  Py_CLEAR(self->lifted);
   Py_CLEAR(self->dict);
   return 0;
 }

@@ -378,3 +378,33 @@ def test_gradients_in_one_block_do_not_write_over_what_is_still_needed() -> None
     grads = (z * z).backward(seed)
     np.testing.assert_array_equal(grads[x].numpy(), 2 * seed.numpy() * z.numpy())
     np.testing.assert_array_equal(grads[y].numpy(), grads[x].numpy())
+
+
+def test_duals_run_a_compiled_pushforward() -> None:
+    """Forward mode of a compiled function is a compiled function: Python runs once per signature, at every order."""
+    calls = []
+
+    @wg.compile
+    def f(x: Any, scale: float, *, pair: Any) -> Any:
+        calls.append(x)
+        return {"a": wg.tanh(x * pair[0]) * scale, "b": (pair[1] + 1, wg.argmax(x))}
+
+    x, v, w = (wg.asarray(np.linspace(-1.0, 1.5, 5) * k) for k in (1.0, 0.5, -2.0))
+
+    def run(z: Any) -> Any:
+        return f(z, 3.0, pair=(w, v))
+
+    expected = 3.0 * (1 - np.tanh(x.numpy() * w.numpy()) ** 2) * w.numpy() * v.numpy()
+    for _ in range(3):
+        y, y_dot = wg.jvp(run, (x,), (v,))
+        np.testing.assert_allclose(y_dot["a"].numpy(), expected, rtol=1e-14)
+        np.testing.assert_array_equal(y_dot["b"][0].numpy(), np.zeros(5))
+        assert y["b"][1].item() == 4
+    assert len(calls) == 1
+    for _ in range(2):
+        second = wg.jvp(lambda z: wg.jvp(run, (z,), (v,))[1]["a"], (x,), (v,))[1]
+        t = np.tanh(x.numpy() * w.numpy())
+        np.testing.assert_allclose(second.numpy(), -6.0 * t * (1 - t**2) * (w.numpy() * v.numpy()) ** 2, rtol=1e-13)
+    assert len(calls) <= 3
+    gradient = wg.grad(lambda z: wg.jvp(run, (z,), (v,))[1]["a"].sum())(x)
+    np.testing.assert_allclose(gradient.numpy(), -6.0 * t * (1 - t**2) * w.numpy() ** 2 * v.numpy(), rtol=1e-13)

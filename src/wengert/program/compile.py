@@ -165,7 +165,7 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     leaves, structure = tree.flatten((args, kwargs))
     tensors = [x for x in leaves if isinstance(x, _core.Tensor)]
     if any(not t._plain for t in tensors):
-        return compiled.function(*args, **kwargs)
+        return _call_lifted(compiled, args, kwargs)
     static = tuple(None if isinstance(x, _core.Tensor) else ("static", type(x), x) for x in leaves)
     by_structure = compiled.__dict__.setdefault("_by_structure", {})
     try:
@@ -195,8 +195,43 @@ def _convert_and_call(convert: Convert, compiled: Any, args: tuple[Any, ...], kw
     return compiled(*converted)
 
 
+def _call_lifted(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Tensors that are not plain. On duals the pushforward runs, itself compiled; a trace takes the instructions in."""
+    from wengert.autograd.forward import DualTensor
+
+    leaves, structure = tree.flatten((args, kwargs))
+    lifted = [x for x in leaves if isinstance(x, _core.Tensor) and not x._plain]
+    top = max(lifted, key=lambda x: x._level)
+    if not isinstance(top, DualTensor):
+        return compiled.function(*args, **kwargs)
+    level = top._trace
+    pairs = [level.split(x) for x in leaves]
+    which = tuple(t is not None for _, t in pairs)
+    by_structure = compiled.__dict__.setdefault("_pushforwards", {})
+    push = by_structure.get((structure, which))
+    if push is None:
+        f = functools.partial(_pushed, compiled.function, structure, which)
+        push = by_structure[structure, which] = _wrap(f, compiled.__name__, _trace_composite)
+    values, tangents = push(*(v for v, _ in pairs), *(t for _, t in pairs if t is not None))
+    ys, out_structure = tree.flatten(values)
+    return tree.unflatten(out_structure, [level.dual(y, tangents.get(k)) for k, y in enumerate(ys)])
+
+
+def _pushed(f: Callable[..., Any], structure: Any, which: tuple[bool, ...], *given: Any) -> tuple[Any, dict[int, Any]]:
+    """f of duals made of these values and tangents: the values of its results, and the tangents of those that have one."""
+    from wengert.autograd.forward import _Level, running_forward
+
+    level, dots = _Level(), iter(given[len(which) :])
+    args, kwargs = tree.unflatten(structure, [level.dual(x, next(dots) if w else None) for x, w in zip(given, which)])
+    with running_forward():
+        results, out_structure = tree.flatten(f(*args, **kwargs))
+    pairs = [level.split(y) for y in results]
+    tangents = {k: t for k, (_, t) in enumerate(pairs) if t is not None}
+    return tree.unflatten(out_structure, [y for y, _ in pairs]), tangents
+
+
 def _wrap(f: Callable[..., Any], name: str, trace: Any = _trace, slow: Any = _call_structured) -> Any:
-    compiled: Any = _core.Compiled(f, trace, slow)
+    compiled: Any = _core.Compiled(f, trace, slow, _call_lifted)
     compiled.__name__ = name
     return compiled
 
