@@ -1,4 +1,4 @@
-"""Train a small network on scikit-learn's handwritten digits: `python examples/digits_mlp.py`, or `make demo`."""
+"""Train a small network on scikit-learn's handwritten digits: `python examples/digits_mlp.py`."""
 
 from __future__ import annotations
 
