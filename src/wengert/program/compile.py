@@ -200,7 +200,7 @@ def _call_lifted(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     from wengert.autograd.forward import DualTensor
 
     leaves, structure = tree.flatten((args, kwargs))
-    lifted = [x for x in leaves if isinstance(x, _core.Tensor) and not x._plain]
+    lifted: list[Any] = [x for x in leaves if isinstance(x, _core.Tensor) and not x._plain]
     top = max(lifted, key=lambda x: x._level)
     if not isinstance(top, DualTensor):
         return compiled.function(*args, **kwargs)
