@@ -7,16 +7,19 @@
 #   make format    format the Python and C++ sources
 #   make peers     compare values and derivatives with PyTorch and JAX, which it installs
 #   make bench     benchmarks beside other libraries, which it installs (make bench PEERS= does not)
+#   make array-api run the suite of the array API standard from a clone of it, make array-api SUITE=path
 #   make sanitize  run the test suite under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make clean     remove everything that was built
 #
 # Variables: PYTHON, CXX, JOBS (parallel compilations), WORKERS (parallel tests), TESTS (what to test), ISA (build the vector
-# kernels for one instruction set only, such as v3: faster while developing; make clean before going back).
+# kernels for one instruction set only, such as v3: faster while developing; make clean before going back), SUITE and
+# EXAMPLES (of array-api: where the suite is, how many cases each of its tests tries).
 
 VENV := .venv
 WORKERS ?= 2
 TESTS ?= tests
 PEERS ?= peers
+EXAMPLES ?= 50
 
 ifndef PYTHON
 PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -43,7 +46,7 @@ install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C bu
   -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_STUBS=OFF \
   $(if $(ISA),-C cmake.define.WENGERT_ISA_LEVELS=$(ISA)) $(3) -e .
 
-.PHONY: demo test check build format peers bench sanitize clean
+.PHONY: demo test check build format peers bench array-api sanitize clean
 .DELETE_ON_ERROR:
 
 build: $(VENV)/.built $(VENV)/.stubs
@@ -70,6 +73,15 @@ peers: $(VENV)/.built $(VENV)/.tools $(VENV)/.peers
 
 bench: $(VENV)/.built $(if $(PEERS),$(VENV)/.peers)
 	$(VENV)/bin/python -m benchmarks.eager
+
+# SUITE is a clone of https://github.com/data-apis/array-api-tests with its submodule array-api.
+array-api: $(VENV)/.built $(VENV)/.tools
+	@test -f "$(SUITE)/array-api/src/array_api_stubs/__init__.py" || { echo "make array-api SUITE=path needs a clone of" \
+	  "https://github.com/data-apis/array-api-tests, made with --recurse-submodules"; exit 1; }
+	$(VENV)/bin/python -m pip install -q -r "$(SUITE)/requirements.txt"
+	cd "$(SUITE)" && ARRAY_API_TESTS_MODULE=wengert "$(CURDIR)/$(VENV)/bin/python" -m pytest -q -n $(WORKERS) \
+	  -p no:cacheprovider --disable-deadline --max-examples $(EXAMPLES) \
+	  --skips-file "$(CURDIR)/tests/array_api/skips.txt" array_api_tests
 
 # The sanitizers' run-time libraries must be loaded before Python. Leaks are not looked for: Python frees little
 # at its end. Their reports must get past pytest, which by default captures what a dying process writes.

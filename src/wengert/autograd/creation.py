@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.device import check_device
-from wengert.dtypes import DType, as_dtype, bfloat16, complex64, float32, int64
+from wengert.dtypes import DType, as_dtype, bfloat16, complex64, float32, int64, result_type
 from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.program.trace import create, filled
@@ -57,22 +57,28 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool | None = None, d
     if isinstance(data, Tensor):
         t = _core.copy(data.detach())
         return _finish(t if dtype is None else t.astype(dtype), requires_grad)
-    return _finish(_core.copy(asarray(data, dtype=dtype)), requires_grad)
+    return _finish(_core.copy(asarray(data, dtype=dtype).detach()), requires_grad)
 
 
 def asarray(
     obj: Any, *, dtype: Any = None, copy: bool | None = None, requires_grad: bool | None = None, device: Any = None
 ) -> Tensor:
-    """A tensor of `obj`, sharing its memory where it can (array API).
+    """A tensor of `obj`, sharing its memory where it can (array API). Lists of tensors are stacked, with their gradients.
 
     >>> a = np.arange(3.0)
     >>> asarray(a).dtype
     wengert.float64
     """
     check_device(device)
+    if copy is False and dtype is not None and hasattr(obj, "dtype") and as_dtype(dtype) != as_dtype(obj.dtype):
+        raise ArgumentError(
+            f"asarray: {obj.dtype} becomes {as_dtype(dtype).name} only by a copy; pass copy=None or True"
+        )
     if isinstance(obj, Tensor):
         t = obj if dtype is None or obj.dtype == dtype else obj.astype(dtype)
         return _finish(t.clone() if copy and t is obj else t, requires_grad)
+    if isinstance(obj, (list, tuple)) and _holds_tensors(obj):
+        return _finish(_stacked(obj, result_type(*_leaves(obj)) if dtype is None else as_dtype(dtype)), requires_grad)
     if isinstance(obj, (np.ndarray, np.generic)):
         a = np.asarray(obj)
     elif hasattr(obj, "__dlpack__"):
@@ -88,8 +94,6 @@ def asarray(
 
 
 def _from_nested(obj: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    if isinstance(obj, (list, tuple)) and _holds_tensors(obj):
-        obj = _unwrap(obj)
     try:
         a = np.array(obj)
     except ValueError as e:
@@ -121,10 +125,19 @@ def _holds_numpy(obj: Any) -> bool:
     return isinstance(obj, (list, tuple)) and any(map(_holds_numpy, obj))
 
 
-def _unwrap(obj: Any) -> Any:
-    if isinstance(obj, Tensor):
-        return obj.numpy()
-    return [_unwrap(x) for x in obj] if isinstance(obj, (list, tuple)) else obj
+def _leaves(obj: Any) -> Iterator[Any]:
+    if isinstance(obj, (list, tuple)):
+        for x in obj:
+            yield from _leaves(x)
+    else:
+        yield obj
+
+
+def _stacked(obj: Any, dtype: DType) -> Tensor:
+    """Nested lists that hold tensors, along new first axes."""
+    from wengert.functional.shapes import stack
+
+    return stack([_stacked(x, dtype) for x in obj]) if isinstance(obj, (list, tuple)) else asarray(obj, dtype=dtype)
 
 
 def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:

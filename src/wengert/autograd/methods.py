@@ -16,7 +16,7 @@ from wengert.functional.arguments import as_dtype_of, describe, native
 from wengert.functional.elementwise import is_operand, power_operator
 from wengert.functional.foreign_names import FOREIGN, ForeignMethod
 from wengert.functional.indexing import getitem, setitem
-from wengert.interop import array_api, dlpack
+from wengert.interop import array_api, dlpack, numpy_functions
 from wengert.interop import numpy as numpy_interop
 
 # Functions whose first argument is not one tensor.
@@ -171,7 +171,8 @@ def _protocol() -> dict[str, Any]:
         "__reduce_ex__": reduce_ex,
         "__array_namespace__": array_api.array_namespace,
         "__array__": numpy_interop.array,
-        "__array_ufunc__": None,  # numpy_array * x is ours
+        "__array_ufunc__": numpy_functions.array_ufunc,  # numpy_array * x and np.sin(x) are ours
+        "__array_function__": numpy_functions.array_function,
         "__array_priority__": 1000,
         "__dlpack__": dlpack.to_dlpack,
         "__dlpack_device__": dlpack.dlpack_device,

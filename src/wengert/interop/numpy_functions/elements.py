@@ -1,0 +1,121 @@
+"""Functions of each element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import wengert
+from wengert._core import Tensor
+from wengert.functional.arguments import as_tensor
+from wengert.interop.numpy_functions.registry import function, given, ufunc
+
+wg: Any = wengert  # names are looked up when a function is called
+
+
+@ufunc("deg2rad", "radians")
+def _radians(x: Any) -> Any:
+    return x * (math.pi / 180)
+
+
+@ufunc("rad2deg", "degrees")
+def _degrees(x: Any) -> Any:
+    return x * (180 / math.pi)
+
+
+@ufunc("cbrt")
+def _cbrt(x: Any) -> Any:
+    return wg.copysign(wg.abs(x) ** (1 / 3), x)
+
+
+@ufunc("divmod")
+def _divmod(a: Any, b: Any) -> tuple[Any, Any]:
+    return wg.floor_divide(a, b), wg.remainder(a, b)
+
+
+@ufunc("modf")
+def _modf(x: Any) -> tuple[Any, Any]:
+    whole = wg.trunc(x)
+    return wg.where(wg.isinf(x), wg.copysign(wg.zeros_like(x), x), x - whole), whole
+
+
+@ufunc("fmod")
+def _fmod(a: Any, b: Any) -> Any:
+    return wg.sign(a) * wg.remainder(wg.abs(a), wg.abs(b))
+
+
+@ufunc("fmax")
+def _fmax(a: Any, b: Any) -> Any:
+    return wg.where(wg.isnan(a), b, wg.where(wg.isnan(b), a, wg.maximum(a, b)))
+
+
+@ufunc("fmin")
+def _fmin(a: Any, b: Any) -> Any:
+    return wg.where(wg.isnan(a), b, wg.where(wg.isnan(b), a, wg.minimum(a, b)))
+
+
+@ufunc("float_power")
+def _float_power(a: Any, b: Any) -> Any:
+    return wg.pow(*(x.astype("float64") if isinstance(x, Tensor) else x for x in (a, b)))
+
+
+@ufunc("heaviside")
+def _heaviside(x: Any, at_zero: Any) -> Any:
+    step = wg.astype(wg.greater(x, 0), as_tensor(x, "heaviside").dtype)
+    return wg.where(wg.equal(x, 0), at_zero, wg.where(wg.isnan(x), x, step))
+
+
+@ufunc("logaddexp2")
+def _logaddexp2(a: Any, b: Any) -> Any:
+    two = math.log(2.0)
+    return wg.logaddexp(a * two, b * two) / two
+
+
+@ufunc("matvec")
+def _matvec(a: Any, v: Any) -> Any:
+    return wg.squeeze(wg.matmul(a, wg.expand_dims(v, -1)), -1)
+
+
+@ufunc("vecmat")
+def _vecmat(v: Any, a: Any) -> Any:
+    v = as_tensor(v, "vecmat")
+    row = wg.conj(v) if v.dtype.kind == "c" else v
+    return wg.squeeze(wg.matmul(wg.expand_dims(row, -2), a), -2)
+
+
+@function("clip")
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    low, high = (b if given(b) else c if given(c) else None for b, c in ((a_min, min), (a_max, max)))
+    return wg.clip(a, low, high)
+
+
+@function("round", "around")
+def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    return wg.round(a) if decimals == 0 else wg.round(a * 10.0**decimals) / 10.0**decimals
+
+
+@function("fix")
+def _fix(x: Any, out: Any = None) -> Any:
+    return wg.trunc(x)
+
+
+@function("nan_to_num")
+def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    limits = wg.finfo(x.dtype)
+    high, low = (given if given is not None else limit for given, limit in ((posinf, limits.max), (neginf, limits.min)))
+    y = wg.where(wg.isnan(x), nan, x)
+    return wg.where(wg.equal(y, math.inf), high, wg.where(wg.equal(y, -math.inf), low, y))
+
+
+@function("angle")
+def _angle(z: Any, deg: bool = False) -> Any:
+    z = as_tensor(z, "angle")
+    turn = wg.atan2(wg.imag(z), wg.real(z)) if z.dtype.kind == "c" else wg.where(z < 0, math.pi, 0.0)
+    return _degrees(turn) if deg else turn
+
+
+@function("sinc")
+def _sinc(x: Any) -> Any:
+    zero = wg.equal(x, 0)
+    angle = math.pi * wg.where(zero, 1.0, x)
+    return wg.where(zero, 1.0, wg.sin(angle) / angle)

@@ -1,0 +1,103 @@
+"""Products, linear algebra, Fourier transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import wengert
+from wengert.functional.arguments import as_tensor, one_axis
+from wengert.interop.numpy_functions.registry import cast, function
+
+wg: Any = wengert  # names are looked up when a function is called
+
+
+@function("einsum")
+def _einsum(*operands: Any, out: Any = None, dtype: Any = None, order: str = "K", casting: str = "safe",
+            optimize: Any = False) -> Any:  # fmt: skip
+    return cast(wg.einsum(*operands), dtype)
+
+
+@function("dot")
+def _dot(a: Any, b: Any, out: Any = None) -> Any:
+    x, y = as_tensor(a, "dot"), as_tensor(b, "dot")
+    if x.ndim == 0 or y.ndim == 0:
+        return x * y
+    return wg.tensordot(x, y, axes=((-1,), (-2 if y.ndim > 1 else -1,)))
+
+
+@function("inner")
+def _inner(a: Any, b: Any) -> Any:
+    x, y = as_tensor(a, "inner"), as_tensor(b, "inner")
+    return x * y if x.ndim == 0 or y.ndim == 0 else wg.tensordot(x, y, axes=((-1,), (-1,)))
+
+
+@function("vdot")
+def _vdot(a: Any, b: Any) -> Any:
+    return wg.vecdot(wg.flatten(a), wg.flatten(b))
+
+
+@function("outer")
+def _outer(a: Any, b: Any, out: Any = None) -> Any:
+    return wg.outer(wg.flatten(a), wg.flatten(b))
+
+
+@function("cross")
+def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Any:
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    return wg.moveaxis(wg.linalg.cross(wg.moveaxis(a, axisa, -1), wg.moveaxis(b, axisb, -1)), -1, axisc)
+
+
+@function("linalg.multi_dot")
+def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    xs = [as_tensor(x, "multi_dot") for x in arrays]
+    terms = [letters[i : i + 2] for i in range(len(xs))]
+    if xs[0].ndim == 1:
+        terms[0] = terms[0][1:]
+    if xs[-1].ndim == 1:
+        terms[-1] = terms[-1][:1]
+    ends = terms[0][: xs[0].ndim - 1] + terms[-1][1:]
+    return wg.einsum(f"{','.join(terms)}->{ends}", *xs)
+
+
+@function("linalg.norm")
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    t = as_tensor(x, "norm")
+    matrix = (isinstance(axis, tuple) and len(axis) == 2) or (axis is None and t.ndim == 2 and ord is not None)
+    if not matrix:
+        return wg.linalg.vector_norm(t, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
+    axes = tuple(one_axis(a, t.ndim, "norm") for a in (axis or (0, 1)))
+    y = wg.linalg.matrix_norm(wg.moveaxis(t, axes, (-2, -1)), ord="fro" if ord is None else ord)
+    return wg.expand_dims(y, axes) if keepdims else y
+
+
+@function("linalg.svd")
+def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    return wg.linalg.svd(a, full_matrices=full_matrices) if compute_uv else wg.linalg.svdvals(a)
+
+
+@function("linalg.lstsq")
+def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    return wg.linalg.lstsq(a, b)
+
+
+@function("fft.fft2")
+def _fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    return wg.fft.fftn(a, s=s, axes=axes, norm=norm or "backward")
+
+
+@function("fft.ifft2")
+def _ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    return wg.fft.ifftn(a, s=s, axes=axes, norm=norm or "backward")
+
+
+@function("fft.rfft2")
+def _rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    return wg.fft.rfftn(a, s=s, axes=axes, norm=norm or "backward")
+
+
+@function("fft.irfft2")
+def _irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    return wg.fft.irfftn(a, s=s, axes=axes, norm=norm or "backward")
