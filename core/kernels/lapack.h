@@ -154,6 +154,19 @@ WENGERT_OVERLOADS_COMPLEX(c, c64, float)
 WENGERT_OVERLOADS_COMPLEX(z, c128, double)
 #undef WENGERT_OVERLOADS_COMPLEX
 
+// Row-major c = op(a) op(b).
+#define WENGERT_GEMM(s, T, scalar)                                                                               \
+  inline void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, const T* a, int lda, const T* b, \
+                   int ldb, T beta, T* c, int ldc) {                                                             \
+    const T one = 1;                                                                                             \
+    scipy_cblas_##s##gemm(CblasRowMajor, ta, tb, m, n, k, scalar one, a, lda, b, ldb, scalar beta, c, ldc);      \
+  }
+WENGERT_GEMM(s, float, )
+WENGERT_GEMM(d, double, )
+WENGERT_GEMM(c, c64, &)
+WENGERT_GEMM(z, c128, &)
+#undef WENGERT_GEMM
+
 // Row-major BLAS, with alpha = 1: b := op(a)⁻¹ b or b op(a)⁻¹.
 inline void trsm(CBLAS_SIDE side, CBLAS_UPLO uplo, CBLAS_TRANSPOSE trans, CBLAS_DIAG diag, int m, int n, const float* a,
                  int lda, float* b, int ldb) {

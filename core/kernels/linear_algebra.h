@@ -75,4 +75,15 @@ int eigh(int64_t n, bool vectors, T* a, Real<T>* w);
 template <class T>
 int eig(int64_t n, T* a, std::complex<Real<T>>* w, std::complex<Real<T>>* v);
 
+// y[n × m] := the pseudo-inverse of a[m × n], in which singular values up to cutoff · the largest are taken for zeros.
+// Destroys a.
+template <class T>
+int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y);
+
+// ------------------------------------------------------------------------------------------ functions (matrix_exp.cpp)
+
+// y := exp(a), and y_dot := d/dt exp(a + t·a_dot) at t = 0 unless a_dot is null.
+template <class T>
+void matrix_exp(int64_t n, const T* a, const T* a_dot, T* y, T* y_dot);
+
 }  // namespace wengert

@@ -80,6 +80,26 @@ int svd(int64_t m, int64_t n, bool full, T* a, T* u, Real<T>* s, T* vh) {
   return lapack::gesdd(job, rows, columns, a, rows, s, vh, rows, u, ldvt, work, work.size, rwork.get(), iwork.get());
 }
 
+template <class T>
+int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y) {
+  const int64_t k = std::min(m, n);
+  if (k == 0) {
+    std::fill_n(y, m * n, T(0));
+    return 0;
+  }
+  std::unique_ptr<T[]> vectors(new T[(m + n) * k]);
+  std::unique_ptr<Real<T>[]> s(new Real<T>[k]);
+  T *u = vectors.get(), *vh = u + m * k;
+  if (const int info = svd(m, n, false, a, u, s.get(), vh)) return info;
+  for (int64_t i = 0; i < k; ++i) {
+    const Real<T> inverse = s[i] > cutoff * s[0] ? 1 / s[i] : 0;
+    for (int64_t j = 0; j < n; ++j) vh[i * n + j] *= inverse;
+  }
+  lapack::gemm(CblasConjTrans, CblasConjTrans, to_int(n), to_int(m), to_int(k), vh, to_int(n), u, to_int(k), T(0), y,
+               to_int(m));
+  return 0;
+}
+
 // LAPACK reads aᵀ = conj(a), whose vectors are conj(v): transposed and conjugated, they are v.
 template <class T>
 int eigh(int64_t n, bool vectors, T* a, Real<T>* w) {
@@ -175,6 +195,7 @@ int eig(int64_t n, T* a, std::complex<Real<T>>* w, std::complex<Real<T>>* v) {
   template int qr(int64_t, int64_t, bool, T*, T*, T*);            \
   template int svd(int64_t, int64_t, bool, T*, T*, Real<T>*, T*); \
   template int eigh(int64_t, bool, T*, Real<T>*);                 \
+  template int pseudo_inverse(int64_t, int64_t, Real<T>, T*, T*); \
   template int eig(int64_t, T*, std::complex<Real<T>>*, std::complex<Real<T>>*);
 WENGERT_INSTANCES(float)
 WENGERT_INSTANCES(double)

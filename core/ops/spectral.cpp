@@ -1,6 +1,7 @@
 // Orthogonal factorisations of stacks of matrices: QR, singular values, eigenvalues.
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "matrices.h"
 
@@ -95,6 +96,66 @@ void compute_svd(const Op& op, Value* const* in, int, const Attrs& attrs, Value*
 
 void compute_svdvals(const Op& op, Value* const* in, int, const Attrs&, Value** out) {
   run_svd(op, in[0], false, nullptr, out[0], nullptr);
+}
+
+void infer_pinv(const Op& op, const Type* in, int n, const Attrs&, Type* out) {
+  require_matrices(op, in[0]);
+  const Dims& a = in[0].shape;
+  const bool same = in[1].dtype == real_of(in[0].dtype);
+  if (!same || !(in[1].shape == with_last(a, 2, {}))) {
+    fail(same ? ErrorKind::shape : ErrorKind::dtype, op.name.c_str(),
+         "takes one real cutoff for each matrix, got " + operands(in, n));
+  }
+  out[0] = {in[0].dtype, with_last(a, 2, {a[a.n - 1], a[a.n - 2]})};
+}
+
+void compute_pinv(const Op& op, Value* const* in, int, const Attrs&, Value** out) {
+  const Value* x = in[0];
+  const int64_t m = rows_of(x), n = columns_of(x), batch = batch_of(x);
+  Ref copy = scratch_copy(x);
+  const Ref cutoffs(contiguous(in[1]));
+  Failures failures;
+  with_lapack_type(x->dtype, [&]<class T>() {
+    for_matrices(batch, 10.0 * m * n * std::min(m, n), [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        T* a = data_of<T>(copy.v) + i * m * n;
+        if (!all_finite(a, m * n)) {
+          failures.not_finite.note(i);
+        } else if (pseudo_inverse(m, n, data_of<Real<T>>(cutoffs.v)[i], a, data_of<T>(out[0]) + i * m * n)) {
+          failures.no_convergence.note(i);
+        }
+      }
+    });
+  });
+  failures.raise(op, x);
+}
+
+// ------------------------------------------------------------------------------------------------ exponential
+
+void infer_matrix_exp(const Op& op, const Type* in, int n, const Attrs&, Type* out) {
+  require_square(op, in[0]);
+  if (n == 2 && (in[1].dtype != in[0].dtype || !(in[1].shape == in[0].shape))) {
+    fail(ErrorKind::shape, op.name.c_str(), "takes a matrix and a direction of its type, got " + operands(in, n));
+  }
+  out[0] = in[0];
+}
+
+void compute_matrix_exp(const Op&, Value* const* in, int n_in, const Attrs&, Value** out) {
+  const Stack a(in[0], 2), direction(in[n_in - 1], 2);
+  const int64_t n = rows_of(in[0]), batch = batch_of(in[0]);
+  with_lapack_type(in[0]->dtype, [&]<class T>() {
+    for_matrices(batch, 20 * cube(n), [&](int64_t first, int64_t last) {
+      std::unique_ptr<T[]> value(new T[n_in == 2 ? n * n : 0]);
+      for (int64_t i = first; i < last; ++i) {
+        T* y = data_of<T>(out[0]) + i * n * n;
+        if (n_in == 1) {
+          matrix_exp<T>(n, a.at<T>(i), nullptr, y, nullptr);
+        } else {
+          matrix_exp<T>(n, a.at<T>(i), direction.at<T>(i), value.get(), y);
+        }
+      }
+    });
+  });
 }
 
 // Eigenvalues first, then vectors if the op has them.
@@ -193,6 +254,9 @@ void register_spectral_ops() {
   add_op({.name = "qr", .n_outputs = 2, .attrs = {{"complete", integer}}, .infer = infer_qr, .compute = compute_qr});
   add_op({.name = "svd", .n_outputs = 3, .attrs = {{"full", integer}}, .infer = infer_svd, .compute = compute_svd});
   add_op({.name = "svdvals", .infer = infer_svdvals, .compute = compute_svdvals});
+  add_op({.name = "pinv", .n_inputs = 2, .infer = infer_pinv, .compute = compute_pinv});
+  add_op({.name = "matrix_exp", .infer = infer_matrix_exp, .compute = compute_matrix_exp});
+  add_op({.name = "matrix_exp_push", .n_inputs = 2, .infer = infer_matrix_exp, .compute = compute_matrix_exp});
   add_op({.name = "eigh", .n_outputs = 2, .infer = infer_eigh, .compute = compute_eigh});
   add_op({.name = "eigvalsh", .infer = infer_eigh, .compute = compute_eigh});
   add_op({.name = "eig", .n_outputs = 2, .infer = infer_eig, .compute = compute_eig});

@@ -20,7 +20,7 @@ from wengert.interop import array_api, dlpack, numpy_functions
 from wengert.interop import numpy as numpy_interop
 
 # Functions whose first argument is not one tensor.
-_NO_METHOD = ("concat", "stack", "broadcast_arrays", "broadcast_shapes", "make_complex")
+_NO_METHOD = ("concat", "stack", "broadcast_arrays", "broadcast_shapes", "einsum", "make_complex")
 _permute, _isnan, _isinf = native("permute"), native("isnan"), native("isinf")
 
 

@@ -33,6 +33,7 @@ from wengert.functional.convolution import (
     conv_transpose3d,
 )
 from wengert.functional.dropout import dropout
+from wengert.functional.einsum import einsum
 from wengert.functional.elementwise import (
     allclose,
     angle,
@@ -94,6 +95,7 @@ from wengert.functional.pooling import (
     max_pool2d,
     max_pool3d,
 )
+from wengert.functional.products import cross, kron
 from wengert.functional.reductions import (
     all,
     any,
@@ -180,6 +182,7 @@ __all__ = [
     "cosine_embedding_loss",
     "cosine_similarity",
     "count_nonzero",
+    "cross",
     "cross_entropy",
     "cumprod",
     "cumsum",
@@ -190,6 +193,7 @@ __all__ = [
     "divide",
     "dot",
     "dropout",
+    "einsum",
     "elu",
     "embedding",
     "expand_dims",
@@ -211,6 +215,7 @@ __all__ = [
     "instance_norm",
     "isclose",
     "kl_div",
+    "kron",
     "l1_loss",
     "layer_norm",
     "leaky_relu",

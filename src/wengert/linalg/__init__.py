@@ -6,12 +6,19 @@
 """
 
 from wengert.errors import LinAlgError
+from wengert.functional.einsum import einsum
 from wengert.functional.linear import dot, matmul, outer, tensordot, vecdot
+from wengert.functional.products import cross, kron, multi_dot
 from wengert.functional.shapes import diagonal, matrix_transpose, trace
-from wengert.linalg.factorizations import cholesky
+from wengert.linalg.factorizations import cholesky, eig, eigh, eigvals, eigvalsh, lu, qr, svd, svdvals
+from wengert.linalg.functions import expm, logm, matrix_exp, matrix_function, matrix_power, sqrtm
+from wengert.linalg.least_squares import lstsq, matrix_rank, pinv
+from wengert.linalg.norms import cond, matrix_norm, norm, vector_norm
 from wengert.linalg.solving import det, inv, slogdet, solve, solve_triangular
 
 __all__ = [
-    "LinAlgError", "cholesky", "det", "diagonal", "dot", "inv", "matmul", "matrix_transpose", "outer", "slogdet", "solve",
-    "solve_triangular", "tensordot", "trace", "vecdot",
+    "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "dot", "eig", "eigh", "eigvals", "eigvalsh", "einsum",
+    "expm", "inv", "kron", "logm", "lstsq", "lu", "matmul", "matrix_exp", "matrix_function", "matrix_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve",
+    "solve_triangular", "sqrtm", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip

@@ -48,12 +48,12 @@ def spread(x: Tensor, batch: tuple[Size, ...], last: int = 2) -> Tensor:
     return x if tuple(x.shape) == shape else _broadcast_to(x, shape)
 
 
-def _system(a: Any, b: Any, name: str) -> tuple[Tensor, Tensor, bool]:
-    """Matrices and right-hand sides in one dtype; whether b is a vector."""
-    a, b = promoted([square(a, name), as_tensor(b, name)])
+def system(a: Tensor, b: Any, name: str) -> tuple[Tensor, Tensor, bool]:
+    """Matrices and right-hand sides in one dtype; whether b is a vector, which becomes a column."""
+    a, b = promoted([a, as_tensor(b, name)])
     inexact(a, name)
     vector = b.ndim == 1
-    if b.ndim == 0 or b.shape[0 if vector else -2] != a.shape[-1]:
+    if b.ndim == 0 or b.shape[0 if vector else -2] != a.shape[-2]:
         raise ShapeError(
             f"{name}: {describe(a)} and {describe(b)} do not fit: the right-hand side must have as many rows as the matrix"
         )
@@ -75,7 +75,7 @@ def solve(a: Any, b: Any) -> Tensor:
     >>> solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0]).tolist()
     [1.0, 0.5]
     """
-    a, b, vector = _system(a, b, "solve")
+    a, b, vector = system(square(a, "solve"), b, "solve")
     x: Tensor = _solve(a, b)
     return _reshape(x, x.shape[:-1]) if vector else x
 
@@ -88,7 +88,7 @@ def solve_triangular(a: Any, b: Any, *, upper: bool = True, unit_diagonal: bool 
     >>> solve_triangular([[2.0, 2.0], [0.0, 4.0]], [4.0, 4.0]).tolist()
     [1.0, 1.0]
     """
-    a, b, vector = _system(a, b, "solve_triangular")
+    a, b, vector = system(square(a, "solve_triangular"), b, "solve_triangular")
     batch = broadcast_shapes("solve_triangular", a.shape[:-2], b.shape[:-2])
     x = _solve_triangular(spread(a, batch), spread(b, batch), int(bool(upper)), 0, int(unit_diagonal), 0, 1)
     return _reshape(x, x.shape[:-1]) if vector else x

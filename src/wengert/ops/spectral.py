@@ -29,8 +29,10 @@ from wengert.ops.linalg import (
 )
 from wengert.ops.reduce import sum
 from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Invalid, Sample, matrix, regular, spaced
-from wengert.ops.shape import broadcast_to, reshape, tril
+from wengert.ops.samples import Invalid, Sample, matrix, positive, regular, spaced
+from wengert.ops.samples import real as reals
+from wengert.ops.shape import broadcast_to, concat, reshape, tril, zeros_like
+from wengert.ops.zero import ZERO
 
 _NO_MATRIX = NOT_SQUARE[1]
 _NAN = matrix((1.0, math.nan), (2.0, 3.0))
@@ -61,7 +63,7 @@ _OF_SVD, _OF_QR = 0, 1
 def _completed(thin: Any, axis: int, whole: Any, x_dot: Any, reason: int) -> Any:
     """Tangents of a basis of which only the first vectors have one."""
     missing = tuple(whole.shape[i] - thin.shape[i] if i == axis else n for i, n in enumerate(thin.shape))
-    return OPS["concat"]([thin, undefined_tangent(x_dot, missing, reason)], axis)
+    return concat([thin, undefined_tangent(x_dot, missing, reason)], axis)
 
 
 # -------------------------------------------------------------------------------------------------------------- QR
@@ -286,6 +288,85 @@ eigvals = define(
     jvp=_eigvals_jvp,
     samples=[Sample((spaced(3, 3),)), Sample((spaced(2, 4, 4),)), Sample((spaced(0, 0),))],
     invalid=[*NOT_SQUARE, Invalid((_NAN,), (), "LinAlgError", "contains NaN or infinity")],
+    dear=True,
+    public=False,
+)
+
+# ------------------------------------------------------------------------------------------- pseudo-inverse, exponential
+
+
+def _pinv_jvp(a_dot: Any, cutoff_dot: Any, y: Any, a: Any, cutoff: Any) -> Any:
+    # At constant rank (Golub and Pereyra, 1973): Ṗ = −P Ȧ P + P Pᴴ Ȧᴴ (I − A P) + (I − P A) Ȧᴴ Pᴴ P.
+    p, a_back, p_back = y, adjoint_of(a_dot), adjoint_of(y)
+    left = product(p, p_back, a_back)
+    right = product(a_back, p_back, p)
+    return left - product(left, a, p) + right - product(p, a, right) - product(p, a_dot, p)
+
+
+pinv = define(
+    "pinv",
+    formula="V diag(1/s) Uᴴ, without the s that are zero",
+    reference=lambda a, cutoff: np.linalg.pinv(a, rcond=cutoff),
+    jvp=_pinv_jvp,
+    samples=[
+        Sample((spaced(3, 3), positive(high=0.31)), gradients=False),
+        Sample((spaced(2, 4, 3), positive(2, high=0.31)), gradients=False),
+        Sample((spaced(3, 0), positive(high=0.31)), gradients=False),
+    ],
+    invalid=[
+        Invalid((reals(3), positive()), (), "ShapeError", "at least two axes"),
+        Invalid((spaced(3, 3), positive(2)), (), "ShapeError", "one real cutoff for each matrix"),
+    ],
+    dear=True,
+    public=False,
+)
+
+
+def _exp_push_jvp(a_dot: Any, e_dot: Any, y: Any, a: Any, e: Any) -> Any:
+    # exp of [[A, E], [0, A]] has L(A, E) in its upper right block; so has its derivative that of L.
+    if a_dot is ZERO:
+        return matrix_exp_push(a, e_dot)
+    n, last = a.shape[-1], a.ndim - 1
+    zero = zeros_like(a)
+
+    def block(diagonal: Any, corner: Any) -> Any:
+        corner = zero if corner is ZERO else corner
+        return concat([concat([diagonal, corner], last), concat([zero, diagonal], last)], last - 1)
+
+    return part(matrix_exp_push(block(a, e), block(a_dot, e_dot)), (0, n), (n, n))
+
+
+def _np_matrix_exp(a: Any) -> Any:
+    import scipy.linalg
+
+    return scipy.linalg.expm(a)
+
+
+def _np_exp_push(a: Any, e: Any) -> Any:
+    import scipy.linalg
+
+    pushed = [scipy.linalg.expm_frechet(a[i], e[i], compute_expm=False) for i in np.ndindex(*a.shape[:-2])]
+    return np.reshape(pushed, a.shape)
+
+
+matrix_exp = define(
+    "matrix_exp",
+    formula="Σ Aᵏ/k!",
+    reference=_np_matrix_exp,
+    jvp=lambda a_dot, y, a: matrix_exp_push(a, a_dot),
+    samples=[Sample((regular(3, 3),)), Sample((regular(2, 4, 4),)), Sample((spaced(3, 3),)), Sample((regular(0, 0),))],
+    invalid=NOT_SQUARE,
+    dear=True,
+    public=False,
+)
+matrix_exp_push: Op = define(
+    "matrix_exp_push",
+    formula="d/dt exp(A + t E) at t = 0",
+    reference=_np_exp_push,
+    jvp=_exp_push_jvp,
+    transpose=(None, lambda y_bar, a, e: matrix_exp_push(adjoint_of(a), y_bar)),
+    samples=[Sample((regular(3, 3), regular(3, 3))), Sample((spaced(2, 3, 3), regular(2, 3, 3)))],
+    invalid=[Invalid((regular(3, 3), regular(2, 2)), (), "ShapeError", "direction of its type")],
     dear=True,
     public=False,
 )
