@@ -34,6 +34,7 @@ void share_edge(Value* to, const Value* from) {
 
 // The tape needs the buffer's contents: give the base a copy of its own and leave the old buffer to the tape.
 void copy_on_write(Alias& a) {
+  a.repacked |= !a.base->contiguous;
   Ref copy(empty_like(a.base, a.base->dtype));
   copy_into(a.base, copy.v);
   share_edge(copy.v, a.base);
@@ -42,6 +43,9 @@ void copy_on_write(Alias& a) {
 
 // The view's place in the base as it is now (the base may have moved to a buffer of its own). Not tracked.
 Value* place_in_base(const Tensor& t) {
+  if (t.alias->repacked)
+    throw Error(ErrorKind::in_place, "a view of a non-contiguous tensor, " + to_string(t.value->type()) +
+                                         ", cannot follow a write that gave that tensor new memory; clone() it first");
   Value* v = alias(t.value);
   release(v->buffer);
   v->buffer = t.alias->base->buffer;
@@ -70,6 +74,14 @@ void record_update(Alias& a, const Value* view, Value* result) {
   record(*d, in, 2, &attrs, &out, 1, nullptr);
   std::swap(a.base, out);
   release(out);
+}
+
+// Elements that share a place would all be written there, and the last one would win.
+[[noreturn]] void fail_overlapping(const Value* v, const char* op) {
+  fail(ErrorKind::in_place, op,
+       "elements of this view, " + to_string(v->type()) +
+           ", share memory (it was broadcast, or its strides overlap), so it cannot be written in place; clone() it "
+           "first");
 }
 
 void mark_written(Buffer* b) {
@@ -149,7 +161,14 @@ void assign(Tensor& t, Value* owned, const char* op) {
     set_value(t, v);
     return;
   }
-  if (t.alias && (old->buffer->saved || old->buffer->shared) && !old->buffer->pinned) {
+  // A gradient may be one element seen through strides of zero: it gets memory of its own. A view of a tensor may not.
+  const bool repeats = !old->contiguous && has_overlap(old->ndim, old->shape, old->strides);
+  if (repeats && (!t.is_base || old->buffer->pinned)) fail_overlapping(old, op);
+  if (t.alias && (old->buffer->saved || old->buffer->shared || repeats) && !old->buffer->pinned) {
+    if (!t.is_base && !t.alias->base->contiguous)
+      fail(ErrorKind::in_place, op,
+           "this is a view of a non-contiguous tensor, " + to_string(t.alias->base->type()) +
+               ", whose contents are needed elsewhere; clone() that tensor first");
     copy_on_write(*t.alias);
     Value* v = t.is_base ? Ref::share(t.alias->base).take() : place_in_base(t);
     if (!t.is_base) share_edge(v, old);

@@ -62,6 +62,22 @@ bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides) {
   return true;
 }
 
+bool has_overlap(int ndim, const int64_t* shape, const int64_t* strides) {
+  int order[kMaxRank], n = 0;
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] == 0) return false;
+    if (shape[i] > 1) order[n++] = i;
+  }
+  auto step = [&](int i) { return strides[i] < 0 ? -strides[i] : strides[i]; };
+  std::sort(order, order + n, [&](int a, int b) { return step(a) < step(b); });
+  int64_t extent = 0;  // how far the axes so far reach
+  for (int k = 0; k < n; ++k) {
+    if (step(order[k]) <= extent) return true;
+    extent += step(order[k]) * (shape[order[k]] - 1);
+  }
+  return false;
+}
+
 bool is_uniform(const Value* v) {
   for (int i = 0; i < v->ndim; ++i)
     if (v->strides[i] != 0 && v->shape[i] != 1) return false;

@@ -68,6 +68,7 @@ struct Alias {
   uint32_t refs;
   uint32_t version;
   Value* base;
+  bool repacked = false;  // the base got other strides: places of views in it are not known any more
 };
 inline void retain(Alias* a) { ++a->refs; }
 void release(Alias* a);
@@ -122,6 +123,9 @@ inline bool same_shape(const Value* a, const Value* b) {
     if (a->shape[i] != b->shape[i]) return false;
   return true;
 }
+// Whether two elements may lie at the same place: true for all that overlap, and for strides that interleave so that it
+// would take a search to know.
+bool has_overlap(int ndim, const int64_t* shape, const int64_t* strides);
 // One element, seen through strides of zero.
 bool is_uniform(const Value* v);
 

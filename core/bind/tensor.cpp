@@ -2,6 +2,8 @@
 
 #include <structmember.h>
 
+#include <utility>
+
 #include "call.h"
 
 namespace wengert {
@@ -310,6 +312,16 @@ PyObject* get_grad(PyObject* self, void*) {
   Value* v = current(t->tensor);
   if (!v->node || !v->node->grad) Py_RETURN_NONE;
   Alias* shared = v->node->grad;
+  if (!shared->base->contiguous) {  // such as one element seen through strides of zero: people write to gradients
+    Value* packed;
+    try {
+      packed = contiguous(shared->base);
+    } catch (...) {
+      return raise_python();
+    }
+    release(std::exchange(shared->base, packed));
+    ++shared->version;
+  }
   retain(shared->base);
   PyObject* g = wrap(shared->base);
   if (!g) return nullptr;
@@ -437,9 +449,10 @@ PyObject* adopt(PyObject* self, PyObject* other) {
   if (!is_tensor(other) || !as_tensor(other)->plain)
     return PyErr_SetString(PyExc_TypeError, "expected a tensor"), nullptr;
   TensorObject* t = as_tensor(self);
-  Value* v = current(as_tensor(other)->tensor);
-  if (t->tensor.value) release(t->tensor.value);
-  t->tensor.value = alias(v);
+  Value* v = alias(current(as_tensor(other)->tensor));
+  destroy(t->tensor);  // leaves its views to themselves
+  t->tensor = Tensor();
+  t->tensor.value = v;
   t->plain = true;
   Py_RETURN_NONE;
 }

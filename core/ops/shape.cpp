@@ -299,6 +299,10 @@ void compute_as_strided_update(const Op& op, Value* const* in, int, const Attrs&
   copy_into(in[0], out[0]);
   int64_t strides[kMaxRank];
   for (int i = 0; i < in[1]->ndim; ++i) strides[i] = attrs[1].dims[i].raw;
+  if (has_overlap(in[1]->ndim, in[1]->shape, strides))
+    fail(ErrorKind::value, op.name.c_str(),
+         "places of shape " + to_string(attrs[0].dims) + " with strides " + to_string(attrs[1].dims) +
+             " overlap, so which element would be written is not defined");
   Ref place(view(out[0], in[1]->dims(), strides, offset));
   copy_into(in[1], place.v);
 }

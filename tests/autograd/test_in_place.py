@@ -1,8 +1,11 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
 import wengert as wg
 from tests.gradients import check
+from wengert import _core
 
 
 def test_operators_keep_the_object():
@@ -132,3 +135,64 @@ def test_traced():
     assert f(wg.ones((2,))).tolist() == [3.0, 3.0]
     with pytest.raises(wg.TraceError, match="in place"):
         wg.compile(lambda x: x.add_(1.0))(wg.ones((2,)))
+
+
+# ------------------------------------------------------------------------------------------------ shared elements
+
+
+@pytest.mark.parametrize("make", [lambda x: wg.broadcast_to(x, (4, 3)), lambda x: wg.broadcast_to(x[:1], (3,))])
+def test_writing_to_a_broadcast_view_is_refused(make: Any) -> None:
+    x = wg.tensor([1.0, 2.0, 3.0])
+    view = make(x)
+    for write in (lambda: view.add_(1.0), lambda: view.__setitem__(slice(None), 5.0), lambda: view[..., 1:].mul_(2.0)):
+        with pytest.raises(wg.InPlaceError, match="share memory.*clone"):
+            write()
+    assert x.tolist() == [1.0, 2.0, 3.0]
+    own = view.clone()
+    own.add_(1.0)
+    assert own.numpy().tolist() == (view.numpy() + 1).tolist()
+
+
+def test_a_gradient_of_equal_elements_can_be_written() -> None:
+    x = wg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    x.sum().backward()
+    x.grad[1] = 5.0
+    assert x.grad.tolist() == [1.0, 5.0, 1.0]
+    x.grad.mul_(wg.tensor([1.0, 2.0, 3.0]))
+    assert x.grad.tolist() == [1.0, 10.0, 3.0]
+    x.sum().backward()
+    assert x.grad.tolist() == [2.0, 11.0, 4.0]
+
+
+def test_parts_of_a_gradient_in_a_map_are_written_or_refused() -> None:
+    x = wg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    g = x.sum().backward()[x]
+    with pytest.raises(wg.InPlaceError, match="clone"):
+        g[1] = 5.0
+    g.add_(wg.tensor([0.0, 1.0, 2.0]))
+    assert g.tolist() == [1.0, 2.0, 3.0] and x.grad.tolist() == [1.0, 1.0, 1.0]
+    x.grad = None
+    h = x.sum().backward()[x]
+    assert h.tolist() == [1.0, 1.0, 1.0]  # through an array, which sees this memory from now on
+    with pytest.raises(wg.InPlaceError, match="share memory"):
+        h.add_(wg.tensor([0.0, 1.0, 2.0]))
+
+
+def test_overlapping_places_cannot_be_updated() -> None:
+    update = _core.ops["as_strided_update"]
+    x = wg.zeros((6,))
+    assert update(x, wg.ones((2, 2)), (2, 2), (3, 1), (1,)).tolist() == [0.0, 1.0, 1.0, 0.0, 1.0, 1.0]
+    for strides in ((1, 1), (0, 1), (0, 0), (-1, 1)):
+        with pytest.raises(ValueError, match="overlap"):
+            update(x, wg.ones((2, 2)), (2, 2), strides, (2,))
+
+
+def test_a_tensor_that_takes_another_value_leaves_its_views_alone() -> None:
+    p = wg.Parameter(np.arange(4.0))
+    before = p.detach()
+    p._adopt(wg.tensor(np.full(4, 7.0)))
+    assert p.tolist() == [7.0] * 4 and before.tolist() == [0.0, 1.0, 2.0, 3.0]
+    with wg.no_grad():
+        p.add_(1.0)
+        before.add_(10.0)
+    assert p.tolist() == [8.0] * 4 and before.tolist() == [10.0, 11.0, 12.0, 13.0]
