@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "../error.h"
@@ -115,8 +116,33 @@ void for_each_winner(const char* op, const PoolShape& s, const I* index, F&& f) 
 
 }  // namespace
 
+namespace {
+
+bool two_by_two(const PoolShape& s) {
+  bool yes = s.kernel[0] == 1 && s.stride[0] == 1;
+  for (int i : {1, 2})
+    yes = yes && s.kernel[i] == 2 && s.stride[i] == 2 && s.padding[i] == 0 && s.in[i] >= 2 * s.out[i];
+  return yes;
+}
+
+template <class T>
+void argmax_two_by_two(const PoolShape& s, const T* x, uint8_t* index) {
+  const auto argmax = pool_rows(T{}).argmax_two_by_two;
+  for_each_plane(s, [&](int64_t plane) {
+    for_each_row(s, [&](int64_t d, int64_t h, int64_t row) {
+      const T* first = x + plane * volume(s.in) + (d * s.in[1] + 2 * h) * s.in[2];
+      argmax(index + plane * volume(s.out) + row, first, first + s.in[2], s.out[2]);
+    });
+  });
+}
+
+}  // namespace
+
 template <class T, class I>
 void pool_argmax(const PoolShape& s, const T* x, I* index) {
+  if constexpr (std::is_same_v<I, uint8_t>) {
+    if (two_by_two(s)) return argmax_two_by_two(s, x, index);
+  }
   const std::vector<Range> columns = column_ranges(s);
   const auto maximum = pool_rows(T{}).maximum;
   for_each_plane(s, [&](int64_t plane) {
