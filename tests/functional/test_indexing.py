@@ -212,3 +212,24 @@ def test_iteration():
     assert 5.0 in x
     assert 99.0 not in x
     assert seed_of((2,)).shape == (2,)
+
+
+def test_numbers_that_are_written_are_not_rounded_on_their_way():
+    x = wg.zeros((4,), dtype="float64")
+    x[0] = 0.1
+    x[wg.tensor([False, True, False, False])] = 0.2
+    x[2:] = [0.3, 16777217.0]
+    assert x.tolist() == [0.1, 0.2, 0.3, 16777217.0]
+    big = wg.zeros((2,), dtype="int64")
+    big[1] = 2**63 - 1
+    assert big.tolist() == [0, 2**63 - 1]
+
+
+def test_masks_with_axes_of_size_zero_select_nothing():
+    assert wg.ones((0, 3))[wg.zeros((0, 0), dtype="bool")].shape == (0,)
+    assert wg.ones((2, 3))[wg.zeros((0,), dtype="bool")].shape == (0, 3)
+    x = wg.ones((2, 3))
+    x[wg.zeros((2, 0), dtype="bool")] = 5.0
+    assert x.tolist() == [[1.0] * 3] * 2
+    with pytest.raises(IndexError, match="axis 1 has size 3, not 1"):
+        x[wg.zeros((2, 1), dtype="bool")]

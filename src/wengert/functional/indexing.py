@@ -178,7 +178,7 @@ def _add_term(out: _Key, x: Tensor, k: Any, axis: int, name: str) -> None:
 def _mask_terms(x: Tensor, mask: Tensor, axis: int, name: str) -> list[_Term]:
     """A mask is the indices of its true elements, one array for each of its axes."""
     for i, n in enumerate(mask.shape):
-        if n != x.shape[axis + i]:
+        if n != x.shape[axis + i] and n != 0:  # an axis of size 0 selects nothing of any axis (array API)
             raise IndexRangeError(
                 f"{name}: a mask of shape {shape_text(mask.shape)} does not fit axes {axis} to "
                 f"{axis + mask.ndim - 1} of {describe(x)}: axis {axis + i} has size {x.shape[axis + i]}, not {n}"
@@ -433,9 +433,18 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
     return x
 
 
+def _value(value: Any, x: Tensor, name: str) -> Tensor:
+    """What is written, in x's dtype. Python numbers take it at once: a float is not rounded to float32 on its way."""
+    if isinstance(value, (bool, int, float, list, tuple)):
+        from wengert.autograd.creation import asarray
+
+        return asarray(value, dtype=x.dtype)
+    return as_dtype_of(as_tensor(value, name), x.dtype)
+
+
 def _fitting(value: Any, x: Tensor, shape: tuple[Size, ...], name: str) -> Tensor:
     """The value in x's dtype, broadcast to the place it is written to."""
-    v = as_dtype_of(as_tensor(value, name), x.dtype)
+    v = _value(value, x, name)
     while v.ndim > len(shape) and is_one(v.shape[0]):  # as NumPy: leading axes of size 1 are no matter
         v = _reshape(v, v.shape[1:])
     if v.ndim == len(shape) and all(_same(a, b) for a, b in zip(v.shape, shape)):
@@ -499,7 +508,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     mask = _scalar_mask(key, value)
     if mask is not None and mask.ndim <= x.ndim and all(a == b for a, b in zip(mask.shape, x.shape)):
         mask = _reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
-        assign(x, _where(mask, as_dtype_of(as_tensor(value, "setitem"), x.dtype), x), "setitem")
+        assign(x, _where(mask, _value(value, x, "setitem"), x), "setitem")
         return
     entries, basic = _entries(key, "setitem")
     if basic:
