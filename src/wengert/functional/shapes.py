@@ -534,15 +534,15 @@ def diag(x: Any, *, k: int = 0) -> Tensor:
     return _reshape(_unslice(t, (n * n,), (start,), (n + 1,)), (n, n))
 
 
-def trace(x: Any, *, offset: int = 0) -> Tensor:
-    """The sum of a diagonal of the last two axes.
+def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    """The sum of a diagonal of the last two axes. Small integers are summed as `sum` does.
 
     >>> trace([[1, 2], [3, 4]]).item()
     5
     """
     from wengert.functional.reductions import sum
 
-    return sum(diagonal(x, offset=offset), -1)
+    return sum(diagonal(x, offset=offset), -1, dtype=dtype)
 
 
 def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:

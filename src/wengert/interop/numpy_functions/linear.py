@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import wengert
-from wengert.functional.arguments import as_tensor, one_axis
+from wengert.functional.arguments import as_tensor
 from wengert.interop.numpy_functions.registry import cast, function
 
 wg: Any = wengert  # names are looked up when a function is called
@@ -49,30 +48,6 @@ def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, ax
     return wg.moveaxis(wg.linalg.cross(wg.moveaxis(a, axisa, -1), wg.moveaxis(b, axisb, -1)), -1, axisc)
 
 
-@function("linalg.multi_dot")
-def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    xs = [as_tensor(x, "multi_dot") for x in arrays]
-    terms = [letters[i : i + 2] for i in range(len(xs))]
-    if xs[0].ndim == 1:
-        terms[0] = terms[0][1:]
-    if xs[-1].ndim == 1:
-        terms[-1] = terms[-1][:1]
-    ends = terms[0][: xs[0].ndim - 1] + terms[-1][1:]
-    return wg.einsum(f"{','.join(terms)}->{ends}", *xs)
-
-
-@function("linalg.norm")
-def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    t = as_tensor(x, "norm")
-    matrix = (isinstance(axis, tuple) and len(axis) == 2) or (axis is None and t.ndim == 2 and ord is not None)
-    if not matrix:
-        return wg.linalg.vector_norm(t, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
-    axes = tuple(one_axis(a, t.ndim, "norm") for a in (axis or (0, 1)))
-    y = wg.linalg.matrix_norm(wg.moveaxis(t, axes, (-2, -1)), ord="fro" if ord is None else ord)
-    return wg.expand_dims(y, axes) if keepdims else y
-
-
 @function("linalg.svd")
 def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     return wg.linalg.svd(a, full_matrices=full_matrices) if compute_uv else wg.linalg.svdvals(a)
@@ -80,7 +55,7 @@ def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian:
 
 @function("linalg.lstsq")
 def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
-    return wg.linalg.lstsq(a, b)
+    return wg.linalg.lstsq(a, b, rtol=rcond)
 
 
 @function("fft.fft2")
