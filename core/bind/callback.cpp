@@ -1,4 +1,5 @@
-// Ops made at run time whose kernel is a Python function: custom operations inside compiled functions.
+// Ops whose kernel is a Python function: custom operations inside compiled functions, which are made at run time, and
+// those of the core that a Python library computes.
 #include <nanobind/stl/string.h>
 
 #include "program.h"
@@ -19,10 +20,11 @@ void infer_callback(const Op& op, const Type*, int, const Attrs&, Type* out) {
   for (size_t k = 0; k < types.size(); ++k) out[k] = types[k];
 }
 
-void compute_callback(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
+void compute_callback(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
   try {
     nb::list operands;
     for (int i = 0; i < n_in; ++i) operands.append(to_python(alias(in[i])));
+    for (size_t k = 0; k < op.attrs.size(); ++k) operands.append(nb::steal(attr_to_python(attrs[k])));
     nb::object results = callback_of(op).function(*operands);
     for (int k = 0; k < op.n_outputs; ++k) {
       Value* y = value_from(nb::object(results[k]), op.name.c_str());
@@ -61,8 +63,24 @@ nb::object add_callback(const std::string& name, int n_inputs, const nb::list& o
   });
 }
 
+// The kernel of an op of the core that has a shape rule only: takes operands and attributes, returns a sequence of
+// outputs.
+void set_kernel(const std::string& name, const nb::object& function) {
+  guarded([&] {
+    Op* op = find_op(name);
+    if (!op) fail(ErrorKind::value, name.c_str(), "is no op");
+    auto* callback = new Callback;
+    callback->function = function;
+    op->data = callback;
+    op->compute = compute_callback;
+  });
+}
+
 }  // namespace
 
-void init_callback(nb::module_& m) { m.def("add_callback", &add_callback); }
+void init_callback(nb::module_& m) {
+  m.def("add_callback", &add_callback);
+  m.def("set_kernel", &set_kernel);
+}
 
 }  // namespace wengert

@@ -1,6 +1,7 @@
 // One functor per line of elementwise.def; vector_map.h has the loops that run them.
 #pragma once
 #include "vector_complex.h"
+#include "vector_special.h"
 #include "vector_types.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
@@ -234,6 +235,25 @@ struct scale {
   WENGERT_INLINE static Complex<T> apply(Complex<T> t, Complex<T> c) {
     const Complex<T> y = complex::mul(t, c);
     const bool zero = complex::is_zero(t);
+    return {zero ? T{0} : y.re, zero ? T{0} : y.im};
+  }
+};
+
+// Where both are tangents of their own: nothing flows where either is 0.
+struct strong_product {
+  static constexpr bool modular = true;
+  template <Integer T>
+  WENGERT_INLINE static T apply(T a, T b) {
+    return mul::apply(a, b);
+  }
+  template <Float T>
+  WENGERT_INLINE static T apply(T a, T b) {
+    return a == T{0} || b == T{0} ? T{0} : a * b;
+  }
+  template <class T>
+  WENGERT_INLINE static Complex<T> apply(Complex<T> a, Complex<T> b) {
+    const Complex<T> y = complex::mul(a, b);
+    const bool zero = complex::is_zero(a) || complex::is_zero(b);
     return {zero ? T{0} : y.re, zero ? T{0} : y.im};
   }
 };
@@ -604,6 +624,11 @@ WENGERT_REAL_FUNCTION(erfinv, static_cast<float>(math::erfinv(a)), math::erfinv(
 WENGERT_REAL_FUNCTION(digamma, static_cast<float>(math::digamma(a)), math::digamma(a))
 WENGERT_REAL_FUNCTION(trigamma, static_cast<float>(math::trigamma(a)), math::trigamma(a))
 #undef WENGERT_REAL_FUNCTION
+
+struct betaln {
+  static double apply(double a, double b) { return math::betaln(a, b); }
+  static float apply(float a, float b) { return static_cast<float>(math::betaln(a, b)); }
+};
 
 // What kind of number it is; every integer is finite.
 #define WENGERT_TEST(name, integer_result, float_expression, either) \

@@ -79,5 +79,8 @@ void register_attention_ops();
 void register_linalg_ops();
 void register_spectral_ops();
 void register_pool_ops();
+void register_sort_ops();
+void register_special_ops();
+void register_fft_ops();
 
 }  // namespace wengert

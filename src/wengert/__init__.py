@@ -117,6 +117,7 @@ _hooks.hide_frames()
 # Not every program trains: these are imported when they are first used.
 _LAZY = {
     "linalg": "wengert.linalg",
+    "fft": "wengert.fft",
     "nn": "wengert.nn",
     "optim": "wengert.optim",
     "data": "wengert.data",

@@ -99,3 +99,58 @@ def test_nonzero():
 def test_errors(call, error, match):
     with pytest.raises(error, match=match):
         call(wg.ones((2, 3)))
+
+
+def test_indices_out_of_range_name_the_function():
+    x = wg.ones((3, 2))
+    for name, call in {
+        "take": lambda: wg.take(x, [3], axis=0),
+        "index_select": lambda: wg.index_select(x, [-4], axis=0),
+        "scatter": lambda: wg.scatter(x, [[0, 3]], [[1.0, 2.0]], axis=0),
+        "scatter_add": lambda: wg.scatter_add(x, [[0, 3]], [[1.0, 2.0]], axis=0),
+        "segment_sum": lambda: wg.segment_sum(x, [0, 5, 0], num_segments=5),
+        "embedding": lambda: wg.embedding([7], x),
+        "take_along_axis": lambda: wg.take_along_axis(x, [[9, 9]], axis=0),
+    }.items():
+        with pytest.raises(wg.IndexRangeError, match=f"^{name}: "):
+            call()
+    with pytest.raises(wg.IndexRangeError, match="segment_sum: id -1 is negative"):
+        wg.segment_sum(x, [0, -1, 0], num_segments=5)
+    with pytest.raises(wg.ArgumentError, match="num_segments"):
+        wg.segment_sum(x, [0, 0, 0], num_segments=-1)
+
+
+def test_masks():
+    a = data(3, 4)
+    mask = a > 0.2
+    np.testing.assert_array_equal(wg.masked_select(wg.asarray(a), wg.asarray(mask)).numpy(), a[mask])
+    np.testing.assert_array_equal(wg.asarray(a)[wg.asarray(mask)].numpy(), a[mask])
+    row = np.array([True, False, True, False])
+    expected = a[np.broadcast_to(row, a.shape)]
+    np.testing.assert_array_equal(wg.masked_select(wg.asarray(a), row).numpy(), expected)
+    np.testing.assert_array_equal(wg.masked_fill(wg.asarray(a), mask, -1.0).numpy(), np.where(mask, -1.0, a))
+    assert wg.masked_fill(wg.tensor([1, 2]), [True, False], 7).dtype == wg.int64
+    check(lambda x: wg.masked_select(x * x, mask), a)
+    check(lambda x: wg.masked_fill(x * x, mask, 3.0), a)
+    check(lambda x, v: wg.masked_fill(x, mask, v), a, np.array(0.5))
+    assert wg.masked_select(wg.ones((2, 2)), wg.zeros((2, 2)) > 1).shape == (0,)
+    with pytest.raises(wg.DTypeError, match="masked_fill: the mask is bool"):
+        wg.masked_fill(wg.asarray(a), a, 0.0)
+    with pytest.raises(wg.ShapeError, match="masked_select"):
+        wg.masked_select(wg.asarray(a), [True, False, True])
+
+
+def test_argwhere_and_bincount():
+    a = np.array([[0, 3, 0], [1, 0, 2]])
+    np.testing.assert_array_equal(wg.argwhere(wg.asarray(a)).numpy(), np.argwhere(a))
+    i = np.array([3, 1, 1, 0])
+    assert wg.bincount(wg.asarray(i)).tolist() == np.bincount(i).tolist()
+    assert wg.bincount(wg.asarray(i), minlength=6).tolist() == np.bincount(i, minlength=6).tolist()
+    weights = data(4)
+    np.testing.assert_allclose(wg.bincount(i, weights=wg.asarray(weights)).numpy(), np.bincount(i, weights))
+    check(lambda w: wg.bincount(i, weights=w), weights)
+    assert wg.bincount([]).shape == (0,)
+    with pytest.raises(wg.IndexRangeError, match="negative"):
+        wg.bincount([1, -1])
+    with pytest.raises(wg.ShapeError, match="bincount"):
+        wg.bincount([[1]])

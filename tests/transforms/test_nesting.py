@@ -220,3 +220,25 @@ def test_nested_over_vectors() -> None:
     np.testing.assert_allclose(wg.jacrev(wg.jacfwd(f))(x).numpy(), h, atol=1e-12)
     np.testing.assert_allclose(wg.jacfwd(wg.jacfwd(f))(x).numpy(), h, atol=1e-12)
     np.testing.assert_allclose(wg.jacrev(wg.jacrev(f))(x).numpy(), h, atol=1e-12)
+
+
+POLYNOMIALS: dict[str, tuple[Any, list[float]]] = {  # derivatives at 0, from the first on
+    "x·x·x": (lambda x: x * x * x, [0, 0, 6, 0]),
+    "x²·x": (lambda x: wg.square(x) * x, [0, 0, 6, 0]),
+    "x·x·x·x": (lambda x: x * x * x * x, [0, 0, 0, 24]),
+    "x sin x": (lambda x: x * wg.sin(x), [0, 2, 0, -4]),
+    "x·x / (1 + x)": (lambda x: x * x / (1.0 + x), [0, 2, -6, 24]),
+    "tanh x · x": (lambda x: wg.tanh(x) * x, [0, 2, 0, -8]),
+}
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_high_orders_at_zero(name: str) -> None:
+    """Tangents that are 0 there still have derivatives of their own: strong zero must not lose them."""
+    f, exact = POLYNOMIALS[name]
+    for order, expected in enumerate(exact, 1):
+        for chain in itertools.product((by_grad, by_jvp), repeat=order):
+            g = f
+            for derivative in chain:
+                g = derivative(g)
+            assert g(s(0.0)).item() == pytest.approx(expected, abs=1e-12), (order, chain)

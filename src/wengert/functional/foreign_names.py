@@ -44,8 +44,6 @@ FOREIGN: dict[str, str] = {
     "bmm": "matmul",
     "mv": "matmul",
     "absolute": "abs",
-    "masked_fill": "where(mask, value, x)",
-    "masked_select": "x[mask]",
     "index_fill": "x[index] = value",
     "index_add": "scatter_add or segment_sum",
     "new_zeros": "zeros(shape, dtype=x.dtype)",

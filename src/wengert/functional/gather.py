@@ -6,16 +6,18 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.dtypes import as_dtype, float32
-from wengert.errors import ArgumentError, IndexRangeError, ShapeError, TraceError
+from wengert.dtypes import as_dtype, float32, int64
+from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError, TraceError
 from wengert.functional.arguments import (
     as_dtype_of,
     as_index,
     as_tensor,
     describe,
+    full,
     iota,
     native,
     one_axis,
+    product,
     promoted,
     shape_text,
 )
@@ -33,6 +35,16 @@ _add_along, _index_add, _equal = (
     native("equal"),
 )
 _broadcast_to, _reshape, _slice = native("broadcast_to"), native("reshape"), native("slice")
+_where = native("where")
+
+
+def _checked(name: str, op: Any, *args: Any) -> Tensor:
+    """The op; an index out of range is reported in the name of the public function."""
+    try:
+        y: Tensor = op(*args)
+        return y
+    except IndexRangeError as e:
+        raise IndexRangeError(f"{name}{str(e)[str(e).index(':') :]}") from None
 
 
 @explain_keywords
@@ -60,7 +72,7 @@ def index_select(x: Any, index: Any, *, axis: int) -> Tensor:
     t, i = as_tensor(x, "index_select"), as_index(index, "index_select")
     if i.ndim != 1:
         raise ShapeError(f"index_select: the index is a vector, got {describe(i)}; take allows any shape")
-    return _take(t, i, one_axis(axis, t.ndim, "index_select"))
+    return _checked("index_select", _take, t, i, one_axis(axis, t.ndim, "index_select"))
 
 
 def _aligned(x: Tensor, i: Tensor, axis: int, name: str) -> tuple[Tensor, Tensor, int]:
@@ -110,7 +122,7 @@ def scatter(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
     [[6, 0, 5]]
     """
     t, i, s = _with_source(x, index, src, "scatter")
-    return _put_along(t, i, as_dtype_of(s, t.dtype), one_axis(axis, t.ndim, "scatter"))
+    return _checked("scatter", _put_along, t, i, as_dtype_of(s, t.dtype), one_axis(axis, t.ndim, "scatter"))
 
 
 @explain_keywords
@@ -122,13 +134,13 @@ def scatter_add(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
     """
     t, i, s = _with_source(x, index, src, "scatter_add")
     t, s = promoted([t, s])
-    y: Tensor = t + _add_along(s, i, t.shape, one_axis(axis, t.ndim, "scatter_add"))
+    y: Tensor = t + _checked("scatter_add", _add_along, s, i, t.shape, one_axis(axis, t.ndim, "scatter_add"))
     return y
 
 
 @explain_keywords
 def segment_sum(x: Any, ids: Any, *, num_segments: int) -> Tensor:
-    """Sums of the rows of x with the same id: y[ids[i]] += x[i].
+    """Sums of the rows of x with the same id: y[ids[i]] += x[i]. Ids are in 0 … num_segments − 1.
 
     >>> segment_sum([1.0, 2.0, 3.0], [0, 1, 0], num_segments=3).tolist()
     [4.0, 2.0, 0.0]
@@ -136,7 +148,11 @@ def segment_sum(x: Any, ids: Any, *, num_segments: int) -> Tensor:
     t, i = as_tensor(x, "segment_sum"), as_index(ids, "segment_sum")
     if i.ndim != 1 or t.ndim == 0 or t.shape[0] != i.shape[0]:
         raise ShapeError(f"segment_sum: needs one id for each row of x, got {describe(t)} and ids {describe(i)}")
-    return _index_add(t, i, (num_segments, *t.shape[1:]), 0)
+    if num_segments < 0:
+        raise ArgumentError(f"segment_sum: num_segments must not be negative, got {num_segments}")
+    if i._plain and i.size and (low := int(i.numpy().min())) < 0:
+        raise IndexRangeError(f"segment_sum: id {low} is negative; ids are in 0 … num_segments − 1")
+    return _checked("segment_sum", _index_add, t, i, (num_segments, *t.shape[1:]), 0)
 
 
 def one_hot(index: Any, num_classes: int, *, dtype: Any = float32) -> Tensor:
@@ -167,7 +183,16 @@ def embedding(index: Any, weight: Any) -> Tensor:
     w, i = as_tensor(weight, "embedding"), as_index(index, "embedding")
     if w.ndim != 2:
         raise ShapeError(f"embedding: the weight is (entries, features), got shape {shape_text(w.shape)}")
-    return _take(w, i, 0)
+    return _checked("embedding", _take, w, i, 0)
+
+
+def _found(x: Any, name: str) -> Tensor:
+    """The indices of the elements that are not zero, one row for each."""
+    t = as_tensor(x, name)
+    if not t._plain and not hasattr(t, "value"):
+        raise TraceError(f"{name}: how many elements of {describe(t)} are not zero is data, which tracing cannot read")
+    rows: Tensor = _core.nonzero(t if t._plain else t.detach())
+    return rows
 
 
 def nonzero(x: Any) -> tuple[Tensor, ...]:
@@ -179,8 +204,63 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     t = as_tensor(x, "nonzero")
     if t.ndim == 0:
         raise ShapeError("nonzero: a tensor without axes has no indices; compare it with 0")
-    if not t._plain and not hasattr(t, "value"):
-        raise TraceError(f"nonzero: how many elements of {describe(t)} are not zero is data, which tracing cannot read")
-    rows: Any = _core.nonzero(t if t._plain else t.detach())
+    rows = _found(t, "nonzero")
     n = rows.shape[0]
     return tuple(_reshape(_slice(rows, (0, k), (n, 1), (1, 1)), (n,)) for k in range(t.ndim))
+
+
+def argwhere(x: Any) -> Tensor:
+    """The indices of the elements that are not zero, one row for each, in order.
+
+    >>> argwhere([[0, 1], [2, 0]]).tolist()
+    [[0, 1], [1, 0]]
+    """
+    return _found(x, "argwhere")
+
+
+def _as_mask(mask: Any, x: Tensor, name: str) -> Tensor:
+    m = as_tensor(mask, name)
+    if m.dtype.kind != "b":
+        raise DTypeError(f"{name}: the mask is bool, got {describe(m)}; compare it first, e.g. mask != 0")
+    return _broadcast_to(m, broadcast_shapes(name, m.shape, x.shape))
+
+
+def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
+    """x with the value where the mask holds: where(mask, value, x) in x's dtype.
+
+    >>> masked_fill([1.0, 2.0, 3.0], [True, False, True], 0.0).tolist()
+    [0.0, 2.0, 0.0]
+    """
+    t = as_tensor(x, "masked_fill")
+    filled = as_dtype_of(value, t.dtype) if isinstance(value, Tensor) else value
+    return as_dtype_of(_where(_as_mask(mask, t, "masked_fill"), filled, t), t.dtype)
+
+
+def masked_select(x: Any, mask: Any) -> Tensor:
+    """The elements of x where the mask holds, as a vector in row-major order; both broadcast.
+
+    >>> masked_select([[1.0, 2.0], [3.0, 4.0]], [True, False]).tolist()
+    [1.0, 3.0]
+    """
+    t = as_tensor(x, "masked_select")
+    m = _as_mask(mask, t, "masked_select")
+    n = product(m.shape)
+    rows = _found(_reshape(m, (n,)), "masked_select")
+    return _take(_reshape(_broadcast_to(t, m.shape), (n,)), _reshape(rows, (rows.shape[0],)), 0)
+
+
+@explain_keywords
+def bincount(x: Any, *, weights: Any = None, minlength: int = 0) -> Tensor:
+    """How often each of 0, 1, … occurs in a vector, or the sum of the weights of its occurrences.
+
+    >>> bincount([0, 2, 2]).tolist()
+    [1, 0, 2]
+    """
+    i = as_index(x, "bincount")
+    if i.ndim != 1:
+        raise ShapeError(f"bincount: counts the entries of a vector, got {describe(i)}")
+    if not i._plain:
+        raise TraceError(f"bincount: the largest entry of {describe(i)} is data; use segment_sum with num_segments")
+    highest = int(i.numpy().max()) if i.size else -1
+    w = full(i.shape, 1.0, int64) if weights is None else as_tensor(weights, "bincount")
+    return segment_sum(w, i, num_segments=max(minlength, highest + 1))

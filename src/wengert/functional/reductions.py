@@ -1,4 +1,4 @@
-"""Reductions over axes: sums, extrema, moments, norms, positions, running sums."""
+"""Reductions over axes: sums, extrema, moments, norms, positions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import DType, as_dtype, bool_, float32, int64
-from wengert.errors import ArgumentError, ShapeError
+from wengert.errors import ArgumentError
 from wengert.functional.arguments import (
     Axis,
     all_axes,
@@ -17,8 +17,6 @@ from wengert.functional.arguments import (
     as_floating,
     as_tensor,
     default_sum_dtype,
-    describe,
-    full,
     native,
     number,
     one_axis,
@@ -29,7 +27,6 @@ from wengert.program.compile import composite
 
 _sum, _prod, _max, _min = native("sum"), native("prod"), native("max"), native("min")
 _any, _all, _argmax, _argmin = native("any"), native("all"), native("argmax"), native("argmin")
-_cumsum, _cumprod = native("cumsum"), native("cumprod")
 _square, _sqrt, _where, _abs, _pow = (native(n) for n in ("square", "sqrt", "where", "abs", "pow"))
 _exp, _log, _isfinite, _reshape = (
     native("exp"),
@@ -37,11 +34,12 @@ _exp, _log, _isfinite, _reshape = (
     native("isfinite"),
     native("reshape"),
 )
-_concat, _maximum = native("concat"), native("maximum")
+_maximum = native("maximum")
 _real, _imag = native("real"), native("imag")
 
 
-def _accumulable(x: Any, dtype: Any, name: str) -> Tensor:
+def accumulable(x: Any, dtype: Any, name: str) -> Tensor:
+    """x in the dtype that its sums and products are computed in."""
     t = as_tensor(x, name)
     if dtype is not None:
         return as_dtype_of(t, as_dtype(dtype))
@@ -55,7 +53,7 @@ def sum(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None)
     >>> sum([[1.0, 2.0], [3.0, 4.0]], 0).tolist()
     [4.0, 6.0]
     """
-    t = _accumulable(x, dtype, "sum")
+    t = accumulable(x, dtype, "sum")
     return _sum(t, all_axes(axis, t.ndim, "sum"), int(keepdims))
 
 
@@ -66,7 +64,7 @@ def prod(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None
     >>> prod([2.0, 3.0, 4.0]).item()
     24.0
     """
-    t = _accumulable(x, dtype, "prod")
+    t = accumulable(x, dtype, "prod")
     return _prod(t, all_axes(axis, t.ndim, "prod"), int(keepdims))
 
 
@@ -284,41 +282,3 @@ def norm(x: Any, axis: Axis = None, *, ord: float = 2, keepdims: bool = False) -
     if not isinstance(ord, (int, float)):
         raise ArgumentError(f"norm: ord is a number, got {ord!r}")
     return _narrow(_norm(_wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)
-
-
-def _scan(op: Any, x: Any, axis: int | None, dtype: Any, initial: float | None, name: str) -> Tensor:
-    t = _accumulable(x, dtype, name)
-    if axis is None:
-        if t.ndim != 1:
-            raise ShapeError(f"{name}: give the axis for a tensor with {t.ndim} axes, got {describe(t)}")
-        axis = 0
-    k = one_axis(axis, t.ndim, name)
-    y: Tensor = op(t, k, 0)
-    if initial is None:
-        return y
-    first = full(tuple(1 if i == k else n for i, n in enumerate(t.shape)), initial, t.dtype)
-    return _concat([first, y], k)
-
-
-@explain_keywords
-def cumulative_sum(x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False) -> Tensor:
-    """Sums of the first 1, 2, … elements along an axis; `include_initial` puts a 0 in front. Alias: cumsum.
-
-    >>> cumulative_sum([1, 2, 3]).tolist()
-    [1, 3, 6]
-    """
-    return _scan(_cumsum, x, axis, dtype, 0.0 if include_initial else None, "cumulative_sum")
-
-
-@explain_keywords
-def cumulative_prod(x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False) -> Tensor:
-    """Products of the first 1, 2, … elements along an axis; `include_initial` puts a 1 in front. Alias: cumprod.
-
-    >>> cumulative_prod([1, 2, 3]).tolist()
-    [1, 2, 6]
-    """
-    return _scan(_cumprod, x, axis, dtype, 1.0 if include_initial else None, "cumulative_prod")
-
-
-cumsum = cumulative_sum
-cumprod = cumulative_prod

@@ -116,20 +116,44 @@ make_complex: Op = define(
     transpose=(lambda y_bar, a, b: OPS["real"](y_bar), lambda y_bar, a, b: OPS["imag"](y_bar)),
     samples=binary(),
 )
+strong_product: Op = define(
+    "strong_product",
+    formula="a·b, and 0 where either is 0, whatever the other is",
+    reference=lambda a, b: np.where((a == 0) | (b == 0), 0, a * b),
+    jvp=lambda a_dot, b_dot, y, a, b: _strongly(a_dot, b) + _strongly(b_dot, a),
+    transpose=(lambda y_bar, a, b: strong_product(y_bar, conj(b)), None),
+    samples=[
+        *binary(),
+        Sample((exactly(0.0, math.inf, 2.0), exactly(math.nan, 0.0, 3.0)), gradients=False),
+        Sample((exactly(0.0, 0.0, 1.5), exactly(0.0, 2.0, 0.0))),
+    ],
+    public=False,
+)
+
+
+def _strongly(tangent: Any, c: Any) -> Any:
+    # Not a selection by c != 0, whose own derivative would be lost where c is 0.
+    return ZERO if tangent is ZERO else strong_product(tangent, c)
+
+
 scale: Op = define(
     "scale",
     formula="t·c, and 0 where t is 0 whatever c is (strong zero)",
     reference=lambda t, c: np.where(t == 0, 0, t * c),
-    jvp=lambda t_dot, c_dot, y, t, c: t_dot * c + select(t != 0, c_dot) * t,
+    jvp=lambda t_dot, c_dot, y, t, c: t_dot * c + _strongly(c_dot, t),
     transpose=(lambda y_bar, t, c: scale(y_bar, conj(c)), None),
-    samples=[*binary(), Sample((exactly(0.0, 0.0, 2.0), exactly(math.inf, math.nan, 3.0)), gradients=False)],
+    samples=[
+        *binary(),
+        Sample((exactly(0.0, 0.0, 2.0), exactly(math.inf, math.nan, 3.0)), gradients=False),
+        Sample((exactly(0.0, 0.0, 1.5), exactly(0.0, 2.0, 0.0))),
+    ],
     public=False,
 )
 unscale: Op = define(
     "unscale",
     formula="t/c, and 0 where t is 0 whatever c is (strong zero)",
     reference=lambda t, c: np.where(t == 0, 0, t / c),
-    jvp=lambda t_dot, c_dot, y, t, c: t_dot / c - select(t != 0, c_dot) * (y / c),
+    jvp=lambda t_dot, c_dot, y, t, c: t_dot / c - _strongly(c_dot, unscale(y, c)),
     transpose=(lambda y_bar, t, c: unscale(y_bar, conj(c)), None),
     samples=[*binary(b=(0.5, 2.0)), Sample((exactly(0.0, 2.0), exactly(0.0, 4.0)), gradients=False)],
     public=False,
@@ -550,13 +574,23 @@ digamma: Op = define(
     formula="d/dx ln Γ(x)",
     reference=_special("digamma"),
     jvp=lambda x_dot, y, x: x_dot * trigamma(x),
-    samples=[Sample((positive(2, 3),), second=False), Sample((positive(),), second=False)],
+    samples=[
+        Sample((positive(2, 3),)),
+        Sample((positive(),)),
+        Sample((exactly(-0.4, -1.7, -20.25),)),
+        Sample((exactly(1e-9, 1.4616321449683622, 1e10, math.inf, -math.inf, math.nan),), gradients=False),
+    ],
 )
 trigamma: Op = define(
     "trigamma",
     formula="d²/dx² ln Γ(x)",
     reference=lambda x: _special("polygamma")(1, x),
-    samples=[Sample((positive(2, 3),), gradients=False)],
+    jvp=lambda x_dot, y, x: x_dot * OPS["polygamma"](x, 2),
+    samples=[
+        Sample((positive(2, 3),)),
+        Sample((exactly(-0.4, -1.7, -20.25),)),
+        Sample((exactly(1e-9, 0.5, 1e10, math.inf, math.nan),), gradients=False),
+    ],
 )
 
 # ------------------------------------------------------------------------- comparisons, logic and bits: no gradients

@@ -1,14 +1,19 @@
-"""Cumulative sums and products."""
+"""Running sums, products, sums of exponentials and extrema, and linear recurrences, which are the derivatives of some."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from wengert.ops.elementwise import conj, sigmoid, where
+from wengert.ops.index import take_along_axis
 from wengert.ops.registry import Op, define
-from wengert.ops.samples import Sample, exactly, real
-from wengert.ops.shape import concat, full, slice, zeros_like
+from wengert.ops.samples import Invalid, Sample, exactly, real, truth, whole
+from wengert.ops.shape import concat, full, slice
+from wengert.ops.sort import apart
+from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 
 
@@ -19,6 +24,11 @@ def _reference(f: Any) -> Any:
     return call
 
 
+_NOT_NUMBERS = [
+    Invalid((truth(3),), (0, 0), "DTypeError", "bool is not a number"),
+    Invalid((real(3),), (1, 0), "ShapeError", "axis 1"),
+]
+
 cumsum: Op = define(
     "cumsum",
     formula="sums of the first 1, 2, … elements",
@@ -26,44 +36,141 @@ cumsum: Op = define(
     jvp="linear",
     transpose=lambda y_bar, x, axis, reverse: cumsum(y_bar, axis, 1 - reverse),
     samples=[Sample((real(2, 5),), (1, 0)), Sample((real(4, 3),), (0, 1)), Sample((real(0),), (0, 0))],
+    invalid=_NOT_NUMBERS,
     dear=True,
     public=False,
 )
 
 
-def _shifted(x: Any, by: int, axis: int, reverse: int, fill: Any) -> Any:
-    """x moved `by` places along the axis (towards the end, or the start if reverse), `fill` moving in."""
+def shifted(x: Any, axis: int, back: Any, fill: float) -> Any:
+    """x moved one place along the axis, towards the end (or the start, if `back`), and `fill` moving in."""
     n = x.shape[axis]
-    sizes = tuple(n - by if i == axis else s for i, s in enumerate(x.shape))
-    starts = tuple(by if i == axis and reverse else 0 for i in range(x.ndim))
+    if n == 0:
+        return x
+    sizes = tuple(n - 1 if i == axis else s for i, s in enumerate(x.shape))
+    starts = tuple(1 if i == axis and back else 0 for i in range(x.ndim))
     rest = slice(x, starts, sizes, (1,) * x.ndim)
-    edge = slice(fill, (0,) * x.ndim, tuple(by if i == axis else s for i, s in enumerate(x.shape)), (1,) * x.ndim)
-    return concat([rest, edge] if reverse else [edge, rest], axis)
+    edge = create(full, (tuple(1 if i == axis else s for i, s in enumerate(x.shape)), x.dtype.code, fill))
+    return concat([rest, edge] if back else [edge, rest], axis)
 
 
-def _cumprod_jvp(x_dot: Any, y: Any, x: Any, axis: int, reverse: int) -> Any:
-    # A scan of dual numbers, (p, p')·(q, q') = (pq, p'q + pq'), by doubling (Hillis and Steele, 1986): no division, so
-    # that zeros among the elements are harmless. The number of rounds needs the length: a guard fixes it.
-    p, p_dot = x, x_dot
-    one, zero = create(full, (x.shape, x.dtype.code, 1.0)), zeros_like(x)
-    by, n = 1, int(x.shape[axis])
-    while by < n:
-        q, q_dot = _shifted(p, by, axis, reverse, one), _shifted(p_dot, by, axis, reverse, zero)
-        p, p_dot = p * q, p_dot * q + q_dot * p
-        by *= 2
-    return p_dot
+def _recurrence_jvp(a_dot: Any, b_dot: Any, h: Any, a: Any, b: Any, axis: int, reverse: int) -> Any:
+    source = b_dot if a_dot is ZERO else a_dot * shifted(h, axis, reverse, 0.0) + b_dot
+    return linear_recurrence(a, source, axis, reverse)
 
 
+def _np_recurrence(a: Any, b: Any, axis: int, reverse: int) -> Any:
+    h = np.array(b)
+    lines, factors = np.moveaxis(h, axis, 0), np.moveaxis(a, axis, 0)
+    if reverse:
+        lines, factors = lines[::-1], factors[::-1]
+    for k in range(1, len(lines)):
+        lines[k] += factors[k] * lines[k - 1]
+    return h
+
+
+# The transpose runs the other way, each step with the coefficient of its neighbour.
+linear_recurrence: Op = define(
+    "linear_recurrence",
+    formula="h[k] = a[k] h[k − 1] + b[k]",
+    reference=_np_recurrence,
+    jvp=_recurrence_jvp,
+    transpose=(
+        None,
+        lambda h_bar, a, b, axis, reverse: linear_recurrence(
+            conj(shifted(a, axis, not reverse, 0.0)), h_bar, axis, 1 - reverse
+        ),
+    ),
+    samples=[
+        Sample((real(2, 5), real(2, 5)), (1, 0)),
+        Sample((real(4, 3), real(4, 3)), (0, 1)),
+        Sample((exactly(0.5, 0.0, 2.0, -1.0), real(4)), (0, 0)),
+        Sample((real(1), real(1)), (0, 0)),
+    ],
+    invalid=[Invalid((real(3), real(4)), (0, 0), "ShapeError", "one shape")],
+    dear=True,
+    public=False,
+)
+# y[k] = x[k] y[k − 1], so the tangent is a linear recurrence: no division, so that zeros are harmless.
 cumprod = define(
     "cumprod",
     formula="products of the first 1, 2, … elements",
     reference=_reference(np.cumprod),
-    jvp=_cumprod_jvp,
+    jvp=lambda x_dot, y, x, axis, reverse: linear_recurrence(x, x_dot * shifted(y, axis, reverse, 1.0), axis, reverse),
     samples=[
         Sample((real(2, 5),), (1, 0)),
         Sample((real(4, 3),), (0, 1)),
         Sample((exactly(2.0, 0.0, 3.0, 0.0, 1.5),), (0, 0)),
     ],
+    invalid=_NOT_NUMBERS,
     dear=True,
     public=False,
 )
+
+
+def _np_logcumsumexp(x: Any, axis: int, reverse: int) -> Any:
+    return _reference(np.logaddexp.accumulate)(x, axis, reverse)
+
+
+def _logcumsumexp_jvp(x_dot: Any, y: Any, x: Any, axis: int, reverse: int) -> Any:
+    # e^y[k] = e^y[k−1] + e^x[k]: two weights that add up to 1. Where all elements so far are −∞ the derivative is 0.
+    empty = y == -math.inf
+    ahead = where(empty, 0.0, x) - where(empty, 0.0, shifted(y, axis, reverse, -math.inf))
+    now, before = (where(empty, 0.0, sigmoid(d)) for d in (ahead, -ahead))
+    return linear_recurrence(before, x_dot * now, axis, reverse)
+
+
+logcumsumexp = define(
+    "logcumsumexp",
+    formula="ln Σ eˣ of the first 1, 2, … elements",
+    reference=_np_logcumsumexp,
+    jvp=_logcumsumexp_jvp,
+    samples=[
+        Sample((real(2, 5),), (1, 0)),
+        Sample((real(4, 3),), (0, 1)),
+        Sample((exactly(-3.0, 3.0, 0.0, 4.0, -1e4, 4.5),), (0, 0)),
+        Sample((exactly(-math.inf, -math.inf, 1.0, -math.inf, math.inf, 2.0, math.nan, 0.0),), (0, 0), gradients=False),
+        Sample((real(0),), (0, 0)),
+    ],
+    invalid=[Invalid((whole(3),), (0, 0), "DTypeError", "real floating")],
+    dear=True,
+    public=False,
+)
+
+
+def _np_extremum(f: Any) -> Any:
+    def call(x: Any, axis: int) -> Any:
+        values = f.accumulate(x, axis=axis)
+        n = x.shape[axis]
+        fresh = np.ones(x.shape, bool)
+        if n > 1:
+            a, b = values.take(range(n - 1), axis), values.take(range(1, n), axis)
+            same = (a == b) | ((a != a) & (b != b))
+            fresh = np.concatenate([np.ones_like(fresh.take([0], axis)), ~same], axis)
+        at = np.arange(n).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+        return values, np.maximum.accumulate(np.where(fresh, at, 0), axis=axis)
+
+    return call
+
+
+def _extremum(name: str, formula: str, reference: Any) -> Op:
+    return define(
+        name,
+        formula=formula,
+        reference=_np_extremum(reference),
+        jvp=lambda x_dot, y, x, axis: (take_along_axis(x_dot, y[1], axis), ZERO),
+        samples=[
+            Sample((apart(2, 9),), (1,)),
+            Sample((apart(5, 3),), (0,)),
+            Sample((whole(3, 40),), (1,)),
+            Sample((exactly(1.0, 1.0, 3.0, -1.0, math.inf, math.nan, 2.0),), (0,), gradients=False),
+            Sample((real(0, 3),), (0,)),
+        ],
+        invalid=[Invalid((truth(3),), (0,), "DTypeError", "bool"), Invalid((real(3),), (1,), "ShapeError", "axis 1")],
+        dear=True,
+        public=False,
+    )
+
+
+cummax = _extremum("cummax", "the largest of the first 1, 2, … elements, and where it first was", np.maximum)
+cummin = _extremum("cummin", "the smallest of the first 1, 2, … elements, and where it first was", np.minimum)

@@ -1,0 +1,136 @@
+"""Running sums, products and extrema along an axis, and differences of neighbours."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from wengert._core import Tensor
+from wengert.dtypes import float32
+from wengert.errors import ArgumentError, ShapeError
+from wengert.functional.arguments import (
+    as_dtype_of,
+    as_floating,
+    as_tensor,
+    describe,
+    full,
+    native,
+    one_axis,
+    promoted,
+)
+from wengert.functional.foreign_names import explain_keywords
+from wengert.functional.reductions import accumulable
+
+_cumsum, _cumprod, _logcumsumexp = native("cumsum"), native("cumprod"), native("logcumsumexp")
+_cummax: Any = native("cummax")
+_cummin: Any = native("cummin")
+_concat, _slice = native("concat"), native("slice")
+
+
+def _only_axis(t: Tensor, axis: int | None, name: str) -> int:
+    """The axis, which may be left out for vectors."""
+    if axis is None:
+        if t.ndim != 1:
+            raise ShapeError(f"{name}: give the axis for a tensor with {t.ndim} axes, got {describe(t)}")
+        return 0
+    return one_axis(axis, t.ndim, name)
+
+
+def _scan(op: Any, x: Any, axis: int | None, dtype: Any, initial: float | None, name: str) -> Tensor:
+    t = accumulable(x, dtype, name)
+    k = _only_axis(t, axis, name)
+    y: Tensor = op(t, k, 0)
+    if initial is None:
+        return y
+    first = full(tuple(1 if i == k else n for i, n in enumerate(t.shape)), initial, t.dtype)
+    return _concat([first, y], k)
+
+
+@explain_keywords
+def cumulative_sum(x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False) -> Tensor:
+    """Sums of the first 1, 2, … elements along an axis; `include_initial` puts a 0 in front. Alias: cumsum.
+
+    >>> cumulative_sum([1, 2, 3]).tolist()
+    [1, 3, 6]
+    """
+    return _scan(_cumsum, x, axis, dtype, 0.0 if include_initial else None, "cumulative_sum")
+
+
+@explain_keywords
+def cumulative_prod(x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False) -> Tensor:
+    """Products of the first 1, 2, … elements along an axis; `include_initial` puts a 1 in front. Alias: cumprod.
+
+    The derivative is right where elements are zero, and takes one pass.
+
+    >>> cumulative_prod([1, 2, 3]).tolist()
+    [1, 2, 6]
+    """
+    return _scan(_cumprod, x, axis, dtype, 1.0 if include_initial else None, "cumulative_prod")
+
+
+cumsum = cumulative_sum
+cumprod = cumulative_prod
+
+
+@explain_keywords
+def logcumsumexp(x: Any, *, axis: int | None = None) -> Tensor:
+    """ln Σ eˣ of the first 1, 2, … elements along an axis, without overflow.
+
+    >>> logcumsumexp([1000.0, 1000.0]).tolist()
+    [1000.0, 1000.693...]
+    """
+    t = as_floating(as_tensor(x, "logcumsumexp"))
+    k = _only_axis(t, axis, "logcumsumexp")
+    if t.dtype.itemsize == 2:  # the derivative reads the running value, whose rounding would be a wrong weight
+        return as_dtype_of(_logcumsumexp(as_dtype_of(t, float32), k, 0), t.dtype)
+    return _logcumsumexp(t, k, 0)
+
+
+@explain_keywords
+def cummax(x: Any, *, axis: int | None = None) -> tuple[Tensor, Tensor]:
+    """The largest of the first 1, 2, … elements along an axis, and where it first was. NaN stays from where it appears.
+
+    >>> values, indices = cummax([1.0, 3.0, 2.0, 3.0])
+    >>> values.tolist(), indices.tolist()
+    ([1.0, 3.0, 3.0, 3.0], [0, 1, 1, 1])
+    """
+    t = as_tensor(x, "cummax")
+    both: tuple[Tensor, Tensor] = _cummax(t, _only_axis(t, axis, "cummax"))
+    return both
+
+
+@explain_keywords
+def cummin(x: Any, *, axis: int | None = None) -> tuple[Tensor, Tensor]:
+    """The smallest of the first 1, 2, … elements along an axis, and where it first was. NaN stays from where it appears.
+
+    >>> values, indices = cummin([2.0, 3.0, 1.0, 1.0])
+    >>> values.tolist(), indices.tolist()
+    ([2.0, 2.0, 1.0, 1.0], [0, 0, 2, 2])
+    """
+    t = as_tensor(x, "cummin")
+    both: tuple[Tensor, Tensor] = _cummin(t, _only_axis(t, axis, "cummin"))
+    return both
+
+
+@explain_keywords
+def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
+    """Differences of neighbours along an axis, n times over; values to prepend and append come first.
+
+    >>> diff([1.0, 4.0, 9.0]).tolist()
+    [3.0, 5.0]
+    """
+    t = as_tensor(x, "diff")
+    k, times = one_axis(axis, t.ndim, "diff"), operator.index(n)
+    if times < 0:
+        raise ArgumentError(f"diff: n must not be negative, got {times}")
+    if times and (prepend is not None or append is not None):
+        parts = [as_tensor(p, "diff") for p in (prepend, t, append) if p is not None]
+        t = _concat(promoted(parts), k)
+    for _ in range(times):
+        if t.shape[k] == 0:
+            break
+        sizes = tuple(s - 1 if i == k else s for i, s in enumerate(t.shape))
+        ones = (1,) * t.ndim
+        later = _slice(t, tuple(int(i == k) for i in range(t.ndim)), sizes, ones)
+        t = later - _slice(t, (0,) * t.ndim, sizes, ones)
+    return t

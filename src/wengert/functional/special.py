@@ -1,0 +1,137 @@
+"""Special functions that are composed of ops. Those that are ops stand in `wengert` under their names: `erf`, `lgamma`, …"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+from wengert._core import Tensor
+from wengert.errors import ArgumentError
+from wengert.functional.arguments import as_floating, as_tensor, native
+from wengert.program.compile import composite
+
+_digamma, _trigamma, _polygamma = native("digamma"), native("trigamma"), native("polygamma")
+_bessel_i, _bessel_i_scaled = native("bessel_i"), native("bessel_i_scaled")
+_log, _log1p, _where, _sin, _abs = (native(n) for n in ("log", "log1p", "where", "sin", "abs"))
+_round, _remainder = native("round"), native("remainder")
+_equal, _and, _or, _less_equal = (native(n) for n in ("equal", "logical_and", "logical_or", "less_equal"))
+
+expit = native("sigmoid")
+
+
+def polygamma(n: int, x: Any) -> Tensor:
+    """The n-th derivative of digamma, (d/dx)ⁿ⁺¹ ln Γ(x), for n = 0, 1, … (NIST DLMF 5.15).
+
+    >>> polygamma(1, 1.0).item()
+    1.644934...
+    """
+    try:
+        order = operator.index(n)
+    except TypeError:
+        raise TypeError(f"polygamma: the order n is an integer, got {n!r}") from None
+    if order < 0:
+        raise ArgumentError(f"polygamma: the order n must not be negative, got {order}")
+    t = as_floating(as_tensor(x, "polygamma"))
+    if order == 0:
+        return _digamma(t)
+    return _trigamma(t) if order == 1 else _polygamma(t, order)
+
+
+def i0(x: Any) -> Tensor:
+    """The modified Bessel function I₀(x) (NIST DLMF 10.25).
+
+    >>> i0(1.0).item()
+    1.266065...
+    """
+    return _bessel_i(as_floating(as_tensor(x, "i0")), 0)
+
+
+def i0e(x: Any) -> Tensor:
+    """e^−|x| I₀(x), which does not overflow.
+
+    >>> i0e(1000.0).item()
+    0.012617...
+    """
+    return _bessel_i_scaled(as_floating(as_tensor(x, "i0e")), 0)
+
+
+def i1(x: Any) -> Tensor:
+    """The modified Bessel function I₁(x), the derivative of I₀.
+
+    >>> i1(1.0).item()
+    0.565159...
+    """
+    t = as_floating(as_tensor(x, "i1"))
+    y: Tensor = t * _bessel_i(t, 1)
+    return y
+
+
+def i1e(x: Any) -> Tensor:
+    """e^−|x| I₁(x), which does not overflow.
+
+    >>> i1e(1000.0).item()
+    0.012610...
+    """
+    t = as_floating(as_tensor(x, "i1e"))
+    y: Tensor = t * _bessel_i_scaled(t, 1)
+    return y
+
+
+@composite
+def _logit(x: Tensor) -> Any:
+    near = _abs(x - 0.5) < 0.25  # where both logarithms are nearly equal
+    middle = _where(near, x, 0.5)
+    return _where(near, _log1p((2.0 * middle - 1.0) / (1.0 - middle)), _log(x) - _log1p(-x))
+
+
+def logit(x: Any) -> Tensor:
+    """ln(x / (1 − x)), the inverse of the sigmoid.
+
+    >>> logit([0.5, 0.75]).tolist()
+    [0.0, 1.098612...]
+    """
+    y: Tensor = _logit(as_floating(as_tensor(x, "logit")))
+    return y
+
+
+@composite
+def _sinc(x: Tensor) -> Any:
+    # Near 0 the Taylor series, of which every derivative is right.
+    a = x * math.pi
+    near = _abs(a) < 0.5
+    z = _where(near, a, 0.0)
+    z = z * z
+    series: Any = 1.0 / math.factorial(21)
+    for k in range(9, -1, -1):
+        series = (-1.0) ** k / math.factorial(2 * k + 1) + z * series
+    # sin(πx) = ± sin(π(x − ⌊x⌉)): 0 at the integers, and accurate around them.
+    whole = _round(x)
+    sine = _sin((x - whole) * math.pi) * (1.0 - 2.0 * _remainder(whole, 2.0))
+    return _where(near, series, sine / _where(near, 1.0, a))
+
+
+def sinc(x: Any) -> Tensor:
+    """sin(πx) / (πx), and 1 at 0.
+
+    >>> sinc([0.0, 0.5]).tolist()
+    [1.0, 0.636619...]
+    """
+    y: Tensor = _sinc(as_floating(as_tensor(x, "sinc")))
+    return y
+
+
+@composite
+def _xlog1py(a: Tensor, b: Tensor) -> Any:
+    nothing = _and(_equal(a, 0.0), _or(_less_equal(b, -1.0), _equal(b, math.inf)))
+    return _where(nothing, 0.0, a * _log1p(_where(nothing, 0.0, b)))
+
+
+def xlog1py(a: Any, b: Any) -> Tensor:
+    """a ln(1 + b), and 0 where a is 0.
+
+    >>> xlog1py([0.0, 2.0], [-1.0, 0.0]).tolist()
+    [0.0, 0.0]
+    """
+    y: Tensor = _xlog1py(as_floating(as_tensor(a, "xlog1py")), as_floating(as_tensor(b, "xlog1py")))
+    return y

@@ -1,0 +1,122 @@
+"""Special functions of an integer order, and the logarithm of the beta function."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wengert.ops.elementwise import digamma, sign
+from wengert.ops.registry import Op, define
+from wengert.ops.samples import Invalid, Sample, binary, exactly, positive, real, whole
+
+
+def _polygamma(x: Any, n: int) -> Any:
+    from scipy import special
+
+    return special.polygamma(n, x)
+
+
+_ORDERS = [
+    Invalid((real(3),), (-1,), "ArgumentError", "the order must be"),
+    Invalid((whole(3),), (2,), "DTypeError", "real floating"),
+]
+
+polygamma: Op = define(
+    "polygamma",
+    formula="(d/dx)ⁿ⁺¹ ln Γ(x)",
+    reference=_polygamma,
+    jvp=lambda x_dot, y, x, n: x_dot * polygamma(x, n + 1),
+    samples=[
+        Sample((positive(2, 3),), (2,)),
+        Sample((real(7, low=4.0, high=30.0),), (1,)),
+        Sample((exactly(-0.4, -1.7, -3.5, -20.25),), (3,)),
+        Sample((exactly(1e-3, 0.5, 12.0, 1e5, 1e10, math.inf, math.nan),), (2,), gradients=False),
+        Sample((real(0, 4),), (1,)),
+    ],
+    invalid=_ORDERS,
+    dear=True,
+    public=False,
+)
+
+
+def _bessel(scaled: bool) -> Any:
+    def call(x: Any, n: int) -> Any:
+        from scipy import special
+
+        x = np.abs(x)  # an even function
+        near = x < 1e-3
+        safe = np.where(near, 1.0, x)
+        y = (special.ive if scaled else special.iv)(n, safe) / safe**n
+        first = 1 / (2.0**n * math.factorial(n))
+        small = first * (1 + x * x / (4 * (n + 1)) * (1 + x * x / (8 * (n + 2))))
+        return np.where(near, small * np.exp(-x) if scaled else small, y)
+
+    return call
+
+
+bessel_i: Op = define(
+    "bessel_i",
+    formula="Iₙ(x) / xⁿ",
+    reference=_bessel(False),
+    jvp=lambda x_dot, y, x, n: x_dot * (x * bessel_i(x, n + 1)),
+    samples=[
+        Sample((real(2, 3),), (0,)),
+        Sample((real(7, low=-6.0, high=6.0),), (1,)),
+        Sample((exactly(0.0, -0.5, 8.0),), (2,)),
+        Sample((exactly(0.0, 1e-9, 24.9, 25.1, 40.0, 700.0, math.nan),), (0,), gradients=False),
+        Sample((real(0, 4),), (1,)),
+    ],
+    invalid=_ORDERS,
+    dear=True,
+    public=False,
+)
+bessel_i_scaled: Op = define(
+    "bessel_i_scaled",
+    formula="e^−|x| Iₙ(x) / xⁿ",
+    reference=_bessel(True),
+    jvp=lambda x_dot, y, x, n: x_dot * (x * bessel_i_scaled(x, n + 1) - sign(x) * y),
+    samples=[
+        Sample((real(2, 3, gap=0.05),), (0,)),
+        Sample((exactly(-60.0, 3.0, 25.5, 30.0),), (1,)),
+        Sample((exactly(0.0, 1e-9, 24.9, 25.1, 40.0, 1e4, math.nan),), (0,), gradients=False),
+        Sample((real(0, 4),), (1,)),
+    ],
+    invalid=_ORDERS,
+    dear=True,
+    public=False,
+)
+
+
+def _betaln(a: Any, b: Any) -> Any:
+    from scipy import special
+
+    return special.betaln(a, b)
+
+
+def _betaln_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
+    both = digamma(a + b)
+    return a_dot * (_digamma(a) - both) + b_dot * (_digamma(b) - both)
+
+
+def _digamma(x: Any) -> Any:
+    """digamma, also of a literal."""
+    if isinstance(x, (int, float)):
+        from wengert.autograd.creation import asarray
+
+        return digamma(asarray(float(x), dtype="float64")).item()
+    return digamma(x)
+
+
+betaln = define(
+    "betaln",
+    formula="ln |Γ(a) Γ(b) / Γ(a + b)|",
+    reference=_betaln,
+    jvp=_betaln_jvp,
+    samples=[
+        *binary(a=(0.3, 3.0), b=(0.3, 3.0)),
+        *binary(a=(11.0, 30.0), b=(0.3, 30.0))[:1],
+        Sample((exactly(1e-3, 15.0, 5.0), exactly(2.0, 30.0, 40.0)), gradients=False),
+    ],
+)

@@ -1,0 +1,177 @@
+"""Special functions against SciPy over wide ranges: poles, branch limits, overflow, and derivatives of any order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wengert as wg
+from tests.gradients import check
+from wengert.errors import ArgumentError
+
+special: Any = pytest.importorskip("scipy.special")
+
+WIDE = np.concatenate([-np.logspace(2, -12, 57), [0.0], np.logspace(-12, 4, 65), np.linspace(-12.05, 12.05, 242)])
+UNIT = np.concatenate([np.logspace(-300, -1, 50), np.linspace(0.05, 0.95, 91), 1 - np.logspace(-1, -15, 30)])
+POSITIVE = np.concatenate([np.logspace(-10, 12, 111), np.linspace(0.05, 30, 200)])
+NEGATIVE = np.linspace(-30.3, -0.013, 151)
+
+# name: (ours, SciPy's, arguments, relative tolerance in float64)
+CASES: dict[str, tuple[Any, Any, Any, float]] = {
+    "erf": (wg.erf, special.erf, WIDE, 1e-15),
+    "erfc": (wg.erfc, special.erfc, WIDE[WIDE < 26], 1e-14),
+    "erfinv": (wg.erfinv, special.erfinv, np.concatenate([UNIT, -UNIT]), 1e-14),
+    "lgamma": (wg.lgamma, special.gammaln, POSITIVE, 1e-14),
+    "lgamma of negative": (wg.lgamma, special.gammaln, NEGATIVE, 1e-13),
+    "digamma": (wg.digamma, special.digamma, POSITIVE, 1e-14),
+    "digamma of negative": (wg.digamma, special.digamma, NEGATIVE, 1e-12),
+    "trigamma": (wg.trigamma, lambda x: special.polygamma(1, x), POSITIVE, 1e-14),
+    "trigamma of negative": (wg.trigamma, lambda x: special.polygamma(1, x), NEGATIVE, 1e-12),
+    "polygamma 2": (lambda x: wg.polygamma(2, x), lambda x: special.polygamma(2, x), POSITIVE, 1e-13),
+    "polygamma 3": (lambda x: wg.polygamma(3, x), lambda x: special.polygamma(3, x), NEGATIVE, 1e-12),
+    "polygamma 9": (lambda x: wg.polygamma(9, x), lambda x: special.polygamma(9, x), POSITIVE, 1e-13),
+    "i0": (wg.i0, special.i0, WIDE[WIDE < 700], 1e-13),
+    "i1": (wg.i1, special.i1, WIDE[WIDE < 700], 1e-13),
+    "i0e": (wg.i0e, special.i0e, WIDE, 1e-13),
+    "i1e": (wg.i1e, special.i1e, WIDE, 1e-13),
+    "expit": (wg.expit, special.expit, WIDE, 1e-15),
+    "logit": (wg.logit, special.logit, UNIT, 1e-14),
+    "softplus": (wg.softplus, lambda x: np.logaddexp(0, x), WIDE, 1e-14),
+    "log1p": (wg.log1p, np.log1p, WIDE[WIDE > -1], 1e-15),
+    "expm1": (wg.expm1, np.expm1, WIDE[WIDE < 700], 1e-15),
+    "sinc": (wg.sinc, np.sinc, np.linspace(-3.2, 3.2, 129), 1e-14),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_over_wide_ranges(name: str) -> None:
+    ours, theirs, x, tolerance = CASES[name]
+    expected = theirs(x)
+    np.testing.assert_allclose(ours(wg.asarray(x)).numpy(), expected, rtol=tolerance, atol=tolerance * 1e-2)
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = x.astype(np.float32)
+        expected = theirs(narrow.astype(np.float64)).astype(np.float32)
+    got = ours(wg.asarray(narrow)).numpy()
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_poles_and_ends() -> None:
+    inf, nan = math.inf, math.nan
+    for ours, theirs, values in (
+        (wg.erf, special.erf, [-inf, inf, nan, -0.0]),
+        (wg.erfc, special.erfc, [-inf, inf, nan, 30.0]),
+        (wg.erfinv, special.erfinv, [-1.0, 1.0, 1.5, nan, 0.0]),
+        (wg.lgamma, special.gammaln, [0.0, -1.0, -3.0, inf, nan, 1.0, 2.0]),
+        (wg.digamma, special.digamma, [0.0, -0.0, inf, nan, -1.0]),
+        (wg.i0, special.i0, [nan, 0.0, 800.0]),
+        (wg.i1, special.i1, [nan, 0.0, 800.0, -800.0]),
+        (wg.i0e, special.i0e, [nan, 0.0]),
+        (wg.logit, special.logit, [0.0, 1.0, 1.5, nan]),
+        (wg.expit, special.expit, [-inf, inf, nan, -800.0]),
+        (lambda x: wg.polygamma(2, x), lambda x: special.polygamma(2, x), [inf, nan]),
+    ):
+        x = np.array(values)
+        np.testing.assert_array_equal(ours(wg.asarray(x)).numpy(), theirs(x))
+    # SciPy has NaN for I₀(∞).
+    assert wg.i0([inf, -inf]).tolist() == [inf, inf] and wg.i0e([inf]).tolist() == [0.0]
+    assert wg.i1([inf, -inf]).tolist() == [inf, -inf]
+    assert wg.polygamma(3, wg.tensor([0.0, -1.0, -2.0])).tolist() == [inf, inf, inf]  # even poles
+
+
+def test_two_arguments() -> None:
+    a, b = (m.ravel() for m in np.meshgrid([1e-8, 0.3, 1.0, 4.5, 9.9, 10.1, 77.0], [0.5, 3.0, 12.0, 60.0]))
+    np.testing.assert_allclose(
+        wg.betaln(wg.asarray(a), wg.asarray(b)).numpy(), special.betaln(a, b), rtol=2e-14, atol=3e-14
+    )
+    # SciPy loses digits where an argument is large; for an integer n, B(a, n) = (n − 1)! / (a (a + 1) … (a + n − 1)).
+    for n in (1, 3, 9, 12):
+        a = np.array([1e-6, 0.5, 20.0, 1e5, 1e10, 1e15])
+        exact = math.lgamma(n) - sum(np.log(a + k) for k in range(n))
+        np.testing.assert_allclose(
+            wg.betaln(wg.asarray(a), wg.full(a.shape, n, dtype=wg.float64)).numpy(), exact, rtol=1e-13
+        )
+    np.testing.assert_array_equal(wg.betaln([2.0], [3.0]).numpy(), wg.betaln([3.0], [2.0]).numpy())
+    x, y = np.array([0.0, 0.0, 0.0, 2.0, 2.0, 0.0]), np.array([0.0, -1.0, 2.0, 3.0, 0.0, math.inf])
+    np.testing.assert_allclose(wg.xlogy(wg.asarray(x[[0, 2, 3, 4]]), wg.asarray(y[[0, 2, 3, 4]])).numpy(),
+                               special.xlogy(x[[0, 2, 3, 4]], y[[0, 2, 3, 4]]))  # fmt: skip
+    got = wg.xlog1py(wg.tensor([0.0, 2.0, 3.0]), wg.tensor([-1.0, 1e-9, -1.0])).numpy()
+    np.testing.assert_allclose(got, [0.0, 2e-9, -math.inf], rtol=1e-6)
+    big = np.array([1e4, -1e4, 0.0, -math.inf, math.inf])
+    got = wg.logaddexp(wg.asarray(big), wg.asarray(big[::-1].copy())).numpy()
+    np.testing.assert_allclose(got, np.logaddexp(big, big[::-1]))
+
+
+def test_gradients() -> None:
+    x = np.array([0.3, 1.2, 2.7, 5.1])
+    for f in (wg.i0, wg.i1, wg.i0e, wg.i1e, wg.sinc, wg.trigamma, lambda t: wg.polygamma(4, t), wg.lgamma, wg.erfc):
+        check(f, x)
+    check(wg.logit, np.array([0.01, 0.3, 0.5, 0.7, 0.99]), tolerance=1e-4)  # a difference quotient of slope 100
+    check(wg.erfinv, np.array([-0.9, 0.1, 0.8]))
+    check(wg.betaln, x, x[::-1] + 0.1)
+    check(wg.betaln, x + 10, x)
+    check(wg.xlog1py, x, x - 0.5)
+    check(wg.xlogy, x, x)
+
+
+def _derivative(f: Any, order: int) -> Any:
+    for _ in range(order):
+        f = (lambda g: lambda t: wg.jvp(g, (t,), (wg.ones_like(t),))[1])(f)
+    return f
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+def test_high_orders(order: int) -> None:
+    x = np.array([0.0, 1e-7, 0.02, 0.4, 3.0])
+    t = wg.asarray(x)
+    # Iᵥ' = (Iᵥ₋₁ + Iᵥ₊₁) / 2, and the derivatives of lnΓ are polygammas.
+    weights = [math.comb(order, k) / 2**order for k in range(order + 1)]
+    for f, v in ((wg.i0, 0), (wg.i1, 1)):
+        expected = sum(w * special.iv(abs(v - order + 2 * k), x) for k, w in enumerate(weights))
+        np.testing.assert_allclose(_derivative(f, order)(t).numpy(), expected, rtol=1e-12, atol=1e-13)
+    gamma = _derivative(wg.lgamma, order)(t[2:]).numpy()
+    np.testing.assert_allclose(gamma, special.polygamma(order - 1, x[2:]), rtol=1e-12)
+    # sinc has the Taylor coefficients (−1)ᵏ π²ᵏ / (2k + 1)!.
+    at_zero = _derivative(wg.sinc, order)(wg.tensor(0.0, dtype=wg.float64)).item()
+    k, odd = divmod(order, 2)
+    expected = 0.0 if odd else (-1.0) ** k * math.pi ** (2 * k) / (2 * k + 1)
+    assert at_zero == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_sinc_is_smooth_where_the_series_ends() -> None:
+    x = np.array([0.5 / math.pi - 1e-9, 0.5 / math.pi + 1e-9])
+    for order in range(6):
+        a, b = _derivative(wg.sinc, order)(wg.asarray(x)).numpy()
+        assert a == pytest.approx(b, rel=1e-6)
+
+
+def test_reverse_over_reverse_of_trigamma() -> None:
+    x = wg.tensor([0.7, 2.5], dtype=wg.float64)
+    second = wg.grad(lambda t: wg.grad(lambda u: wg.trigamma(u).sum())(t).sum())(x)
+    np.testing.assert_allclose(second.numpy(), special.polygamma(3, x.numpy()), rtol=1e-13)
+
+
+def test_inside_compiled_functions() -> None:
+    @wg.compile
+    def f(x: Any) -> Any:
+        return wg.i0(x) + wg.polygamma(2, x) * wg.sinc(x) + wg.logit(x * 0.1)
+
+    for n in (3, 5):
+        x = np.linspace(0.5, 3.0, n)
+        expected = special.i0(x) + special.polygamma(2, x) * np.sinc(x) + special.logit(x * 0.1)
+        np.testing.assert_allclose(f(wg.asarray(x)).numpy(), expected, rtol=1e-12)
+
+
+def test_errors() -> None:
+    with pytest.raises(ArgumentError, match="polygamma: the order n must not be negative, got -1"):
+        wg.polygamma(-1, 1.0)
+    with pytest.raises(TypeError, match="polygamma: the order n is an integer"):
+        wg.polygamma(0.5, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="polygamma: the order"):
+        wg.polygamma(171, 1.0)
+    with pytest.raises(TypeError, match="polygamma"):
+        wg.polygamma(2, wg.zeros(2, dtype=wg.complex64))
+    assert wg.i0([1, 2]).dtype == wg.float32  # integers become floating
