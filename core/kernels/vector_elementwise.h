@@ -1,6 +1,7 @@
 // One functor per line of elementwise.def; vector_map.h has the loops that run them.
 #pragma once
 #include "vector_complex.h"
+#include "vector_pow.h"
 #include "vector_special.h"
 #include "vector_types.h"
 
@@ -141,8 +142,8 @@ struct pow {
     return wrap<T>(y);
   }
   template <Float T>
-  static T apply(T a, T b) {
-    return libm::pow(a, b);
+  WENGERT_INLINE static T apply(T a, T b) {
+    return math::pow(a, b);
   }
   template <class T>
   static Complex<T> apply(Complex<T> a, Complex<T> b) {

@@ -120,21 +120,15 @@ WENGERT_INLINE T from_bits(BitsOf<T> b) {
   return std::bit_cast<T>(b);
 }
 
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+inline constexpr bool kFused = true;
+#else
+inline constexpr bool kFused = false;
+#endif
+
 // a * b + c, fused where the instruction set has it: the only place where products and sums are contracted.
-WENGERT_INLINE float madd(float a, float b, float c) {
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  return __builtin_fmaf(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
-WENGERT_INLINE double madd(double a, double b, double c) {
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  return __builtin_fma(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
+WENGERT_INLINE float madd(float a, float b, float c) { return kFused ? __builtin_fmaf(a, b, c) : a * b + c; }
+WENGERT_INLINE double madd(double a, double b, double c) { return kFused ? __builtin_fma(a, b, c) : a * b + c; }
 
 // c[Begin] + c[Begin + 1] x + ..., `Length` terms of it, by Estrin's scheme.
 template <int Begin, int Length, class T, int N>
@@ -225,13 +219,12 @@ WENGERT_INLINE float expm1_reduced(float r) {
   const float q = polynomial(r, 0.5f, 0x1.555556p-3f, 0x1.5554acp-5f, 0x1.11108ep-7f, 0x1.6d7758p-10f, 0x1.a1a48ap-13f);
   return madd(r * r, q, r);
 }
-WENGERT_INLINE double expm1_reduced(double r) {
-  const double q =
-      polynomial(r, 0.5, 0.16666666666666677, 0.041666666666666706, 0.008333333333321234, 0.0013888888888866123,
-                 0.00019841269887251983, 2.4801587361984776e-05, 2.7557242968047823e-06, 2.755724152808571e-07,
-                 2.5109503685246473e-08, 2.092482628713759e-09);
-  return madd(r * r, q, r);
+WENGERT_INLINE double exp_quadratic(double r) {  // (e^r - 1 - r) / r^2
+  return polynomial(r, 0.5, 0.16666666666666677, 0.041666666666666706, 0.008333333333321234, 0.0013888888888866123,
+                    0.00019841269887251983, 2.4801587361984776e-05, 2.7557242968047823e-06, 2.755724152808571e-07,
+                    2.5109503685246473e-08, 2.092482628713759e-09);
 }
+WENGERT_INLINE double expm1_reduced(double r) { return madd(r * r, exp_quadratic(r), r); }
 
 template <class T>
 struct ExpArgument {

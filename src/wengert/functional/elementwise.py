@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.dtypes import bool_
+from wengert.dtypes import bool_, float32, float64
 from wengert.functional.arguments import as_floating, as_tensor, full, native
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.reductions import all
@@ -84,7 +84,7 @@ def angle(x: Any) -> Tensor:
 
 
 def pow(a: Any, b: Any) -> Tensor:
-    """aᵇ. The exponents 1, 2, ½, −½ and −1 are copies, squares, roots and reciprocals.
+    """aᵇ. The exponents 1, 2, 3, ½, −½ and −1 are copies, products, roots and reciprocals.
 
     >>> pow([2.0, 3.0], 2).tolist()
     [4.0, 9.0]
@@ -94,10 +94,20 @@ def pow(a: Any, b: Any) -> Tensor:
             return _square(a)
         if b == 1 and (a.dtype.is_inexact or (isinstance(b, int) and a.dtype.kind != "b")):
             return _copy(a)
+        if b == 3 and a.dtype in _WIDE:
+            y: Tensor = _cube(a)
+            return y
         if a.dtype.is_inexact and b in _ROOTS:
             return _ROOTS[b](a)
     return _pow(a, b)
 
+
+@composite
+def _cube(x: Tensor) -> Any:
+    return x * x * x
+
+
+_WIDE = (float32, float64)  # narrow types would round twice to their few digits
 
 _ROOTS = {0.5: _sqrt, -0.5: _rsqrt, -1: _reciprocal}
 
