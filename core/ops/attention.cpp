@@ -3,6 +3,7 @@
 
 #include "batch.h"
 #include "check.h"
+#include "computed.h"
 
 namespace wengert {
 
@@ -99,13 +100,6 @@ void infer_cotangent(const Op& op, const Type* in, int n, const Attrs& attrs, Ty
   for (int i = 0; i < 3; ++i) out[i] = in[i + 2];
 }
 
-Ref as_computed(Value* v, DType computed) {
-  if (v->dtype == computed) return Ref::share(v);
-  Ref wide(empty(computed, v->dims()));
-  copy_into(v, wide.v);
-  return wide;
-}
-
 // A value as rows with packed columns: itself, or a copy.
 struct Matrices {
   Ref value;
@@ -123,8 +117,6 @@ struct Matrices {
     return {v->data, offset.data(), v->shape[v->ndim - 2] > 1 ? v->strides[v->ndim - 2] : std::max<int64_t>(cols, 1)};
   }
 };
-
-DType computed_in(DType dtype) { return dtype == DType::Float64 ? DType::Float64 : DType::Float32; }
 
 // q, k, v and the mask as the kernels take them; keeps what they point to.
 struct Operands {
@@ -179,23 +171,6 @@ struct Operands {
     return {m->data, mask_offset.data(), strides[m->ndim - 2], strides[m->ndim - 1], m->dtype == DType::Bool};
   }
 };
-
-// Where the kernels write: the output itself, or a wider value that is rounded at the end.
-struct Result {
-  Value* out;
-  Ref wide;
-  Result(Value* o, DType computed)
-      : out(o), wide(o->dtype == computed ? Ref::share(o) : Ref(empty(computed, o->dims()))) {}
-  void* data() { return wide->data; }
-  void finish() {
-    if (wide.v != out) copy_into(wide.v, out);
-  }
-};
-
-Ref packed(Value* v, DType computed) {
-  const Ref wide = as_computed(v, computed);
-  return Ref(contiguous(wide.v));
-}
 
 void compute_attention(const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
   Operands given(in);

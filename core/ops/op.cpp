@@ -218,6 +218,7 @@ void register_ops() {
   register_scan_ops();
   register_conv_ops();
   register_attention_ops();
+  register_recurrent_ops();
   register_linalg_ops();
   register_spectral_ops();
   register_pool_ops();

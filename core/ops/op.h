@@ -76,6 +76,7 @@ void register_create_ops();
 void register_scan_ops();
 void register_conv_ops();
 void register_attention_ops();
+void register_recurrent_ops();
 void register_linalg_ops();
 void register_spectral_ops();
 void register_pool_ops();

@@ -100,6 +100,7 @@ from wengert.functional.pooling import (
     max_pool3d,
 )
 from wengert.functional.products import cross, kron
+from wengert.functional.recurrent import gru_cell, lstm_cell
 from wengert.functional.reductions import (
     all,
     any,
@@ -235,6 +236,7 @@ __all__ = [
     "gelu",
     "glu",
     "group_norm",
+    "gru_cell",
     "hard_shrink",
     "hard_sigmoid",
     "hard_swish",
@@ -262,6 +264,7 @@ __all__ = [
     "logcumsumexp",
     "logit",
     "logsumexp",
+    "lstm_cell",
     "masked_fill",
     "masked_select",
     "matmul",

@@ -174,8 +174,8 @@ def one_hot(index: Any, num_classes: int, *, dtype: Any = float32) -> Tensor:
     return as_dtype_of(hits, as_dtype(dtype))
 
 
-def embedding(index: Any, weight: Any) -> Tensor:
-    """Rows of the weight at the indices.
+def embedding(index: Any, weight: Any, *, padding_idx: int | None = None) -> Tensor:
+    """Rows of the weight at the indices. No gradient goes to row `padding_idx`.
 
     >>> embedding([[1, 0]], [[1.0, 2.0], [3.0, 4.0]]).tolist()
     [[[3.0, 4.0], [1.0, 2.0]]]
@@ -183,7 +183,11 @@ def embedding(index: Any, weight: Any) -> Tensor:
     w, i = as_tensor(weight, "embedding"), as_index(index, "embedding")
     if w.ndim != 2:
         raise ShapeError(f"embedding: the weight is (entries, features), got shape {shape_text(w.shape)}")
-    return _checked("embedding", _take, w, i, 0)
+    rows = _checked("embedding", _take, w, i, 0)
+    if padding_idx is None:
+        return rows
+    padding = _reshape(_equal(i, padding_idx), (*i.shape, 1))
+    return _where(padding, rows.detach(), rows)
 
 
 def _found(x: Any, name: str) -> Tensor:

@@ -3,24 +3,54 @@
 import wengert
 from wengert._hooks import hide_frames
 from wengert.nn import init, lora
-from wengert.nn.containers import ModuleDict, ModuleList, Sequential
-from wengert.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from wengert.nn.layers import (
+from wengert.nn.activations import (
+    CELU,
     ELU,
     GELU,
-    Dropout,
-    Flatten,
+    GLU,
+    SELU,
+    HardShrink,
+    HardSigmoid,
+    HardSwish,
+    HardTanh,
     LeakyReLU,
-    Linear,
+    LogSigmoid,
     LogSoftmax,
+    Mish,
+    PReLU,
     ReLU,
+    ReLU6,
     Sigmoid,
     SiLU,
     Softmax,
+    Softplus,
+    SoftShrink,
+    Softsign,
     Tanh,
+    Threshold,
 )
+from wengert.nn.attention import MultiheadAttention
+from wengert.nn.containers import ModuleDict, ModuleList, Sequential
+from wengert.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from wengert.nn.dropout import Dropout
+from wengert.nn.embedding import Embedding
+from wengert.nn.layers import Flatten, Linear
 from wengert.nn.lora import LoRALinear
-from wengert.nn.losses import CrossEntropyLoss, MSELoss
+from wengert.nn.losses import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CosineEmbeddingLoss,
+    CrossEntropyLoss,
+    FocalLoss,
+    HingeLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    SmoothL1Loss,
+    TripletMarginLoss,
+)
 from wengert.nn.module import Module, functional_call
 from wengert.nn.normalisation import (
     BatchNorm1d,
@@ -46,6 +76,8 @@ from wengert.nn.pooling import (
     MaxPool3d,
     Upsample,
 )
+from wengert.nn.recurrent import GRU, LSTM
+from wengert.nn.transformer import TransformerEncoder, TransformerEncoderLayer
 
 __all__ = [
     "Module", "Parameter", "ParameterDict", "functional", "functional_call", "init", "lora",
@@ -57,8 +89,12 @@ __all__ = [
     "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
     "MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d",
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "Upsample",
-    "ReLU", "LeakyReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax",
-    "CrossEntropyLoss", "MSELoss",
+    "CELU", "ELU", "GELU", "GLU", "SELU", "HardShrink", "HardSigmoid", "HardSwish", "HardTanh",
+    "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish",
+    "PReLU", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Softmax", "Softplus", "SoftShrink", "Softsign", "Tanh", "Threshold",
+    "Embedding", "LSTM", "GRU", "MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer",
+    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "FocalLoss", "HingeLoss", "HuberLoss",
+    "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss",
 ]  # fmt: skip
 
 functional = wengert  # every function of tensors is there

@@ -15,7 +15,8 @@ from wengert.autograd.modes import no_grad
 from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError
 from wengert.nn import init
-from wengert.nn.layers import Dropout, Linear
+from wengert.nn.dropout import Dropout
+from wengert.nn.layers import Linear
 from wengert.nn.module import Module, exchange_modules, load_into
 from wengert.nn.parameter import Parameter
 

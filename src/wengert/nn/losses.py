@@ -56,3 +56,192 @@ class MSELoss(Module):
     def forward(self, x: Tensor, target: Any) -> Tensor:
         """The loss of a prediction x."""
         return F.mse_loss(x, target, reduction=self.reduction)
+
+
+class L1Loss(Module):
+    """|x − target|, averaged.
+
+    >>> import wengert as wg
+    >>> L1Loss()(wg.tensor([1.0, 3.0]), wg.tensor([1.0, 1.0])).item()
+    1.0
+    """
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        self.reduction = reduction
+
+    def forward(self, x: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.l1_loss(x, target, reduction=self.reduction)
+
+
+class HuberLoss(Module):
+    """½d² for |d| ≤ δ, else δ(|d| − ½δ), averaged.
+
+    >>> import wengert as wg
+    >>> HuberLoss()(wg.tensor([3.0]), wg.tensor([0.0])).item()
+    2.5
+    """
+
+    def __init__(self, *, delta: float = 1.0, reduction: str = "mean") -> None:
+        self.delta, self.reduction = delta, reduction
+
+    def forward(self, x: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.huber_loss(x, target, delta=self.delta, reduction=self.reduction)
+
+
+class SmoothL1Loss(Module):
+    """½d²/β for |d| < β, else |d| − ½β, averaged.
+
+    >>> import wengert as wg
+    >>> SmoothL1Loss()(wg.tensor([3.0]), wg.tensor([0.0])).item()
+    2.5
+    """
+
+    def __init__(self, *, beta: float = 1.0, reduction: str = "mean") -> None:
+        self.beta, self.reduction = beta, reduction
+
+    def forward(self, x: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.smooth_l1_loss(x, target, beta=self.beta, reduction=self.reduction)
+
+
+class KLDivLoss(Module):
+    """target · (ln target − log_p); see `wengert.kl_div`.
+
+    >>> import wengert as wg
+    >>> KLDivLoss()(wg.zeros((1,)), wg.ones((1,))).item()
+    0.0
+    """
+
+    def __init__(self, *, log_target: bool = False, reduction: str = "mean") -> None:
+        self.log_target, self.reduction = log_target, reduction
+
+    def forward(self, log_p: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.kl_div(log_p, target, log_target=self.log_target, reduction=self.reduction)
+
+
+class HingeLoss(Module):
+    """max(0, 1 − x·t) for targets of −1 and 1, averaged.
+
+    >>> import wengert as wg
+    >>> HingeLoss()(wg.tensor([0.5]), wg.tensor([1.0])).item()
+    0.5
+    """
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        self.reduction = reduction
+
+    def forward(self, x: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.hinge_loss(x, target, reduction=self.reduction)
+
+
+class CosineEmbeddingLoss(Module):
+    """1 − cos(a, b) for targets of 1, max(0, cos(a, b) − margin) for −1.
+
+    >>> import wengert as wg
+    >>> CosineEmbeddingLoss()(wg.tensor([[1.0, 0.0]]), wg.tensor([[0.0, 1.0]]), wg.tensor([1])).item()
+    1.0
+    """
+
+    def __init__(self, *, margin: float = 0.0, reduction: str = "mean") -> None:
+        self.margin, self.reduction = margin, reduction
+
+    def forward(self, a: Tensor, b: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.cosine_embedding_loss(a, b, target, margin=self.margin, reduction=self.reduction)
+
+
+class TripletMarginLoss(Module):
+    """max(0, |anchor − near| − |anchor − far| + margin), averaged.
+
+    >>> import wengert as wg
+    >>> TripletMarginLoss()(wg.zeros((1, 2)), wg.zeros((1, 2)), wg.ones((1, 2))).item()
+    0.0
+    """
+
+    def __init__(self, *, margin: float = 1.0, reduction: str = "mean") -> None:
+        self.margin, self.reduction = margin, reduction
+
+    def forward(self, anchor: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        """The loss."""
+        return F.triplet_margin_loss(anchor, near, far, margin=self.margin, reduction=self.reduction)
+
+
+class NLLLoss(Module):
+    """−log_p[target] of log-probabilities with classes on axis 1; see `wengert.nll_loss`.
+
+    >>> import wengert as wg
+    >>> NLLLoss()(wg.tensor([[-1.0, -2.0]]), wg.tensor([1])).item()
+    2.0
+    """
+
+    weight: Any
+
+    def __init__(self, weight: Any = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
+        self.register_buffer("weight", weight)
+        self.ignore_index, self.reduction = ignore_index, reduction
+
+    def forward(self, log_p: Tensor, target: Any) -> Tensor:
+        """The loss of log-probabilities."""
+        return F.nll_loss(log_p, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+
+
+class BCELoss(Module):
+    """−(t ln p + (1 − t) ln(1 − p)) of probabilities; see `wengert.bce_loss`.
+
+    >>> import wengert as wg
+    >>> BCELoss()(wg.tensor([0.5]), wg.tensor([1.0])).item()
+    0.6931...
+    """
+
+    weight: Any
+
+    def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
+        self.register_buffer("weight", weight)
+        self.reduction = reduction
+
+    def forward(self, p: Tensor, target: Any) -> Tensor:
+        """The loss of probabilities p."""
+        return F.bce_loss(p, target, weight=self.weight, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(Module):
+    """−(w₊ t ln σ(x) + (1 − t) ln(1 − σ(x))) of logits; see `wengert.bce_with_logits`.
+
+    >>> import wengert as wg
+    >>> BCEWithLogitsLoss()(wg.tensor([0.0]), wg.tensor([1.0])).item()
+    0.6931...
+    """
+
+    weight: Any
+    pos_weight: Any
+
+    def __init__(self, weight: Any = None, *, pos_weight: Any = None, reduction: str = "mean") -> None:
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+        self.reduction = reduction
+
+    def forward(self, logits: Tensor, target: Any) -> Tensor:
+        """The loss of logits."""
+        return F.bce_with_logits(
+            logits, target, weight=self.weight, pos_weight=self.pos_weight, reduction=self.reduction
+        )
+
+
+class FocalLoss(Module):
+    """α_t (1 − p_t)^γ · bce_with_logits; see `wengert.focal_loss`.
+
+    >>> import wengert as wg
+    >>> FocalLoss(alpha=None)(wg.tensor([0.0]), wg.tensor([1.0])).item()
+    0.1732...
+    """
+
+    def __init__(self, *, alpha: float | None = 0.25, gamma: float = 2.0, reduction: str = "mean") -> None:
+        self.alpha, self.gamma, self.reduction = alpha, gamma, reduction
+
+    def forward(self, logits: Tensor, target: Any) -> Tensor:
+        """The loss of logits."""
+        return F.focal_loss(logits, target, alpha=self.alpha, gamma=self.gamma, reduction=self.reduction)

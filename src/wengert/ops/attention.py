@@ -11,12 +11,12 @@ order the matrix of all scores is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wengert.dtypes import float32, int64
+from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.elementwise import exp, where
 from wengert.ops.matmul import matmul
 from wengert.ops.random import random_uniform
@@ -25,7 +25,7 @@ from wengert.ops.registry import Op, define
 from wengert.ops.samples import Array, Invalid, Sample, exactly, real, truth
 from wengert.ops.shape import broadcast_to, cast, full, iota, reshape, zeros_like
 from wengert.ops.zero import ZERO
-from wengert.program.trace import Trace, Tracer, create, tracing
+from wengert.program.trace import create
 
 # --------------------------------------------------------------------------------------- what the ops mean, composed
 
@@ -92,31 +92,6 @@ def _cotangent(
     return matmul(s_bar, k, 0, 0), matmul(s_bar, q, 1, 0), matmul(w * kept, y_bar, 1, 0)
 
 
-def _jvp_of(
-    f: Callable[..., Any], dots: Sequence[Any], inputs: Sequence[Any], attrs: dict[str, Any]
-) -> tuple[Any, ...]:
-    """Output tangents of a composed function, inside the rule that is being traced."""
-    from wengert.transforms.linearize import linearize
-
-    outer, inner = tracing(), Trace()
-    assert outer is not None
-    symbols = [inner.input(x._var.type) for x in inputs]
-    with inner:
-        outputs: tuple[Tracer, ...] = f(*symbols, **attrs)
-    primals = {s._var: x for s, x in zip(symbols, inputs)}
-    tangents = {s._var: t for s, t in zip(symbols, dots) if t is not ZERO}
-    linearize(outer, inner.instructions, primals, tangents)
-    return tuple(tangents.get(y._var, ZERO) for y in outputs)
-
-
-def _filled(dots: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    return [zeros_like(x) if t is ZERO else t for t, x in zip(dots, inputs)]
-
-
-def _added(a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(x + y for x, y in zip(a, b))
-
-
 # ------------------------------------------------------------------------------------------------------------ rules
 
 
@@ -128,7 +103,7 @@ def _attention_jvp(
     lse_dot: Any = ZERO
     if not (q_dot is ZERO and k_dot is ZERO and v_dot is ZERO):
         y_dot, lse_dot = attention_tangent(
-            *_filled((q_dot, k_dot, v_dot), (q, k, v)), q, k, v, mask, lse, *attrs.values()
+            *filled((q_dot, k_dot, v_dot), (q, k, v)), q, k, v, mask, lse, *attrs.values()
         )
     if mask_dot is not ZERO:  # a mask that is learned is of the scores' size anyway
         w = _weights(q, k, mask, lse, attrs["scale"], attrs["causal"])
@@ -139,42 +114,8 @@ def _attention_jvp(
     return y_dot - broadcast_to(_column(lse_dot), o.shape) * o, lse_dot
 
 
-def _tangent_jvp(*given: Any, **attrs: Any) -> tuple[Any, ...]:
-    dots, inputs = given[:8], given[9:]
-    linear: tuple[Any, ...] = (ZERO, ZERO)
-    if any(t is not ZERO for t in dots[:3]):
-        linear = attention_tangent(*_filled(dots[:3], inputs), *inputs[3:], *attrs.values())
-    rest = (ZERO,) * 3 + tuple(dots[3:])
-    return _added(linear, _jvp_of(_tangent, rest, inputs, attrs)) if any(t is not ZERO for t in rest) else linear
-
-
-def _cotangent_jvp(*given: Any, **attrs: Any) -> tuple[Any, ...]:
-    dots, inputs = given[:7], given[8:]
-    linear: tuple[Any, ...] = (ZERO,) * 3
-    if any(t is not ZERO for t in dots[:2]):
-        linear = attention_cotangent(*_filled(dots[:2], inputs), *inputs[2:], *attrs.values())
-    rest = (ZERO,) * 2 + tuple(dots[2:])
-    return _added(linear, _jvp_of(_cotangent, rest, inputs, attrs)) if any(t is not ZERO for t in rest) else linear
-
-
-def _pull_tangent(which: int) -> Callable[..., Any]:
-    def transpose(bars: Any, q_dot: Any, k_dot: Any, v_dot: Any, *inputs: Any, **attrs: Any) -> Any:
-        lse, v = inputs[-1], inputs[2]
-        y_bar, lse_bar = bars
-        if y_bar is ZERO:
-            y_bar = create(full, ((*lse.shape, v.shape[-1]), v.dtype.code, 0.0))
-        if lse_bar is ZERO:
-            lse_bar = zeros_like(lse)
-        return attention_cotangent(y_bar, lse_bar, *inputs, *attrs.values())[which]
-
-    return transpose
-
-
-def _pull_cotangent(which: int) -> Callable[..., Any]:
-    def transpose(bars: Any, y_bar: Any, lse_bar: Any, *inputs: Any, **attrs: Any) -> Any:
-        return attention_tangent(*_filled(bars, inputs), *inputs, *attrs.values())[which]
-
-    return transpose
+def _zero_outputs(q: Any, k: Any, v: Any, mask: Any, lse: Any) -> tuple[Any, Any]:
+    return create(full, ((*lse.shape, v.shape[-1]), v.dtype.code, 0.0)), zeros_like(lse)
 
 
 # ------------------------------------------------------------------------------------------- references and samples
@@ -287,8 +228,8 @@ attention_tangent: Op = define(
     "attention_tangent",
     formula="w v_dot + (w ∘ s_dot) v and Σ w ∘ s_dot, with w = exp(s − lse) and s = scale · q kᵀ",
     reference=_np_tangent,
-    jvp=_tangent_jvp,
-    transpose=tuple(map(_pull_tangent, range(3))),
+    jvp=jvp_of_linear("attention_tangent", 3, _tangent),
+    transpose=transpose_by("attention_cotangent", 3, _zero_outputs),
     samples=[c.sample(c.q, c.k, c.v, lse=True) for c in _CASES],
     dear=True,
     public=False,
@@ -297,8 +238,8 @@ attention_cotangent: Op = define(
     "attention_cotangent",
     formula="the transpose of attention_tangent: cotangents of q, k and v",
     reference=_np_cotangent,
-    jvp=_cotangent_jvp,
-    transpose=tuple(map(_pull_cotangent, range(2))),
+    jvp=jvp_of_linear("attention_cotangent", 2, _cotangent),
+    transpose=transpose_by("attention_tangent", 2, lambda q, k, v, *_: (zeros_like(q), zeros_like(k), zeros_like(v))),
     samples=[c.sample((*c.q[:-1], c.v[-1]), c.q[:-1], lse=True) for c in _CASES],
     dear=True,
     public=False,

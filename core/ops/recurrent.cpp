@@ -1,0 +1,159 @@
+// LSTM and GRU over whole sequences, and the ops that their derivatives are.
+#include "../kernels/recurrent.h"
+
+#include "check.h"
+#include "computed.h"
+
+namespace wengert {
+
+namespace {
+
+struct Sizes {
+  Dim steps, batch, hidden;
+};
+
+// Checks pre (steps, batch, 4 hidden) and w (blocks · hidden, hidden), from which all other shapes follow.
+Sizes check_sizes(const Op& op, const Type& pre, const Type& w, int blocks) {
+  const char* name = op.name.c_str();
+  if (!is_floating(pre.dtype) || w.dtype != pre.dtype) {
+    fail(ErrorKind::dtype, name,
+         "operands must have one real floating dtype, got " + to_string(pre) + " and " + to_string(w));
+  }
+  if (pre.shape.n != 3 || w.shape.n != 2 || !(w.shape[0] == w.shape[1] * blocks) || !(pre.shape[2] == w.shape[1] * 4)) {
+    fail(ErrorKind::shape, name,
+         "gates must be (steps, batch, 4 hidden) and the weight (" + std::to_string(blocks) + " hidden, hidden), got " +
+             to_string(pre) + " and " + to_string(w));
+  }
+  return {pre.shape[0], pre.shape[1], w.shape[1]};
+}
+
+void check_like(const Op& op, const Type& x, DType dtype, const Dims& shape, const char* what) {
+  if (x.dtype != dtype || !(x.shape == shape)) {
+    fail(ErrorKind::shape, op.name.c_str(),
+         std::string(what) + " must be " + to_string(Type{dtype, shape}) + ", got " + to_string(x));
+  }
+}
+
+// The shapes of the values of one call.
+struct Shapes {
+  DType dtype;
+  Dims gates, states, state;
+  Shapes(DType d, const Sizes& s)
+      : dtype(d), gates{s.steps, s.batch, s.hidden * 4}, states{s.steps, s.batch, s.hidden}, state{s.batch, s.hidden} {}
+};
+
+// pre, h0, c0, w → h, c, gates
+void infer_lstm(const Op& op, const Type* in, int, const Attrs&, Type* out) {
+  const Shapes s(in[0].dtype, check_sizes(op, in[0], in[3], 4));
+  check_like(op, in[1], s.dtype, s.state, "h0");
+  check_like(op, in[2], s.dtype, s.state, "c0");
+  out[0] = out[1] = {s.dtype, s.states};
+  out[2] = {s.dtype, s.gates};
+}
+
+// pre_dot, h0_dot, c0_dot, w, gates, c, c0 → h_dot, c_dot
+void infer_lstm_tangent(const Op& op, const Type* in, int, const Attrs&, Type* out) {
+  const Shapes s(in[4].dtype, check_sizes(op, in[4], in[3], 4));
+  check_like(op, in[0], s.dtype, s.gates, "the tangent of the gates");
+  for (int k : {1, 2, 6}) check_like(op, in[k], s.dtype, s.state, "a state");
+  check_like(op, in[5], s.dtype, s.states, "c");
+  out[0] = out[1] = {s.dtype, s.states};
+}
+
+// h_bar, c_bar, w, gates, c, c0 → pre_bar, h0_bar, c0_bar
+void infer_lstm_cotangent(const Op& op, const Type* in, int, const Attrs&, Type* out) {
+  const Shapes s(in[3].dtype, check_sizes(op, in[3], in[2], 4));
+  for (int k : {0, 1, 4}) check_like(op, in[k], s.dtype, s.states, "what belongs to every step");
+  check_like(op, in[5], s.dtype, s.state, "c0");
+  out[0] = {s.dtype, s.gates};
+  out[1] = out[2] = {s.dtype, s.state};
+}
+
+// pre, h0, w → h, gates
+void infer_gru(const Op& op, const Type* in, int, const Attrs&, Type* out) {
+  const Shapes s(in[0].dtype, check_sizes(op, in[0], in[2], 3));
+  check_like(op, in[1], s.dtype, s.state, "h0");
+  out[0] = {s.dtype, s.states};
+  out[1] = {s.dtype, s.gates};
+}
+
+// pre_dot, h0_dot, w, gates, h, h0 → h_dot
+void infer_gru_tangent(const Op& op, const Type* in, int, const Attrs&, Type* out) {
+  const Shapes s(in[3].dtype, check_sizes(op, in[3], in[2], 3));
+  check_like(op, in[0], s.dtype, s.gates, "the tangent of the gates");
+  for (int k : {1, 5}) check_like(op, in[k], s.dtype, s.state, "a state");
+  check_like(op, in[4], s.dtype, s.states, "h");
+  out[0] = {s.dtype, s.states};
+}
+
+// h_bar, w, gates, h, h0 → pre_bar, h0_bar
+void infer_gru_cotangent(const Op& op, const Type* in, int, const Attrs&, Type* out) {
+  const Shapes s(in[2].dtype, check_sizes(op, in[2], in[1], 3));
+  for (int k : {0, 3}) check_like(op, in[k], s.dtype, s.states, "what belongs to every step");
+  check_like(op, in[4], s.dtype, s.state, "h0");
+  out[0] = {s.dtype, s.gates};
+  out[1] = {s.dtype, s.state};
+}
+
+// Runs a kernel on packed operands in the dtype that it computes in; `gates` says which operand has their shape.
+template <int gates, class F>
+void run(const Op& op, Value* const* in, int n_in, Value** out, F&& kernel) {
+  const DType computed = computed_in(in[0]->dtype);
+  std::vector<Ref> operands;
+  for (int i = 0; i < n_in; ++i) operands.push_back(packed(in[i], computed));
+  std::vector<Result> results;
+  for (int i = 0; i < op.n_outputs; ++i) results.emplace_back(out[i], computed);
+  const int64_t* shape = in[gates]->shape;
+  const RecurrentShape s{computed, shape[0], shape[1], shape[2] / 4};
+  const auto x = [&](int i) -> const void* { return operands[i]->data; };
+  const auto y = [&](int i) { return results[i].data(); };
+  if (s.batch * s.hidden > 0) kernel(s, x, y);
+  for (Result& r : results) r.finish();
+}
+
+void compute_lstm(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
+  run<0>(op, in, n_in, out,
+         [](const RecurrentShape& s, auto x, auto y) { lstm(s, {x(0), x(1), x(2), x(3), y(0), y(1), y(2)}); });
+}
+
+void compute_lstm_tangent(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
+  run<4>(op, in, n_in, out, [](const RecurrentShape& s, auto x, auto y) {
+    lstm_tangent(s, {x(0), x(1), x(2), x(3), x(4), x(5), x(6), y(0), y(1)});
+  });
+}
+
+void compute_lstm_cotangent(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
+  run<3>(op, in, n_in, out, [](const RecurrentShape& s, auto x, auto y) {
+    lstm_cotangent(s, {x(0), x(1), x(2), x(3), x(4), x(5), y(0), y(1), y(2)});
+  });
+}
+
+void compute_gru(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
+  run<0>(op, in, n_in, out, [](const RecurrentShape& s, auto x, auto y) { gru(s, {x(0), x(1), x(2), y(0), y(1)}); });
+}
+
+void compute_gru_tangent(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
+  run<3>(op, in, n_in, out,
+         [](const RecurrentShape& s, auto x, auto y) { gru_tangent(s, {x(0), x(1), x(2), x(3), x(4), x(5), y(0)}); });
+}
+
+void compute_gru_cotangent(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
+  run<2>(op, in, n_in, out,
+         [](const RecurrentShape& s, auto x, auto y) { gru_cotangent(s, {x(0), x(1), x(2), x(3), x(4), y(0), y(1)}); });
+}
+
+}  // namespace
+
+void register_recurrent_ops() {
+  const auto add = [](const char* name, int n_inputs, int n_outputs, Op::Infer infer, Op::Compute compute) {
+    add_op({.name = name, .n_inputs = n_inputs, .n_outputs = n_outputs, .infer = infer, .compute = compute});
+  };
+  add("lstm", 4, 3, infer_lstm, compute_lstm);
+  add("lstm_tangent", 7, 2, infer_lstm_tangent, compute_lstm_tangent);
+  add("lstm_cotangent", 6, 3, infer_lstm_cotangent, compute_lstm_cotangent);
+  add("gru", 3, 2, infer_gru, compute_gru);
+  add("gru_tangent", 6, 1, infer_gru_tangent, compute_gru_tangent);
+  add("gru_cotangent", 5, 2, infer_gru_cotangent, compute_gru_cotangent);
+}
+
+}  // namespace wengert

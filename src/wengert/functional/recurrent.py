@@ -1,0 +1,134 @@
+"""Recurrent cells, and layers of them over whole sequences, in PyTorch's layout of gates and weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wengert._core import Tensor
+from wengert.errors import ShapeError
+from wengert.functional.arguments import as_floating, as_tensor, describe, native, promoted
+from wengert.functional.shapes import flip
+from wengert.program.compile import composite
+
+_matmul, _reshape, _slice, _concat = (native(n) for n in ("matmul", "reshape", "slice", "concat"))
+_broadcast_to, _sigmoid, _tanh, _lstm, _gru = (native(n) for n in ("broadcast_to", "sigmoid", "tanh", "lstm", "gru"))
+
+
+def _groups(x: Tensor, count: int) -> list[Any]:
+    """The last axis in `count` equal groups."""
+    n = x.shape[-1] // count
+    lead, steps = x.shape[:-1], (1,) * x.ndim
+    return [_slice(x, (*(0,) * len(lead), k * n), (*lead, n), steps) for k in range(count)]
+
+
+def _affine(x: Any, weight: Tensor, bias: Tensor | None) -> Any:
+    y: Any = _matmul(x, weight, 0, 1)
+    return y if bias is None else y + bias
+
+
+@composite
+def _lstm_step(
+    x: Tensor, h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None
+) -> Any:
+    i, f, g, o = _groups(_affine(x, w_ih, b_ih) + _affine(h, w_hh, b_hh), 4)
+    c = _sigmoid(f) * c + _sigmoid(i) * _tanh(g)
+    return _sigmoid(o) * _tanh(c), c
+
+
+@composite
+def _gru_step(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None) -> Any:
+    (r, z, n), (p, q, m) = _groups(_affine(x, w_ih, b_ih), 3), _groups(_affine(h, w_hh, b_hh), 3)
+    candidate = _tanh(n + _sigmoid(r + p) * m)
+    update = _sigmoid(z + q)
+    return candidate + update * (h - candidate)
+
+
+def _cell_operands(name: str, groups: int, x: Any, state: tuple[Any, ...], parameters: tuple[Any, ...]) -> list[Any]:
+    """Tensors in one dtype, checked: x (batch, input), states (batch, hidden), weights and biases."""
+    given = [None if a is None else as_floating(as_tensor(a, name)) for a in (x, *state, *parameters)]
+    present = promoted([a for a in given if a is not None])
+    tensors = iter(present)
+    all_ = [None if a is None else next(tensors) for a in given]
+    n = len(state)
+    t, states, (w_ih, w_hh, b_ih, b_hh) = all_[0], all_[1 : n + 1], all_[n + 1 :]
+    assert t is not None and w_ih is not None and w_hh is not None
+    hidden = w_hh.shape[-1]
+    fits = t.ndim == 2 and all(s is not None and tuple(s.shape) == (t.shape[0], hidden) for s in states)
+    fits = (
+        fits and tuple(w_ih.shape) == (groups * hidden, t.shape[1]) and tuple(w_hh.shape) == (groups * hidden, hidden)
+    )
+    if not fits or any(b is not None and tuple(b.shape) != (groups * hidden,) for b in (b_ih, b_hh)):
+        shapes = ", ".join(describe(a) for a in all_ if a is not None)
+        raise ShapeError(
+            f"{name}: x is (batch, input), states (batch, hidden), weights ({groups} hidden, input) and "
+            f"({groups} hidden, hidden), biases ({groups} hidden,); got {shapes}"
+        )
+    return all_
+
+
+def lstm_cell(
+    x: Any, state: tuple[Any, Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+) -> tuple[Tensor, Tensor]:
+    """One step of an LSTM: (h, c) from x and the state before, as one fused program (Hochreiter and Schmidhuber, 1997).
+
+    Gates i, f, g, o of x w_ihᵀ + b_ih + h w_hhᵀ + b_hh: c = σ(f) c + σ(i) tanh(g), h = σ(o) tanh(c).
+
+    >>> import wengert as wg
+    >>> h, c = lstm_cell(wg.ones((2, 3)), (wg.zeros((2, 4)), wg.zeros((2, 4))), wg.ones((16, 3)), wg.ones((16, 4)))
+    >>> h.shape, c.shape
+    ((2, 4), (2, 4))
+    """
+    made: tuple[Tensor, Tensor] = _lstm_step(*_cell_operands("lstm_cell", 4, x, tuple(state), (w_ih, w_hh, b_ih, b_hh)))
+    return made
+
+
+def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    """One step of a GRU: h from x and the state before, as one fused program (Cho et al., 2014).
+
+    Gates r, z, n: n = tanh(xₙ + σ(r) hₙ), h = (1 − σ(z)) n + σ(z) h; hₙ is the hidden state's share with its bias.
+
+    >>> import wengert as wg
+    >>> gru_cell(wg.ones((2, 3)), wg.zeros((2, 4)), wg.ones((12, 3)), wg.ones((12, 4))).shape
+    (2, 4)
+    """
+    made: Tensor = _gru_step(*_cell_operands("gru_cell", 3, x, (h,), (w_ih, w_hh, b_ih, b_hh)))
+    return made
+
+
+def _gates(x: Any, weight: Tensor, bias: Any) -> Any:
+    """x wᵀ + b of all steps in one product."""
+    steps, batch, features = x.shape
+    y = _reshape(_matmul(_reshape(x, (steps * batch, features)), weight, 0, 1), (steps, batch, weight.shape[0]))
+    return y if bias is None else y + bias
+
+
+@composite
+def lstm_layer(
+    x: Tensor,
+    h0: Tensor,
+    c0: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    reverse: bool,
+) -> Any:
+    """h and c of all steps of x (steps, batch, input); `reverse` goes from the last step to the first."""
+    bias = None if b_ih is None or b_hh is None else b_ih + b_hh
+    made: Any = _lstm(_gates(flip(x, axis=0) if reverse else x, w_ih, bias), h0, c0, w_hh)
+    return tuple(flip(y, axis=0) if reverse else y for y in made[:2])
+
+
+@composite
+def gru_layer(
+    x: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, reverse: bool
+) -> Any:
+    """h of all steps of x (steps, batch, input); `reverse` goes from the last step to the first."""
+    r, z, n = _groups(_gates(flip(x, axis=0) if reverse else x, w_ih, b_ih), 3)
+    if b_hh is None:
+        m: Any = n * 0.0
+    else:
+        p, q, m = _groups(b_hh, 3)
+        r, z, m = r + p, z + q, _broadcast_to(m, n.shape)
+    h: Any = _gru(_concat([r, z, n, m], 2), h0, w_hh)
+    return flip(h[0], axis=0) if reverse else h[0]

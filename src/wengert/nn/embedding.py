@@ -1,0 +1,49 @@
+"""Embeddings: rows of a matrix, by index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wengert import functional as F
+from wengert._core import Tensor
+from wengert.autograd.random import Generator
+from wengert.errors import ArgumentError
+from wengert.nn.module import Module
+from wengert.nn.parameter import Parameter
+
+
+class Embedding(Module):
+    """Rows of a weight (num_embeddings, embedding_dim) that starts normal; row `padding_idx` is zero and not trained.
+
+    >>> import wengert as wg
+    >>> Embedding(10, 3, padding_idx=0)(wg.tensor([[1, 0]])).shape
+    (1, 2, 3)
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        *,
+        dtype: Any = None,
+        generator: Generator | None = None,
+    ) -> None:
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ArgumentError(f"Embedding: padding_idx {padding_idx} is out of range for {num_embeddings} rows")
+            padding_idx %= num_embeddings
+        self.padding_idx = padding_idx
+        self.weight = Parameter.randn((num_embeddings, embedding_dim), dtype=dtype, generator=generator)
+        if padding_idx is not None:
+            row = F.one_hot(padding_idx, num_embeddings, dtype=self.weight.dtype)
+            self.weight.apply_update(-self.weight.tensor * F.expand_dims(row, axis=1))
+
+    def forward(self, index: Any) -> Tensor:
+        """The rows at the indices."""
+        return F.embedding(index, self.weight, padding_idx=self.padding_idx)
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        rows, features = self.weight.shape
+        return f"{rows}, {features}" + (f", padding_idx={self.padding_idx}" if self.padding_idx is not None else "")

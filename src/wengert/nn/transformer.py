@@ -1,0 +1,100 @@
+"""Encoder layers of transformers, with PyTorch's names: state dicts map one to one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from wengert import functional as F
+from wengert._core import Tensor
+from wengert.errors import ArgumentError
+from wengert.functional.arguments import native
+from wengert.nn.attention import MultiheadAttention
+from wengert.nn.containers import ModuleList
+from wengert.nn.dropout import Dropout
+from wengert.nn.layers import Linear
+from wengert.nn.module import Module
+from wengert.nn.normalisation import LayerNorm
+
+_ACTIVATIONS: dict[str, Callable[..., Any]] = {"relu": native("relu"), "gelu": F.gelu, "silu": F.silu}
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention, then two linear layers, each with dropout, a residual connection and a layer norm after it.
+
+    `norm_first`: norms come before instead. Operands and masks are those of `MultiheadAttention` (Vaswani et al., 2017).
+
+    >>> import wengert as wg
+    >>> TransformerEncoderLayer(8, 2, 16, batch_first=True)(wg.ones((3, 5, 8))).shape
+    (3, 5, 8)
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        layer_norm_eps: float = 1e-5,
+        *,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        if not callable(activation) and activation not in _ACTIVATIONS:
+            raise ArgumentError(
+                f"TransformerEncoderLayer: activation is one of {', '.join(_ACTIVATIONS)} or a function, got {activation!r}"
+            )
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.activation = activation if callable(activation) else _ACTIVATIONS[activation]
+
+    def _attended(self, x: Tensor, mask: Any, padding: Any, is_causal: bool) -> Any:
+        y, _ = self.self_attn(
+            x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
+        )
+        return self.dropout1(y)
+
+    def _fed(self, x: Any) -> Any:
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+    def forward(
+        self, src: Tensor, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
+    ) -> Tensor:
+        """The layer's output, of the shape of `src`."""
+        x: Any = src
+        if self.norm_first:
+            x = x + self._attended(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
+            return x + self._fed(self.norm2(x))  # type: ignore[no-any-return]
+        x = self.norm1(x + self._attended(x, src_mask, src_key_padding_mask, is_causal))
+        return self.norm2(x + self._fed(x))  # type: ignore[no-any-return]
+
+
+class TransformerEncoder(Module):
+    """Copies of an encoder layer, one after the other, and a norm at the end if one is given.
+
+    >>> import wengert as wg
+    >>> TransformerEncoder(TransformerEncoderLayer(8, 2, 16), 3)(wg.ones((5, 2, 8))).shape
+    (5, 2, 8)
+    """
+
+    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
+        self.norm = norm
+
+    def forward(
+        self, src: Tensor, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
+    ) -> Tensor:
+        """The last layer's output."""
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, is_causal)
+        return src if self.norm is None else self.norm(src)

@@ -1,0 +1,316 @@
+"""LSTM and GRU over whole sequences (Hochreiter and Schmidhuber, 1997; Cho et al., 2014): one op for all steps.
+
+`pre` is the input's share of the gates at every step, which one matrix product makes outside; the op adds the hidden
+state's. The weight's tangent enters through the hidden states before each step, so that its gradient is one matrix
+product too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
+from wengert.ops.elementwise import tanh
+from wengert.ops.matmul import matmul
+from wengert.ops.registry import Op, define
+from wengert.ops.samples import Invalid, Sample, real
+from wengert.ops.shape import concat, reshape, slice, zeros_like
+from wengert.ops.zero import ZERO
+
+# ------------------------------------------------------------------------------------------------- parts of arrays
+
+
+def _before(x: Any, initial: Any) -> Any:
+    """The states before each step: the initial one, then all but the last."""
+    steps, batch, n = x.shape
+    first = reshape(initial, (1, batch, n))
+    return concat([first, slice(x, (0, 0, 0), (steps - 1, batch, n), (1, 1, 1))], 0)
+
+
+def _times(x: Any, w: Any) -> Any:
+    """x wᵀ of (steps, batch, n)."""
+    steps, batch, n = x.shape
+    return reshape(matmul(reshape(x, (steps * batch, n)), w, 0, 1), (steps, batch, w.shape[0]))
+
+
+def _at(x: Any, t: int) -> Any:
+    """One step, as a matrix."""
+    return reshape(slice(x, (t, 0, 0), (1, *x.shape[1:]), (1, 1, 1)), x.shape[1:])
+
+
+def _groups(x: Any, n: Any, count: int) -> list[Any]:
+    """The last axis in `count` groups of n."""
+    lead, steps = x.shape[:-1], (1,) * x.ndim
+    return [slice(x, (*(0,) * len(lead), k * n), (*lead, n), steps) for k in range(count)]
+
+
+def _stacked(xs: list[Any]) -> Any:
+    return concat([reshape(x, (1, *x.shape)) for x in xs], 0)
+
+
+# ------------------------------------------------------------------------------------------------------------ LSTM
+
+
+def _lstm_jvp(
+    pre_dot: Any, h0_dot: Any, c0_dot: Any, w_dot: Any, ys: Any, pre: Any, h0: Any, c0: Any, w: Any
+) -> tuple[Any, Any, Any]:
+    h, c, gates = ys
+    if w_dot is not ZERO:
+        pre_dot = pre_dot + _times(_before(h, h0), w_dot)
+    pre_dot, h0_dot, c0_dot = filled((pre_dot, h0_dot, c0_dot), (pre, h0, c0))
+    h_dot, c_dot = lstm_tangent(pre_dot, h0_dot, c0_dot, w, gates, c, c0)
+    total = pre_dot + _times(_before(h_dot, h0_dot), w)
+    n = w.shape[1]
+    i, f, g, o = _groups(gates, n, 4)
+    slopes = concat([i * (1.0 - i), f * (1.0 - f), 1.0 - g * g, o * (1.0 - o)], 2)
+    return h_dot, c_dot, total * slopes
+
+
+def _lstm_tangent(pre_dot: Any, h0_dot: Any, c0_dot: Any, w: Any, gates: Any, c: Any, c0: Any) -> tuple[Any, Any]:
+    n, hs, cs = w.shape[1], [], []
+    h_dot, c_dot, c_before = h0_dot, c0_dot, c0
+    for t in range(int(gates.shape[0])):
+        total = _at(pre_dot, t) + matmul(h_dot, w, 0, 1)
+        (i, f, g, o), (di, df, dg, do) = _groups(_at(gates, t), n, 4), _groups(total, n, 4)
+        c_dot = f * (1.0 - f) * df * c_before + f * c_dot + i * (1.0 - i) * di * g + i * (1.0 - g * g) * dg
+        c_before = _at(c, t)
+        y = tanh(c_before)
+        h_dot = o * (1.0 - o) * do * y + o * (1.0 - y * y) * c_dot
+        hs.append(h_dot)
+        cs.append(c_dot)
+    return _stacked(hs), _stacked(cs)
+
+
+def _lstm_cotangent(h_bar: Any, c_bar: Any, w: Any, gates: Any, c: Any, c0: Any) -> tuple[Any, Any, Any]:
+    n, bars = w.shape[1], []
+    h_carry, c_carry = zeros_like(c0), zeros_like(c0)
+    for t in reversed(range(int(gates.shape[0]))):
+        i, f, g, o = _groups(_at(gates, t), n, 4)
+        y = tanh(_at(c, t))
+        h = _at(h_bar, t) + h_carry
+        c_all = _at(c_bar, t) + c_carry + h * o * (1.0 - y * y)
+        before = _at(c, t - 1) if t else c0
+        parts = [
+            c_all * g * i * (1.0 - i),
+            c_all * before * f * (1.0 - f),
+            c_all * i * (1.0 - g * g),
+            h * y * o * (1.0 - o),
+        ]
+        bars.append(concat(parts, 1))
+        h_carry, c_carry = matmul(bars[-1], w, 0, 0), c_all * f
+    return _stacked(bars[::-1]), h_carry, c_carry
+
+
+# ------------------------------------------------------------------------------------------------------------- GRU
+
+
+def _spread(hidden: Any, n: Any) -> Any:
+    """The hidden state's share (reset, update, candidate) in the four groups; it has none in the third."""
+    a, b, c = _groups(hidden, n, 3)
+    return concat([a, b, zeros_like(a), c], hidden.ndim - 1)
+
+
+def _gru_jvp(pre_dot: Any, h0_dot: Any, w_dot: Any, ys: Any, pre: Any, h0: Any, w: Any) -> tuple[Any, Any]:
+    h, gates = ys
+    n = w.shape[1]
+    if w_dot is not ZERO:
+        pre_dot = pre_dot + _spread(_times(_before(h, h0), w_dot), n)
+    pre_dot, h0_dot = filled((pre_dot, h0_dot), (pre, h0))
+    h_dot = gru_tangent(pre_dot, h0_dot, w, gates, h, h0)
+    reset, update, made, share = _groups(gates, n, 4)
+    a, b, c, d = _groups(pre_dot + _spread(_times(_before(h_dot, h0_dot), w), n), n, 4)
+    reset_dot = a * (reset * (1.0 - reset))
+    made_dot = (c + reset_dot * share + d * reset) * (1.0 - made * made)
+    return h_dot, concat([reset_dot, b * (update * (1.0 - update)), made_dot, d], 2)
+
+
+def _gru_tangent(pre_dot: Any, h0_dot: Any, w: Any, gates: Any, h: Any, h0: Any) -> Any:
+    n, hs = w.shape[1], []
+    h_dot, before = h0_dot, h0
+    for t in range(int(gates.shape[0])):
+        reset, update, made, share = _groups(_at(gates, t), n, 4)
+        a, b, c, d = _groups(_at(pre_dot, t) + _spread(matmul(h_dot, w, 0, 1), n), n, 4)
+        made_dot = (c + reset * (1.0 - reset) * a * share + reset * d) * (1.0 - made * made)
+        h_dot = made_dot * (1.0 - update) + update * (1.0 - update) * b * (before - made) + update * h_dot
+        before = _at(h, t)
+        hs.append(h_dot)
+    return _stacked(hs)
+
+
+def _gru_cotangent(h_bar: Any, w: Any, gates: Any, h: Any, h0: Any) -> tuple[Any, Any]:
+    n, bars, carry = w.shape[1], [], zeros_like(h0)
+    for t in reversed(range(int(gates.shape[0]))):
+        reset, update, made, share = _groups(_at(gates, t), n, 4)
+        whole = _at(h_bar, t) + carry
+        before = _at(h, t - 1) if t else h0
+        made_bar = whole * (1.0 - update) * (1.0 - made * made)
+        a, b = made_bar * share * reset * (1.0 - reset), whole * (before - made) * update * (1.0 - update)
+        bars.append(concat([a, b, made_bar, made_bar * reset], 1))
+        carry = whole * update + matmul(concat([a, b, made_bar * reset], 1), w, 0, 0)
+    return _stacked(bars[::-1]), carry
+
+
+# ------------------------------------------------------------------------------------------- references and samples
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def _np_lstm(pre: Any, h: Any, c: Any, w: Any) -> Any:
+    made = []
+    for x in pre:
+        i, f, g, o = np.split(x + h @ w.T, 4, -1)
+        i, f, g, o = _sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)
+        c = f * c + i * g
+        h = o * np.tanh(c)
+        made.append((h, c, np.concatenate([i, f, g, o], -1)))
+    return tuple(np.stack(part) for part in zip(*made))
+
+
+def _np_gru(pre: Any, h: Any, w: Any) -> Any:
+    made = []
+    for x in pre:
+        a, b, c, d = np.split(x, 4, -1)
+        p, q, r = np.split(h @ w.T, 3, -1)
+        reset, update, share = _sigmoid(a + p), _sigmoid(b + q), d + r
+        candidate = np.tanh(c + reset * share)
+        h = (1 - update) * candidate + update * h
+        made.append((h, np.concatenate([reset, update, candidate, share], -1)))
+    return tuple(np.stack(part) for part in zip(*made))
+
+
+def _np_lstm_tangent(pre_dot: Any, h_dot: Any, c_dot: Any, w: Any, gates: Any, c: Any, c0: Any) -> Any:
+    made = []
+    for t, x in enumerate(pre_dot):
+        (i, f, g, o), (p, q, r, s) = np.split(gates[t], 4, -1), np.split(x + h_dot @ w.T, 4, -1)
+        y = np.tanh(c[t])
+        c_dot = f * (1 - f) * q * (c[t - 1] if t else c0) + f * c_dot + i * (1 - i) * p * g + i * (1 - g * g) * r
+        h_dot = o * (1 - o) * s * y + o * (1 - y * y) * c_dot
+        made.append((h_dot, c_dot))
+    return tuple(np.stack(part) for part in zip(*made))
+
+
+def _np_gru_tangent(pre_dot: Any, h_dot: Any, w: Any, gates: Any, h: Any, h0: Any) -> Any:
+    made = []
+    for t, x in enumerate(pre_dot):
+        (a, b, c, d), (p, q, r) = np.split(x, 4, -1), np.split(h_dot @ w.T, 3, -1)
+        reset, update, candidate, share = np.split(gates[t], 4, -1)
+        inner = c + reset * (1 - reset) * (a + p) * share + reset * (d + r)
+        slope = (1 - candidate * candidate) * inner
+        before = h[t - 1] if t else h0
+        h_dot = (1 - update) * slope + update * (1 - update) * (b + q) * (before - candidate) + update * h_dot
+        made.append(h_dot)
+    return np.stack(made)
+
+
+def _np_transpose(tangent: Any, shapes: Any) -> Any:
+    """The transpose of a linear NumPy function, column by column."""
+
+    def cotangent(bars: list[Any], rest: tuple[Any, ...]) -> Any:
+        made = []
+        for k, shape in enumerate(shapes(*rest)):
+            g = np.zeros(shape)
+            for place in np.ndindex(*shape):
+                dots = [np.zeros(s) for s in shapes(*rest)]
+                dots[k][place] = 1.0
+                ys = tangent(*dots, *rest)
+                ys = ys if isinstance(ys, tuple) else (ys,)
+                g[place] = sum(np.sum(b * y) for b, y in zip(bars, ys))
+            made.append(g)
+        return tuple(made)
+
+    return cotangent
+
+
+_LSTM_T = _np_transpose(_np_lstm_tangent, lambda w, gates, c, c0: (gates.shape, c0.shape, c0.shape))
+_GRU_T = _np_transpose(_np_gru_tangent, lambda w, gates, h, h0: (gates.shape, h0.shape))
+
+
+def _open(*shape: int) -> Any:
+    return real(*shape, low=0.2, high=0.8)
+
+
+# (steps, batch, hidden); 18 rows are two blocks.
+_SIZES = [(3, 2, 2), (1, 1, 1), (2, 18, 3)]
+
+lstm: Op = define(
+    "lstm",
+    formula="h, c and gates of all steps: c = f c + i g, h = o tanh c, gates of pre + h wᵀ",
+    reference=_np_lstm,
+    jvp=_lstm_jvp,
+    samples=[Sample((real(t, b, 4 * n), real(b, n), real(b, n), real(4 * n, n))) for t, b, n in _SIZES],
+    invalid=[
+        Invalid((real(3, 2, 8), real(2, 2), real(2, 2), real(6, 2)), (), "ShapeError", "4 hidden"),
+        Invalid((real(3, 2, 8), real(3, 2), real(2, 2), real(8, 2)), (), "ShapeError", "h0"),
+    ],
+    dear=True,
+    public=False,
+)
+lstm_tangent: Op = define(
+    "lstm_tangent",
+    formula="tangents of h and c of all steps",
+    reference=_np_lstm_tangent,
+    jvp=jvp_of_linear("lstm_tangent", 3, _lstm_tangent),
+    transpose=transpose_by("lstm_cotangent", 3, lambda w, gates, c, c0: (zeros_like(c), zeros_like(c))),
+    samples=[
+        Sample(
+            (real(t, b, 4 * n), real(b, n), real(b, n), real(4 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n))
+        )
+        for t, b, n in _SIZES
+    ],
+    dear=True,
+    public=False,
+)
+lstm_cotangent: Op = define(
+    "lstm_cotangent",
+    formula="the transpose of lstm_tangent",
+    reference=lambda h_bar, c_bar, *rest: _LSTM_T([h_bar, c_bar], rest),
+    jvp=jvp_of_linear("lstm_cotangent", 2, _lstm_cotangent),
+    transpose=transpose_by(
+        "lstm_tangent", 2, lambda w, gates, c, c0: (zeros_like(gates), zeros_like(c0), zeros_like(c0))
+    ),
+    samples=[
+        Sample((real(t, b, n), real(t, b, n), real(4 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n)))
+        for t, b, n in _SIZES
+    ],
+    dear=True,
+    public=False,
+)
+gru: Op = define(
+    "gru",
+    formula="h and gates of all steps: h = (1 − z) n + z h, n = tanh(x + r q)",
+    reference=_np_gru,
+    jvp=_gru_jvp,
+    samples=[Sample((real(t, b, 4 * n), real(b, n), real(3 * n, n))) for t, b, n in _SIZES],
+    invalid=[Invalid((real(3, 2, 8), real(2, 2), real(8, 2)), (), "ShapeError", "3 hidden")],
+    dear=True,
+    public=False,
+)
+gru_tangent: Op = define(
+    "gru_tangent",
+    formula="tangents of h of all steps",
+    reference=_np_gru_tangent,
+    jvp=jvp_of_linear("gru_tangent", 2, _gru_tangent),
+    transpose=transpose_by("gru_cotangent", 2, lambda w, gates, h, h0: (zeros_like(h),)),
+    samples=[
+        Sample((real(t, b, 4 * n), real(b, n), real(3 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n)))
+        for t, b, n in _SIZES
+    ],
+    dear=True,
+    public=False,
+)
+gru_cotangent: Op = define(
+    "gru_cotangent",
+    formula="the transpose of gru_tangent",
+    reference=lambda h_bar, *rest: _GRU_T([h_bar], rest),
+    jvp=jvp_of_linear("gru_cotangent", 1, _gru_cotangent),
+    transpose=transpose_by("gru_tangent", 1, lambda w, gates, h, h0: (zeros_like(gates), zeros_like(h0))),
+    samples=[
+        Sample((real(t, b, n), real(3 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n))) for t, b, n in _SIZES
+    ],
+    dear=True,
+    public=False,
+)

@@ -1,0 +1,132 @@
+"""LSTM and GRU layers: the cell applied step by step, derivatives, bits, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wengert as wg
+from tests import finite_differences as fd
+from tests.tolerances import AGREEMENT, FIRST_ORDER, assert_near, assert_same
+from wengert.errors import ArgumentError, ShapeError
+
+LAYERS = [wg.nn.LSTM, wg.nn.GRU]
+
+
+def by_cells(layer: Any, x: Any) -> Any:
+    """h of all steps, by `lstm_cell` and `gru_cell`."""
+    weights = [layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0]
+    h: Any = wg.zeros((x.shape[1], layer.hidden_size), dtype=x.dtype)
+    c, hs = h, []
+    for t in range(x.shape[0]):
+        if isinstance(layer, wg.nn.LSTM):
+            h, c = wg.lstm_cell(x[t], (h, c), *weights)
+        else:
+            h = wg.gru_cell(x[t], h, *weights)
+        hs.append(h)
+    return wg.stack(hs, axis=0)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_layer_is_its_cell_step_by_step(kind: Any) -> None:
+    layer = kind(3, 4, dtype="float64")
+    x = wg.tensor(np.random.default_rng(0).standard_normal((5, 20, 3)), requires_grad=True)
+    y, z = layer(x)[0], by_cells(layer, x)
+    np.testing.assert_allclose(y.detach().numpy(), z.detach().numpy(), rtol=1e-12, atol=1e-14)
+    seed = wg.asarray(fd.seeds([y.shape])[0])
+    a, b = y.backward(seed), z.backward(seed)
+    for p in (x, *layer.parameters()):
+        assert_near(a[p].numpy(), b[p].numpy(), AGREEMENT)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_forward_mode_and_second_order(kind: Any) -> None:
+    layer = kind(2, 3, dtype="float64")
+    params = {k: p.detach() for k, p in layer.named_parameters()}
+    x = np.random.default_rng(1).standard_normal((4, 2, 2))
+
+    def f(z: Any) -> Any:
+        return wg.nn.functional_call(layer, params, z)[0]
+
+    (dot,), (other,) = fd.seeds([x.shape]), fd.seeds([x.shape], 2)
+    y, y_dot = wg.jvp(f, (wg.asarray(x),), (wg.asarray(dot),))
+    assert_near(y_dot.numpy(), fd.directional(lambda z: f(wg.asarray(z)).numpy(), [x], [dot]), FIRST_ORDER)
+    (bar,) = fd.seeds([y.shape], 3)
+
+    def gradient(z: Any) -> Any:
+        return wg.vjp(f, z)[1](wg.asarray(bar))[0]
+
+    forward = wg.jvp(gradient, (wg.asarray(x),), (wg.asarray(other),))[1].numpy()
+    reverse = wg.vjp(gradient, wg.asarray(x))[1](wg.asarray(other))[0].numpy()
+    assert_near(reverse, forward, AGREEMENT)
+    numeric = fd.directional(lambda z: gradient(wg.asarray(z)).numpy(), [x], [other])
+    assert_near(forward, numeric, FIRST_ORDER)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_bits_do_not_depend_on_threads(kind: Any) -> None:
+    layer, x = kind(8, 16), wg.randn(20, 70, 8, requires_grad=True)
+    before, results = wg.get_num_threads(), []
+    try:
+        for n in (1, 2, 3):
+            wg.set_num_threads(n)
+            y = layer(x)[0]
+            grads = y.backward(y.detach())
+            results.append([y.detach().numpy(), *(grads[p].numpy() for p in (x, *layer.parameters()))])
+    finally:
+        wg.set_num_threads(before)
+    for other in results[1:]:
+        for a, b in zip(results[0], other):
+            assert_same(a, b)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_dropout_is_between_layers_and_while_training_only(kind: Any) -> None:
+    layer, x = kind(3, 4, num_layers=2, dropout=0.9), wg.randn(6, 5, 3)
+    assert (layer(x)[0].detach().numpy() != layer(x)[0].detach().numpy()).any()
+    layer.eval()
+    assert_same(layer(x)[0].detach().numpy(), layer(x)[0].detach().numpy())
+    single = kind(3, 4, dropout=0.9)
+    assert_same(single(x)[0].detach().numpy(), single(x)[0].detach().numpy())
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_half_precision(kind: Any) -> None:
+    layer, x = kind(3, 4), wg.randn(6, 5, 3)
+    expected = layer(x)[0].detach().numpy()
+    y = layer.to(wg.bfloat16)(x.astype(wg.bfloat16))[0]
+    assert y.dtype == wg.bfloat16
+    np.testing.assert_allclose(y.detach().astype("float32").numpy(), expected, atol=0.03)
+
+
+def test_a_layer_learns() -> None:
+    """The sum of a sequence of ±1 has a sign: the last hidden state is to know it."""
+    wg.manual_seed(0)
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], (9, 128, 1)).astype("float32")
+    target = (x.sum(0)[:, 0] > 0).astype("int64")
+    layer, head = wg.nn.LSTM(1, 16), wg.nn.Linear(16, 2)
+    optimizer = wg.optim.Adam([*layer.parameters(), *head.parameters()], lr=0.02)
+    for _ in range(60):
+        _, (h, _c) = layer(wg.asarray(x))
+        loss = wg.cross_entropy(head(h[0]), target)
+        optimizer.step(loss.backward())
+    assert loss.item() < 0.1
+
+
+def test_errors() -> None:
+    lstm = wg.nn.LSTM(3, 4)
+    with pytest.raises(ShapeError, match=r"LSTM: x is \(steps, batch, input\).*input_size 3"):
+        lstm(wg.ones((5, 2, 2)))
+    with pytest.raises(ShapeError, match=r"state must have shape \(1, 2, 4\)"):
+        lstm(wg.ones((5, 2, 3)), (wg.ones((1, 3, 4)), wg.ones((1, 2, 4))))
+    with pytest.raises(ShapeError, match="at least one step"):
+        lstm(wg.ones((0, 2, 3)))
+    with pytest.raises(ArgumentError, match="num_layers=0"):
+        wg.nn.GRU(3, 4, num_layers=0)
+    with pytest.raises(ShapeError, match="gru_cell.*3 hidden"):
+        wg.gru_cell(np.ones((2, 3)), np.ones((2, 4)), np.ones((8, 3)), np.ones((12, 4)))
+    with pytest.raises(ShapeError, match="lstm_cell"):
+        wg.lstm_cell(np.ones((2, 3)), (np.ones((2, 4)), np.ones((3, 4))), np.ones((16, 3)), np.ones((16, 4)))
