@@ -609,3 +609,34 @@ def test_pure_lbfgs_follows_the_step() -> None:
         opt.step(closure)
         pure, state = optim.LBFGS.update(pure, wg.grad(lambda t: f(t["p"]))(pure), state, lr=0.2)
     assert np.allclose(p.numpy(), pure["p"].numpy(), rtol=1e-12) and len(state["steps"]) > 1
+
+
+@pytest.mark.parametrize("change", [{"lr": 0.5}, {"weight_decay": 0.3}, {"betas": (0.5, 0.6)}, {"maximize": True}])
+def test_an_option_that_changes_takes_effect_at_the_next_step(change: dict[str, Any]) -> None:
+    """Against the pure form, which keeps nothing from one step to the next."""
+    p, g = wg.Parameter.ones((3,)), wg.tensor([1.0, -2.0, 3.0])
+    opt = wg.optim.Adam([p], lr=0.1)
+    value, state = p.detach() * 1.0, wg.optim.Adam.init(p.detach())
+    for step in range(6):
+        options = change if step in (2, 3) else {"lr": 0.1}  # there, and back again
+        opt.param_groups[0].update({**opt.defaults, **options})
+        p.grad = g
+        opt.step()
+        value, state = wg.optim.Adam.update(value, g, state, **{"lr": 0.1, **options})
+        np.testing.assert_allclose(p.numpy(), value.numpy(), rtol=1e-6)
+
+
+def test_an_option_that_is_changed_from_within_takes_effect() -> None:
+    class Scaled(wg.optim.SGD):
+        @classmethod
+        def rule(cls, options: Any) -> Any:
+            return super().rule({**options, "maximize": options["maximize"][0]})
+
+    up = [False]
+    p = wg.Parameter.ones((2,))
+    opt = Scaled([p], lr=1.0)
+    opt.param_groups[0]["maximize"] = up
+    for up[0], expected in ((False, 0.0), (False, -1.0), (True, 0.0), (False, -1.0)):
+        p.grad = wg.ones((2,))
+        opt.step()
+        assert p.tolist() == [expected] * 2

@@ -13,20 +13,36 @@ from wengert.autograd.modes import no_grad
 from wengert.dtypes import DType
 from wengert.errors import DTypeError
 from wengert.functional.arguments import as_dtype_of
-from wengert.optim.update import Rule, state_dtype, update_program
+from wengert.optim.update import Rule, state_dtype
 from wengert.program.compile import composite
+
+_update_in_place = _core.update_in_place
+
+
+class Plan:
+    """What a step takes from the options besides its numbers; good for as long as the options are these."""
+
+    __slots__ = ("n_state", "options", "program", "rule", "wide")
+
+    def __init__(self, options: list[Any], dtype: DType, rule: Rule, n_state: int, program: Any) -> None:
+        self.options = options
+        self.wide = state_dtype(dtype).code
+        self.rule = rule
+        self.n_state = n_state
+        self.program = program  # None for a rule that looks at whole tensors
 
 
 class Cohort:
     """Parameters of one group and one dtype that have made the same number of steps, with their states."""
 
-    __slots__ = ("dtype", "parameters", "states", "steps")
+    __slots__ = ("dtype", "parameters", "plan", "states", "steps")
 
     def __init__(self, dtype: DType, parameters: list[Tensor], states: list[list[Tensor]], steps: int) -> None:
         self.dtype = dtype
         self.parameters = parameters
         self.states = states
         self.steps = steps
+        self.plan: Plan | None = None
 
     def split(self, chosen: Sequence[int]) -> Cohort:
         """Take the parameters at these positions out, as a cohort of their own."""
@@ -36,34 +52,30 @@ class Cohort:
         self.states = [s for k, s in enumerate(self.states) if k not in out]
         return Cohort(self.dtype, parameters, states, self.steps)
 
-    def run_elementwise(
-        self, rule: Rule, gradients: list[Tensor | None] | None, n_state: int, numbers: tuple[float, ...]
-    ) -> bool:
-        """One step in place, as a fused pass per parameter; False, and nothing is changed, if a gradient is missing."""
+    def run(self, plan: Plan, gradients: list[Tensor | None] | None, numbers: tuple[float, ...]) -> bool:
+        """One step in place; False, and nothing is changed, if a gradient is missing."""
         self._check_dtype()
-        program = update_program(rule, self.dtype, n_state, len(numbers))
-        wide = state_dtype(self.dtype).code
-        if _core.update_in_place(program, self.parameters, gradients, self.states, numbers, wide) is not None:
-            return False
-        self.steps += 1
-        return True
+        if plan.program is None:
+            done = self._run_whole(plan, gradients, numbers)
+        else:  # a fused pass per parameter
+            missing = _update_in_place(plan.program, self.parameters, gradients, self.states, numbers, plan.wide)
+            done = missing is None
+        self.steps += done
+        return done
 
-    def run_whole(
-        self, rule: Rule, gradients: list[Tensor | None] | None, n_state: int, numbers: tuple[float, ...]
-    ) -> bool:
-        """One step of a rule that looks at whole tensors: one compiled program over all parameters."""
-        self._check_dtype()
+    def _run_whole(self, plan: Plan, gradients: list[Tensor | None] | None, numbers: tuple[float, ...]) -> bool:
+        """One compiled program over all parameters."""
         given = [p.grad for p in self.parameters] if gradients is None else gradients
         if any(g is None for g in given):
             return False
         scalars = [asarray(x, dtype=state_dtype(self.dtype)) for x in numbers]
         flat = [t for p, g, s in zip(self.parameters, given, self.states) for t in (p, g, *s)]
+        width = 1 + plan.n_state
         with no_grad():
-            new = _over_all(rule, n_state, len(numbers))(*scalars, *flat)
+            new = _over_all(plan.rule, plan.n_state, len(numbers))(*scalars, *flat)
             for k, (p, state) in enumerate(zip(self.parameters, self.states)):
-                value, *state[:] = new[k * (1 + n_state) : (k + 1) * (1 + n_state)]
+                value, *state[:] = new[k * width : (k + 1) * width]
                 p._take(value, "step")
-        self.steps += 1
         return True
 
     def _check_dtype(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from math import expm1, log
 from typing import Any
 
 from wengert._core import Tensor
@@ -57,5 +58,5 @@ def one_minus_power(beta: float, step: Any) -> Any:
     """
     if beta == 0.0:
         return 1.0
-    exponent = step * math.log(beta)
-    return -(_expm1(exponent) if isinstance(exponent, Tensor) else math.expm1(exponent))
+    exponent = step * log(beta)
+    return -(_expm1(exponent) if isinstance(exponent, Tensor) else expm1(exponent))

@@ -12,8 +12,8 @@ from wengert.autograd.gradient_map import GradientMap
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from wengert.optim import pure
-from wengert.optim.cohort import Cohort
-from wengert.optim.update import Rule, state_dtype
+from wengert.optim.cohort import Cohort, Plan
+from wengert.optim.update import Rule, state_dtype, update_program
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Group = dict[str, Any]
@@ -195,14 +195,21 @@ class Optimizer:
         lr = group["lr"]
         options = {**group, "lr": float(lr)} if isinstance(lr, Tensor) else group
         numbers = self.numbers(options, cohort.steps + 1)
-        n_state = len(self.slots(options))
-        if n_state != len(cohort.states[0]):
+        plan, now = cohort.plan, list(options.values())
+        if plan is None or plan.options != now:
+            plan = self._plan(options, cohort, len(numbers))
+            cohort.plan = plan if _unchangeable(options) else None
+        return cohort.run(plan, gradients, numbers)
+
+    def _plan(self, options: Options, cohort: Cohort, n_numbers: int) -> Plan:
+        slots, rule = self.slots(options), self.rule(options)
+        if len(slots) != len(cohort.states[0]):
             raise ArgumentError(
-                f"{type(self).__name__}.step: the options now need {', '.join(self.slots(options)) or 'no state'}, but the "
+                f"{type(self).__name__}.step: the options now need {', '.join(slots) or 'no state'}, but the "
                 f"state was made for others after {cohort.steps} steps; make a new optimizer"
             )
-        run = cohort.run_elementwise if self.elementwise else cohort.run_whole
-        return run(self.rule(options), gradients, n_state, numbers)
+        program = update_program(rule, cohort.dtype, len(slots), n_numbers) if self.elementwise else None
+        return Plan(list(options.values()), cohort.dtype, rule, len(slots), program)
 
     def _update_part(self, k: int, cohort: Cohort, gradients: list[Tensor | None] | None) -> bool:
         """Update those of the cohort that have gradients; the others stay behind, as a cohort of their own."""
@@ -344,6 +351,15 @@ class Optimizer:
 
 def _fields(config: Any) -> dict[str, Any]:
     return {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+
+
+def _unchangeable(options: Options) -> bool:
+    """Whether options can only be exchanged, which is seen, and not changed from within."""
+    try:
+        hash(tuple(v for k, v in options.items() if k != "params"))
+    except TypeError:
+        return False
+    return True
 
 
 def _as_list(params: Any, name: str) -> list[Any]:
