@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
+
 #include "program.h"
 
 namespace wengert {
@@ -136,26 +138,79 @@ nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph,
   });
 }
 
-// The common case of `Tensor.backward`: a recorded scalar, all leaves, gradients accumulated. Returns ({id: gradient},
-// node), or None if this is another case.
-nb::object backward_scalar(nb::handle tensor, bool retain_graph) {
+struct NotRecording {
+  bool before = std::exchange(thread_state.grad_enabled, false);
+  ~NotRecording() { thread_state.grad_enabled = before; }
+};
+
+Value* plain_value(nb::handle h) {
+  return is_tensor(h.ptr()) && as_tensor(h.ptr())->plain ? current(as_tensor(h.ptr())->tensor) : nullptr;
+}
+
+// The cotangent of a recorded tensor to start from: given and fitting as it is, or one for a real scalar. Null in all
+// other cases, which Python converts or refuses.
+Ref simple_seed(Value* y, nb::handle given) {
+  if (!y || !y->node || !is_inexact(y->dtype)) return Ref();
+  if (given.is_none()) {
+    if (y->size != 1 || !is_floating(y->dtype)) return Ref();
+    Ref one(empty_like(y, y->dtype));
+    set_scalar(y->dtype, one->data, 1.0);
+    return one;
+  }
+  Value* seed = plain_value(given);
+  const bool fits = seed && seed->dtype == y->dtype && seed->dims() == y->dims() && !seed->buffer->pinned;
+  return fits ? Ref::share(seed) : Ref();
+}
+
+// The common case of `Tensor.backward`: all leaves, gradients accumulated. Returns ({id: gradient}, node), or None if
+// this is another case.
+nb::object backward_to_leaves(nb::handle tensor, nb::handle gradient, bool retain_graph) {
   return guarded([&]() -> nb::object {
-    Value* v = value_from(tensor, "backward");
-    if (!v->node || v->size != 1 || !is_floating(v->dtype)) return nb::none();
-    Ref seed(empty_like(v, v->dtype));
-    set_scalar(v->dtype, seed->data, 1.0);
+    Value* y = plain_value(tensor);
+    Ref seed = simple_seed(y, gradient);
+    if (!seed.v) return nb::none();
     WalkOptions options;
     options.retain_graph = retain_graph;
     options.accumulate = options.all_leaves = true;
-    struct NotRecording {
-      bool before = std::exchange(thread_state.grad_enabled, false);
-      ~NotRecording() { thread_state.grad_enabled = before; }
-    } not_recording;
-    NodeHandle root(v->node);
-    WalkResult r = walk({{v, seed.v}}, options);
+    NotRecording not_recording;
+    NodeHandle root(y->node);
+    WalkResult r = walk({{y, seed.v}}, options);
     nb::dict gradients;
     for (auto& [id, g] : r.leaves) gradients[nb::int_(id)] = to_python(g);
     return nb::make_tuple(gradients, root);
+  });
+}
+
+// The common case of `grad_of`: one output, and inputs in a list or a tuple. Returns a list of gradients, with None for
+// inputs that the output does not depend on; or None if this is another case.
+nb::object gradients_by(nb::handle tensor, nb::handle inputs, nb::handle gradient, bool retain_graph) {
+  return guarded([&]() -> nb::object {
+    if (!PyList_CheckExact(inputs.ptr()) && !PyTuple_CheckExact(inputs.ptr())) return nb::none();
+    Value* y = plain_value(tensor);
+    Ref seed = simple_seed(y, gradient);
+    if (!seed.v) return nb::none();
+    std::vector<Value*> xs;
+    std::vector<Edge> edges;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(inputs.ptr()); ++i) {
+      xs.push_back(plain_value(PySequence_Fast_GET_ITEM(inputs.ptr(), i)));
+      if (!xs.back()) return nb::none();
+      edges.push_back({xs.back()->node, xs.back()->output});
+    }
+    WalkOptions options;
+    options.retain_graph = retain_graph;
+    options.sources = &edges;
+    NotRecording not_recording;
+    WalkResult r = walk({{y, seed.v}}, options);
+    nb::list gradients;
+    for (size_t i = 0; i < xs.size(); ++i) {
+      Value* g = r.sources[i];
+      if (!g && r.reached[i]) {
+        g = empty_like(xs[i], xs[i]->dtype);
+        std::memset(g->data, 0, static_cast<size_t>(g->bytes()));
+      }
+      gradients.append(to_python(g));
+    }
+    return gradients;
   });
 }
 
@@ -331,7 +386,10 @@ void init_tape(nb::module_& m) {
   m.def("node_of", &node_of);
   m.def("backward", &backward, nb::arg("roots"), nb::arg("sources").none(), nb::arg("retain_graph"),
         nb::arg("accumulate"), nb::arg("all_leaves"));
-  m.def("backward_scalar", &backward_scalar);
+  m.def("backward_to_leaves", &backward_to_leaves, nb::arg("tensor"), nb::arg("gradient").none(),
+        nb::arg("retain_graph"));
+  m.def("gradients_by", &gradients_by, nb::arg("tensor"), nb::arg("inputs"), nb::arg("gradient").none(),
+        nb::arg("retain_graph"));
   m.def("record_custom", &record_custom_node);
   m.def("fresh_leaf", &fresh_leaf);
   m.def("reattach", &reattach);

@@ -309,6 +309,32 @@ def test_grad_of() -> None:
         wg.grad_of([x.sum(), w.sum()], [x], [wg.ones(())])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_seeds_of_every_kind(dtype: Any) -> None:
+    """A seed that fits is taken as it is; arrays, other dtypes and strides are converted; nothing is shared with it."""
+    array = np.arange(1, 7, dtype=dtype)[::2]
+    for seed in (array, wg.asarray(array), wg.tensor(array), wg.tensor(np.arange(1, 7, dtype=dtype))[::2]):
+        x = wg.tensor([2.0, 3.0, 4.0], requires_grad=True)
+        y = x + 0.0
+        (g,) = wg.grad_of(y, (x,), seed, retain_graph=True)
+        grads = y.backward(seed)
+        array += 1
+        assert g.tolist() == grads[x].tolist() == x.grad.tolist() == [1.0, 3.0, 5.0]
+        assert g.dtype == x.dtype
+        array -= 1
+
+
+def test_grad_of_through_a_path_that_carries_nothing() -> None:
+    x, w = wg.tensor([2.0, 3.0], requires_grad=True), wg.tensor([1.0, 1.0], requires_grad=True)
+    y = wg.floor(x) * w
+    gx, gw = wg.grad_of(y, [x, w], wg.tensor([1.0, 10.0]), allow_unused=True)
+    assert gw.tolist() == [2.0, 30.0]
+    assert gx.tolist() == [0.0, 0.0]
+    assert x.grad is None and w.grad is None  # .grad is not touched
+    with pytest.raises(wg.GradientError, match="freed by an earlier backward"):
+        wg.grad_of(y, [w], wg.tensor([1.0, 10.0]))
+
+
 def test_grad_of_the_same_input_twice() -> None:
     x = leaf(3.0)
     a, b = wg.grad_of(x * x, [x, x], wg.ones(1))

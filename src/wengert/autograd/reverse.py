@@ -66,8 +66,8 @@ def backward(
     >>> grads[x].tolist(), x.grad.tolist()
     ([2.0, 4.0], [2.0, 4.0])
     """
-    if gradient is None and inputs is None and not create_graph and self._plain:
-        simple = _core.backward_scalar(self, bool(retain_graph))
+    if inputs is None and not create_graph:
+        simple = _core.backward_to_leaves(self, gradient, bool(retain_graph))
         if simple is not None:
             return GradientMap.of(*simple)
     require_recorded(self, "backward")
@@ -130,16 +130,10 @@ def grad_of(
     >>> g.item()
     6.0
     """
-    ys = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     xs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    given = grad_outputs if isinstance(grad_outputs, (list, tuple)) else [grad_outputs] * len(ys)
-    if len(given) != len(ys):
-        raise GradientError(f"grad_of: {len(ys)} outputs, but {len(given)} grad_outputs")
-    for y in ys:
-        require_recorded(y, "grad_of")
-    bars = [seed_for(y, g, "grad_of") for y, g in zip(ys, given)]
-    retain = create_graph if retain_graph is None else retain_graph
-    gradients = pull(ys, bars, xs, retain=retain, record=create_graph)
+    gradients = None if create_graph else _core.gradients_by(outputs, xs, grad_outputs, bool(retain_graph))
+    if gradients is None:
+        gradients = _pull_all(outputs, xs, grad_outputs, retain_graph, create_graph)
     if not allow_unused:
         for k, g in enumerate(gradients):
             if g is None:
@@ -148,6 +142,18 @@ def grad_of(
                     "pass allow_unused=True to get None for it"
                 )
     return tuple(gradients)
+
+
+def _pull_all(outputs: Any, xs: list[Tensor], seeds: Any, retain_graph: bool | None, create_graph: bool) -> list[Any]:
+    ys = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    given = seeds if isinstance(seeds, (list, tuple)) else [seeds] * len(ys)
+    if len(given) != len(ys):
+        raise GradientError(f"grad_of: {len(ys)} outputs, but {len(given)} grad_outputs")
+    for y in ys:
+        require_recorded(y, "grad_of")
+    bars = [seed_for(y, g, "grad_of") for y, g in zip(ys, given)]
+    retain = create_graph if retain_graph is None else retain_graph
+    return pull(ys, bars, xs, retain=retain, record=create_graph)
 
 
 class HookHandle:
