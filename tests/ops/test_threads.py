@@ -31,8 +31,8 @@ def _enlarged(op: Op, sample: Sample) -> Sample | None:
     shapes = [a.shape for a in sample.inputs if a.shape] + [
         v for spec, v in zip(op.attrs, sample.attrs) if spec.name == "shape" and v
     ]
-    if not shapes or any(0 in s for s in shapes):
-        return None
+    if not shapes or any(0 in s for s in shapes) or any(spec.name == "strides" for spec in op.attrs):
+        return None  # strides belong to sizes: larger places would overlap
     largest = max(shapes, key=lambda s: (int(np.prod(s)), len(s)))
     factor = max(2, round((ELEMENTS / np.prod(largest)) ** (1 / len(largest))))
 

@@ -23,6 +23,6 @@ from wengert.ops.registry import OPS, Op, check_complete
 check_complete()
 
 __all__ = [
-    "OPS", "Op", "attention", "conv", "elementwise", "fft", "index", "linalg", "matmul", "pool", "random", "recurrent", "reduce",
-    "scan", "shape", "sort", "special", "spectral",
+    "OPS", "Op", "attention", "conv", "elementwise", "fft", "index", "linalg", "matmul", "pool", "random", "recurrent",
+    "reduce", "scan", "shape", "sort", "special", "spectral",
 ]  # fmt: skip
