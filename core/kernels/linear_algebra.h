@@ -3,6 +3,7 @@
 // success.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "lapack.h"
 
@@ -10,6 +11,14 @@ namespace wengert {
 
 template <class T>
 using Real = lapack::Real<T>;
+
+// What LAPACK needs beside its operands. The sizes are asked for once: one workspace serves matrices of one shape.
+template <class T>
+struct Workspace {
+  std::vector<T> main, more;
+  std::vector<Real<T>> real;
+  std::vector<int> integers;
+};
 
 // ------------------------------------------------------------------------------- elimination
 // (linear_algebra_solve.cpp)
@@ -25,7 +34,7 @@ void solve_factored(int64_t n, int64_t k, const T* factors, const int* pivots, b
 
 // a := a⁻¹. Not 0 if singular, and then a is not defined.
 template <class T>
-int invert(int64_t n, T* a);
+int invert(int64_t n, T* a, Workspace<T>& w);
 
 template <class T>
 struct Determinant {
@@ -60,25 +69,25 @@ void solve_triangular(Triangle t, int64_t m, int64_t n, const T* a, T* b);
 
 // a[m × n] = q · r; q is m × k and r is k × n, where k is min(m, n), or m if complete. Destroys a.
 template <class T>
-int qr(int64_t m, int64_t n, bool complete, T* a, T* q, T* r);
+int qr(int64_t m, int64_t n, bool complete, T* a, T* q, T* r, Workspace<T>& w);
 
 // a[m × n] = u · diag(s) · vh. u and vh may be null (values alone), or are m × k and k × n (full: m × m, n × n).
 // Destroys a.
 template <class T>
-int svd(int64_t m, int64_t n, bool full, T* a, T* u, Real<T>* s, T* vh);
+int svd(int64_t m, int64_t n, bool full, T* a, T* u, Real<T>* s, T* vh, Workspace<T>& w);
 
-// a = v · diag(w) · vᴴ for a Hermitian a, w ascending. a := v if `vectors`, destroyed otherwise.
+// a = v · diag(values) · vᴴ for a Hermitian a, values ascending. a := v if `vectors`, destroyed otherwise.
 template <class T>
-int eigh(int64_t n, bool vectors, T* a, Real<T>* w);
+int eigh(int64_t n, bool vectors, T* a, Real<T>* values, Workspace<T>& w);
 
-// a · v = v · diag(w); v may be null. Destroys a.
+// a · v = v · diag(values); v may be null. Destroys a.
 template <class T>
-int eig(int64_t n, T* a, std::complex<Real<T>>* w, std::complex<Real<T>>* v);
+int eig(int64_t n, T* a, std::complex<Real<T>>* values, std::complex<Real<T>>* v, Workspace<T>& w);
 
 // y[n × m] := the pseudo-inverse of a[m × n], in which singular values up to cutoff · the largest are taken for zeros.
 // Destroys a.
 template <class T>
-int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y);
+int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y, Workspace<T>& w);
 
 // ------------------------------------------------------------------------------------------ functions (matrix_exp.cpp)
 

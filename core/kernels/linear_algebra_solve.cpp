@@ -68,15 +68,16 @@ void solve_factored(int64_t n, int64_t k, const T* factors, const int* pivots, b
 }
 
 template <class T>
-int invert(int64_t n, T* a) {
+int invert(int64_t n, T* a, Workspace<T>& w) {
   if (n == 0) return 0;
-  std::vector<int> pivots(n);
-  if (const int info = factor(n, a, pivots.data())) return info;
-  T wanted;
-  lapack::getri(to_int(n), a, to_int(n), pivots.data(), &wanted, -1);
-  const int size = std::max(to_int(n), static_cast<int>(std::real(wanted)));
-  std::unique_ptr<T[]> work(new T[size]);
-  return lapack::getri(to_int(n), a, to_int(n), pivots.data(), work.get(), size);
+  w.integers.resize(n);
+  if (const int info = factor(n, a, w.integers.data())) return info;
+  if (w.main.empty()) {
+    T asked;
+    lapack::getri(to_int(n), a, to_int(n), w.integers.data(), &asked, -1);
+    w.main.resize(std::max(to_int(n), static_cast<int>(std::real(asked))));
+  }
+  return lapack::getri(to_int(n), a, to_int(n), w.integers.data(), w.main.data(), to_int(w.main.size()));
 }
 
 template <class T>
@@ -106,7 +107,8 @@ int cofactors(int64_t n, T* a) {
   factor(n, copy, pivots.data());
   if (is_well_conditioned(n, copy)) {
     const T d = signed_product(n, copy, pivots.data());
-    if (const int info = invert(n, a)) return info;
+    Workspace<T> w;
+    if (const int info = invert(n, a, w)) return info;
     for (int64_t i = 0; i < n; ++i) {
       a[i * (n + 1)] *= d;
       for (int64_t j = 0; j < i; ++j) {
@@ -118,7 +120,8 @@ int cofactors(int64_t n, T* a) {
     return 0;
   }
   std::vector<Real<T>> s(n), others(n, 1);
-  if (const int info = svd(n, n, false, a, u, s.data(), vh)) return info;
+  Workspace<T> w;
+  if (const int info = svd(n, n, false, a, u, s.data(), vh, w)) return info;
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < n; ++j) others[i] *= j == i ? 1 : s[j];
   }
@@ -179,7 +182,7 @@ void solve_triangular(Triangle t, int64_t m, int64_t n, const T* a, T* b) {
 #define WENGERT_INSTANCES(T)                                                      \
   template int factor(int64_t, T*, int*);                                         \
   template void solve_factored(int64_t, int64_t, const T*, const int*, bool, T*); \
-  template int invert(int64_t, T*);                                               \
+  template int invert(int64_t, T*, Workspace<T>&);                                \
   template Determinant<T> determinant(int64_t, T*);                               \
   template int cofactors(int64_t, T*);                                            \
   template void factor_rows(int64_t, int64_t, const T*, int64_t*, T*, T*, T*);    \

@@ -1,6 +1,5 @@
 // Orthogonal factorisations: QR, singular values, eigenvalues.
 #include <algorithm>
-#include <memory>
 
 #include "linear_algebra.h"
 
@@ -10,15 +9,16 @@ namespace {
 
 int to_int(int64_t n) { return static_cast<int>(n); }
 
-// Scratch of the size that LAPACK asked for.
+// Room for what LAPACK asked for.
+template <class T, class U>
+void make_room(std::vector<T>& memory, U asked) {
+  memory.resize(std::max<int64_t>(1, static_cast<int64_t>(std::real(asked))));
+}
+
 template <class T>
-struct Work {
-  int size;
-  std::unique_ptr<T[]> memory;
-  explicit Work(T asked, int least = 1)
-      : size(std::max(least, static_cast<int>(std::real(asked)))), memory(new T[size]) {}
-  operator T*() const { return memory.get(); }
-};
+int size_of(const std::vector<T>& memory) {
+  return static_cast<int>(memory.size());
+}
 
 template <class T>
 void transpose(int64_t n, T* a) {
@@ -31,22 +31,24 @@ void transpose(int64_t n, T* a) {
 
 // LAPACK reads aᵀ = L Q, so a = Qᵀ Lᵀ; both transposes are what row-major memory holds.
 template <class T>
-int qr(int64_t m, int64_t n, bool complete, T* a, T* q, T* r) {
+int qr(int64_t m, int64_t n, bool complete, T* a, T* q, T* r, Workspace<T>& w) {
   const int64_t k = std::min(m, n), columns = complete ? m : k;
   if (k > 0) {
-    std::unique_ptr<T[]> tau(new T[k]);
-    T asked;
-    lapack::gelqf(to_int(n), to_int(m), a, to_int(n), tau.get(), &asked, -1);
-    Work<T> work(asked);
-    if (const int info = lapack::gelqf(to_int(n), to_int(m), a, to_int(n), tau.get(), work, work.size)) return info;
+    const int c = to_int(columns), rows = to_int(m), reflectors = to_int(k);
+    if (w.main.empty()) {
+      T asked, more;
+      w.more.resize(k);
+      lapack::gelqf(to_int(n), rows, a, to_int(n), w.more.data(), &asked, -1);
+      lapack::unglq(c, rows, reflectors, q, c, w.more.data(), &more, -1);
+      make_room(w.main, std::max(std::real(asked), std::real(more)));
+    }
+    T *tau = w.more.data(), *work = w.main.data();
+    if (const int info = lapack::gelqf(to_int(n), rows, a, to_int(n), tau, work, size_of(w.main))) return info;
     for (int64_t i = 0; i < m; ++i) {
       std::copy_n(a + i * n, k, q + i * columns);
       std::fill(q + i * columns + k, q + (i + 1) * columns, T(0));
     }
-    const int c = to_int(columns), rows = to_int(m), reflectors = to_int(k);
-    lapack::unglq(c, rows, reflectors, q, c, tau.get(), &asked, -1);
-    Work<T> more(asked);
-    if (const int info = lapack::unglq(c, rows, reflectors, q, c, tau.get(), more, more.size)) return info;
+    if (const int info = lapack::unglq(c, rows, reflectors, q, c, tau, work, size_of(w.main))) return info;
   } else {
     for (int64_t i = 0; i < m * columns; ++i) q[i] = T(i / columns == i % columns ? 1 : 0);
   }
@@ -58,7 +60,7 @@ int qr(int64_t m, int64_t n, bool complete, T* a, T* q, T* r) {
 
 // LAPACK reads aᵀ = vhᵀ diag(s) uᵀ: its left vectors are our vh, and its right ones our u, each as row-major memory.
 template <class T>
-int svd(int64_t m, int64_t n, bool full, T* a, T* u, Real<T>* s, T* vh) {
+int svd(int64_t m, int64_t n, bool full, T* a, T* u, Real<T>* s, T* vh, Workspace<T>& w) {
   const int64_t k = std::min(m, n);
   if (k == 0) {
     if (u) {
@@ -69,28 +71,30 @@ int svd(int64_t m, int64_t n, bool full, T* a, T* u, Real<T>* s, T* vh) {
   }
   const char job = u ? (full ? 'A' : 'S') : 'N';
   const int rows = to_int(n), columns = to_int(m), ldvt = to_int(full ? m : k);
-  // LAPACK asks too little for its real workspace in no case if it gets this much.
-  const int64_t real_size =
-      lapack::is_complex_v<T> ? std::max(5 * k * k + 5 * k, 2 * std::max(m, n) * k + 2 * k * k + k) : 0;
-  std::unique_ptr<Real<T>[]> rwork(new Real<T>[real_size]);
-  std::unique_ptr<int[]> iwork(new int[8 * k]);
-  T asked;
-  lapack::gesdd(job, rows, columns, a, rows, s, vh, rows, u, ldvt, &asked, -1, rwork.get(), iwork.get());
-  Work<T> work(asked);
-  return lapack::gesdd(job, rows, columns, a, rows, s, vh, rows, u, ldvt, work, work.size, rwork.get(), iwork.get());
+  if (w.main.empty()) {
+    T asked;
+    if (lapack::is_complex_v<T>) {  // LAPACK does not say; its documentation does
+      w.real.resize(std::max(5 * k * k + 5 * k, 2 * std::max(m, n) * k + 2 * k * k + k));
+    }
+    w.integers.resize(8 * k);
+    lapack::gesdd(job, rows, columns, a, rows, s, vh, rows, u, ldvt, &asked, -1, w.real.data(), w.integers.data());
+    make_room(w.main, asked);
+  }
+  return lapack::gesdd(job, rows, columns, a, rows, s, vh, rows, u, ldvt, w.main.data(), size_of(w.main), w.real.data(),
+                       w.integers.data());
 }
 
 template <class T>
-int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y) {
+int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y, Workspace<T>& w) {
   const int64_t k = std::min(m, n);
   if (k == 0) {
     std::fill_n(y, m * n, T(0));
     return 0;
   }
-  std::unique_ptr<T[]> vectors(new T[(m + n) * k]);
-  std::unique_ptr<Real<T>[]> s(new Real<T>[k]);
-  T *u = vectors.get(), *vh = u + m * k;
-  if (const int info = svd(m, n, false, a, u, s.get(), vh)) return info;
+  w.more.resize((m + n) * k);
+  std::vector<Real<T>> s(k);
+  T *u = w.more.data(), *vh = u + m * k;
+  if (const int info = svd(m, n, false, a, u, s.data(), vh, w)) return info;
   for (int64_t i = 0; i < k; ++i) {
     const Real<T> inverse = s[i] > cutoff * s[0] ? 1 / s[i] : 0;
     for (int64_t j = 0; j < n; ++j) vh[i * n + j] *= inverse;
@@ -102,18 +106,21 @@ int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y) {
 
 // LAPACK reads aᵀ = conj(a), whose vectors are conj(v): transposed and conjugated, they are v.
 template <class T>
-int eigh(int64_t n, bool vectors, T* a, Real<T>* w) {
+int eigh(int64_t n, bool vectors, T* a, Real<T>* values, Workspace<T>& w) {
   if (n == 0) return 0;
   const char job = vectors ? 'V' : 'N';
-  T asked;
-  Real<T> asked_real = 0;
-  int asked_int;
-  lapack::heevd(job, to_int(n), a, to_int(n), w, &asked, -1, &asked_real, -1, &asked_int, -1);
-  Work<T> work(asked);
-  Work<Real<T>> rwork(asked_real);
-  Work<int> iwork(asked_int);
-  const int info =
-      lapack::heevd(job, to_int(n), a, to_int(n), w, work, work.size, rwork, rwork.size, iwork, iwork.size);
+  const int order = to_int(n);
+  if (w.main.empty()) {
+    T asked;
+    Real<T> asked_real = 0;
+    int asked_int;
+    lapack::heevd(job, order, a, order, values, &asked, -1, &asked_real, -1, &asked_int, -1);
+    make_room(w.main, asked);
+    make_room(w.real, asked_real);
+    make_room(w.integers, asked_int);
+  }
+  const int info = lapack::heevd(job, order, a, order, values, w.main.data(), size_of(w.main), w.real.data(),
+                                 size_of(w.real), w.integers.data(), size_of(w.integers));
   if (info || !vectors) return info;
   transpose(n, a);
   if constexpr (lapack::is_complex_v<T>) std::transform(a, a + n * n, a, [](T x) { return std::conj(x); });
@@ -125,18 +132,21 @@ namespace {
 using lapack::c128;
 using lapack::c64;
 
-#define WENGERT_GEEV_COMPLEX(s, R)                                                                                     \
-  int geev(int n, std::complex<R>* a, std::complex<R>* w, std::complex<R>* v) {                                        \
-    const char left = 'N', right = v ? 'V' : 'N';                                                                      \
-    std::unique_ptr<R[]> rwork(new R[2 * n]);                                                                          \
-    std::complex<R> asked;                                                                                             \
-    int info = 0, size = -1;                                                                                           \
-    lapack::scipy_##s##geev_(&left, &right, &n, a, &n, w, nullptr, &n, v, &n, &asked, &size, rwork.get(), &info, 1,    \
-                             1);                                                                                       \
-    Work<std::complex<R>> work(asked);                                                                                 \
-    lapack::scipy_##s##geev_(&left, &right, &n, a, &n, w, nullptr, &n, v, &n, work, &work.size, rwork.get(), &info, 1, \
-                             1);                                                                                       \
-    return info;                                                                                                       \
+#define WENGERT_GEEV_COMPLEX(s, R)                                                                                  \
+  int geev(int n, std::complex<R>* a, std::complex<R>* values, std::complex<R>* v, Workspace<std::complex<R>>& w) { \
+    const char left = 'N', right = v ? 'V' : 'N';                                                                   \
+    int info = 0, size = -1;                                                                                        \
+    if (w.main.empty()) {                                                                                           \
+      std::complex<R> asked;                                                                                        \
+      w.real.resize(2 * n);                                                                                         \
+      lapack::scipy_##s##geev_(&left, &right, &n, a, &n, values, nullptr, &n, v, &n, &asked, &size, w.real.data(),  \
+                               &info, 1, 1);                                                                        \
+      make_room(w.main, asked);                                                                                     \
+    }                                                                                                               \
+    size = size_of(w.main);                                                                                         \
+    lapack::scipy_##s##geev_(&left, &right, &n, a, &n, values, nullptr, &n, v, &n, w.main.data(), &size,            \
+                             w.real.data(), &info, 1, 1);                                                           \
+    return info;                                                                                                    \
   }
 WENGERT_GEEV_COMPLEX(c, float)
 WENGERT_GEEV_COMPLEX(z, double)
@@ -161,17 +171,22 @@ void unpack_pairs(int64_t n, const R* im, const R* packed, std::complex<R>* v) {
 }
 
 #define WENGERT_GEEV_REAL(s, R)                                                                                      \
-  int geev(int n, R* a, std::complex<R>* w, std::complex<R>* v) {                                                    \
+  int geev(int n, R* a, std::complex<R>* values, std::complex<R>* v, Workspace<R>& w) {                              \
     const char left = 'N', right = v ? 'V' : 'N';                                                                    \
-    const int64_t vectors = v ? static_cast<int64_t>(n) * n : 0;                                                     \
-    std::unique_ptr<R[]> scratch(new R[2 * n + vectors]);                                                            \
-    R *re = scratch.get(), *im = re + n, *packed = im + n, asked;                                                    \
     int info = 0, size = -1;                                                                                         \
-    lapack::scipy_##s##geev_(&left, &right, &n, a, &n, re, im, nullptr, &n, packed, &n, &asked, &size, &info, 1, 1); \
-    Work<R> work(asked);                                                                                             \
-    lapack::scipy_##s##geev_(&left, &right, &n, a, &n, re, im, nullptr, &n, packed, &n, work, &work.size, &info, 1,  \
-                             1);                                                                                     \
-    for (int i = 0; i < n; ++i) w[i] = {re[i], im[i]};                                                               \
+    if (w.main.empty()) {                                                                                            \
+      R asked;                                                                                                       \
+      w.more.resize(2 * n + (v ? static_cast<size_t>(n) * n : 0));                                                   \
+      R* re = w.more.data();                                                                                         \
+      lapack::scipy_##s##geev_(&left, &right, &n, a, &n, re, re + n, nullptr, &n, re + 2 * n, &n, &asked, &size,     \
+                               &info, 1, 1);                                                                         \
+      make_room(w.main, asked);                                                                                      \
+    }                                                                                                                \
+    R *re = w.more.data(), *im = re + n, *packed = im + n;                                                           \
+    size = size_of(w.main);                                                                                          \
+    lapack::scipy_##s##geev_(&left, &right, &n, a, &n, re, im, nullptr, &n, packed, &n, w.main.data(), &size, &info, \
+                             1, 1);                                                                                  \
+    for (int i = 0; i < n; ++i) values[i] = {re[i], im[i]};                                                          \
     if (v && info == 0) unpack_pairs<R>(n, im, packed, v);                                                           \
     return info;                                                                                                     \
   }
@@ -183,20 +198,20 @@ WENGERT_GEEV_REAL(d, double)
 
 // Here LAPACK must see a itself: eigenvalues of the transpose come in another order.
 template <class T>
-int eig(int64_t n, T* a, std::complex<Real<T>>* w, std::complex<Real<T>>* v) {
+int eig(int64_t n, T* a, std::complex<Real<T>>* values, std::complex<Real<T>>* v, Workspace<T>& w) {
   if (n == 0) return 0;
   transpose(n, a);
-  const int info = geev(to_int(n), a, w, v);
+  const int info = geev(to_int(n), a, values, v, w);
   if (info == 0 && v) transpose(n, v);
   return info;
 }
 
-#define WENGERT_INSTANCES(T)                                      \
-  template int qr(int64_t, int64_t, bool, T*, T*, T*);            \
-  template int svd(int64_t, int64_t, bool, T*, T*, Real<T>*, T*); \
-  template int eigh(int64_t, bool, T*, Real<T>*);                 \
-  template int pseudo_inverse(int64_t, int64_t, Real<T>, T*, T*); \
-  template int eig(int64_t, T*, std::complex<Real<T>>*, std::complex<Real<T>>*);
+#define WENGERT_INSTANCES(T)                                                     \
+  template int qr(int64_t, int64_t, bool, T*, T*, T*, Workspace<T>&);            \
+  template int svd(int64_t, int64_t, bool, T*, T*, Real<T>*, T*, Workspace<T>&); \
+  template int eigh(int64_t, bool, T*, Real<T>*, Workspace<T>&);                 \
+  template int pseudo_inverse(int64_t, int64_t, Real<T>, T*, T*, Workspace<T>&); \
+  template int eig(int64_t, T*, std::complex<Real<T>>*, std::complex<Real<T>>*, Workspace<T>&);
 WENGERT_INSTANCES(float)
 WENGERT_INSTANCES(double)
 WENGERT_INSTANCES(c64)

@@ -85,9 +85,10 @@ void compute_inv(const Op& op, Value* const* in, int, const Attrs& attrs, Value*
   Failure singular;
   with_lapack_type(in[0]->dtype, [&]<class T>() {
     for_matrices(batch, 3 * cube(n), [&](int64_t first, int64_t last) {
+      Workspace<T> w;
       for (int64_t i = first; i < last; ++i) {
         T* a = data_of<T>(out[0]) + i * n * n;
-        if (invert(n, a) == 0) continue;
+        if (invert(n, a, w) == 0) continue;
         singular.note(i);
         std::fill_n(a, n * n, T(std::numeric_limits<Real<T>>::quiet_NaN()));
       }

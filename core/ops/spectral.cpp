@@ -42,9 +42,10 @@ void compute_qr(const Op& op, Value* const* in, int, const Attrs& attrs, Value**
   Failure failed;
   with_lapack_type(in[0]->dtype, [&]<class T>() {
     for_matrices(batch, 2.0 * m * n * k, [&](int64_t first, int64_t last) {
+      Workspace<T> w;
       for (int64_t i = first; i < last; ++i) {
         T *q = data_of<T>(out[0]) + i * m * k, *r = data_of<T>(out[1]) + i * k * n;
-        if (qr(m, n, attrs[0].i != 0, data_of<T>(copy.v) + i * m * n, q, r)) failed.note(i);
+        if (qr(m, n, attrs[0].i != 0, data_of<T>(copy.v) + i * m * n, q, r, w)) failed.note(i);
       }
     });
   });
@@ -75,13 +76,14 @@ void run_svd(const Op& op, const Value* x, bool full, Value* u, Value* s, Value*
   Failures failures;
   with_lapack_type(x->dtype, [&]<class T>() {
     for_matrices(batch, 8.0 * m * n * k, [&](int64_t first, int64_t last) {
+      Workspace<T> w;
       for (int64_t i = first; i < last; ++i) {
         T* a = data_of<T>(copy.v) + i * m * n;
         T* ui = u ? data_of<T>(u) + i * m * left : nullptr;
         T* vi = vh ? data_of<T>(vh) + i * right * n : nullptr;
         if (!all_finite(a, m * n)) {
           failures.not_finite.note(i);
-        } else if (svd(m, n, full, a, ui, data_of<Real<T>>(s) + i * k, vi)) {
+        } else if (svd(m, n, full, a, ui, data_of<Real<T>>(s) + i * k, vi, w)) {
           failures.no_convergence.note(i);
         }
       }
@@ -117,11 +119,12 @@ void compute_pinv(const Op& op, Value* const* in, int, const Attrs&, Value** out
   Failures failures;
   with_lapack_type(x->dtype, [&]<class T>() {
     for_matrices(batch, 10.0 * m * n * std::min(m, n), [&](int64_t first, int64_t last) {
+      Workspace<T> w;
       for (int64_t i = first; i < last; ++i) {
         T* a = data_of<T>(copy.v) + i * m * n;
         if (!all_finite(a, m * n)) {
           failures.not_finite.note(i);
-        } else if (pseudo_inverse(m, n, data_of<Real<T>>(cutoffs.v)[i], a, data_of<T>(out[0]) + i * m * n)) {
+        } else if (pseudo_inverse(m, n, data_of<Real<T>>(cutoffs.v)[i], a, data_of<T>(out[0]) + i * m * n, w)) {
           failures.no_convergence.note(i);
         }
       }
@@ -174,12 +177,13 @@ void compute_eigh(const Op& op, Value* const* in, int, const Attrs&, Value** out
   Failures failures;
   with_lapack_type(x->dtype, [&]<class T>() {
     for_matrices(batch, 8 * cube(n), [&](int64_t first, int64_t last) {
+      Workspace<T> w;
       for (int64_t i = first; i < last; ++i) {
         T* a = data_of<T>(scratch.v) + i * n * n;
         symmetrize(x, n, offsets[i], true, a);
         if (!all_finite(a, n * n)) {
           failures.not_finite.note(i);
-        } else if (eigh(n, vectors, a, data_of<Real<T>>(out[0]) + i * n)) {
+        } else if (eigh(n, vectors, a, data_of<Real<T>>(out[0]) + i * n, w)) {
           failures.no_convergence.note(i);
         }
       }
@@ -202,12 +206,13 @@ void compute_eig(const Op& op, Value* const* in, int, const Attrs&, Value** out)
   with_lapack_type(x->dtype, [&]<class T>() {
     using C = std::complex<Real<T>>;
     for_matrices(batch, 20 * cube(n), [&](int64_t first, int64_t last) {
+      Workspace<T> w;
       for (int64_t i = first; i < last; ++i) {
         T* a = data_of<T>(copy.v) + i * n * n;
         C* v = op.n_outputs == 2 ? data_of<C>(out[1]) + i * n * n : nullptr;
         if (!all_finite(a, n * n)) {
           failures.not_finite.note(i);
-        } else if (eig(n, a, data_of<C>(out[0]) + i * n, v)) {
+        } else if (eig(n, a, data_of<C>(out[0]) + i * n, v, w)) {
           failures.no_convergence.note(i);
         }
       }

@@ -14,9 +14,15 @@ from wengert.functional.reductions import norm as elementwise_norm
 from wengert.functional.shapes import expand_dims, moveaxis
 from wengert.linalg.factorizations import svdvals
 from wengert.linalg.solving import inv, matrices, square
+from wengert.program.compile import composite
 
 _abs = native("abs")
 Axes = int | Sequence[int] | None
+
+
+@composite
+def _norm(x: Tensor, axis: Any, keepdims: bool, ord: float) -> Any:
+    return elementwise_norm(x, axis, ord=ord, keepdims=keepdims)
 
 
 def vector_norm(x: Any, *, axis: Axes = None, keepdims: bool = False, ord: float = 2) -> Tensor:
@@ -29,7 +35,9 @@ def vector_norm(x: Any, *, axis: Axes = None, keepdims: bool = False, ord: float
     t = as_tensor(x, "vector_norm")
     if t.dtype.kind == "b":
         raise ArgumentError(f"vector_norm: takes numbers, got {describe(t)}")
-    return elementwise_norm(t, axis, ord=ord, keepdims=keepdims)
+    axes = tuple(axis) if isinstance(axis, Sequence) else axis
+    y: Tensor = _norm(t, axes, bool(keepdims), ord)
+    return y
 
 
 def _singular(name: str, t: Tensor, keepdims: bool) -> Tensor:
@@ -47,7 +55,8 @@ def matrix_norm(x: Any, *, keepdims: bool = False, ord: float | str = "fro") -> 
     """
     t = as_floating(matrices(x, "matrix_norm"))
     if ord == "fro":
-        return elementwise_norm(t, (-2, -1), keepdims=keepdims)
+        y: Tensor = _norm(t, (-2, -1), bool(keepdims), 2)
+        return y
     if ord == "nuc" or ord in (2, -2):
         return _singular(str(ord), t, keepdims)
     if ord not in (1, -1, math.inf, -math.inf):
