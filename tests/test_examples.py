@@ -58,9 +58,25 @@ def test_digits_cnn(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_char_transformer(seed: int) -> None:
+    example = load("char_transformer")
+    bits, net, alphabet = example.train(steps=500, batch=8, length=32, width=48, blocks=1, seed=seed)
+    assert bits < 4.2  # single letters alone: 4.4
+    assert len(example.write(net, alphabet, 5)) == 6
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_vae(seed: int) -> None:
     bound, _ = load("vae").train(epochs=15, seed=seed)
     assert bound < 27.0  # an autoencoder that ignores its input reaches 31.6
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_diffusion_with_adapters(seed: int) -> None:
+    result = load("diffusion_lora").train(steps=1200, tuning=300, width=96, seed=seed)
+    assert result["before"] < 0.45  # predicting nothing: 1
+    assert result["after"] < 0.9 * result["before"]
+    assert result["trained"] < 0.1
 
 
 @pytest.mark.parametrize("seed", SEEDS)
