@@ -106,6 +106,24 @@ def test_group_norm(shape: Any, groups: int) -> None:
         check(lambda x, w, b: wg.group_norm(x, groups, weight=w, bias=b), x, w, b)
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (2, 4, 5), (2, 4, 3, 2)])
+def test_second_order_of_group_norm(shape: Any) -> None:
+    x, w = data(*shape), data(shape[1], seed=1)
+    f = lambda x, w: (wg.group_norm(x, 2, weight=w) ** 3).sum()
+    check(lambda x, w: wg.grad(f)(x, w), x, w, tolerance=1e-5)
+
+
+def test_groups_far_from_zero_are_stable() -> None:
+    """Also where the channels of a group lie far from each other: their offsets are part of the variance."""
+    x = data(2, 6, 50) + 1e4
+    far = data(2, 6, 50) + np.array([0.0, 3e3, -7e3, 1.0, 1e4, 5.0])[:, None]
+    for a in (x, far):
+        single = a.astype(np.float32)
+        expected = normalised(single.astype(np.float64).reshape(2, 2, 150), (2,)).reshape(a.shape)
+        # A mean near 1e4 is rounded by up to 5e-4.
+        np.testing.assert_allclose(wg.group_norm(wg.asarray(single), 2).numpy(), expected, atol=2e-3)
+
+
 def test_instance_norm() -> None:
     x, w, b = data(2, 3, 4, 5), data(3, seed=1), data(3, seed=2)
     got = wg.instance_norm(wg.asarray(x), weight=wg.asarray(w), bias=wg.asarray(b)).numpy()

@@ -105,10 +105,55 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
 
 @composite
 def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float) -> Any:
-    n, channels, *spatial = x.shape
-    grouped = _reshape(x, (n, groups, channels // groups * product(spatial)))
-    y = _reshape(_normalised(grouped, eps), x.shape)
-    return _affine(y, _per_channel(weight, x), _per_channel(bias, x))
+    wide = _wide(x)
+    batch, channels, length = x.shape[0], x.shape[1], product(x.shape[2:])
+    members = channels // groups
+    if x.ndim == 2:  # a row is one value: groups are the rows
+        y = _reshape(_normalised(_reshape(x, (batch, groups, members)), eps), x.shape)
+        return _affine(y, weight, bias)
+    n_columns, n_members = number(length, wide.dtype), number(members, wide.dtype)
+    rows = _Rows(_reshape(wide, (batch, channels, length)), n_columns)
+
+    def total(value: Any) -> Any:
+        return _sum(_reshape(value, (batch, groups, members)), (2,), 1)
+
+    def per_row(value: Any) -> Any:
+        return _reshape(_broadcast_to(value, (batch, groups, members)), (batch, channels, 1))
+
+    shift = rows.origin - per_row(total(rows.mean) / n_members)
+    variance = total(rows.squares_about(shift)) / (n_columns * n_members)
+    y = rows.affine(per_row(_rsqrt(variance + eps)), shift, weight, bias)
+    return _reshape(as_dtype_of(y, x.dtype), x.shape)
+
+
+class _Rows:
+    """Rows of one channel of one sample, and the moments that the moments of channels or groups are combined from.
+
+    They are taken about an origin, the row's mean as a constant. No result depends on it but by rounding, so derivatives
+    of all orders may hold it fixed: they are then sums along rows, and a row times a number plus another.
+    """
+
+    def __init__(self, rows: Any, n_columns: Any) -> None:
+        self.n_columns = n_columns
+        self.origin = (_sum(rows, (2,), 1) / n_columns).detach()
+        self.centred = rows - self.origin
+        self._sum = _sum(self.centred, (2,), 1)
+        self._squares = _sum(_square(self.centred), (2,), 1)
+        self.mean = self.origin + self._sum / n_columns
+
+    def squares_about(self, shift: Any) -> Any:
+        """Σ (row − mean)² for mean = origin − shift."""
+        return self._squares + shift * (2.0 * self._sum + shift * self.n_columns)
+
+    def affine(self, scale: Any, shift: Any, weight: Tensor | None, bias: Tensor | None) -> Any:
+        """(row − mean) · scale · weight + bias, for mean = origin − shift."""
+        per_channel = (1, self.centred.shape[1], 1)
+        if weight is not None:
+            scale = scale * _reshape(weight, per_channel)
+        shift = shift * scale
+        if bias is not None:
+            shift = shift + _reshape(bias, per_channel)
+        return self.centred * scale + shift
 
 
 def _normalised(x: Tensor, eps: float) -> Tensor:
@@ -170,30 +215,20 @@ def instance_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 
 
 @composite
 def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
-    """The result, the mean and the unbiased variance, over rows of one channel of one sample.
-
-    Each row's own mean and squares come first, in one pass, and are then combined (Chan et al., 1979): a derivative needs
-    two passes over memory in this form, where deviations from the common mean would need three.
-    """
+    """The result, the mean and the unbiased variance."""
     wide = _wide(x)
     batch, channels, length = x.shape[0], x.shape[1], product(x.shape[2:])
-    rows = _reshape(wide, (batch, channels, length))
     n_rows, n_columns = number(batch, wide.dtype), number(length, wide.dtype)
-    centres = _sum(rows, (2,), 1) / n_columns
-    squares = _sum(_square(rows - centres), (2,), 1)
-    mean = _sum(centres, (0,), 1) / n_rows
-    squares = _sum(squares + _square(centres - mean) * n_columns, (0,), 1)
-    n = n_rows * n_columns
+    rows = _Rows(_reshape(wide, (batch, channels, length)), n_columns)
 
     def per_row(value: Any) -> Any:
         return _broadcast_to(value, (batch, channels, 1))
 
-    scale = _rsqrt(squares / n + eps)
-    if weight is not None:
-        scale = scale * _reshape(weight, (1, channels, 1))
-    y = (rows - per_row(mean)) * per_row(scale)
-    if bias is not None:
-        y = y + per_row(_reshape(bias, (1, channels, 1)))
+    mean = _sum(rows.mean, (0,), 1) / n_rows
+    shift = rows.origin - per_row(mean)
+    squares = _sum(rows.squares_about(shift), (0,), 1)
+    n = n_rows * n_columns
+    y = rows.affine(per_row(_rsqrt(squares / n + eps)), shift, weight, bias)
     y = _reshape(as_dtype_of(y, x.dtype), x.shape)
     return y, _reshape(mean, (channels,)), _reshape(squares / (n - 1.0), (channels,))
 
