@@ -234,7 +234,9 @@ def _logsumexp(x: Tensor, axis: Axis, keepdims: bool) -> Any:
     axes = all_axes(axis, x.ndim, "logsumexp")
     largest = _max(x, axes, 1).detach()  # any shift gives the same value and derivative
     shift = _where(_isfinite(largest), largest, 0.0)
-    y = _log(_sum(_exp(x - shift), axes, 1)) + shift
+    nothing = largest == -math.inf  # the sum is 0: its logarithm is −∞, and nothing flows through it
+    total = _where(nothing, 1.0, _sum(_exp(x - shift), axes, 1))
+    y = _where(nothing, -math.inf, _log(total) + shift)
     return y if keepdims else _reshape(y, tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
 

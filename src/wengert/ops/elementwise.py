@@ -419,11 +419,18 @@ rsqrt = define(
     jvp=lambda x_dot, y, x: x_dot * (-0.5 * (y * y * y)),
     samples=unary(0.3, 3.0, extreme=(0.0, math.inf)),
 )
+
+
+def _hypot_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
+    length = where(y == 0.0, 1.0, y)  # at the origin the derivative is 0, as that of a norm
+    return a_dot * (a / length) + b_dot * (b / length)
+
+
 hypot = define(
     "hypot",
     formula="√(a² + b²)",
     reference=np.hypot,
-    jvp=lambda a_dot, b_dot, y, a, b: a_dot * (a / y) + b_dot * (b / y),
+    jvp=_hypot_jvp,
     samples=binary(b=(0.5, 2.0)),
 )
 
@@ -471,11 +478,20 @@ atan = define(
     jvp=lambda x_dot, y, x: x_dot / (1.0 + x * x),
     samples=unary(extreme=_EXTREME),
 )
+
+
+def _atan2_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
+    # By the length, not its square, which under- and overflows. At the origin the derivative is 0.
+    length = hypot(a, b)
+    length = where(length == 0.0, 1.0, length)
+    return a_dot * (b / length / length) - b_dot * (a / length / length)
+
+
 atan2 = define(
     "atan2",
     formula="the angle of the point (b, a)",
     reference=np.arctan2,
-    jvp=lambda a_dot, b_dot, y, a, b: a_dot * (b / (a * a + b * b)) - b_dot * (a / (a * a + b * b)),
+    jvp=_atan2_jvp,
     samples=binary(b=(0.5, 2.0)),
 )
 sinh = define(
