@@ -130,8 +130,8 @@ void symmetrize(const Value* a, int64_t n, int64_t offset, bool both, T* out) {
 // Calls f(first, last) for ranges of [0, batch); `work` is about the multiply-adds of one matrix.
 template <class F>
 void for_matrices(int64_t batch, double work, F&& f) {
-  constexpr double kTileWork = 1 << 16;
-  const int64_t group = std::max<int64_t>(1, static_cast<int64_t>(kTileWork / std::max(1.0, work)));
+  constexpr double kTileWork = 1 << 16, kCallWork = 2000;  // a call of LAPACK costs that much, however small
+  const int64_t group = std::max<int64_t>(1, static_cast<int64_t>(kTileWork / (work + kCallWork)));
   parallel_for((batch + group - 1) / group,
                [&](int64_t tile) { f(tile * group, std::min(batch, (tile + 1) * group)); });
 }
