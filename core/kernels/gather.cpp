@@ -115,16 +115,18 @@ Packed::Packed(const Value* v) : data_(v->data) {
 
 Indices::Indices(const char* op, const Value* index, int axis, int64_t size)
     : packed_(index), data_(reinterpret_cast<const int64_t*>(packed_.data())) {
-  bool wraps = false;
+  int64_t low = 0, high = -1;  // found without branches; who it was is asked for only if there is somebody
   for (int64_t p = 0; p < index->size; ++p) {
-    if (data_[p] < -size || data_[p] >= size) {
-      fail(ErrorKind::index, op,
-           "index " + std::to_string(data_[p]) + " is out of range for axis " + std::to_string(axis) + " with size " +
-               std::to_string(size));
-    }
-    wraps |= data_[p] < 0;
+    low = std::min(low, data_[p]);
+    high = std::max(high, data_[p]);
   }
-  if (!wraps) return;
+  if (low < -size || high >= size) {
+    const int64_t* bad = std::find_if(data_, data_ + index->size, [&](int64_t i) { return i < -size || i >= size; });
+    fail(ErrorKind::index, op,
+         "index " + std::to_string(*bad) + " is out of range for axis " + std::to_string(axis) + " with size " +
+             std::to_string(size));
+  }
+  if (low >= 0) return;
   wrapped_.assign(data_, data_ + index->size);
   for (int64_t& i : wrapped_) i += i < 0 ? size : 0;
   data_ = wrapped_.data();
@@ -141,9 +143,16 @@ void take_slices(void* slices, const void* x, const int64_t* index, int64_t coun
   if (e.outer * count * e.inner == 0) return;
   if (e.inner == 1) {  // a call of memcpy per element would cost more than the element
     with_element(element, [&]<class E>() {
-      for_rows(e.outer, count, 1, [&](int64_t r, int64_t o, int64_t p) {
-        static_cast<E*>(slices)[r] = static_cast<const E*>(x)[o * e.size + index[p]];
-      });
+      auto* to = static_cast<E*>(slices);
+      const auto* from = static_cast<const E*>(x);
+      if (e.outer == 1) {
+        parallel_for(tiles_of(count, kTileElements), [&](int64_t tile) {
+          const int64_t end = std::min(count, (tile + 1) * kTileElements);
+          for (int64_t p = tile * kTileElements; p < end; ++p) to[p] = from[index[p]];
+        });
+        return;
+      }
+      for_rows(e.outer, count, 1, [&](int64_t r, int64_t o, int64_t p) { to[r] = from[o * e.size + index[p]]; });
     });
     return;
   }
@@ -169,8 +178,25 @@ void put_slices(void* x, const void* slices, const int64_t* index, int64_t count
   });
 }
 
+namespace {
+
+// Where all destinations are one bucket.
+void add_few_slices(DType dtype, void* x, const void* slices, const int64_t* index, int64_t count, AxisExtents e) {
+  with_number(dtype, [&]<class T>() {
+    parallel_for(e.outer, [&](int64_t o) {
+      const T* from = static_cast<const T*>(slices) + o * count * e.inner;
+      accumulate(static_cast<T*>(x) + o * e.size * e.inner, e.size * e.inner, [&](auto* sums) {
+        for (int64_t p = 0; p < count; ++p) add_row(sums + index[p] * e.inner, from + p * e.inner, e.inner);
+      });
+    });
+  });
+}
+
+}  // namespace
+
 void add_slices(DType dtype, void* x, const void* slices, const int64_t* index, int64_t count, AxisExtents e) {
   if (e.outer * e.size * e.inner == 0) return;
+  if (e.size * e.inner <= kTileElements) return add_few_slices(dtype, x, slices, index, count, e);
   const Buckets buckets(index, count, e);
   with_number(dtype, [&]<class T>() {
     parallel_for(e.outer * buckets.count, [&](int64_t tile) {
@@ -265,11 +291,18 @@ Value* nonzero_indices(const Value* x) {
   const int64_t n = std::count(set.get(), set.get() + x->size, true);
   Value* y = empty(DType::Int64, {Dim(n), Dim(x->ndim)});
   int64_t* row = reinterpret_cast<int64_t*>(y->data);
-  for (int64_t p = 0; p < x->size; ++p) {
-    if (!set[p]) continue;
-    int64_t rest = p;
-    for (int i = x->ndim - 1; i >= 0; rest /= x->shape[i--]) row[i] = rest % x->shape[i];
-    row += x->ndim;
+  if (n == 0) return y;
+  const int last = x->ndim - 1;
+  const int64_t size = x->ndim == 0 ? 1 : x->shape[last];
+  int64_t at[kMaxRank] = {};
+  for (const bool* line = set.get(); line < set.get() + x->size; line += size) {
+    for (int64_t k = 0; k < size; ++k) {
+      if (!line[k]) continue;
+      for (int i = 0; i < last; ++i) row[i] = at[i];
+      if (last >= 0) row[last] = k;
+      row += x->ndim;
+    }
+    for (int i = last - 1; i >= 0 && ++at[i] == x->shape[i]; --i) at[i] = 0;
   }
   return y;
 }

@@ -42,11 +42,13 @@ void for_lines(AxisExtents e, bool reverse, F&& f) {
   });
 }
 
-template <class T, Scan kind>
-void scan_lines(T* y, int64_t n, int64_t step, int64_t width) {
+// `kWidth` is the number of lines where it is known: a single one then runs in a register.
+template <class T, Scan kind, int kWidth>
+void scan_lines(T* y, int64_t n, int64_t step, int64_t lines) {
   using N = Number<T>;
   using Wide = typename Running<T>::type;
-  Wide running[kLanes];
+  const int64_t width = kWidth == 1 ? 1 : lines;
+  Wide running[kWidth];
   for (int64_t i = 0; i < width; ++i) running[i] = static_cast<Wide>(N::widen(y[i]));
   for (int64_t k = 1; k < n; ++k) {
     y += step;
@@ -88,11 +90,12 @@ void logsumexp_lines(T* y, int64_t n, int64_t step, int64_t width) {
   }
 }
 
-template <class T>
-void recur_lines(const T* a, T* h, int64_t n, int64_t step, int64_t width) {
+template <class T, int kWidth>
+void recur_lines(const T* a, T* h, int64_t n, int64_t step, int64_t lines) {
   using N = Number<T>;
   using Wide = typename Running<T>::type;
-  Wide running[kLanes];
+  const int64_t width = kWidth == 1 ? 1 : lines;
+  Wide running[kWidth];
   for (int64_t i = 0; i < width; ++i) running[i] = static_cast<Wide>(N::widen(h[i]));
   for (int64_t k = 1; k < n; ++k) {
     a += step;
@@ -104,30 +107,40 @@ void recur_lines(const T* a, T* h, int64_t n, int64_t step, int64_t width) {
   }
 }
 
-template <class T, bool largest>
-void extremum_lines(const T* x, T* values, int64_t* indices, int64_t n, int64_t step, int64_t width) {
+template <class T, bool largest, int kWidth>
+void extremum_lines(const T* x, T* values, int64_t* indices, int64_t n, int64_t step, int64_t lines) {
   using N = Number<T>;
   const auto wide = [](T v) {
-    if constexpr (std::is_integral_v<T>)
+    if constexpr (std::is_integral_v<T>) {
       return v;  // N widens integers without their sign
-    else
+    } else {
       return N::widen(v);
+    }
   };
+  const int64_t width = kWidth == 1 ? 1 : lines;
+  T best[kWidth];
+  int64_t at[kWidth];
   for (int64_t i = 0; i < width; ++i) {
-    values[i] = x[i];
-    indices[i] = 0;
+    values[i] = best[i] = x[i];
+    indices[i] = at[i] = 0;
   }
   for (int64_t k = 1; k < n; ++k) {
     x += step;
-    for (int64_t i = 0; i < width; ++i) {
-      const auto before = wide(values[i]), now = wide(x[i]);
-      const bool replaces = (largest ? now > before : now < before) || (now != now && before == before);
-      values[i + step] = replaces ? x[i] : values[i];
-      indices[i + step] = replaces ? k : indices[i];
-    }
     values += step;
     indices += step;
+    for (int64_t i = 0; i < width; ++i) {
+      const auto before = wide(best[i]), now = wide(x[i]);
+      const bool replaces = (largest ? now > before : now < before) || (now != now && before == before);
+      values[i] = best[i] = replaces ? x[i] : best[i];
+      indices[i] = at[i] = replaces ? k : at[i];
+    }
   }
+}
+
+// Calls f.operator()<kWidth>() with 1 for a single line, else with the most lines that there can be.
+template <class F>
+void with_width(int64_t lines, F&& f) {
+  lines == 1 ? f.template operator()<1>() : f.template operator()<kLanes>();
 }
 
 template <class F>
@@ -155,11 +168,13 @@ void scan(Scan kind, DType dtype, void* y, AxisExtents e, bool reverse) {
   }
   with_number(dtype, [&]<class T>() {
     for_lines(e, reverse, [&](int64_t at, int64_t step, int64_t width) {
-      if (kind == Scan::sum) {
-        scan_lines<T, Scan::sum>(static_cast<T*>(y) + at, e.size, step, width);
-      } else {
-        scan_lines<T, Scan::prod>(static_cast<T*>(y) + at, e.size, step, width);
-      }
+      with_width(width, [&]<int kWidth>() {
+        if (kind == Scan::sum) {
+          scan_lines<T, Scan::sum, kWidth>(static_cast<T*>(y) + at, e.size, step, width);
+        } else {
+          scan_lines<T, Scan::prod, kWidth>(static_cast<T*>(y) + at, e.size, step, width);
+        }
+      });
     });
   });
 }
@@ -168,7 +183,9 @@ void recur(DType dtype, const void* a, void* h, AxisExtents e, bool reverse) {
   if (e.outer * e.size * e.inner == 0) return;
   with_number(dtype, [&]<class T>() {
     for_lines(e, reverse, [&](int64_t at, int64_t step, int64_t width) {
-      recur_lines(static_cast<const T*>(a) + at, static_cast<T*>(h) + at, e.size, step, width);
+      with_width(width, [&]<int kWidth>() {
+        recur_lines<T, kWidth>(static_cast<const T*>(a) + at, static_cast<T*>(h) + at, e.size, step, width);
+      });
     });
   });
 }
@@ -179,11 +196,13 @@ void scan_extremum(DType dtype, const void* x, void* values, int64_t* indices, A
     for_lines(e, false, [&](int64_t at, int64_t step, int64_t width) {
       const T* from = static_cast<const T*>(x) + at;
       T* to = static_cast<T*>(values) + at;
-      if (largest) {
-        extremum_lines<T, true>(from, to, indices + at, e.size, step, width);
-      } else {
-        extremum_lines<T, false>(from, to, indices + at, e.size, step, width);
-      }
+      with_width(width, [&]<int kWidth>() {
+        if (largest) {
+          extremum_lines<T, true, kWidth>(from, to, indices + at, e.size, step, width);
+        } else {
+          extremum_lines<T, false, kWidth>(from, to, indices + at, e.size, step, width);
+        }
+      });
     });
   });
 }

@@ -618,10 +618,10 @@ WENGERT_PERIODIC(tan)
     WENGERT_INLINE static double apply(double a) { return double_expression; } \
   };
 WENGERT_REAL_FUNCTION(exp2, math::exp2(a), math::exp2(a))
-WENGERT_REAL_FUNCTION(erf, math::erf(a), libm::erf(a))
-WENGERT_REAL_FUNCTION(erfc, libm::erfc(a), libm::erfc(a))
+WENGERT_REAL_FUNCTION(erf, math::erf(a), math::erf(a))
+WENGERT_REAL_FUNCTION(erfc, math::erfc(a), math::erfc(a))
 WENGERT_REAL_FUNCTION(lgamma, libm::lgamma(a), libm::lgamma(a))
-WENGERT_REAL_FUNCTION(erfinv, static_cast<float>(math::erfinv(a)), math::erfinv(a))
+WENGERT_REAL_FUNCTION(erfinv, math::erfinv(a), math::erfinv(a))
 WENGERT_REAL_FUNCTION(digamma, static_cast<float>(math::digamma(a)), math::digamma(a))
 WENGERT_REAL_FUNCTION(trigamma, static_cast<float>(math::trigamma(a)), math::trigamma(a))
 #undef WENGERT_REAL_FUNCTION

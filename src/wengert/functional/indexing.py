@@ -399,6 +399,13 @@ def _advanced(x: Tensor, key: _Key, name: str) -> Tensor:
     return y if len(plan.shape) == y.ndim else _reshape(y, plan.shape)
 
 
+def _masked(x: Tensor, mask: Tensor) -> Tensor:
+    """x[mask] for a mask that fits: its axes as one, and one index."""
+    n: Size = product(mask.shape)
+    rows: Any = _core.nonzero(_reshape(mask, (n,)))
+    return _take(_reshape(x, (n, *x.shape[mask.ndim :])), _reshape(rows, (rows.shape[0],)), 0)
+
+
 def getitem(x: Tensor, key: Any) -> Tensor:
     """x[key], for every key that NumPy allows. Integers, slices, None and ... give a view; arrays and masks a copy.
 
@@ -414,6 +421,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         return _read_basic(x, entries, "getitem").of(x)
     if len(entries) == 1 and entries[0].dtype.code == int64.code and x.ndim:
         return _take(x, entries[0], 0)
+    if len(entries) == 1 and entries[0]._plain and entries[0].ndim and entries[0].shape == x.shape[: entries[0].ndim]:
+        return _masked(x, entries[0])
     return _advanced(x, _read_key(x, entries, "getitem"), "getitem")
 
 

@@ -80,9 +80,9 @@ def i1e(x: Any) -> Tensor:
 
 @composite
 def _logit(x: Tensor) -> Any:
-    near = _abs(x - 0.5) < 0.25  # where both logarithms are nearly equal
+    near = _abs(x - 0.5) < 0.25  # where the quotient is near 1
     middle = _where(near, x, 0.5)
-    return _where(near, _log1p((2.0 * middle - 1.0) / (1.0 - middle)), _log(x) - _log1p(-x))
+    return _where(near, _log1p((2.0 * middle - 1.0) / (1.0 - middle)), _log(x / (1.0 - x)))
 
 
 def logit(x: Any) -> Tensor:
