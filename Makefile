@@ -7,6 +7,7 @@
 #   make format    format the Python and C++ sources
 #   make peers     compare values and derivatives with PyTorch and JAX, which it installs
 #   make bench     benchmarks beside other libraries, which it installs (make bench PEERS= does not)
+#   make coverage  run the tests of the registry and write what they show to the table of `wengert ops`
 #   make array-api run the suite of the array API standard from a clone of it, make array-api SUITE=path
 #   make sanitize  run the test suite under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make clean     remove everything that was built
@@ -46,7 +47,7 @@ install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C bu
   -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_STUBS=OFF \
   $(if $(ISA),-C cmake.define.WENGERT_ISA_LEVELS=$(ISA)) $(3) -e .
 
-.PHONY: demo test check build format peers bench array-api sanitize clean
+.PHONY: demo test check build format peers bench coverage array-api sanitize clean
 .DELETE_ON_ERROR:
 
 build: $(VENV)/.built $(VENV)/.stubs
@@ -74,6 +75,9 @@ peers: $(VENV)/.built $(VENV)/.tools $(VENV)/.peers
 bench: $(VENV)/.built $(if $(PEERS),$(VENV)/.peers)
 	$(VENV)/bin/python -m benchmarks.eager
 
+coverage: $(VENV)/.built $(VENV)/.tools
+	WENGERT_COVERAGE=src/wengert/cli/coverage.json $(VENV)/bin/python -m pytest -n $(WORKERS) -q tests/ops
+
 # SUITE is a clone of https://github.com/data-apis/array-api-tests with its submodule array-api.
 array-api: $(VENV)/.built $(VENV)/.tools
 	@test -f "$(SUITE)/array-api/src/array_api_stubs/__init__.py" || { echo "make array-api SUITE=path needs a clone of" \
@@ -81,7 +85,7 @@ array-api: $(VENV)/.built $(VENV)/.tools
 	$(VENV)/bin/python -m pip install -q -r "$(SUITE)/requirements.txt"
 	cd "$(SUITE)" && ARRAY_API_TESTS_MODULE=wengert "$(CURDIR)/$(VENV)/bin/python" -m pytest -q -n $(WORKERS) \
 	  -p no:cacheprovider --disable-deadline --max-examples $(EXAMPLES) \
-	  --skips-file "$(CURDIR)/tests/array_api/skips.txt" array_api_tests
+	  --skips-file="$(CURDIR)/tests/array_api/skips.txt" array_api_tests
 
 # The sanitizers' run-time libraries must be loaded before Python. Leaks are not looked for: Python frees little
 # at its end. Their reports must get past pytest, which by default captures what a dying process writes.

@@ -161,6 +161,7 @@ def test_numbers_that_a_double_cannot_hold():
     assert wg.full((), 2**64 - 1, dtype="uint64").item() == 2**64 - 1
     assert wg.arange(2**60, 2**60 + 5, 2).tolist() == [2**60, 2**60 + 2, 2**60 + 4]
     assert wg.arange(5, -2, -3).tolist() == [5, 2, -1]
+    assert wg.asarray(1e39).item() == math.inf  # and no warning
     assert wg.linspace(0, 1j, 3).tolist() == [0, 0.5j, 1j]
     assert wg.linspace(0, 1, 3, dtype=None).dtype == wg.eye(2, dtype=None).dtype == wg.float32
 

@@ -173,3 +173,16 @@ def test_promotion_is_symmetric() -> None:
         assert _core.promote(a.code, a.code) == a.code
         for b in ALL:
             assert _core.promote(a.code, b.code) == _core.promote(b.code, a.code)
+
+
+@pytest.mark.parametrize("dtype", [d.name for d in ALL if d.kind != "b"])
+def test_creation_in_every_dtype(dtype: str) -> None:
+    code = as_dtype(dtype).code
+    for name, attrs, expected in (
+        ("full", ((2, 3), code, 7.0), np.full((2, 3), 7.0)),
+        ("iota", ((4,), code, 2.0, 3.0), np.array([2.0, 5.0, 8.0, 11.0])),
+        ("size_scalar", ((5,), code), np.array(5.0)),
+    ):
+        got = OPS[name](*attrs)
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(array(got).astype(np.complex128), expected)

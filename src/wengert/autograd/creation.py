@@ -103,16 +103,17 @@ def _from_nested(obj: Any, dtype: Any) -> np.ndarray[Any, Any]:
     if dtype is not None:
         return _converted(a, as_dtype(dtype))
     if not _holds_numpy(obj):  # Python numbers have our default dtypes
-        defaults: dict[str, type] = {"f": np.float32, "i": np.int64, "c": np.complex64}
+        defaults = {"f": float32, "i": int64, "c": complex64}
         if a.dtype.kind in defaults:
-            a = a.astype(defaults[a.dtype.kind])
+            a = _converted(a, defaults[a.dtype.kind])
     return a
 
 
 def _converted(a: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     if a.dtype.kind == "c" and dtype.kind not in "cb":
         raise DTypeError(f"asarray: {a.dtype} to {dtype.name} would drop the imaginary part; take its real part first")
-    return a.astype(dtype.to_numpy())
+    with np.errstate(over="ignore", invalid="ignore"):  # 1e39 is inf in float32, as it is in any computation
+        return a.astype(dtype.to_numpy())
 
 
 def _holds_tensors(obj: Any) -> bool:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import wengert
+import wengert as wg
 from wengert._core import Tensor
 from wengert.functional.arguments import as_tensor
 from wengert.interop.numpy_functions.registry import function, given, ufunc
-
-wg: Any = wengert  # names are looked up when a function is called
 
 
 @ufunc("deg2rad", "radians")

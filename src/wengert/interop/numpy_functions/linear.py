@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import wengert
+import wengert as wg
 from wengert.functional.arguments import as_tensor
 from wengert.interop.numpy_functions.registry import cast, function
-
-wg: Any = wengert  # names are looked up when a function is called
 
 
 @function("einsum")

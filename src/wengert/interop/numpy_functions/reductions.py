@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-import wengert
+import wengert as wg
 from wengert.functional.arguments import as_tensor, one_axis
 from wengert.interop.numpy_functions.registry import function, given
-
-wg: Any = wengert  # names are looked up when a function is called
 
 _JOIN = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "logsumexp": "logaddexp", "any": "logical_or",
          "all": "logical_and"}  # fmt: skip

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-import wengert
+import wengert as wg
 from wengert._core import Tensor
 from wengert.functional.arguments import as_tensor, one_axis
 from wengert.interop.numpy_functions.registry import cast, function, on_data
-
-wg: Any = wengert  # names are looked up when a function is called
 
 
 @function("shape")

@@ -8,9 +8,11 @@ in the other modules of this package, and have no entry here.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
+from wengert.functional.arguments import as_tensor
 from wengert.interop.numpy_functions import elements, linear, reductions, registry, shapes
 
 ADAPTERS = (elements, linear, reductions, shapes)  # importing them fills the registry
@@ -122,7 +124,7 @@ _FUNCTIONS = {
     "linalg.diagonal": "linalg.diagonal: x | offset",
     "linalg.trace": "linalg.trace: x | offset dtype",
     # Fourier transforms
-    **{f"fft.{n}": f"fft.{n}: a n axis norm | out" for n in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
+    **{f"fft.{n}": f"fft.{n}: a | n axis norm out" for n in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
     **{f"fft.{n}": f"fft.{n}: a | s axes norm out" for n in ("fftn", "ifftn", "rfftn", "irfftn")},
     "fft.fftshift": "fft.fftshift: x | axes",
     "fft.ifftshift": "fft.ifftshift: x | axes",
@@ -143,6 +145,7 @@ _IDLE: dict[str, tuple[Any, ...]] = {
     "sorter": (None,),
     "mean": (None,),
 }
+OPTIONAL = ("out", "dtype", "device", "copy", "norm", "stable")  # None says: nothing is asked for
 _SKIPPED = object()
 
 
@@ -197,15 +200,22 @@ def _renamed(name: str, target: Function, parameters: str) -> Function:
     names = [*positional.split(), *keywords.split()]
     pairs = [(n.split("=")[0], n.split("=")[-1]) for n in names]
     n_positional = len(positional.split())
+    has_dtype = "dtype" in keywords.split() and "dtype" in inspect.signature(target).parameters
 
     def call(*args: Any, **options: Any) -> Any:
         given = dict(zip((theirs for theirs, _ in pairs), args), **options)
-        leading = [given.pop(theirs) for theirs, _ in pairs[:n_positional] if theirs in given]
+        leading: list[Any] = []
         named: dict[str, Any] = {}
-        for theirs, here in pairs[n_positional:]:
+        for i, (theirs, here) in enumerate(pairs):
             value = given.pop(theirs, _SKIPPED)
-            if value is not _SKIPPED and not _idle(name, theirs, value):
+            if value is _SKIPPED or (i >= n_positional and _idle(name, theirs, value)):
+                continue
+            if i < n_positional and len(leading) == i:
+                leading.append(value)
+            else:
                 named[here] = value
+        if "dtype" in named and not has_dtype:  # NumPy computes in it
+            leading[0] = registry.cast(as_tensor(leading[0], name), named.pop("dtype"))
         if given:
             raise TypeError(f"np.{name}: wengert knows no {', '.join(given)}=; use wg.{name} or t.numpy()")
         return target(*leading, **named)
@@ -218,7 +228,7 @@ def _idle(name: str, parameter: str, value: Any) -> bool:
     """Whether a parameter says what is done anyway."""
     import numpy as np
 
-    if value is np._NoValue or (value is None and parameter in ("out", "dtype", "device", "copy")):
+    if value is np._NoValue or (value is None and parameter in OPTIONAL):
         return True
     if parameter not in _IDLE:
         return False

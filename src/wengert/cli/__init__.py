@@ -1,0 +1,33 @@
+"""The `wengert` command: what this installation is, what each op can do, and a demonstration."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from wengert.cli import demo, info, ops
+
+_COMMANDS = (info, ops, demo)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status.
+
+    >>> main(["ops", "tanh", "--plain"])  # doctest: +ELLIPSIS
+    op ...
+    0
+    """
+    parser = argparse.ArgumentParser(prog="wengert", description="Automatic differentiation for Python.")
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for module in _COMMANDS:
+        name = module.__name__.rpartition(".")[2]
+        summary = (module.__doc__ or "").strip().split("\n")[0]
+        module.add_arguments(commands.add_parser(name, help=summary, description=summary))
+    options = parser.parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except BrokenPipeError:  # wengert ops | head
+        sys.stderr.close()
+        return 0
+    return status

@@ -1,0 +1,110 @@
+"""What is tested of every op: values, derivatives, compilation, dtypes.
+
+The table is `coverage.json` beside this file. `make coverage` writes it from the results of the tests of the registry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).with_name("coverage.json")
+COLUMNS = ("value", "jvp", "vjp", "second order", "vmap", "compiled", "float16", "complex")
+# What a cell says is its first word; the rest is the reason.
+_MARKS = {"yes": "✓", "zero": "0", "elsewhere": "✓", "no": "·", "failed": "✗", "untested": "?"}
+_PLAIN = {"yes": "yes", "zero": "zero", "elsewhere": "yes", "no": "-", "failed": "FAIL", "untested": "?"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which ops, and how the table looks."""
+    parser.add_argument("names", nargs="*", help="ops to show, with the reasons of their holes (default: all)")
+    parser.add_argument("--holes", action="store_true", help="only ops that lack something, with the reasons")
+    parser.add_argument("--plain", action="store_true", help="words instead of marks")
+    parser.add_argument("--json", action="store_true", help="the table as JSON")
+    parser.set_defaults(run=run)
+
+
+def load() -> dict[str, dict[str, str]]:
+    """The table by op, with ops that it does not know yet as untested."""
+    from wengert.ops.registry import OPS
+
+    rows: dict[str, dict[str, str]] = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
+    new = "untested: newer than the table; make coverage"
+    public = sorted(name for name in OPS if "#" not in name)
+    return {name: rows.get(name, dict.fromkeys(COLUMNS, new)) for name in public}
+
+
+def status(cell: str) -> str:
+    """The first word of a cell.
+
+    >>> status("no: takes integers")
+    'no'
+    """
+    return cell.partition(":")[0]
+
+
+def reason(cell: str) -> str:
+    """What a cell says after its first word.
+
+    >>> reason("no: takes integers")
+    'takes integers'
+    """
+    return cell.partition(":")[2].strip()
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table."""
+    rows = load()
+    unknown = [name for name in options.names if name not in rows]
+    if unknown:
+        print(f"wengert ops: there is no op {', '.join(unknown)}; wengert ops lists them all", file=sys.stderr)
+        return 1
+    if options.names:
+        rows = {name: rows[name] for name in options.names}
+    if options.json:
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return 0
+    if options.holes:
+        rows = {
+            n: r for n, r in rows.items() if any(status(r[c]) not in ("yes", "zero") for c in COLUMNS if c != "vmap")
+        }
+    _print(rows, _PLAIN if options.plain else _MARKS)
+    if options.names or options.holes:
+        _print_reasons(rows)
+    _print_summary(rows, options.plain)
+    return 0
+
+
+def _print(rows: dict[str, dict[str, str]], marks: dict[str, str]) -> None:
+    width = max(map(len, (*rows, "op")))
+    print("  ".join([f"{'op':<{width}}", *COLUMNS]))
+    for name, row in rows.items():
+        cells = (f"{marks[status(row[c])]:^{len(c)}}" for c in COLUMNS)
+        print("  ".join([f"{name:<{width}}", *cells]).rstrip())
+
+
+def _print_reasons(rows: dict[str, dict[str, str]]) -> None:
+    by_reason: dict[str, dict[str, list[str]]] = {}
+    for name, row in rows.items():
+        for c in COLUMNS:
+            if reason(row[c]):
+                by_reason.setdefault(reason(row[c]), {}).setdefault(name, []).append(c)
+    for why, cells in by_reason.items():
+        shown = [f"{name} ({', '.join(columns)})" for name, columns in cells.items()]
+        rest = f", and {len(shown) - 6} more" if len(shown) > 6 else ""
+        print(f"\n{why}:\n  {', '.join(shown[:6])}{rest}")
+
+
+def _print_summary(rows: dict[str, dict[str, str]], plain: bool) -> None:
+    def count(*words: str) -> dict[str, int]:
+        return {c: sum(status(r[c]) in words for r in rows.values()) for c in COLUMNS}
+
+    covered: dict[str, Any] = count("yes", "zero", "elsewhere")
+    print(f"\n{len(rows)} ops; " + ", ".join(f"{c} {covered[c]}" for c in COLUMNS))
+    if not plain:
+        print(
+            "✓ tested, 0 tested: the derivative is zero, · not there (wengert ops NAME says why), ✗ failed, ? not yet run"
+        )

@@ -1,0 +1,72 @@
+"""The `wengert` command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+
+from wengert.cli import main
+from wengert.cli.ops import COLUMNS, TABLE, load, reason, status
+from wengert.ops.registry import OPS
+
+
+def test_help(capsys):
+    for command in ([], ["info"], ["ops"], ["demo"]):
+        with pytest.raises(SystemExit) as e:
+            main([*command, "--help"])
+        assert e.value.code == 0
+        text = capsys.readouterr().out
+        assert f"usage: wengert {' '.join(command)}".rstrip() in text
+    with pytest.raises(SystemExit) as e:
+        main([])
+    assert e.value.code == 2
+
+
+def test_it_is_installed():
+    (found,) = entry_points(group="console_scripts", name="wengert")
+    assert found.load() is main
+    done = subprocess.run([sys.executable, "-m", "wengert", "info"], capture_output=True, text=True, check=True)
+    assert "instruction set" in done.stdout
+
+
+def test_ops(capsys):
+    assert main(["ops"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert [c for c in COLUMNS if c in table[0]] == list(COLUMNS)
+    assert {line.split()[0] for line in table[1 : len(load()) + 1]} == {n for n in OPS if "#" not in n}
+
+
+def test_one_op_and_its_reasons(capsys):
+    assert main(["ops", "tanh", "argmax", "--plain"]) == 0
+    out = capsys.readouterr().out
+    assert "batching of programs is not built yet" in out
+    assert "its results are integers or truth values" in out
+    assert main(["ops", "nothing"]) == 1
+    assert "no op nothing" in capsys.readouterr().err
+
+
+def test_the_table_as_json(capsys):
+    assert main(["ops", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == load()
+
+
+def test_every_hole_has_a_reason():
+    rows = json.loads(TABLE.read_text(encoding="utf-8"))
+    for name, row in rows.items():
+        assert list(row) == list(COLUMNS)
+        for column, cell in row.items():
+            assert status(cell) in ("yes", "zero", "no", "elsewhere"), f"{name}, {column}: {cell}"
+            assert status(cell) in ("yes", "zero") or reason(cell), f"{name}, {column}"
+    assert {c: rows["tanh"][c] for c in COLUMNS if c != "vmap"} == dict.fromkeys(set(COLUMNS) - {"vmap"}, "yes")
+
+
+def test_demo(capsys):
+    pytest.importorskip("sklearn", reason="the demonstration learns from scikit-learn's digits")
+    assert main(["demo", "--epochs", "6", "--seed", "1"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert float(last.split()[2].rstrip(",")) > 0.9
+    assert main(["demo", "--epochs", "0"]) == 2
