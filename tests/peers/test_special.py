@@ -56,13 +56,18 @@ BINARY: dict[str, tuple[Any, Any, Any]] = {
     "logaddexp": (wg.logaddexp, torch.logaddexp, jnp.logaddexp),
     "xlogy": (wg.xlogy, torch.xlogy, jsp.xlogy),
     "xlog1py": (wg.xlog1py, torch.special.xlog1py, jsp.xlog1py),
-    "betaln": (wg.betaln, lambda a, b: torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b), jsp.betaln),
+    # JAX's own betaln has seven digits from arguments of 8 on; SciPy's agrees with ours.
+    "betaln": (
+        wg.betaln,
+        lambda a, b: torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b),
+        lambda a, b: jsp.gammaln(a) + jsp.gammaln(b) - jsp.gammaln(a + b),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BINARY)
 def test_two_arguments(name: str) -> None:
     ours, theirs, jaxs = BINARY[name]
-    # PyTorch's trigamma, the second derivative of lgamma, has nine digits; ours and JAX's agree with SciPy's.
+    # PyTorch's trigamma, the second derivative of lgamma, is wrong by 4e-10 at 0.6 (against 40 digits); JAX's is not.
     lacks = {"torch": ["second order"]} if name == "betaln" else {}
     compare(ours, torch=theirs, jax=jaxs, arrays=[POSITIVE[:5], POSITIVE[:0:-1] + 0.2], lacks=lacks)
