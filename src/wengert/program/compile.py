@@ -15,6 +15,7 @@ from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
 from wengert.program.simplify import simplify, without_stops
+from wengert.program.sizes import unify_sizes
 from wengert.program.trace import Trace, Tracer
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -105,10 +106,14 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
             )
         leaves, structure = tree.flatten(outputs)
         program = trace.program([_result(trace, x, compiled.__name__) for x in leaves])
-        program = _own_outputs(simplify(program))
-        plain = lower(program)
     finally:
         guards = _core.close_guards()
+    _core.open_guards()
+    try:
+        program = _own_outputs(simplify(unify_sizes(program, guards)))
+        plain = lower(program)
+    finally:
+        guards = [*guards, *_core.close_guards()]
     captured = [x for x, _ in trace.captured.values()]
     unflatten = None if structure == "leaf" else functools.partial(tree.unflatten, structure)
     traced = TracedFunction(compiled.__name__, program, guards)

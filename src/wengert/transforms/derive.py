@@ -14,6 +14,7 @@ from wengert.program.ir import Instruction, Operand, Program, Type, Var, infer, 
 from wengert.program.lower import lower
 from wengert.program.mincut import minimum_vertex_cut
 from wengert.program.simplify import simplify
+from wengert.program.sizes import EqualSizes
 from wengert.program.trace import Trace, Tracer
 from wengert.transforms.linearize import is_linear, linearize, transpose
 
@@ -83,27 +84,10 @@ def _unified_types(name: str, types: Sequence[tuple[int, tuple[int, ...]]], attr
         infer(op, [Var(t) for t in inputs], sizes)
     finally:
         guards = _core.close_guards()
-    same: dict[Any, Any] = {}
-    for a, comparison, b, outcome in _core.describe_guards(guards):
-        if comparison == "==" and outcome:
-            a, b = _representative(same, a), _representative(same, b)
-            if _raw(a) != _raw(b):
-                same[_raw(b)] = a
-    inputs = [Type(t.dtype, tuple(_representative(same, s) for s in t.shape)) for t in inputs]
-    sizes = tuple(
-        tuple(_representative(same, s) for s in v) if spec.kind == "sizes" else v for spec, v in zip(op.attrs, sizes)
-    )
+    equal = EqualSizes(guards)
+    inputs = [Type(t.dtype, tuple(map(equal.one, t.shape))) for t in inputs]
+    sizes = tuple(tuple(map(equal.one, v)) if spec.kind == "sizes" else v for spec, v in zip(op.attrs, sizes))
     return inputs, sizes
-
-
-def _raw(size: Any) -> Any:
-    return size if isinstance(size, int) else ("symbol", size.raw)
-
-
-def _representative(same: dict[Any, Any], size: Any) -> Any:
-    while _raw(size) in same:
-        size = same[_raw(size)]
-    return size
 
 
 def derive_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[Any, ...], mask: int) -> Any:

@@ -1,0 +1,74 @@
+"""Sizes that a guard says are equal, as one expression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wengert import _core
+from wengert.program.ir import Instruction, Operand, Program, Shape, Size, Type, Var
+
+
+class EqualSizes:
+    """The classes of sizes that guards found equal, each with one size that stands for it: a number if it has one."""
+
+    def __init__(self, guards: Sequence[Any]) -> None:
+        self._same: dict[Any, Size] = {}
+        for a, comparison, b, outcome in _core.describe_guards(guards):
+            if comparison == "==" and outcome:
+                a, b = self.one(a), self.one(b)
+                if isinstance(b, int):
+                    a, b = b, a
+                if _raw(a) != _raw(b):
+                    self._same[_raw(b)] = a
+
+    def __bool__(self) -> bool:
+        return bool(self._same)
+
+    def one(self, size: Size) -> Size:
+        """What stands for this size."""
+        while _raw(size) in self._same:
+            size = self._same[_raw(size)]
+        return size
+
+
+def _raw(size: Size) -> Any:
+    return size if isinstance(size, int) else ("symbol", size.raw)
+
+
+def unify_sizes(program: Program, guards: Sequence[Any]) -> Program:
+    """The program in which input sizes that the guards found equal are one: what is of one size can run in one pass.
+
+    It is valid where the guards hold. Only sizes of inputs are replaced, in all expressions that they are part of.
+    """
+    equal = EqualSizes(guards)
+    if not equal:
+        return program
+    symbols = {_raw(s): s for v in program.inputs for s in v.type.shape}
+    leaves, values = [], []
+    for k, v in enumerate(program.inputs):
+        for axis, size in enumerate(v.type.shape):
+            one = equal.one(size)
+            if _raw(one) != _raw(size) and (isinstance(one, int) or _raw(one) in symbols):
+                leaves.append((0, k, axis))
+                values.append(one)
+    if not leaves:
+        return program
+
+    def sizes(shape: Shape) -> Shape:
+        return tuple(_core.substitute_sizes(shape, leaves, values))
+
+    made: dict[Var, Var] = {}
+
+    def remade(v: Var) -> Var:
+        return made.setdefault(v, Var(Type(v.type.dtype, sizes(v.type.shape)), v.linear))
+
+    def operand(x: Operand) -> Operand:
+        return made[x] if isinstance(x, Var) else x
+
+    inputs, body = [remade(v) for v in program.inputs], []
+    for i in program.instructions:
+        attrs = tuple(sizes(v) if spec.kind == "sizes" else v for spec, v in zip(i.op.attrs, i.attrs))
+        operands = tuple(operand(x) for x in i.inputs)
+        body.append(Instruction(i.op, operands, attrs, tuple(remade(v) for v in i.outputs)))
+    return Program(inputs, body, [None if o is None else operand(o) for o in program.outputs])

@@ -1,0 +1,85 @@
+"""Sizes that guards found equal are one symbol, so that what is of one size runs in one pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wengert as wg
+from wengert.errors import ShapeError
+
+
+def data(*shape: int, number: int = 0) -> Any:
+    return wg.tensor(np.random.default_rng([5, number]).uniform(0.5, 2.0, shape))
+
+
+def adam(p: Any, g: Any, m: Any, v: Any) -> Any:
+    m = m + (g - m) * 0.1
+    v = v * 0.999 + g * g * 0.001
+    return p - m * 0.01 / (wg.sqrt(v) + 1e-8), m, v
+
+
+def test_an_update_of_four_tensors_is_one_pass() -> None:
+    compiled = wg.compile(adam)
+    for shape in ((5, 3), (7, 2), (2, 2)):
+        given = [data(*shape, number=k) for k in range(4)]
+        for got, expected in zip(compiled(*given), adam(*given)):
+            np.testing.assert_array_equal(got.numpy(), expected.numpy())
+    (report,) = compiled.report()  # other sizes do not trace again
+    assert report.passes == 1
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        compiled(*(data(n, 3) for n in (4, 4, 5, 4)))
+
+
+def test_the_derivative_too() -> None:
+    compiled = wg.compile(adam)
+    results = []
+    for f in (adam, compiled):
+        xs = [data(4, 3, number=k) for k in range(4)]
+        for x in xs:
+            x.requires_grad = True
+        y, m, v = f(*xs)
+        (y * data(4, 3, number=9) + m * v).sum().backward()
+        results.append([x.grad.numpy() for x in xs])
+    for got, expected in zip(*results):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def test_sizes_inside_expressions_are_replaced() -> None:
+    @wg.compile
+    def f(a: Any, b: Any, c: Any) -> Any:
+        return (a + b).reshape((-1,)) * (b.reshape((-1,)) + c)
+
+    for n, m in ((2, 3), (5, 4)):
+        a, b, c = data(n, m), data(n, m, number=1), data(n * m, number=2)
+        expected = (a.numpy() + b.numpy()).reshape(-1) * (b.numpy().reshape(-1) + c.numpy())
+        np.testing.assert_array_equal(f(a, b, c).numpy(), expected)
+    assert len(f.report()) == 1
+
+
+def test_where_sizes_differ_another_program_runs() -> None:
+    @wg.compile
+    def f(a: Any, b: Any) -> Any:
+        if a.shape[0] == b.shape[0]:
+            return a * 2.0 + b
+        return a.sum() + b
+
+    a, equal, other = data(4), data(4, number=1), data(6, number=2)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(a, equal).numpy(), a.numpy() * 2.0 + equal.numpy())
+        np.testing.assert_allclose(f(a, other).numpy(), a.numpy().sum() + other.numpy(), rtol=1e-15)
+    assert len(f.report()) == 2
+
+
+def test_a_size_that_was_compared_with_a_number() -> None:
+    @wg.compile
+    def f(a: Any, b: Any) -> Any:
+        return a * b if a.shape[1] == 3 else a - b
+
+    x, y = data(2, 3), data(2, 3, number=1)
+    np.testing.assert_array_equal(f(x, y).numpy(), x.numpy() * y.numpy())
+    z, w = data(2, 4), data(2, 4, number=1)
+    np.testing.assert_array_equal(f(z, w).numpy(), z.numpy() - w.numpy())
+    assert [r.passes for r in f.report()] == [1, 1]
