@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.tolerances import FIRST_ORDER, assert_near
+from wengert.autograd.creation import tensor
+
 Arrays = Sequence[np.ndarray[Any, Any]]
 
 # f'(0) = (f(-2h) - 8 f(-h) + 8 f(h) - f(2h)) / 12h + O(h^4): at h = 1e-3 truncation and rounding are both near 1e-12.
@@ -67,3 +70,23 @@ def seeds_like(arrays: Arrays, number: int = 0) -> list[np.ndarray[Any, Any]]:
 def inner(a: Arrays, b: Arrays) -> float:
     """The inner product of two lists of arrays."""
     return float(sum(np.sum(np.conj(wide(x)) * wide(y)).real for x, y in zip(a, b)))
+
+
+def pulled(f: Callable[..., Any], *arrays: np.ndarray[Any, Any], seed: Any = None) -> list[Any]:
+    """What `backward` says of Σ seed·f, for every array; None where there is no path."""
+    xs = [tensor(a, requires_grad=True) for a in arrays]
+    y = f(*xs)
+    y.backward(seeds([tuple(y.shape)])[0] if seed is None else seed)
+    return [None if x.grad is None else np.array(x.grad.numpy()) for x in xs]
+
+
+def check(f: Callable[..., Any], *arrays: Any, tolerance: float = FIRST_ORDER) -> None:
+    """Assert that backward through f agrees with finite differences, for every array."""
+    given = [np.array(a, dtype=np.float64) for a in arrays]
+
+    def value(*xs: np.ndarray[Any, Any]) -> Any:
+        y = f(*(tensor(x) for x in xs)).numpy()
+        return np.sum(y * seeds([y.shape])[0])
+
+    for k, (g, expected) in enumerate(zip(pulled(f, *given), gradient(value, given))):
+        assert_near(np.zeros_like(expected) if g is None else g, expected, tolerance, f"operand {k}")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
-from tests.gradients import check
+from tests.finite_differences import check
 from wengert.errors import ArgumentError, ShapeError
 
 

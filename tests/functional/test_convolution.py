@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wengert as wg
-from tests.gradients import check
+from tests.finite_differences import check
 from wengert.errors import ArgumentError, DTypeError, ShapeError
 
 CONV = {1: wg.conv1d, 2: wg.conv2d, 3: wg.conv3d}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wengert as wg
-from tests.gradients import check
+from tests.finite_differences import check
 from wengert.errors import ArgumentError, ShapeError
 
 MAX = {1: wg.max_pool1d, 2: wg.max_pool2d, 3: wg.max_pool3d}

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
-from tests.gradients import check, gradients
+from tests.finite_differences import check, pulled
 
 
 def data(*shape):
@@ -155,7 +155,7 @@ def test_methods():
     assert x[0, 0].item() != 99.0
     assert x.astype("float32").dtype == wg.float32
     assert x.astype(wg.float64, copy=False) is x
-    (g,) = gradients(lambda t: t.astype("float32") * 3.0, np.array([0.5, 0.25]), seed=np.array([1.0, 2.0]))
+    (g,) = pulled(lambda t: t.astype("float32") * 3.0, np.array([0.5, 0.25]), seed=np.array([1.0, 2.0]))
     assert g.dtype == np.float64
     assert g.tolist() == [3.0, 6.0]
 

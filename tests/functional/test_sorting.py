@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
-from tests.gradients import check
+from tests.finite_differences import check
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 
 DTYPES = ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
