@@ -13,9 +13,14 @@ namespace wengert {
 
 namespace {
 
-// A block of scores stays in the second-level cache beside the rows it is made of.
-constexpr int64_t kQueryBlock = 64, kKeyBlock = 256;
-constexpr int64_t kBackwardTasks = 16;         // keys are cut so that few batches still occupy this many threads
+// Queries and keys of one block of scores. The forward pass has one such block and is fastest with a large one; the
+// derivatives have two, which stay in the second-level cache beside the rows they are made of.
+struct BlockSizes {
+  int64_t queries, keys;
+};
+constexpr BlockSizes kForwardBlock{256, 512}, kSmallBlock{64, 512}, kDerivativeBlock{128, 256};
+constexpr int64_t kMostQueries = 256, kMostKeys = 512;
+constexpr int64_t kTasks = 16;                 // blocks are smaller, and keys are cut, where few batches make fewer
 constexpr double kTaskWork = 1 << 18;          // multiply-adds that a task is worth handing out for
 constexpr float kWordUnit = 1.0f / (1 << 24);  // as random_uniform makes float32 of a word
 
@@ -48,7 +53,7 @@ struct Tile {
 template <class T>
 class Kernel {
  public:
-  explicit Kernel(const AttentionProblem& problem) : p(problem), q(p.q), k(p.k), v(p.v) {
+  Kernel(const AttentionProblem& problem, BlockSizes sizes) : p(problem), q(p.q), k(p.k), v(p.v), blocks(sizes) {
     const int d = static_cast<int>(dtype);
     exp = kernels().map[static_cast<int>(Elementwise::exp)][d];
     row_max = kernels().row_reduce[static_cast<int>(Reduction::max)][d];
@@ -58,11 +63,12 @@ class Kernel {
   static constexpr DType dtype = sizeof(T) == 4 ? DType::Float32 : DType::Float64;
   const AttentionProblem& p;
   const Rows<T> q, k, v;
+  const BlockSizes blocks;
   MapFn exp;
   RowReduceFn row_max, row_sum;
 
-  int64_t query_block() const { return std::clamp<int64_t>(p.queries, 1, kQueryBlock); }
-  int64_t key_block() const { return std::clamp<int64_t>(p.keys, 1, kKeyBlock); }
+  int64_t query_block() const { return std::clamp<int64_t>(p.queries, 1, blocks.queries); }
+  int64_t key_block() const { return std::clamp<int64_t>(p.keys, 1, blocks.keys); }
   // One past the last key that a query below `end` sees.
   int64_t keys_of(int64_t end) const { return p.causal ? std::min(p.keys, end) : p.keys; }
 
@@ -105,7 +111,7 @@ class Kernel {
   void dropout_factors(const Tile& t, T* out) const {
     const float limit = static_cast<float>(p.dropout);
     const T kept = static_cast<T>(1.0 / (1.0 - p.dropout));
-    uint32_t words[kKeyBlock];
+    uint32_t words[kMostKeys];
     for (int64_t r = 0; r < t.rows; ++r, out += t.cols) {
       random_words(words, (t.b * p.queries + t.i + r) * p.keys + t.j, t.cols, p.stream);
       for (int64_t c = 0; c < t.cols; ++c) {
@@ -163,13 +169,13 @@ void for_query_blocks(const Kernel<T>& kernel, F&& f) {
 // exponentials relative to it (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
 template <class T>
 struct OnlineSoftmax {
-  T largest[kQueryBlock], sum[kQueryBlock], block_largest[kQueryBlock], block_sum[kQueryBlock];
+  T largest[kMostQueries], sum[kMostQueries], block_largest[kMostQueries], block_sum[kMostQueries];
 
   // Turns scores into exponentials; what was summed before, `o` too, is brought to the new largest score.
   void add(const Kernel<T>& kernel, T* x, int64_t rows, int64_t cols, bool first, T* o) {
     const int64_t width = kernel.p.width;
     kernel.row_max(block_largest, x, rows, cols, cols);
-    T shift[kQueryBlock];
+    T shift[kMostQueries];
     for (int64_t r = 0; r < rows; ++r) {
       const T before = first ? -std::numeric_limits<T>::infinity() : largest[r];
       const T now = !(block_largest[r] <= before) ? block_largest[r] : before;  // a NaN stays
@@ -202,7 +208,8 @@ struct OnlineSoftmax {
 
 template <class T>
 void run_forward(const AttentionProblem& p, T* o, T* lse) {
-  const Kernel<T> kernel(p);
+  const bool many = p.batch * ceil_div(p.queries, kForwardBlock.queries) >= kTasks;
+  const Kernel<T> kernel(p, many ? kForwardBlock : kSmallBlock);
   for_query_blocks(kernel, [&](int64_t b, int64_t i, int64_t rows) {
     T* to = o + (b * p.queries + i) * p.width;
     const int64_t seen = kernel.keys_of(i + rows), tile = kernel.query_block() * kernel.key_block();
@@ -210,8 +217,8 @@ void run_forward(const AttentionProblem& p, T* o, T* lse) {
     if (seen == 0) std::fill_n(softmax.sum, rows, T(0));
     const Block<T> queries = block<T>(rows * p.depth), x = block<T>(tile), factors = block<T>(p.dropout > 0 ? tile : 0);
     kernel.scaled_queries(kernel.q, b, i, rows, queries.get());
-    for (int64_t j = 0; j < seen; j += kKeyBlock) {
-      const Tile t{b, i, rows, j, std::min(kKeyBlock, seen - j)};
+    for (int64_t j = 0; j < seen; j += kernel.blocks.keys) {
+      const Tile t{b, i, rows, j, std::min(kernel.blocks.keys, seen - j)};
       kernel.scores(t, queries.get(), x.get());
       softmax.add(kernel, x.get(), rows, t.cols, j == 0, to);
       if (p.dropout > 0) {
@@ -227,7 +234,7 @@ void run_forward(const AttentionProblem& p, T* o, T* lse) {
 template <class T>
 void run_tangent(const AttentionProblem& p, const T* lse, const Rows<T>& q_dot, const Rows<T>& k_dot,
                  const Rows<T>& v_dot, T* y, T* lse_dot) {
-  const Kernel<T> kernel(p);
+  const Kernel<T> kernel(p, kDerivativeBlock);
   for_query_blocks(kernel, [&](int64_t b, int64_t i, int64_t rows) {
     T *to = y + (b * p.queries + i) * p.width, *slopes = lse_dot + b * p.queries + i;
     const int64_t seen = kernel.keys_of(i + rows), tile = kernel.query_block() * kernel.key_block();
@@ -237,15 +244,15 @@ void run_tangent(const AttentionProblem& p, const T* lse, const Rows<T>& q_dot, 
     kernel.scaled_queries(q_dot, b, i, rows, moved.get());
     std::fill_n(slopes, rows, T(0));
     std::fill_n(to, rows * p.width, T(0));
-    for (int64_t j = 0; j < seen; j += kKeyBlock) {
-      const Tile t{b, i, rows, j, std::min(kKeyBlock, seen - j)};
+    for (int64_t j = 0; j < seen; j += kernel.blocks.keys) {
+      const Tile t{b, i, rows, j, std::min(kernel.blocks.keys, seen - j)};
       const int64_t n = rows * t.cols;
       kernel.weights(t, queries.get(), lse, w.get());
       const MatrixView left{queries.get(), p.depth, 1}, right{moved.get(), p.depth, 1};
       kernel.multiply(rows, t.cols, p.depth, left, k_dot.transposed_from(b, j), w_dot.get(), t.cols, false);
       kernel.multiply(rows, t.cols, p.depth, right, kernel.k.transposed_from(b, j), w_dot.get(), t.cols, true);
       multiply_by(w_dot.get(), w.get(), n);
-      T sums[kQueryBlock];
+      T sums[kMostQueries];
       kernel.row_sum(sums, w_dot.get(), rows, t.cols, t.cols);
       for (int64_t r = 0; r < rows; ++r) slopes[r] += sums[r];
       if (p.dropout > 0) {
@@ -265,7 +272,7 @@ class Cotangent {
  public:
   Cotangent(const AttentionProblem& p, const T* lse, const Rows<T>& y_bar, const T* lse_bar)
       : p_(p),
-        kernel_(p),
+        kernel_(p, kDerivativeBlock),
         lse_(lse),
         y_bar_(y_bar),
         lse_bar_(lse_bar),
@@ -281,8 +288,8 @@ class Cotangent {
     std::fill(k_bar + first * p_.depth, k_bar + end * p_.depth, T(0));
     std::fill(v_bar + first * p_.width, v_bar + end * p_.width, T(0));
     const int64_t step = kernel_.query_block();
-    for (int64_t j = first; j < end; j += kKeyBlock) {
-      const int64_t cols = std::min(kKeyBlock, end - j);
+    for (int64_t j = first; j < end; j += kDerivativeBlock.keys) {
+      const int64_t cols = std::min(kDerivativeBlock.keys, end - j);
       for (int64_t i = p_.causal ? j / step * step : 0; i < p_.queries; i += step) {
         const int64_t rows = std::min(step, p_.queries - i);
         tile({b, i, rows, j, cols}, q_bar + i * p_.depth, k_bar + j * p_.depth, v_bar + j * p_.width);
@@ -333,10 +340,10 @@ class Cotangent {
 template <class T>
 void run_cotangent(const AttentionProblem& p, const T* lse, const Rows<T>& y_bar, const T* lse_bar, T* q_bar, T* k_bar,
                    T* v_bar) {
-  const int64_t blocks = ceil_div(p.keys, kKeyBlock), q_size = p.queries * p.depth;
+  const int64_t blocks = ceil_div(p.keys, kDerivativeBlock.keys), q_size = p.queries * p.depth;
   const int64_t wanted =
-      std::clamp<int64_t>(ceil_div(kBackwardTasks, std::max<int64_t>(p.batch, 1)), 1, std::max<int64_t>(blocks, 1));
-  const int64_t chunk = std::max<int64_t>(ceil_div(blocks, wanted), 1) * kKeyBlock;
+      std::clamp<int64_t>(ceil_div(kTasks, std::max<int64_t>(p.batch, 1)), 1, std::max<int64_t>(blocks, 1));
+  const int64_t chunk = std::max<int64_t>(ceil_div(blocks, wanted), 1) * kDerivativeBlock.keys;
   const int64_t chunks = std::max<int64_t>(ceil_div(p.keys, chunk), 1);
   const Block<T> partial = block<T>((chunks - 1) * p.batch * q_size);  // of the first chunk it is the result
   parallel_for(p.batch * chunks, [&](int64_t task) {

@@ -46,6 +46,14 @@ def test_values_across_blocks(t: int, s: int, causal: bool) -> None:
     )
 
 
+def test_the_large_blocks_of_many_batches() -> None:
+    """Sixteen batches take blocks of 256 queries and 512 keys."""
+    q, k, v = draw((16, 300, 4), (16, 600, 4), (16, 600, 3))
+    for causal in (False, True):
+        got = attend(q, k, v, is_causal=causal)
+        np.testing.assert_allclose(got, reference(q, k, v, None, causal), rtol=1e-12, atol=1e-13)
+
+
 @pytest.mark.parametrize(
     "shape", [(70, 300), (1, 300), (70, 1), (300,), (2, 1, 70, 300), (3, 70, 300), (1, 1), (5, 1, 3, 70, 300)]
 )
