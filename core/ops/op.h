@@ -80,6 +80,7 @@ void register_recurrent_ops();
 void register_linalg_ops();
 void register_spectral_ops();
 void register_pool_ops();
+void register_resample_ops();
 void register_sort_ops();
 void register_special_ops();
 void register_fft_ops();

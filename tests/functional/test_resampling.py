@@ -55,6 +55,28 @@ def test_one_and_three_axes() -> None:
     assert wg.upsample(wg.ones((1, 1, 2, 2, 2)), scale=3).shape == (1, 1, 6, 6, 6)
 
 
+def test_elements_without_weight_do_not_count() -> None:
+    x = np.array([1.0, 2.0, np.inf])
+    got = wg.upsample(wg.asarray(x[None, None]), size=5, mode="linear", align_corners=True).numpy()[0, 0]
+    np.testing.assert_array_equal(got, [1.0, 1.5, 2.0, np.inf, np.inf])
+
+
+def test_nearest_elements_keep_their_bits() -> None:
+    x = np.array([5e-324, -0.0, np.nan, np.inf, -3e-320])
+    got = wg.upsample(wg.asarray(np.stack([x, x[::-1]])[None, None]), scale=(3, 2)).numpy()[0, 0]
+    expected = np.stack([x, x[::-1]]).repeat(3, 0).repeat(2, 1)
+    np.testing.assert_array_equal(got.view(np.int64), expected.view(np.int64))
+
+
+def test_half_precision_and_many_to_one() -> None:
+    x = data(1, 2, 40, 30).astype(np.float16)
+    y = wg.upsample(wg.asarray(x), size=(7, 4), mode="bilinear")
+    assert y.dtype == wg.float16
+    wide = wg.upsample(wg.asarray(x.astype(np.float64)), size=(7, 4), mode="bilinear").numpy()
+    np.testing.assert_allclose(y.numpy(), wide, atol=4e-3)
+    check(lambda x: wg.upsample(x, size=(3, 61), mode="bilinear"), data(1, 1, 20, 5))
+
+
 X = wg.ones((1, 2, 4, 4))
 BAD: list[Any] = [
     (lambda: wg.upsample(X), ArgumentError, "either size or scale"),

@@ -13,9 +13,9 @@ from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, native
 from wengert.functional.linear import matmul
 from wengert.functional.shapes import moveaxis
-from wengert.program.compile import composite
+from wengert.ops.resample import CORNERS, LINEAR, NEAREST
 
-_take, _reshape, _broadcast_to = native("take"), native("reshape"), native("broadcast_to")
+_resample = native("resample")
 
 _RANKS = {"linear": 1, "bilinear": 2, "trilinear": 3}
 
@@ -62,10 +62,10 @@ def upsample(
     )
     if any(g < 1 for g in goals) or any(n < 1 for n in ns):
         raise ArgumentError(f"upsample: sizes must be positive, got {describe(t)} to {tuple(goals)}")
-    if mode == "nearest":
-        return _nearest(t, ns, goals, factors)
-    for k in range(rank):
-        t = _interpolated(t, k + 2, ns[k], goals[k], factors[k], align_corners)
+    kind = NEAREST if mode == "nearest" else CORNERS if align_corners else LINEAR
+    # The last axis first: along the others whole rows are combined.
+    for goal, factor, axis in zip(reversed(goals), reversed(factors), range(t.ndim - 1, 1, -1)):
+        t = _resample(t, (goal,), axis, kind, 0.0 if factor is None else 1.0 / factor)
     return t
 
 
@@ -74,36 +74,3 @@ def _each(what: str, given: Any, rank: int) -> list[Any]:
     if len(values) != rank:
         raise ArgumentError(f"upsample: {what} must be one number or {rank}, got {given}")
     return values
-
-
-def _nearest(t: Tensor, ns: list[int], goals: list[int], factors: list[Any]) -> Tensor:
-    if all(g % n == 0 and (f is None or f == g // n) for n, g, f in zip(ns, goals, factors)):
-        lead = t.shape[:2]
-        thin = [s for n in ns for s in (n, 1)]
-        wide = [s for n, g in zip(ns, goals) for s in (n, g // n)]
-        return _reshape(_broadcast_to(_reshape(t, (*lead, *thin)), (*lead, *wide)), (*lead, *goals))
-    for k, (n, g, f) in enumerate(zip(ns, goals, factors)):
-        # In single precision, as PyTorch computes it: the ratio's rounding decides which of two neighbours is taken.
-        ratio = np.float32(n / g if f is None else 1.0 / f)
-        index = np.minimum(np.floor(np.arange(g, dtype=np.float32) * ratio), n - 1).astype(np.int64)
-        t = _take(t, asarray(index), k + 2)
-    return t
-
-
-@composite
-def _blend(x: Tensor, low: Tensor, high: Tensor, share: Tensor, axis: int) -> Any:
-    a, b = _take(x, low, axis), _take(x, high, axis)
-    return a * (1.0 - share) + b * share
-
-
-def _interpolated(t: Tensor, axis: int, n: int, goal: int, factor: Any, align_corners: bool) -> Tensor:
-    j = np.arange(goal)
-    if align_corners:
-        at = j * ((n - 1) / (goal - 1) if goal > 1 else 0.0)
-    else:
-        at = np.maximum((j + 0.5) * (n / goal if factor is None else 1.0 / factor) - 0.5, 0.0)
-    low = np.minimum(at.astype(np.int64), n - 1)
-    high = np.minimum(low + 1, n - 1)
-    share = (at - low).reshape(-1, *(1 for _ in range(t.ndim - axis - 1)))
-    blended: Tensor = _blend(t, asarray(low), asarray(high), as_dtype_of(asarray(share), t.dtype), axis)
-    return blended

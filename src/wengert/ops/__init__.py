@@ -12,6 +12,7 @@ from wengert.ops import (
     random,
     recurrent,
     reduce,
+    resample,
     scan,
     shape,
     sort,
@@ -24,5 +25,5 @@ check_complete()
 
 __all__ = [
     "OPS", "Op", "attention", "conv", "elementwise", "fft", "index", "linalg", "matmul", "pool", "random", "recurrent",
-    "reduce", "scan", "shape", "sort", "special", "spectral",
+    "reduce", "resample", "scan", "shape", "sort", "special", "spectral",
 ]  # fmt: skip
