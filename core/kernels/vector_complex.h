@@ -159,6 +159,13 @@ inline Complex<float> pow(Complex<float> a, Complex<float> b) {
   return {static_cast<float>(y.re), static_cast<float>(y.im)};
 }
 
+// tanh(+-inf + iy): the array API standard takes the sign of the zero from y, C99 from sin 2y.
+template <class T>
+inline Complex<T> tanh_of(Complex<T> a) {
+  const bool end = magnitude(a.re) == Format<T>::kInf && magnitude(a.im) < Format<T>::kInf;
+  return end ? Complex<T>{libm::copysign(T{1}, a.re), libm::copysign(T{0}, a.im)} : tanh(a);
+}
+
 // e^x cos y - 1 = (e^x - 1) cos y - 2 sin^2(y/2), without cancellation near 0.
 template <class T>
 inline Complex<T> expm1(Complex<T> a) {
@@ -167,7 +174,8 @@ inline Complex<T> expm1(Complex<T> a) {
     return {y.re - T{1}, y.im};
   }
   const T half = libm::sin(static_cast<T>(0.5) * a.im);
-  return {math::expm1(a.re) * libm::cos(a.im) - T{2} * half * half, math::exp(a.re) * libm::sin(a.im)};
+  // The real part is never -0: the array API standard has 0 + 0i for -0 + 0i.
+  return {math::expm1(a.re) * libm::cos(a.im) - T{2} * half * half + T{0}, math::exp(a.re) * libm::sin(a.im)};
 }
 
 // |1 + a|^2 = 1 + re (2 + re) + im^2 near 0; elsewhere the plain logarithm.

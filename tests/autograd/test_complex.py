@@ -191,6 +191,9 @@ def test_special_values_are_those_of_c99(name: str, reference: str) -> None:
     got = getattr(wg, name)(wg.tensor(z)).numpy()
     with np.errstate(all="ignore"):
         expected = getattr(np, reference)(z)
+    if name == "tanh":  # the array API's table: the sign of the zero is that of y, not of sin 2y
+        end = np.isinf(z.real) & np.isfinite(z.imag)
+        expected.imag[end] = np.copysign(0.0, z.imag[end])
     for part in (np.real, np.imag):
         known = ~np.isnan(part(expected))
         np.testing.assert_array_equal(np.isnan(part(got)), ~known)

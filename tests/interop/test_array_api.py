@@ -184,3 +184,14 @@ def test_python_numbers():
         wg.ones((2,)).to_device("cuda")
     with pytest.raises(ValueError, match="stream"):
         wg.ones((2,)).to_device("cpu", stream=1)
+
+
+def test_signs_of_zeros_in_complex_functions():
+    y = wg.expm1(wg.tensor([complex(-0.0, 0.0), complex(0.0, 0.0)])).numpy()
+    assert not np.signbit(y.real).any()
+    z = wg.tanh(wg.tensor([complex(math.inf, 2.0), complex(math.inf, -2.0), complex(-math.inf, 2.0)])).numpy()
+    assert z.real.tolist() == [1.0, 1.0, -1.0]
+    assert np.signbit(z.imag).tolist() == [False, True, False]
+    x = wg.zeros((), dtype="complex128")
+    x[()] = 16777217j
+    assert x.item() == 16777217j

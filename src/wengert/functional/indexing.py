@@ -444,7 +444,7 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
 
 def _value(value: Any, x: Tensor, name: str) -> Tensor:
     """What is written, in x's dtype. Python numbers take it at once: a float is not rounded to float32 on its way."""
-    if isinstance(value, (bool, int, float, list, tuple)):
+    if isinstance(value, (bool, int, float, complex, list, tuple)):
         from wengert.autograd.creation import asarray
 
         return asarray(value, dtype=x.dtype)
