@@ -155,34 +155,43 @@ struct CutCorrelation {
   }
 
   void run_columns(const Place& p, T* scratch, const T* packed) const {
-    static thread_local std::vector<ConvColumns<T>> columns;
-    const int64_t step = blocks.axis[2].to_step;
-    columns.clear();
+    static thread_local std::vector<ConvColumns<T>> memory;
+    std::vector<ConvColumns<T>>& columns = memory;  // looked up once, not for every element
+    const int64_t step = blocks.axis[2].to_step, width = tiles.width;
+    columns.resize(static_cast<size_t>(p.at.rows * ceil_div(p.at.columns, width)));
+    ConvColumns<T>* next = columns.data();
     for (int64_t i = 0; i < p.at.rows; ++i) {
       const T* from = scratch + i * blocks.row;
       T* to = row_of(p, i);
-      for (int64_t j = 0; j < p.at.columns; j += tiles.width) {
-        columns.push_back({from + j, to + j * step, std::min(tiles.width, p.at.columns - j)});
+      for (int64_t j = 0; j < p.at.columns; j += width) {
+        *next++ = {from + j, to + j * step, std::min(width, p.at.columns - j)};
       }
     }
     for_each_channel_block(p, scratch, packed, [&](int64_t part, int64_t depth, const T* weights, bool first) {
       const int64_t m = part_begin(part);
       const T* start = c.bias && first ? c.bias + p.g * c.rows + m : nullptr;
-      for (ConvColumns<T>& column : columns) column.to += m * to_plane;
+      move(columns, m * to_plane);
       tiles.correlate({part_begin(part + 1) - m, weights, depth, offsets.data(), columns.data(),
                        static_cast<int64_t>(columns.size()), to_plane, step, start, !first});
-      for (ConvColumns<T>& column : columns) column.to -= m * to_plane;
+      move(columns, -m * to_plane);
     });
   }
 
+  static void move(std::vector<ConvColumns<T>>& columns, int64_t elements) {
+    if (elements == 0) return;
+    for (ConvColumns<T>& column : columns) column.to += elements;
+  }
+
   void run_points(const Place& p, T* scratch, const T* packed, const T* bias) const {
-    static thread_local std::vector<const T*> from;
+    static thread_local std::vector<const T*> points_memory;
     static thread_local ConvScratch<T> memory;
-    from.clear();
-    for (int64_t i = 0; i < p.at.rows; ++i) {
-      for (int64_t j = 0; j < p.at.columns; ++j) from.push_back(scratch + i * blocks.row + j);
-    }
+    std::vector<const T*>& from = points_memory;  // looked up once, not for every element
     const int64_t n = p.at.rows * p.at.columns;
+    from.resize(static_cast<size_t>(n));
+    const T** next = from.data();
+    for (int64_t i = 0; i < p.at.rows; ++i) {
+      for (int64_t j = 0; j < p.at.columns; ++j) *next++ = scratch + i * blocks.row + j;
+    }
     T* results = memory.get((p.end_part - p.first_part) * n * lanes);
     for_each_channel_block(p, scratch, packed, [&](int64_t part, int64_t depth, const T* weights, bool first) {
       const T* start = c.bias && first ? bias + p.g * padded_rows() + part * lanes : nullptr;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "../small_array.h"
 #include "conv.h"
 
 namespace wengert {
@@ -49,12 +50,27 @@ struct ConvBlock {
   int64_t rows, columns;
 };
 
+// One phase of a row of a block's source: elements [low, high) lie inside the source, the first at source[start].
+struct ConvPhase {
+  int64_t start, low, high;
+  ConvPhase() = default;
+  ConvPhase(const ConvAxis& x, int64_t column, int64_t phase, int64_t used) {
+    const int64_t step = x.from_step;
+    start = column * step + x.first[phase];
+    low = std::clamp<int64_t>(start >= 0 ? 0 : (-start + step - 1) / step, 0, used);
+    const int64_t room = x.from_size - start;
+    high = std::clamp<int64_t>(room <= 0 ? 0 : (room + step - 1) / step, low, used);
+  }
+};
+
 // The source of a block: channels [0, n) of `source`, with zeros outside.
 template <class T>
 void fill_scratch(T* scratch, const ConvBlocks& b, const ConvBlock& at, const T* source, int64_t n) {
   const ConvAxis &z = b.axis[0], &y = b.axis[1], &x = b.axis[2];
   const int64_t row_slot = (b.rows + y.reach) * b.row, plane = y.slots() * row_slot, length = b.columns + x.reach;
-  const int64_t source_plane = y.from_size * x.from_size, used = at.columns + x.reach;
+  const int64_t source_plane = y.from_size * x.from_size, used = at.columns + x.reach, step = x.from_step;
+  SmallArray<ConvPhase, 8> phases(static_cast<size_t>(x.slots()));
+  for (int64_t p = 0; p < x.slots(); ++p) phases[p] = ConvPhase(x, at.column, p, used);
   for (int64_t c = 0; c < n; ++c) {
     for (int64_t t = 0; t < z.taps(); ++t) {
       T* to_plane = scratch + c * b.channel + t * plane;
@@ -71,14 +87,12 @@ void fill_scratch(T* scratch, const ConvBlocks& b, const ConvBlock& at, const T*
           }
           const T* from = from_plane + line * x.from_size;
           for (int64_t p = 0; p < x.slots(); ++p, to += length) {
-            const int64_t start = at.column * x.from_step + x.first[p], step = x.from_step;
-            // Elements [low, high) lie inside the source.
-            const int64_t low = std::clamp<int64_t>(start >= 0 ? 0 : (-start + step - 1) / step, 0, used);
-            const int64_t room = x.from_size - start;
-            const int64_t high = std::clamp<int64_t>(room <= 0 ? 0 : (room + step - 1) / step, low, used);
+            const auto [start, low, high] = phases[p];
             std::fill_n(to, low, T(0));
             if (step == 1) {
               std::copy_n(from + start + low, high - low, to + low);
+            } else if (step == 2) {  // known to the compiler, which then reads whole vectors
+              for (int64_t j = low; j < high; ++j) to[j] = from[start + j * 2];
             } else {
               for (int64_t j = low; j < high; ++j) to[j] = from[start + j * step];
             }
