@@ -87,7 +87,16 @@ struct Cursor {
 // Assignments go through `.bits`: the compiler vectorises those, but not copies of packed structures.
 template <class E>
 void fill_row(E* dst, E one, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) dst[i].bits = one.bits;
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(E));
+  if (n < kLine) {
+    for (int64_t i = 0; i < n; ++i) dst[i].bits = one.bits;
+    return;
+  }
+  // Whole lines, the last of which may repeat a part of the one before.
+  E line[kLine];
+  for (int64_t i = 0; i < kLine; ++i) line[i].bits = one.bits;
+  for (int64_t i = 0; i < n - kLine; i += kLine) std::memcpy(dst + i, line, sizeof line);
+  std::memcpy(dst + (n - kLine), line, sizeof line);
 }
 
 template <class E>
