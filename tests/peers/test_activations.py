@@ -10,7 +10,7 @@ import pytest
 import wengert as wg
 from tests.peers.side_by_side import compare
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: make peers")
 F = torch.nn.functional
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import pytest
 import wengert as wg
 from wengert.nn import init
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: make peers")
 
 
 @pytest.mark.parametrize("name", ["linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"])

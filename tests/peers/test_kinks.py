@@ -14,7 +14,7 @@ ROWS = rows()
 
 @pytest.mark.parametrize("name", [n for n in KINKS if ROWS[n].torch != "–"])
 def test_torch(name: str) -> None:
-    torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: make peers")
     kink = KINKS[name]
     x = torch.tensor(kink.at, dtype=torch.float64, requires_grad=True)
     y = (kink.torch or kink.function)(torch, x)

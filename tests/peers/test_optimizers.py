@@ -10,7 +10,7 @@ import pytest
 import wengert as wg
 from wengert import optim
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed; `make test PEERS=1` installs it")
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: make peers")
 
 STEPS, TOLERANCE = 100, 1e-6
 

@@ -11,7 +11,7 @@ import pytest
 import wengert as wg
 from wengert import nn
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: make peers")
 theirs: Any = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
 
 DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]

@@ -10,7 +10,7 @@ import wengert as wg
 from wengert import optim
 from wengert.optim import schedules as s
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: make peers")
 lr_scheduler = torch.optim.lr_scheduler
 
 CASES = {

@@ -9,7 +9,7 @@ import pytest
 
 import wengert as wg
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: make peers")
 
 
 def _loaded(ours: Any, theirs: Any) -> None:
