@@ -36,6 +36,11 @@ METHODS |= dict.fromkeys(("__pow__", "__rpow__"), "(self, value: Any, /) -> Tens
 RESULTS = {"__repr__": "str", "__str__": "str", "__len__": "int", "__bool__": "bool"}
 RESULTS |= {"__int__": "int", "__float__": "float", "__complex__": "complex", "__index__": "int"}
 RESULTS |= {"__init__": "None", "__setattr__": "None", "__setitem__": "None", "__delitem__": "None"}
+# What stands in `wengert` beside its list of public names: what the array API standard asks of a namespace.
+NAMESPACE = ["__version__: str", "__array_api_version__: str", *(f"{c}: float" for c in ("e", "inf", "nan", "pi"))]
+NAMESPACE += ["newaxis: None", "import wengert.dtypes", "bool: wengert.dtypes.DType"]
+NAMESPACE += ["import wengert.interop.array_api"]
+NAMESPACE += ["def __array_namespace_info__() -> wengert.interop.array_api.NamespaceInfo: ..."]
 OPERANDS = {1: ["x"], 2: ["a", "b"], 3: ["condition", "a", "b"]}
 
 
@@ -233,8 +238,8 @@ def package_stub(package: types.ModuleType, core: types.ModuleType, ops: dict[An
             lines.append(f"from wengert.functional import {name} as {name}")
         else:
             lines += documented(f"def {name}{op_signature(ops[value.__name__], False)}", value.__doc__)
-    version = ["__version__: str"] if hasattr(package, "__version__") else []
-    return ["from wengert._core import Tensor as Tensor", *lines, *version, f"__all__ = {package.__all__}"]
+    more = NAMESPACE if package.__name__ == "wengert" else []
+    return ["from wengert._core import Tensor as Tensor", *lines, *more, f"__all__ = {package.__all__}"]
 
 
 def write(path: Path, lines: list[str]) -> None:
