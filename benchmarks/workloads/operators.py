@@ -135,7 +135,7 @@ OPERATORS: tuple[Operator, ...] = (
         "sorting",
         "argsort",
         "wg.argsort(a)",
-        "a.argsort(stable=True)",
+        "torch.argsort(a, stable=True)",
         "np.argsort(a)",
         _sizes(((64,), (10_000,), (1_000_000,))),
         gradient=False,
