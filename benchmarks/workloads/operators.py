@@ -129,7 +129,7 @@ OPERATORS: tuple[Operator, ...] = (
         _sizes(((64,), (10_000,), (1_000_000,))),
     ),
     Operator(
-        "sorting", "sort rows", "wg.sort(a, axis=-1)", "a.sort(-1, stable=True)[0]", "np.sort(a, -1)", _sizes(ROWS)
+        "sorting", "sort rows", "wg.sort(a, axis=-1)", "a.sort(dim=-1, stable=True)[0]", "np.sort(a, -1)", _sizes(ROWS)
     ),
     Operator(
         "sorting",
