@@ -6,19 +6,21 @@
 #include <memory>
 
 #include "../threads.h"
+#include "attention_rows.h"
 #include "gemm.h"
-#include "vector.h"
 
 namespace wengert {
 
 namespace {
 
 // Queries and keys of one block of scores. The forward pass has one such block and is fastest with a large one; the
-// derivatives have two, which stay in the second-level cache beside the rows they are made of.
+// derivatives have two, which stay in the second-level cache beside the rows they are made of. Where later keys are
+// hidden, a smaller block meets fewer of them.
 struct BlockSizes {
   int64_t queries, keys;
 };
 constexpr BlockSizes kForwardBlock{256, 512}, kSmallBlock{64, 512}, kDerivativeBlock{128, 256};
+constexpr int64_t kWhole = 16;  // elements that vectors of every instruction set divide
 constexpr int64_t kMostQueries = 256, kMostKeys = 512;
 constexpr int64_t kTasks = 16;                 // blocks are smaller, and keys are cut, where few batches make fewer
 constexpr double kTaskWork = 1 << 18;          // multiply-adds that a task is worth handing out for
@@ -53,19 +55,13 @@ struct Tile {
 template <class T>
 class Kernel {
  public:
-  Kernel(const AttentionProblem& problem, BlockSizes sizes) : p(problem), q(p.q), k(p.k), v(p.v), blocks(sizes) {
-    const int d = static_cast<int>(dtype);
-    exp = kernels().map[static_cast<int>(Elementwise::exp)][d];
-    row_max = kernels().row_reduce[static_cast<int>(Reduction::max)][d];
-    row_sum = kernels().row_reduce[static_cast<int>(Reduction::sum)][d];
-  }
+  Kernel(const AttentionProblem& problem, BlockSizes sizes) : p(problem), q(p.q), k(p.k), v(p.v), blocks(sizes) {}
 
   static constexpr DType dtype = sizeof(T) == 4 ? DType::Float32 : DType::Float64;
   const AttentionProblem& p;
   const Rows<T> q, k, v;
   const BlockSizes blocks;
-  MapFn exp;
-  RowReduceFn row_max, row_sum;
+  const AttentionRows<T>& loops = attention_rows(T{});
 
   int64_t query_block() const { return std::clamp<int64_t>(p.queries, 1, blocks.queries); }
   int64_t key_block() const { return std::clamp<int64_t>(p.keys, 1, blocks.keys); }
@@ -79,32 +75,29 @@ class Kernel {
   // Rows of queries, packed and multiplied by the scale.
   void scaled_queries(const Rows<T>& from, int64_t b, int64_t i, int64_t rows, T* out) const {
     const T scale = static_cast<T>(p.scale);
-    for (int64_t r = 0; r < rows; ++r, out += p.depth) {
-      const T* x = from.at(b, i + r);
-      for (int64_t c = 0; c < p.depth; ++c) out[c] = x[c] * scale;
-    }
+    for (int64_t r = 0; r < rows; ++r) loops.scale(out + r * p.depth, from.at(b, i + r), scale, p.depth);
   }
 
   void scores(const Tile& t, const T* queries, T* x) const {
     multiply(t.rows, t.cols, p.depth, {queries, p.depth, 1}, k.transposed_from(t.b, t.j), x, t.cols, false);
     if (p.mask.data != nullptr) apply_mask(t, x);
-    if (p.causal && t.j + t.cols > t.i + 1) hide_later(t, x);
+  }
+
+  // How many keys of a tile its row r sees; what the others have for scores is not defined.
+  int64_t seen(const Tile& t, int64_t r) const {
+    return p.causal ? std::clamp<int64_t>(t.i + r + 1 - t.j, 0, t.cols) : t.cols;
   }
 
   // exp(scores − lse) of the rows.
   void weights(const Tile& t, const T* queries, const T* lse, T* x) const {
     scores(t, queries, x);
-    exp_rows(x, t.rows, t.cols, lse + t.b * p.queries + t.i);
+    for (int64_t r = 0; r < t.rows; ++r, x += t.cols) exp_row(x, lse[t.b * p.queries + t.i + r], seen(t, r), t.cols);
   }
 
-  // x = exp(x − shift of the row).
-  void exp_rows(T* x, int64_t rows, int64_t cols, const T* shifts) const {
-    for (int64_t r = 0; r < rows; ++r, x += cols) {
-      const T shift = shifts[r];
-      for (int64_t c = 0; c < cols; ++c) x[c] -= shift;
-      const void* in = x;
-      exp(x, &in, cols);
-    }
+  // exp(x − shift) of the keys that are seen, 0 of the others.
+  void exp_row(T* x, T shift, int64_t seen, int64_t cols) const {
+    loops.exp(x, shift, std::min(cols, ceil_div(seen, kWhole) * kWhole));
+    std::fill(x + seen, x + cols, T(0));
   }
 
   // For every weight 0, or 1 / (1 − dropout) if it is kept.
@@ -136,19 +129,7 @@ class Kernel {
       }
     }
   }
-
-  void hide_later(const Tile& t, T* x) const {
-    for (int64_t r = 0; r < t.rows; ++r, x += t.cols) {
-      const int64_t seen = std::clamp<int64_t>(t.i + r + 1 - t.j, 0, t.cols);
-      std::fill(x + seen, x + t.cols, kHidden);
-    }
-  }
 };
-
-template <class T>
-void multiply_by(T* x, const T* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] *= y[i];
-}
 
 // Calls f(batch, first query, queries) for every block of queries, in tasks that are worth it.
 template <class T, class F>
@@ -169,31 +150,30 @@ void for_query_blocks(const Kernel<T>& kernel, F&& f) {
 // exponentials relative to it (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
 template <class T>
 struct OnlineSoftmax {
-  T largest[kMostQueries], sum[kMostQueries], block_largest[kMostQueries], block_sum[kMostQueries];
+  T largest[kMostQueries], sum[kMostQueries];
 
-  // Turns scores into exponentials; what was summed before, `o` too, is brought to the new largest score.
-  void add(const Kernel<T>& kernel, T* x, int64_t rows, int64_t cols, bool first, T* o) {
+  explicit OnlineSoftmax(int64_t rows) {
+    std::fill_n(largest, rows, -std::numeric_limits<T>::infinity());
+    std::fill_n(sum, rows, T(0));
+  }
+
+  // Turns a tile of scores into exponentials; what was summed before, `o` too, is brought to the new largest score.
+  void add(const Kernel<T>& kernel, const Tile& t, T* x, T* o) {
     const int64_t width = kernel.p.width;
-    kernel.row_max(block_largest, x, rows, cols, cols);
-    T shift[kMostQueries];
-    for (int64_t r = 0; r < rows; ++r) {
-      const T before = first ? -std::numeric_limits<T>::infinity() : largest[r];
-      const T now = !(block_largest[r] <= before) ? block_largest[r] : before;  // a NaN stays
-      shift[r] = std::isinf(now) && now < 0 ? T(0) : now;
+    for (int64_t r = 0; r < t.rows; ++r, x += t.cols, o += width) {
+      const int64_t seen = kernel.seen(t, r);
+      const T before = largest[r], here = kernel.loops.largest(x, seen);
+      const T now = !(here <= before) ? here : before;  // a NaN stays
+      const T shift = std::isinf(now) && now < 0 ? T(0) : now;
       largest[r] = now;
-      if (first) {
-        sum[r] = 0;
-        continue;
+      if (t.j > 0) {
+        const T factor = std::exp(before - shift);
+        sum[r] *= factor;
+        if (factor != 1) kernel.loops.scale(o, o, factor, width);
       }
-      const T factor = std::exp(before - shift[r]);
-      sum[r] *= factor;
-      if (factor != 1) {
-        for (int64_t c = 0; c < width; ++c) o[r * width + c] *= factor;
-      }
+      kernel.exp_row(x, shift, seen, t.cols);
+      sum[r] += kernel.loops.sum(x, seen);
     }
-    kernel.exp_rows(x, rows, cols, shift);
-    kernel.row_sum(block_sum, x, rows, cols, cols);
-    for (int64_t r = 0; r < rows; ++r) sum[r] += block_sum[r];
   }
 
   void finish(int64_t rows, int64_t width, T* o, T* lse) const {
@@ -209,21 +189,20 @@ struct OnlineSoftmax {
 template <class T>
 void run_forward(const AttentionProblem& p, T* o, T* lse) {
   const bool many = p.batch * ceil_div(p.queries, kForwardBlock.queries) >= kTasks;
-  const Kernel<T> kernel(p, many ? kForwardBlock : kSmallBlock);
+  const Kernel<T> kernel(p, many && !p.causal ? kForwardBlock : kSmallBlock);
   for_query_blocks(kernel, [&](int64_t b, int64_t i, int64_t rows) {
     T* to = o + (b * p.queries + i) * p.width;
     const int64_t seen = kernel.keys_of(i + rows), tile = kernel.query_block() * kernel.key_block();
-    OnlineSoftmax<T> softmax;
-    if (seen == 0) std::fill_n(softmax.sum, rows, T(0));
+    OnlineSoftmax<T> softmax(rows);
     const Block<T> queries = block<T>(rows * p.depth), x = block<T>(tile), factors = block<T>(p.dropout > 0 ? tile : 0);
     kernel.scaled_queries(kernel.q, b, i, rows, queries.get());
     for (int64_t j = 0; j < seen; j += kernel.blocks.keys) {
       const Tile t{b, i, rows, j, std::min(kernel.blocks.keys, seen - j)};
       kernel.scores(t, queries.get(), x.get());
-      softmax.add(kernel, x.get(), rows, t.cols, j == 0, to);
+      softmax.add(kernel, t, x.get(), to);
       if (p.dropout > 0) {
         kernel.dropout_factors(t, factors.get());
-        multiply_by(x.get(), factors.get(), rows * t.cols);
+        kernel.loops.multiply(x.get(), factors.get(), rows * t.cols);
       }
       kernel.multiply(rows, p.width, t.cols, {x.get(), t.cols, 1}, kernel.v.from(b, j), to, p.width, j > 0);
     }
@@ -251,14 +230,12 @@ void run_tangent(const AttentionProblem& p, const T* lse, const Rows<T>& q_dot, 
       const MatrixView left{queries.get(), p.depth, 1}, right{moved.get(), p.depth, 1};
       kernel.multiply(rows, t.cols, p.depth, left, k_dot.transposed_from(b, j), w_dot.get(), t.cols, false);
       kernel.multiply(rows, t.cols, p.depth, right, kernel.k.transposed_from(b, j), w_dot.get(), t.cols, true);
-      multiply_by(w_dot.get(), w.get(), n);
-      T sums[kMostQueries];
-      kernel.row_sum(sums, w_dot.get(), rows, t.cols, t.cols);
-      for (int64_t r = 0; r < rows; ++r) slopes[r] += sums[r];
+      kernel.loops.multiply(w_dot.get(), w.get(), n);
+      for (int64_t r = 0; r < rows; ++r) slopes[r] += kernel.loops.sum(w_dot.get() + r * t.cols, t.cols);
       if (p.dropout > 0) {
         kernel.dropout_factors(t, factors.get());
-        multiply_by(w.get(), factors.get(), n);
-        multiply_by(w_dot.get(), factors.get(), n);
+        kernel.loops.multiply(w.get(), factors.get(), n);
+        kernel.loops.multiply(w_dot.get(), factors.get(), n);
       }
       kernel.multiply(rows, p.width, t.cols, {w.get(), t.cols, 1}, v_dot.from(b, j), to, p.width, true);
       kernel.multiply(rows, p.width, t.cols, {w_dot.get(), t.cols, 1}, kernel.v.from(b, j), to, p.width, true);
@@ -296,7 +273,7 @@ class Cotangent {
       }
     }
     const T scale = static_cast<T>(p_.scale);
-    for (int64_t n = 0; n < p_.queries * p_.depth; ++n) q_bar[n] *= scale;
+    kernel_.loops.scale(q_bar, q_bar, scale, p_.queries * p_.depth);
   }
 
  private:
@@ -308,10 +285,10 @@ class Cotangent {
                      t.cols, false);
     if (p_.dropout > 0) {
       kernel_.dropout_factors(t, factors_.get());
-      multiply_by(w_bar_.get(), factors_.get(), n);
+      kernel_.loops.multiply(w_bar_.get(), factors_.get(), n);
     }
     score_cotangents(t);
-    if (p_.dropout > 0) multiply_by(w_.get(), factors_.get(), n);
+    if (p_.dropout > 0) kernel_.loops.multiply(w_.get(), factors_.get(), n);
     const MatrixView w_transposed{w_.get(), 1, t.cols}, bar_transposed{w_bar_.get(), 1, t.cols};
     kernel_.multiply(t.cols, p_.width, t.rows, w_transposed, y_bar_.from(t.b, t.i), v_bar, p_.width, true);
     kernel_.multiply(t.cols, p_.depth, t.rows, bar_transposed, {queries, p_.depth, 1}, k_bar, p_.depth, true);
@@ -324,8 +301,7 @@ class Cotangent {
     const T* w = w_.get();
     T* bar = w_bar_.get();
     for (int64_t r = 0; r < t.rows; ++r, w += t.cols, bar += t.cols) {
-      const T row = lse_bar_[t.b * p_.queries + t.i + r];
-      for (int64_t c = 0; c < t.cols; ++c) bar[c] = w[c] * (bar[c] + row);
+      kernel_.loops.score_bar(bar, w, lse_bar_[t.b * p_.queries + t.i + r], t.cols);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "attention_rows.h"
 #include "conv_tiles.h"
 #include "pool_rows.h"
 #include "vector.h"
@@ -11,14 +12,16 @@ namespace wengert {
 
 #ifdef WENGERT_X86_64_LEVELS  // by the build, which compiles vector.cpp once per level, and says for which
 
-#define DECLARE(level)                         \
-  namespace isa_##level {                      \
-    const VectorKernels& table();              \
-    const PairKernel* pairs(int* n);           \
-    const ConvTiles<float>& conv_tiles_f32();  \
-    const ConvTiles<double>& conv_tiles_f64(); \
-    const PoolRows<float>& pool_rows_f32();    \
-    const PoolRows<double>& pool_rows_f64();   \
+#define DECLARE(level)                                 \
+  namespace isa_##level {                              \
+    const VectorKernels& table();                      \
+    const PairKernel* pairs(int* n);                   \
+    const ConvTiles<float>& conv_tiles_f32();          \
+    const ConvTiles<double>& conv_tiles_f64();         \
+    const PoolRows<float>& pool_rows_f32();            \
+    const PoolRows<double>& pool_rows_f64();           \
+    const AttentionRows<float>& attention_rows_f32();  \
+    const AttentionRows<double>& attention_rows_f64(); \
   }
 #ifdef WENGERT_LEVEL_v2
 DECLARE(v2)
@@ -42,6 +45,8 @@ struct InstructionSet {
   const ConvTiles<double>& (*conv_f64)();
   const PoolRows<float>& (*pool_f32)();
   const PoolRows<double>& (*pool_f64)();
+  const AttentionRows<float>& (*attention_f32)();
+  const AttentionRows<double>& (*attention_f64)();
 };
 
 #define SET(level)                                \
@@ -52,7 +57,9 @@ struct InstructionSet {
    isa_##level::conv_tiles_f32,                   \
    isa_##level::conv_tiles_f64,                   \
    isa_##level::pool_rows_f32,                    \
-   isa_##level::pool_rows_f64}
+   isa_##level::pool_rows_f64,                    \
+   isa_##level::attention_rows_f32,               \
+   isa_##level::attention_rows_f64}
 InstructionSet choose() {
   __builtin_cpu_init();
   const InstructionSet sets[] = {
@@ -97,6 +104,8 @@ const ConvTiles<float>& conv_tiles_f32();
 const ConvTiles<double>& conv_tiles_f64();
 const PoolRows<float>& pool_rows_f32();
 const PoolRows<double>& pool_rows_f64();
+const AttentionRows<float>& attention_rows_f32();
+const AttentionRows<double>& attention_rows_f64();
 }  // namespace isa_base
 
 namespace {
@@ -108,6 +117,8 @@ struct InstructionSet {
   const ConvTiles<double>& (*conv_f64)();
   const PoolRows<float>& (*pool_f32)();
   const PoolRows<double>& (*pool_f64)();
+  const AttentionRows<float>& (*attention_f32)();
+  const AttentionRows<double>& (*attention_f64)();
 };
 
 InstructionSet choose() {
@@ -115,8 +126,8 @@ InstructionSet choose() {
   if (wanted != nullptr && *wanted != '\0') {
     throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": there is one instruction set on this machine");
   }
-  return {isa_base::table,          isa_base::pairs,         isa_base::conv_tiles_f32,
-          isa_base::conv_tiles_f64, isa_base::pool_rows_f32, isa_base::pool_rows_f64};
+  return {isa_base::table,         isa_base::pairs,         isa_base::conv_tiles_f32,     isa_base::conv_tiles_f64,
+          isa_base::pool_rows_f32, isa_base::pool_rows_f64, isa_base::attention_rows_f32, isa_base::attention_rows_f64};
 }
 
 }  // namespace
@@ -154,6 +165,16 @@ const PoolRows<float>& pool_rows(float) {
 
 const PoolRows<double>& pool_rows(double) {
   static const PoolRows<double>& rows = chosen().pool_f64();
+  return rows;
+}
+
+const AttentionRows<float>& attention_rows(float) {
+  static const AttentionRows<float>& rows = chosen().attention_f32();
+  return rows;
+}
+
+const AttentionRows<double>& attention_rows(double) {
+  static const AttentionRows<double>& rows = chosen().attention_f64();
   return rows;
 }
 
