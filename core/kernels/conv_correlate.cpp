@@ -160,11 +160,15 @@ struct CutCorrelation {
     const int64_t step = blocks.axis[2].to_step, width = tiles.width;
     columns.resize(static_cast<size_t>(p.at.rows * ceil_div(p.at.columns, width)));
     ConvColumns<T>* next = columns.data();
+    // Where results are written once, the last vector of a row repeats some of the one before, and is a whole one.
+    const bool once = step == 1 && blocks.channels >= c.channels && p.at.columns >= width;
+    const int64_t last = p.at.columns - (once ? width : 1);
     for (int64_t i = 0; i < p.at.rows; ++i) {
       const T* from = scratch + i * blocks.row;
       T* to = row_of(p, i);
       for (int64_t j = 0; j < p.at.columns; j += width) {
-        *next++ = {from + j, to + j * step, std::min(width, p.at.columns - j)};
+        const int64_t first = std::min(j, last);
+        *next++ = {from + first, to + first * step, std::min(width, p.at.columns - first)};
       }
     }
     for_each_channel_block(p, scratch, packed, [&](int64_t part, int64_t depth, const T* weights, bool first) {

@@ -7,6 +7,7 @@
 
 #include "../small_array.h"
 #include "conv.h"
+#include "conv_tiles.h"
 
 namespace wengert {
 
@@ -63,41 +64,58 @@ struct ConvPhase {
   }
 };
 
-// The source of a block: channels [0, n) of `source`, with zeros outside.
+// One phase of a row, for steps above 1.
+template <class T>
+void fill_phase(T* to, const T* from, const ConvPhase& phase, int64_t step, int64_t used) {
+  const auto [start, low, high] = phase;
+  std::fill_n(to, low, T(0));
+  if (step == 2) {  // known to the compiler, which then reads whole vectors
+    for (int64_t j = low; j < high; ++j) to[j] = from[start + j * 2];
+  } else {
+    for (int64_t j = low; j < high; ++j) to[j] = from[start + j * step];
+  }
+  std::fill_n(to + high, used - high, T(0));
+}
+
+// The rows of one plane of a block's source, for one phase of the rows, with zeros outside.
+template <class T>
+void fill_plane(T* to, const ConvBlocks& b, const ConvBlock& at, const ConvPhase* phases, int64_t row_phase,
+                const T* from) {
+  const ConvAxis &y = b.axis[1], &x = b.axis[2];
+  const ConvPhase lines(y, at.row, row_phase, at.rows + y.reach);
+  const int64_t rows = at.rows + y.reach, used = at.columns + x.reach, length = b.columns + x.reach;
+  const T* first = from + (lines.start + lines.low * y.from_step) * x.from_size;
+  std::fill_n(to, lines.low * b.row, T(0));
+  if (x.from_step == 1) {
+    const auto [start, low, high] = phases[0];
+    conv_tiles(T{}).fill_rows({to + lines.low * b.row, first + start + low, b.row, y.from_step * x.from_size,
+                               lines.high - lines.low, low, high, used});
+  } else {
+    for (int64_t i = lines.low; i < lines.high; ++i, first += y.from_step * x.from_size) {
+      for (int64_t p = 0; p < x.slots(); ++p)
+        fill_phase(to + i * b.row + p * length, first, phases[p], x.from_step, used);
+    }
+  }
+  std::fill_n(to + lines.high * b.row, (rows - lines.high) * b.row, T(0));
+}
+
+// The source of a block: channels [0, n) of `source`. Filled from front to back, with room for a vector behind it.
 template <class T>
 void fill_scratch(T* scratch, const ConvBlocks& b, const ConvBlock& at, const T* source, int64_t n) {
   const ConvAxis &z = b.axis[0], &y = b.axis[1], &x = b.axis[2];
-  const int64_t row_slot = (b.rows + y.reach) * b.row, plane = y.slots() * row_slot, length = b.columns + x.reach;
-  const int64_t source_plane = y.from_size * x.from_size, used = at.columns + x.reach, step = x.from_step;
+  const int64_t row_slot = (b.rows + y.reach) * b.row, source_plane = y.from_size * x.from_size;
   SmallArray<ConvPhase, 8> phases(static_cast<size_t>(x.slots()));
-  for (int64_t p = 0; p < x.slots(); ++p) phases[p] = ConvPhase(x, at.column, p, used);
+  for (int64_t p = 0; p < x.slots(); ++p) phases[p] = ConvPhase(x, at.column, p, at.columns + x.reach);
   for (int64_t c = 0; c < n; ++c) {
+    T* to = scratch + c * b.channel;
     for (int64_t t = 0; t < z.taps(); ++t) {
-      T* to_plane = scratch + c * b.channel + t * plane;
       const int64_t depth = at.depth * z.from_step + z.offset[t];
       const bool outside = depth < 0 || depth >= z.from_size;
-      const T* from_plane = source + (c * z.from_size + depth) * source_plane;
-      for (int64_t s = 0; s < y.slots(); ++s) {
-        for (int64_t i = 0; i < at.rows + y.reach; ++i) {
-          T* to = to_plane + s * row_slot + i * b.row;
-          const int64_t line = (at.row + i) * y.from_step + y.first[s];
-          if (outside || line < 0 || line >= y.from_size) {
-            std::memset(to, 0, static_cast<size_t>(b.row) * sizeof(T));
-            continue;
-          }
-          const T* from = from_plane + line * x.from_size;
-          for (int64_t p = 0; p < x.slots(); ++p, to += length) {
-            const auto [start, low, high] = phases[p];
-            std::fill_n(to, low, T(0));
-            if (step == 1) {
-              std::copy_n(from + start + low, high - low, to + low);
-            } else if (step == 2) {  // known to the compiler, which then reads whole vectors
-              for (int64_t j = low; j < high; ++j) to[j] = from[start + j * 2];
-            } else {
-              for (int64_t j = low; j < high; ++j) to[j] = from[start + j * step];
-            }
-            std::fill_n(to + high, used - high, T(0));
-          }
+      for (int64_t s = 0; s < y.slots(); ++s, to += row_slot) {
+        if (outside) {
+          std::fill_n(to, (at.rows + y.reach) * b.row, T(0));
+        } else {
+          fill_plane(to, b, at, &phases[0], s, source + (c * z.from_size + depth) * source_plane);
         }
       }
     }

@@ -73,12 +73,23 @@ struct KernelDots {
 };
 
 template <class T>
+struct FillRows {
+  T* to;
+  const T* from;
+  int64_t to_row, from_row, rows;
+  int64_t low, high, used;
+};
+
+template <class T>
 struct ConvTiles {
   int64_t width;  // elements of a vector
   void (*correlate)(const Correlate<T>&);
   void (*correlate_points)(const CorrelatePoints<T>&);  // lanes: width or 2 * width
   void (*kernel_sums)(const KernelSums<T>&);            // lanes: width or 2 * width
   void (*kernel_dots)(const KernelDots<T>&);
+  // Rows of a block's source, one behind the other: zeros, the elements [low, high) from `from` on, zeros up to `used`.
+  // Whole vectors are written: behind each row as much as a vector is overwritten, by the next row if not before.
+  void (*fill_rows)(const FillRows<T>&);
   // to[j * lanes + o] = from[o * channel + j] for o < channels, 0 for the other lanes
   void (*interleave)(T* to, const T* from, int64_t channel, int64_t channels, int64_t lanes, int64_t n);
   // to[o * channel + j * step] = from[j * lanes + o] for o < channels

@@ -280,6 +280,24 @@ void kernel_dots(const KernelDots<Element<L>>& p) {
 }
 
 template <class L>
+void fill_rows(const FillRows<Element<L>>& p) {
+  constexpr int64_t kWidth = L::kWidth;
+  const int64_t n = p.high - p.low;
+  for (int64_t row = 0; row < p.rows; ++row) {
+    Element<L>* to = p.to + row * p.to_row;
+    const Element<L>* from = p.from + row * p.from_row;
+    for (int64_t j = 0; j < p.low; j += kWidth) L::store(to + j, L::zero());
+    int64_t j = 0;
+    for (; j + kWidth <= n; j += kWidth) L::store(to + p.low + j, L::load(from + j));
+    if (j < n) {
+      L::store(to + p.low + j, L::load_first(from + j, n - j));
+      j += kWidth;
+    }
+    for (j += p.low; j < p.used; j += kWidth) L::store(to + j, L::zero());
+  }
+}
+
+template <class L>
 void interleave(Element<L>* to, const Element<L>* from, int64_t channel, int64_t channels, int64_t lanes, int64_t n) {
   using T = Element<L>;
   int64_t o = 0;
@@ -317,8 +335,8 @@ void deinterleave(Element<L>* to, int64_t channel, int64_t step, const Element<L
 }
 
 template <class L>
-constexpr ConvTiles<Element<L>> kTiles = {L::kWidth,      correlate<L>,  correlate_points<L>, kernel_sums<L>,
-                                          kernel_dots<L>, interleave<L>, deinterleave<L>};
+constexpr ConvTiles<Element<L>> kTiles = {L::kWidth,      correlate<L>, correlate_points<L>, kernel_sums<L>,
+                                          kernel_dots<L>, fill_rows<L>, interleave<L>,       deinterleave<L>};
 
 }  // namespace
 
