@@ -8,8 +8,6 @@
 
 #include "../threads.h"
 #include "number.h"
-#include "strided.h"
-#include "vector.h"
 
 namespace wengert {
 
@@ -24,18 +22,32 @@ int64_t tiles_of(int64_t units, int64_t group) { return (units + group - 1) / gr
 struct Buckets {
   int shift;  // width is 2^shift: there is a division per index otherwise
   int64_t width, count;
-  std::vector<int64_t> starts, positions;
+  std::vector<int64_t> starts, positions;  // no positions if the index ascends: they are in order as they are
 
   Buckets(const int64_t* index, int64_t n, AxisExtents e)
       : shift(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, kTileElements / e.inner))) - 1),
         width(int64_t{1} << shift),
         count(tiles_of(e.size, width)) {
     starts.assign(static_cast<size_t>(count) + 1, 0);
+    if (std::is_sorted(index, index + n)) {
+      for (int64_t b = 1; b <= count; ++b) starts[b] = std::lower_bound(index, index + n, b * width) - index;
+      return;
+    }
     for (int64_t p = 0; p < n; ++p) ++starts[(index[p] >> shift) + 1];
     for (int64_t b = 0; b < count; ++b) starts[b + 1] += starts[b];
     positions.resize(static_cast<size_t>(n));
     std::vector<int64_t> next(starts.begin(), starts.end() - 1);
     for (int64_t p = 0; p < n; ++p) positions[next[index[p] >> shift]++] = p;
+  }
+
+  template <class F>
+  void for_positions(int64_t bucket, F&& f) const {
+    const int64_t start = starts[bucket], end = starts[bucket + 1];
+    if (positions.empty()) {
+      for (int64_t p = start; p < end; ++p) f(p);
+    } else {
+      for (int64_t k = start; k < end; ++k) f(positions[k]);
+    }
   }
 };
 
@@ -90,69 +102,15 @@ bool first_axis_disjoint(const int64_t* strides, int ndim, const int64_t* shape)
   return ndim > 0 && std::abs(strides[0]) > span;
 }
 
-// The inner extent is cut so that one tile's destinations stay in cache. fn(outer, from, to) per tile.
-template <class F>
-void for_inner_tiles(AxisExtents e, int64_t count, F&& fn) {
-  const int64_t width = std::clamp<int64_t>(kTileElements / std::max<int64_t>(1, e.size), 1, 64);
-  const int64_t pieces = tiles_of(e.inner, width), units = e.outer * pieces;
-  const int64_t group = std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, std::max(count, e.size) * width));
-  parallel_for(tiles_of(units, group), [&](int64_t tile) {
-    for (int64_t u = tile * group; u < std::min(units, (tile + 1) * group); ++u) {
-      const int64_t from = u % pieces * width;
-      fn(u / pieces, from, std::min(e.inner, from + width));
-    }
-  });
-}
-
 }  // namespace
-
-Packed::Packed(const Value* v) : data_(v->data) {
-  if (v->contiguous) return;
-  copy_ = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(v->bytes()));
-  copy_packed(copy_.get(), v->data, v->strides, v->ndim, v->shape, size_of(v->dtype));
-  data_ = copy_.get();
-}
-
-Indices::Indices(const char* op, const Value* index, int axis, int64_t size)
-    : packed_(index), data_(reinterpret_cast<const int64_t*>(packed_.data())) {
-  int64_t low = 0, high = -1;  // found without branches; who it was is asked for only if there is somebody
-  for (int64_t p = 0; p < index->size; ++p) {
-    low = std::min(low, data_[p]);
-    high = std::max(high, data_[p]);
-  }
-  if (low < -size || high >= size) {
-    const int64_t* bad = std::find_if(data_, data_ + index->size, [&](int64_t i) { return i < -size || i >= size; });
-    fail(ErrorKind::index, op,
-         "index " + std::to_string(*bad) + " is out of range for axis " + std::to_string(axis) + " with size " +
-             std::to_string(size));
-  }
-  if (low >= 0) return;
-  wrapped_.assign(data_, data_ + index->size);
-  for (int64_t& i : wrapped_) i += i < 0 ? size : 0;
-  data_ = wrapped_.data();
-}
-
-AxisExtents around_axis(const int64_t* shape, int ndim, int axis) {
-  AxisExtents e{1, shape[axis], 1};
-  for (int i = 0; i < axis; ++i) e.outer *= shape[i];
-  for (int i = axis + 1; i < ndim; ++i) e.inner *= shape[i];
-  return e;
-}
 
 void take_slices(void* slices, const void* x, const int64_t* index, int64_t count, AxisExtents e, int64_t element) {
   if (e.outer * count * e.inner == 0) return;
   if (e.inner == 1) {  // a call of memcpy per element would cost more than the element
     with_element(element, [&]<class E>() {
-      auto* to = static_cast<E*>(slices);
-      const auto* from = static_cast<const E*>(x);
-      if (e.outer == 1) {
-        parallel_for(tiles_of(count, kTileElements), [&](int64_t tile) {
-          const int64_t end = std::min(count, (tile + 1) * kTileElements);
-          for (int64_t p = tile * kTileElements; p < end; ++p) to[p] = from[index[p]];
-        });
-        return;
-      }
-      for_rows(e.outer, count, 1, [&](int64_t r, int64_t o, int64_t p) { to[r] = from[o * e.size + index[p]]; });
+      for_rows(e.outer, count, 1, [&](int64_t r, int64_t o, int64_t p) {
+        static_cast<E*>(slices)[r].bits = static_cast<const E*>(x)[o * e.size + index[p]].bits;
+      });
     });
     return;
   }
@@ -171,10 +129,8 @@ void put_slices(void* x, const void* slices, const int64_t* index, int64_t count
     const int64_t o = tile / buckets.count, b = tile % buckets.count;
     char* to = static_cast<char*>(x) + o * e.size * e.inner * element;
     const char* from = static_cast<const char*>(slices) + o * count * e.inner * element;
-    for (int64_t k = buckets.starts[b]; k < buckets.starts[b + 1]; ++k) {
-      const int64_t p = buckets.positions[k];
-      std::memcpy(to + index[p] * row_bytes, from + p * row_bytes, row_bytes);
-    }
+    buckets.for_positions(b,
+                          [&](int64_t p) { std::memcpy(to + index[p] * row_bytes, from + p * row_bytes, row_bytes); });
   });
 }
 
@@ -204,54 +160,11 @@ void add_slices(DType dtype, void* x, const void* slices, const int64_t* index, 
       const int64_t first = b * buckets.width, rows = std::min(buckets.width, e.size - first);
       const T* from = static_cast<const T*>(slices) + o * count * e.inner;
       accumulate(static_cast<T*>(x) + (o * e.size + first) * e.inner, rows * e.inner, [&](auto* sums) {
-        for (int64_t k = buckets.starts[b]; k < buckets.starts[b + 1]; ++k) {
-          const int64_t p = buckets.positions[k];
-          add_row(sums + (index[p] - first) * e.inner, from + p * e.inner, e.inner);
-        }
+        if (e.inner == 1)
+          return buckets.for_positions(b, [&](int64_t p) { add_row(sums + (index[p] - first), from + p, 1); });
+        buckets.for_positions(
+            b, [&](int64_t p) { add_row(sums + (index[p] - first) * e.inner, from + p * e.inner, e.inner); });
       });
-    });
-  });
-}
-
-void take_along(void* elements, const void* x, const int64_t* index, int64_t count, AxisExtents e, int64_t element) {
-  if (e.outer * count * e.inner == 0) return;
-  with_element(element, [&]<class E>() {
-    for_rows(e.outer, count, e.inner, [&](int64_t r, int64_t o, int64_t) {
-      const E* from = static_cast<const E*>(x) + o * e.size * e.inner;
-      const int64_t* at = index + r * e.inner;
-      E* to = static_cast<E*>(elements) + r * e.inner;
-      for (int64_t i = 0; i < e.inner; ++i) to[i] = from[at[i] * e.inner + i];
-    });
-  });
-}
-
-void put_along(void* x, const void* elements, const int64_t* index, int64_t count, AxisExtents e, int64_t element) {
-  if (e.outer * count * e.inner == 0) return;
-  with_element(element, [&]<class E>() {
-    for_inner_tiles(e, count, [&](int64_t o, int64_t from, int64_t to) {
-      E* out = static_cast<E*>(x) + o * e.size * e.inner;
-      for (int64_t j = o * count; j < (o + 1) * count; ++j) {
-        const E* in = static_cast<const E*>(elements) + j * e.inner;
-        for (int64_t i = from; i < to; ++i) out[index[j * e.inner + i] * e.inner + i] = in[i];
-      }
-    });
-  });
-}
-
-void add_along(DType dtype, void* x, const void* elements, const int64_t* index, int64_t count, AxisExtents e) {
-  if (e.outer * e.size * e.inner == 0) return;
-  with_number(dtype, [&]<class T>() {
-    using N = Number<T>;
-    for_inner_tiles(e, count, [&](int64_t o, int64_t from, int64_t to) {
-      const int64_t width = to - from;
-      std::vector<typename N::Wide> sums(static_cast<size_t>(e.size * width));
-      for (int64_t j = o * count; j < (o + 1) * count; ++j) {
-        const T* in = static_cast<const T*>(elements) + j * e.inner;
-        for (int64_t i = from; i < to; ++i) sums[index[j * e.inner + i] * width + i - from] += N::widen(in[i]);
-      }
-      T* out = static_cast<T*>(x) + o * e.size * e.inner + from;
-      for (int64_t s = 0; s < e.size; ++s)
-        for (int64_t i = 0; i < width; ++i) out[s * e.inner + i] = N::narrow(sums[s * width + i]);
     });
   });
 }
@@ -274,37 +187,6 @@ void add_strided(DType dtype, void* y, int64_t y_size, const int64_t* strides, i
       });
     });
   });
-}
-
-void mark_last(bool* last, const int64_t* index, int64_t count, int64_t size) {
-  std::vector<bool> seen(static_cast<size_t>(size));
-  for (int64_t p = count - 1; p >= 0; --p) {
-    last[p] = !seen[index[p]];
-    seen[index[p]] = true;
-  }
-}
-
-Value* nonzero_indices(const Value* x) {
-  const Packed packed(x);
-  auto set = std::make_unique_for_overwrite<bool[]>(static_cast<size_t>(x->size));
-  kernels().cast[static_cast<int>(x->dtype)][static_cast<int>(DType::Bool)](set.get(), packed.data(), x->size);
-  const int64_t n = std::count(set.get(), set.get() + x->size, true);
-  Value* y = empty(DType::Int64, {Dim(n), Dim(x->ndim)});
-  int64_t* row = reinterpret_cast<int64_t*>(y->data);
-  if (n == 0) return y;
-  const int last = x->ndim - 1;
-  const int64_t size = x->ndim == 0 ? 1 : x->shape[last];
-  int64_t at[kMaxRank] = {};
-  for (const bool* line = set.get(); line < set.get() + x->size; line += size) {
-    for (int64_t k = 0; k < size; ++k) {
-      if (!line[k]) continue;
-      for (int i = 0; i < last; ++i) row[i] = at[i];
-      if (last >= 0) row[last] = k;
-      row += x->ndim;
-    }
-    for (int i = last - 1; i >= 0 && ++at[i] == x->shape[i]; --i) at[i] = 0;
-  }
-  return y;
 }
 
 }  // namespace wengert

@@ -1,6 +1,5 @@
 // Reading and writing at indices that are data: whole slices (take, index_add, index_put) and single elements
-// along an axis. Indices are int64, negative ones count from the end, and all are checked before memory is
-// touched.
+// along an axis. Indices are int64, negative ones count from the end, and each is checked before it is used.
 #include "../kernels/gather.h"
 #include "../kernels/strided.h"
 #include "check.h"
@@ -74,12 +73,16 @@ void take_unpacked(const Value* x, int axis, const int64_t* index, int64_t count
 void compute_take(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   const Value *x = in[0], *index = in[1];
   const int axis = axis_of(op, attrs[0], x->ndim);
-  const Indices indices(op.name.c_str(), index, axis, x->shape[axis]);
+  const AxisExtents e = around_axis(x->shape, x->ndim, axis);
+  Indices indices(op.name.c_str(), index, axis, x->shape[axis]);
   if (!x->contiguous && index->size < x->shape[axis]) {
-    return take_unpacked(x, axis, indices.data(), index->size, out[0]);
+    return take_unpacked(x, axis, indices.all(), index->size, out[0]);
   }
-  take_slices(out[0]->data, Packed(x).data(), indices.data(), index->size, around_axis(x->shape, x->ndim, axis),
-              size_of(x->dtype));
+  const Packed packed(x);
+  if (e.outer == 1 && e.inner == 1) {
+    return take_along(out[0]->data, packed.data(), indices, index->size, e, size_of(x->dtype));
+  }
+  take_slices(out[0]->data, packed.data(), indices.all(), index->size, e, size_of(x->dtype));
 }
 
 void infer_index_add(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
@@ -94,9 +97,8 @@ void infer_index_add(const Op& op, const Type* in, int n, const Attrs& attrs, Ty
 void compute_index_add(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   Value* y = out[0];
   const int axis = axis_of(op, attrs[1], y->ndim);
-  const Indices indices(op.name.c_str(), in[1], axis, y->shape[axis]);
-  add_slices(y->dtype, y->data, Packed(in[0]).data(), indices.data(), in[1]->size,
-             around_axis(y->shape, y->ndim, axis));
+  Indices indices(op.name.c_str(), in[1], axis, y->shape[axis]);
+  add_slices(y->dtype, y->data, Packed(in[0]).data(), indices.all(), in[1]->size, around_axis(y->shape, y->ndim, axis));
 }
 
 void infer_index_put(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
@@ -110,9 +112,9 @@ void infer_index_put(const Op& op, const Type* in, int n, const Attrs& attrs, Ty
 void compute_index_put(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   Value* y = out[0];
   const int axis = axis_of(op, attrs[0], y->ndim);
-  const Indices indices(op.name.c_str(), in[1], axis, y->shape[axis]);
+  Indices indices(op.name.c_str(), in[1], axis, y->shape[axis]);
   copy_all(in[0], y);
-  put_slices(y->data, Packed(in[2]).data(), indices.data(), in[1]->size, around_axis(y->shape, y->ndim, axis),
+  put_slices(y->data, Packed(in[2]).data(), indices.all(), in[1]->size, around_axis(y->shape, y->ndim, axis),
              size_of(y->dtype));
 }
 
@@ -124,8 +126,8 @@ void infer_winners(const Op& op, const Type* in, int n, const Attrs& attrs, Type
 
 void compute_winners(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   const int64_t size = attrs[0].dims[0].raw;
-  const Indices indices(op.name.c_str(), in[0], 0, size);
-  mark_last(reinterpret_cast<bool*>(out[0]->data), indices.data(), in[0]->size, size);
+  Indices indices(op.name.c_str(), in[0], 0, size);
+  mark_last(reinterpret_cast<bool*>(out[0]->data), indices.all(), in[0]->size, size);
 }
 
 // Elements along an axis
@@ -154,24 +156,8 @@ void compute_take_along_axis(const Op& op, Value* const* in, int, const Attrs& a
   const Value *x = in[0], *index = in[1];
   const int axis = axis_of(op, attrs[0], x->ndim);
   const Indices indices(op.name.c_str(), index, axis, x->shape[axis]);
-  take_along(out[0]->data, Packed(x).data(), indices.data(), index->shape[axis], around_axis(x->shape, x->ndim, axis),
+  take_along(out[0]->data, Packed(x).data(), indices, index->shape[axis], around_axis(x->shape, x->ndim, axis),
              size_of(x->dtype));
-}
-
-void infer_scatter_add(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
-  require_number(op, in[0]);
-  const Dims& shape = shape_attr(op, attrs[0]);
-  along_axis(op, attrs[1], shape, in, n);
-  require_shape(op, in, 0, n, in[1].shape);
-  *out = {in[0].dtype, shape};
-}
-
-void compute_scatter_add(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
-  Value* y = out[0];
-  const int axis = axis_of(op, attrs[1], y->ndim);
-  const Indices indices(op.name.c_str(), in[1], axis, y->shape[axis]);
-  add_along(y->dtype, y->data, Packed(in[0]).data(), indices.data(), in[1]->shape[axis],
-            around_axis(y->shape, y->ndim, axis));
 }
 
 void infer_scatter(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
@@ -181,12 +167,45 @@ void infer_scatter(const Op& op, const Type* in, int n, const Attrs& attrs, Type
   *out = in[0];
 }
 
+void infer_scatter_add_along_axis(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
+  require_number(op, in[0]);
+  const Dims& shape = shape_attr(op, attrs[0]);
+  along_axis(op, attrs[1], shape, in, n);
+  require_shape(op, in, 0, n, in[1].shape);
+  *out = {in[0].dtype, shape};
+}
+
+void add_elements(const Op& op, const Value* base, const Value* index, const Value* elements, int64_t axis_attr,
+                  Value* y) {
+  const int axis = normalize_axis(op.name.c_str(), axis_attr, y->ndim);
+  const Indices indices(op.name.c_str(), index, axis, y->shape[axis]);
+  const Packed values(elements);
+  const AxisExtents e = around_axis(y->shape, y->ndim, axis);
+  if (base == nullptr) {
+    return add_along(y->dtype, y->data, nullptr, values.data(), indices, index->shape[axis], e);
+  }
+  add_along(y->dtype, y->data, Packed(base).data(), values.data(), indices, index->shape[axis], e);
+}
+
+void compute_scatter_add_along_axis(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  add_elements(op, nullptr, in[1], in[0], attrs[1].i, out[0]);
+}
+
+void infer_scatter_add(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
+  require_number(op, in[0]);
+  infer_scatter(op, in, n, attrs, out);
+}
+
+void compute_scatter_add(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  add_elements(op, in[0], in[1], in[2], attrs[0].i, out[0]);
+}
+
 void compute_scatter(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   Value* y = out[0];
   const int axis = axis_of(op, attrs[0], y->ndim);
   const Indices indices(op.name.c_str(), in[1], axis, y->shape[axis]);
   copy_all(in[0], y);
-  put_along(y->data, Packed(in[2]).data(), indices.data(), in[1]->shape[axis], around_axis(y->shape, y->ndim, axis),
+  put_along(y->data, Packed(in[2]).data(), indices, in[1]->shape[axis], around_axis(y->shape, y->ndim, axis),
             size_of(y->dtype));
 }
 
@@ -215,6 +234,11 @@ void register_index_ops() {
   add_op({.name = "scatter_add_along_axis",
           .n_inputs = 2,
           .attrs = shape_axis,
+          .infer = infer_scatter_add_along_axis,
+          .compute = compute_scatter_add_along_axis});
+  add_op({.name = "scatter_add",
+          .n_inputs = 3,
+          .attrs = axis,
           .infer = infer_scatter_add,
           .compute = compute_scatter_add});
   add_op(

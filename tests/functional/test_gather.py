@@ -154,3 +154,70 @@ def test_argwhere_and_bincount():
         wg.bincount([1, -1])
     with pytest.raises(wg.ShapeError, match="bincount"):
         wg.bincount([[1]])
+
+
+# Lines long enough for several blocks of indices and several tiles, whose negative indices are late and few.
+@pytest.mark.parametrize("shape", [(3, 2000), (40, 1000), (2, 700, 3), (1, 20_000), (5, 1, 600)])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128, np.int8])
+def test_long_lines(shape, dtype):
+    rng = np.random.default_rng(5)
+    a, v = (rng.integers(-5, 6, shape).astype(dtype) for _ in range(2))
+    n = shape[1]
+    for i in (rng.integers(0, n, shape), rng.integers(-n, n, shape), np.sort(rng.integers(0, n, shape), axis=1)):
+        i[-1, -1] = -1
+        x, s = wg.asarray(a), wg.asarray(v)
+        np.testing.assert_array_equal(wg.take_along_axis(x, i, axis=1).numpy(), np.take_along_axis(a, i, 1))
+        expected = a.copy()
+        grid = list(np.indices(shape))
+        grid[1] = i
+        np.add.at(expected, tuple(grid), v)
+        np.testing.assert_array_equal(wg.scatter_add(x, i, s, axis=1).numpy(), expected)
+        np.put_along_axis(expected, i, v, 1)
+        y = wg.scatter(wg.asarray(expected), i, s, axis=1)
+        np.testing.assert_array_equal(wg.take_along_axis(y, i, axis=1).numpy(), np.take_along_axis(expected, i, 1))
+
+
+@pytest.mark.parametrize("shape", [(2, 700), (2, 700, 3)])
+def test_scatter_add_of_half_precision_rounds_once(shape):
+    i = np.zeros(shape, np.int64)
+    y = wg.scatter_add(wg.full(shape, 2048.0, dtype=wg.float16), i, wg.ones(shape, dtype=wg.float16), axis=1)
+    assert (y.numpy()[:, 0] == np.float16(2748)).all() and (y.numpy()[:, 1:] == 2048).all()
+
+
+@pytest.mark.parametrize("bad", [700, -701, 2**62, -(2**63)])
+@pytest.mark.parametrize("place", [0, 3, 699, 1399])
+def test_the_first_index_out_of_range_is_named(bad, place):
+    i = np.tile(np.arange(-350, 350), 100).reshape(100, 700)
+    i.flat[place] = bad
+    i.flat[60_000] = 5000  # a later one, which another thread may meet first
+    x = wg.zeros((100, 700))
+    for call in (
+        lambda: wg.take_along_axis(x, i, axis=1),
+        lambda: wg.scatter_add(x, i, wg.ones(i.shape), axis=1),
+        lambda: wg.scatter(x, i, wg.ones(i.shape), axis=1),
+        lambda: wg.take(x[0], i, axis=0),
+    ):
+        with pytest.raises(IndexError, match=rf"index {bad} is out of range for axis \d with size 700"):
+            call()
+
+
+def test_a_sorted_index_adds_like_any_other():
+    rng = np.random.default_rng(6)
+    ids = np.sort(rng.integers(0, 40_000, 90_000))
+    a = rng.integers(-9, 9, (90_000, 2)).astype(np.float64)
+    expected = np.zeros((40_000, 2))
+    np.add.at(expected, ids, a)
+    for order in (np.arange(90_000), rng.permutation(90_000)):
+        y = wg.segment_sum(wg.asarray(a[order]), ids[order], num_segments=40_000)
+        np.testing.assert_array_equal(y.numpy(), expected)
+        one = wg.segment_sum(wg.asarray(a[order, 0]), ids[order], num_segments=40_000)
+        np.testing.assert_array_equal(one.numpy(), expected[:, 0])
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (40_000,), (3, 20_000), (20_000, 1, 3), (0, 4), (7, 11, 13)])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_nonzero_over_tiles(shape, share):
+    a = np.random.default_rng(7).random(shape) < share
+    np.testing.assert_array_equal(wg.argwhere(wg.asarray(a)).numpy(), np.argwhere(a))
+    if a.ndim:
+        np.testing.assert_array_equal(wg.asarray(a * 2.5)[wg.asarray(a)].numpy(), (a * 2.5)[a])

@@ -29,11 +29,7 @@ _take, _take_along, _put_along = (
     native("take_along_axis"),
     native("scatter_along_axis"),
 )
-_add_along, _index_add, _equal = (
-    native("scatter_add_along_axis"),
-    native("index_add"),
-    native("equal"),
-)
+_scatter_add, _index_add, _equal = native("scatter_add"), native("index_add"), native("equal")
 _broadcast_to, _reshape, _slice = native("broadcast_to"), native("reshape"), native("slice")
 _where = native("where")
 
@@ -93,10 +89,12 @@ def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Tensor:
     [[3], [4]]
     """
     t, i = as_tensor(x, "take_along_axis"), as_index(indices, "take_along_axis")
+    shape, wanted = t.shape, i.shape
     if (
-        t.ndim == i.ndim
-        and 0 <= axis < t.ndim
-        and all(a == b for d, (a, b) in enumerate(zip(t.shape, i.shape)) if d != axis)
+        len(shape) == len(wanted)
+        and 0 <= axis < len(shape)
+        and shape[:axis] == wanted[:axis]
+        and shape[axis + 1 :] == wanted[axis + 1 :]
     ):
         return _take_along(t, i, axis)
     return _take_along(*_aligned(t, i, axis, "take_along_axis"))
@@ -109,7 +107,7 @@ def _with_source(x: Any, index: Any, src: Any, name: str) -> tuple[Tensor, Tenso
     t, i, s = as_tensor(x, name), as_index(index, name), as_tensor(src, name)
     if s.ndim == 0:
         s = _broadcast_to(s, i.shape)
-    if tuple(s.shape) != tuple(i.shape):
+    if s.shape != i.shape:
         raise ShapeError(f"{name}: indices {describe(i)} and values {describe(s)} must have one shape")
     return t, i, s
 
@@ -134,8 +132,7 @@ def scatter_add(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
     """
     t, i, s = _with_source(x, index, src, "scatter_add")
     t, s = promoted([t, s])
-    y: Tensor = t + _checked("scatter_add", _add_along, s, i, t.shape, one_axis(axis, t.ndim, "scatter_add"))
-    return y
+    return _scatter_add(t, i, s, one_axis(axis, t.ndim, "scatter_add"))
 
 
 @explain_keywords

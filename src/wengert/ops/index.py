@@ -129,6 +129,41 @@ scatter_add_along_axis: Op = define(
 )
 
 
+def _np_scatter_add_to(x: Any, i: Any, v: Any, axis: int) -> Any:
+    return x + _np_scatter_add(v, i, x.shape, axis)
+
+
+def _scatter_add_jvp(x_dot: Any, i_dot: Any, v_dot: Any, y: Any, x: Any, i: Any, v: Any, axis: int) -> Any:
+    if v_dot is ZERO:
+        return x_dot
+    return scatter_add_along_axis(v_dot, i, x.shape, axis) if x_dot is ZERO else scatter_add(x_dot, i, v_dot, axis)
+
+
+# Not the sum of x and the op above: that would be two more passes over memory, several times the cost of this one.
+scatter_add: Op = define(
+    "scatter_add",
+    formula="x to which v[i, j] is added at [i, index[i, j]]",
+    reference=_np_scatter_add_to,
+    jvp=_scatter_add_jvp,
+    transpose=(
+        lambda y_bar, x, i, v, axis: y_bar,
+        None,
+        lambda y_bar, x, i, v, axis: take_along_axis(y_bar, i, axis),
+    ),
+    samples=[
+        Sample((real(3, 4), index(3, 2, below=4), real(3, 2)), (1,)),
+        Sample((real(3, 4), index(5, 4, below=3), real(5, 4)), (0,)),
+        Sample((real(3, 4), exactly(0, 0, 1, 1, 1, 3, shape=(3, 2)), real(3, 2)), (1,)),
+        Sample((real(3, 4), index(3, 0, below=4), real(3, 0)), (1,)),
+    ],
+    invalid=[
+        Invalid((real(3, 4), exactly(0, 9, 0, shape=(3, 1)), real(3, 1)), (1,), "IndexRangeError", "9"),
+        Invalid((real(3, 4), index(3, 1, below=4), real(3, 2)), (1,), "ShapeError", "operand 2"),
+    ],
+    public=False,
+)
+
+
 def _np_scatter(x: Any, i: Any, v: Any, axis: int) -> Any:
     y = x.copy()
     np.put_along_axis(y, i, v, axis)

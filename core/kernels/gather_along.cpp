@@ -1,0 +1,201 @@
+// Single elements at an index of their own along an axis. Indices are checked where they are used.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "../threads.h"
+#include "gather.h"
+#include "number.h"
+
+namespace wengert {
+
+namespace {
+
+constexpr int64_t kTileElements = 16384;
+constexpr int64_t kLanes = 64;  // neighbouring lines that are written together
+static_assert(kLanes <= Indices::kBlock);
+
+// The inner extent is cut so that one tile's destinations stay in cache. fn(outer, from, to) per tile.
+template <class F>
+void for_inner_tiles(AxisExtents e, int64_t count, F&& fn) {
+  const int64_t width = std::clamp<int64_t>(kTileElements / std::max<int64_t>(1, e.size), 1, kLanes);
+  const int64_t pieces = (e.inner + width - 1) / width, units = e.outer * pieces;
+  const int64_t length = std::max<int64_t>(1, std::max(count, e.size) * std::min(width, e.inner));
+  const int64_t group = std::max<int64_t>(1, kTileElements / length);
+  parallel_for((units + group - 1) / group, [&](int64_t tile) {
+    for (int64_t u = tile * group; u < std::min(units, (tile + 1) * group); ++u) {
+      const int64_t from = u % pieces * width;
+      fn(u / pieces, from, std::min(e.inner, from + width));
+    }
+  });
+}
+
+// Elements along the last axis. These loops check as they go, and return how many they did: all, unless an index is not
+// in [0, size).
+
+template <class E>
+int64_t take_line(E* __restrict to, const E* __restrict line, const int64_t* __restrict index, int64_t n,
+                  uint64_t size) {
+  int64_t p = 0;
+  for (; p + 4 <= n; p += 4) {  // one branch for four
+    const auto a = static_cast<uint64_t>(index[p]), b = static_cast<uint64_t>(index[p + 1]);
+    const auto c = static_cast<uint64_t>(index[p + 2]), d = static_cast<uint64_t>(index[p + 3]);
+    const uint64_t last = size - 1, beyond = (last - a) | (last - b) | (last - c) | (last - d);
+    if (static_cast<int64_t>(a | b | c | d | beyond) < 0) return p;
+    const E w = line[a], x = line[b], y = line[c], z = line[d];
+    to[p].bits = w.bits;
+    to[p + 1].bits = x.bits;
+    to[p + 2].bits = y.bits;
+    to[p + 3].bits = z.bits;
+  }
+  for (; p < n; ++p) {
+    if (static_cast<uint64_t>(index[p]) >= size) return p;
+    to[p].bits = line[index[p]].bits;
+  }
+  return n;
+}
+
+template <class E>
+int64_t put_line(E* __restrict line, const E* __restrict x, const int64_t* __restrict index, int64_t n, uint64_t size) {
+  for (int64_t p = 0; p < n; ++p) {
+    if (static_cast<uint64_t>(index[p]) >= size) return p;
+    line[index[p]].bits = x[p].bits;
+  }
+  return n;
+}
+
+// Neighbours often go to one place (a running maximum): their sum stays in a register. The order is that of x.
+template <class S, class T>
+int64_t add_line(S* __restrict sums, const T* __restrict x, const int64_t* __restrict index, int64_t n, uint64_t size) {
+  int64_t at = index[0], p = 0;
+  if (static_cast<uint64_t>(at) >= size) return 0;
+  S sum = sums[at];
+  for (; p < n; ++p) {
+    if (index[p] != at) {
+      if (static_cast<uint64_t>(index[p]) >= size) break;
+      sums[at] = sum;
+      at = index[p];
+      sum = sums[at];
+    }
+    sum = Number<S>::narrow(Number<S>::widen(sum) + Number<T>::widen(x[p]));
+  }
+  sums[at] = sum;
+  return p;
+}
+
+template <class E>
+void take_along_last(E* to, const E* x, const Indices& indices, int64_t count, AxisExtents e) {
+  const int64_t total = e.outer * count;
+  parallel_for((total + kTileElements - 1) / kTileElements, [&](int64_t tile) {
+    const int64_t start = tile * kTileElements, end = std::min(total, start + kTileElements);
+    const E* line = x + start / count * e.size;
+    for (int64_t at = start, n = count - start % count; at < end; at += n, n = count, line += e.size) {
+      indices.in_line(at, std::min(n, end - at), [&](const int64_t* index, int64_t from, int64_t m) {
+        return take_line(to + (at + from), line, index, m, static_cast<uint64_t>(e.size));
+      });
+    }
+  });
+}
+
+template <class T>
+inline constexpr bool kHalf = std::is_same_v<T, Half> || std::is_same_v<T, BFloat>;
+
+// What is added to, for the lines [from, to) of one entry of the outer extent: x itself, or floats for half types,
+// which are rounded once. fn(sums, row), where row is the step to the next element of a line.
+template <class T, class F>
+void with_sums(T* x, const T* base, AxisExtents e, int64_t from, int64_t to, F&& fn) {
+  using N = Number<T>;
+  const int64_t width = to - from;
+  if constexpr (kHalf<T>) {
+    std::vector<float> sums(static_cast<size_t>(e.size * width), 0.0f);
+    for (int64_t s = 0; base != nullptr && s < e.size; ++s)
+      for (int64_t i = 0; i < width; ++i) sums[s * width + i] = N::widen(base[s * e.inner + from + i]);
+    fn(sums.data(), width);
+    for (int64_t s = 0; s < e.size; ++s)
+      for (int64_t i = 0; i < width; ++i) x[s * e.inner + from + i] = N::narrow(sums[s * width + i]);
+  } else {
+    const int64_t rows = width == e.inner ? 1 : e.size;  // one run of memory, or a piece of every row
+    const size_t bytes = static_cast<size_t>(rows == 1 ? e.size * width : width) * sizeof(T);
+    for (int64_t s = 0; s < rows; ++s) {
+      void* row = x + s * e.inner + from;
+      base == nullptr ? std::memset(row, 0, bytes) : std::memcpy(row, base + s * e.inner + from, bytes);
+    }
+    fn(x + from, e.inner);
+  }
+}
+
+}  // namespace
+
+void take_along(void* elements, const void* x, const Indices& indices, int64_t count, AxisExtents e, int64_t element) {
+  const int64_t rows = e.outer * count, total = rows * e.inner;
+  if (total == 0) return;
+  with_element(element, [&]<class E>() {
+    const E* from = static_cast<const E*>(x);
+    E* to = static_cast<E*>(elements);
+    if (e.inner == 1) return take_along_last(to, from, indices, count, e);
+    const int64_t pieces = (e.inner + Indices::kBlock - 1) / Indices::kBlock;
+    const int64_t group = std::max<int64_t>(1, kTileElements / std::min(e.inner, Indices::kBlock));
+    parallel_for((rows * pieces + group - 1) / group, [&](int64_t tile) {
+      int64_t room[Indices::kBlock];
+      for (int64_t u = tile * group; u < std::min(rows * pieces, (tile + 1) * group); ++u) {
+        const int64_t r = u / pieces, first = u % pieces * Indices::kBlock;
+        const int64_t n = std::min(Indices::kBlock, e.inner - first), at = r * e.inner + first;
+        const int64_t* index = indices.block(at, n, room);
+        const E* lines = from + (r / count * e.size * e.inner + first);
+        for (int64_t i = 0; i < n; ++i) to[at + i].bits = lines[index[i] * e.inner + i].bits;
+      }
+    });
+  });
+}
+
+void put_along(void* x, const void* elements, const Indices& indices, int64_t count, AxisExtents e, int64_t element) {
+  if (e.outer * count * e.inner == 0) return;
+  with_element(element, [&]<class E>() {
+    const E* values = static_cast<const E*>(elements);
+    for_inner_tiles(e, count, [&](int64_t o, int64_t from, int64_t to) {
+      E* out = static_cast<E*>(x) + o * e.size * e.inner;
+      if (e.inner == 1) {
+        return indices.in_line(o * count, count, [&](const int64_t* index, int64_t first, int64_t n) {
+          return put_line(out, values + (o * count + first), index, n, static_cast<uint64_t>(e.size));
+        });
+      }
+      int64_t room[kLanes];
+      for (int64_t j = o * count; j < (o + 1) * count; ++j) {
+        const int64_t at = j * e.inner + from;
+        const int64_t* index = indices.block(at, to - from, room);
+        for (int64_t i = 0; i < to - from; ++i) out[index[i] * e.inner + from + i].bits = values[at + i].bits;
+      }
+    });
+  });
+}
+
+void add_along(DType dtype, void* x, const void* base, const void* elements, const Indices& indices, int64_t count,
+               AxisExtents e) {
+  if (e.outer * e.size * e.inner == 0) return;
+  with_number(dtype, [&]<class T>() {
+    using N = Number<T>;
+    const T* values = static_cast<const T*>(elements);
+    for_inner_tiles(e, count, [&](int64_t o, int64_t from, int64_t to) {
+      const int64_t skip = o * e.size * e.inner;
+      const T* start = base == nullptr ? nullptr : static_cast<const T*>(base) + skip;
+      with_sums(static_cast<T*>(x) + skip, start, e, from, to, [&]<class S>(S* sums, int64_t row) {
+        if (e.inner == 1) {
+          return indices.in_line(o * count, count, [&](const int64_t* index, int64_t first, int64_t n) {
+            return n == 0 ? 0 : add_line(sums, values + (o * count + first), index, n, static_cast<uint64_t>(e.size));
+          });
+        }
+        int64_t room[kLanes];
+        for (int64_t j = o * count; j < (o + 1) * count; ++j) {
+          const int64_t at = j * e.inner + from;
+          const int64_t* index = indices.block(at, to - from, room);
+          for (int64_t i = 0; i < to - from; ++i) {
+            S& sum = sums[index[i] * row + i];
+            sum = Number<S>::narrow(Number<S>::widen(sum) + N::widen(values[at + i]));
+          }
+        }
+      });
+    });
+  });
+}
+
+}  // namespace wengert
