@@ -4,23 +4,19 @@
 #include <memory>
 
 #include "../threads.h"
-#include "gemm.h"
-#include "vector.h"
+#include "recurrent_rows.h"
 
 namespace wengert {
 
 namespace {
 
-constexpr int64_t kRows = 16;  // of the batch in one task: fewer waste the product's registers
-// Products of this many multiply-adds take the kernel for small ones, which is faster; larger ones are cut into a few.
-constexpr int64_t kSmallTile = 1 << 17, kFewTiles = 8;
+constexpr int64_t kRows = 16;  // of the batch in one task: fewer read the weight too often
 
 template <class T>
 class Sequence {
  public:
   explicit Sequence(const RecurrentShape& shape) : s(shape) {}
 
-  static constexpr DType dtype = sizeof(T) == 4 ? DType::Float32 : DType::Float64;
   const RecurrentShape& s;
 
   // Calls f(first row, rows) for blocks of the batch.
@@ -40,35 +36,41 @@ class Sequence {
   const T* before(const T* x, const T* initial, int64_t t, int64_t row) const {
     return t == 0 ? initial + row * s.hidden : at(x, t - 1, row, s.hidden);
   }
+};
 
-  // y[rows, n] = x[rows, k] · b[k, n], all packed.
-  void multiply(int64_t rows, int64_t n, int64_t k, const T* x, const T* b, T* y) const {
-    const double work = static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k);
-    const int64_t columns =
-        work > kFewTiles * kSmallTile ? n : std::max<int64_t>(16, kSmallTile / (rows * k) / 16 * 16);
-    for (int64_t j = 0; j < n; j += columns) {
-      gemm_tile(dtype, rows, std::min(columns, n - j), k, {x, k, 1}, {b + j, n, 1}, y + j, n, false);
+// A matrix that every step multiplies by, in the order in which the product reads it.
+template <class T>
+class Panels {
+ public:
+  // b[depth, columns] with these strides.
+  Panels(int64_t depth, int64_t columns, const T* b, int64_t row, int64_t column)
+      : depth_(depth), columns_(columns), lanes_(rows_of().lanes) {
+    const int64_t n = (columns + lanes_ - 1) / lanes_;
+    memory_.reset(new T[n * lanes_ * depth]);
+    for (int64_t panel = 0; panel < n; ++panel) {
+      const int64_t first = panel * lanes_, used = std::min(lanes_, columns - first);
+      T* to = memory_.get() + first * depth;
+      for (int64_t k = 0; k < depth; ++k, to += lanes_) {
+        for (int64_t j = 0; j < used; ++j) to[j] = b[k * row + (first + j) * column];
+        std::fill(to + used, to + lanes_, T(0));
+      }
     }
   }
 
-  // w[n, hidden] as [hidden, n]: every step multiplies by it, and rows of it are what the product reads.
-  std::unique_ptr<T[]> transposed(const T* w, int64_t n) const {
-    std::unique_ptr<T[]> t(new T[n * s.hidden]);
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = 0; j < s.hidden; ++j) t[j * n + i] = w[i * s.hidden + j];
-    }
-    return t;
-  }
+  // wᵀ of w[columns, depth], as the next state needs it, and w[depth, columns], as the state before.
+  static Panels transposed(const T* w, int64_t columns, int64_t depth) { return {depth, columns, w, 1, depth}; }
+  static Panels straight(const T* w, int64_t depth, int64_t columns) { return {depth, columns, w, columns, 1}; }
 
-  void sigmoid(T* x, int64_t n) const { map(Elementwise::sigmoid, x, x, n); }
-  void tanh(T* x, int64_t n) const { map(Elementwise::tanh, x, x, n); }
-  void tanh_of(const T* x, T* y, int64_t n) const { map(Elementwise::tanh, x, y, n); }
+  // to = start + x · b, rows `x_row` and `to_row` apart; `start` as `to`.
+  void multiply(int64_t rows, const T* x, int64_t x_row, const T* start, T* to, int64_t to_row) const {
+    rows_of().multiply({rows, columns_, depth_, x, x_row, memory_.get(), start, to_row, to, to_row});
+  }
 
  private:
-  static void map(Elementwise op, const T* x, T* y, int64_t n) {
-    const void* in = x;
-    kernels().map[static_cast<int>(op)][static_cast<int>(dtype)](y, &in, n);
-  }
+  static const RecurrentRows<T>& rows_of() { return recurrent_rows(T{}); }
+
+  int64_t depth_, columns_, lanes_;
+  std::unique_ptr<T[]> memory_;
 };
 
 template <class T>
@@ -91,30 +93,16 @@ template <class T>
 void run_lstm(const RecurrentShape& s, const LstmForward& x) {
   const Sequence<T> seq(s);
   const int64_t n = s.hidden;
-  const auto w = seq.transposed(in<T>(x.w), 4 * n);
+  const auto w = Panels<T>::transposed(in<T>(x.w), 4 * n, n);
+  const auto step = recurrent_rows(T{}).lstm;
   seq.for_rows([&](int64_t first, int64_t rows) {
-    const auto product = scratch<T>(rows * 4 * n);
     for (int64_t t = 0; t < s.steps; ++t) {
-      const T* h_before = seq.before(in<T>(x.h), in<T>(x.h0), t, first);
-      seq.multiply(rows, 4 * n, n, h_before, w.get(), product.get());
-      const T* pre = seq.at(in<T>(x.pre), t, first, 4 * n);
       T* gates = seq.at(out<T>(x.gates), t, first, 4 * n);
-      for (int64_t k = 0; k < rows * 4 * n; ++k) gates[k] = pre[k] + product[k];
+      w.multiply(rows, seq.before(in<T>(x.h), in<T>(x.h0), t, first), n, seq.at(in<T>(x.pre), t, first, 4 * n), gates,
+                 4 * n);
       const T* c_before = seq.before(in<T>(x.c), in<T>(x.c0), t, first);
       T *c = seq.at(out<T>(x.c), t, first, n), *h = seq.at(out<T>(x.h), t, first, n);
-      for (int64_t r = 0; r < rows; ++r, gates += 4 * n) {
-        T *i = gates, *f = gates + n, *g = gates + 2 * n;
-        seq.sigmoid(i, 2 * n);
-        seq.tanh(g, n);
-        seq.sigmoid(gates + 3 * n, n);
-        for (int64_t k = 0; k < n; ++k) c[r * n + k] = f[k] * c_before[r * n + k] + i[k] * g[k];
-      }
-      seq.tanh_of(c, h, rows * n);
-      gates -= rows * 4 * n;
-      for (int64_t r = 0; r < rows; ++r) {
-        const T* o = gates + r * 4 * n + 3 * n;
-        for (int64_t k = 0; k < n; ++k) h[r * n + k] *= o[k];
-      }
+      for (int64_t r = 0; r < rows; ++r) step(n, gates + r * 4 * n, c_before + r * n, c + r * n, h + r * n);
     }
   });
 }
@@ -123,27 +111,18 @@ template <class T>
 void run_lstm_tangent(const RecurrentShape& s, const LstmTangent& x) {
   const Sequence<T> seq(s);
   const int64_t n = s.hidden;
-  const auto w = seq.transposed(in<T>(x.w), 4 * n);
+  const auto w = Panels<T>::transposed(in<T>(x.w), 4 * n, n);
+  const auto step = recurrent_rows(T{}).lstm_tangent;
   seq.for_rows([&](int64_t first, int64_t rows) {
-    const auto product = scratch<T>(rows * 4 * n), tanh_c = scratch<T>(rows * n);
+    const auto total = scratch<T>(rows * 4 * n);
     for (int64_t t = 0; t < s.steps; ++t) {
-      const T* h_dot_before = seq.before(in<T>(x.h_dot), in<T>(x.h0_dot), t, first);
-      seq.multiply(rows, 4 * n, n, h_dot_before, w.get(), product.get());
-      const T *c_before = seq.before(in<T>(x.c), in<T>(x.c0), t, first),
-              *c_dot_before = seq.before(in<T>(x.c_dot), in<T>(x.c0_dot), t, first);
-      seq.tanh_of(seq.at(in<T>(x.c), t, first, n), tanh_c.get(), rows * n);
-      T *c_dot = seq.at(out<T>(x.c_dot), t, first, n), *h_dot = seq.at(out<T>(x.h_dot), t, first, n);
+      w.multiply(rows, seq.before(in<T>(x.h_dot), in<T>(x.h0_dot), t, first), n,
+                 seq.at(in<T>(x.pre_dot), t, first, 4 * n), total.get(), 4 * n);
       for (int64_t r = 0; r < rows; ++r) {
-        const T *pre = seq.at(in<T>(x.pre_dot), t, first + r, 4 * n), *add = product.get() + r * 4 * n;
-        const T *i = seq.at(in<T>(x.gates), t, first + r, 4 * n), *f = i + n, *g = f + n, *o = g + n;
-        for (int64_t k = 0; k < n; ++k) {
-          const int64_t e = r * n + k;
-          const T i_dot = i[k] * (1 - i[k]) * (pre[k] + add[k]), f_dot = f[k] * (1 - f[k]) * (pre[n + k] + add[n + k]);
-          const T g_dot = (1 - g[k] * g[k]) * (pre[2 * n + k] + add[2 * n + k]);
-          const T o_dot = o[k] * (1 - o[k]) * (pre[3 * n + k] + add[3 * n + k]), y = tanh_c[e];
-          c_dot[e] = f_dot * c_before[e] + f[k] * c_dot_before[e] + i_dot * g[k] + i[k] * g_dot;
-          h_dot[e] = o_dot * y + o[k] * (1 - y * y) * c_dot[e];
-        }
+        const int64_t row = first + r;
+        step(n, total.get() + r * 4 * n, seq.at(in<T>(x.gates), t, row, 4 * n), seq.at(in<T>(x.c), t, row, n),
+             seq.before(in<T>(x.c), in<T>(x.c0), t, row), seq.before(in<T>(x.c_dot), in<T>(x.c0_dot), t, row),
+             seq.at(out<T>(x.c_dot), t, row, n), seq.at(out<T>(x.h_dot), t, row, n));
       }
     }
   });
@@ -153,60 +132,53 @@ template <class T>
 void run_lstm_cotangent(const RecurrentShape& s, const LstmCotangent& x) {
   const Sequence<T> seq(s);
   const int64_t n = s.hidden;
+  const auto w = Panels<T>::straight(in<T>(x.w), 4 * n, n);
+  const auto step = recurrent_rows(T{}).lstm_cotangent;
   seq.for_rows([&](int64_t first, int64_t rows) {
-    const auto tanh_c = scratch<T>(rows * n);
     T *h_carry = out<T>(x.h0_bar) + first * n, *c_carry = out<T>(x.c0_bar) + first * n;
     std::fill_n(h_carry, rows * n, T(0));
     std::fill_n(c_carry, rows * n, T(0));
     for (int64_t t = s.steps - 1; t >= 0; --t) {
-      const T *h_bar = seq.at(in<T>(x.h_bar), t, first, n), *c_bar = seq.at(in<T>(x.c_bar), t, first, n);
-      const T* c_before = seq.before(in<T>(x.c), in<T>(x.c0), t, first);
-      seq.tanh_of(seq.at(in<T>(x.c), t, first, n), tanh_c.get(), rows * n);
       T* pre_bar = seq.at(out<T>(x.pre_bar), t, first, 4 * n);
       for (int64_t r = 0; r < rows; ++r) {
-        const T *i = seq.at(in<T>(x.gates), t, first + r, 4 * n), *f = i + n, *g = f + n, *o = g + n;
-        T* bar = pre_bar + r * 4 * n;
-        for (int64_t k = 0; k < n; ++k) {
-          const int64_t e = r * n + k;
-          const T h = h_bar[e] + h_carry[e], y = tanh_c[e];
-          const T c = c_bar[e] + c_carry[e] + h * o[k] * (1 - y * y);
-          bar[k] = c * g[k] * (i[k] * (1 - i[k]));
-          bar[n + k] = c * c_before[e] * (f[k] * (1 - f[k]));
-          bar[2 * n + k] = c * i[k] * (1 - g[k] * g[k]);
-          bar[3 * n + k] = h * y * (o[k] * (1 - o[k]));
-          c_carry[e] = c * f[k];
-        }
+        const int64_t row = first + r;
+        step(n, seq.at(in<T>(x.h_bar), t, row, n), seq.at(in<T>(x.c_bar), t, row, n),
+             seq.at(in<T>(x.gates), t, row, 4 * n), seq.at(in<T>(x.c), t, row, n),
+             seq.before(in<T>(x.c), in<T>(x.c0), t, row), h_carry + r * n, c_carry + r * n, pre_bar + r * 4 * n);
       }
-      seq.multiply(rows, n, 4 * n, pre_bar, in<T>(x.w), h_carry);
+      w.multiply(rows, pre_bar, 4 * n, nullptr, h_carry, n);
     }
   });
 }
 
 // ------------------------------------------------------------------------------------------------------------- GRU
 
+// Weights of the reset and update gates, and of the hidden state's share of the candidate, which are groups 0, 1 and 3.
+template <class T>
+struct GruPanels {
+  Panels<T> gates, share;
+  static GruPanels transposed(const T* w, int64_t n) {
+    return {Panels<T>::transposed(w, 2 * n, n), Panels<T>::transposed(w + 2 * n * n, n, n)};
+  }
+  static GruPanels straight(const T* w, int64_t n) {
+    return {Panels<T>::straight(w, 2 * n, n), Panels<T>::straight(w + 2 * n * n, n, n)};
+  }
+};
+
 template <class T>
 void run_gru(const RecurrentShape& s, const GruForward& x) {
   const Sequence<T> seq(s);
   const int64_t n = s.hidden;
-  const auto w = seq.transposed(in<T>(x.w), 3 * n);
+  const auto w = GruPanels<T>::transposed(in<T>(x.w), n);
+  const auto step = recurrent_rows(T{}).gru;
   seq.for_rows([&](int64_t first, int64_t rows) {
-    const auto product = scratch<T>(rows * 3 * n);
     for (int64_t t = 0; t < s.steps; ++t) {
-      const T* before = seq.before(in<T>(x.h), in<T>(x.h0), t, first);
-      seq.multiply(rows, 3 * n, n, before, w.get(), product.get());
+      const T *before = seq.before(in<T>(x.h), in<T>(x.h0), t, first), *pre = seq.at(in<T>(x.pre), t, first, 4 * n);
+      T *gates = seq.at(out<T>(x.gates), t, first, 4 * n), *h = seq.at(out<T>(x.h), t, first, n);
+      w.gates.multiply(rows, before, n, pre, gates, 4 * n);
+      w.share.multiply(rows, before, n, pre + 3 * n, gates + 3 * n, 4 * n);
       for (int64_t r = 0; r < rows; ++r) {
-        const T *pre = seq.at(in<T>(x.pre), t, first + r, 4 * n), *add = product.get() + r * 3 * n;
-        T *reset = seq.at(out<T>(x.gates), t, first + r, 4 * n), *update = reset + n, *made = update + n,
-          *share = made + n;
-        for (int64_t k = 0; k < 2 * n; ++k) reset[k] = pre[k] + add[k];
-        seq.sigmoid(reset, 2 * n);
-        for (int64_t k = 0; k < n; ++k) {
-          share[k] = pre[3 * n + k] + add[2 * n + k];
-          made[k] = pre[2 * n + k] + reset[k] * share[k];
-        }
-        seq.tanh(made, n);
-        T* h = seq.at(out<T>(x.h), t, first + r, n);
-        for (int64_t k = 0; k < n; ++k) h[k] = made[k] + update[k] * (before[r * n + k] - made[k]);
+        step(n, gates + r * 4 * n, pre + r * 4 * n + 2 * n, before + r * n, h + r * n);
       }
     }
   });
@@ -216,26 +188,19 @@ template <class T>
 void run_gru_tangent(const RecurrentShape& s, const GruTangent& x) {
   const Sequence<T> seq(s);
   const int64_t n = s.hidden;
-  const auto w = seq.transposed(in<T>(x.w), 3 * n);
+  const auto w = GruPanels<T>::transposed(in<T>(x.w), n);
+  const auto step = recurrent_rows(T{}).gru_tangent;
   seq.for_rows([&](int64_t first, int64_t rows) {
-    const auto product = scratch<T>(rows * 3 * n);
+    const auto total = scratch<T>(rows * 4 * n);
     for (int64_t t = 0; t < s.steps; ++t) {
-      const T *h_before = seq.before(in<T>(x.h), in<T>(x.h0), t, first),
-              *dot_before = seq.before(in<T>(x.h_dot), in<T>(x.h0_dot), t, first);
-      seq.multiply(rows, 3 * n, n, dot_before, w.get(), product.get());
+      const T* dot_before = seq.before(in<T>(x.h_dot), in<T>(x.h0_dot), t, first);
+      const T* pre = seq.at(in<T>(x.pre_dot), t, first, 4 * n);
+      w.gates.multiply(rows, dot_before, n, pre, total.get(), 4 * n);
+      w.share.multiply(rows, dot_before, n, pre + 3 * n, total.get() + 3 * n, 4 * n);
       for (int64_t r = 0; r < rows; ++r) {
-        const T *pre = seq.at(in<T>(x.pre_dot), t, first + r, 4 * n), *add = product.get() + r * 3 * n;
-        const T *reset = seq.at(in<T>(x.gates), t, first + r, 4 * n), *update = reset + n, *made = update + n,
-                *share = made + n;
-        T* h_dot = seq.at(out<T>(x.h_dot), t, first + r, n);
-        for (int64_t k = 0; k < n; ++k) {
-          const int64_t e = r * n + k;
-          const T reset_dot = reset[k] * (1 - reset[k]) * (pre[k] + add[k]);
-          const T update_dot = update[k] * (1 - update[k]) * (pre[n + k] + add[n + k]);
-          const T share_dot = pre[3 * n + k] + add[2 * n + k];
-          const T made_dot = (1 - made[k] * made[k]) * (pre[2 * n + k] + reset_dot * share[k] + reset[k] * share_dot);
-          h_dot[k] = made_dot * (1 - update[k]) + update_dot * (h_before[e] - made[k]) + update[k] * dot_before[e];
-        }
+        step(n, total.get() + r * 4 * n, pre + r * 4 * n + 2 * n, seq.at(in<T>(x.gates), t, first + r, 4 * n),
+             seq.before(in<T>(x.h), in<T>(x.h0), t, first + r), dot_before + r * n,
+             seq.at(out<T>(x.h_dot), t, first + r, n));
       }
     }
   });
@@ -245,28 +210,20 @@ template <class T>
 void run_gru_cotangent(const RecurrentShape& s, const GruCotangent& x) {
   const Sequence<T> seq(s);
   const int64_t n = s.hidden;
+  const auto w = GruPanels<T>::straight(in<T>(x.w), n);
+  const auto step = recurrent_rows(T{}).gru_cotangent;
   seq.for_rows([&](int64_t first, int64_t rows) {
-    const auto hidden_bar = scratch<T>(rows * 3 * n), product = scratch<T>(rows * n);
     T* carry = out<T>(x.h0_bar) + first * n;
     std::fill_n(carry, rows * n, T(0));
     for (int64_t t = s.steps - 1; t >= 0; --t) {
-      const T* h_before = seq.before(in<T>(x.h), in<T>(x.h0), t, first);
+      T* pre_bar = seq.at(out<T>(x.pre_bar), t, first, 4 * n);
       for (int64_t r = 0; r < rows; ++r) {
-        const T *h_bar = seq.at(in<T>(x.h_bar), t, first + r, n), *reset = seq.at(in<T>(x.gates), t, first + r, 4 * n);
-        const T *update = reset + n, *made = update + n, *share = made + n;
-        T *bar = seq.at(out<T>(x.pre_bar), t, first + r, 4 * n), *through = hidden_bar.get() + r * 3 * n;
-        for (int64_t k = 0; k < n; ++k) {
-          const int64_t e = r * n + k;
-          const T h = h_bar[k] + carry[e], made_bar = h * (1 - update[k]) * (1 - made[k] * made[k]);
-          bar[k] = through[k] = made_bar * share[k] * (reset[k] * (1 - reset[k]));
-          bar[n + k] = through[n + k] = h * (h_before[e] - made[k]) * (update[k] * (1 - update[k]));
-          bar[2 * n + k] = made_bar;
-          bar[3 * n + k] = through[2 * n + k] = made_bar * reset[k];
-          carry[e] = h * update[k];
-        }
+        const int64_t row = first + r;
+        step(n, seq.at(in<T>(x.h_bar), t, row, n), seq.at(in<T>(x.gates), t, row, 4 * n),
+             seq.before(in<T>(x.h), in<T>(x.h0), t, row), carry + r * n, pre_bar + r * 4 * n);
       }
-      seq.multiply(rows, n, 3 * n, hidden_bar.get(), in<T>(x.w), product.get());
-      for (int64_t k = 0; k < rows * n; ++k) carry[k] += product[k];
+      w.gates.multiply(rows, pre_bar, 4 * n, carry, carry, n);
+      w.share.multiply(rows, pre_bar + 3 * n, 4 * n, carry, carry, n);
     }
   });
 }

@@ -6,6 +6,7 @@
 #include "attention_rows.h"
 #include "conv_tiles.h"
 #include "pool_rows.h"
+#include "recurrent_rows.h"
 #include "vector.h"
 
 namespace wengert {
@@ -22,6 +23,8 @@ namespace wengert {
     const PoolRows<double>& pool_rows_f64();           \
     const AttentionRows<float>& attention_rows_f32();  \
     const AttentionRows<double>& attention_rows_f64(); \
+    const RecurrentRows<float>& recurrent_rows_f32();  \
+    const RecurrentRows<double>& recurrent_rows_f64(); \
   }
 #ifdef WENGERT_LEVEL_v2
 DECLARE(v2)
@@ -47,6 +50,8 @@ struct InstructionSet {
   const PoolRows<double>& (*pool_f64)();
   const AttentionRows<float>& (*attention_f32)();
   const AttentionRows<double>& (*attention_f64)();
+  const RecurrentRows<float>& (*recurrent_f32)();
+  const RecurrentRows<double>& (*recurrent_f64)();
 };
 
 #define SET(level)                                \
@@ -59,7 +64,9 @@ struct InstructionSet {
    isa_##level::pool_rows_f32,                    \
    isa_##level::pool_rows_f64,                    \
    isa_##level::attention_rows_f32,               \
-   isa_##level::attention_rows_f64}
+   isa_##level::attention_rows_f64,               \
+   isa_##level::recurrent_rows_f32,               \
+   isa_##level::recurrent_rows_f64}
 InstructionSet choose() {
   __builtin_cpu_init();
   const InstructionSet sets[] = {
@@ -106,6 +113,8 @@ const PoolRows<float>& pool_rows_f32();
 const PoolRows<double>& pool_rows_f64();
 const AttentionRows<float>& attention_rows_f32();
 const AttentionRows<double>& attention_rows_f64();
+const RecurrentRows<float>& recurrent_rows_f32();
+const RecurrentRows<double>& recurrent_rows_f64();
 }  // namespace isa_base
 
 namespace {
@@ -119,6 +128,8 @@ struct InstructionSet {
   const PoolRows<double>& (*pool_f64)();
   const AttentionRows<float>& (*attention_f32)();
   const AttentionRows<double>& (*attention_f64)();
+  const RecurrentRows<float>& (*recurrent_f32)();
+  const RecurrentRows<double>& (*recurrent_f64)();
 };
 
 InstructionSet choose() {
@@ -126,8 +137,16 @@ InstructionSet choose() {
   if (wanted != nullptr && *wanted != '\0') {
     throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": there is one instruction set on this machine");
   }
-  return {isa_base::table,         isa_base::pairs,         isa_base::conv_tiles_f32,     isa_base::conv_tiles_f64,
-          isa_base::pool_rows_f32, isa_base::pool_rows_f64, isa_base::attention_rows_f32, isa_base::attention_rows_f64};
+  return {isa_base::table,
+          isa_base::pairs,
+          isa_base::conv_tiles_f32,
+          isa_base::conv_tiles_f64,
+          isa_base::pool_rows_f32,
+          isa_base::pool_rows_f64,
+          isa_base::attention_rows_f32,
+          isa_base::attention_rows_f64,
+          isa_base::recurrent_rows_f32,
+          isa_base::recurrent_rows_f64};
 }
 
 }  // namespace
@@ -175,6 +194,16 @@ const AttentionRows<float>& attention_rows(float) {
 
 const AttentionRows<double>& attention_rows(double) {
   static const AttentionRows<double>& rows = chosen().attention_f64();
+  return rows;
+}
+
+const RecurrentRows<float>& recurrent_rows(float) {
+  static const RecurrentRows<float>& rows = chosen().recurrent_f32();
+  return rows;
+}
+
+const RecurrentRows<double>& recurrent_rows(double) {
+  static const RecurrentRows<double>& rows = chosen().recurrent_f64();
   return rows;
 }
 

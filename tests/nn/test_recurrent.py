@@ -29,16 +29,35 @@ def by_cells(layer: Any, x: Any) -> Any:
     return wg.stack(hs, axis=0)
 
 
+# Rows and columns that fill register tiles, and that leave every kind of rest.
+@pytest.mark.parametrize(("batch", "hidden"), [(20, 4), (1, 1), (7, 11), (33, 16), (5, 21), (2, 40)])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_a_layer_is_its_cell_step_by_step(kind: Any) -> None:
-    layer = kind(3, 4, dtype="float64")
-    x = wg.tensor(np.random.default_rng(0).standard_normal((5, 20, 3)), requires_grad=True)
+def test_a_layer_is_its_cell_step_by_step(kind: Any, batch: int, hidden: int) -> None:
+    layer = kind(3, hidden, dtype="float64")
+    x = wg.tensor(np.random.default_rng(0).standard_normal((5, batch, 3)), requires_grad=True)
     y, z = layer(x)[0], by_cells(layer, x)
     np.testing.assert_allclose(y.detach().numpy(), z.detach().numpy(), rtol=1e-12, atol=1e-14)
     seed = wg.asarray(fd.seeds([y.shape])[0])
     a, b = y.backward(seed), z.backward(seed)
     for p in (x, *layer.parameters()):
         assert_near(a[p].numpy(), b[p].numpy(), AGREEMENT)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", LAYERS)
+def test_gates_saturate(kind: Any, dtype: str) -> None:
+    far = [0.0, 30.0, 86.0, 87.5, 88.5, 89.5, 120.0, 709.0, 711.0, 800.0, 1e30, np.inf]
+    x = wg.tensor(np.array([*far, *(-np.array(far)), np.nan]).astype(dtype)).reshape((1, -1, 1))
+    layer = kind(1, 1, dtype=dtype)
+    layer.load_state_dict({k: np.full(p.shape, p.ndim == 2, dtype) for k, p in layer.named_parameters()})
+    tiny = np.finfo(dtype).tiny
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(
+            layer(x)[0].detach().numpy(),
+            by_cells(layer, x).detach().numpy(),
+            rtol=10 * np.finfo(dtype).eps,
+            atol=tiny,  # a gate below the normal numbers may be zero
+        )
 
 
 @pytest.mark.parametrize("kind", LAYERS)
