@@ -12,7 +12,8 @@ RunCounters run_counters = {};
 
 namespace {
 
-constexpr int64_t kTileElements = 32768;
+constexpr int64_t kTileWork = 65536;    // elements times instructions: less is not worth another thread
+constexpr int64_t kTileElements = 4096;  // at least
 constexpr size_t kFew = 32;  // registers, slots, sizes: room on the stack
 
 Dims resolve(const Dims& d, const int64_t* sizes) {
@@ -67,9 +68,19 @@ struct Run {
 struct Around {
   int32_t k;              // the register
   const Value* gathered;  // not null: elements are brought into the block memory first
+  const Value* periodic;  // not null: the same for every block: brought into memory once, before the run
   const void* repeated;   // not null: one element, with which a block is filled before the run
   char* store_to;         // not null: written there at the end of each block
 };
+
+// After how many elements a value that is broadcast along its first axes begins again.
+int64_t period_of(const Value* v) {
+  int first = 0;
+  while (first < v->ndim && (v->strides[first] == 0 || v->shape[first] == 1)) ++first;
+  int64_t period = 1;
+  for (int i = first; i < v->ndim; ++i) period *= v->shape[i];
+  return std::max<int64_t>(1, period);  // of an empty value, too
+}
 
 struct GroupRun {
   const FusedGroup& g;
@@ -83,6 +94,7 @@ struct GroupRun {
   int n_around = 0;
 
   void plan_blocks();
+  void align_blocks();
   void place_registers();
   void place_input(int32_t k, const FusedRegister& r);
   void place_output(int32_t k, const FusedRegister& r);
@@ -113,9 +125,21 @@ void GroupRun::plan_blocks() {
     for (int i = 0; i < g.shape.n; ++i) (i < outer ? rows : cols) *= SizeProgram::resolve(g.shape[i], run.sizes);
   }
   block_rows = g.row_axes ? std::max<int64_t>(1, g.block / std::max<int64_t>(1, cols)) : g.block;
+  if (!g.row_axes && rows > block_rows) align_blocks();
   block_rows = std::min(block_rows, std::max<int64_t>(1, rows));
   // One line more than needed, so that registers do not fall on the same cache sets.
   scratch_bytes = whole_lines(block_rows * cols * g.max_element) + 64;
+}
+
+// Without rows, a block ends where a periodic input does.
+void GroupRun::align_blocks() {
+  for (const FusedRegister& r : g.registers) {
+    if (r.input < 0 || run.slots[r.input]->contiguous) continue;
+    const int64_t period = period_of(run.slots[r.input]);
+    if (period > block_rows) continue;
+    block_rows = block_rows / period * period;
+    return;
+  }
 }
 
 [[noreturn, gnu::noinline]] void refuse(const Value* v, DType dtype, int64_t elements) {
@@ -132,9 +156,11 @@ void GroupRun::place_input(int32_t k, const FusedRegister& r) {
   if (v->contiguous && v->size == elements) [[likely]]
     place(k, r, v->data);
   else if (is_uniform(v))  // a value without axes stands for every element, too
-    around[n_around++] = {k, nullptr, v->data, nullptr};
+    around[n_around++] = {.k = k, .repeated = v->data};
+  else if (!r.row && block_rows * cols % period_of(v) == 0)
+    around[n_around++] = {.k = k, .periodic = v};
   else
-    around[n_around++] = {k, v, nullptr, nullptr};
+    around[n_around++] = {.k = k, .gathered = v};
 }
 
 void GroupRun::place_constant(int32_t k, const FusedRegister& r) {
@@ -142,7 +168,7 @@ void GroupRun::place_constant(int32_t k, const FusedRegister& r) {
   if (block_rows * cols <= g.block)
     base[k] = const_cast<char*>(g.filled[r.filled].bytes);
   else
-    around[n_around++] = {k, nullptr, r.bytes, nullptr};
+    around[n_around++] = {.k = k, .repeated = r.bytes};
 }
 
 // A dying input whose place this output can take: of the same type, and not read after the output is written.
@@ -181,7 +207,7 @@ void GroupRun::place_output(int32_t k, const FusedRegister& r) {
     target = empty(r.dtype, resolve(g.output_shapes[r.output_shape], run.sizes));
   run.slots[r.output] = target;
   if (store)
-    around[n_around++] = {k, nullptr, nullptr, target->data};
+    around[n_around++] = {.k = k, .store_to = target->data};
   else
     place(k, r, target->data);
 }
@@ -200,17 +226,21 @@ void GroupRun::place_registers() {
   }
 }
 
-// Scalars, and constants of very long rows.
+// Scalars, periodic values, and constants of very long rows.
 int64_t GroupRun::repeated_bytes() const {
   int64_t n = 0;
-  for (const Around& a : surroundings()) n += a.repeated != nullptr;
+  for (const Around& a : surroundings()) n += a.repeated || a.periodic;
   return n * scratch_bytes;
 }
 
 void GroupRun::fill_repeated(char* at) {
   for (const Around& a : surroundings()) {
-    if (!a.repeated) continue;
-    fill(at, a.repeated, size_of(g.registers[a.k].dtype), block_rows * cols);
+    if (!a.repeated && !a.periodic) continue;
+    const int64_t size = size_of(g.registers[a.k].dtype);
+    if (const Value* v = a.periodic)
+      gather_block(at, v->data, v->strides, v->ndim, v->shape, size, 0, block_rows * cols);
+    else
+      fill(at, a.repeated, size, block_rows * cols);
     base[a.k] = at;
     at += scratch_bytes;
   }
@@ -278,7 +308,8 @@ void GroupRun::execute() {
                                                                   sizeof(CacheLine));
   fill_repeated(repeated[0].bytes);
   if (rows <= block_rows) return tile(0, rows);
-  const int64_t tile_rows = std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, cols) / block_rows) * block_rows;
+  const int64_t elements = std::max(kTileElements, kTileWork / static_cast<int64_t>(g.code.size()));
+  const int64_t tile_rows = std::max<int64_t>(1, elements / std::max<int64_t>(1, cols) / block_rows) * block_rows;
   parallel_for((rows + tile_rows - 1) / tile_rows,
                [&](int64_t t) { tile(t * tile_rows, std::min(rows, (t + 1) * tile_rows)); });
 }

@@ -140,3 +140,22 @@ def test_numbers_from_outside_are_filled_in_by_the_group_that_reads_them() -> No
     g = wg.grad(lambda s: f(x, s)[0].sum())(s64)
     np.testing.assert_allclose(g.numpy(), np.sum((1 - np.tanh(x.numpy() * 0.3) ** 2) * x.numpy() + 1))
     assert f(wg.ones((0, 5)), s)[0].shape == (0, 5)
+
+
+@pytest.mark.parametrize("n", [3, 128, 500, 1024, 1500])
+@pytest.mark.parametrize("rows", [1, 5, 300])
+def test_what_repeats_with_the_rows(n: int, rows: int) -> None:
+    """Operands that are broadcast over rows lie in memory once for all blocks, wherever the blocks begin."""
+    rng = np.random.default_rng(n + rows)
+    x, row, column, plane = (rng.standard_normal(s) for s in ((rows, 2, n), (n,), (rows, 1, 1), (2, n)))
+
+    def elementwise(x: Any, row: Any, column: Any, plane: Any) -> Any:
+        return (x + row) * plane + column * row
+
+    def with_sums(x: Any, row: Any, column: Any, plane: Any) -> Any:
+        return (x - x.sum(axis=-1, keepdims=True) * column) * row + plane
+
+    tensors = [wg.tensor(a) for a in (x, row, column, plane)]
+    for f in (elementwise, with_sums):
+        expected = np.asarray(f(*tensors))  # op by op
+        np.testing.assert_array_equal(np.asarray(wg.compile(f)(*tensors)), expected)
