@@ -12,9 +12,9 @@ RunCounters run_counters = {};
 
 namespace {
 
-constexpr int64_t kTileWork = 65536;    // elements times instructions: less is not worth another thread
+constexpr int64_t kTileWork = 65536;     // elements times instructions: less is not worth another thread
 constexpr int64_t kTileElements = 4096;  // at least
-constexpr size_t kFew = 32;  // registers, slots, sizes: room on the stack
+constexpr size_t kFew = 32;              // registers, slots, sizes: room on the stack
 
 Dims resolve(const Dims& d, const int64_t* sizes) {
   Dims r;
