@@ -24,6 +24,7 @@ struct CutCorrelation {
   bool points = false;  // output channels in the lanes
   int64_t lanes = 1;    // then
   int64_t parts = 1, parts_per_unit = 1, unit_parts = 1;
+  std::vector<ConvColumns> layouts[2][2];  // of blocks: whether the last, shorter, along the rows; along the columns
 
   explicit CutCorrelation(Correlation<T>& correlation) : c(correlation) {
     from_plane = c.axis[0].from_size * c.axis[1].from_size * c.axis[2].from_size;
@@ -38,6 +39,12 @@ struct CutCorrelation {
     taps = blocks.taps();
     choose_lanes();
     choose_parts();
+    if (points) return;
+    const int64_t rows[] = {blocks.rows, blocks.axis[1].count - (blocks.n_rows() - 1) * blocks.rows};
+    const int64_t columns[] = {blocks.columns, blocks.axis[2].count - (blocks.n_columns() - 1) * blocks.columns};
+    for (int i : {0, 1}) {
+      for (int j : {0, 1}) layouts[i][j] = lay_out_columns(rows[i], columns[j]);
+    }
   }
 
   void choose_lanes() {
@@ -154,36 +161,45 @@ struct CutCorrelation {
     }
   }
 
+  // Outputs that are not neighbours are computed side by side, and then put in their places.
   void run_columns(const Place& p, T* scratch, const T* packed) const {
-    static thread_local std::vector<ConvColumns<T>> memory;
-    std::vector<ConvColumns<T>>& columns = memory;  // looked up once, not for every element
-    const int64_t step = blocks.axis[2].to_step, width = tiles.width;
-    columns.resize(static_cast<size_t>(p.at.rows * ceil_div(p.at.columns, width)));
-    ConvColumns<T>* next = columns.data();
-    // Where results are written once, the last vector of a row repeats some of the one before, and is a whole one.
-    const bool once = step == 1 && blocks.channels >= c.channels && p.at.columns >= width;
-    const int64_t last = p.at.columns - (once ? width : 1);
-    for (int64_t i = 0; i < p.at.rows; ++i) {
-      const T* from = scratch + i * blocks.row;
-      T* to = row_of(p, i);
-      for (int64_t j = 0; j < p.at.columns; j += width) {
-        const int64_t first = std::min(j, last);
-        *next++ = {from + first, to + first * step, std::min(width, p.at.columns - first)};
-      }
-    }
+    static thread_local ConvScratch<T> memory;
+    const std::vector<ConvColumns>& columns = layouts[p.at.rows < blocks.rows][p.at.columns < blocks.columns];
+    const int64_t first_row = part_begin(p.first_part), end_row = part_begin(p.end_part);
+    const int64_t n = p.at.rows * p.at.columns, to_row = apart() ? n : to_plane;
+    T* results = apart() ? memory.get((end_row - first_row) * n) : row_of(p, 0) + first_row * to_plane;
     for_each_channel_block(p, scratch, packed, [&](int64_t part, int64_t depth, const T* weights, bool first) {
       const int64_t m = part_begin(part);
       const T* start = c.bias && first ? c.bias + p.g * c.rows + m : nullptr;
-      move(columns, m * to_plane);
       tiles.correlate({part_begin(part + 1) - m, weights, depth, offsets.data(), columns.data(),
-                       static_cast<int64_t>(columns.size()), to_plane, step, start, !first});
-      move(columns, -m * to_plane);
+                       static_cast<int64_t>(columns.size()), scratch, results + (m - first_row) * to_row, to_row, start,
+                       !first});
     });
+    if (!apart()) return;
+    for (int64_t m = first_row; m < end_row; ++m) {
+      for (int64_t i = 0; i < p.at.rows; ++i, results += p.at.columns) {
+        tiles.spread(row_of(p, i) + m * to_plane, blocks.axis[2].to_step, results, p.at.columns);
+      }
+    }
   }
 
-  static void move(std::vector<ConvColumns<T>>& columns, int64_t elements) {
-    if (elements == 0) return;
-    for (ConvColumns<T>& column : columns) column.to += elements;
+  bool apart() const { return blocks.axis[2].to_step != 1; }
+
+  // The columns of a block with that many rows and columns.
+  std::vector<ConvColumns> lay_out_columns(int64_t rows, int64_t columns) const {
+    std::vector<ConvColumns> layout;
+    const bool flat = apart() && blocks.row == columns;  // source and results are one long row
+    const int64_t length = flat ? rows * columns : columns, width = tiles.width;
+    const int64_t to_row = apart() ? columns : blocks.axis[1].to_step * blocks.axis[2].to_size;
+    // Where results are written once, the last vector of a row repeats some of the one before, and is a whole one.
+    const int64_t last = blocks.channels >= c.channels && length >= width ? length - width : length;
+    for (int64_t i = 0; i < (flat ? 1 : rows); ++i) {
+      for (int64_t j = 0; j < length; j += width) {
+        const int64_t first = std::min(j, last);
+        layout.push_back({i * blocks.row + first, i * to_row + first, std::min(width, length - first)});
+      }
+    }
+    return layout;
   }
 
   void run_points(const Place& p, T* scratch, const T* packed, const T* bias) const {

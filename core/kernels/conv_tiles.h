@@ -7,11 +7,9 @@
 namespace wengert {
 
 // Up to `width` neighbouring outputs of one row of the image.
-template <class T>
 struct ConvColumns {
-  const T* from;  // a whole vector is read at from + offset: the source has that much room behind it
-  T* to;
-  int64_t n;
+  int64_t from;  // a whole vector is read at from + offset: the source has that much room behind it
+  int64_t to, n;
 };
 
 // to[m, j] = start[m] + Σₖ weights[m, k] · from[offsets[k] + j]; `start` is a bias, zeros, or what is there.
@@ -21,11 +19,12 @@ struct Correlate {
   const T* weights;  // in panels of panel_rows(rows, p) channels, each laid out [depth][channels]
   int64_t depth;
   const int64_t* offsets;
-  const ConvColumns<T>* columns;
+  const ConvColumns* columns;
   int64_t n_columns;
-  int64_t to_row;   // from one output channel to the next
-  int64_t to_step;  // from one output of a row to the next
-  const T* bias;    // one per output channel, or null
+  const T* from;
+  T* to;
+  int64_t to_row;  // from one output channel to the next
+  const T* bias;   // one per output channel, or null
   bool accumulate;
 };
 
@@ -92,6 +91,7 @@ struct ConvTiles {
   void (*fill_rows)(const FillRows<T>&);
   // to[j * lanes + o] = from[o * channel + j] for o < channels, 0 for the other lanes
   void (*interleave)(T* to, const T* from, int64_t channel, int64_t channels, int64_t lanes, int64_t n);
+  void (*spread)(T* to, int64_t step, const T* from, int64_t n);  // to[j * step] = from[j]
   // to[o * channel + j * step] = from[j * lanes + o] for o < channels
   void (*deinterleave)(T* to, int64_t channel, int64_t step, const T* from, int64_t channels, int64_t lanes, int64_t n);
 };

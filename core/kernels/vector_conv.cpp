@@ -15,26 +15,10 @@ using Element = typename L::T;
 // Loops over registers: an array of vectors is in registers only if every index is known.
 #define UNROLL _Pragma("GCC unroll 16")
 
-// Outputs that are not neighbours, of a stride.
-template <class L, int R, int V>
-[[gnu::always_inline]] inline void write_apart(const Correlate<Element<L>>& p, int64_t row,
-                                               const ConvColumns<Element<L>>* columns,
-                                               const typename L::Vec (&y)[R][V]) {
-  alignas(64) Element<L> lanes[R][V][L::kWidth];
-  UNROLL for (int r = 0; r < R; ++r) { UNROLL for (int v = 0; v < V; ++v) L::store(lanes[r][v], y[r][v]); }
-  for (int v = 0; v < V; ++v) {
-    for (int r = 0; r < R; ++r) {
-      Element<L>* to = columns[v].to + (row + r) * p.to_row;
-      for (int64_t j = 0; j < columns[v].n; ++j, to += p.to_step)
-        *to = p.accumulate ? *to + lanes[r][v][j] : lanes[r][v][j];
-    }
-  }
-}
-
 // R output channels × V vectors of columns, held in registers over the whole depth.
 template <class L, int R, int V>
 void correlate_tile(const Correlate<Element<L>>& p, const Element<L>* weights, int64_t row,
-                    const ConvColumns<Element<L>>* columns) {
+                    const ConvColumns* columns) {
   using T = Element<L>;
   typename L::Vec acc[R][V];
   UNROLL for (int r = 0; r < R; ++r) {
@@ -42,7 +26,7 @@ void correlate_tile(const Correlate<Element<L>>& p, const Element<L>* weights, i
     UNROLL for (int v = 0; v < V; ++v) acc[r][v] = start;
   }
   const T* from[V];
-  UNROLL for (int v = 0; v < V; ++v) from[v] = columns[v].from;
+  UNROLL for (int v = 0; v < V; ++v) from[v] = p.from + columns[v].from;
   for (int64_t k = 0; k < p.depth; ++k, weights += R) {
     const int64_t offset = p.offsets[k];
     typename L::Vec x[V];
@@ -52,10 +36,9 @@ void correlate_tile(const Correlate<Element<L>>& p, const Element<L>* weights, i
       UNROLL for (int v = 0; v < V; ++v) acc[r][v] = L::multiply_add(w, x[v], acc[r][v]);
     }
   }
-  if (p.to_step != 1) return write_apart<L, R, V>(p, row, columns, acc);
   UNROLL for (int v = 0; v < V; ++v) {
     const int64_t n = columns[v].n;
-    T* to = columns[v].to + row * p.to_row;
+    T* to = p.to + columns[v].to + row * p.to_row;
     if (n == L::kWidth) {
       UNROLL for (int r = 0; r < R; ++r, to += p.to_row) {
         L::store(to, p.accumulate ? L::add(L::load(to), acc[r][v]) : acc[r][v]);
@@ -69,7 +52,7 @@ void correlate_tile(const Correlate<Element<L>>& p, const Element<L>* weights, i
 }
 
 template <class L, int V>
-void correlate_panels(const Correlate<Element<L>>& p, const ConvColumns<Element<L>>* columns) {
+void correlate_panels(const Correlate<Element<L>>& p, const ConvColumns* columns) {
   const int64_t panels = n_panels(p.rows);
   const Element<L>* weights = p.weights;
   for (int64_t panel = 0; panel < panels; ++panel) {
@@ -90,7 +73,8 @@ template <class L>
 void correlate(const Correlate<Element<L>>& p) {
   int64_t c = 0;
   if (p.rows == 1) {
-    for (; c + 6 <= p.n_columns; c += 6) correlate_tile<L, 1, 6>(p, p.weights, 0, p.columns + c);
+    for (; c + 8 <= p.n_columns; c += 8) correlate_tile<L, 1, 8>(p, p.weights, 0, p.columns + c);
+    for (; c + 4 <= p.n_columns; c += 4) correlate_tile<L, 1, 4>(p, p.weights, 0, p.columns + c);
   } else if (p.rows <= 3) {
     for (; c + 4 <= p.n_columns; c += 4) {
       if (p.rows == 2) {
@@ -298,6 +282,15 @@ void fill_rows(const FillRows<Element<L>>& p) {
 }
 
 template <class L>
+void spread(Element<L>* to, int64_t step, const Element<L>* from, int64_t n) {
+  if (step == 2) {  // known to the compiler
+    for (int64_t j = 0; j < n; ++j) to[2 * j] = from[j];
+  } else {
+    for (int64_t j = 0; j < n; ++j) to[j * step] = from[j];
+  }
+}
+
+template <class L>
 void interleave(Element<L>* to, const Element<L>* from, int64_t channel, int64_t channels, int64_t lanes, int64_t n) {
   using T = Element<L>;
   int64_t o = 0;
@@ -335,8 +328,9 @@ void deinterleave(Element<L>* to, int64_t channel, int64_t step, const Element<L
 }
 
 template <class L>
-constexpr ConvTiles<Element<L>> kTiles = {L::kWidth,      correlate<L>, correlate_points<L>, kernel_sums<L>,
-                                          kernel_dots<L>, fill_rows<L>, interleave<L>,       deinterleave<L>};
+constexpr ConvTiles<Element<L>> kTiles = {L::kWidth,      correlate<L>,   correlate_points<L>,
+                                          kernel_sums<L>, kernel_dots<L>, fill_rows<L>,
+                                          interleave<L>,  spread<L>,      deinterleave<L>};
 
 }  // namespace
 
