@@ -296,8 +296,28 @@ bool has_negative_zero(const T* x, Line line) {
   return found;
 }
 
+constexpr int64_t kFilter = 16;  // elements that are compared with the last of a heap at once
+
+// Whether some of the elements from x on come before `last` in the order, or may be NaN. No branch: most hold nothing.
+template <bool descending, class T>
+bool may_precede(const T* x, int64_t step, T last) {
+  if constexpr (std::is_floating_point_v<T>) {
+    int found = 0;
+    for (int64_t i = 0; i < kFilter; ++i) found |= !(descending ? x[i * step] <= last : x[i * step] >= last);
+    return found != 0;
+  } else {
+    const auto key = key_of(last);
+    bool found = false;
+    for (int64_t i = 0; i < kFilter; ++i) {
+      const auto now = key_of(x[i * step]);
+      found |= (descending ? now > key : now < key) || is_nan(x[i * step]);
+    }
+    return found;
+  }
+}
+
 // The first `keep` of a line in order, from a heap of as many: for few of many.
-template <class T>
+template <bool descending, class T>
 bool first_of_line(const T* x, Line line, int64_t keep, T* values, int64_t* indices) {
   using Key = typename Order<T>::Key;
   using B = typename Order<T>::Bits;
@@ -306,28 +326,25 @@ bool first_of_line(const T* x, Line line, int64_t keep, T* values, int64_t* indi
     int64_t position;
     bool operator<(const Item& o) const { return key != o.key ? key < o.key : position < o.position; }
   };
-  const Key turn = line.descending ? static_cast<B>(~B{0}) : Key{0};
+  const int64_t step = line.step;
+  const Key turn = descending ? static_cast<B>(~B{0}) : Key{0};
   std::vector<Item> heap(static_cast<size_t>(keep));
   bool nan = false;
   for (int64_t i = 0; i < keep; ++i) {
-    heap[i] = {key_of(x[i * line.step]) ^ turn, i};
-    nan |= is_nan(x[i * line.step]);
+    heap[i] = {key_of(x[i * step]) ^ turn, i};
+    nan |= is_nan(x[i * step]);
   }
   std::make_heap(heap.begin(), heap.end());
-  constexpr int64_t kBlock = 256;
-  for (int64_t start = keep; start < line.n; start += kBlock) {
-    const int64_t end = std::min(line.n, start + kBlock);
-    const Key last = heap.front().key;
-    Key any = 0, bad = 0;
-    for (int64_t i = start; i < end; ++i) {  // a loop without branches: most blocks hold nothing
-      const T value = x[i * line.step];
-      any |= static_cast<Key>((key_of(value) ^ turn) < last);
-      bad |= static_cast<Key>(is_nan(value));
+  for (int64_t start = keep; start < line.n; start += kFilter) {
+    const int64_t end = std::min(line.n, start + kFilter);
+    const T last = x[heap.front().position * step];
+    if (end == start + kFilter && !(step == 1 ? may_precede<descending>(x + start, 1, last)
+                                              : may_precede<descending>(x + start * step, step, last))) {
+      continue;
     }
-    nan |= bad != 0;
-    if (any == 0) continue;
     for (int64_t i = start; i < end; ++i) {
-      const Key key = key_of(x[i * line.step]) ^ turn;
+      const Key key = key_of(x[i * step]) ^ turn;
+      nan |= is_nan(x[i * step]);
       if (key >= heap.front().key) continue;
       std::pop_heap(heap.begin(), heap.end());
       heap.back() = {key, i};
@@ -362,7 +379,9 @@ bool sort_all(const T* x, AxisExtents e, int64_t keep, bool descending, T* value
   };
   parallel_for((lines + group - 1) / group, [&](int64_t tile) {
     if (keep * (keep <= kShort ? kSome : kFew) <= e.size) {
-      each_line(tile, [&](const T* in, T* v, int64_t* i) { return first_of_line(in, line, keep, v, i); });
+      each_line(tile, [&](const T* in, T* v, int64_t* i) {
+        return descending ? first_of_line<true>(in, line, keep, v, i) : first_of_line<false>(in, line, keep, v, i);
+      });
     } else if (indices == nullptr && keep == e.size) {
       using Key = typename Order<T>::Key;
       const auto items = std::make_unique_for_overwrite<Key[]>(static_cast<size_t>(2 * e.size));

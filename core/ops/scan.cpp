@@ -1,7 +1,6 @@
 // Running sums, products, sums of exponentials and extrema along an axis, and linear recurrences.
 #include "../kernels/scan.h"
 
-#include "../kernels/strided.h"
 #include "check.h"
 
 namespace wengert {
@@ -14,10 +13,6 @@ void require_real(const Op& op, const Type& x) {
   if (is_complex(x.dtype)) {
     fail(ErrorKind::dtype, op.name.c_str(), "complex numbers are not ordered, got " + to_string(x));
   }
-}
-
-void copy_all(const Value* x, Value* y) {
-  copy_packed(y->data, x->data, x->strides, x->ndim, x->shape, size_of(x->dtype));
 }
 
 template <Scan kind>
@@ -34,8 +29,7 @@ template <Scan kind>
 void compute_scan(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   const Value* x = in[0];
   const int axis = normalize_axis(op.name.c_str(), attrs[0].i, x->ndim);
-  copy_all(x, out[0]);
-  scan(kind, x->dtype, out[0]->data, around_axis(x->shape, x->ndim, axis), attrs[1].i != 0);
+  scan(kind, x->dtype, Packed(x).data(), out[0]->data, around_axis(x->shape, x->ndim, axis), attrs[1].i != 0);
 }
 
 template <Scan kind>
@@ -59,8 +53,8 @@ void infer_recurrence(const Op& op, const Type* in, int n, const Attrs& attrs, T
 void compute_recurrence(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   const Value* b = in[1];
   const int axis = normalize_axis(op.name.c_str(), attrs[0].i, b->ndim);
-  copy_all(b, out[0]);
-  recur(b->dtype, Packed(in[0]).data(), out[0]->data, around_axis(b->shape, b->ndim, axis), attrs[1].i != 0);
+  recur(b->dtype, Packed(in[0]).data(), Packed(b).data(), out[0]->data, around_axis(b->shape, b->ndim, axis),
+        attrs[1].i != 0);
 }
 
 void infer_extremum(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {

@@ -141,3 +141,21 @@ def test_errors() -> None:
         wg.diff(x, n=-1)
     with pytest.raises(ShapeError, match="diff: axis"):
         wg.diff(x, axis=3)
+
+
+# Along the last axis several rows are scanned together, those that are left over one by one.
+@pytest.mark.parametrize("rows", [1, 15, 16, 19, 70])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int16, np.complex64])
+def test_rows_together_are_as_rows_alone(rows: int, dtype: Any) -> None:
+    rng = np.random.default_rng(8)
+    a = (rng.integers(-3, 4, (rows, 301)) / (1 if dtype is np.int16 else 4)).astype(dtype)
+    functions = [wg.cumsum, wg.cumprod]
+    if dtype is not np.complex64:
+        functions += [lambda x, axis: wg.cummax(x, axis=axis)[0], lambda x, axis: wg.cummin(x, axis=axis)[1]]
+    if dtype in (np.float32, np.float16):
+        functions.append(wg.logcumsumexp)
+    for f in functions:
+        for whole in (wg.asarray(a), wg.asarray(np.asfortranarray(a)), wg.asarray(a)[:, ::-1]):
+            alone = [f(wg.asarray(np.ascontiguousarray(row)), axis=0).numpy() for row in whole.numpy()]
+            np.testing.assert_array_equal(f(whole, axis=1).numpy(), np.stack(alone))
+            np.testing.assert_array_equal(f(whole.T, axis=0).numpy(), np.stack(alone, 1))
