@@ -316,52 +316,83 @@ bool may_precede(const T* x, int64_t step, T last) {
   }
 }
 
-// The first `keep` of a line in order, from a heap of as many: for few of many.
-template <bool descending, class T>
-bool first_of_line(const T* x, Line line, int64_t keep, T* values, int64_t* indices) {
-  using Key = typename Order<T>::Key;
-  using B = typename Order<T>::Bits;
+// The first few of a line in order: a sorted list if it is short, else a heap.
+template <class Key>
+class FirstFew {
+ public:
   struct Item {
     Key key;
     int64_t position;
     bool operator<(const Item& o) const { return key != o.key ? key < o.key : position < o.position; }
   };
+  static constexpr int64_t kShort = 32;
+
+  explicit FirstFew(std::vector<Item> items) : items_(std::move(items)), listed_(std::ssize(items_) <= kShort) {
+    listed_ ? std::sort(items_.begin(), items_.end()) : std::make_heap(items_.begin(), items_.end());
+  }
+  const Item& last() const { return listed_ ? items_.back() : items_.front(); }
+  // The item comes before the last, and was met after all that are here.
+  void replace_last(Item item) {
+    if (!listed_) {
+      std::pop_heap(items_.begin(), items_.end());
+      items_.back() = item;
+      std::push_heap(items_.begin(), items_.end());
+      return;
+    }
+    size_t j = items_.size() - 1;
+    for (; j > 0 && item.key < items_[j - 1].key; --j) items_[j] = items_[j - 1];
+    items_[j] = item;
+  }
+  const std::vector<Item>& in_order() {
+    if (!listed_) std::sort_heap(items_.begin(), items_.end());
+    return items_;
+  }
+
+ private:
+  std::vector<Item> items_;
+  bool listed_;
+};
+
+// The first `keep` of a line in order: for few of many.
+template <bool descending, class T>
+bool first_of_line(const T* x, Line line, int64_t keep, T* values, int64_t* indices) {
+  using Key = typename Order<T>::Key;
+  using B = typename Order<T>::Bits;
+  using First = FirstFew<Key>;
   const int64_t step = line.step;
   const Key turn = descending ? static_cast<B>(~B{0}) : Key{0};
-  std::vector<Item> heap(static_cast<size_t>(keep));
+  std::vector<typename First::Item> items(static_cast<size_t>(keep));
   bool nan = false;
   for (int64_t i = 0; i < keep; ++i) {
-    heap[i] = {key_of(x[i * step]) ^ turn, i};
+    items[i] = {key_of(x[i * step]) ^ turn, i};
     nan |= is_nan(x[i * step]);
   }
-  std::make_heap(heap.begin(), heap.end());
+  First first(std::move(items));
   for (int64_t start = keep; start < line.n; start += kFilter) {
     const int64_t end = std::min(line.n, start + kFilter);
-    const T last = x[heap.front().position * step];
-    if (end == start + kFilter && !(step == 1 ? may_precede<descending>(x + start, 1, last)
-                                              : may_precede<descending>(x + start * step, step, last))) {
+    const T* from = x + start * step;
+    const T last = x[first.last().position * step];
+    if (end == start + kFilter &&
+        !(step == 1 ? may_precede<descending>(from, 1, last) : may_precede<descending>(from, step, last))) {
       continue;
     }
     for (int64_t i = start; i < end; ++i) {
       const Key key = key_of(x[i * step]) ^ turn;
       nan |= is_nan(x[i * step]);
-      if (key >= heap.front().key) continue;
-      std::pop_heap(heap.begin(), heap.end());
-      heap.back() = {key, i};
-      std::push_heap(heap.begin(), heap.end());
+      if (key < first.last().key) first.replace_last({key, i});
     }
   }
-  std::sort_heap(heap.begin(), heap.end());
+  const auto& ordered = first.in_order();
   for (int64_t i = 0; i < keep; ++i) {
-    if (values != nullptr) values[i * line.step] = x[heap[i].position * line.step];
-    if (indices != nullptr) indices[i * line.step] = heap[i].position;
+    if (values != nullptr) values[i * step] = x[ordered[i].position * step];
+    if (indices != nullptr) indices[i * step] = ordered[i].position;
   }
   return nan;
 }
 
 constexpr int64_t kTileElements = 16384;
-// A heap is faster than sorting if one of kFew elements is kept, or one of kSome where the heap is short.
-constexpr int64_t kFew = 64, kSome = 6, kShort = 32;
+// Keeping the first few is faster than sorting if they are one of kFew elements, or one of kSome where they are a list.
+constexpr int64_t kFew = 64, kSome = 6;
 
 template <class T>
 bool sort_all(const T* x, AxisExtents e, int64_t keep, bool descending, T* values, int64_t* indices) {
@@ -378,7 +409,7 @@ bool sort_all(const T* x, AxisExtents e, int64_t keep, bool descending, T* value
     if (found) nan = true;
   };
   parallel_for((lines + group - 1) / group, [&](int64_t tile) {
-    if (keep * (keep <= kShort ? kSome : kFew) <= e.size) {
+    if (keep * (keep <= FirstFew<typename Order<T>::Key>::kShort ? kSome : kFew) <= e.size) {
       each_line(tile, [&](const T* in, T* v, int64_t* i) {
         return descending ? first_of_line<true>(in, line, keep, v, i) : first_of_line<false>(in, line, keep, v, i);
       });
