@@ -226,3 +226,18 @@ def test_cross_entropy_checks_every_call_though_it_was_compiled_for_others() -> 
         assert all(p in str(e.value) for p in ("cross_entropy", *parts)), str(e.value)
     assert wg.cross_entropy(logits.numpy(), [0, 1, 2, 0]).item() == expected
     assert wg.cross_entropy(logits, target.numpy(), ignore_index=np.int64(-100)).item() == expected
+
+
+def test_forward_mode_beside_arrays():
+    """Targets and weights need not be tensors, in any mode."""
+    x, x_dot = data(4, 3), data(4, 3)
+    target, weight = np.array([0, 2, 1, 1]), np.array([0.5, 1.0, 2.0])
+    tensors = wg.asarray(target), wg.asarray(weight)
+
+    def pushed(t, w):
+        f = lambda z: wg.cross_entropy(z, t, weight=w)
+        return wg.jvp(f, (wg.asarray(x),), (wg.asarray(x_dot),))[1].item()
+
+    assert pushed(target, weight) == pushed(target.tolist(), weight.tolist()) == pushed(*tensors)
+    f = lambda z: wg.linear(z, np.eye(3), weight)
+    np.testing.assert_array_equal(wg.jvp(f, (wg.asarray(x),), (wg.asarray(x_dot),))[1].numpy(), x_dot)

@@ -200,6 +200,10 @@ def _convert_and_call(convert: Convert, compiled: Any, args: tuple[Any, ...], kw
     return compiled(*converted)
 
 
+def _convert_and_lift(convert: Convert, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _call_lifted(compiled, convert(*args, **kwargs), {})
+
+
 def _call_lifted(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Tensors that are not plain. On duals the pushforward runs, itself compiled; a trace takes the instructions in."""
     from wengert.autograd.forward import DualTensor
@@ -235,8 +239,10 @@ def _pushed(f: Callable[..., Any], structure: Any, which: tuple[bool, ...], *giv
     return tree.unflatten(out_structure, [y for y, _ in pairs]), tangents
 
 
-def _wrap(f: Callable[..., Any], name: str, trace: Any = _trace, slow: Any = _call_structured) -> Any:
-    compiled: Any = _core.Compiled(f, trace, slow, _call_lifted)
+def _wrap(
+    f: Callable[..., Any], name: str, trace: Any = _trace, slow: Any = _call_structured, lifted: Any = _call_lifted
+) -> Any:
+    compiled: Any = _core.Compiled(f, trace, slow, lifted)
     compiled.__name__ = name
     return compiled
 
@@ -280,11 +286,12 @@ def checked_composite(convert: Convert) -> Callable[[F], F]:
     """A composite that checks its own arguments, and so once per signature: sizes are compared by guards.
 
     It is called with positional arguments. `convert` takes the same and returns them as tensors and plain numbers; it runs
-    only if there is something else among them.
+    only if there is something else among them, or a tensor that is not plain.
     """
 
     def wrap(f: F) -> F:
-        compiled = _wrap(f, f.__name__, _trace_composite, functools.partial(_convert_and_call, convert))
+        slow, lifted = (functools.partial(g, convert) for g in (_convert_and_call, _convert_and_lift))
+        compiled = _wrap(f, f.__name__, _trace_composite, slow, lifted)
         functools.update_wrapper(compiled, f)
         return compiled  # type: ignore[no-any-return]
 
