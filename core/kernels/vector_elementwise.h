@@ -1,6 +1,7 @@
 // One functor per line of elementwise.def; vector_map.h has the loops that run them.
 #pragma once
 #include "vector_complex.h"
+#include "vector_gamma.h"
 #include "vector_pow.h"
 #include "vector_special.h"
 #include "vector_types.h"
@@ -620,11 +621,28 @@ WENGERT_PERIODIC(tan)
 WENGERT_REAL_FUNCTION(exp2, math::exp2(a), math::exp2(a))
 WENGERT_REAL_FUNCTION(erf, math::erf(a), math::erf(a))
 WENGERT_REAL_FUNCTION(erfc, math::erfc(a), math::erfc(a))
-WENGERT_REAL_FUNCTION(lgamma, libm::lgamma(a), libm::lgamma(a))
 WENGERT_REAL_FUNCTION(erfinv, math::erfinv(a), math::erfinv(a))
-WENGERT_REAL_FUNCTION(digamma, static_cast<float>(math::digamma(a)), math::digamma(a))
-WENGERT_REAL_FUNCTION(trigamma, static_cast<float>(math::trigamma(a)), math::trigamma(a))
 #undef WENGERT_REAL_FUNCTION
+
+#define WENGERT_GAMMA_FUNCTION(name, left)     \
+  struct name {                                \
+    template <Float T>                         \
+    WENGERT_INLINE static T apply(T a) {       \
+      return math::name(a);                    \
+    }                                          \
+    template <Float T>                         \
+    WENGERT_INLINE static bool in_range(T a) { \
+      return !(a <= T{0}); /* NaN is */        \
+    }                                          \
+    template <Float T>                         \
+    static T apply_far(T a) {                  \
+      return static_cast<T>(left(a));          \
+    }                                          \
+  };
+WENGERT_GAMMA_FUNCTION(lgamma, libm::lgamma)
+WENGERT_GAMMA_FUNCTION(digamma, math::digamma_left)
+WENGERT_GAMMA_FUNCTION(trigamma, math::trigamma_left)
+#undef WENGERT_GAMMA_FUNCTION
 
 struct betaln {
   static double apply(double a, double b) { return math::betaln(a, b); }

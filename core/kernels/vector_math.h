@@ -292,10 +292,14 @@ WENGERT_INLINE T tanh(T x) {
   return with_sign_of(e / (e + T{2}), x);
 }
 
-// Through e^-|x|, which cannot overflow; the left tail keeps its relative accuracy down to subnormals.
+// Through e^-|x|, which cannot overflow; the left tail keeps its relative accuracy down to subnormals: those appear in
+// the last product only.
 template <class T>
 WENGERT_INLINE T sigmoid(T x) {
-  const T e = exp_clamped(-at_most(magnitude(x), -Format<T>::kExpLow));
+  constexpr int kLifted = 64;
+  const auto [r, n] = reduce_exp(-at_most(magnitude(x), -Format<T>::kExpLow));
+  const T s = power_of_two<T>(n + kLifted);
+  const T e = madd(s, expm1_reduced(r), s) * power_of_two<T>(BitsOf<T>{0} - kLifted);
   return (x < T{0} ? e : T{1}) / (T{1} + e);
 }
 
@@ -565,31 +569,33 @@ WENGERT_INLINE T erfc(T x) {
   return x < T{0} ? T{2} - y : y;
 }
 
-// Below 1 x + x P(x^2): a polynomial of erf(x)/x - 1 (Chebyshev interpolation in 50 digits, error 2^-62).
+// Below 1 x + x P(x^2): a polynomial of erf(x)/x - 1 (Chebyshev interpolation in 50 digits, error 2^-62). Above, 1 -
+// erfc without what x^2 lost in rounding, which does not count beside the 1.
 WENGERT_INLINE double erf(double x) {
-  const double a = magnitude(x), z = at_most(x * x, 1.0);
+  const double a = magnitude(x), c = at_most(a, 6.0), z = c * c;  // erf rounds to 1 there
   const double small =
       polynomial(z, 0.128379167095512574, -0.376126389031837481, 0.112837916709548787, -0.0268661706450767932,
                  0.00522397762481801447, -0.000854832698083378991, 0.000120553311116427109, -0.0000149255952668311816,
                  1.6461000484121368e-6, -1.6350312701054695e-7, 1.46597752740474358e-8, -1.13728488567916737e-9,
                  5.9571761477489114e-11);
-  return a < 1.0 ? madd(x, small, x) : with_sign_of(1.0 - erfc_positive(a), x);
+  const auto [r, n] = reduce_exp(-z);
+  const double s = power_of_two<double>(n);
+  const double rest = madd(s, expm1_reduced(r), s) * (erfc_factor((c - 4.0) / (c + 4.0)) / madd(2.0, c, 1.0));
+  return a < 1.0 ? madd(x, small, x) : with_sign_of(1.0 - rest, x);
 }
 
 // In single precision a polynomial in w = -log(1 - x^2), or its root in the tails (Giles, "Approximating the erfinv
-// function", 2010).
+// function", 2010). The logarithm's argument is normal wherever there is a result.
 WENGERT_INLINE float erfinv(float x) {
-  const float w = -log((1.0f - x) * (1.0f + x));
+  const auto [k, f, n] = reduce_log((1.0f - x) * (1.0f + x));
+  const float w = -log_of_parts(k, f);
   const float middle = polynomial(w - 2.5f, 1.50140941f, 0.246640727f, -0.00417768164f, -0.00125372503f, 0.00021858087f,
                                   -4.39150654e-06f, -3.5233877e-06f, 3.43273939e-07f, 2.81022636e-08f);
-  const float tail =
-      polynomial(libm::sqrt(at_most(w, 100.0f)) - 3.0f, 2.83297682f, 1.00167406f, 0.00943887047f, -0.0076224613f,
-                 0.00573950773f, -0.00367342844f, 0.00134934322f, 0.000100950558f, -0.000200214257f);
-  const float y = x * (w < 5.0f ? middle : tail);
-  return magnitude(x) == 1.0f ? with_sign_of(Format<float>::kInf, x) : y;
+  const float tail = polynomial(libm::sqrt(w) - 3.0f, 2.83297682f, 1.00167406f, 0.00943887047f, -0.0076224613f,
+                                0.00573950773f, -0.00367342844f, 0.00134934322f, 0.000100950558f, -0.000200214257f);
+  const float a = magnitude(x), end = a == 1.0f ? with_sign_of(Format<float>::kInf, x) : Format<float>::kNaN;
+  return a < 1.0f ? x * (w < 5.0f ? middle : tail) : end;
 }
-
-// Special functions in double, element by element -----------------------------------------------------------
 
 // Wichura's AS 241 for the normal quantile, with the argument given as erf's, then one Newton step on erf or
 // on erfc, whichever keeps its digits.
@@ -631,54 +637,6 @@ inline double erfinv(double y) {
   const double miss = a < 0.5 ? libm::erf(x) - a : (1.0 - a) - libm::erfc(x);
   x -= miss / slope;
   return with_sign_of(x, y);
-}
-
-// Asymptotic series (Abramowitz and Stegun 6.3.18) from 10 on, recurrence below, reflection for negative
-// arguments. Around the positive zero, where recurrence would cancel, a minimax polynomial of digamma(x) over
-// the distance to the zero (Remez exchange in 40 digits, relative error 2^-55).
-inline double digamma(double x) {
-  constexpr double kZeroHigh = 0x1.762d86356be3fp0, kZeroLow = 9.549995429965697e-17;
-  constexpr double kPi = 3.14159265358979323846;
-  if (x == 0.0) return with_sign_of(Format<double>::kInf, -x);
-  double y = 0.0;
-  if (x < 0.0) {
-    const double nearest = libm::rint(x);
-    if (nearest == x) return Format<double>::kNaN;  // poles, and minus infinity
-    y = -kPi / libm::tan(kPi * (x - nearest));
-    x = 1.0 - x;
-  }
-  const double t = (x - kZeroHigh) - kZeroLow;
-  if (magnitude(t) < 0.3) {
-    return y + t * polynomial(t, 0.9676722454476212, -0.44276316898359114, 0.25849976095564864, -0.16394270544293624,
-                              0.10782405069202435, -0.07219956117433123, 0.04880428807244103, -0.03316113218346504,
-                              0.02259765368818696, -0.015424555904384945, 0.010538611192269646, -0.007208901136393393,
-                              0.0049302515425224186, -0.0033184508427910532, 0.0022666943853408743,
-                              -0.0018917329011271748, 0.0013033613759407786);
-  }
-  for (; x < 10.0; x += 1.0) y -= 1.0 / x;
-  const double z = 1.0 / (x * x);
-  const double series =
-      z * polynomial(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12);
-  return y + ((libm::log(x) - 0.5 / x) - series);
-}
-
-// Abramowitz and Stegun 6.4.12, with recurrence and reflection as above.
-inline double trigamma(double x) {
-  constexpr double kPi = 3.14159265358979323846;
-  double y = 0.0, sign = 1.0;
-  if (x < 0.0) {
-    const double nearest = libm::rint(x);
-    if (x == -Format<double>::kInf) return Format<double>::kNaN;
-    const double s = libm::sin(kPi * (x - nearest)) / kPi;
-    y = -1.0 / (s * s);  // infinite at the poles
-    x = 1.0 - x;
-    sign = -1.0;
-  }
-  for (; x < 12.0; x += 1.0) y += 1.0 / (x * x);
-  const double r = 1.0 / x, z = r * r;
-  const double series =
-      polynomial(z, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510);
-  return sign * (y + (r + 0.5 * z + r * z * series));
 }
 
 }  // namespace math
