@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "linear_algebra.h"
+#include "linear_algebra_small.h"
 
 namespace wengert {
 
@@ -21,6 +22,9 @@ void swap_rows(T* b, int64_t i, int64_t j, int64_t k) {
 // One column is a vector: trsv has less overhead than trsm.
 template <class T>
 void solve_left(CBLAS_UPLO uplo, bool adjoint, bool unit, int64_t n, int64_t k, const T* a, T* b) {
+  if (n <= small::kLargest && k <= small::kLargestSide) {
+    return small::solve_left(uplo == CblasUpper, adjoint, unit, n, k, a, b);
+  }
   const auto trans = adjoint ? CblasConjTrans : CblasNoTrans;
   const auto diag = unit ? CblasUnit : CblasNonUnit;
   if (k == 1) return lapack::trsv(uplo, trans, diag, to_int(n), a, to_int(n), b);
@@ -50,6 +54,7 @@ T signed_product(int64_t n, const T* factors, const int* pivots) {
 // LAPACK reads aᵀ and finds aᵀ = P L U, so a = Uᵀ Lᵀ Pᵀ; in row-major memory Uᵀ is the lower triangle.
 template <class T>
 int factor(int64_t n, T* a, int* pivots) {
+  if (n <= small::kLargest) return small::factor(n, a, pivots);
   return lapack::getrf(to_int(n), to_int(n), a, std::max(1, to_int(n)), pivots);
 }
 

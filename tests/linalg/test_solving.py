@@ -217,3 +217,39 @@ def test_other_refusals() -> None:
         wg.linalg.solve(wg.eye(3), wg.ones((2,)))
     assert issubclass(wg.LinAlgError, ValueError)
     assert wg.linalg.LinAlgError is wg.LinAlgError
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", ["single", "double"])
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 12, 13, 20])
+@pytest.mark.parametrize("k", [1, 3, 32, 33])
+def test_small_and_large_systems(n: int, k: int, dtype: str, complex: bool) -> None:
+    """Small matrices are eliminated by loops of our own, larger ones by LAPACK: residuals, factors and adjoints."""
+    rng = np.random.default_rng(n * 100 + k)
+    a, b = rng.normal(size=(3, n, n)), rng.normal(size=(3, n, k))
+    a[0] = a[0][::-1] * (np.arange(n) != n - 1) + np.eye(n)[::-1]  # needs pivots
+    if complex:
+        a, b = a + 1j * rng.normal(size=a.shape), b - 1j * rng.normal(size=b.shape)
+    if dtype == "single":
+        a, b = a.astype(np.complex64 if complex else np.float32), b.astype(np.complex64 if complex else np.float32)
+    epsilon = np.finfo(a.dtype).eps
+    x, pull = wg.vjp(wg.linalg.solve, wg.asarray(a), wg.asarray(b))
+    size = np.linalg.norm(a, axis=(1, 2)) * np.linalg.norm(x.numpy(), axis=(1, 2)) + 1
+    assert (np.linalg.norm(a @ x.numpy() - b, axis=(1, 2)) <= 4 * n * epsilon * size).all()
+    (_, b_bar), h = pull(wg.asarray(b)), a.conj().swapaxes(1, 2)
+    size = np.linalg.norm(a, axis=(1, 2)) * np.linalg.norm(b_bar.numpy(), axis=(1, 2)) + 1
+    assert (np.linalg.norm(h @ b_bar.numpy() - b, axis=(1, 2)) <= 4 * n * epsilon * size).all()
+    sign, log = wg.linalg.slogdet(wg.asarray(a))
+    expected = np.linalg.slogdet(a.astype(np.complex128))
+    np.testing.assert_allclose(sign.numpy(), expected[0], rtol=0, atol=1e3 * epsilon)
+    np.testing.assert_allclose(log.numpy(), expected[1], rtol=0, atol=1e3 * epsilon)
+
+
+@pytest.mark.parametrize("n", [4, 20])
+def test_elimination_of_what_is_not_finite(n: int) -> None:
+    a = np.eye(n)
+    a[1, 2] = np.nan
+    assert np.isnan(wg.linalg.solve(wg.asarray(a), wg.ones((n, 1), dtype=wg.float64)).numpy()).any()
+    a[1] = 0.0
+    with pytest.raises(wg.LinAlgError, match="singular"):
+        wg.linalg.solve(wg.asarray(a), wg.ones((n, 1), dtype=wg.float64))
