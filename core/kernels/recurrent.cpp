@@ -65,6 +65,12 @@ class Panels {
   void multiply(int64_t rows, const T* x, int64_t x_row, const T* start, T* to, int64_t to_row) const {
     rows_of().multiply({rows, columns_, depth_, x, x_row, memory_.get(), start, to_row, to, to_row});
   }
+  // to = bias + x · b for a block of rows of step t.
+  void multiply(int64_t rows, const RecurrentInput& x, int64_t t, int64_t first, const T* bias, T* to,
+                int64_t to_row) const {
+    const T* from = static_cast<const T*>(x.data) + t * x.step + first * x.row;
+    rows_of().multiply({rows, columns_, depth_, from, x.row, memory_.get(), bias, 0, to, to_row});
+  }
 
  private:
   static const RecurrentRows<T>& rows_of() { return recurrent_rows(T{}); }
@@ -93,13 +99,14 @@ template <class T>
 void run_lstm(const RecurrentShape& s, const LstmForward& x) {
   const Sequence<T> seq(s);
   const int64_t n = s.hidden;
-  const auto w = Panels<T>::transposed(in<T>(x.w), 4 * n, n);
+  const auto w_ih = Panels<T>::transposed(in<T>(x.w_ih), 4 * n, x.x.width);
+  const auto w_hh = Panels<T>::transposed(in<T>(x.w_hh), 4 * n, n);
   const auto step = recurrent_rows(T{}).lstm;
   seq.for_rows([&](int64_t first, int64_t rows) {
     for (int64_t t = 0; t < s.steps; ++t) {
       T* gates = seq.at(out<T>(x.gates), t, first, 4 * n);
-      w.multiply(rows, seq.before(in<T>(x.h), in<T>(x.h0), t, first), n, seq.at(in<T>(x.pre), t, first, 4 * n), gates,
-                 4 * n);
+      w_ih.multiply(rows, x.x, t, first, in<T>(x.b), gates, 4 * n);
+      w_hh.multiply(rows, seq.before(in<T>(x.h), in<T>(x.h0), t, first), n, gates, gates, 4 * n);
       const T* c_before = seq.before(in<T>(x.c), in<T>(x.c0), t, first);
       T *c = seq.at(out<T>(x.c), t, first, n), *h = seq.at(out<T>(x.h), t, first, n);
       for (int64_t r = 0; r < rows; ++r) step(n, gates + r * 4 * n, c_before + r * n, c + r * n, h + r * n);
@@ -169,17 +176,18 @@ template <class T>
 void run_gru(const RecurrentShape& s, const GruForward& x) {
   const Sequence<T> seq(s);
   const int64_t n = s.hidden;
-  const auto w = GruPanels<T>::transposed(in<T>(x.w), n);
+  const auto w_ih = Panels<T>::transposed(in<T>(x.w_ih), 3 * n, x.x.width);
+  const auto w_hh = GruPanels<T>::transposed(in<T>(x.w_hh), n);
+  const T* share_bias = in<T>(x.b) + 3 * n;
   const auto step = recurrent_rows(T{}).gru;
   seq.for_rows([&](int64_t first, int64_t rows) {
     for (int64_t t = 0; t < s.steps; ++t) {
-      const T *before = seq.before(in<T>(x.h), in<T>(x.h0), t, first), *pre = seq.at(in<T>(x.pre), t, first, 4 * n);
+      const T* before = seq.before(in<T>(x.h), in<T>(x.h0), t, first);
       T *gates = seq.at(out<T>(x.gates), t, first, 4 * n), *h = seq.at(out<T>(x.h), t, first, n);
-      w.gates.multiply(rows, before, n, pre, gates, 4 * n);
-      w.share.multiply(rows, before, n, pre + 3 * n, gates + 3 * n, 4 * n);
-      for (int64_t r = 0; r < rows; ++r) {
-        step(n, gates + r * 4 * n, pre + r * 4 * n + 2 * n, before + r * n, h + r * n);
-      }
+      w_ih.multiply(rows, x.x, t, first, in<T>(x.b), gates, 4 * n);
+      w_hh.gates.multiply(rows, before, n, gates, gates, 4 * n);
+      w_hh.share.multiply(rows, RecurrentInput{before, 0, n, n}, 0, 0, share_bias, gates + 3 * n, 4 * n);
+      for (int64_t r = 0; r < rows; ++r) step(n, gates + r * 4 * n, before + r * n, h + r * n);
     }
   });
 }

@@ -1,6 +1,5 @@
-// LSTM and GRU over whole sequences, and their derivatives. All arrays are contiguous: time, batch, features. The
-// input's share of the gates is given for all steps; a step adds the hidden state's. Batches are cut into blocks that
-// depend on the shape only and run through all steps on one thread.
+// LSTM and GRU over whole sequences, and their derivatives. All arrays but the input are contiguous: time, batch,
+// features. Batches are cut into blocks that depend on the shape only and run through all steps on one thread.
 #pragma once
 #include <cstdint>
 
@@ -13,16 +12,23 @@ struct RecurrentShape {
   int64_t steps, batch, hidden;
 };
 
-// Gates in the order input, forget, cell, output. pre[steps, batch, 4 hidden], w[4 hidden, hidden]; `gates` are those
-// of every step after their nonlinearity.
+// x[t, r, i] is at data[t · step + r · row + i], i < width.
+struct RecurrentInput {
+  const void* data;
+  int64_t step, row, width;
+};
+
+// Gates in the order input, forget, cell, output, of x w_ihᵀ + h w_hhᵀ + b. w_ih[4 hidden, width], w_hh[4 hidden,
+// hidden], b[4 hidden]; `gates` are those of every step after their nonlinearity.
 struct LstmForward {
-  const void *pre, *h0, *c0, *w;
+  RecurrentInput x;
+  const void *h0, *c0, *w_ih, *w_hh, *b;
   void *h, *c, *gates;
 };
 void lstm(const RecurrentShape& s, const LstmForward& x);
 
-// Tangents of h and c of all steps from those of the gates before their nonlinearity (the hidden state's part not
-// counted) and of the initial state.
+// Tangents of h and c of all steps from those of the gates before their nonlinearity (the part of the hidden state's
+// tangent not counted) and of the initial state.
 struct LstmTangent {
   const void *pre_dot, *h0_dot, *c0_dot, *w, *gates, *c, *c0;
   void *h_dot, *c_dot;
@@ -36,11 +42,12 @@ struct LstmCotangent {
 };
 void lstm_cotangent(const RecurrentShape& s, const LstmCotangent& x);
 
-// Four groups of features: reset, update, the input's and the hidden state's share of the candidate. pre[steps, batch,
-// 4 hidden], w[3 hidden, hidden] for reset, update and the last. `gates`: reset, update, candidate, and the hidden
-// state's share of it before the reset gate.
+// Four groups of features: reset, update, the input's and the hidden state's share of the candidate. w_ih[3 hidden,
+// width] for the first three, w_hh[3 hidden, hidden] for reset, update and the last, b[4 hidden]. `gates`: reset,
+// update, candidate, and the hidden state's share of it before the reset gate.
 struct GruForward {
-  const void *pre, *h0, *w;
+  RecurrentInput x;
+  const void *h0, *w_ih, *w_hh, *b;
   void *h, *gates;
 };
 void gru(const RecurrentShape& s, const GruForward& x);

@@ -33,8 +33,8 @@ struct RecurrentRows {
   void (*lstm_cotangent)(int64_t n, const T* h_bar, const T* c_bar, const T* gates, const T* c, const T* c_before,
                          const T* h_carry, T* c_carry, T* pre_bar);
 
-  // `gates` on entry: reset and update before their nonlinearity, nothing, the hidden state's share.
-  void (*gru)(int64_t n, T* gates, const T* made_pre, const T* h_before, T* h);
+  // `gates` on entry: reset and update before their nonlinearity, the input's and the hidden state's share.
+  void (*gru)(int64_t n, T* gates, const T* h_before, T* h);
   // `total` has nothing in its third group, which is `made_dot`.
   void (*gru_tangent)(int64_t n, const T* total, const T* made_dot, const T* gates, const T* h_before,
                       const T* h_dot_before, T* h_dot);

@@ -140,13 +140,13 @@ void lstm_cotangent(int64_t n, const T* h_bar, const T* c_bar, const T* gates, c
 }
 
 template <class T>
-void gru(int64_t n, T* gates, const T* made_pre, const T* h_before, T* h) {
+void gru(int64_t n, T* gates, const T* h_before, T* h) {
   T *reset = gates, *update = gates + n, *made = gates + 2 * n, *share = gates + 3 * n;
 #pragma GCC ivdep
   for (int64_t k = 0; k < 2 * n; ++k) gates[k] = gate(gates[k]);
 #pragma GCC ivdep
   for (int64_t k = 0; k < n; ++k) {
-    const T m = math::tanh(made_pre[k] + reset[k] * share[k]);
+    const T m = math::tanh(made[k] + reset[k] * share[k]);
     made[k] = m;
     h[k] = m + update[k] * (h_before[k] - m);
   }

@@ -8,10 +8,11 @@ from wengert._core import Tensor
 from wengert.errors import ShapeError
 from wengert.functional.arguments import as_floating, as_tensor, describe, native, promoted
 from wengert.functional.shapes import flip
+from wengert.ops.shape import zeros_like
 from wengert.program.compile import composite
 
 _matmul, _reshape, _slice, _concat = (native(n) for n in ("matmul", "reshape", "slice", "concat"))
-_broadcast_to, _sigmoid, _tanh, _lstm, _gru = (native(n) for n in ("broadcast_to", "sigmoid", "tanh", "lstm", "gru"))
+_sigmoid, _tanh, _lstm, _gru = (native(n) for n in ("sigmoid", "tanh", "lstm", "gru"))
 
 
 def _groups(x: Tensor, count: int) -> list[Any]:
@@ -95,11 +96,10 @@ def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any =
     return made
 
 
-def _gates(x: Any, weight: Tensor, bias: Any) -> Any:
-    """x wᵀ + b of all steps in one product."""
-    steps, batch, features = x.shape
-    y = _reshape(_matmul(_reshape(x, (steps * batch, features)), weight, 0, 1), (steps, batch, weight.shape[0]))
-    return y if bias is None else y + bias
+def _no_bias(weight: Tensor) -> Any:
+    """Zeros for the rows of a weight."""
+    rows = weight.shape[0]
+    return zeros_like(_reshape(_slice(weight, (0, 0), (rows, 1), (1, 1)), (rows,)))
 
 
 @composite
@@ -114,8 +114,8 @@ def lstm_layer(
     reverse: bool,
 ) -> Any:
     """h and c of all steps of x (steps, batch, input); `reverse` goes from the last step to the first."""
-    bias = None if b_ih is None or b_hh is None else b_ih + b_hh
-    made: Any = _lstm(_gates(flip(x, axis=0) if reverse else x, w_ih, bias), h0, c0, w_hh)
+    bias = _no_bias(w_hh) if b_ih is None or b_hh is None else b_ih + b_hh
+    made: Any = _lstm(flip(x, axis=0) if reverse else x, h0, c0, w_ih, w_hh, bias)
     return tuple(flip(y, axis=0) if reverse else y for y in made[:2])
 
 
@@ -124,11 +124,7 @@ def gru_layer(
     x: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, reverse: bool
 ) -> Any:
     """h of all steps of x (steps, batch, input); `reverse` goes from the last step to the first."""
-    r, z, n = _groups(_gates(flip(x, axis=0) if reverse else x, w_ih, b_ih), 3)
-    if b_hh is None:
-        m: Any = n * 0.0
-    else:
-        p, q, m = _groups(b_hh, 3)
-        r, z, m = r + p, z + q, _broadcast_to(m, n.shape)
-    h: Any = _gru(_concat([r, z, n, m], 2), h0, w_hh)
+    first = _no_bias(w_hh) if b_ih is None else b_ih
+    (r, z, n), (p, q, m) = _groups(first, 3), _groups(_no_bias(w_hh) if b_hh is None else b_hh, 3)
+    h: Any = _gru(flip(x, axis=0) if reverse else x, h0, w_ih, w_hh, _concat([r + p, z + q, n, m], 0))
     return flip(h[0], axis=0) if reverse else h[0]

@@ -1,8 +1,7 @@
 """LSTM and GRU over whole sequences (Hochreiter and Schmidhuber, 1997; Cho et al., 2014): one op for all steps.
 
-`pre` is the input's share of the gates at every step, which one matrix product makes outside; the op adds the hidden
-state's. The weight's tangent enters through the hidden states before each step, so that its gradient is one matrix
-product too.
+The tangents of the input, the weights and the bias enter through those of the gates at all steps at once, so that
+every gradient but that of the initial state is one matrix product or one sum.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from wengert.ops.elementwise import tanh
 from wengert.ops.matmul import matmul
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, real
-from wengert.ops.shape import concat, reshape, slice, zeros_like
+from wengert.ops.shape import broadcast_to, concat, reshape, slice, zeros_like
 from wengert.ops.zero import ZERO
 
 # ------------------------------------------------------------------------------------------------- parts of arrays
@@ -53,17 +52,32 @@ def _stacked(xs: list[Any]) -> Any:
 # ------------------------------------------------------------------------------------------------------------ LSTM
 
 
-def _lstm_jvp(
-    pre_dot: Any, h0_dot: Any, c0_dot: Any, w_dot: Any, ys: Any, pre: Any, h0: Any, c0: Any, w: Any
-) -> tuple[Any, Any, Any]:
-    h, c, gates = ys
+def _share(x_dot: Any, w_dot: Any, x: Any, w: Any) -> Any:
+    """The tangent of x wᵀ at all steps."""
+    y_dot: Any = ZERO
+    if x_dot is not ZERO:
+        y_dot = y_dot + _times(x_dot, w)
     if w_dot is not ZERO:
-        pre_dot = pre_dot + _times(_before(h, h0), w_dot)
-    pre_dot, h0_dot, c0_dot = filled((pre_dot, h0_dot, c0_dot), (pre, h0, c0))
-    h_dot, c_dot = lstm_tangent(pre_dot, h0_dot, c0_dot, w, gates, c, c0)
-    total = pre_dot + _times(_before(h_dot, h0_dot), w)
-    n = w.shape[1]
-    i, f, g, o = _groups(gates, n, 4)
+        y_dot = y_dot + _times(x, w_dot)
+    return y_dot
+
+
+def _spread_bias(b_dot: Any, gates: Any) -> Any:
+    return ZERO if b_dot is ZERO else broadcast_to(b_dot, gates.shape)
+
+
+def _lstm_jvp(
+    x_dot: Any, h0_dot: Any, c0_dot: Any, w_ih_dot: Any, w_hh_dot: Any, b_dot: Any,
+    ys: Any, x: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b: Any,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    h, c, gates = ys
+    pre_dot = _share(x_dot, w_ih_dot, x, w_ih) + _spread_bias(b_dot, gates)
+    if w_hh_dot is not ZERO:
+        pre_dot = pre_dot + _times(_before(h, h0), w_hh_dot)
+    pre_dot, h0_dot, c0_dot = filled((pre_dot, h0_dot, c0_dot), (gates, h0, c0))
+    h_dot, c_dot = lstm_tangent(pre_dot, h0_dot, c0_dot, w_hh, gates, c, c0)
+    total = pre_dot + _times(_before(h_dot, h0_dot), w_hh)
+    i, f, g, o = _groups(gates, w_hh.shape[1], 4)
     slopes = concat([i * (1.0 - i), f * (1.0 - f), 1.0 - g * g, o * (1.0 - o)], 2)
     return h_dot, c_dot, total * slopes
 
@@ -112,15 +126,21 @@ def _spread(hidden: Any, n: Any) -> Any:
     return concat([a, b, zeros_like(a), c], hidden.ndim - 1)
 
 
-def _gru_jvp(pre_dot: Any, h0_dot: Any, w_dot: Any, ys: Any, pre: Any, h0: Any, w: Any) -> tuple[Any, Any]:
+def _gru_jvp(
+    x_dot: Any, h0_dot: Any, w_ih_dot: Any, w_hh_dot: Any, b_dot: Any,
+    ys: Any, x: Any, h0: Any, w_ih: Any, w_hh: Any, b: Any,
+) -> tuple[Any, Any]:  # fmt: skip
     h, gates = ys
-    n = w.shape[1]
-    if w_dot is not ZERO:
-        pre_dot = pre_dot + _spread(_times(_before(h, h0), w_dot), n)
-    pre_dot, h0_dot = filled((pre_dot, h0_dot), (pre, h0))
-    h_dot = gru_tangent(pre_dot, h0_dot, w, gates, h, h0)
+    n = w_hh.shape[1]
+    pre_dot, share = _spread_bias(b_dot, gates), _share(x_dot, w_ih_dot, x, w_ih)
+    if share is not ZERO:
+        pre_dot = pre_dot + concat([share, zeros_like(h)], 2)
+    if w_hh_dot is not ZERO:
+        pre_dot = pre_dot + _spread(_times(_before(h, h0), w_hh_dot), n)
+    pre_dot, h0_dot = filled((pre_dot, h0_dot), (gates, h0))
+    h_dot = gru_tangent(pre_dot, h0_dot, w_hh, gates, h, h0)
     reset, update, made, share = _groups(gates, n, 4)
-    a, b, c, d = _groups(pre_dot + _spread(_times(_before(h_dot, h0_dot), w), n), n, 4)
+    a, b, c, d = _groups(pre_dot + _spread(_times(_before(h_dot, h0_dot), w_hh), n), n, 4)
     reset_dot = a * (reset * (1.0 - reset))
     made_dot = (c + reset_dot * share + d * reset) * (1.0 - made * made)
     return h_dot, concat([reset_dot, b * (update * (1.0 - update)), made_dot, d], 2)
@@ -159,10 +179,10 @@ def _sigmoid(x: Any) -> Any:
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def _np_lstm(pre: Any, h: Any, c: Any, w: Any) -> Any:
+def _np_lstm(x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b: Any) -> Any:
     made = []
-    for x in pre:
-        i, f, g, o = np.split(x + h @ w.T, 4, -1)
+    for z in x:
+        i, f, g, o = np.split(z @ w_ih.T + h @ w_hh.T + b, 4, -1)
         i, f, g, o = _sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)
         c = f * c + i * g
         h = o * np.tanh(c)
@@ -170,13 +190,13 @@ def _np_lstm(pre: Any, h: Any, c: Any, w: Any) -> Any:
     return tuple(np.stack(part) for part in zip(*made))
 
 
-def _np_gru(pre: Any, h: Any, w: Any) -> Any:
+def _np_gru(x: Any, h: Any, w_ih: Any, w_hh: Any, b: Any) -> Any:
     made = []
-    for x in pre:
-        a, b, c, d = np.split(x, 4, -1)
-        p, q, r = np.split(h @ w.T, 3, -1)
-        reset, update, share = _sigmoid(a + p), _sigmoid(b + q), d + r
-        candidate = np.tanh(c + reset * share)
+    for z in x:
+        first, second, third, fourth = np.split(b, 4)
+        (a, d, c), (p, q, r) = np.split(z @ w_ih.T, 3, -1), np.split(h @ w_hh.T, 3, -1)
+        reset, update, share = _sigmoid(a + p + first), _sigmoid(d + q + second), r + fourth
+        candidate = np.tanh(c + third + reset * share)
         h = (1 - update) * candidate + update * h
         made.append((h, np.concatenate([reset, update, candidate, share], -1)))
     return tuple(np.stack(part) for part in zip(*made))
@@ -235,16 +255,23 @@ def _open(*shape: int) -> Any:
 
 # (steps, batch, hidden); 18 rows are two blocks.
 _SIZES = [(3, 2, 2), (1, 1, 1), (2, 18, 3)]
+_WIDTHS = [3, 1, 2]  # of the input
+_STATES = (real(2, 2), real(2, 2))
 
 lstm: Op = define(
     "lstm",
-    formula="h, c and gates of all steps: c = f c + i g, h = o tanh c, gates of pre + h wᵀ",
+    formula="h, c and gates of all steps: c = f c + i g, h = o tanh c, gates of x w_ihᵀ + h w_hhᵀ + b",
     reference=_np_lstm,
     jvp=_lstm_jvp,
-    samples=[Sample((real(t, b, 4 * n), real(b, n), real(b, n), real(4 * n, n))) for t, b, n in _SIZES],
+    samples=[
+        Sample((real(t, b, m), real(b, n), real(b, n), real(4 * n, m), real(4 * n, n), real(4 * n)))
+        for (t, b, n), m in zip(_SIZES, _WIDTHS)
+    ],
     invalid=[
-        Invalid((real(3, 2, 8), real(2, 2), real(2, 2), real(6, 2)), (), "ShapeError", "4 hidden"),
-        Invalid((real(3, 2, 8), real(3, 2), real(2, 2), real(8, 2)), (), "ShapeError", "h0"),
+        Invalid((real(3, 2, 5), *_STATES, real(6, 5), real(6, 2), real(8)), (), "ShapeError", "(4 hidden, hidden)"),
+        Invalid((real(3, 2, 4), *_STATES, real(8, 5), real(8, 2), real(8)), (), "ShapeError", "(4 hidden, input)"),
+        Invalid((real(3, 2, 5), *_STATES, real(8, 5), real(8, 2), real(6)), (), "ShapeError", "(4 hidden)"),
+        Invalid((real(3, 4, 5), *_STATES, real(8, 5), real(8, 2), real(8)), (), "ShapeError", "h0"),
     ],
     dear=True,
     public=False,
@@ -284,8 +311,11 @@ gru: Op = define(
     formula="h and gates of all steps: h = (1 − z) n + z h, n = tanh(x + r q)",
     reference=_np_gru,
     jvp=_gru_jvp,
-    samples=[Sample((real(t, b, 4 * n), real(b, n), real(3 * n, n))) for t, b, n in _SIZES],
-    invalid=[Invalid((real(3, 2, 8), real(2, 2), real(8, 2)), (), "ShapeError", "3 hidden")],
+    samples=[
+        Sample((real(t, b, m), real(b, n), real(3 * n, m), real(3 * n, n), real(4 * n)))
+        for (t, b, n), m in zip(_SIZES, _WIDTHS)
+    ],
+    invalid=[Invalid((real(3, 2, 5), real(2, 2), real(8, 5), real(8, 2), real(8)), (), "ShapeError", "3 hidden")],
     dear=True,
     public=False,
 )
