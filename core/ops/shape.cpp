@@ -2,6 +2,7 @@
 // and as_strided_add.
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "../kernels/gather.h"
 #include "../kernels/strided.h"
@@ -187,10 +188,36 @@ void infer_unslice(const Op& op, const Type* in, int, const Attrs& attrs, Type* 
   *out = {in[0].dtype, attrs[0].dims};
 }
 
+alignas(16) constexpr char kZero[16] = {};
+
+// Zeros around a place without gaps: axis by axis, what lies before and behind it.
+void zero_around(Value* y, const Dims& starts, const int64_t* sizes) {
+  const int64_t element = size_of(y->dtype), repeated[kMaxRank] = {};
+  int64_t shape[kMaxRank];
+  std::copy_n(y->shape, y->ndim, shape);
+  char* to = y->data;
+  for (int i = 0; i < y->ndim; ++i) {
+    const int64_t start = starts[i].raw, end = start + sizes[i], stride = y->strides[i] * element;
+    shape[i] = start;
+    copy_strided(to, y->strides, kZero, repeated, y->ndim, shape, element);
+    shape[i] = y->shape[i] - end;
+    copy_strided(to + end * stride, y->strides, kZero, repeated, y->ndim, shape, element);
+    shape[i] = sizes[i];
+    to += start * stride;
+  }
+}
+
 void compute_unslice(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
-  check_slice(op, out[0]->dims(), attrs[1].dims, in[0]->dims(), attrs[2].dims);
-  std::memset(out[0]->data, 0, static_cast<size_t>(out[0]->bytes()));
-  write_slice(out[0], attrs[1].dims, attrs[2].dims, in[0]);
+  const Dims &starts = attrs[1].dims, &steps = attrs[2].dims;
+  Value* y = out[0];
+  check_slice(op, y->dims(), starts, in[0]->dims(), steps);
+  const bool dense = in[0]->size > 0 && std::all_of(steps.begin(), steps.end(), [](Dim d) { return d.raw == 1; });
+  if (dense) {
+    zero_around(y, starts, in[0]->shape);
+  } else {
+    fill(y->data, kZero, size_of(y->dtype), y->size);
+  }
+  write_slice(y, starts, steps, in[0]);
 }
 
 void infer_slice_update(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
@@ -230,9 +257,41 @@ void infer_concat(const Op& op, const Type* in, int n, const Attrs& attrs, Type*
   }
 }
 
+// Packed operands are runs of bytes that alternate in the result. It is written in one go, in tiles of its own memory:
+// copies of one operand after the other would wait for each other.
+void join_packed(char* to, Value* const* in, int n, int64_t outer) {
+  constexpr int64_t kTile = int64_t{1} << 16;
+  std::vector<int64_t> ends(static_cast<size_t>(n));
+  int64_t row = 0;
+  for (int k = 0; k < n; ++k) ends[k] = row += in[k]->bytes() / outer;
+  const int64_t total = outer * row, tile_bytes = total < 8 * kTile ? total : kTile;
+  parallel_for(total == 0 ? 0 : (total + tile_bytes - 1) / tile_bytes, [&](int64_t tile) {
+    const int64_t end = std::min(total, (tile + 1) * tile_bytes);
+    int64_t at = tile * tile_bytes, o = at / row, skip = at % row;  // in the result, and in its row
+    size_t k = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), skip) - ends.begin());
+    while (at < end) {
+      const int64_t start = k == 0 ? 0 : ends[k - 1], count = std::min(ends[k] - skip, end - at);
+      std::memcpy(to + at, in[k]->data + (o * (ends[k] - start) + skip - start), static_cast<size_t>(count));
+      at += count;
+      skip += count;
+      while (k < ends.size() && ends[k] <= skip) ++k;
+      if (k < ends.size()) continue;
+      ++o;
+      skip = 0;
+      for (k = 0; ends[k] == 0;) ++k;
+    }
+  });
+}
+
 void compute_concat(const Op& op, Value* const* in, int n, const Attrs& attrs, Value** out) {
   Value* y = out[0];
   const int axis = normalize_axis(op.name.c_str(), attrs[0].i, y->ndim);
+  if (y->size == 0) return;
+  if (std::all_of(in, in + n, [](const Value* x) { return x->contiguous; })) {
+    int64_t outer = 1;
+    for (int i = 0; i < axis; ++i) outer *= y->shape[i];
+    return join_packed(y->data, in, n, outer);
+  }
   char* to = y->data;
   for (int k = 0; k < n; ++k) {
     const Value* x = in[k];

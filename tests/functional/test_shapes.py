@@ -195,3 +195,35 @@ def test_symbolic_sizes_survive():
         a = np.arange(4.0 * n).reshape(n, 4)
         expected = a.reshape(-1, 2).sum(1) + np.flip(a).reshape(-1, 2).mean(1)
         np.testing.assert_allclose(f(wg.asarray(a)).numpy(), expected)
+
+
+# Results of several tiles, whose ends fall into operands, and operands without elements.
+@pytest.mark.parametrize("sizes", [(400, 1, 0, 700), (0, 0, 900), (3,) * 200, (0, 0), (1000, 0)])
+@pytest.mark.parametrize("shape", [(-1, 300), (300, -1), (7, -1, 50), (7, 50, -1), (0, -1)])
+def test_concat_over_tiles(sizes, shape):
+    axis = shape.index(-1)
+    parts = [np.random.default_rng(k).random([n if s == -1 else s for s in shape]) for k, n in enumerate(sizes)]
+    expected = np.concatenate(parts, axis)
+    tensors = [wg.asarray(p) for p in parts]
+    np.testing.assert_array_equal(wg.concat(tensors, axis).numpy(), expected)
+    strided = [wg.asarray(np.asfortranarray(p)) if k % 2 else t for k, (p, t) in enumerate(zip(parts, tensors))]
+    np.testing.assert_array_equal(wg.concat(strided, axis).numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128, np.int8, bool])
+@pytest.mark.parametrize("shape", [(600, 500), (5, 300, 40), (1, 1), (0, 3), (70_000,)])
+def test_pad_over_tiles(shape, dtype):
+    a = (np.random.default_rng(1).random(shape) * 9).astype(dtype)
+    for widths in (0, 2, (1, 0), (0, 3), tuple((k, 2 - k) for k in range(len(shape))), np.int64(1), [[1, 2]]):
+        for x in (a, np.asfortranarray(a), a[..., ::-1]):
+            y = wg.pad(wg.asarray(x), widths)
+            np.testing.assert_array_equal(y.numpy(), np.pad(x, widths))
+
+
+def test_pad_checks_its_widths():
+    for bad in (((1, -1), (0, 0)), -1, ((0, 0), (0, -2))):
+        with pytest.raises(wg.errors.ArgumentError, match="must not be negative"):
+            wg.pad(wg.ones((2, 2)), bad)
+    for bad in (((1, 2, 3), (1, 2, 3)), ((1, 1),) * 3):
+        with pytest.raises(wg.errors.ShapeError, match="pad_width"):
+            wg.pad(wg.ones((2, 2)), bad)

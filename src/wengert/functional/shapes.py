@@ -335,8 +335,11 @@ def flip(x: Any, axis: Axis = None) -> Tensor:
     """
     t = as_tensor(x, "flip")
     axes = all_axes(axis, t.ndim, "flip")
-    starts = tuple(n - 1 if i in axes else 0 for i, n in enumerate(t.shape))
-    return _slice(t, starts, t.shape, tuple(-1 if i in axes else 1 for i in range(t.ndim)))
+    shape = t.shape
+    starts, steps = [0] * len(shape), [1] * len(shape)
+    for a in axes:
+        starts[a], steps[a] = shape[a] - 1, -1
+    return _slice(t, tuple(starts), shape, tuple(steps))
 
 
 def _roll_one(x: Tensor, shift: int, axis: int) -> Tensor:
@@ -426,16 +429,23 @@ def _repeat_each(x: Tensor, counts: np.ndarray[Any, Any], axis: int) -> Tensor:
     return _take(x, asarray(np.repeat(np.arange(counts.size), counts)), axis)
 
 
+def _is_pair(p: Any) -> bool:
+    return isinstance(p, (tuple, list)) and len(p) == 2 and type(p[0]) is int and type(p[1]) is int
+
+
 def _pairs(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
-    try:
-        pairs = np.broadcast_to(np.asarray(pad_width, dtype=np.int64), (ndim, 2)).tolist()
-    except ValueError:
-        raise ShapeError(
-            f"pad: pad_width {pad_width!r} must be (before, after) for each of {ndim} axes, one pair, or one number"
-        ) from None
-    if any(p < 0 for pair in pairs for p in pair):
+    if isinstance(pad_width, (tuple, list)) and len(pad_width) == ndim and all(map(_is_pair, pad_width)):
+        pairs = [tuple(p) for p in pad_width]  # as most write it: NumPy would take longer to read it than the padding
+    else:
+        try:
+            pairs = np.broadcast_to(np.asarray(pad_width, dtype=np.int64), (ndim, 2)).tolist()
+        except ValueError:
+            raise ShapeError(
+                f"pad: pad_width {pad_width!r} must be (before, after) for each of {ndim} axes, one pair, or one number"
+            ) from None
+    if any(before < 0 or after < 0 for before, after in pairs):
         raise ArgumentError(f"pad: widths must not be negative, got {pad_width!r}")
-    return [(int(before), int(after)) for before, after in pairs]
+    return [(before, after) for before, after in pairs]
 
 
 def _source(mode: str, n: Size, before: int, after: int) -> Tensor:
@@ -468,7 +478,7 @@ def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> 
     pairs = _pairs(pad_width, t.ndim)
     if mode == "constant":
         shape = tuple(n + b + a for n, (b, a) in zip(t.shape, pairs))
-        starts, steps = tuple(b for b, _ in pairs), (1,) * t.ndim
+        starts, steps = tuple(b for b, _ in pairs), (1,) * len(pairs)
         if value == 0:
             return _unslice(t, shape, starts, steps)
         return _slice_update(full(shape, value, t.dtype), t, starts, steps)
