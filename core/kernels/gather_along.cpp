@@ -33,16 +33,30 @@ void for_inner_tiles(AxisExtents e, int64_t count, F&& fn) {
 // Elements along the last axis. These loops check as they go, and return how many they did: all, unless an index is not
 // in [0, size).
 
+// Four indices as numbers without a sign. `inside` asks about all with one branch.
+struct Four {
+  uint64_t a, b, c, d;
+
+  explicit Four(const int64_t* index)
+      : a(static_cast<uint64_t>(index[0])),
+        b(static_cast<uint64_t>(index[1])),
+        c(static_cast<uint64_t>(index[2])),
+        d(static_cast<uint64_t>(index[3])) {}
+  bool inside(uint64_t size) const {
+    const uint64_t last = size - 1, beyond = (last - a) | (last - b) | (last - c) | (last - d);
+    return static_cast<int64_t>(a | b | c | d | beyond) >= 0;
+  }
+  bool equal() const { return a == d && a == b && a == c; }
+};
+
 template <class E>
 int64_t take_line(E* __restrict to, const E* __restrict line, const int64_t* __restrict index, int64_t n,
                   uint64_t size) {
   int64_t p = 0;
-  for (; p + 4 <= n; p += 4) {  // one branch for four
-    const auto a = static_cast<uint64_t>(index[p]), b = static_cast<uint64_t>(index[p + 1]);
-    const auto c = static_cast<uint64_t>(index[p + 2]), d = static_cast<uint64_t>(index[p + 3]);
-    const uint64_t last = size - 1, beyond = (last - a) | (last - b) | (last - c) | (last - d);
-    if (static_cast<int64_t>(a | b | c | d | beyond) < 0) return p;
-    const E w = line[a], x = line[b], y = line[c], z = line[d];
+  for (; p + 4 <= n; p += 4) {
+    const Four i(index + p);
+    if (!i.inside(size)) return p;
+    const E w = line[i.a], x = line[i.b], y = line[i.c], z = line[i.d];
     to[p].bits = w.bits;
     to[p + 1].bits = x.bits;
     to[p + 2].bits = y.bits;
@@ -64,23 +78,33 @@ int64_t put_line(E* __restrict line, const E* __restrict x, const int64_t* __res
   return n;
 }
 
-// Neighbours often go to one place (a running maximum): their sum stays in a register. The order is that of x.
+template <class S, class T>
+S added(S sum, T x) {
+  return Number<S>::narrow(Number<S>::widen(sum) + Number<T>::widen(x));
+}
+
+// In the order of x. Neighbours often go to one place (a running maximum), where each would wait for the one before to
+// reach memory: four of them stay in a register.
 template <class S, class T>
 int64_t add_line(S* __restrict sums, const T* __restrict x, const int64_t* __restrict index, int64_t n, uint64_t size) {
-  int64_t at = index[0], p = 0;
-  if (static_cast<uint64_t>(at) >= size) return 0;
-  S sum = sums[at];
-  for (; p < n; ++p) {
-    if (index[p] != at) {
-      if (static_cast<uint64_t>(index[p]) >= size) break;
-      sums[at] = sum;
-      at = index[p];
-      sum = sums[at];
+  int64_t p = 0;
+  for (; p + 4 <= n; p += 4) {
+    const Four i(index + p);
+    if (!i.inside(size)) return p;
+    if (i.equal()) {
+      sums[i.a] = added(added(added(added(sums[i.a], x[p]), x[p + 1]), x[p + 2]), x[p + 3]);
+    } else {
+      sums[i.a] = added(sums[i.a], x[p]);
+      sums[i.b] = added(sums[i.b], x[p + 1]);
+      sums[i.c] = added(sums[i.c], x[p + 2]);
+      sums[i.d] = added(sums[i.d], x[p + 3]);
     }
-    sum = Number<S>::narrow(Number<S>::widen(sum) + Number<T>::widen(x[p]));
   }
-  sums[at] = sum;
-  return p;
+  for (; p < n; ++p) {
+    if (static_cast<uint64_t>(index[p]) >= size) return p;
+    sums[index[p]] = added(sums[index[p]], x[p]);
+  }
+  return n;
 }
 
 template <class E>
@@ -173,7 +197,6 @@ void add_along(DType dtype, void* x, const void* base, const void* elements, con
                AxisExtents e) {
   if (e.outer * e.size * e.inner == 0) return;
   with_number(dtype, [&]<class T>() {
-    using N = Number<T>;
     const T* values = static_cast<const T*>(elements);
     for_inner_tiles(e, count, [&](int64_t o, int64_t from, int64_t to) {
       const int64_t skip = o * e.size * e.inner;
@@ -181,7 +204,7 @@ void add_along(DType dtype, void* x, const void* base, const void* elements, con
       with_sums(static_cast<T*>(x) + skip, start, e, from, to, [&]<class S>(S* sums, int64_t row) {
         if (e.inner == 1) {
           return indices.in_line(o * count, count, [&](const int64_t* index, int64_t first, int64_t n) {
-            return n == 0 ? 0 : add_line(sums, values + (o * count + first), index, n, static_cast<uint64_t>(e.size));
+            return add_line(sums, values + (o * count + first), index, n, static_cast<uint64_t>(e.size));
           });
         }
         int64_t room[kLanes];
@@ -190,7 +213,7 @@ void add_along(DType dtype, void* x, const void* base, const void* elements, con
           const int64_t* index = indices.block(at, to - from, room);
           for (int64_t i = 0; i < to - from; ++i) {
             S& sum = sums[index[i] * row + i];
-            sum = Number<S>::narrow(Number<S>::widen(sum) + N::widen(values[at + i]));
+            sum = added(sum, values[at + i]);
           }
         }
       });
