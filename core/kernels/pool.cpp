@@ -34,7 +34,7 @@ struct Range {
   int64_t low, high;
 };
 Range inside(const PoolShape& s, int i, int64_t k) {
-  const int64_t offset = k - s.padding[i], stride = s.stride[i];
+  const int64_t offset = k * s.dilation[i] - s.padding[i], stride = s.stride[i];
   const int64_t low = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
   const int64_t room = s.in[i] - offset;
   const int64_t high = room <= 0 ? 0 : (room + stride - 1) / stride;
@@ -45,16 +45,16 @@ Range inside(const PoolShape& s, int i, int64_t k) {
 template <class F>
 void for_each_tap(const PoolShape& s, const std::vector<Range>& columns, int64_t d, int64_t h, F&& f) {
   for (int64_t kd = 0; kd < s.kernel[0]; ++kd) {
-    const int64_t z = d * s.stride[0] + kd - s.padding[0];
+    const int64_t z = d * s.stride[0] + kd * s.dilation[0] - s.padding[0];
     if (z < 0 || z >= s.in[0]) continue;
     for (int64_t kh = 0; kh < s.kernel[1]; ++kh) {
-      const int64_t y = h * s.stride[1] + kh - s.padding[1];
+      const int64_t y = h * s.stride[1] + kh * s.dilation[1] - s.padding[1];
       if (y < 0 || y >= s.in[1]) continue;
       const int64_t line = (z * s.in[1] + y) * s.in[2];
       for (int64_t kw = 0; kw < s.kernel[2]; ++kw) {
         const auto [low, high] = columns[kw];
         if (low == high) continue;
-        const int64_t x = low * s.stride[2] + kw - s.padding[2];
+        const int64_t x = low * s.stride[2] + kw * s.dilation[2] - s.padding[2];
         f((kd * s.kernel[1] + kh) * s.kernel[2] + kw, line + x, low, high - low);
       }
     }
@@ -80,7 +80,7 @@ std::vector<int64_t> tap_offsets(const PoolShape& s) {
   for (int64_t d = 0; d < s.kernel[0]; ++d) {
     for (int64_t h = 0; h < s.kernel[1]; ++h) {
       for (int64_t w = 0; w < s.kernel[2]; ++w) {
-        offsets.push_back((d * s.in[1] + h) * s.in[2] + w);
+        offsets.push_back((d * s.dilation[0] * s.in[1] + h * s.dilation[1]) * s.in[2] + w * s.dilation[2]);
       }
     }
   }
@@ -121,7 +121,8 @@ namespace {
 bool two_by_two(const PoolShape& s) {
   bool yes = s.kernel[0] == 1 && s.stride[0] == 1;
   for (int i : {1, 2})
-    yes = yes && s.kernel[i] == 2 && s.stride[i] == 2 && s.padding[i] == 0 && s.in[i] >= 2 * s.out[i];
+    yes = yes && s.kernel[i] == 2 && s.stride[i] == 2 && s.padding[i] == 0 && s.dilation[i] == 1 &&
+          s.in[i] >= 2 * s.out[i];
   return yes;
 }
 

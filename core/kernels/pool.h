@@ -1,5 +1,5 @@
 // Pooling: maxima and sums over windows, and their transposes, for one to three spatial axes. Window j covers positions
-// j·stride + k − padding for all taps k; those outside x do not count. Every window has one inside.
+// j·stride + k·dilation − padding for all taps k; those outside x do not count. Every window has one inside.
 #pragma once
 #include <cstdint>
 
@@ -9,7 +9,7 @@ namespace wengert {
 struct PoolShape {
   int64_t planes = 0;  // batch × channels
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
-  int64_t stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0};
+  int64_t stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0}, dilation[3] = {1, 1, 1};
 };
 
 // Index types: uint8_t or int32_t, the tap's number in the window in row-major order. Packed arrays.

@@ -135,7 +135,24 @@ SparseRows SparseRows::transposed(int64_t columns) const {
   return t;
 }
 
+namespace {
+
+// Means over [⌊i n / size⌋, ⌈(i + 1) n / size⌉).
+SparseRows window_means(int64_t n, int64_t size) {
+  SparseRows m;
+  for (int64_t i = 0; i < size; ++i) {
+    const int64_t low = i * n / size, high = ((i + 1) * n + size - 1) / size;
+    for (int64_t k = low; k < high; ++k) m.index.push_back(k);
+    m.weight.resize(m.index.size(), 1.0 / static_cast<double>(high - low));
+    m.start.push_back(static_cast<int64_t>(m.index.size()));
+  }
+  return m;
+}
+
+}  // namespace
+
 SparseRows resampling(Resampling kind, int64_t n, int64_t size, double ratio) {
+  if (kind == Resampling::windows) return window_means(n, size);
   SparseRows m;
   for (int64_t j = 0; j < size; ++j) {
     const double at = std::min(position(kind, j, n, size, ratio), static_cast<double>(n - 1));

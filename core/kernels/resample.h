@@ -1,12 +1,12 @@
 // Another number of elements along one axis: each result is a sum of few elements with weights that only the sizes
-// decide, nearest neighbours or linear interpolation as PyTorch defines them.
+// decide: nearest neighbours, linear interpolation, or means of windows that cover the axis, as PyTorch defines them.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 namespace wengert {
 
-enum class Resampling : uint8_t { nearest, linear, corners, count };
+enum class Resampling : uint8_t { nearest, linear, corners, windows, count };
 
 // Row i of a matrix: entries [start[i], start[i + 1]).
 struct SparseRows {

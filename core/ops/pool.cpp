@@ -11,9 +11,9 @@ namespace {
 using Kind = Attr::Kind;
 
 struct Window {  // which attributes are what
-  int kernel, stride, padding, sizes;
+  int kernel, stride, padding, dilation, sizes;
 };
-constexpr Window kSized = {1, 2, 3, 0}, kUnsized = {0, 1, 2, -1};
+constexpr Window kSized = {1, 2, 3, 4, 0}, kUnsized = {0, 1, 2, 3, -1};
 
 void require_window(const Op& op, const Window& at, const Attrs& attrs, const Type* in, int n) {
   const int rank = in[0].shape.n - 2;
@@ -23,27 +23,31 @@ void require_window(const Op& op, const Window& at, const Attrs& attrs, const Ty
   if (!is_inexact(in[0].dtype) || is_complex(in[0].dtype)) {
     fail(ErrorKind::dtype, op.name.c_str(), "takes real floating numbers, got " + operands(in, n) + "; cast them");
   }
-  for (int i : {at.kernel, at.stride, at.padding}) require_entries(op, op.attrs[i], attrs[i], rank);
+  for (int i : {at.kernel, at.stride, at.padding, at.dilation}) require_entries(op, op.attrs[i], attrs[i], rank);
   if (at.sizes >= 0) require_entries(op, op.attrs[at.sizes], attrs[at.sizes], rank);
   for (int i = 0; i < rank; ++i) {
     const int64_t k = attrs[at.kernel].dims[i].raw, s = attrs[at.stride].dims[i].raw, p = attrs[at.padding].dims[i].raw;
-    if (k < 1 || s < 1 || p < 0 || p >= k) {
+    const int64_t d = attrs[at.dilation].dims[i].raw;
+    if (k < 1 || s < 1 || d < 1 || p < 0 || p > (k - 1) * d) {
       fail(ErrorKind::value, op.name.c_str(),
            "kernel " + to_string(attrs[at.kernel].dims) + ", stride " + to_string(attrs[at.stride].dims) +
-               " and padding " + to_string(attrs[at.padding].dims) +
-               ": kernel and stride must be positive, padding smaller than the kernel");
+               ", padding " + to_string(attrs[at.padding].dims) + " and dilation " +
+               to_string(attrs[at.dilation].dims) +
+               ": kernel, stride and dilation must be positive, padding smaller than the kernel");
     }
   }
 }
 
-// Every window begins inside x: `out` windows along each axis of x.
+// Every window has a tap inside x, with `out` windows along each axis of x: none begins behind it, and no two taps of
+// one that begins before it enclose it.
 void require_inside(const Op& op, const Window& at, const Attrs& attrs, const Dims& x, const Dims& out) {
   for (int i = 0; i + 2 < x.n; ++i) {
     const Dim last = (out[i + 2] - Dim(1)) * attrs[at.stride].dims[i] - attrs[at.padding].dims[i];
-    if (!(last < x[i + 2])) {
+    const bool enclosed = attrs[at.padding].dims[i].raw > 0 && x[i + 2] < attrs[at.dilation].dims[i];
+    if (!(last < x[i + 2]) || enclosed) {
       fail(ErrorKind::shape, op.name.c_str(),
            "windows " + to_string(out) + " do not lie inside " + to_string(x) + " with stride " +
-               to_string(attrs[at.stride].dims));
+               to_string(attrs[at.stride].dims) + " and dilation " + to_string(attrs[at.dilation].dims));
     }
   }
 }
@@ -115,6 +119,7 @@ PoolShape shape_of(const Value* x, const Value* y, const Attrs& attrs, const Win
     s.kernel[to] = attrs[at.kernel].dims[i].raw;
     s.stride[to] = attrs[at.stride].dims[i].raw;
     s.padding[to] = attrs[at.padding].dims[i].raw;
+    s.dilation[to] = attrs[at.dilation].dims[i].raw;
   }
   return s;
 }
@@ -205,8 +210,10 @@ void compute_spread(const Op&, Value* const* in, int, const Attrs& attrs, Value*
 }  // namespace
 
 void register_pool_ops() {
-  const std::vector<AttrSpec> window = {
-      {"kernel", Kind::integers}, {"stride", Kind::integers}, {"padding", Kind::integers}};
+  const std::vector<AttrSpec> window = {{"kernel", Kind::integers},
+                                        {"stride", Kind::integers},
+                                        {"padding", Kind::integers},
+                                        {"dilation", Kind::integers}};
   std::vector<AttrSpec> sized = {{"sizes", Kind::sizes}};
   sized.insert(sized.end(), window.begin(), window.end());
   add_op({.name = "pool_argmax",

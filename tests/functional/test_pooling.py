@@ -16,7 +16,7 @@ from wengert.errors import ArgumentError, ShapeError
 
 MAX = {1: wg.max_pool1d, 2: wg.max_pool2d, 3: wg.max_pool3d}
 AVG = {1: wg.avg_pool1d, 2: wg.avg_pool2d, 3: wg.avg_pool3d}
-ADAPTIVE = {1: wg.adaptive_avg_pool1d, 2: wg.adaptive_avg_pool2d, 3: wg.adaptive_avg_pool3d}
+ADAPTIVE_MAX = {1: wg.adaptive_max_pool1d, 2: wg.adaptive_max_pool2d, 3: wg.adaptive_max_pool3d}
 
 
 def distinct(*shape: int, seed: int = 0) -> Any:
@@ -25,16 +25,25 @@ def distinct(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng([4, seed]).permutation(n).reshape(shape) / max(n, 1) * 4.0 - 2.0
 
 
-def windows(x: Any, kernel: Any, stride: Any, padding: Any, reduce: Any) -> Any:
-    sizes = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(x.shape[2:], kernel, stride, padding)]
-    y = np.zeros((*x.shape[:2], *sizes))
-    axes = tuple(range(2, x.ndim))
-    for at in np.ndindex(*sizes):
-        inside = tuple(
-            slice(max(0, j * s - p), min(n, j * s - p + k))
-            for j, s, p, k, n in zip(at, stride, padding, kernel, x.shape[2:])
-        )
-        y[(..., *at)] = reduce(x[(..., *inside)], axes)
+def starts(n: int, span: int, stride: int, padding: int, ceil: bool) -> list[int]:
+    """Where windows begin: all that end inside the padding; with `ceil` one more if x is not at its end before it."""
+    found = list(range(-padding, n + padding - span + 1, stride))
+    after = found[-1] + stride
+    return [*found, after] if ceil and found[-1] + span < n + padding and after < n else found
+
+
+def windows(
+    x: Any, kernel: Any, stride: Any, padding: Any, reduce: Any, dilation: Any = (1, 1, 1), ceil: bool = False
+) -> Any:
+    axes = zip(x.shape[2:], kernel, stride, padding, dilation)
+    taps = [
+        [[at for at in range(i, i + k * d, d) if 0 <= at < n] for i in starts(n, (k - 1) * d + 1, s, p, ceil)]
+        for n, k, s, p, d in axes
+    ]
+    y = np.zeros((*x.shape[:2], *map(len, taps)))
+    for at in np.ndindex(*y.shape[2:]):
+        inside = np.ix_(range(x.shape[0]), range(x.shape[1]), *(t[j] for t, j in zip(taps, at)))
+        y[(..., *at)] = reduce(x[inside], tuple(range(2, x.ndim)))
     return y
 
 
@@ -46,30 +55,35 @@ def pools(draw: Any) -> Any:
     padding = [draw(st.integers(0, k // 2)) for k in kernel]
     most = 30 if rank == 1 else 20 if rank == 2 else 6
     spatial = [draw(st.integers(k, most)) for k in kernel]
-    return (draw(st.integers(0, 2)), draw(st.integers(1, 3)), *spatial), kernel, stride, padding
+    dilation = [draw(st.integers(1, 1 if k == 1 else (n - 1) // (k - 1))) for k, n in zip(kernel, spatial)]
+    shape = (draw(st.integers(0, 2)), draw(st.integers(1, 3)), *spatial)
+    return shape, kernel, stride, padding, dilation, draw(st.booleans())
 
 
 @settings(max_examples=80, deadline=None)
 @given(pools(), st.sampled_from(["float64", "float32"]))
 def test_every_combination(case: Any, dtype: str) -> None:
-    shape, kernel, stride, padding = case
+    shape, kernel, stride, padding, dilation, ceil = case
     x = distinct(*shape).astype(dtype)
     rank = len(kernel)
-    options: Any = {"stride": stride, "padding": padding}
-    got = MAX[rank](wg.asarray(x), kernel, **options).numpy()
-    np.testing.assert_array_equal(got, windows(x, kernel, stride, padding, np.max))
-    volume = float(np.prod(kernel))
+    options: Any = {"stride": stride, "padding": padding, "ceil_mode": ceil}
+    got = MAX[rank](wg.asarray(x), kernel, dilation=dilation, **options).numpy()
+    np.testing.assert_array_equal(got, windows(x, kernel, stride, padding, np.max, dilation, ceil))
     got = AVG[rank](wg.asarray(x), kernel, **options).numpy()
-    np.testing.assert_allclose(got, windows(x, kernel, stride, padding, np.sum) / volume, rtol=1e-5, atol=1e-6)
+    sides = [(0, 0), (0, 0), *((p, p) for p in padding)]
+    around = windows(np.pad(x, sides), kernel, stride, [0] * rank, np.mean, ceil=ceil)
+    around = around[(..., *(slice(n) for n in got.shape[2:]))]  # ceil_mode: none begins in the padding behind x
+    np.testing.assert_allclose(got, around, rtol=1e-5, atol=1e-6)
     got = AVG[rank](wg.asarray(x), kernel, count_include_pad=False, **options).numpy()
-    np.testing.assert_allclose(got, windows(x, kernel, stride, padding, np.mean), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got, windows(x, kernel, stride, padding, np.mean, ceil=ceil), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("rank", "options"), [(1, {}), (2, {"stride": 1}), (2, {"stride": 2, "padding": 1}), (3, {})])
 @pytest.mark.parametrize("pool", [MAX, AVG])
-def test_derivatives(pool: Any, rank: int, options: Any) -> None:
-    x = distinct(2, 2, *((7, 6, 5)[:rank] if rank < 3 else (4, 4, 4)))
-    f = lambda x: pool[rank](x, 2, **options)
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_derivatives(pool: Any, rank: int, options: Any, ceil_mode: bool) -> None:
+    x = distinct(2, 2, *((7, 6, 5)[:rank] if rank < 3 else (4, 5, 4)))
+    f = lambda x: pool[rank](x, 2, ceil_mode=ceil_mode, **options)
     check(f, x)
     v = np.random.default_rng(1).standard_normal(x.shape)
     y, y_dot = wg.jvp(f, (wg.asarray(x),), (wg.asarray(v),))
@@ -78,9 +92,16 @@ def test_derivatives(pool: Any, rank: int, options: Any) -> None:
     assert float((y_dot.numpy() * bar).sum()) == pytest.approx(float((x_bar.numpy() * v).sum()), rel=1e-12)
 
 
-def test_second_order() -> None:
+@pytest.mark.parametrize("options", [{}, {"dilation": 2, "padding": 1}, {"stride": 4, "ceil_mode": True}])
+def test_second_order(options: Any) -> None:
     x = distinct(1, 2, 6, 6)
-    check(lambda x: wg.grad(lambda z: (wg.max_pool2d(z * z * z, 3, stride=1) ** 2).sum())(x), x, tolerance=1e-5)
+    f = lambda z: (wg.max_pool2d(z * z * z, 3, **{"stride": 1, **options}) ** 2).sum()
+    check(lambda x: wg.grad(f)(x), x, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("dilation", [2, (1, 3)])
+def test_derivatives_of_dilated_windows(dilation: Any) -> None:
+    check(lambda x: wg.max_pool2d(x, 2, stride=1, padding=1, dilation=dilation), distinct(1, 2, 5, 6))
 
 
 def test_the_first_of_equal_elements_gets_the_gradient() -> None:
@@ -138,13 +159,40 @@ def test_adaptive(n: int, size: int) -> None:
     assert wg.adaptive_avg_pool3d(wg.ones((1, 2, 4, 5, 6)), 2).shape == (1, 2, 2, 2, 2)
 
 
+@pytest.mark.parametrize("sizes", [(3, 2), (5, 5), (1, 1), (2, 9), (7, 4), (1, 3)])
+def test_adaptive_maxima(sizes: Any) -> None:
+    x = distinct(2, 3, 7, 8)
+    expected = np.zeros((2, 3, *sizes))
+    for i, j in np.ndindex(*sizes):
+        rows = slice(i * 7 // sizes[0], -(-(i + 1) * 7 // sizes[0]))
+        columns = slice(j * 8 // sizes[1], -(-(j + 1) * 8 // sizes[1]))
+        expected[:, :, i, j] = x[:, :, rows, columns].max((2, 3))
+    f = lambda x: wg.adaptive_max_pool2d(x, sizes)
+    np.testing.assert_array_equal(f(wg.asarray(x)).numpy(), expected)
+    np.testing.assert_array_equal(wg.compile(f)(wg.asarray(x)).numpy(), expected)
+    check(f, x[:1, :2])
+    check(lambda x: wg.grad(lambda z: (f(z * z * z) ** 2).sum())(x), x[:1, :1], tolerance=1e-5)
+    assert wg.adaptive_max_pool2d(wg.asarray(x), (None, 3)).shape == (2, 3, 7, 3)
+    for rank, pool in ADAPTIVE_MAX.items():
+        t = wg.asarray(distinct(2, *(5, 6, 7)[:rank]))
+        np.testing.assert_array_equal(pool(t, 4).numpy(), pool(t[None], 4).numpy()[0])
+
+
+def test_adaptive_maxima_of_equal_elements_and_nan() -> None:
+    """The first of equal elements has the gradient, also where a shorter window is filled up with its last element."""
+    f = lambda x: wg.adaptive_max_pool1d(x, 4).sum()
+    np.testing.assert_array_equal(wg.grad(f)(wg.zeros((1, 1, 7))).numpy()[0, 0], [1, 1, 0, 1, 0, 1, 0])
+    x = np.array([[[0.0, np.nan, 1.0, 2.0, -np.inf, -np.inf, -np.inf]]])
+    np.testing.assert_array_equal(wg.adaptive_max_pool1d(wg.asarray(x), 4).numpy()[0, 0], [np.nan, np.nan, 2, -np.inf])
+
+
 def test_without_batch_strides_and_compiled() -> None:
     x = distinct(5, 6, 3)
     t = wg.asarray(x).permute_dims((2, 1, 0))
     np.testing.assert_array_equal(wg.max_pool2d(t, 2).numpy(), wg.max_pool2d(t[None], 2).numpy()[0])
-    f = lambda x: wg.max_pool2d(x, 2, stride=1).sum() + wg.avg_pool2d(x, 3).sum()
+    f = lambda x: wg.max_pool2d(x, 2, stride=1, dilation=2).sum() + wg.avg_pool2d(x, 3, ceil_mode=True).sum()
     g = wg.compile(f)
-    for n in (6, 9):
+    for n in (6, 9, 10):
         z = wg.asarray(distinct(2, 2, n, n))
         np.testing.assert_array_equal(wg.grad(g)(z).numpy(), wg.grad(f)(z).numpy())
 
@@ -169,6 +217,11 @@ BAD: list[Any] = [
     (lambda: wg.max_pool2d(X, 2, stride=0), ArgumentError, "stride must be positive"),
     (lambda: wg.avg_pool2d(X, 2, padding=2), ArgumentError, "at most half of kernel_size (2, 2)"),
     (lambda: wg.max_pool2d(X, 2, padding=-1), ArgumentError, "padding must be at least 0"),
+    (lambda: wg.max_pool2d(X, 2, dilation=0), ArgumentError, "max_pool2d: dilation must be positive"),
+    (lambda: wg.max_pool2d(X, 3, dilation=2), ShapeError, "max_pool2d: a window of (5, 5) is larger than the padded"),
+    (lambda: wg.max_pool2d(X, 2, dilation=2, padding=2), ArgumentError, "kernel_size (2, 2) with dilation (2, 2)"),
+    (lambda: wg.max_pool1d(wg.ones((1, 1, 2)), 2, dilation=3, padding=1), ShapeError, "no element of x"),
+    (lambda: wg.adaptive_max_pool2d(X, 0), ArgumentError, "adaptive_max_pool2d: output_size 0"),
     (lambda: wg.max_pool1d(X, 2), ShapeError, "max_pool1d: takes x of shape (batch, channels, 1 spatial)"),
     (lambda: wg.max_pool3d(X, (2, 2)), ArgumentError, "kernel_size must be one integer or 3"),
     (lambda: wg.adaptive_avg_pool2d(X, 0), ArgumentError, "sizes must be positive"),

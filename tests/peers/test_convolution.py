@@ -97,6 +97,16 @@ POOLS: list[Any] = [
     ((2, 2, 7, 9), (3, 2), {"stride": (2, 1), "padding": (1, 0)}),
     ((1, 2, 40, 37), 3, {"stride": 2, "padding": 1}),
     ((1, 2, 4, 5, 6), 2, {"stride": (1, 2, 2), "padding": 1}),
+    ((2, 3, 10), 3, {"stride": 2, "padding": 1, "ceil_mode": True}),
+    ((2, 2, 7, 9), 2, {"ceil_mode": True}),
+    ((2, 2, 7, 6), (3, 4), {"stride": (3, 5), "padding": (1, 2), "ceil_mode": True}),
+    ((1, 2, 4, 5, 6), 3, {"stride": 2, "padding": 1, "ceil_mode": True}),
+]
+DILATED: list[Any] = [
+    ((2, 3, 9), 3, {"dilation": 2}),
+    ((2, 2, 9, 8), (3, 2), {"stride": 2, "padding": 1, "dilation": (2, 3)}),
+    ((2, 2, 9, 8), 2, {"stride": 3, "dilation": 3, "ceil_mode": True}),
+    ((1, 2, 6, 5, 7), 2, {"stride": (1, 2, 1), "padding": 1, "dilation": (3, 2, 1)}),
 ]
 
 
@@ -104,6 +114,16 @@ POOLS: list[Any] = [
 @pytest.mark.parametrize("kind", ["max", "avg"])
 def test_pooling(kind: str, shape: Any, kernel: Any, options: Any) -> None:
     name = f"{kind}_pool{len(shape) - 2}d"
+    compare(
+        lambda x: getattr(wg, name)(x, kernel, **options),
+        torch=lambda x: getattr(F, name)(x, kernel, **options),
+        arrays=[distinct(*shape)],
+    )
+
+
+@pytest.mark.parametrize(("shape", "kernel", "options"), DILATED)
+def test_dilated_maxima(shape: Any, kernel: Any, options: Any) -> None:
+    name = f"max_pool{len(shape) - 2}d"
     compare(
         lambda x: getattr(wg, name)(x, kernel, **options),
         torch=lambda x: getattr(F, name)(x, kernel, **options),
@@ -127,6 +147,19 @@ def test_adaptive_averages(size: Any) -> None:
         lambda x: wg.adaptive_avg_pool2d(x, size),
         torch=lambda x: F.adaptive_avg_pool2d(x, size),
         arrays=[data(2, 3, 7, 10)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [((2, 3, 11), 4), ((2, 3, 7, 10), 1), ((2, 3, 7, 10), (2, 5)), ((1, 2, 7, 5), (None, 8)), ((1, 2, 5, 4, 7), 3)],
+)
+def test_adaptive_maxima(shape: Any, size: Any) -> None:
+    name = f"adaptive_max_pool{len(shape) - 2}d"
+    compare(
+        lambda x: getattr(wg, name)(x, size),
+        torch=lambda x: getattr(F, name)(x, size),
+        arrays=[distinct(*shape)],
     )
 
 

@@ -23,6 +23,14 @@ from wengert.functional.activations import (
     softsign,
     threshold,
 )
+from wengert.functional.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
 from wengert.functional.attention import rotary_embedding, scaled_dot_product_attention
 from wengert.functional.convolution import (
     conv1d,
@@ -89,9 +97,6 @@ from wengert.functional.losses import (
 )
 from wengert.functional.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from wengert.functional.pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -177,6 +182,9 @@ __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "all",
     "allclose",
     "angle",

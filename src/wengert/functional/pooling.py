@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import as_floating, as_tensor, describe, full, native, product, shape_text
-from wengert.functional.reductions import mean
-from wengert.functional.resampling import along_axis
 from wengert.functional.windows import per_axis, with_batch, without_batch
 
 _argmax, _take, _sum = native("pool_argmax"), native("pool_take"), native("pool_sum")
@@ -19,90 +15,152 @@ _argmax, _take, _sum = native("pool_argmax"), native("pool_take"), native("pool_
 Sizes = int | Sequence[int]
 
 
-def _window(name: str, rank: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any) -> tuple[Any, ...]:
-    """Sizes of the result, kernel, stride and padding."""
+def _window(
+    name: str, rank: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[Any, ...]:
+    """Sizes of the result, kernel, stride, padding and dilation."""
     kernel = per_axis(name, "kernel_size", kernel_size, rank, least=1)
     step = kernel if stride is None else per_axis(name, "stride", stride, rank, least=1)
     pad = per_axis(name, "padding", padding, rank, least=0)
-    if any(2 * p > k for p, k in zip(pad, kernel)):
+    apart = per_axis(name, "dilation", dilation, rank, least=1)
+    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, apart))
+    if any(2 * p > k for p, k in zip(pad, spans)):
         raise ArgumentError(
             f"{name}: padding {shape_text(pad)} must be at most half of kernel_size {shape_text(kernel)}"
+            + (f" with dilation {shape_text(apart)}" if spans != kernel else "")
         )
     sizes = []
-    for n, k, s, p in zip(x.shape[2:], kernel, step, pad):
+    for n, k, s, p, d in zip(x.shape[2:], spans, step, pad, apart):
+        if p and n < d:
+            raise ShapeError(
+                f"{name}: windows with dilation {shape_text(apart)} may have no element of x, {describe(x)}"
+            )
         if n + 2 * p < k:
             raise ShapeError(
-                f"{name}: a window of {shape_text(kernel)} is larger than the padded input: "
+                f"{name}: a window of {shape_text(spans)} is larger than the padded input: "
                 f"{describe(x)} with padding {shape_text(pad)}"
             )
-        sizes.append((n + 2 * p - k) // s + 1)
-    return tuple(sizes), kernel, step, pad
+        size = (n + 2 * p - k + (s - 1 if ceil_mode else 0)) // s + 1
+        if ceil_mode and (size - 1) * s >= n + p:  # a window that would begin behind x
+            size = size - 1
+        sizes.append(size)
+    return tuple(sizes), kernel, step, pad, apart
 
 
-def _max_pool(name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any) -> Tensor:
+def largest_of_windows(name: str, rank: int, x: Any, *window: Any) -> Tensor:
+    """What `max_pool1d` and its like are, under a name for messages; `window` is what `_window` takes."""
     t, single = with_batch(name, rank, as_floating(as_tensor(x, name)))
-    sizes, *window = _window(name, rank, t, kernel_size, stride, padding)
-    return without_batch(_take(t, _argmax(t, sizes, *window), *window), single)
+    sizes, *attributes = _window(name, rank, t, *window)
+    return without_batch(_take(t, _argmax(t, sizes, *attributes), *attributes), single)
 
 
-def max_pool1d(x: Any, kernel_size: Sizes, *, stride: Sizes | None = None, padding: Sizes = 0) -> Tensor:
+def max_pool1d(
+    x: Any,
+    kernel_size: Sizes,
+    *,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
     """The largest element of every window of `kernel_size` elements, `stride` (by default kernel_size) apart.
 
-    x is (batch, channels, length), or without batch. Of equal elements the first gets the gradient; NaN is largest.
+    x is (batch, channels, length), or without batch. The elements of a window are `dilation` apart. With `ceil_mode` the
+    last window may reach beyond the padding, if it begins before it. Of equal elements the first gets the gradient; NaN
+    is largest.
 
     >>> max_pool1d([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[3.0, 2.0]]]
+    >>> max_pool1d([[[1.0, 3.0, 2.0, 0.0, 5.0]]], 2, ceil_mode=True).tolist()
+    [[[3.0, 2.0, 5.0]]]
+    >>> max_pool1d([[[1.0, 3.0, 2.0, 0.0]]], 2, stride=1, dilation=2).tolist()
+    [[[2.0, 3.0]]]
     """
-    return _max_pool("max_pool1d", 1, x, kernel_size, stride, padding)
+    return largest_of_windows("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def max_pool2d(x: Any, kernel_size: Sizes, *, stride: Sizes | None = None, padding: Sizes = 0) -> Tensor:
+def max_pool2d(
+    x: Any,
+    kernel_size: Sizes,
+    *,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
     """The largest element of every window of (batch, channels, height, width); see `max_pool1d`.
 
     >>> import wengert as wg
     >>> max_pool2d(wg.reshape(wg.arange(16.0), (1, 1, 4, 4)), 2).tolist()
     [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
-    return _max_pool("max_pool2d", 2, x, kernel_size, stride, padding)
+    return largest_of_windows("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def max_pool3d(x: Any, kernel_size: Sizes, *, stride: Sizes | None = None, padding: Sizes = 0) -> Tensor:
+def max_pool3d(
+    x: Any,
+    kernel_size: Sizes,
+    *,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
     """The largest element of every window over three spatial axes; see `max_pool1d`.
 
     >>> import wengert as wg
     >>> max_pool3d(wg.ones((1, 2, 4, 4, 4)), 2).shape
     (1, 2, 2, 2, 2)
     """
-    return _max_pool("max_pool3d", 3, x, kernel_size, stride, padding)
+    return largest_of_windows("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def _avg_pool(
-    name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool
+def average_windows(
+    name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool
 ) -> Tensor:
+    """What `avg_pool1d` and its like are, under a name for messages."""
     t, single = with_batch(name, rank, as_floating(as_tensor(x, name)))
-    sizes, kernel, step, pad = _window(name, rank, t, kernel_size, stride, padding)
-    sums = _sum(t, sizes, kernel, step, pad)
-    if count_include_pad or not any(pad):
+    sizes, kernel, step, pad, apart = _window(name, rank, t, kernel_size, stride, padding, 1, ceil_mode)
+    sums = _sum(t, sizes, kernel, step, pad, apart)
+    padded = [n + 2 * p for n, p in zip(t.shape[2:], pad)]
+    whole = all((m - 1) * s + k <= n for m, s, k, n in zip(sizes, step, kernel, padded))
+    if whole and (count_include_pad or not any(pad)):
         return without_batch(sums / float(product(kernel)), single)
-    counts = _sum(full((1, 1, *t.shape[2:]), 1.0, t.dtype), sizes, kernel, step, pad)
+    counted, around = (padded, (0,) * rank) if count_include_pad else (t.shape[2:], pad)
+    counts = _sum(full((1, 1, *counted), 1.0, t.dtype), sizes, kernel, step, around, apart)
     return without_batch(sums / counts, single)
 
 
 def avg_pool1d(
-    x: Any, kernel_size: Sizes, *, stride: Sizes | None = None, padding: Sizes = 0, count_include_pad: bool = True
+    x: Any,
+    kernel_size: Sizes,
+    *,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
 ) -> Tensor:
     """The mean of every window of `kernel_size` elements, `stride` (by default kernel_size) apart.
 
     x is (batch, channels, length), or without batch. Padding counts as zeros, or not at all without `count_include_pad`.
+    With `ceil_mode` the last window may reach beyond the padding, if it begins before it; what lies there does not count.
 
     >>> avg_pool1d([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[2.0, 1.0]]]
+    >>> avg_pool1d([[[1.0, 3.0, 2.0, 0.0, 5.0]]], 2, ceil_mode=True).tolist()
+    [[[2.0, 1.0, 5.0]]]
     """
-    return _avg_pool("avg_pool1d", 1, x, kernel_size, stride, padding, count_include_pad)
+    return average_windows("avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 def avg_pool2d(
-    x: Any, kernel_size: Sizes, *, stride: Sizes | None = None, padding: Sizes = 0, count_include_pad: bool = True
+    x: Any,
+    kernel_size: Sizes,
+    *,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
 ) -> Tensor:
     """The mean of every window of (batch, channels, height, width); see `avg_pool1d`.
 
@@ -110,11 +168,17 @@ def avg_pool2d(
     >>> avg_pool2d(wg.reshape(wg.arange(16.0), (1, 1, 4, 4)), 2).tolist()
     [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
-    return _avg_pool("avg_pool2d", 2, x, kernel_size, stride, padding, count_include_pad)
+    return average_windows("avg_pool2d", 2, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 def avg_pool3d(
-    x: Any, kernel_size: Sizes, *, stride: Sizes | None = None, padding: Sizes = 0, count_include_pad: bool = True
+    x: Any,
+    kernel_size: Sizes,
+    *,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
 ) -> Tensor:
     """The mean of every window over three spatial axes; see `avg_pool1d`.
 
@@ -122,62 +186,4 @@ def avg_pool3d(
     >>> avg_pool3d(wg.ones((1, 2, 4, 4, 4)), 2).shape
     (1, 2, 2, 2, 2)
     """
-    return _avg_pool("avg_pool3d", 3, x, kernel_size, stride, padding, count_include_pad)
-
-
-def _averages(n: int, size: int) -> np.ndarray[Any, Any]:
-    """The matrix that takes means over [⌊i n / size⌋, ⌈(i + 1) n / size⌉)."""
-    a = np.zeros((size, n))
-    for i in range(size):
-        low, high = i * n // size, -(-(i + 1) * n // size)
-        a[i, low:high] = 1.0 / (high - low)
-    return a
-
-
-def _adaptive_avg_pool(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
-    t, single = with_batch(name, rank, as_floating(as_tensor(x, name)))
-    wanted = (output_size,) * rank if output_size is None or hasattr(output_size, "__index__") else tuple(output_size)
-    if len(wanted) != rank:
-        raise ArgumentError(f"{name}: output_size must be one integer or {rank}, got {output_size}")
-    spatial = range(2, rank + 2)
-    goal = [t.shape[i] if w is None else int(w) for i, w in zip(spatial, wanted)]
-    if any(g < 1 for g in goal) or any(n < 1 for n in t.shape[2:]):
-        raise ArgumentError(f"{name}: output_size {output_size} of {describe(t)}: sizes must be positive")
-    if all(g == 1 for g in goal):
-        return without_batch(mean(t, tuple(spatial), keepdims=True), single)
-    if all(n // g * g == n for n, g in zip(t.shape[2:], goal)):
-        window = tuple(int(n) // g for n, g in zip(t.shape[2:], goal))
-        return without_batch(_avg_pool(name, rank, t, window, None, 0, True), single)
-    for axis, size in zip(spatial, goal):
-        if size != t.shape[axis]:
-            t = along_axis(t, _averages(int(t.shape[axis]), int(size)), axis)
-    return without_batch(t, single)
-
-
-def adaptive_avg_pool1d(x: Any, output_size: Any) -> Tensor:
-    """Means of `output_size` windows that cover x: window i is [⌊i n / size⌋, ⌈(i + 1) n / size⌉); None keeps an axis.
-
-    >>> adaptive_avg_pool1d([[[1.0, 2.0, 3.0, 4.0, 5.0]]], 2).tolist()
-    [[[2.0, 4.0]]]
-    """
-    return _adaptive_avg_pool("adaptive_avg_pool1d", 1, x, output_size)
-
-
-def adaptive_avg_pool2d(x: Any, output_size: Any) -> Tensor:
-    """Means of windows that cover (batch, channels, height, width); see `adaptive_avg_pool1d`.
-
-    >>> import wengert as wg
-    >>> adaptive_avg_pool2d(wg.ones((2, 3, 7, 5)), (1, 1)).shape
-    (2, 3, 1, 1)
-    """
-    return _adaptive_avg_pool("adaptive_avg_pool2d", 2, x, output_size)
-
-
-def adaptive_avg_pool3d(x: Any, output_size: Any) -> Tensor:
-    """Means of windows that cover three spatial axes; see `adaptive_avg_pool1d`.
-
-    >>> import wengert as wg
-    >>> adaptive_avg_pool3d(wg.ones((2, 3, 7, 5, 4)), 2).shape
-    (2, 3, 2, 2, 2)
-    """
-    return _adaptive_avg_pool("adaptive_avg_pool3d", 3, x, output_size)
+    return average_windows("avg_pool3d", 3, x, kernel_size, stride, padding, ceil_mode, count_include_pad)

@@ -5,25 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, native
-from wengert.functional.linear import matmul
-from wengert.functional.shapes import moveaxis
+from wengert.functional.arguments import as_floating, as_tensor, describe, native
 from wengert.ops.resample import CORNERS, LINEAR, NEAREST
 
 _resample = native("resample")
 
 _RANKS = {"linear": 1, "bilinear": 2, "trilinear": 3}
-
-
-def along_axis(x: Tensor, matrix: np.ndarray[Any, Any], axis: int) -> Tensor:
-    """The matrix times x along an axis."""
-    m = as_dtype_of(asarray(matrix), x.dtype)
-    return moveaxis(matmul(moveaxis(x, axis, -1), m.mT), -1, axis)
 
 
 def upsample(

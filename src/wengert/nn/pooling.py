@@ -15,14 +15,31 @@ Sizes = int | Sequence[int]
 class _MaxPool(Module):
     function: ClassVar[Callable[..., Tensor]]
 
-    def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        *,
+        ceil_mode: bool = False,
+    ) -> None:
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
         self.padding = padding
+        self.dilation = dilation
+        self.ceil_mode = ceil_mode
 
     def forward(self, x: Tensor) -> Tensor:
         """The windows' largest elements."""
-        return type(self).function(x, self.kernel_size, stride=self.stride, padding=self.padding)
+        return type(self).function(
+            x,
+            self.kernel_size,
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+            ceil_mode=self.ceil_mode,
+        )
 
     def extra_repr(self) -> str:
         """The window."""
@@ -66,17 +83,28 @@ class _AvgPool(Module):
     function: ClassVar[Callable[..., Tensor]]
 
     def __init__(
-        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, *, count_include_pad: bool = True
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
     ) -> None:
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
         self.padding = padding
+        self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
     def forward(self, x: Tensor) -> Tensor:
         """The windows' means."""
         return type(self).function(
-            x, self.kernel_size, stride=self.stride, padding=self.padding, count_include_pad=self.count_include_pad
+            x,
+            self.kernel_size,
+            stride=self.stride,
+            padding=self.padding,
+            ceil_mode=self.ceil_mode,
+            count_include_pad=self.count_include_pad,
         )
 
     def extra_repr(self) -> str:
@@ -117,14 +145,14 @@ class AvgPool3d(_AvgPool):
     function = staticmethod(F.avg_pool3d)
 
 
-class _AdaptiveAvgPool(Module):
+class _AdaptivePool(Module):
     function: ClassVar[Callable[..., Tensor]]
 
     def __init__(self, output_size: Any) -> None:
         self.output_size = output_size
 
     def forward(self, x: Tensor) -> Tensor:
-        """The windows' means."""
+        """One number for every window."""
         return type(self).function(x, self.output_size)
 
     def extra_repr(self) -> str:
@@ -132,7 +160,7 @@ class _AdaptiveAvgPool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptivePool):
     """Means of as many windows as wanted, over (batch, channels, length).
 
     >>> import wengert as wg
@@ -143,7 +171,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     function = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptivePool):
     """Means of as many windows as wanted, over (batch, channels, height, width).
 
     >>> import wengert as wg
@@ -154,7 +182,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     function = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+class AdaptiveAvgPool3d(_AdaptivePool):
     """Means of as many windows as wanted, over three spatial axes.
 
     >>> import wengert as wg
@@ -163,6 +191,39 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     """
 
     function = staticmethod(F.adaptive_avg_pool3d)
+
+
+class AdaptiveMaxPool1d(_AdaptivePool):
+    """The largest elements of as many windows as wanted, over (batch, channels, length).
+
+    >>> import wengert as wg
+    >>> AdaptiveMaxPool1d(3)(wg.ones((1, 2, 7))).shape
+    (1, 2, 3)
+    """
+
+    function = staticmethod(F.adaptive_max_pool1d)
+
+
+class AdaptiveMaxPool2d(_AdaptivePool):
+    """The largest elements of as many windows as wanted, over (batch, channels, height, width).
+
+    >>> import wengert as wg
+    >>> AdaptiveMaxPool2d((3, None))(wg.ones((1, 2, 7, 5))).shape
+    (1, 2, 3, 5)
+    """
+
+    function = staticmethod(F.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(_AdaptivePool):
+    """The largest elements of as many windows as wanted, over three spatial axes.
+
+    >>> import wengert as wg
+    >>> AdaptiveMaxPool3d((1, 2, 3))(wg.ones((1, 2, 6, 6, 6))).shape
+    (1, 2, 1, 2, 3)
+    """
+
+    function = staticmethod(F.adaptive_max_pool3d)
 
 
 class Upsample(Module):

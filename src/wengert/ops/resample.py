@@ -1,5 +1,6 @@
 """Another number of elements along one axis: nearest neighbours (kind 0), linear interpolation with elements as areas (1)
-or as points of which the outermost stay (2). `ratio` is that of positions; 0 means that of the sizes."""
+or as points of which the outermost stay (2), means of windows that cover the axis (3). `ratio` is that of positions; 0
+means that of the sizes."""
 
 from __future__ import annotations
 
@@ -10,12 +11,16 @@ import numpy as np
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, real, whole
 
-NEAREST, LINEAR, CORNERS = range(3)
+NEAREST, LINEAR, CORNERS, WINDOWS = range(4)
 
 
 def _matrix(n: int, size: int, kind: int, ratio: float) -> Any:
     """What x is multiplied by along the axis."""
     j = np.arange(size)
+    if kind == WINDOWS:
+        first, end = (j * n // size)[:, None], (-(-(j + 1) * n // size))[:, None]
+        inside = (np.arange(n) >= first) & (np.arange(n) < end)
+        return inside / (end - first)
     ratio = ratio or n / size
     if kind == NEAREST:
         at = np.floor(j.astype(np.float32) * np.float32(ratio)).astype(np.float64)
@@ -46,13 +51,16 @@ _SAMPLES: list[Any] = [  # shape, size, axis, kind, ratio
     ((1, 3), 5, 0, CORNERS, 0.0),
     ((2, 2, 2), 21, 1, LINEAR, 0.0),
     ((0, 3), 5, 1, LINEAR, 0.0),
+    ((2, 7, 3), 3, 1, WINDOWS, 0.0),
+    ((3, 4), 9, 1, WINDOWS, 0.0),
+    ((2, 21), 2, 1, WINDOWS, 0.0),
 ]
 _INVALID = [
     Invalid((whole(3),), ((5,), 0, LINEAR, 0.0), "DTypeError", "floating numbers"),
     Invalid((real(3),), ((5,), 1, LINEAR, 0.0), "ShapeError", "axis 1"),
     Invalid((real(3),), ((0,), 0, LINEAR, 0.0), "ShapeError", "must be positive"),
     Invalid((real(3),), ((5, 6), 0, LINEAR, 0.0), "ArgumentError", "size must have 1 entries"),
-    Invalid((real(3),), ((5,), 0, 3, 0.0), "ArgumentError", "no kind 3"),
+    Invalid((real(3),), ((5,), 0, 4, 0.0), "ArgumentError", "no kind 4"),
 ]
 
 resample: Op = define(
