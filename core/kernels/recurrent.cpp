@@ -10,7 +10,8 @@ namespace wengert {
 
 namespace {
 
-constexpr int64_t kRows = 16;  // of the batch in one task: fewer read the weight too often
+constexpr int64_t kPackedTogether = 1 << 16;  // elements of a weight: fewer are not worth another thread
+constexpr int64_t kRows = 16;                 // of the batch in one task: fewer read the weight too often
 
 template <class T>
 class Sequence {
@@ -33,6 +34,9 @@ class Sequence {
   P* at(P* x, int64_t t, int64_t row, int64_t width) const {
     return x + (t * s.batch + row) * width;
   }
+  static const T* at(const RecurrentArray& x, int64_t t, int64_t row) {
+    return static_cast<const T*>(x.data) + t * x.step + row * x.row;
+  }
   const T* before(const T* x, const T* initial, int64_t t, int64_t row) const {
     return t == 0 ? initial + row * s.hidden : at(x, t - 1, row, s.hidden);
   }
@@ -47,14 +51,12 @@ class Panels {
       : depth_(depth), columns_(columns), lanes_(rows_of().lanes) {
     const int64_t n = (columns + lanes_ - 1) / lanes_;
     memory_.reset(new T[n * lanes_ * depth]);
-    for (int64_t panel = 0; panel < n; ++panel) {
-      const int64_t first = panel * lanes_, used = std::min(lanes_, columns - first);
-      T* to = memory_.get() + first * depth;
-      for (int64_t k = 0; k < depth; ++k, to += lanes_) {
-        for (int64_t j = 0; j < used; ++j) to[j] = b[k * row + (first + j) * column];
-        std::fill(to + used, to + lanes_, T(0));
+    const int64_t group = std::max<int64_t>(1, kPackedTogether / (lanes_ * depth + 1));
+    parallel_for((n + group - 1) / group, [&](int64_t task) {
+      for (int64_t panel = task * group; panel < std::min(n, (task + 1) * group); ++panel) {
+        pack(panel * lanes_, b, row, column);
       }
-    }
+    });
   }
 
   // wᵀ of w[columns, depth], as the next state needs it, and w[depth, columns], as the state before.
@@ -66,14 +68,23 @@ class Panels {
     rows_of().multiply({rows, columns_, depth_, x, x_row, memory_.get(), start, to_row, to, to_row});
   }
   // to = bias + x · b for a block of rows of step t.
-  void multiply(int64_t rows, const RecurrentInput& x, int64_t t, int64_t first, const T* bias, T* to,
+  void multiply(int64_t rows, const RecurrentArray& x, int64_t t, int64_t first, const T* bias, T* to,
                 int64_t to_row) const {
-    const T* from = static_cast<const T*>(x.data) + t * x.step + first * x.row;
-    rows_of().multiply({rows, columns_, depth_, from, x.row, memory_.get(), bias, 0, to, to_row});
+    rows_of().multiply(
+        {rows, columns_, depth_, Sequence<T>::at(x, t, first), x.row, memory_.get(), bias, 0, to, to_row});
   }
 
  private:
   static const RecurrentRows<T>& rows_of() { return recurrent_rows(T{}); }
+
+  void pack(int64_t first, const T* b, int64_t row, int64_t column) {
+    const int64_t used = std::min(lanes_, columns_ - first);
+    T* to = memory_.get() + first * depth_;
+    for (int64_t k = 0; k < depth_; ++k, to += lanes_) {
+      for (int64_t j = 0; j < used; ++j) to[j] = b[k * row + (first + j) * column];
+      std::fill(to + used, to + lanes_, T(0));
+    }
+  }
 
   int64_t depth_, columns_, lanes_;
   std::unique_ptr<T[]> memory_;
@@ -149,9 +160,9 @@ void run_lstm_cotangent(const RecurrentShape& s, const LstmCotangent& x) {
       T* pre_bar = seq.at(out<T>(x.pre_bar), t, first, 4 * n);
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t row = first + r;
-        step(n, seq.at(in<T>(x.h_bar), t, row, n), seq.at(in<T>(x.c_bar), t, row, n),
-             seq.at(in<T>(x.gates), t, row, 4 * n), seq.at(in<T>(x.c), t, row, n),
-             seq.before(in<T>(x.c), in<T>(x.c0), t, row), h_carry + r * n, c_carry + r * n, pre_bar + r * 4 * n);
+        step(n, seq.at(x.h_bar, t, row), seq.at(x.c_bar, t, row), seq.at(in<T>(x.gates), t, row, 4 * n),
+             seq.at(in<T>(x.c), t, row, n), seq.before(in<T>(x.c), in<T>(x.c0), t, row), h_carry + r * n,
+             c_carry + r * n, pre_bar + r * 4 * n);
       }
       w.multiply(rows, pre_bar, 4 * n, nullptr, h_carry, n);
     }
@@ -186,7 +197,7 @@ void run_gru(const RecurrentShape& s, const GruForward& x) {
       T *gates = seq.at(out<T>(x.gates), t, first, 4 * n), *h = seq.at(out<T>(x.h), t, first, n);
       w_ih.multiply(rows, x.x, t, first, in<T>(x.b), gates, 4 * n);
       w_hh.gates.multiply(rows, before, n, gates, gates, 4 * n);
-      w_hh.share.multiply(rows, RecurrentInput{before, 0, n, n}, 0, 0, share_bias, gates + 3 * n, 4 * n);
+      w_hh.share.multiply(rows, RecurrentArray{before, 0, n, n}, 0, 0, share_bias, gates + 3 * n, 4 * n);
       for (int64_t r = 0; r < rows; ++r) step(n, gates + r * 4 * n, before + r * n, h + r * n);
     }
   });
@@ -227,7 +238,7 @@ void run_gru_cotangent(const RecurrentShape& s, const GruCotangent& x) {
       T* pre_bar = seq.at(out<T>(x.pre_bar), t, first, 4 * n);
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t row = first + r;
-        step(n, seq.at(in<T>(x.h_bar), t, row, n), seq.at(in<T>(x.gates), t, row, 4 * n),
+        step(n, seq.at(x.h_bar, t, row), seq.at(in<T>(x.gates), t, row, 4 * n),
              seq.before(in<T>(x.h), in<T>(x.h0), t, row), carry + r * n, pre_bar + r * 4 * n);
       }
       w.gates.multiply(rows, pre_bar, 4 * n, carry, carry, n);

@@ -1,5 +1,5 @@
-// LSTM and GRU over whole sequences, and their derivatives. All arrays but the input are contiguous: time, batch,
-// features. Batches are cut into blocks that depend on the shape only and run through all steps on one thread.
+// LSTM and GRU over whole sequences, and their derivatives. Arrays are contiguous, unless they are given by rows: time,
+// batch, features. Batches are cut into blocks that depend on the shape only and run through all steps on one thread.
 #pragma once
 #include <cstdint>
 
@@ -13,7 +13,7 @@ struct RecurrentShape {
 };
 
 // x[t, r, i] is at data[t · step + r · row + i], i < width.
-struct RecurrentInput {
+struct RecurrentArray {
   const void* data;
   int64_t step, row, width;
 };
@@ -21,7 +21,7 @@ struct RecurrentInput {
 // Gates in the order input, forget, cell, output, of x w_ihᵀ + h w_hhᵀ + b. w_ih[4 hidden, width], w_hh[4 hidden,
 // hidden], b[4 hidden]; `gates` are those of every step after their nonlinearity.
 struct LstmForward {
-  RecurrentInput x;
+  RecurrentArray x;
   const void *h0, *c0, *w_ih, *w_hh, *b;
   void *h, *c, *gates;
 };
@@ -37,7 +37,8 @@ void lstm_tangent(const RecurrentShape& s, const LstmTangent& x);
 
 // The transpose of lstm_tangent.
 struct LstmCotangent {
-  const void *h_bar, *c_bar, *w, *gates, *c, *c0;
+  RecurrentArray h_bar, c_bar;
+  const void *w, *gates, *c, *c0;
   void *pre_bar, *h0_bar, *c0_bar;
 };
 void lstm_cotangent(const RecurrentShape& s, const LstmCotangent& x);
@@ -46,7 +47,7 @@ void lstm_cotangent(const RecurrentShape& s, const LstmCotangent& x);
 // width] for the first three, w_hh[3 hidden, hidden] for reset, update and the last, b[4 hidden]. `gates`: reset,
 // update, candidate, and the hidden state's share of it before the reset gate.
 struct GruForward {
-  RecurrentInput x;
+  RecurrentArray x;
   const void *h0, *w_ih, *w_hh, *b;
   void *h, *gates;
 };
@@ -59,7 +60,8 @@ struct GruTangent {
 void gru_tangent(const RecurrentShape& s, const GruTangent& x);
 
 struct GruCotangent {
-  const void *h_bar, *w, *gates, *h, *h0;
+  RecurrentArray h_bar;
+  const void *w, *gates, *h, *h0;
   void *pre_bar, *h0_bar;
 };
 void gru_cotangent(const RecurrentShape& s, const GruCotangent& x);

@@ -132,19 +132,19 @@ void run(const Op& op, const Value* gates, Value* const* in, int n_in, Value** o
   for (Result& r : results) r.finish();
 }
 
-// The input of a layer, whose rows may lie anywhere: it is often a view with the batch first.
-struct Input {
+// An operand whose rows may lie anywhere: that of a layer with the batch first is a view.
+struct Rows {
   Ref value;
-  explicit Input(Value* x) : value(as_computed(x, computed_in(x->dtype))) {
+  explicit Rows(Value* x) : value(as_computed(x, computed_in(x->dtype))) {
     if (value->shape[2] > 1 && value->strides[2] != 1) value = Ref(contiguous(value.v));
   }
-  RecurrentInput rows() const { return {value->data, value->strides[0], value->strides[1], value->shape[2]}; }
+  RecurrentArray array() const { return {value->data, value->strides[0], value->strides[1], value->shape[2]}; }
 };
 
 void compute_lstm(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
-  const Input input(in[0]);
+  const Rows input(in[0]);
   run(op, out[2], in + 1, n_in - 1, out, [&](const RecurrentShape& s, auto x, auto y) {
-    lstm(s, {input.rows(), x(0), x(1), x(2), x(3), x(4), y(0), y(1), y(2)});
+    lstm(s, {input.array(), x(0), x(1), x(2), x(3), x(4), y(0), y(1), y(2)});
   });
 }
 
@@ -155,15 +155,16 @@ void compute_lstm_tangent(const Op& op, Value* const* in, int n_in, const Attrs&
 }
 
 void compute_lstm_cotangent(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
-  run(op, in[3], in, n_in, out, [](const RecurrentShape& s, auto x, auto y) {
-    lstm_cotangent(s, {x(0), x(1), x(2), x(3), x(4), x(5), y(0), y(1), y(2)});
+  const Rows h_bar(in[0]), c_bar(in[1]);
+  run(op, in[3], in + 2, n_in - 2, out, [&](const RecurrentShape& s, auto x, auto y) {
+    lstm_cotangent(s, {h_bar.array(), c_bar.array(), x(0), x(1), x(2), x(3), y(0), y(1), y(2)});
   });
 }
 
 void compute_gru(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
-  const Input input(in[0]);
+  const Rows input(in[0]);
   run(op, out[1], in + 1, n_in - 1, out,
-      [&](const RecurrentShape& s, auto x, auto y) { gru(s, {input.rows(), x(0), x(1), x(2), x(3), y(0), y(1)}); });
+      [&](const RecurrentShape& s, auto x, auto y) { gru(s, {input.array(), x(0), x(1), x(2), x(3), y(0), y(1)}); });
 }
 
 void compute_gru_tangent(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
@@ -172,8 +173,10 @@ void compute_gru_tangent(const Op& op, Value* const* in, int n_in, const Attrs&,
 }
 
 void compute_gru_cotangent(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {
-  run(op, in[2], in, n_in, out,
-      [](const RecurrentShape& s, auto x, auto y) { gru_cotangent(s, {x(0), x(1), x(2), x(3), x(4), y(0), y(1)}); });
+  const Rows h_bar(in[0]);
+  run(op, in[2], in + 1, n_in - 1, out, [&](const RecurrentShape& s, auto x, auto y) {
+    gru_cotangent(s, {h_bar.array(), x(0), x(1), x(2), x(3), y(0), y(1)});
+  });
 }
 
 }  // namespace
