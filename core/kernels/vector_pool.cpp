@@ -90,6 +90,28 @@ void gather(T* __restrict sum, const T* __restrict x, int64_t step, int64_t n) {
   });
 }
 
+// `N` elements of every window, added to what is there or, if they are the first, to zero.
+template <int N, class T>
+[[gnu::always_inline]] inline void sum_taps(T* __restrict sum, const T* __restrict x, const int64_t* offsets,
+                                            bool first, int64_t step, int64_t n) {
+  const T* from[N];
+  for (int t = 0; t < N; ++t) from[t] = x + offsets[t];
+  with_step(step, [=](int64_t s) __attribute__((always_inline)) {
+    for (int64_t j = 0; j < n; ++j) {
+      T total = first ? T(0) : sum[j];
+      for (int t = 0; t < N; ++t) total += from[t][j * s];
+      sum[j] = total;
+    }
+  });
+}
+
+template <class T>
+void sum(T* sum, const T* x, const int64_t* offsets, int64_t taps, int64_t step, int64_t n) {
+  int64_t t = 0;
+  for (; t + 4 <= taps; t += 4) sum_taps<4>(sum, x, offsets + t, t == 0, step, n);
+  for (; t < taps; ++t) sum_taps<1>(sum, x, offsets + t, t == 0, step, n);
+}
+
 template <class T>
 void scatter(T* __restrict x, int64_t step, const T* __restrict y, int64_t n) {
   with_step(step, [=](int64_t s) __attribute__((always_inline)) {
@@ -98,7 +120,7 @@ void scatter(T* __restrict x, int64_t step, const T* __restrict y, int64_t n) {
 }
 
 template <class T, class I>
-constexpr PoolRows<T> kRows = {argmax_two_by_two<T, I>, maximum<T>, gather<T>, scatter<T>};
+constexpr PoolRows<T> kRows = {argmax_two_by_two<T, I>, maximum<T>, gather<T>, sum<T>, scatter<T>};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from wengert._core import Tensor
@@ -15,10 +16,11 @@ _argmax, _take, _sum = native("pool_argmax"), native("pool_take"), native("pool_
 Sizes = int | Sequence[int]
 
 
-def _window(
-    name: str, rank: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> tuple[Any, ...]:
-    """Sizes of the result, kernel, stride, padding and dilation."""
+@lru_cache(maxsize=256, typed=True)
+def _options(
+    name: str, rank: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any
+) -> tuple[tuple[int, ...], ...]:
+    """Kernel, stride, padding, dilation, and from the first to the last element of a window, for every axis."""
     kernel = per_axis(name, "kernel_size", kernel_size, rank, least=1)
     step = kernel if stride is None else per_axis(name, "stride", stride, rank, least=1)
     pad = per_axis(name, "padding", padding, rank, least=0)
@@ -29,6 +31,16 @@ def _window(
             f"{name}: padding {shape_text(pad)} must be at most half of kernel_size {shape_text(kernel)}"
             + (f" with dilation {shape_text(apart)}" if spans != kernel else "")
         )
+    return kernel, step, pad, apart, spans
+
+
+def _window(name: str, rank: int, x: Tensor, *options: Any, ceil_mode: bool) -> tuple[Any, ...]:
+    """Sizes of the result, kernel, stride, padding and dilation."""
+    try:
+        given = _options(name, rank, *options)
+    except TypeError:  # lists have no hash
+        given = _options.__wrapped__(name, rank, *options)
+    kernel, step, pad, apart, spans = given
     sizes = []
     for n, k, s, p, d in zip(x.shape[2:], spans, step, pad, apart):
         if p and n < d:
@@ -47,10 +59,12 @@ def _window(
     return tuple(sizes), kernel, step, pad, apart
 
 
-def largest_of_windows(name: str, rank: int, x: Any, *window: Any) -> Tensor:
-    """What `max_pool1d` and its like are, under a name for messages; `window` is what `_window` takes."""
+def largest_of_windows(
+    name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Tensor:
+    """What `max_pool1d` and its like are, under a name for messages."""
     t, single = with_batch(name, rank, as_floating(as_tensor(x, name)))
-    sizes, *attributes = _window(name, rank, t, *window)
+    sizes, *attributes = _window(name, rank, t, kernel_size, stride, padding, dilation, ceil_mode=ceil_mode)
     return without_batch(_take(t, _argmax(t, sizes, *attributes), *attributes), single)
 
 
@@ -120,12 +134,14 @@ def average_windows(
 ) -> Tensor:
     """What `avg_pool1d` and its like are, under a name for messages."""
     t, single = with_batch(name, rank, as_floating(as_tensor(x, name)))
-    sizes, kernel, step, pad, apart = _window(name, rank, t, kernel_size, stride, padding, 1, ceil_mode)
+    sizes, kernel, step, pad, apart = _window(name, rank, t, kernel_size, stride, padding, 1, ceil_mode=ceil_mode)
     sums = _sum(t, sizes, kernel, step, pad, apart)
-    padded = [n + 2 * p for n, p in zip(t.shape[2:], pad)]
-    whole = all((m - 1) * s + k <= n for m, s, k, n in zip(sizes, step, kernel, padded))
+    whole = not ceil_mode or all(
+        (m - 1) * s + k <= n + 2 * p for m, s, k, n, p in zip(sizes, step, kernel, t.shape[2:], pad)
+    )
     if whole and (count_include_pad or not any(pad)):
         return without_batch(sums / float(product(kernel)), single)
+    padded = [n + 2 * p for n, p in zip(t.shape[2:], pad)]
     counted, around = (padded, (0,) * rank) if count_include_pad else (t.shape[2:], pad)
     counts = _sum(full((1, 1, *counted), 1.0, t.dtype), sizes, kernel, step, around, apart)
     return without_batch(sums / counts, single)
