@@ -41,7 +41,7 @@ extern "C" {
   void scipy_##s##getrf_(const int* m, const int* n, T* a, const int* lda, int* ipiv, int* info);                    \
   void scipy_##s##getri_(const int* n, T* a, const int* lda, const int* ipiv, T* work, const int* lwork, int* info); \
   void scipy_##s##potrf_(const char* uplo, const int* n, T* a, const int* lda, int* info, size_t);                   \
-  void scipy_##s##gelqf_(const int* m, const int* n, T* a, const int* lda, T* tau, T* work, const int* lwork,        \
+  void scipy_##s##geqrf_(const int* m, const int* n, T* a, const int* lda, T* tau, T* work, const int* lwork,        \
                          int* info);
 WENGERT_LAPACK(s, float)
 WENGERT_LAPACK(d, double)
@@ -50,7 +50,7 @@ WENGERT_LAPACK(z, c128)
 #undef WENGERT_LAPACK
 
 #define WENGERT_LAPACK_REAL(s, T)                                                                                      \
-  void scipy_##s##orglq_(const int* m, const int* n, const int* k, T* a, const int* lda, const T* tau, T* work,        \
+  void scipy_##s##orgqr_(const int* m, const int* n, const int* k, T* a, const int* lda, const T* tau, T* work,        \
                          const int* lwork, int* info);                                                                 \
   void scipy_##s##gesdd_(const char* jobz, const int* m, const int* n, T* a, const int* lda, T* s_, T* u,              \
                          const int* ldu, T* vt, const int* ldvt, T* work, const int* lwork, int* iwork, int* info,     \
@@ -65,7 +65,7 @@ WENGERT_LAPACK_REAL(d, double)
 #undef WENGERT_LAPACK_REAL
 
 #define WENGERT_LAPACK_COMPLEX(s, T, R)                                                                           \
-  void scipy_##s##unglq_(const int* m, const int* n, const int* k, T* a, const int* lda, const T* tau, T* work,   \
+  void scipy_##s##ungqr_(const int* m, const int* n, const int* k, T* a, const int* lda, const T* tau, T* work,   \
                          const int* lwork, int* info);                                                            \
   void scipy_##s##gesdd_(const char* jobz, const int* m, const int* n, T* a, const int* lda, R* s_, T* u,         \
                          const int* ldu, T* vt, const int* ldvt, T* work, const int* lwork, R* rwork, int* iwork, \
@@ -98,9 +98,9 @@ WENGERT_LAPACK_COMPLEX(z, c128, double)
     scipy_##s##potrf_(&uplo, &n, a, &lda, &info, 1);                            \
     return info;                                                                \
   }                                                                             \
-  inline int gelqf(int m, int n, T* a, int lda, T* tau, T* work, int lwork) {   \
+  inline int geqrf(int m, int n, T* a, int lda, T* tau, T* work, int lwork) {   \
     int info = 0;                                                               \
-    scipy_##s##gelqf_(&m, &n, a, &lda, tau, work, &lwork, &info);               \
+    scipy_##s##geqrf_(&m, &n, a, &lda, tau, work, &lwork, &info);               \
     return info;                                                                \
   }
 WENGERT_OVERLOADS(s, float)
@@ -110,9 +110,9 @@ WENGERT_OVERLOADS(z, c128)
 #undef WENGERT_OVERLOADS
 
 #define WENGERT_OVERLOADS_REAL(s, T)                                                                                  \
-  inline int unglq(int m, int n, int k, T* a, int lda, const T* tau, T* work, int lwork) {                            \
+  inline int ungqr(int m, int n, int k, T* a, int lda, const T* tau, T* work, int lwork) {                            \
     int info = 0;                                                                                                     \
-    scipy_##s##orglq_(&m, &n, &k, a, &lda, tau, work, &lwork, &info);                                                 \
+    scipy_##s##orgqr_(&m, &n, &k, a, &lda, tau, work, &lwork, &info);                                                 \
     return info;                                                                                                      \
   }                                                                                                                   \
   inline int gesdd(char jobz, int m, int n, T* a, int lda, T* sv, T* u, int ldu, T* vt, int ldvt, T* work, int lwork, \
@@ -132,9 +132,9 @@ WENGERT_OVERLOADS_REAL(d, double)
 #undef WENGERT_OVERLOADS_REAL
 
 #define WENGERT_OVERLOADS_COMPLEX(s, T, R)                                                                            \
-  inline int unglq(int m, int n, int k, T* a, int lda, const T* tau, T* work, int lwork) {                            \
+  inline int ungqr(int m, int n, int k, T* a, int lda, const T* tau, T* work, int lwork) {                            \
     int info = 0;                                                                                                     \
-    scipy_##s##unglq_(&m, &n, &k, a, &lda, tau, work, &lwork, &info);                                                 \
+    scipy_##s##ungqr_(&m, &n, &k, a, &lda, tau, work, &lwork, &info);                                                 \
     return info;                                                                                                      \
   }                                                                                                                   \
   inline int gesdd(char jobz, int m, int n, T* a, int lda, R* sv, T* u, int ldu, T* vt, int ldvt, T* work, int lwork, \

@@ -8,7 +8,7 @@
 
 namespace wengert::small {
 
-inline constexpr int64_t kLargest = 12;      // rows
+inline constexpr int64_t kLargest = 16;      // rows
 inline constexpr int64_t kLargestSide = 32;  // columns of the right side
 
 // Without the C library's care for infinite parts.
