@@ -11,7 +11,7 @@ from wengert.functional.arguments import as_tensor, describe, native, one_axis, 
 from wengert.functional.reductions import sum
 from wengert.functional.shapes import moveaxis
 from wengert.ops.elementwise import conj
-from wengert.program.compile import checked_composite
+from wengert.program.compile import checked_composite, composite
 from wengert.program.trace import broadcast_shapes
 
 _matmul, _reshape, _broadcast_to = native("matmul"), native("reshape"), native("broadcast_to")
@@ -30,6 +30,12 @@ def matmul(a: Any, b: Any) -> Tensor:
         a, b = promoted([a, b])
     if a.ndim == 2 and b.ndim == 2:
         return _matmul(a, b, 0, 0)
+    return _product(a, b)
+
+
+@composite
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """Of anything but two matrices: one native call for the product and what shapes it."""
     if a.ndim == 0 or b.ndim == 0:
         raise ShapeError(f"matmul: operands need at least one axis, got {describe(a)} and {describe(b)}; use *")
     inner = a.shape[-1], b.shape[-2 if b.ndim > 1 else 0]
