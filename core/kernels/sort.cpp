@@ -6,79 +6,11 @@
 #include <cstring>
 
 #include "../threads.h"
-#include "number.h"
+#include "sort_first.h"
 
 namespace wengert {
 
 namespace {
-
-// Numbers as unsigned keys of the same order. Zeros of both signs are one key, as they are equal; NaN is the last.
-template <class T>
-struct Order {
-  using Bits = std::conditional_t<sizeof(T) == 1, uint8_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>>;
-  using Key = uint32_t;
-};
-template <class T>
-  requires(sizeof(T) == 8)
-struct Order<T> {
-  using Bits = uint64_t;
-  using Key = uint64_t;
-};
-
-template <class T>
-inline constexpr bool kFloating = std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat>;
-
-template <class T>
-inline constexpr typename Order<T>::Bits kSignBit =
-    static_cast<typename Order<T>::Bits>(typename Order<T>::Bits{1} << (sizeof(T) * 8 - 1));
-
-// The bits of infinity; what has larger ones, but for the sign, is NaN.
-template <class T>
-inline constexpr typename Order<T>::Bits kInfinity = 0;
-template <>
-inline constexpr uint16_t kInfinity<Half> = 0x7c00;
-template <>
-inline constexpr uint16_t kInfinity<BFloat> = 0x7f80;
-template <>
-inline constexpr uint32_t kInfinity<float> = 0x7f800000u;
-template <>
-inline constexpr uint64_t kInfinity<double> = 0x7ff0000000000000u;
-
-template <class T>
-inline bool is_nan(T x) {
-  using B = typename Order<T>::Bits;
-  if constexpr (!kFloating<T>) return false;
-  return static_cast<B>(std::bit_cast<B>(x) & static_cast<B>(~kSignBit<T>)) > kInfinity<T>;
-}
-
-template <class T>
-inline typename Order<T>::Key key_of(T x) {
-  using B = typename Order<T>::Bits;
-  const B b = std::bit_cast<B>(x);
-  if constexpr (kFloating<T>) {
-    const B magnitude = static_cast<B>(b & static_cast<B>(~kSignBit<T>));
-    const B key = static_cast<B>((b & kSignBit<T>) != 0 ? kSignBit<T> - magnitude : kSignBit<T> + magnitude);
-    return magnitude > kInfinity<T> ? static_cast<B>(~B{0}) : key;
-  } else if constexpr (std::is_signed_v<T>) {
-    return static_cast<B>(b ^ kSignBit<T>);
-  } else {
-    return b;
-  }
-}
-
-template <class T>
-inline T value_of(typename Order<T>::Key key) {
-  using B = typename Order<T>::Bits;
-  const B k = static_cast<B>(key);
-  if constexpr (kFloating<T>) {
-    return std::bit_cast<T>(k >= kSignBit<T> ? static_cast<B>(k - kSignBit<T>)
-                                             : static_cast<B>(kSignBit<T> | (kSignBit<T> - k)));
-  } else if constexpr (std::is_signed_v<T>) {
-    return std::bit_cast<T>(static_cast<B>(k ^ kSignBit<T>));
-  } else {
-    return std::bit_cast<T>(k);
-  }
-}
 
 // Radix sort
 // ------------------------------------------------------------------------------------------------------
@@ -168,11 +100,6 @@ Item* sort_items(Item* a, Item* b, int64_t n, Item varying, uint32_t* counters) 
 
 // The line in the order of its keys
 // --------------------------------------------------------------------------------------------
-
-struct Line {
-  int64_t n, step;
-  bool descending;
-};
 
 // Keys of a line, turned around for descending order; which of their bits vary; whether there is a NaN.
 template <class T, class Put>
@@ -294,100 +221,6 @@ bool has_negative_zero(const T* x, Line line) {
     }
   }
   return found;
-}
-
-constexpr int64_t kFilter = 16;  // elements that are compared with the last of a heap at once
-
-// Whether some of the elements from x on come before `last` in the order, or may be NaN. No branch: most hold nothing.
-template <bool descending, class T>
-bool may_precede(const T* x, int64_t step, T last) {
-  if constexpr (std::is_floating_point_v<T>) {
-    int found = 0;
-    for (int64_t i = 0; i < kFilter; ++i) found |= !(descending ? x[i * step] <= last : x[i * step] >= last);
-    return found != 0;
-  } else {
-    const auto key = key_of(last);
-    bool found = false;
-    for (int64_t i = 0; i < kFilter; ++i) {
-      const auto now = key_of(x[i * step]);
-      found |= (descending ? now > key : now < key) || is_nan(x[i * step]);
-    }
-    return found;
-  }
-}
-
-// The first few of a line in order: a sorted list if it is short, else a heap.
-template <class Key>
-class FirstFew {
- public:
-  struct Item {
-    Key key;
-    int64_t position;
-    bool operator<(const Item& o) const { return key != o.key ? key < o.key : position < o.position; }
-  };
-  static constexpr int64_t kShort = 32;
-
-  explicit FirstFew(std::vector<Item> items) : items_(std::move(items)), listed_(std::ssize(items_) <= kShort) {
-    listed_ ? std::sort(items_.begin(), items_.end()) : std::make_heap(items_.begin(), items_.end());
-  }
-  const Item& last() const { return listed_ ? items_.back() : items_.front(); }
-  // The item comes before the last, and was met after all that are here.
-  void replace_last(Item item) {
-    if (!listed_) {
-      std::pop_heap(items_.begin(), items_.end());
-      items_.back() = item;
-      std::push_heap(items_.begin(), items_.end());
-      return;
-    }
-    size_t j = items_.size() - 1;
-    for (; j > 0 && item.key < items_[j - 1].key; --j) items_[j] = items_[j - 1];
-    items_[j] = item;
-  }
-  const std::vector<Item>& in_order() {
-    if (!listed_) std::sort_heap(items_.begin(), items_.end());
-    return items_;
-  }
-
- private:
-  std::vector<Item> items_;
-  bool listed_;
-};
-
-// The first `keep` of a line in order: for few of many.
-template <bool descending, class T>
-bool first_of_line(const T* x, Line line, int64_t keep, T* values, int64_t* indices) {
-  using Key = typename Order<T>::Key;
-  using B = typename Order<T>::Bits;
-  using First = FirstFew<Key>;
-  const int64_t step = line.step;
-  const Key turn = descending ? static_cast<B>(~B{0}) : Key{0};
-  std::vector<typename First::Item> items(static_cast<size_t>(keep));
-  bool nan = false;
-  for (int64_t i = 0; i < keep; ++i) {
-    items[i] = {key_of(x[i * step]) ^ turn, i};
-    nan |= is_nan(x[i * step]);
-  }
-  First first(std::move(items));
-  for (int64_t start = keep; start < line.n; start += kFilter) {
-    const int64_t end = std::min(line.n, start + kFilter);
-    const T* from = x + start * step;
-    const T last = x[first.last().position * step];
-    if (end == start + kFilter &&
-        !(step == 1 ? may_precede<descending>(from, 1, last) : may_precede<descending>(from, step, last))) {
-      continue;
-    }
-    for (int64_t i = start; i < end; ++i) {
-      const Key key = key_of(x[i * step]) ^ turn;
-      nan |= is_nan(x[i * step]);
-      if (key < first.last().key) first.replace_last({key, i});
-    }
-  }
-  const auto& ordered = first.in_order();
-  for (int64_t i = 0; i < keep; ++i) {
-    if (values != nullptr) values[i * step] = x[ordered[i].position * step];
-    if (indices != nullptr) indices[i * step] = ordered[i].position;
-  }
-  return nan;
 }
 
 constexpr int64_t kTileElements = 16384;

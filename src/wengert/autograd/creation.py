@@ -136,7 +136,7 @@ def _leaves(obj: Any) -> Iterator[Any]:
 
 def _stacked(obj: Any, dtype: DType) -> Tensor:
     """Nested lists that hold tensors, along new first axes."""
-    from wengert.functional.shapes import stack
+    from wengert.functional.joining import stack
 
     return stack([_stacked(x, dtype) for x in obj]) if isinstance(obj, (list, tuple)) else asarray(obj, dtype=dtype)
 

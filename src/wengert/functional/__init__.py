@@ -40,6 +40,7 @@ from wengert.functional.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from wengert.functional.diagonals import diag, diagonal, trace, tril, triu
 from wengert.functional.dropout import dropout
 from wengert.functional.einsum import einsum
 from wengert.functional.elementwise import (
@@ -77,6 +78,7 @@ from wengert.functional.gather import (
     take,
     take_along_axis,
 )
+from wengert.functional.joining import concat, flip, repeat, roll, split, stack, tile, unstack
 from wengert.functional.linear import dot, linear, matmul, outer, tensordot, vecdot
 from wengert.functional.losses import (
     bce_loss,
@@ -96,6 +98,7 @@ from wengert.functional.losses import (
     triplet_margin_loss,
 )
 from wengert.functional.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from wengert.functional.padding import pad
 from wengert.functional.pooling import (
     avg_pool1d,
     avg_pool2d,
@@ -139,28 +142,14 @@ from wengert.functional.shapes import (
     broadcast_shapes,
     broadcast_to,
     clone,
-    concat,
-    diag,
-    diagonal,
     expand_dims,
     flatten,
-    flip,
     matrix_transpose,
     moveaxis,
-    pad,
     permute_dims,
-    repeat,
     reshape,
-    roll,
-    split,
     squeeze,
-    stack,
     swapaxes,
-    tile,
-    trace,
-    tril,
-    triu,
-    unstack,
 )
 from wengert.functional.sorting import (
     argsort,

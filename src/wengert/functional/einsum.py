@@ -11,7 +11,7 @@ import numpy as np
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import Size, as_tensor, describe, is_one, native, product, promoted
-from wengert.functional.shapes import diagonal
+from wengert.functional.diagonals import diagonal
 from wengert.program.compile import composite
 
 _matmul, _reshape, _permute, _sum = native("matmul"), native("reshape"), native("permute"), native("sum")

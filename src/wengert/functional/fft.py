@@ -300,7 +300,7 @@ def rfftfreq(n: int, *, d: float = 1.0, dtype: Any = None, device: Any = None) -
 
 
 def _rolled(x: Any, axes: Any, back: bool, name: str) -> Tensor:
-    from wengert.functional.shapes import roll
+    from wengert.functional.joining import roll
 
     t = as_tensor(x, name)
     given = range(t.ndim) if axes is None else (axes if isinstance(axes, (tuple, list)) else (axes,))

@@ -10,7 +10,8 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import as_tensor, describe, native, one_axis, promoted
-from wengert.functional.shapes import moveaxis, stack
+from wengert.functional.joining import stack
+from wengert.functional.shapes import moveaxis
 from wengert.program.compile import composite
 
 _matmul, _reshape, _mul = native("matmul"), native("reshape"), native("mul")

@@ -7,7 +7,7 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.errors import ShapeError
 from wengert.functional.arguments import as_floating, as_tensor, describe, native, promoted
-from wengert.functional.shapes import flip
+from wengert.functional.joining import flip
 from wengert.ops.shape import zeros_like
 from wengert.program.compile import composite
 

@@ -6,10 +6,11 @@
 """
 
 from wengert.errors import LinAlgError
+from wengert.functional.diagonals import diagonal, trace
 from wengert.functional.einsum import einsum
 from wengert.functional.linear import dot, matmul, outer, tensordot, vecdot
 from wengert.functional.products import cross, kron, multi_dot
-from wengert.functional.shapes import diagonal, matrix_transpose, trace
+from wengert.functional.shapes import matrix_transpose
 from wengert.linalg.factorizations import cholesky, eig, eigh, eigvals, eigvalsh, lu, qr, svd, svdvals
 from wengert.linalg.functions import expm, logm, matrix_exp, matrix_function, matrix_power, sqrtm
 from wengert.linalg.least_squares import lstsq, matrix_rank, pinv

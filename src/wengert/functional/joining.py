@@ -1,0 +1,218 @@
+"""Joins, parts and repetitions along axes. All are compositions of linear ops, so all are differentiable."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.errors import ArgumentError, ShapeError
+from wengert.functional.arguments import (
+    Axis,
+    Size,
+    all_axes,
+    as_index,
+    as_tensor,
+    describe,
+    native,
+    one_axis,
+    promoted,
+)
+from wengert.functional.foreign_names import explain_keywords
+
+_reshape, _broadcast_to = native("reshape"), native("broadcast_to")
+_slice = native("slice")
+_concat, _take, _copy = native("concat"), native("take"), native("copy")
+
+
+@explain_keywords
+def concat(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
+    """Tensors one after the other along an axis; `axis=None` flattens them first.
+
+    >>> concat([[1, 2], [3]]).tolist()
+    [1, 2, 3]
+    """
+    tensors = [as_tensor(x, "concat") for x in xs]
+    if not tensors:
+        raise ArgumentError("concat: needs at least one tensor")
+    if axis is None:
+        tensors, axis = [_reshape(t, (t.size,)) for t in tensors], 0
+    if tensors[0].ndim == 0:
+        raise ShapeError("concat: tensors without axes cannot be joined; use stack")
+    return _concat(promoted(tensors), one_axis(axis, tensors[0].ndim, "concat"))
+
+
+@explain_keywords
+def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis.
+
+    >>> stack([[1, 2], [3, 4]], 1).tolist()
+    [[1, 3], [2, 4]]
+    """
+    tensors = [as_tensor(x, "stack") for x in xs]
+    if not tensors:
+        raise ArgumentError("stack: needs at least one tensor")
+    shape = tensors[0].shape
+    for t in tensors[1:]:
+        if t.ndim != len(shape) or any(a != b for a, b in zip(t.shape, shape)):
+            raise ShapeError(f"stack: all shapes must be equal, got {describe(tensors[0])} and {describe(t)}")
+    k = one_axis(axis, len(shape) + 1, "stack")
+    return _concat([_reshape(t, (*shape[:k], 1, *shape[k:])) for t in promoted(tensors)], k)
+
+
+@explain_keywords
+def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
+    """The slices along an axis, without it.
+
+    >>> [t.tolist() for t in unstack([[1, 2], [3, 4]], 1)]
+    [[1, 3], [2, 4]]
+    """
+    t = as_tensor(x, "unstack")
+    k = one_axis(axis, t.ndim, "unstack")
+    rest = (*t.shape[:k], *t.shape[k + 1 :])
+    return tuple(_reshape(narrow(t, k, i, 1), rest) for i in range(int(t.shape[k])))
+
+
+def narrow(x: Tensor, axis: int, start: Size, size: Size, step: int = 1) -> Tensor:
+    """`size` elements from `start` along one axis (not negative); a view."""
+    n = x.ndim
+    starts = tuple(start if i == axis else 0 for i in range(n))
+    sizes = tuple(size if i == axis else s for i, s in enumerate(x.shape))
+    return _slice(x, starts, sizes, tuple(step if i == axis else 1 for i in range(n)))
+
+
+def _clamped(index: int, n: Size) -> Size:
+    """An end of a slice as NumPy reads it: negative ones count from the end, and all are brought into range."""
+    place = index + n if index < 0 else index
+    if place < 0:
+        return 0
+    return n if place > n else place
+
+
+@explain_keywords
+def split(x: Any, sections_or_indices: int | Sequence[int], *, axis: int = 0) -> list[Tensor]:
+    """Parts along an axis: a number of equal parts, or the indices to cut at (NumPy's rules).
+
+    >>> [t.tolist() for t in split([1, 2, 3, 4], 2)], [t.tolist() for t in split([1, 2, 3, 4], [1, 3])]
+    ([[1, 2], [3, 4]], [[1], [2, 3], [4]])
+    """
+    t = as_tensor(x, "split")
+    k = one_axis(axis, t.ndim, "split")
+    n = t.shape[k]
+    if not hasattr(sections_or_indices, "__len__"):
+        parts = operator.index(sections_or_indices)
+        if parts <= 0 or n % parts != 0:
+            raise ShapeError(f"split: axis {k} of {describe(t)} has size {n}, which {parts} equal parts do not make")
+        return [narrow(t, k, i * (n // parts), n // parts) for i in range(parts)]
+    cuts = [_clamped(operator.index(i), n) for i in sections_or_indices]  # type: ignore[union-attr]
+    pieces = []
+    for start, end in zip([0, *cuts], [*cuts, n]):
+        pieces.append(narrow(t, k, start, end - start if end > start else 0))
+    return pieces
+
+
+@explain_keywords
+def flip(x: Any, axis: Axis = None) -> Tensor:
+    """Elements in reverse order along the axes; a view.
+
+    >>> flip([1, 2, 3]).tolist()
+    [3, 2, 1]
+    """
+    t = as_tensor(x, "flip")
+    axes = all_axes(axis, t.ndim, "flip")
+    shape = t.shape
+    starts, steps = [0] * len(shape), [1] * len(shape)
+    for a in axes:
+        starts[a], steps[a] = shape[a] - 1, -1
+    return _slice(t, tuple(starts), shape, tuple(steps))
+
+
+def _roll_one(x: Tensor, shift: int, axis: int) -> Tensor:
+    n = x.shape[axis]
+    if isinstance(n, _core.Dim):  # short shifts need no division by a symbolic size
+        turn: Size = n - shift if 0 <= shift <= n else -shift if shift < 0 and -shift <= n else -shift % int(n)
+    else:
+        turn = -shift % n if n else 0
+    if isinstance(turn, int) and turn == 0:
+        return x
+    return _concat([narrow(x, axis, turn, n - turn), narrow(x, axis, 0, turn)], axis)
+
+
+@explain_keywords
+def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+    """Elements moved `shift` places along the axes, round the end; in the flattened tensor by default.
+
+    >>> roll([1, 2, 3, 4], 1).tolist()
+    [4, 1, 2, 3]
+    """
+    t = as_tensor(x, "roll")
+    if axis is None:
+        amount = shift if isinstance(shift, int) else int(np.sum(shift))
+        return _reshape(_roll_one(_reshape(t, (t.size,)), amount, 0), t.shape)
+    axes = [one_axis(a, t.ndim, "roll") for a in ([axis] if isinstance(axis, int) else axis)]
+    shifts = [operator.index(s) for s in (shift if isinstance(shift, Sequence) else [shift])]
+    if len(shifts) == 1:
+        shifts = shifts * len(axes)
+    if len(axes) == 1:
+        axes = axes * len(shifts)
+    if len(shifts) != len(axes):
+        raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
+    for s, a in zip(shifts, axes):
+        t = _roll_one(t, s, a)
+    return t if t is not x else _copy(t)
+
+
+def tile(x: Any, repetitions: int | Sequence[int]) -> Tensor:
+    """The whole tensor repeated along each axis.
+
+    >>> tile([1, 2], 2).tolist()
+    [1, 2, 1, 2]
+    """
+    t = as_tensor(x, "tile")
+    reps = (repetitions,) if isinstance(repetitions, int) else tuple(operator.index(r) for r in repetitions)
+    if any(r < 0 for r in reps):
+        raise ArgumentError(f"tile: repetitions must not be negative, got {reps}")
+    n = max(t.ndim, len(reps))
+    reps, sizes = (1,) * (n - len(reps)) + reps, (1,) * (n - t.ndim) + tuple(t.shape)
+    apart = _reshape(t, tuple(s for size in sizes for s in (1, size)))
+    wide = _broadcast_to(apart, tuple(s for r, size in zip(reps, sizes) for s in (r, size)))
+    return _reshape(wide, tuple(r * size for r, size in zip(reps, sizes)))
+
+
+@explain_keywords
+def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Tensor:
+    """Each element repeated along an axis; a number, or one number for each element. Flattens by default.
+
+    >>> repeat([1, 2], 2).tolist(), repeat([1, 2], [1, 3]).tolist()
+    ([1, 1, 2, 2], [1, 2, 2, 2])
+    """
+    t = as_tensor(x, "repeat")
+    if axis is None:
+        t, axis = _reshape(t, (t.size,)), 0
+    k = one_axis(axis, t.ndim, "repeat")
+    if not isinstance(repeats, int):
+        counts = as_index(repeats, "repeat").numpy()
+        if counts.ndim == 0 or counts.size == 1:
+            repeats = int(counts.item())
+        else:
+            return _repeat_each(t, counts, k)
+    if repeats < 0:
+        raise ArgumentError(f"repeat: repeats must not be negative, got {repeats}")
+    before, n, after = t.shape[:k], t.shape[k], t.shape[k + 1 :]
+    wide = _broadcast_to(_reshape(t, (*before, n, 1, *after)), (*before, n, repeats, *after))
+    return _reshape(wide, (*before, n * repeats, *after))
+
+
+def _repeat_each(x: Tensor, counts: np.ndarray[Any, Any], axis: int) -> Tensor:
+    from wengert.autograd.creation import asarray
+
+    if counts.ndim != 1 or counts.size != x.shape[axis] or (counts < 0).any():
+        raise ShapeError(
+            f"repeat: repeats of shape {counts.shape} must be one count ≥ 0 for each of the "
+            f"{x.shape[axis]} elements of axis {axis} of {describe(x)}"
+        )
+    return _take(x, asarray(np.repeat(np.arange(counts.size), counts)), axis)

@@ -1,0 +1,78 @@
+"""More elements around a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wengert._core import Tensor
+from wengert.errors import ArgumentError, ShapeError
+from wengert.functional.arguments import Size, as_tensor, describe, full, iota, native, number
+from wengert.functional.foreign_names import explain_keywords
+
+_unslice, _slice_update = native("unslice"), native("slice_update")
+_take, _copy = native("take"), native("copy")
+_maximum, _minimum, _remainder = native("maximum"), native("minimum"), native("remainder")
+
+
+def _is_pair(p: Any) -> bool:
+    return isinstance(p, (tuple, list)) and len(p) == 2 and type(p[0]) is int and type(p[1]) is int
+
+
+def _pairs(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
+    if isinstance(pad_width, (tuple, list)) and len(pad_width) == ndim and all(map(_is_pair, pad_width)):
+        pairs = [tuple(p) for p in pad_width]  # as most write it: NumPy would take longer to read it than the padding
+    else:
+        try:
+            pairs = np.broadcast_to(np.asarray(pad_width, dtype=np.int64), (ndim, 2)).tolist()
+        except ValueError:
+            raise ShapeError(
+                f"pad: pad_width {pad_width!r} must be (before, after) for each of {ndim} axes, one pair, or one number"
+            ) from None
+    if any(before < 0 or after < 0 for before, after in pairs):
+        raise ArgumentError(f"pad: widths must not be negative, got {pad_width!r}")
+    return [(before, after) for before, after in pairs]
+
+
+def _source(mode: str, n: Size, before: int, after: int) -> Tensor:
+    """For each place along a padded axis the index that it copies."""
+    place: Any = iota(n + before + after, -before)
+    size = number(n, place.dtype)
+    if mode == "wrap":
+        return _remainder(place, size)
+    if mode == "edge":
+        return _minimum(_maximum(place, 0), size - 1)
+    period = (size - 1) * 2
+    period = _maximum(period, 1) if isinstance(period, Tensor) else max(period, 1)
+    folded = _remainder(place, period)
+    return _minimum(folded, period - folded)
+
+
+@explain_keywords
+def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> Tensor:
+    """More elements before and after along each axis: `((before, after), …)`, one pair for all, or one number.
+
+    mode: "constant" (`value`), "edge" (the last element), "reflect" (mirrored, without the last) or "wrap" (round the
+    end).
+
+    >>> pad([1, 2, 3], (1, 2)).tolist(), pad([1, 2, 3], 2, mode="reflect").tolist()
+    ([0, 1, 2, 3, 0, 0], [3, 2, 1, 2, 3, 2, 1])
+    """
+    t = as_tensor(x, "pad")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise ArgumentError(f"pad: mode is 'constant', 'edge', 'reflect' or 'wrap', got {mode!r}")
+    pairs = _pairs(pad_width, t.ndim)
+    if mode == "constant":
+        shape = tuple(n + b + a for n, (b, a) in zip(t.shape, pairs))
+        starts, steps = tuple(b for b, _ in pairs), (1,) * len(pairs)
+        if value == 0:
+            return _unslice(t, shape, starts, steps)
+        return _slice_update(full(shape, value, t.dtype), t, starts, steps)
+    for axis, (before, after) in enumerate(pairs):
+        n: Size = t.shape[axis]
+        if isinstance(n, int) and n == 0 and before + after:
+            raise ShapeError(f"pad: axis {axis} of {describe(t)} is empty; mode {mode!r} has nothing to copy")
+        if before + after:
+            t = _take(t, _source(mode, n, before, after), axis)
+    return t if t is not x else _copy(t)
