@@ -261,15 +261,20 @@ class Cotangent {
   // Keys [first, end) of batch b. q_bar is what they contribute; k_bar and v_bar are whole.
   void run(int64_t b, int64_t first, int64_t end, T* q_bar, T* k_bar, T* v_bar) {
     kernel_.scaled_queries(kernel_.q, b, 0, p_.queries, queries_.get());
-    std::fill_n(q_bar, p_.queries * p_.depth, T(0));
-    std::fill(k_bar + first * p_.depth, k_bar + end * p_.depth, T(0));
-    std::fill(v_bar + first * p_.width, v_bar + end * p_.width, T(0));
     const int64_t step = kernel_.query_block();
+    auto first_query = [&](int64_t j) { return p_.causal ? std::min(p_.queries, j / step * step) : 0; };
+    const int64_t blind = first == end ? p_.queries : first_query(first);  // queries that see none of these keys
+    std::fill_n(q_bar, blind * p_.depth, T(0));
     for (int64_t j = first; j < end; j += kDerivativeBlock.keys) {
       const int64_t cols = std::min(kDerivativeBlock.keys, end - j);
-      for (int64_t i = p_.causal ? j / step * step : 0; i < p_.queries; i += step) {
-        const int64_t rows = std::min(step, p_.queries - i);
-        tile({b, i, rows, j, cols}, q_bar + i * p_.depth, k_bar + j * p_.depth, v_bar + j * p_.width);
+      const int64_t i0 = first_query(j);
+      if (i0 == p_.queries) {  // keys that no query sees
+        std::fill_n(k_bar + j * p_.depth, cols * p_.depth, T(0));
+        std::fill_n(v_bar + j * p_.width, cols * p_.width, T(0));
+      }
+      for (int64_t i = i0; i < p_.queries; i += step) {
+        tile({b, i, std::min(step, p_.queries - i), j, cols}, q_bar + i * p_.depth, j > first, k_bar + j * p_.depth,
+             v_bar + j * p_.width, i > i0);
       }
     }
     const T scale = static_cast<T>(p_.scale);
@@ -277,7 +282,8 @@ class Cotangent {
   }
 
  private:
-  void tile(const Tile& t, T* q_bar, T* k_bar, T* v_bar) {
+  // Adds to q_bar, or to k_bar and v_bar, what comes from one tile; the first tile of each is written.
+  void tile(const Tile& t, T* q_bar, bool add_q, T* k_bar, T* v_bar, bool add_kv) {
     const int64_t n = t.rows * t.cols;
     const T* queries = queries_.get() + t.i * p_.depth;
     kernel_.weights(t, queries, lse_, w_.get());
@@ -290,10 +296,10 @@ class Cotangent {
     score_cotangents(t);
     if (p_.dropout > 0) kernel_.loops.multiply(w_.get(), factors_.get(), n);
     const MatrixView w_transposed{w_.get(), 1, t.cols}, bar_transposed{w_bar_.get(), 1, t.cols};
-    kernel_.multiply(t.cols, p_.width, t.rows, w_transposed, y_bar_.from(t.b, t.i), v_bar, p_.width, true);
-    kernel_.multiply(t.cols, p_.depth, t.rows, bar_transposed, {queries, p_.depth, 1}, k_bar, p_.depth, true);
+    kernel_.multiply(t.cols, p_.width, t.rows, w_transposed, y_bar_.from(t.b, t.i), v_bar, p_.width, add_kv);
+    kernel_.multiply(t.cols, p_.depth, t.rows, bar_transposed, {queries, p_.depth, 1}, k_bar, p_.depth, add_kv);
     kernel_.multiply(t.rows, p_.depth, t.cols, {w_bar_.get(), t.cols, 1}, kernel_.k.from(t.b, t.j), q_bar, p_.depth,
-                     true);
+                     add_q);
   }
 
   // s_bar = w ∘ (w_bar + lse_bar), in the place of w_bar.

@@ -297,3 +297,22 @@ def test_rotary_embedding_errors() -> None:
         wg.rotary_embedding(np.ones((2, 4)), positions=[[0, 1], [0, 1], [0, 1]])
     with pytest.raises(ArgumentError, match="base"):
         wg.rotary_embedding(np.ones((2, 4)), base=0.0)
+
+
+@pytest.mark.parametrize(("t", "s"), [(130, 600), (300, 70), (257, 257), (3, 0)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_cotangents_across_blocks(t: int, s: int, causal: bool) -> None:
+    """Against the formula; with causal queries whole blocks of keys are seen by none, and have zeros."""
+    rng = np.random.default_rng([7, t, s])
+    q, k, v = (rng.standard_normal((2, n, 5)) for n in (t, s, s))
+    bar = rng.standard_normal((2, t, 5))
+    f = lambda *z: wg.scaled_dot_product_attention(*z, is_causal=causal)
+    got = wg.vjp(f, *map(wg.asarray, (q, k, v)))[1](wg.asarray(bar))
+    scores = np.einsum("btd,bsd->bts", q, k) / np.sqrt(5)
+    w = np.where(np.tri(t, s) > 0, np.exp(scores), 0.0) if causal else np.exp(scores)
+    w = w / np.maximum(w.sum(-1, keepdims=True), 1e-300)
+    w_bar = np.einsum("bte,bse->bts", bar, v)
+    s_bar = w * (w_bar - (w * w_bar).sum(-1, keepdims=True)) / np.sqrt(5)
+    expected = s_bar @ k, np.swapaxes(s_bar, 1, 2) @ q, np.swapaxes(w, 1, 2) @ bar
+    for x, y in zip(got, expected):
+        np.testing.assert_allclose(x.numpy(), y, rtol=1e-10, atol=1e-12)
