@@ -1,5 +1,7 @@
 // One functor per line of elementwise.def; vector_map.h has the loops that run them.
 #pragma once
+#include <concepts>
+
 #include "vector_complex.h"
 #include "vector_gamma.h"
 #include "vector_pow.h"
@@ -621,8 +623,22 @@ WENGERT_PERIODIC(tan)
 WENGERT_REAL_FUNCTION(exp2, math::exp2(a), math::exp2(a))
 WENGERT_REAL_FUNCTION(erf, math::erf(a), math::erf(a))
 WENGERT_REAL_FUNCTION(erfc, math::erfc(a), math::erfc(a))
-WENGERT_REAL_FUNCTION(erfinv, math::erfinv(a), math::erfinv(a))
 #undef WENGERT_REAL_FUNCTION
+
+struct erfinv {
+  template <Float T>
+  WENGERT_INLINE static T apply(T a) {
+    return math::erfinv(a);
+  }
+  template <std::same_as<double> T>
+  WENGERT_INLINE static bool in_range(T a) {
+    return !(magnitude(a) > math::kErfinvLimit);  // NaN is
+  }
+  template <std::same_as<double> T>
+  static T apply_far(T a) {
+    return math::erfinv_far(a);
+  }
+};
 
 #define WENGERT_GAMMA_FUNCTION(name, left)     \
   struct name {                                \

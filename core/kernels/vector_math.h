@@ -569,73 +569,83 @@ WENGERT_INLINE T erfc(T x) {
   return x < T{0} ? T{2} - y : y;
 }
 
-// Below 1 x + x P(x^2): a polynomial of erf(x)/x - 1 (Chebyshev interpolation in 50 digits, error 2^-62). Above, 1 -
-// erfc without what x^2 lost in rounding, which does not count beside the 1.
+// erf(x)/x - 1 of z = x^2, for |x| <= 1 (Chebyshev interpolation in 50 digits, error 2^-62).
+WENGERT_INLINE double erf_near_zero(double z) {
+  return polynomial(z, 0.128379167095512574, -0.376126389031837481, 0.112837916709548787, -0.0268661706450767932,
+                    0.00522397762481801447, -0.000854832698083378991, 0.000120553311116427109,
+                    -0.0000149255952668311816, 1.6461000484121368e-6, -1.6350312701054695e-7, 1.46597752740474358e-8,
+                    -1.13728488567916737e-9, 5.9571761477489114e-11);
+}
+
+// Above 1, 1 - erfc without what x^2 lost in rounding, which does not count beside the 1.
 WENGERT_INLINE double erf(double x) {
   const double a = magnitude(x), c = at_most(a, 6.0), z = c * c;  // erf rounds to 1 there
-  const double small =
-      polynomial(z, 0.128379167095512574, -0.376126389031837481, 0.112837916709548787, -0.0268661706450767932,
-                 0.00522397762481801447, -0.000854832698083378991, 0.000120553311116427109, -0.0000149255952668311816,
-                 1.6461000484121368e-6, -1.6350312701054695e-7, 1.46597752740474358e-8, -1.13728488567916737e-9,
-                 5.9571761477489114e-11);
   const auto [r, n] = reduce_exp(-z);
   const double s = power_of_two<double>(n);
   const double rest = madd(s, expm1_reduced(r), s) * (erfc_factor((c - 4.0) / (c + 4.0)) / madd(2.0, c, 1.0));
-  return a < 1.0 ? madd(x, small, x) : with_sign_of(1.0 - rest, x);
+  return a < 1.0 ? madd(x, erf_near_zero(z), x) : with_sign_of(1.0 - rest, x);
 }
 
-// In single precision a polynomial in w = -log(1 - x^2), or its root in the tails (Giles, "Approximating the erfinv
-// function", 2010). The logarithm's argument is normal wherever there is a result.
+// erfinv(x)/x to single precision, as a polynomial in w = -log(1 - x^2), or its root in the tails, up to w = 17 (Giles,
+// "Approximating the erfinv function", 2010).
+template <class T>
+WENGERT_INLINE T erfinv_factor(T w) {
+  const T middle =
+      polynomial(w - T{2.5f}, T{1.50140941f}, T{0.246640727f}, T{-0.00417768164f}, T{-0.00125372503f},
+                 T{0.00021858087f}, T{-4.39150654e-06f}, T{-3.5233877e-06f}, T{3.43273939e-07f}, T{2.81022636e-08f});
+  const T tail =
+      polynomial(libm::sqrt(w) - T{3}, T{2.83297682f}, T{1.00167406f}, T{0.00943887047f}, T{-0.0076224613f},
+                 T{0.00573950773f}, T{-0.00367342844f}, T{0.00134934322f}, T{0.000100950558f}, T{-0.000200214257f});
+  return w < T{5} ? middle : tail;
+}
+
+// The logarithm's argument is normal wherever there is a result.
 WENGERT_INLINE float erfinv(float x) {
   const auto [k, f, n] = reduce_log((1.0f - x) * (1.0f + x));
   const float w = -log_of_parts(k, f);
-  const float middle = polynomial(w - 2.5f, 1.50140941f, 0.246640727f, -0.00417768164f, -0.00125372503f, 0.00021858087f,
-                                  -4.39150654e-06f, -3.5233877e-06f, 3.43273939e-07f, 2.81022636e-08f);
-  const float tail = polynomial(libm::sqrt(w) - 3.0f, 2.83297682f, 1.00167406f, 0.00943887047f, -0.0076224613f,
-                                0.00573950773f, -0.00367342844f, 0.00134934322f, 0.000100950558f, -0.000200214257f);
   const float a = magnitude(x), end = a == 1.0f ? with_sign_of(Format<float>::kInf, x) : Format<float>::kNaN;
-  return a < 1.0f ? x * (w < 5.0f ? middle : tail) : end;
+  return a < 1.0f ? x * erfinv_factor(w) : end;
 }
 
-// Wichura's AS 241 for the normal quantile, with the argument given as erf's, then one Newton step on erf or
-// on erfc, whichever keeps its digits.
-inline double erfinv(double y) {
+// For |y| <= kErfinvLimit: the estimate in single precision, then one step of Halley's on erf or on erfc, whichever
+// keeps its digits; it cubes the error.
+inline constexpr double kErfinvLimit = 0.9999;
+WENGERT_INLINE double erfinv(double y) {
+  const double a = magnitude(y);
+  const auto [k, f, n] = reduce_log((1.0 - a) * (1.0 + a));
+  const double x = a * erfinv_factor(-log_of_parts(k, f)), z = x * x;
+  const double near = madd(x, erf_near_zero(z), x) - a, far = (1.0 - a) - erfc_positive(x);
+  const double step = (a < 0.5 ? near : far) / (1.12837916709551257390 * exp(-z));
+  return with_sign_of(x - step / madd(x, step, 1.0), y);
+}
+
+// Beyond, Wichura's AS 241 for the normal quantile, with the argument given as erf's, then one Newton step.
+inline double erfinv_far(double y) {
   const double a = magnitude(y);
   if (!(a < 1.0)) return a == 1.0 ? with_sign_of(Format<double>::kInf, y) : Format<double>::kNaN;
   constexpr double kSqrtHalf = 0.70710678118654752440;
   double x;
-  if (a <= 0.85) {
-    const double r = 0.180625 - 0.25 * a * a;
-    x = 0.5 * a *
-        polynomial(r, 3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
-                   1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4,
-                   2.5090809287301226727e3) /
-        polynomial(r, 1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3,
-                   2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3);
+  double r = libm::sqrt(-libm::log(0.5 * (1.0 - a)));
+  if (r <= 5.0) {
+    r -= 1.6;
+    x = polynomial(r, 1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
+                   3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
+                   2.27238449892691845833e-2, 7.74545014278341407640e-4) /
+        polynomial(r, 1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1,
+                   1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4,
+                   1.05075007164441684324e-9);
   } else {
-    double r = libm::sqrt(-libm::log(0.5 * (1.0 - a)));
-    if (r <= 5.0) {
-      r -= 1.6;
-      x = polynomial(r, 1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
-                     3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
-                     2.27238449892691845833e-2, 7.74545014278341407640e-4) /
-          polynomial(r, 1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1,
-                     1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4,
-                     1.05075007164441684324e-9);
-    } else {
-      r -= 5.0;
-      x = polynomial(r, 6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
-                     2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
-                     2.71155556874348757815e-5, 2.01033439929228813265e-7) /
-          polynomial(r, 1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2,
-                     7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7,
-                     2.04426310338993978564e-15);
-    }
+    r -= 5.0;
+    x = polynomial(r, 6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
+                   2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
+                   2.71155556874348757815e-5, 2.01033439929228813265e-7) /
+        polynomial(r, 1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2,
+                   7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7,
+                   2.04426310338993978564e-15);
   }
   x *= kSqrtHalf;
   const double slope = 1.12837916709551257390 * libm::exp(-x * x);
-  const double miss = a < 0.5 ? libm::erf(x) - a : (1.0 - a) - libm::erfc(x);
-  x -= miss / slope;
+  x -= ((1.0 - a) - libm::erfc(x)) / slope;
   return with_sign_of(x, y);
 }
 

@@ -194,3 +194,10 @@ def test_errors() -> None:
     with pytest.raises(TypeError, match="polygamma"):
         wg.polygamma(2, wg.zeros(2, dtype=wg.complex64))
     assert wg.i0([1, 2]).dtype == wg.float32  # integers become floating
+
+
+def test_inverse_error_function_where_its_methods_meet() -> None:
+    ends = np.array([0.5, 0.9999, 1 - 2e-11])  # erf and erfc, vector and scalar code, two ranges of the latter
+    y = np.concatenate([e + np.linspace(-1e-12, 1e-12, 41) for e in ends])
+    y = np.concatenate([y, -y, np.linspace(-1, 1, 999)[1:-1], [5e-324, -1e-310]])
+    np.testing.assert_allclose(wg.erfinv(wg.asarray(y)).numpy(), special.erfinv(y), rtol=2e-15, atol=0)
