@@ -7,35 +7,28 @@
 #include "conv_tiles.h"
 #include "pool_rows.h"
 #include "recurrent_rows.h"
+#include "rows.h"
 #include "vector.h"
 
 namespace wengert {
 
-#ifdef WENGERT_X86_64_LEVELS  // by the build, which compiles vector.cpp once per level, and says for which
+// The tables that every instruction set has for float and for double: type, and the function that gives it.
+#define WENGERT_TABLES(X)          \
+  X(ConvTiles, conv_tiles)         \
+  X(PoolRows, pool_rows)           \
+  X(AttentionRows, attention_rows) \
+  X(RecurrentRows, recurrent_rows) \
+  X(RowKernels, row_kernels)
 
-#define DECLARE(level)                                 \
-  namespace isa_##level {                              \
-    const VectorKernels& table();                      \
-    const PairKernel* pairs(int* n);                   \
-    const ConvTiles<float>& conv_tiles_f32();          \
-    const ConvTiles<double>& conv_tiles_f64();         \
-    const PoolRows<float>& pool_rows_f32();            \
-    const PoolRows<double>& pool_rows_f64();           \
-    const AttentionRows<float>& attention_rows_f32();  \
-    const AttentionRows<double>& attention_rows_f64(); \
-    const RecurrentRows<float>& recurrent_rows_f32();  \
-    const RecurrentRows<double>& recurrent_rows_f64(); \
+#define DECLARE_TABLE(type, name)  \
+  const type<float>& name##_f32(); \
+  const type<double>& name##_f64();
+#define DECLARE(space)             \
+  namespace space {                \
+  const VectorKernels& table();    \
+  const PairKernel* pairs(int* n); \
+  WENGERT_TABLES(DECLARE_TABLE)    \
   }
-#ifdef WENGERT_LEVEL_v2
-DECLARE(v2)
-#endif
-#ifdef WENGERT_LEVEL_v3
-DECLARE(v3)
-#endif
-#ifdef WENGERT_LEVEL_v4
-DECLARE(v4)
-#endif
-#undef DECLARE
 
 namespace {
 
@@ -44,43 +37,55 @@ struct InstructionSet {
   bool available;
   const VectorKernels& (*table)();
   const PairKernel* (*pairs)(int* n);
-  const ConvTiles<float>& (*conv_f32)();
-  const ConvTiles<double>& (*conv_f64)();
-  const PoolRows<float>& (*pool_f32)();
-  const PoolRows<double>& (*pool_f64)();
-  const AttentionRows<float>& (*attention_f32)();
-  const AttentionRows<double>& (*attention_f64)();
-  const RecurrentRows<float>& (*recurrent_f32)();
-  const RecurrentRows<double>& (*recurrent_f64)();
+#define FIELDS(type, name)            \
+  const type<float>& (*name##_f32)(); \
+  const type<double>& (*name##_f64)();
+  WENGERT_TABLES(FIELDS)
+#undef FIELDS
 };
 
-#define SET(level)                                \
-  {#level,                                        \
-   __builtin_cpu_supports("x86-64-" #level) != 0, \
-   isa_##level::table,                            \
-   isa_##level::pairs,                            \
-   isa_##level::conv_tiles_f32,                   \
-   isa_##level::conv_tiles_f64,                   \
-   isa_##level::pool_rows_f32,                    \
-   isa_##level::pool_rows_f64,                    \
-   isa_##level::attention_rows_f32,               \
-   isa_##level::attention_rows_f64,               \
-   isa_##level::recurrent_rows_f32,               \
-   isa_##level::recurrent_rows_f64}
+}  // namespace
+
+#ifdef WENGERT_X86_64_LEVELS  // by the build, which compiles vector.cpp once per level, and says for which
+
+#ifdef WENGERT_LEVEL_v2
+DECLARE(isa_v2)
+#endif
+#ifdef WENGERT_LEVEL_v3
+DECLARE(isa_v3)
+#endif
+#ifdef WENGERT_LEVEL_v4
+DECLARE(isa_v4)
+#endif
+
+namespace {
+
 InstructionSet choose() {
   __builtin_cpu_init();
   const InstructionSet sets[] = {
+#define SET(level)                                             \
+  {.name = #level,                                             \
+   .available = __builtin_cpu_supports("x86-64-" #level) != 0, \
+   .table = isa_##level::table,                                \
+   .pairs = isa_##level::pairs,                                \
+   WENGERT_TABLES(FIELD)},
 #ifdef WENGERT_LEVEL_v4
-      SET(v4),
+#define FIELD(type, name) .name##_f32 = isa_v4::name##_f32, .name##_f64 = isa_v4::name##_f64,
+      SET(v4)
+#undef FIELD
 #endif
 #ifdef WENGERT_LEVEL_v3
-      SET(v3),
+#define FIELD(type, name) .name##_f32 = isa_v3::name##_f32, .name##_f64 = isa_v3::name##_f64,
+          SET(v3)
+#undef FIELD
 #endif
 #ifdef WENGERT_LEVEL_v2
-      SET(v2),
+#define FIELD(type, name) .name##_f32 = isa_v2::name##_f32, .name##_f64 = isa_v2::name##_f64,
+              SET(v2)
+#undef FIELD
 #endif
-  };
 #undef SET
+  };
   const char* wanted = std::getenv("WENGERT_ISA");
   if (wanted != nullptr && *wanted != '\0') {
     for (const auto& set : sets) {
@@ -104,49 +109,18 @@ InstructionSet choose() {
 
 #else
 
-namespace isa_base {
-const VectorKernels& table();
-const PairKernel* pairs(int* n);
-const ConvTiles<float>& conv_tiles_f32();
-const ConvTiles<double>& conv_tiles_f64();
-const PoolRows<float>& pool_rows_f32();
-const PoolRows<double>& pool_rows_f64();
-const AttentionRows<float>& attention_rows_f32();
-const AttentionRows<double>& attention_rows_f64();
-const RecurrentRows<float>& recurrent_rows_f32();
-const RecurrentRows<double>& recurrent_rows_f64();
-}  // namespace isa_base
+DECLARE(isa_base)
 
 namespace {
-
-struct InstructionSet {
-  const VectorKernels& (*table)();
-  const PairKernel* (*pairs)(int* n);
-  const ConvTiles<float>& (*conv_f32)();
-  const ConvTiles<double>& (*conv_f64)();
-  const PoolRows<float>& (*pool_f32)();
-  const PoolRows<double>& (*pool_f64)();
-  const AttentionRows<float>& (*attention_f32)();
-  const AttentionRows<double>& (*attention_f64)();
-  const RecurrentRows<float>& (*recurrent_f32)();
-  const RecurrentRows<double>& (*recurrent_f64)();
-};
 
 InstructionSet choose() {
   const char* wanted = std::getenv("WENGERT_ISA");
   if (wanted != nullptr && *wanted != '\0') {
     throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": there is one instruction set on this machine");
   }
-  return {isa_base::table,
-          isa_base::pairs,
-          isa_base::conv_tiles_f32,
-          isa_base::conv_tiles_f64,
-          isa_base::pool_rows_f32,
-          isa_base::pool_rows_f64,
-          isa_base::attention_rows_f32,
-          isa_base::attention_rows_f64,
-          isa_base::recurrent_rows_f32,
-          isa_base::recurrent_rows_f64};
+#define FIELD(type, name) .name##_f32 = isa_base::name##_f32, .name##_f64 = isa_base::name##_f64,
+  return {.name = "base", .available = true, .table = isa_base::table, .pairs = isa_base::pairs, WENGERT_TABLES(FIELD)};
+#undef FIELD
 }
 
 }  // namespace
@@ -167,45 +141,17 @@ const VectorKernels& kernels() {
   return table;
 }
 
-const ConvTiles<float>& conv_tiles(float) {
-  static const ConvTiles<float>& tiles = chosen().conv_f32();
-  return tiles;
-}
-
-const ConvTiles<double>& conv_tiles(double) {
-  static const ConvTiles<double>& tiles = chosen().conv_f64();
-  return tiles;
-}
-
-const PoolRows<float>& pool_rows(float) {
-  static const PoolRows<float>& rows = chosen().pool_f32();
-  return rows;
-}
-
-const PoolRows<double>& pool_rows(double) {
-  static const PoolRows<double>& rows = chosen().pool_f64();
-  return rows;
-}
-
-const AttentionRows<float>& attention_rows(float) {
-  static const AttentionRows<float>& rows = chosen().attention_f32();
-  return rows;
-}
-
-const AttentionRows<double>& attention_rows(double) {
-  static const AttentionRows<double>& rows = chosen().attention_f64();
-  return rows;
-}
-
-const RecurrentRows<float>& recurrent_rows(float) {
-  static const RecurrentRows<float>& rows = chosen().recurrent_f32();
-  return rows;
-}
-
-const RecurrentRows<double>& recurrent_rows(double) {
-  static const RecurrentRows<double>& rows = chosen().recurrent_f64();
-  return rows;
-}
+#define GIVE(type, name)                                      \
+  const type<float>& name(float) {                            \
+    static const type<float>& table = chosen().name##_f32();  \
+    return table;                                             \
+  }                                                           \
+  const type<double>& name(double) {                          \
+    static const type<double>& table = chosen().name##_f64(); \
+    return table;                                             \
+  }
+WENGERT_TABLES(GIVE)
+#undef GIVE
 
 MapFn find_pair(MapFn first, MapFn second, bool left) {
   int n;

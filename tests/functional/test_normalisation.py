@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -55,3 +57,27 @@ def test_errors():
         wg.layer_norm(x, (3, 4), weight=wg.ones((4,)))
     with pytest.raises(wg.ShapeError, match="rms_norm"):
         wg.rms_norm(x, ())
+
+
+@pytest.mark.parametrize(
+    "f", [lambda x: wg.layer_norm(x, 4), lambda x: wg.rms_norm(x, 4), wg.softmax], ids=["layer", "rms", "softmax"]
+)
+def test_rows_that_nobody_reads_give_no_nan(f):
+    """A cotangent of zeros is zero, whatever the row holds: a strong zero."""
+    x = wg.tensor([[1.0, 2.0, -1.0, 0.5], [math.nan, math.inf, 0.0, 1.0]], requires_grad=True)
+    used = wg.tensor([[True], [False]])
+    (gradient,) = wg.grad_of((wg.where(used, f(x), 0.0) * wg.tensor([1.0, -2.0, 3.0, 0.5])).sum(), [x])
+    assert np.isfinite(gradient.numpy()).all()
+    assert (gradient.numpy()[1] == 0).all() and (gradient.numpy()[0] != 0).any()
+
+
+def test_rows_of_any_axis():
+    """Softmax along each axis, of tensors that are not packed."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((3, 4, 5))
+    for axis in range(-3, 3):
+        e = np.exp(x - x.max(axis, keepdims=True))
+        expected = e / e.sum(axis, keepdims=True)
+        np.testing.assert_allclose(wg.softmax(wg.tensor(x), axis=axis).numpy(), expected, rtol=1e-14)
+        turned = wg.permute_dims(wg.tensor(np.ascontiguousarray(x.T)), (2, 1, 0))
+        np.testing.assert_allclose(wg.softmax(turned, axis=axis).numpy(), expected, rtol=1e-14)

@@ -14,8 +14,9 @@ from wengert.program.compile import composite
 
 _where, _exp, _expm1, _log = native("where"), native("exp"), native("expm1"), native("log")
 _erf, _tanh, _sigmoid = native("erf"), native("tanh"), native("sigmoid")
-_abs, _slice = native("abs"), native("slice")
+_abs, _slice, _permute = native("abs"), native("slice"), native("permute")
 _max, _sum, _reshape, _copy = native("max"), native("sum"), native("reshape"), native("copy")
+_softmax_of_rows = native("softmax")
 
 # Klambauer et al., "Self-normalizing neural networks", 2017.
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -313,10 +314,14 @@ def shifted(x: Tensor, axis: int) -> Any:
     return x - _max(x, (axis,), 1).detach()
 
 
-@composite
-def _softmax(x: Tensor, axis: int) -> Any:
-    e = _exp(shifted(x, axis))
-    return e / _sum(e, (axis,), 1)
+def _softmax(x: Tensor, axis: int) -> Tensor:
+    if axis == x.ndim - 1:
+        y: Tensor = _softmax_of_rows(x)
+        return y
+    order = (*(i for i in range(x.ndim) if i != axis), axis)
+    back = tuple(order.index(i) for i in range(x.ndim))
+    z: Tensor = _permute(_softmax_of_rows(_permute(x, order)), back)
+    return z
 
 
 @explain_keywords

@@ -23,7 +23,7 @@ from wengert.functional.arguments import (
 )
 from wengert.program.compile import composite
 
-_sum, _square, _rsqrt = native("sum"), native("square"), native("rsqrt")
+_sum, _square, _rsqrt, _standardise = native("sum"), native("square"), native("rsqrt"), native("standardise")
 _reshape, _broadcast_to = native("reshape"), native("broadcast_to")
 
 
@@ -37,23 +37,20 @@ def _affine(y: Any, weight: Tensor | None, bias: Tensor | None) -> Any:
     return y if bias is None else y + bias
 
 
+def _standardised(x: Tensor, n_axes: int, eps: float, centred: bool = True) -> Tensor:
+    """Rows, the last axes, of mean 0 and variance 1."""
+    y, _, _ = _standardise(_wide(x), n_axes, eps, int(centred))
+    return as_dtype_of(y, x.dtype)
+
+
 @composite
 def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, n_axes: int, eps: float) -> Any:
-    axes = tuple(range(x.ndim - n_axes, x.ndim))
-    wide = _wide(x)
-    n = number(product(x.shape[x.ndim - n_axes :]), wide.dtype)
-    centred = wide - _sum(wide, axes, 1) / n
-    scale = _rsqrt(_sum(_square(centred), axes, 1) / n + eps)
-    return _affine(as_dtype_of(centred * scale, x.dtype), weight, bias)
+    return _affine(_standardised(x, n_axes, eps), weight, bias)
 
 
 @composite
 def _rms_norm(x: Tensor, weight: Tensor | None, n_axes: int, eps: float) -> Any:
-    axes = tuple(range(x.ndim - n_axes, x.ndim))
-    wide = _wide(x)
-    n = number(product(x.shape[x.ndim - n_axes :]), wide.dtype)
-    scale = _rsqrt(_sum(_square(wide), axes, 1) / n + eps)
-    return _affine(as_dtype_of(wide * scale, x.dtype), weight, None)
+    return _affine(_standardised(x, n_axes, eps, centred=False), weight, None)
 
 
 def _normalised_axes(x: Tensor, normalized_shape: int | Sequence[int], name: str, *parameters: Any) -> int:
@@ -105,25 +102,10 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
 
 @composite
 def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float) -> Any:
-    wide = _wide(x)
-    batch, channels, length = x.shape[0], x.shape[1], product(x.shape[2:])
-    members = channels // groups
-    if x.ndim == 2:  # a row is one value: groups are the rows
-        y = _reshape(_normalised(_reshape(x, (batch, groups, members)), eps), x.shape)
-        return _affine(y, weight, bias)
-    n_columns, n_members = number(length, wide.dtype), number(members, wide.dtype)
-    rows = _Rows(_reshape(wide, (batch, channels, length)), n_columns)
-
-    def total(value: Any) -> Any:
-        return _sum(_reshape(value, (batch, groups, members)), (2,), 1)
-
-    def per_row(value: Any) -> Any:
-        return _reshape(_broadcast_to(value, (batch, groups, members)), (batch, channels, 1))
-
-    shift = rows.origin - per_row(total(rows.mean) / n_members)
-    variance = total(rows.squares_about(shift)) / (n_columns * n_members)
-    y = rows.affine(per_row(_rsqrt(variance + eps)), shift, weight, bias)
-    return _reshape(as_dtype_of(y, x.dtype), x.shape)
+    batch, channels = x.shape[0], x.shape[1]
+    rows = _reshape(x, (batch, groups, channels // groups * product(x.shape[2:])))
+    y = _reshape(_standardised(rows, 1, eps), x.shape)
+    return _affine(y, _per_channel(weight, x), _per_channel(bias, x))
 
 
 class _Rows:
@@ -154,14 +136,6 @@ class _Rows:
         if bias is not None:
             shift = shift + _reshape(bias, per_channel)
         return self.centred * scale + shift
-
-
-def _normalised(x: Tensor, eps: float) -> Tensor:
-    """Rows of mean 0 and variance 1, over the last axis."""
-    wide = _wide(x)
-    n, axis = number(x.shape[-1], wide.dtype), (x.ndim - 1,)
-    centred = wide - _sum(wide, axis, 1) / n
-    return as_dtype_of(centred * _rsqrt(_sum(_square(centred), axis, 1) / n + eps), x.dtype)
 
 
 def _per_channel(parameter: Tensor | None, x: Tensor) -> Any:

@@ -13,6 +13,7 @@ from wengert.ops import (
     recurrent,
     reduce,
     resample,
+    rows,
     scan,
     shape,
     sort,
@@ -25,5 +26,5 @@ check_complete()
 
 __all__ = [
     "OPS", "Op", "attention", "conv", "elementwise", "fft", "index", "linalg", "matmul", "pool", "random", "recurrent",
-    "reduce", "resample", "scan", "shape", "sort", "special", "spectral",
+    "reduce", "resample", "rows", "scan", "shape", "sort", "special", "spectral",
 ]  # fmt: skip
