@@ -67,13 +67,13 @@ def test_values_over_wide_ranges(name: str) -> None:
     ("ours", "theirs"), [(wg.lgamma, special.gammaln), (wg.digamma, special.digamma), (wg.trigamma, _trigamma)]
 )
 def test_gamma_functions_in_single_precision(ours: Any, theirs: Any) -> None:
-    """Within five units in the last place: around the zeros, at the limits of the ranges, in the smallest numbers."""
+    """Within six units in the last place, with fused products or without: around the zeros, at the limits of the ranges."""
     ends = np.concatenate([k * (1 + np.linspace(-1e-3, 1e-3, 201)) for k in (0.5, 1, 1.4616321449683623, 2, 2.5, 8)])
     x = np.concatenate([ends, np.linspace(0.01, 12, 2001), np.logspace(-18, 30, 501)]).astype(np.float32)
     for stride in (1, 3):  # a tail shorter than a vector runs the same operations
         expected, got = theirs(x[::stride].astype(np.float64)), ours(wg.asarray(x[::stride].copy())).numpy()
         units = np.abs(got - expected) / np.spacing(np.abs(expected).astype(np.float32))
-        assert units.max() <= 5, (x[::stride][units.argmax()], units.max())
+        assert units.max() <= 6, (x[::stride][units.argmax()], units.max())
     mixed = np.array([-1.5, 2.25, -0.0, 1e-40, math.inf, -3.7, math.nan], np.float32)  # in one block with negative ones
     np.testing.assert_array_equal(ours(wg.asarray(mixed)).numpy(), [ours(wg.asarray(v)).item() for v in mixed])
 
