@@ -10,37 +10,14 @@ namespace wengert {
 
 namespace {
 
-constexpr int64_t kPackedTogether = 1 << 16;  // elements of a weight: fewer are not worth another thread
-constexpr int64_t kRows = 16;                 // of the batch in one task: fewer read the weight too often
+constexpr int64_t kPackedTogether = 1 << 16;    // elements of a weight: fewer are not worth another thread
+constexpr double kProjectedTogether = 1 << 18;  // multiply-adds of one task
+constexpr int64_t kRows = 16;                   // of the batch in one task: fewer read the weight too often
 
 template <class T>
-class Sequence {
- public:
-  explicit Sequence(const RecurrentShape& shape) : s(shape) {}
-
-  const RecurrentShape& s;
-
-  // Calls f(first row, rows) for blocks of the batch.
-  template <class F>
-  void for_rows(F&& f) const {
-    parallel_for((s.batch + kRows - 1) / kRows, [&](int64_t task) {
-      const int64_t first = task * kRows;
-      f(first, std::min(kRows, s.batch - first));
-    });
-  }
-
-  // Row `row` of step t of an array with `width` features. Step −1 is the initial state.
-  template <class P>
-  P* at(P* x, int64_t t, int64_t row, int64_t width) const {
-    return x + (t * s.batch + row) * width;
-  }
-  static const T* at(const RecurrentArray& x, int64_t t, int64_t row) {
-    return static_cast<const T*>(x.data) + t * x.step + row * x.row;
-  }
-  const T* before(const T* x, const T* initial, int64_t t, int64_t row) const {
-    return t == 0 ? initial + row * s.hidden : at(x, t - 1, row, s.hidden);
-  }
-};
+const T* row_of(const RecurrentArray& x, int64_t t, int64_t row) {
+  return static_cast<const T*>(x.data) + t * x.step + row * x.row;
+}
 
 // A matrix that every step multiplies by, in the order in which the product reads it.
 template <class T>
@@ -70,8 +47,7 @@ class Panels {
   // to = bias + x · b for a block of rows of step t.
   void multiply(int64_t rows, const RecurrentArray& x, int64_t t, int64_t first, const T* bias, T* to,
                 int64_t to_row) const {
-    rows_of().multiply(
-        {rows, columns_, depth_, Sequence<T>::at(x, t, first), x.row, memory_.get(), bias, 0, to, to_row});
+    rows_of().multiply({rows, columns_, depth_, row_of<T>(x, t, first), x.row, memory_.get(), bias, 0, to, to_row});
   }
 
  private:
@@ -88,6 +64,47 @@ class Panels {
 
   int64_t depth_, columns_, lanes_;
   std::unique_ptr<T[]> memory_;
+};
+
+template <class T>
+class Sequence {
+ public:
+  explicit Sequence(const RecurrentShape& shape) : s(shape) {}
+
+  const RecurrentShape& s;
+
+  // Calls f(first row, rows) for blocks of the batch.
+  template <class F>
+  void for_rows(F&& f) const {
+    parallel_for((s.batch + kRows - 1) / kRows, [&](int64_t task) {
+      const int64_t first = task * kRows;
+      f(first, std::min(kRows, s.batch - first));
+    });
+  }
+
+  // Makes the input's share of the gates, one row from the next 4 hidden apart, for all steps at once where blocks of
+  // the batch alone would leave threads idle, and says whether it did. The bits are those of a block that makes its
+  // own.
+  bool project(const Panels<T>& w, const RecurrentArray& x, const T* bias, T* gates) const {
+    if ((s.batch + kRows - 1) / kRows >= num_threads()) return false;
+    const double work = static_cast<double>(s.batch * 4 * s.hidden) * static_cast<double>(x.width + 1);
+    const int64_t group = std::max<int64_t>(1, static_cast<int64_t>(kProjectedTogether / work));
+    parallel_for((s.steps + group - 1) / group, [&](int64_t task) {
+      for (int64_t t = task * group; t < std::min(s.steps, (task + 1) * group); ++t) {
+        w.multiply(s.batch, x, t, 0, bias, at(gates, t, 0, 4 * s.hidden), 4 * s.hidden);
+      }
+    });
+    return true;
+  }
+
+  // Row `row` of step t of an array with `width` features. Step −1 is the initial state.
+  template <class P>
+  P* at(P* x, int64_t t, int64_t row, int64_t width) const {
+    return x + (t * s.batch + row) * width;
+  }
+  const T* before(const T* x, const T* initial, int64_t t, int64_t row) const {
+    return t == 0 ? initial + row * s.hidden : at(x, t - 1, row, s.hidden);
+  }
 };
 
 template <class T>
@@ -113,10 +130,11 @@ void run_lstm(const RecurrentShape& s, const LstmForward& x) {
   const auto w_ih = Panels<T>::transposed(in<T>(x.w_ih), 4 * n, x.x.width);
   const auto w_hh = Panels<T>::transposed(in<T>(x.w_hh), 4 * n, n);
   const auto step = recurrent_rows(T{}).lstm;
+  const bool projected = seq.project(w_ih, x.x, in<T>(x.b), out<T>(x.gates));
   seq.for_rows([&](int64_t first, int64_t rows) {
     for (int64_t t = 0; t < s.steps; ++t) {
       T* gates = seq.at(out<T>(x.gates), t, first, 4 * n);
-      w_ih.multiply(rows, x.x, t, first, in<T>(x.b), gates, 4 * n);
+      if (!projected) w_ih.multiply(rows, x.x, t, first, in<T>(x.b), gates, 4 * n);
       w_hh.multiply(rows, seq.before(in<T>(x.h), in<T>(x.h0), t, first), n, gates, gates, 4 * n);
       const T* c_before = seq.before(in<T>(x.c), in<T>(x.c0), t, first);
       T *c = seq.at(out<T>(x.c), t, first, n), *h = seq.at(out<T>(x.h), t, first, n);
@@ -160,7 +178,7 @@ void run_lstm_cotangent(const RecurrentShape& s, const LstmCotangent& x) {
       T* pre_bar = seq.at(out<T>(x.pre_bar), t, first, 4 * n);
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t row = first + r;
-        step(n, seq.at(x.h_bar, t, row), seq.at(x.c_bar, t, row), seq.at(in<T>(x.gates), t, row, 4 * n),
+        step(n, row_of<T>(x.h_bar, t, row), row_of<T>(x.c_bar, t, row), seq.at(in<T>(x.gates), t, row, 4 * n),
              seq.at(in<T>(x.c), t, row, n), seq.before(in<T>(x.c), in<T>(x.c0), t, row), h_carry + r * n,
              c_carry + r * n, pre_bar + r * 4 * n);
       }
@@ -191,11 +209,12 @@ void run_gru(const RecurrentShape& s, const GruForward& x) {
   const auto w_hh = GruPanels<T>::transposed(in<T>(x.w_hh), n);
   const T* share_bias = in<T>(x.b) + 3 * n;
   const auto step = recurrent_rows(T{}).gru;
+  const bool projected = seq.project(w_ih, x.x, in<T>(x.b), out<T>(x.gates));
   seq.for_rows([&](int64_t first, int64_t rows) {
     for (int64_t t = 0; t < s.steps; ++t) {
       const T* before = seq.before(in<T>(x.h), in<T>(x.h0), t, first);
       T *gates = seq.at(out<T>(x.gates), t, first, 4 * n), *h = seq.at(out<T>(x.h), t, first, n);
-      w_ih.multiply(rows, x.x, t, first, in<T>(x.b), gates, 4 * n);
+      if (!projected) w_ih.multiply(rows, x.x, t, first, in<T>(x.b), gates, 4 * n);
       w_hh.gates.multiply(rows, before, n, gates, gates, 4 * n);
       w_hh.share.multiply(rows, RecurrentArray{before, 0, n, n}, 0, 0, share_bias, gates + 3 * n, 4 * n);
       for (int64_t r = 0; r < rows; ++r) step(n, gates + r * 4 * n, before + r * n, h + r * n);
@@ -238,7 +257,7 @@ void run_gru_cotangent(const RecurrentShape& s, const GruCotangent& x) {
       T* pre_bar = seq.at(out<T>(x.pre_bar), t, first, 4 * n);
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t row = first + r;
-        step(n, seq.at(x.h_bar, t, row), seq.at(in<T>(x.gates), t, row, 4 * n),
+        step(n, row_of<T>(x.h_bar, t, row), seq.at(in<T>(x.gates), t, row, 4 * n),
              seq.before(in<T>(x.h), in<T>(x.h0), t, row), carry + r * n, pre_bar + r * 4 * n);
       }
       w.gates.multiply(rows, pre_bar, 4 * n, carry, carry, n);
