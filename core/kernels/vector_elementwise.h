@@ -418,6 +418,15 @@ struct make_complex {
   }
 };
 
+// Comparisons with a NaN are false: one in x stays, a bound that is one does not bound.
+struct clip {
+  template <Real T>
+  WENGERT_INLINE static T apply(T a, T low, T high) {
+    const T raised = a < low ? low : a;
+    return raised > high ? high : raised;
+  }
+};
+
 struct relu {
   template <Integer T>
   WENGERT_INLINE static T apply(T a) {
@@ -426,6 +435,24 @@ struct relu {
   template <Float T>
   WENGERT_INLINE static T apply(T a) {
     return a < T{0} ? T{0} : a;  // NaN stays
+  }
+};
+
+struct hard_swish {
+  template <Float T>
+  WENGERT_INLINE static T apply(T a) {
+    const T between = a * (a + T{3}) / T{6};
+    const T right = a >= T{3} ? a : between;
+    return a <= T{-3} ? T{0} : right;
+  }
+};
+
+struct hard_swish_slope {
+  template <Float T>
+  WENGERT_INLINE static T apply(T a) {
+    const T between = a / T{3} + static_cast<T>(0.5);
+    const T right = a >= T{3} ? T{1} : between;
+    return a <= T{-3} ? T{0} : right;
   }
 };
 

@@ -33,6 +33,16 @@ WENGERT_INLINE void map_loop(void* out, const void* const* in, int64_t n, std::i
   for (int64_t i = 0; i < n; ++i) y[i] = Op::apply(a[i], b[i]);
 }
 
+template <class Op, class T>
+WENGERT_INLINE void map_loop(void* out, const void* const* in, int64_t n, std::integral_constant<int, 3>) {
+  auto* y = static_cast<T*>(out);
+  const auto* a = static_cast<const T*>(in[0]);
+  const auto* b = static_cast<const T*>(in[1]);
+  const auto* c = static_cast<const T*>(in[2]);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) y[i] = Op::apply(a[i], b[i], c[i]);
+}
+
 template <class Op, class T, int Operands>
 void map(void* out, const void* const* in, int64_t n) {
   map_loop<Op, T>(out, in, n, std::integral_constant<int, Operands>{});
@@ -150,7 +160,8 @@ struct LoopTypeOf<Op, T> {
 
 template <class Op, class T, int Operands>
 concept Applicable =
-    (Operands == 1 && requires(T a) { Op::apply(a); }) || (Operands == 2 && requires(T a, T b) { Op::apply(a, b); });
+    (Operands == 1 && requires(T a) { Op::apply(a); }) || (Operands == 2 && requires(T a, T b) { Op::apply(a, b); }) ||
+    (Operands == 3 && requires(T a, T b, T c) { Op::apply(a, b, c); });
 
 template <class Op, int Operands, bool BoolResult, DType D>
 constexpr MapFn map_of() {

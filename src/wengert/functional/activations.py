@@ -16,7 +16,7 @@ _where, _exp, _expm1, _log = native("where"), native("exp"), native("expm1"), na
 _erf, _tanh, _sigmoid = native("erf"), native("tanh"), native("sigmoid")
 _abs, _slice, _permute = native("abs"), native("slice"), native("permute")
 _max, _sum, _reshape, _copy = native("max"), native("sum"), native("reshape"), native("copy")
-_softmax_of_rows = native("softmax")
+_softmax_of_rows, _hard_swish = native("softmax"), native("hard_swish")
 
 # Klambauer et al., "Self-normalizing neural networks", 2017.
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -181,11 +181,6 @@ def hard_sigmoid(x: Any) -> Tensor:
     """
     y: Tensor = _hard_sigmoid(_input(x, "hard_sigmoid"))
     return y
-
-
-@composite
-def _hard_swish(x: Tensor) -> Any:
-    return _where(x <= -3.0, 0.0, _where(x >= 3.0, x, x * (x + 3.0) / 6.0))
 
 
 def hard_swish(x: Any) -> Tensor:

@@ -16,7 +16,7 @@ _where, _pow, _square, _sqrt, _reciprocal = (native(n) for n in ("where", "pow",
 _exp, _log, _log1p, _abs, _copy = (native(n) for n in ("exp", "log", "log1p", "abs", "copy"))
 _isfinite, _isnan, _equal, _rsqrt = (native(n) for n in ("isfinite", "isnan", "equal", "rsqrt"))
 _conj, _real, _imag, _atan2, _signbit = (native(n) for n in ("conj", "real", "imag", "atan2", "signbit"))
-_and, _or, _less_equal = native("logical_and"), native("logical_or"), native("less_equal")
+_and, _or, _less_equal, _clip = (native(n) for n in ("logical_and", "logical_or", "less_equal", "clip"))
 
 subtract = native("sub")
 multiply = native("mul")
@@ -136,11 +136,12 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
     t = as_tensor(x, "clip")
     if min is None and max is None:
         return _copy(t)
-    if min is not None:
-        t = _where(t < min, min, t)
-    if max is not None:
-        t = _where(t > max, max, t)
-    return t
+    if max is None:
+        return _where(t < min, min, t)
+    if min is None:
+        return _where(t > max, max, t)
+    y: Tensor = _clip(t, min, max)
+    return y
 
 
 def _softplus(x: Tensor) -> Any:

@@ -297,6 +297,49 @@ relu = define(
     jvp=lambda x_dot, y, x: select(x > 0, x_dot),
     samples=unary(gap=0.05, extreme=_EXTREME),
 )
+
+
+def _clip_jvp(x_dot: Any, low_dot: Any, high_dot: Any, y: Any, x: Any, low: Any, high: Any) -> Any:
+    below, above = x < low, x > high  # false where one of them is NaN: then there is no bound
+    inside = ZERO if x_dot is ZERO else _either(below | above, 0.0, x_dot)
+    raised = ZERO if low_dot is ZERO else select(below & (low <= high), low_dot)
+    lowered = ZERO if high_dot is ZERO else select(above | (below & (low > high)), high_dot)
+    return inside + raised + lowered
+
+
+clip = define(
+    "clip",
+    formula="low where x < low, high where x > high, else x; derivative 1 at the bounds",
+    reference=lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    jvp=_clip_jvp,
+    samples=[
+        Sample((reals(2, 3), exactly(*(-1.0,) * 6, shape=(2, 3)), exactly(*(1.01,) * 6, shape=(2, 3)))),
+        Sample((reals(67), reals(67, low=-1.5, high=-0.5), reals(67, low=0.5, high=1.5))),
+        Sample((reals(4), exactly(1.0, 1.0, 1.0, 1.0), exactly(-1.0, -1.0, -1.0, -1.0))),
+        Sample((reals(), reals(low=-1.0, high=0.0), reals(low=0.0, high=1.0))),
+        Sample((whole(9), whole(9, low=0, high=2), whole(9, low=3, high=5))),
+        Sample((reals(0, 4), reals(0, 4), reals(0, 4))),
+    ],
+    invalid=[Invalid((reals(2, 3), reals(2, 4), reals(2, 3)), error="ShapeError", match="clip")],
+    public=False,
+)
+# A popular function of several pieces, which a fused group would pass once for each.
+hard_swish_slope = define(
+    "hard_swish_slope",
+    formula="0 for x ≤ −3, 1 for x ≥ 3, else x/3 + ½",
+    reference=lambda x: np.where(x <= -3, 0, np.where(x >= 3, 1, x / 3 + 0.5)),
+    jvp=lambda x_dot, y, x: select((x > -3.0) & (x < 3.0), x_dot * (1.0 / 3.0)),
+    samples=unary(extreme=_EXTREME),
+    public=False,
+)
+hard_swish = define(
+    "hard_swish",
+    formula="0 for x ≤ −3, x for x ≥ 3, else x (x + 3) / 6",
+    reference=lambda x: np.where(x <= -3, 0, np.where(x >= 3, x, x * (x + 3) / 6)),
+    jvp=lambda x_dot, y, x: x_dot * hard_swish_slope(x),
+    samples=[*unary(extreme=_EXTREME), Sample((reals(40, low=-5.0, high=5.0),))],
+    public=False,
+)
 abs = define(
     "abs",
     formula="|x|; derivative 0 at 0",
