@@ -17,6 +17,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 SAMPLE_S = 0.04  # one sample of one contender: long enough to time, short enough that all see the same machine
+SETTLE_S = 0.005  # between contenders: worker threads that spin after their work (OpenMP's do) would slow the next one
 QUIET = 0.1  # foreign load, in cores, up to which a number with several threads means something
 
 
@@ -96,12 +97,18 @@ def interleave(
     while len(taken) < rounds or (len(taken) < 4 * rounds and sum(load <= QUIET for load, _ in taken) < rounds):
         order = list(contenders) if len(taken) % 2 == 0 else list(contenders)[::-1]
         load = ForeignLoad().start()
-        times = {name: contenders[name](counts[name]) / counts[name] for name in order}
+        times = {name: _sample(contenders[name], counts[name]) for name in order}
         taken.append((load.stop() or 0.0, times))
     quietest = sorted(taken, key=lambda t: max(t[0], QUIET))[:rounds]  # sorted is stable: among quiet ones, the first
     samples = {name: [times[name] for _, times in quietest] for name in contenders}
     timings = {name: Timing(min(ts), statistics.median(ts), len(ts)) for name, ts in samples.items()}
     return timings, None if _busy_seconds() is None else statistics.mean(load for load, _ in quietest)
+
+
+def _sample(call: Call, n: int) -> float:
+    time.sleep(SETTLE_S)
+    call(1)  # its own threads are awake again
+    return call(n) / n
 
 
 def _calibrate(call: Call, sample_s: float) -> int:

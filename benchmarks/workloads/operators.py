@@ -93,7 +93,7 @@ OPERATORS: tuple[Operator, ...] = (
         _sizes(VECTORS),
     ),
     *(
-        Operator("activations", n, f"wg.{n}(a)", f"F.{t}(a)", "", _sizes(VECTORS))
+        Operator("activations", n, f"wg.{n}(a)", f"F.{t}(a)", "", _sizes(VECTORS), low=-3.5, high=3.5)
         for n, t in (
             ("gelu", "gelu"),
             ("silu", "silu"),

@@ -102,10 +102,11 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
 
 @composite
 def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float) -> Any:
-    batch, channels = x.shape[0], x.shape[1]
-    rows = _reshape(x, (batch, groups, channels // groups * product(x.shape[2:])))
-    y = _reshape(_standardised(rows, 1, eps), x.shape)
-    return _affine(y, _per_channel(weight, x), _per_channel(bias, x))
+    # All in one shape, so that what a derivative computes from it is one fused group.
+    batch, members, length = x.shape[0], x.shape[1] // groups, product(x.shape[2:])
+    y = _standardised(_reshape(x, (batch, groups, members, length)), 2, eps)
+    weight, bias = (None if p is None else _reshape(p, (groups, members, 1)) for p in (weight, bias))
+    return _reshape(_affine(y, weight, bias), x.shape)
 
 
 class _Rows:

@@ -43,7 +43,14 @@ def _sum_to(y_bar: Any, x: Any, shape: Any) -> Any:
 
     lead = len(shape) - x.ndim
     axes = tuple(i for i, n in enumerate(shape) if i < lead or (_is_one(x.shape[i - lead]) and not _is_one(n)))
-    return reshape(sum(y_bar, axes, 1), x.shape) if axes else reshape(y_bar, x.shape)
+    # Rows first: their sums are part of the fused group that makes y_bar, which then need not exist as a whole.
+    first_of_row = len(shape)
+    while first_of_row - 1 in axes:
+        first_of_row -= 1
+    rows, rest = tuple(i for i in axes if i >= first_of_row), tuple(i for i in axes if i < first_of_row)
+    for some in (rows, rest):
+        y_bar = sum(y_bar, some, 1) if some else y_bar
+    return reshape(y_bar, x.shape)
 
 
 def _is_one(n: Any) -> bool:
