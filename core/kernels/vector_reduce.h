@@ -161,7 +161,15 @@ WENGERT_INLINE typename VectorOf<T>::type load(const T* x) {
   return v;
 }
 
-// One block, 1 <= n: few elements one after the other, more in lanes, many in eight vectors of lanes.
+// What changes nothing, to the last bit: 0 + (−0) is 0, but −0 + x is x.
+template <class Op, class T>
+constexpr T neutral() {
+  if constexpr (std::is_same_v<Op, reduction::sum> && Float<T>) return -T{0};
+  return Op::template identity<T>();
+}
+
+// One block, 1 <= n: few elements one after the other, more in lanes, many in eight vectors of lanes. The vectors are
+// independent of each other up to the end, where the last one is filled up with what changes nothing.
 template <class Op, class T>
 WENGERT_INLINE T reduce_block(const T* x, int64_t n) {
   using V = typename VectorOf<T>::type;
@@ -171,29 +179,33 @@ WENGERT_INLINE T reduce_block(const T* x, int64_t n) {
     for (int64_t i = 1; i < n; ++i) y = Op::apply(y, x[i]);
     return y;
   }
-  V v = load(x);
-  int64_t i = kLanes;
-  if (n >= kVectors * kLanes) {
-    V w[kVectors];
-    w[0] = v;
+  V w[kVectors];
+  const V nothing = V{} + neutral<Op, T>();
 #pragma GCC unroll 8  // so that the accumulators are registers
-    for (int64_t k = 1; k < kVectors; ++k) w[k] = load(x + k * kLanes);
-    for (i = kVectors * kLanes; i + kVectors * kLanes <= n; i += kVectors * kLanes) {
+  for (int64_t k = 0; k < kVectors; ++k) w[k] = nothing;
+  int64_t i = 0;
+  for (; i + kVectors * kLanes <= n; i += kVectors * kLanes) {
 #pragma GCC unroll 8
-      for (int64_t k = 0; k < kVectors; ++k) w[k] = Op::vector(w[k], load(x + i + k * kLanes));
-    }
-    v = Op::vector(Op::vector(Op::vector(w[0], w[1]), Op::vector(w[2], w[3])),
-                   Op::vector(Op::vector(w[4], w[5]), Op::vector(w[6], w[7])));
+    for (int64_t k = 0; k < kVectors; ++k) w[k] = Op::vector(w[k], load(x + i + k * kLanes));
   }
-  for (; i + kLanes <= n; i += kLanes) v = Op::vector(v, load(x + i));
+#pragma GCC unroll 8
+  for (int64_t k = 0; k < kVectors; ++k) {
+    if (i + kLanes <= n) {
+      w[k] = Op::vector(w[k], load(x + i));
+      i += kLanes;
+    }
+  }
+  V last = nothing;
+  if (i < n) std::memcpy(&last, x + i, static_cast<size_t>(n - i) * sizeof(T));
+  w[7] = Op::vector(w[7], last);
+  const V v = Op::vector(Op::vector(Op::vector(w[0], w[1]), Op::vector(w[2], w[3])),
+                         Op::vector(Op::vector(w[4], w[5]), Op::vector(w[6], w[7])));
   T lanes[kLanes];
   std::memcpy(lanes, &v, sizeof(v));
   for (int64_t width = kLanes / 2; width > 0; width /= 2) {
     for (int64_t k = 0; k < width; ++k) lanes[k] = Op::apply(lanes[k], lanes[k + width]);
   }
-  y = lanes[0];
-  for (; i < n; ++i) y = Op::apply(y, x[i]);
-  return y;
+  return lanes[0];
 }
 
 // Products of complex numbers in four interleaved chains.
