@@ -36,6 +36,7 @@ struct Frame {
   PyObject* frame_obj;
   Frame* previous;
   _Py_CODEUNIT* prev_instr;
+  bool entry() const { return false; }
 };
 #else
 struct Frame {
@@ -43,6 +44,11 @@ struct Frame {
   Frame* previous;
   PyObject *f_funcobj, *f_globals, *f_builtins, *f_locals, *frame_obj;
   _Py_CODEUNIT* prev_instr;
+  int stacktop;
+  uint16_t return_offset;
+  char owner;
+  // Where C called into the interpreter: such a frame has code, but no line of anybody.
+  bool entry() const { return owner == 3; }  // FRAME_OWNED_BY_CSTACK
 };
 #endif
 
@@ -63,7 +69,7 @@ SourceLine current_line() {
 #ifdef WENGERT_FAST_FRAMES
   auto* frame = reinterpret_cast<Frame*>(PyThreadState_GET()->cframe->current_frame);
   PyCodeObject* code = code_of(frame);
-  while (code && internal(code->co_filename) && frame->previous) {
+  while (code && frame->previous && (frame->entry() || internal(code->co_filename))) {
     frame = frame->previous;
     code = code_of(frame);
   }

@@ -41,9 +41,11 @@ def test_killed_runs_end_with_the_same_bits(tmp_path: Path) -> None:
         process = _run(folder)
         assert process.stdout is not None
         started.append(int(process.stdout.readline().split()[1]))
-        for _ in range(chance.randrange(6)):  # so many steps, and then at any moment of the next ones
+        steps, begin = 1 + chance.randrange(6), time.perf_counter()
+        for _ in range(steps):
             process.stdout.readline()
-        time.sleep(chance.uniform(0.0, 0.06))
+        step_s = (time.perf_counter() - begin) / steps
+        time.sleep(chance.uniform(0.0, 2 * step_s))  # at any moment of the next ones
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL, "the run ended before it was killed: more steps are needed"
