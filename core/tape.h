@@ -193,6 +193,15 @@ Value* accumulate(Value* x, Value* y);
 // The saved values of a node in the order its vjp program reads them; throws if overwritten or freed.
 void check_saved(const Node* n);
 
+// What was saved is not needed any more.
+inline void free_saved(Node* n) {
+  for (int i = 0; i < n->n_saved; ++i) {
+    note_unsaved(n->saved[i].value->buffer);
+    release(n->saved[i].value);
+  }
+  n->n_saved = 0;
+}
+
 uint64_t new_id();
 void drop_free_objects();  // nodes and values that wait for the next graph: their memory goes back to the system
 

@@ -32,6 +32,7 @@ from wengert.functional.adaptive_pooling import (
     adaptive_max_pool3d,
 )
 from wengert.functional.attention import rotary_embedding, scaled_dot_product_attention
+from wengert.functional.class_losses import cross_entropy, nll_loss, softmax_cross_entropy
 from wengert.functional.convolution import (
     conv1d,
     conv2d,
@@ -85,16 +86,13 @@ from wengert.functional.losses import (
     bce_with_logits,
     cosine_embedding_loss,
     cosine_similarity,
-    cross_entropy,
     focal_loss,
     hinge_loss,
     huber_loss,
     kl_div,
     l1_loss,
     mse_loss,
-    nll_loss,
     smooth_l1_loss,
-    softmax_cross_entropy,
     triplet_margin_loss,
 )
 from wengert.functional.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm

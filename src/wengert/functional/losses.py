@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wengert._core import Tensor
-from wengert.dtypes import int64
-from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
-from wengert.functional.activations import log_probabilities
+from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import (
     as_dtype_of,
     as_floating,
@@ -23,17 +19,16 @@ from wengert.functional.arguments import (
 from wengert.functional.elementwise import _softplus, _xlogy, pow
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.reductions import squared_size
-from wengert.program.compile import checked_composite, composite
+from wengert.program.compile import composite
 from wengert.program.trace import broadcast_shapes
 
 _sum, _where, _abs = native("sum"), native("where"), native("abs")
 _exp, _log, _log1p, _maximum, _relu = (native(n) for n in ("exp", "log", "log1p", "maximum", "relu"))
-_sigmoid, _take, _take_along = native("sigmoid"), native("take"), native("take_along_axis")
-_reshape, _not_equal, _broadcast_to = native("reshape"), native("not_equal"), native("broadcast_to")
-_sqrt = native("sqrt")
+_sigmoid, _sqrt, _broadcast_to = native("sigmoid"), native("sqrt"), native("broadcast_to")
 
 
-def _check_reduction(reduction: str, name: str, *more: str) -> None:
+def check_reduction(reduction: str, name: str, *more: str) -> None:
+    """Refuse any other word."""
     if reduction not in ("mean", "sum", "none", *more):
         words = ", ".join(repr(r) for r in ("mean", "sum", "none", *more))
         raise ArgumentError(f"{name}: reduction is one of {words}, got {reduction!r}")
@@ -70,7 +65,7 @@ def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     >>> mse_loss([1.0, 3.0], [1.0, 1.0]).item()
     2.0
     """
-    _check_reduction(reduction, "mse_loss")
+    check_reduction(reduction, "mse_loss")
     y: Tensor = _mse(*_pair(x, target, "mse_loss"), reduction)
     return y
 
@@ -86,7 +81,7 @@ def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     >>> l1_loss([1.0, 3.0], [1.0, 1.0]).item()
     1.0
     """
-    _check_reduction(reduction, "l1_loss")
+    check_reduction(reduction, "l1_loss")
     y: Tensor = _l1(*_pair(x, target, "l1_loss"), reduction)
     return y
 
@@ -104,7 +99,7 @@ def huber_loss(x: Any, target: Any, *, delta: float = 1.0, reduction: str = "mea
     >>> huber_loss([0.5, 3.0], [0.0, 0.0], reduction="none").tolist()
     [0.125, 2.5]
     """
-    _check_reduction(reduction, "huber_loss")
+    check_reduction(reduction, "huber_loss")
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta must be positive, got {delta}")
     y: Tensor = _huber(*_pair(x, target, "huber_loss"), reduction, float(delta))
@@ -124,7 +119,7 @@ def smooth_l1_loss(x: Any, target: Any, *, beta: float = 1.0, reduction: str = "
     >>> smooth_l1_loss([0.5, 3.0], [0.0, 0.0], reduction="none").tolist()
     [0.125, 2.5]
     """
-    _check_reduction(reduction, "smooth_l1_loss")
+    check_reduction(reduction, "smooth_l1_loss")
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: beta must not be negative, got {beta}")
     x, t = _pair(x, target, "smooth_l1_loss")
@@ -148,13 +143,14 @@ def bce_loss(p: Any, target: Any, *, weight: Any = None, reduction: str = "mean"
     >>> bce_loss([0.5], [1.0]).item()
     0.6931...
     """
-    _check_reduction(reduction, "bce_loss")
+    check_reduction(reduction, "bce_loss")
     p, t = _pair(p, target, "bce_loss")
-    y: Tensor = _bce(p, t, _optional(weight, "bce_loss"), reduction)
+    y: Tensor = _bce(p, t, optional(weight, "bce_loss"), reduction)
     return y
 
 
-def _optional(x: Any, name: str) -> Tensor | None:
+def optional(x: Any, name: str) -> Tensor | None:
+    """A tensor, or none."""
     return None if x is None else as_floating(as_tensor(x, name))
 
 
@@ -179,9 +175,9 @@ def bce_with_logits(
     >>> bce_with_logits([1e4, -1e4], [1.0, 0.0]).item()
     0.0
     """
-    _check_reduction(reduction, "bce_with_logits")
+    check_reduction(reduction, "bce_with_logits")
     x, t = _pair(logits, target, "bce_with_logits")
-    w, p = _optional(weight, "bce_with_logits"), _optional(pos_weight, "bce_with_logits")
+    w, p = optional(weight, "bce_with_logits"), optional(pos_weight, "bce_with_logits")
     y: Tensor = _bce_logits(x, t, w, p, reduction)
     return y
 
@@ -208,7 +204,7 @@ def focal_loss(
     >>> focal_loss([0.0], [1.0], alpha=None).item()
     0.1732...
     """
-    _check_reduction(reduction, "focal_loss")
+    check_reduction(reduction, "focal_loss")
     if gamma < 0:
         raise ArgumentError(f"focal_loss: gamma must not be negative, got {gamma}")
     x, t = _pair(logits, target, "focal_loss")
@@ -227,7 +223,7 @@ def hinge_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     >>> hinge_loss([0.5, 2.0], [1.0, 1.0], reduction="none").tolist()
     [0.5, 0.0]
     """
-    _check_reduction(reduction, "hinge_loss")
+    check_reduction(reduction, "hinge_loss")
     y: Tensor = _hinge(*_pair(x, target, "hinge_loss"), reduction)
     return y
 
@@ -279,7 +275,7 @@ def cosine_embedding_loss(a: Any, b: Any, target: Any, *, margin: float = 0.0, r
     >>> cosine_embedding_loss([[1.0, 0.0]], [[0.0, 1.0]], [1]).item()
     1.0
     """
-    _check_reduction(reduction, "cosine_embedding_loss")
+    check_reduction(reduction, "cosine_embedding_loss")
     x, y = _broadcast(a, b, "cosine_embedding_loss")
     t = as_tensor(target, "cosine_embedding_loss")
     if x.ndim == 0 or tuple(t.shape) != tuple(x.shape[:-1]):
@@ -305,7 +301,7 @@ def triplet_margin_loss(anchor: Any, near: Any, far: Any, *, margin: float = 1.0
     >>> triplet_margin_loss([[0.0, 0.0]], [[3.0, 4.0]], [[0.0, 5.0]]).item()
     0.99999...
     """
-    _check_reduction(reduction, "triplet_margin_loss")
+    check_reduction(reduction, "triplet_margin_loss")
     xs = promoted([as_floating(as_tensor(x, "triplet_margin_loss")) for x in (anchor, near, far)])
     if xs[0].ndim == 0 or any(tuple(x.shape) != tuple(xs[0].shape) for x in xs):
         raise ShapeError(f"triplet_margin_loss: points must have one shape, got {', '.join(map(describe, xs))}")
@@ -333,219 +329,9 @@ def kl_div(log_p: Any, target: Any, *, log_target: bool = False, reduction: str 
     >>> kl_div([0.0, -1.0], [1.0, 0.0]).item()
     0.0
     """
-    _check_reduction(reduction, "kl_div", "batchmean")
+    check_reduction(reduction, "kl_div", "batchmean")
     x, t = _pair(log_p, target, "kl_div")
     if reduction == "batchmean" and x.ndim == 0:
         raise ShapeError("kl_div: reduction='batchmean' needs a batch axis, got a tensor without axes")
     y: Tensor = _kl(x, t, reduction, bool(log_target))
-    return y
-
-
-def _along(weight: Tensor, ndim: int, axis: int) -> Tensor:
-    return _reshape(weight, tuple(weight.shape[0] if i == axis else 1 for i in range(ndim)))
-
-
-def _pick(log_p: Tensor, target: Tensor, weight: Tensor | None, axis: int, ignore_index: int) -> tuple[Any, Any]:
-    """For each sample −log_p of its class, and its weight; both 0 where the target is `ignore_index`."""
-    valid = _not_equal(target, ignore_index)
-    classes = number(log_p.shape[axis], int64)
-    safe = _where(valid, _where(target < 0, classes, target), 0)  # the gather would count negative ones from the end
-    place = _reshape(safe, (*target.shape[:axis], 1, *target.shape[axis:]))
-    loss = -_reshape(_take_along(log_p, place, axis), target.shape)
-    if weight is None:
-        return _where(valid, loss, 0.0), as_dtype_of(valid, log_p.dtype)
-    w = _where(valid, as_dtype_of(_take(weight, safe, 0), log_p.dtype), 0.0)
-    return _where(valid, loss, 0.0) * w, w
-
-
-def _mean_of(loss: Any, weights: Any, reduction: str) -> Any:
-    if reduction == "none":
-        return loss
-    axes = tuple(range(loss.ndim))
-    total = _sum(loss, axes, 0)
-    return total / _sum(weights, axes, 0) if reduction == "mean" else total
-
-
-def _indices_loss(
-    log_p: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    axis: int,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: str,
-) -> Any:
-    loss, w = _pick(log_p, target, weight, axis, ignore_index)
-    if label_smoothing:
-        spread = log_p if weight is None else log_p * _along(weight, log_p.ndim, axis)
-        spread = -_sum(spread, (axis,), 0) * (label_smoothing / number(log_p.shape[axis], log_p.dtype))
-        loss = loss * (1.0 - label_smoothing) + _where(_not_equal(target, ignore_index), spread, 0.0)
-    return _mean_of(loss, w, reduction)
-
-
-def _probabilities_loss(
-    log_p: Tensor,
-    target: Any,
-    weight: Tensor | None,
-    axis: int,
-    label_smoothing: float,
-    reduction: str,
-) -> Any:
-    if label_smoothing:
-        classes = number(log_p.shape[axis], log_p.dtype)
-        target = target * (1.0 - label_smoothing) + label_smoothing / classes
-    loss = log_p * target
-    if weight is not None:
-        loss = loss * _along(weight, log_p.ndim, axis)
-    return reduced(-_sum(loss, (axis,), 0), reduction)
-
-
-@composite
-def _nll(
-    log_p: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    axis: int,
-    ignore_index: int,
-    reduction: str,
-) -> Any:
-    return _indices_loss(log_p, target, weight, axis, ignore_index, 0.0, reduction)
-
-
-def _classes(
-    x: Any, target: Any, weight: Any, axis: int, name: str, indices_only: bool
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Scores, targets and weights, checked: class indices without the class axis, or probabilities."""
-    t = as_floating(as_tensor(x, name))
-    if t.ndim == 0:
-        raise ShapeError(f"{name}: needs a class axis, got {describe(t)}")
-    k = one_axis(axis, t.ndim, name)
-    y = as_tensor(target, name)
-    if y.dtype.is_inexact and not indices_only:
-        if tuple(y.shape) != tuple(t.shape):
-            raise ShapeError(
-                f"{name}: probabilities {describe(y)} must have the shape of the scores {describe(t)}; "
-                "class indices must be integers"
-            )
-    elif not y.dtype.is_integer:
-        raise DTypeError(f"{name}: targets are class indices of an integer dtype, got {describe(y)}; use astype(int)")
-    elif tuple(y.shape) != (*t.shape[:k], *t.shape[k + 1 :]):
-        raise ShapeError(
-            f"{name}: class indices {describe(y)} do not fit scores {describe(t)} with classes on axis {k}: "
-            "they have the same shape without that axis"
-        )
-    w = _optional(weight, name)
-    if w is not None and (w.ndim != 1 or w.shape[0] != t.shape[k]):
-        raise ShapeError(f"{name}: weight {describe(w)} must hold one number for each of {t.shape[k]} classes")
-    return t, as_dtype_of(y, int64) if y.dtype.is_integer else y, w
-
-
-def _explained(
-    error: IndexRangeError, x: Any, target: Any, axis: int | None, ignore_index: int, name: str
-) -> IndexRangeError:
-    """What the gather says, in terms of classes: which one, and where it stands."""
-    scores, classes_of = as_tensor(x, name), as_tensor(target, name)
-    if not classes_of._plain:
-        return error
-    values = classes_of.numpy()
-    classes = scores.shape[min(1, scores.ndim - 1) if axis is None else axis]
-    wrong = ((values < 0) | (values >= classes)) & (values != ignore_index)
-    place = tuple(int(i) for i in np.argwhere(wrong)[0])
-    at = f" at position {place[0] if len(place) == 1 else place}" if place else ""
-    return IndexRangeError(f"{name}: class {values[place]}{at} is out of range for {classes} classes")
-
-
-def nll_loss(
-    log_p: Any,
-    target: Any,
-    *,
-    weight: Any = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    """−log_p[target] of log-probabilities with classes on axis 1; the mean is weighted by `weight[target]`.
-
-    >>> nll_loss([[-1.0, -2.0], [-3.0, -4.0]], [0, 1]).item()
-    2.5
-    """
-    _check_reduction(reduction, "nll_loss")
-    x = as_tensor(log_p, "nll_loss")
-    axis = min(1, x.ndim - 1)
-    x, t, w = _classes(x, target, weight, axis, "nll_loss", True)
-    try:
-        y: Tensor = _nll(x, t, w, axis, int(ignore_index), reduction)
-    except IndexRangeError as e:
-        raise _explained(e, x, t, axis, ignore_index, "nll_loss") from None
-    return y
-
-
-def _cross_entropy_operands(
-    logits: Any, target: Any, weight: Any, ignore_index: Any, label_smoothing: Any, reduction: Any, axis: Any, name: str
-) -> tuple[Any, ...]:
-    x, t = as_tensor(logits, name), as_tensor(target, name)
-    return x, t, _optional(weight, name), int(ignore_index), float(label_smoothing), reduction, axis, name
-
-
-@checked_composite(_cross_entropy_operands)
-def _cross_entropy(
-    logits: Any, target: Any, weight: Any, ignore_index: Any, label_smoothing: Any, reduction: Any, axis: Any, name: str
-) -> Any:
-    """With classes on `axis`, or on axis 1 (0 for a vector) if it is None."""
-    _check_reduction(reduction, name)
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise ArgumentError(f"{name}: label_smoothing lies between 0 and 1, got {label_smoothing}")
-    x = as_tensor(logits, name)
-    x, t, w = _classes(x, target, weight, min(1, x.ndim - 1) if axis is None else axis, name, False)
-    k = one_axis(min(1, x.ndim - 1) if axis is None else axis, x.ndim, name)
-    log_p = log_probabilities(x, k)
-    if t.dtype.is_integer:
-        return _indices_loss(log_p, t, w, k, int(ignore_index), float(label_smoothing), reduction)
-    return _probabilities_loss(log_p, t, w, k, float(label_smoothing), reduction)
-
-
-def cross_entropy(
-    logits: Any,
-    target: Any,
-    *,
-    weight: Any = None,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    reduction: str = "mean",
-) -> Tensor:
-    """−ln softmax(logits)[target], with classes on axis 1. Targets: class indices, or probabilities.
-
-    `weight`: one number for each class; the mean over class indices is weighted by it. Targets equal to
-    `ignore_index` count nothing. `label_smoothing` ε mixes the target with the uniform distribution.
-
-    >>> cross_entropy([[0.0, 0.0]], [1]).item()
-    0.6931...
-    """
-    name = "cross_entropy"
-    try:
-        y: Tensor = _cross_entropy(logits, target, weight, ignore_index, label_smoothing, reduction, None, name)
-    except IndexRangeError as e:
-        raise _explained(e, logits, target, None, ignore_index, name) from None
-    return y
-
-
-def softmax_cross_entropy(
-    logits: Any,
-    target: Any,
-    *,
-    axis: int = -1,
-    weight: Any = None,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    reduction: str = "mean",
-) -> Tensor:
-    """`cross_entropy` with classes on the last axis, or the one given.
-
-    >>> softmax_cross_entropy([[[0.0, 0.0]]], [[1]]).item()
-    0.6931...
-    """
-    name = "softmax_cross_entropy"
-    try:
-        y: Tensor = _cross_entropy(logits, target, weight, ignore_index, label_smoothing, reduction, axis, name)
-    except IndexRangeError as e:
-        raise _explained(e, logits, target, axis, ignore_index, name) from None
     return y

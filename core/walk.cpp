@@ -1,0 +1,385 @@
+// The backward walk: from the roots through the recorded nodes, latest first, each pulled back once all its cotangents
+// are in.
+#include <algorithm>
+#include <utility>
+
+#include "ops/elementwise.h"
+#include "small_array.h"
+#include "tape.h"
+
+namespace wengert {
+
+namespace {
+
+uint64_t last_walk = 0;
+
+constexpr uint32_t kNone = UINT32_MAX;
+
+struct Slot {
+  Node* node;
+  Value* bar;     // the cotangent of output 0; null: none yet, or a symbolic zero
+  uint32_t more;  // where cotangents of further outputs begin, or kNone
+  bool wanted;    // leads to a source
+  bool scheduled;
+};
+
+// The lists of a walk. Those of a finished walk are kept for the next one: their memory has grown to what is needed.
+struct Lists {
+  std::vector<Slot> slots;
+  std::vector<Value*> more;
+  std::vector<std::pair<uint64_t, uint32_t>> heap;  // (seq, slot), latest on top
+  std::vector<uint32_t> leaves;                     // slots
+};
+Lists spare_lists;
+constexpr size_t kMostSpare = 1 << 16;  // slots
+
+struct Walk {
+  const WalkOptions& options;
+  const std::vector<Root>& roots;
+  uint64_t id;
+  Lists lists;
+  // The roots' nodes own every node that the walk will meet; a hook may drop the tensors that own those.
+  std::vector<Node*> owned;
+  uint32_t latest = kNone;  // the scheduled slot that comes next; the heap has the others
+  bool pruned = false;
+
+  Walk(const std::vector<Root>& from, const WalkOptions& o) : options(o), roots(from), id(++last_walk) {
+    std::swap(lists, spare_lists);
+    owned.reserve(roots.size());
+    for (const Root& r : roots) {
+      if (!r.value->node) continue;
+      retain(r.value->node);
+      owned.push_back(r.value->node);
+    }
+  }
+  ~Walk() {
+    for (Slot& s : lists.slots)
+      if (s.bar) release(s.bar);
+    for (Value* v : lists.more)
+      if (v) release(v);
+    for (Node* n : owned) release(n);
+    lists.slots.clear();
+    lists.more.clear();
+    lists.heap.clear();
+    lists.leaves.clear();
+    const size_t room = lists.slots.capacity();
+    if (room > spare_lists.slots.capacity() && room <= kMostSpare) std::swap(lists, spare_lists);
+  }
+
+  Slot& slot(uint32_t s) { return lists.slots[s]; }
+
+  // A hook may walk the same nodes again; then their marks are not ours any more, and the slot is searched for.
+  uint32_t find(Node* n) {
+    if (n->walk_id == id) return n->walk_slot;
+    if (n->walk_id > id)  // marked by a later walk: ours may be under it
+      for (uint32_t i = 0; i < lists.slots.size(); ++i)
+        if (lists.slots[i].node == n) return mark(n, i);
+    return kNone;
+  }
+  uint32_t mark(Node* n, uint32_t slot) {
+    n->walk_id = id;
+    n->walk_slot = slot;
+    return slot;
+  }
+  uint32_t slot_of(Node* n) {
+    uint32_t s = find(n);
+    if (s != kNone) return s;
+    lists.slots.push_back({n, nullptr, kNone, !pruned, false});
+    return mark(n, static_cast<uint32_t>(lists.slots.size() - 1));
+  }
+
+  Value*& bar(Slot& s, uint32_t output) {
+    if (output == 0) return s.bar;
+    if (s.more == kNone) {
+      s.more = static_cast<uint32_t>(lists.more.size());
+      lists.more.resize(lists.more.size() + s.node->n_outputs - 1, nullptr);
+    }
+    return lists.more[s.more + output - 1];
+  }
+
+  // Takes the gradient's reference, unless it throws; a null gradient is a symbolic zero, which still connects.
+  void send(Node* n, uint32_t output, Value* gradient) {
+    const uint32_t s = slot_of(n);
+    if (!slot(s).wanted) {
+      if (gradient) release(gradient);
+      return;
+    }
+    if (!slot(s).scheduled) schedule(s);
+    if (!gradient) return;
+    Value*& at = bar(slot(s), output);
+    if (!at) {
+      at = gradient;
+      return;
+    }
+    at = wengert::accumulate(at, gradient);
+    release(gradient);
+  }
+
+  // Leaves come last, so they only wait. Of the others, the latest is kept out of the heap: a chain never touches it.
+  void schedule(uint32_t s) {
+    slot(s).scheduled = true;
+    const Node* n = slot(s).node;
+    if (n->leaf) return lists.leaves.push_back(s);
+    if (latest == kNone) {
+      latest = s;
+      return;
+    }
+    if (std::pair(n->seq, s) > std::pair(slot(latest).node->seq, latest)) std::swap(s, latest);
+    lists.heap.emplace_back(slot(s).node->seq, s);
+    std::push_heap(lists.heap.begin(), lists.heap.end());
+  }
+
+  uint32_t next() {
+    const uint32_t s = latest;
+    latest = kNone;
+    if (s != kNone) {
+      if (!lists.heap.empty()) latest = pop(lists.heap);
+      return s;
+    }
+    if (lists.leaves.empty()) return kNone;
+    const uint32_t leaf = lists.leaves.back();
+    lists.leaves.pop_back();
+    return leaf;
+  }
+
+  static uint32_t pop(std::vector<std::pair<uint64_t, uint32_t>>& heap) {
+    std::pop_heap(heap.begin(), heap.end());
+    const uint32_t s = heap.back().second;
+    heap.pop_back();
+    return s;
+  }
+};
+
+// Marks the nodes from which a source can be reached. Slots exist for all nodes after this; the others stay unwanted.
+void prune(Walk& w) {
+  w.pruned = true;
+  std::vector<Node*> order, todo;
+  for (const Root& r : w.roots)
+    if (r.value->node) todo.push_back(r.value->node);
+  while (!todo.empty()) {
+    Node* n = todo.back();
+    todo.pop_back();
+    if (w.find(n) != kNone) continue;
+    w.slot_of(n);
+    order.push_back(n);
+    for (int i = 0; i < n->n_edges; ++i)
+      if (n->edges[i].node) todo.push_back(n->edges[i].node);
+  }
+  std::sort(order.begin(), order.end(), [](Node* a, Node* b) { return a->seq < b->seq; });
+  for (const Edge& e : *w.options.sources)
+    if (e.node && w.find(e.node) != kNone) w.lists.slots[w.find(e.node)].wanted = true;
+  for (Node* n : order)
+    for (int i = 0; i < n->n_edges; ++i)
+      if (n->edges[i].node && w.lists.slots[w.find(n->edges[i].node)].wanted) w.lists.slots[w.find(n)].wanted = true;
+}
+
+uint64_t wanted_edges(Walk& w, const Node* n) {
+  uint64_t mask = 0;
+  for (int i = 0; i < n->n_edges; ++i)
+    if (n->edges[i].node && w.lists.slots[w.find(n->edges[i].node)].wanted) mask |= uint64_t{1} << std::min(i, 63);
+  return mask;
+}
+
+const Program& vjp_for(Walk& w, Node* n) {
+  Derivative& d = const_cast<Derivative&>(*n->derivative);
+  if (!w.pruned || n->n_edges > 63) return *d.vjp;
+  uint64_t mask = wanted_edges(w, n), all = (uint64_t{1} << n->n_edges) - 1;
+  if (mask == all) return *d.vjp;
+  for (auto& [known, program] : d.narrowed)
+    if (known == mask) return *program;
+  d.narrowed.emplace_back(mask, tape_hooks.narrow(d, mask));
+  return *d.narrowed.back().second;
+}
+
+[[noreturn, gnu::noinline]] void fail_freed(const Node* n) {
+  const char* name = n->derivative ? n->derivative->name.c_str() : "custom op";
+  throw Error(ErrorKind::gradient, std::string("backward: the graph of ") + name + " (" +
+                                       tape_hooks.describe_line(n->line) +
+                                       ") was freed by an earlier backward; pass retain_graph=True to the earlier one");
+}
+
+[[noreturn, gnu::noinline]] void fail_overwritten(const Node* n, const Saved& s) {
+  std::string name = n->derivative ? n->derivative->name : "custom op";
+  throw Error(ErrorKind::in_place, "backward of " + name + ": a value it needs, " + to_string(s.value->type()) +
+                                       ", was changed in place. It was saved at " + tape_hooks.describe_line(n->line) +
+                                       " and overwritten at " + tape_hooks.describe_line(s.value->buffer->written) +
+                                       "; write to a copy (clone()) or use the out-of-place op");
+}
+
+// Whether a node has a cotangent at all; one that is missing beside others becomes a zero.
+bool complete_bars(Walk& w, const Node* n, uint32_t slot) {
+  if (n->n_outputs == 1) return w.slot(slot).bar != nullptr;
+  int missing = 0;
+  for (int i = 0; i < n->n_outputs; ++i) missing += w.bar(w.slot(slot), i) == nullptr;
+  if (missing == n->n_outputs) return false;
+  for (int i = 0; missing && i < n->n_outputs; ++i) {
+    Value*& bar = w.bar(w.slot(slot), i);
+    if (!bar) bar = zeros(n->types[i].dtype, n->types[i].shape);
+  }
+  return true;
+}
+
+void release_all(Value** values, int from, int to) {
+  for (int i = from; i < to; ++i)
+    if (values[i]) release(values[i]);
+}
+
+void run_custom(Node* n, Value** bars, Value** out) {
+  std::fill_n(out, n->n_edges, nullptr);
+  try {
+    tape_hooks.call_custom(n, bars, out);
+  } catch (...) {
+    release_all(out, 0, n->n_edges);
+    release_all(bars, 0, n->n_outputs);
+    throw;
+  }
+  release_all(bars, 0, n->n_outputs);
+}
+
+// Cotangents of the edges, from cotangents of the outputs, which are used up.
+void pull_back(Walk& w, Node* n, uint32_t slot, Value** out) {
+  const int outputs = n->n_outputs;
+  const Program* vjp = n->custom ? nullptr : &vjp_for(w, n);
+  SmallArray<Value*, 8> in(outputs + n->n_saved);
+  for (int i = 0; i < outputs; ++i) in[i] = std::exchange(w.bar(w.slot(slot), i), nullptr);
+  if (!vjp) return run_custom(n, in.data(), out);
+  for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = n->saved[i].value;
+  run(*vjp, in.data(), n->sizes, out, nullptr, outputs);
+}
+
+void send_all(Walk& w, const Node* n, Value** out, WalkResult& result) {
+  int i = 0;
+  try {
+    for (; i < n->n_edges; ++i) {
+      result.edges_computed += out[i] != nullptr;
+      if (n->edges[i].node)
+        w.send(n->edges[i].node, n->edges[i].output, out[i]);
+      else if (out[i])
+        release(out[i]);
+    }
+  } catch (...) {
+    release_all(out, i, n->n_edges);
+    throw;
+  }
+}
+
+void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
+  if (n->freed) fail_freed(n);
+  check_saved(n);
+  SmallArray<Value*, 8> out(n->n_edges);
+  if (complete_bars(w, n, slot)) {
+    pull_back(w, n, slot, out.data());
+    ++result.nodes_run;
+  } else {
+    std::fill_n(out.data(), n->n_edges, nullptr);
+  }
+  if (!w.options.retain_graph) {
+    free_saved(n);
+    n->freed = true;
+  }
+  send_all(w, n, out.data(), result);
+}
+
+void collect_sources(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
+  for (size_t i = 0; i < w.options.sources->size(); ++i) {
+    const Edge& e = (*w.options.sources)[i];
+    if (e.node != n || result.sources[i]) continue;
+    Value* g = w.bar(w.slot(slot), e.output);
+    result.reached[i] = true;
+    if (!g) continue;
+    retain(g);
+    result.sources[i] = g;
+  }
+}
+
+}  // namespace
+
+void keep_grad(Node* n, Value* gradient) {
+  if (!n->grad) {
+    retain(gradient);
+    n->grad = new Alias{1, 0, gradient};
+    return;
+  }
+  // An earlier map may still hold the old sum: `accumulate` adds in place only if nobody does.
+  n->grad->base = accumulate(n->grad->base, gradient);
+  ++n->grad->version;
+}
+
+void check_saved(const Node* n) {
+  for (int i = 0; i < n->n_saved; ++i)
+    if (n->saved[i].value->buffer->version != n->saved[i].version) fail_overwritten(n, n->saved[i]);
+}
+
+Value* accumulate(Value* x, Value* y) {
+  static const Op* add = find_op("add");
+  static const Attrs none;
+  if (x->refs == 1 && x->buffer->refs == 1 && !x->buffer->pinned && x->buffer->saved == 0 && x->contiguous &&
+      y->contiguous && x->dtype == y->dtype && x->size == y->size) {
+    Value* in[2] = {x, y};
+    run_map(add->map[static_cast<int>(x->dtype)], x, in, 2);
+    return x;
+  }
+  Value* in[2] = {x, y};
+  Value* sum;
+  run_op(*add, in, 2, none, &sum);
+  release(x);
+  return sum;
+}
+
+namespace {
+
+void visit(Walk& w, uint32_t slot, WalkResult& result) {
+  const WalkOptions& options = w.options;
+  Node* n = w.slot(slot).node;
+  if (n->hooks && w.slot(slot).bar) {
+    Value* changed = tape_hooks.call_hooks(n->hooks, std::exchange(w.slot(slot).bar, nullptr));
+    w.slot(slot).bar = changed;  // after the call: a hook that raises has taken the cotangent with it
+  }
+  // A leaf that was reached by symbolic zeros only has a gradient of zeros, not none.
+  if (n->leaf && !w.slot(slot).bar) w.slot(slot).bar = zeros(n->types[0].dtype, n->types[0].shape);
+  Value* bar = w.slot(slot).bar;
+  if (options.sources) collect_sources(w, n, slot, result);
+  if (bar && (n->leaf ? options.accumulate : n->retains_grad)) keep_grad(n, bar);
+  if (bar && n->id && (n->leaf ? options.all_leaves : n->retains_grad)) {
+    result.leaves.emplace_back(n->id, bar);
+    retain(bar);
+  }
+  if (!n->leaf) return run_node(w, n, slot, result);
+  release(bar);
+  w.slot(slot).bar = nullptr;
+}
+
+}  // namespace
+
+WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
+  Walk w(roots, options);
+  WalkResult result;
+  if (options.sources) {
+    prune(w);
+    result.sources.resize(options.sources->size(), nullptr);
+    result.reached.resize(options.sources->size(), false);
+  }
+  for (const Root& r : roots) {
+    if (!r.value->node) continue;
+    retain(r.seed);
+    w.send(r.value->node, r.value->output, r.seed);
+  }
+  try {
+    int since_check = 0;
+    for (uint32_t slot = w.next(); slot != kNone; slot = w.next()) {
+      if (++since_check == 256) {
+        since_check = 0;
+        if (tape_hooks.interrupted()) throw Error(ErrorKind::python, "");
+      }
+      visit(w, slot, result);
+    }
+  } catch (...) {
+    for (Value* v : result.sources)
+      if (v) release(v);
+    for (auto& [id, v] : result.leaves) release(v);
+    throw;
+  }
+  return result;
+}
+
+}  // namespace wengert
