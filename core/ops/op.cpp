@@ -1,5 +1,6 @@
 #include "op.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "../kernels/strided.h"
@@ -159,12 +160,49 @@ Value* run_elementwise(const Op& op, Value* const* in, int n_in, Value* spare) {
   return run_unified(op, in, n_in, spare);
 }
 
+namespace {
+
+// Whether the elements fill their memory without gaps, in whatever order of the axes.
+bool is_dense(const Value* v) {
+  int64_t step = 1;
+  for (bool found = true; found && step < v->size;) {
+    found = false;
+    for (int i = 0; i < v->ndim && !found; ++i)
+      if (v->shape[i] > 1 && v->strides[i] == step) {
+        step *= v->shape[i];
+        found = true;
+      }
+  }
+  return step == v->size;
+}
+
+// Whether operands are, say, all transposed in the same way: element upon element, they lie in the same order.
+bool share_a_dense_layout(Value* const* in, int n_in) {
+  for (int k = 1; k < n_in; ++k)
+    for (int i = 0; i < in[0]->ndim; ++i)
+      if (in[0]->shape[i] > 1 && in[k]->strides[i] != in[0]->strides[i]) return false;
+  return is_dense(in[0]);
+}
+
+// A result in the layout of its operands: memory is passed in order.
+[[gnu::noinline]] Value* run_in_layout(const Op& op, Value* const* in, int n_in) {
+  const int dtype = static_cast<int>(in[n_in - 1]->dtype);
+  Value* y = empty_like(in[0], op.map_result[dtype]);
+  std::copy_n(in[0]->strides, y->ndim, y->strides);
+  y->contiguous = false;
+  run_map(op.map[dtype], y, in, n_in);
+  return y;
+}
+
+}  // namespace
+
 Value* run_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
   const Value* shaped = in[n_in - 1];
   const int dtype = static_cast<int>(shaped->dtype);
   MapFn fn = op.map[dtype];
   bool direct = true;
   for (int i = 0; i < n_in; ++i) direct &= in[i]->contiguous;
+  if (!direct && !spare && share_a_dense_layout(in, n_in)) return run_in_layout(op, in, n_in);
   Value* y = spare;
   if (y)
     retain(y);

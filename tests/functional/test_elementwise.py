@@ -110,3 +110,21 @@ def test_array_api_names():
     assert wg.divide(x, y).tolist() == [0.5, 2.0]
     assert wg.negative(x).tolist() == [-1.0, -4.0]
     assert (+x).tolist() == [1.0, 4.0]
+
+
+def test_operands_of_one_layout_are_passed_in_the_order_of_memory():
+    a, b = data(5, 6, 7), data(5, 6, 7)
+    x, y = wg.tensor(a), wg.tensor(b)
+    for order in ((2, 1, 0), (1, 0, 2), (0, 2, 1)):
+        moved = [wg.permute_dims(t, order) for t in (x, y)]
+        np.testing.assert_array_equal((moved[0] * moved[1]).numpy(), np.transpose(a * b, order))
+        np.testing.assert_array_equal(wg.exp(moved[0]).numpy(), np.transpose(wg.exp(x).numpy(), order))
+        assert np.asarray(moved[0] * moved[1]).strides == np.asarray(moved[0]).strides
+        np.testing.assert_array_equal((moved[0] > moved[1]).numpy(), np.transpose(a > b, order))
+    gaps, backwards = x[:, ::2] + y[:, ::2], wg.flip(x, axis=0) + wg.flip(y, axis=0)
+    np.testing.assert_array_equal(gaps.numpy(), a[:, ::2] + b[:, ::2])
+    np.testing.assert_array_equal(backwards.numpy(), (a + b)[::-1])
+    square, other = wg.tensor(a[:, :5, 0]), wg.tensor(b[:, :5, 0])
+    np.testing.assert_array_equal((square.T + other).numpy(), a[:, :5, 0].T + b[:, :5, 0])
+    spread = wg.broadcast_to(wg.tensor(a[:, :1, 0]), (5, 4))
+    np.testing.assert_array_equal((spread * spread).numpy(), np.broadcast_to(a[:, :1, 0] ** 2, (5, 4)))
