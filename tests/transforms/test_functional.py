@@ -295,3 +295,60 @@ def test_transformed_functions_compose_with_threads() -> None:
     for th in threads:
         th.join()
     assert results == {k: 6.0 * k for k in range(8)}
+
+
+@pytest.mark.parametrize("transform", [wg.jacfwd, wg.jacrev, wg.jacobian])
+def test_jacobians_of_containers(transform: Any) -> None:
+    """The structure of the result, and in each place of it that of the argument; blocks have y.shape + x.shape."""
+
+    def f(p: Any) -> Any:
+        return {"product": p["a"] * p["b"][0], "total": (p["a"] ** 2).sum()}
+
+    a, b = t(1.0, 2.0), t(3.0)
+    j = transform(f)({"a": a, "b": [b]})
+    assert j["product"]["a"].tolist() == [[3.0, 0.0], [0.0, 3.0]]
+    assert j["product"]["b"][0].tolist() == [[1.0], [2.0]]
+    assert j["total"]["a"].tolist() == [2.0, 4.0]
+    assert j["total"]["b"][0].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("transform", [wg.jacfwd, wg.jacrev, wg.jacobian])
+def test_jacobians_by_several_arguments(transform: Any) -> None:
+    f = lambda x, y, scale=1.0: x * y * scale
+    x, y = t(1.0, 2.0), t(3.0, 4.0)
+    by_x, by_y = transform(f, argnums=(0, 1))(x, y, scale=2.0)
+    assert by_x.tolist() == [[6.0, 0.0], [0.0, 8.0]]
+    assert by_y.tolist() == [[2.0, 0.0], [0.0, 4.0]]
+    assert transform(f, argnums=-1)(x, y).tolist() == [[1.0, 0.0], [0.0, 2.0]]
+    with pytest.raises(wg.ArgumentError, match="argnums 2 is out of range for 2 positional arguments"):
+        transform(f, argnums=2)(x, y)
+
+
+def test_hessian_of_a_container() -> None:
+    h = wg.hessian(lambda p: (p["a"] ** 2 * p["b"]).sum())({"a": t(1.0, 2.0), "b": t(3.0, 5.0)})
+    assert h["a"]["a"].tolist() == [[6.0, 0.0], [0.0, 10.0]]
+    assert h["a"]["b"].tolist() == h["b"]["a"].tolist() == [[2.0, 0.0], [0.0, 4.0]]
+    assert h["b"]["b"].tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_the_mode_is_the_second_argument_of_jacobian() -> None:
+    assert wg.jacobian(wg.square, "forward")(t(1.0)).tolist() == wg.jacobian(wg.square, "reverse")(t(1.0)).tolist()
+
+
+def test_results_do_not_lead_to_the_variables_of_the_transformation() -> None:
+    """What grad and linearize hand out is tracked only where something outside is."""
+    x, w = t(1.0, 2.0), t(3.0, 4.0)
+    (_, aux), _ = wg.value_and_grad(lambda a: ((a * a).sum(), {"twice": a * 2, "name": "n"}), has_aux=True)(x)
+    assert not aux["twice"].requires_grad and aux["name"] == "n"
+    _, push = wg.linearize(wg.sin, x)
+    assert not push(w).requires_grad
+    w.requires_grad_()
+    (_, aux), _ = wg.value_and_grad(lambda a: ((a * a).sum(), a * w), has_aux=True)(x)
+    assert aux.sum().backward()[w].tolist() == [1.0, 2.0]
+    _, push = wg.linearize(lambda a: a * w, x)
+    assert push(t(5.0, 6.0)).sum().backward()[w].tolist() == [5.0, 6.0]
+
+
+def test_jvp_takes_tuples() -> None:
+    with pytest.raises(wg.ArgumentError, match="primals is a tuple with one entry per argument of f, got a Tensor"):
+        wg.jvp(wg.sin, t(1.0, 2.0), t(1.0, 2.0))

@@ -88,6 +88,16 @@ class _Pullback:
         self.ys = [y if isinstance(y, Tensor) else asarray(y) for y in ys]
         self.record = self.outer and _other_leaves(self.ys, self.sources)
 
+    def detached_aux(self) -> Any:
+        """What the function returned besides its value, cut from the sources, which are this evaluation's own."""
+        leaves, structure = tree.flatten(self.aux)
+        return tree.unflatten(structure, [self._cut(x) for x in leaves])
+
+    def _cut(self, x: Any) -> Any:
+        if not isinstance(x, Tensor) or not x._plain or _core.node_of(x) is None:
+            return x
+        return x if self.outer and _other_leaves([x], self.sources) else x.detach()
+
     def value(self) -> Any:
         """The function's value, cut from the graph unless an outer derivative may need it."""
         kept = [y if self.record or not y._plain else y.detach() for y in self.ys]
@@ -122,6 +132,24 @@ def vjp(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[A
     return p.value(), pull_back
 
 
+def by_arguments(
+    f: Callable[..., Any], argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any], what: str
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """f as a function of the arguments `argnums` alone, and their values."""
+    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for k in positions:
+        if not -len(args) <= k < len(args):
+            raise ArgumentError(f"{what}: argnums {k} is out of range for {len(args)} positional arguments")
+
+    def restricted(*xs: Any) -> Any:
+        filled = list(args)
+        for k, x in zip(positions, xs):
+            filled[k] = x
+        return f(*filled, **kwargs)
+
+    return restricted, tuple(args[k] for k in positions)
+
+
 def _fitting(x: Any, like: Any, what: str) -> Tensor:
     t = x if isinstance(x, Tensor) else asarray(x)
     if tuple(t.shape) != tuple(like.shape):
@@ -142,22 +170,9 @@ def value_and_grad(
     >>> value.item(), g.tolist()
     (5.0, [2.0, 4.0])
     """
-    single = isinstance(argnums, int)
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
-        for k in positions:
-            if not -len(args) <= k < len(args):
-                raise ArgumentError(f"grad: argnums {k} is out of range for {len(args)} positional arguments")
-        chosen = tuple(args[k] for k in positions)
-
-        def restricted(*xs: Any) -> Any:
-            filled = list(args)
-            for k, x in zip(positions, xs):
-                filled[k] = x
-            return f(*filled, **kwargs)
-
-        p = _Pullback(restricted, chosen, has_aux, "grad")
+        p = _Pullback(*by_arguments(f, argnums, args, kwargs, "grad"), has_aux, "grad")
         if len(p.ys) != 1:
             raise GradientError(f"grad: the function returned {len(p.ys)} tensors; it must return one scalar")
         require_scalar(p.ys[0], "grad")
@@ -167,8 +182,8 @@ def value_and_grad(
                 f"grad: the function returned {p.ys[0].dtype.name}; only floating results have derivatives"
             )
         gradients = p.pull([ones_like(p.ys[0])], retain=False)
-        value = (p.value(), p.aux) if has_aux else p.value()
-        return value, gradients[0] if single else gradients
+        value = (p.value(), p.detached_aux()) if has_aux else p.value()
+        return value, gradients[0] if isinstance(argnums, int) else gradients
 
     return with_gradient
 
@@ -197,6 +212,11 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> y.item(), y_dot.item()
     (9.0, 6.0)
     """
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise ArgumentError(
+                f"jvp: {name} is a tuple with one entry per argument of f, got a {type(given).__name__}"
+            )
     xs, structure = tree.flatten(tuple(primals))
     x_dots, other = tree.flatten(tuple(tangents))
     if len(xs) != len(x_dots) or structure != other:
@@ -227,8 +247,9 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
     >>> push(wg.tensor(2.0)).item()
     12.0
     """
-    y, pull_back = vjp(f, *args)
-    bars, structure = tree.flatten(tree.tree_map(zeros_like, y))
+    p = _Pullback(f, args, False, "linearize")
+    y, structure = p.value(), p.out_structure
+    bars = [zeros_like(x) for x in p.ys]
 
     # The pullback is linear in ȳ; its own pullback is the pushforward (the transpose of the transpose).
     def push(*x_dots: Any) -> Any:
@@ -237,8 +258,11 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
         given = [
             _fitting(t, x, "linearize: the tangent") for t, x in zip(tree.flatten(x_dots)[0], tree.flatten(args)[0])
         ]
-        _, back = vjp(lambda *b: tuple(tree.flatten(pull_back(tree.unflatten(structure, list(b))))[0]), *bars)
-        return tree.unflatten(structure, list(back(tuple(given))))
+        _, back = vjp(lambda *b: tuple(tree.flatten(p.pull(b, retain=True))[0]), *bars)
+        pushed = back(tuple(given))
+        if not (p.record or any(t.requires_grad for t in given)):  # recorded for the transpose alone
+            pushed = tuple(t.detach() if t._plain else t for t in pushed)
+        return tree.unflatten(structure, list(pushed))
 
     return y, push
 
