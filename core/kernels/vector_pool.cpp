@@ -28,7 +28,6 @@ template <class T, class I, int Bytes, size_t... Lane>
   using Vec [[gnu::vector_size(Bytes)]] = T;
   using Mask [[gnu::vector_size(Bytes)]] = I;
   using Taps [[gnu::vector_size(Bytes / sizeof(T))]] = uint8_t;
-  auto wins = [](Vec v, Vec over) __attribute__((always_inline)) { return (v > over) | (v != v); };
   Vec row[2];
   Mask tap[2];
   for (int i = 0; i < 2; ++i) {
@@ -37,11 +36,12 @@ template <class T, class I, int Bytes, size_t... Lane>
     std::memcpy(&high, (i == 0 ? first : second) + Bytes / sizeof(T), Bytes);
     const Vec even = __builtin_shufflevector(low, high, 2 * Lane...);
     const Vec odd = __builtin_shufflevector(low, high, 2 * Lane + 1 ...);
-    const Mask right = wins(odd, even);
+    const Mask right = (odd > even) | (odd != odd);
     row[i] = right ? odd : even;
     tap[i] = (right & 1) + 2 * i;
   }
-  const Taps taps = __builtin_convertvector(wins(row[1], row[0]) ? tap[1] : tap[0], Taps);
+  const Mask below = (row[1] > row[0]) | (row[1] != row[1]);
+  const Taps taps = __builtin_convertvector(below ? tap[1] : tap[0], Taps);
   std::memcpy(index, &taps, sizeof(taps));
 }
 

@@ -71,7 +71,6 @@ WENGERT_INLINE double power_of_positive(double a, double b) {
 
 // As above, with polynomials of a relative error of 2^-43 (log) and 2^-38 (exp).
 WENGERT_INLINE float power_of_positive(float a, float b) {
-  using F = Format<double>;
   const auto [k, f, unused] = reduce_log(static_cast<double>(a));  // subnormal numbers are normal in double
   const double q = f / (2.0 + f), z = q * q;
   const double g = polynomial(z, 0.6666666666737545, 0.39999998796848674, 0.2857175463573276, 0.22191394493175057,

@@ -32,7 +32,8 @@ struct VectorOf {
   static constexpr int64_t kLanes = 32 / sizeof(T);
 };
 
-// Each op on two elements, on two vectors, and its value for nothing.
+// Each op on two elements, on two vectors, and its value for nothing. Vectors go by reference: how functions take and
+// return them differs between instruction sets.
 namespace reduction {
 
 struct sum {
@@ -42,8 +43,8 @@ struct sum {
     return T{};
   }
   template <class V>
-  WENGERT_INLINE static V vector(const V& a, const V& b) {
-    return a + b;
+  WENGERT_INLINE static void vector(V& a, const V& b) {
+    a = a + b;
   }
   template <Real T>
   WENGERT_INLINE static T apply(T a, T b) {
@@ -66,8 +67,8 @@ struct prod {
     }
   }
   template <class V>
-  WENGERT_INLINE static V vector(const V& a, const V& b) {
-    return a * b;
+  WENGERT_INLINE static void vector(V& a, const V& b) {
+    a = a * b;
   }
   template <Integer T>
   WENGERT_INLINE static T apply(T a, T b) {
@@ -108,8 +109,8 @@ struct max {
     return lowest<T>();
   }
   template <class V>
-  WENGERT_INLINE static V vector(const V& a, const V& b) {
-    return (b > a) | (b != b) ? b : a;
+  WENGERT_INLINE static void vector(V& a, const V& b) {
+    a = (b > a) | (b != b) ? b : a;
   }
   template <Real T>
   WENGERT_INLINE static T apply(T a, T b) {
@@ -124,8 +125,8 @@ struct min {
     return highest<T>();
   }
   template <class V>
-  WENGERT_INLINE static V vector(const V& a, const V& b) {
-    return (b < a) | (b != b) ? b : a;
+  WENGERT_INLINE static void vector(V& a, const V& b) {
+    a = (b < a) | (b != b) ? b : a;
   }
   template <Real T>
   WENGERT_INLINE static T apply(T a, T b) {
@@ -154,11 +155,9 @@ struct all : min {
 
 inline constexpr int64_t kReduceBlock = 1024;
 
-template <class T>
-WENGERT_INLINE typename VectorOf<T>::type load(const T* x) {
-  typename VectorOf<T>::type v;
+template <class V, class T>
+WENGERT_INLINE void load(V& v, const T* x) {
   std::memcpy(&v, x, sizeof(v));
-  return v;
 }
 
 // What changes nothing, to the last bit: 0 + (−0) is 0, but −0 + x is x.
@@ -179,29 +178,36 @@ WENGERT_INLINE T reduce_block(const T* x, int64_t n) {
     for (int64_t i = 1; i < n; ++i) y = Op::apply(y, x[i]);
     return y;
   }
-  V w[kVectors];
+  V w[kVectors], v;
   const V nothing = V{} + neutral<Op, T>();
 #pragma GCC unroll 8  // so that the accumulators are registers
   for (int64_t k = 0; k < kVectors; ++k) w[k] = nothing;
   int64_t i = 0;
   for (; i + kVectors * kLanes <= n; i += kVectors * kLanes) {
 #pragma GCC unroll 8
-    for (int64_t k = 0; k < kVectors; ++k) w[k] = Op::vector(w[k], load(x + i + k * kLanes));
+    for (int64_t k = 0; k < kVectors; ++k) {
+      load(v, x + i + k * kLanes);
+      Op::vector(w[k], v);
+    }
   }
 #pragma GCC unroll 8
   for (int64_t k = 0; k < kVectors; ++k) {
     if (i + kLanes <= n) {
-      w[k] = Op::vector(w[k], load(x + i));
+      load(v, x + i);
+      Op::vector(w[k], v);
       i += kLanes;
     }
   }
-  V last = nothing;
-  if (i < n) std::memcpy(&last, x + i, static_cast<size_t>(n - i) * sizeof(T));
-  w[7] = Op::vector(w[7], last);
-  const V v = Op::vector(Op::vector(Op::vector(w[0], w[1]), Op::vector(w[2], w[3])),
-                         Op::vector(Op::vector(w[4], w[5]), Op::vector(w[6], w[7])));
+  v = nothing;
+  if (i < n) std::memcpy(&v, x + i, static_cast<size_t>(n - i) * sizeof(T));
+  Op::vector(w[7], v);
+#pragma GCC unroll 3
+  for (int64_t apart = 1; apart < kVectors; apart *= 2) {
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < kVectors; k += 2 * apart) Op::vector(w[k], w[k + apart]);
+  }
   T lanes[kLanes];
-  std::memcpy(lanes, &v, sizeof(v));
+  std::memcpy(lanes, &w[0], sizeof(v));
   for (int64_t width = kLanes / 2; width > 0; width /= 2) {
     for (int64_t k = 0; k < width; ++k) lanes[k] = Op::apply(lanes[k], lanes[k + width]);
   }
@@ -238,14 +244,17 @@ WENGERT_INLINE T reduce_block(const T* x, int64_t n) {
   int64_t i = 1;
   if (n >= kStep) {
     const Part* parts = &x->re;
-    V w[kVectors];
+    V w[kVectors], v;
 #pragma GCC unroll 4  // so that the accumulators are registers
-    for (int64_t k = 0; k < kVectors; ++k) w[k] = load(parts + k * kLanes);
+    for (int64_t k = 0; k < kVectors; ++k) load(w[k], parts + k * kLanes);
     for (i = kStep; i + kStep <= n; i += kStep) {
 #pragma GCC unroll 4
-      for (int64_t k = 0; k < kVectors; ++k) w[k] += load(parts + 2 * i + k * kLanes);
+      for (int64_t k = 0; k < kVectors; ++k) {
+        load(v, parts + 2 * i + k * kLanes);
+        w[k] += v;
+      }
     }
-    const V v = (w[0] + w[1]) + (w[2] + w[3]);
+    v = (w[0] + w[1]) + (w[2] + w[3]);
     Part lanes[kLanes];
     std::memcpy(lanes, &v, sizeof(v));
     for (int64_t width = kLanes / 2; width > 1; width /= 2) {

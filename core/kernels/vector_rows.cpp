@@ -10,30 +10,38 @@ namespace wengert::WENGERT_ISA_NAMESPACE {
 
 namespace {
 
-// Σ f(x[i]...) over blocks of a row: f takes one element, or one vector, of each operand.
-template <class T, class F, class... Operands>
-WENGERT_INLINE T sum_of_block(int64_t n, F f, const Operands*... x) {
+// Σ (a − p)(b − q) over a block of a row.
+template <class T>
+WENGERT_INLINE T sum_products_of_block(const T* a, T p, const T* b, T q, int64_t n) {
   using V = typename VectorOf<T>::type;
   constexpr int64_t kLanes = VectorOf<T>::kLanes, kVectors = 4;
-  V sums[kVectors] = {};
+  V sums[kVectors] = {}, u, v;
   int64_t i = 0;
   for (; i + kVectors * kLanes <= n; i += kVectors * kLanes) {
 #pragma GCC unroll 4  // so that the accumulators are registers
-    for (int64_t k = 0; k < kVectors; ++k) sums[k] += f(load(x + i + k * kLanes)...);
+    for (int64_t k = 0; k < kVectors; ++k) {
+      load(u, a + i + k * kLanes);
+      load(v, b + i + k * kLanes);
+      sums[k] += (u - p) * (v - q);
+    }
   }
-  for (; i + kLanes <= n; i += kLanes) sums[0] += f(load(x + i)...);
+  for (; i + kLanes <= n; i += kLanes) {
+    load(u, a + i);
+    load(v, b + i);
+    sums[0] += (u - p) * (v - q);
+  }
   const V lanes = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   T total{0};
   for (int64_t k = 0; k < kLanes; ++k) total += lanes[k];
-  for (; i < n; ++i) total += f(x[i]...);
+  for (; i < n; ++i) total += (a[i] - p) * (b[i] - q);
   return total;
 }
 
-template <class T, class F, class... Operands>
-WENGERT_INLINE T sum_of(int64_t n, F f, const Operands*... x) {
+template <class T>
+WENGERT_INLINE T sum_products(const T* a, T p, const T* b, T q, int64_t n) {
   T total{0};
   for (int64_t start = 0; start < n; start += kReduceBlock) {
-    total += sum_of_block<T>(n - start < kReduceBlock ? n - start : kReduceBlock, f, x + start...);
+    total += sum_products_of_block(a + start, p, b + start, q, n - start < kReduceBlock ? n - start : kReduceBlock);
   }
   return total;
 }
@@ -43,8 +51,7 @@ void standardise(T* y, T* mean, T* scale, const T* x, int64_t rows, int64_t cols
   const T n = static_cast<T>(cols);
   for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
     const T m = centred ? reduce_row<reduction::sum, T>(x, cols) / n : T{0};
-    const T squares = sum_of<T>(cols, [m](auto v) __attribute__((always_inline)) { return (v - m) * (v - m); }, x);
-    const T s = T{1} / std::sqrt(squares / n + eps);
+    const T s = T{1} / std::sqrt(sum_products(x, m, x, m, cols) / n + eps);
     mean[r] = m;
     scale[r] = s;
 #pragma GCC ivdep
@@ -66,8 +73,7 @@ void standardise_push(T* out, const T* t, const T* x, const T* mean, const T* sc
   for (int64_t r = 0; r < rows; ++r, t += cols, x += cols, out += cols) {
     const T m = mean[r], s = scale[r];
     const T shift = centred ? reduce_row<reduction::sum, T>(t, cols) / n : T{0};
-    const T along =
-        sum_of<T>(cols, [m](auto a, auto b) __attribute__((always_inline)) { return a * (b - m); }, t, x) / n * s;
+    const T along = sum_products(t, T{0}, x, m, cols) / n * s;
     if (!(along - along == T{0}) && all_zero(t, cols)) {
       for (int64_t i = 0; i < cols; ++i) out[i] = T{0};
       continue;
