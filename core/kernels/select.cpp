@@ -20,16 +20,6 @@ namespace wengert {
   X(RecurrentRows, recurrent_rows) \
   X(RowKernels, row_kernels)
 
-#define DECLARE_TABLE(type, name)  \
-  const type<float>& name##_f32(); \
-  const type<double>& name##_f64();
-#define DECLARE(space)             \
-  namespace space {                \
-  const VectorKernels& table();    \
-  const PairKernel* pairs(int* n); \
-  WENGERT_TABLES(DECLARE_TABLE)    \
-  }
-
 namespace {
 
 struct InstructionSet {
@@ -46,16 +36,31 @@ struct InstructionSet {
 
 }  // namespace
 
+// Declares what the build compiles in the namespace of an instruction set, and gathers it.
+#define DECLARE_TABLE(type, name)  \
+  const type<float>& name##_f32(); \
+  const type<double>& name##_f64();
+#define GATHER_TABLE(type, name) .name##_f32 = name##_f32, .name##_f64 = name##_f64,
+#define INSTRUCTION_SET(space)                                                                                   \
+  namespace space {                                                                                              \
+  const VectorKernels& table();                                                                                  \
+  const PairKernel* pairs(int* n);                                                                               \
+  WENGERT_TABLES(DECLARE_TABLE)                                                                                  \
+  static InstructionSet instruction_set(const char* name, bool available) {                                      \
+    return {.name = name, .available = available, .table = table, .pairs = pairs, WENGERT_TABLES(GATHER_TABLE)}; \
+  }                                                                                                              \
+  }
+
 #ifdef WENGERT_X86_64_LEVELS  // by the build, which compiles vector.cpp once per level, and says for which
 
 #ifdef WENGERT_LEVEL_v2
-DECLARE(isa_v2)
+INSTRUCTION_SET(isa_v2)
 #endif
 #ifdef WENGERT_LEVEL_v3
-DECLARE(isa_v3)
+INSTRUCTION_SET(isa_v3)
 #endif
 #ifdef WENGERT_LEVEL_v4
-DECLARE(isa_v4)
+INSTRUCTION_SET(isa_v4)
 #endif
 
 namespace {
@@ -63,28 +68,15 @@ namespace {
 InstructionSet choose() {
   __builtin_cpu_init();
   const InstructionSet sets[] = {
-#define SET(level)                                             \
-  {.name = #level,                                             \
-   .available = __builtin_cpu_supports("x86-64-" #level) != 0, \
-   .table = isa_##level::table,                                \
-   .pairs = isa_##level::pairs,                                \
-   WENGERT_TABLES(FIELD)},
 #ifdef WENGERT_LEVEL_v4
-#define FIELD(type, name) .name##_f32 = isa_v4::name##_f32, .name##_f64 = isa_v4::name##_f64,
-      SET(v4)
-#undef FIELD
+      isa_v4::instruction_set("v4", __builtin_cpu_supports("x86-64-v4")),
 #endif
 #ifdef WENGERT_LEVEL_v3
-#define FIELD(type, name) .name##_f32 = isa_v3::name##_f32, .name##_f64 = isa_v3::name##_f64,
-          SET(v3)
-#undef FIELD
+      isa_v3::instruction_set("v3", __builtin_cpu_supports("x86-64-v3")),
 #endif
 #ifdef WENGERT_LEVEL_v2
-#define FIELD(type, name) .name##_f32 = isa_v2::name##_f32, .name##_f64 = isa_v2::name##_f64,
-              SET(v2)
-#undef FIELD
+      isa_v2::instruction_set("v2", __builtin_cpu_supports("x86-64-v2")),
 #endif
-#undef SET
   };
   const char* wanted = std::getenv("WENGERT_ISA");
   if (wanted != nullptr && *wanted != '\0') {
@@ -109,7 +101,7 @@ InstructionSet choose() {
 
 #else
 
-DECLARE(isa_base)
+INSTRUCTION_SET(isa_base)
 
 namespace {
 
@@ -118,9 +110,7 @@ InstructionSet choose() {
   if (wanted != nullptr && *wanted != '\0') {
     throw std::runtime_error(std::string("WENGERT_ISA=") + wanted + ": there is one instruction set on this machine");
   }
-#define FIELD(type, name) .name##_f32 = isa_base::name##_f32, .name##_f64 = isa_base::name##_f64,
-  return {.name = "base", .available = true, .table = isa_base::table, .pairs = isa_base::pairs, WENGERT_TABLES(FIELD)};
-#undef FIELD
+  return isa_base::instruction_set("base", true);
 }
 
 }  // namespace
