@@ -121,6 +121,18 @@ void take_along_last(E* to, const E* x, const Indices& indices, int64_t count, A
   });
 }
 
+// The lines [from, to) of one entry of the outer extent, row by row: f(index, lane, position), where lane counts
+// from `from` and position is that of the index and of its element.
+template <class F>
+void for_lanes(const Indices& indices, AxisExtents e, int64_t count, int64_t o, int64_t from, int64_t to, F&& f) {
+  int64_t room[kLanes];
+  for (int64_t j = o * count; j < (o + 1) * count; ++j) {
+    const int64_t at = j * e.inner + from;
+    const int64_t* index = indices.block(at, to - from, room);
+    for (int64_t i = 0; i < to - from; ++i) f(index[i], i, at + i);
+  }
+}
+
 template <class T>
 inline constexpr bool kHalf = std::is_same_v<T, Half> || std::is_same_v<T, BFloat>;
 
@@ -183,12 +195,9 @@ void put_along(void* x, const void* elements, const Indices& indices, int64_t co
           return put_line(out, values + (o * count + first), index, n, static_cast<uint64_t>(e.size));
         });
       }
-      int64_t room[kLanes];
-      for (int64_t j = o * count; j < (o + 1) * count; ++j) {
-        const int64_t at = j * e.inner + from;
-        const int64_t* index = indices.block(at, to - from, room);
-        for (int64_t i = 0; i < to - from; ++i) out[index[i] * e.inner + from + i].bits = values[at + i].bits;
-      }
+      for_lanes(indices, e, count, o, from, to, [&](int64_t index, int64_t lane, int64_t at) {
+        out[index * e.inner + from + lane].bits = values[at].bits;
+      });
     });
   });
 }
@@ -207,15 +216,10 @@ void add_along(DType dtype, void* x, const void* base, const void* elements, con
             return add_line(sums, values + (o * count + first), index, n, static_cast<uint64_t>(e.size));
           });
         }
-        int64_t room[kLanes];
-        for (int64_t j = o * count; j < (o + 1) * count; ++j) {
-          const int64_t at = j * e.inner + from;
-          const int64_t* index = indices.block(at, to - from, room);
-          for (int64_t i = 0; i < to - from; ++i) {
-            S& sum = sums[index[i] * row + i];
-            sum = added(sum, values[at + i]);
-          }
-        }
+        for_lanes(indices, e, count, o, from, to, [&](int64_t index, int64_t lane, int64_t at) {
+          S& sum = sums[index * row + lane];
+          sum = added(sum, values[at]);
+        });
       });
     });
   });

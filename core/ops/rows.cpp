@@ -1,6 +1,7 @@
 // Normalisation of rows: to mean 0 and variance 1, and to positive numbers that add up to 1.
 #include "../kernels/rows.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "../kernels/strided.h"

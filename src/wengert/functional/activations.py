@@ -311,12 +311,10 @@ def shifted(x: Tensor, axis: int) -> Any:
 
 def _softmax(x: Tensor, axis: int) -> Tensor:
     if axis == x.ndim - 1:
-        y: Tensor = _softmax_of_rows(x)
-        return y
+        return _softmax_of_rows(x)
     order = (*(i for i in range(x.ndim) if i != axis), axis)
     back = tuple(order.index(i) for i in range(x.ndim))
-    z: Tensor = _permute(_softmax_of_rows(_permute(x, order)), back)
-    return z
+    return _permute(_softmax_of_rows(_permute(x, order)), back)
 
 
 @explain_keywords
@@ -329,8 +327,7 @@ def softmax(x: Any, axis: int = -1) -> Tensor:
     t = _input(x, "softmax")
     if t.size == 0:
         return _copy(t)
-    y: Tensor = _softmax(t, one_axis(axis, t.ndim, "softmax"))
-    return y
+    return _softmax(t, one_axis(axis, t.ndim, "softmax"))
 
 
 def log_probabilities(x: Tensor, axis: int) -> Any:

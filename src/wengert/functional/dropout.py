@@ -11,7 +11,7 @@ from wengert.errors import ArgumentError, TraceError
 from wengert.functional.arguments import as_floating, as_tensor, full, native
 from wengert.program.trace import tracing
 
-_dropout, _copy = native("random_dropout"), native("copy")
+_dropout = native("random_dropout")
 
 
 def reserve(shape: Any, generator: Generator | None, name: str) -> tuple[tuple[int, int], tuple[int]]:

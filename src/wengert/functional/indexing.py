@@ -36,7 +36,7 @@ _slice, _reshape, _permute, _take = (
     native("permute"),
     native("take"),
 )
-_broadcast_to, _cast, _index_put = native("broadcast_to"), native("cast"), native("index_put")
+_broadcast_to, _index_put = native("broadcast_to"), native("index_put")
 _slice_update, _where, _logical_or = native("slice_update"), native("where"), native("logical_or")
 _copy = native("copy")
 

@@ -15,7 +15,7 @@ from wengert.program.compile import checked_composite, composite
 from wengert.program.trace import broadcast_shapes
 
 _matmul, _reshape, _broadcast_to = native("matmul"), native("reshape"), native("broadcast_to")
-_permute, _mul = native("permute"), native("mul")
+_mul = native("mul")
 
 
 def matmul(a: Any, b: Any) -> Tensor:

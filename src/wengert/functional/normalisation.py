@@ -110,7 +110,7 @@ def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: i
 
 
 class _Rows:
-    """Rows of one channel of one sample, and the moments that the moments of channels or groups are combined from.
+    """Rows of one channel of one sample, and the moments that those of channels are combined from.
 
     They are taken about an origin, the row's mean as a constant. No result depends on it but by rounding, so derivatives
     of all orders may hold it fixed: they are then sums along rows, and a row times a number plus another.

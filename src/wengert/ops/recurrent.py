@@ -132,18 +132,20 @@ def _gru_jvp(
 ) -> tuple[Any, Any]:  # fmt: skip
     h, gates = ys
     n = w_hh.shape[1]
-    pre_dot, share = _spread_bias(b_dot, gates), _share(x_dot, w_ih_dot, x, w_ih)
-    if share is not ZERO:
-        pre_dot = pre_dot + concat([share, zeros_like(h)], 2)
+    pre_dot, input_dot = _spread_bias(b_dot, gates), _share(x_dot, w_ih_dot, x, w_ih)
+    if input_dot is not ZERO:
+        pre_dot = pre_dot + concat([input_dot, zeros_like(h)], 2)
     if w_hh_dot is not ZERO:
         pre_dot = pre_dot + _spread(_times(_before(h, h0), w_hh_dot), n)
     pre_dot, h0_dot = filled((pre_dot, h0_dot), (gates, h0))
     h_dot = gru_tangent(pre_dot, h0_dot, w_hh, gates, h, h0)
     reset, update, made, share = _groups(gates, n, 4)
-    a, b, c, d = _groups(pre_dot + _spread(_times(_before(h_dot, h0_dot), w_hh), n), n, 4)
-    reset_dot = a * (reset * (1.0 - reset))
-    made_dot = (c + reset_dot * share + d * reset) * (1.0 - made * made)
-    return h_dot, concat([reset_dot, b * (update * (1.0 - update)), made_dot, d], 2)
+    total = pre_dot + _spread(_times(_before(h_dot, h0_dot), w_hh), n)
+    reset_dot, update_dot, made_dot, share_dot = _groups(total, n, 4)
+    reset_dot = reset_dot * (reset * (1.0 - reset))
+    update_dot = update_dot * (update * (1.0 - update))
+    made_dot = (made_dot + reset_dot * share + share_dot * reset) * (1.0 - made * made)
+    return h_dot, concat([reset_dot, update_dot, made_dot, share_dot], 2)
 
 
 def _gru_tangent(pre_dot: Any, h0_dot: Any, w: Any, gates: Any, h: Any, h0: Any) -> Any:
