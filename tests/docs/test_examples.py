@@ -1,13 +1,16 @@
-"""Examples run: docstrings of every module, and the Python blocks of README and CONTRIBUTING-style documents."""
+"""Examples run: docstrings of every module, and the Python blocks of README; the op of CONTRIBUTING fits the code."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import wengert
@@ -48,6 +51,33 @@ def test_document(document: str) -> None:
     namespace: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, document, "exec"), namespace)
+
+
+def test_the_op_of_contributing_fits_the_code() -> None:
+    """Its lines of context stand in the files that it names, and the Python half is a rule that differentiates."""
+    diff = re.search(r"```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert diff
+    added: dict[str, list[str]] = {}
+    for line in diff[1].splitlines():
+        if line.startswith("+++ b/"):
+            path = line.removeprefix("+++ b/")
+            present, added[path] = (ROOT / path).read_text().splitlines(), []
+        elif line.startswith("+"):
+            added[path].append(line[1:])
+        elif line.startswith(" "):
+            assert line[1:] in present, f"{path} has no line {line[1:]!r}"
+    from wengert.ops import elementwise
+
+    made: dict[str, Any] = {}
+    exec(
+        "\n".join(added["src/wengert/ops/elementwise.py"]),
+        vars(elementwise) | {"define": lambda _, **k: made | k},
+        made,
+    )
+    op, x = made["softsign"], wengert.tensor([-2.0, 0.5, 3.0], dtype=wengert.float64)
+    assert set(op) <= set(inspect.signature(elementwise.define).parameters)
+    slope = op["jvp"](wengert.ones_like(x), op["reference"](x.numpy()), x)
+    np.testing.assert_allclose(slope.numpy(), wengert.grad(lambda x: wengert.softsign(x).sum())(x).numpy(), rtol=1e-12)
 
 
 def test_every_public_name_is_documented() -> None:
