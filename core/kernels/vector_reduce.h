@@ -201,11 +201,11 @@ WENGERT_INLINE T reduce_block(const T* x, int64_t n) {
   v = nothing;
   if (i < n) std::memcpy(&v, x + i, static_cast<size_t>(n - i) * sizeof(T));
   Op::vector(w[7], v);
-#pragma GCC unroll 3
-  for (int64_t apart = 1; apart < kVectors; apart *= 2) {
 #pragma GCC unroll 4
-    for (int64_t k = 0; k < kVectors; k += 2 * apart) Op::vector(w[k], w[k + apart]);
-  }
+  for (int64_t k = 0; k < kVectors; k += 2) Op::vector(w[k], w[k + 1]);
+  Op::vector(w[0], w[2]);
+  Op::vector(w[4], w[6]);
+  Op::vector(w[0], w[4]);
   T lanes[kLanes];
   std::memcpy(lanes, &w[0], sizeof(v));
   for (int64_t width = kLanes / 2; width > 0; width /= 2) {
