@@ -373,6 +373,11 @@ PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject
       return nullptr;
     }
     out = args[n] == Py_None ? nullptr : args[n];
+    if (out && !is_tensor(out)) {
+      PyErr_Format(PyExc_TypeError, "%s: out is a tensor to write into, got a %s", op.name.c_str(),
+                   Py_TYPE(out)->tp_name);
+      return nullptr;
+    }
   }
   if (op.elementwise) {
     if (n != op.n_inputs) {

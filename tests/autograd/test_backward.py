@@ -451,3 +451,29 @@ def test_requires_grad_switched_off_stops_recording() -> None:
     assert not (x * x).requires_grad
     x.requires_grad = True
     assert (x * x).backward(wg.ones(1))[x].tolist() == [2.0]
+
+
+def test_arguments_of_grad_of_by_position() -> None:
+    """As the public contract orders them: grad_outputs, create_graph, allow_unused."""
+    x, unused = leaf(1.0, 2.0), leaf(1.0)
+    (g, nothing) = wg.grad_of((x**3).sum(), [x, unused], None, True, True)
+    assert g is not None and nothing is None
+    assert g.sum().backward()[x].tolist() == [6.0, 12.0]
+
+
+@pytest.mark.parametrize("given", [3, "x", {"x": 1}, [3]], ids=repr)
+def test_what_is_no_tensor_cannot_be_differentiated_by(given: Any) -> None:
+    x = leaf(1.0, 2.0)
+    y = (x * x).sum()
+    refused = pytest.raises(TypeError, match="a tensor or a sequence of tensors, got a")
+    with refused:
+        wg.grad_of(y, given)
+    with refused:
+        wg.grad_of(given, x)
+    with refused:
+        y.backward(inputs=given)
+    assert y.backward()[x].tolist() == [2.0, 4.0]
+
+
+def test_stop_gradient_of_a_number() -> None:
+    assert wg.stop_gradient(3.0).item() == 3.0

@@ -318,3 +318,32 @@ def test_memory_is_freed() -> None:
     del x
     gc.collect()
     assert _core.memory_stats()["live_bytes"] == before
+
+
+def test_arguments_by_name() -> None:
+    class Scaled(wg.CustomOp):
+        def forward(self, x: Any, factor: float, sign: float = 1.0) -> Any:
+            return x * (factor * sign)
+
+        def backward(self, y_bar: Any, x: Any, factor: float, sign: float) -> Any:
+            return y_bar * (factor * sign)
+
+    @wg.custom_op
+    def power(x: Any, exponent: int = 2) -> Any:
+        return x**exponent
+
+    @power.defjvp
+    def _(x_dot: Any, y: Any, x: Any, exponent: int) -> Any:
+        return exponent * x ** (exponent - 1) * x_dot
+
+    x = wg.tensor([1.0, 2.0], requires_grad=True)
+    assert Scaled()(x, factor=3.0, sign=-1.0).sum().backward()[x].tolist() == [-3.0, -3.0]
+    assert wg.GradientTape().custom_op(Scaled(), x, factor=3.0).sum().backward()[x].tolist() == [3.0, 3.0]
+    assert power(x, exponent=3).sum().backward()[x].tolist() == [3.0, 12.0]
+
+    @wg.custom_op
+    def by_name_only(x: Any, *, k: int) -> Any:
+        return x * k
+
+    with pytest.raises(wg.CustomOpError, match="by_name_only: rules get arguments by position; k can be given by name"):
+        by_name_only(x, k=2)

@@ -66,7 +66,7 @@ def test_all_finite(x: wg.Tensor) -> None:
     for bad in (np.nan, np.inf, -np.inf):
         acc.insert(x, wg.tensor([1.0, bad]))
         assert not acc.all_finite()
-    acc.insert(x, wg.zeros((0,)))
+    acc.insert(x.id, wg.zeros((0,)))
     assert acc.all_finite()
 
 
@@ -81,3 +81,23 @@ def test_misuse(x: wg.Tensor) -> None:
 
 def test_repr(x: wg.Tensor) -> None:
     assert "float32(2,)" in repr((x * x).sum().backward())
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x = wg.tensor([1.0, 2.0], requires_grad=True)
+    grads = (x * x).sum().backward()
+    with pytest.raises(TypeError, match="found by tensor or tensor id, got a str"):
+        grads["x"]  # type: ignore[index]
+    for put in (grads.insert, grads.__setitem__, grads.accumulate):
+        with pytest.raises(wg.ShapeError, match=r"a gradient of shape \(3,\) does not fit a tensor of shape \(2,\)"):
+            put(x, wg.ones((3,)))
+    with pytest.raises(TypeError, match="the factor is a number, got a str"):
+        grads.scale_("2")  # type: ignore[arg-type]
+    assert grads[x].tolist() == [2.0, 4.0]
+
+
+def test_arrays_are_gradients_too() -> None:
+    x = wg.tensor([1.0, 2.0], requires_grad=True)
+    grads = wg.GradientMap()
+    grads.insert(x, np.array([3.0, 4.0], np.float32))  # type: ignore[arg-type]
+    assert grads[x].tolist() == [3.0, 4.0] and grads.global_norm() == 5.0

@@ -134,3 +134,9 @@ def test_hooks_do_not_keep_the_graph_alive() -> None:
     h.register_hook(lambda g: g)
     del h, x
     assert wg.memory_stats().live_bytes == before
+
+
+def test_a_hook_is_callable() -> None:
+    x = wg.tensor(1.0, requires_grad=True)
+    with pytest.raises(TypeError, match="the hook is a function of the gradient, got a int"):
+        x.register_hook(3)

@@ -110,3 +110,8 @@ def test_iteration_and_membership():
     assert 2.0 in wg.tensor([1.0, 2.0])
     assert np.float32(9.0) not in wg.tensor([1.0, 2.0])
     assert len({a, b, a}) == 2
+
+
+def test_out_is_a_tensor() -> None:
+    with pytest.raises(TypeError, match="mul: out is a tensor to write into, got a numpy.ndarray"):
+        wg.mul(wg.ones((2,)), 2.0, out=np.zeros(2))

@@ -1,5 +1,6 @@
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,3 +120,15 @@ def test_threads_draw_different_numbers():
 def test_errors(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+def test_a_generator_is_one_of_ours() -> None:
+    with pytest.raises(TypeError, match=r"randn: generator is a wengert\.Generator, got a int"):
+        wg.randn(2, generator=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [2.5, "3", (2, 1.5), None])
+def test_a_shape_is_of_integers(shape: Any) -> None:
+    for make in (wg.randn, wg.zeros):
+        with pytest.raises(TypeError, match="a shape is an integer or a sequence of integers, got"):
+            make(shape)

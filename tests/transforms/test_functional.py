@@ -352,3 +352,17 @@ def test_results_do_not_lead_to_the_variables_of_the_transformation() -> None:
 def test_jvp_takes_tuples() -> None:
     with pytest.raises(wg.ArgumentError, match="primals is a tuple with one entry per argument of f, got a Tensor"):
         wg.jvp(wg.sin, t(1.0, 2.0), t(1.0, 2.0))
+
+
+def test_tangents_and_cotangents_are_matched_by_key() -> None:
+    f = lambda p: {"x": p["a"] * 2, "y": p["b"] * 3}
+    p = {"a": t(1.0), "b": t(1.0)}
+    swapped = {"b": t(10.0), "a": t(1.0)}
+    assert {k: v.tolist() for k, v in wg.jvp(f, (p,), (swapped,))[1].items()} == {"x": [2.0], "y": [30.0]}
+    assert {k: v.tolist() for k, v in wg.linearize(f, p)[1](swapped).items()} == {"x": [2.0], "y": [30.0]}
+    (p_bar,) = wg.vjp(f, p)[1]({"y": t(10.0), "x": t(1.0)})
+    assert {k: v.tolist() for k, v in p_bar.items()} == {"a": [2.0], "b": [30.0]}
+    with pytest.raises(wg.ArgumentError, match=r"keys \['a'\] in place of a dict with keys \['a', 'b'\]"):
+        wg.jvp(f, (p,), ({"a": t(1.0)},))
+    with pytest.raises(wg.ArgumentError, match="another structure: a Tensor in place of a dict"):
+        wg.vjp(f, p)[1](t(1.0))

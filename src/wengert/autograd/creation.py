@@ -147,7 +147,12 @@ def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:
         shape = (shape, *more)
     if isinstance(shape, (int, np.integer, _core.Dim)):
         shape = (shape,)
-    sizes = tuple(s if isinstance(s, _core.Dim) else operator.index(s) for s in shape)
+    try:
+        if isinstance(shape, (str, float)):
+            raise TypeError
+        sizes = tuple(s if isinstance(s, _core.Dim) else operator.index(s) for s in shape)
+    except TypeError:
+        raise TypeError(f"a shape is an integer or a sequence of integers, got {shape!r}") from None
     for s in sizes:
         if isinstance(s, int) and s < 0:
             raise ShapeError(f"shape {sizes} has a negative size")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -55,7 +56,8 @@ class CustomOp:
         """Keep values for backward, in `self.saved`."""
         self.saved = values
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args = _in_order(self.forward, args, kwargs)
         kept: list[tuple[Any, ...]] = []  # of this call: the next one saves its own
 
         def forward(*inputs: Any) -> Any:
@@ -90,13 +92,27 @@ class FunctionOp:
         self._vjp = rule
         return rule
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args = _in_order(self._forward, args, kwargs)
         name = getattr(self, "__name__", "custom op")
         if self._jvp is None and self._vjp is None:
             vjp = None
         else:
             vjp = self._vjp
         return _Call(name, self._forward, self._jvp, vjp, passes_outputs=True)(*args)
+
+
+def _in_order(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments given by name at their position, since rules get all arguments by position."""
+    if not kwargs:
+        return args
+    bound = inspect.signature(f).bind(*args, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise CustomOpError(
+            f"{f.__name__}: rules get arguments by position; {', '.join(bound.kwargs)} can be given by name only"
+        )
+    return bound.args
 
 
 def custom_op(f: Callable[..., Any]) -> FunctionOp:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.autograd.creation import asarray
+from wengert.errors import ShapeError
 
 
 class GradientMap:
@@ -35,7 +37,21 @@ class GradientMap:
 
     @staticmethod
     def _key(x: Tensor | int) -> int:
-        return x if isinstance(x, int) else int(x.id)
+        if isinstance(x, int):
+            return x
+        if not isinstance(x, Tensor):
+            raise TypeError(f"GradientMap: gradients are found by tensor or tensor id, got a {type(x).__name__}")
+        return int(x.id)
+
+    @staticmethod
+    def _checked(x: Tensor | int, gradient: Any) -> Tensor:
+        """The gradient as a tensor that fits x, where x is more than an id."""
+        g = gradient if isinstance(gradient, Tensor) else asarray(gradient)
+        if isinstance(x, Tensor) and tuple(g.shape) != tuple(x.shape):
+            raise ShapeError(
+                f"GradientMap: a gradient of shape {tuple(g.shape)} does not fit a tensor of shape {tuple(x.shape)}"
+            )
+        return g
 
     def __getitem__(self, x: Tensor | int) -> Tensor:
         try:
@@ -47,7 +63,7 @@ class GradientMap:
             ) from None
 
     def __setitem__(self, x: Tensor | int, gradient: Tensor) -> None:
-        self._gradients[self._key(x)] = gradient
+        self._gradients[self._key(x)] = self._checked(x, gradient)
 
     insert = __setitem__
 
@@ -63,7 +79,7 @@ class GradientMap:
             return
         if gradient is None:
             raise TypeError("accumulate(x, gradient): the gradient is missing")
-        key = self._key(x)
+        key, gradient = self._key(x), self._checked(x, gradient)
         known = self._gradients.get(key)
         self._gradients[key] = gradient if known is None else known + gradient
 
@@ -90,6 +106,8 @@ class GradientMap:
 
     def scale_(self, factor: float) -> GradientMap:
         """Multiply every gradient by a number."""
+        if not hasattr(factor, "__float__"):
+            raise TypeError(f"GradientMap.scale_: the factor is a number, got a {type(factor).__name__}")
         for key, g in self._gradients.items():
             self._gradients[key] = g * factor
         return self

@@ -103,6 +103,8 @@ def _prepare(shape: Any, generator: Generator | None, device: Any, name: str) ->
             "draw them outside and pass them as an argument"
         )
     check_device(device)
+    if generator is not None and not isinstance(generator, Generator):
+        raise TypeError(f"{name}: generator is a wengert.Generator, got a {type(generator).__name__}")
     return as_shape(*shape) if shape else (), generator or default_generator
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from wengert import _core
@@ -35,6 +35,19 @@ def seed_for(y: Tensor, gradient: Any, what: str) -> Tensor:
         )
     seed: Tensor = gradient if gradient.dtype == y.dtype else gradient.astype(y.dtype)
     return seed
+
+
+def as_tensors(given: Any, what: str) -> list[Tensor]:
+    """One tensor or a sequence of them, as a list."""
+    if isinstance(given, Tensor):
+        return [given]
+    if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
+        raise TypeError(f"{what} are a tensor or a sequence of tensors, got a {type(given).__name__}")
+    tensors = list(given)
+    for k, x in enumerate(tensors):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{what} are a tensor or a sequence of tensors, got a {type(x).__name__} at position {k}")
+    return tensors
 
 
 def require_recorded(y: Tensor, what: str) -> None:
@@ -73,7 +86,7 @@ def backward(
     require_recorded(self, "backward")
     seed = seed_for(self, gradient, "backward")
     retain = create_graph if retain_graph is None else retain_graph
-    chosen = [inputs] if isinstance(inputs, Tensor) else None if inputs is None else list(inputs)
+    chosen = None if inputs is None else as_tensors(inputs, "backward: inputs")
     if create_graph:
         return _backward_recorded(self, seed, chosen, retain)
     grads = GradientMap()
@@ -117,10 +130,10 @@ def grad_of(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],
     grad_outputs: Any = None,
-    *,
-    retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool = False,
+    *,
+    retain_graph: bool | None = None,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of outputs by inputs, as a tuple; `.grad` is not touched.
 
@@ -130,7 +143,8 @@ def grad_of(
     >>> g.item()
     6.0
     """
-    xs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    xs = as_tensors(inputs, "grad_of: inputs")
+    as_tensors(outputs, "grad_of: outputs")
     gradients = None if create_graph else _core.gradients_by(outputs, xs, grad_outputs, bool(retain_graph))
     if gradients is None:
         gradients = _pull_all(outputs, xs, grad_outputs, retain_graph, create_graph)
@@ -180,6 +194,8 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     """
     if _core.node_of(self) is None:
         raise GradientError("register_hook: this tensor does not require a gradient; set requires_grad first")
+    if not callable(hook):
+        raise TypeError(f"register_hook: the hook is a function of the gradient, got a {type(hook).__name__}")
     hooks = _core.hooks_of(self)
     checked = functools.partial(_run_hook, hook)
     hooks.append(checked)
@@ -203,7 +219,7 @@ def retain_grad(self: Tensor) -> None:
     _core.retain_grad(self)
 
 
-def stop_gradient(x: Tensor) -> Tensor:
+def stop_gradient(x: Any) -> Tensor:
     """The same value, through which no derivative flows.
 
     >>> import wengert as wg
@@ -211,7 +227,8 @@ def stop_gradient(x: Tensor) -> Tensor:
     >>> (x * stop_gradient(x)).backward()[x].item()
     3.0
     """
-    return x.detach()
+    t = x if isinstance(x, Tensor) else asarray(x)
+    return t.detach()
 
 
 def attach() -> None:

@@ -12,7 +12,7 @@ from wengert._core import Tensor
 from wengert.autograd.creation import zeros, zeros_like
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import inside_reverse
-from wengert.autograd.reverse import seed_for
+from wengert.autograd.reverse import as_tensors, seed_for
 from wengert.errors import DTypeError, GradientError, TapeConsumedError
 from wengert.program.ir import Instruction, Program, Type, Var, infer
 from wengert.transforms.pullback import RecordedWalk, pull
@@ -74,6 +74,8 @@ class GradientTape:
 
     def watch(self, x: Tensor) -> Tensor:
         """A tracked handle to x: operations on it are recorded anywhere, with no `with` needed."""
+        if not isinstance(x, Tensor):
+            raise TypeError(f"watch: takes a tensor, got a {type(x).__name__}; make one with wengert.tensor(...)")
         if not x.dtype.is_inexact:
             raise DTypeError(f"watch: only floating tensors are tracked, got {x.dtype.name}{tuple(x.shape)}")
         if (
@@ -95,11 +97,13 @@ class GradientTape:
 
         `sources`: one tensor (→ one gradient) or a sequence (→ a list).
         """
-        self._consume()
-        targets = [target] if isinstance(target, Tensor) else list(target)
+        targets = as_tensors(target, "gradient: targets")
         single = isinstance(sources, Tensor)
-        xs = [sources] if single else list(sources)
+        xs = as_tensors(sources, "gradient: sources")
         seeds = output_gradients if isinstance(output_gradients, (list, tuple)) else [output_gradients] * len(targets)
+        if len(seeds) != len(targets):
+            raise GradientError(f"gradient: {len(targets)} targets, but {len(seeds)} output_gradients")
+        self._consume()
         pairs = [(y, _seed(y, s)) for y, s in zip(targets, seeds) if not y._plain or _core.node_of(y) is not None]
         gradients = self._pull(pairs, [self._handles(x) for x in xs]) if pairs else [None] * len(xs)
         self._finish()
@@ -188,9 +192,9 @@ class GradientTape:
         jacobian: Tensor = _core.ops["permute"](stacked, (*range(n, n + m), *range(n)))
         return jacobian
 
-    def custom_op(self, op: Any, *args: Any) -> Any:
+    def custom_op(self, op: Any, *args: Any, **kwargs: Any) -> Any:
         """op(*args): custom operations record themselves."""
-        return op(*args)
+        return op(*args, **kwargs)
 
     def program(self) -> Program:
         """What was recorded, as a program: it prints and verifies."""

@@ -24,6 +24,7 @@ def clip_grad_norm(
     >>> clip_grad_norm(grads, 1.0), round(grads.global_norm(), 4)
     (10.0, 1.0)
     """
+    transforms.clip_norm(max_norm)  # refuses a limit that is none
     found = find_in_place(grads_or_params, "clip_grad_norm", "clip_by_global_norm")
     with no_grad():
         total = float(transforms.norm(found.gradients, norm_type)) if found.gradients else 0.0

@@ -76,6 +76,10 @@ def _of_parameters(parameters: list[Tensor], source: Any) -> Found:
 
 
 def _leaves(source: Any) -> tuple[list[Any], Any]:
+    if not isinstance(source, (Iterable, Tensor)):
+        raise ArgumentError(
+            f"gradients come in a map, a module, or containers of tensors, got a {type(source).__name__}"
+        )
     leaves, structure = flatten(source if isinstance(source, (list, tuple, dict, Tensor)) else list(source))
     wrong = next((x for x in leaves if not isinstance(x, Tensor)), None)
     if wrong is not None:

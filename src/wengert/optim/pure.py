@@ -14,7 +14,7 @@ from wengert.functional.arguments import as_dtype_of
 from wengert.optim.cohort import wide_rule
 from wengert.optim.update import state_dtype
 from wengert.program.compile import composite
-from wengert.program.tree import flatten, unflatten
+from wengert.program.tree import flatten, leaves_like, unflatten
 
 _compiled = functools.cache(composite)
 
@@ -47,11 +47,8 @@ def update(
     numbers = cls.numbers({**options, "lr": rate}, step)
     rule = _compiled(cls.rule(options))
     leaves, structure = flatten(params)
-    others = [flatten(t)[0] for t in (grads, *(state[name] for name in slots))]
-    if any(len(t) != len(leaves) for t in others):
-        raise ArgumentError(
-            f"{cls.__name__}.update: {len(leaves)} parameters, but gradients and state for {[len(t) for t in others]}"
-        )
+    others = [leaves_like(grads, structure, f"{cls.__name__}.update: the gradients tree")]
+    others += [leaves_like(state[name], structure, f"{cls.__name__}.update: state {name!r}") for name in slots]
     new = []
     for p, *rest in zip(leaves, *others):
         wide = state_dtype(p.dtype)

@@ -129,6 +129,11 @@ def _scaled(g: Tensor, factor: Tensor) -> Tensor:
     return g * as_dtype_of(factor, g.dtype)
 
 
+def _require_limit(limit: float, what: str) -> None:
+    if not limit >= 0.0:  # a negative one would turn the gradients around
+        raise ArgumentError(f"{what}: the limit of gradients must not be negative, got {limit}")
+
+
 def clip_norm(max_norm: float) -> Transform:
     """All gradients together scaled down to this norm, if theirs is larger (Pascanu et al., 2013).
 
@@ -136,6 +141,7 @@ def clip_norm(max_norm: float) -> Transform:
     >>> clip_norm(1.0)([wg.tensor([3.0]), wg.tensor([4.0])])[1].item()
     0.8...
     """
+    _require_limit(max_norm, "clip_norm")
 
     def clip(gradients: Gradients, _: Owners) -> Gradients:
         if not gradients:
@@ -148,11 +154,13 @@ def clip_norm(max_norm: float) -> Transform:
 
 def clip_per_layer(max_norm: float) -> Transform:
     """Every gradient scaled down to this norm by itself."""
+    _require_limit(max_norm, "clip_per_layer")
     return each(lambda g: _scaled(g, max_norm / _maximum(norm([g]), max_norm)))
 
 
 def clip_value(limit: float) -> Transform:
     """Every element cut off at ±limit."""
+    _require_limit(limit, "clip_value")
     return each(lambda g: F.clip(g, -limit, limit))
 
 

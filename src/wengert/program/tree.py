@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wengert import _core
+from wengert.errors import ArgumentError
 
 Unflatten = Callable[[list[Any]], Any]
 
@@ -41,11 +42,33 @@ def _build(structure: Any, leaves: Any) -> Any:
     return cls(*values) if hasattr(cls, "_fields") else cls(values)
 
 
-def tree_map(f: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """f applied to every leaf (and to the leaves of other trees at the same place)."""
-    leaves, structure = flatten(tree)
-    rest = [flatten(t)[0] for t in others]
-    return unflatten(structure, [f(*xs) for xs in zip(leaves, *rest)])
+def leaves_like(tree: Any, structure: Any, what: str) -> list[Any]:
+    """The leaves of a tree in the order of another one's structure: dicts are matched by key, whatever their order."""
+    leaves: list[Any] = []
+    _match(tree, structure, leaves, what)
+    return leaves
+
+
+def _match(tree: Any, structure: Any, leaves: list[Any], what: str) -> None:
+    if structure == "leaf":
+        if isinstance(tree, (dict, list, tuple)):
+            raise ArgumentError(f"{what} has another structure: a {type(tree).__name__} in place of one value")
+        leaves.append(tree)
+        return
+    kind, cls, children = structure
+    if kind == "dict":
+        keys = [k for k, _ in children]
+        if not isinstance(tree, dict) or tree.keys() != set(keys):
+            given = f"keys {list(tree)}" if isinstance(tree, dict) else f"a {type(tree).__name__}"
+            raise ArgumentError(f"{what} has another structure: {given} in place of a dict with keys {keys}")
+        for k, child in children:
+            _match(tree[k], child, leaves, what)
+        return
+    if not isinstance(tree, (list, tuple)) or len(tree) != len(children):
+        given = f"{len(tree)} entries" if isinstance(tree, (list, tuple)) else f"a {type(tree).__name__}"
+        raise ArgumentError(f"{what} has another structure: {given} in place of a {cls.__name__} of {len(children)}")
+    for value, child in zip(tree, children):
+        _match(value, child, leaves, what)
 
 
 def is_tensor(x: Any) -> bool:

@@ -123,9 +123,7 @@ def vjp(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[A
     p = _Pullback(f, args, False, "vjp")
 
     def pull_back(y_bar: Any) -> tuple[Any, ...]:
-        given, structure = tree.flatten(y_bar)
-        if structure != p.out_structure:
-            raise ArgumentError("vjp: the cotangent has another structure than the function's result")
+        given = tree.leaves_like(y_bar, p.out_structure, "vjp: the cotangent")
         bars = [_fitting(b, y, "vjp: the cotangent") for b, y in zip(given, p.ys)]
         return p.pull(bars, retain=True)  # type: ignore[no-any-return]
 
@@ -218,9 +216,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
                 f"jvp: {name} is a tuple with one entry per argument of f, got a {type(given).__name__}"
             )
     xs, structure = tree.flatten(tuple(primals))
-    x_dots, other = tree.flatten(tuple(tangents))
-    if len(xs) != len(x_dots) or structure != other:
-        raise ArgumentError(f"jvp: {len(xs)} primal values, but {len(x_dots)} tangents, or in another structure")
+    x_dots = tree.leaves_like(tuple(tangents), structure, "jvp: the tuple of tangents")
     level = _Level()
     values = [_as_differentiable(x, "jvp") for x in xs]
     duals = [level.dual(x, _fitting(t, x, "jvp: the tangent")) for x, t in zip(values, x_dots)]
@@ -255,9 +251,8 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
     def push(*x_dots: Any) -> Any:
         if len(x_dots) != len(args):
             raise ArgumentError(f"linearize: {len(args)} arguments, but {len(x_dots)} tangents")
-        given = [
-            _fitting(t, x, "linearize: the tangent") for t, x in zip(tree.flatten(x_dots)[0], tree.flatten(args)[0])
-        ]
+        tangents = tree.leaves_like(x_dots, p.structure, "linearize: the tuple of tangents")
+        given = [_fitting(t, x, "linearize: the tangent") for t, x in zip(tangents, p.sources)]
         _, back = vjp(lambda *b: tuple(tree.flatten(p.pull(b, retain=True))[0]), *bars)
         pushed = back(tuple(given))
         if not (p.record or any(t.requires_grad for t in given)):  # recorded for the transpose alone
@@ -284,7 +279,8 @@ def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
 
 def _inner(a: Any, b: Any) -> Any:
     total: Any = None
-    for p, q in zip(tree.flatten(a)[0], tree.flatten(b)[0]):
+    leaves, structure = tree.flatten(a)
+    for p, q in zip(leaves, tree.leaves_like(b, structure, "hvp: the vector")):
         term = real(OPS["sum"](conj(p) * q, tuple(range(p.ndim)), 0))
         total = term if total is None else total + term
     return total
