@@ -227,3 +227,10 @@ def test_pad_checks_its_widths():
     for bad in (((1, 2, 3), (1, 2, 3)), ((1, 1),) * 3):
         with pytest.raises(wg.errors.ShapeError, match="pad_width"):
             wg.pad(wg.ones((2, 2)), bad)
+
+
+def test_widths_of_pad_are_integers() -> None:
+    """They were cut to integers, silently."""
+    for widths in (1.5, ((1.5, 1),), ((True, False),)):
+        with pytest.raises(wg.ArgumentError, match="pad: widths are integers, got"):
+            wg.pad(wg.ones((3,)), widths)

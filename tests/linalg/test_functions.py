@@ -121,3 +121,8 @@ def test_matrix_function_refuses() -> None:
         wg.linalg.matrix_function(lambda w: w.sum(), wg.eye(2))
     with pytest.raises(wg.ShapeError, match="matrix_function: takes square matrices"):
         wg.linalg.matrix_function(wg.exp, wg.ones((2, 3)))
+
+
+def test_matrix_power_takes_integers() -> None:
+    with pytest.raises(TypeError, match=r"matrix_power: the exponent is an integer, got 1\.5"):
+        wg.linalg.matrix_power(wg.eye(2), 1.5)  # type: ignore[arg-type]

@@ -77,3 +77,8 @@ def test_what_they_refuse() -> None:
         init.eye(wg.zeros((3,)))
     with pytest.raises(AttributeError, match="wrong_"):
         init.wrong_  # type: ignore[attr-defined]
+
+
+def test_they_fill_tensors_and_not_shapes() -> None:
+    with pytest.raises(TypeError, match="init: fills a tensor or parameter in place, got a tuple"):
+        init.kaiming_uniform((3, 4))  # type: ignore[arg-type]

@@ -25,11 +25,14 @@ def _pairs(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
         pairs = [tuple(p) for p in pad_width]  # as most write it: NumPy would take longer to read it than the padding
     else:
         try:
-            pairs = np.broadcast_to(np.asarray(pad_width, dtype=np.int64), (ndim, 2)).tolist()
+            widths = np.asarray(pad_width)
+            pairs = np.broadcast_to(widths, (ndim, 2)).tolist()
         except ValueError:
             raise ShapeError(
                 f"pad: pad_width {pad_width!r} must be (before, after) for each of {ndim} axes, one pair, or one number"
             ) from None
+        if widths.dtype.kind not in "iu" and widths.size:
+            raise ArgumentError(f"pad: widths are integers, got {pad_width!r}")
     if any(before < 0 or after < 0 for before, after in pairs):
         raise ArgumentError(f"pad: widths must not be negative, got {pad_width!r}")
     return [(before, after) for before, after in pairs]

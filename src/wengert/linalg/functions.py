@@ -31,6 +31,8 @@ def matrix_power(a: Any, n: int) -> Tensor:
     >>> matrix_power([[1, 1], [0, 1]], 5).tolist()
     [[1, 5], [0, 1]]
     """
+    if not hasattr(n, "__index__"):
+        raise TypeError(f"matrix_power: the exponent is an integer, got {n!r}; for others there is matrix_function")
     t, exponent = square(a, "matrix_power"), operator.index(n)
     if exponent == 0:
         identity = eye(t.shape[-1], dtype=t.dtype)

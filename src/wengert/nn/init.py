@@ -40,6 +40,8 @@ def fans(tensor: Tensor) -> tuple[int, int]:
     >>> fans(creation.zeros((8, 3, 5, 5)))
     (75, 200)
     """
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"init: fills a tensor or parameter in place, got a {type(tensor).__name__}")
     if tensor.ndim < 2:
         raise ShapeError(f"init: a weight has at least two axes, got {tensor.dtype.name}{tuple(tensor.shape)}")
     field = math.prod(tensor.shape[2:])
