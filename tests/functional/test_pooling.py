@@ -210,9 +210,22 @@ def test_bits_do_not_depend_on_threads() -> None:
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.parametrize("dtype", [wg.float16, wg.bfloat16])
+@pytest.mark.parametrize("options", [{}, {"padding": 5}, {"padding": 5, "count_include_pad": False}])
+def test_sums_of_sixteen_bit_numbers_are_not_rounded_before_the_division(dtype: Any, options: Any) -> None:
+    x = wg.asarray(np.linspace(900.0, 1100.0, 400).reshape(1, 1, 20, 20), dtype=dtype)  # a window sums up to 100000
+    expected = wg.avg_pool2d(wg.astype(x, wg.float64), 10, **options)
+    np.testing.assert_array_equal(wg.avg_pool2d(x, 10, **options).numpy(), wg.astype(expected, dtype).numpy())
+    expected = wg.adaptive_avg_pool2d(wg.astype(x, wg.float64), 2)
+    np.testing.assert_array_equal(wg.adaptive_avg_pool2d(x, 2).numpy(), wg.astype(expected, dtype).numpy())
+    assert wg.vjp(lambda x: wg.avg_pool2d(x, 10, **options), x)[0].dtype == dtype
+
+
 X = wg.ones((2, 3, 4, 4))
 BAD: list[Any] = [
     (lambda: wg.max_pool2d(X, 5), ShapeError, "max_pool2d: a window of (5, 5) is larger than the padded input"),
+    (lambda: wg.max_pool2d(X, 6, stride=2, ceil_mode=True), ShapeError, "a window of (6, 6) is larger than the padded"),
+    (lambda: wg.max_pool1d(wg.ones((1, 1, 0)), 2, stride=4, ceil_mode=True), ShapeError, "a window of (2,) is larger"),
     (lambda: wg.max_pool2d(X, 0), ArgumentError, "kernel_size must be positive"),
     (lambda: wg.max_pool2d(X, 2, stride=0), ArgumentError, "stride must be positive"),
     (lambda: wg.avg_pool2d(X, 2, padding=2), ArgumentError, "at most half of kernel_size (2, 2)"),

@@ -101,6 +101,8 @@ POOLS: list[Any] = [
     ((2, 2, 7, 9), 2, {"ceil_mode": True}),
     ((2, 2, 7, 6), (3, 4), {"stride": (3, 5), "padding": (1, 2), "ceil_mode": True}),
     ((1, 2, 4, 5, 6), 3, {"stride": 2, "padding": 1, "ceil_mode": True}),
+    ((2, 3, 2), 5, {"stride": 3, "padding": 1, "ceil_mode": True}),  # the only window reaches beyond the padding
+    ((2, 3, 2, 9), (5, 3), {"stride": 4, "ceil_mode": True}),
 ]
 DILATED: list[Any] = [
     ((2, 3, 9), 3, {"dilation": 2}),

@@ -7,8 +7,18 @@ from functools import lru_cache
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.dtypes import float32
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_floating, as_tensor, describe, full, native, product, shape_text
+from wengert.functional.arguments import (
+    as_dtype_of,
+    as_floating,
+    as_tensor,
+    describe,
+    full,
+    native,
+    product,
+    shape_text,
+)
 from wengert.functional.windows import per_axis, with_batch, without_batch
 
 _argmax, _take, _sum = native("pool_argmax"), native("pool_take"), native("pool_sum")
@@ -47,12 +57,13 @@ def _window(name: str, rank: int, x: Tensor, *options: Any, ceil_mode: bool) -> 
             raise ShapeError(
                 f"{name}: windows with dilation {shape_text(apart)} may have no element of x, {describe(x)}"
             )
-        if n + 2 * p < k:
+        beyond = s - 1 if ceil_mode else 0  # how far the last window may reach
+        if n < 1 or n + 2 * p + beyond < k:
             raise ShapeError(
                 f"{name}: a window of {shape_text(spans)} is larger than the padded input: "
                 f"{describe(x)} with padding {shape_text(pad)}"
             )
-        size = (n + 2 * p - k + (s - 1 if ceil_mode else 0)) // s + 1
+        size = (n + 2 * p - k + beyond) // s + 1
         if ceil_mode and (size - 1) * s >= n + p:  # a window that would begin behind x
             size = size - 1
         sizes.append(size)
@@ -135,16 +146,18 @@ def average_windows(
     """What `avg_pool1d` and its like are, under a name for messages."""
     t, single = with_batch(name, rank, as_floating(as_tensor(x, name)))
     sizes, kernel, step, pad, apart = _window(name, rank, t, kernel_size, stride, padding, 1, ceil_mode=ceil_mode)
+    dtype = t.dtype
+    t = as_dtype_of(t, float32) if dtype.itemsize == 2 else t  # sums of 16-bit numbers overflow where means do not
     sums = _sum(t, sizes, kernel, step, pad, apart)
     whole = not ceil_mode or all(
         (m - 1) * s + k <= n + 2 * p for m, s, k, n, p in zip(sizes, step, kernel, t.shape[2:], pad)
     )
     if whole and (count_include_pad or not any(pad)):
-        return without_batch(sums / float(product(kernel)), single)
+        return without_batch(as_dtype_of(sums / float(product(kernel)), dtype), single)
     padded = [n + 2 * p for n, p in zip(t.shape[2:], pad)]
     counted, around = (padded, (0,) * rank) if count_include_pad else (t.shape[2:], pad)
     counts = _sum(full((1, 1, *counted), 1.0, t.dtype), sizes, kernel, step, around, apart)
-    return without_batch(sums / counts, single)
+    return without_batch(as_dtype_of(sums / counts, dtype), single)
 
 
 def avg_pool1d(
