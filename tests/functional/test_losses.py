@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import special
@@ -241,3 +243,13 @@ def test_forward_mode_beside_arrays():
     assert pushed(target, weight) == pushed(target.tolist(), weight.tolist()) == pushed(*tensors)
     f = lambda z: wg.linear(z, np.eye(3), weight)
     np.testing.assert_array_equal(wg.jvp(f, (wg.asarray(x),), (wg.asarray(x_dot),))[1].numpy(), x_dot)
+
+
+@pytest.mark.parametrize("loss", [wg.mse_loss, wg.l1_loss, wg.huber_loss])
+@pytest.mark.parametrize("n", [1000, 70000])  # float16 ends at 65504
+def test_means_of_float16_do_not_overflow_on_the_way(loss: Any, n: int) -> None:
+    x, target = wg.full((n,), 100.0, dtype=wg.float16), wg.zeros((n,), dtype=wg.float16)
+    expected = loss(wg.astype(x, wg.float64), wg.astype(target, wg.float64))
+    got = loss(x, target)
+    assert got.dtype == wg.float16
+    assert float(got) == float(wg.astype(expected, wg.float16))

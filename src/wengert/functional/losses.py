@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.dtypes import float32
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import (
     as_dtype_of,
@@ -38,8 +39,11 @@ def reduced(loss: Tensor, reduction: str) -> Any:
     """Mean, sum or every element of a loss."""
     if reduction == "none":
         return loss
-    total = _sum(loss, tuple(range(loss.ndim)), 0)
-    return total / number(loss.size, loss.dtype) if reduction == "mean" else total
+    axes = tuple(range(loss.ndim))
+    if reduction == "sum":
+        return _sum(loss, axes, 0)
+    wide = as_dtype_of(loss, float32) if loss.dtype.itemsize == 2 else loss  # the sum and the size may overflow
+    return as_dtype_of(_sum(wide, axes, 0) / number(loss.size, wide.dtype), loss.dtype)
 
 
 def _pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
