@@ -75,8 +75,8 @@ struct CutCorrelation {
   int64_t padded_begin(int64_t part) const { return points ? part * lanes : part_begin(part); }
 
   void run() const {
-    Workspace<T> packed(c.groups * c.channels * taps * padded_rows());
-    Workspace<T> bias(points ? c.groups * padded_rows() : 1);
+    PooledArray<T> packed(c.groups * c.channels * taps * padded_rows());
+    PooledArray<T> bias(points ? c.groups * padded_rows() : 1);
     pack_weights(packed.data());
     if (points && c.bias) pack_bias(bias.data());
     const double work =

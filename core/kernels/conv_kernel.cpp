@@ -39,7 +39,7 @@ struct KernelSum {
   void run(T* w) const {
     const int64_t units = chunks * s.groups * channel_blocks;
     const double work = work_of(s.batch, volume(s.out), s.in_channels, s.out_channels, volume(s.kernel), s.groups);
-    Workspace<T> partial(chunks * sums);
+    PooledArray<T> partial(chunks * sums);
     for_each_unit(units, work / units, [&](int64_t unit) { run_unit(unit, partial.data()); });
     add_chunks(partial.data(), w);
   }

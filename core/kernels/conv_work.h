@@ -24,13 +24,13 @@ double work_of(N... n) {
 
 // Memory from the pool, for the length of one call.
 template <class T>
-class Workspace {
+class PooledArray {
  public:
-  explicit Workspace(int64_t elements)
+  explicit PooledArray(int64_t elements)
       : buffer_(allocate(static_cast<size_t>(elements) * sizeof(T), Category::workspace)) {}
-  ~Workspace() { release(buffer_); }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
+  ~PooledArray() { release(buffer_); }
+  PooledArray(const PooledArray&) = delete;
+  PooledArray& operator=(const PooledArray&) = delete;
   T* data() const { return reinterpret_cast<T*>(buffer_->data); }
 
  private:
