@@ -28,6 +28,7 @@ class _Listed(Module):
             super()._exchange(key, value)
 
     def _of(self, modules: Sequence[Module]) -> Any:
+        """A container of the same kind, which a slice of this one becomes; each kind says how it is built."""
         raise NotImplementedError
 
     def append(self, module: Module) -> Self:
