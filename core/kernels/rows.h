@@ -13,8 +13,6 @@ struct RowKernels {
   // whatever x is.
   void (*standardise_push)(T* out, const T* t, const T* x, const T* mean, const T* scale, int64_t rows, int64_t cols,
                            bool centred);
-  // y = exp(x − max x) / Σ exp(x − max x)
-  void (*softmax)(T* y, const T* x, int64_t rows, int64_t cols);
 };
 
 const RowKernels<float>& row_kernels(float);

@@ -8,6 +8,7 @@
 #include "pool_rows.h"
 #include "recurrent_rows.h"
 #include "rows.h"
+#include "softmax_rows.h"
 #include "vector.h"
 
 namespace wengert {
@@ -18,7 +19,8 @@ namespace wengert {
   X(PoolRows, pool_rows)           \
   X(AttentionRows, attention_rows) \
   X(RecurrentRows, recurrent_rows) \
-  X(RowKernels, row_kernels)
+  X(RowKernels, row_kernels)       \
+  X(SoftmaxRows, softmax_rows)
 
 namespace {
 

@@ -85,19 +85,7 @@ void standardise_push(T* out, const T* t, const T* x, const T* mean, const T* sc
 }
 
 template <class T>
-void softmax(T* y, const T* x, int64_t rows, int64_t cols) {
-  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
-    const T largest = reduce_row<reduction::max, T>(x, cols);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < cols; ++i) y[i] = math::exp(x[i] - largest);
-    const T total = reduce_row<reduction::sum, T>(y, cols);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < cols; ++i) y[i] = y[i] / total;
-  }
-}
-
-template <class T>
-constexpr RowKernels<T> kRows = {standardise<T>, standardise_push<T>, softmax<T>};
+constexpr RowKernels<T> kRows = {standardise<T>, standardise_push<T>};
 
 }  // namespace
 

@@ -262,6 +262,7 @@ void register_ops() {
   register_pool_ops();
   register_resample_ops();
   register_row_ops();
+  register_softmax_ops();
   register_sort_ops();
   register_special_ops();
   register_fft_ops();

@@ -82,6 +82,7 @@ void register_spectral_ops();
 void register_pool_ops();
 void register_resample_ops();
 void register_row_ops();
+void register_softmax_ops();
 void register_sort_ops();
 void register_special_ops();
 void register_fft_ops();

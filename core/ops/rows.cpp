@@ -1,27 +1,18 @@
-// Normalisation of rows: to mean 0 and variance 1, and to positive numbers that add up to 1.
+// Normalisation of rows to mean 0 and variance 1.
 #include "../kernels/rows.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "../kernels/strided.h"
-#include "../threads.h"
 #include "check.h"
 #include "computed.h"
+#include "row_tiles.h"
 
 namespace wengert {
 
 namespace {
 
 using Kind = Attr::Kind;
-
-constexpr int64_t kTileElements = 8192;
-
-void require_floating(const Op& op, const Type& x) {
-  if (!is_floating(x.dtype)) {
-    fail(ErrorKind::dtype, op.name.c_str(), "takes real floating numbers, got " + to_string(x) + "; cast it first");
-  }
-}
 
 int row_axes(const Op& op, const Type& x, const Attr& attr) {
   if (attr.i < 1 || attr.i > x.shape.n) {
@@ -37,21 +28,6 @@ Type per_row(const Type& x, int axes) {
   for (int i = x.shape.n - axes; i < x.shape.n; ++i) t.shape[i] = Dim(1);
   return t;
 }
-
-struct Rows {
-  int64_t rows = 1, cols = 1;
-  Rows(const Value* x, int axes) {
-    for (int i = 0; i < x->ndim; ++i) (i < x->ndim - axes ? rows : cols) *= x->shape[i];
-  }
-  // f(first row, number of rows) by tiles
-  template <class F>
-  void for_tiles(F&& f) const {
-    if (cols == 0) return;
-    const int64_t group = std::max<int64_t>(1, kTileElements / cols);
-    parallel_for((rows + group - 1) / group,
-                 [&](int64_t tile) { f(tile * group, std::min(group, rows - tile * group)); });
-  }
-};
 
 void fill_with(Value* v, double x) {
   alignas(16) char one[16];
@@ -125,29 +101,6 @@ void compute_push(const Op&, Value* const* in, int, const Attrs& attrs, Value** 
   y.finish();
 }
 
-void infer_softmax(const Op& op, const Type* in, int, const Attrs&, Type* out) {
-  require_floating(op, in[0]);
-  if (in[0].shape.n == 0) fail(ErrorKind::shape, op.name.c_str(), "takes rows, got " + to_string(in[0]));
-  *out = in[0];
-}
-
-template <class T>
-void softmax(const Value* x, void* y, const Rows& shape) {
-  shape.for_tiles([&](int64_t first, int64_t n) {
-    const int64_t start = first * shape.cols;
-    row_kernels(T{}).softmax(static_cast<T*>(y) + start, reinterpret_cast<const T*>(x->data) + start, n, shape.cols);
-  });
-}
-
-void compute_softmax(const Op&, Value* const* in, int, const Attrs&, Value** out) {
-  const DType computed = computed_in(in[0]->dtype);
-  const Ref x = packed(in[0], computed);
-  Result y(out[0], computed);
-  const Rows shape(x.v, 1);
-  computed == DType::Float64 ? softmax<double>(x.v, y.data(), shape) : softmax<float>(x.v, y.data(), shape);
-  y.finish();
-}
-
 }  // namespace
 
 void register_row_ops() {
@@ -161,7 +114,6 @@ void register_row_ops() {
           .attrs = {{"n_axes", Kind::integer}, {"centred", Kind::integer}},
           .infer = infer_push,
           .compute = compute_push});
-  add_op({.name = "softmax", .infer = infer_softmax, .compute = compute_softmax});
 }
 
 }  // namespace wengert

@@ -16,6 +16,7 @@ from wengert.ops import (
     rows,
     scan,
     shape,
+    softmax,
     sort,
     special,
     spectral,
@@ -26,5 +27,6 @@ check_complete()
 
 __all__ = [
     "OPS", "Op", "attention", "conv", "elementwise", "fft", "index", "linalg", "matmul", "pool", "random", "recurrent",
-    "reduce", "resample", "rows", "scan", "shape", "sort", "special", "spectral",
+    "reduce", "resample", "rows", "scan", "shape", "softmax", "sort", "special",
+    "spectral",
 ]  # fmt: skip
