@@ -14,8 +14,17 @@ inline void require_floating(const Op& op, const Type& x) {
   }
 }
 
+inline int64_t rows_of_tile(int64_t cols) { return std::max<int64_t>(1, 8192 / cols); }
+
+// f(first row, number of rows, tile) by tiles.
+template <class F>
+void for_rows(int64_t rows, int64_t rows_per_tile, F&& f) {
+  parallel_for((rows + rows_per_tile - 1) / rows_per_tile, [&](int64_t tile) {
+    f(tile * rows_per_tile, std::min(rows_per_tile, rows - tile * rows_per_tile), tile);
+  });
+}
+
 struct Rows {
-  static constexpr int64_t kTileElements = 8192;
   int64_t rows = 1, cols = 1;
   Rows(const Value* x, int axes) {
     for (int i = 0; i < x->ndim; ++i) (i < x->ndim - axes ? rows : cols) *= x->shape[i];
@@ -24,9 +33,7 @@ struct Rows {
   template <class F>
   void for_tiles(F&& f) const {
     if (cols == 0) return;
-    const int64_t group = std::max<int64_t>(1, kTileElements / cols);
-    parallel_for((rows + group - 1) / group,
-                 [&](int64_t tile) { f(tile * group, std::min(group, rows - tile * group)); });
+    for_rows(rows, rows_of_tile(cols), [&](int64_t first, int64_t n, int64_t) { f(first, n); });
   }
 };
 

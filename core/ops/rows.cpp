@@ -1,7 +1,9 @@
 // Normalisation of rows to mean 0 and variance 1.
 #include "../kernels/rows.h"
 
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include "../kernels/strided.h"
 #include "check.h"
@@ -14,19 +16,29 @@ namespace {
 
 using Kind = Attr::Kind;
 
-int row_axes(const Op& op, const Type& x, const Attr& attr) {
-  if (attr.i < 1 || attr.i > x.shape.n) {
-    fail(ErrorKind::shape, op.name.c_str(),
-         "the last " + std::to_string(attr.i) + " axes are to be a row, got " + to_string(x));
-  }
-  return static_cast<int>(attr.i);
+// Rows are the last two axes of (batch, groups, members, length); there is a weight and a bias for each member.
+RowLayout layout_of(const Value* x) { return {x->shape[1], x->shape[2], x->shape[3]}; }
+
+Type per_row(const Type& x) {
+  Type t = x;
+  t.shape[2] = t.shape[3] = Dim(1);
+  return t;
 }
 
-// One number a row, its axes kept.
-Type per_row(const Type& x, int axes) {
-  Type t = x;
-  for (int i = x.shape.n - axes; i < x.shape.n; ++i) t.shape[i] = Dim(1);
-  return t;
+bool is_per_member(const Type& x, const Type& parameter) {
+  return parameter.shape.n == 2 && parameter.shape[0] == x.shape[1] && parameter.shape[1] == x.shape[2];
+}
+
+[[noreturn]] void fail_shapes(const Op& op, const Type* in, int n) {
+  fail(ErrorKind::shape, op.name.c_str(),
+       "takes rows of shape (batch, groups, members, length), one number a row of shape (batch, groups, 1, 1) and "
+       "parameters of shape (groups, members), got " +
+           operands(in, n));
+}
+
+void require_one_floating_dtype(const Op& op, const Type* in, int n) {
+  require_floating(op, in[0]);
+  for (int i = 1; i < n; ++i) require_same_dtype(op, in, 0, i, n);
 }
 
 void fill_with(Value* v, double x) {
@@ -35,85 +47,162 @@ void fill_with(Value* v, double x) {
   fill(v->data, one, size_of(v->dtype), v->size);
 }
 
-void infer_standardise(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {
-  require_floating(op, in[0]);
+// Operands and results of a kernel in the dtype that it computes in.
+struct Operands {
+  DType computed;
+  std::array<Ref, 7> in;
+  std::array<std::optional<Result>, 3> out;
+  Operands(Value* const* inputs, int n, Value** outputs, int n_outputs) : computed(computed_in(inputs[0]->dtype)) {
+    for (int i = 0; i < n; ++i) in[i] = packed(inputs[i], computed);
+    for (int i = 0; i < n_outputs; ++i) out[i].emplace(outputs[i], computed);
+  }
+  template <class T>
+  const T* read(int i, int64_t start = 0) const {
+    return reinterpret_cast<const T*>(in[i]->data) + start;
+  }
+  template <class T>
+  T* write(int i, int64_t start = 0) {
+    return static_cast<T*>(out[i]->data()) + start;
+  }
+  void finish() {
+    for (auto& result : out) {
+      if (result) result->finish();
+    }
+  }
+  // f(float{}) or f(double{}), then the results are in place
+  template <class F>
+  void compute(F&& f) {
+    computed == DType::Float64 ? f(double{}) : f(float{});
+    finish();
+  }
+};
+
+void infer_standardise(const Op& op, const Type* in, int n, const Attrs&, Type* out) {
+  require_one_floating_dtype(op, in, n);
+  if (in[0].shape.n != 4 || !is_per_member(in[0], in[1]) || !is_per_member(in[0], in[2])) fail_shapes(op, in, n);
   out[0] = in[0];
-  out[1] = out[2] = per_row(in[0], row_axes(op, in[0], attrs[0]));
+  out[1] = out[2] = per_row(in[0]);
 }
 
-template <class T>
-void standardise(const Value* x, Result* out, const Rows& shape, const Attrs& attrs) {
-  auto* from = reinterpret_cast<const T*>(x->data);
-  auto* y = static_cast<T*>(out[0].data());
-  auto *mean = static_cast<T*>(out[1].data()), *scale = static_cast<T*>(out[2].data());
-  shape.for_tiles([&](int64_t first, int64_t n) {
-    const int64_t start = first * shape.cols;
-    row_kernels(T{}).standardise(y + start, mean + first, scale + first, from + start, n, shape.cols,
-                                 static_cast<T>(attrs[1].f), attrs[2].i != 0);
-  });
-}
-
-void compute_standardise(const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
-  const DType computed = computed_in(in[0]->dtype);
-  const Ref x = packed(in[0], computed);
-  const Rows shape(x.v, static_cast<int>(attrs[0].i));
-  if (shape.cols == 0) {
+void compute_standardise(const Op&, Value* const* in, int n, const Attrs& attrs, Value** out) {
+  const RowLayout layout = layout_of(in[0]);
+  const int64_t cols = layout.cols();
+  if (cols == 0) {
     fill_with(out[1], NAN);
     fill_with(out[2], NAN);
     return;
   }
-  Result results[] = {{out[0], computed}, {out[1], computed}, {out[2], computed}};
-  computed == DType::Float64 ? standardise<double>(x.v, results, shape, attrs)
-                             : standardise<float>(x.v, results, shape, attrs);
-  for (Result& r : results) r.finish();
-}
-
-void infer_push(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
-  require_floating(op, in[0]);
-  for (int i = 1; i < n; ++i) require_same_dtype(op, in, 0, i, n);
-  const Type row = per_row(in[0], row_axes(op, in[0], attrs[0]));
-  if (!(in[1].shape == in[0].shape) || !(in[2].shape == row.shape) || !(in[3].shape == row.shape)) {
-    fail(ErrorKind::shape, op.name.c_str(),
-         "takes two operands of one shape and two with one number a row, got " + operands(in, n));
-  }
-  *out = in[0];
-}
-
-template <class T>
-void standardise_push(const Ref* in, void* out, const Rows& shape, bool centred) {
-  auto at = [&](int k) { return reinterpret_cast<const T*>(in[k]->data); };
-  shape.for_tiles([&](int64_t first, int64_t n) {
-    const int64_t start = first * shape.cols;
-    row_kernels(T{}).standardise_push(static_cast<T*>(out) + start, at(0) + start, at(1) + start, at(2) + first,
-                                      at(3) + first, n, shape.cols, centred);
+  Operands at(in, n, out, 3);
+  at.compute([&](auto zero) {
+    using T = decltype(zero);
+    for_rows(out[1]->size, rows_of_tile(cols), [&](int64_t first, int64_t rows, int64_t) {
+      row_kernels(zero).standardise(at.write<T>(0, first * cols), at.write<T>(1, first), at.write<T>(2, first),
+                                    at.read<T>(0, first * cols), at.read<T>(1), at.read<T>(2), layout, first, rows,
+                                    static_cast<T>(attrs[0].f), attrs[1].i != 0);
+    });
   });
 }
 
-void compute_push(const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
-  const DType computed = computed_in(in[0]->dtype);
-  const Ref operands[] = {packed(in[0], computed), packed(in[1], computed), packed(in[2], computed),
-                          packed(in[3], computed)};
-  Result y(out[0], computed);
-  const Rows shape(out[0], static_cast<int>(attrs[0].i));
-  const bool centred = attrs[1].i != 0;
-  computed == DType::Float64 ? standardise_push<double>(operands, y.data(), shape, centred)
-                             : standardise_push<float>(operands, y.data(), shape, centred);
-  y.finish();
+// x_dot, weight_dot, bias_dot, x, mean, scale, weight
+void infer_tangent(const Op& op, const Type* in, int n, const Attrs&, Type* out) {
+  require_one_floating_dtype(op, in, n);
+  const Type& x = in[3];
+  if (x.shape.n != 4 || !(in[0].shape == x.shape) || !(in[4].shape == per_row(x).shape) ||
+      !(in[5].shape == in[4].shape) || !is_per_member(x, in[1]) || !is_per_member(x, in[2]) ||
+      !is_per_member(x, in[6])) {
+    fail_shapes(op, in, n);
+  }
+  *out = x;
+}
+
+void compute_tangent(const Op&, Value* const* in, int n, const Attrs& attrs, Value** out) {
+  const RowLayout layout = layout_of(in[3]);
+  const int64_t cols = layout.cols();
+  if (cols == 0) return;
+  Operands at(in, n, out, 1);
+  at.compute([&](auto zero) {
+    using T = decltype(zero);
+    for_rows(in[4]->size, rows_of_tile(cols), [&](int64_t first, int64_t rows, int64_t) {
+      const int64_t start = first * cols;
+      row_kernels(zero).tangent(at.write<T>(0, start), at.read<T>(0, start), at.read<T>(1), at.read<T>(2),
+                                at.read<T>(3, start), at.read<T>(4, first), at.read<T>(5, first), at.read<T>(6), layout,
+                                first, rows, attrs[0].i != 0);
+    });
+  });
+}
+
+// y_bar, x, mean, scale, weight
+void infer_cotangent(const Op& op, const Type* in, int n, const Attrs&, Type* out) {
+  require_one_floating_dtype(op, in, n);
+  const Type& x = in[1];
+  if (x.shape.n != 4 || !(in[0].shape == x.shape) || !(in[2].shape == per_row(x).shape) ||
+      !(in[3].shape == in[2].shape) || !is_per_member(x, in[4])) {
+    fail_shapes(op, in, n);
+  }
+  out[0] = x;
+  out[1] = out[2] = in[4];
+}
+
+// Sums of tiles, by twos, into the first.
+template <class T>
+void add_up(T* sums, int64_t tiles, int64_t size) {
+  for (int64_t apart = 1; apart < tiles; apart *= 2) {
+    for (int64_t k = 0; k + apart < tiles; k += 2 * apart) {
+      for (int64_t i = 0; i < size; ++i) sums[k * size + i] += sums[(k + apart) * size + i];
+    }
+  }
+}
+
+void compute_cotangent(const Op&, Value* const* in, int n, const Attrs& attrs, Value** out) {
+  const RowLayout layout = layout_of(in[1]);
+  const int64_t cols = layout.cols(), n_rows = in[2]->size, parameters = in[4]->size;
+  if (cols == 0 || n_rows == 0) {
+    fill_with(out[1], 0);
+    fill_with(out[2], 0);
+    return;
+  }
+  Operands at(in, n, out, 3);
+  // Each tile sums the gradients of the parameters in a place of its own, which must be small beside its rows.
+  const int64_t per_tile = std::max(rows_of_tile(cols), 16 * layout.groups / layout.length);
+  const int64_t tiles = (n_rows + per_tile - 1) / per_tile;
+  at.compute([&](auto zero) {
+    using T = decltype(zero);
+    const Ref partial(empty(at.computed, Dims{tiles, 2 * parameters}));
+    T* sums = reinterpret_cast<T*>(partial->data);
+    std::fill_n(sums, tiles * 2 * parameters, T{0});
+    for_rows(n_rows, per_tile, [&](int64_t first, int64_t rows, int64_t tile) {
+      const int64_t start = first * cols;
+      T* mine = sums + tile * 2 * parameters;
+      row_kernels(zero).cotangent(at.write<T>(0, start), mine, mine + parameters, at.read<T>(0, start),
+                                  at.read<T>(1, start), at.read<T>(2, first), at.read<T>(3, first), at.read<T>(4),
+                                  layout, first, rows, attrs[0].i != 0);
+    });
+    add_up(sums, tiles, 2 * parameters);
+    std::copy_n(sums, parameters, at.write<T>(1));
+    std::copy_n(sums + parameters, parameters, at.write<T>(2));
+  });
 }
 
 }  // namespace
 
 void register_row_ops() {
   add_op({.name = "standardise",
+          .n_inputs = 3,
           .n_outputs = 3,
-          .attrs = {{"n_axes", Kind::integer}, {"eps", Kind::real}, {"centred", Kind::integer}},
+          .attrs = {{"eps", Kind::real}, {"centred", Kind::integer}},
           .infer = infer_standardise,
           .compute = compute_standardise});
-  add_op({.name = "standardise_push",
-          .n_inputs = 4,
-          .attrs = {{"n_axes", Kind::integer}, {"centred", Kind::integer}},
-          .infer = infer_push,
-          .compute = compute_push});
+  add_op({.name = "standardise_tangent",
+          .n_inputs = 7,
+          .attrs = {{"centred", Kind::integer}},
+          .infer = infer_tangent,
+          .compute = compute_tangent});
+  add_op({.name = "standardise_cotangent",
+          .n_inputs = 5,
+          .n_outputs = 3,
+          .attrs = {{"centred", Kind::integer}},
+          .infer = infer_cotangent,
+          .compute = compute_cotangent});
 }
 
 }  // namespace wengert

@@ -81,3 +81,64 @@ def test_rows_of_any_axis():
         np.testing.assert_allclose(wg.softmax(wg.tensor(x), axis=axis).numpy(), expected, rtol=1e-14)
         turned = wg.permute_dims(wg.tensor(np.ascontiguousarray(x.T)), (2, 1, 0))
         np.testing.assert_allclose(wg.softmax(turned, axis=axis).numpy(), expected, rtol=1e-14)
+
+
+def test_rows_that_nobody_reads_give_no_nan_to_the_parameters():
+    x = wg.tensor([[1.0, 2.0, -1.0, 0.5], [math.nan, math.inf, 0.0, 1.0]])
+    for f in (
+        lambda w, b: wg.layer_norm(x, 4, weight=w, bias=b),
+        lambda w, b: wg.rms_norm(x, 4, weight=w) + b,
+        lambda w, b: wg.group_norm(wg.reshape(x, (2, 4, 1)), 1, weight=w, bias=b)[..., 0],
+    ):
+        _, pull = wg.vjp(f, wg.ones((4,)), wg.zeros((4,)))
+        gradients = [g.numpy() for g in pull(wg.tensor([[1.0, -2.0, 3.0, 0.5], [0.0] * 4]))]
+        assert all(np.isfinite(g).all() and (g != 0).all() for g in gradients)
+
+
+@pytest.mark.parametrize("number", [0.1, 1e4 / 3, -7.3e20])
+def test_rows_of_equal_numbers_are_zero(number):
+    """Whatever the rounding of their sum: 1/√eps would make it visible."""
+    for n in (3, 7, 100, 1023):
+        x = wg.full((2, n), number, dtype=wg.float32)
+        assert (wg.layer_norm(x, n).numpy() == 0).all()
+        assert (wg.group_norm(x, 1, weight=wg.ones((n,)), bias=wg.full((n,), 2.0)).numpy() == 2).all()
+
+
+def gradients_by_hand(x, w, y_bar, columns, eps=1e-5):
+    """Of rows of `columns`, as the definition says; w in the shape of x."""
+    h = layer_norm(x.reshape(-1, columns), 1, eps)
+    scale = 1 / np.sqrt(x.reshape(-1, columns).var(1, keepdims=True) + eps)
+    t = (y_bar * w).reshape(-1, columns)
+    x_bar = scale * (t - t.mean(1, keepdims=True) - h * (h * t).mean(1, keepdims=True))
+    return x_bar.reshape(x.shape), h.reshape(x.shape) * y_bar
+
+
+@pytest.mark.parametrize("shape", [(300, 129), (40, 1030), (3000, 3), (5, 17000)])
+def test_gradients_of_many_rows_add_up(shape):
+    """Over more than one tile, with rows shorter and longer than a tile and a block of a sum."""
+    x, y_bar, w = data(*shape), data(2, *shape)[1], data(shape[1])
+    _, pull = wg.vjp(lambda x, w, b: wg.layer_norm(x, shape[1], weight=w, bias=b), x, w, w + 1)
+    x_bar, w_terms = gradients_by_hand(x, w, y_bar, shape[1])
+    for got, expected in zip(pull(y_bar), (x_bar, w_terms.sum(0), y_bar.sum(0))):
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((70, 8, 20, 3), 4), ((3, 4, 130, 61), 2), ((900, 12), 3), ((50, 6, 37), 6)]
+)
+def test_gradients_of_many_groups_add_up(shape, groups):
+    x, y_bar, w = data(*shape), data(2, *shape)[1], data(shape[1])
+    _, pull = wg.vjp(lambda x, w, b: wg.group_norm(x, groups, weight=w, bias=b), x, w, w + 1)
+    columns = math.prod(shape[1:]) // groups
+    wide = np.broadcast_to(w.reshape(-1, *(1 for _ in shape[2:])), shape)
+    x_bar, w_terms = gradients_by_hand(x, wide, y_bar, columns)
+    others = (0, *range(2, len(shape)))
+    for got, expected in zip(pull(y_bar), (x_bar, w_terms.sum(others), y_bar.sum(others))):
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-9, atol=1e-11)
+
+
+def test_parameters_of_another_precision():
+    x = wg.asarray(data(3, 8)).astype("float16")
+    assert wg.layer_norm(x, 8, weight=wg.ones((8,), dtype=wg.float32)).dtype == wg.float32
+    assert wg.layer_norm(x, 8, weight=wg.ones((8,), dtype=wg.float16)).dtype == wg.float16
+    assert wg.group_norm(x, 2, bias=wg.ones((8,), dtype=wg.float64)).dtype == wg.float64

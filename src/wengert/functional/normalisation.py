@@ -12,13 +12,16 @@ from wengert.autograd.modes import no_grad
 from wengert.dtypes import float32
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import (
+    Size,
     as_dtype_of,
     as_floating,
     as_tensor,
     describe,
+    full,
     native,
     number,
     product,
+    promoted,
     shape_text,
 )
 from wengert.program.compile import composite
@@ -37,20 +40,39 @@ def _affine(y: Any, weight: Tensor | None, bias: Tensor | None) -> Any:
     return y if bias is None else y + bias
 
 
-def _standardised(x: Tensor, n_axes: int, eps: float, centred: bool = True) -> Tensor:
-    """Rows, the last axes, of mean 0 and variance 1."""
-    y, _, _ = _standardise(_wide(x), n_axes, eps, int(centred))
-    return as_dtype_of(y, x.dtype)
+def _standardised(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, layout: tuple[Size, ...], eps: float, centred: bool = True
+) -> Tensor:
+    """x as (batch, groups, members, length): the last two axes of mean 0 and variance 1, then the affine map of members."""
+    batch, groups, members, length = layout
+    given = [p for p in (weight, bias) if p is not None]
+    x, *given = promoted([x, *given])
+    rows = _wide(x)
+    if not given:
+        batch, groups, members, length = batch * groups, 1, 1, members * length
+    parameters = [full((groups, members), value, rows.dtype) for value in (1.0, 0.0)]
+    for place, p in enumerate((weight, bias)):
+        if p is not None:
+            parameters[place] = _reshape(_wide(given.pop(0)), (groups, members))
+    y, _, _ = _standardise(_reshape(rows, (batch, groups, members, length)), *parameters, eps, int(centred))
+    return as_dtype_of(_reshape(y, x.shape), x.dtype)
+
+
+def _over_last_axes(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, n_axes: int, eps: float, centred: bool
+) -> Tensor:
+    rows, length = product(x.shape[: x.ndim - n_axes]), product(x.shape[x.ndim - n_axes :])
+    return _standardised(x, weight, bias, (rows, 1, length, 1), eps, centred)
 
 
 @composite
 def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, n_axes: int, eps: float) -> Any:
-    return _affine(_standardised(x, n_axes, eps), weight, bias)
+    return _over_last_axes(x, weight, bias, n_axes, eps, centred=True)
 
 
 @composite
 def _rms_norm(x: Tensor, weight: Tensor | None, n_axes: int, eps: float) -> Any:
-    return _affine(_standardised(x, n_axes, eps, centred=False), weight, None)
+    return _over_last_axes(x, weight, None, n_axes, eps, centred=False)
 
 
 def _normalised_axes(x: Tensor, normalized_shape: int | Sequence[int], name: str, *parameters: Any) -> int:
@@ -102,11 +124,8 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
 
 @composite
 def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float) -> Any:
-    # All in one shape, so that what a derivative computes from it is one fused group.
-    batch, members, length = x.shape[0], x.shape[1] // groups, product(x.shape[2:])
-    y = _standardised(_reshape(x, (batch, groups, members, length)), 2, eps)
-    weight, bias = (None if p is None else _reshape(p, (groups, members, 1)) for p in (weight, bias))
-    return _reshape(_affine(y, weight, bias), x.shape)
+    layout = (x.shape[0], groups, x.shape[1] // groups, product(x.shape[2:]))
+    return _standardised(x, weight, bias, layout, eps)
 
 
 class _Rows:

@@ -7,123 +7,167 @@ from typing import Any
 import numpy as np
 
 from wengert import _core
+from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.reduce import sum
 from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Invalid, Sample, exactly, real, whole
-from wengert.ops.shape import broadcast_to
+from wengert.ops.samples import Invalid, Sample, real, whole
+from wengert.ops.shape import broadcast_to, reshape, zeros_like
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 
 
-def _mean(x: Any, n_axes: int) -> Any:
-    """Along rows, which keep their axes."""
-    n: Any = 1
-    for size in x.shape[x.ndim - n_axes :]:
-        n = n * size
+def _means(x: Any) -> Any:
+    """Along rows, the last two axes, which are kept."""
+    n = x.shape[2] * x.shape[3]
     if isinstance(n, _core.Dim):
         n = create(OPS["size_scalar"], ((n,), x.dtype.code))
-    return sum(x, tuple(range(x.ndim - n_axes, x.ndim)), 1) / n
+    return sum(x, (2, 3), 1) / n
+
+
+def _mean(x: Any) -> Any:
+    """The same in the shape of x."""
+    return broadcast_to(_means(x), x.shape)
+
+
+def _spread(parameter: Any, x: Any) -> Any:
+    """One number for each member of each group, to the shape of the rows."""
+    return broadcast_to(reshape(parameter, (*parameter.shape, 1)), x.shape)
 
 
 def _standardised(x: Any, mean: Any, scale: Any) -> Any:
     return (x - broadcast_to(mean, x.shape)) * broadcast_to(scale, x.shape)
 
 
+def _projected(t: Any, h: Any, scale: Any, centred: int) -> Any:
+    """The derivative of standardising in the direction t. It is symmetric."""
+    rest = t - _mean(t) if centred else t
+    return (rest - h * _mean(h * t)) * broadcast_to(scale, t.shape)
+
+
+def _tangent(
+    x_dot: Any, weight_dot: Any, bias_dot: Any, x: Any, mean: Any, scale: Any, weight: Any, centred: int
+) -> Any:
+    h = _standardised(x, mean, scale)
+    y_dot = _projected(x_dot, h, scale, centred) * _spread(weight, x)
+    return y_dot + h * _spread(weight_dot, x) + _spread(bias_dot, x)
+
+
+def _cotangent(y_bar: Any, x: Any, mean: Any, scale: Any, weight: Any, centred: int) -> Any:
+    h = _standardised(x, mean, scale)
+    x_bar = _projected(y_bar * _spread(weight, x), h, scale, centred)
+    return x_bar, sum(y_bar * h, (0, 3), 0), sum(y_bar, (0, 3), 0)
+
+
 # From x and two numbers a row, not from y: they are what a derivative then keeps.
-def _standardise_jvp(x_dot: Any, outputs: Any, x: Any, n_axes: int, eps: float, centred: int) -> Any:
+def _standardise_jvp(
+    x_dot: Any, weight_dot: Any, bias_dot: Any, outputs: Any, x: Any, weight: Any, bias: Any, eps: float, centred: int
+) -> Any:
     _, mean, scale = outputs
-    along = _mean(x_dot * _standardised(x, mean, scale), n_axes)
-    return (
-        standardise_push(x_dot, x, mean, scale, n_axes, centred),
-        _mean(x_dot, n_axes) if centred else ZERO,
-        -along * (scale * scale),
-    )
+    dots = filled((x_dot, weight_dot, bias_dot), (x, weight, bias))
+    y_dot = standardise_tangent(*dots, x, mean, scale, weight, centred)
+    if x_dot is ZERO:
+        return y_dot, ZERO, ZERO
+    along = _means(x_dot * _standardised(x, mean, scale))
+    return y_dot, _means(x_dot) if centred else ZERO, -along * (scale * scale)
 
 
-def _np_standardise(x: Any, n_axes: int, eps: float, centred: int) -> Any:
-    axes = tuple(range(x.ndim - n_axes, x.ndim))
-    mean = x.mean(axes, keepdims=True) * centred
-    scale = 1 / np.sqrt(np.square(x - mean).mean(axes, keepdims=True) + eps)
-    return (x - mean) * scale, mean, scale
+def _np_standardise(x: Any, weight: Any, bias: Any, eps: float, centred: int) -> Any:
+    mean = x.mean((2, 3), keepdims=True) * centred
+    scale = 1 / np.sqrt(np.square(x - mean).mean((2, 3), keepdims=True) + eps)
+    return (x - mean) * scale * weight[..., None] + bias[..., None], mean, scale
+
+
+def _np_projected(t: Any, h: Any, scale: Any, centred: int) -> Any:
+    return scale * (t - t.mean((2, 3), keepdims=True) * centred - h * (h * t).mean((2, 3), keepdims=True))
+
+
+def _np_tangent(
+    x_dot: Any, weight_dot: Any, bias_dot: Any, x: Any, mean: Any, scale: Any, weight: Any, centred: int
+) -> Any:
+    h = (x - mean) * scale
+    y_dot = _np_projected(x_dot, h, scale, centred) * weight[..., None]
+    return y_dot + h * weight_dot[..., None] + bias_dot[..., None]
+
+
+def _np_cotangent(y_bar: Any, x: Any, mean: Any, scale: Any, weight: Any, centred: int) -> Any:
+    h = (x - mean) * scale
+    x_bar = _np_projected(y_bar * weight[..., None], h, scale, centred)
+    return x_bar, (y_bar * h).sum((0, 3)), y_bar.sum((0, 3))
+
+
+# (batch, groups, members, length). Those that take whole vectors and tiles are for `standardise` alone: the others run
+# in its derivatives, and sums of so many terms cancel to more than the tolerance of a single value.
+_LAYOUTS = [(3, 1, 5, 1), (2, 2, 3, 4), (2, 3, 1, 4), (0, 1, 3, 1)]
+_LONG_LAYOUTS = [(2, 1, 1, 67), (2, 1, 67, 1)]
+
+
+def _parameters(shape: tuple[int, ...], count: int) -> tuple[Any, ...]:
+    return tuple(real(*shape[1:3]) for _ in range(count))
+
+
+def _numbers(shape: tuple[int, ...]) -> tuple[Any, Any]:
+    return real(*shape[:2], 1, 1), real(*shape[:2], 1, 1)
 
 
 standardise: Op = define(
     "standardise",
-    formula="y = (x − mean) · scale along rows, mean, and scale = 1 / √(mean (x − mean)² + eps)",
+    formula="y = (x − mean) · scale · weight + bias along rows, mean, and scale = 1 / √(mean (x − mean)² + eps)",
     reference=_np_standardise,
     jvp=_standardise_jvp,
     samples=[
-        Sample((real(3, 5),), (1, 1e-5, 1)),
-        Sample((real(3, 5),), (1, 1e-3, 0)),
-        Sample((real(2, 3, 4),), (2, 0.0, 1)),
-        Sample((real(2, 67),), (1, 1e-5, 1)),
-        Sample((real(2, 1100),), (1, 1e-5, 1), second=False),
-        Sample((real(0, 3),), (1, 1e-5, 1)),
-        Sample((exactly(1e4, 1e4 + 1, 1e4 + 2, 1e4 - 3),), (1, 1e-5, 1), gradients=False),
+        *(Sample((real(*s), *_parameters(s, 2)), (1e-5, 1)) for s in _LAYOUTS),
+        *(Sample((real(*s), *_parameters(s, 2)), (1e-5, 1)) for s in _LONG_LAYOUTS),
+        Sample((real(3, 1, 5, 1), real(1, 5), real(1, 5)), (1e-3, 0)),
+        Sample((real(3, 1, 1, 5), real(1, 1), real(1, 1)), (0.0, 1)),
+        Sample((real(1, 1, 1, 1100), real(1, 1), real(1, 1)), (1e-5, 1), second=False),
     ],
     invalid=[
-        Invalid((whole(2, 3),), (1, 1e-5, 1), "DTypeError", "real floating"),
-        Invalid((real(2, 3),), (3, 1e-5, 1), "ShapeError", "last 3 axes"),
-        Invalid((real(2, 3),), (0, 1e-5, 1), "ShapeError", "last 0 axes"),
+        Invalid((whole(2, 1, 3, 1), whole(1, 3), whole(1, 3)), (1e-5, 1), "DTypeError", "real floating"),
+        Invalid((real(2, 3), real(1, 3), real(1, 3)), (1e-5, 1), "ShapeError", "(batch, groups, members, length)"),
+        Invalid((real(2, 1, 3, 1), real(1, 2), real(1, 3)), (1e-5, 1), "ShapeError", "(groups, members)"),
     ],
     dear=True,
     public=False,
 )
-
-
-def _push_jvp(
-    t_dot: Any, x_dot: Any, mean_dot: Any, scale_dot: Any, y: Any, t: Any, x: Any, mean: Any, scale: Any,
-    n_axes: int, centred: int,
-) -> Any:  # fmt: skip
-    total = ZERO if t_dot is ZERO else standardise_push(t_dot, x, mean, scale, n_axes, centred)
-    wide_scale = broadcast_to(scale, x.shape)
-    h = _standardised(x, mean, scale)
-    h_dot = ZERO
-    if x_dot is not ZERO:
-        h_dot = h_dot + x_dot * wide_scale
-    if mean_dot is not ZERO:
-        h_dot = h_dot - broadcast_to(mean_dot * scale, x.shape)
-    if scale_dot is not ZERO:
-        spread = broadcast_to(scale_dot, x.shape)
-        h_dot = h_dot + spread * (x - broadcast_to(mean, x.shape))
-        rest = t - broadcast_to(_mean(t, n_axes), x.shape) if centred else t
-        total = total + spread * (rest - h * broadcast_to(_mean(h * t, n_axes), x.shape))
-    if h_dot is not ZERO:
-        along = broadcast_to(_mean(h * t, n_axes) * scale, x.shape)
-        turned = broadcast_to(_mean(h_dot * t, n_axes), x.shape)
-        total = total - h_dot * along - turned * (h * wide_scale)
-    return total
-
-
-def _np_push(t: Any, x: Any, mean: Any, scale: Any, n_axes: int, centred: int) -> Any:
-    axes = tuple(range(x.ndim - n_axes, x.ndim))
-    y = (x - mean) * scale
-    return scale * (t - t.mean(axes, keepdims=True) * centred - y * (y * t).mean(axes, keepdims=True))
-
-
-# The derivative of `standardise` in the direction t. It is symmetric: its own transpose.
-standardise_push: Op = define(
-    "standardise_push",
-    formula="scale · (t − mean t − y · mean (y t)) along rows, with y = (x − mean) · scale",
-    reference=_np_push,
-    jvp=_push_jvp,
-    transpose=(
-        lambda y_bar, t, x, mean, scale, n_axes, centred: standardise_push(y_bar, x, mean, scale, n_axes, centred),
-        None,
-        None,
-        None,
-    ),
+standardise_tangent: Op = define(
+    "standardise_tangent",
+    formula="the derivative of standardise, in the direction of x_dot, weight_dot and bias_dot",
+    reference=_np_tangent,
+    jvp=jvp_of_linear("standardise_tangent", 3, _tangent),
+    transpose=transpose_by("standardise_cotangent", 3, lambda x, *_: (zeros_like(x),)),
     samples=[
-        Sample((real(3, 5), real(3, 5), real(3, 1), real(3, 1)), (1, 1)),
-        Sample((real(3, 5), real(3, 5), real(3, 1), real(3, 1)), (1, 0)),
-        Sample((real(2, 3, 4), real(2, 3, 4), real(2, 1, 1), real(2, 1, 1)), (2, 1)),
-        Sample((real(2, 67), real(2, 67), real(2, 1), real(2, 1)), (1, 1)),
-        Sample((real(0, 3), real(0, 3), real(0, 1), real(0, 1)), (1, 1)),
+        Sample((real(*s), *_parameters(s, 2), real(*s), *_numbers(s), *_parameters(s, 1)), (centred,))
+        for s in _LAYOUTS
+        for centred in (0, 1)
     ],
     invalid=[
-        Invalid((real(3, 5), real(3, 5), real(3, 1), real(3)), (1, 1), "ShapeError", "one number a row"),
-        Invalid((real(3, 5), real(3, 4), real(3, 1), real(3, 1)), (1, 1), "ShapeError", "one shape"),
-        Invalid((whole(3, 5), whole(3, 5), whole(3, 1), whole(3, 1)), (1, 1), "DTypeError", "real floating"),
+        Invalid(
+            (*(real(2, 1, 3, 1), real(1, 3), real(1, 3)), *(real(2, 1, 3, 1), real(2), real(2), real(1, 3))),
+            (1,),
+            "ShapeError",
+            "one number a row",
+        ),
+    ],
+    dear=True,
+    public=False,
+)
+standardise_cotangent: Op = define(
+    "standardise_cotangent",
+    formula="the transpose of standardise_tangent",
+    reference=_np_cotangent,
+    jvp=jvp_of_linear("standardise_cotangent", 1, _cotangent),
+    transpose=transpose_by(
+        "standardise_tangent", 1, lambda x, mean, scale, weight: (zeros_like(x), zeros_like(weight), zeros_like(weight))
+    ),
+    samples=[
+        Sample((real(*s), real(*s), *_numbers(s), *_parameters(s, 1)), (centred,))
+        for s in _LAYOUTS
+        for centred in (0, 1)
+    ],
+    invalid=[
+        Invalid(
+            (real(2, 1, 3, 1), real(2, 1, 4, 1), *_numbers((2, 1)), real(1, 4)), (1,), "ShapeError", "one number a row"
+        ),
     ],
     dear=True,
     public=False,
