@@ -41,8 +41,7 @@ extern "C" {
   void scipy_##s##getrf_(const int* m, const int* n, T* a, const int* lda, int* ipiv, int* info);                    \
   void scipy_##s##getri_(const int* n, T* a, const int* lda, const int* ipiv, T* work, const int* lwork, int* info); \
   void scipy_##s##potrf_(const char* uplo, const int* n, T* a, const int* lda, int* info, size_t);                   \
-  void scipy_##s##geqrf_(const int* m, const int* n, T* a, const int* lda, T* tau, T* work, const int* lwork,        \
-                         int* info);
+  void scipy_##s##geqr2_(const int* m, const int* n, T* a, const int* lda, T* tau, T* work, int* info);
 WENGERT_LAPACK(s, float)
 WENGERT_LAPACK(d, double)
 WENGERT_LAPACK(c, c64)
@@ -50,8 +49,6 @@ WENGERT_LAPACK(z, c128)
 #undef WENGERT_LAPACK
 
 #define WENGERT_LAPACK_REAL(s, T)                                                                                      \
-  void scipy_##s##orgqr_(const int* m, const int* n, const int* k, T* a, const int* lda, const T* tau, T* work,        \
-                         const int* lwork, int* info);                                                                 \
   void scipy_##s##gesdd_(const char* jobz, const int* m, const int* n, T* a, const int* lda, T* s_, T* u,              \
                          const int* ldu, T* vt, const int* ldvt, T* work, const int* lwork, int* iwork, int* info,     \
                          size_t);                                                                                      \
@@ -59,14 +56,20 @@ WENGERT_LAPACK(z, c128)
                          const int* lwork, int* iwork, const int* liwork, int* info, size_t, size_t);                  \
   void scipy_##s##geev_(const char* jobvl, const char* jobvr, const int* n, T* a, const int* lda, T* wr, T* wi, T* vl, \
                         const int* ldvl, T* vr, const int* ldvr, T* work, const int* lwork, int* info, size_t,         \
-                        size_t);
+                        size_t);                                                                                       \
+  void scipy_##s##sytrd_(const char* uplo, const int* n, T* a, const int* lda, T* d, T* e, T* tau, T* work,            \
+                         const int* lwork, int* info, size_t);                                                         \
+  void scipy_##s##stedc_(const char* compz, const int* n, T* d, T* e, T* z, const int* ldz, T* work, const int* lwork, \
+                         int* iwork, const int* liwork, int* info, size_t);                                            \
+  void scipy_##s##laed2_(int* k, const int* n, const int* n1, T* d, T* q, const int* ldq, int* indxq, T* rho, T* z,    \
+                         T* dlambda, T* w, T* q2, int* indx, int* indxc, int* indxp, int* coltyp, int* info);          \
+  void scipy_##s##laed4_(const int* n, const int* i, const T* d, const T* z, T* delta, const T* rho, T* lambda,        \
+                         int* info);
 WENGERT_LAPACK_REAL(s, float)
 WENGERT_LAPACK_REAL(d, double)
 #undef WENGERT_LAPACK_REAL
 
 #define WENGERT_LAPACK_COMPLEX(s, T, R)                                                                           \
-  void scipy_##s##ungqr_(const int* m, const int* n, const int* k, T* a, const int* lda, const T* tau, T* work,   \
-                         const int* lwork, int* info);                                                            \
   void scipy_##s##gesdd_(const char* jobz, const int* m, const int* n, T* a, const int* lda, R* s_, T* u,         \
                          const int* ldu, T* vt, const int* ldvt, T* work, const int* lwork, R* rwork, int* iwork, \
                          int* info, size_t);                                                                      \
@@ -75,7 +78,9 @@ WENGERT_LAPACK_REAL(d, double)
                          size_t, size_t);                                                                         \
   void scipy_##s##geev_(const char* jobvl, const char* jobvr, const int* n, T* a, const int* lda, T* w, T* vl,    \
                         const int* ldvl, T* vr, const int* ldvr, T* work, const int* lwork, R* rwork, int* info,  \
-                        size_t, size_t);
+                        size_t, size_t);                                                                          \
+  void scipy_##s##hetrd_(const char* uplo, const int* n, T* a, const int* lda, R* d, R* e, T* tau, T* work,       \
+                         const int* lwork, int* info, size_t);
 WENGERT_LAPACK_COMPLEX(c, c64, float)
 WENGERT_LAPACK_COMPLEX(z, c128, double)
 #undef WENGERT_LAPACK_COMPLEX
@@ -98,9 +103,9 @@ WENGERT_LAPACK_COMPLEX(z, c128, double)
     scipy_##s##potrf_(&uplo, &n, a, &lda, &info, 1);                            \
     return info;                                                                \
   }                                                                             \
-  inline int geqrf(int m, int n, T* a, int lda, T* tau, T* work, int lwork) {   \
+  inline int geqr2(int m, int n, T* a, int lda, T* tau, T* work) {              \
     int info = 0;                                                               \
-    scipy_##s##geqrf_(&m, &n, a, &lda, tau, work, &lwork, &info);               \
+    scipy_##s##geqr2_(&m, &n, a, &lda, tau, work, &info);                       \
     return info;                                                                \
   }
 WENGERT_OVERLOADS(s, float)
@@ -110,11 +115,6 @@ WENGERT_OVERLOADS(z, c128)
 #undef WENGERT_OVERLOADS
 
 #define WENGERT_OVERLOADS_REAL(s, T)                                                                                  \
-  inline int ungqr(int m, int n, int k, T* a, int lda, const T* tau, T* work, int lwork) {                            \
-    int info = 0;                                                                                                     \
-    scipy_##s##orgqr_(&m, &n, &k, a, &lda, tau, work, &lwork, &info);                                                 \
-    return info;                                                                                                      \
-  }                                                                                                                   \
   inline int gesdd(char jobz, int m, int n, T* a, int lda, T* sv, T* u, int ldu, T* vt, int ldvt, T* work, int lwork, \
                    T*, int* iwork) {                                                                                  \
     int info = 0;                                                                                                     \
@@ -126,17 +126,35 @@ WENGERT_OVERLOADS(z, c128)
     const char uplo = 'L';                                                                                            \
     scipy_##s##syevd_(&jobz, &uplo, &n, a, &lda, w, work, &lwork, iwork, &liwork, &info, 1, 1);                       \
     return info;                                                                                                      \
+  }                                                                                                                   \
+  inline int hetrd(int n, T* a, int lda, T* d, T* e, T* tau, T* work, int lwork) {                                    \
+    int info = 0;                                                                                                     \
+    const char uplo = 'L';                                                                                            \
+    scipy_##s##sytrd_(&uplo, &n, a, &lda, d, e, tau, work, &lwork, &info, 1);                                         \
+    return info;                                                                                                      \
+  }                                                                                                                   \
+  inline int stedc(int n, T* d, T* e, T* z, int ldz, T* work, int lwork, int* iwork, int liwork) {                    \
+    int info = 0;                                                                                                     \
+    const char of_tridiagonal = 'I';                                                                                  \
+    scipy_##s##stedc_(&of_tridiagonal, &n, d, e, z, &ldz, work, &lwork, iwork, &liwork, &info, 1);                    \
+    return info;                                                                                                      \
+  }                                                                                                                   \
+  inline int laed2(int* k, int n, int n1, T* d, T* q, int ldq, int* indxq, T* rho, T* z, T* dlambda, T* w, T* q2,     \
+                   int* indx, int* indxc, int* indxp, int* coltyp) {                                                  \
+    int info = 0;                                                                                                     \
+    scipy_##s##laed2_(k, &n, &n1, d, q, &ldq, indxq, rho, z, dlambda, w, q2, indx, indxc, indxp, coltyp, &info);      \
+    return info;                                                                                                      \
+  }                                                                                                                   \
+  inline int laed4(int n, int i, const T* d, const T* z, T* delta, T rho, T* lambda) {                                \
+    int info = 0;                                                                                                     \
+    scipy_##s##laed4_(&n, &i, d, z, delta, &rho, lambda, &info);                                                      \
+    return info;                                                                                                      \
   }
 WENGERT_OVERLOADS_REAL(s, float)
 WENGERT_OVERLOADS_REAL(d, double)
 #undef WENGERT_OVERLOADS_REAL
 
 #define WENGERT_OVERLOADS_COMPLEX(s, T, R)                                                                            \
-  inline int ungqr(int m, int n, int k, T* a, int lda, const T* tau, T* work, int lwork) {                            \
-    int info = 0;                                                                                                     \
-    scipy_##s##ungqr_(&m, &n, &k, a, &lda, tau, work, &lwork, &info);                                                 \
-    return info;                                                                                                      \
-  }                                                                                                                   \
   inline int gesdd(char jobz, int m, int n, T* a, int lda, R* sv, T* u, int ldu, T* vt, int ldvt, T* work, int lwork, \
                    R* rwork, int* iwork) {                                                                            \
     int info = 0;                                                                                                     \
@@ -148,6 +166,12 @@ WENGERT_OVERLOADS_REAL(d, double)
     int info = 0;                                                                                                     \
     const char uplo = 'L';                                                                                            \
     scipy_##s##heevd_(&jobz, &uplo, &n, a, &lda, w, work, &lwork, rwork, &lrwork, iwork, &liwork, &info, 1, 1);       \
+    return info;                                                                                                      \
+  }                                                                                                                   \
+  inline int hetrd(int n, T* a, int lda, R* d, R* e, T* tau, T* work, int lwork) {                                    \
+    int info = 0;                                                                                                     \
+    const char uplo = 'L';                                                                                            \
+    scipy_##s##hetrd_(&uplo, &n, a, &lda, d, e, tau, work, &lwork, &info, 1);                                         \
     return info;                                                                                                      \
   }
 WENGERT_OVERLOADS_COMPLEX(c, c64, float)

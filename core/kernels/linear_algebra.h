@@ -65,11 +65,11 @@ struct Triangle {
 template <class T>
 void solve_triangular(Triangle t, int64_t m, int64_t n, const T* a, T* b);
 
-// ------------------------------------------------------------------------- orthogonal (linear_algebra_spectral.cpp)
+// ------------------------------------------------------------------------------------------ orthogonal
 
-// a[m × n] = q · r; q is m × k and r is k × n, where k is min(m, n), or m if complete. Destroys a.
+// a[m × n] = q · r; q is m × k and r is k × n, where k is min(m, n), or m if complete (reflectors.cpp).
 template <class T>
-int qr(int64_t m, int64_t n, bool complete, T* a, T* q, T* r, Workspace<T>& w);
+int qr(int64_t m, int64_t n, bool complete, const T* a, T* q, T* r);
 
 // a[m × n] = u · diag(s) · vh. u and vh may be null (values alone), or are m × k and k × n (full: m × m, n × n).
 // Destroys a.

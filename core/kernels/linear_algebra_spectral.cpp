@@ -1,7 +1,13 @@
-// Orthogonal factorisations: QR, singular values, eigenvalues.
+// Singular values and eigenvalues.
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
 
+#include "../threads.h"
 #include "linear_algebra.h"
+#include "reflectors.h"
+#include "tridiagonal.h"
 
 namespace wengert {
 
@@ -20,54 +26,14 @@ int size_of(const std::vector<T>& memory) {
   return static_cast<int>(memory.size());
 }
 
-// to[columns × rows] := from[rows × columns]ᵀ, in blocks that stay in the cache.
 template <class T>
-void transpose(int64_t rows, int64_t columns, const T* from, T* to) {
-  constexpr int64_t kBlock = 16;
-  for (int64_t i0 = 0; i0 < rows; i0 += kBlock) {
-    const int64_t i1 = std::min(rows, i0 + kBlock);
-    for (int64_t j = 0; j < columns; ++j) {
-      for (int64_t i = i0; i < i1; ++i) to[j * rows + i] = from[i * columns + j];
-    }
-  }
-}
-
-template <class T>
-void transpose(int64_t n, T* a) {
+void transpose_in_place(int64_t n, T* a) {
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < i; ++j) std::swap(a[i * n + j], a[j * n + i]);
   }
 }
 
 }  // namespace
-
-// On a transposed copy: LAPACK's LQ of what row-major memory holds would need none, but takes up to a third longer.
-template <class T>
-int qr(int64_t m, int64_t n, bool complete, T* a, T* q, T* r, Workspace<T>& w) {
-  const int64_t k = std::min(m, n), columns = complete ? m : k;
-  if (k == 0) {
-    for (int64_t i = 0; i < m * columns; ++i) q[i] = T(i / columns == i % columns ? 1 : 0);
-    std::fill_n(r, columns * n, T(0));
-    return 0;
-  }
-  const int rows = to_int(m), c = to_int(columns), reflectors = to_int(k);
-  if (w.main.empty()) {
-    T asked, more;
-    w.more.resize(m * std::max(n, columns) + k);
-    lapack::geqrf(rows, to_int(n), w.more.data(), rows, w.more.data(), &asked, -1);
-    lapack::ungqr(rows, c, reflectors, w.more.data(), rows, w.more.data(), &more, -1);
-    make_room(w.main, std::max(std::real(asked), std::real(more)));
-  }
-  T *tau = w.more.data(), *copy = tau + k, *work = w.main.data();
-  transpose(m, n, a, copy);
-  if (const int info = lapack::geqrf(rows, to_int(n), copy, rows, tau, work, size_of(w.main))) return info;
-  for (int64_t i = 0; i < columns; ++i) {
-    for (int64_t j = 0; j < n; ++j) r[i * n + j] = i < k && j >= i ? copy[j * m + i] : T(0);
-  }
-  if (const int info = lapack::ungqr(rows, c, reflectors, copy, rows, tau, work, size_of(w.main))) return info;
-  transpose(columns, m, copy, q);
-  return 0;
-}
 
 // LAPACK reads aᵀ = vhᵀ diag(s) uᵀ: its left vectors are our vh, and its right ones our u, each as row-major memory.
 template <class T>
@@ -115,10 +81,77 @@ int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y, Workspace<T
   return 0;
 }
 
+namespace {
+
+constexpr int64_t kLargestWhole = 32;  // rows of a matrix that LAPACK's driver solves faster
+
+// A power of 2 that brings a to where squares neither overflow nor underflow, and the exponent that undoes it.
+template <class T>
+int bring_into_range(int64_t size, T* a) {
+  using R = Real<T>;
+  constexpr R least = std::numeric_limits<R>::min() / std::numeric_limits<R>::epsilon();
+  R largest = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    largest = std::max({largest, std::abs(std::real(a[i])), std::abs(std::imag(a[i]))});
+  }
+  if (largest == 0 || (largest > std::sqrt(least) && largest < 1 / std::sqrt(least))) return 0;
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  for (int64_t i = 0; i < size; ++i) {
+    if constexpr (lapack::is_complex_v<T>) {
+      a[i] = {std::ldexp(a[i].real(), -exponent), std::ldexp(a[i].imag(), -exponent)};
+    } else {
+      a[i] = std::ldexp(a[i], -exponent);
+    }
+  }
+  return exponent;
+}
+
+// The steps of LAPACK's driver, of which all but the first run on all threads: conj(a) = q t qᴴ with t tridiagonal,
+// t = zᵀ diag(values) z, and then v = conj(q zᵀ), in tiles of vectors.
+template <class T>
+int eigh_in_steps(int64_t n, T* a, Real<T>* values, Workspace<T>& w) {
+  const int exponent = bring_into_range(n * n, a), order = to_int(n);
+  w.more.resize(n);
+  w.real.resize(n * n + 2 * n);
+  w.integers.resize(n);
+  T* tau = w.more.data();
+  Real<T>*z = w.real.data(), *d = z + n * n, *e = d + n;
+  if (w.main.empty()) {
+    T asked;
+    lapack::hetrd(order, a, order, d, e, tau, &asked, -1);
+    make_room(w.main, asked);
+  }
+  if (const int info = lapack::hetrd(order, a, order, d, e, tau, w.main.data(), size_of(w.main))) return info;
+  const int* ascending = w.integers.data();
+  if (const int info = tridiagonal_eigenvectors(n, d, e, z, w.integers.data())) return info;
+  Reflectors<T> h(n - 1, n - 1);
+  parallel_for(h.blocks(), [&](int64_t block) { h.set(block, a + 1, n, tau); });
+  const int64_t step = vectors_per_tile(n);
+  parallel_for((n + step - 1) / step, [&](int64_t tile) {
+    const int64_t begin = tile * step, rows = std::min(n, begin + step) - begin;
+    const std::unique_ptr<T[]> vectors(new T[rows * n]);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int from = ascending[begin + i];
+      std::copy_n(z + from * n, n, vectors.get() + i * n);
+      values[begin + i] = std::ldexp(d[from], exponent);
+    }
+    for (int64_t block = h.blocks() - 1; block >= 0; --block) h.apply(block, false, rows, vectors.get() + 1, n);
+    if constexpr (lapack::is_complex_v<T>) {
+      for (int64_t i = 0; i < rows * n; ++i) vectors[i] = std::conj(vectors[i]);
+    }
+    transpose(rows, n, vectors.get(), n, a + begin, n);
+  });
+  return 0;
+}
+
+}  // namespace
+
 // LAPACK reads aᵀ = conj(a), whose vectors are conj(v): transposed and conjugated, they are v.
 template <class T>
 int eigh(int64_t n, bool vectors, T* a, Real<T>* values, Workspace<T>& w) {
   if (n == 0) return 0;
+  if (vectors && n > kLargestWhole) return eigh_in_steps(n, a, values, w);
   const char job = vectors ? 'V' : 'N';
   const int order = to_int(n);
   if (w.main.empty()) {
@@ -133,7 +166,7 @@ int eigh(int64_t n, bool vectors, T* a, Real<T>* values, Workspace<T>& w) {
   const int info = lapack::heevd(job, order, a, order, values, w.main.data(), size_of(w.main), w.real.data(),
                                  size_of(w.real), w.integers.data(), size_of(w.integers));
   if (info || !vectors) return info;
-  transpose(n, a);
+  transpose_in_place(n, a);
   if constexpr (lapack::is_complex_v<T>) std::transform(a, a + n * n, a, [](T x) { return std::conj(x); });
   return 0;
 }
@@ -211,14 +244,13 @@ WENGERT_GEEV_REAL(d, double)
 template <class T>
 int eig(int64_t n, T* a, std::complex<Real<T>>* values, std::complex<Real<T>>* v, Workspace<T>& w) {
   if (n == 0) return 0;
-  transpose(n, a);
+  transpose_in_place(n, a);
   const int info = geev(to_int(n), a, values, v, w);
-  if (info == 0 && v) transpose(n, v);
+  if (info == 0 && v) transpose_in_place(n, v);
   return info;
 }
 
 #define WENGERT_INSTANCES(T)                                                     \
-  template int qr(int64_t, int64_t, bool, T*, T*, T*, Workspace<T>&);            \
   template int svd(int64_t, int64_t, bool, T*, T*, Real<T>*, T*, Workspace<T>&); \
   template int eigh(int64_t, bool, T*, Real<T>*, Workspace<T>&);                 \
   template int pseudo_inverse(int64_t, int64_t, Real<T>, T*, T*, Workspace<T>&); \

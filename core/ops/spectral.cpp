@@ -38,14 +38,13 @@ void infer_qr(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) 
 
 void compute_qr(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   const int64_t m = rows_of(in[0]), n = columns_of(in[0]), k = columns_of(out[0]), batch = batch_of(in[0]);
-  Ref copy = scratch_copy(in[0]);
+  const Stack a(in[0], 2);
   Failure failed;
   with_lapack_type(in[0]->dtype, [&]<class T>() {
     for_matrices(batch, 2.0 * m * n * k, [&](int64_t first, int64_t last) {
-      Workspace<T> w;
       for (int64_t i = first; i < last; ++i) {
         T *q = data_of<T>(out[0]) + i * m * k, *r = data_of<T>(out[1]) + i * k * n;
-        if (qr(m, n, attrs[0].i != 0, data_of<T>(copy.v) + i * m * n, q, r, w)) failed.note(i);
+        if (qr(m, n, attrs[0].i != 0, a.at<T>(i), q, r)) failed.note(i);
       }
     });
   });
