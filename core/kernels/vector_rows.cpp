@@ -1,6 +1,7 @@
 // The loops of rows.h for one instruction set.
 #include "rows.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "vector_reduce.h"
@@ -58,15 +59,16 @@ WENGERT_INLINE Sums<T> sums_of_block(int64_t begin, int64_t end, Terms terms) {
   return total;
 }
 
+// Of long rows in float64, which costs nothing beside the blocks.
+using Totals = Sums<double>;
+
 template <class T, class Terms>
-WENGERT_INLINE Sums<T> sums_of(int64_t begin, int64_t end, Terms terms) {
-  Sums<T> total;
+WENGERT_INLINE void add_sums(Totals& total, int64_t begin, int64_t end, Terms terms) {
   for (int64_t start = begin; start < end; start += kReduceBlock) {
     const Sums<T> block = sums_of_block<T>(start, end - start < kReduceBlock ? end : start + kReduceBlock, terms);
-    total.plain += block.plain;
-    total.products += block.products;
+    total.plain += static_cast<double>(block.plain);
+    total.products += static_cast<double>(block.products);
   }
-  return total;
 }
 
 // A parameter along part of a row: one number for all of it, where a pointer has one for each column.
@@ -76,8 +78,8 @@ struct Same {
   T operator[](int64_t) const { return value; }
 };
 
-// f(begin, end, parameters...) for each part of a row with parameters of its own; where parts have one number each, for
-// all of it.
+// f(begin, end, parameters...) for each part of a stretch, with its parameters; where parts have one number each, for
+// all of them at once.
 template <class T, class F, class... P>
 WENGERT_INLINE void for_parts(RowLayout layout, F f, const P*... parameters) {
   if (layout.length == 1) return f(int64_t{0}, layout.members, parameters...);
@@ -86,64 +88,90 @@ WENGERT_INLINE void for_parts(RowLayout layout, F f, const P*... parameters) {
   }
 }
 
+// f(where a stretch begins) for each of a row.
+template <class F>
+WENGERT_INLINE void for_stretches(RowLayout layout, int64_t row, F f) {
+  for (int64_t k = 0; k < layout.layers; ++k) f(row * layout.stretch() + k * layout.apart);
+}
+
 template <class T>
 struct Moments {
-  T mean, scale;
+  T mean, variance;
 };
 
 // The mean is corrected by that of what it leaves, so that a row of equal numbers has variance 0.
 template <class T>
-WENGERT_INLINE Moments<T> moments_of(const T* x, int64_t cols, T eps, bool centred) {
-  const T n = static_cast<T>(cols);
-  const T near = centred ? reduce_row<reduction::sum, T>(x, cols) / n : T{0};
-  const Sums<T> sums = sums_of<T>(0, cols, [&](int64_t i, auto& u, auto& v) {
-    take(u, x + i);
-    u = u - near;
-    v = u;
+WENGERT_INLINE Moments<T> moments_of(const T* x, RowLayout layout, int64_t row, bool centred) {
+  const double n = static_cast<double>(layout.size());
+  const int64_t stretch = layout.stretch();
+  double sum = 0;
+  if (centred) {
+    for_stretches(layout, row,
+                  [&](int64_t at) { sum += static_cast<double>(reduce_row<reduction::sum, T>(x + at, stretch)); });
+  }
+  const T near = static_cast<T>(sum / n);
+  Totals totals;
+  for_stretches(layout, row, [&](int64_t at) {
+    add_sums<T>(totals, at, at + stretch, [&](int64_t i, auto& u, auto& v) {
+      take(u, x + i);
+      u = u - near;
+      v = u;
+    });
   });
-  const T rest = centred ? sums.plain / n : T{0};
-  return {near + rest, T{1} / std::sqrt((sums.products / n - rest * rest) + eps)};
+  const double rest = centred ? totals.plain / n : 0.0, variance = totals.products / n - rest * rest;
+  return {static_cast<T>(near + rest), static_cast<T>(variance < 0.0 ? 0.0 : variance)};
 }
 
 template <class T>
-void standardise(T* y, T* mean, T* scale, const T* x, const T* weight, const T* bias, RowLayout layout, int64_t first,
-                 int64_t rows, T eps, bool centred) {
-  const int64_t cols = layout.cols();
-  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
-    const auto [m, s] = moments_of(x, cols, eps, centred);
-    mean[r] = m;
-    scale[r] = s;
-    const int64_t group = (first + r) % layout.groups * layout.members;
-    auto part = [&, m = m, s = s](int64_t begin, int64_t end, auto w, auto b) {
+T scale_of(T variance, T eps) {
+  return T{1} / std::sqrt(variance + eps);
+}
+
+template <class T>
+void standardise(T* y, T* mean, T* variance, const T* x, const T* weight, const T* bias, RowLayout layout,
+                 RowRange rows, T eps, bool centred) {
+  for (int64_t r = rows.first; r < rows.first + rows.count; ++r) {
+    const Moments<T> moments = moments_of(x, layout, r, centred);
+    const T m = mean[r] = moments.mean;
+    const T s = scale_of(variance[r] = moments.variance, eps);
+    const int64_t group = r % layout.groups * layout.members;
+    for_stretches(layout, r, [&](int64_t at) {
+      auto part = [&](int64_t begin, int64_t end, auto w, auto b) {
 #pragma GCC ivdep
-      for (int64_t i = begin; i < end; ++i) y[i] = (x[i] - m) * s * w[i] + b[i];
-    };
-    for_parts<T>(layout, part, weight + group, bias + group);
+        for (int64_t i = begin; i < end; ++i) y[at + i] = (x[at + i] - m) * s * w[i] + b[i];
+      };
+      for_parts<T>(layout, part, weight + group, bias + group);
+    });
   }
 }
 
 template <class T>
 void tangent(T* y_dot, const T* x_dot, const T* weight_dot, const T* bias_dot, const T* x, const T* mean,
-             const T* scale, const T* weight, RowLayout layout, int64_t first, int64_t rows, bool centred) {
-  const int64_t cols = layout.cols();
-  const T n = static_cast<T>(cols);
-  for (int64_t r = 0; r < rows; ++r, x_dot += cols, x += cols, y_dot += cols) {
-    const T m = mean[r], s = scale[r];
-    const Sums<T> sums = sums_of<T>(0, cols, [&](int64_t i, auto& u, auto& v) {
-      take(u, x_dot + i);
-      take(v, x + i);
-      v = v - m;
+             const T* variance, const T* weight, RowLayout layout, RowRange rows, T eps, bool centred) {
+  const double n = static_cast<double>(layout.size());
+  for (int64_t r = rows.first; r < rows.first + rows.count; ++r) {
+    const T m = mean[r], s = scale_of(variance[r], eps);
+    Totals totals;
+    for_stretches(layout, r, [&](int64_t at) {
+      add_sums<T>(totals, at, at + layout.stretch(), [&](int64_t i, auto& u, auto& v) {
+        take(u, x_dot + i);
+        take(v, x + i);
+        v = v - m;
+      });
     });
-    const T shift = centred ? sums.plain / n : T{0}, slope = sums.products / n * s * s;
-    const int64_t group = (first + r) % layout.groups * layout.members;
-    auto part = [&](int64_t begin, int64_t end, auto w, auto w_dot, auto b_dot) {
+    const T shift = centred ? static_cast<T>(totals.plain / n) : T{0};
+    const T slope = static_cast<T>(totals.products / n) * s * s;
+    const int64_t group = r % layout.groups * layout.members;
+    for_stretches(layout, r, [&](int64_t at) {
+      auto part = [&](int64_t begin, int64_t end, auto w, auto w_dot, auto b_dot) {
 #pragma GCC ivdep
-      for (int64_t i = begin; i < end; ++i) {
-        const T away = x[i] - m;
-        y_dot[i] = ((x_dot[i] - shift) - away * slope) * s * w[i] + (away * s * w_dot[i] + b_dot[i]);
-      }
-    };
-    for_parts<T>(layout, part, weight + group, weight_dot + group, bias_dot + group);
+        for (int64_t i = begin; i < end; ++i) {
+          const T away = x[at + i] - m;
+          y_dot[at + i] = ((x_dot[at + i] - shift) - away * slope) * s * w[i] + (away * s * w_dot[i] + b_dot[i]);
+        }
+      };
+      for_parts<T>(layout, part, weight + group, weight_dot + group, bias_dot + group);
+    });
   }
 }
 
@@ -154,43 +182,43 @@ bool unusual(T mean, T scale) {
 }
 
 template <class T>
-bool all_zero(const T* t, int64_t n) {
+bool all_zero(const T* t, RowLayout layout, int64_t row) {
   bool other = false;
-  for (int64_t i = 0; i < n; ++i) other |= t[i] != T{0};
+  for_stretches(layout, row, [&](int64_t at) {
+    for (int64_t i = at; i < at + layout.stretch(); ++i) other |= t[i] != T{0};
+  });
   return !other;
 }
 
-// Σ y_bar · weight and Σ y_bar · weight · (x − m) of a row whose parts have one weight each. What the parts add up to
-// is their share of the parameters' gradients.
+// Σ y_bar · weight and Σ y_bar · weight · (x − m) of a stretch whose parts have one weight each. What the parts add up
+// to is their share of the parameters' gradients.
 template <class T>
-WENGERT_INLINE Sums<T> weighted_sums_of_parts(const T* y_bar, const T* x, const T* weight, T* weight_bar, T* bias_bar,
-                                              RowLayout layout, T m, T s) {
-  Sums<T> total;
+WENGERT_INLINE void add_weighted_sums_of_parts(Totals& totals, const T* y_bar, const T* x, const T* weight,
+                                               T* weight_bar, T* bias_bar, RowLayout layout, T m, T s) {
   for (int64_t j = 0; j < layout.members; ++j) {
-    const int64_t begin = j * layout.length;
-    const Sums<T> part = sums_of<T>(begin, begin + layout.length, [&](int64_t i, auto& u, auto& v) {
+    Totals part;
+    add_sums<T>(part, j * layout.length, (j + 1) * layout.length, [&](int64_t i, auto& u, auto& v) {
       take(u, y_bar + i);
       take(v, x + i);
       v = v - m;
     });
-    total.plain += weight[j] * part.plain;
-    total.products += weight[j] * part.products;
-    weight_bar[j] += part.products * s;
-    bias_bar[j] += part.plain;
+    totals.plain += static_cast<double>(weight[j]) * part.plain;
+    totals.products += static_cast<double>(weight[j]) * part.products;
+    weight_bar[j] += static_cast<T>(part.products) * s;
+    bias_bar[j] += static_cast<T>(part.plain);
   }
-  return total;
 }
 
-// The same where each number of a row has a weight.
+// The same where each number of a stretch has a weight.
 template <class T>
-WENGERT_INLINE Sums<T> weighted_sums(const T* y_bar, const T* x, const T* weight, T* weight_bar, T* bias_bar,
-                                     int64_t cols, T m, T s) {
+WENGERT_INLINE void add_weighted_sums(Totals& totals, const T* y_bar, const T* x, const T* weight, T* weight_bar,
+                                      T* bias_bar, int64_t stretch, T m, T s) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < cols; ++i) {
+  for (int64_t i = 0; i < stretch; ++i) {
     weight_bar[i] += y_bar[i] * ((x[i] - m) * s);
     bias_bar[i] += y_bar[i];
   }
-  return sums_of<T>(0, cols, [&](int64_t i, auto& u, auto& v) {
+  add_sums<T>(totals, 0, stretch, [&](int64_t i, auto& u, auto& v) {
     take(u, y_bar + i);
     take(v, weight + i);
     u = u * v;
@@ -200,27 +228,36 @@ WENGERT_INLINE Sums<T> weighted_sums(const T* y_bar, const T* x, const T* weight
 }
 
 template <class T>
-void cotangent(T* x_bar, T* weight_bar, T* bias_bar, const T* y_bar, const T* x, const T* mean, const T* scale,
-               const T* weight, RowLayout layout, int64_t first, int64_t rows, bool centred) {
-  const int64_t cols = layout.cols();
-  const T n = static_cast<T>(cols);
-  for (int64_t r = 0; r < rows; ++r, y_bar += cols, x += cols, x_bar += cols) {
-    const T m = mean[r], s = scale[r];
-    if (unusual(m, s) && all_zero(y_bar, cols)) {
-      for (int64_t i = 0; i < cols; ++i) x_bar[i] = T{0};
+void cotangent(T* x_bar, T* weight_bar, T* bias_bar, const T* y_bar, const T* x, const T* mean, const T* variance,
+               const T* weight, RowLayout layout, RowRange rows, T eps, bool centred) {
+  const double n = static_cast<double>(layout.size());
+  for (int64_t r = rows.first; r < rows.first + rows.count; ++r) {
+    const T m = mean[r], s = scale_of(variance[r], eps);
+    if (unusual(m, s) && all_zero(y_bar, layout, r)) {
+      for_stretches(layout, r, [&](int64_t at) { std::fill_n(x_bar + at, layout.stretch(), T{0}); });
       continue;
     }
-    const int64_t group = (first + r) % layout.groups * layout.members;
+    const int64_t group = r % layout.groups * layout.members;
     T *w_bar = weight_bar + group, *b_bar = bias_bar + group;
-    const Sums<T> sums = layout.length == 1
-                             ? weighted_sums(y_bar, x, weight + group, w_bar, b_bar, cols, m, s)
-                             : weighted_sums_of_parts(y_bar, x, weight + group, w_bar, b_bar, layout, m, s);
-    const T shift = centred ? sums.plain / n : T{0}, slope = sums.products / n * s * s;
-    auto part = [&](int64_t begin, int64_t end, auto w) {
+    Totals totals;
+    for_stretches(layout, r, [&](int64_t at) {
+      if (layout.length == 1) {
+        add_weighted_sums(totals, y_bar + at, x + at, weight + group, w_bar, b_bar, layout.stretch(), m, s);
+      } else {
+        add_weighted_sums_of_parts(totals, y_bar + at, x + at, weight + group, w_bar, b_bar, layout, m, s);
+      }
+    });
+    const T shift = centred ? static_cast<T>(totals.plain / n) : T{0};
+    const T slope = static_cast<T>(totals.products / n) * s * s;
+    for_stretches(layout, r, [&](int64_t at) {
+      auto part = [&](int64_t begin, int64_t end, auto w) {
 #pragma GCC ivdep
-      for (int64_t i = begin; i < end; ++i) x_bar[i] = ((y_bar[i] * w[i] - shift) - (x[i] - m) * slope) * s;
-    };
-    for_parts<T>(layout, part, weight + group);
+        for (int64_t i = begin; i < end; ++i) {
+          x_bar[at + i] = ((y_bar[at + i] * w[i] - shift) - (x[at + i] - m) * slope) * s;
+        }
+      };
+      for_parts<T>(layout, part, weight + group);
+    });
   }
 }
 

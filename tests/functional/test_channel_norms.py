@@ -161,6 +161,7 @@ X = wg.ones((1, 3))
 BAD: list[Any] = [
     (lambda: wg.batch_norm(X), ShapeError, "one value per channel has no variance, got float32(1, 3)"),
     (lambda: wg.batch_norm(wg.ones((1, 3, 1, 1))), ShapeError, "one value per channel"),
+    (lambda: wg.batch_norm(wg.ones((0, 3, 2))), ShapeError, "no value per channel has no variance"),
     (lambda: wg.batch_norm(wg.ones((4,))), ShapeError, "(batch, channels, ...)"),
     (lambda: wg.batch_norm(wg.ones((4, 3)), wg.ones((4,))), ShapeError, "one entry per channel, got float32(4,)"),
     (lambda: wg.batch_norm(wg.ones((4, 3)), running_mean=wg.ones((2,))), ShapeError, "one entry per channel"),

@@ -41,28 +41,43 @@ def _affine(y: Any, weight: Tensor | None, bias: Tensor | None) -> Any:
 
 
 def _standardised(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, layout: tuple[Size, ...], eps: float, centred: bool = True
-) -> Tensor:
-    """x as (batch, groups, members, length): the last two axes of mean 0 and variance 1, then the affine map of members."""
-    batch, groups, members, length = layout
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    layout: tuple[Size, ...],
+    eps: float,
+    *,
+    centred: bool = True,
+    across: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """x as (batch, groups, members, length): rows of mean 0 and variance 1, then the affine map of members.
+
+    A row is the last two axes, or those and the batch. Also their mean and variance.
+    """
     given = [p for p in (weight, bias) if p is not None]
     x, *given = promoted([x, *given])
     rows = _wide(x)
-    if not given:
-        batch, groups, members, length = batch * groups, 1, 1, members * length
-    parameters = [full((groups, members), value, rows.dtype) for value in (1.0, 0.0)]
+    parameters = [full(layout[1:3], value, rows.dtype) for value in (1.0, 0.0)]
     for place, p in enumerate((weight, bias)):
         if p is not None:
-            parameters[place] = _reshape(_wide(given.pop(0)), (groups, members))
-    y, _, _ = _standardise(_reshape(rows, (batch, groups, members, length)), *parameters, eps, int(centred))
-    return as_dtype_of(_reshape(y, x.shape), x.dtype)
+            parameters[place] = _reshape(_wide(given.pop(0)), layout[1:3])
+    y, mean, variance = _standardise(_reshape(rows, layout), *parameters, eps, int(centred), int(across))
+    return as_dtype_of(_reshape(y, x.shape), x.dtype), mean, variance
+
+
+def _in_groups(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, layout: tuple[Size, ...], eps: float, centred: bool = True
+) -> Tensor:
+    if weight is None and bias is None:  # then nothing tells groups and members apart
+        layout = (layout[0] * layout[1], 1, 1, layout[2] * layout[3])
+    return _standardised(x, weight, bias, layout, eps, centred=centred)[0]
 
 
 def _over_last_axes(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n_axes: int, eps: float, centred: bool
 ) -> Tensor:
     rows, length = product(x.shape[: x.ndim - n_axes]), product(x.shape[x.ndim - n_axes :])
-    return _standardised(x, weight, bias, (rows, 1, length, 1), eps, centred)
+    return _in_groups(x, weight, bias, (rows, 1, length, 1), eps, centred)
 
 
 @composite
@@ -125,37 +140,7 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
 @composite
 def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float) -> Any:
     layout = (x.shape[0], groups, x.shape[1] // groups, product(x.shape[2:]))
-    return _standardised(x, weight, bias, layout, eps)
-
-
-class _Rows:
-    """Rows of one channel of one sample, and the moments that those of channels are combined from.
-
-    They are taken about an origin, the row's mean as a constant. No result depends on it but by rounding, so derivatives
-    of all orders may hold it fixed: they are then sums along rows, and a row times a number plus another.
-    """
-
-    def __init__(self, rows: Any, n_columns: Any) -> None:
-        self.n_columns = n_columns
-        self.origin = (_sum(rows, (2,), 1) / n_columns).detach()
-        self.centred = rows - self.origin
-        self._sum = _sum(self.centred, (2,), 1)
-        self._squares = _sum(_square(self.centred), (2,), 1)
-        self.mean = self.origin + self._sum / n_columns
-
-    def squares_about(self, shift: Any) -> Any:
-        """Σ (row − mean)² for mean = origin − shift."""
-        return self._squares + shift * (2.0 * self._sum + shift * self.n_columns)
-
-    def affine(self, scale: Any, shift: Any, weight: Tensor | None, bias: Tensor | None) -> Any:
-        """(row − mean) · scale · weight + bias, for mean = origin − shift."""
-        per_channel = (1, self.centred.shape[1], 1)
-        if weight is not None:
-            scale = scale * _reshape(weight, per_channel)
-        shift = shift * scale
-        if bias is not None:
-            shift = shift + _reshape(bias, per_channel)
-        return self.centred * scale + shift
+    return _in_groups(x, weight, bias, layout, eps)
 
 
 def _per_channel(parameter: Tensor | None, x: Tensor) -> Any:
@@ -210,21 +195,11 @@ def instance_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 
 @composite
 def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     """The result, the mean and the unbiased variance."""
-    wide = _wide(x)
-    batch, channels, length = x.shape[0], x.shape[1], product(x.shape[2:])
-    n_rows, n_columns = number(batch, wide.dtype), number(length, wide.dtype)
-    rows = _Rows(_reshape(wide, (batch, channels, length)), n_columns)
-
-    def per_row(value: Any) -> Any:
-        return _broadcast_to(value, (batch, channels, 1))
-
-    mean = _sum(rows.mean, (0,), 1) / n_rows
-    shift = rows.origin - per_row(mean)
-    squares = _sum(rows.squares_about(shift), (0,), 1)
-    n = n_rows * n_columns
-    y = rows.affine(per_row(_rsqrt(squares / n + eps)), shift, weight, bias)
-    y = _reshape(as_dtype_of(y, x.dtype), x.shape)
-    return y, _reshape(mean, (channels,)), _reshape(squares / (n - 1.0), (channels,))
+    channels = x.shape[1]
+    layout = (x.shape[0], channels, 1, product(x.shape[2:]))
+    y, mean, variance = _standardised(x, weight, bias, layout, eps, across=True)
+    n = number(layout[0] * layout[3], variance.dtype)
+    return y, _reshape(mean, (channels,)), _reshape(variance * (n / (n - 1.0)), (channels,))
 
 
 @composite
@@ -277,9 +252,11 @@ def batch_norm(
             raise ArgumentError("batch_norm: training=False needs running_mean and running_var")
         y = _batch_norm_fixed(t, running_mean, running_var, w, b, float(eps))
         return y
-    if product((t.shape[0], *t.shape[2:])) == 1:
+    n = product((t.shape[0], *t.shape[2:]))
+    if isinstance(n, int) and n < 2:
         raise ShapeError(
-            f"batch_norm: one value per channel has no variance, got {describe(t)}; use more samples, or training=False"
+            f"batch_norm: {'one value' if n else 'no value'} per channel has no variance, got {describe(t)}; "
+            "use more samples, or training=False"
         )
     compute = _batch_norm_of_columns if t.ndim == 2 else _batch_norm
     y, mean, var = compute(t, w, b, float(eps))

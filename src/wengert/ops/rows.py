@@ -8,6 +8,7 @@ import numpy as np
 
 from wengert import _core
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
+from wengert.ops.elementwise import rsqrt
 from wengert.ops.reduce import sum
 from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, real, whole
@@ -16,17 +17,19 @@ from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 
 
-def _means(x: Any) -> Any:
-    """Along rows, the last two axes, which are kept."""
-    n = x.shape[2] * x.shape[3]
+def _axes(across: int) -> tuple[int, ...]:
+    """Of a row, in (batch, groups, members, length)."""
+    return (0, 2, 3) if across else (2, 3)
+
+
+def _means(x: Any, across: int) -> Any:
+    """Along rows, whose axes are kept."""
+    n: Any = 1
+    for axis in _axes(across):
+        n = n * x.shape[axis]
     if isinstance(n, _core.Dim):
         n = create(OPS["size_scalar"], ((n,), x.dtype.code))
-    return sum(x, (2, 3), 1) / n
-
-
-def _mean(x: Any) -> Any:
-    """The same in the shape of x."""
-    return broadcast_to(_means(x), x.shape)
+    return sum(x, _axes(across), 1) / n
 
 
 def _spread(parameter: Any, x: Any) -> Any:
@@ -38,93 +41,106 @@ def _standardised(x: Any, mean: Any, scale: Any) -> Any:
     return (x - broadcast_to(mean, x.shape)) * broadcast_to(scale, x.shape)
 
 
-def _projected(t: Any, h: Any, scale: Any, centred: int) -> Any:
+def _projected(t: Any, h: Any, scale: Any, centred: int, across: int) -> Any:
     """The derivative of standardising in the direction t. It is symmetric."""
-    rest = t - _mean(t) if centred else t
-    return (rest - h * _mean(h * t)) * broadcast_to(scale, t.shape)
+    rest = t - broadcast_to(_means(t, across), t.shape) if centred else t
+    return (rest - h * broadcast_to(_means(h * t, across), t.shape)) * broadcast_to(scale, t.shape)
 
 
 def _tangent(
-    x_dot: Any, weight_dot: Any, bias_dot: Any, x: Any, mean: Any, scale: Any, weight: Any, centred: int
-) -> Any:
+    x_dot: Any, weight_dot: Any, bias_dot: Any, x: Any, mean: Any, variance: Any, weight: Any,
+    eps: float, centred: int, across: int,
+) -> Any:  # fmt: skip
+    scale = rsqrt(variance + eps)
     h = _standardised(x, mean, scale)
-    y_dot = _projected(x_dot, h, scale, centred) * _spread(weight, x)
+    y_dot = _projected(x_dot, h, scale, centred, across) * _spread(weight, x)
     return y_dot + h * _spread(weight_dot, x) + _spread(bias_dot, x)
 
 
-def _cotangent(y_bar: Any, x: Any, mean: Any, scale: Any, weight: Any, centred: int) -> Any:
+def _cotangent(y_bar: Any, x: Any, mean: Any, variance: Any, weight: Any, eps: float, centred: int, across: int) -> Any:
+    scale = rsqrt(variance + eps)
     h = _standardised(x, mean, scale)
-    x_bar = _projected(y_bar * _spread(weight, x), h, scale, centred)
+    x_bar = _projected(y_bar * _spread(weight, x), h, scale, centred, across)
     return x_bar, sum(y_bar * h, (0, 3), 0), sum(y_bar, (0, 3), 0)
 
 
 # From x and two numbers a row, not from y: they are what a derivative then keeps.
 def _standardise_jvp(
-    x_dot: Any, weight_dot: Any, bias_dot: Any, outputs: Any, x: Any, weight: Any, bias: Any, eps: float, centred: int
-) -> Any:
-    _, mean, scale = outputs
+    x_dot: Any, weight_dot: Any, bias_dot: Any, outputs: Any, x: Any, weight: Any, bias: Any,
+    eps: float, centred: int, across: int,
+) -> Any:  # fmt: skip
+    _, mean, variance = outputs
     dots = filled((x_dot, weight_dot, bias_dot), (x, weight, bias))
-    y_dot = standardise_tangent(*dots, x, mean, scale, weight, centred)
+    y_dot = standardise_tangent(*dots, x, mean, variance, weight, eps, centred, across)
     if x_dot is ZERO:
         return y_dot, ZERO, ZERO
-    along = _means(x_dot * _standardised(x, mean, scale))
-    return y_dot, _means(x_dot) if centred else ZERO, -along * (scale * scale)
+    along = _means(x_dot * (x - broadcast_to(mean, x.shape)), across)
+    return y_dot, _means(x_dot, across) if centred else ZERO, 2.0 * along
 
 
-def _np_standardise(x: Any, weight: Any, bias: Any, eps: float, centred: int) -> Any:
-    mean = x.mean((2, 3), keepdims=True) * centred
-    scale = 1 / np.sqrt(np.square(x - mean).mean((2, 3), keepdims=True) + eps)
-    return (x - mean) * scale * weight[..., None] + bias[..., None], mean, scale
+def _np_standardise(x: Any, weight: Any, bias: Any, eps: float, centred: int, across: int) -> Any:
+    mean = x.mean(_axes(across), keepdims=True) * centred
+    variance = np.square(x - mean).mean(_axes(across), keepdims=True)
+    return (x - mean) / np.sqrt(variance + eps) * weight[..., None] + bias[..., None], mean, variance
 
 
-def _np_projected(t: Any, h: Any, scale: Any, centred: int) -> Any:
-    return scale * (t - t.mean((2, 3), keepdims=True) * centred - h * (h * t).mean((2, 3), keepdims=True))
+def _np_projected(t: Any, h: Any, scale: Any, centred: int, across: int) -> Any:
+    mean, along = t.mean(_axes(across), keepdims=True), (h * t).mean(_axes(across), keepdims=True)
+    return scale * (t - mean * centred - h * along)
 
 
 def _np_tangent(
-    x_dot: Any, weight_dot: Any, bias_dot: Any, x: Any, mean: Any, scale: Any, weight: Any, centred: int
-) -> Any:
+    x_dot: Any, weight_dot: Any, bias_dot: Any, x: Any, mean: Any, variance: Any, weight: Any,
+    eps: float, centred: int, across: int,
+) -> Any:  # fmt: skip
+    scale = 1 / np.sqrt(variance + eps)
     h = (x - mean) * scale
-    y_dot = _np_projected(x_dot, h, scale, centred) * weight[..., None]
+    y_dot = _np_projected(x_dot, h, scale, centred, across) * weight[..., None]
     return y_dot + h * weight_dot[..., None] + bias_dot[..., None]
 
 
-def _np_cotangent(y_bar: Any, x: Any, mean: Any, scale: Any, weight: Any, centred: int) -> Any:
+def _np_cotangent(
+    y_bar: Any, x: Any, mean: Any, variance: Any, weight: Any, eps: float, centred: int, across: int
+) -> Any:
+    scale = 1 / np.sqrt(variance + eps)
     h = (x - mean) * scale
-    x_bar = _np_projected(y_bar * weight[..., None], h, scale, centred)
+    x_bar = _np_projected(y_bar * weight[..., None], h, scale, centred, across)
     return x_bar, (y_bar * h).sum((0, 3)), y_bar.sum((0, 3))
 
 
-# (batch, groups, members, length). Those that take whole vectors and tiles are for `standardise` alone: the others run
-# in its derivatives, and sums of so many terms cancel to more than the tolerance of a single value.
+# (batch, groups, members, length). Those that take whole vectors are for `standardise` alone: the others run in its
+# derivatives, and sums of so many terms cancel to more than the tolerance of a single value.
 _LAYOUTS = [(3, 1, 5, 1), (2, 2, 3, 4), (2, 3, 1, 4), (0, 1, 3, 1)]
 _LONG_LAYOUTS = [(2, 1, 1, 67), (2, 1, 67, 1)]
+_WAYS = [(1e-2, 1, 0), (1e-2, 0, 0), (1e-2, 1, 1)]
+_CASES = [(s, way) for s in _LAYOUTS for way in _WAYS if s[0] > 0 or not way[2]]  # no batch, no mean across it
 
 
 def _parameters(shape: tuple[int, ...], count: int) -> tuple[Any, ...]:
     return tuple(real(*shape[1:3]) for _ in range(count))
 
 
-def _numbers(shape: tuple[int, ...]) -> tuple[Any, Any]:
-    return real(*shape[:2], 1, 1), real(*shape[:2], 1, 1)
+def _statistics(shape: tuple[int, ...], across: int = 0) -> tuple[Any, Any]:
+    """A mean and a variance for each row."""
+    numbers = (1 if across else shape[0], shape[1], 1, 1)
+    return real(*numbers), real(*numbers, low=0.5, high=2.0)
 
 
 standardise: Op = define(
     "standardise",
-    formula="y = (x − mean) · scale · weight + bias along rows, mean, and scale = 1 / √(mean (x − mean)² + eps)",
+    formula="y = (x − mean) / √(variance + eps) · weight + bias along rows, their mean and variance",
     reference=_np_standardise,
     jvp=_standardise_jvp,
     samples=[
-        *(Sample((real(*s), *_parameters(s, 2)), (1e-5, 1)) for s in _LAYOUTS),
-        *(Sample((real(*s), *_parameters(s, 2)), (1e-5, 1)) for s in _LONG_LAYOUTS),
-        Sample((real(3, 1, 5, 1), real(1, 5), real(1, 5)), (1e-3, 0)),
-        Sample((real(3, 1, 1, 5), real(1, 1), real(1, 1)), (0.0, 1)),
-        Sample((real(1, 1, 1, 1100), real(1, 1), real(1, 1)), (1e-5, 1), second=False),
+        *(Sample((real(*s), *_parameters(s, 2)), way) for s, way in _CASES),
+        *(Sample((real(*s), *_parameters(s, 2)), (1e-5, 1, 0)) for s in _LONG_LAYOUTS),
+        Sample((real(3, 1, 1, 5), real(1, 1), real(1, 1)), (0.0, 1, 0)),
+        Sample((real(1, 1, 1, 1100), real(1, 1), real(1, 1)), (1e-5, 1, 0), second=False),
     ],
     invalid=[
-        Invalid((whole(2, 1, 3, 1), whole(1, 3), whole(1, 3)), (1e-5, 1), "DTypeError", "real floating"),
-        Invalid((real(2, 3), real(1, 3), real(1, 3)), (1e-5, 1), "ShapeError", "(batch, groups, members, length)"),
-        Invalid((real(2, 1, 3, 1), real(1, 2), real(1, 3)), (1e-5, 1), "ShapeError", "(groups, members)"),
+        Invalid((whole(2, 1, 3, 1), whole(1, 3), whole(1, 3)), (1e-5, 1, 0), "DTypeError", "real floating"),
+        Invalid((real(2, 3), real(1, 3), real(1, 3)), (1e-5, 1, 0), "ShapeError", "(batch, groups, members, length)"),
+        Invalid((real(2, 1, 3, 1), real(1, 2), real(1, 3)), (1e-5, 1, 0), "ShapeError", "(groups, members)"),
     ],
     dear=True,
     public=False,
@@ -136,14 +152,13 @@ standardise_tangent: Op = define(
     jvp=jvp_of_linear("standardise_tangent", 3, _tangent),
     transpose=transpose_by("standardise_cotangent", 3, lambda x, *_: (zeros_like(x),)),
     samples=[
-        Sample((real(*s), *_parameters(s, 2), real(*s), *_numbers(s), *_parameters(s, 1)), (centred,))
-        for s in _LAYOUTS
-        for centred in (0, 1)
+        Sample((real(*s), *_parameters(s, 2), real(*s), *_statistics(s, way[2]), *_parameters(s, 1)), way)
+        for s, way in _CASES
     ],
     invalid=[
         Invalid(
             (*(real(2, 1, 3, 1), real(1, 3), real(1, 3)), *(real(2, 1, 3, 1), real(2), real(2), real(1, 3))),
-            (1,),
+            (1e-5, 1, 0),
             "ShapeError",
             "one number a row",
         ),
@@ -157,16 +172,17 @@ standardise_cotangent: Op = define(
     reference=_np_cotangent,
     jvp=jvp_of_linear("standardise_cotangent", 1, _cotangent),
     transpose=transpose_by(
-        "standardise_tangent", 1, lambda x, mean, scale, weight: (zeros_like(x), zeros_like(weight), zeros_like(weight))
+        "standardise_tangent",
+        1,
+        lambda x, mean, variance, weight: (zeros_like(x), zeros_like(weight), zeros_like(weight)),
     ),
-    samples=[
-        Sample((real(*s), real(*s), *_numbers(s), *_parameters(s, 1)), (centred,))
-        for s in _LAYOUTS
-        for centred in (0, 1)
-    ],
+    samples=[Sample((real(*s), real(*s), *_statistics(s, way[2]), *_parameters(s, 1)), way) for s, way in _CASES],
     invalid=[
         Invalid(
-            (real(2, 1, 3, 1), real(2, 1, 4, 1), *_numbers((2, 1)), real(1, 4)), (1,), "ShapeError", "one number a row"
+            (real(2, 1, 3, 1), real(2, 1, 4, 1), *_statistics((2, 1)), real(1, 4)),
+            (1e-5, 1, 0),
+            "ShapeError",
+            "one number a row",
         ),
     ],
     dear=True,
