@@ -292,14 +292,20 @@ WENGERT_INLINE T tanh(T x) {
   return with_sign_of(e / (e + T{2}), x);
 }
 
-// Through e^-|x|, which cannot overflow; the left tail keeps its relative accuracy down to subnormals: those appear in
-// the last product only.
+// e^x for x <= 0 and NaN; subnormal results appear in the last product only.
+template <class T>
+WENGERT_INLINE T exp_not_positive(T x) {
+  constexpr int kLifted = 64;
+  const T low = Format<T>::kExpLow;
+  const auto [r, n] = reduce_exp(x < low ? low : x);
+  const T s = power_of_two<T>(n + kLifted);
+  return madd(s, expm1_reduced(r), s) * power_of_two<T>(BitsOf<T>{0} - kLifted);
+}
+
+// Through e^-|x|, which cannot overflow; the left tail keeps its relative accuracy down to subnormals.
 template <class T>
 WENGERT_INLINE T sigmoid(T x) {
-  constexpr int kLifted = 64;
-  const auto [r, n] = reduce_exp(-at_most(magnitude(x), -Format<T>::kExpLow));
-  const T s = power_of_two<T>(n + kLifted);
-  const T e = madd(s, expm1_reduced(r), s) * power_of_two<T>(BitsOf<T>{0} - kLifted);
+  const T e = exp_not_positive(-magnitude(x));
   return (x < T{0} ? e : T{1}) / (T{1} + e);
 }
 

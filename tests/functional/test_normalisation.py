@@ -60,7 +60,9 @@ def test_errors():
 
 
 @pytest.mark.parametrize(
-    "f", [lambda x: wg.layer_norm(x, 4), lambda x: wg.rms_norm(x, 4), wg.softmax], ids=["layer", "rms", "softmax"]
+    "f",
+    [lambda x: wg.layer_norm(x, 4), lambda x: wg.rms_norm(x, 4), wg.softmax, wg.log_softmax],
+    ids=["layer", "rms", "softmax", "log_softmax"],
 )
 def test_rows_that_nobody_reads_give_no_nan(f):
     """A cotangent of zeros is zero, whatever the row holds: a strong zero."""
@@ -71,8 +73,15 @@ def test_rows_that_nobody_reads_give_no_nan(f):
     assert (gradient.numpy()[1] == 0).all() and (gradient.numpy()[0] != 0).any()
 
 
+@pytest.mark.parametrize("f", [wg.softmax, wg.log_softmax])
+def test_a_direction_of_zeros_gives_zeros(f):
+    x = wg.tensor([[1.0, 2.0, -1.0, 0.5], [math.nan, math.inf, 0.0, 1.0]])
+    _, pushed = wg.jvp(f, (x,), (wg.tensor([[1.0, -2.0, 3.0, 0.5], [0.0] * 4]),))
+    assert (pushed.numpy()[1] == 0).all() and (pushed.numpy()[0] != 0).any()
+
+
 def test_rows_of_any_axis():
-    """Softmax along each axis, of tensors that are not packed."""
+    """Softmax and its logarithm along each axis, of tensors that are not packed."""
     rng = np.random.default_rng(3)
     x = rng.standard_normal((3, 4, 5))
     for axis in range(-3, 3):
@@ -81,6 +90,17 @@ def test_rows_of_any_axis():
         np.testing.assert_allclose(wg.softmax(wg.tensor(x), axis=axis).numpy(), expected, rtol=1e-14)
         turned = wg.permute_dims(wg.tensor(np.ascontiguousarray(x.T)), (2, 1, 0))
         np.testing.assert_allclose(wg.softmax(turned, axis=axis).numpy(), expected, rtol=1e-14)
+        for t in (wg.tensor(x), turned):
+            np.testing.assert_allclose(wg.log_softmax(t, axis=axis).numpy(), np.log(expected), rtol=1e-13)
+
+
+def test_softmax_divides_correctly_rounded():
+    """The quotient is found without a division; it is that of the exponentials and their sum all the same."""
+    x = np.random.default_rng(4).standard_normal((64, 1)).astype(np.float32) * 3
+    y = wg.softmax(wg.tensor(np.concatenate([x, np.zeros_like(x)], 1))).numpy()
+    largest = np.maximum(x, 0)
+    e = wg.exp(wg.tensor(np.concatenate([x - largest, -largest], 1))).numpy()
+    np.testing.assert_array_equal(y, e / (e[:, :1] + e[:, 1:]))
 
 
 def test_rows_that_nobody_reads_give_no_nan_to_the_parameters():

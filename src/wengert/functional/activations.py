@@ -16,7 +16,7 @@ _where, _exp, _expm1, _log = native("where"), native("exp"), native("expm1"), na
 _erf, _tanh, _sigmoid = native("erf"), native("tanh"), native("sigmoid")
 _abs, _slice, _permute = native("abs"), native("slice"), native("permute")
 _max, _sum, _reshape, _copy = native("max"), native("sum"), native("reshape"), native("copy")
-_softmax_of_rows, _hard_swish = native("softmax"), native("hard_swish")
+_softmax_of_rows, _log_softmax_of_rows, _hard_swish = native("softmax"), native("log_softmax"), native("hard_swish")
 
 # Klambauer et al., "Self-normalizing neural networks", 2017.
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -332,6 +332,8 @@ def softmax(x: Any, axis: int = -1) -> Tensor:
 
 def log_probabilities(x: Tensor, axis: int) -> Any:
     """ln softmax, as part of larger composites."""
+    if axis == x.ndim - 1:
+        return _log_softmax_of_rows(x)
     z = shifted(x, axis)
     return z - _log(_sum(_exp(z), (axis,), 1))
 
@@ -351,5 +353,6 @@ def log_softmax(x: Any, axis: int = -1) -> Tensor:
     t = _input(x, "log_softmax")
     if t.size == 0:
         return _copy(t)
-    y: Tensor = _log_softmax(t, one_axis(axis, t.ndim, "log_softmax"))
+    k = one_axis(axis, t.ndim, "log_softmax")
+    y: Tensor = _log_softmax_of_rows(t) if k == t.ndim - 1 else _log_softmax(t, k)
     return y
