@@ -7,7 +7,7 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_floating, as_tensor, describe, native, one_axis
+from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, native, one_axis, wide
 from wengert.functional.elementwise import _softplus
 from wengert.functional.foreign_names import explain_keywords
 from wengert.program.compile import composite
@@ -340,7 +340,7 @@ def log_probabilities(x: Tensor, axis: int) -> Any:
 
 @composite
 def _log_softmax(x: Tensor, axis: int) -> Any:
-    return log_probabilities(x, axis)
+    return as_dtype_of(log_probabilities(wide(x), axis), x.dtype)
 
 
 @explain_keywords

@@ -51,6 +51,16 @@ def as_floating(x: Tensor) -> Tensor:
     return x if x.dtype.is_inexact else _cast(x, float32.code)
 
 
+def wide(x: Tensor) -> Tensor:
+    """Half-precision values in float32: the sum of many overflows, and a count may not be representable."""
+    return _cast(x, float32.code) if x.dtype.is_floating and x.dtype.itemsize == 2 else x
+
+
+def narrow(x: Tensor, dtype: DType) -> Tensor:
+    """A result of `wide` values back in their dtype; sizes of complex numbers are real."""
+    return x if dtype.kind == "c" else as_dtype_of(x, dtype)
+
+
 def as_index(x: Any, name: str) -> Tensor:
     """Indices as int64."""
     t = as_tensor(x, name)

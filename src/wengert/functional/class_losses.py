@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.dtypes import int64
+from wengert.dtypes import int64, result_type
 from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from wengert.functional.activations import log_probabilities
 from wengert.functional.arguments import (
@@ -18,6 +18,7 @@ from wengert.functional.arguments import (
     native,
     number,
     one_axis,
+    wide,
 )
 from wengert.functional.losses import check_reduction, optional, reduced
 from wengert.program.compile import checked_composite, composite
@@ -94,7 +95,8 @@ def _nll(
     ignore_index: int,
     reduction: str,
 ) -> Any:
-    return _indices_loss(log_p, target, weight, axis, ignore_index, 0.0, reduction)
+    loss = _indices_loss(wide(log_p), target, weight, axis, ignore_index, 0.0, reduction)
+    return as_dtype_of(loss, log_p.dtype)
 
 
 def _classes(
@@ -182,10 +184,12 @@ def _cross_entropy(
     x = as_tensor(logits, name)
     x, t, w = _classes(x, target, weight, min(1, x.ndim - 1) if axis is None else axis, name, False)
     k = one_axis(min(1, x.ndim - 1) if axis is None else axis, x.ndim, name)
-    log_p = log_probabilities(x, k)
+    log_p = log_probabilities(wide(x), k)
     if t.dtype.is_integer:
-        return _indices_loss(log_p, t, w, k, int(ignore_index), float(label_smoothing), reduction)
-    return _probabilities_loss(log_p, t, w, k, float(label_smoothing), reduction)
+        loss = _indices_loss(log_p, t, w, k, int(ignore_index), float(label_smoothing), reduction)
+    else:
+        loss = _probabilities_loss(log_p, t, w, k, float(label_smoothing), reduction)
+    return as_dtype_of(loss, result_type(x.dtype, t.dtype) if t.dtype.is_floating else x.dtype)
 
 
 def cross_entropy(

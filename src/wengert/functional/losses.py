@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.dtypes import float32
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import (
     as_dtype_of,
     as_floating,
     as_tensor,
     describe,
+    narrow,
     native,
     number,
     one_axis,
     promoted,
+    wide,
 )
 from wengert.functional.elementwise import _softplus, _xlogy, pow
 from wengert.functional.foreign_names import explain_keywords
@@ -42,8 +43,8 @@ def reduced(loss: Tensor, reduction: str) -> Any:
     axes = tuple(range(loss.ndim))
     if reduction == "sum":
         return _sum(loss, axes, 0)
-    wide = as_dtype_of(loss, float32) if loss.dtype.itemsize == 2 else loss  # the sum and the size may overflow
-    return as_dtype_of(_sum(wide, axes, 0) / number(loss.size, wide.dtype), loss.dtype)
+    terms = wide(loss)
+    return as_dtype_of(_sum(terms, axes, 0) / number(loss.size, terms.dtype), loss.dtype)
 
 
 def _pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
@@ -241,7 +242,9 @@ def _norm(x: Any, axis: int, eps: float) -> Any:
 
 
 def _cosine(a: Any, b: Any, axis: int, eps: float) -> Any:
-    return _sum((a / _norm(a, axis, eps)) * (b / _norm(b, axis, eps)), (axis,), 0)
+    dtype, a, b = a.dtype, wide(a), wide(b)
+    cosine = _sum((a / _norm(a, axis, eps)) * (b / _norm(b, axis, eps)), (axis,), 0)
+    return narrow(cosine, dtype)
 
 
 @composite
@@ -294,9 +297,10 @@ def cosine_embedding_loss(a: Any, b: Any, target: Any, *, margin: float = 0.0, r
 def _triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float, reduction: str) -> Any:
     # PyTorch's distance: the small number is added to the difference, so that the root is smooth at equal points.
     def distance(x: Any) -> Any:
-        return _sqrt(_sum(squared_size(anchor - x + 1e-6), (anchor.ndim - 1,), 0))
+        return _sqrt(_sum(squared_size(wide(anchor) - wide(x) + 1e-6), (anchor.ndim - 1,), 0))
 
-    return reduced(_relu(distance(near) - distance(far) + margin), reduction)
+    loss = _relu(distance(near) - distance(far) + margin)
+    return narrow(reduced(loss, reduction), anchor.dtype)
 
 
 def triplet_margin_loss(anchor: Any, near: Any, far: Any, *, margin: float = 1.0, reduction: str = "mean") -> Tensor:
@@ -323,7 +327,9 @@ def _kl(log_p: Tensor, target: Tensor, reduction: str, log_target: bool) -> Any:
     else:
         loss = _xlogy(target, target) - target * log_p
     if reduction == "batchmean":
-        return _sum(loss, tuple(range(loss.ndim)), 0) / number(loss.shape[0], loss.dtype)
+        terms = wide(loss)
+        total = _sum(terms, tuple(range(loss.ndim)), 0)
+        return as_dtype_of(total / number(loss.shape[0], terms.dtype), loss.dtype)
     return reduced(loss, reduction)
 
 

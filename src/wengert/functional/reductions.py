@@ -8,7 +8,7 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.dtypes import DType, as_dtype, bool_, float32, int64
+from wengert.dtypes import as_dtype, bool_, int64
 from wengert.errors import ArgumentError
 from wengert.functional.arguments import (
     Axis,
@@ -17,10 +17,12 @@ from wengert.functional.arguments import (
     as_floating,
     as_tensor,
     default_sum_dtype,
+    narrow,
     native,
     number,
     one_axis,
     product,
+    wide,
 )
 from wengert.functional.foreign_names import explain_keywords
 from wengert.program.compile import composite
@@ -98,16 +100,6 @@ def _mean(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Any:
     return _sum(x, axes, keepdims) / number(_count(x, axes), x.dtype)
 
 
-def _wide(x: Tensor) -> Tensor:
-    """Half-precision values in float32: the sum of many overflows, and a count may not be representable."""
-    return as_dtype_of(x, float32) if x.dtype.is_floating and x.dtype.itemsize == 2 else x
-
-
-def _narrow(x: Tensor, dtype: DType) -> Tensor:
-    """A result of `_wide` values back in their dtype; sizes of complex numbers are real."""
-    return x if dtype.kind == "c" else as_dtype_of(x, dtype)
-
-
 @explain_keywords
 def mean(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """Σ x / n over the axes. Integers give float32; half precision is summed in float32.
@@ -117,7 +109,7 @@ def mean(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None
     """
     t = as_tensor(x, "mean")
     t = as_floating(t) if dtype is None else as_dtype_of(t, as_dtype(dtype))
-    return as_dtype_of(_mean(_wide(t), all_axes(axis, t.ndim, "mean"), int(keepdims)), t.dtype)
+    return as_dtype_of(_mean(wide(t), all_axes(axis, t.ndim, "mean"), int(keepdims)), t.dtype)
 
 
 def _degrees_of_freedom(x: Tensor, axes: tuple[int, ...], correction: float) -> Any:
@@ -145,7 +137,7 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = Fa
     (1.0, 2.0)
     """
     t = as_floating(as_tensor(x, "var"))
-    return _narrow(_var(_wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype)
+    return narrow(_var(wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype)
 
 
 def root(x: Tensor) -> Tensor:
@@ -162,7 +154,7 @@ def std(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = Fa
     5.000000...
     """
     t = as_floating(as_tensor(x, "std"))
-    return _narrow(root(_var(_wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype)
+    return narrow(root(_var(wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype)
 
 
 @explain_keywords
@@ -231,12 +223,12 @@ def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor
 
 @composite
 def _logsumexp(x: Tensor, axis: Axis, keepdims: bool) -> Any:
-    axes = all_axes(axis, x.ndim, "logsumexp")
+    axes, dtype, x = all_axes(axis, x.ndim, "logsumexp"), x.dtype, wide(x)
     largest = _max(x, axes, 1).detach()  # any shift gives the same value and derivative
     shift = _where(_isfinite(largest), largest, 0.0)
     nothing = largest == -math.inf  # the sum is 0: its logarithm is −∞, and nothing flows through it
     total = _where(nothing, 1.0, _sum(_exp(x - shift), axes, 1))
-    y = _where(nothing, -math.inf, _log(total) + shift)
+    y = as_dtype_of(_where(nothing, -math.inf, _log(total) + shift), dtype)
     return y if keepdims else _reshape(y, tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
 
@@ -283,4 +275,4 @@ def norm(x: Any, axis: Axis = None, *, ord: float = 2, keepdims: bool = False) -
     t = as_floating(as_tensor(x, "norm"))
     if not isinstance(ord, (int, float)):
         raise ArgumentError(f"norm: ord is a number, got {ord!r}")
-    return _narrow(_norm(_wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)
+    return narrow(_norm(wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)

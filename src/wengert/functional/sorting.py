@@ -13,7 +13,7 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.dtypes import DType, bool_, int64, uint8
+from wengert.dtypes import DType, bool_, float32, int64, uint8
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.functional.arguments import (
     as_dtype_of,
@@ -27,6 +27,7 @@ from wengert.functional.arguments import (
     one_axis,
     product,
     promoted,
+    wide,
 )
 from wengert.functional.foreign_names import explain_keywords
 
@@ -166,19 +167,21 @@ def quantile(x: Any, q: Any, *, axis: Any = None, keepdims: bool = False) -> Ten
     3.0
     """
     ordered, kept = _lines(x, axis, "quantile")
-    parts = as_dtype_of(q, ordered.dtype) if isinstance(q, Tensor) else _asarray(q, ordered.dtype)
+    dtype = float32 if ordered.dtype.itemsize == 2 else ordered.dtype  # half precision cannot count the elements
+    parts = as_dtype_of(q, dtype) if isinstance(q, Tensor) else _asarray(q, dtype)
     if parts.ndim > 1:
         raise ShapeError(f"quantile: q is a number or a vector, got {describe(parts)}")
     if parts._plain and not np.all((parts.numpy() >= 0) & (parts.numpy() <= 1)):
         raise ArgumentError(f"quantile: q must be in [0, 1], got {parts.tolist()}")
     n: Any = ordered.shape[-1]
-    place = parts * number(n - 1, ordered.dtype)
+    place = parts * number(n - 1, dtype)
     below = _floor(place.detach())
     low = _cast(below, int64.code)
     last = ordered.ndim - 1
-    a = _take(ordered, low, last)
-    b = _take(ordered, _minimum(low + 1, number(n - 1, int64)), last)
+    a = wide(_take(ordered, low, last))
+    b = wide(_take(ordered, _minimum(low + 1, number(n - 1, int64)), last))
     y = a + _where(_equal(a, b), 0.0, b - a) * (place - below)  # infinities that are equal have no distance
+    y = as_dtype_of(y, ordered.dtype)
     if parts.ndim == 1:
         y = _permute(y, (last, *range(last)))
     return _reshape(y, (*parts.shape, *kept)) if keepdims else y
