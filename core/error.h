@@ -10,6 +10,7 @@ enum class ErrorKind {
   dtype,
   index,
   value,
+  range,
   gradient,
   consumed,
   in_place,

@@ -24,7 +24,8 @@ Node* new_node() {
   Node* n = static_cast<Node*>(free_nodes.take());
   n->refs = 1;
   n->n_edges = n->n_saved = 0;
-  n->leaf = n->freed = n->retains_grad = false;
+  n->leaf = n->retains_grad = false;
+  n->freed = Freed::no;
   n->n_outputs = 1;
   n->walk_id = 0;
   n->epoch = 0;
@@ -369,9 +370,9 @@ void clear_recorded() {
   Node* n = recorded;
   if (n) retain(n);
   while (n) {
-    if (n->thread == &thread_state && !n->freed) {
+    if (n->thread == &thread_state && n->freed == Freed::no) {
       free_saved(n);
-      n->freed = true;
+      n->freed = Freed::by_clear;
     }
     Node* before = n->previous;
     if (before) retain(before);

@@ -48,11 +48,15 @@ struct Description {
   Attrs attrs;
 };
 
+// Whether a node still has what its backward reads, and if not, who took it.
+enum class Freed : uint8_t { no, by_backward, by_clear };
+
 struct alignas(64) Node {
   static constexpr int kInline = 3;
   uint32_t refs;
   uint16_t n_edges, n_saved;
-  bool leaf, freed, retains_grad;
+  bool leaf, retains_grad;
+  Freed freed;
   uint8_t n_outputs;
   uint32_t walk_slot;
   // Few nodes have these; they lie together, so that a new node clears them with few instructions.
@@ -192,6 +196,9 @@ Value* accumulate(Value* x, Value* y);
 
 // The saved values of a node in the order its vjp program reads them; throws if overwritten or freed.
 void check_saved(const Node* n);
+
+// Says who freed what this node saved, and what to do.
+[[noreturn, gnu::noinline, gnu::cold]] void fail_freed(const Node* n);
 
 // What was saved is not needed any more.
 inline void free_saved(Node* n) {

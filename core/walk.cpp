@@ -191,13 +191,6 @@ const Program& vjp_for(Walk& w, Node* n) {
   return *d.narrowed.back().second;
 }
 
-[[noreturn, gnu::noinline]] void fail_freed(const Node* n) {
-  const char* name = n->derivative ? n->derivative->name.c_str() : "custom op";
-  throw Error(ErrorKind::gradient, std::string("backward: the graph of ") + name + " (" +
-                                       tape_hooks.describe_line(n->line) +
-                                       ") was freed by an earlier backward; pass retain_graph=True to the earlier one");
-}
-
 [[noreturn, gnu::noinline]] void fail_overwritten(const Node* n, const Saved& s) {
   std::string name = n->derivative ? n->derivative->name : "custom op";
   throw Error(ErrorKind::in_place, "backward of " + name + ": a value it needs, " + to_string(s.value->type()) +
@@ -264,7 +257,7 @@ void send_all(Walk& w, const Node* n, Value** out, WalkResult& result) {
 }
 
 void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
-  if (n->freed) fail_freed(n);
+  if (n->freed != Freed::no) fail_freed(n);
   check_saved(n);
   SmallArray<Value*, 8> out(n->n_edges);
   if (complete_bars(w, n, slot)) {
@@ -275,7 +268,7 @@ void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
   }
   if (!w.options.retain_graph) {
     free_saved(n);
-    n->freed = true;
+    n->freed = Freed::by_backward;
   }
   send_all(w, n, out.data(), result);
 }
@@ -293,6 +286,15 @@ void collect_sources(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
 }
 
 }  // namespace
+
+void fail_freed(const Node* n) {
+  const char* name = n->derivative ? n->derivative->name.c_str() : "custom op";
+  const char* why = n->freed == Freed::by_clear
+                        ? ") was freed by autograd.clear(); compute the result again, or call backward before clear()"
+                        : ") was freed by an earlier backward; pass retain_graph=True to the earlier one";
+  throw Error(ErrorKind::gradient,
+              std::string("backward: the graph of ") + name + " (" + tape_hooks.describe_line(n->line) + why);
+}
 
 void keep_grad(Node* n, Value* gradient) {
   if (!n->grad) {

@@ -2,28 +2,13 @@
 
 #include <structmember.h>
 
+#include <limits>
+
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;
 
 namespace wengert {
-
-namespace {
-
-struct NotATensor {};  // thrown for operands that are neither tensors nor scalars
-
-// Exact floats first: the other tests look through base classes.
-bool is_scalar(PyObject* o) {
-  return PyFloat_CheckExact(o) || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o);
-}
-
-// The dtype that a Python scalar gives an operation with tensors of dtype t: scalars are weak.
-DType with_scalar(DType t, PyObject* s) {
-  if (PyFloat_Check(s)) return is_inexact(t) ? t : DType::Float32;
-  if (PyBool_Check(s)) return t;
-  if (PyLong_Check(s)) return t == DType::Bool ? DType::Int64 : t;
-  return is_complex(t) ? t : t == DType::Float64 ? DType::Complex128 : DType::Complex64;
-}
 
 void set_number(PyObject* s, DType t, char* out) {
   if (PyFloat_Check(s)) return set_scalar(t, out, PyFloat_AS_DOUBLE(s));
@@ -43,13 +28,67 @@ void set_number(PyObject* s, DType t, char* out) {
   }
   double x = PyLong_AsDouble(s);
   if (x == -1.0 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
-  if (!is_inexact(t)) fail(ErrorKind::value, "scalar", std::string("the number does not fit ") + name_of(t));
   set_scalar(t, out, x);
+}
+
+namespace {
+
+struct NotATensor {};  // thrown for operands that are neither tensors nor scalars
+
+// Exact floats first: the other tests look through base classes.
+bool is_scalar(PyObject* o) {
+  return PyFloat_CheckExact(o) || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o);
+}
+
+// The dtype that a Python scalar gives an operation with tensors of dtype t: scalars are weak.
+DType with_scalar(DType t, PyObject* s) {
+  if (PyFloat_Check(s)) return is_inexact(t) ? t : DType::Float32;
+  if (PyBool_Check(s)) return t;
+  if (PyLong_Check(s)) return t == DType::Bool ? DType::Int64 : t;
+  return is_complex(t) ? t : t == DType::Float64 ? DType::Complex128 : DType::Complex64;
+}
+
+// How a Python integer lies to the values of an integral dtype: -1 below all of them, 1 above, 0 among them.
+int place_of(PyObject* s, DType t) {
+  int overflow = 0;
+  long long i = PyLong_AsLongLongAndOverflow(s, &overflow);
+  const bool is_signed = info(t).kind == 'i';
+  const int bits = static_cast<int>(8 * size_of(t)) - (is_signed ? 1 : 0);
+  if (overflow > 0 && bits == 64) {
+    if (PyLong_AsUnsignedLongLong(s) != static_cast<unsigned long long>(-1) || !PyErr_Occurred()) return 0;
+    PyErr_Clear();
+  }
+  if (overflow) return overflow;
+  if (i < 0) return is_signed && (~i >> bits) == 0 ? 0 : -1;
+  return bits >= 63 || (i >> bits) == 0 ? 0 : 1;
+}
+
+bool compares(const Op& op) {
+  switch (op.kernel) {
+    case Elementwise::equal:
+    case Elementwise::not_equal:
+    case Elementwise::less:
+    case Elementwise::less_equal:
+    case Elementwise::greater:
+    case Elementwise::greater_equal: return true;
+    default: return false;
+  }
+}
+
+[[noreturn]] void fail_outside(const Op& op, PyObject* s, DType t) {
+  PyObject* text = PyObject_Str(s);
+  const char* digits = text ? PyUnicode_AsUTF8(text) : nullptr;
+  std::string number = digits ? digits : "given";
+  Py_XDECREF(text);
+  PyErr_Clear();  // a number of very many digits has no text
+  fail(ErrorKind::range, op.name.c_str(),
+       "the integer " + number + " does not fit " + name_of(t) + "; convert the tensor first, with astype");
 }
 
 // A Python scalar as an operand with the shape of `like` (of no axes without it): one element seen through strides of
 // zero. Numbers are not tracked, so no broadcast is recorded.
-Value* scalar_value(PyObject* s, DType t, const Value* like) {
+Value* scalar_value(const Op& op, PyObject* s, DType t, const Value* like) {
+  if (is_integer(t) && PyLong_Check(s) && place_of(s, t) != 0) fail_outside(op, s, t);
   Ref v(like ? uniform_like(like, t) : empty(t, {}));
   set_number(s, t, v->data);
   return v.take();
@@ -128,7 +167,7 @@ void unify(const Op& op, PyObject* const* args, int n, Operands& o) {
     shaped = o.v[i];
   }
   for (int i = 0; i < n; ++i)
-    if (!o.v[i]) o.set(i, scalar_value(args[i], i < first ? DType::Bool : t, same ? shaped : nullptr));
+    if (!o.v[i]) o.set(i, scalar_value(op, args[i], i < first ? DType::Bool : t, same ? shaped : nullptr));
   if (same) return;
   Dims shape = o.v[0]->dims();
   for (int i = 1; i < n; ++i) shape = broadcast(op.name.c_str(), shape, o.v[i]->dims());
@@ -186,6 +225,16 @@ bool find_values(const Op& op, PyObject* const* args, int n, Value** v) {
   return op.map[static_cast<int>(v[0]->dtype)] != nullptr;
 }
 
+// What stands for a number in a comparison with a tensor whose integral dtype does not hold it: all values lie on the
+// same side of the number, as they lie on one side of infinity.
+nb::object infinity_for(PyObject* const* args, const Operands& o) {
+  if (!o.v[0] == !o.v[1]) return {};
+  const Value* x = o.v[0] ? o.v[0] : o.v[1];
+  PyObject* s = args[o.v[0] ? 1 : 0];
+  int place = is_integer(x->dtype) && PyLong_Check(s) ? place_of(s, x->dtype) : 0;
+  return place == 0 ? nb::object() : nb::steal(PyFloat_FromDouble(place * std::numeric_limits<double>::infinity()));
+}
+
 PyObject* unify_and_call(const Op& op, PyObject* const* args, int n, bool slot) {
   Operands o;
   for (int i = 0; i < n; ++i) {
@@ -199,6 +248,12 @@ PyObject* unify_and_call(const Op& op, PyObject* const* args, int n, bool slot) 
     } else {
       o.v[i] = operand(as_tensor(a));
     }
+  }
+  PyObject* replaced[2];
+  nb::object infinity = compares(op) ? infinity_for(args, o) : nb::object();
+  if (infinity) {
+    for (int i = 0; i < 2; ++i) replaced[i] = o.v[i] ? args[i] : infinity.ptr();
+    args = replaced;
   }
   unify(op, args, n, o);
   return wrap(apply_elementwise(op, o.v, n));

@@ -4,6 +4,9 @@
 
 namespace wengert {
 
+// A Python number as one element. Integers wrap around where they do not fit: who calls has checked them.
+void set_number(PyObject* s, DType t, char* out);
+
 // An elementwise op on Python operands: promotes, broadcasts, runs, records. Returns a new reference, NotImplemented
 // (new reference) for foreign operands of a number slot, or null with an exception set.
 PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot);

@@ -87,15 +87,15 @@ void set_dtypes(nb::list dtypes) {
 }
 
 void set_errors(nb::dict errors) {
-  const char* names[] = {"shape", "dtype", "index", "value", "gradient", "consumed", "in_place", "linalg"};
-  for (int k = 0; k < 8; ++k) python_hooks.errors[k] = nb::object(errors[names[k]]).release().ptr();
+  const char* names[] = {"shape", "dtype", "index", "value", "range", "gradient", "consumed", "in_place", "linalg"};
+  for (size_t k = 0; k < std::size(names); ++k) python_hooks.errors[k] = nb::object(errors[names[k]]).release().ptr();
 }
 
 void init(nb::module_& m) {
   init_blas();
   kernels();
   register_ops();
-  for (int k = 0; k < 8; ++k) python_hooks.errors[k] = PyExc_RuntimeError;
+  for (PyObject*& error : python_hooks.errors) error = PyExc_RuntimeError;
   waiting_hooks.enter = []() -> void* { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; };
   waiting_hooks.leave = [](void* token) { PyEval_RestoreThread(static_cast<PyThreadState*>(token)); };
   if (init_tensor_type(m.ptr()) || init_call(m.ptr())) throw nb::python_error();

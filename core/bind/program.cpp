@@ -120,15 +120,7 @@ struct ProgramBuilder {
     nb::object constant(t[5]);
     if (!constant.is_none()) {
       r.constant = true;
-      if (PyComplex_Check(constant.ptr())) {
-        Py_complex c = PyComplex_AsCComplex(constant.ptr());
-        double parts[2] = {c.real, c.imag};
-        kernels().cast[static_cast<int>(DType::Complex128)][static_cast<int>(r.dtype)](r.bytes, parts, 1);
-      } else if (PyFloat_Check(constant.ptr())) {
-        set_scalar(r.dtype, r.bytes, nb::cast<double>(constant));
-      } else {
-        set_scalar_int(r.dtype, r.bytes, nb::cast<int64_t>(constant));
-      }
+      set_number(constant.ptr(), r.dtype, r.bytes);
     }
     if (r.input >= 0) s.in.push_back(r.input);
     if (r.output >= 0) s.out.push_back(r.output);

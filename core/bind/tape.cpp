@@ -37,10 +37,7 @@ nb::object saved_tensor(Node* n, int i) {
 nb::list saved(const NodeHandle& h) {
   return guarded([&] {
     Node* n = h.node;
-    if (n->freed)
-      throw Error(ErrorKind::gradient,
-                  "backward: the graph of " + n->derivative->name + " (" + describe(n->line) +
-                      ") was freed by an earlier backward; pass retain_graph=True to the earlier one");
+    if (n->freed != Freed::no) fail_freed(n);
     check_saved(n);
     nb::list out;
     for (int i = 0; i < n->n_saved; ++i) out.append(saved_tensor(n, i));
@@ -94,7 +91,7 @@ void free_node(const NodeHandle& h) {
     release(n->saved[i].value);
   }
   n->n_saved = 0;
-  n->freed = true;
+  n->freed = Freed::by_backward;
 }
 
 nb::object node_of(nb::handle tensor) {
@@ -350,7 +347,7 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("seq", [](const NodeHandle& h) { return h.node->seq; })
       .def_prop_ro("is_leaf", [](const NodeHandle& h) { return h.node->leaf; })
       .def_prop_ro("id", [](const NodeHandle& h) { return h.node->id; })
-      .def_prop_ro("freed", [](const NodeHandle& h) { return h.node->freed; })
+      .def_prop_ro("freed", [](const NodeHandle& h) { return h.node->freed != Freed::no; })
       .def_prop_ro("n_outputs", [](const NodeHandle& h) { return static_cast<int>(h.node->n_outputs); })
       .def_prop_ro("retains_grad", [](const NodeHandle& h) { return h.node->retains_grad; })
       .def_prop_ro("active", [](const NodeHandle& h) { return h.node->epoch == 0 || epoch_active(h.node->epoch); })

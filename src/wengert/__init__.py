@@ -89,6 +89,7 @@ from wengert.errors import (
     InPlaceError,
     LinAlgError,
     LoadError,
+    NumberRangeError,
     ShapeError,
     TapeConsumedError,
     TraceError,
@@ -137,7 +138,8 @@ _LAZY = {
 __all__ = [
     "ArgumentError", "AutogradContext", "AxisError", "BudgetError", "CustomOp", "CustomOpError", "DType",
     "DTypeError", "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError", "GradientMap",
-    "GradientTape", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError", "MemoryStats", "ShapeError", "Tape",
+    "GradientTape", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError", "MemoryStats",
+    "NumberRangeError", "ShapeError", "Tape",
     "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray", "autograd", "bernoulli",
     "bfloat16", "bool_", "can_cast", "compile", "complex128", "complex64", "custom_op", "default_generator", "dual",
     "empty", "empty_like", "empty_pool", "enable_grad", "explain", "eye", "finfo", "float16", "float32", "float64",

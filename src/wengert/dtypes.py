@@ -56,6 +56,11 @@ class DType:
         """Whether this is a signed or unsigned integer type."""
         return self.kind in "iu"
 
+    def place_of(self, i: int) -> int:
+        """How an integer lies to the values of an integral type: -1 below all of them, 1 above, 0 among them."""
+        limits = np.iinfo(self.name)
+        return -1 if i < limits.min else 1 if i > limits.max else 0
+
     def to_numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; bfloat16 is `ml_dtypes.bfloat16`."""
         if self.name == "bfloat16":

@@ -33,6 +33,10 @@ class ArgumentError(WengertError, ValueError):
     """An argument whose value makes no sense for the operation."""
 
 
+class NumberRangeError(ArgumentError, OverflowError):
+    """A number that an element type cannot hold."""
+
+
 class LoadError(WengertError, ValueError):
     """A file that is damaged, hostile, or not what it should be."""
 
@@ -70,6 +74,7 @@ BY_KIND: dict[str, type[Exception]] = {
     "dtype": DTypeError,
     "index": IndexRangeError,
     "value": ArgumentError,
+    "range": NumberRangeError,
     "gradient": GradientError,
     "consumed": TapeConsumedError,
     "in_place": InPlaceError,

@@ -395,8 +395,9 @@ def test_clear_frees_this_threads_records() -> None:
     x = wg.tensor(np.ones(100), requires_grad=True)
     loss = wg.exp(x).sum()
     wg.autograd.clear()
-    with pytest.raises(wg.GradientError):
-        loss.backward()
+    for options in ({}, {"create_graph": True}, {"inputs": [x]}):
+        with pytest.raises(wg.GradientError, match=r"graph of \w+ \(.*\) was freed by autograd.clear\(\); compute"):
+            loss.backward(**options)
     assert (x * x).sum().backward()[x].tolist() == [2.0] * 100
 
 

@@ -163,3 +163,15 @@ def test_indexed_assignment_on_duals() -> None:
 def test_no_grad_has_no_effect_on_duals() -> None:
     with wg.no_grad():
         assert wg.jvp(lambda x: x * x, (scalar(3.0),), (scalar(1.0),))[1].item() == 6.0
+
+
+@pytest.mark.parametrize("value", [2.0, [2.0, 3.0]])
+def test_backward_on_a_dual_says_what_it_is(value: Any) -> None:
+    x = wg.tensor(value, requires_grad=True)
+    y = wg.dual(x, wg.ones_like(x)) ** 3
+    for options in ({}, {"create_graph": True}, {"inputs": [x]}):
+        with pytest.raises(wg.GradientError, match=r"forward-mode value \(a DualTensor\).*\.tangent already; call"):
+            y.backward(**options)
+    assert y.tangent.sum().backward()[x].tolist() == (6.0 * x).tolist()  # the remedy
+    with pytest.raises(wg.GradientError, match="is traced"):
+        wg.compile(lambda z: (z * z).sum().backward()[z])(x.detach())

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import special
@@ -128,3 +130,43 @@ def test_operands_of_one_layout_are_passed_in_the_order_of_memory():
     np.testing.assert_array_equal((square.T + other).numpy(), a[:, :5, 0].T + b[:, :5, 0])
     spread = wg.broadcast_to(wg.tensor(a[:, :1, 0]), (5, 4))
     np.testing.assert_array_equal((spread * spread).numpy(), np.broadcast_to(a[:, :1, 0] ** 2, (5, 4)))
+
+
+INTEGRAL = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
+
+
+@pytest.mark.parametrize("dtype", INTEGRAL)
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons_with_integers_beyond_the_dtype(name: str, dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    x = np.array([limits.min, 0, 1, limits.max], dtype)
+    f = getattr(wg, name)
+    compare = {"equal": "__eq__", "not_equal": "__ne__", "less": "__lt__", "less_equal": "__le__",
+               "greater": "__gt__", "greater_equal": "__ge__"}[name]  # fmt: skip
+    for i in (limits.min - 1, limits.max + 1, -(2**70), 2**70, int(limits.max), int(limits.min)):
+        i = int(i)
+        expected = [getattr(int(v), compare)(i) for v in x]
+        assert f(wg.asarray(x), i).tolist() == expected, i
+        assert wg.compile(lambda t, i=i: f(t, i))(wg.asarray(x)).tolist() == expected, i
+        swapped = [getattr(i, compare)(int(v)) for v in x]
+        assert f(i, wg.asarray(x)).tolist() == swapped, i
+
+
+@pytest.mark.parametrize("f", [lambda x, i: x + i, lambda x, i: i - x, wg.maximum, lambda x, i: wg.where(x > 1, i, x)])
+@pytest.mark.parametrize(("dtype", "i"), [("uint8", 256), ("uint8", -1), ("int64", 2**63), ("int8", -129)])
+def test_arithmetic_with_integers_beyond_the_dtype_is_refused(f: Any, dtype: str, i: int) -> None:
+    x = wg.tensor([1, 2], dtype=dtype)
+    for call in (f, wg.compile(f)):
+        with pytest.raises(wg.NumberRangeError, match=rf": the integer {i} does not fit {dtype}; .*astype") as e:
+            call(x, i)
+        assert isinstance(e.value, OverflowError)
+
+
+def test_integers_beyond_the_dtype_where_the_result_is_floating() -> None:
+    x = wg.tensor([100, 200], dtype="uint8")
+    np.testing.assert_allclose((x / 400).numpy(), [0.25, 0.5])
+    np.testing.assert_allclose(wg.compile(lambda t: t / 400)(x).numpy(), [0.25, 0.5])
+    assert wg.clip(x, -1, 150.5).tolist() == wg.compile(lambda t: wg.clip(t, -1, 150.5))(x).tolist() == [100.0, 150.5]
+    for add in (lambda t: t + 2**70, wg.compile(lambda t: t + 2**70)):
+        assert add(wg.tensor([1.0])).item() == 2.0**70

@@ -129,6 +129,12 @@ def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"folder .* does not exist; make it first: '.*runs/7'") as e:
+        wg.save(tmp_path / "runs" / "7" / "model.safetensors", {"x": wg.ones((2,))})
+    assert e.value.filename == str(tmp_path / "runs" / "7")
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wg.save(tmp_path / "a", {"t": wg.ones((2,))})
 

@@ -239,6 +239,15 @@ def test_apply_gradients_takes_new_parameters() -> None:
         opt.apply_gradients([(p, np.ones(3))])
 
 
+def test_apply_gradients_names_the_parameter_without_a_gradient() -> None:
+    net = nn.Linear(3, 2)
+    opt = optim.SGD(net.named_parameters(), lr=1.0)
+    before = net.weight.tolist()
+    with pytest.raises(wg.GradientError, match=r"bias float32\(2,\) has no gradient \(None\).*Leave this pair out"):
+        opt.apply_gradients([(net.weight, wg.ones((2, 3))), (net.bias, None)])
+    assert net.weight.tolist() == before
+
+
 def test_a_step_without_any_gradient_names_the_parameters() -> None:
     net = nn.Linear(3, 2)
     opt = optim.Adam(net.named_parameters())

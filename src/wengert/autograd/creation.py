@@ -13,7 +13,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.device import check_device
 from wengert.dtypes import DType, as_dtype, bfloat16, complex64, float32, int64, result_type
-from wengert.errors import ArgumentError, DTypeError, ShapeError
+from wengert.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.program.trace import create, filled
 
@@ -98,10 +98,13 @@ def _from_nested(obj: Any, dtype: Any) -> np.ndarray[Any, Any]:
         a = np.array(obj)
     except ValueError as e:
         raise ShapeError(f"asarray: nested lists of different lengths do not make a tensor ({e})") from None
+    if a.dtype == object and all(isinstance(x, (int, float, complex)) for x in _leaves(obj)):
+        return _from_large(obj, int64 if dtype is None else as_dtype(dtype))
     if a.dtype == object or a.dtype.kind in "US":
         raise DTypeError(f"asarray: cannot make a tensor of {type(obj).__name__} (NumPy gives dtype {a.dtype})")
     if dtype is not None:
-        return _converted(a, as_dtype(dtype))
+        t = as_dtype(dtype)
+        return _whole_numbers(obj, a, t) if t.is_integer and not _holds_numpy(obj) else _converted(a, t)
     if not _holds_numpy(obj):  # Python numbers have our default dtypes
         defaults = {"f": float32, "i": int64, "c": complex64}
         if a.dtype.kind in defaults:
@@ -114,6 +117,37 @@ def _converted(a: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
         raise DTypeError(f"asarray: {a.dtype} to {dtype.name} would drop the imaginary part; take its real part first")
     with np.errstate(over="ignore", invalid="ignore"):  # 1e39 is inf in float32, as it is in any computation
         return a.astype(dtype.to_numpy())
+
+
+def _whole_numbers(obj: Any, a: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Python numbers, of which NumPy made `a`, in an integral dtype that has to hold those that are integers."""
+    if a.dtype.kind not in "iu":  # NumPy makes floats of integers if some fit int64 and others uint64 only
+        for x in _leaves(obj):
+            check_range(x, dtype, "asarray")
+        if all(isinstance(x, int) for x in _leaves(obj)):
+            return np.array(obj, dtype.to_numpy())
+    elif a.size:
+        for end in (a.min(), a.max()):
+            check_range(end, dtype, "asarray")
+    return _converted(a, dtype)
+
+
+def _from_large(obj: Any, dtype: DType) -> np.ndarray[Any, Any]:
+    """Numbers among which are integers beyond 64 bits, which only floating types can hold."""
+    if dtype.is_integer:
+        for x in _leaves(obj):
+            check_range(x, dtype, "asarray")
+    return _converted(np.array(obj, np.complex128 if dtype.kind == "c" else np.float64), dtype)
+
+
+def check_range(x: Any, dtype: DType, name: str) -> None:
+    """Refuse an integer that an integral dtype cannot hold."""
+    if isinstance(x, (int, np.integer)) and dtype.is_integer and dtype.place_of(int(x)):
+        limits = np.iinfo(dtype.name)
+        raise NumberRangeError(
+            f"{name}: the integer {x} does not fit {dtype.name}, which holds {limits.min} to {limits.max}; "
+            "pass another dtype"
+        )
 
 
 def _holds_tensors(obj: Any) -> bool:
@@ -171,6 +205,7 @@ def full(
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     t = as_dtype(type(fill_value) if dtype is None else dtype)
+    check_range(fill_value, t, "full")
     if t.is_integer and not isinstance(fill_value, complex) and abs(int(fill_value)) > _EXACT:
         one = asarray(fill_value, dtype=t)  # the attribute of the op is a float64, which would round it
         return _finish(OPS["copy"](OPS["broadcast_to"](one, as_shape(shape))), requires_grad)
@@ -236,9 +271,18 @@ def arange(
     whole = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
     t = as_dtype(dtype) if dtype is not None else int64 if whole else float32
     n = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
+    if whole and isinstance(n, int) and n:
+        for end in (start, start + (n - 1) * step):
+            check_range(end, t, "arange")
     if whole and max(abs(start), abs(stop)) > _EXACT:
-        return _finish(asarray(np.arange(start, start + n * step, step), dtype=t), requires_grad)
+        return _finish(asarray(_large_range(int(start), int(step), int(n)), dtype=t), requires_grad)
     return _finish(create(OPS["iota"], ((n,), t.code, float(start), float(step))), requires_grad)
+
+
+def _large_range(start: int, step: int, n: int) -> np.ndarray[Any, Any]:
+    """Integers that float64 would round; the sums wrap around at 2⁶⁴, and so are right in the end."""
+    values = np.arange(n, dtype=np.uint64) * np.uint64(step % 2**64) + np.uint64(start % 2**64)
+    return values if max(start, start + (n - 1) * step) >= 2**63 else values.view(np.int64)
 
 
 def linspace(

@@ -16,7 +16,7 @@ from wengert.autograd.creation import as_shape, asarray
 from wengert.autograd.device import check_device
 from wengert.dtypes import DType, as_dtype, complex128, float32, float64, int64
 from wengert.errors import ArgumentError, DTypeError, TraceError
-from wengert.functional.arguments import as_dtype_of, as_tensor, describe, native
+from wengert.functional.arguments import as_dtype_of, as_tensor, native
 from wengert.program.trace import tracing
 
 _uniform, _normal, _integers = (
@@ -269,7 +269,8 @@ def bernoulli(
     kind = as_dtype(dtype) if dtype is not None else t.dtype if t.dtype.is_floating else float32
     values = t.numpy()
     if values.size and not ((values >= 0) & (values <= 1)).all():
-        raise ArgumentError(f"bernoulli: probabilities lie between 0 and 1, got {describe(t)} with others")
+        outside = values[~((values >= 0) & (values <= 1))].flat[0]
+        raise ArgumentError(f"bernoulli: a probability lies between 0 and 1, got {float(outside):g}")
     sizes, g = _prepare((t.shape if shape is None else shape,), generator, device, "bernoulli")
     drawn = _draw(_uniform, sizes, g, float64 if t.dtype.code == float64.code else float32)
     return as_dtype_of(drawn < t.detach(), kind)

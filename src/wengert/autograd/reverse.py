@@ -60,6 +60,21 @@ def require_recorded(y: Tensor, what: str) -> None:
         )
 
 
+def _require_plain(y: Tensor) -> None:
+    if y._plain:
+        return
+    text = f"{y.dtype.name}{tuple(y.shape)}"
+    if hasattr(y, "tangent"):
+        raise GradientError(
+            f"backward: {text} is a forward-mode value (a DualTensor), whose derivative is in .tangent already; call "
+            "backward() on .value or .tangent, or use grad(f) for reverse mode inside a function"
+        )
+    raise GradientError(
+        f"backward: {text} is traced: a compiled or transformed function has no data to walk back through; call "
+        "backward() on its result outside, or use grad(f) inside"
+    )
+
+
 def backward(
     self: Tensor,
     gradient: Any = None,
@@ -83,6 +98,7 @@ def backward(
         simple = _core.backward_to_leaves(self, gradient, bool(retain_graph))
         if simple is not None:
             return GradientMap.of(*simple)
+    _require_plain(self)
     require_recorded(self, "backward")
     seed = seed_for(self, gradient, "backward")
     retain = create_graph if retain_graph is None else retain_graph

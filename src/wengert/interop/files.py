@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ def written_atomically(path: Path) -> Iterator[BinaryIO]:
     (b'whole', 1)
     """
     path = Path(os.path.realpath(path))  # a link stays a link, and the temporary file is on the target's disk
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the folder to write to does not exist; make it first", str(path.parent))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
     try:
         with open(temporary, "xb") as f:

@@ -157,6 +157,11 @@ class Optimizer:
         for p, g in pairs:
             if p.id not in self._names:
                 self._add(0, p)
+            if g is None:
+                raise GradientError(
+                    f"apply_gradients: {self._names[p.id]} has no gradient (None): the loss does not depend on it, or "
+                    "backward has not run. Leave this pair out; wengert.explain(grads, parameter) says where its path ends"
+                )
             g = asarray(g)
             if tuple(g.shape) != tuple(p.shape):
                 raise ShapeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -10,7 +11,7 @@ from typing import Any, NoReturn
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, complex64, complex128, float32, float64, int64
-from wengert.errors import DTypeError, TraceError
+from wengert.errors import DTypeError, NumberRangeError, TraceError
 from wengert.ops.registry import OPS, Op
 from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, infer
 
@@ -254,6 +255,14 @@ def _with_scalar(dtype: int, x: Any) -> int:
     return _DEFAULT_INT if kind == "b" else dtype
 
 
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+
+def _place(x: Any, dtype: int) -> int:
+    """-1 or 1 for an integer below or above all values of an integral dtype, else 0."""
+    return DTYPES[dtype].place_of(x) if isinstance(x, int) and DTYPES[dtype].is_integer else 0
+
+
 def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands of an elementwise op in one dtype and one shape; scalars stay scalars."""
     first = 1 if op.name == "where" else 0
@@ -261,10 +270,16 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     dtype = tensors[0].dtype.code if tensors else 0
     for x in tensors[1:]:
         dtype = _core.promote(dtype, x.dtype.code)
+    if op.name in _COMPARISONS and tensors:  # all values are on the same side of such a number, as of infinity
+        inputs = tuple(place * math.inf if (place := _place(x, dtype)) else x for x in inputs)
     for x in inputs[first:]:
         if not isinstance(x, _core.Tensor):
             dtype = _with_scalar(dtype, x)
     dtype = _core.elementwise_dtypes(op.name, dtype)[0]
+    if (outside := next((x for x in inputs[first:] if _place(x, dtype)), None)) is not None:
+        raise NumberRangeError(
+            f"{op.name}: the integer {outside} does not fit {DTYPES[dtype].name}; convert the tensor first, with astype"
+        )
     shape = broadcast_shapes(op.name, *(x.shape for x in inputs if isinstance(x, _core.Tensor)))
     unified = []
     for k, x in enumerate(inputs):

@@ -1,0 +1,62 @@
+"""Making tensors of Python numbers: those that a dtype cannot hold are refused, never wrapped."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wengert as wg
+
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda i, dtype: wg.tensor(i, dtype=dtype),
+        lambda i, dtype: wg.asarray([[0, i]], dtype=dtype)[0, 1],
+        lambda i, dtype: wg.full((2,), i, dtype=dtype)[1],
+        lambda i, dtype: wg.full_like(wg.zeros((1,), dtype=dtype), i)[0],
+        lambda i, dtype: wg.arange(i, i + 1, dtype=dtype)[0],
+    ],
+    ids=["tensor", "asarray", "full", "full_like", "arange"],
+)
+def test_integers_up_to_the_bounds_and_no_further(make: Any, dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    for i in (int(limits.min), int(limits.max)):
+        assert make(i, dtype).item() == i
+    for i in (int(limits.min) - 1, int(limits.max) + 1, 2**70, -(2**70)):
+        with pytest.raises(wg.NumberRangeError, match=rf"the integer {i} does not fit {dtype}, which holds"):
+            make(i, dtype)
+
+
+def test_the_error_is_the_built_in_ones_too() -> None:
+    for built_in in (OverflowError, ValueError, wg.WengertError):
+        with pytest.raises(built_in):
+            wg.tensor(300, dtype="uint8")
+
+
+def test_large_integers_without_a_dtype_and_as_floats() -> None:
+    assert wg.tensor(2**70, dtype="float32").item() == 2.0**70
+    assert wg.tensor([2**70, 1.5], dtype="float64").tolist() == [2.0**70, 1.5]
+    assert wg.tensor([-1, 2**70], dtype="complex128").tolist() == [-1 + 0j, 2.0**70 + 0j]
+    assert wg.tensor(2**63).dtype == "uint64"  # as NumPy
+    with pytest.raises(wg.NumberRangeError, match="int64"):
+        wg.tensor([2**70])
+    with pytest.raises(wg.NumberRangeError, match="int64"):
+        wg.full((2,), 2**63)
+
+
+def test_arrays_and_bools_are_converted_as_numpy_does() -> None:
+    assert wg.asarray(np.array([300]), dtype="uint8").tolist() == [44]
+    assert wg.tensor([True, 5], dtype="uint8").tolist() == [1, 5]
+    assert wg.tensor(300, dtype="bool").item() is True
+    assert wg.tensor([], dtype="uint8").shape == (0,)
+
+
+def test_assignment_of_a_number_that_does_not_fit() -> None:
+    x = wg.zeros((2,), dtype="uint8")
+    with pytest.raises(wg.NumberRangeError, match="-1"):
+        x[0] = -1
+    assert x.tolist() == [0, 0]
