@@ -115,3 +115,51 @@ def test_iteration_and_membership():
 def test_out_is_a_tensor() -> None:
     with pytest.raises(TypeError, match="mul: out is a tensor to write into, got a numpy.ndarray"):
         wg.mul(wg.ones((2,)), 2.0, out=np.zeros(2))
+
+
+def test_round() -> None:
+    x = np.array([1.2345, -0.5, 2.5, 1234.5])
+    for n in (None, 0, 1, 3, -2):
+        t = wg.tensor(x, requires_grad=True)
+        y = round(t) if n is None else round(t, n)
+        np.testing.assert_array_equal(y.detach().numpy(), np.round(x, n or 0))
+        assert wg.grad_of(y.sum(), t)[0].tolist() == [0.0] * 4
+    assert round(wg.tensor(2.6)).item() == 3.0
+    whole = wg.tensor([1250, -1349], dtype="int16")
+    assert round(whole, 2).tolist() == [1250, -1349]
+    assert round(whole, -2).tolist() == np.round(np.array([1250, -1349]), -2).tolist()
+    assert round(whole, -2).dtype == "int16"
+    assert wg.compile(lambda t: round(t, 1))(wg.tensor([0.26, 0.24])).tolist() == wg.tensor([0.3, 0.2]).tolist()
+
+
+def test_divmod() -> None:
+    a, b = np.array([7.0, -7.0, 7.5]), np.array([2.0, 2.0, -2.0])
+    x = wg.tensor(a, requires_grad=True)
+    for got, expected in [
+        (divmod(x, wg.asarray(b)), divmod(a, b)),
+        (divmod(x, 2), divmod(a, 2)),
+        (divmod(9, wg.asarray(b)), divmod(9, b)),
+        (divmod(x, b), divmod(a, b)),
+        (divmod(a, wg.asarray(b)), divmod(a, b)),
+    ]:
+        for y, z in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(y.detach().numpy(), z)
+    q, r = divmod(x, wg.asarray(b))
+    assert (q * 3.0 + r * 2.0).sum().backward()[x].tolist() == [2.0] * 3
+    with pytest.raises(TypeError, match="unsupported operand"):
+        divmod(x, "2")
+
+
+def test_conversions_to_python_numbers() -> None:
+    for value in (2.6, -2.6):
+        for t in (wg.tensor(value, dtype="float64"), wg.tensor([[value]], dtype="float64")):
+            for f in (math.floor, math.ceil, math.trunc, float, int, complex, bool):
+                assert f(t) == f(value) and type(f(t)) is type(f(value))
+    large = wg.tensor(2**62 + 1)
+    assert math.floor(large) == math.ceil(large) == math.trunc(large) == int(large) == 2**62 + 1
+    assert range(5)[wg.tensor(3)] == 3
+    for f in (math.floor, math.ceil, math.trunc, float, int, complex):
+        with pytest.raises(ValueError, match="only a tensor with one element converts"):
+            f(wg.ones((2,)))
+    with pytest.raises(wg.TraceError, match="reads the data"):
+        wg.compile(math.floor)(wg.tensor(2.5))

@@ -291,7 +291,8 @@ def test_inside_compiled_functions():
     [
         (lambda t: np.spacing(t), "np.spacing"),
         (lambda t: np.interp(t, [0.0, 1.0], [0.0, 1.0]), "np.interp"),
-        (lambda t: np.add.at(t, [0], 1.0), "np.add.at"),
+        (lambda t: np.multiply.at(t, [0], 1.0), "np.multiply.at"),
+        (lambda t: np.add.reduceat(t, [0]), "np.add.reduceat"),
         (lambda t: np.subtract.reduce(t), "np.subtract.reduce"),
         (lambda t: np.linalg.tensorinv(t), "np.linalg.tensorinv"),
         (lambda t: np.lib.stride_tricks.sliding_window_view(t, 2), "sliding_window_view"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from wengert.autograd.display import tensor_format, tensor_repr
 from wengert.dtypes import as_dtype, bfloat16
 from wengert.errors import GradientError, ShapeError
 from wengert.functional.arguments import as_dtype_of, describe, native
-from wengert.functional.elementwise import is_operand, power_operator
+from wengert.functional.elementwise import is_operand, power_operator, round_to
 from wengert.functional.foreign_names import FOREIGN, ForeignMethod
 from wengert.functional.indexing import getitem, setitem
 from wengert.interop import array_api, dlpack, numpy_functions
@@ -56,6 +57,30 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
 def to_complex(self: Tensor) -> complex:
     """The one element as a Python complex number."""
     return complex(self.item())
+
+
+def floor(self: Tensor) -> int:
+    """`math.floor` of the one element; exact for large integers, which `float` would round."""
+    whole: int = math.floor(self.item())
+    return whole
+
+
+def ceil(self: Tensor) -> int:
+    """`math.ceil` of the one element."""
+    whole: int = math.ceil(self.item())
+    return whole
+
+
+def trunc(self: Tensor) -> int:
+    """`math.trunc` of the one element."""
+    whole: int = math.trunc(self.item())
+    return whole
+
+
+def _divmod(a: Any, b: Any) -> Any:
+    if not (is_operand(a) and is_operand(b)):
+        return NotImplemented
+    return functional.floor_divide(a, b), functional.remainder(a, b)
 
 
 def contains(self: Tensor, value: Any) -> bool:
@@ -166,6 +191,12 @@ def _protocol() -> dict[str, Any]:
         "__iter__": iterate,
         "__contains__": contains,
         "__complex__": to_complex,
+        "__floor__": floor,
+        "__ceil__": ceil,
+        "__trunc__": trunc,
+        "__round__": round_to,
+        "__divmod__": _divmod,
+        "__rdivmod__": lambda a, b: _divmod(b, a),
         "__pos__": functional.positive,
         "__deepcopy__": deepcopy,
         "__reduce_ex__": reduce_ex,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from wengert._core import Tensor
 from wengert.dtypes import bool_, float32, float64
-from wengert.functional.arguments import as_floating, as_tensor, full, native
+from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, full, native
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.reductions import all
 from wengert.program.compile import composite
@@ -17,6 +18,8 @@ _exp, _log, _log1p, _abs, _copy = (native(n) for n in ("exp", "log", "log1p", "a
 _isfinite, _isnan, _equal, _rsqrt = (native(n) for n in ("isfinite", "isnan", "equal", "rsqrt"))
 _conj, _real, _imag, _atan2, _signbit = (native(n) for n in ("conj", "real", "imag", "atan2", "signbit"))
 _and, _or, _less_equal, _clip = (native(n) for n in ("logical_and", "logical_or", "less_equal", "clip"))
+
+_round = native("round")
 
 subtract = native("sub")
 multiply = native("mul")
@@ -31,6 +34,21 @@ def positive(x: Any) -> Tensor:
     [1.0]
     """
     return _copy(as_tensor(x, "positive"))
+
+
+def round_to(x: Any, decimals: int | None = None) -> Tensor:
+    """x rounded to so many decimals, to the even one of two that are equally near: `round(x, 2)`.
+
+    >>> round_to([1.25, -0.117], 1).tolist()
+    [1.2..., -0.1...]
+    """
+    t, n = as_tensor(x, "round"), 0 if decimals is None else operator.index(decimals)
+    if n == 0 or (n > 0 and not t.dtype.is_inexact):
+        return _round(t)
+    scale = float(10 ** abs(n))
+    if t.dtype.is_inexact:
+        return _round(t * scale) / scale if n > 0 else _round(t / scale) * scale
+    return as_dtype_of(_round(as_dtype_of(t, float64) / scale) * scale, t.dtype)
 
 
 def conj(x: Any) -> Tensor:

@@ -5,12 +5,17 @@ Which NumPy function is which of ours stands in `table`; this file reads what Nu
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
 from typing import Any, NoReturn
 
 import numpy as np
 
 from wengert._core import Tensor
+from wengert.errors import ShapeError
 
+_KINDS = "buifc"  # a value of one kind may be written into an array of the same or a later one
 _REMEDY = "use a wengert function, or t.numpy() for the data without gradients"
 
 
@@ -24,13 +29,16 @@ def array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **opti
         function = table.ufunc(name)
         if function is None:
             _refuse(f"np.{name}")
-        operands, rest = _read_options(f"np.{name}", [_operand(x) for x in inputs], options)
+        mask = options.pop("where", True)
+        operands, rest = _read_options([_operand(x) for x in inputs], options)
         result = function(*operands, **rest)
+        if mask is not True:
+            result = _masked(f"np.{name}", mask, result, out)
     else:
         function = table.ufunc_method(name, method)
         if function is None:
             _refuse(f"np.{name}.{method}")
-        result = function(*(_operand(x) for x in inputs), **options)
+        result = function(*(_operand(x) if method != "at" else x for x in inputs), **options)
     return result if all(o is None for o in out) else _into(out, result, f"np.{name}")
 
 
@@ -42,7 +50,7 @@ def array_function(self: Tensor, func: Any, types: Any, args: tuple[Any, ...], o
     function = table.function(name)
     if function is None:
         _refuse(f"np.{name}")
-    out = options.pop("out", None)
+    out, args = _take_out(func, function, args, options)
     result = function(*args, **options)
     return result if out is None else _into((out,), result, f"np.{name}")
 
@@ -62,13 +70,40 @@ def _operand(x: Any) -> Any:
     return x
 
 
-def _read_options(name: str, operands: list[Any], options: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _masked(name: str, mask: Any, result: Any, out: tuple[Any, ...]) -> Any:
+    """`where=`: the elements of `out` stay where the mask is false."""
+    from wengert.functional import where
+
+    if isinstance(result, tuple) or not out or out[0] is None:
+        raise TypeError(f"{name}: where= leaves elements undefined; use wg.where(mask, {name}(...), other)")
+    return where(mask, result, out[0])
+
+
+def _take_out(func: Any, function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+    """`out`, given by name or by position, and the other arguments."""
+    if "out" in options:
+        return options.pop("out"), args
+    k = _place_of_out(function, func)
+    return (args[k], (*args[:k], None, *args[k + 1 :])) if k is not None and k < len(args) else (None, args)
+
+
+@functools.cache
+def _place_of_out(*functions: Any) -> int | None:
+    """The position of `out` in our signature, or in NumPy's where ours takes what NumPy's has."""
+    for f in functions:
+        with contextlib.suppress(ValueError, TypeError):
+            parameters = inspect.signature(f).parameters.values()
+            names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+            if "out" in names:
+                return names.index("out")
+    return None
+
+
+def _read_options(operands: list[Any], options: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """`dtype=` casts the operands; options that say what is done anyway are dropped; others go to the function."""
     dtype = options.pop("dtype", None)
     if dtype is not None:
         operands = [x.astype(dtype) if isinstance(x, Tensor) else x for x in operands]
-    if options.pop("where", True) is not True:
-        raise TypeError(f"{name}: where= leaves elements undefined; use wg.where(mask, {name}(...), other)")
     return operands, {k: v for k, v in options.items() if k not in ("casting", "order", "subok")}
 
 
@@ -83,7 +118,16 @@ def _into(out: tuple[Any, ...], result: Any, name: str) -> Any:
 
 def _write(target: Any, value: Tensor, name: str) -> Any:
     if isinstance(target, Tensor):
-        target[...] = value
+        if _KINDS.index(value.dtype.kind) > _KINDS.index(target.dtype.kind):
+            raise TypeError(
+                f"{name}: a result of {value.dtype.name} does not fit out= of {target.dtype.name} (casting 'same_kind')"
+            )
+        try:
+            target[...] = value
+        except ShapeError:
+            raise ShapeError(
+                f"{name}: a result of shape {tuple(value.shape)} does not fit out= of shape {tuple(target.shape)}"
+            ) from None
         return target
     if not value._plain or value.requires_grad:
         raise TypeError(

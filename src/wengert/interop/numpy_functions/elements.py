@@ -8,6 +8,7 @@ from typing import Any
 import wengert as wg
 from wengert._core import Tensor
 from wengert.functional.arguments import as_tensor
+from wengert.functional.elementwise import round_to
 from wengert.interop.numpy_functions.registry import function, given, ufunc
 
 
@@ -89,7 +90,7 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min:
 
 @function("round", "around")
 def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
-    return wg.round(a) if decimals == 0 else wg.round(a * 10.0**decimals) / 10.0**decimals
+    return round_to(a, decimals)
 
 
 @function("fix")

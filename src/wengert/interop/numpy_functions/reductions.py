@@ -55,6 +55,24 @@ def ufunc_outer(function: Callable[..., Any], a: Any, b: Any, **options: Any) ->
     return function(wg.reshape(x, (*x.shape, *(1,) * y.ndim)), y, **options)
 
 
+def running_extremum(name: str, x: Any, axis: int) -> Any:
+    """`np.maximum.accumulate`: the values of `cummax`."""
+    return getattr(wg, name)(x, axis=axis)[0]
+
+
+def ufunc_at(sign: int, a: Any, indices: Any, b: Any) -> None:
+    """`np.add.at(a, indices, b)`: a[indices] += b, in which an index that stands there twice counts twice."""
+    if not isinstance(a, wg.Tensor):
+        raise TypeError(
+            f"ufunc.at: a {type(a).__name__} holds no gradient; make it a tensor, or pass t.detach().numpy()"
+        )
+    values = as_tensor(b, "at")
+    places = wg.reshape(wg.arange(a.size), a.shape)[indices]
+    values = wg.flatten(wg.broadcast_to(sign * values, places.shape))
+    summed = wg.scatter_add(wg.flatten(a), wg.flatten(places), values.astype(a.dtype), axis=0)
+    a[...] = wg.reshape(summed, a.shape)
+
+
 @function("cumsum")
 def _cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     return wg.cumulative_sum(a, axis=axis, dtype=dtype) if axis is not None else _flat_scan(wg.cumulative_sum, a, dtype)

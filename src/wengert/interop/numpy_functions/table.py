@@ -174,7 +174,14 @@ def ufunc_method(name: str, method: str) -> Function | None:
         return None if pairwise is None else functools.partial(reductions.ufunc_outer, pairwise)
     if method == "reduce" and name in _REDUCE:
         return functools.partial(reductions.ufunc_reduce, _REDUCE[name])
-    running = ours(_ACCUMULATE[name]) if method == "accumulate" and name in _ACCUMULATE else None
+    if method == "at" and name in ("add", "subtract"):
+        return functools.partial(reductions.ufunc_at, 1 if name == "add" else -1)
+    if method != "accumulate":
+        return None
+    if name in ("maximum", "minimum"):
+        extremum = functools.partial(reductions.running_extremum, "cummax" if name == "maximum" else "cummin")
+        return functools.partial(reductions.ufunc_accumulate, extremum)
+    running = ours(_ACCUMULATE[name]) if name in _ACCUMULATE else None
     return None if running is None else functools.partial(reductions.ufunc_accumulate, running)
 
 
