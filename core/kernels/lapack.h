@@ -52,15 +52,12 @@ WENGERT_LAPACK(z, c128)
   void scipy_##s##gesdd_(const char* jobz, const int* m, const int* n, T* a, const int* lda, T* s_, T* u,              \
                          const int* ldu, T* vt, const int* ldvt, T* work, const int* lwork, int* iwork, int* info,     \
                          size_t);                                                                                      \
-  void scipy_##s##syevd_(const char* jobz, const char* uplo, const int* n, T* a, const int* lda, T* w, T* work,        \
-                         const int* lwork, int* iwork, const int* liwork, int* info, size_t, size_t);                  \
+  void scipy_##s##sterf_(const int* n, T* d, T* e, int* info);                                                         \
   void scipy_##s##geev_(const char* jobvl, const char* jobvr, const int* n, T* a, const int* lda, T* wr, T* wi, T* vl, \
                         const int* ldvl, T* vr, const int* ldvr, T* work, const int* lwork, int* info, size_t,         \
                         size_t);                                                                                       \
   void scipy_##s##sytrd_(const char* uplo, const int* n, T* a, const int* lda, T* d, T* e, T* tau, T* work,            \
                          const int* lwork, int* info, size_t);                                                         \
-  void scipy_##s##stedc_(const char* compz, const int* n, T* d, T* e, T* z, const int* ldz, T* work, const int* lwork, \
-                         int* iwork, const int* liwork, int* info, size_t);                                            \
   void scipy_##s##laed2_(int* k, const int* n, const int* n1, T* d, T* q, const int* ldq, int* indxq, T* rho, T* z,    \
                          T* dlambda, T* w, T* q2, int* indx, int* indxc, int* indxp, int* coltyp, int* info);          \
   void scipy_##s##laed4_(const int* n, const int* i, const T* d, const T* z, T* delta, const T* rho, T* lambda,        \
@@ -73,9 +70,6 @@ WENGERT_LAPACK_REAL(d, double)
   void scipy_##s##gesdd_(const char* jobz, const int* m, const int* n, T* a, const int* lda, R* s_, T* u,         \
                          const int* ldu, T* vt, const int* ldvt, T* work, const int* lwork, R* rwork, int* iwork, \
                          int* info, size_t);                                                                      \
-  void scipy_##s##heevd_(const char* jobz, const char* uplo, const int* n, T* a, const int* lda, R* w, T* work,   \
-                         const int* lwork, R* rwork, const int* lrwork, int* iwork, const int* liwork, int* info, \
-                         size_t, size_t);                                                                         \
   void scipy_##s##geev_(const char* jobvl, const char* jobvr, const int* n, T* a, const int* lda, T* w, T* vl,    \
                         const int* ldvl, T* vr, const int* ldvr, T* work, const int* lwork, R* rwork, int* info,  \
                         size_t, size_t);                                                                          \
@@ -121,22 +115,15 @@ WENGERT_OVERLOADS(z, c128)
     scipy_##s##gesdd_(&jobz, &m, &n, a, &lda, sv, u, &ldu, vt, &ldvt, work, &lwork, iwork, &info, 1);                 \
     return info;                                                                                                      \
   }                                                                                                                   \
-  inline int heevd(char jobz, int n, T* a, int lda, T* w, T* work, int lwork, T*, int, int* iwork, int liwork) {      \
+  inline int sterf(int n, T* d, T* e) {                                                                               \
     int info = 0;                                                                                                     \
-    const char uplo = 'L';                                                                                            \
-    scipy_##s##syevd_(&jobz, &uplo, &n, a, &lda, w, work, &lwork, iwork, &liwork, &info, 1, 1);                       \
+    scipy_##s##sterf_(&n, d, e, &info);                                                                               \
     return info;                                                                                                      \
   }                                                                                                                   \
   inline int hetrd(int n, T* a, int lda, T* d, T* e, T* tau, T* work, int lwork) {                                    \
     int info = 0;                                                                                                     \
     const char uplo = 'L';                                                                                            \
     scipy_##s##sytrd_(&uplo, &n, a, &lda, d, e, tau, work, &lwork, &info, 1);                                         \
-    return info;                                                                                                      \
-  }                                                                                                                   \
-  inline int stedc(int n, T* d, T* e, T* z, int ldz, T* work, int lwork, int* iwork, int liwork) {                    \
-    int info = 0;                                                                                                     \
-    const char of_tridiagonal = 'I';                                                                                  \
-    scipy_##s##stedc_(&of_tridiagonal, &n, d, e, z, &ldz, work, &lwork, iwork, &liwork, &info, 1);                    \
     return info;                                                                                                      \
   }                                                                                                                   \
   inline int laed2(int* k, int n, int n1, T* d, T* q, int ldq, int* indxq, T* rho, T* z, T* dlambda, T* w, T* q2,     \
@@ -159,13 +146,6 @@ WENGERT_OVERLOADS_REAL(d, double)
                    R* rwork, int* iwork) {                                                                            \
     int info = 0;                                                                                                     \
     scipy_##s##gesdd_(&jobz, &m, &n, a, &lda, sv, u, &ldu, vt, &ldvt, work, &lwork, rwork, iwork, &info, 1);          \
-    return info;                                                                                                      \
-  }                                                                                                                   \
-  inline int heevd(char jobz, int n, T* a, int lda, R* w, T* work, int lwork, R* rwork, int lrwork, int* iwork,       \
-                   int liwork) {                                                                                      \
-    int info = 0;                                                                                                     \
-    const char uplo = 'L';                                                                                            \
-    scipy_##s##heevd_(&jobz, &uplo, &n, a, &lda, w, work, &lwork, rwork, &lrwork, iwork, &liwork, &info, 1, 1);       \
     return info;                                                                                                      \
   }                                                                                                                   \
   inline int hetrd(int n, T* a, int lda, R* d, R* e, T* tau, T* work, int lwork) {                                    \

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 
 #include "../threads.h"
 #include "linear_algebra.h"
@@ -83,8 +84,6 @@ int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y, Workspace<T
 
 namespace {
 
-constexpr int64_t kLargestWhole = 32;  // rows of a matrix that LAPACK's driver solves faster
-
 // A power of 2 that brings a to where squares neither overflow nor underflow, and the exponent that undoes it.
 template <class T>
 int bring_into_range(int64_t size, T* a) {
@@ -107,67 +106,47 @@ int bring_into_range(int64_t size, T* a) {
   return exponent;
 }
 
-// The steps of LAPACK's driver, of which all but the first run on all threads: conj(a) = q t qᴴ with t tridiagonal,
-// t = zᵀ diag(values) z, and then v = conj(q zᵀ), in tiles of vectors.
+// a := conj(q zᵀ), in tiles of vectors: z has real vectors as rows, `order` says which, and q is the product of the
+// reflectors that tridiagonal_form left in a and tau.
 template <class T>
-int eigh_in_steps(int64_t n, T* a, Real<T>* values, Workspace<T>& w) {
-  const int exponent = bring_into_range(n * n, a), order = to_int(n);
-  w.more.resize(n);
-  w.real.resize(n * n + 2 * n);
-  w.integers.resize(n);
-  T* tau = w.more.data();
-  Real<T>*z = w.real.data(), *d = z + n * n, *e = d + n;
-  if (w.main.empty()) {
-    T asked;
-    lapack::hetrd(order, a, order, d, e, tau, &asked, -1);
-    make_room(w.main, asked);
-  }
-  if (const int info = lapack::hetrd(order, a, order, d, e, tau, w.main.data(), size_of(w.main))) return info;
-  const int* ascending = w.integers.data();
-  if (const int info = tridiagonal_eigenvectors(n, d, e, z, w.integers.data())) return info;
+void transform_back(int64_t n, const Real<T>* z, const int* order, T* a, const T* tau) {
   Reflectors<T> h(n - 1, n - 1);
   parallel_for(h.blocks(), [&](int64_t block) { h.set(block, a + 1, n, tau); });
   const int64_t step = vectors_per_tile(n);
   parallel_for((n + step - 1) / step, [&](int64_t tile) {
     const int64_t begin = tile * step, rows = std::min(n, begin + step) - begin;
     const std::unique_ptr<T[]> vectors(new T[rows * n]);
-    for (int64_t i = 0; i < rows; ++i) {
-      const int from = ascending[begin + i];
-      std::copy_n(z + from * n, n, vectors.get() + i * n);
-      values[begin + i] = std::ldexp(d[from], exponent);
-    }
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(z + order[begin + i] * n, n, vectors.get() + i * n);
     for (int64_t block = h.blocks() - 1; block >= 0; --block) h.apply(block, false, rows, vectors.get() + 1, n);
     if constexpr (lapack::is_complex_v<T>) {
       for (int64_t i = 0; i < rows * n; ++i) vectors[i] = std::conj(vectors[i]);
     }
     transpose(rows, n, vectors.get(), n, a + begin, n);
   });
-  return 0;
 }
 
 }  // namespace
 
-// LAPACK reads aᵀ = conj(a), whose vectors are conj(v): transposed and conjugated, they are v.
+// LAPACK reads aᵀ = conj(a) = q t qᴴ with a real tridiagonal t = zᵀ diag(values) z, so v = conj(q zᵀ).
 template <class T>
 int eigh(int64_t n, bool vectors, T* a, Real<T>* values, Workspace<T>& w) {
   if (n == 0) return 0;
-  if (vectors && n > kLargestWhole) return eigh_in_steps(n, a, values, w);
-  const char job = vectors ? 'V' : 'N';
-  const int order = to_int(n);
-  if (w.main.empty()) {
-    T asked;
-    Real<T> asked_real = 0;
-    int asked_int;
-    lapack::heevd(job, order, a, order, values, &asked, -1, &asked_real, -1, &asked_int, -1);
-    make_room(w.main, asked);
-    make_room(w.real, asked_real);
-    make_room(w.integers, asked_int);
+  const int exponent = bring_into_range(n * n, a);
+  w.more.resize(n);
+  w.real.resize(2 * n + (vectors ? n * n : 0));
+  w.integers.resize(n);
+  T* tau = w.more.data();
+  Real<T>*d = w.real.data(), *e = d + n, *z = e + n;
+  int* order = w.integers.data();
+  if (const int info = tridiagonal_form(n, a, d, e, tau)) return info;
+  if (vectors) {
+    if (const int info = tridiagonal_eigenvectors(n, d, e, z, order)) return info;
+    transform_back(n, z, order, a, tau);
+  } else {
+    if (const int info = lapack::sterf(to_int(n), d, e)) return info;
+    std::iota(order, order + n, 0);
   }
-  const int info = lapack::heevd(job, order, a, order, values, w.main.data(), size_of(w.main), w.real.data(),
-                                 size_of(w.real), w.integers.data(), size_of(w.integers));
-  if (info || !vectors) return info;
-  transpose_in_place(n, a);
-  if constexpr (lapack::is_complex_v<T>) std::transform(a, a + n * n, a, [](T x) { return std::conj(x); });
+  for (int64_t i = 0; i < n; ++i) values[i] = std::ldexp(d[order[i]], exponent);
   return 0;
 }
 

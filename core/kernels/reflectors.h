@@ -35,7 +35,7 @@ class Reflectors {
 };
 
 // How many vectors make a tile: enough for matrix products to be fast, and a few tiles for the threads.
-constexpr int64_t vectors_per_tile(int64_t vectors) { return vectors <= 512 ? 64 : 128; }
+constexpr int64_t vectors_per_tile(int64_t vectors) { return vectors <= 128 ? 32 : vectors <= 512 ? 64 : 128; }
 
 // to[columns × rows] (rows `ldt` apart) := from[rows × columns]ᵀ, in blocks that stay in the cache.
 template <class T>

@@ -9,6 +9,7 @@
 #include "recurrent_rows.h"
 #include "rows.h"
 #include "softmax_rows.h"
+#include "symmetric_rows.h"
 #include "vector.h"
 
 namespace wengert {
@@ -20,7 +21,8 @@ namespace wengert {
   X(AttentionRows, attention_rows) \
   X(RecurrentRows, recurrent_rows) \
   X(RowKernels, row_kernels)       \
-  X(SoftmaxRows, softmax_rows)
+  X(SoftmaxRows, softmax_rows)     \
+  X(SymmetricRows, symmetric_rows)
 
 namespace {
 

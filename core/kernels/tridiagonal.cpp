@@ -1,7 +1,7 @@
 // Divide and conquer (Cuppen 1981; Gu and Eisenstat 1995), as LAPACK's stedc does it, with the merges of one level side
 // by side and the large ones in tiles. Where two halves meet, the matrix is torn: it is the halves' direct sum plus a
 // matrix of rank one, so from the halves' eigenvectors the whole's follow by the roots of a secular equation. LAPACK
-// deflates (laed2), finds single roots (laed4), and solves the smallest parts (stedc).
+// deflates (laed2) and finds single roots (laed4). The smallest parts are solved by QL steps.
 #include "tridiagonal.h"
 
 #include <algorithm>
@@ -18,9 +18,80 @@ namespace wengert {
 
 namespace {
 
-constexpr int64_t kLeaf = 32;  // rows that are not torn
+constexpr int kLeaf = 32;       // rows that are not torn
+constexpr int kMostSteps = 60;  // for one eigenvalue; two are usual
 
 int to_int(int64_t n) { return static_cast<int>(n); }
+
+// Divides by the power of 2 that brings the largest element near 1, and returns its exponent.
+template <class R>
+int bring_near_one(int64_t n, R* d, R* e) {
+  R largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max({largest, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : R(0)});
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  for (int64_t i = 0; i < n; ++i) d[i] = std::ldexp(d[i], -exponent);
+  for (int64_t i = 0; i + 1 < n; ++i) e[i] = std::ldexp(e[i], -exponent);
+  return exponent;
+}
+
+// One QL step with an implicit shift on the rows from `low` to `high`, which the vectors follow. The chain of divisions
+// and square roots decides the time, and the vectors are rotated in its shadow.
+template <class R>
+void ql_step(int low, int high, R* d, R* e, R (*vectors)[kLeaf]) {
+  constexpr R least = std::numeric_limits<R>::min() / std::numeric_limits<R>::epsilon();
+  const R slope = (d[low + 1] - d[low]) / (2 * e[low]);
+  R bulge = d[high] - d[low] + e[low] / (slope + std::copysign(std::sqrt(slope * slope + 1), slope));
+  R sine = 1, cosine = 1, shift = 0;
+  for (int i = high - 1; i >= low; --i) {
+    const R f = sine * e[i], b = cosine * e[i], squares = f * f + bulge * bulge;
+    const R length = squares > least ? std::sqrt(squares) : std::hypot(f, bulge);
+    e[i + 1] = length;
+    if (length <= least) {  // as good as zero: the matrix has come apart
+      d[i + 1] -= shift;
+      e[high] = 0;
+      return;
+    }
+    sine = f / length;
+    cosine = bulge / length;
+    const R g = d[i + 1] - shift, change = (d[i] - g) * sine + 2 * cosine * b;
+    shift = sine * change;
+    d[i + 1] = g + shift;
+    bulge = cosine * change - b;
+    R *lower = vectors[i], *upper = vectors[i + 1];
+    for (int k = 0; k < kLeaf; ++k) {
+      const R x = lower[k], y = upper[k];
+      upper[k] = sine * x + cosine * y;
+      lower[k] = cosine * x - sine * y;
+    }
+  }
+  d[low] -= shift;
+  e[low] = bulge;
+  e[high] = 0;
+}
+
+// d[n] := the eigenvalues, in any order, vectors := the eigenvectors as rows; n is at most kLeaf. The elements e[n]
+// beside the diagonal, of which the last is not used, are destroyed. Not 0 if it does not converge.
+template <class R>
+int solve_by_ql(int n, R* d, R* e, R (*vectors)[kLeaf]) {
+  constexpr R negligible = std::numeric_limits<R>::epsilon() / 2;
+  const int exponent = bring_near_one(n, d, e);
+  for (int i = 0; i < n; ++i) {
+    std::fill_n(vectors[i], kLeaf, R(0));
+    vectors[i][i] = 1;
+  }
+  for (int low = 0; low < n; ++low) {
+    for (int steps = 0;; ++steps) {
+      int high = low;
+      while (high + 1 < n && std::abs(e[high]) > negligible) ++high;
+      if (high == low) break;
+      if (steps == kMostSteps) return low + 1;
+      ql_step(low, high, d, e, vectors);
+    }
+  }
+  for (int i = 0; i < n; ++i) d[i] = std::ldexp(d[i], exponent);
+  return 0;
+}
 
 // Two neighbouring parts of the matrix, to be made one; everything points to where the first part begins.
 template <class R>
@@ -37,8 +108,7 @@ struct Merge {
 template <class R>
 class DivideAndConquer {
  public:
-  DivideAndConquer(int64_t n, R* d, R* e, R* z, int* order)
-      : n_(to_int(n)), d_(d), e_(e), z_(z), order_(order), reals_(new R[n * n + 3 * n]), integers_(new int[4 * n]) {
+  DivideAndConquer(int64_t n, R* d, R* e, R* z, int* order) : n_(to_int(n)), d_(d), e_(e), z_(z), order_(order) {
     bounds_ = {0, n_};
     while (n_ > kLeaf * (to_int(bounds_.size()) - 1)) {
       std::vector<int> finer;
@@ -54,6 +124,9 @@ class DivideAndConquer {
     std::fill_n(z_, static_cast<int64_t>(n_) * n_, R(0));
     tear();
     parallel_for(parts(), [&](int64_t i) { solve_leaf(bounds_[i], bounds_[i + 1]); });
+    if (parts() == 1) return failed_;
+    reals_.reset(new R[static_cast<int64_t>(n_) * n_ + 3 * n_]);
+    integers_.reset(new int[4 * n_]);
     while (parts() > 1 && failed_ == 0) merge_pairs();
     return failed_;
   }
@@ -75,12 +148,16 @@ class DivideAndConquer {
 
   void solve_leaf(int begin, int end) {
     const int size = end - begin;
-    std::vector<R> work(1 + 4 * size + size * size);
-    std::vector<int> integers(3 + 5 * size);
-    R* z = z_ + static_cast<int64_t>(begin) * n_ + begin;
-    note(lapack::stedc(size, d_ + begin, e_ + begin, z, n_, work.data(), to_int(work.size()), integers.data(),
-                       to_int(integers.size())));
-    for (int i = 0; i < size; ++i) order_[begin + i] = i + 1;
+    alignas(64) R vectors[kLeaf][kLeaf];
+    R beside[kLeaf];
+    std::copy_n(e_ + begin, size - 1, beside);
+    note(solve_by_ql(size, d_ + begin, beside, vectors));
+    int* order = order_ + begin;
+    for (int i = 0; i < size; ++i) {
+      std::copy_n(vectors[i], size, z_ + static_cast<int64_t>(begin + i) * n_ + begin);
+      order[i] = i + 1;
+    }
+    std::sort(order, order + size, [d = d_ + begin](int i, int j) { return d[i - 1] < d[j - 1]; });
   }
 
   void merge_pairs() {
@@ -222,15 +299,10 @@ class DivideAndConquer {
 
 }  // namespace
 
-// Deflation compares eigenvalues with 1, so the largest element is brought near 1, by a power of 2.
+// Deflation compares eigenvalues with 1.
 template <class R>
 int tridiagonal_eigenvectors(int64_t n, R* d, R* e, R* z, int* order) {
-  R largest = 0;
-  for (int64_t i = 0; i < n; ++i) largest = std::max({largest, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : R(0)});
-  int exponent = 0;
-  std::frexp(largest, &exponent);
-  for (int64_t i = 0; i < n; ++i) d[i] = std::ldexp(d[i], -exponent);
-  for (int64_t i = 0; i + 1 < n; ++i) e[i] = std::ldexp(e[i], -exponent);
+  const int exponent = bring_near_one(n, d, e);
   const int info = DivideAndConquer<R>(n, d, e, z, order).run();
   for (int64_t i = 0; i < n; ++i) {
     d[i] = std::ldexp(d[i], exponent);

@@ -112,17 +112,23 @@ inline std::vector<int64_t> matrix_offsets(const Value* x, int last) {
   return offsets;
 }
 
-// out := (a + aᴴ)/2 in the lower triangle, and in the upper one if `both`; a begins at `offset`.
+// out := (a + aᴴ)/2 in the lower triangle, and in the upper one if `both`; a begins at `offset`. In blocks, because
+// both triangles are read, and written, in both directions.
 template <class T>
 void symmetrize(const Value* a, int64_t n, int64_t offset, bool both, T* out) {
   const int64_t row = a->strides[a->ndim - 2], col = a->strides[a->ndim - 1];
   const T* x = reinterpret_cast<const T*>(a->data) + offset;
   constexpr Real<T> half = 0.5;
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j <= i; ++j) {
-      const T y = half * x[i * row + j * col] + half * lapack::conjugate(x[j * row + i * col]);
-      out[i * n + j] = y;
-      if (both) out[j * n + i] = lapack::conjugate(y);
+  constexpr int64_t kBlock = 8;
+  for (int64_t i0 = 0; i0 < n; i0 += kBlock) {
+    for (int64_t j0 = 0; j0 <= i0; j0 += kBlock) {
+      for (int64_t i = i0; i < std::min(n, i0 + kBlock); ++i) {
+        for (int64_t j = j0; j < std::min(i + 1, j0 + kBlock); ++j) {
+          const T y = half * x[i * row + j * col] + half * lapack::conjugate(x[j * row + i * col]);
+          out[i * n + j] = y;
+          if (both) out[j * n + i] = lapack::conjugate(y);
+        }
+      }
     }
   }
 }

@@ -49,13 +49,14 @@ def _wide(x: Any) -> Any:
 def _assert_orthonormal(q: Any) -> None:
     eye = np.eye(q.shape[-1])
     error = np.linalg.norm(_adjoint(_wide(q)) @ _wide(q) - eye, 2, axis=(-2, -1))
-    assert np.max(error) <= np.finfo(q.dtype).eps * max(q.shape[-2:])
+    # 0.4 for random matrices; 1.5 for the one of ones, whose rounding errors all have one sign
+    assert np.max(error) <= 2 * np.finfo(q.dtype).eps * max(q.shape[-2:])
 
 
 # --------------------------------------------------------------------------------------------------------------- QR
 
 # One block of 32 reflectors, a second one of one row, tiles of 64 and of 128 columns, wide, tall, stacks.
-SHAPES = [(32, 32), (33, 33), (31, 70), (70, 31), (64, 200), (200, 64), (97, 129), (2, 40, 35), (530, 40), (40, 530)]
+SHAPES = [(32, 32), (33, 33), (31, 70), (70, 31), (64, 200), (200, 64), (97, 129), (2, 40, 35), (135, 260)]
 
 
 @DTYPES
@@ -130,6 +131,9 @@ SPECIAL = {
     "Wilkinson": _beside(np.abs(np.arange(N) - N // 2), np.ones(N - 1)),
     "second differences": _beside(2 * np.ones(N), -np.ones(N - 1)),
     "torn to zero": _beside(np.arange(N), np.where(np.arange(N - 1) % 8 == 7, 1e-300, 1.0)),
+    "graded corner": _beside(np.logspace(0, -40, N), np.logspace(-1, -41, N - 1)),
+    "graded corner, ascending": _beside(np.logspace(-40, 0, N), np.logspace(-41, -1, N - 1)),
+    "zero diagonal": _beside(np.zeros(N), np.ones(N - 1)),
 }
 
 
@@ -147,7 +151,9 @@ def _check_eigh(a: Any) -> None:
 
 
 @DTYPES
-@pytest.mark.parametrize("shape", [(32, 32), (33, 33), (64, 64), (65, 65), (130, 130), (2, 40, 40)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(9, 9), (31, 31), (32, 32), (33, 33), (64, 64), (65, 65), (130, 130), (260, 260), (2, 40, 40)], ids=str
+)
 def test_eigh(shape: tuple[int, ...], dtype: str) -> None:
     a = _random(shape, dtype)
     _check_eigh((a + _adjoint(a)) / 2)
