@@ -1,0 +1,48 @@
+// The buffer protocol (PEP 3118), by which NumPy and others see a tensor's memory.
+#include "tensor_parts.h"
+
+namespace wengert {
+
+namespace {
+
+// Formats. bfloat16 has none: it is refused where a format is asked for, and NumPy then asks __array__.
+const char* const kFormats[kNumDTypes] = {"?", "b", "h", "i", "q", "B", "H", "I", "Q", "e", "H", "f", "d", "Zf", "Zd"};
+
+}  // namespace
+
+int get_tensor_buffer(PyObject* self, Py_buffer* view, int flags) {
+  Value* v = value_of(self, "buffer");
+  if (!v) return -1;
+  if (v->dtype == DType::BFloat16 && (flags & PyBUF_FORMAT)) {
+    PyErr_SetString(PyExc_BufferError, "bfloat16 has no buffer format; use numpy(), which gives ml_dtypes.bfloat16");
+    return -1;
+  }
+  if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !v->contiguous) {
+    PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous");
+    return -1;
+  }
+  Py_ssize_t* room = static_cast<Py_ssize_t*>(PyMem_Malloc(sizeof(Py_ssize_t) * 2 * kMaxRank));
+  if (!room) return PyErr_NoMemory(), -1;
+  int64_t element = size_of(v->dtype);
+  for (int i = 0; i < v->ndim; ++i) {
+    room[i] = v->shape[i];
+    room[kMaxRank + i] = v->strides[i] * element;
+  }
+  v->buffer->pinned = true;  // someone outside may read and write it from now on
+  view->obj = Py_NewRef(self);
+  view->buf = v->data;
+  view->len = v->size * element;
+  view->readonly = 0;
+  view->itemsize = element;
+  view->format = const_cast<char*>((flags & PyBUF_FORMAT) ? kFormats[static_cast<int>(v->dtype)] : nullptr);
+  view->ndim = v->ndim;
+  view->shape = room;
+  view->strides = room + kMaxRank;
+  view->suboffsets = nullptr;
+  view->internal = room;
+  return 0;
+}
+
+void release_tensor_buffer(PyObject*, Py_buffer* view) { PyMem_Free(view->internal); }
+
+}  // namespace wengert

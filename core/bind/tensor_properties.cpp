@@ -1,0 +1,188 @@
+// Attributes of a tensor: what it is, and what is known of its gradient.
+#include <utility>
+
+#include "tensor_parts.h"
+
+namespace wengert {
+
+namespace {
+
+PyObject* get_shape(PyObject* self, void*) {
+  Value* v = value_of(self, "shape");
+  if (!v) return nullptr;
+  PyObject* t = PyTuple_New(v->ndim);
+  for (int i = 0; t && i < v->ndim; ++i) PyTuple_SET_ITEM(t, i, PyLong_FromLongLong(v->shape[i]));
+  return t;
+}
+
+PyObject* get_strides(PyObject* self, void*) {
+  Value* v = value_of(self, "strides");
+  if (!v) return nullptr;
+  PyObject* t = PyTuple_New(v->ndim);
+  for (int i = 0; t && i < v->ndim; ++i) PyTuple_SET_ITEM(t, i, PyLong_FromLongLong(v->strides[i]));
+  return t;
+}
+
+PyObject* get_dtype(PyObject* self, void*) {
+  Value* v = value_of(self, "dtype");
+  return v ? Py_NewRef(python_hooks.dtypes[static_cast<int>(v->dtype)]) : nullptr;
+}
+
+PyObject* get_ndim(PyObject* self, void*) {
+  Value* v = value_of(self, "ndim");
+  return v ? PyLong_FromLong(v->ndim) : nullptr;
+}
+
+PyObject* get_size(PyObject* self, void*) {
+  Value* v = value_of(self, "size");
+  return v ? PyLong_FromLongLong(v->size) : nullptr;
+}
+
+PyObject* get_plain(PyObject* self, void*) { return PyBool_FromLong(as_tensor(self)->plain); }
+PyObject* get_id(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(id_of(as_tensor(self))); }
+
+PyObject* get_requires_grad(PyObject* self, void*) {
+  TensorObject* t = as_tensor(self);
+  if (!t->plain) Py_RETURN_FALSE;
+  Value* v = current(t->tensor);
+  return PyBool_FromLong(v->node && tracked(v));
+}
+
+int set_requires_grad(PyObject* self, PyObject* flag, void*) {
+  TensorObject* t = as_tensor(self);
+  Value* v = value_of(self, "requires_grad");
+  if (!v) return -1;
+  int on = flag ? PyObject_IsTrue(flag) : 0;
+  if (on < 0) return -1;
+  if (on && !is_inexact(v->dtype)) {
+    PyErr_Format(python_hooks.errors[static_cast<int>(ErrorKind::dtype)],
+                 "requires_grad: only floating tensors have gradients, this one is %s; convert with astype first",
+                 to_string(v->type()).c_str());
+    return -1;
+  }
+  if (v->node && !v->node->leaf) {
+    if (on) return 0;
+    PyErr_SetString(python_hooks.errors[static_cast<int>(ErrorKind::gradient)],
+                    "requires_grad: this tensor is the result of a recorded op; use detach() to cut it from the graph");
+    return -1;
+  }
+  t->requires_grad = static_cast<int8_t>(on);
+  if (on && v->node && v->node->epoch == 0) return 0;
+  if (v->node) {
+    release(v->node);
+    v->node = nullptr;
+  }
+  if (on) {
+    if (v->refs > 1) {  // a value that the tape saved stays a constant there
+      Value* own = alias(v);
+      release(t->tensor.value);
+      t->tensor.value = v = own;
+    }
+    v->node = new_leaf(id_of(t), 0, v->type());
+    if (t->tensor.alias && t->tensor.is_base) {
+      retain(v);
+      release(t->tensor.alias->base);
+      t->tensor.alias->base = v;
+    }
+  }
+  return 0;
+}
+
+PyObject* get_is_leaf(PyObject* self, void*) {
+  Value* v = value_of(self, "is_leaf");
+  return v ? PyBool_FromLong(!v->node || v->node->leaf) : nullptr;
+}
+
+PyObject* get_grad(PyObject* self, void*) {
+  TensorObject* t = as_tensor(self);
+  if (!t->plain) Py_RETURN_NONE;
+  Value* v = current(t->tensor);
+  if (!v->node || !v->node->grad) Py_RETURN_NONE;
+  Alias* shared = v->node->grad;
+  if (!shared->base->contiguous) {  // such as one element seen through strides of zero: people write to gradients
+    Value* packed;
+    try {
+      packed = contiguous(shared->base);
+    } catch (...) {
+      return raise_python();
+    }
+    release(std::exchange(shared->base, packed));
+    ++shared->version;
+  }
+  retain(shared->base);
+  PyObject* g = wrap(shared->base);
+  if (!g) return nullptr;
+  Tensor& t_grad = as_tensor(g)->tensor;
+  t_grad.alias = shared;
+  t_grad.seen = shared->version;
+  t_grad.is_base = true;
+  retain(shared);
+  return g;
+}
+
+int set_grad(PyObject* self, PyObject* g, void*) {
+  Value* v = value_of(self, "grad");
+  if (!v) return -1;
+  if (!g || g == Py_None) {
+    if (v->node && v->node->grad) {
+      release(v->node->grad);
+      v->node->grad = nullptr;
+    }
+    return 0;
+  }
+  if (!v->node) {
+    PyErr_SetString(python_hooks.errors[static_cast<int>(ErrorKind::gradient)],
+                    "grad: this tensor does not require a gradient; set requires_grad first");
+    return -1;
+  }
+  if (!is_tensor(g) || !as_tensor(g)->plain)
+    return PyErr_SetString(PyExc_TypeError, "grad: expected a tensor or None"), -1;
+  Value* gv = current(as_tensor(g)->tensor);
+  if (!(gv->dims() == v->dims())) {
+    PyErr_Format(python_hooks.errors[static_cast<int>(ErrorKind::shape)],
+                 "grad: a gradient of shape %s does not fit a tensor of shape %s", to_string(gv->dims()).c_str(),
+                 to_string(v->dims()).c_str());
+    return -1;
+  }
+  retain(gv);
+  if (v->node->grad) release(v->node->grad);
+  v->node->grad = new Alias{1, 0, gv};
+  gv->buffer->shared = true;
+  return 0;
+}
+
+PyObject* get_data_pointer(PyObject* self, void*) {
+  Value* v = value_of(self, "data_ptr");
+  return v ? PyLong_FromVoidPtr(v->data) : nullptr;
+}
+
+PyObject* get_pinned(PyObject* self, void*) {
+  return PyBool_FromLong(as_tensor(self)->plain && current(as_tensor(self)->tensor)->buffer->pinned);
+}
+
+PyObject* get_contiguous(PyObject* self, void*) {
+  Value* v = value_of(self, "is_contiguous");
+  return v ? PyBool_FromLong(v->contiguous) : nullptr;
+}
+
+}  // namespace
+
+PyGetSetDef tensor_properties[] = {
+    {"shape", get_shape, nullptr, "Sizes of the axes, as a tuple.", nullptr},
+    {"strides", get_strides, nullptr, "Steps between neighbours along each axis, in elements.", nullptr},
+    {"dtype", get_dtype, nullptr, "The element type.", nullptr},
+    {"ndim", get_ndim, nullptr, "The number of axes.", nullptr},
+    {"size", get_size, nullptr, "The number of elements.", nullptr},
+    {"id", get_id, nullptr, "A number that names this tensor; keys of a GradientMap.", nullptr},
+    {"requires_grad", get_requires_grad, set_requires_grad, "Whether operations on this tensor are recorded.", nullptr},
+    {"is_leaf", get_is_leaf, nullptr, "Whether no recorded op produced this tensor.", nullptr},
+    {"grad", get_grad, set_grad, "The gradient that backward() accumulated, or None.", nullptr},
+    {"is_contiguous", get_contiguous, nullptr, "Whether elements lie in row-major order without gaps.", nullptr},
+    {"data_ptr", get_data_pointer, nullptr, "Address of the first element.", nullptr},
+    {"_pinned", get_pinned, nullptr, "Whether the memory is shared with something outside, such as a NumPy array.",
+     nullptr},
+    {"_plain", get_plain, nullptr, "Whether this tensor is data (not a dual, traced or batched value).", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+}  // namespace wengert
