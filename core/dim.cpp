@@ -88,8 +88,8 @@ int64_t floor_div(int64_t a, int64_t b) {
 std::string atom_string(int32_t id) {
   const Atom& a = table().atoms[id];
   if (a.kind == Atom::leaf) {
-    std::string source = a.size.kind == SizeLeaf::input ? "n" : "a";
-    return source + std::to_string(a.size.source) + "_" + std::to_string(a.size.index);
+    const char* const letters[] = {"n", "a", "k"};
+    return letters[a.size.kind] + std::to_string(a.size.source) + "_" + std::to_string(a.size.index);
   }
   const char* sign = a.kind == Atom::product ? "*" : "//";
   return "(" + to_string(Dim(a.a)) + sign + to_string(Dim(a.b)) + ")";

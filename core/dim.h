@@ -37,9 +37,10 @@ inline bool operator<(Dim a, Dim b) {
 }
 inline bool operator<=(Dim a, Dim b) { return !(b < a); }
 
-// A size that a program reads when it runs: axis `index` of input `source`, or entry `index` of attribute `source`.
+// A number that a program reads when it runs: axis `index` of input `source`, entry `index` of attribute `source`, or
+// the integer at `index` of the contents of input `source` (the place in a stream of random numbers).
 struct SizeLeaf {
-  enum Kind : uint8_t { input, attribute } kind;
+  enum Kind : uint8_t { input, attribute, content } kind;
   int32_t source, index;
   bool operator==(const SizeLeaf&) const = default;
 };

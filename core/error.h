@@ -15,6 +15,7 @@ enum class ErrorKind {
   consumed,
   in_place,
   linalg,
+  trace,
   python,  // a Python exception is already set; the message is empty
   count
 };

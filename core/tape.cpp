@@ -143,6 +143,7 @@ void start(Tape& t) {
   t.recording = true;
   s.tapes->push_back(&t);
   s.n_tapes = static_cast<int>(s.tapes->size());
+  s.watched = s.n_tapes || s.capturing;
 }
 
 void stop(Tape& t) {
@@ -151,6 +152,7 @@ void stop(Tape& t) {
   if (!s.tapes) return;
   std::erase(*s.tapes, &t);
   s.n_tapes = static_cast<int>(s.tapes->size());
+  s.watched = s.n_tapes || s.capturing;
 }
 
 Tape::~Tape() {
@@ -196,7 +198,12 @@ bool any_tracked(Value* const* in, int n_in) {
 void gather_sizes(const std::vector<SizeLeaf>& leaves, Value* const* in, const Attrs* attrs, int64_t* sizes) {
   for (size_t i = 0; i < leaves.size(); ++i) {
     const SizeLeaf& l = leaves[i];
-    sizes[i] = l.kind == SizeLeaf::input ? in[l.source]->shape[l.index] : (*attrs)[l.source].dims[l.index].raw;
+    if (l.kind == SizeLeaf::input)
+      sizes[i] = in[l.source]->shape[l.index];
+    else if (l.kind == SizeLeaf::attribute)
+      sizes[i] = (*attrs)[l.source].dims[l.index].raw;
+    else
+      sizes[i] = reinterpret_cast<const int64_t*>(in[l.source]->data)[l.index];
   }
 }
 

@@ -103,6 +103,8 @@ struct ThreadState {
   bool grad_enabled = true;
   std::vector<Tape*>* tapes = nullptr;  // recording now, outermost first
   int n_tapes = 0;
+  bool capturing = false;  // a function is traced that is called again: ops on plain tensors are instructions, too
+  bool watched = false;    // a tape records, or a trace captures: operands are looked at
 };
 // Of the initial-exec model: read by every op, and then one instruction instead of a call.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadState thread_state;

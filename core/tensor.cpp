@@ -134,6 +134,44 @@ void join(Tensor& base, Tensor& view, bool detached) {
   view.detached = detached || base.detached;
 }
 
+void refuse_leaf(Tensor& t, const char* op) {
+  const Value* old = current(t);
+  if (!t.is_base && t.alias && !t.detached) old = t.alias->base;
+  if (old->node && old->node->leaf && old->node->epoch == 0)
+    fail(ErrorKind::in_place, op,
+         "a leaf that requires a gradient, " + to_string(old->type()) +
+             ", cannot be changed in place while recording; do it under wengert.no_grad()");
+}
+
+namespace {
+
+// A gradient may be one element seen through strides of zero: it gets memory of its own. A view of a tensor may not.
+bool repeats_elements(const Value* v) { return !v->contiguous && has_overlap(v->ndim, v->shape, v->strides); }
+
+bool alone(const Tensor& t) { return (!t.alias || t.alias->refs == 1) && !t.value->buffer->pinned; }
+
+bool needs_own_memory(const Tensor& t, bool repeats) {
+  const Buffer& b = *t.value->buffer;
+  return t.alias && (b.saved || b.shared || repeats) && !b.pinned;
+}
+
+void refuse_places(const Tensor& t, const char* op) {
+  const bool repeats = repeats_elements(t.value);
+  if (repeats && (!t.is_base || t.value->buffer->pinned)) fail_overlapping(t.value, op);
+  if (needs_own_memory(t, repeats) && !t.is_base && !t.alias->base->contiguous)
+    fail(ErrorKind::in_place, op,
+         "this is a view of a non-contiguous tensor, " + to_string(t.alias->base->type()) +
+             ", whose contents are needed elsewhere; clone() that tensor first");
+}
+
+}  // namespace
+
+void require_assignable(Tensor& t, bool recorded, const char* op) {
+  if (recorded && thread_state.grad_enabled) refuse_leaf(t, op);
+  current(t);
+  if (!alone(t)) refuse_places(t, op);
+}
+
 void assign(Tensor& t, Value* owned, const char* op) {
   Ref result(owned);
   Value* old = current(t);
@@ -142,8 +180,7 @@ void assign(Tensor& t, Value* owned, const char* op) {
          "the result " + to_string(result->type()) + " does not fit in place of " + to_string(old->type()));
   const bool leaf = old->node && old->node->leaf;
   const bool keeps_edge = leaf && !(result->node && thread_state.grad_enabled && tracked(result.v));
-  const bool alone = (!t.alias || t.alias->refs == 1) && !old->buffer->pinned;
-  if (alone) {
+  if (alone(t)) {
     Value* v;
     if (result->refs == 1 && result->buffer->refs == 1 && result->contiguous) {
       v = result.take();
@@ -161,14 +198,8 @@ void assign(Tensor& t, Value* owned, const char* op) {
     set_value(t, v);
     return;
   }
-  // A gradient may be one element seen through strides of zero: it gets memory of its own. A view of a tensor may not.
-  const bool repeats = !old->contiguous && has_overlap(old->ndim, old->shape, old->strides);
-  if (repeats && (!t.is_base || old->buffer->pinned)) fail_overlapping(old, op);
-  if (t.alias && (old->buffer->saved || old->buffer->shared || repeats) && !old->buffer->pinned) {
-    if (!t.is_base && !t.alias->base->contiguous)
-      fail(ErrorKind::in_place, op,
-           "this is a view of a non-contiguous tensor, " + to_string(t.alias->base->type()) +
-               ", whose contents are needed elsewhere; clone() that tensor first");
+  refuse_places(t, op);
+  if (needs_own_memory(t, repeats_elements(old))) {
     copy_on_write(*t.alias);
     Value* v = t.is_base ? Ref::share(t.alias->base).take() : place_in_base(t);
     if (!t.is_base) share_edge(v, old);

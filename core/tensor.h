@@ -26,6 +26,13 @@ inline Value* current(Tensor& t) {
 // `v` becomes a view in t's alias group. Takes v's value as it is.
 void join(Tensor& base, Tensor& view, bool detached);
 
+// A leaf, or a view of one, may be written only where nothing is recorded: its gradient would have no meaning.
+void refuse_leaf(Tensor& t, const char* op);
+
+// Throws what `assign` would throw for a result of t's type, and what in-place ops do: a leaf that requires a gradient
+// is written only where nothing is recorded.
+void require_assignable(Tensor& t, bool recorded, const char* op);
+
 // t = result, in place. Takes the result's reference; its type is t's type. The buffer is taken over, copied or written
 // through, so that neither other views nor saved values see anything wrong; writing through a pinned buffer
 // that the tape needs raises when that backward runs.

@@ -266,6 +266,8 @@ PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot
     Value* v[3];
     if (!find_values(op, args, n, v)) return unify_and_call(op, args, n, slot);
     return wrap(apply_elementwise(op, v, n));
+  } catch (const Captured&) {
+    return dispatch(op, args, n, nullptr, slot);
   } catch (...) {
     return raise_python();
   }
@@ -397,6 +399,8 @@ PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* con
     Value* out[kMaxOutputs];
     apply(op, v, n_in, attrs, out);
     return wrap_outputs(op, inputs, n_in, out);
+  } catch (const Captured&) {
+    return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
   } catch (...) {
     return raise_python();
   }

@@ -4,6 +4,7 @@
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <structmember.h>
 
 #include <deque>
@@ -14,6 +15,24 @@ namespace wengert {
 
 namespace {
 
+// A tensor that the function changes in place: which input it is, and which output is its new value.
+struct Write {
+  uint32_t input, output;
+  bool recorded;  // not under no_grad
+  bool used;      // results depend on it after it was changed under no_grad
+  std::string op;
+};
+
+// What a program takes and gives besides arguments, captured tensors and results.
+struct Effects {
+  SizeList draws;                 // how far each stream of random numbers moves on
+  nb::object begin;               // begin(how far): tensors that follow the arguments
+  nb::object commit;              // commit(the last outputs): after a call that succeeded; or None
+  std::vector<Write> writes;      // in place, after the run
+  std::vector<uint64_t> sources;  // of each output: the inputs that it can be differentiated by
+  size_t n_results = 0;           // outputs that the caller sees; those of `writes` and for `commit` follow
+};
+
 struct Entry {
   GuardSet guards;
   std::shared_ptr<Program> plain;
@@ -21,6 +40,7 @@ struct Entry {
   nb::object python;                                                // the trace: derives on demand
   nb::list captured;                                                // tensors from outside, passed after the arguments
   nb::object unflatten;                                             // None: one tensor
+  std::unique_ptr<Effects> effects;                                 // null: there are none
 };
 
 using Cache = std::unordered_map<std::string, std::deque<Entry>>;  // entries stay where they are as others are added
@@ -29,7 +49,7 @@ struct Compiled {
   PyObject_HEAD;
   vectorcallfunc call;
   PyObject* function;  // what is traced
-  PyObject* trace;     // trace(compiled, args, kwargs): (plain, guards, captured, unflatten, python)
+  PyObject* trace;     // trace(compiled, args, kwargs): (plain, guards, captured, unflatten, python, effects)
   PyObject* slow;      // slow(compiled, args, kwargs): for arguments with structure
   PyObject* lifted;    // lifted(compiled, args, kwargs): for tensors that are not plain
   Cache* cache;
@@ -141,6 +161,23 @@ PyObject* call_slowly(PyObject* hook, Compiled* self, PyObject* const* args, Py_
   return nb::handle(hook)(nb::handle(reinterpret_cast<PyObject*>(self)), nb::tuple(positional), named).release().ptr();
 }
 
+// (draws, begin, commit, [(input, output, recorded, used, op)], sources, number of results)
+std::unique_ptr<Effects> read_effects(const nb::tuple& t) {
+  auto e = std::make_unique<Effects>();
+  e->draws = nb::cast<SizeList>(nb::object(t[0]));
+  e->begin = nb::object(t[1]);
+  e->commit = nb::object(t[2]);
+  for (nb::handle h : nb::cast<nb::list>(nb::object(t[3]))) {
+    nb::tuple w = nb::cast<nb::tuple>(h);
+    e->writes.push_back({nb::cast<uint32_t>(nb::object(w[0])), nb::cast<uint32_t>(nb::object(w[1])),
+                         nb::cast<bool>(nb::object(w[2])), nb::cast<bool>(nb::object(w[3])),
+                         nb::cast<std::string>(nb::object(w[4]))});
+  }
+  for (nb::handle h : nb::cast<nb::list>(nb::object(t[4]))) e->sources.push_back(nb::cast<uint64_t>(h));
+  e->n_results = nb::cast<size_t>(nb::object(t[5]));
+  return e;
+}
+
 Entry& trace_entry(Compiled* self, std::string_view key, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   nb::tuple traced = nb::steal<nb::tuple>(call_slowly(self->trace, self, args, n, names));
   Entry e;
@@ -149,6 +186,7 @@ Entry& trace_entry(Compiled* self, std::string_view key, PyObject* const* args, 
   e.captured = nb::cast<nb::list>(nb::object(traced[2]));
   e.unflatten = nb::object(traced[3]);
   e.python = nb::object(traced[4]);
+  if (nb::object effects(traced[5]); !effects.is_none()) e.effects = read_effects(nb::cast<nb::tuple>(effects));
   std::deque<Entry>& entries = (*self->cache)[std::string(key)];
   entries.push_back(std::move(e));
   return entries.back();
@@ -164,6 +202,120 @@ const Derivative* derivative_for(Entry& e, uint64_t mask) {
   return d;
 }
 
+uint64_t tracked_mask(Value* const* in, size_t n) {
+  uint64_t mask = 0;
+  if (thread_state.grad_enabled)
+    for (size_t i = 0; i < n; ++i)
+      if (tracked(in[i])) mask |= uint64_t{1} << std::min<size_t>(i, kLastBit);
+  return mask;
+}
+
+void run_program(Entry& e, Value** in, size_t n, uint64_t mask, Value** out) {
+  Held held(in, static_cast<int>(n));
+  if (mask) {
+    apply_derivative(*derivative_for(e, mask), in, static_cast<int>(n), nullptr, out);
+  } else {
+    SmallArray<int64_t, 32> sizes(e.plain->sizes.leaves.size());
+    gather_sizes(e.plain->sizes.leaves, in, nullptr, sizes.data());
+    run(*e.plain, in, sizes.data(), out);
+  }
+}
+
+PyObject* results_of(const Entry& e, Value** out, size_t n) {
+  if (e.unflatten.is_none()) return wrap(out[0]);
+  nb::list results;
+  for (size_t i = 0; i < n; ++i) results.append(to_python(out[i]));
+  return e.unflatten(results).release().ptr();
+}
+
+// Whether two values may have an element in common.
+bool overlap(const Value* a, const Value* b) {
+  if (a->buffer == b->buffer) return true;
+  if (!a->buffer->pinned || !b->buffer->pinned) return false;  // memory from outside may be under several buffers
+  const char *a_data = a->buffer->data, *b_data = b->buffer->data;
+  return a_data < b_data + b->buffer->bytes && b_data < a_data + a->buffer->bytes;
+}
+
+// Tensors that are written to, in the order of `writes`. Refuses what cannot be written before anything runs.
+void find_targets(const Entry& e, const Call& call, PyObject* const* args, Py_ssize_t n_args, Value* const* in,
+                  size_t n, TensorObject** targets) {
+  const size_t n_hidden = n - call.n_in - e.captured.size();
+  for (size_t k = 0; k < e.effects->writes.size(); ++k) {
+    const Write& w = e.effects->writes[k];
+    if (w.input < call.n_in) {
+      uint32_t seen = 0;
+      for (Py_ssize_t i = 0; i < n_args; ++i)
+        if (is_tensor(args[i]) && seen++ == w.input) targets[k] = as_tensor(args[i]);
+    } else {
+      targets[k] = as_tensor(PyList_GET_ITEM(e.captured.ptr(), w.input - call.n_in - n_hidden));
+    }
+    for (size_t i = 0; i < n; ++i)
+      if (i != w.input && overlap(in[i], in[w.input]))
+        throw Error(ErrorKind::trace,
+                    w.op + ": the compiled function changes a tensor, " + to_string(in[w.input]->type()) +
+                        ", that shares memory with another that it reads, " + to_string(in[i]->type()) +
+                        "; make views of it inside the function, or clone() one of the two");
+    require_assignable(targets[k]->tensor, w.recorded, w.op.c_str());
+  }
+}
+
+// A leaf that was changed under no_grad is still that leaf; but the program has an edge to what it was before only.
+void refuse_changed_leaves(const Effects& effects, Value* const* in) {
+  for (const Write& w : effects.writes)
+    if (w.used && tracked(in[w.input]) && in[w.input]->node->leaf)
+      throw Error(ErrorKind::gradient,
+                  w.op + ": the compiled function changes a leaf that requires a gradient, " +
+                      to_string(in[w.input]->type()) +
+                      ", under no_grad() and uses it afterwards, so that the derivative of its results by that leaf is "
+                      "not known; return values that do not depend on it, or call the function under no_grad()");
+}
+
+// An output that no tracked input leads to is no part of the graph.
+void drop_unrelated_edges(const Effects& effects, uint64_t mask, Value** out) {
+  for (size_t i = 0; i < effects.sources.size(); ++i)
+    if (out[i]->node && !(effects.sources[i] & mask)) {
+      release(out[i]->node);
+      out[i]->node = nullptr;
+    }
+}
+
+nb::list begin(const Effects& effects, Value* const* in) {
+  nb::list amounts;
+  for (int64_t n : effects.draws.evaluate(in)) amounts.append(n);
+  return nb::cast<nb::list>(effects.begin(amounts));
+}
+
+PyObject* run_with_effects(Entry& e, Call& call, PyObject* const* args, Py_ssize_t n_args) {
+  const Effects& effects = *e.effects;
+  const nb::list hidden = begin(effects, call.in.data());
+  const size_t n = call.n_in + hidden.size() + e.captured.size(), n_out = e.plain->outputs.size();
+  SmallArray<Value*, kFewOperands> in(n);
+  Value** next = std::copy_n(call.in.data(), call.n_in, in.data());
+  for (nb::handle h : hidden) *next++ = current(as_tensor(h.ptr())->tensor);
+  for (nb::handle h : e.captured) *next++ = operand(as_tensor(h.ptr()));
+  SmallArray<TensorObject*, kFewOperands> targets(effects.writes.size());
+  find_targets(e, call, args, n_args, in.data(), n, targets.data());
+  uint64_t mask = tracked_mask(in.data(), n), active = 0;
+  for (uint64_t s : effects.sources) active |= s;
+  mask &= active;
+  if (thread_state.grad_enabled) refuse_changed_leaves(effects, in.data());
+  if (mask && n_out > UINT8_MAX)  // as Node::n_outputs
+    throw Error(ErrorKind::gradient,
+                "a compiled function that changes more than " + std::to_string(UINT8_MAX - effects.n_results) +
+                    " tensors cannot be recorded; call it under no_grad(), or detach() what it returns");
+  SmallArray<Value*, kFewOperands> out(n_out);
+  run_program(e, in.data(), n, mask, out.data());
+  drop_unrelated_edges(effects, mask, out.data());
+  for (size_t k = 0; k < effects.writes.size(); ++k)
+    assign(targets[k]->tensor, out[effects.writes[k].output], effects.writes[k].op.c_str());
+  if (!effects.commit.is_none()) {
+    nb::list last;
+    for (size_t i = effects.n_results + effects.writes.size(); i < n_out; ++i) last.append(to_python(out[i]));
+    effects.commit(last);
+  }
+  return results_of(e, out.data(), effects.n_results);
+}
+
 PyObject* run_entry(Entry& e, Call& call) {
   const size_t n_captured = e.captured.size(), n = call.n_in + n_captured;
   SmallArray<Value*, kFewOperands> with_captured(n_captured ? n : 0);
@@ -173,23 +325,9 @@ PyObject* run_entry(Entry& e, Call& call) {
     for (nb::handle h : e.captured) *in++ = operand(as_tensor(h.ptr()));
     in = with_captured.data();
   }
-  uint64_t mask = 0;
-  if (thread_state.grad_enabled)
-    for (size_t i = 0; i < n; ++i)
-      if (tracked(in[i])) mask |= uint64_t{1} << std::min<size_t>(i, kLastBit);
-  Held held(in, static_cast<int>(n));
   SmallArray<Value*, 8> out(e.plain->outputs.size());
-  if (mask) {
-    apply_derivative(*derivative_for(e, mask), in, static_cast<int>(n), nullptr, out.data());
-  } else {
-    SmallArray<int64_t, 32> sizes(e.plain->sizes.leaves.size());
-    gather_sizes(e.plain->sizes.leaves, in, nullptr, sizes.data());
-    run(*e.plain, in, sizes.data(), out.data());
-  }
-  if (e.unflatten.is_none()) return wrap(out[0]);
-  nb::list results;
-  for (size_t i = 0; i < e.plain->outputs.size(); ++i) results.append(to_python(out[i]));
-  return e.unflatten(results).release().ptr();
+  run_program(e, in, n, tracked_mask(in, n), out.data());
+  return results_of(e, out.data(), e.plain->outputs.size());
 }
 
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
@@ -207,6 +345,7 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
       put_static(call.key, PyTuple_GET_ITEM(names, i));
       call.argument(args[n + i]);
     }
+    if (call.n_in == 0 && thread_state.capturing) throw Captured();
     if (call.kind == Kind::not_plain) return call_slowly(self->lifted, self, args, n, names);
     if (call.kind == Kind::structured) return call_slowly(self->slow, self, args, n, names);
     if (!self->latest || self->latest->first != call.key.bytes()) {
@@ -215,8 +354,12 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     }
     if (self->latest)
       for (Entry& e : self->latest->second)
-        if (e.guards.hold(call.in.data(), nullptr)) return run_entry(e, call);
-    return run_entry(trace_entry(self, call.key.bytes(), args, n, names), call);
+        if (e.guards.hold(call.in.data(), nullptr))
+          return e.effects ? run_with_effects(e, call, args, n + n_named) : run_entry(e, call);
+    Entry& e = trace_entry(self, call.key.bytes(), args, n, names);
+    return e.effects ? run_with_effects(e, call, args, n + n_named) : run_entry(e, call);
+  } catch (const Captured&) {
+    return call_slowly(self->lifted, self, args, n, names);
   } catch (...) {
     return raise_python();
   }
@@ -250,6 +393,10 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
       Py_VISIT(e.python.ptr());
       Py_VISIT(e.captured.ptr());
       Py_VISIT(e.unflatten.ptr());
+      if (e.effects) {
+        Py_VISIT(e.effects->begin.ptr());
+        Py_VISIT(e.effects->commit.ptr());
+      }
     }
   return 0;
 }

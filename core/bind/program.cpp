@@ -308,6 +308,7 @@ Derivative* find_derivative(const Op& op, Value* const* in, int n_in, const Attr
   // Deriving calls Python, and may be reached from C code that holds raw values; operands are owned by the caller.
   ThreadState saved = thread_state;
   thread_state.n_tapes = 0;
+  thread_state.capturing = thread_state.watched = false;
   struct Restore {
     ThreadState s;
     ~Restore() { thread_state = s; }
@@ -391,6 +392,14 @@ void bind_dim(nb::module_& m) {
   m.def("describe_guards", &describe_guards);
   nb::class_<GuardSet>(m, "GuardSet");
   m.def("make_guards", &make_guards);
+  nb::class_<SizeList>(m, "SizeList");
+  m.def("make_sizes", [](nb::handle sizes) {
+    return guarded([&] {
+      SizeList made;
+      for (Dim d : dims_from_python(sizes.ptr())) made.entries.push_back(made.program.compile(d));
+      return made;
+    });
+  });
 }
 
 }  // namespace
@@ -407,7 +416,10 @@ Value* value_from(nb::handle h, const char* what) {
     PyErr_Format(PyExc_TypeError, "%s: expected a plain tensor, got %s", what, Py_TYPE(h.ptr())->tp_name);
     throw nb::python_error();
   }
-  return operand(as_tensor(h.ptr()));
+  TensorObject* t = as_tensor(h.ptr());
+  if (!thread_state.capturing) return operand(t);
+  if (t->changed) throw Captured();
+  return current(t->tensor);
 }
 
 namespace {

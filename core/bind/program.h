@@ -47,6 +47,20 @@ struct GuardSet {
 };
 GuardSet make_guards(const std::vector<Guard>& recorded);
 
+// Sizes in executable form.
+struct SizeList {
+  SizeProgram program;
+  std::vector<Dim> entries;  // references into the program
+
+  std::vector<int64_t> evaluate(Value* const* in) const {
+    std::vector<int64_t> leaves(program.leaves.size()), results(program.steps.size()), found;
+    gather_sizes(program.leaves, in, nullptr, leaves.data());
+    program.evaluate(leaves.data(), results.data());
+    for (Dim d : entries) found.push_back(SizeProgram::resolve(d, results.data()));
+    return found;
+  }
+};
+
 nb::object to_python(Value* owned);                 // a Tensor, or None for null
 Value* value_from(nb::handle h, const char* what);  // borrowed, as an operand
 Derivative* find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask);

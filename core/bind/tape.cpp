@@ -302,6 +302,16 @@ nb::object set_grad_enabled(bool on) {
   return nb::bool_(before);
 }
 
+// Whether ops on plain tensors are instructions of the trace that is open; returns what it was.
+bool set_capturing(bool on) {
+  ThreadState& s = thread_state;
+  std::swap(s.capturing, on);
+  s.watched = s.n_tapes || s.capturing;
+  return on;
+}
+
+void mark_changed(nb::handle tensor, bool on) { as_tensor(tensor.ptr())->changed = on; }
+
 nb::dict memory_stats_dict() {
   MemoryStats s = memory_stats();
   nb::dict d, by;
@@ -393,6 +403,8 @@ void init_tape(nb::module_& m) {
   m.def("hooks_of", &hooks_of);
   m.def("retain_grad", &retain_grad);
   m.def("set_grad_enabled", &set_grad_enabled);
+  m.def("set_capturing", &set_capturing);
+  m.def("mark_changed", &mark_changed);
   m.def("is_grad_enabled", [] { return thread_state.grad_enabled; });
   m.def("memory_stats", &memory_stats_dict);
   m.def("saved_by_line", &saved_by_line);

@@ -24,6 +24,7 @@ void clear_fields(TensorObject* t) {
   t->id = 0;
   t->requires_grad = -1;
   t->plain = false;
+  t->changed = false;
   t->weak = nullptr;
 }
 
@@ -116,7 +117,7 @@ PyObject* compare(PyObject* a, PyObject* b, int how) {
 }
 
 double one_element(PyObject* self, const char* what, bool* ok) {
-  Value* v = value_of(self, what);
+  Value* v = data_of(self, what);
   *ok = false;
   if (!v) return 0;
   if (v->size != 1) {
@@ -170,7 +171,7 @@ PyObject* tensor_int(PyObject* self) {
 }
 
 PyObject* tensor_index(PyObject* self) {
-  Value* v = value_of(self, "index");
+  Value* v = data_of(self, "index");
   if (!v) return nullptr;
   if (!is_integer(v->dtype) || v->size != 1) {
     PyErr_Format(PyExc_TypeError, "only an integer tensor with one element can be used as an index, got %s",
@@ -210,6 +211,10 @@ Py_ssize_t tensor_length(PyObject* self) {
 PyObject* detach(PyObject* self, PyObject*) {
   Value* v = value_of(self, "detach");
   if (!v) return nullptr;
+  if (thread_state.capturing) {
+    static const Op& stop_gradient = *find_op("stop_gradient");
+    return call_op(stop_gradient, &self, 1, nullptr, 0);
+  }
   return wrap_view(alias(v), as_tensor(self), true);
 }
 
@@ -226,23 +231,26 @@ PyObject* adopt(PyObject* self, PyObject* other) {
   Py_RETURN_NONE;
 }
 
-// A leaf, or a view of one, may be written only where nothing is recorded: its gradient would have no meaning.
-void refuse_leaf(Tensor& t, const char* op) {
-  const Value* old = current(t);
-  if (!t.is_base && t.alias && !t.detached) old = t.alias->base;
-  if (thread_state.grad_enabled && old->node && old->node->leaf && old->node->epoch == 0)
-    throw Error(ErrorKind::in_place, std::string(op) + ": a leaf that requires a gradient, " + to_string(old->type()) +
-                                         ", cannot be changed in place while recording; do it under wengert.no_grad()");
+// A write in a function that is traced is a write in every call of it.
+PyObject* assign_in_trace(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n != 2) return PyErr_SetString(PyExc_TypeError, "expected a tensor and the name of an op"), nullptr;
+  PyObject* operators = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "_operators");
+  PyObject* f = operators ? PyDict_GetItemString(operators, "assign") : nullptr;
+  PyObject* all[3] = {self, args[0], args[1]};
+  PyObject* r = f ? PyObject_Vectorcall(f, all, 3, nullptr) : nullptr;
+  Py_XDECREF(operators);
+  return r;
 }
 
 // _assign(source, op name): this tensor gets the source's contents, in place.
 PyObject* assign_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (thread_state.capturing) return assign_in_trace(self, args, n);
   if (n != 2 || !is_tensor(args[0]) || !as_tensor(args[0])->plain || !as_tensor(self)->plain)
     return PyErr_SetString(PyExc_TypeError, "_assign(tensor, op name)"), nullptr;
   const char* op = PyUnicode_AsUTF8(args[1]);
   if (!op) return nullptr;
   try {
-    refuse_leaf(as_tensor(self)->tensor, op);
+    if (thread_state.grad_enabled) refuse_leaf(as_tensor(self)->tensor, op);
     Tensor& source = as_tensor(args[0])->tensor;
     Value* r = current(source);
     retain(r);
@@ -255,12 +263,13 @@ PyObject* assign_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 
 // _take(result, op name): the same, but the result is a temporary that nobody will use again; its buffer is taken over.
 PyObject* take_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (thread_state.capturing) return assign_in_trace(self, args, n);
   if (n != 2 || !is_tensor(args[0]) || !as_tensor(args[0])->plain || !as_tensor(self)->plain || args[0] == self)
     return PyErr_SetString(PyExc_TypeError, "_take(temporary tensor, op name)"), nullptr;
   const char* op = PyUnicode_AsUTF8(args[1]);
   if (!op) return nullptr;
   try {
-    refuse_leaf(as_tensor(self)->tensor, op);
+    if (thread_state.grad_enabled) refuse_leaf(as_tensor(self)->tensor, op);
     Tensor& source = as_tensor(args[0])->tensor;
     Value* r = current(source);
     if (source.alias || r->buffer == current(as_tensor(self)->tensor)->buffer) {
@@ -356,6 +365,17 @@ Value* value_of(PyObject* self, const char* what) {
   return current(t->tensor);
 }
 
+Value* data_of(PyObject* self, const char* what) {
+  if (as_tensor(self)->changed && thread_state.capturing) {
+    PyErr_Format(python_hooks.errors[static_cast<int>(ErrorKind::trace)],
+                 "%s: the traced function reads a tensor %s that it has changed; while tracing there is no data. Use "
+                 "where() instead of if, or do this outside the compiled function",
+                 what, to_string(current(as_tensor(self)->tensor)->type()).c_str());
+    return nullptr;
+  }
+  return value_of(self, what);
+}
+
 PyObject* wrap(Value* owned) {
   if (owned->buffer->refs > 1) owned->buffer->shared = true;
   TensorObject* t = new_tensor();
@@ -386,9 +406,15 @@ uint64_t id_of(TensorObject* t) {
   return t->id;
 }
 
-Value* operand_on_tape(TensorObject* t) {
-  Value* v = current(t->tensor);
+Captured::Captured()
+    : Error(ErrorKind::trace,
+            "the data of a tensor is needed while a function is traced, where there is none; do this outside the "
+            "compiled function") {}
+
+Value* watched_operand(TensorObject* t) {
   const ThreadState& s = thread_state;
+  if (s.capturing) throw Captured();
+  Value* v = current(t->tensor);
   // Inside a tape every floating tensor is tracked, unless it was said that it is not to be.
   if (s.grad_enabled && t->requires_grad != 0 && is_inexact(v->dtype) && !tracked(v)) return tape_handle(id_of(t), v);
   return v;

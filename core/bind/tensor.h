@@ -13,6 +13,7 @@ struct TensorObject {
   uint64_t id;           // 0: none asked for yet
   int8_t requires_grad;  // -1: never set, 0, 1
   bool plain;
+  bool changed;  // by the function that is being traced: what it holds is not what it will hold
   PyObject* weak;
 };
 
@@ -25,11 +26,16 @@ PyObject* wrap(Value* owned);  // a new plain tensor; takes the reference; null 
 PyObject* wrap_view(Value* owned, TensorObject* base, bool detached);
 uint64_t id_of(TensorObject* t);
 
-// The value of a plain tensor for use as an operand: up to date, and tracked if a tape is recording.
-Value* operand_on_tape(TensorObject* t);
+// Thrown where an op would run now on tensors that belong to a trace: it becomes an instruction.
+struct Captured : Error {
+  Captured();
+};
+
+// The value of a plain tensor for use as an operand: up to date, and tracked if a tape is recording. Throws Captured.
+Value* watched_operand(TensorObject* t);
 inline Value* operand(TensorObject* t) {
-  if (thread_state.n_tapes) [[unlikely]]
-    return operand_on_tape(t);
+  if (thread_state.watched) [[unlikely]]
+    return watched_operand(t);
   return current(t->tensor);
 }
 

@@ -11,7 +11,7 @@ const char* const kFormats[kNumDTypes] = {"?", "b", "h", "i", "q", "B", "H", "I"
 }  // namespace
 
 int get_tensor_buffer(PyObject* self, Py_buffer* view, int flags) {
-  Value* v = value_of(self, "buffer");
+  Value* v = data_of(self, "numpy");
   if (!v) return -1;
   if (v->dtype == DType::BFloat16 && (flags & PyBUF_FORMAT)) {
     PyErr_SetString(PyExc_BufferError, "bfloat16 has no buffer format; use numpy(), which gives ml_dtypes.bfloat16");

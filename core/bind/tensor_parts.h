@@ -6,6 +6,8 @@ namespace wengert {
 
 PyObject* not_plain(const char* what);              // null with TypeError
 Value* value_of(PyObject* self, const char* what);  // null with TypeError unless the tensor is plain
+// The same, where numbers are made of it: null with TraceError if the function that is traced has changed it.
+Value* data_of(PyObject* self, const char* what);
 
 extern PyGetSetDef tensor_properties[];  // tensor_properties.cpp
 

@@ -93,7 +93,17 @@ PyObject* get_is_leaf(PyObject* self, void*) {
   return v ? PyBool_FromLong(!v->node || v->node->leaf) : nullptr;
 }
 
+// What `.grad` holds belongs to one call, not to all calls of a function that is traced.
+bool refuse_grad_in_trace() {
+  if (!thread_state.capturing) return false;
+  PyErr_SetString(python_hooks.errors[static_cast<int>(ErrorKind::trace)],
+                  "grad: inside a compiled function gradients are in the map that backward() returns; use that, and "
+                  "optimizer.step(grads)");
+  return true;
+}
+
 PyObject* get_grad(PyObject* self, void*) {
+  if (refuse_grad_in_trace()) return nullptr;
   TensorObject* t = as_tensor(self);
   if (!t->plain) Py_RETURN_NONE;
   Value* v = current(t->tensor);
@@ -121,6 +131,7 @@ PyObject* get_grad(PyObject* self, void*) {
 }
 
 int set_grad(PyObject* self, PyObject* g, void*) {
+  if (refuse_grad_in_trace()) return -1;
   Value* v = value_of(self, "grad");
   if (!v) return -1;
   if (!g || g == Py_None) {

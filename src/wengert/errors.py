@@ -79,4 +79,5 @@ BY_KIND: dict[str, type[Exception]] = {
     "consumed": TapeConsumedError,
     "in_place": InPlaceError,
     "linalg": LinAlgError,
+    "trace": TraceError,
 }

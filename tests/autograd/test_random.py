@@ -116,7 +116,6 @@ def test_threads_draw_different_numbers():
         (lambda: wg.bernoulli(float("nan"), (2,)), ValueError, "got nan"),
         (lambda: wg.permutation(-1), ValueError, "permutation"),
         (lambda: wg.randn(2, device="cuda"), RuntimeError, "cuda"),
-        (lambda: wg.compile(lambda x: x + wg.randn(2))(wg.ones((2,))), wg.TraceError, "randn"),
     ],
 )
 def test_errors(call, error, match):

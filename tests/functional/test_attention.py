@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import wengert as wg
 from tests import finite_differences as fd
 from tests.tolerances import AGREEMENT, FIRST_ORDER, SECOND_ORDER, assert_near, assert_same
-from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from wengert.errors import ArgumentError, DTypeError, ShapeError
 
 
 def reference(q: Any, k: Any, v: Any, mask: Any = None, causal: bool = False, scale: float | None = None) -> Any:
@@ -218,8 +218,21 @@ def test_inside_compile() -> None:
     assert_same(f(*xs).numpy(), g(*xs).numpy())
     for a, b in zip(wg.grad(lambda *z: f(*z).sum(), (0, 1, 2))(*xs), wg.grad(lambda *z: g(*z).sum(), (0, 1, 2))(*xs)):
         assert_near(a.numpy(), b.numpy(), AGREEMENT)
-    with pytest.raises(TraceError, match="scaled_dot_product_attention"):
-        wg.compile(lambda q: wg.scaled_dot_product_attention(q, q, q, dropout_p=0.5))(xs[0])
+
+
+def test_dropout_inside_compile() -> None:
+    (x,) = (wg.asarray(a) for a in draw((2, 70, 4)))
+
+    def f(q: Any) -> Any:
+        return wg.scaled_dot_product_attention(q, q, q, dropout_p=0.5)
+
+    wg.manual_seed(3)
+    expected = [f(x).numpy() for _ in range(2)]
+    wg.manual_seed(3)
+    compiled = wg.compile(f)
+    for y in expected:
+        assert_same(compiled(x).numpy(), y)
+    assert (expected[0] != expected[1]).any()
 
 
 def test_memory_grows_with_the_length_not_its_square() -> None:

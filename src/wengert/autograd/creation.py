@@ -15,6 +15,7 @@ from wengert.autograd.device import check_device
 from wengert.dtypes import DType, as_dtype, bfloat16, complex64, float32, int64, result_type
 from wengert.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
 from wengert.ops.registry import OPS
+from wengert.program.call_trace import call_trace
 from wengert.program.trace import create, filled
 
 _EXACT = 2**53  # every smaller integer is a float64
@@ -42,7 +43,15 @@ def _from_numpy(a: np.ndarray[Any, Any], copy: bool | None) -> Tensor:
         copy = False
     raw = a.view(np.uint16) if dtype == bfloat16 else a
     t: Tensor = _core.from_buffer(raw, dtype.code, True)
-    return _core.copy(t) if copy else t
+    return _made(_core.copy(t) if copy else t)
+
+
+def _made(t: Tensor) -> Tensor:
+    """t, known as the function's own to the trace that is open, if there is one."""
+    trace = call_trace()
+    if trace is not None:
+        trace.made[id(t)] = t
+    return t
 
 
 def tensor(data: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
@@ -55,8 +64,11 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool | None = None, d
     """
     check_device(device)
     if isinstance(data, Tensor):
-        t = _core.copy(data.detach())
+        t = data.detach()
+        t = _core.copy(t) if t._plain else t.clone()
         return _finish(t if dtype is None else t.astype(dtype), requires_grad)
+    if call_trace() is not None:
+        return _finish(asarray(data, dtype=dtype, copy=True), requires_grad)
     return _finish(_core.copy(asarray(data, dtype=dtype).detach()), requires_grad)
 
 

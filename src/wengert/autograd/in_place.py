@@ -13,6 +13,7 @@ from wengert.functional.arguments import as_dtype_of, as_tensor, describe, full,
 from wengert.functional.elementwise import clip, pow
 from wengert.functional.indexing import assign
 from wengert.ops.registry import OPS
+from wengert.program.call_trace import Name, call_trace
 
 _broadcast_to = native("broadcast_to")
 _KIND_ORDER = "buifc"
@@ -33,7 +34,7 @@ def store(x: Tensor, value: Tensor, name: str, fresh: bool = False) -> Tensor:
             f"{name}: the result is {value.dtype.name} and cannot be stored in place of {describe(x)}; use astype first"
         )
     value = as_dtype_of(value, x.dtype)
-    if fresh and x._plain and value._plain:
+    if fresh and x._plain and value._plain and call_trace() is None:
         return x._take(value, name)
     return assign(x, value, name)
 
@@ -50,8 +51,8 @@ def _method(f: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
 
 def _operator(f: Callable[..., Any], name: str) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
-        if not self._plain and type(self)._assign is Tensor._assign:
-            return NotImplemented  # x += y on a traced or dual x makes a new x
+        if not self._plain and type(self)._assign is Tensor._assign and not isinstance(self, Name):
+            return NotImplemented  # x += y on a dual x, or in the rule of an op, makes a new x
         result = f(self, other)
         if result is NotImplemented:
             return result

@@ -16,7 +16,7 @@ from wengert.errors import GradientError, ShapeError
 from wengert.functional.arguments import as_dtype_of, describe, native
 from wengert.functional.elementwise import is_operand, power_operator, round_to
 from wengert.functional.foreign_names import FOREIGN, ForeignMethod
-from wengert.functional.indexing import getitem, setitem
+from wengert.functional.indexing import assign, getitem, setitem
 from wengert.interop import array_api, dlpack, numpy_functions
 from wengert.interop import numpy as numpy_interop
 
@@ -185,6 +185,7 @@ def _protocol() -> dict[str, Any]:
             "matmul": _matmul_operator,
             "getitem": getitem,
             "setitem": setitem,
+            "assign": assign,
         },
         "__repr__": tensor_repr,
         "__format__": tensor_format,

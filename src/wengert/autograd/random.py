@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Sequence
@@ -16,7 +15,8 @@ from wengert.autograd.creation import as_shape, asarray
 from wengert.autograd.device import check_device
 from wengert.dtypes import DType, as_dtype, complex128, float32, float64, int64
 from wengert.errors import ArgumentError, DTypeError, TraceError
-from wengert.functional.arguments import as_dtype_of, as_tensor, native
+from wengert.functional.arguments import as_dtype_of, as_tensor, native, product
+from wengert.program.call_trace import CallTrace, call_trace
 from wengert.program.trace import tracing
 
 _uniform, _normal, _integers = (
@@ -40,9 +40,18 @@ class Generator:
 
     def manual_seed(self, seed: int | None = None) -> Generator:
         """Start again from a seed; from the system's entropy if it is None."""
-        self._seed = int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
-        self._counter = 0
+        self._refuse_traced("manual_seed")
+        with self._lock:
+            self._seed = int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
+            self._counter = 0
         return self
+
+    def _refuse_traced(self, what: str) -> None:
+        if call_trace() is not None:
+            raise TraceError(
+                f"{what}: a generator cannot be set inside a compiled function, which would do so once, when it is "
+                "traced; do it before the call"
+            )
 
     @property
     def seed(self) -> int:
@@ -54,13 +63,28 @@ class Generator:
         """The two 32-bit halves of the seed."""
         return self._seed & 0xFFFFFFFF, self._seed >> 32 & 0xFFFFFFFF
 
-    def advance(self, size: int, wide: bool) -> tuple[int]:
-        """Reserve the counters for a draw: one for four elements of up to 32 bits, one for two of 64 bits."""
+    @staticmethod
+    def counters(size: Any, wide: bool) -> Any:
+        """How many counters a draw takes: one for four elements of up to 32 bits, one for two of 64 bits."""
         per = 2 if wide else 4
+        return (size + per - 1) // per
+
+    def reserve(self, counters: int) -> tuple[int, int, int]:
+        """Move on by this many counters: the two halves of the key, and the first of them."""
         with self._lock:
-            counter = self._counter
-            self._counter += (size + per - 1) // per
-        return (counter,)
+            first = self._counter
+            self._counter += counters
+            return *self.key, first
+
+    def place(self, size: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
+        """Key and counter of a draw of this many elements, now or in every call of the function that is traced."""
+        trace = tracing()
+        if trace is None:
+            low, high, first = self.reserve(self.counters(size, wide))
+            return (low, high), (first,)
+        if isinstance(trace, CallTrace):
+            return trace.draw(self, size, wide)
+        raise TraceError("random numbers cannot be drawn inside the rule of an op")
 
     def get_state(self) -> tuple[int, int]:
         """Seed and counter: all there is."""
@@ -68,6 +92,7 @@ class Generator:
 
     def set_state(self, state: tuple[int, int]) -> None:
         """Go on from a state that `get_state` gave."""
+        self._refuse_traced("Generator.set_state")
         seed, counter = state
         if counter < 0:
             raise ArgumentError(f"Generator.set_state: the counter must not be negative, got {counter}")
@@ -97,11 +122,6 @@ def manual_seed(seed: int) -> Generator:
 
 
 def _prepare(shape: Any, generator: Generator | None, device: Any, name: str) -> tuple[tuple[Any, ...], Generator]:
-    if tracing() is not None:
-        raise TraceError(
-            f"{name}: random numbers cannot be drawn inside a traced function yet; "
-            "draw them outside and pass them as an argument"
-        )
     check_device(device)
     if generator is not None and not isinstance(generator, Generator):
         raise TypeError(f"{name}: generator is a wengert.Generator, got a {type(generator).__name__}")
@@ -109,11 +129,11 @@ def _prepare(shape: Any, generator: Generator | None, device: Any, name: str) ->
 
 
 def _draw(op: Any, shape: tuple[Any, ...], g: Generator, dtype: DType) -> Tensor:
-    elements = math.prod(shape)
-    if elements >> 60:  # before the generator moves on by that much
+    elements = product(shape)
+    if isinstance(elements, int) and elements >> 60:  # before the generator moves on by that much
         raise MemoryError(f"random numbers: a tensor of shape {shape} does not fit")
-    counter = g.advance(2 * elements if dtype.kind == "c" else elements, dtype in (float64, complex128))
-    drawn: Tensor = op(shape, dtype.code, g.key, counter)
+    key, counter = g.place(2 * elements if dtype.kind == "c" else elements, dtype in (float64, complex128))
+    drawn: Tensor = op(shape, dtype.code, key, counter)
     return drawn
 
 
@@ -146,6 +166,10 @@ def _scaled(x: Tensor, scale: Any, offset: Any) -> Tensor:
 
 
 def _finished(x: Tensor, requires_grad: bool | None) -> Tensor:
+    if not x._plain:
+        if requires_grad:
+            raise TraceError("requires_grad: a tensor made inside a compiled function is no leaf; make it outside")
+        return x
     if requires_grad is not None:
         x.requires_grad = requires_grad
     return x
@@ -247,8 +271,8 @@ def randint(
     if not low < high:  # type: ignore[operator]
         raise ArgumentError(f"randint: low must be less than high, got {low} and {high}")
     sizes, g = _prepare((shape,), generator, device, "randint")
-    counter = g.advance(math.prod(sizes), True)
-    drawn = _integers(sizes, g.key, counter, (int(low),), (int(high),))  # type: ignore[arg-type]
+    key, counter = g.place(product(sizes), True)
+    drawn = _integers(sizes, key, counter, (int(low),), (int(high),))  # type: ignore[arg-type]
     return as_dtype_of(drawn, as_dtype(dtype))
 
 
@@ -267,7 +291,7 @@ def bernoulli(
     """
     t = as_tensor(p, "bernoulli")
     kind = as_dtype(dtype) if dtype is not None else t.dtype if t.dtype.is_floating else float32
-    values = t.numpy()
+    values = t.numpy() if t._plain else np.empty(0)  # what is traced has no data to look at
     if values.size and not ((values >= 0) & (values <= 1)).all():
         outside = values[~((values >= 0) & (values <= 1))].flat[0]
         raise ArgumentError(f"bernoulli: a probability lies between 0 and 1, got {float(outside):g}")
@@ -284,5 +308,7 @@ def permutation(n: int, *, generator: Generator | None = None) -> Tensor:
     """
     if n < 0:
         raise ArgumentError(f"permutation: n must not be negative, got {n}")
+    from wengert.functional.sorting import argsort
+
     keys = randint(0, 2**62, (n,), generator=generator)
-    return asarray(np.argsort(keys.numpy(), kind="stable"))
+    return asarray(np.argsort(keys.numpy(), kind="stable")) if keys._plain else argsort(keys)

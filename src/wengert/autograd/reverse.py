@@ -10,7 +10,9 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.creation import asarray, ones_like, zeros_like
 from wengert.autograd.gradient_map import GradientMap
+from wengert.autograd.modes import enable_grad
 from wengert.errors import DTypeError, GradientError, ShapeError
+from wengert.program.call_trace import Name
 from wengert.transforms.pullback import RecordedWalk, pull, require_real
 
 
@@ -94,6 +96,8 @@ def backward(
     >>> grads[x].tolist(), x.grad.tolist()
     ([2.0, 4.0], [2.0, 4.0])
     """
+    if isinstance(self, Name):
+        return _backward_in_trace(self, gradient, bool(retain_graph) or create_graph, inputs)
     if inputs is None and not create_graph:
         simple = _core.backward_to_leaves(self, gradient, bool(retain_graph))
         if simple is not None:
@@ -118,6 +122,29 @@ def backward(
             grads[x] = zeros_like(x) if g is None else g
     for key, g in leaves:
         grads[key] = g
+    return grads
+
+
+def _backward_in_trace(y: Name, gradient: Any, retain: bool, inputs: Any) -> GradientMap:
+    """backward inside a compiled function: by the leaves that it captured."""
+    trace: Any = y._trace
+    seed = seed_for(y, gradient, "backward")
+    with enable_grad():
+        chosen = trace.leaves() if inputs is None else as_tensors(inputs, "backward: inputs")
+        gradients = pull([y], [seed], chosen, retain=True, record=True)
+        grads = GradientMap()
+        for x, g in zip(chosen, gradients):
+            if g is not None:
+                grads[x] = g
+                if x._plain:
+                    trace.accumulate(x, g.detach())
+    if not grads._gradients and inputs is None:
+        raise GradientError(
+            f"backward: inside a compiled function the gradients are those by captured tensors that require one, and "
+            f"this {y.dtype.name}{tuple(y.shape)} depends on none; for arguments use value_and_grad"
+        )
+    if not retain:
+        trace.free(y)
     return grads
 
 

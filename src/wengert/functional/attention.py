@@ -82,7 +82,7 @@ def scaled_dot_product_attention(
     factor = 1.0 / math.sqrt(max(1, int(a.shape[-1]))) if scale is None else float(scale)
     key, counter = ((0, 0), (0,))
     if p > 0.0:
-        key, counter = reserve((*batch, a.shape[-2], b.shape[-2]), None, _NAME)
+        key, counter = reserve((*batch, a.shape[-2], b.shape[-2]), None)
     if p == 1.0:
         c, p = c * 0.0, 0.0
     o: Any = _attention(

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from wengert._core import Tensor
 from wengert.autograd.random import Generator, default_generator
-from wengert.errors import ArgumentError, TraceError
-from wengert.functional.arguments import as_floating, as_tensor, full, native
-from wengert.program.trace import tracing
+from wengert.errors import ArgumentError
+from wengert.functional.arguments import as_floating, as_tensor, full, native, product
 
 _dropout = native("random_dropout")
 
 
-def reserve(shape: Any, generator: Generator | None, name: str) -> tuple[tuple[int, int], tuple[int]]:
+def reserve(shape: Any, generator: Generator | None) -> tuple[tuple[Any, Any], tuple[Any]]:
     """Key and counter of a draw of one 32-bit number for each element of `shape`."""
-    if tracing() is not None:
-        raise TraceError(
-            f"{name}: random numbers cannot be drawn inside a traced function yet; call it outside of the compiled "
-            "function, or with training=False or p=0"
-        )
-    g = generator or default_generator
-    return g.key, g.advance(math.prod(shape), False)
+    return (generator or default_generator).place(product(shape), False)
 
 
 def check_probability(p: float, name: str) -> float:
@@ -48,5 +40,5 @@ def dropout(x: Any, p: float = 0.5, *, training: bool = True, generator: Generat
         return t
     if p == 1.0:
         return t * full((), 0.0, t.dtype)
-    key, counter = reserve(t.shape, generator, "dropout")
+    key, counter = reserve(t.shape, generator)
     return _dropout(t, p, key, counter)

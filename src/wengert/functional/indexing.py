@@ -28,7 +28,8 @@ from wengert.functional.arguments import (
     product,
     shape_text,
 )
-from wengert.program.trace import broadcast_shapes
+from wengert.program.call_trace import call_trace
+from wengert.program.trace import broadcast_shapes, untraced
 
 _slice, _reshape, _permute, _take = (
     native("slice"),
@@ -402,7 +403,8 @@ def _advanced(x: Tensor, key: _Key, name: str) -> Tensor:
 def _masked(x: Tensor, mask: Tensor) -> Tensor:
     """x[mask] for a mask that fits: its axes as one, and one index."""
     n: Size = product(mask.shape)
-    rows: Any = _core.nonzero(_reshape(mask, (n,)))
+    with untraced():  # inside a compiled function the mask is a constant
+        rows: Any = _core.nonzero(_reshape(mask, (n,)))
     return _take(_reshape(x, (n, *x.shape[mask.ndim :])), _reshape(rows, (rows.shape[0],)), 0)
 
 
@@ -431,6 +433,10 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
 def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
     """Give x the new value in place; x must be a tensor with data of its own, and so must the value."""
+    trace = call_trace()
+    if trace is not None and trace.owns(x) and trace.owns(value):
+        trace.write(x, value, name)
+        return x
     if type(x)._assign is Tensor._assign and not (x._plain and value._plain):
         raise TraceError(
             f"{name}: {describe(x)} cannot be changed in place here, because it or the new value is traced or dual; "
@@ -480,7 +486,7 @@ def _scalar_mask(key: Any, value: Any) -> Tensor | None:
 
 def _assign_basic(x: Tensor, place: _Place, value: Any) -> None:
     v = _fitting(value, x, place.shape, "setitem")
-    if x._plain:
+    if x._plain and call_trace() is None:
         assign(place.of(x), v, "setitem")
     else:
         new = _slice_update(x, _reshape(v, place.sizes), place.starts, place.steps)
@@ -498,7 +504,7 @@ def _assign_advanced(x: Tensor, key: _Key, value: Any) -> None:
     n = product(plan.index.shape)
     new = _index_put(_fronted(part, plan), _reshape(plan.index, (n,)), _reshape(v, (n, *plan.rest)), 0)
     new = _unfronted(new, part, plan)
-    if x._plain or whole is x:
+    if (x._plain and call_trace() is None) or whole is x:
         assign(part, new, "setitem")
         return
     updated = _slice_update(x, _reshape(new, whole.shape), tuple(key.starts), tuple(key.steps))

@@ -9,7 +9,7 @@ from wengert import functional as F
 from wengert._core import Tensor
 from wengert.autograd import creation
 from wengert.autograd.modes import no_grad
-from wengert.dtypes import int64
+from wengert.dtypes import float64, int64
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import describe
 from wengert.nn.module import Module
@@ -191,12 +191,12 @@ class _BatchNorm(_ChannelNorm):
     def forward(self, x: Tensor) -> Tensor:
         """x, normalised."""
         self._check(x)
-        momentum = self.momentum
+        momentum: Any = self.momentum
         if self.training and self.num_batches_tracked is not None:
             with no_grad():
                 self.num_batches_tracked += 1
-            if momentum is None:
-                momentum = 1.0 / int(self.num_batches_tracked.item())
+                if momentum is None and self.running_mean is not None:  # a tensor: a compiled function has no number
+                    momentum = (1.0 / self.num_batches_tracked.astype(float64)).astype(self.running_mean.dtype)
         return F.batch_norm(
             x,
             self.weight,

@@ -74,9 +74,25 @@ class Cohort:
         with no_grad():
             new = _over_all(plan.rule, plan.n_state, len(numbers))(*scalars, *flat)
             for k, (p, state) in enumerate(zip(self.parameters, self.states)):
-                value, *state[:] = new[k * width : (k + 1) * width]
-                p._take(value, "step")
+                for target, value in zip((p, *state), new[k * width : (k + 1) * width]):
+                    target._take(value, "step")
         return True
+
+    def trace_step(self, rule: Rule, gradients: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
+        """The step as instructions of the trace that is open."""
+        self._check_dtype()
+        with no_grad():
+            for p, g, state in zip(self.parameters, gradients, self.states):
+                for target, value in zip((p, *state), wide_rule(rule, p, g, *state, *numbers)):
+                    target._assign(value, "step")
+
+    def tensors(self) -> list[Tensor]:
+        """All that a step changes."""
+        return [*self.parameters, *(t for state in self.states for t in state)]
+
+    def count(self, steps: int) -> None:
+        """Steps that were made elsewhere."""
+        self.steps += steps
 
     def _check_dtype(self) -> None:
         # The first stands for all: `Module.to` casts every parameter.

@@ -10,10 +10,12 @@ from wengert._core import Tensor
 from wengert.autograd.creation import asarray, full, tensor
 from wengert.autograd.gradient_map import GradientMap
 from wengert.dtypes import DType
-from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 from wengert.optim import pure
 from wengert.optim.cohort import Cohort, Plan
 from wengert.optim.update import Rule, state_dtype, update_program
+from wengert.program.call_trace import CallTrace, call_trace
+from wengert.program.trace import untraced
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Group = dict[str, Any]
@@ -137,7 +139,7 @@ class Optimizer:
             self._step(None)
         elif isinstance(grads, GradientMap):
             self._step({key: g for key, g in grads.items() if key in self._names})
-            self._clear(grads)
+            self._forget(p for p in self._parameters() if p in grads)
         else:
             raise ArgumentError(
                 f"{type(self).__name__}.step: takes the map that backward() returns, or nothing, got a "
@@ -172,13 +174,15 @@ class Optimizer:
 
     def zero_grad(self) -> None:
         """Forget the gradients of all parameters."""
-        for p in self._parameters():
-            p.grad = None
+        self._forget(self._parameters())
 
-    def _clear(self, grads: GradientMap) -> None:
-        for p in self._parameters():
-            if p in grads:
+    def _forget(self, parameters: Iterable[Tensor]) -> None:
+        trace = call_trace()
+        for p in parameters:
+            if trace is None:
                 p.grad = None
+            else:
+                trace.clear_grad(p)
 
     def _step(self, given: dict[int, Tensor] | None) -> None:
         updated = False
@@ -197,14 +201,43 @@ class Optimizer:
 
     def _update(self, group: Group, cohort: Cohort, gradients: list[Tensor | None] | None) -> bool:
         """Update all of the cohort; False, and nothing is changed, if a gradient is missing."""
-        lr = group["lr"]
-        options = {**group, "lr": float(lr)} if isinstance(lr, Tensor) else group
+        options = _options(group)
+        trace = call_trace()
+        if trace is not None:
+            return self._update_in_trace(trace, group, cohort, gradients)
         numbers = self.numbers(options, cohort.steps + 1)
         plan, now = cohort.plan, list(options.values())
         if plan is None or plan.options != now:
             plan = self._plan(options, cohort, len(numbers))
             cohort.plan = plan if _unchangeable(options) else None
         return cohort.run(plan, gradients, numbers)
+
+    def _update_in_trace(self, trace: CallTrace, group: Group, cohort: Cohort, gradients: Any) -> bool:
+        """`_update` in every call of the function that is traced, with the options and the count of that call."""
+        if gradients is None:
+            raise TraceError(
+                f"{type(self).__name__}.step: inside a compiled function pass the gradients: step(loss.backward())"
+            )
+        if any(g is None for g in gradients):
+            return False
+        rule, ahead = self.rule(_options(group)), trace.steps.get(cohort, 0)
+        known = cohort.tensors()
+
+        def numbers() -> tuple[Any, ...]:
+            now = _options(group)
+            here = any(c is cohort for cohorts in self._cohorts for c in cohorts)
+            if not here or self.rule(now) is not rule or any(a is not b for a, b in zip(known, cohort.tensors())):
+                raise TraceError(
+                    f"{type(self).__name__}.step: the state of the optimizer, or an option other than the learning rate, "
+                    "was replaced since the function was compiled; compile it again"
+                )
+            return self.numbers(now, cohort.steps + 1 + ahead)
+
+        count = len(self.numbers(_options(group), cohort.steps + 1))
+        cohort.trace_step(rule, gradients, trace.numbers(numbers, count, state_dtype(cohort.dtype)))
+        trace.steps[cohort] = ahead + 1
+        trace.commits[cohort] = lambda: cohort.count(trace.steps[cohort])
+        return True
 
     def _plan(self, options: Options, cohort: Cohort, n_numbers: int) -> Plan:
         slots, rule = self.slots(options), self.rule(options)
@@ -233,7 +266,8 @@ class Optimizer:
     def _start(cls, options: Options, p: Tensor) -> list[Tensor]:
         shapes, values = cls.state_shapes(options, tuple(p.shape)), cls.slots(options).values()
         wide = state_dtype(p.dtype)
-        return [full(shape, v, dtype=wide, requires_grad=False) for shape, v in zip(shapes, values)]
+        with untraced():  # the state is there before and after a call
+            return [full(shape, v, dtype=wide, requires_grad=False) for shape, v in zip(shapes, values)]
 
     # -------------------------------------------------------------------------------------------------- state
 
@@ -389,6 +423,12 @@ def check_fraction(name: str, **options: Any) -> None:
     for option, value in options.items():
         if not 0.0 <= value < 1.0:
             raise ArgumentError(f"{name}: {option} lies in [0, 1), got {value}")
+
+
+def _options(group: Group) -> Options:
+    """The options as they are now, the learning rate as a number."""
+    lr = group["lr"]
+    return {**group, "lr": float(lr)} if isinstance(lr, Tensor) else group
 
 
 def check_betas(name: str, betas: Any) -> None:

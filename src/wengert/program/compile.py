@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from wengert import _core
 from wengert.errors import TraceError
 from wengert.program import tree
+from wengert.program.call_trace import CallTrace, call_trace
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
 from wengert.program.simplify import simplify, without_stops
 from wengert.program.sizes import unify_sizes
-from wengert.program.trace import Trace, Tracer
 
 F = TypeVar("F", bound=Callable[..., Any])
 Convert = Callable[..., tuple[Any, ...]]
@@ -94,11 +94,12 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     from wengert.transforms.derive import symbolic_types
 
     given = [x for x in (*args, *kwargs.values()) if isinstance(x, _core.Tensor)]
-    trace = Trace()
+    trace = CallTrace()
+    recording = _core.set_grad_enabled(True)  # of the caller: the program is the same for calls under no_grad
     _core.open_guards()
     try:
         types = symbolic_types([(x.dtype.code, x.shape) for x in given])
-        symbols = iter([trace.input(t) for t in types])
+        symbols = iter([trace.argument(t) for t in types])
         with trace:
             outputs = compiled.function(
                 *(next(symbols) if isinstance(x, _core.Tensor) else x for x in args),
@@ -108,6 +109,7 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
         program = trace.program([_result(trace, x, compiled.__name__) for x in leaves])
     finally:
         guards = _core.close_guards()
+        _core.set_grad_enabled(recording)
     _core.open_guards()
     try:
         program = _own_outputs(simplify(unify_sizes(program, guards)))
@@ -117,7 +119,7 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     captured = [x for x, _ in trace.captured.values()]
     unflatten = None if structure == "leaf" else functools.partial(tree.unflatten, structure)
     traced = TracedFunction(compiled.__name__, program, guards)
-    return plain, _core.make_guards(guards), captured, unflatten, traced
+    return plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects()
 
 
 def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -135,11 +137,9 @@ def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     raise error
 
 
-def _result(trace: Trace, x: Any, name: str) -> Operand:
-    if isinstance(x, Tracer) and x._trace is trace:
-        return x._var
+def _result(trace: CallTrace, x: Any, name: str) -> Operand:
     if isinstance(x, _core.Tensor):
-        return trace.capture(x)._var
+        return trace.operand(x, 0)
     if isinstance(x, (bool, int, float)):
         return Const(x, 0 if isinstance(x, bool) else 4 if isinstance(x, int) else 11)
     raise TraceError(f"{name}: a compiled function returns tensors, numbers and containers of them, not {type(x)}")
@@ -169,7 +169,7 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     """Arguments in containers: one flat compiled function per structure and static values."""
     leaves, structure = tree.flatten((args, kwargs))
     tensors = [x for x in leaves if isinstance(x, _core.Tensor)]
-    if any(not t._plain for t in tensors):
+    if call_trace() is not None or any(not t._plain for t in tensors):
         return _call_lifted(compiled, args, kwargs)
     static = tuple(None if isinstance(x, _core.Tensor) else ("static", type(x), x) for x in leaves)
     by_structure = compiled.__dict__.setdefault("_by_structure", {})
@@ -205,12 +205,13 @@ def _convert_and_lift(convert: Convert, compiled: Any, args: tuple[Any, ...], kw
 
 
 def _call_lifted(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Tensors that are not plain. On duals the pushforward runs, itself compiled; a trace takes the instructions in."""
+    """Tensors that are not plain, or a call inside a trace. On duals the pushforward runs, itself compiled; a trace takes
+    the instructions in."""
     from wengert.autograd.forward import DualTensor
 
     leaves, structure = tree.flatten((args, kwargs))
     lifted: list[Any] = [x for x in leaves if isinstance(x, _core.Tensor) and not x._plain]
-    top = max(lifted, key=lambda x: x._level)
+    top = max(lifted, key=lambda x: x._level, default=None)
     if not isinstance(top, DualTensor):
         return compiled.function(*args, **kwargs)
     level = top._trace

@@ -42,10 +42,21 @@ class untraced:
     """Inside, ops without operands run at once, whatever is being traced around: for Python that runs while tracing."""
 
     def __enter__(self) -> None:
-        _traces().append(None)
+        _enter(None)
 
     def __exit__(self, *exc: object) -> None:
-        _traces().pop()
+        _leave()
+
+
+def _enter(trace: Trace | None) -> None:
+    _traces().append(trace)
+    _core.set_capturing(trace is not None and trace.captures)
+
+
+def _leave() -> None:
+    _traces().pop()
+    trace = tracing()
+    _core.set_capturing(trace is not None and trace.captures)
 
 
 def create(op: Op, attrs: tuple[Any, ...]) -> Any:
@@ -145,6 +156,8 @@ class Tracer(_core.Tensor):
 class Trace:
     """A program in the making."""
 
+    captures = False  # whether ops on plain tensors are instructions, too
+
     def __init__(self) -> None:
         self.level = new_level()
         self.inputs: list[Var] = []
@@ -152,11 +165,11 @@ class Trace:
         self.captured: dict[int, tuple[Any, Tracer]] = {}
 
     def __enter__(self) -> Trace:
-        _traces().append(self)
+        _enter(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _traces().pop()
+        _leave()
 
     def tracer(self, var: Var) -> Tracer:
         """A tensor that stands for `var`."""
@@ -176,6 +189,10 @@ class Trace:
         if known is None:
             known = self.captured[id(x)] = (x, self.tracer(Var(Type(x.dtype.code, x.shape))))
         return known[1]
+
+    def variables(self, x: Any) -> list[Var]:
+        """The values of this program whose cotangents add up to the gradient by x."""
+        return [x._var] if isinstance(x, Tracer) and x._trace is self else []
 
     def operand(self, x: Any, dtype: int) -> Operand:
         """An operand of an instruction: a value of this program, a captured one, or a literal."""
@@ -228,8 +245,9 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
     top = max(levelled, key=lambda x: x._level, default=None)
     if top is None:
         trace = tracing()
-        if attrs is not None and trace is not None:  # plain tensors, but a size of the trace among the attributes
-            return trace.emit(op, inputs, attrs)
+        # Plain tensors, but a size of the trace among the attributes; or a trace that leaves nothing out.
+        if trace is not None and (attrs is not None or trace.captures):
+            return trace.emit(op, inputs, attrs or ())
         return op(*inputs)  # unifying brought everything down
     return top._trace.process(op, inputs, attrs or ())
 

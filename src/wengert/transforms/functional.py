@@ -14,6 +14,7 @@ from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from wengert.ops.elementwise import conj, real
 from wengert.ops.registry import OPS
 from wengert.program import tree
+from wengert.program.call_trace import call_trace
 from wengert.program.trace import Tracer
 from wengert.transforms.pullback import pull, require_real, require_scalar
 
@@ -22,7 +23,7 @@ def _source(x: Any, outer: bool) -> Any:
     """x as a variable of its own: derivatives stop there, but for those of an outer transformation."""
     if isinstance(x, DualTensor):
         return x._trace.dual(_source(x.value, outer), x._tangent)
-    if isinstance(x, Tracer):
+    if isinstance(x, Tracer) or call_trace() is not None:
         return OPS["copy"](x)
     if outer and x.requires_grad:
         return OPS["reshape"](x, x.shape)
@@ -100,7 +101,7 @@ class _Pullback:
 
     def value(self) -> Any:
         """The function's value, cut from the graph unless an outer derivative may need it."""
-        kept = [y if self.record or not y._plain else y.detach() for y in self.ys]
+        kept = [y if self.record or (self.outer and not y._plain) else y.detach() for y in self.ys]
         return tree.unflatten(self.out_structure, kept)
 
     def pull(self, bars: Sequence[Any], retain: bool) -> Any:
@@ -109,6 +110,8 @@ class _Pullback:
         with enable_grad():
             gradients = pull(self.ys, bars, self.sources, retain=retain or record, record=record)
         filled = [zeros_like(s) if g is None else g for g, s in zip(gradients, self.sources)]
+        if not self.outer:
+            filled = [g if g._plain else g.detach() for g in filled]
         return tree.unflatten(self.structure, filled)
 
 

@@ -80,9 +80,9 @@ def _pull_traced(top: Tracer, outputs: Sequence[Any], bars: Sequence[Any], sourc
     trace = top._trace
     existing = list(trace.instructions)
     dots: dict[Var, Any] = {}
-    for s in sources:
-        if isinstance(s, Tracer) and s._trace is trace:
-            dots[s._var] = trace.tracer(Var(s._var.type, linear=True))
+    variables = [trace.variables(s) for s in sources]
+    for v in (v for found in variables for v in found):
+        dots[v] = trace.tracer(Var(v.type, linear=True))
     tangents: dict[Var, Any] = dict(dots)
 
     def tensor(x: Operand) -> Any:
@@ -103,14 +103,16 @@ def _pull_traced(top: Tracer, outputs: Sequence[Any], bars: Sequence[Any], sourc
         trace.instructions = [*existing, *(i for i in added if not any(v.linear for v in i.outputs))]
         cotangents: dict[Var, Any] = {}
         for y, bar in zip(outputs, bars):
-            y_dot: Any = tangents.get(y._var, ZERO) if isinstance(y, Tracer) else ZERO
+            made = trace.operand(y, 0)
+            y_dot: Any = tangents.get(made, ZERO) if isinstance(made, Var) else ZERO
             if is_linear(y_dot):
                 cotangents[y_dot._var] = cotangents.get(y_dot._var, ZERO) + bar
         transpose(trace, linear, cotangents)
         results: list[Any] = []
-        for s in sources:
-            dot = dots.get(s._var) if isinstance(s, Tracer) else None
-            g = ZERO if dot is None else cotangents.get(dot._var, ZERO)
+        for found in variables:
+            g: Any = ZERO
+            for v in found:
+                g = g + cotangents.get(dots[v]._var, ZERO)
             results.append(None if g is ZERO else g)
     return results
 

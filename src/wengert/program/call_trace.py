@@ -1,0 +1,370 @@
+"""The trace of a function that will be called again: what it draws at random, captures and changes in place becomes inputs
+and outputs of every call."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wengert import _core
+from wengert.dtypes import ALL as DTYPES
+from wengert.dtypes import DType, int64
+from wengert.errors import TraceError
+from wengert.ops.registry import OPS, Op
+from wengert.program.ir import Operand, Program, Type, Var, remove_dead
+from wengert.program.trace import Trace, Tracer, same_shape, tracing
+
+_CONTENT = 2  # as core/dim.h: SizeLeaf::content
+_LAST_BIT = 63  # as core/tape.h: kLastBit
+
+
+def call_trace() -> CallTrace | None:
+    """The trace that is open in this thread, if its function will be called again."""
+    trace = tracing()
+    return trace if isinstance(trace, CallTrace) else None
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """What one generator gives to a call: its key and counter are read when the call begins."""
+
+    generator: Any
+    key: tuple[Any, Any]
+    start: Any
+    taken: Any = 0  # counters so far; a size while tracing
+
+    def __call__(self, taken: int) -> Any:
+        """The hidden input of one call that draws this much."""
+        return _core.from_buffer(array.array("q", self.generator.reserve(taken)), int64.code, True)
+
+
+@dataclass(slots=True, eq=False)
+class Numbers:
+    """Numbers that a Python object holds, read when the call begins."""
+
+    read: Callable[[], Sequence[float]]
+    dtype: DType
+    taken: int = 0
+
+    def __call__(self, taken: int) -> Any:
+        """The hidden input of one call."""
+        from wengert.autograd.creation import asarray
+
+        return asarray(list(self.read()), dtype=self.dtype)
+
+
+@dataclass(slots=True, eq=False)
+class View:
+    """How a tensor of the trace lies in another."""
+
+    base: Tracer
+    op: Op
+    attrs: tuple[Any, ...]
+    seen: int  # the base's version that the view reflects
+
+
+class Name(Tracer):
+    """A tensor of a call's trace. Writing in place gives the name another value, as it does outside of traces."""
+
+    __slots__ = ("_leaves", "_op", "_recorded", "_version", "_view")
+
+    _version: int  # counts writes
+    _view: View | None
+    _recorded: bool  # whether a write was recorded, not under no_grad
+    _leaves: list[Var]  # values after writes under no_grad: a leaf stays the same leaf
+    _op: str  # that wrote last
+
+
+class CallTrace(Trace):
+    """A program in the making, with hidden inputs after the arguments and the new values of what it changes as outputs."""
+
+    captures = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arguments: list[Name] = []
+        self.hidden: list[tuple[Stream | Numbers, Var]] = []
+        self.made: dict[int, Any] = {}  # plain tensors that the function made itself: fresh in every call
+        self.commits: dict[Any, Callable[[], None]] = {}  # what else a call that succeeds changes
+        self.gradients: dict[int, tuple[Any, Any]] = {}  # leaves, and what is added to their `.grad`
+        self.freed: set[Var] = set()  # values whose graph a backward has used up
+        self.results: Sequence[Any] = ()
+        self.steps: dict[Any, int] = {}  # how many steps of an optimizer each call makes, by what is updated
+        self._entry: dict[Name, Var] = {}  # the values that names had when the call began
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        if tracing() is not self:
+            for x, _ in self.captured.values():
+                _core.mark_changed(x, False)
+
+    # ---------------------------------------------------------------------------------------------------- inputs
+
+    def tracer(self, var: Var) -> Name:
+        """A tensor that stands for `var`."""
+        t = Name.__new__(Name)
+        t._trace, t._var, t._level = self, var, self.level
+        t._version, t._view, t._recorded, t._leaves, t._op = 0, None, False, [], ""
+        return t
+
+    def argument(self, type_: Type) -> Name:
+        """A new argument of the function."""
+        name: Any = self.input(type_)
+        self.arguments.append(name)
+        self._entry[name] = name._var
+        return name  # type: ignore[no-any-return]
+
+    def capture(self, x: Any) -> Name:
+        """A tensor from outside: an implicit input."""
+        name: Any = super().capture(x)
+        self._entry.setdefault(name, name._var)
+        return name  # type: ignore[no-any-return]
+
+    def draw(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
+        """Key and counter of a draw of n elements, as numbers that each call reads from the generator."""
+        stream = next((s for s, _ in self.hidden if isinstance(s, Stream) and s.generator is generator), None)
+        if stream is None:
+            k = len(self.inputs) + len(self.hidden)
+            first, second, start = (_core.new_symbol(_CONTENT, k, j, 0) for j in range(3))
+            stream = Stream(generator, (first, second), start)
+            self.hidden.append((stream, Var(Type(int64.code, (3,)))))
+        counter = stream.start + stream.taken
+        stream.taken = stream.taken + generator.counters(n, wide)
+        return stream.key, (counter,)
+
+    def numbers(self, read: Callable[[], Sequence[float]], count: int, dtype: DType) -> list[Any]:
+        """Numbers that every call reads when it begins, as tensors without axes."""
+        var = Var(Type(dtype.code, (count,)))
+        self.hidden.append((Numbers(read, dtype), var))
+        row = self.tracer(var)
+        return [row[k] for k in range(count)]
+
+    # --------------------------------------------------------------------------------------------------- values
+
+    def operand(self, x: Any, dtype: int) -> Operand:
+        """An operand of an instruction: the current value of a name, or a literal."""
+        if isinstance(x, _core.Tensor):
+            name = x if isinstance(x, Name) and x._trace is self else self.capture(x)
+            return self._current(name)
+        return super().operand(x, dtype)
+
+    def _current(self, name: Name) -> Var:
+        """The value, derived from its base again if that was written to."""
+        view = name._view
+        if view is not None:
+            base: Any = view.base
+            self._current(base)
+            if base._version != view.seen:
+                _require_view(name, "this")
+                name._var = super().emit(view.op, (base,), view.attrs)._var
+                view.seen = base._version
+                name._version += 1
+        return name._var
+
+    def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        """Append an instruction; its outputs as tensors, cut from differentiation under no_grad."""
+        made = super().emit(op, inputs, attrs)
+        if op.view:
+            x = inputs[0]
+            base: Any = x if isinstance(x, Tracer) else self.capture(x)
+            made._view = View(base, op, attrs, base._version)
+        if _core.is_grad_enabled() or op.name == "stop_gradient":
+            return made
+        for y in made if op.n_outputs > 1 else (made,):
+            y._var = self._stopped(y._var)
+        return made
+
+    def _stopped(self, var: Var) -> Var:
+        if not DTYPES[var.type.dtype].is_inexact:
+            return var
+        stopped = super().emit(OPS["stop_gradient"], (self.tracer(var),), ())
+        return stopped._var  # type: ignore[no-any-return]
+
+    # --------------------------------------------------------------------------------------------------- writing
+
+    def owns(self, x: Any) -> bool:
+        """Whether x is a tensor of this trace, or one from outside."""
+        return x._plain or (isinstance(x, Tracer) and x._trace is self)
+
+    def write(self, x: Any, value: Any, op: str) -> None:
+        """x, a tensor of this trace or from outside, has a new value from here on."""
+        name: Any = x if isinstance(x, Name) else self.capture(x)
+        var = self.operand(value, 0)
+        if not isinstance(var, Var) or var.type.dtype != name._var.type.dtype or not same_shape(value.shape, x.shape):
+            raise TraceError(f"{op}: {value!r} does not fit in place of {x!r}")
+        recorded = _core.is_grad_enabled()
+        self._give(name, var if recorded else self._stopped(var), op, recorded)
+        if x._plain:
+            _core.mark_changed(x, True)
+
+    def _give(self, name: Name, var: Var, op: str, recorded: bool) -> None:
+        if name._view is not None:
+            self._current(name)
+            self._update_base(name, name._view, var, op, recorded)
+            return
+        name._var = var
+        name._version += 1
+        name._recorded |= recorded
+        name._op = op
+        if recorded:
+            name._leaves.clear()
+        else:
+            name._leaves.append(var)
+
+    def _update_base(self, name: Name, view: View, var: Var, op: str, recorded: bool) -> None:
+        """A write through a view is a write to what it is a view of."""
+        _require_view(name, op)
+        base: Any = view.base
+        new = self.tracer(var)
+        if view.op.name == "reshape":
+            whole = super().emit(OPS["reshape"], (new,), (base.shape,))
+        elif view.op.name == "permute":
+            axes = view.attrs[0]
+            whole = super().emit(OPS["permute"], (new,), (tuple(axes.index(k) for k in range(len(axes))),))
+        elif view.op.name == "slice":
+            starts, _, steps = view.attrs
+            whole = super().emit(OPS["slice_update"], (base, new), (starts, steps))
+        elif view.op.name == "stop_gradient" and base in self._entry:  # detach() of what was there before the call
+            whole, recorded = self.tracer(self._stopped(var)), False
+        else:
+            raise TraceError(
+                f"{op}: a tensor {name._var.type} that {view.op.name} made cannot be changed in place inside a compiled "
+                "function; change the tensor that it was made of, or clone() it first"
+            )
+        self._give(base, whole._var, op, recorded)
+
+    # ------------------------------------------------------------------------------------------------- gradients
+
+    def leaves(self) -> list[Any]:
+        """The captured tensors that are leaves and require a gradient."""
+        return [x for x, _ in self.captured.values() if x.requires_grad and x.is_leaf]
+
+    def variables(self, x: Any) -> list[Var]:
+        """The values whose cotangents add up to the gradient by x."""
+        if isinstance(x, Name):
+            return [self._current(x)]
+        known = self.captured.get(id(x))
+        if known is None:
+            return []
+        name: Any = known[1]
+        return [self._entry[name], *name._leaves] if name._leaves or not name._version else [self._current(name)]
+
+    def free(self, y: Name) -> None:
+        """The graph that led to y is gone: neither y nor what it was computed from is differentiated any more."""
+        self.freed.update(o for i in remove_dead(self.instructions, [self._current(y)]) for o in i.outputs)
+
+    def accumulate(self, x: Any, gradient: Any) -> None:
+        """Every call adds this to the `.grad` of a leaf."""
+        known = self.gradients.get(id(x))
+        self.gradients[id(x)] = (x, gradient if known is None else known[1] + gradient)
+
+    def clear_grad(self, x: Any) -> None:
+        """Every call forgets the `.grad` of a leaf, and what was added to it before."""
+        self.gradients.pop(id(x), None)
+        self.commits["grad", id(x)] = lambda: setattr(x, "grad", None)
+
+    # ---------------------------------------------------------------------------------------------------- result
+
+    def changed(self) -> list[tuple[Name, int]]:
+        """The names from outside that have another value than before the call, and which input each one is."""
+        known: list[Any] = [*self.arguments, *(name for _, name in self.captured.values())]
+        skipped = {id(self.captured[k][1]) for k in self.made if k in self.captured}
+        found: list[tuple[Name, int]] = []
+        for k, name in enumerate(known):
+            position = k if k < len(self.arguments) else k + len(self.hidden)
+            if self._current(name) is not self._entry[name] and id(name) not in skipped:
+                found.append((name, position))
+        return found
+
+    def program(self, outputs: Sequence[Any]) -> Program:
+        """The finished program: arguments, hidden inputs, captured tensors; results, then new values."""
+        self.results = outputs
+        changed = [name._var for name, _ in self.changed()]
+        captured = [self._entry[name] for _, name in self.captured.values()]  # type: ignore[index]
+        inputs = [*self.inputs, *(v for _, v in self.hidden), *captured]
+        gradients = [self.operand(g, 0) for _, g in self.gradients.values()]
+        return Program(inputs, self.instructions, [*outputs, *changed, *gradients])
+
+    def effects(self) -> tuple[Any, ...] | None:
+        """What a call does besides computing its results, for the core; None if nothing."""
+        changed = self.changed()
+        if not (self.hidden or changed or self.commits or self.gradients):
+            return None
+        program = self.program(self.results)
+        n_results = len(program.outputs) - len(changed) - len(self.gradients)
+        late = self._used_after_change(program, n_results)
+        writes = [
+            (k, n_results + j, name._recorded, bool(late >> j & 1), name._op) for j, (name, k) in enumerate(changed)
+        ]
+        amounts = tuple(source.taken for source, _ in self.hidden)
+        sources = [source for source, _ in self.hidden]
+        commits, leaves = list(self.commits.values()), [x for x, _ in self.gradients.values()]
+
+        def commit(gradients: list[Any]) -> None:
+            for change in commits:
+                change()
+            for x, g in zip(leaves, gradients):
+                _core.node_of(x)[0].keep_grad(g)
+
+        return (
+            _core.make_sizes(amounts),
+            lambda taken: [source(n) for source, n in zip(sources, taken)],
+            commit if commits or leaves else None,
+            writes,
+            reach(program, input_bits(program), self.freed),
+            n_results,
+        )
+
+    def _used_after_change(self, program: Program, n_results: int) -> int:
+        """The tensors that are changed under no_grad and that results depend on afterwards, as bits."""
+        changed = [name for name, _ in self.changed()]
+        starts = {v: 1 << j for j, name in enumerate(changed) for v in name._leaves}
+        found = 0
+        for k, bits in enumerate(reach(program, starts, self.freed)):
+            if k < n_results or (k - n_results < len(changed) and not changed[k - n_results]._leaves):
+                found |= bits
+        return found
+
+
+def _require_view(name: Name, op: str) -> None:
+    """Raise where strides, which a trace does not know, decide whether the tensor shares memory with its base."""
+    view: Any = name._view
+    if view.op.name != "reshape" or _same_but_for_ones(name.shape, view.base.shape):
+        return
+    base = view.base
+    if base._view is None and all(base is not x for x in base._trace.arguments):
+        known = next((x for x, n in base._trace.captured.values() if n is base), None)
+        if known is None or known.is_contiguous:
+            return
+    raise TraceError(
+        f"{op}: whether a reshaped tensor {name._var.type} shares memory with the tensor that it was made of depends on "
+        "strides, which a compiled function does not know; clone() one of the two"
+    )
+
+
+def _same_but_for_ones(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    left, right = ([n for n in shape if not (isinstance(n, int) and n == 1)] for shape in (a, b))
+    return same_shape(tuple(left), tuple(right))
+
+
+def input_bits(program: Program) -> dict[Var, int]:
+    """A bit for every input that may have a gradient; the last bit stands for all from there on."""
+    floating = [(k, v) for k, v in enumerate(program.inputs) if DTYPES[v.type.dtype].is_inexact]
+    return {v: 1 << min(k, _LAST_BIT) for k, v in floating}
+
+
+def reach(program: Program, starts: dict[Var, int], ends: set[Var]) -> list[int]:
+    """For each output the bits of the values that it has a derivative by; none leads through `ends`."""
+    bits = dict(starts)
+    for i in program.instructions:
+        is_complex = any(DTYPES[v.type.dtype].kind == "c" for v in i.vars())
+        found = 0
+        if i.op.differentiable and i.op.rule(is_complex) != "zero":
+            for v in i.vars():
+                found |= bits.get(v, 0)
+        for o in i.outputs:
+            if found and o not in ends and DTYPES[o.type.dtype].is_inexact:
+                bits[o] = bits.get(o, 0) | found
+    return [bits.get(o, 0) if isinstance(o, Var) else 0 for o in program.outputs]
