@@ -35,6 +35,15 @@ def _jnn(name: str) -> Callable[[Any, Any], Any]:
     return call
 
 
+def _jax_segments(name: str) -> Callable[[Any, Any], Any]:
+    def call(m: Any, x: Any) -> Any:
+        import jax
+
+        return getattr(jax.ops, name)(x, m.array([0, 0, 1]), num_segments=2) * 3.0
+
+    return call
+
+
 KINKS: dict[str, Kink] = {
     "max, two tie": Kink(lambda m, x: m.max(x), [1.0, 3.0, 3.0], lambda m, x: m.amax(x)),
     "min, two tie": Kink(lambda m, x: m.min(x), [1.0, 1.0, 3.0], lambda m, x: m.amin(x)),
@@ -49,12 +58,28 @@ KINKS: dict[str, Kink] = {
         lambda m, x: m.maximum.accumulate(x)[1] * 5,
     ),
     "median, all tie": Kink(lambda m, x: m.median(x), [2.0, 2.0, 2.0], lambda m, x: m.median(x)),
+    "segment_max, tie": Kink(
+        lambda m, x: m.segment_max(x, [0, 0, 1], num_segments=2) * 3.0,
+        [2.0, 2.0, 1.0],
+        lambda m, x: m.scatter_reduce(0 * x[:2].detach(), 0, m.tensor([0, 0, 1]), x, "amax", include_self=False) * 3.0,
+        _jax_segments("segment_max"),
+    ),
+    "segment_min, tie": Kink(
+        lambda m, x: m.segment_min(x, [0, 0, 1], num_segments=2) * 3.0,
+        [2.0, 2.0, 1.0],
+        lambda m, x: m.scatter_reduce(0 * x[:2].detach(), 0, m.tensor([0, 0, 1]), x, "amin", include_self=False) * 3.0,
+        _jax_segments("segment_min"),
+    ),
     "abs": Kink(lambda m, x: m.abs(x), [0.0]),
     "sign": Kink(lambda m, x: m.sign(x), [0.0]),
     "relu": Kink(lambda m, x: m.relu(x), [0.0], None, _jnn("relu")),
     "leaky_relu": Kink(lambda m, x: m.leaky_relu(x), [0.0], _nn("leaky_relu"), _jnn("leaky_relu")),
     "elu": Kink(lambda m, x: m.elu(x), [0.0], _nn("elu"), _jnn("elu")),
     "clip, at the bounds": Kink(lambda m, x: m.clip(x, -1.0, 1.0), [-1.0, 1.0]),
+    "interp, at the points": Kink(
+        lambda m, x: m.interp(x, m.asarray([0.0, 1.0, 3.0]), m.asarray([5.0, 7.0, 3.0])),
+        [0.0, 1.0, 3.0],
+    ),
     "relu6": Kink(lambda m, x: m.relu6(x), [0.0, 6.0], _nn("relu6"), _jnn("relu6")),
     "hard_tanh": Kink(lambda m, x: m.hard_tanh(x), [-1.0, 1.0], _nn("hardtanh"), _jnn("hard_tanh")),
     "hard_sigmoid": Kink(lambda m, x: m.hard_sigmoid(x), [-3.0, 3.0], _nn("hardsigmoid"), _jnn("hard_sigmoid")),

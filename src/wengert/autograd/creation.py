@@ -315,7 +315,55 @@ def linspace(
     check_device(device)
     if num < 0:
         raise ArgumentError(f"linspace: num must not be negative, got {num}")
-    a = np.linspace(start, stop, num, endpoint=endpoint)
+    return _spaced(np.linspace(start, stop, num, endpoint=endpoint), dtype, requires_grad)
+
+
+def logspace(
+    start: complex,
+    stop: complex,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    base: float = 10.0,
+    dtype: Any = None,
+    requires_grad: bool | None = None,
+    device: Any = None,
+) -> Tensor:
+    """`num` numbers from base^start to base^stop whose logarithms are evenly spaced.
+
+    >>> logspace(0.0, 2.0, 3).tolist()
+    [1.0, 10.0, 100.0]
+    """
+    check_device(device)
+    if num < 0:
+        raise ArgumentError(f"logspace: num must not be negative, got {num}")
+    return _spaced(np.logspace(start, stop, num, endpoint=endpoint, base=base), dtype, requires_grad)
+
+
+def geomspace(
+    start: complex,
+    stop: complex,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    dtype: Any = None,
+    requires_grad: bool | None = None,
+    device: Any = None,
+) -> Tensor:
+    """`num` numbers from start to stop, each the same multiple of the one before it.
+
+    >>> geomspace(1.0, 8.0, 4).tolist()
+    [1.0, 2.0, 4.0, 8.0]
+    """
+    check_device(device)
+    if num < 0:
+        raise ArgumentError(f"geomspace: num must not be negative, got {num}")
+    if start == 0 or stop == 0:
+        raise ArgumentError(f"geomspace: no multiples lead from {start} to {stop}; neither end may be 0")
+    return _spaced(np.geomspace(start, stop, num, endpoint=endpoint), dtype, requires_grad)
+
+
+def _spaced(a: np.ndarray[Any, Any], dtype: Any, requires_grad: bool | None) -> Tensor:
     default = complex64 if a.dtype.kind == "c" else float32
     return asarray(a, dtype=default if dtype is None else dtype, requires_grad=requires_grad)
 

@@ -65,7 +65,6 @@ from wengert.functional.elementwise import (
 )
 from wengert.functional.gather import (
     argwhere,
-    bincount,
     embedding,
     gather,
     index_select,
@@ -75,11 +74,10 @@ from wengert.functional.gather import (
     one_hot,
     scatter,
     scatter_add,
-    segment_sum,
     take,
     take_along_axis,
 )
-from wengert.functional.joining import concat, flip, repeat, roll, split, stack, tile, unstack
+from wengert.functional.joining import concat, flip, repeat, roll, rot90, split, stack, tile, unstack
 from wengert.functional.linear import dot, linear, matmul, outer, tensordot, vecdot
 from wengert.functional.losses import (
     bce_loss,
@@ -95,6 +93,7 @@ from wengert.functional.losses import (
     smooth_l1_loss,
     triplet_margin_loss,
 )
+from wengert.functional.missing import nan_to_num, nanmax, nanmean, nanmin, nansum
 from wengert.functional.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from wengert.functional.padding import pad
 from wengert.functional.pooling import (
@@ -105,7 +104,7 @@ from wengert.functional.pooling import (
     max_pool2d,
     max_pool3d,
 )
-from wengert.functional.products import cross, kron
+from wengert.functional.products import cross, kron, vander
 from wengert.functional.recurrent import gru_cell, lstm_cell
 from wengert.functional.reductions import (
     all,
@@ -124,6 +123,7 @@ from wengert.functional.reductions import (
     var,
 )
 from wengert.functional.resampling import upsample
+from wengert.functional.sampled import convolve, correlate, interp, trapezoid
 from wengert.functional.scanning import (
     cummax,
     cummin,
@@ -134,6 +134,7 @@ from wengert.functional.scanning import (
     diff,
     logcumsumexp,
 )
+from wengert.functional.segments import bincount, histogram, segment_max, segment_mean, segment_min, segment_sum
 from wengert.functional.shapes import (
     astype,
     broadcast_arrays,
@@ -163,6 +164,7 @@ from wengert.functional.sorting import (
     unique_values,
 )
 from wengert.functional.special import expit, i0, i0e, i1, i1e, logit, polygamma, sinc, xlog1py
+from wengert.functional.statistics import corrcoef, cov
 from wengert.ops.registry import OPS
 
 __all__ = [
@@ -202,9 +204,13 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "convolve",
+    "corrcoef",
+    "correlate",
     "cosine_embedding_loss",
     "cosine_similarity",
     "count_nonzero",
+    "cov",
     "cross",
     "cross_entropy",
     "cummax",
@@ -237,6 +243,7 @@ __all__ = [
     "hard_swish",
     "hard_tanh",
     "hinge_loss",
+    "histogram",
     "huber_loss",
     "i0",
     "i0e",
@@ -245,6 +252,7 @@ __all__ = [
     "imag",
     "index_select",
     "instance_norm",
+    "interp",
     "isclose",
     "isin",
     "kl_div",
@@ -275,6 +283,11 @@ __all__ = [
     "moveaxis",
     "mse_loss",
     "multiply",
+    "nan_to_num",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nansum",
     "negative",
     "nll_loss",
     "nonzero",
@@ -295,11 +308,15 @@ __all__ = [
     "reshape",
     "rms_norm",
     "roll",
+    "rot90",
     "rotary_embedding",
     "scaled_dot_product_attention",
     "scatter",
     "scatter_add",
     "searchsorted",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
     "segment_sum",
     "selu",
     "silu",
@@ -325,6 +342,7 @@ __all__ = [
     "tile",
     "topk",
     "trace",
+    "trapezoid",
     "tril",
     "triplet_margin_loss",
     "triu",
@@ -334,6 +352,7 @@ __all__ = [
     "unique_values",
     "unstack",
     "upsample",
+    "vander",
     "var",
     "vecdot",
     "xlog1py",

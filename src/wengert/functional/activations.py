@@ -340,6 +340,8 @@ def log_probabilities(x: Tensor, axis: int) -> Any:
 
 @composite
 def _log_softmax(x: Tensor, axis: int) -> Any:
+    if axis == x.ndim - 1:  # rows are summed in float32 as it is
+        return log_probabilities(x, axis)
     return as_dtype_of(log_probabilities(wide(x), axis), x.dtype)
 
 

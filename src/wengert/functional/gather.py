@@ -6,14 +6,13 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.dtypes import as_dtype, float32, int64
+from wengert.dtypes import as_dtype, float32
 from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError, TraceError
 from wengert.functional.arguments import (
     as_dtype_of,
     as_index,
     as_tensor,
     describe,
-    full,
     iota,
     native,
     one_axis,
@@ -29,7 +28,7 @@ _take, _take_along, _put_along = (
     native("take_along_axis"),
     native("scatter_along_axis"),
 )
-_scatter_add, _index_add, _equal = native("scatter_add"), native("index_add"), native("equal")
+_scatter_add, _equal = native("scatter_add"), native("equal")
 _broadcast_to, _reshape, _slice = native("broadcast_to"), native("reshape"), native("slice")
 _where = native("where")
 
@@ -135,23 +134,6 @@ def scatter_add(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
     return _scatter_add(t, i, s, one_axis(axis, t.ndim, "scatter_add"))
 
 
-@explain_keywords
-def segment_sum(x: Any, ids: Any, *, num_segments: int) -> Tensor:
-    """Sums of the rows of x with the same id: y[ids[i]] += x[i]. Ids are in 0 … num_segments − 1.
-
-    >>> segment_sum([1.0, 2.0, 3.0], [0, 1, 0], num_segments=3).tolist()
-    [4.0, 2.0, 0.0]
-    """
-    t, i = as_tensor(x, "segment_sum"), as_index(ids, "segment_sum")
-    if i.ndim != 1 or t.ndim == 0 or t.shape[0] != i.shape[0]:
-        raise ShapeError(f"segment_sum: needs one id for each row of x, got {describe(t)} and ids {describe(i)}")
-    if num_segments < 0:
-        raise ArgumentError(f"segment_sum: num_segments must not be negative, got {num_segments}")
-    if i._plain and i.size and (low := int(i.numpy().min())) < 0:
-        raise IndexRangeError(f"segment_sum: id {low} is negative; ids are in 0 … num_segments − 1")
-    return _checked("segment_sum", _index_add, t, i, (num_segments, *t.shape[1:]), 0)
-
-
 def one_hot(index: Any, num_classes: int, *, dtype: Any = float32) -> Tensor:
     """1 at the index, 0 elsewhere, along a new last axis.
 
@@ -248,20 +230,3 @@ def masked_select(x: Any, mask: Any) -> Tensor:
     n = product(m.shape)
     rows = _found(_reshape(m, (n,)), "masked_select")
     return _take(_reshape(_broadcast_to(t, m.shape), (n,)), _reshape(rows, (rows.shape[0],)), 0)
-
-
-@explain_keywords
-def bincount(x: Any, *, weights: Any = None, minlength: int = 0) -> Tensor:
-    """How often each of 0, 1, … occurs in a vector, or the sum of the weights of its occurrences.
-
-    >>> bincount([0, 2, 2]).tolist()
-    [1, 0, 2]
-    """
-    i = as_index(x, "bincount")
-    if i.ndim != 1:
-        raise ShapeError(f"bincount: counts the entries of a vector, got {describe(i)}")
-    if not i._plain:
-        raise TraceError(f"bincount: the largest entry of {describe(i)} is data; use segment_sum with num_segments")
-    highest = int(i.numpy().max()) if i.size else -1
-    w = full(i.shape, 1.0, int64) if weights is None else as_tensor(weights, "bincount")
-    return segment_sum(w, i, num_segments=max(minlength, highest + 1))

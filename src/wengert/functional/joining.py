@@ -23,6 +23,7 @@ from wengert.functional.arguments import (
     promoted,
 )
 from wengert.functional.foreign_names import explain_keywords
+from wengert.functional.shapes import swapaxes
 
 _reshape, _broadcast_to = native("reshape"), native("broadcast_to")
 _slice = native("slice")
@@ -164,6 +165,26 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
     for s, a in zip(shifts, axes):
         t = _roll_one(t, s, a)
     return t if t is not x else _copy(t)
+
+
+def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
+    """x turned by k quarters of a circle in the plane of two axes, from the first towards the second.
+
+    >>> rot90([[1, 2], [3, 4]]).tolist()
+    [[2, 4], [1, 3]]
+    """
+    t = as_tensor(x, "rot90")
+    if len(axes) != 2:
+        raise ArgumentError(f"rot90: a plane has two axes, got {tuple(axes)}")
+    a, b = (one_axis(i, t.ndim, "rot90") for i in axes)
+    if a == b:
+        raise ArgumentError(f"rot90: a plane has two different axes, got {tuple(axes)} for {t.ndim} axes")
+    quarters = operator.index(k) % 4
+    if quarters == 0:
+        return _copy(t)
+    if quarters == 2:
+        return flip(t, (a, b))
+    return flip(swapaxes(t, a, b), a) if quarters == 1 else swapaxes(flip(t, a), a, b)
 
 
 def tile(x: Any, repetitions: int | Sequence[int]) -> Tensor:

@@ -1,20 +1,24 @@
-"""Products of other shapes: Kronecker, cross, and chains of matrices."""
+"""Products of other shapes: Kronecker, cross, tables of powers, and chains of matrices."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.dtypes import int64
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_tensor, describe, native, one_axis, promoted
-from wengert.functional.joining import stack
+from wengert.functional.arguments import as_dtype_of, as_tensor, describe, full, native, one_axis, promoted
+from wengert.functional.joining import concat, flip, stack
+from wengert.functional.scanning import cumulative_prod
 from wengert.functional.shapes import moveaxis
 from wengert.program.compile import composite
 
 _matmul, _reshape, _mul = native("matmul"), native("reshape"), native("mul")
+_broadcast_to = native("broadcast_to")
 
 
 def kron(a: Any, b: Any) -> Tensor:
@@ -29,6 +33,29 @@ def kron(a: Any, b: Any) -> Tensor:
     apart = _reshape(a, tuple(s for size in of_a for s in (size, 1)))
     y = _mul(apart, _reshape(b, tuple(s for size in of_b for s in (1, size))))
     return _reshape(y, tuple(p * q for p, q in zip(of_a, of_b)))
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The Vandermonde matrix: row i holds the powers xᵢⁿ⁻¹ … xᵢ, 1 of a vector, or 1, xᵢ, … if `increasing`. N is the
+    number of columns, by default that of the elements.
+
+    >>> vander([2, 3], 3).tolist()
+    [[4, 2, 1], [9, 3, 1]]
+    """
+    t = as_tensor(x, "vander")
+    if t.ndim != 1:
+        raise ShapeError(f"vander: takes a vector, got {describe(t)}")
+    columns = t.shape[0] if N is None else operator.index(N)
+    if columns < 0:
+        raise ArgumentError(f"vander: N must not be negative, got {columns}")
+    if t.dtype.kind == "b":
+        t = as_dtype_of(t, int64)
+    rows: Any = t.shape[0]
+    if columns == 0:
+        return full((rows, 0), 0.0, t.dtype)
+    factors = _broadcast_to(_reshape(t, (rows, 1)), (rows, columns - 1))
+    powers = cumulative_prod(concat([full((rows, 1), 1.0, t.dtype), factors], 1), 1, dtype=t.dtype)
+    return powers if increasing else flip(powers, 1)
 
 
 def cross(a: Any, b: Any, *, axis: int = -1) -> Tensor:

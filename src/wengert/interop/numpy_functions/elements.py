@@ -100,10 +100,11 @@ def _fix(x: Any, out: Any = None) -> Any:
 
 @function("nan_to_num")
 def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    limits = wg.finfo(x.dtype)
-    high, low = (given if given is not None else limit for given, limit in ((posinf, limits.max), (neginf, limits.min)))
-    y = wg.where(wg.isnan(x), nan, x)
-    return wg.where(wg.equal(y, math.inf), high, wg.where(wg.equal(y, -math.inf), low, y))
+    y = wg.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
+    if copy:
+        return y
+    x[...] = y
+    return x
 
 
 @function("angle")

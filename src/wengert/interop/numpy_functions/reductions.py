@@ -106,27 +106,6 @@ def _average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fal
     return (y, total) if returned else y
 
 
-@function("nansum")
-def _nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    return wg.sum(wg.where(wg.isnan(a), 0.0, a), axis, dtype=dtype, keepdims=keepdims is True)
-
-
-@function("nanmean")
-def _nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    here = wg.astype(wg.logical_not(wg.isnan(a)), as_tensor(a, "nanmean").dtype)
-    return _nansum(a, axis, dtype, None, keepdims) / wg.sum(here, axis, keepdims=keepdims is True)
-
-
-@function("nanmax")
-def _nanmax(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    return wg.max(wg.where(wg.isnan(a), -math.inf, a), axis, keepdims=keepdims is True)
-
-
-@function("nanmin")
-def _nanmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    return wg.min(wg.where(wg.isnan(a), math.inf, a), axis, keepdims=keepdims is True)
-
-
 @function("percentile")
 def _percentile(a: Any, q: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
     return wg.quantile(a, np.asarray(q) / 100.0, axis=axis, keepdims=keepdims is True)

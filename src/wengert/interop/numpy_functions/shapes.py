@@ -119,14 +119,6 @@ def _flipud(m: Any) -> Any:
     return wg.flip(m, 0)
 
 
-@function("rot90")
-def _rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    x = as_tensor(m, "rot90")
-    for _ in range(k % 4):
-        x = wg.flip(wg.swapaxes(x, *axes), axes[0])
-    return x
-
-
 @function("pad")
 def _pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
     return wg.pad(array, pad_width, mode=mode, value=constant_values)
