@@ -26,6 +26,7 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 WITHOUT_REFERENCE = {
     "cast": "its reference is astype, tested for every pair of dtypes in test_casts.py",
     "svd": "the signs of its vectors are free: what the factors multiply to is tested in tests/linalg",
+    "eigh": "the signs of its vectors are free: what the factors multiply to is tested in tests/linalg",
     "eig": "the phases of its vectors are free: what the factors multiply to is tested in tests/linalg",
     "random_uniform": "random: distribution and reproducibility are tested in test_random.py",
     "random_normal": "random: distribution and reproducibility are tested in test_random.py",
