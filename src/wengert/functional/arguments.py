@@ -146,6 +146,11 @@ def iota(n: Size, start: float = 0.0, step: float = 1.0) -> Tensor:
     return made
 
 
+def decreases(x: Tensor) -> bool:
+    """Whether a vector decreases somewhere, as far as its numbers are known."""
+    return bool(x._plain and (np.diff(x.numpy().astype(np.float64)) < 0).any())
+
+
 def shape_text(shape: Sequence[Size]) -> str:
     """A shape as errors print it."""
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

@@ -12,6 +12,7 @@ from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.functional.arguments import (
     as_floating,
     as_tensor,
+    decreases,
     describe,
     iota,
     native,
@@ -62,14 +63,17 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, *, axis: int = -1) -> Tensor
 # --------------------------------------------------------------------------------------------------- interpolation
 
 
-def _knots(xp: Any, fp: Any) -> tuple[Tensor, Tensor]:
-    places, values = as_floating(as_tensor(xp, "interp")), as_floating(as_tensor(fp, "interp"))
+def _knots(xp: Any, fp: Any, ordered: bool) -> tuple[Tensor, Tensor]:
+    given = as_tensor(xp, "interp")
+    places, values = as_floating(given), as_floating(as_tensor(fp, "interp"))
     if places.ndim != 1 or values.ndim != 1 or places.shape[0] != values.shape[0]:
         raise ShapeError(f"interp: xp and fp are vectors of one length, got {describe(places)} and {describe(values)}")
     if places.shape[0] == 0:
         raise ShapeError("interp: needs one point or more, got none")
     if places.dtype.kind == "c":
         raise DTypeError(f"interp: the places xp are real, got {describe(places)}")
+    if ordered and decreases(given):
+        raise ArgumentError("interp: xp must increase; sort the points first")
     return places, values
 
 
@@ -93,7 +97,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     >>> interp([0.5, 2.5, 9.0], [0.0, 1.0, 3.0], [0.0, 10.0, 30.0]).tolist()
     [5.0, 25.0, 30.0]
     """
-    places, values = _knots(xp, fp)
+    places, values = _knots(xp, fp, period is None)
     t = as_floating(as_tensor(x, "interp"))
     if t.dtype.kind == "c":
         raise DTypeError(f"interp: x is real, got {describe(t)}")
@@ -103,8 +107,6 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
             raise ArgumentError("interp: the period must not be 0")
         t, places, values = _periodic(t, places, values, float(period))
         left = right = None
-    elif places._plain and (np.diff(places.detach().astype("float64").numpy()) < 0).any():
-        raise ArgumentError("interp: xp must increase; sort the points first")
     n: Any = places.shape[0]
     missing = _isnan(t)
     first, last = (_reshape(_slice(places, (i,), (1,), (1,)), ()) for i in (0, n - 1))

@@ -16,6 +16,7 @@ from wengert.functional.arguments import (
     as_floating,
     as_index,
     as_tensor,
+    decreases,
     describe,
     full,
     narrow,
@@ -178,18 +179,18 @@ def _edges(x: Tensor, bins: Any, limits: Sequence[float] | None) -> Tensor:
 
     dtype = as_floating(x).dtype
     if not isinstance(bins, (int, np.integer)):
-        edges = as_dtype_of(as_tensor(bins, "histogram"), dtype)
+        edges = as_tensor(bins, "histogram")
         if edges.ndim != 1 or edges.shape[0] < 2:
             raise ShapeError(f"histogram: edges are a vector of two or more, got {describe(edges)}")
-        if edges._plain and (np.diff(edges.detach().astype("float64").numpy()) < 0).any():
+        if decreases(edges):
             raise ArgumentError("histogram: edges must increase")
-        return edges.detach()
+        return as_dtype_of(edges, dtype).detach()
     if bins < 1:
         raise ArgumentError(f"histogram: needs one bin or more, got {bins}")
     if limits is None:
         if not x._plain and not hasattr(x, "value"):
             raise TraceError(f"histogram: the range of {describe(x)} is data; pass range=(low, high) or the edges")
-        values = x.detach().numpy()
+        values = x.numpy()
         limits = (values.min(), values.max()) if values.size else (0.0, 1.0)
     low, high = (float(v) for v in limits)
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
