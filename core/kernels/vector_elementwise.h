@@ -650,6 +650,8 @@ WENGERT_PERIODIC(tan)
 WENGERT_REAL_FUNCTION(exp2, math::exp2(a), math::exp2(a))
 WENGERT_REAL_FUNCTION(erf, math::erf(a), math::erf(a))
 WENGERT_REAL_FUNCTION(erfc, math::erfc(a), math::erfc(a))
+WENGERT_REAL_FUNCTION(gelu, math::gelu(a), math::gelu(a))
+WENGERT_REAL_FUNCTION(gelu_slope, math::gelu_slope(a), math::gelu_slope(a))
 #undef WENGERT_REAL_FUNCTION
 
 struct erfinv {

@@ -5,6 +5,7 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #define WENGERT_INLINE [[gnu::always_inline]] inline
 
@@ -240,6 +241,15 @@ WENGERT_INLINE ExpArgument<T> reduce_exp(T x) {
   T r = madd(n, -F::kLn2High, x);
   r = madd(n, -F::kLn2Low, r);
   return {r, to_bits(t) - to_bits(F::kRounder)};
+}
+
+// Of x + rest, where the rest is small.
+template <class T>
+WENGERT_INLINE ExpArgument<T> reduce_exp(T x, T rest) {
+  using F = Format<T>;
+  const T t = madd(x, static_cast<T>(1.4426950408889634), F::kRounder);
+  const T n = t - F::kRounder;
+  return {madd(n, -F::kLn2High, x) + madd(n, -F::kLn2Low, rest), to_bits(t) - to_bits(F::kRounder)};
 }
 
 template <class T>
@@ -590,6 +600,60 @@ WENGERT_INLINE double erf(double x) {
   const double s = power_of_two<double>(n);
   const double rest = madd(s, expm1_reduced(r), s) * (erfc_factor((c - 4.0) / (c + 4.0)) / madd(2.0, c, 1.0));
   return a < 1.0 ? madd(x, erf_near_zero(z), x) : with_sign_of(1.0 - rest, x);
+}
+
+// The left tail of the normal distribution Phi, beside an exponential that is lifted by 2^100: 2^-100 e^(a^2/2) Phi(-a)
+// for a >= 0. In single precision of one division: 1/(a + k) times a polynomial in (a - k)/(a + k) (minimax on
+// [0, 14.5], relative error 2^-28).
+inline constexpr int kTailLift = 100;
+WENGERT_INLINE float normal_tail_factor(float a) {
+  const float u = 1.0f / (a + 4.25f);
+  return u * polynomial(madd(a + a, u, -1.0f), 0x1.84e44ap-101f, -0x1.401104p-101f, 0x1.ac43d4p-102f, -0x1.c39d64p-103f,
+                        0x1.5d4712p-104f, -0x1.3d53acp-106f, -0x1.8bad4ap-111f, 0x1.1e6d7cp-109f, -0x1.77cd78p-112f,
+                        -0x1.e4255ep-113f);
+}
+WENGERT_INLINE double normal_tail_factor(double a) {
+  const double c = a * 0.70710678118654752440;
+  return 0x1p-101 * (erfc_factor((c - 4.0) / (c + 4.0)) / madd(2.0, c, 1.0));
+}
+
+// What x Phi(x) and its slope are made of: |x|, as far as the tail is a number, 2^100 e^(-x^2/2), and the factor that
+// makes it Phi(-|x|). The exponential gets back what the rounding of x^2 lost. It is lifted so that subnormal results
+// are rounded once, in its product with the factor, and so that nothing else of the product is subnormal, however small
+// x may be.
+template <class T>
+struct NormalTail {
+  T a, exponential, factor;
+  WENGERT_INLINE explicit NormalTail(T x) {
+    // The smaller of two numbers by their bits, NaN taken for the limit: of a select the compiler makes selects of all
+    // that follows from it.
+    using Signed = std::make_signed_t<BitsOf<T>>;
+    constexpr Signed kEnd = std::bit_cast<Signed>(static_cast<T>(sizeof(T) == 4 ? 15.0 : 39.0));
+    const Signed over = std::bit_cast<Signed>(magnitude(x)) - kEnd;
+    a = std::bit_cast<T>(kEnd + (over & (over >> (8 * sizeof(T) - 1))));
+    const T half = static_cast<T>(0.5) * a, square = half * a;
+    const auto [r, n] = reduce_exp(-square, madd(-half, a, square));
+    const T s = power_of_two<T>(n + kTailLift);
+    exponential = madd(s, expm1_reduced(r), s);
+    factor = normal_tail_factor(a);
+  }
+};
+
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|): the left tail keeps its digits.
+template <class T>
+WENGERT_INLINE T gelu(T x) {
+  const NormalTail<T> tail(x);
+  return madd(-tail.a * tail.exponential, tail.factor, x < T{0} ? T{0} : x);
+}
+
+// Phi(x) + x phi(x)
+template <class T>
+WENGERT_INLINE T gelu_slope(T x) {
+  const NormalTail<T> tail(x);
+  constexpr T kPeak = static_cast<T>(0.39894228040143267794 * 0x1p-100);  // of the density
+  const T left = tail.exponential * madd(tail.a, -kPeak, tail.factor);
+  const T y = x > T{0} ? T{1} - left : left;
+  return from_bits<T>(to_bits(y) | mask<T>(x != x));
 }
 
 // erfinv(x)/x to single precision, as a polynomial in w = -log(1 - x^2), or its root in the tails, up to w = 17 (Giles,

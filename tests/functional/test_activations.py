@@ -1,3 +1,4 @@
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -67,6 +68,24 @@ def test_extremes_stay_finite(name):
 @pytest.mark.parametrize("name", CASES)
 def test_empty(name):
     assert CASES[name][0](wg.zeros((0, 4))).shape == (0, 4)
+
+
+@pytest.mark.parametrize(("dtype", "lowest"), [("float32", -13.0), ("float64", -37.0)])
+def test_gelu_and_its_slope_have_digits_in_the_left_tail(dtype, lowest):
+    """1 + erf would have none, and SciPy's float64 is no reference there: its Φ(−35) is wrong in the thirteenth digit."""
+    x = np.concatenate([np.linspace(lowest, 6.0, 1001), [-1e-30, 0.0, 1e-30]]).astype(dtype)
+    t = wg.tensor(x, requires_grad=True)
+    y = wg.gelu(t)
+    (slope,) = wg.grad_of(y.sum(), [t])
+    with mpmath.workdps(40):
+        for at, got, pulled in zip(x.tolist(), y.tolist(), slope.tolist()):
+            z = mpmath.mpf(at)
+            below, density = mpmath.ncdf(z), mpmath.npdf(z)
+            allowed = 4 * np.finfo(dtype).eps
+            assert abs(got - z * below) <= allowed * abs(z * below), at
+            assert abs(pulled - (below + z * density)) <= allowed * (below + abs(z) * density), (
+                at
+            )  # they cancel at −0.75
 
 
 def test_prelu():

@@ -13,7 +13,7 @@ from wengert.functional.foreign_names import explain_keywords
 from wengert.program.compile import composite
 
 _where, _exp, _expm1, _log = native("where"), native("exp"), native("expm1"), native("log")
-_erf, _tanh, _sigmoid = native("erf"), native("tanh"), native("sigmoid")
+_gelu, _tanh, _sigmoid = native("gelu"), native("tanh"), native("sigmoid")
 _abs, _slice, _permute = native("abs"), native("slice"), native("permute")
 _max, _sum, _reshape, _copy = native("max"), native("sum"), native("reshape"), native("copy")
 _softmax_of_rows, _log_softmax_of_rows, _hard_swish = native("softmax"), native("log_softmax"), native("hard_swish")
@@ -96,11 +96,6 @@ def silu(x: Any) -> Tensor:
     """
     y: Tensor = _silu(_input(x, "silu"))
     return y
-
-
-@composite
-def _gelu(x: Tensor) -> Any:
-    return x * (0.5 * (1.0 + _erf(x * math.sqrt(0.5))))
 
 
 @composite

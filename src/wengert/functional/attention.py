@@ -10,7 +10,7 @@ from wengert.dtypes import bool_, float32
 from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, full, iota, native, promoted
 from wengert.functional.dropout import check_probability, reserve
-from wengert.program.compile import composite
+from wengert.program.compile import checked_composite, composite
 from wengert.program.trace import broadcast_shapes
 
 _attention, _broadcast_to, _reshape = native("attention"), native("broadcast_to"), native("reshape")
@@ -46,6 +46,39 @@ def _spread(x: Tensor, batch: tuple[Any, ...]) -> Tensor:
     return x if tuple(x.shape) == shape else _broadcast_to(x, shape)
 
 
+def _attended(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: float | None, p: float) -> Tensor:
+    a, b, c = _operands(q, k, v)
+    dtype = a.dtype
+    if dtype.itemsize == 2:  # sums of many rounded weights
+        a, b, c = (as_dtype_of(x, float32) for x in (a, b, c))
+    m = _mask(attn_mask, a, max(a.ndim, b.ndim, c.ndim))
+    batch = broadcast_shapes(_NAME, a.shape[:-2], b.shape[:-2], c.shape[:-2], m.shape[:-2])
+    if m.ndim < len(batch) + 2:
+        m = _reshape(m, (*(1,) * (len(batch) + 2 - m.ndim), *m.shape))
+    factor = 1.0 / math.sqrt(max(1, int(a.shape[-1]))) if scale is None else float(scale)
+    key, counter = ((0, 0), (0,))
+    if p > 0.0:
+        key, counter = reserve((*batch, a.shape[-2], b.shape[-2]), None)
+    if p == 1.0:
+        c, p = c * 0.0, 0.0
+    o: Any = _attention(
+        _spread(a, batch), _spread(b, batch), _spread(c, batch), m, factor, int(is_causal), p, key, counter
+    )
+    return as_dtype_of(o[0], dtype)
+
+
+def _tensors_and_numbers(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: Any, scale: Any) -> tuple[Any, ...]:
+    q, k, v = (as_tensor(x, _NAME) for x in (q, k, v))
+    mask = None if attn_mask is None else as_tensor(attn_mask, _NAME)
+    return q, k, v, mask, bool(is_causal), None if scale is None else float(scale)
+
+
+# Small attention costs less than the checks of its arguments.
+@checked_composite(_tensors_and_numbers)
+def _attended_without_dropout(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: Any, scale: Any) -> Any:
+    return _attended(q, k, v, attn_mask, is_causal, scale, 0.0)
+
+
 def scaled_dot_product_attention(
     q: Any,
     k: Any,
@@ -70,25 +103,11 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, q, wg.tensor([[2.0, 3.0]])).tolist()
     [[2.0, 3.0]]
     """
-    a, b, c = _operands(q, k, v)
     p = check_probability(dropout_p, _NAME)
-    dtype = a.dtype
-    if dtype.itemsize == 2:  # sums of many rounded weights
-        a, b, c = (as_dtype_of(x, float32) for x in (a, b, c))
-    m = _mask(attn_mask, a, max(a.ndim, b.ndim, c.ndim))
-    batch = broadcast_shapes(_NAME, a.shape[:-2], b.shape[:-2], c.shape[:-2], m.shape[:-2])
-    if m.ndim < len(batch) + 2:
-        m = _reshape(m, (*(1,) * (len(batch) + 2 - m.ndim), *m.shape))
-    factor = 1.0 / math.sqrt(max(1, int(a.shape[-1]))) if scale is None else float(scale)
-    key, counter = ((0, 0), (0,))
-    if p > 0.0:
-        key, counter = reserve((*batch, a.shape[-2], b.shape[-2]), None)
-    if p == 1.0:
-        c, p = c * 0.0, 0.0
-    o: Any = _attention(
-        _spread(a, batch), _spread(b, batch), _spread(c, batch), m, factor, int(is_causal), p, key, counter
-    )
-    return as_dtype_of(o[0], dtype)
+    if p == 0.0:
+        y: Tensor = _attended_without_dropout(q, k, v, attn_mask, is_causal, scale)
+        return y
+    return _attended(q, k, v, attn_mask, is_causal, scale, p)
 
 
 def _halves(x: Tensor, interleaved: bool) -> tuple[Any, Any]:

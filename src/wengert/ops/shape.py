@@ -117,15 +117,22 @@ def _np_slice(x: Any, starts: Any, sizes: Any, steps: Any) -> Any:
     return x[np.ix_(*index)] if index else x
 
 
-slice = define(
+def _slice_transpose(y_bar: Any, x: Any, starts: Any, sizes: Any, steps: Any) -> Any:
+    if tuple(sizes) == tuple(x.shape):  # every element, in another order: turned back by the same steps
+        return slice(y_bar, starts, sizes, steps)
+    return unslice(y_bar, x.shape, starts, steps)
+
+
+slice: Op = define(
     "slice",
     formula="x[start + step·i] along every axis",
     reference=_np_slice,
     jvp="linear",
-    transpose=lambda y_bar, x, starts, sizes, steps: unslice(y_bar, x.shape, starts, steps),
+    transpose=_slice_transpose,
     samples=[
         Sample((real(4, 5),), ((1, 0), (2, 3), (1, 2))),
         Sample((real(6),), ((5,), (3,), (-2,))),
+        Sample((real(4, 1, 3),), ((3, 0, 0), (4, 1, 3), (-1, 7, 1))),
         Sample((real(4, 5),), ((0, 0), (0, 5), (1, 1))),
     ],
     invalid=[Invalid((real(4),), ((3,), (4,), (1,)), "IndexRangeError", "slice")],
