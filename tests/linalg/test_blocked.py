@@ -101,6 +101,16 @@ def test_qr_of_a_strided_matrix() -> None:
             np.testing.assert_array_equal(one.numpy(), two.numpy())
 
 
+@DTYPES
+@pytest.mark.parametrize("name", ["qr", "eigh"])
+def test_a_stack_has_the_bits_of_its_matrices(name: str, dtype: str) -> None:
+    f, a = getattr(wg.linalg, name), _random((3, 70, 70), dtype)
+    alone = [f(wg.asarray(x.copy())) for x in a]
+    for k, stacked in enumerate(f(wg.asarray(a))):
+        for i in range(3):
+            np.testing.assert_array_equal(stacked.numpy()[i], alone[i][k].numpy())
+
+
 # ------------------------------------------------------------------------------------------------------------- eigh
 
 
