@@ -87,8 +87,8 @@ void set_dtypes(nb::list dtypes) {
 }
 
 void set_errors(nb::dict errors) {
-  const char* names[] = {"shape", "dtype", "index", "value", "range", "gradient", "consumed", "in_place", "linalg",
-                         "trace"};
+  const char* names[] = {"shape",    "dtype",    "index",    "value",  "range",
+                         "gradient", "consumed", "in_place", "linalg", "trace"};
   for (size_t k = 0; k < std::size(names); ++k) python_hooks.errors[k] = nb::object(errors[names[k]]).release().ptr();
 }
 

@@ -44,7 +44,7 @@ def _of_compiled(finder: doctest.DocTestFinder, module: object, f: object) -> do
     return next((t for t in found if t.examples), None)
 
 
-@pytest.mark.parametrize("document", ["README.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/compile.md"])
 def test_document(document: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert blocks

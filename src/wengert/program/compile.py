@@ -259,7 +259,9 @@ def compile(f: F) -> F:
 
     The signature is the structure of the arguments, static values, and of tensors dtype, rank and which sizes are 1:
     another batch size does not trace again. Tensors that f captures are implicit inputs. The result is one instruction on
-    the tape, differentiable in every mode and order. f must not branch on data (use `where`) or change Python objects.
+    the tape, differentiable in every mode and order. f may draw random numbers, and change tensors in place, which happens
+    in every call; `backward()` and steps of an optimizer, too. f must not branch on data (use `where`) or change other
+    Python objects. `docs/compile.md` has the details.
 
     >>> import wengert as wg
     >>> @wg.compile
