@@ -241,6 +241,8 @@ PyObject* unify_and_call(const Op& op, PyObject* const* args, int n, bool slot) 
     PyObject* a = args[i];
     if (Py_TYPE(a) != tensor_type && is_scalar(a)) {
       o.v[i] = nullptr;
+    } else if (nb::isinstance<Dim>(a)) {
+      return dispatch(op, args, n, nullptr, slot);  // a size of the trace that is open
     } else if (!is_tensor(a)) {
       return elementwise_with_foreign(op, args, n, slot);
     } else if (!as_tensor(a)->plain) {

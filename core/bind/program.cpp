@@ -351,26 +351,35 @@ std::vector<nb::tuple> describe_guards(const std::vector<Guard>& guards) {
 
 void bind_dim(nb::module_& m) {
   auto py = [](Dim d) { return nb::steal(dim_to_python(d)); };
-  auto from = [](nb::handle h) { return dim_from_python(h.ptr()); };
+  // A size and a tensor are operands of the tensor's op: it is asked next.
+  auto with = [](nb::handle b, auto f) -> nb::object {
+    if (is_tensor(b.ptr())) return nb::borrow(Py_NotImplemented);
+    return nb::cast(f(dim_from_python(b.ptr())));
+  };
   nb::class_<Dim>(m, "Dim", "A size while tracing: an expression over the sizes of inputs.")
-      .def("__add__", [=](Dim a, nb::handle b) { return py(a + from(b)); })
-      .def("__radd__", [=](Dim a, nb::handle b) { return py(a + from(b)); })
-      .def("__sub__", [=](Dim a, nb::handle b) { return py(a - from(b)); })
-      .def("__rsub__", [=](Dim a, nb::handle b) { return py(from(b) - a); })
-      .def("__mul__", [=](Dim a, nb::handle b) { return py(a * from(b)); })
-      .def("__rmul__", [=](Dim a, nb::handle b) { return py(a * from(b)); })
+      .def("__add__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a + b); }); })
+      .def("__radd__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a + b); }); })
+      .def("__sub__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a - b); }); })
+      .def("__rsub__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(b - a); }); })
+      .def("__mul__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a * b); }); })
+      .def("__rmul__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a * b); }); })
       .def("__neg__", [=](Dim a) { return py(a * Dim(-1)); })
-      .def("__floordiv__", [=](Dim a, nb::handle b) { return py(dim_floordiv(a, from(b))); })
-      .def("__rfloordiv__", [=](Dim a, nb::handle b) { return py(dim_floordiv(from(b), a)); })
-      .def("__mod__", [=](Dim a, nb::handle b) { return py(a - dim_floordiv(a, from(b)) * from(b)); })
+      .def("__floordiv__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(dim_floordiv(a, b)); }); })
+      .def("__rfloordiv__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(dim_floordiv(b, a)); }); })
+      .def("__mod__",
+           [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a - dim_floordiv(a, b) * b); }); })
       .def(
-          "__eq__", [=](Dim a, nb::handle b) { return !b.is_none() && a == from(b); }, nb::arg("other").none())
+          "__eq__",
+          [=](Dim a, nb::handle h) { return h.is_none() ? nb::cast(false) : with(h, [=](Dim b) { return a == b; }); },
+          nb::arg("other").none())
       .def(
-          "__ne__", [=](Dim a, nb::handle b) { return b.is_none() || !(a == from(b)); }, nb::arg("other").none())
-      .def("__lt__", [=](Dim a, nb::handle b) { return a < from(b); })
-      .def("__le__", [=](Dim a, nb::handle b) { return a <= from(b); })
-      .def("__gt__", [=](Dim a, nb::handle b) { return from(b) < a; })
-      .def("__ge__", [=](Dim a, nb::handle b) { return from(b) <= a; })
+          "__ne__",
+          [=](Dim a, nb::handle h) { return h.is_none() ? nb::cast(true) : with(h, [=](Dim b) { return !(a == b); }); },
+          nb::arg("other").none())
+      .def("__lt__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return a < b; }); })
+      .def("__le__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return a <= b; }); })
+      .def("__gt__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return b < a; }); })
+      .def("__ge__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return b <= a; }); })
       .def("__bool__", [=](Dim a) { return !(a == Dim(0)); })
       .def("__hash__", [](Dim a) { return static_cast<Py_ssize_t>(a.raw); })
       .def("__index__",

@@ -83,3 +83,36 @@ def test_a_size_that_was_compared_with_a_number() -> None:
     z, w = data(2, 4), data(2, 4, number=1)
     np.testing.assert_array_equal(f(z, w).numpy(), z.numpy() - w.numpy())
     assert [r.passes for r in f.report()] == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, n: x * n,
+        lambda x, n: n * x,
+        lambda x, n: x / n,
+        lambda x, n: n - x,
+        lambda x, n: x // n,
+        lambda x, n: n + x,
+        lambda x, n: x < n,
+        lambda x, n: n <= x,
+        lambda x, n: x == n,
+        lambda x, n: wg.maximum(x, n),
+        lambda x, n: wg.where(x > 1, x, n),
+    ],
+)
+def test_a_size_is_an_operand_as_the_integer_is(f: Any, dtype: str) -> None:
+    captured = wg.tensor([2, 1, 3], dtype=dtype)
+    compiled = wg.compile(lambda x: (f(x, x.shape[0]), f(captured, x.shape[0])))
+    for n in (3, 5):  # the second time the program is there already
+        x = wg.arange(n).astype(dtype)
+        for y, expected in zip(compiled(x), (f(x, n), f(captured, n))):
+            assert y.dtype == expected.dtype and y.tolist() == expected.tolist()
+
+
+def test_gradients_of_a_mean_by_hand() -> None:
+    f = wg.compile(lambda x: (x * x).sum() / x.shape[0])
+    for n in (2, 4):
+        x = wg.tensor(np.arange(1.0, n + 1), requires_grad=True)
+        np.testing.assert_allclose(f(x).backward()[x].numpy(), 2 * np.arange(1.0, n + 1) / n)

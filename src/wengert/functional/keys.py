@@ -27,6 +27,8 @@ SLICE, NEW, INTEGER, ARRAY = range(4)
 
 @dataclass(slots=True)
 class Term:
+    """One entry of a key that is not basic."""
+
     kind: int
     axis: int = -1  # of x; -1 for new axes and 0-d masks
     size: Size = 1  # of a slice
@@ -44,6 +46,7 @@ class Key:
 
 
 def bounded(i: Size, n: Size, axis: int, x: Tensor, name: str) -> Size:
+    """An index counted from the front, or an error if the axis does not have it."""
     if -n <= i < n:
         return i + n if i < 0 else i
     raise IndexRangeError(f"{name}: index {i} is out of range for axis {axis} with size {n} of {describe(x)}")
@@ -128,6 +131,7 @@ _ALL = slice(None)
 
 
 def read_key(x: Tensor, entries: list[Any], name: str) -> Key:
+    """A key that holds index arrays or masks."""
     out = Key([0] * x.ndim, list(x.shape), [1] * x.ndim)
     axis = 0
     for k in _filled(x, entries, name):
@@ -174,6 +178,7 @@ def _mask_terms(x: Tensor, mask: Tensor, axis: int, name: str) -> list[Term]:
 
 
 def same_size(a: Size, b: Size) -> bool:
+    """Whether two sizes are known to be equal; nothing is assumed of symbols."""
     if isinstance(a, _core.Dim) or isinstance(b, _core.Dim):
         return isinstance(a, _core.Dim) and isinstance(b, _core.Dim) and a.raw == b.raw
     return bool(a == b)
@@ -190,11 +195,13 @@ class Place:
     reshaped: bool
 
     def of(self, x: Tensor) -> Tensor:
+        """The view of x there."""
         y = _slice(x, self.starts, self.sizes, self.steps)
         return _reshape(y, self.shape) if self.reshaped else y
 
 
 def read_basic(x: Tensor, entries: list[Any], name: str) -> Place:
+    """A key of integers, slices, None and ... alone."""
     shape = x.shape
     starts: list[Size] = []
     sizes: list[Size] = []

@@ -240,6 +240,8 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
         inputs = tuple(map(_convert, inputs))
         if any(x is NotImplemented for x in inputs):
             return NotImplemented  # Python asks the other operand: a symbolic zero, for one
+        if any(isinstance(x, _core.Dim) for x in inputs):
+            inputs = _with_sizes(inputs)
         inputs = unify(op, inputs)
     levelled: list[Any] = [x for x in inputs if isinstance(x, _core.Tensor) and not x._plain]
     top = max(levelled, key=lambda x: x._level, default=None)
@@ -255,7 +257,17 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
 def _convert(x: Any) -> Any:
     from wengert.ops.convert import convert_operand
 
-    return x if isinstance(x, (_core.Tensor, float, int, complex)) else convert_operand(x)
+    return x if isinstance(x, (_core.Tensor, float, int, complex, _core.Dim)) else convert_operand(x)
+
+
+def _with_sizes(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands in which sizes are values that follow them: x / x.shape[0]. They are weak, as the integers they stand for."""
+    codes = [x.dtype.code for x in inputs if isinstance(x, _core.Tensor)]
+    dtype = codes[0] if codes else _DEFAULT_INT
+    for code in codes[1:]:
+        dtype = _core.promote(dtype, code)
+    dtype = _with_scalar(dtype, 0)
+    return tuple(create(OPS["size_scalar"], ((x,), dtype)) if isinstance(x, _core.Dim) else x for x in inputs)
 
 
 # What scalars alone make: the default dtypes.
