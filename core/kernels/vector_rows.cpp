@@ -145,36 +145,6 @@ void standardise(T* y, T* mean, T* variance, const T* x, const T* weight, const 
   }
 }
 
-template <class T>
-void tangent(T* y_dot, const T* x_dot, const T* weight_dot, const T* bias_dot, const T* x, const T* mean,
-             const T* variance, const T* weight, RowLayout layout, RowRange rows, T eps, bool centred) {
-  const double n = static_cast<double>(layout.size());
-  for (int64_t r = rows.first; r < rows.first + rows.count; ++r) {
-    const T m = mean[r], s = scale_of(variance[r], eps);
-    Totals totals;
-    for_stretches(layout, r, [&](int64_t at) {
-      add_sums<T>(totals, at, at + layout.stretch(), [&](int64_t i, auto& u, auto& v) {
-        take(u, x_dot + i);
-        take(v, x + i);
-        v = v - m;
-      });
-    });
-    const T shift = centred ? static_cast<T>(totals.plain / n) : T{0};
-    const T slope = static_cast<T>(totals.products / n) * s * s;
-    const int64_t group = r % layout.groups * layout.members;
-    for_stretches(layout, r, [&](int64_t at) {
-      auto part = [&](int64_t begin, int64_t end, auto w, auto w_dot, auto b_dot) {
-#pragma GCC ivdep
-        for (int64_t i = begin; i < end; ++i) {
-          const T away = x[at + i] - m;
-          y_dot[at + i] = ((x_dot[at + i] - shift) - away * slope) * s * w[i] + (away * s * w_dot[i] + b_dot[i]);
-        }
-      };
-      for_parts<T>(layout, part, weight + group, weight_dot + group, bias_dot + group);
-    });
-  }
-}
-
 // Whether a row of zeros may meet a number that is not finite: x is infinite or NaN, or overflowed.
 template <class T>
 bool unusual(T mean, T scale) {
@@ -188,6 +158,55 @@ bool all_zero(const T* t, RowLayout layout, int64_t row) {
     for (int64_t i = at; i < at + layout.stretch(); ++i) other |= t[i] != T{0};
   });
   return !other;
+}
+
+// The share of the parameters in a tangent, where that of x is nothing: without products of zero and what is not
+// finite.
+template <class T>
+void tangent_of_parameters(T* y_dot, const T* weight_dot, const T* bias_dot, const T* x, T m, T s, RowLayout layout,
+                           int64_t row) {
+  for_stretches(layout, row, [&](int64_t at) {
+    auto part = [&](int64_t begin, int64_t end, auto w_dot, auto b_dot) {
+      for (int64_t i = begin; i < end; ++i) {
+        y_dot[at + i] = (w_dot[i] == T{0} ? T{0} : (x[at + i] - m) * s * w_dot[i]) + b_dot[i];
+      }
+    };
+    for_parts<T>(layout, part, weight_dot, bias_dot);
+  });
+}
+
+template <class T>
+void tangent(T* y_dot, const T* x_dot, const T* weight_dot, const T* bias_dot, const T* x, const T* mean,
+             const T* variance, const T* weight, RowLayout layout, RowRange rows, T eps, bool centred) {
+  const double n = static_cast<double>(layout.size());
+  for (int64_t r = rows.first; r < rows.first + rows.count; ++r) {
+    const T m = mean[r], s = scale_of(variance[r], eps);
+    const int64_t group = r % layout.groups * layout.members;
+    if (unusual(m, s) && all_zero(x_dot, layout, r)) {
+      tangent_of_parameters(y_dot, weight_dot + group, bias_dot + group, x, m, s, layout, r);
+      continue;
+    }
+    Totals totals;
+    for_stretches(layout, r, [&](int64_t at) {
+      add_sums<T>(totals, at, at + layout.stretch(), [&](int64_t i, auto& u, auto& v) {
+        take(u, x_dot + i);
+        take(v, x + i);
+        v = v - m;
+      });
+    });
+    const T shift = centred ? static_cast<T>(totals.plain / n) : T{0};
+    const T slope = static_cast<T>(totals.products / n) * s * s;
+    for_stretches(layout, r, [&](int64_t at) {
+      auto part = [&](int64_t begin, int64_t end, auto w, auto w_dot, auto b_dot) {
+#pragma GCC ivdep
+        for (int64_t i = begin; i < end; ++i) {
+          const T away = x[at + i] - m;
+          y_dot[at + i] = ((x_dot[at + i] - shift) - away * slope) * s * w[i] + (away * s * w_dot[i] + b_dot[i]);
+        }
+      };
+      for_parts<T>(layout, part, weight + group, weight_dot + group, bias_dot + group);
+    });
+  }
 }
 
 // Σ y_bar · weight and Σ y_bar · weight · (x − m) of a stretch whose parts have one weight each. What the parts add up

@@ -73,7 +73,11 @@ def test_rows_that_nobody_reads_give_no_nan(f):
     assert (gradient.numpy()[1] == 0).all() and (gradient.numpy()[0] != 0).any()
 
 
-@pytest.mark.parametrize("f", [wg.softmax, wg.log_softmax])
+@pytest.mark.parametrize(
+    "f",
+    [wg.softmax, wg.log_softmax, lambda x: wg.layer_norm(x, 4), lambda x: wg.group_norm(x, 1, weight=wg.ones((4,)))],
+    ids=["softmax", "log_softmax", "layer_norm", "group_norm"],
+)
 def test_a_direction_of_zeros_gives_zeros(f):
     x = wg.tensor([[1.0, 2.0, -1.0, 0.5], [math.nan, math.inf, 0.0, 1.0]])
     _, pushed = wg.jvp(f, (x,), (wg.tensor([[1.0, -2.0, 3.0, 0.5], [0.0] * 4]),))
