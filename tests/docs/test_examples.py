@@ -66,16 +66,16 @@ def test_the_op_of_contributing_fits_the_code() -> None:
             added[path].append(line[1:])
         elif line.startswith(" "):
             assert line[1:] in present, f"{path} has no line {line[1:]!r}"
-    from wengert.ops import elementwise
+    from wengert.ops import arithmetic
 
     made: dict[str, Any] = {}
     exec(
-        "\n".join(added["src/wengert/ops/elementwise.py"]),
-        vars(elementwise) | {"define": lambda _, **k: made | k},
+        "\n".join(added["src/wengert/ops/arithmetic.py"]),
+        vars(arithmetic) | {"define": lambda _, **k: made | k},
         made,
     )
     op, x = made["softsign"], wengert.tensor([-2.0, 0.5, 3.0], dtype=wengert.float64)
-    assert set(op) <= set(inspect.signature(elementwise.define).parameters)
+    assert set(op) <= set(inspect.signature(arithmetic.define).parameters)
     slope = op["jvp"](wengert.ones_like(x), op["reference"](x.numpy()), x)
     np.testing.assert_allclose(slope.numpy(), wengert.grad(lambda x: wengert.softsign(x).sum())(x).numpy(), rtol=1e-12)
 

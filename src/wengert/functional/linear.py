@@ -10,7 +10,7 @@ from wengert.errors import ShapeError
 from wengert.functional.arguments import as_tensor, describe, native, one_axis, product, promoted
 from wengert.functional.reductions import sum
 from wengert.functional.shapes import moveaxis
-from wengert.ops.elementwise import conj
+from wengert.ops.tangents import conj
 from wengert.program.compile import checked_composite, composite
 from wengert.program.trace import broadcast_shapes
 

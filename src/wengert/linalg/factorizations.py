@@ -14,8 +14,8 @@ from wengert.functional.arguments import as_dtype_of, native
 from wengert.functional.shapes import matrix_transpose
 from wengert.linalg.results import EighResult, EigResult, LUResult, QRResult, SVDResult
 from wengert.linalg.solving import differentiated, inexact, matrices, square
-from wengert.ops.elementwise import conj
 from wengert.ops.linalg import columns, positions, rows
+from wengert.ops.tangents import conj
 
 _cholesky, _lu, _qr, _svd, _svdvals = (native(name) for name in ("cholesky", "lu", "qr", "svd", "svdvals"))
 _eigh, _eigvalsh, _eig, _eigvals = (native(name) for name in ("eigh", "eigvalsh", "eig", "eigvals"))

@@ -1,14 +1,16 @@
 """The op registry: rules, one module per family. Importing it joins both halves of every op, or fails with its name."""
 
 from wengert.ops import (
+    activations,
+    arithmetic,
     attention,
     conv,
-    elementwise,
     fft,
     index,
     linalg,
     matmul,
     pool,
+    predicates,
     random,
     recurrent,
     reduce,
@@ -20,13 +22,15 @@ from wengert.ops import (
     sort,
     special,
     spectral,
+    tangents,
+    transcendental,
 )
 from wengert.ops.registry import OPS, Op, check_complete
 
 check_complete()
 
 __all__ = [
-    "OPS", "Op", "attention", "conv", "elementwise", "fft", "index", "linalg", "matmul", "pool", "random", "recurrent",
-    "reduce", "resample", "rows", "scan", "shape", "softmax", "sort", "special",
-    "spectral",
+    "OPS", "Op", "activations", "arithmetic", "attention", "conv", "fft", "index", "linalg", "matmul", "pool", "predicates",
+    "random", "recurrent", "reduce", "resample", "rows", "scan", "shape", "softmax", "sort", "special", "spectral",
+    "tangents", "transcendental",
 ]  # fmt: skip

@@ -17,13 +17,14 @@ import numpy as np
 
 from wengert.dtypes import float32, int64
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
-from wengert.ops.elementwise import exp, where
 from wengert.ops.matmul import matmul
 from wengert.ops.random import random_uniform
 from wengert.ops.reduce import sum
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Array, Invalid, Sample, exactly, real, truth
 from wengert.ops.shape import broadcast_to, cast, full, iota, reshape, zeros_like
+from wengert.ops.tangents import where
+from wengert.ops.transcendental import exp
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 

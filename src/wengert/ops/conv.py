@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.elementwise import conj
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.shape import broadcast_to, reshape
+from wengert.ops.tangents import conj
 from wengert.ops.zero import ZERO
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from wengert import _core
-from wengert.ops.elementwise import where
 from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Array, Invalid, Sample, real
 from wengert.ops.samples import complex as spectrum
 from wengert.ops.shape import broadcast_to, iota, reshape
+from wengert.ops.tangents import where
 from wengert.program.trace import create
 
 # By the op's attribute `scale`: 1, 1/√n, 1/n.

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.elementwise import where
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, index, real
 from wengert.ops.shape import broadcast_to, iota, reshape, zeros_like
+from wengert.ops.tangents import where
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from wengert.dtypes import int64
-from wengert.ops.elementwise import conj, make_complex, real, where
 from wengert.ops.index import take_along_axis
 from wengert.ops.matmul import matmul
 from wengert.ops.reduce import prod, sum
@@ -15,6 +14,7 @@ from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Array, Invalid, Sample, exactly, matrix, regular, spd, triangular
 from wengert.ops.samples import real as reals
 from wengert.ops.shape import broadcast_to, iota, permute, reshape, slice, tril, triu, unslice
+from wengert.ops.tangents import conj, make_complex, real, where
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.elementwise import conj
 from wengert.ops.registry import define
 from wengert.ops.samples import Invalid, Sample, real
+from wengert.ops.tangents import conj
 
 
 def _reference(a: Any, b: Any, transpose_a: int, transpose_b: int) -> Any:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
-from wengert.ops.elementwise import tanh
 from wengert.ops.matmul import matmul
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.shape import broadcast_to, concat, reshape, slice, zeros_like
+from wengert.ops.transcendental import tanh
 from wengert.ops.zero import ZERO
 
 # ------------------------------------------------------------------------------------------------- parts of arrays

@@ -8,11 +8,11 @@ import numpy as np
 
 from wengert import _core
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
-from wengert.ops.elementwise import rsqrt
 from wengert.ops.reduce import sum
 from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, real, whole
 from wengert.ops.shape import broadcast_to, reshape, zeros_like
+from wengert.ops.transcendental import rsqrt
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 
@@ -96,6 +97,9 @@ def truth(*shape: int) -> Array:
 def exactly(*values: Any, shape: tuple[int, ...] | None = None) -> Array:
     """These numbers."""
     return Array(shape if shape is not None else (len(values),), values=values)
+
+
+EXTREME = (-1e4, -1.0, -0.0, 0.0, 1.0, 1e4, math.inf, -math.inf, math.nan)
 
 
 def unary(low: float = -2.0, high: float = 2.0, gap: float = 0.0, extreme: tuple[float, ...] = ()) -> list[Sample]:

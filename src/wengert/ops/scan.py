@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.elementwise import conj, sigmoid, where
+from wengert.ops.activations import sigmoid
 from wengert.ops.index import take_along_axis
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, real, truth, whole
 from wengert.ops.shape import concat, full, slice
 from wengert.ops.sort import apart
+from wengert.ops.tangents import conj, where
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 

@@ -75,7 +75,7 @@ broadcast_to = define(
 
 
 def _cast_back(y_bar: Any, x: Any, dtype: int) -> Any:
-    from wengert.ops.elementwise import real
+    from wengert.ops.tangents import real
 
     return cast(y_bar if x.dtype.kind == "c" else real(y_bar), x.dtype.code)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.elementwise import exp
 from wengert.ops.reduce import sum
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, real, whole
 from wengert.ops.shape import broadcast_to
+from wengert.ops.transcendental import exp
 from wengert.ops.zero import ZERO
 
 

@@ -1,4 +1,4 @@
-"""Special functions of an integer order, and the logarithm of the beta function."""
+"""Special functions: of the normal distribution, gamma and its logarithm's derivatives, beta, Bessel's of integer order."""
 
 from __future__ import annotations
 
@@ -7,16 +7,75 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.elementwise import digamma, sign
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, binary, exactly, positive, real, whole
+from wengert.ops.arithmetic import sign
+from wengert.ops.registry import OPS, Op, define
+from wengert.ops.samples import EXTREME, Invalid, Sample, binary, exactly, positive, real, unary, whole
+from wengert.ops.transcendental import exp
+
+_TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 
-def _polygamma(x: Any, n: int) -> Any:
-    from scipy import special
+def scipy_special(name: str) -> Any:
+    """A function of scipy.special as a reference, imported when a test calls it."""
+    def call(*args: Any) -> Any:
+        from scipy import special
 
-    return special.polygamma(n, x)
+        return getattr(special, name)(*args)
 
+    return call
+
+
+erf = define(
+    "erf",
+    formula="2/√π ∫₀ˣ e^(−t²) dt",
+    reference=scipy_special("erf"),
+    jvp=lambda x_dot, y, x: x_dot * (_TWO_OVER_SQRT_PI * exp(-x * x)),
+    samples=unary(extreme=EXTREME),
+)
+erfc = define(
+    "erfc",
+    formula="1 − erf x",
+    reference=scipy_special("erfc"),
+    jvp=lambda x_dot, y, x: x_dot * (-_TWO_OVER_SQRT_PI * exp(-x * x)),
+    samples=unary(),
+)
+erfinv = define(
+    "erfinv",
+    formula="the x with erf x = y",
+    reference=scipy_special("erfinv"),
+    jvp=lambda x_dot, y, x: x_dot * (exp(y * y) / _TWO_OVER_SQRT_PI),
+    samples=unary(-0.9, 0.9, extreme=(1.0, -1.0, 0.0)),
+)
+lgamma = define(
+    "lgamma",
+    formula="ln |Γ(x)|",
+    reference=scipy_special("gammaln"),
+    jvp=lambda x_dot, y, x: x_dot * digamma(x),
+    samples=unary(0.5, 4.0),
+)
+digamma: Op = define(
+    "digamma",
+    formula="d/dx ln Γ(x)",
+    reference=scipy_special("digamma"),
+    jvp=lambda x_dot, y, x: x_dot * trigamma(x),
+    samples=[
+        Sample((positive(2, 3),)),
+        Sample((positive(),)),
+        Sample((exactly(-0.4, -1.7, -20.25),)),
+        Sample((exactly(1e-9, 1.4616321449683622, 1e10, math.inf, -math.inf, math.nan),), gradients=False),
+    ],
+)
+trigamma: Op = define(
+    "trigamma",
+    formula="d²/dx² ln Γ(x)",
+    reference=lambda x: scipy_special("polygamma")(1, x),
+    jvp=lambda x_dot, y, x: x_dot * OPS["polygamma"](x, 2),
+    samples=[
+        Sample((positive(2, 3),)),
+        Sample((exactly(-0.4, -1.7, -20.25),)),
+        Sample((exactly(1e-9, 0.5, 1e10, math.inf, math.nan),), gradients=False),
+    ],
+)
 
 _ORDERS = [
     Invalid((real(3),), (-1,), "ArgumentError", "the order must be"),
@@ -26,7 +85,7 @@ _ORDERS = [
 polygamma: Op = define(
     "polygamma",
     formula="(d/dx)ⁿ⁺¹ ln Γ(x)",
-    reference=_polygamma,
+    reference=lambda x, n: scipy_special("polygamma")(n, x),
     jvp=lambda x_dot, y, x, n: x_dot * polygamma(x, n + 1),
     samples=[
         Sample((positive(2, 3),), (2,)),

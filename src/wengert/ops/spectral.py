@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.elementwise import conj, make_complex, real, scale, unscale, where
 from wengert.ops.linalg import (
     NOT_SQUARE,
     adjoint_of,
@@ -32,6 +31,7 @@ from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, matrix, positive, regular, spaced
 from wengert.ops.samples import real as reals
 from wengert.ops.shape import broadcast_to, concat, reshape, tril, zeros_like
+from wengert.ops.tangents import conj, make_complex, real, scale, unscale, where
 from wengert.ops.zero import ZERO
 
 _NO_MATRIX = NOT_SQUARE[1]

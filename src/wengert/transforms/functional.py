@@ -11,8 +11,8 @@ from wengert.autograd.creation import asarray, ones_like, zeros, zeros_like
 from wengert.autograd.forward import DualTensor, _Level, running_forward
 from wengert.autograd.modes import enable_grad, running_reverse
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from wengert.ops.elementwise import conj, real
 from wengert.ops.registry import OPS
+from wengert.ops.tangents import conj, real
 from wengert.program import tree
 from wengert.program.call_trace import call_trace
 from wengert.program.trace import Tracer

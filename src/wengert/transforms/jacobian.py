@@ -16,8 +16,8 @@ from wengert._core import Tensor
 from wengert.autograd.creation import asarray, zeros_like
 from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError, DTypeError
-from wengert.ops.elementwise import conj, make_complex
 from wengert.ops.registry import OPS
+from wengert.ops.tangents import conj, make_complex
 from wengert.program import tree
 from wengert.transforms.functional import by_arguments, grad, jvp, vjp
 
