@@ -40,6 +40,11 @@ concept HalfNumber = std::is_same_v<T, Half> || std::is_same_v<T, BFloat>;
 template <class T>
 using Unsigned = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
+template <Integer T, class U>
+WENGERT_INLINE T wrap(U u) {
+  return static_cast<T>(u);
+}
+
 template <DType D>
 struct StorageOf;
 #define WENGERT_STORAGE(dtype, ...) \

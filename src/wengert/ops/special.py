@@ -17,6 +17,7 @@ _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 def scipy_special(name: str) -> Any:
     """A function of scipy.special as a reference, imported when a test calls it."""
+
     def call(*args: Any) -> Any:
         from scipy import special
 
