@@ -81,6 +81,7 @@ FOREIGN: dict[str, str] = {
     "scatter_reduce": "segment_sum, segment_mean, segment_max and segment_min",
     "nan_to_num_": "nan_to_num",
     "randperm": "permutation",
+    "seed": "manual_seed",
     "from_numpy": "asarray",
     "as_tensor": "asarray",
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
@@ -70,11 +70,16 @@ class Name(Tracer):
 
     __slots__ = ("_leaves", "_op", "_recorded", "_version", "_view")
 
+    _trace: CallTrace
     _version: int  # counts writes
     _view: View | None
     _recorded: bool  # whether a write was recorded, not under no_grad
     _leaves: list[Var]  # values after writes under no_grad: a leaf stays the same leaf
     _op: str  # that wrote last
+
+    def _refuse(self, verb: str) -> NoReturn:
+        self._trace._require_open((self,))
+        super()._refuse(verb)
 
 
 class CallTrace(Trace):
@@ -93,10 +98,12 @@ class CallTrace(Trace):
         self.results: Sequence[Any] = ()
         self.steps: dict[Any, int] = {}  # how many steps of an optimizer each call makes, by what is updated
         self._entry: dict[Name, Var] = {}  # the values that names had when the call began
+        self._ended = False
 
     def __exit__(self, *exc: object) -> None:
         super().__exit__(*exc)
         if tracing() is not self:
+            self._ended = True
             for x, _ in self.captured.values():
                 _core.mark_changed(x, False)
 
@@ -118,9 +125,19 @@ class CallTrace(Trace):
 
     def capture(self, x: Any) -> Name:
         """A tensor from outside: an implicit input."""
+        if isinstance(x, Name):
+            x._trace._require_open((x,))
         name: Any = super().capture(x)
         self._entry.setdefault(name, name._var)
         return name  # type: ignore[no-any-return]
+
+    def _require_open(self, given: Sequence[Any]) -> None:
+        if self._ended:
+            kept = next(x for x in given if isinstance(x, Name) and x._trace is self)
+            raise TraceError(
+                f"a tensor {kept._var.type} was kept from the tracing of a compiled function, where it has no data. Return "
+                "it from the function; or write to a tensor that exists before, in place, which every call does"
+            )
 
     def draw(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
         """Key and counter of a draw of n elements, as numbers that each call reads from the generator."""
@@ -165,6 +182,7 @@ class CallTrace(Trace):
 
     def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         """Append an instruction; its outputs as tensors, cut from differentiation under no_grad."""
+        self._require_open(inputs)
         made = super().emit(op, inputs, attrs)
         if op.view:
             x = inputs[0]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from wengert import _core
-from wengert.errors import TraceError
+from wengert.errors import ArgumentError, TraceError, WengertError
 from wengert.program import tree
 from wengert.program.call_trace import CallTrace, call_trace
 from wengert.program.fuse import Group, fuse
@@ -106,7 +108,11 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
                 **{k: next(symbols) if isinstance(x, _core.Tensor) else x for k, x in kwargs.items()},
             )
         leaves, structure = tree.flatten(outputs)
-        program = trace.program([_result(trace, x, compiled.__name__) for x in leaves])
+        program = trace.program([_result(trace, x, compiled.__name__) for x in leaves if x is not None])
+    except WengertError as e:
+        sizes = [f"{n} = {size}" for t, x in zip(types, given) for n, size in zip(t.shape, x.shape) if n is not size]
+        e.add_note(f"while tracing {compiled.__name__}" + (f", where {', '.join(sizes)}" if sizes else ""))
+        raise
     finally:
         guards = _core.close_guards()
         _core.set_grad_enabled(recording)
@@ -117,7 +123,11 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     finally:
         guards = [*guards, *_core.close_guards()]
     captured = [x for x, _ in trace.captured.values()]
-    unflatten = None if structure == "leaf" else functools.partial(tree.unflatten, structure)
+    unflatten = (
+        None
+        if structure == "leaf" and leaves[0] is not None
+        else functools.partial(_built, structure, [x is None for x in leaves])
+    )
     traced = TracedFunction(compiled.__name__, program, guards)
     return plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects()
 
@@ -142,7 +152,15 @@ def _result(trace: CallTrace, x: Any, name: str) -> Operand:
         return trace.operand(x, 0)
     if isinstance(x, (bool, int, float)):
         return Const(x, 0 if isinstance(x, bool) else 4 if isinstance(x, int) else 11)
-    raise TraceError(f"{name}: a compiled function returns tensors, numbers and containers of them, not {type(x)}")
+    raise TraceError(
+        f"{name}: a compiled function returns tensors, numbers, None and containers of them, not a {type(x).__name__}"
+    )
+
+
+def _built(structure: Any, gaps: list[bool], results: list[Any]) -> Any:
+    """What the function returned, of tensors; nothing stands for None in a program."""
+    tensors = iter(results)
+    return tree.unflatten(structure, [None if gap else next(tensors) for gap in gaps])
 
 
 def _own_outputs(program: Program) -> Program:
@@ -175,9 +193,10 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     by_structure = compiled.__dict__.setdefault("_by_structure", {})
     try:
         flat = by_structure.get((structure, static))
-    except TypeError:
+    except TypeError as e:
         raise TraceError(
-            f"{compiled.__name__}: arguments of a compiled function are tensors, hashable values, and containers of them"
+            f"{compiled.__name__}: arguments of a compiled function are tensors, hashable values, and containers of them "
+            f"({e}); make tensors of arrays, with asarray"
         ) from None
     if flat is None:
         # Static leaves only: holding the first call's tensors here would keep them alive.
@@ -272,10 +291,23 @@ def compile(f: F) -> F:
     >>> f.report()[0].passes
     1
     """
-    compiled = _wrap(f, getattr(f, "__name__", "function"))
+    if not callable(f):
+        raise ArgumentError(f"compile: takes a function, got a {type(f).__name__}")
+    compiled = _wrap(f, getattr(f, "__name__", type(f).__name__))
     functools.update_wrapper(compiled, f)
     compiled.report = functools.partial(_report, weakref.ref(compiled))  # weak: what compiles must be freed with it
     return compiled  # type: ignore[no-any-return]
+
+
+def _reduce(compiled: Any) -> Any:
+    """For copies and pickles: by name, as functions are, or compiled again of what was compiled, with nothing traced."""
+    found: Any = sys.modules.get(compiled.__module__)
+    for part in compiled.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return compiled.__qualname__ if found is compiled else (compile, (compiled.function,))
+
+
+copyreg.pickle(_core.Compiled, _reduce)
 
 
 def composite(f: F) -> F:

@@ -110,8 +110,16 @@ class Tracer(_core.Tensor):
         return n
 
     @property
-    def requires_grad(self) -> bool:  # type: ignore[override]  # nobody sets it
+    def requires_grad(self) -> bool:
         return False
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if value:
+            raise TraceError(
+                f"requires_grad: a tensor {self._var.type} that is being traced cannot become a leaf; make leaves outside "
+                "the compiled function, or use grad() inside"
+            )
 
     def __len__(self) -> int:
         return int(self.shape[0])
