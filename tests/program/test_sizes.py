@@ -116,3 +116,32 @@ def test_gradients_of_a_mean_by_hand() -> None:
     for n in (2, 4):
         x = wg.tensor(np.arange(1.0, n + 1), requires_grad=True)
         np.testing.assert_allclose(f(x).backward()[x].numpy(), 2 * np.arange(1.0, n + 1) / n)
+
+
+@pytest.mark.parametrize("others_first", [False, True])
+def test_sizes_that_happen_to_be_one_broadcast(others_first: bool) -> None:
+    def plain(x: Any, z: Any) -> Any:
+        return x[:, 1:] * z
+
+    f, z = wg.compile(plain), data(3, 5, number=1)
+    for n in (6, 2) if others_first else (2, 6):
+        x, x_dot, z_dot = data(3, n), data(3, n, number=2), data(3, 5, number=3)
+
+        def loss(g: Any, x: Any) -> Any:
+            return (g(x, z) ** 2 * z).sum()
+
+        for transform in (
+            lambda g: wg.jvp(g, (x, z), (x_dot, z_dot))[1],
+            lambda g: wg.grad(lambda x: loss(g, x))(x),
+            lambda g: wg.hvp(lambda x: loss(g, x), x, x_dot),
+            lambda g: wg.grad(lambda x: (wg.grad(lambda x: loss(g, x))(x) * x_dot).sum())(x),
+        ):
+            np.testing.assert_allclose(transform(f).numpy(), transform(plain).numpy(), rtol=1e-12)
+
+
+def test_groups_of_one_channel_are_another_tangent() -> None:
+    for channels in (2, 4):
+        x, weight = data(3, channels, 7), data(channels, number=1)
+        _, y_dot = wg.jvp(lambda x, w: wg.group_norm(x, 2, weight=w), (x, weight), (x, weight))
+        _, expected = wg.jvp(lambda x, w: wg.group_norm(x, 2) * w.reshape((-1, 1)), (x, weight), (x, weight))
+        np.testing.assert_allclose(y_dot.numpy(), expected.numpy(), rtol=1e-9, atol=1e-12)

@@ -16,7 +16,7 @@ from wengert.dtypes import DType
 from wengert.errors import GradientError, ShapeError
 from wengert.ops.registry import Op
 from wengert.ops.zero import ZERO
-from wengert.program.ir import Instruction, Program, Var, infer
+from wengert.program.ir import Instruction, Program, Var, infer, is_one
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, new_level
 from wengert.transforms.evaluate import evaluate
@@ -143,15 +143,11 @@ def _size_at(leaf: tuple[int, int, int], tensors: list[Any], attrs: tuple[Any, .
     return tensors[source].shape[index] if kind == 0 else attrs[source][index]
 
 
-def _is_one(n: Any) -> bool:
-    return isinstance(n, int) and n == 1
-
-
 def _signature(op: Op, values: list[Any], which: tuple[bool, ...], attrs: tuple[Any, ...]) -> Any:
     types = tuple(
-        (v.dtype.code, tuple(_is_one(n) for n in v.shape)) if isinstance(v, Tensor) else (type(v), v) for v in values
+        (v.dtype.code, tuple(map(is_one, v.shape))) if isinstance(v, Tensor) else (type(v), v) for v in values
     )
-    static = tuple(tuple(_is_one(n) for n in v) if a.kind == "sizes" else v for a, v in zip(op.attrs, attrs))
+    static = tuple(tuple(map(is_one, v)) if a.kind == "sizes" else v for a, v in zip(op.attrs, attrs))
     return (op.name, types, which, static)
 
 

@@ -10,6 +10,7 @@ from wengert.dtypes import ALL as DTYPES
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, complex, real
 from wengert.ops.zero import ZERO
+from wengert.program.ir import is_one
 from wengert.program.trace import create
 
 reshape: Op = define(
@@ -42,7 +43,7 @@ def _sum_to(y_bar: Any, x: Any, shape: Any) -> Any:
     from wengert.ops.reduce import sum
 
     lead = len(shape) - x.ndim
-    axes = tuple(i for i, n in enumerate(shape) if i < lead or (_is_one(x.shape[i - lead]) and not _is_one(n)))
+    axes = tuple(i for i, n in enumerate(shape) if i < lead or (is_one(x.shape[i - lead]) and not is_one(n)))
     # Rows first: their sums are part of the fused group that makes y_bar, which then need not exist as a whole.
     first_of_row = len(shape)
     while first_of_row - 1 in axes:
@@ -51,10 +52,6 @@ def _sum_to(y_bar: Any, x: Any, shape: Any) -> Any:
     for some in (rows, rest):
         y_bar = sum(y_bar, some, 1) if some else y_bar
     return reshape(y_bar, x.shape)
-
-
-def _is_one(n: Any) -> bool:
-    return isinstance(n, int) and n == 1
 
 
 broadcast_to = define(

@@ -20,6 +20,11 @@ Size = Any  # int, or _core.Dim while tracing
 Shape = tuple[Size, ...]
 
 
+def is_one(n: Size) -> bool:
+    """Whether a size is 1, which decides about broadcasting. A symbol that stands for 1 is held to it by a guard."""
+    return (n if isinstance(n, int) else n.hint) == 1 and n == 1
+
+
 @dataclass(frozen=True, slots=True)
 class Type:
     """Dtype code and shape of a value; sizes may be expressions."""
