@@ -482,3 +482,24 @@ def test_a_changed_optimizer_is_noticed() -> None:
     with pytest.raises(wg.TraceError, match="compile it again"):
         step(wg.ones(2))
     assert w.tolist() == before
+
+
+def test_what_was_there_before_is_kept_where_memory_is_shared_with_numpy() -> None:
+    """A copy of an input is that input in the program; a write in place must not reach what was returned for it."""
+    array = np.array([1.0, 2.0, 3.0], np.float32)
+    state = wg.asarray(array)
+
+    @wg.compile
+    def f(x: Any) -> Any:
+        before = state.clone()
+        state.add_(x)
+        return before, x.clone()
+
+    x = wg.ones((3,))
+    before, same = f(x)
+    x += 1
+    same += 10
+    assert array.tolist() == [2.0, 3.0, 4.0]
+    assert (before.tolist(), x.tolist(), same.tolist()) == ([1.0, 2.0, 3.0], [2.0] * 3, [11.0] * 3)
+    before += 5
+    assert array.tolist() == [2.0, 3.0, 4.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -226,7 +227,8 @@ class Optimizer:
         def numbers() -> tuple[Any, ...]:
             now = _options(group)
             here = any(c is cohort for cohorts in self._cohorts for c in cohorts)
-            if not here or self.rule(now) is not rule or any(a is not b for a, b in zip(known, cohort.tensors())):
+            same = all(map(operator.is_, known, cohort.tensors()))
+            if not here or self.rule(now) is not rule or not same:
                 raise TraceError(
                     f"{type(self).__name__}.step: the state of the optimizer, or an option other than the learning rate, "
                     "was replaced since the function was compiled; compile it again"

@@ -101,6 +101,12 @@ def _same_dtype(i: Instruction, producers: dict[Var, Instruction]) -> Operand | 
     return x if isinstance(x, Var) and x.type.dtype == i.attrs[0] else None
 
 
+def _same_value(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
+    # Values of a program do not change. A result that is an input is copied by whoever writes to one of them.
+    (x,) = i.inputs
+    return x if isinstance(x, Var) else None
+
+
 def _no_axes(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
     return i.inputs[0] if not i.attrs[0] else None
 
@@ -131,6 +137,7 @@ _IDENTITIES: dict[str, Callable[[Instruction, dict[Var, Instruction]], Operand |
     "broadcast_to": _same_shape,
     "reshape": _same_shape,
     "cast": _same_dtype,
+    "copy": _same_value,
     "sum": _no_axes,
     "permute": _permuted_back,
     "neg": _negated_back,
