@@ -101,6 +101,13 @@ def small_mlp(rounds: int) -> Iterator[Row]:
         {PYTORCH: 12, JAX: 2.5},
         rounds,
     )
+    yield _compare(
+        "the same step, compiled as a whole",
+        in_wengert.mlp(data.SMALL, 32, compiled=True),
+        {PYTORCH: lambda t: t.mlp(data.SMALL, 32), JAX: lambda j: j.mlp(data.SMALL, 32)},
+        {},
+        rounds,
+    )
 
 
 def affine_tanh(rounds: int) -> Iterator[Row]:

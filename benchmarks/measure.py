@@ -160,7 +160,7 @@ def timed_row(
         {k: t.median / per * scale for k, t in timings.items()},
         ratios,
         ", ".join(f"≥ {g:g}× {k}" for k, g in goals.items()),
-        all(judged) if len(judged) == len(goals) else None,
+        all(judged) if goals and len(judged) == len(goals) else None,
         load,
         "; ".join(notes),
     )

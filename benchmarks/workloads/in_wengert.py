@@ -59,7 +59,7 @@ def affine_tanh(compiled: bool = False) -> Workload:
     return Workload("run()", {"run": run}, result)
 
 
-def mlp(sizes: tuple[int, ...], n: int) -> Workload:
+def mlp(sizes: tuple[int, ...], n: int, compiled: bool = False) -> Workload:
     """One training step of a multilayer perceptron with ReLU, cross-entropy and Adam."""
     modules: list[Any] = []
     for weight, bias in data.layers(sizes):
@@ -67,7 +67,7 @@ def mlp(sizes: tuple[int, ...], n: int) -> Workload:
         layer.load_state_dict({"weight": weight, "bias": bias})
         modules += [layer, wg.nn.ReLU()]
     net = wg.nn.Sequential(*modules[:-1])
-    return _training(net, *data.batch(sizes, n))
+    return _training(net, *data.batch(sizes, n), compiled)
 
 
 def network(which: networks.Network) -> Workload:
@@ -78,7 +78,7 @@ def network(which: networks.Network) -> Workload:
     return _training(net, *networks.batch(which))
 
 
-def _training(net: Any, inputs: Any, targets: Any) -> Workload:
+def _training(net: Any, inputs: Any, targets: Any, compiled: bool = False) -> Workload:
     optimizer = wg.optim.Adam(net.parameters(), lr=1e-3)
     x, target = wg.tensor(inputs), wg.tensor(targets)
 
@@ -89,4 +89,13 @@ def _training(net: Any, inputs: Any, targets: Any) -> Workload:
         optimizer.step()
         return loss
 
+    @wg.compile
+    def compiled_step(x: Any, target: Any) -> Any:
+        loss = wg.cross_entropy(net(x), target)
+        optimizer.step(loss.backward())
+        return loss
+
+    if compiled:
+        names = {"step": compiled_step, "x": x, "target": target}
+        return Workload("step(x, target)", names, lambda: [compiled_step(x, target).item() for _ in range(20)][-1])
     return Workload("step()", {"step": step}, lambda: [step().item() for _ in range(20)][-1])
