@@ -349,46 +349,93 @@ std::vector<nb::tuple> describe_guards(const std::vector<Guard>& guards) {
   return out;
 }
 
+// A size used as a number: the program is specialised to it, by a guard.
+int64_t as_number(Dim a) {
+  bool fixed = a == Dim(a.hint());
+  (void)fixed;
+  return a.hint();
+}
+
+using Operator = PyObject* (*)(PyObject*, PyObject*);
+
+template <int comparison>
+PyObject* compare(PyObject* a, PyObject* b) {
+  return PyObject_RichCompare(a, b, comparison);
+}
+
+// What Python makes of the number and the other operand.
+template <class F>
+nb::object on_number(Dim a, nb::handle b, F op, bool swapped) {
+  if (is_tensor(b.ptr())) return nb::borrow(Py_NotImplemented);  // operands of the tensor's op: it is asked next
+  nb::object number = nb::int_(as_number(a));
+  PyObject* made = swapped ? op(b.ptr(), number.ptr()) : op(number.ptr(), b.ptr());
+  if (!made) throw nb::python_error();
+  return nb::steal(made);
+}
+
+nb::object power(Dim a, nb::handle b, nb::handle mod, bool swapped) {
+  return on_number(a, b, [=](PyObject* x, PyObject* y) { return PyNumber_Power(x, y, mod.ptr()); }, swapped);
+}
+
 void bind_dim(nb::module_& m) {
   auto py = [](Dim d) { return nb::steal(dim_to_python(d)); };
-  // A size and a tensor are operands of the tensor's op: it is asked next.
-  auto with = [](nb::handle b, auto f) -> nb::object {
-    if (is_tensor(b.ptr())) return nb::borrow(Py_NotImplemented);
-    return nb::cast(f(dim_from_python(b.ptr())));
+  // Sizes and integers give a size; beside anything else, a float for one, a size is a number.
+  auto with = [](Dim a, nb::handle b, auto f, Operator op, bool swapped = false) -> nb::object {
+    if (PyIndex_Check(b.ptr()) && !is_tensor(b.ptr())) return nb::cast(f(dim_from_python(b.ptr())));
+    return on_number(a, b, op, swapped);
   };
   nb::class_<Dim>(m, "Dim", "A size while tracing: an expression over the sizes of inputs.")
-      .def("__add__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a + b); }); })
-      .def("__radd__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a + b); }); })
-      .def("__sub__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a - b); }); })
-      .def("__rsub__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(b - a); }); })
-      .def("__mul__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a * b); }); })
-      .def("__rmul__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a * b); }); })
+      .def("__add__", [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return py(a + b); }, PyNumber_Add); })
+      .def("__radd__",
+           [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return py(a + b); }, PyNumber_Add, true); })
+      .def("__sub__",
+           [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return py(a - b); }, PyNumber_Subtract); })
+      .def("__rsub__",
+           [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return py(b - a); }, PyNumber_Subtract, true); })
+      .def("__mul__",
+           [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return py(a * b); }, PyNumber_Multiply); })
+      .def("__rmul__",
+           [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return py(a * b); }, PyNumber_Multiply, true); })
       .def("__neg__", [=](Dim a) { return py(a * Dim(-1)); })
-      .def("__floordiv__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(dim_floordiv(a, b)); }); })
-      .def("__rfloordiv__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(dim_floordiv(b, a)); }); })
+      .def("__floordiv__",
+           [=](Dim a, nb::handle h) {
+             return with(a, h, [=](Dim b) { return py(dim_floordiv(a, b)); }, PyNumber_FloorDivide);
+           })
+      .def("__rfloordiv__",
+           [=](Dim a, nb::handle h) {
+             return with(a, h, [=](Dim b) { return py(dim_floordiv(b, a)); }, PyNumber_FloorDivide, true);
+           })
       .def("__mod__",
-           [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return py(a - dim_floordiv(a, b) * b); }); })
+           [=](Dim a, nb::handle h) {
+             return with(a, h, [=](Dim b) { return py(a - dim_floordiv(a, b) * b); }, PyNumber_Remainder);
+           })
+      .def("__rmod__",
+           [=](Dim a, nb::handle h) {
+             return with(a, h, [=](Dim b) { return py(b - dim_floordiv(b, a) * a); }, PyNumber_Remainder, true);
+           })
+      .def("__truediv__", [](Dim a, nb::handle h) { return on_number(a, h, PyNumber_TrueDivide, false); })
+      .def("__rtruediv__", [](Dim a, nb::handle h) { return on_number(a, h, PyNumber_TrueDivide, true); })
       .def(
-          "__eq__",
-          [=](Dim a, nb::handle h) { return h.is_none() ? nb::cast(false) : with(h, [=](Dim b) { return a == b; }); },
+          "__pow__", [](Dim a, nb::handle h, nb::handle mod) { return power(a, h, mod, false); }, nb::arg(),
+          nb::arg("mod") = nb::none())
+      .def(
+          "__rpow__", [](Dim a, nb::handle h, nb::handle mod) { return power(a, h, mod, true); }, nb::arg(),
+          nb::arg("mod") = nb::none())
+      .def("__divmod__", [](Dim a, nb::handle h) { return on_number(a, h, PyNumber_Divmod, false); })
+      .def("__rdivmod__", [](Dim a, nb::handle h) { return on_number(a, h, PyNumber_Divmod, true); })
+      .def(
+          "__eq__", [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return a == b; }, compare<Py_EQ>); },
           nb::arg("other").none())
       .def(
-          "__ne__",
-          [=](Dim a, nb::handle h) { return h.is_none() ? nb::cast(true) : with(h, [=](Dim b) { return !(a == b); }); },
+          "__ne__", [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return !(a == b); }, compare<Py_NE>); },
           nb::arg("other").none())
-      .def("__lt__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return a < b; }); })
-      .def("__le__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return a <= b; }); })
-      .def("__gt__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return b < a; }); })
-      .def("__ge__", [=](Dim a, nb::handle h) { return with(h, [=](Dim b) { return b <= a; }); })
+      .def("__lt__", [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return a < b; }, compare<Py_LT>); })
+      .def("__le__", [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return a <= b; }, compare<Py_LE>); })
+      .def("__gt__", [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return b < a; }, compare<Py_GT>); })
+      .def("__ge__", [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return b <= a; }, compare<Py_GE>); })
       .def("__bool__", [=](Dim a) { return !(a == Dim(0)); })
       .def("__hash__", [](Dim a) { return static_cast<Py_ssize_t>(a.raw); })
-      .def("__index__",
-           [](Dim a) {
-             // Used as a number: the program is specialised to this size, by a guard.
-             bool fixed = a == Dim(a.hint());
-             (void)fixed;
-             return a.hint();
-           })
+      .def("__index__", &as_number)
       .def("__repr__", [](Dim a) { return to_string(a); })
       .def_prop_ro("hint", &Dim::hint)
       .def_prop_ro("raw", [](Dim a) { return a.raw; });

@@ -60,3 +60,21 @@ def test_assignment_of_a_number_that_does_not_fit() -> None:
     with pytest.raises(wg.NumberRangeError, match="-1"):
         x[0] = -1
     assert x.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("make", [wg.linspace, wg.logspace, wg.geomspace])
+def test_ranges_say_what_they_take(make: Any) -> None:
+    name = make.__name__
+    with pytest.raises(TypeError, match=f"{name}: start and stop are numbers, got a Tensor; item"):
+        make(wg.tensor(1.0), 2.0, 3)
+    with pytest.raises(TypeError, match=f"{name}: start and stop are numbers, got a str"):
+        make(1.0, "2", 3)
+    with pytest.raises(TypeError, match=f"{name}: num is an integer, got 3.0"):
+        make(1.0, 2.0, 3.0)
+    with pytest.raises(wg.ArgumentError, match=f"{name}: num must not be negative, got -1"):
+        make(1.0, 2.0, -1)
+
+
+def test_geomspace_does_not_cross_zero() -> None:
+    with pytest.raises(wg.ArgumentError, match="no real multiples lead from 1.0 to -3.0; make one of them complex"):
+        wg.geomspace(1.0, -3.0, 4)

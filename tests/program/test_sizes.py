@@ -145,3 +145,52 @@ def test_groups_of_one_channel_are_another_tangent() -> None:
         _, y_dot = wg.jvp(lambda x, w: wg.group_norm(x, 2, weight=w), (x, weight), (x, weight))
         _, expected = wg.jvp(lambda x, w: wg.group_norm(x, 2) * w.reshape((-1, 1)), (x, weight), (x, weight))
         np.testing.assert_allclose(y_dot.numpy(), expected.numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: wg.arange(x.shape[0]),
+        lambda x: wg.arange(1, x.shape[0] + 1, dtype=wg.float32),
+        lambda x: wg.arange(0, x.shape[0], 2),
+        lambda x: x[wg.arange(x.shape[0]) % 2],
+        lambda x: wg.pad(x, ((0, x.shape[0]), (0, 0))),
+        lambda x: wg.repeat(x, x.shape[0], axis=1),
+        lambda x: divmod(x, x.shape[0]),
+        lambda x: x * (5 % x.shape[0]),
+    ],
+)
+def test_sizes_stay_sizes(f: Any) -> None:
+    compiled = wg.compile(f)
+    for n in (3, 5, 4):
+        assert_equal(compiled(data(n, 2)), f(data(n, 2)))
+    assert len(compiled.traces) == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: wg.softmax(x @ x.T / x.shape[-1] ** 0.5, axis=-1),
+        lambda x: x * (1 / x.shape[0]) + x.shape[0] / 2,
+        lambda x: x[: round(x.shape[0] * 0.5)] * (0.5 + x.shape[0]) * (x.shape[0] - 0.25),
+        lambda x: x ** x.shape[0],
+        lambda x: x * divmod(x.shape[0], 2)[1] * divmod(7, x.shape[0])[0],
+        lambda x: x if x.shape[0] > 3.5 else -x,
+        lambda x: wg.linspace(0, x.shape[0], 5),
+        lambda x: wg.full((2,), x.shape[0]),
+        lambda x: (wg.tensor(x.shape), wg.asarray([[x.shape[0], 0.5]]), wg.tensor(x.shape[0])),
+        lambda x: wg.arange(x.shape[0], 0, -1),
+        lambda x: np.float32(2.0) * x.shape[0] * x,
+        lambda x: x * (x.shape[0] == "a") + x * (x.shape[0] != None),  # noqa: E711
+    ],
+)
+def test_sizes_are_numbers_beside_others(f: Any) -> None:
+    compiled = wg.compile(f)
+    for n in (3, 5, 3, 2):
+        assert_equal(compiled(data(n, 2)), f(data(n, 2)))
+
+
+def assert_equal(given: Any, expected: Any) -> None:
+    for a, b in zip(given, expected) if isinstance(expected, tuple) else [(given, expected)]:
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)

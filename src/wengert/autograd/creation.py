@@ -112,6 +112,8 @@ def _from_nested(obj: Any, dtype: Any) -> np.ndarray[Any, Any]:
         raise ShapeError(f"asarray: nested lists of different lengths do not make a tensor ({e})") from None
     if a.dtype == object and all(isinstance(x, (int, float, complex)) for x in _leaves(obj)):
         return _from_large(obj, int64 if dtype is None else as_dtype(dtype))
+    if a.dtype == object and any(isinstance(x, _core.Dim) for x in _leaves(obj)):
+        return _from_nested([int(x) if isinstance(x, _core.Dim) else x for x in _leaves(obj)], dtype).reshape(a.shape)
     if a.dtype == object or a.dtype.kind in "US":
         raise DTypeError(f"asarray: cannot make a tensor of {type(obj).__name__} (NumPy gives dtype {a.dtype})")
     if dtype is not None:
@@ -216,6 +218,8 @@ def full(
     check_device(device)
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
+    elif isinstance(fill_value, _core.Dim):
+        fill_value = int(fill_value)
     t = as_dtype(type(fill_value) if dtype is None else dtype)
     check_range(fill_value, t, "full")
     if t.is_integer and not isinstance(fill_value, complex) and abs(int(fill_value)) > _EXACT:
@@ -280,13 +284,13 @@ def arange(
         start, stop = 0, start
     if step == 0:
         raise ArgumentError("arange: the step must not be 0")
-    whole = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
+    whole = all(isinstance(v, (int, np.integer, _core.Dim)) for v in (start, stop, step))
     t = as_dtype(dtype) if dtype is not None else int64 if whole else float32
     n = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
     if whole and isinstance(n, int) and n:
         for end in (start, start + (n - 1) * step):
             check_range(end, t, "arange")
-    if whole and max(abs(start), abs(stop)) > _EXACT:
+    if whole and any(isinstance(v, (int, np.integer)) and abs(v) > _EXACT for v in (start, stop)):
         return _finish(asarray(_large_range(int(start), int(step), int(n)), dtype=t), requires_grad)
     return _finish(create(OPS["iota"], ((n,), t.code, float(start), float(step))), requires_grad)
 
@@ -295,6 +299,20 @@ def _large_range(start: int, step: int, n: int) -> np.ndarray[Any, Any]:
     """Integers that float64 would round; the sums wrap around at 2⁶⁴, and so are right in the end."""
     values = np.arange(n, dtype=np.uint64) * np.uint64(step % 2**64) + np.uint64(start % 2**64)
     return values if max(start, start + (n - 1) * step) >= 2**63 else values.view(np.int64)
+
+
+def _ends(start: Any, stop: Any, num: Any, name: str) -> tuple[Any, Any, int]:
+    """The ends of a range and how many numbers are in it, checked."""
+    ends = [int(x) if isinstance(x, _core.Dim) else x for x in (start, stop)]
+    for x in ends:
+        if not isinstance(x, (int, float, complex, np.number)):
+            remedy = "; item() reads the one of a tensor" if isinstance(x, Tensor) else ""
+            raise TypeError(f"{name}: start and stop are numbers, got a {type(x).__name__}{remedy}")
+    if not hasattr(num, "__index__") or isinstance(num, Tensor):
+        raise TypeError(f"{name}: num is an integer, got {num!r}")
+    if num < 0:
+        raise ArgumentError(f"{name}: num must not be negative, got {num}")
+    return ends[0], ends[1], operator.index(num)
 
 
 def linspace(
@@ -313,8 +331,7 @@ def linspace(
     [0.0, 0.5, 1.0]
     """
     check_device(device)
-    if num < 0:
-        raise ArgumentError(f"linspace: num must not be negative, got {num}")
+    start, stop, num = _ends(start, stop, num, "linspace")
     return _spaced(np.linspace(start, stop, num, endpoint=endpoint), dtype, requires_grad)
 
 
@@ -335,8 +352,7 @@ def logspace(
     [1.0, 10.0, 100.0]
     """
     check_device(device)
-    if num < 0:
-        raise ArgumentError(f"logspace: num must not be negative, got {num}")
+    start, stop, num = _ends(start, stop, num, "logspace")
     return _spaced(np.logspace(start, stop, num, endpoint=endpoint, base=base), dtype, requires_grad)
 
 
@@ -356,10 +372,11 @@ def geomspace(
     [1.0, 2.0, 4.0, 8.0]
     """
     check_device(device)
-    if num < 0:
-        raise ArgumentError(f"geomspace: num must not be negative, got {num}")
+    start, stop, num = _ends(start, stop, num, "geomspace")
     if start == 0 or stop == 0:
         raise ArgumentError(f"geomspace: no multiples lead from {start} to {stop}; neither end may be 0")
+    if np.isrealobj(start) and np.isrealobj(stop) and np.sign(start) != np.sign(stop):
+        raise ArgumentError(f"geomspace: no real multiples lead from {start} to {stop}; make one of them complex")
     return _spaced(np.geomspace(start, stop, num, endpoint=endpoint), dtype, requires_grad)
 
 

@@ -6,7 +6,7 @@ import math
 import operator
 from typing import Any
 
-from wengert._core import Tensor
+from wengert._core import Dim, Tensor
 from wengert.dtypes import bool_, float32, float64
 from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, full, native
 from wengert.functional.foreign_names import explain_keywords
@@ -108,6 +108,8 @@ def pow(a: Any, b: Any) -> Tensor:
     [4.0, 9.0]
     """
     if not isinstance(b, Tensor) and isinstance(a, Tensor):
+        if isinstance(b, Dim):
+            b = int(b)
         if b == 2 and a.dtype.kind != "b":
             return _square(a)
         if b == 1 and (a.dtype.is_inexact or (isinstance(b, int) and a.dtype.kind != "b")):
@@ -132,7 +134,7 @@ _ROOTS = {0.5: _sqrt, -0.5: _rsqrt, -1: _reciprocal}
 
 def is_operand(x: Any) -> bool:
     """Whether x can stand beside a tensor in an expression."""
-    if isinstance(x, (Tensor, int, float, complex)):
+    if isinstance(x, (Tensor, int, float, complex, Dim)):
         return True
     from wengert.ops.convert import convert_operand
 

@@ -215,7 +215,7 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Tensor:
     if axis is None:
         t, axis = _reshape(t, (t.size,)), 0
     k = one_axis(axis, t.ndim, "repeat")
-    if not isinstance(repeats, int):
+    if not isinstance(repeats, (int, _core.Dim)):
         counts = as_index(repeats, "repeat").numpy()
         if counts.ndim == 0 or counts.size == 1:
             repeats = int(counts.item())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert._core import Tensor
+from wengert._core import Dim, Tensor
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import Size, as_tensor, describe, full, iota, native, number
 from wengert.functional.foreign_names import explain_keywords
@@ -17,7 +17,7 @@ _maximum, _minimum, _remainder = native("maximum"), native("minimum"), native("r
 
 
 def _is_pair(p: Any) -> bool:
-    return isinstance(p, (tuple, list)) and len(p) == 2 and type(p[0]) is int and type(p[1]) is int
+    return isinstance(p, (tuple, list)) and len(p) == 2 and all(type(n) in (int, Dim) for n in p)
 
 
 def _pairs(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
