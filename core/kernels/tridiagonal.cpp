@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kLeaf = 32;       // rows that are not torn
 constexpr int kMostSteps = 60;  // for one eigenvalue; two are usual
+constexpr int kSlow = 6;        // steps after which digits below the rounding of the largest element are given up
 
 int to_int(int64_t n) { return static_cast<int>(n); }
 
@@ -33,6 +34,18 @@ int bring_near_one(int64_t n, R* d, R* e) {
   for (int64_t i = 0; i < n; ++i) d[i] = std::ldexp(d[i], -exponent);
   for (int64_t i = 0; i + 1 < n; ++i) e[i] = std::ldexp(e[i], -exponent);
   return exponent;
+}
+
+// Elements beside the diagonal are dropped if they are negligible by the two diagonal elements that they join, so that
+// a small part keeps its digits beside a large one (as LAPACK's steqr does); by 1 where that takes too long. No element
+// is far above 1.
+template <class R>
+constexpr R kNegligible = std::numeric_limits<R>::epsilon() / 2;
+
+template <class R>
+bool is_negligible(R beside, R d, R next) {
+  return std::abs(beside) <= 4 * kNegligible<R> &&
+         std::abs(beside) <= kNegligible<R> * std::sqrt(std::abs(d)) * std::sqrt(std::abs(next));
 }
 
 // One QL step with an implicit shift on the rows from `low` to `high`, which the vectors follow. The chain of divisions
@@ -74,7 +87,7 @@ void ql_step(int low, int high, R* d, R* e, R (*vectors)[kLeaf]) {
 // beside the diagonal, of which the last is not used, are destroyed. Not 0 if it does not converge.
 template <class R>
 int solve_by_ql(int n, R* d, R* e, R (*vectors)[kLeaf]) {
-  constexpr R negligible = std::numeric_limits<R>::epsilon() / 2;
+  constexpr R least = std::numeric_limits<R>::min() / std::numeric_limits<R>::epsilon();
   const int exponent = bring_near_one(n, d, e);
   for (int i = 0; i < n; ++i) {
     std::fill_n(vectors[i], kLeaf, R(0));
@@ -82,8 +95,9 @@ int solve_by_ql(int n, R* d, R* e, R (*vectors)[kLeaf]) {
   }
   for (int low = 0; low < n; ++low) {
     for (int steps = 0;; ++steps) {
+      const R floor = steps < kSlow ? least : kNegligible<R>;
       int high = low;
-      while (high + 1 < n && std::abs(e[high]) > negligible) ++high;
+      while (high + 1 < n && std::abs(e[high]) > floor && !is_negligible(e[high], d[high], d[high + 1])) ++high;
       if (high == low) break;
       if (steps == kMostSteps) return low + 1;
       ql_step(low, high, d, e, vectors);
@@ -108,7 +122,9 @@ struct Merge {
 template <class R>
 class DivideAndConquer {
  public:
-  DivideAndConquer(int64_t n, R* d, R* e, R* z, int* order) : n_(to_int(n)), d_(d), e_(e), z_(z), order_(order) {
+  // z: rows `ld` apart, all zero
+  DivideAndConquer(int64_t n, R* d, R* e, R* z, int64_t ld, int* order)
+      : n_(to_int(n)), ld_(to_int(ld)), d_(d), e_(e), z_(z), order_(order) {
     bounds_ = {0, n_};
     while (n_ > kLeaf * (to_int(bounds_.size()) - 1)) {
       std::vector<int> finer;
@@ -121,7 +137,6 @@ class DivideAndConquer {
   }
 
   int run() {
-    std::fill_n(z_, static_cast<int64_t>(n_) * n_, R(0));
     tear();
     parallel_for(parts(), [&](int64_t i) { solve_leaf(bounds_[i], bounds_[i + 1]); });
     if (parts() == 1) return failed_;
@@ -137,12 +152,9 @@ class DivideAndConquer {
   void tear() {
     for (size_t i = 1; i + 1 < bounds_.size(); ++i) {
       const int at = bounds_[i];
-      R& joint = e_[at - 1];
-      const R tiny =
-          std::numeric_limits<R>::epsilon() / 2 * std::sqrt(std::abs(d_[at - 1])) * std::sqrt(std::abs(d_[at]));
-      if (std::abs(joint) <= tiny) joint = 0;
-      d_[at - 1] -= std::abs(joint);
-      d_[at] -= std::abs(joint);
+      const R joint = std::abs(e_[at - 1]);
+      d_[at - 1] -= joint;
+      d_[at] -= joint;
     }
   }
 
@@ -154,7 +166,7 @@ class DivideAndConquer {
     note(solve_by_ql(size, d_ + begin, beside, vectors));
     int* order = order_ + begin;
     for (int i = 0; i < size; ++i) {
-      std::copy_n(vectors[i], size, z_ + static_cast<int64_t>(begin + i) * n_ + begin);
+      std::copy_n(vectors[i], size, z_ + static_cast<int64_t>(begin + i) * ld_ + begin);
       order[i] = i + 1;
     }
     std::sort(order, order + size, [d = d_ + begin](int i, int j) { return d[i - 1] < d[j - 1]; });
@@ -171,7 +183,7 @@ class DivideAndConquer {
                         .first = to_int(joint - begin),
                         .rho = e_[joint - 1],
                         .d = d_ + begin,
-                        .z = z_ + begin * n_ + begin,
+                        .z = z_ + begin * ld_ + begin,
                         .order = order_ + begin,
                         .poles = reals_.get() + begin,
                         .weights = reals_.get() + n_ + begin,
@@ -202,10 +214,10 @@ class DivideAndConquer {
 
   void deflate(Merge<R>& m) {
     for (int i = 0; i < m.size; ++i) {
-      m.joints[i] = m.z[static_cast<int64_t>(i) * n_ + (i < m.first ? m.first - 1 : m.first)];
+      m.joints[i] = m.z[static_cast<int64_t>(i) * ld_ + (i < m.first ? m.first - 1 : m.first)];
     }
     int *index = m.scratch, *positions = index + m.size, *types = positions + m.size;
-    note(lapack::laed2(&m.roots, m.size, m.first, m.d, m.z, n_, m.order, &m.rho, m.joints, m.poles, m.weights, m.kept,
+    note(lapack::laed2(&m.roots, m.size, m.first, m.d, m.z, ld_, m.order, &m.rho, m.joints, m.poles, m.weights, m.kept,
                        index, m.by_type, positions, types));
     m.upper = types[0], m.both = types[1], m.lower = types[2];
   }
@@ -255,9 +267,9 @@ class DivideAndConquer {
 
   void combine(int rows, int columns, int terms, const R* vectors, int k, const R* kept, R* out) {
     if (terms == 0) {
-      for (int i = 0; i < rows; ++i) std::fill_n(out + static_cast<int64_t>(i) * n_, columns, R(0));
+      for (int i = 0; i < rows; ++i) std::fill_n(out + static_cast<int64_t>(i) * ld_, columns, R(0));
     } else {
-      lapack::gemm(CblasNoTrans, CblasNoTrans, rows, columns, terms, vectors, k, kept, columns, R(0), out, n_);
+      lapack::gemm(CblasNoTrans, CblasNoTrans, rows, columns, terms, vectors, k, kept, columns, R(0), out, ld_);
     }
   }
 
@@ -283,12 +295,12 @@ class DivideAndConquer {
     return std::sqrt(sum);
   }
 
-  R* row(const Merge<R>& m, int j) const { return m.z + static_cast<int64_t>(j) * n_; }
+  R* row(const Merge<R>& m, int j) const { return m.z + static_cast<int64_t>(j) * ld_; }
   void note(int info) {
     if (info) failed_ = info;
   }
 
-  int n_;
+  int n_, ld_;
   R *d_, *e_, *z_;
   int* order_;
   std::unique_ptr<R[]> reals_;
@@ -299,19 +311,27 @@ class DivideAndConquer {
 
 }  // namespace
 
-// Deflation compares eigenvalues with 1.
+// Where a negligible element joins two parts, they are problems of their own, each near 1: deflation compares with
+// that.
 template <class R>
 int tridiagonal_eigenvectors(int64_t n, R* d, R* e, R* z, int* order) {
   const int exponent = bring_near_one(n, d, e);
-  const int info = DivideAndConquer<R>(n, d, e, z, order).run();
-  for (int64_t i = 0; i < n; ++i) {
-    d[i] = std::ldexp(d[i], exponent);
-    --order[i];
+  std::fill_n(z, n * n, R(0));
+  for (int64_t begin = 0, end; begin < n; begin = end) {
+    end = begin + 1;
+    while (end < n && !is_negligible(e[end - 1], d[end - 1], d[end])) ++end;
+    const int own = bring_near_one(end - begin, d + begin, e + begin);
+    DivideAndConquer<R> part(end - begin, d + begin, e + begin, z + begin * n + begin, n, order + begin);
+    if (const int info = part.run()) return info;
+    for (int64_t i = begin; i < end; ++i) {
+      d[i] = std::ldexp(d[i], own + exponent);
+      order[i] += to_int(begin) - 1;
+    }
   }
   // Rounding may put equal eigenvalues of two parts out of order.
   const auto less = [d](int i, int j) { return d[i] < d[j]; };
   if (!std::is_sorted(order, order + n, less)) std::stable_sort(order, order + n, less);
-  return info;
+  return 0;
 }
 
 template int tridiagonal_eigenvectors(int64_t, float*, float*, float*, int*);

@@ -184,6 +184,25 @@ def test_eigh_of_numbers_at_the_ends_of_the_range(size: str, dtype: str) -> None
 
 
 @DTYPES
+@pytest.mark.parametrize("sizes", [(2, 2), (40, 3, 40)], ids=str)
+def test_small_parts_of_a_matrix_keep_their_digits_beside_large_ones(sizes: tuple[int, ...], dtype: str) -> None:
+    n, begin = sum(sizes), 0
+    a, expected, within = np.zeros((n, n), dtype), [], []
+    for k, size in enumerate(sizes):
+        part = _random((size, size), dtype)
+        part = ((part + _adjoint(part)) * 10.0 ** (-12 * k)).astype(dtype)
+        a[begin : begin + size, begin : begin + size] = part
+        begin += size
+        values = np.linalg.eigvalsh(_wide(part))
+        expected.extend(values)
+        within.extend([np.finfo(dtype).eps * size * np.abs(values).max()] * size)
+    _check_eigh(a)
+    w = wg.linalg.eigh(wg.asarray(a)).eigenvalues.numpy()
+    order = np.argsort(expected)
+    assert (np.abs(_wide(w) - np.array(expected)[order]) <= np.array(within)[order]).all()
+
+
+@DTYPES
 def test_values_alone_are_those_of_eigh(dtype: str) -> None:
     a = _random((70, 70), dtype)
     x = wg.asarray((a + _adjoint(a)) / 2)
