@@ -131,20 +131,29 @@ inline constexpr bool kFused = false;
 WENGERT_INLINE float madd(float a, float b, float c) { return kFused ? __builtin_fmaf(a, b, c) : a * b + c; }
 WENGERT_INLINE double madd(double a, double b, double c) { return kFused ? __builtin_fma(a, b, c) : a * b + c; }
 
-// c[Begin] + c[Begin + 1] x + ..., `Length` terms of it, by Estrin's scheme.
+// x^Exponent, from the powers that are there.
+template <int Exponent, class T>
+WENGERT_INLINE T power_of(T x, T x2, T x4, T x8) {
+  return Exponent == 1 ? x : Exponent == 2 ? x2 : Exponent == 4 ? x4 : Exponent == 8 ? x8 : x8 * x8;
+}
+
+// c[Begin] + c[Begin + 1] x + ..., `Length` terms of it, by Estrin's scheme. Three quarters b0, b1, b2 are joined as
+// b0 + p (b1 + p b2): no deeper than b0 + p b1 + p^2 b2, and nobody needs the product p^2.
 template <int Begin, int Length, class T, int N>
 WENGERT_INLINE T estrin(const T (&c)[N], T x, T x2, T x4, T x8) {
+  constexpr int kHalf = Length / 2, kQuarter = Length / 4;
   if constexpr (Length == 1) {
     return c[Begin];
+  } else if constexpr (Begin + kHalf >= N) {
+    return estrin<Begin, kHalf>(c, x, x2, x4, x8);
+  } else if constexpr (kQuarter > 0 && Begin + kHalf + kQuarter >= N) {
+    const T p = power_of<kQuarter>(x, x2, x4, x8);
+    const T upper = madd(p, estrin<Begin + kHalf, kQuarter>(c, x, x2, x4, x8),
+                         estrin<Begin + kQuarter, kQuarter>(c, x, x2, x4, x8));
+    return madd(p, upper, estrin<Begin, kQuarter>(c, x, x2, x4, x8));
   } else {
-    constexpr int kHalf = Length / 2;
-    const T low = estrin<Begin, kHalf>(c, x, x2, x4, x8);
-    if constexpr (Begin + kHalf < N) {
-      const T power = kHalf == 1 ? x : kHalf == 2 ? x2 : kHalf == 4 ? x4 : kHalf == 8 ? x8 : x8 * x8;
-      return madd(power, estrin<Begin + kHalf, kHalf>(c, x, x2, x4, x8), low);
-    } else {
-      return low;
-    }
+    return madd(power_of<kHalf>(x, x2, x4, x8), estrin<Begin + kHalf, kHalf>(c, x, x2, x4, x8),
+                estrin<Begin, kHalf>(c, x, x2, x4, x8));
   }
 }
 
@@ -241,15 +250,6 @@ WENGERT_INLINE ExpArgument<T> reduce_exp(T x) {
   T r = madd(n, -F::kLn2High, x);
   r = madd(n, -F::kLn2Low, r);
   return {r, to_bits(t) - to_bits(F::kRounder)};
-}
-
-// Of x + rest, where the rest is small.
-template <class T>
-WENGERT_INLINE ExpArgument<T> reduce_exp(T x, T rest) {
-  using F = Format<T>;
-  const T t = madd(x, static_cast<T>(1.4426950408889634), F::kRounder);
-  const T n = t - F::kRounder;
-  return {madd(n, -F::kLn2High, x) + madd(n, -F::kLn2Low, rest), to_bits(t) - to_bits(F::kRounder)};
 }
 
 template <class T>
@@ -602,56 +602,72 @@ WENGERT_INLINE double erf(double x) {
   return a < 1.0 ? madd(x, erf_near_zero(z), x) : with_sign_of(1.0 - rest, x);
 }
 
-// The left tail of the normal distribution Phi, beside an exponential that is lifted by 2^100: 2^-100 e^(a^2/2) Phi(-a)
-// for a >= 0. In single precision of one division: 1/(a + k) times a polynomial in (a - k)/(a + k) (minimax on
-// [0, 14.5], relative error 2^-28).
+// GELU and its slope are made of Phi(-a) = e^(-a^2/2) R(a), where a = |x| and R is Mills' ratio. The exponential is
+// lifted by 2^100 and R by 2^-100, so that a subnormal result in the tail is rounded once, in the product of the two.
 inline constexpr int kTailLift = 100;
-WENGERT_INLINE float normal_tail_factor(float a) {
-  const float u = 1.0f / (a + 4.25f);
-  return u * polynomial(madd(a + a, u, -1.0f), 0x1.84e44ap-101f, -0x1.401104p-101f, 0x1.ac43d4p-102f, -0x1.c39d64p-103f,
-                        0x1.5d4712p-104f, -0x1.3d53acp-106f, -0x1.8bad4ap-111f, 0x1.1e6d7cp-109f, -0x1.77cd78p-112f,
-                        -0x1.e4255ep-113f);
+
+// |x|, as far as the tail is a number: the smaller of two numbers by their bits, NaN taken for the limit. Of a select
+// the compiler makes selects of all that follows from it.
+template <class T>
+WENGERT_INLINE T tail_argument(T x) {
+  using Signed = std::make_signed_t<BitsOf<T>>;
+  constexpr Signed kEnd = std::bit_cast<Signed>(static_cast<T>(sizeof(T) == 4 ? 15.0 : 39.0));
+  const Signed over = std::bit_cast<Signed>(magnitude(x)) - kEnd;
+  return std::bit_cast<T>(kEnd + (over & (over >> (8 * sizeof(T) - 1))));
 }
-WENGERT_INLINE double normal_tail_factor(double a) {
+
+// 2 (e^(d/2) - 1) for |d| <= ln 2. In single precision a term less than expm1_reduced has (minimax, 2^-28 of e^(d/2)).
+WENGERT_INLINE float twice_expm1_of_half(float d) {
+  return madd(d * d, polynomial(d, 0x1.fffffcp-3f, 0x1.555494p-5f, 0x1.5558bep-8f, 0x1.123856p-11f, 0x1.6a3d12p-15f),
+              d);
+}
+WENGERT_INLINE double twice_expm1_of_half(double d) { return 2.0 * expm1_reduced(0.5 * d); }
+
+// 2^100 e^(-a^2/2) with -a^2 = 2 n ln 2 + d, in which the fused product keeps what the rounding of a^2 would lose. The
+// rounder holds the lift, and n goes straight into the exponent: no NaN comes here.
+template <class T>
+WENGERT_INLINE T lifted_gaussian(T a) {
+  using F = Format<T>;
+  constexpr T kRounder = F::kRounder + (kTailLift - 1);
+  const T t = madd(a * static_cast<T>(-0.72134752044448170368), a, kRounder);
+  const T n = t - kRounder;
+  const T d = madd(n, T{-2} * F::kLn2Low, madd(-a, a, n * (T{-2} * F::kLn2High)));
+  return from_bits<T>(to_bits(T{2} + twice_expm1_of_half(d)) + (to_bits(t) << F::kMantissa));
+}
+
+// 2^-100 R(a) (a + k), a polynomial in t = (a - k)/(a + k) (minimax on [0, 14.5], relative error 2^-28), times `scale`.
+inline constexpr float kMillsCentre = 4.25f;
+WENGERT_INLINE float mills_polynomial(float t, float scale) {
+  return polynomial(t, scale * 0x1.84e44ap-101f, scale * -0x1.401104p-101f, scale * 0x1.ac43d4p-102f,
+                    scale * -0x1.c39d64p-103f, scale * 0x1.5d4712p-104f, scale * -0x1.3d53acp-106f,
+                    scale * -0x1.8bad4ap-111f, scale * 0x1.1e6d7cp-109f, scale * -0x1.77cd78p-112f,
+                    scale * -0x1.e4255ep-113f);
+}
+WENGERT_INLINE float mills_ratio(float a) {
+  const float u = 1.0f / (a + kMillsCentre);
+  return u * mills_polynomial(madd(a + a, u, -1.0f), 1.0f);
+}
+WENGERT_INLINE double mills_ratio(double a) {
   const double c = a * 0.70710678118654752440;
   return 0x1p-101 * (erfc_factor((c - 4.0) / (c + 4.0)) / madd(2.0, c, 1.0));
 }
 
-// What x Phi(x) and its slope are made of: |x|, as far as the tail is a number, 2^100 e^(-x^2/2), and the factor that
-// makes it Phi(-|x|). The exponential gets back what the rounding of x^2 lost. It is lifted so that subnormal results
-// are rounded once, in its product with the factor, and so that nothing else of the product is subnormal, however small
-// x may be.
-template <class T>
-struct NormalTail {
-  T a, exponential, factor;
-  WENGERT_INLINE explicit NormalTail(T x) {
-    // The smaller of two numbers by their bits, NaN taken for the limit: of a select the compiler makes selects of all
-    // that follows from it.
-    using Signed = std::make_signed_t<BitsOf<T>>;
-    constexpr Signed kEnd = std::bit_cast<Signed>(static_cast<T>(sizeof(T) == 4 ? 15.0 : 39.0));
-    const Signed over = std::bit_cast<Signed>(magnitude(x)) - kEnd;
-    a = std::bit_cast<T>(kEnd + (over & (over >> (8 * sizeof(T) - 1))));
-    const T half = static_cast<T>(0.5) * a, square = half * a;
-    const auto [r, n] = reduce_exp(-square, madd(-half, a, square));
-    const T s = power_of_two<T>(n + kTailLift);
-    exponential = madd(s, expm1_reduced(r), s);
-    factor = normal_tail_factor(a);
-  }
-};
-
-// x Phi(x) = max(x, 0) - |x| Phi(-|x|): the left tail keeps its digits.
-template <class T>
-WENGERT_INLINE T gelu(T x) {
-  const NormalTail<T> tail(x);
-  return madd(-tail.a * tail.exponential, tail.factor, x < T{0} ? T{0} : x);
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|): the left tail keeps its digits. In single precision a R(a) is half of
+// v = 2a/(a + k) times a polynomial in t = v - 1.
+WENGERT_INLINE float gelu(float x) {
+  const float a = tail_argument(x), v = (a + a) / (a + kMillsCentre);
+  return madd(v * lifted_gaussian(a), mills_polynomial(v - 1.0f, -0.5f), x < 0.0f ? 0.0f : x);
+}
+WENGERT_INLINE double gelu(double x) {
+  const double a = tail_argument(x);
+  return madd(-a * lifted_gaussian(a), mills_ratio(a), x < 0.0 ? 0.0 : x);
 }
 
 // Phi(x) + x phi(x)
 template <class T>
 WENGERT_INLINE T gelu_slope(T x) {
-  const NormalTail<T> tail(x);
   constexpr T kPeak = static_cast<T>(0.39894228040143267794 * 0x1p-100);  // of the density
-  const T left = tail.exponential * madd(tail.a, -kPeak, tail.factor);
+  const T a = tail_argument(x), left = lifted_gaussian(a) * madd(a, -kPeak, mills_ratio(a));
   const T y = x > T{0} ? T{1} - left : left;
   return from_bits<T>(to_bits(y) | mask<T>(x != x));
 }

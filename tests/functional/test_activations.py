@@ -88,6 +88,24 @@ def test_gelu_and_its_slope_have_digits_in_the_left_tail(dtype, lowest):
             )  # they cancel at −0.75
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("copies", [1, 16], ids=["scalar", "vector"])
+def test_gelu_at_the_ends_of_its_range(dtype, copies):
+    """NaN of every sign and payload, zeros, infinities, and numbers so small that x/2 has few bits or none."""
+    bits = np.uint32 if dtype == "float32" else np.uint64
+    nan = np.array([np.nan, -np.nan], dtype).view(bits)
+    nans = np.concatenate([nan, nan | bits(0x155)]).view(dtype)
+    assert np.isnan(wg.gelu(wg.asarray(np.repeat(nans, copies))).numpy()).all()
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.finfo(dtype).max, -np.finfo(dtype).max], dtype)
+    y = wg.gelu(wg.asarray(np.repeat(x, copies))).numpy()[::copies]
+    np.testing.assert_array_equal(y, [0.0, -0.0, np.inf, 0.0, np.finfo(dtype).max, 0.0])
+    assert np.signbit(y).tolist()[:2] == [False, True]
+    small = np.finfo(dtype).smallest_subnormal * np.array([1, 2, 3, 1000, 2**20 + 1, 2**24 - 1, 2**26 + 4], dtype)
+    small = np.concatenate([small, -small])
+    y = wg.gelu(wg.asarray(np.repeat(small, copies))).numpy()[::copies]
+    assert (np.abs(y - small / 2) <= np.spacing(np.abs(small / 2))).all()
+
+
 def test_prelu():
     w = np.array([0.1, 0.2, 0.3, 0.4])
     np.testing.assert_allclose(wg.prelu(wg.asarray(X), wg.asarray(w)).numpy(), np.where(X > 0, X, w * X))
