@@ -78,3 +78,22 @@ def test_ranges_say_what_they_take(make: Any) -> None:
 def test_geomspace_does_not_cross_zero() -> None:
     with pytest.raises(wg.ArgumentError, match="no real multiples lead from 1.0 to -3.0; make one of them complex"):
         wg.geomspace(1.0, -3.0, 4)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.fill_(300),
+        lambda x: wg.pad(x, 1, value=-1),
+        lambda x: wg.randint(0, 257, (3,), dtype=x.dtype),
+        lambda x: wg.randint(-1, 5, (3,), dtype=x.dtype),
+        lambda x: np.add.at(x, [0], 300),
+        lambda x: wg.compile(lambda x: x.fill_(300))(x),
+    ],
+)
+def test_integers_that_do_not_fit_are_not_written(f: Any) -> None:
+    x = wg.tensor([1, 2], dtype="uint8")
+    with pytest.raises(wg.NumberRangeError, match="does not fit uint8, which holds 0 to 255"):
+        f(x)
+    assert x.tolist() == [1, 2]
+    assert wg.randint(0, 256, (3,), dtype="uint8").shape == (3,)

@@ -221,7 +221,7 @@ def test_histograms_count() -> None:
         assert counts.tolist() == expected[0].tolist() and counts.dtype == "int64"
         np.testing.assert_allclose(edges.numpy(), expected[1])
     whole, edges = wg.histogram([1, 2, 2, 5], 4)
-    assert whole.tolist() == [1, 2, 0, 1] and edges.dtype == "float32"
+    assert whole.tolist() == [1, 2, 0, 1] and edges.dtype == "float64"
     assert wg.histogram(wg.ones((3,)), 2)[0].tolist() == np.histogram(np.ones(3), 2)[0].tolist()
     assert wg.histogram([], 2)[0].tolist() == [0, 0]
     inside = wg.compile(lambda t: wg.histogram(t, 3, range=(0.0, 1.0))[0])
@@ -274,6 +274,12 @@ def test_spaced_numbers() -> None:
         (lambda: wg.histogram([nan, 1.0]), wg.ArgumentError, "range must be finite"),
         (lambda: wg.histogram(V, weights=W), wg.ShapeError, "histogram: weights"),
         (lambda: wg.compile(wg.histogram)(wg.asarray(V)), wg.TraceError, "pass range="),
+        (lambda: wg.histogram(V, range=3), wg.ArgumentError, r"range is \(low, high\), got 3"),
+        (lambda: wg.histogram(V, range=(1, 2, 3)), wg.ArgumentError, r"range is \(low, high\), got \(1, 2, 3\)"),
+        (lambda: wg.convolve([True], [True]), wg.DTypeError, r"convolve: takes numbers, got bool\(1,\)"),
+        (lambda: wg.cov(A, V[:3]), wg.ShapeError, "cov: m and y must have as many observations, got 5 and 3"),
+        (lambda: wg.nansum(V, axis=3), wg.AxisError, "nansum: axis 3"),
+        (lambda: wg.nanmax([1j]), wg.DTypeError, "nanmax: complex numbers are not ordered"),
         (lambda: wg.geomspace(0, 1), wg.ArgumentError, "neither end may be 0"),
         (lambda: wg.logspace(0, 1, -1), wg.ArgumentError, "negative"),
     ],
@@ -281,3 +287,15 @@ def test_spaced_numbers() -> None:
 def test_errors(call: Callable[[], Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         call()
+
+
+def test_vander_of_narrow_integers_does_not_wrap_around() -> None:
+    assert wg.vander(wg.tensor([9], dtype="int8"), 4).tolist() == [[729, 81, 9, 1]]
+
+
+def test_round_to_decimals() -> None:
+    x = wg.tensor([1.256, -2.5], dtype="float64")
+    assert wg.round(x).tolist() == x.round().tolist() == [1.0, -2.0]
+    for y in (wg.round(x, 2), wg.round(x, decimals=2), x.round(2), round(x, 2), np.round(x, 2)):  # type: ignore[call-overload]
+        np.testing.assert_allclose(y.numpy(), [1.26, -2.5])
+    assert wg.round(wg.tensor([149, -151]), -2).tolist() == [100, -200]

@@ -117,8 +117,26 @@ def test_errors(name: str) -> None:
         f(x, [0, -1, 0], num_segments=5)
     with pytest.raises(wg.ArgumentError, match=f"{name}: num_segments must not be negative"):
         f(x, [0, 0, 0], num_segments=-1)
+    with pytest.raises(TypeError, match=f"{name}: num_segments is an integer, got 1.5"):
+        f(x, [0, 0, 0], num_segments=1.5)
     with pytest.raises(wg.DTypeError, match=f"{name}: indices must be integers"):
         f(x, [0.0, 0.0, 0.0], num_segments=1)
     if name != "segment_sum":
         with pytest.raises(wg.DTypeError, match=name):
             f(wg.ones((1,), dtype="complex64"), [0], num_segments=1)
+
+
+def test_errors_of_bincount() -> None:
+    with pytest.raises(wg.IndexRangeError, match="bincount: counts 0, 1, …, got -1, which is negative"):
+        wg.bincount([0, -1])
+    with pytest.raises(wg.ShapeError, match=r"bincount: weights float32\(1,\) must have the shape of x int64\(2,\)"):
+        wg.bincount([0, 1], weights=[1.0])
+    with pytest.raises(wg.ArgumentError, match="bincount: minlength must not be negative, got -3"):
+        wg.bincount([0, 1], minlength=-3)
+
+
+def test_a_histogram_tells_large_integers_apart() -> None:
+    x = [2**24, 2**24 + 1, 2**24 + 2]
+    assert wg.histogram(wg.tensor(x), 3)[0].tolist() == [1, 1, 1]
+    counts, edges = wg.histogram(wg.tensor(x), [*x, 2**24 + 3])
+    assert counts.tolist() == [1, 1, 1] and edges.tolist() == [*x, 2**24 + 3]

@@ -7,6 +7,7 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
+from wengert.autograd.creation import check_range
 from wengert.dtypes import DType
 from wengert.errors import DTypeError, ShapeError
 from wengert.functional.arguments import as_dtype_of, as_tensor, describe, full, native, shape_text
@@ -90,6 +91,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
         if value.ndim:
             raise ShapeError(f"fill_: takes one number, got {describe(value)}; use copy_")
         return copy_(self, value)
+    check_range(value, self.dtype, "fill_")
     if self.dtype.kind in "iub" and abs(value) > 2**53:
         return copy_(self, as_tensor(int(value), "fill_"))
     return assign(self, full(self.shape, value, self.dtype), "fill_")

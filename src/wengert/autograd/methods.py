@@ -14,7 +14,7 @@ from wengert.autograd.display import tensor_format, tensor_repr
 from wengert.dtypes import as_dtype, bfloat16
 from wengert.errors import GradientError, ShapeError
 from wengert.functional.arguments import as_dtype_of, describe, native
-from wengert.functional.elementwise import is_operand, power_operator, round_to
+from wengert.functional.elementwise import is_operand, power_operator
 from wengert.functional.foreign_names import FOREIGN, ForeignMethod
 from wengert.functional.indexing import assign, getitem, setitem
 from wengert.interop import array_api, dlpack, numpy_functions
@@ -195,7 +195,7 @@ def _protocol() -> dict[str, Any]:
         "__floor__": floor,
         "__ceil__": ceil,
         "__trunc__": trunc,
-        "__round__": round_to,
+        "__round__": functional.round,
         "__divmod__": _divmod,
         "__rdivmod__": lambda a, b: _divmod(b, a),
         "__pos__": functional.positive,

@@ -11,7 +11,7 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import as_shape, asarray
+from wengert.autograd.creation import as_shape, asarray, check_range
 from wengert.autograd.device import check_device
 from wengert.dtypes import DType, as_dtype, complex128, float32, float64, int64
 from wengert.errors import ArgumentError, DTypeError, TraceError
@@ -270,10 +270,13 @@ def randint(
         low, high = 0, low
     if not low < high:  # type: ignore[operator]
         raise ArgumentError(f"randint: low must be less than high, got {low} and {high}")
+    t = as_dtype(dtype)
+    for end in (int(low), int(high) - 1):  # type: ignore[arg-type]
+        check_range(end, t, "randint")
     sizes, g = _prepare((shape,), generator, device, "randint")
     key, counter = g.place(product(sizes), True)
     drawn = _integers(sizes, key, counter, (int(low),), (int(high),))  # type: ignore[arg-type]
-    return as_dtype_of(drawn, as_dtype(dtype))
+    return as_dtype_of(drawn, t)
 
 
 def bernoulli(

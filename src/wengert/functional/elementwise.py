@@ -36,10 +36,11 @@ def positive(x: Any) -> Tensor:
     return _copy(as_tensor(x, "positive"))
 
 
-def round_to(x: Any, decimals: int | None = None) -> Tensor:
-    """x rounded to so many decimals, to the even one of two that are equally near: `round(x, 2)`.
+@explain_keywords
+def round(x: Any, decimals: int | None = None) -> Tensor:
+    """x rounded to so many decimals, by default none, to the even one of two numbers that are equally near.
 
-    >>> round_to([1.25, -0.117], 1).tolist()
+    >>> round([1.25, -0.117], 1).tolist()
     [1.2..., -0.1...]
     """
     t, n = as_tensor(x, "round"), 0 if decimals is None else operator.index(decimals)

@@ -7,7 +7,8 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.dtypes import bool_, finfo
-from wengert.functional.arguments import Axis, all_axes, as_dtype_of, as_floating, as_tensor, native, wide
+from wengert.errors import DTypeError
+from wengert.functional.arguments import Axis, all_axes, as_dtype_of, as_floating, as_tensor, describe, native, wide
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.reductions import sum
 
@@ -45,6 +46,7 @@ def nansum(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = No
     3.0
     """
     t = as_tensor(x, "nansum")
+    all_axes(axis, t.ndim, "nansum")
     if t.dtype.is_inexact:
         t = _where(_isnan(t), 0.0, t)
     return sum(t, axis, keepdims=keepdims, dtype=dtype)
@@ -67,6 +69,8 @@ def nanmean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
 def _extremum(op: Any, x: Any, axis: Axis, keepdims: bool, instead: float, name: str) -> Tensor:
     t = as_tensor(x, name)
     axes = all_axes(axis, t.ndim, name)
+    if t.dtype.kind == "c":
+        raise DTypeError(f"{name}: complex numbers are not ordered, got {describe(t)}; reduce abs(x)")
     if not t.dtype.is_floating:
         y: Tensor = op(t, axes, int(keepdims))
         return y

@@ -62,6 +62,8 @@ def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> 
     >>> pad([1, 2, 3], (1, 2)).tolist(), pad([1, 2, 3], 2, mode="reflect").tolist()
     ([0, 1, 2, 3, 0, 0], [3, 2, 1, 2, 3, 2, 1])
     """
+    from wengert.autograd.creation import check_range
+
     t = as_tensor(x, "pad")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise ArgumentError(f"pad: mode is 'constant', 'edge', 'reflect' or 'wrap', got {mode!r}")
@@ -71,6 +73,7 @@ def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> 
         starts, steps = tuple(b for b, _ in pairs), (1,) * len(pairs)
         if value == 0:
             return _unslice(t, shape, starts, steps)
+        check_range(value, t.dtype, "pad")
         return _slice_update(full(shape, value, t.dtype), t, starts, steps)
     for axis, (before, after) in enumerate(pairs):
         n: Size = t.shape[axis]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.dtypes import int64
+from wengert.dtypes import int64, uint64
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import as_dtype_of, as_tensor, describe, full, native, one_axis, promoted
 from wengert.functional.joining import concat, flip, stack
@@ -48,8 +48,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
     columns = t.shape[0] if N is None else operator.index(N)
     if columns < 0:
         raise ArgumentError(f"vander: N must not be negative, got {columns}")
-    if t.dtype.kind == "b":
-        t = as_dtype_of(t, int64)
+    if t.dtype.kind in "biu" and t.dtype != uint64:
+        t = as_dtype_of(t, int64)  # powers soon leave the range of narrow integers
     rows: Any = t.shape[0]
     if columns == 0:
         return full((rows, 0), 0.0, t.dtype)

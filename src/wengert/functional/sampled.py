@@ -158,6 +158,8 @@ def _vectors(a: Any, v: Any, name: str) -> list[Tensor]:
     for x in xs:
         if x.ndim > 1:
             raise ShapeError(f"{name}: takes vectors, got {describe(x)}; conv1d and conv2d take batches")
+        if x.dtype.kind == "b":
+            raise DTypeError(f"{name}: takes numbers, got {describe(x)}; convert with astype first")
         if x.size == 0:
             raise ShapeError(f"{name}: a vector without elements has no product, got {describe(x)}")
     return [_reshape(x, (1,)) if x.ndim == 0 else x for x in xs]

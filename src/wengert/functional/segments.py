@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.dtypes import int64
+from wengert.dtypes import float64, int64
 from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError, TraceError
 from wengert.functional.arguments import (
     as_dtype_of,
@@ -36,6 +36,8 @@ _searchsorted, _and, _sum = native("searchsorted"), native("logical_and"), nativ
 def _segments(x: Any, ids: Any, num_segments: int, name: str) -> tuple[Tensor, Tensor]:
     """The rows and their ids, checked as far as they are known."""
     t, i = as_tensor(x, name), as_index(ids, name)
+    if not hasattr(num_segments, "__index__"):
+        raise TypeError(f"{name}: num_segments is an integer, got {num_segments!r}")
     if i.ndim != 1 or t.ndim == 0 or t.shape[0] != i.shape[0]:
         raise ShapeError(f"{name}: needs one id for each row of x, got {describe(t)} and ids {describe(i)}")
     if num_segments < 0:
@@ -168,8 +170,14 @@ def bincount(x: Any, *, weights: Any = None, minlength: int = 0) -> Tensor:
         raise ShapeError(f"bincount: counts the entries of a vector, got {describe(i)}")
     if not i._plain:
         raise TraceError(f"bincount: the largest entry of {describe(i)} is data; use segment_sum with num_segments")
+    if minlength < 0:
+        raise ArgumentError(f"bincount: minlength must not be negative, got {minlength}")
+    if i.size and (lowest := int(i.numpy().min())) < 0:
+        raise IndexRangeError(f"bincount: counts 0, 1, …, got {lowest}, which is negative")
     highest = int(i.numpy().max()) if i.size else -1
     w = full(i.shape, 1.0, int64) if weights is None else as_tensor(weights, "bincount")
+    if tuple(w.shape) != tuple(i.shape):
+        raise ShapeError(f"bincount: weights {describe(w)} must have the shape of x {describe(i)}")
     return segment_sum(w, i, num_segments=max(minlength, highest + 1))
 
 
@@ -177,7 +185,7 @@ def _edges(x: Tensor, bins: Any, limits: Sequence[float] | None) -> Tensor:
     """The n + 1 edges of n bins."""
     from wengert.autograd.creation import asarray
 
-    dtype = as_floating(x).dtype
+    dtype = x.dtype if x.dtype.is_floating else float64  # float32 would not tell large integers apart
     if not isinstance(bins, (int, np.integer)):
         edges = as_tensor(bins, "histogram")
         if edges.ndim != 1 or edges.shape[0] < 2:
@@ -192,7 +200,10 @@ def _edges(x: Tensor, bins: Any, limits: Sequence[float] | None) -> Tensor:
             raise TraceError(f"histogram: the range of {describe(x)} is data; pass range=(low, high) or the edges")
         values = x.numpy()
         limits = (values.min(), values.max()) if values.size else (0.0, 1.0)
-    low, high = (float(v) for v in limits)
+    try:
+        low, high = (float(v) for v in limits)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"histogram: range is (low, high), got {limits!r}") from None
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ArgumentError(f"histogram: the range must be finite and increase, got ({low}, {high})")
     if low == high:
@@ -207,7 +218,8 @@ def histogram(
     """How many elements lie in each bin, or the sum of their weights, and the edges of the bins, as NumPy.
 
     `bins` is a number of equal bins over `range` (that of the data by default), or the edges. A bin holds its lower edge,
-    the last one its upper edge too; elements outside count nothing. `density` divides by the sum and the widths.
+    the last one its upper edge too; elements outside count nothing. `density` divides by the sum and the widths. The edges
+    for integers are float64.
     Derivatives flow to the weights.
 
     >>> counts, edges = histogram([1.0, 2.0, 1.5, 4.0], 3)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import wengert as wg
+from wengert.autograd.creation import check_range
 from wengert.functional.arguments import as_tensor, one_axis
 from wengert.interop.numpy_functions.registry import function, given
 
@@ -66,6 +67,7 @@ def ufunc_at(sign: int, a: Any, indices: Any, b: Any) -> None:
         raise TypeError(
             f"ufunc.at: a {type(a).__name__} holds no gradient; make it a tensor, or pass t.detach().numpy()"
         )
+    check_range(b, a.dtype, "ufunc.at")
     values = as_tensor(b, "at")
     places = wg.reshape(wg.arange(a.size), a.shape)[indices]
     values = wg.flatten(wg.broadcast_to(sign * values, places.shape))
