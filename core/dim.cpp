@@ -80,7 +80,9 @@ int64_t saturating_add(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
+// By 0 it is 0: an expression may be evaluated for sizes at which its program does not run.
 int64_t floor_div(int64_t a, int64_t b) {
+  if (b == 0) return 0;
   int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
@@ -230,7 +232,7 @@ void SizeProgram::evaluate(const int64_t* leaf_values, int64_t* results) const {
     switch (s.kind) {
       case Kind::add: results[i] = saturating_add(a, b); break;
       case Kind::mul: results[i] = saturating_mul(a, b); break;
-      default: results[i] = b == 0 ? 0 : floor_div(a, b);
+      default: results[i] = floor_div(a, b);
     }
   }
 }

@@ -21,7 +21,7 @@ struct Dim {
 
 Dim dim_add(Dim a, Dim b);
 Dim dim_mul(Dim a, Dim b);
-Dim dim_floordiv(Dim a, Dim b);  // b's value is not zero
+Dim dim_floordiv(Dim a, Dim b);
 enum class Comparison : uint8_t { equal, less };
 bool dim_compare(Dim a, Dim b, Comparison c);
 

@@ -377,6 +377,15 @@ nb::object power(Dim a, nb::handle b, nb::handle mod, bool swapped) {
   return on_number(a, b, [=](PyObject* x, PyObject* y) { return PyNumber_Power(x, y, mod.ptr()); }, swapped);
 }
 
+// Where b is a symbol, a guard says that it is not 0.
+Dim quotient(Dim a, Dim b) {
+  if (b == Dim(0)) {
+    PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
+    throw nb::python_error();
+  }
+  return dim_floordiv(a, b);
+}
+
 void bind_dim(nb::module_& m) {
   auto py = [](Dim d) { return nb::steal(dim_to_python(d)); };
   // Sizes and integers give a size; beside anything else, a float for one, a size is a number.
@@ -399,19 +408,19 @@ void bind_dim(nb::module_& m) {
       .def("__neg__", [=](Dim a) { return py(a * Dim(-1)); })
       .def("__floordiv__",
            [=](Dim a, nb::handle h) {
-             return with(a, h, [=](Dim b) { return py(dim_floordiv(a, b)); }, PyNumber_FloorDivide);
+             return with(a, h, [=](Dim b) { return py(quotient(a, b)); }, PyNumber_FloorDivide);
            })
       .def("__rfloordiv__",
            [=](Dim a, nb::handle h) {
-             return with(a, h, [=](Dim b) { return py(dim_floordiv(b, a)); }, PyNumber_FloorDivide, true);
+             return with(a, h, [=](Dim b) { return py(quotient(b, a)); }, PyNumber_FloorDivide, true);
            })
       .def("__mod__",
            [=](Dim a, nb::handle h) {
-             return with(a, h, [=](Dim b) { return py(a - dim_floordiv(a, b) * b); }, PyNumber_Remainder);
+             return with(a, h, [=](Dim b) { return py(a - quotient(a, b) * b); }, PyNumber_Remainder);
            })
       .def("__rmod__",
            [=](Dim a, nb::handle h) {
-             return with(a, h, [=](Dim b) { return py(b - dim_floordiv(b, a) * a); }, PyNumber_Remainder, true);
+             return with(a, h, [=](Dim b) { return py(b - quotient(b, a) * a); }, PyNumber_Remainder, true);
            })
       .def("__truediv__", [](Dim a, nb::handle h) { return on_number(a, h, PyNumber_TrueDivide, false); })
       .def("__rtruediv__", [](Dim a, nb::handle h) { return on_number(a, h, PyNumber_TrueDivide, true); })

@@ -10,7 +10,7 @@ import pytest
 
 import wengert as wg
 from tests.finite_differences import check
-from wengert.errors import ArgumentError, ShapeError
+from wengert.errors import ArgumentError, DTypeError, ShapeError
 
 
 def data(*shape: int, seed: int = 0) -> Any:
@@ -176,3 +176,47 @@ BAD: list[Any] = [
 def test_bad_input(call: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=re.escape(match)):
         call()
+
+
+NORMS = {
+    "layer_norm": lambda x, **p: wg.layer_norm(x, x.shape[1:], **p),
+    "rms_norm": lambda x, **p: wg.rms_norm(x, x.shape[1:], **p),
+    "group_norm": lambda x, **p: wg.group_norm(x, 1, **p),
+    "instance_norm": wg.instance_norm,
+    "batch_norm": wg.batch_norm,
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_complex_numbers_are_refused_by_the_name_that_was_called(name: str) -> None:
+    for shape in ((2, 3), (2, 3, 4)):
+        if name == "instance_norm" and len(shape) == 2:
+            continue
+        x = wg.ones(shape)
+        with pytest.raises(DTypeError, match=re.escape(f"{name}: is defined for real numbers, got complex64{shape}")):
+            NORMS[name](x.astype(wg.complex64))
+        with pytest.raises(DTypeError, match=f"{name}: is defined for real numbers"):
+            NORMS[name](x, weight=wg.ones((3,), dtype=wg.complex64))
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 4), (2, 0, 0), (0, 3, 4), (2, 3, 0)], ids=str)
+@pytest.mark.parametrize("name", NORMS)
+def test_nothing_to_normalise(name: str, shape: Any) -> None:
+    if name == "batch_norm" and shape[0] * shape[2] == 0:
+        return  # raises: no variance
+    x, per_channel = wg.zeros(shape, requires_grad=True), wg.ones(shape[1:2], requires_grad=True)
+    weight = per_channel if name in ("group_norm", "instance_norm", "batch_norm") else wg.ones(shape[1:])
+    y = NORMS[name](x, weight=weight)
+    (y * y).sum().backward()
+    assert y.shape == x.grad.shape == shape
+    if weight is per_channel:
+        assert weight.grad.tolist() == [0.0] * shape[1]
+    assert wg.jvp(lambda x: NORMS[name](x, weight=weight), (x.detach(),), (x.detach(),))[1].shape == shape
+
+
+def test_instance_norm_is_traced_once_for_any_channels() -> None:
+    f = wg.compile(wg.instance_norm)
+    for channels in (2, 3, 5):
+        x = wg.tensor(data(2, channels, 4))
+        np.testing.assert_array_equal(f(x).numpy(), wg.instance_norm(x).numpy())
+    assert len(f.report()) == 1

@@ -194,3 +194,29 @@ def assert_equal(given: Any, expected: Any) -> None:
     for a, b in zip(given, expected) if isinstance(expected, tuple) else [(given, expected)]:
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("others_first", [False, True])
+@pytest.mark.parametrize(
+    ("f", "error", "match"),
+    [
+        (lambda x: wg.zeros((x.shape[0] // x.shape[1],)), ZeroDivisionError, "by zero"),
+        (lambda x: wg.zeros((7 // x.shape[1],)), ZeroDivisionError, "by zero"),
+        (lambda x: wg.zeros((x.shape[0] % x.shape[1],)), ZeroDivisionError, "by zero"),
+        (lambda x: wg.zeros((7 % x.shape[1],)), ZeroDivisionError, "by zero"),
+        (lambda x: x.reshape((x.shape[1] * x.shape[1], -1)), ShapeError, "-1 is ambiguous"),
+    ],
+)
+def test_division_by_a_size_of_zero(f: Any, error: Any, match: str, others_first: bool) -> None:
+    compiled = wg.compile(f)
+    for n in (1, 3, 2) if others_first else ():
+        assert compiled(wg.zeros((12, n))).shape == f(wg.zeros((12, n))).shape
+    for g in (f, compiled):
+        with pytest.raises(error, match=match):
+            g(wg.zeros((12, 0)))
+
+
+def test_division_of_a_size_by_the_number_zero() -> None:
+    for f in (lambda x: wg.zeros((x.shape[0] // 0,)), lambda x: wg.zeros((x.shape[0] % 0,))):
+        with pytest.raises(ZeroDivisionError, match="by zero"):
+            wg.compile(f)(wg.zeros((3,)))

@@ -10,7 +10,7 @@ import numpy as np
 from wengert._core import Tensor
 from wengert.autograd.modes import no_grad
 from wengert.dtypes import float32
-from wengert.errors import ArgumentError, ShapeError
+from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.functional.arguments import (
     Size,
     as_dtype_of,
@@ -28,6 +28,15 @@ from wengert.program.compile import composite
 
 _sum, _square, _rsqrt, _standardise = native("sum"), native("square"), native("rsqrt"), native("standardise")
 _reshape, _broadcast_to = native("reshape"), native("broadcast_to")
+
+
+def _operands(name: str, x: Any, *parameters: Any) -> list[Any]:
+    """As tensors of real numbers; parameters that are not there stay None."""
+    tensors = [as_floating(as_tensor(x, name)), *(None if p is None else as_tensor(p, name) for p in parameters)]
+    for t in tensors:
+        if t is not None and t.dtype.kind == "c":
+            raise DTypeError(f"{name}: is defined for real numbers, got {describe(t)}")
+    return tensors
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -114,9 +123,7 @@ def layer_norm(
     >>> layer_norm([[1.0, 3.0]], 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
-    t = as_floating(as_tensor(x, "layer_norm"))
-    w = None if weight is None else as_tensor(weight, "layer_norm")
-    b = None if bias is None else as_tensor(bias, "layer_norm")
+    t, w, b = _operands("layer_norm", x, weight, bias)
     y: Tensor = _layer_norm(t, w, b, _normalised_axes(t, normalized_shape, "layer_norm", w, b), float(eps))
     return y
 
@@ -129,8 +136,7 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
     >>> rms_norm([[3.0, 3.0]], 2).tolist()
     [[1.0, 1.0]]
     """
-    t = as_floating(as_tensor(x, "rms_norm"))
-    w = None if weight is None else as_tensor(weight, "rms_norm")
+    t, w = _operands("rms_norm", x, weight)
     if eps is None:
         eps = float(np.finfo(np.float64 if t.dtype.itemsize == 8 else np.float32).eps)
     y: Tensor = _rms_norm(t, w, _normalised_axes(t, normalized_shape, "rms_norm", w), float(eps))
@@ -141,6 +147,11 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
 def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float) -> Any:
     layout = (x.shape[0], groups, x.shape[1] // groups, product(x.shape[2:]))
     return _in_groups(x, weight, bias, layout, eps)
+
+
+@composite
+def _instance_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
+    return _in_groups(x, weight, bias, (x.shape[0], x.shape[1], 1, product(x.shape[2:])), eps)
 
 
 def _per_channel(parameter: Tensor | None, x: Tensor) -> Any:
@@ -166,9 +177,7 @@ def group_norm(x: Any, num_groups: int, *, weight: Any = None, bias: Any = None,
     >>> group_norm([[1.0, 3.0, 5.0, 9.0]], 2, eps=0.0).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
     """
-    t = as_floating(as_tensor(x, "group_norm"))
-    w = None if weight is None else as_tensor(weight, "group_norm")
-    b = None if bias is None else as_tensor(bias, "group_norm")
+    t, w, b = _operands("group_norm", x, weight, bias)
     _check_channels("group_norm", t, w, b)
     if num_groups < 1 or t.shape[1] // num_groups * num_groups != t.shape[1]:
         raise ShapeError(f"group_norm: num_groups={num_groups} does not divide the channels of {describe(t)}")
@@ -182,13 +191,11 @@ def instance_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 
     >>> instance_norm([[[1.0, 3.0], [5.0, 9.0]]], eps=0.0).tolist()
     [[[-1.0, 1.0], [-1.0, 1.0]]]
     """
-    t = as_floating(as_tensor(x, "instance_norm"))
-    w = None if weight is None else as_tensor(weight, "instance_norm")
-    b = None if bias is None else as_tensor(bias, "instance_norm")
+    t, w, b = _operands("instance_norm", x, weight, bias)
     _check_channels("instance_norm", t, w, b)
     if product(t.shape[2:]) == 1:
         raise ShapeError(f"instance_norm: a channel of one value has no variance, got {describe(t)}")
-    y: Tensor = _group_norm(t, w, b, int(t.shape[1]), float(eps))
+    y: Tensor = _instance_norm(t, w, b, float(eps))
     return y
 
 
@@ -242,9 +249,7 @@ def batch_norm(
     >>> batch_norm([[1.0, 5.0], [3.0, 9.0]], eps=0.0).tolist()
     [[-1.0, -1.0], [1.0, 1.0]]
     """
-    t = as_floating(as_tensor(x, "batch_norm"))
-    w = None if weight is None else as_tensor(weight, "batch_norm")
-    b = None if bias is None else as_tensor(bias, "batch_norm")
+    t, w, b = _operands("batch_norm", x, weight, bias)
     _check_channels("batch_norm", t, w, b, running_mean, running_var)
     y: Tensor
     if not training:

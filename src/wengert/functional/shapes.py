@@ -59,7 +59,7 @@ def _remaining(x: Tensor, known: list[Size], name: str) -> Size:
         else:
             left.pop(match)
     n, d = product(left), product(right)
-    if isinstance(d, int) and d == 0:
+    if d == 0:
         raise ShapeError(f"{name}: -1 is ambiguous beside sizes whose product is 0, for {describe(x)}")
     if isinstance(n, int) and isinstance(d, int) and n % d:
         raise ShapeError(
