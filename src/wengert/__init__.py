@@ -18,9 +18,9 @@ _hooks.install()
 from wengert import autograd, functional
 from wengert._core import Tensor
 from wengert.autograd.context import AutogradContext
+from wengert.autograd.conversion import asarray, tensor
 from wengert.autograd.creation import (
     arange,
-    asarray,
     empty,
     empty_like,
     eye,
@@ -32,7 +32,6 @@ from wengert.autograd.creation import (
     meshgrid,
     ones,
     ones_like,
-    tensor,
     zeros,
     zeros_like,
 )

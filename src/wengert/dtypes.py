@@ -58,8 +58,9 @@ class DType:
 
     def place_of(self, i: int) -> int:
         """How an integer lies to the values of an integral type: -1 below all of them, 1 above, 0 among them."""
-        limits = np.iinfo(self.name)
-        return -1 if i < limits.min else 1 if i > limits.max else 0
+        magnitude = 8 * self.itemsize - (self.kind == "i")  # bits
+        lowest = -1 << magnitude if self.kind == "i" else 0
+        return -1 if i < lowest else int(i >> magnitude > 0)
 
     def to_numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; bfloat16 is `ml_dtypes.bfloat16`."""
@@ -73,6 +74,7 @@ class DType:
 
 ALL: list[DType] = [DType(code, name, itemsize, kind) for code, (name, itemsize, kind) in enumerate(_core.dtype_table)]
 _BY_NAME = {d.name: d for d in ALL}
+_FROM_NUMPY = {np.dtype(d.name): d for d in ALL if d.name != "bfloat16"}  # that one is not NumPy's own
 _FROM_PYTHON: dict[type, str] = {float: "float32", int: "int64", bool: "bool", complex: "complex64"}
 
 bool_ = _BY_NAME["bool"]
@@ -100,6 +102,8 @@ def as_dtype(spec: Any) -> DType:
     """
     if isinstance(spec, DType):
         return spec
+    if isinstance(spec, np.dtype) and spec in _FROM_NUMPY:
+        return _FROM_NUMPY[spec]
     if isinstance(spec, str) and spec in _BY_NAME:
         return _BY_NAME[spec]
     if isinstance(spec, type) and spec in _FROM_PYTHON:

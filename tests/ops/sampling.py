@@ -12,7 +12,7 @@ import pytest
 
 from tests import finite_differences as fd
 from wengert import _core
-from wengert.autograd.creation import asarray
+from wengert.autograd.conversion import asarray
 from wengert.dtypes import ALL, DType, as_dtype
 from wengert.ops import OPS
 from wengert.ops.registry import Op

@@ -10,7 +10,7 @@ import pytest
 
 from tests.ops.sampling import OPS, array, call, make, tensor
 from wengert import errors
-from wengert.autograd.creation import asarray
+from wengert.autograd.conversion import asarray
 from wengert.ops.registry import Op
 from wengert.ops.samples import Invalid, Sample
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, full, zeros_like
+from wengert.autograd.conversion import asarray
+from wengert.autograd.creation import full, zeros_like
 from wengert.autograd.forward import DualTensor
 from wengert.autograd.modes import enable_grad, no_grad, recorded_rule
 from wengert.errors import CustomOpError

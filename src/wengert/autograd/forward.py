@@ -226,7 +226,7 @@ def dual(value: Any, tangent: Any) -> DualTensor:
 
 
 def _make(level: _Level, value: Any, tangent: Any) -> DualTensor:
-    from wengert.autograd.creation import asarray
+    from wengert.autograd.conversion import asarray
 
     value = asarray(value)
     tangent = asarray(tangent, dtype=value.dtype)

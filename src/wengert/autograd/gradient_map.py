@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray
+from wengert.autograd.conversion import asarray
 from wengert.errors import ShapeError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import check_range
+from wengert.autograd.conversion import check_range
 from wengert.dtypes import DType
 from wengert.errors import DTypeError, ShapeError
 from wengert.functional.arguments import as_dtype_of, as_tensor, describe, full, native, shape_text

@@ -11,7 +11,8 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import as_shape, asarray, check_range
+from wengert.autograd.conversion import asarray, check_range
+from wengert.autograd.creation import as_shape
 from wengert.autograd.device import check_device
 from wengert.dtypes import DType, as_dtype, complex128, float32, float64, int64
 from wengert.errors import ArgumentError, DTypeError, TraceError

@@ -8,7 +8,8 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, ones_like, zeros_like
+from wengert.autograd.conversion import asarray
+from wengert.autograd.creation import ones_like, zeros_like
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import enable_grad
 from wengert.errors import DTypeError, GradientError, ShapeError

@@ -11,7 +11,7 @@ import numpy as np
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.creation import tensor
+from wengert.autograd.conversion import tensor
 from wengert.autograd.modes import no_grad
 from wengert.autograd.random import Generator, permutation, randint
 from wengert.errors import ArgumentError, ShapeError

@@ -35,7 +35,7 @@ def as_tensor(x: Any, name: str) -> Tensor:
     if isinstance(x, Tensor):
         return x
     if isinstance(x, _CONVERTIBLE) or hasattr(x, "__dlpack__"):
-        from wengert.autograd.creation import asarray
+        from wengert.autograd.conversion import asarray
 
         return asarray(x)
     raise TypeError(f"{name}: got a {type(x).__name__}; expected a tensor, an array or a number")

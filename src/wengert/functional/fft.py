@@ -271,7 +271,7 @@ def irfft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "back
 
 
 def _frequencies(values: Any, n: int, d: float, dtype: Any, device: Any, name: str) -> Tensor:
-    from wengert.autograd.creation import asarray
+    from wengert.autograd.conversion import asarray
     from wengert.autograd.device import check_device
 
     check_device(device)

@@ -123,7 +123,7 @@ def _linear_index(x: Tensor, terms: list[Term], name: str) -> Tensor:
         return _checked(named[0], x, name)
     sizes = [x.shape[t.axis] for t in named]
     if all(t.index._plain for t in terms) and all(isinstance(n, int) for n in (*sizes, *shape)):
-        from wengert.autograd.creation import asarray
+        from wengert.autograd.conversion import asarray
 
         flat = np.zeros(shape, np.int64)
         for t, n in zip(named, sizes):
@@ -260,7 +260,7 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
 def _value(value: Any, x: Tensor, name: str) -> Tensor:
     """What is written, in x's dtype. Python numbers take it at once: a float is not rounded to float32 on its way."""
     if isinstance(value, (bool, int, float, complex, list, tuple)):
-        from wengert.autograd.creation import asarray
+        from wengert.autograd.conversion import asarray
 
         return asarray(value, dtype=x.dtype)
     return as_dtype_of(as_tensor(value, name), x.dtype)

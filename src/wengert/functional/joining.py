@@ -229,7 +229,7 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Tensor:
 
 
 def _repeat_each(x: Tensor, counts: np.ndarray[Any, Any], axis: int) -> Tensor:
-    from wengert.autograd.creation import asarray
+    from wengert.autograd.conversion import asarray
 
     if counts.ndim != 1 or counts.size != x.shape[axis] or (counts < 0).any():
         raise ShapeError(

@@ -170,7 +170,7 @@ def _mask_terms(x: Tensor, mask: Tensor, axis: int, name: str) -> list[Term]:
             "cannot read; use where(mask, x, 0)"
         )
     found = np.nonzero(mask.numpy() if mask.ndim else mask.numpy().reshape(1))
-    from wengert.autograd.creation import asarray
+    from wengert.autograd.conversion import asarray
 
     if mask.ndim == 0:
         return [Term(ARRAY, -1, index=asarray(found[0]))]

@@ -62,7 +62,7 @@ def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> 
     >>> pad([1, 2, 3], (1, 2)).tolist(), pad([1, 2, 3], 2, mode="reflect").tolist()
     ([0, 1, 2, 3, 0, 0], [3, 2, 1, 2, 3, 2, 1])
     """
-    from wengert.autograd.creation import check_range
+    from wengert.autograd.conversion import check_range
 
     t = as_tensor(x, "pad")
     if mode not in ("constant", "edge", "reflect", "wrap"):

@@ -183,7 +183,7 @@ def bincount(x: Any, *, weights: Any = None, minlength: int = 0) -> Tensor:
 
 def _edges(x: Tensor, bins: Any, limits: Sequence[float] | None) -> Tensor:
     """The n + 1 edges of n bins."""
-    from wengert.autograd.creation import asarray
+    from wengert.autograd.conversion import asarray
 
     dtype = x.dtype if x.dtype.is_floating else float64  # float32 would not tell large integers apart
     if not isinstance(bins, (int, np.integer)):

@@ -152,7 +152,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 def _asarray(q: Any, dtype: DType) -> Tensor:
-    from wengert.autograd.creation import asarray
+    from wengert.autograd.conversion import asarray
 
     return asarray(q, dtype=dtype)
 
@@ -217,7 +217,7 @@ def _unique(x: Any, name: str) -> UniqueAll:
     t = as_tensor(x, name)
     if not t._plain and not hasattr(t, "value"):
         raise TraceError(f"{name}: how many elements of {describe(t)} are distinct is data, which tracing cannot read")
-    from wengert.autograd.creation import asarray
+    from wengert.autograd.conversion import asarray
 
     flat = _reshape(t, (t.size,))
     plain = flat.detach()

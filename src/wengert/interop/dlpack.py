@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray
+from wengert.autograd.conversion import asarray
 from wengert.autograd.device import check_device
 from wengert.dtypes import bfloat16
 from wengert.errors import DTypeError

@@ -18,7 +18,7 @@ import numpy as np
 
 from wengert import _core, dtypes
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray
+from wengert.autograd.conversion import asarray
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, LoadError
 from wengert.interop import state_tree

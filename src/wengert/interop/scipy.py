@@ -14,7 +14,7 @@ import numpy as np
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray
+from wengert.autograd.conversion import asarray
 from wengert.autograd.modes import no_grad
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, DTypeError, GradientError

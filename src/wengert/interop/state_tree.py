@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray
+from wengert.autograd.conversion import asarray
 from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError, LoadError
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd import creation, random
+from wengert.autograd import conversion, creation, random
 from wengert.autograd.modes import no_grad
 from wengert.autograd.random import Generator
 from wengert.dtypes import float32, float64
@@ -175,7 +175,7 @@ def orthogonal(tensor: Tensor, gain: float = 1.0, *, generator: Generator | None
     q, r = np.linalg.qr(a.T if flat[0] < flat[1] else a)
     q = q * np.where(np.diag(r) < 0.0, -1.0, 1.0)  # else the distribution would not be uniform (Mezzadri, 2007)
     q = q.T if flat[0] < flat[1] else q
-    return _fill(tensor, creation.tensor(np.ascontiguousarray(gain * q).reshape(tuple(tensor.shape))))
+    return _fill(tensor, conversion.tensor(np.ascontiguousarray(gain * q).reshape(tuple(tensor.shape))))
 
 
 def __getattr__(name: str) -> Any:

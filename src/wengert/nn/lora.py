@@ -10,7 +10,7 @@ from typing import Any, Self
 from wengert import _core
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd import creation
+from wengert.autograd import conversion
 from wengert.autograd.modes import no_grad
 from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError
@@ -219,7 +219,7 @@ def state_dict(model: Module) -> dict[str, Tensor]:
     ['lora_a', 'lora_b']
     """
     named = _adapters(model, "lora.state_dict")
-    return {name: creation.tensor(p, requires_grad=False) for name, p in named.items()}
+    return {name: conversion.tensor(p, requires_grad=False) for name, p in named.items()}
 
 
 def load_state_dict(model: Module, state: Mapping[str, Any]) -> None:

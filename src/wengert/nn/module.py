@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 from wengert._core import Tensor
-from wengert.autograd import creation
+from wengert.autograd import conversion
 from wengert.autograd.device import Device, check_device
 from wengert.autograd.modes import no_grad
 from wengert.autograd.reverse import HookHandle
@@ -97,9 +97,10 @@ class Module:
     def register_forward_pre_hook(self, hook: Callable[[Any, tuple[Any, ...]], Any]) -> HookHandle:
         """Call `hook(module, args)` before every call; what it returns, a tuple or one value, replaces the arguments.
 
+        >>> import wengert as wg
         >>> m = _example()
         >>> handle = m.register_forward_pre_hook(lambda module, args: print(args[0].shape))
-        >>> _ = m(creation.ones((4, 3)))
+        >>> _ = m(wg.ones((4, 3)))
         (4, 3)
         >>> handle.remove()
         """
@@ -108,9 +109,10 @@ class Module:
     def register_forward_hook(self, hook: Callable[[Any, tuple[Any, ...], Any], Any]) -> HookHandle:
         """Call `hook(module, args, result)` after every call; what it returns replaces the result.
 
+        >>> import wengert as wg
         >>> m = _example()
         >>> handle = m.register_forward_hook(lambda module, args, result: result.shape)
-        >>> m(creation.ones((1, 3)))
+        >>> m(wg.ones((1, 3)))
         (1, 2)
         """
         return self._add_hook("_hooks_after", hook)
@@ -203,8 +205,9 @@ class Module:
 
         With `persistent=False` it is cast and exchanged like the others, but is no part of `state_dict`.
 
+        >>> import wengert as wg
         >>> m = Module()
-        >>> m.register_buffer("count", creation.zeros(()))
+        >>> m.register_buffer("count", wg.zeros(()))
         >>> list(m.state_dict())
         ['count']
         """
@@ -292,7 +295,7 @@ class Module:
         >>> {name: t.shape for name, t in _example().state_dict().items()}
         {'weight': (2, 3), 'bias': (2,)}
         """
-        return {name: creation.tensor(t, requires_grad=False) for name, t in self._state().items()}
+        return {name: conversion.tensor(t, requires_grad=False) for name, t in self._state().items()}
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Copy a state into parameters and buffers. All that does not fit is named at once, and then nothing is loaded.
@@ -336,7 +339,7 @@ _CONTAINERS = (Module, ParameterDict, list, tuple, dict)
 
 def load_into(own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool, what: str) -> None:
     """Copy tensors into others of the same names, in place; or name all that does not fit, and copy nothing."""
-    given = {name: creation.asarray(t) for name, t in state.items()}
+    given = {name: conversion.asarray(t) for name, t in state.items()}
     problems = []
     if strict:
         problems += [f"missing: {name}" for name in own if name not in given]

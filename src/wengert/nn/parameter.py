@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd import creation
+from wengert.autograd import conversion, creation
 from wengert.autograd.modes import no_grad
 from wengert.autograd.random import Generator
 from wengert.autograd.random import randn as _randn
@@ -27,7 +27,7 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Any, *, requires_grad: bool = True) -> None:
-        self._adopt(creation.tensor(data))
+        self._adopt(conversion.tensor(data))
         self.requires_grad = requires_grad
 
     @classmethod
@@ -90,7 +90,7 @@ class Parameter(Tensor):
         >>> p.grad.tolist()
         [1.0, 2.0]
         """
-        self.grad = None if gradient is None else creation.asarray(gradient, dtype=self.dtype)
+        self.grad = None if gradient is None else conversion.asarray(gradient, dtype=self.dtype)
 
     def update(self, lr: float) -> None:
         """One step of gradient descent: p ← p − lr · p.grad.
@@ -115,7 +115,7 @@ class Parameter(Tensor):
         >>> p.tolist()
         [2.0, 0.0]
         """
-        u = creation.asarray(update, dtype=self.dtype)
+        u = conversion.asarray(update, dtype=self.dtype)
         if tuple(u.shape) != tuple(self.shape):
             raise ShapeError(
                 f"Parameter.apply_update: an update of shape {tuple(u.shape)} does not fit a parameter of shape {self.shape}"
@@ -220,7 +220,7 @@ def vector_to_parameters(vector: Any, parameters: Iterable[Tensor]) -> None:
     >>> p.tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    listed, v = list(parameters), creation.asarray(vector).detach()
+    listed, v = list(parameters), conversion.asarray(vector).detach()
     size = sum(p.size for p in listed)
     if tuple(v.shape) != (size,):
         raise ShapeError(

@@ -42,7 +42,7 @@ def _kernel(f: Any, dtypes: dict[str, str]) -> Any:
     """f on tensors. NumPy before 2.0 computes in double always."""
 
     def call(x: Any, *attrs: Any) -> Any:
-        from wengert.autograd.creation import asarray
+        from wengert.autograd.conversion import asarray
 
         y = f(x.numpy(), *attrs)
         return (asarray(np.ascontiguousarray(y, dtypes[x.dtype.name])),)

@@ -163,7 +163,7 @@ def _betaln_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
 def _digamma(x: Any) -> Any:
     """digamma, also of a literal."""
     if isinstance(x, (int, float)):
-        from wengert.autograd.creation import asarray
+        from wengert.autograd.conversion import asarray
 
         return digamma(asarray(float(x), dtype="float64")).item()
     return digamma(x)

@@ -8,7 +8,7 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, tensor
+from wengert.autograd.conversion import asarray, tensor
 from wengert.autograd.modes import no_grad
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError

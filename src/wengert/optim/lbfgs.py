@@ -8,7 +8,8 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, tensor, zeros
+from wengert.autograd.conversion import asarray, tensor
+from wengert.autograd.creation import zeros
 from wengert.autograd.modes import enable_grad, no_grad
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, GradientError

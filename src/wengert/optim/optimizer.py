@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, full, tensor
+from wengert.autograd.conversion import asarray, tensor
+from wengert.autograd.creation import full
 from wengert.autograd.gradient_map import GradientMap
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, full, zeros
+from wengert.autograd.conversion import asarray
+from wengert.autograd.creation import full, zeros
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError
 from wengert.functional.arguments import as_dtype_of

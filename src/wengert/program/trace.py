@@ -62,7 +62,7 @@ def _leave() -> None:
 def create(op: Op, attrs: tuple[Any, ...]) -> Any:
     """An op without operands: run now, or an instruction of the trace that is open."""
     trace = tracing()
-    return op(*attrs) if trace is None else trace.emit(op, (), attrs)
+    return op.function(*attrs) if trace is None else trace.emit(op, (), attrs)
 
 
 def filled(shape: Shape, value: Any, dtype: int) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, ones_like, zeros, zeros_like
+from wengert.autograd.conversion import asarray
+from wengert.autograd.creation import ones_like, zeros, zeros_like
 from wengert.autograd.forward import DualTensor, _Level, running_forward
 from wengert.autograd.modes import enable_grad, running_reverse
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError

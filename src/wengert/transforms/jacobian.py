@@ -13,7 +13,8 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import asarray, zeros_like
+from wengert.autograd.conversion import asarray
+from wengert.autograd.creation import zeros_like
 from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError, DTypeError
 from wengert.ops.registry import OPS

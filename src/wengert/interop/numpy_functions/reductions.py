@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import wengert as wg
-from wengert.autograd.creation import check_range
+from wengert.autograd.conversion import check_range
 from wengert.functional.arguments import as_tensor, one_axis
 from wengert.interop.numpy_functions.registry import function, given
 
