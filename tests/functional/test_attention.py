@@ -261,6 +261,14 @@ def test_bits_do_not_depend_on_threads() -> None:
             assert_same(a, b)
 
 
+def test_options_may_be_tensors_and_numpy_numbers() -> None:
+    q, k, v = draw((3, 4), (3, 4), (3, 2))
+    expected = attend(q, k, v, scale=0.5, is_causal=True)
+    for scale in (wg.tensor(0.5), np.float32(0.5), np.array(0.5)):
+        for causal in (wg.tensor(True), np.True_, 1):
+            assert_same(attend(q, k, v, scale=scale, is_causal=causal), expected)
+
+
 def test_errors() -> None:
     x = np.ones((2, 3))
     with pytest.raises(ShapeError, match="positions, features"):

@@ -55,7 +55,7 @@ def _attended(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: fl
     batch = broadcast_shapes(_NAME, a.shape[:-2], b.shape[:-2], c.shape[:-2], m.shape[:-2])
     if m.ndim < len(batch) + 2:
         m = _reshape(m, (*(1,) * (len(batch) + 2 - m.ndim), *m.shape))
-    factor = 1.0 / math.sqrt(max(1, int(a.shape[-1]))) if scale is None else float(scale)
+    factor = 1.0 / math.sqrt(max(1, int(a.shape[-1]))) if scale is None else scale
     key, counter = ((0, 0), (0,))
     if p > 0.0:
         key, counter = reserve((*batch, a.shape[-2], b.shape[-2]), None)
@@ -67,15 +67,14 @@ def _attended(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: fl
     return as_dtype_of(o[0], dtype)
 
 
-def _tensors_and_numbers(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: Any, scale: Any) -> tuple[Any, ...]:
+def _tensors(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: float | None) -> tuple[Any, ...]:
     q, k, v = (as_tensor(x, _NAME) for x in (q, k, v))
-    mask = None if attn_mask is None else as_tensor(attn_mask, _NAME)
-    return q, k, v, mask, bool(is_causal), None if scale is None else float(scale)
+    return q, k, v, None if attn_mask is None else as_tensor(attn_mask, _NAME), is_causal, scale
 
 
 # Small attention costs less than the checks of its arguments.
-@checked_composite(_tensors_and_numbers)
-def _attended_without_dropout(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: Any, scale: Any) -> Any:
+@checked_composite(_tensors)
+def _attended_without_dropout(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: float | None) -> Any:
     return _attended(q, k, v, attn_mask, is_causal, scale, 0.0)
 
 
@@ -104,6 +103,7 @@ def scaled_dot_product_attention(
     [[2.0, 3.0]]
     """
     p = check_probability(dropout_p, _NAME)
+    is_causal, scale = bool(is_causal), None if scale is None else float(scale)
     if p == 0.0:
         y: Tensor = _attended_without_dropout(q, k, v, attn_mask, is_causal, scale)
         return y
