@@ -55,7 +55,11 @@ void tensor_dealloc(PyObject* self) {
 }
 
 // Tensor(): an empty shell, for subclasses. Subclass instances either adopt a tensor's value or are not plain.
-PyObject* tensor_new(PyTypeObject* type, PyObject*, PyObject*) {
+PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  if (type == tensor_type && PyTuple_GET_SIZE(args)) {
+    PyErr_SetString(PyExc_TypeError, "Tensor: wengert.tensor(data) makes a tensor");
+    return nullptr;
+  }
   PyObject* self = type->tp_alloc(type, 0);
   if (self) clear_fields(as_tensor(self));
   return self;

@@ -97,3 +97,20 @@ def test_integers_that_do_not_fit_are_not_written(f: Any) -> None:
         f(x)
     assert x.tolist() == [1, 2]
     assert wg.randint(0, 256, (3,), dtype="uint8").shape == (3,)
+
+
+def test_what_newcomers_write_is_explained() -> None:
+    x = wg.ones(2)
+    for call, match in (
+        (lambda: wg.Tensor([1.0, 2.0]), r"wengert.tensor\(data\) makes a tensor"),
+        (lambda: wg.concat(x, x), r"concat: takes one list of tensors, concat\(\[a, b\], axis\)"),
+        (lambda: wg.stack(x, x), "stack: takes one list of tensors"),
+        (lambda: wg.manual_seed(1.5), "manual_seed: a seed is an integer, got 1.5"),
+        (lambda: wg.save({"x": x}, "x.safetensors"), "save: the path comes first, then the state; got a dict"),
+    ):
+        with pytest.raises(TypeError, match=match):
+            call()
+    with pytest.raises(AttributeError, match="wengert has manual_seed"):
+        wg.seed(1)
+    with pytest.raises(wg.ArgumentError, match=r"layer 0 is a list, which cannot be called; pass the layers.*\*layers"):
+        wg.nn.Sequential([wg.nn.ReLU()])  # type: ignore[arg-type]

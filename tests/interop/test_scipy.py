@@ -118,3 +118,10 @@ def test_evaluation_leaves_no_gradients_behind() -> None:
     w = wg.Parameter(np.ones(2))
     wg.scipy.minimize(lambda x: ((x - w.detach()) ** 2).sum(), w)
     assert w.grad is None and w.tolist() == [1.0, 1.0]
+
+
+def test_a_list_of_numbers_is_a_vector() -> None:
+    result = wg.scipy.minimize(lambda x: ((x - wg.tensor([1.0, 2.0])) ** 2).sum(), [0, 0.5], bounds=[(0, 5), (0, 1)])
+    assert np.allclose(result.x.numpy(), [1.0, 1.0])
+    apart = wg.scipy.minimize(lambda x: (x[0] - 1.0) ** 2 + (x[1] ** 2).sum(), [0.0, np.ones(2)])
+    assert np.allclose(apart.x[0].item(), 1.0) and apart.x[1].shape == (2,)

@@ -42,6 +42,8 @@ class Generator:
     def manual_seed(self, seed: int | None = None) -> Generator:
         """Start again from a seed; from the system's entropy if it is None."""
         self._refuse_traced("manual_seed")
+        if seed is not None and not hasattr(seed, "__index__"):
+            raise TypeError(f"manual_seed: a seed is an integer, got {seed!r}")
         with self._lock:
             self._seed = int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
             self._counter = 0

@@ -37,6 +37,8 @@ def concat(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
     >>> concat([[1, 2], [3]]).tolist()
     [1, 2, 3]
     """
+    if isinstance(axis, Tensor):
+        raise TypeError("concat: takes one list of tensors, concat([a, b], axis)")
     tensors = [as_tensor(x, "concat") for x in xs]
     if not tensors:
         raise ArgumentError("concat: needs at least one tensor")
@@ -54,6 +56,8 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
     >>> stack([[1, 2], [3, 4]], 1).tolist()
     [[1, 3], [2, 4]]
     """
+    if isinstance(axis, Tensor):
+        raise TypeError("stack: takes one list of tensors, stack([a, b], axis)")
     tensors = [as_tensor(x, "stack") for x in xs]
     if not tensors:
         raise ArgumentError("stack: needs at least one tensor")

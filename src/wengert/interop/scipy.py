@@ -35,6 +35,8 @@ class _Unknowns:
     """Nested containers of numbers as one vector, and back."""
 
     def __init__(self, x0: Any, who: str) -> None:
+        if type(x0) in (list, tuple) and all(isinstance(x, (int, float, np.number)) for x in x0):
+            x0 = np.array(x0, np.float64)  # a vector, as SciPy reads it
         leaves, self.structure = flatten(x0)
         arrays = [np.asarray(x.detach() if isinstance(x, Tensor) else x) for x in leaves]
         for a in arrays:
@@ -102,9 +104,9 @@ def minimize(
     """`scipy.optimize.minimize` with the gradient, and the Hessian or its products where the method takes them, exact.
 
     f(x, *args) returns a scalar; x0 is a tensor, an array, a number, or nested containers of them, and `result.x` and
-    `result.jac` have its structure. `bounds`: for containers, a pair (lower, upper) of numbers or containers like x0; for
-    a single array, SciPy's own forms. Constraints are SciPy's; their functions take what f takes, and their
-    Jacobians are exact too. Other options go to SciPy.
+    `result.jac` have its structure; a list of numbers is a vector. `bounds`: for containers, a pair (lower, upper) of
+    numbers or containers like x0; for a single array, SciPy's own forms. Constraints are SciPy's; their functions take what
+    f takes, and their Jacobians are exact too. Other options go to SciPy.
 
     >>> import wengert as wg
     >>> f = lambda x: 100.0 * (x["b"] - x["a"] ** 2) ** 2 + (1.0 - x["a"]) ** 2

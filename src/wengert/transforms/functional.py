@@ -72,6 +72,14 @@ def _edges(x: Any) -> list[Any]:
     return [] if e is None else [e]
 
 
+def result_leaves(result: Any, what: str) -> tuple[list[Any], Any]:
+    """What a function returned, as tensors, and the containers around them."""
+    if result is None:
+        raise GradientError(f"{what}: the function returned None; it must return a tensor, or containers of tensors")
+    leaves, structure = tree.flatten(result)
+    return [y if isinstance(y, Tensor) else asarray(y) for y in leaves], structure
+
+
 class _Pullback:
     """The reverse half of one evaluation of a function."""
 
@@ -86,8 +94,7 @@ class _Pullback:
             if not (isinstance(result, tuple) and len(result) == 2):
                 raise ArgumentError(f"{what}: with has_aux=True the function returns (value, aux)")
             result, self.aux = result
-        ys, self.out_structure = tree.flatten(result)
-        self.ys = [y if isinstance(y, Tensor) else asarray(y) for y in ys]
+        self.ys, self.out_structure = result_leaves(result, what)
         self.record = self.outer and _other_leaves(self.ys, self.sources)
 
     def detached_aux(self) -> Any:
@@ -226,7 +233,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     duals = [level.dual(x, _fitting(t, x, "jvp: the tangent")) for x, t in zip(values, x_dots)]
     with running_forward():
         result = f(*tree.unflatten(structure, duals))
-    leaves, out_structure = tree.flatten(result)
+    leaves, out_structure = result_leaves(result, "jvp")
     pairs = [level.split(y) for y in leaves]
     ys = [y for y, _ in pairs]
     y_dots = [_tangent_or_zeros(y, t) for y, t in pairs]

@@ -20,7 +20,7 @@ from wengert.errors import ArgumentError, DTypeError
 from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, make_complex
 from wengert.program import tree
-from wengert.transforms.functional import by_arguments, grad, jvp, vjp
+from wengert.transforms.functional import by_arguments, grad, jvp, result_leaves, vjp
 
 
 def _reject_complex(x: Any, what: str) -> None:
@@ -189,7 +189,7 @@ def jacobian(f: Callable[..., Any], mode: str = "auto", *, argnums: int | Sequen
             _, point = _of_one(f, argnums, args, kwargs)
             with no_grad():
                 y = f(*args, **kwargs)
-            chosen = "forward" if _count(y) >= _count(point) else "reverse"
+            chosen = "forward" if _count(result_leaves(y, "jacobian")[0]) >= _count(point) else "reverse"
         return (jacfwd if chosen == "forward" else jacrev)(f, argnums)(*args, **kwargs)
 
     return jacobian_of
