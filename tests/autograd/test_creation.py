@@ -112,5 +112,7 @@ def test_what_newcomers_write_is_explained() -> None:
             call()
     with pytest.raises(AttributeError, match="wengert has manual_seed"):
         wg.seed(1)
-    with pytest.raises(wg.ArgumentError, match=r"layer 0 is a list, which cannot be called; pass the layers.*\*layers"):
+    with pytest.raises(
+        wg.ArgumentError, match=r"layer 0 is a list, which cannot be called; of a list, pass .*\*layers"
+    ):
         wg.nn.Sequential([wg.nn.ReLU()])  # type: ignore[arg-type]

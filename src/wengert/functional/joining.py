@@ -56,7 +56,7 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
     >>> stack([[1, 2], [3, 4]], 1).tolist()
     [[1, 3], [2, 4]]
     """
-    if isinstance(axis, Tensor):
+    if isinstance(axis, Tensor):  # type: ignore[unreachable]
         raise TypeError("stack: takes one list of tensors, stack([a, b], axis)")
     tensors = [as_tensor(x, "stack") for x in xs]
     if not tensors:

@@ -34,10 +34,9 @@ class _Listed(Module):
     def append(self, module: Module) -> Self:
         """Add a module at the end; returns this one."""
         if not callable(module):
-            name, is_list = type(self).__name__, isinstance(module, (list, tuple))
-            remedy = f"; pass the layers themselves, {name}(*layers)" if is_list else ""
             raise ArgumentError(
-                f"{name}: layer {len(self)} is a {type(module).__name__}, which cannot be called{remedy}"
+                f"{type(self).__name__}: layer {len(self)} is a {type(module).__name__}, which cannot be called; "
+                "of a list, pass the layers themselves: *layers"
             )
         self._layers.append(module)
         return self
