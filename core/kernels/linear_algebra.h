@@ -84,10 +84,10 @@ int eigh(int64_t n, bool vectors, T* a, Real<T>* values, Workspace<T>& w);
 template <class T>
 int eig(int64_t n, T* a, std::complex<Real<T>>* values, std::complex<Real<T>>* v, Workspace<T>& w);
 
-// y[n × m] := the pseudo-inverse of a[m × n], in which singular values up to cutoff · the largest are taken for zeros.
-// Destroys a.
+// y[n × m] := the pseudo-inverse of a[m × n], in which singular values up to cutoff · the largest are taken for zeros;
+// s := all of them, descending. Destroys a.
 template <class T>
-int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y, Workspace<T>& w);
+int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y, Real<T>* s, Workspace<T>& w);
 
 // ------------------------------------------------------------------------------------------ functions (matrix_exp.cpp)
 

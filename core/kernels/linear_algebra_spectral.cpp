@@ -63,16 +63,15 @@ int svd(int64_t m, int64_t n, bool full, T* a, T* u, Real<T>* s, T* vh, Workspac
 }
 
 template <class T>
-int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y, Workspace<T>& w) {
+int pseudo_inverse(int64_t m, int64_t n, Real<T> cutoff, T* a, T* y, Real<T>* s, Workspace<T>& w) {
   const int64_t k = std::min(m, n);
   if (k == 0) {
     std::fill_n(y, m * n, T(0));
     return 0;
   }
   w.more.resize((m + n) * k);
-  std::vector<Real<T>> s(k);
   T *u = w.more.data(), *vh = u + m * k;
-  if (const int info = svd(m, n, false, a, u, s.data(), vh, w)) return info;
+  if (const int info = svd(m, n, false, a, u, s, vh, w)) return info;
   for (int64_t i = 0; i < k; ++i) {
     const Real<T> inverse = s[i] > cutoff * s[0] ? 1 / s[i] : 0;
     for (int64_t j = 0; j < n; ++j) vh[i * n + j] *= inverse;
@@ -229,10 +228,10 @@ int eig(int64_t n, T* a, std::complex<Real<T>>* values, std::complex<Real<T>>* v
   return info;
 }
 
-#define WENGERT_INSTANCES(T)                                                     \
-  template int svd(int64_t, int64_t, bool, T*, T*, Real<T>*, T*, Workspace<T>&); \
-  template int eigh(int64_t, bool, T*, Real<T>*, Workspace<T>&);                 \
-  template int pseudo_inverse(int64_t, int64_t, Real<T>, T*, T*, Workspace<T>&); \
+#define WENGERT_INSTANCES(T)                                                               \
+  template int svd(int64_t, int64_t, bool, T*, T*, Real<T>*, T*, Workspace<T>&);           \
+  template int eigh(int64_t, bool, T*, Real<T>*, Workspace<T>&);                           \
+  template int pseudo_inverse(int64_t, int64_t, Real<T>, T*, T*, Real<T>*, Workspace<T>&); \
   template int eig(int64_t, T*, std::complex<Real<T>>*, std::complex<Real<T>>*, Workspace<T>&);
 WENGERT_INSTANCES(float)
 WENGERT_INSTANCES(double)

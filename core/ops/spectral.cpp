@@ -99,7 +99,7 @@ void compute_svdvals(const Op& op, Value* const* in, int, const Attrs&, Value** 
   run_svd(op, in[0], false, nullptr, out[0], nullptr);
 }
 
-void infer_pinv(const Op& op, const Type* in, int n, const Attrs&, Type* out) {
+void infer_pinv(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
   require_matrices(op, in[0]);
   const Dims& a = in[0].shape;
   const bool same = in[1].dtype == real_of(in[0].dtype);
@@ -108,22 +108,23 @@ void infer_pinv(const Op& op, const Type* in, int n, const Attrs&, Type* out) {
          "takes one real cutoff for each matrix, got " + operands(in, n));
   }
   out[0] = {in[0].dtype, with_last(a, 2, {a[a.n - 1], a[a.n - 2]})};
+  infer_svdvals(op, in, n, attrs, out + 1);
 }
 
 void compute_pinv(const Op& op, Value* const* in, int, const Attrs&, Value** out) {
   const Value* x = in[0];
-  const int64_t m = rows_of(x), n = columns_of(x), batch = batch_of(x);
+  const int64_t m = rows_of(x), n = columns_of(x), k = std::min(m, n), batch = batch_of(x);
   Ref copy = scratch_copy(x);
   const Ref cutoffs(contiguous(in[1]));
   Failures failures;
   with_lapack_type(x->dtype, [&]<class T>() {
-    for_matrices(batch, 10.0 * m * n * std::min(m, n), [&](int64_t first, int64_t last) {
+    for_matrices(batch, 10.0 * m * n * k, [&](int64_t first, int64_t last) {
       Workspace<T> w;
       for (int64_t i = first; i < last; ++i) {
-        T* a = data_of<T>(copy.v) + i * m * n;
+        T *a = data_of<T>(copy.v) + i * m * n, *y = data_of<T>(out[0]) + i * m * n;
         if (!all_finite(a, m * n)) {
           failures.not_finite.note(i);
-        } else if (pseudo_inverse(m, n, data_of<Real<T>>(cutoffs.v)[i], a, data_of<T>(out[0]) + i * m * n, w)) {
+        } else if (pseudo_inverse(m, n, data_of<Real<T>>(cutoffs.v)[i], a, y, data_of<Real<T>>(out[1]) + i * k, w)) {
           failures.no_convergence.note(i);
         }
       }
@@ -258,7 +259,7 @@ void register_spectral_ops() {
   add_op({.name = "qr", .n_outputs = 2, .attrs = {{"complete", integer}}, .infer = infer_qr, .compute = compute_qr});
   add_op({.name = "svd", .n_outputs = 3, .attrs = {{"full", integer}}, .infer = infer_svd, .compute = compute_svd});
   add_op({.name = "svdvals", .infer = infer_svdvals, .compute = compute_svdvals});
-  add_op({.name = "pinv", .n_inputs = 2, .infer = infer_pinv, .compute = compute_pinv});
+  add_op({.name = "pinv", .n_inputs = 2, .n_outputs = 2, .infer = infer_pinv, .compute = compute_pinv});
   add_op({.name = "matrix_exp", .infer = infer_matrix_exp, .compute = compute_matrix_exp});
   add_op({.name = "matrix_exp_push", .n_inputs = 2, .infer = infer_matrix_exp, .compute = compute_matrix_exp});
   add_op({.name = "eigh", .n_outputs = 2, .infer = infer_eigh, .compute = compute_eigh});

@@ -134,6 +134,32 @@ def test_least_squares(shape: Any, b_shape: Any, complex: bool) -> None:
     check(lambda p, q: wg.linalg.lstsq(p, q)[:2], a, b)
 
 
+@KINDS
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
+def test_least_squares_of_deficient_rank(shape: Any, complex: bool) -> None:
+    """The shortest solution, all singular values, and the rank by the cutoff that was given; compiled too."""
+    left, right = real_and_complex(shape[0], 2)[complex], real_and_complex(2, shape[1], number=1)[complex]
+    b = real_and_complex(shape[0], 2, number=3)[complex]
+    want = np.linalg.lstsq(left @ right, b, rcond=1e-8)
+
+    def solved(p: Any, q: Any, y: Any) -> Any:
+        got = wg.linalg.lstsq(p @ q, y, rtol=1e-8)
+        return got.x, got.rank, got.s
+
+    for f in (solved, wg.compile(solved)):
+        x, rank, s = f(wg.asarray(left), wg.asarray(right), wg.asarray(b))
+        _near(x.numpy(), want[0], 1e-11)
+        assert rank.item() == want[2] == 2
+        _near(s.numpy(), want[3], 1e-13)
+    assert not solved(wg.tensor(left, requires_grad=True), wg.asarray(right), wg.asarray(b))[2].requires_grad
+    check(lambda p, q, y: wg.linalg.lstsq(p @ q, y, rtol=1e-8).x, left, right, b)
+
+
+def test_least_squares_of_nothing() -> None:
+    x, residuals, rank, s = wg.linalg.lstsq(wg.zeros((2, 3, 0)), wg.ones((3, 2)))
+    assert (x.shape, residuals.tolist(), rank.tolist(), s.shape) == ((2, 0, 2), [[3.0, 3.0]] * 2, [0, 0], (2, 0))
+
+
 def test_least_squares_refuses() -> None:
     with pytest.raises(wg.ShapeError, match=r"lstsq: float32\(3, 2\) and float32\(2,\) do not fit"):
         wg.linalg.lstsq(wg.ones((3, 2)), wg.ones((2,)))

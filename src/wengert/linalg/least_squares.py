@@ -49,7 +49,7 @@ def pinv(a: Any, *, rtol: Any = None) -> Tensor:
     [[0.5, 0.0], [0.0, 0.0]]
     """
     t = inexact(matrices(a, "pinv"), "pinv")
-    return _pinv(t, _cutoffs(t, rtol))
+    return _pinv(t, _cutoffs(t, rtol))[0]
 
 
 def matrix_rank(a: Any, *, rtol: Any = None) -> Tensor:
@@ -81,8 +81,8 @@ def lstsq(a: Any, b: Any, *, rtol: Any = None) -> LstsqResult:
     """
     t, right, vector = system(matrices(a, "lstsq"), b, "lstsq")
     cutoffs = _cutoffs(t, rtol)
-    x = matmul(_pinv(t, cutoffs), right)
-    s = svdvals(t.detach())
+    inverse, s = _pinv(t, cutoffs)
+    x, s = matmul(inverse, right), s.detach()
     m, n = t.shape[-2:]
     if m > n:
         gap = _abs(matmul(t, x) - right)

@@ -292,16 +292,18 @@ eigvals = define(
 
 def _pinv_jvp(a_dot: Any, cutoff_dot: Any, y: Any, a: Any, cutoff: Any) -> Any:
     # At constant rank (Golub and Pereyra, 1973): Ṗ = −P Ȧ P + P Pᴴ Ȧᴴ (I − A P) + (I − P A) Ȧᴴ Pᴴ P.
-    p, a_back, p_back = y, adjoint_of(a_dot), adjoint_of(y)
+    # The singular values are for ranks, which have no derivative; `svdvals` has theirs.
+    p = y[0]
+    a_back, p_back = adjoint_of(a_dot), adjoint_of(p)
     left = product(p, p_back, a_back)
     right = product(a_back, p_back, p)
-    return left - product(left, a, p) + right - product(p, a, right) - product(p, a_dot, p)
+    return left - product(left, a, p) + right - product(p, a, right) - product(p, a_dot, p), ZERO
 
 
 pinv = define(
     "pinv",
-    formula="V diag(1/s) Uᴴ, without the s that are zero",
-    reference=lambda a, cutoff: np.linalg.pinv(a, rcond=cutoff),
+    formula="V diag(1/s) Uᴴ, without the s that are zero; and s",
+    reference=lambda a, cutoff: (np.linalg.pinv(a, rcond=cutoff), np.linalg.svd(a, compute_uv=False)),
     jvp=_pinv_jvp,
     samples=[
         Sample((spaced(3, 3), positive(high=0.31)), gradients=False),
