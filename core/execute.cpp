@@ -110,6 +110,8 @@ struct GroupRun {
   void store(char* const* at, int64_t first_row, int64_t n_rows) const;
 
   std::span<const Around> surroundings() const { return {around, static_cast<size_t>(n_around)}; }
+  // Of the longest register: a row without columns has one number, too.
+  int64_t block_elements() const { return block_rows * std::max<int64_t>(1, cols); }
   int64_t extent(const FusedRegister& r, int64_t n_rows) const { return r.row ? n_rows : n_rows * cols; }
   void place(int32_t k, const FusedRegister& r, char* data) {
     base[k] = data;
@@ -128,7 +130,7 @@ void GroupRun::plan_blocks() {
   if (!g.row_axes && rows > block_rows) align_blocks();
   block_rows = std::min(block_rows, std::max<int64_t>(1, rows));
   // One line more than needed, so that registers do not fall on the same cache sets.
-  scratch_bytes = whole_lines(block_rows * cols * g.max_element) + 64;
+  scratch_bytes = whole_lines(block_elements() * g.max_element) + 64;
 }
 
 // Without rows, a block ends where a periodic input does.
@@ -165,7 +167,7 @@ void GroupRun::place_input(int32_t k, const FusedRegister& r) {
 
 void GroupRun::place_constant(int32_t k, const FusedRegister& r) {
   // A block of very long rows is longer than what was filled when the group was made.
-  if (block_rows * cols <= g.block)
+  if (block_elements() <= g.block)
     base[k] = const_cast<char*>(g.filled[r.filled].bytes);
   else
     around[n_around++] = {.k = k, .repeated = r.bytes};
@@ -240,7 +242,7 @@ void GroupRun::fill_repeated(char* at) {
     if (const Value* v = a.periodic)
       gather_block(at, v->data, v->strides, v->ndim, v->shape, size, 0, block_rows * cols);
     else
-      fill(at, a.repeated, size, block_rows * cols);
+      fill(at, a.repeated, size, block_elements());
     base[a.k] = at;
     at += scratch_bytes;
   }

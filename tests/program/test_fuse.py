@@ -159,3 +159,16 @@ def test_what_repeats_with_the_rows(n: int, rows: int) -> None:
     for f in (elementwise, with_sums):
         expected = np.asarray(f(*tensors))  # op by op
         np.testing.assert_array_equal(np.asarray(wg.compile(f)(*tensors)), expected)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_rows_without_columns_have_results(rows: int) -> None:
+    def f(x: Any, z: Any) -> Any:
+        return x.mean(axis=1, keepdims=True) + z, wg.exp(x.sum(axis=1)) * 2.0 + 1.0
+
+    compiled = wg.compile(f)
+    for columns in (2, 0):
+        x, z = wg.ones((rows, columns), dtype=wg.float64), wg.asarray(np.arange(float(rows))[:, None])
+        for got, expected in zip(compiled(x, z), f(x, z)):
+            np.testing.assert_array_equal(got.numpy(), expected.numpy())
+    assert np.isnan(compiled(x, z)[0].numpy()).all()

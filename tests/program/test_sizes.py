@@ -220,3 +220,12 @@ def test_division_of_a_size_by_the_number_zero() -> None:
     for f in (lambda x: wg.zeros((x.shape[0] // 0,)), lambda x: wg.zeros((x.shape[0] % 0,))):
         with pytest.raises(ZeroDivisionError, match="by zero"):
             wg.compile(f)(wg.zeros((3,)))
+
+
+@pytest.mark.parametrize("shift", [0, 1, -1, 5, -7])
+def test_rolls_of_any_size(shift: int) -> None:
+    f = wg.compile(lambda x: wg.roll(x, shift, axis=0))
+    for n in (2, 0, 1, 7):
+        x = data(n, 3)
+        np.testing.assert_array_equal(f(x).numpy(), np.roll(x.numpy(), shift, axis=0))
+        np.testing.assert_array_equal(wg.jvp(f, (x,), (x,))[1].numpy(), np.roll(x.numpy(), shift, axis=0))

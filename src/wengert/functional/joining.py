@@ -136,12 +136,16 @@ def flip(x: Any, axis: Axis = None) -> Tensor:
     return _slice(t, tuple(starts), shape, tuple(steps))
 
 
+def _turn(shift: int, n: int) -> int:
+    return -shift % n if n else 0
+
+
 def _roll_one(x: Tensor, shift: int, axis: int) -> Tensor:
     n = x.shape[axis]
     if isinstance(n, _core.Dim):  # short shifts need no division by a symbolic size
-        turn: Size = n - shift if 0 <= shift <= n else -shift if shift < 0 and -shift <= n else -shift % int(n)
+        turn: Size = n - shift if 0 <= shift <= n else -shift if shift < 0 and -shift <= n else _turn(shift, int(n))
     else:
-        turn = -shift % n if n else 0
+        turn = _turn(shift, n)
     if isinstance(turn, int) and turn == 0:
         return x
     return _concat([narrow(x, axis, turn, n - turn), narrow(x, axis, 0, turn)], axis)
