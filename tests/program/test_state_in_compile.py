@@ -484,6 +484,24 @@ def test_a_changed_optimizer_is_noticed() -> None:
     assert w.tolist() == before
 
 
+@pytest.mark.parametrize("frozen_first", [False, True])
+def test_a_parameter_that_is_frozen_is_noticed(frozen_first: bool) -> None:
+    w, v = nn.Parameter(wg.ones(2)), nn.Parameter(wg.ones(2))
+    v.requires_grad = not frozen_first
+    optimizer = wg.optim.SGD([w, v], lr=0.1)
+
+    @wg.compile
+    def step(x: Any) -> None:
+        optimizer.step((x * w * v).sum().backward())
+
+    step(wg.ones(2))
+    before = w.tolist(), v.tolist()
+    v.requires_grad = frozen_first
+    with pytest.raises(wg.TraceError, match="SGD.step: requires_grad of a parameter was changed.*compile it again"):
+        step(wg.ones(2))
+    assert (w.tolist(), v.tolist()) == before
+
+
 def test_what_was_there_before_is_kept_where_memory_is_shared_with_numpy() -> None:
     """A copy of an input is that input in the program; a write in place must not reach what was returned for it."""
     array = np.array([1.0, 2.0, 3.0], np.float32)

@@ -223,7 +223,7 @@ class Optimizer:
         if any(g is None for g in gradients):
             return False
         rule, ahead = self.rule(_options(group)), trace.steps.get(cohort, 0)
-        known = cohort.tensors()
+        known, trained = cohort.tensors(), [p.requires_grad for p in group["params"]]
 
         def numbers() -> tuple[Any, ...]:
             now = _options(group)
@@ -233,6 +233,11 @@ class Optimizer:
                 raise TraceError(
                     f"{type(self).__name__}.step: the state of the optimizer, or an option other than the learning rate, "
                     "was replaced since the function was compiled; compile it again"
+                )
+            if [p.requires_grad for p in group["params"]] != trained:
+                raise TraceError(
+                    f"{type(self).__name__}.step: requires_grad of a parameter was changed since the function was compiled; "
+                    "compile it again"
                 )
             return self.numbers(now, cohort.steps + 1 + ahead)
 
