@@ -330,6 +330,16 @@ PyObject* run_entry(Entry& e, Call& call) {
   return results_of(e, out.data(), e.plain->outputs.size());
 }
 
+// Of tensors that an open trace takes in as operands; called where an exception is being handled, from which none may
+// leave.
+PyObject* call_captured(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  try {
+    return call_slowly(self->lifted, self, args, n, names);
+  } catch (...) {
+    return raise_python();
+  }
+}
+
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
   auto* self = reinterpret_cast<Compiled*>(object);
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -359,7 +369,7 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     Entry& e = trace_entry(self, call.key.bytes(), args, n, names);
     return e.effects ? run_with_effects(e, call, args, n + n_named) : run_entry(e, call);
   } catch (const Captured&) {
-    return call_slowly(self->lifted, self, args, n, names);
+    return call_captured(self, args, n, names);
   } catch (...) {
     return raise_python();
   }

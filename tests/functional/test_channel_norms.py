@@ -214,6 +214,16 @@ def test_nothing_to_normalise(name: str, shape: Any) -> None:
     assert wg.jvp(lambda x: NORMS[name](x, weight=weight), (x.detach(),), (x.detach(),))[1].shape == shape
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 4)], ids=str)
+def test_compiled_batch_norm_refuses_batches_without_a_variance(shape: Any) -> None:
+    f = wg.compile(wg.batch_norm)
+    assert f(wg.tensor(data(*shape))).shape == shape
+    with pytest.raises(ShapeError, match="no value per channel has no variance"):
+        f(wg.ones((0, *shape[1:])))
+    with pytest.raises(ShapeError, match="one value per channel has no variance"):
+        f(wg.ones((1, 3, *(1 for _ in shape[2:]))))
+
+
 def test_instance_norm_is_traced_once_for_any_channels() -> None:
     f = wg.compile(wg.instance_norm)
     for channels in (2, 3, 5):

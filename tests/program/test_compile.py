@@ -408,3 +408,19 @@ def test_duals_run_a_compiled_pushforward() -> None:
     assert len(calls) <= 3
     gradient = wg.grad(lambda z: wg.jvp(run, (z,), (v,))[1]["a"].sum())(x)
     np.testing.assert_allclose(gradient.numpy(), -6.0 * t * (1 - t**2) * w.numpy() ** 2 * v.numpy(), rtol=1e-13)
+
+
+def test_errors_of_a_compiled_function_on_captured_tensors_are_raised() -> None:
+    broken = False
+
+    @wg.compile
+    def inner(x: Any) -> Any:
+        if broken:
+            raise ArithmeticError("broken")
+        return x * 2.0
+
+    captured = wg.ones((2,))
+    inner(captured)
+    broken = True  # traced already: only the trace of another function calls it again
+    with pytest.raises(ArithmeticError, match="broken"):
+        wg.compile(lambda x: x + inner(captured))(wg.ones((2,)))

@@ -258,9 +258,9 @@ def batch_norm(
         y = _batch_norm_fixed(t, running_mean, running_var, w, b, float(eps))
         return y
     n = product((t.shape[0], *t.shape[2:]))
-    if isinstance(n, int) and n < 2:
+    if n < 2:
         raise ShapeError(
-            f"batch_norm: {'one value' if n else 'no value'} per channel has no variance, got {describe(t)}; "
+            f"batch_norm: {'one value' if n == 1 else 'no value'} per channel has no variance, got {describe(t)}; "
             "use more samples, or training=False"
         )
     compute = _batch_norm_of_columns if t.ndim == 2 else _batch_norm
