@@ -41,7 +41,12 @@ struct Entry {
   nb::list captured;                                                // tensors from outside, passed after the arguments
   nb::object unflatten;                                             // None: one tensor
   std::unique_ptr<Effects> effects;                                 // null: there are none
+  nb::object settings;         // settings(): whether what the trace read of Python objects is still so; or None
+  uint64_t settings_seen = 0;  // the epoch in which it last was
 };
+
+// Counts changes of what traces may have read of Python objects, such as whether a module is training.
+uint64_t settings_epoch = 1;
 
 using Cache = std::unordered_map<std::string, std::deque<Entry>>;  // entries stay where they are as others are added
 
@@ -49,7 +54,7 @@ struct Compiled {
   PyObject_HEAD;
   vectorcallfunc call;
   PyObject* function;  // what is traced
-  PyObject* trace;     // trace(compiled, args, kwargs): (plain, guards, captured, unflatten, python, effects)
+  PyObject* trace;     // trace(compiled, args, kwargs): (plain, guards, captured, unflatten, python, effects, settings)
   PyObject* slow;      // slow(compiled, args, kwargs): for arguments with structure
   PyObject* lifted;    // lifted(compiled, args, kwargs): for tensors that are not plain
   Cache* cache;
@@ -187,6 +192,8 @@ Entry& trace_entry(Compiled* self, std::string_view key, PyObject* const* args, 
   e.unflatten = nb::object(traced[3]);
   e.python = nb::object(traced[4]);
   if (nb::object effects(traced[5]); !effects.is_none()) e.effects = read_effects(nb::cast<nb::tuple>(effects));
+  e.settings = nb::object(traced[6]);
+  e.settings_seen = settings_epoch;
   std::deque<Entry>& entries = (*self->cache)[std::string(key)];
   entries.push_back(std::move(e));
   return entries.back();
@@ -340,6 +347,15 @@ PyObject* call_captured(Compiled* self, PyObject* const* args, Py_ssize_t n, PyO
   }
 }
 
+bool settings_hold(Entry& e) {
+  if (e.settings_seen == settings_epoch || e.settings.is_none()) [[likely]]
+    return true;
+  const uint64_t now = settings_epoch;
+  if (!nb::cast<bool>(e.settings())) return false;
+  e.settings_seen = now;
+  return true;
+}
+
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
   auto* self = reinterpret_cast<Compiled*>(object);
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -364,7 +380,7 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     }
     if (self->latest)
       for (Entry& e : self->latest->second)
-        if (e.guards.hold(call.in.data(), nullptr))
+        if (e.guards.hold(call.in.data(), nullptr) && settings_hold(e))
           return e.effects ? run_with_effects(e, call, args, n + n_named) : run_entry(e, call);
     Entry& e = trace_entry(self, call.key.bytes(), args, n, names);
     return e.effects ? run_with_effects(e, call, args, n + n_named) : run_entry(e, call);
@@ -403,6 +419,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
       Py_VISIT(e.python.ptr());
       Py_VISIT(e.captured.ptr());
       Py_VISIT(e.unflatten.ptr());
+      Py_VISIT(e.settings.ptr());
       if (e.effects) {
         Py_VISIT(e.effects->begin.ptr());
         Py_VISIT(e.effects->commit.ptr());
@@ -480,6 +497,7 @@ void init_compiled(nb::module_& m) {
   compiled_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   if (!compiled_type || PyModule_AddObjectRef(m.ptr(), "Compiled", reinterpret_cast<PyObject*>(compiled_type)))
     throw nb::python_error();
+  m.def("settings_changed", [] { ++settings_epoch; });
 }
 
 }  // namespace wengert

@@ -521,3 +521,60 @@ def test_what_was_there_before_is_kept_where_memory_is_shared_with_numpy() -> No
     assert (before.tolist(), x.tolist(), same.tolist()) == ([1.0, 2.0, 3.0], [2.0] * 3, [11.0] * 3)
     before += 5
     assert array.tolist() == [2.0, 3.0, 4.0]
+
+
+def test_modes_of_modules_are_followed() -> None:
+    """After eval() dropout is off and running statistics are used; each mode is traced once."""
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    traced = []
+
+    @wg.compile
+    def f(x: Any) -> Any:
+        traced.append(net.training)
+        return net(x)
+
+    x = wg.randn(6, 3)
+    wg.manual_seed(1)
+    eager = net(x)
+    wg.manual_seed(1)
+    assert f(x).tolist() == eager.tolist()
+    net.eval()
+    for _ in range(2):
+        assert f(x).tolist() == net(x).tolist()
+    net.train()
+    wg.manual_seed(2)
+    eager = net(x)
+    wg.manual_seed(2)
+    assert f(x).tolist() == eager.tolist()
+    net[2].training = False  # one of them alone
+    assert (f(x) != 0).all()
+    assert traced == [True, False, True]
+
+
+def test_modes_are_followed_through_functions_and_transformations() -> None:
+    drop = nn.Dropout(0.5)
+    inner = wg.compile(lambda x: drop(x) * 2.0)
+    outer = wg.compile(lambda x: inner(x).sum())
+    gradient = wg.compile(wg.grad(lambda x: inner(x).sum()))
+    x = wg.ones((64,))
+    assert set(gradient(x).tolist()) == {0.0, 4.0}
+    outer(x), inner(x)
+    drop.eval()
+    assert set(gradient(x).tolist()) == {2.0}
+    assert (outer(x).item(), set(inner(x).tolist())) == (128.0, {2.0})
+
+
+def test_a_module_that_holds_its_compiled_function_is_freed() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            self.drop = nn.Dropout(0.5)
+            self.fast = wg.compile(lambda x: self.drop(x))
+
+    net = Net()
+    net.fast(wg.ones((3,)))
+    net.eval()
+    net.fast(wg.ones((3,)))
+    gone = weakref.ref(net)
+    del net
+    gc.collect()
+    assert gone() is None

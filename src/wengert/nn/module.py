@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
+from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd import conversion
 from wengert.autograd.device import Device, check_device
@@ -18,6 +19,7 @@ from wengert.autograd.reverse import HookHandle
 from wengert.dtypes import as_dtype
 from wengert.errors import ArgumentError
 from wengert.nn.parameter import Parameter, ParameterDict
+from wengert.program.call_trace import call_trace
 
 
 class _Entry(NamedTuple):
@@ -70,7 +72,7 @@ class Module:
     ['hidden.weight', 'hidden.bias', 'scale']
     """
 
-    training: bool = True
+    _training: bool = True
     _buffers: frozenset[str] = frozenset()
     _transient: frozenset[str] = frozenset()  # buffers that are no part of the state
     _hooked: bool = False  # whether a hook was ever registered: one look decides on the way of every call
@@ -229,6 +231,19 @@ class Module:
         """Forget the gradients of all parameters."""
         for p in self.parameters():
             p.grad = None
+
+    @property
+    def training(self) -> bool:
+        """Whether this is training, where dropout and batch statistics are on. Compiled functions follow it."""
+        trace = call_trace()
+        if trace is not None:
+            trace.read(self, "_training")
+        return self._training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._training = mode
+        _core.settings_changed()
 
     def train(self, mode: bool = True) -> Self:
         """Set `training` here and in all modules inside; returns this one."""

@@ -96,6 +96,7 @@ class CallTrace(Trace):
         self.freed: set[Var] = set()  # values whose graph a backward has used up
         self.results: Sequence[Any] = ()
         self.steps: dict[Any, int] = {}  # how many steps of an optimizer each call makes, by what is updated
+        self._read: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # settings of Python objects
         self._entry: dict[Name, Var] = {}  # the values that names had when the call began
         self._ended = False
 
@@ -156,6 +157,15 @@ class CallTrace(Trace):
         self.hidden.append((Numbers(read, dtype), var))
         row = self.tracer(var)
         return [row[k] for k in range(count)]
+
+    def read(self, owner: Any, setting: str) -> None:
+        """The function has looked at an attribute; where it has another value, the function is traced anew."""
+        self._read.setdefault((id(owner), setting), (owner, setting, getattr(owner, setting)))
+
+    def settings(self) -> Callable[[], bool] | None:
+        """Whether the attributes that were read are still the same, to be asked after `_core.settings_changed`."""
+        read = list(self._read.values())
+        return (lambda: all(getattr(owner, name) == value for owner, name, value in read)) if read else None
 
     # --------------------------------------------------------------------------------------------------- values
 

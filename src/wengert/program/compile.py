@@ -129,7 +129,7 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
         else functools.partial(_built, structure, [x is None for x in leaves])
     )
     traced = TracedFunction(compiled.__name__, program, guards)
-    return plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects()
+    return plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings()
 
 
 def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
