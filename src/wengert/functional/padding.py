@@ -14,16 +14,27 @@ from wengert.functional.foreign_names import explain_keywords
 _unslice, _slice_update = native("unslice"), native("slice_update")
 _take, _copy = native("take"), native("copy")
 _maximum, _minimum, _remainder = native("maximum"), native("minimum"), native("remainder")
+_SIZES = (int, Dim)
 
 
-def _is_pair(p: Any) -> bool:
-    return isinstance(p, (tuple, list)) and len(p) == 2 and all(type(n) in (int, Dim) for n in p)
+def _as_most_write_it(pad_width: Any, ndim: int) -> list[tuple[Size, Size]] | None:
+    """Pairs of integers, one for each axis: NumPy would take longer to read them than the padding. None: something else."""
+    if not isinstance(pad_width, (tuple, list)) or len(pad_width) != ndim:
+        return None
+    pairs = []
+    for p in pad_width:
+        if not isinstance(p, (tuple, list)) or len(p) != 2:
+            return None
+        before, after = p
+        if type(before) not in _SIZES or type(after) not in _SIZES:
+            return None
+        pairs.append((before, after))
+    return pairs
 
 
-def _pairs(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
-    if isinstance(pad_width, (tuple, list)) and len(pad_width) == ndim and all(map(_is_pair, pad_width)):
-        pairs = [tuple(p) for p in pad_width]  # as most write it: NumPy would take longer to read it than the padding
-    else:
+def _pairs(pad_width: Any, ndim: int) -> list[tuple[Size, Size]]:
+    pairs = _as_most_write_it(pad_width, ndim)
+    if pairs is None:
         try:
             widths = np.asarray(pad_width)
             pairs = np.broadcast_to(widths, (ndim, 2)).tolist()
@@ -33,9 +44,10 @@ def _pairs(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
             ) from None
         if widths.dtype.kind not in "iu" and widths.size:
             raise ArgumentError(f"pad: widths are integers, got {pad_width!r}")
-    if any(before < 0 or after < 0 for before, after in pairs):
-        raise ArgumentError(f"pad: widths must not be negative, got {pad_width!r}")
-    return [(before, after) for before, after in pairs]
+    for before, after in pairs:
+        if before < 0 or after < 0:
+            raise ArgumentError(f"pad: widths must not be negative, got {pad_width!r}")
+    return pairs
 
 
 def _source(mode: str, n: Size, before: int, after: int) -> Tensor:
@@ -62,17 +74,17 @@ def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> 
     >>> pad([1, 2, 3], (1, 2)).tolist(), pad([1, 2, 3], 2, mode="reflect").tolist()
     ([0, 1, 2, 3, 0, 0], [3, 2, 1, 2, 3, 2, 1])
     """
-    from wengert.autograd.conversion import check_range
-
     t = as_tensor(x, "pad")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise ArgumentError(f"pad: mode is 'constant', 'edge', 'reflect' or 'wrap', got {mode!r}")
     pairs = _pairs(pad_width, t.ndim)
     if mode == "constant":
-        shape = tuple(n + b + a for n, (b, a) in zip(t.shape, pairs))
-        starts, steps = tuple(b for b, _ in pairs), (1,) * len(pairs)
+        shape = tuple([n + b + a for n, (b, a) in zip(t.shape, pairs)])
+        starts, steps = tuple([b for b, _ in pairs]), (1,) * len(pairs)
         if value == 0:
             return _unslice(t, shape, starts, steps)
+        from wengert.autograd.conversion import check_range
+
         check_range(value, t.dtype, "pad")
         return _slice_update(full(shape, value, t.dtype), t, starts, steps)
     for axis, (before, after) in enumerate(pairs):
