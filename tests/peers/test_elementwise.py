@@ -30,6 +30,7 @@ DISAGREEMENTS = {
     "trigamma": "polygamma(1, x) there: compared in test_special.py",
     "copy": "in PyTorch and JAX not an op",
     "hard_swish_slope": "in PyTorch and JAX not an op: the derivative of hard_swish, which is compared",
+    "gelu_slope": "in PyTorch and JAX not an op: the derivative of gelu, which is compared",
     "nextafter": "without a derivative there; ours is that of x, from which it differs by one unit in the last place",
 }
 # op: by peer, what it cannot do, or does wrongly.
