@@ -18,7 +18,7 @@ import pytest
 import wengert as wg
 
 KILLS = int(os.environ.get("WENGERT_KILLS", "8"))
-STEPS = 12 * KILLS
+STEPS = 40 * KILLS  # a run takes about five before it is killed; on a busy machine it may get far ahead of that
 SCRIPT = Path(__file__).with_name("resumable_run.py")
 
 

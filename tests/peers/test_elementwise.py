@@ -40,6 +40,7 @@ LACKS = {
     "lgamma": {"torch": ("second order",)},  # its trigamma is right to 1e-9 only; ours is SciPy's
     # The same; and JAX's trigamma is wrong for negative numbers, where ours agrees with finite differences.
     "digamma": {"torch": _DERIVATIVES, "jax": _DERIVATIVES},
+    "gelu": {"jax": PARTS},  # an approximation by tanh, unless told otherwise: compared in test_activations.py
     "betaln": {"jax": PARTS},  # right to 2e-8 only for large operands; ours is SciPy's
 }
 
