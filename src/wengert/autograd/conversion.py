@@ -16,7 +16,7 @@ from wengert.errors import ArgumentError, DTypeError, NumberRangeError, ShapeErr
 from wengert.ops.registry import OPS
 from wengert.program.call_trace import call_trace
 
-_EXACT = 2**53  # every smaller integer is a float64
+EXACT = 2**53  # every smaller integer is a float64
 
 
 def finish(t: Tensor, requires_grad: bool | None) -> Tensor:
@@ -136,8 +136,8 @@ def _from_numbers(obj: Any, types: set[type], dtype: Any) -> Tensor | None:
     if code is None:
         return None
     if obj.__class__ is kind:
-        whole = abs(obj) > _EXACT and kind is int  # the attribute of the op is a float64, which would round it
-        return None if whole else OPS["full"].function((), t.code, float(obj))
+        rounded = kind is int and abs(obj) > EXACT  # the attribute of the op is a float64
+        return None if rounded else OPS["full"].function((), t.code, float(obj))
     if any(isinstance(x, (list, tuple)) for x in obj[:1]):
         return None
     try:

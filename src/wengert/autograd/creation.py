@@ -11,14 +11,13 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray, check_range, finish
+from wengert.autograd.conversion import EXACT, asarray, check_range, finish
 from wengert.autograd.device import check_device
 from wengert.dtypes import DType, as_dtype, complex64, float32, int64
 from wengert.errors import ArgumentError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.program.trace import create, filled
 
-_EXACT = 2**53  # every smaller integer is a float64
 _WHOLE = (int, np.integer, _core.Dim)
 
 
@@ -57,7 +56,7 @@ def full(
         fill_value = int(fill_value)
     t = as_dtype(type(fill_value) if dtype is None else dtype)
     check_range(fill_value, t, "full")
-    if t.is_integer and not isinstance(fill_value, complex) and abs(int(fill_value)) > _EXACT:
+    if t.is_integer and not isinstance(fill_value, complex) and abs(int(fill_value)) > EXACT:
         one = asarray(fill_value, dtype=t)  # the attribute of the op is a float64, which would round it
         return finish(OPS["copy"](OPS["broadcast_to"](one, as_shape(shape))), requires_grad)
     return finish(filled(as_shape(shape), fill_value, t.code), requires_grad)
@@ -132,7 +131,7 @@ def arange(
     if whole and isinstance(n, int) and n:
         for end in (start, start + (n - 1) * step):
             check_range(end, t, "arange")
-    if whole and any(isinstance(v, (int, np.integer)) and abs(v) > _EXACT for v in (start, stop)):
+    if whole and any(isinstance(v, (int, np.integer)) and abs(v) > EXACT for v in (start, stop)):
         return finish(asarray(_large_range(int(start), int(step), int(n)), dtype=t), requires_grad)
     return finish(create(OPS["iota"], ((n,), t.code, float(start), float(step))), requires_grad)
 

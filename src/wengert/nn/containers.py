@@ -29,7 +29,7 @@ class _Listed(Module):
 
     def _of(self, modules: Sequence[Module]) -> Any:
         """A container of the same kind, which a slice of this one becomes; each kind says how it is built."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define _of")
 
     def append(self, module: Module) -> Self:
         """Add a module at the end; returns this one."""

@@ -72,8 +72,8 @@ class _Recurrent(Module):
         return [getattr(self, name + suffix) if self.bias or "weight" in name else None for name in names]
 
     def _run(self, x: Any, state: list[Any], weights: list[Any], reverse: bool) -> tuple[Any, ...]:
-        """All states of all steps of one layer in one direction, h first."""
-        raise NotImplementedError
+        """All states of all steps of one layer in one direction, h first; LSTM and GRU write it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _run")
 
     def _prepared(self, x: Tensor, state: Any) -> tuple[Any, list[Any], bool]:
         """x as (steps, batch, input), the initial states as (layers · directions, batch, hidden), and whether x was one
