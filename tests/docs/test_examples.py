@@ -1,4 +1,4 @@
-"""Examples run: docstrings of every module, and the Python blocks of README; the op of CONTRIBUTING fits the code."""
+"""Examples run: docstrings of every module; the op of CONTRIBUTING fits the code."""
 
 from __future__ import annotations
 
@@ -42,15 +42,6 @@ def _is_compiled_here(f: object, module: object) -> bool:
 def _of_compiled(finder: doctest.DocTestFinder, module: object, f: object) -> doctest.DocTest | None:
     found = finder.find(f.__wrapped__, f.__name__, module=module)  # type: ignore[attr-defined]
     return next((t for t in found if t.examples), None)
-
-
-@pytest.mark.parametrize("document", ["README.md", "docs/compile.md"])
-def test_document(document: str) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
-    assert blocks
-    namespace: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, document, "exec"), namespace)
 
 
 def test_the_op_of_contributing_fits_the_code() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +16,6 @@ def run(program: str) -> None:
         [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_the_examples_of_the_documentation():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "interop.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 6
-    run("\n".join(blocks))
 
 
 def test_scikit_learn_gives_what_it_gives_with_numpy():
