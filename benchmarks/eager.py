@@ -1,7 +1,6 @@
 """The eager engine beside PyTorch and JAX: `python -m benchmarks.eager`.
 
-Prints a table with goals, and writes benchmarks/results/eager.json and eager.md. Options: names of rows (any part of
-them), --rounds N, --dry (write nothing).
+Prints a table with goals, and writes benchmarks/results/eager.json and eager.md.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("WENGERT_NUM_THREADS", "2")
 
-import argparse
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import wengert as wg
-from benchmarks import measure, processes
+from benchmarks import command_line, measure, processes
 from benchmarks.measure import Row, Timing, bounded_row, interleave, statement, timed_row
 from benchmarks.workloads import Workload, data, in_wengert
 
@@ -240,19 +238,15 @@ SECTIONS = (multiply, chain, small_mlp, affine_tanh, large_mlp, recording, milli
 
 def main() -> None:
     """Run the rows that were asked for; all by default."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", help=f"any of {', '.join(s.__name__ for s in SECTIONS)}")
-    parser.add_argument("--rounds", type=int, default=15, help="samples of each contender")
-    parser.add_argument("--dry", action="store_true", help="write nothing")
-    options = parser.parse_args()
-    chosen = [s for s in SECTIONS if not options.rows or s.__name__ in options.rows]
+    sections = {section.__name__: section for section in SECTIONS}
+    options = command_line.parse("benchmarks.eager", __doc__, sections, rounds=15)
     rows = []
-    for section in chosen:
-        for row in section(options.rounds):
+    for name in options.rows:
+        for row in sections[name](options.rounds):
             print(f"{row.name}: {row.values.get('wengert', float('nan')):,.4g} {row.unit}", flush=True)
             rows.append(row)
     measure.show(rows)
-    if not options.dry and not options.rows:
+    if not options.dry:
         title = "The eager engine beside PyTorch and JAX"
         for path in measure.write("eager", title, rows, measure.machine(measure.versions())):
             print("wrote", path.relative_to(measure.RESULTS.parent.parent))

@@ -1,8 +1,8 @@
 """Every family of operators at three sizes beside PyTorch and NumPy: `python -m benchmarks.ops`.
 
 Forward, and forward with backward, as ratios: how many times faster than the peer. Goal: no operator slower than PyTorch by
-more than 10 %, FFT apart, and the geometric mean ahead of it. Writes benchmarks/results/ops.json and ops.md. Options: names
-of families or operators (any part of them), --rounds N, --dry (write nothing).
+more than 10 %, FFT apart, and the geometric mean ahead of it. Writes benchmarks/results/ops.json and ops.md. A row is one
+operator; its name begins with that of its family.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "2")  # before any library starts its threads: two each
 os.environ.setdefault("WENGERT_NUM_THREADS", "2")
 
-import argparse
 import json
 import math
+import sys
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -22,11 +22,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional
+
+try:
+    import torch
+    import torch.nn.functional
+except ImportError:  # --help works without it
+    torch = None
 
 import wengert as wg
-from benchmarks import measure
+from benchmarks import command_line, measure
 from benchmarks.measure import Call, interleave, statement
 from benchmarks.workloads.operators import OPERATORS, Operator
 
@@ -114,11 +118,9 @@ def timed(op: Operator, size: int, backward: bool, rounds: int) -> Timed:
     return Timed(op.family, op.name, shapes, PASSES[backward], us, ratios, load)
 
 
-def all_timed(wanted: list[str], rounds: int) -> Iterator[Timed]:
-    """Every operator that is wanted, at every size, in both passes."""
-    for op in OPERATORS:
-        if wanted and not any(w in f"{op.family} {op.name}" for w in wanted):
-            continue
+def all_timed(operators: list[Operator], rounds: int) -> Iterator[Timed]:
+    """Each operator at every size, in both passes."""
+    for op in operators:
         for size in range(len(op.sizes)):
             for backward in (False, True) if op.gradient else (False,):
                 yield timed(op, size, backward, rounds)
@@ -185,15 +187,15 @@ def write(rows: list[Timed]) -> None:
 
 def main() -> None:
     """Run, print as it goes, write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ops", description=__doc__)
-    parser.add_argument("names", nargs="*", help="families or operators, any part of them")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--dry", action="store_true", help="write no results")
-    options = parser.parse_args()
+    operators = {f"{op.family} {op.name}": op for op in OPERATORS}
+    families = dict.fromkeys(op.family for op in OPERATORS)
+    options = command_line.parse("benchmarks.ops", __doc__, operators, rounds=5, listed=families)
+    if torch is None:
+        sys.exit("benchmarks.ops times operators beside PyTorch, which is not installed: pip install torch")
     warnings.simplefilter("ignore", UserWarning)  # PyTorch's, about its own affairs
     torch.set_num_threads(2)
     rows = []
-    for row in all_timed(options.names, options.rounds):
+    for row in all_timed([operators[name] for name in options.rows], options.rounds):
         rows.append(row)
         ratios = ", ".join(f"{k} {v:.2f}×" for k, v in row.ratios.items())
         print(
@@ -201,7 +203,7 @@ def main() -> None:
             flush=True,
         )
     print("\n".join(summary(rows)))
-    if not options.dry and not options.names:
+    if not options.dry:
         write(rows)
 
 

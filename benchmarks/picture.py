@@ -1,8 +1,11 @@
-"""The README's picture: how many times faster than each peer, from the last results. `python -m benchmarks.picture`."""
+"""Draw the README's picture, how many times faster than each peer, from the last results: `python -m benchmarks.picture`."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+from math import log10
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -25,8 +28,6 @@ def bars(results: dict[str, Any]) -> list[tuple[str, str, float]]:
 
 def draw(entries: list[tuple[str, str, float]]) -> str:
     """An SVG of horizontal bars on a logarithmic scale from 0.5."""
-    from math import log10
-
     most = max(r for *_, r in entries)
     scale = (WIDTH - LEFT - 170) / log10(most / 0.5)
 
@@ -52,10 +53,14 @@ def draw(entries: list[tuple[str, str, float]]) -> str:
 
 
 def main() -> None:
-    """Write the picture."""
-    PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    PICTURE.write_text(draw(bars(json.loads(RESULTS.read_text()))))
-    print(f"wrote {PICTURE.relative_to(Path.cwd())}" if PICTURE.is_relative_to(Path.cwd()) else "wrote the picture")
+    """Read the options, write the picture."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.picture", description=__doc__)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="what `python -m benchmarks.eager` has written")
+    parser.add_argument("--out", type=Path, default=PICTURE, help="the SVG to write (default: docs/images/eager.svg)")
+    options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(draw(bars(json.loads(options.results.read_text(encoding="utf-8")))), encoding="utf-8")
+    print(f"wrote {os.path.relpath(options.out)}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Training steps beside PyTorch (eager) and JAX (`jit`): `python -m benchmarks.training`.
 
 Time of one step of Adam, and the most memory that a process of its own takes beyond what it has after building the network.
-Prints a table with goals, and writes benchmarks/results/training.json and training.md. Options: names of rows (any part of
-them), --rounds N, --dry (write nothing).
+Prints a table with goals, and writes benchmarks/results/training.json and training.md.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("WENGERT_NUM_THREADS", "2")
 
-import argparse
 import importlib
 import subprocess
 import sys
 from typing import Any
 
-from benchmarks import measure
+from benchmarks import command_line, measure
 from benchmarks.measure import Row, interleave, statement, timed_row
 from benchmarks.workloads import Workload, data, in_wengert, networks
 
@@ -108,19 +106,15 @@ def timed(name: str, which: str, goal: float, rounds: int) -> Row:
 
 def main() -> None:
     """Run the rows that were asked for; all by default."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", help=f"any of {', '.join(w for w, _ in STEPS.values())}")
-    parser.add_argument("--rounds", type=int, default=15, help="samples of each contender")
-    parser.add_argument("--dry", action="store_true", help="write nothing")
-    options = parser.parse_args()
+    options = command_line.parse("benchmarks.training", __doc__, (which for which, _ in STEPS.values()), rounds=15)
     rows = []
     for name, (which, goal) in STEPS.items():
-        if options.rows and not any(r in which for r in options.rows):
+        if which not in options.rows:
             continue
         rows.append(timed(name, which, goal, options.rounds))
         print(f"{name}: {rows[-1].values['wengert']:,.4g} {rows[-1].unit}", flush=True)
     measure.show(rows)
-    if not options.dry and not options.rows:
+    if not options.dry:
         title = "Training steps beside PyTorch and JAX"
         for path in measure.write("training", title, rows, measure.machine(measure.versions())):
             print("wrote", path.relative_to(measure.RESULTS.parent.parent))
