@@ -3,7 +3,8 @@
 from wengert._hooks import hide_frames
 from wengert.data.batches import Batches, batches, split
 from wengert.data.progress import progress
+from wengert.data.samples import Subset
 
-__all__ = ["Batches", "batches", "progress", "split"]
+__all__ = ["Batches", "Subset", "batches", "progress", "split"]
 
 hide_frames()

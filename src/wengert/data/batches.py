@@ -14,6 +14,7 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import tensor
 from wengert.autograd.modes import no_grad
 from wengert.autograd.random import Generator, permutation, randint
+from wengert.data.samples import Subset, is_dataset, joined
 from wengert.errors import ArgumentError, ShapeError
 from wengert.program.tree import flatten, unflatten
 
@@ -31,16 +32,14 @@ def _columns(arrays: tuple[Any, ...], who: str) -> tuple[list[Any], Any, int]:
     if not arrays:
         raise ArgumentError(f"{who}: there are no arrays")
     leaves, structure = flatten(arrays[0] if len(arrays) == 1 else tuple(arrays))
-    columns = [x if isinstance(x, Tensor) else np.asarray(x) for x in leaves]
+    columns = [x if isinstance(x, Tensor) or is_dataset(x) else _array(x, who) for x in leaves]
     for x in columns:
-        if isinstance(x, np.ndarray) and x.dtype.kind not in "biufcV":
-            raise ArgumentError(f"{who}: arrays hold numbers, got dtype {x.dtype}")
-        if x.ndim == 0:
+        if isinstance(x, (Tensor, np.ndarray)) and x.ndim == 0:
             raise ShapeError(
                 f"{who}: every array has samples along its first axis, got a single number; lists are containers here, so "
                 "pass numpy.asarray(list)"
             )
-    lengths = [int(x.shape[0]) for x in columns]
+    lengths = [len(x) for x in columns]
     if len(set(lengths)) > 1:
         raise ShapeError(f"{who}: the arrays have {', '.join(map(str, lengths))} samples; all must have as many")
     if not lengths or lengths[0] == 0:
@@ -48,8 +47,22 @@ def _columns(arrays: tuple[Any, ...], who: str) -> tuple[list[Any], Any, int]:
     return columns, structure, lengths[0]
 
 
+def _array(x: Any, who: str) -> Any:
+    a = np.asarray(x)
+    if a.dtype == object:
+        raise ArgumentError(
+            f"{who}: takes arrays and data sets, which have samples by number (__len__ and __getitem__), got a "
+            f"{type(x).__name__}"
+        )
+    if a.dtype.kind not in "biufcV":
+        raise ArgumentError(f"{who}: arrays hold numbers, got dtype {a.dtype}")
+    return a
+
+
 def _rows(column: Any, chosen: Any) -> Any:
     """A copy of these samples, as what the column is."""
+    if not isinstance(column, (Tensor, np.ndarray)):
+        return Subset(column, chosen)
     if isinstance(column, Tensor):
         with no_grad():
             return F.clone(column[chosen]) if isinstance(chosen, slice) else column[chosen]
@@ -96,8 +109,14 @@ class Batches:
             yield self._batch(where if order is None else order[where])
 
     def _batch(self, chosen: Any) -> Any:
-        rows = [_rows(c, chosen) for c in self._columns]
-        return unflatten(self._structure, [x if isinstance(x, Tensor) else tensor(x) for x in rows])
+        return unflatten(self._structure, [self._part(c, chosen) for c in self._columns])
+
+    def _part(self, column: Any, chosen: Any) -> Any:
+        if not isinstance(column, (Tensor, np.ndarray)):
+            numbers = range(self._samples)[chosen] if isinstance(chosen, slice) else chosen.tolist()
+            return joined(column, numbers)
+        rows = _rows(column, chosen)
+        return rows if isinstance(rows, Tensor) else tensor(rows)
 
     def _delivered(self, made: Iterator[Any]) -> Iterator[Any]:
         for batch in made:
@@ -148,8 +167,10 @@ def batches(
 ) -> Batches:
     """Batches of arrays and tensors, or of nested containers of them, along the first axis, as tensors.
 
-    Several arrays come as tuples. The order of an epoch depends on the seed and the epoch alone; without a seed, one is
-    drawn from the generator (the default one, which `manual_seed` starts). `prefetch` batches are made ahead in a thread.
+    Several arrays come as tuples. An object with `__len__` and `__getitem__`, such as a data set of PyTorch, gives one
+    sample at a time; a batch has the containers of a sample, such as (image, label). The order of an epoch depends on the
+    seed and the epoch alone; without a seed, one is drawn from the generator (the default one, which `manual_seed`
+    starts). `prefetch` batches are made ahead in a thread.
 
     >>> import numpy as np
     >>> data = batches(np.arange(5), np.arange(5) ** 2, batch_size=2)
@@ -162,7 +183,8 @@ def batches(
 
 
 def split(*arrays: Any, test: float | int = 0.25, shuffle: bool = True, seed: int = 0) -> tuple[Any, Any]:
-    """Samples to train on and samples to test with: a fraction of all, or a number of them.
+    """Samples to train on and samples to test with: a fraction of all, or a number of them. Of arrays these are copies, of
+    data sets `Subset`s.
 
     >>> import numpy as np
     >>> (x, t), (x_test, t_test) = split(np.arange(8), np.arange(8) % 2, test=0.25)
