@@ -239,6 +239,25 @@ def test_apply_gradients_takes_new_parameters() -> None:
         opt.apply_gradients([(p, np.ones(3))])
 
 
+def test_gradients_are_not_trained_in_place_of_parameters() -> None:
+    p, plain = wg.Parameter.ones((2,)), wg.ones((2,))
+    g = wg.ones((2,))
+    recorded = wg.ones((2,), requires_grad=True) * 2  # as a gradient made with create_graph=True
+    for opt in (optim.SGD([p], lr=0.5), optim.SGD(lr=0.5)):
+        for first in (g, recorded, np.ones(2)):
+            for given in ([(first, p)], zip([first], [p]), [(p, g), (first, p)]):
+                with pytest.raises(wg.ArgumentError, match=r"the parameter comes first.*write zip\(params, grads\)"):
+                    opt.apply_gradients(given)  # type: ignore[arg-type]
+        with pytest.raises(wg.ArgumentError, match=r"float32\(2,\), which is no parameter of this SGD"):
+            opt.apply_gradients([(plain, g)])
+        with pytest.raises(wg.ArgumentError, match="takes \\(parameter, gradient\\) pairs, got a Parameter"):
+            opt.apply_gradients([p])  # type: ignore[list-item]
+    assert p.tolist() == g.tolist() == plain.tolist() == [1.0, 1.0]
+    opt = optim.SGD([plain], lr=0.5)
+    opt.apply_gradients([(plain, g)])  # what the optimizer was given is a parameter
+    assert plain.tolist() == [0.5, 0.5]
+
+
 def test_apply_gradients_names_the_parameter_without_a_gradient() -> None:
     net = nn.Linear(3, 2)
     opt = optim.SGD(net.named_parameters(), lr=1.0)
@@ -499,10 +518,70 @@ def test_a_step_that_cannot_be_made_changes_nothing() -> None:
 
 def test_step_refuses_what_is_no_map() -> None:
     p = wg.Parameter.ones((2,))
-    with pytest.raises(wg.ArgumentError, match="got a list; for pairs there is apply_gradients"):
-        optim.SGD([p]).step([(p, p)])
+    for bad in (p, lambda: None, {"p": p}):
+        with pytest.raises(wg.ArgumentError, match="takes the map that backward"):
+            optim.SGD([p]).step(bad)
     with pytest.raises(wg.ArgumentError, match="config is a SGDConfig, got a AdamConfig"):
         optim.SGD([p], config=optim.AdamConfig())  # type: ignore[arg-type]
+
+
+def test_step_takes_pairs_and_gradients_in_order() -> None:
+    p, q = wg.Parameter.ones((2,)), wg.Parameter.ones((3,))
+    opt = optim.SGD([p, q], lr=0.5)
+    opt.step([(q, np.ones(3))])
+    assert p.tolist() == [1.0, 1.0] and q.tolist() == [0.5, 0.5, 0.5]
+    opt.step([wg.ones((2,)), None])
+    assert p.tolist() == [0.5, 0.5] and q.tolist() == [0.5, 0.5, 0.5]
+    opt.step(g for g in (wg.ones((2,)), np.ones(3)))
+    assert p.tolist() == [0.0, 0.0] and q.tolist() == [0.0, 0.0, 0.0]
+    with pytest.raises(wg.ArgumentError, match=r"SGD.step: 1 gradients for 2 parameters \(parameter 0 float32\(2,\)"):
+        opt.step([wg.ones((2,))])
+    with pytest.raises(wg.ShapeError, match=r"step: a gradient of shape \(3,\) does not fit parameter 0"):
+        opt.step([wg.ones((3,)), None])
+    with pytest.raises(wg.ArgumentError, match=r"step: the parameter comes first"):
+        opt.step([(wg.ones((2,)), p)])
+    with pytest.raises(wg.GradientError, match="no gradient reached any of the 2"):
+        opt.step([None, None])
+
+
+def test_an_update_is_what_a_step_adds() -> None:
+    start = np.array([1.0, -2.0])
+    p, q, other = wg.Parameter(start), wg.Parameter(start), wg.Parameter.ones((1,))
+    stepping, computing = optim.Adam([p], lr=0.1), optim.Adam([q, other], lr=0.1)
+    for t in range(3):
+        g = np.array([0.5, t - 1.0])
+        stepping.apply_gradients([(p, g)])
+        before = q.tolist()
+        update = computing.compute_update(q, g)
+        assert q.tolist() == before
+        q.apply_update(update)
+        assert np.allclose(p.numpy(), q.numpy(), rtol=1e-15)
+    assert other.tolist() == [1.0]
+    with pytest.raises(wg.ArgumentError, match="compute_update: the parameter comes first"):
+        computing.compute_update(wg.ones((2,)), q)
+
+
+def test_a_config_may_come_first() -> None:
+    p = wg.Parameter.ones((2,))
+    opt = optim.Adam(wg.AdamConfig(lr=0.5))
+    opt.step([(p, np.ones(2))])
+    assert np.allclose(p.numpy(), 0.5)
+    with pytest.raises(wg.ArgumentError, match="config is a SGDConfig, got a AdamConfig"):
+        optim.SGD(wg.AdamConfig())  # type: ignore[arg-type]
+    with pytest.raises(wg.ArgumentError, match="config is given twice"):
+        optim.Adam(wg.AdamConfig(), config=wg.AdamConfig())
+
+
+def test_gradients_are_forgotten_or_zero() -> None:
+    net = nn.Linear(2, 2)
+    opt = optim.SGD(net.parameters(), lr=0.1)
+    for owner in (net, opt, net.weight, nn.ParameterDict(weight=net.weight)):
+        net.bias.grad = None
+        net.weight.set_grad(np.ones((2, 2)))
+        owner.zero_grad(set_to_none=False)
+        assert net.weight.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]] and net.bias.grad is None
+        owner.zero_grad(set_to_none=True)
+        assert net.weight.grad is None
 
 
 def test_options_that_change_the_state_cannot_change_later() -> None:

@@ -227,10 +227,10 @@ class Module:
             f(m)
         return self
 
-    def zero_grad(self) -> None:
-        """Forget the gradients of all parameters."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters: `.grad` is None again, or zeros where one was with `set_to_none=False`."""
         for p in self.parameters():
-            p.grad = None
+            p.zero_grad(set_to_none)
 
     @property
     def training(self) -> bool:

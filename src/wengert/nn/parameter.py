@@ -15,6 +15,11 @@ from wengert.autograd.random import randn as _randn
 from wengert.errors import ArgumentError, GradientError, ShapeError
 
 
+def reset_grad(p: Tensor, set_to_none: bool) -> None:
+    """Forget the gradient of a parameter, or make it zeros."""
+    p.grad = None if set_to_none or p.grad is None else creation.zeros_like(p.grad)
+
+
 class Parameter(Tensor):
     """A tensor that requires a gradient, and that modules and optimizers find. It owns a copy of its data.
 
@@ -78,9 +83,9 @@ class Parameter(Tensor):
         """The data as a plain tensor, outside the graph; it shares memory with the parameter."""
         return self.detach()
 
-    def zero_grad(self) -> None:
-        """Forget the gradient: `.grad` is None again."""
-        self.grad = None
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradient: `.grad` is None again, or zeros if there was one and `set_to_none` is False."""
+        reset_grad(self, set_to_none)
 
     def set_grad(self, gradient: Any) -> None:
         """Make `gradient` the parameter's gradient.
@@ -178,10 +183,10 @@ class ParameterDict:
         """The parameters."""
         return self._parameters.values()
 
-    def zero_grad(self) -> None:
-        """Forget the gradients of all parameters."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or set them to zero."""
         for p in self._parameters.values():
-            p.zero_grad()
+            p.zero_grad(set_to_none)
 
     def __contains__(self, name: object) -> bool:
         return name in self._parameters

@@ -84,7 +84,7 @@ class Adafactor(Optimizer):
 
     def __init__(
         self,
-        params: Parameters | None = None,
+        params: Parameters | AdafactorConfig | None = None,
         lr: Any = None,
         beta2_decay: float | None = None,
         eps: tuple[float | None, float] | None = None,

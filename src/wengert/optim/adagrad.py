@@ -55,7 +55,7 @@ class Adagrad(Optimizer):
 
     def __init__(
         self,
-        params: Parameters | None = None,
+        params: Parameters | AdagradConfig | None = None,
         lr: Any = None,
         lr_decay: float | None = None,
         weight_decay: float | None = None,

@@ -78,7 +78,7 @@ class Adam(Optimizer):
 
     def __init__(
         self,
-        params: Parameters | None = None,
+        params: Parameters | AdamConfig | None = None,
         lr: Any = None,
         betas: tuple[float, float] | None = None,
         eps: float | None = None,

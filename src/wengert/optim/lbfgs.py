@@ -98,7 +98,7 @@ class LBFGS(Optimizer):
 
     def __init__(
         self,
-        params: Parameters | None = None,
+        params: Parameters | LBFGSConfig | None = None,
         lr: Any = None,
         max_iter: int | None = None,
         max_eval: int | None = None,

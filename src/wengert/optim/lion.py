@@ -53,7 +53,7 @@ class Lion(Optimizer):
 
     def __init__(
         self,
-        params: Parameters | None = None,
+        params: Parameters | LionConfig | None = None,
         lr: Any = None,
         betas: tuple[float, float] | None = None,
         weight_decay: float | None = None,

@@ -11,8 +11,10 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import asarray, tensor
 from wengert.autograd.creation import full
 from wengert.autograd.gradient_map import GradientMap
+from wengert.autograd.modes import no_grad
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
+from wengert.nn.parameter import Parameter, reset_grad
 from wengert.optim import pure
 from wengert.optim.cohort import Cohort, Plan
 from wengert.optim.update import Rule, state_dtype, update_program
@@ -35,7 +37,11 @@ class Optimizer:
     Config: ClassVar[type[Any]]
     elementwise: ClassVar[bool] = True  # False: the rule looks at a whole tensor, not at one element
 
-    def __init__(self, params: Parameters | None, config: Any, **given: Any) -> None:
+    def __init__(self, params: Any, config: Any, **given: Any) -> None:
+        if dataclasses.is_dataclass(params):  # Adam(AdamConfig(...)): to be given pairs
+            if config is not None:
+                raise ArgumentError(f"{type(self).__name__}: config is given twice")
+            params, config = None, params
         if config is not None and not isinstance(config, self.Config):
             raise ArgumentError(
                 f"{type(self).__name__}: config is a {self.Config.__name__}, got a {type(config).__name__}"
@@ -129,6 +135,9 @@ class Optimizer:
     def step(self, grads: Any = None) -> Any:
         """Update every parameter that has a gradient: in `.grad`, or in the map, whose `.grad`s it then clears.
 
+        Also accepted: (parameter, gradient) pairs as in `apply_gradients`, and a list with one gradient per parameter, in
+        the order in which the parameters were given, None where there is none.
+
         >>> import wengert as wg
         >>> p = wg.Parameter.ones((2,))
         >>> opt = wg.optim.SGD([p], lr=0.5)
@@ -143,10 +152,25 @@ class Optimizer:
             self._step({key: g for key, g in grads.items() if key in self._names})
             self._forget(p for p in self._parameters() if p in grads)
         else:
+            self._step(self._by_id(self._paired(grads), "step"))
+
+    def _paired(self, grads: Any) -> list[Any]:
+        """(parameter, gradient) pairs: these, or of gradients in the order of the parameters."""
+        who = f"{type(self).__name__}.step"
+        if isinstance(grads, (Tensor, Mapping, str)) or not isinstance(grads, Iterable):
             raise ArgumentError(
-                f"{type(self).__name__}.step: takes the map that backward() returns, or nothing, got a "
-                f"{type(grads).__name__}; for pairs there is apply_gradients"
+                f"{who}: takes the map that backward() returns, (parameter, gradient) pairs, a list with one gradient per "
+                f"parameter, or nothing, got a {type(grads).__name__}"
             )
+        given, parameters = list(grads), self._parameters()
+        if given and all(isinstance(x, tuple) and len(x) == 2 for x in given):
+            return given
+        if len(given) != len(parameters):
+            raise ArgumentError(
+                f"{who}: {len(given)} gradients for {len(parameters)} parameters ({_some(self._names.values())}); a list "
+                "has one for each, in their order, None where there is none"
+            )
+        return [(p, g) for p, g in zip(parameters, given) if g is not None]
 
     def apply_gradients(self, pairs: Iterable[tuple[Tensor, Any]]) -> None:
         """Update these parameters by these gradients; parameters that are new join the first group.
@@ -157,26 +181,80 @@ class Optimizer:
         >>> p.tolist()
         [0.5, 0.5]
         """
+        self._step(self._by_id(pairs, "apply_gradients"))
+
+    def _by_id(self, pairs: Iterable[Any], who: str) -> dict[int, Tensor]:
+        """Gradients that fit, by the id of their parameter; nothing has changed if one does not."""
+        listed = list(pairs)
+        for pair in listed:
+            self._check_pair(pair, who)
         given: dict[int, Tensor] = {}
-        for p, g in pairs:
+        for p, g in listed:
             if p.id not in self._names:
                 self._add(0, p)
             if g is None:
                 raise GradientError(
-                    f"apply_gradients: {self._names[p.id]} has no gradient (None): the loss does not depend on it, or "
+                    f"{who}: {self._names[p.id]} has no gradient (None): the loss does not depend on it, or "
                     "backward has not run. Leave this pair out; wengert.explain(grads, parameter) says where its path ends"
                 )
             g = asarray(g)
             if tuple(g.shape) != tuple(p.shape):
-                raise ShapeError(
-                    f"apply_gradients: a gradient of shape {tuple(g.shape)} does not fit {self._names[p.id]}"
-                )
+                raise ShapeError(f"{who}: a gradient of shape {tuple(g.shape)} does not fit {self._names[p.id]}")
             given[p.id] = g if g.dtype == p.dtype else g.astype(p.dtype)
-        self._step(given)
+        return given
 
-    def zero_grad(self) -> None:
-        """Forget the gradients of all parameters."""
-        self._forget(self._parameters())
+    def _check_pair(self, pair: Any, who: str) -> None:
+        """Raise unless the first of the pair is a parameter: a gradient must not be trained in its place."""
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ArgumentError(f"{who}: takes (parameter, gradient) pairs, got a {type(pair).__name__}")
+        p, g = pair
+        if self._is_parameter(p):
+            return
+        given = f"{p.dtype.name}{tuple(p.shape)}" if isinstance(p, Tensor) else f"a {type(p).__name__}"
+        if self._is_parameter(g):
+            raise ArgumentError(
+                f"{who}: the parameter comes first, then its gradient, but the first of a pair is {given}, which is no "
+                "parameter, and the second is one. For zip(grads, params), as in Keras, write zip(params, grads)"
+            )
+        raise ArgumentError(
+            f"{who}: the first of a pair is {given}, which is no parameter of this {type(self).__name__}, no "
+            f"wengert.Parameter, and does not require a gradient; pass it to {type(self).__name__}([...]) to train it"
+        )
+
+    def _is_parameter(self, x: Any) -> bool:
+        return isinstance(x, Tensor) and (
+            x.id in self._names or isinstance(x, Parameter) or (x.requires_grad and x.is_leaf)
+        )
+
+    def compute_update(self, p: Tensor, gradient: Any) -> Tensor:
+        """What a step with this gradient adds to the parameter, for `p.apply_update`. The optimizer's state takes the
+        step; the parameter stays as it is.
+
+        >>> import wengert as wg
+        >>> p = wg.Parameter.ones((2,))
+        >>> update = wg.optim.SGD([p], lr=0.5).compute_update(p, wg.ones((2,)))
+        >>> update.tolist(), p.tolist()
+        ([-0.5, -0.5], [1.0, 1.0])
+        """
+        given = self._by_id([(p, gradient)], "compute_update")
+        before = tensor(p.detach())
+        self._step(given)
+        with no_grad():
+            update = p.detach() - before
+            p._assign(before, "compute_update")
+        return update
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters: `.grad` is None again, or zeros where one was with `set_to_none=False`."""
+        if set_to_none:
+            self._forget(self._parameters())
+        elif call_trace() is not None:
+            raise TraceError(
+                f"{type(self).__name__}.zero_grad: inside a compiled function gradients are only set to None"
+            )
+        else:
+            for p in self._parameters():
+                reset_grad(p, set_to_none)
 
     def _forget(self, parameters: Iterable[Tensor]) -> None:
         trace = call_trace()

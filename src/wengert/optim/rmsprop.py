@@ -69,7 +69,7 @@ class RMSprop(Optimizer):
 
     def __init__(
         self,
-        params: Parameters | None = None,
+        params: Parameters | RMSpropConfig | None = None,
         lr: Any = None,
         alpha: float | None = None,
         eps: float | None = None,

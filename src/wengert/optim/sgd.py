@@ -60,7 +60,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        params: Parameters | None = None,
+        params: Parameters | SGDConfig | None = None,
         lr: Any = None,
         momentum: float | None = None,
         dampening: float | None = None,
