@@ -142,6 +142,22 @@ def test_numbers_from_outside_are_filled_in_by_the_group_that_reads_them() -> No
     assert f(wg.ones((0, 5)), s)[0].shape == (0, 5)
 
 
+def test_a_number_beside_a_sum_and_beside_the_elements() -> None:
+    """One value, read once for the row that a full sum leaves and once for every element: two registers."""
+    rng = np.random.default_rng(5)
+    x, s = wg.asarray(rng.standard_normal((30, 400)).astype(np.float32)), wg.tensor(2.0)
+    functions = [
+        lambda x, s: (s * x.sum(), x * s),
+        lambda x, s: (x * s, s * x.sum()),
+        lambda x, s: (x - s * wg.sin(x), (x * x).mean() * s),
+        lambda x, s: (s + x.sum(axis=1), x / s, wg.max(x, axis=1) - s),
+        lambda x, s: ((s * x.sum(axis=1, keepdims=True)) * x, x + s),
+    ]
+    for f in functions:
+        for got, expected in zip(wg.compile(f)(x, s), f(x, s)):
+            np.testing.assert_array_equal(got.numpy(), expected.numpy())
+
+
 @pytest.mark.parametrize("n", [3, 128, 500, 1024, 1500])
 @pytest.mark.parametrize("rows", [1, 5, 300])
 def test_what_repeats_with_the_rows(n: int, rows: int) -> None:

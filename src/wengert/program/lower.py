@@ -132,8 +132,11 @@ def _lower_group(builder: Any, slots: _Slots, g: Group, readers: dict[Var, set[i
             return register(key, Type(x.dtype, ()), row, -1, -1, _plain_number(x.value))
         x = scalars.get(x, x)
         if x in number:
-            return number[x]
-        return register(x, x.type, row, slots.of[x], -1, None)
+            return number[x]  # made by the group
+        if (x, row) in number:
+            return number[x, row]
+        # A value of one element may be read for every row and for every element: these are blocks of different length.
+        return register((x, row), x.type, row, slots.of[x], -1, None)
 
     code = []
     for i in g.members:
