@@ -76,12 +76,15 @@ void record_update(Alias& a, const Value* view, Value* result) {
   release(out);
 }
 
+bool repeats_elements(const Value* v) { return !v->contiguous && has_overlap(v->ndim, v->shape, v->strides); }
+
 // Elements that share a place would all be written there, and the last one would win.
 [[noreturn]] void fail_overlapping(const Value* v, const char* op) {
-  fail(ErrorKind::in_place, op,
-       "elements of this view, " + to_string(v->type()) +
-           ", share memory (it was broadcast, or its strides overlap), so it cannot be written in place; clone() it "
-           "first");
+  fail(
+      ErrorKind::in_place, op,
+      "elements of this view, " + to_string(v->type()) +
+          ", or of one that it was taken from share memory (it was broadcast, or its strides overlap), so it cannot be "
+          "written in place; clone() it first");
 }
 
 void mark_written(Buffer* b) {
@@ -132,7 +135,10 @@ void join(Tensor& base, Tensor& view, bool detached) {
   view.offset = view.value->data - view.alias->base->data;
   view.is_base = false;
   view.detached = detached || base.detached;
+  view.overlaps = base.overlaps || repeats_elements(base.value);
 }
+
+bool has_shared_elements(Tensor& t) { return repeats_elements(current(t)) || t.overlaps; }
 
 void refuse_leaf(Tensor& t, const char* op) {
   const Value* old = current(t);
@@ -145,9 +151,6 @@ void refuse_leaf(Tensor& t, const char* op) {
 
 namespace {
 
-// A gradient may be one element seen through strides of zero: it gets memory of its own. A view of a tensor may not.
-bool repeats_elements(const Value* v) { return !v->contiguous && has_overlap(v->ndim, v->shape, v->strides); }
-
 bool alone(const Tensor& t) { return (!t.alias || t.alias->refs == 1) && !t.value->buffer->pinned; }
 
 bool needs_own_memory(const Tensor& t, bool repeats) {
@@ -156,8 +159,9 @@ bool needs_own_memory(const Tensor& t, bool repeats) {
 }
 
 void refuse_places(const Tensor& t, const char* op) {
+  // A gradient may be one element seen through strides of zero: it gets memory of its own. A view of a tensor may not.
   const bool repeats = repeats_elements(t.value);
-  if (repeats && (!t.is_base || t.value->buffer->pinned)) fail_overlapping(t.value, op);
+  if (t.overlaps || (repeats && (!t.is_base || t.value->buffer->pinned))) fail_overlapping(t.value, op);
   if (needs_own_memory(t, repeats) && !t.is_base && !t.alias->base->contiguous)
     fail(ErrorKind::in_place, op,
          "this is a view of a non-contiguous tensor, " + to_string(t.alias->base->type()) +
@@ -165,6 +169,13 @@ void refuse_places(const Tensor& t, const char* op) {
 }
 
 }  // namespace
+
+void separate_elements(Tensor& t) {
+  if (t.alias || !repeats_elements(t.value) || !alone(t)) return;
+  Ref packed(contiguous(t.value));
+  share_edge(packed.v, t.value);
+  set_value(t, packed.take());
+}
 
 void require_assignable(Tensor& t, bool recorded, const char* op) {
   if (recorded && thread_state.grad_enabled) refuse_leaf(t, op);

@@ -12,6 +12,7 @@ struct Tensor {
   int64_t offset = 0;      // of a view: bytes from the start of its base
   bool is_base = false;
   bool detached = false;  // a view that carries no gradient
+  bool overlaps = false;  // a view of a tensor that has several elements at one place
 };
 
 void destroy(Tensor& t);
@@ -25,6 +26,13 @@ inline Value* current(Tensor& t) {
 
 // `v` becomes a view in t's alias group. Takes v's value as it is.
 void join(Tensor& base, Tensor& view, bool detached);
+
+// Whether writing one element of t could change another one, of t or of a tensor that t is a view of.
+bool has_shared_elements(Tensor& t);
+
+// A tensor whose memory no other one shares gets a place for every element: a gradient may be one number, seen through
+// strides of zero. Without it, a view of such a tensor could not be written.
+void separate_elements(Tensor& t);
 
 // A leaf, or a view of one, may be written only where nothing is recorded: its gradient would have no meaning.
 void refuse_leaf(Tensor& t, const char* op);

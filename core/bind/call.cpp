@@ -397,6 +397,7 @@ PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* con
     std::vector<Value*> many;
     Value** v = few;
     if (n_in > 8) v = (many.resize(n_in), many.data());
+    if (op.view) separate_elements(as_tensor(inputs[0])->tensor);
     for (int i = 0; i < n_in; ++i) v[i] = operand(as_tensor(inputs[i]));
     Value* out[kMaxOutputs];
     apply(op, v, n_in, attrs, out);

@@ -11,8 +11,20 @@ const char* const kFormats[kNumDTypes] = {"?", "b", "h", "i", "q", "B", "H", "I"
 }  // namespace
 
 int get_tensor_buffer(PyObject* self, Py_buffer* view, int flags) {
-  Value* v = data_of(self, "numpy");
-  if (!v) return -1;
+  if (!data_of(self, "numpy")) return -1;
+  Tensor& t = as_tensor(self)->tensor;
+  try {
+    separate_elements(t);
+  } catch (...) {
+    return raise_python(), -1;
+  }
+  const bool readonly = has_shared_elements(t);
+  const Value* v = current(t);
+  if (readonly && (flags & PyBUF_WRITABLE)) {
+    PyErr_SetString(PyExc_BufferError,
+                    "elements of the tensor share memory, so it cannot be written; clone() it first");
+    return -1;
+  }
   if (v->dtype == DType::BFloat16 && (flags & PyBUF_FORMAT)) {
     PyErr_SetString(PyExc_BufferError, "bfloat16 has no buffer format; use numpy(), which gives ml_dtypes.bfloat16");
     return -1;
@@ -32,7 +44,7 @@ int get_tensor_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->obj = Py_NewRef(self);
   view->buf = v->data;
   view->len = v->size * element;
-  view->readonly = 0;
+  view->readonly = readonly;
   view->itemsize = element;
   view->format = const_cast<char*>((flags & PyBUF_FORMAT) ? kFormats[static_cast<int>(v->dtype)] : nullptr);
   view->ndim = v->ndim;

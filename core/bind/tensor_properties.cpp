@@ -171,6 +171,10 @@ PyObject* get_pinned(PyObject* self, void*) {
   return PyBool_FromLong(as_tensor(self)->plain && current(as_tensor(self)->tensor)->buffer->pinned);
 }
 
+PyObject* get_overlaps(PyObject* self, void*) {
+  return PyBool_FromLong(as_tensor(self)->plain && has_shared_elements(as_tensor(self)->tensor));
+}
+
 PyObject* get_contiguous(PyObject* self, void*) {
   Value* v = value_of(self, "is_contiguous");
   return v ? PyBool_FromLong(v->contiguous) : nullptr;
@@ -192,6 +196,8 @@ PyGetSetDef tensor_properties[] = {
     {"data_ptr", get_data_pointer, nullptr, "Address of the first element.", nullptr},
     {"_pinned", get_pinned, nullptr, "Whether the memory is shared with something outside, such as a NumPy array.",
      nullptr},
+    {"_overlaps", get_overlaps, nullptr,
+     "Whether elements of this tensor, or of one that it is a view of, share their memory.", nullptr},
     {"_plain", get_plain, nullptr, "Whether this tensor is data (not a dual, traced or batched value).", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

@@ -162,18 +162,17 @@ def test_a_gradient_of_equal_elements_can_be_written() -> None:
     assert x.grad.tolist() == [2.0, 11.0, 4.0]
 
 
-def test_parts_of_a_gradient_in_a_map_are_written_or_refused() -> None:
+def test_parts_of_a_gradient_in_a_map_are_written() -> None:
     x = wg.tensor([1.0, 2.0, 3.0], requires_grad=True)
     g = x.sum().backward()[x]
-    with pytest.raises(wg.InPlaceError, match="clone"):
-        g[1] = 5.0
+    g[1] = 5.0
     g.add_(wg.tensor([0.0, 1.0, 2.0]))
-    assert g.tolist() == [1.0, 2.0, 3.0] and x.grad.tolist() == [1.0, 1.0, 1.0]
+    assert g.tolist() == [1.0, 6.0, 3.0] and x.grad.tolist() == [1.0, 1.0, 1.0]
     x.grad = None
     h = x.sum().backward()[x]
     assert h.tolist() == [1.0, 1.0, 1.0]  # through an array, which sees this memory from now on
-    with pytest.raises(wg.InPlaceError, match="share memory"):
-        h.add_(wg.tensor([0.0, 1.0, 2.0]))
+    h.add_(wg.tensor([0.0, 1.0, 2.0]))
+    assert h.tolist() == [1.0, 2.0, 3.0] and x.grad.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_overlapping_places_cannot_be_updated() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 import wengert as wg
 from tests import finite_differences as fd
+from tests.program.test_ir import traced
+from wengert.program.simplify import simplify
 
 
 def check(f: Callable[..., Any], *arrays: Any, tolerance: float = 1e-7) -> None:
@@ -361,3 +363,107 @@ def test_writes_in_one_order_do_not_disturb_another_tensor() -> None:
     d = x.detach()
     x += 1.0
     assert d.tolist() in ([10.0, 20.0], [11.0, 21.0])
+
+
+# --------------------------------------------------------------------------------- elements that share their memory
+
+
+def test_a_broadcast_view_and_its_views_refuse_to_be_written() -> None:
+    """NumPy's broadcast_to is read-only; writing one element of ours must not change several."""
+    x = wg.tensor([1.0, 2.0])
+    y = wg.broadcast_to(x, (2, 2))
+    writes = (
+        lambda: y.__setitem__((0, 0), 5.0),
+        lambda: y[0].__setitem__(0, 5.0),
+        lambda: y[0].add_(1.0),
+        lambda: y.T[0, 1:].copy_(wg.zeros(1)),
+        lambda: y.__setitem__([0], 5.0),
+        lambda: y.__setitem__(y > 1.0, 5.0),
+        lambda: y.mul_(2.0),
+        lambda: wg.broadcast_arrays(x, wg.zeros((2, 2)))[0].__setitem__((0, 0), 5.0),
+        lambda: wg.add(y[0], 1.0, out=y[0]),
+    )
+    for write in writes:
+        with pytest.raises(wg.InPlaceError, match=r"clone\(\)"):
+            write()
+    assert x.tolist() == [1.0, 2.0]
+    x[0] = 7.0
+    assert y.tolist() == [[7.0, 2.0], [7.0, 2.0]], "what is written to the base is seen"
+    copy = y.clone()
+    copy[0, 0] = 5.0
+    assert copy.tolist() == [[5.0, 2.0], [7.0, 2.0]]
+
+
+COPIES: dict[str, Callable[[Any, Any], Any]] = {
+    "tile": lambda m, x: m.tile(x, (2, 1)),
+    "tile once": lambda m, x: m.tile(x, 1),
+    "tile along columns": lambda m, x: m.tile(x, (1, 3)),
+    "tile with new axes": lambda m, x: m.tile(x, (2, 1, 1)),
+    "repeat rows": lambda m, x: m.repeat(x, 2, axis=0),
+    "repeat once": lambda m, x: m.repeat(x, 1, axis=0),
+    "repeat flat": lambda m, x: m.repeat(x, 2),
+    "meshgrid": lambda m, x: m.meshgrid(x[0], x[0])[0],
+    "meshgrid, second": lambda m, x: m.meshgrid(x[0], x[0], indexing="ij")[1],
+    "meshgrid of one": lambda m, x: m.meshgrid(x[0])[0],
+    "roll by nothing": lambda m, x: m.roll(x, 0),
+    "roll round": lambda m, x: m.roll(x, 3, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_what_numpy_copies_is_written_alone(name: str) -> None:
+    x = wg.tensor(A)
+    y = COPIES[name](wg, x)
+    y[(0,) * y.ndim] = 5.0
+    np.testing.assert_array_equal(x.numpy(), A)
+
+    def f(x: Any) -> Any:
+        m = np if isinstance(x, np.ndarray) else wg
+        u = x * x
+        y = COPIES[name](m, u)
+        y[(0,) * y.ndim] = 5.0
+        y[..., 1] *= 3.0
+        return (y * y).sum() + (u * u).sum()
+
+    check(f, A)
+    compiled = wg.compile(f)
+    check(lambda x: f(x) if isinstance(x, np.ndarray) else compiled(x), A)
+
+
+def test_a_gradient_of_one_number_gets_memory_when_it_is_written() -> None:
+    """The gradient of a sum is one element seen through strides of zero; nobody needs to know."""
+
+    def gradient() -> Any:
+        return wg.grad(lambda x: x.sum())(wg.tensor([1.0, 2.0, 3.0]))
+
+    g = gradient()
+    g[0] = 5.0
+    assert g.tolist() == [5.0, 1.0, 1.0]
+    g = gradient()
+    g[1:] += 1.0
+    assert g.tolist() == [1.0, 2.0, 2.0]
+    g = gradient()
+    g[[2, 0]] = wg.tensor([5.0, 6.0])
+    assert g.tolist() == [6.0, 1.0, 5.0]
+    g = gradient()
+    a = g.numpy()
+    a[0] = 7.0
+    assert g.tolist() == a.tolist() == [7.0, 1.0, 1.0]
+
+
+def test_numpy_sees_overlapping_elements_read_only() -> None:
+    for dtype in (wg.float32, wg.bfloat16):
+        x = wg.ones((2,), dtype=dtype)
+        y = wg.broadcast_to(x, (3, 2))
+        for a in (y.numpy(), np.asarray(y), y[0].numpy()):
+            assert not a.flags.writeable
+        assert x.numpy().flags.writeable
+        assert y.clone().numpy().flags.writeable
+
+
+def test_programs_have_no_copies_of_what_is_not_written() -> None:
+    def f(x: Any) -> Any:
+        return (wg.tile(x, (4, 1)) * wg.repeat(x, 4, axis=0)).sum()
+
+    program = simplify(traced(f, (1, 3)))
+    assert not any(i.op.name in ("copy", "contiguous") for i in program.instructions)

@@ -58,3 +58,10 @@ def test_read_only_and_errors():
         wg.ones((2,), dtype="bfloat16").__dlpack__()
     y = wg.from_dlpack(wg.tensor([1.0], requires_grad=True))
     assert not y.requires_grad
+
+
+def test_elements_that_share_memory_are_copied():
+    x = wg.tensor([1.0, 2.0])
+    a = np.from_dlpack(wg.broadcast_to(x, (2, 2)))
+    assert a.tolist() == [[1.0, 2.0], [1.0, 2.0]]
+    assert a.strides == (8, 4)

@@ -246,7 +246,11 @@ def eye(
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """Coordinate matrices from coordinate vectors (array API)."""
+    """Coordinate matrices from coordinate vectors (array API); copies.
+
+    >>> [t.tolist() for t in meshgrid(arange(2), arange(3))]
+    [[[0, 1], [0, 1], [0, 1]], [[0, 0], [1, 1], [2, 2]]]
+    """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', got {indexing!r}")
     n = len(arrays)
@@ -258,7 +262,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     for i, a in enumerate(arrays):
         view = [1] * n
         view[order.index(i)] = a.size
-        out.append(OPS["broadcast_to"](OPS["reshape"](a, tuple(view)), shape))
+        out.append(OPS["copy"](OPS["broadcast_to"](OPS["reshape"](a, tuple(view)), shape)))
     return tuple(out)
 
 

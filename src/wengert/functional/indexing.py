@@ -293,9 +293,14 @@ def _scalar_mask(key: Any, value: Any) -> Tensor | None:
     return key if np.ndim(value) == 0 or (isinstance(value, Tensor) and value.ndim == 0) else None
 
 
+def _has_places(x: Tensor) -> bool:
+    """Whether a part of x is written by writing to a view of it: x is data, with a place for every element."""
+    return x._plain and call_trace() is None and not x._overlaps
+
+
 def _assign_basic(x: Tensor, place: Place, value: Any) -> None:
     v = _fitting(value, x, place.shape, "setitem")
-    if x._plain and call_trace() is None:
+    if _has_places(x):
         assign(place.of(x), v, "setitem")
     else:
         new = _slice_update(x, _reshape(v, place.sizes), place.starts, place.steps)
@@ -313,7 +318,7 @@ def _assign_advanced(x: Tensor, key: Key, value: Any) -> None:
     n = product(plan.index.shape)
     new = _index_put(_fronted(part, plan), _reshape(plan.index, (n,)), _reshape(v, (n, *plan.rest)), 0)
     new = _unfronted(new, part, plan)
-    if (x._plain and call_trace() is None) or whole is x:
+    if _has_places(x) or whole is x:
         assign(part, new, "setitem")
         return
     updated = _slice_update(x, _reshape(new, whole.shape), tuple(key.starts), tuple(key.steps))

@@ -147,7 +147,7 @@ def _roll_one(x: Tensor, shift: int, axis: int) -> Tensor:
     else:
         turn = _turn(shift, n)
     if isinstance(turn, int) and turn == 0:
-        return x
+        return _copy(x)
     return _concat([narrow(x, axis, turn, n - turn), narrow(x, axis, 0, turn)], axis)
 
 
@@ -172,7 +172,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
         raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
     for s, a in zip(shifts, axes):
         t = _roll_one(t, s, a)
-    return t if t is not x else _copy(t)
+    return t if axes else _copy(t)
 
 
 def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
@@ -196,7 +196,7 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
 
 
 def tile(x: Any, repetitions: int | Sequence[int]) -> Tensor:
-    """The whole tensor repeated along each axis.
+    """The whole tensor repeated along each axis; a copy.
 
     >>> tile([1, 2], 2).tolist()
     [1, 2, 1, 2]
@@ -209,12 +209,12 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Tensor:
     reps, sizes = (1,) * (n - len(reps)) + reps, (1,) * (n - t.ndim) + tuple(t.shape)
     apart = _reshape(t, tuple(s for size in sizes for s in (1, size)))
     wide = _broadcast_to(apart, tuple(s for r, size in zip(reps, sizes) for s in (r, size)))
-    return _reshape(wide, tuple(r * size for r, size in zip(reps, sizes)))
+    return _reshape(_copy(wide), tuple(r * size for r, size in zip(reps, sizes)))
 
 
 @explain_keywords
 def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Tensor:
-    """Each element repeated along an axis; a number, or one number for each element. Flattens by default.
+    """Each element repeated along an axis, a copy: a number, or one number for each element. Flattens by default.
 
     >>> repeat([1, 2], 2).tolist(), repeat([1, 2], [1, 3]).tolist()
     ([1, 1, 2, 2], [1, 2, 2, 2])
@@ -233,7 +233,7 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Tensor:
         raise ArgumentError(f"repeat: repeats must not be negative, got {repeats}")
     before, n, after = t.shape[:k], t.shape[k], t.shape[k + 1 :]
     wide = _broadcast_to(_reshape(t, (*before, n, 1, *after)), (*before, n, repeats, *after))
-    return _reshape(wide, (*before, n * repeats, *after))
+    return _reshape(_copy(wide), (*before, n * repeats, *after))
 
 
 def _repeat_each(x: Tensor, counts: np.ndarray[Any, Any], axis: int) -> Tensor:

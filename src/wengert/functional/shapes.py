@@ -200,7 +200,7 @@ def squeeze(x: Any, axis: Axis = None) -> Tensor:
 
 
 def broadcast_to(x: Any, /, shape: Any, *more: Any) -> Tensor:
-    """Repeated along axes of size 1 and new leading axes; a view.
+    """Repeated along axes of size 1 and new leading axes; a view, which cannot be written in place: clone() it first.
 
     >>> broadcast_to([1, 2], (2, 2)).tolist()
     [[1, 2], [1, 2]]
@@ -218,7 +218,7 @@ def broadcast_shapes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
 
 
 def broadcast_arrays(*xs: Any) -> tuple[Tensor, ...]:
-    """All tensors in their common shape.
+    """All tensors in their common shape: views, which cannot be written in place where elements repeat.
 
     >>> [t.shape for t in broadcast_arrays([[1], [2]], [3, 4])]
     [(2, 2), (2, 2)]

@@ -53,7 +53,12 @@ def to_dlpack(
         raise BufferError("__dlpack__: NumPy, which packs for us, has no bfloat16; use astype(wg.float32)")
     if stream is not None:
         raise BufferError("__dlpack__: there are no streams on the CPU; pass stream=None")
-    return x.numpy().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+    a = x.numpy()
+    if (
+        not a.flags.writeable and copy is None
+    ):  # elements that share memory; not every consumer knows of read-only arrays
+        a = a.copy()
+    return a.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 
 
 def dlpack_device(x: Tensor) -> tuple[int, int]:

@@ -16,6 +16,8 @@ from wengert.errors import CustomOpError
 def numpy(x: Tensor) -> np.ndarray[Any, Any]:
     """A NumPy array on the same memory: writing to one changes the other. bfloat16 is `ml_dtypes.bfloat16`.
 
+    Read-only where elements share memory, as those of `broadcast_to` do.
+
     >>> import wengert as wg
     >>> numpy(wg.tensor([1.0, 2.0]))
     array([1., 2.], dtype=float32)
@@ -30,8 +32,10 @@ def numpy(x: Tensor) -> np.ndarray[Any, Any]:
         )
     if x.dtype.code != bfloat16.code:
         return np.asarray(memoryview(x))  # type: ignore[arg-type]
-    bits = _core.from_buffer(x, uint16.code, True)  # the buffer protocol has no word for bfloat16
-    return np.asarray(memoryview(bits)).view(bfloat16.to_numpy())
+    bits = _core.from_buffer(x, uint16.code, False)  # the buffer protocol has no word for bfloat16
+    a = np.asarray(memoryview(bits)).view(bfloat16.to_numpy())
+    a.flags.writeable = not x._overlaps
+    return a
 
 
 def tolist(x: Tensor) -> Any:
