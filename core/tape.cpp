@@ -18,7 +18,9 @@ FreeList<Node> free_nodes;
 Node* recorded = nullptr;  // the latest of all recorded nodes
 Node* doomed = nullptr;    // nodes without references, waiting to be taken apart
 bool draining = false;
-uint64_t last_id = 0, last_epoch = 0;
+uint64_t last_id = 0;
+uint32_t last_epoch = 0, last_extent = 0;
+std::vector<uint32_t> extents;  // that have not ended, of all threads
 
 Node* new_node() {
   Node* n = static_cast<Node*>(free_nodes.take());
@@ -28,7 +30,7 @@ Node* new_node() {
   n->freed = Freed::no;
   n->n_outputs = 1;
   n->walk_id = 0;
-  n->epoch = 0;
+  n->lifetime = {};
   n->id = 0;
   n->grad = nullptr;
   n->sizes = nullptr;
@@ -116,12 +118,12 @@ void drop_free_objects() {
   free_values.trim(0);
 }
 
-Node* new_leaf(uint64_t id, uint64_t epoch, const Type& type) {
+Node* new_leaf(uint64_t id, Lifetime lifetime, const Type& type) {
   Node* n = new_node();
   n->types = new Type[1]{type};
   n->leaf = true;
   n->id = id;
-  n->epoch = epoch;
+  n->lifetime = lifetime;
   n->seq = 0;
   return n;
 }
@@ -165,7 +167,7 @@ Value* tape_handle(uint64_t id, Value* v) {
   Value*& handle = tapes[0]->handles[id];
   if (!handle || handle->buffer != v->buffer || handle->data != v->data) {  // new, or the tensor was rebound
     Value* fresh = alias(v);
-    fresh->node = handle ? handle->node : new_leaf(id, tapes[0]->epoch, v->type());
+    fresh->node = handle ? handle->node : new_leaf(id, {.tape = tapes[0]->epoch}, v->type());
     if (handle) {
       retain(fresh->node);
       release(handle);
@@ -182,10 +184,26 @@ Value* tape_handle(uint64_t id, Value* v) {
   return handle;
 }
 
-bool epoch_active(uint64_t epoch) {
-  for (int i = 0; i < thread_state.n_tapes; ++i)
-    if ((*thread_state.tapes)[i]->epoch == epoch) return true;
-  return false;
+uint32_t begin_extent() {
+  if (++last_extent == 0) ++last_extent;
+  extents.push_back(last_extent);
+  return last_extent;
+}
+
+void end_extent(uint32_t extent) { std::erase(extents, extent); }
+
+Lifetime longer(Lifetime a, Lifetime b) {
+  if (a.lasting() || b.lasting()) return {};
+  if (b.tape) a.tape = b.tape;
+  // Extents nest: the earlier one is the longer. The difference is signed, as the numbers may have wrapped around.
+  if (b.extent && (!a.extent || static_cast<int32_t>(b.extent - a.extent) < 0)) a.extent = b.extent;
+  return a;
+}
+
+bool still_tracked(Lifetime lifetime) {
+  for (int i = 0; lifetime.tape && i < thread_state.n_tapes; ++i)
+    if ((*thread_state.tapes)[i]->epoch == lifetime.tape) return true;
+  return lifetime.extent && std::find(extents.rbegin(), extents.rend(), lifetime.extent) != extents.rend();
 }
 
 bool any_tracked(Value* const* in, int n_in) {
@@ -211,8 +229,8 @@ namespace {
 
 // Edges, order and line: what every recorded node has. `which` are the operands with an edge; null: the first ones.
 inline void link(Node* n, Value* const* operands, const uint16_t* which, int count) {
-  uint64_t seq = 0, epoch = 0;
-  bool lasting = false;
+  uint64_t seq = 0;
+  bool alive = false;
   n->edges = room(n->inline_edges, count);
   for (int i = 0; i < count; ++i) {
     Value* v = operands[which ? which[i] : i];
@@ -220,16 +238,15 @@ inline void link(Node* n, Value* const* operands, const uint16_t* which, int cou
     if (parent) {
       retain(parent);
       seq = std::max(seq, parent->seq);
-      if (parent->epoch == 0)
-        lasting = true;
-      else
-        epoch = parent->epoch;
+      if (active(parent)) {
+        n->lifetime = alive ? longer(n->lifetime, parent->lifetime) : parent->lifetime;
+        alive = true;
+      }
     }
     n->edges[i] = {parent, v->output};
   }
   n->n_edges = static_cast<uint16_t>(count);
   n->seq = seq + 1;
-  n->epoch = lasting ? 0 : epoch;
   n->line = tape_hooks.source_line();
   enlist(n);
   for (int i = 0; i < thread_state.n_tapes; ++i) {

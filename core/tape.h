@@ -48,6 +48,13 @@ struct Description {
   Attrs attrs;
 };
 
+// For how long what a node computes is tracked: while the tape with this number records, or while the function is being
+// differentiated whose extent has this number. Neither: for ever.
+struct Lifetime {
+  uint32_t tape = 0, extent = 0;
+  bool lasting() const { return (tape | extent) == 0; }
+};
+
 // Whether a node still has what its backward reads, and if not, who took it.
 enum class Freed : uint8_t { no, by_backward, by_clear };
 
@@ -64,9 +71,9 @@ struct alignas(64) Node {
     uint64_t walk_id;
     Node* next_doomed;  // when the last reference is gone
   };
-  uint64_t epoch;  // not zero: active only while the tape with this epoch records
-  uint64_t id;     // of leaves, and of intermediates whose gradient is kept
-  Alias* grad;     // the same; shared with the tensors that `.grad` gave out: writing to one of them is writing to it
+  Lifetime lifetime;
+  uint64_t id;  // of leaves, and of intermediates whose gradient is kept
+  Alias* grad;  // the same; shared with the tensors that `.grad` gave out: writing to one of them is writing to it
   int64_t* sizes;
   void* hooks;               // a Python list
   Type* types;               // of the outputs, where there are several; of a leaf
@@ -85,12 +92,12 @@ struct alignas(64) Node {
   Saved inline_saved[kInline];
 };
 
-Node* new_leaf(uint64_t id, uint64_t epoch, const Type& type);
+Node* new_leaf(uint64_t id, Lifetime lifetime, const Type& type);
 inline void retain(Node* n) { ++n->refs; }
 // release(Node*) is declared in value.h; nodes are destroyed by queue, never by recursion.
 
 struct Tape {
-  uint64_t epoch = 0;  // of what was recorded since the tape was cleared
+  uint32_t epoch = 0;  // of what was recorded since the tape was cleared
   bool recording = false;
   std::vector<Node*> nodes;  // in order of recording
   // Tensors that are tracked only because this tape records, by id: their values with an edge to a leaf of this tape's.
@@ -115,9 +122,19 @@ Value* tape_handle(uint64_t id, Value* v);
 
 void start(Tape& t);
 void stop(Tape& t);
-bool epoch_active(uint64_t epoch);
+// The extent of a reverse-mode transformation: the call of the function that it differentiates. Leaves made for it are
+// tracked, in every thread, until it ends; then only what also depends on something else is.
+uint32_t begin_extent();
+void end_extent(uint32_t extent);
 
-inline bool tracked(const Value* v) { return v->node && (v->node->epoch == 0 || epoch_active(v->node->epoch)); }
+// The longer of two lifetimes.
+Lifetime longer(Lifetime a, Lifetime b);
+bool still_tracked(Lifetime lifetime);  // of one that is not lasting
+
+inline bool active(const Node* n) { return n->lifetime.lasting() || still_tracked(n->lifetime); }
+inline bool tracked(const Value* v) { return v->node && active(v->node); }
+// A leaf of the user's own, as opposed to one that stands for the argument of a transformation.
+inline bool lasting_leaf(const Value* v) { return v->node && v->node->leaf && v->node->lifetime.lasting(); }
 
 // What the tape needs of its surroundings; set once by the bindings.
 struct TapeHooks {

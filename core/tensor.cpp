@@ -143,7 +143,7 @@ bool has_shared_elements(Tensor& t) { return repeats_elements(current(t)) || t.o
 void refuse_leaf(Tensor& t, const char* op) {
   const Value* old = current(t);
   if (!t.is_base && t.alias && !t.detached) old = t.alias->base;
-  if (old->node && old->node->leaf && old->node->epoch == 0)
+  if (lasting_leaf(old))
     fail(ErrorKind::in_place, op,
          "a leaf that requires a gradient, " + to_string(old->type()) +
              ", cannot be changed in place while recording; do it under wengert.no_grad()");
@@ -151,17 +151,26 @@ void refuse_leaf(Tensor& t, const char* op) {
 
 namespace {
 
-bool alone(const Tensor& t) { return (!t.alias || t.alias->refs == 1) && !t.value->buffer->pinned; }
+// The argument of a function that is being differentiated: its memory is the caller's, who does not see what the
+// function does to it.
+bool borrowed(const Tensor& t) {
+  const Value* v = t.alias ? t.alias->base : t.value;
+  return v->node && v->node->leaf && !lasting_leaf(v);
+}
+
+bool writes_through(const Tensor& t) { return t.value->buffer->pinned && !borrowed(t); }
+
+bool alone(const Tensor& t) { return (!t.alias || t.alias->refs == 1) && !writes_through(t); }
 
 bool needs_own_memory(const Tensor& t, bool repeats) {
   const Buffer& b = *t.value->buffer;
-  return t.alias && (b.saved || b.shared || repeats) && !b.pinned;
+  return t.alias && (b.saved || b.shared || repeats || borrowed(t)) && !writes_through(t);
 }
 
 void refuse_places(const Tensor& t, const char* op) {
   // A gradient may be one element seen through strides of zero: it gets memory of its own. A view of a tensor may not.
   const bool repeats = repeats_elements(t.value);
-  if (t.overlaps || (repeats && (!t.is_base || t.value->buffer->pinned))) fail_overlapping(t.value, op);
+  if (t.overlaps || (repeats && (!t.is_base || writes_through(t)))) fail_overlapping(t.value, op);
   if (needs_own_memory(t, repeats) && !t.is_base && !t.alias->base->contiguous)
     fail(ErrorKind::in_place, op,
          "this is a view of a non-contiguous tensor, " + to_string(t.alias->base->type()) +
@@ -189,8 +198,7 @@ void assign(Tensor& t, Value* owned, const char* op) {
   if (result->dtype != old->dtype || !(result->dims() == old->dims()))
     fail(ErrorKind::shape, op,
          "the result " + to_string(result->type()) + " does not fit in place of " + to_string(old->type()));
-  const bool leaf = old->node && old->node->leaf;
-  const bool keeps_edge = leaf && !(result->node && thread_state.grad_enabled && tracked(result.v));
+  const bool keeps_edge = lasting_leaf(old) && !(result->node && thread_state.grad_enabled && tracked(result.v));
   if (alone(t)) {
     Value* v;
     if (result->refs == 1 && result->buffer->refs == 1 && result->contiguous) {

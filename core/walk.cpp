@@ -150,16 +150,30 @@ struct Walk {
   }
 };
 
-// Marks the nodes from which a source can be reached. Slots exist for all nodes after this; the others stay unwanted.
+// Nodes before all sources lead to none: what a source was itself computed from is not looked at.
+uint64_t earliest(const std::vector<Edge>& sources) {
+  uint64_t seq = UINT64_MAX;
+  for (const Edge& e : sources)
+    if (e.node) seq = std::min(seq, e.node->seq);
+  return seq;
+}
+
+bool is_wanted(Walk& w, Node* n) {
+  const uint32_t slot = n ? w.find(n) : kNone;
+  return slot != kNone && w.slot(slot).wanted;
+}
+
+// Marks the nodes from which a source can be reached. The others have no slot, or one that stays unwanted.
 void prune(Walk& w) {
   w.pruned = true;
+  const uint64_t first = earliest(*w.options.sources);
   std::vector<Node*> order, todo;
   for (const Root& r : w.roots)
     if (r.value->node) todo.push_back(r.value->node);
   while (!todo.empty()) {
     Node* n = todo.back();
     todo.pop_back();
-    if (w.find(n) != kNone) continue;
+    if (n->seq < first || w.find(n) != kNone) continue;
     w.slot_of(n);
     order.push_back(n);
     for (int i = 0; i < n->n_edges; ++i)
@@ -170,13 +184,13 @@ void prune(Walk& w) {
     if (e.node && w.find(e.node) != kNone) w.lists.slots[w.find(e.node)].wanted = true;
   for (Node* n : order)
     for (int i = 0; i < n->n_edges; ++i)
-      if (n->edges[i].node && w.lists.slots[w.find(n->edges[i].node)].wanted) w.lists.slots[w.find(n)].wanted = true;
+      if (is_wanted(w, n->edges[i].node)) w.slot(w.find(n)).wanted = true;
 }
 
 uint64_t wanted_edges(Walk& w, const Node* n) {
   uint64_t mask = 0;
   for (int i = 0; i < n->n_edges; ++i)
-    if (n->edges[i].node && w.lists.slots[w.find(n->edges[i].node)].wanted) mask |= uint64_t{1} << std::min(i, 63);
+    if (is_wanted(w, n->edges[i].node)) mask |= uint64_t{1} << std::min(i, 63);
   return mask;
 }
 

@@ -223,13 +223,30 @@ void record_custom_node(nb::handle pullback, const nb::list& inputs, const nb::l
   });
 }
 
-// tensor as a fresh leaf with its own edge: its gradient is that of `tensor`, and nothing flows further.
-nb::object fresh_leaf(nb::handle tensor, uint64_t id) {
+// tensor as a fresh leaf with its own edge: its gradient is that of `tensor`, and nothing flows further. `extent`: it
+// is tracked until that ends.
+nb::object fresh_leaf(nb::handle tensor, uint64_t id, uint32_t extent) {
   Value* v = alias(value_from(tensor, "leaf"));
-  v->node = new_leaf(id ? id : new_id(), 0, v->type());
+  v->node = new_leaf(id ? id : new_id(), {.extent = extent}, v->type());
   nb::object t = to_python(v);
   as_tensor(t.ptr())->requires_grad = 1;
   return t;
+}
+
+// What this tensor led to stays tracked until the extent ends, if nothing else keeps it tracked for longer.
+void track_in_extent(nb::handle tensor, uint32_t extent) {
+  Node* n = value_from(tensor, "extent")->node;
+  if (n) n->lifetime = longer(n->lifetime, {.extent = extent});
+}
+
+// Another name for the tensor's value: writing to one of the two in place leaves the other as it is.
+nb::object another_name(nb::handle tensor) {
+  Value* given = value_from(tensor, "another name");
+  Value* v = alias(given);
+  if (given->node) retain(given->node);
+  v->node = given->node;
+  v->output = given->output;
+  return to_python(v);
 }
 
 // A detached output of a node with its edge back, for use while the derivative is recorded.
@@ -360,7 +377,7 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("freed", [](const NodeHandle& h) { return h.node->freed != Freed::no; })
       .def_prop_ro("n_outputs", [](const NodeHandle& h) { return static_cast<int>(h.node->n_outputs); })
       .def_prop_ro("retains_grad", [](const NodeHandle& h) { return h.node->retains_grad; })
-      .def_prop_ro("active", [](const NodeHandle& h) { return h.node->epoch == 0 || epoch_active(h.node->epoch); })
+      .def_prop_ro("active", [](const NodeHandle& h) { return active(h.node); })
       .def_prop_ro("name",
                    [](const NodeHandle& h) {
                      if (h.node->leaf) return std::string("leaf");
@@ -398,7 +415,11 @@ void init_tape(nb::module_& m) {
   m.def("gradients_by", &gradients_by, nb::arg("tensor"), nb::arg("inputs"), nb::arg("gradient").none(),
         nb::arg("retain_graph"));
   m.def("record_custom", &record_custom_node);
-  m.def("fresh_leaf", &fresh_leaf);
+  m.def("begin_extent", &begin_extent);
+  m.def("end_extent", &end_extent);
+  m.def("track_in_extent", &track_in_extent);
+  m.def("fresh_leaf", &fresh_leaf, nb::arg("tensor"), nb::arg("id") = 0, nb::arg("extent") = 0);
+  m.def("another_name", &another_name);
   m.def("reattach", &reattach);
   m.def("hooks_of", &hooks_of);
   m.def("retain_grad", &retain_grad);

@@ -67,7 +67,7 @@ int set_requires_grad(PyObject* self, PyObject* flag, void*) {
     return -1;
   }
   t->requires_grad = static_cast<int8_t>(on);
-  if (on && v->node && v->node->epoch == 0) return 0;
+  if (on && tracked(v)) return 0;
   if (v->node) {
     release(v->node);
     v->node = nullptr;
@@ -78,7 +78,7 @@ int set_requires_grad(PyObject* self, PyObject* flag, void*) {
       release(t->tensor.value);
       t->tensor.value = v = own;
     }
-    v->node = new_leaf(id_of(t), 0, v->type());
+    v->node = new_leaf(id_of(t), {}, v->type());
     if (t->tensor.alias && t->tensor.is_base) {
       retain(v);
       release(t->tensor.alias->base);

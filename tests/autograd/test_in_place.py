@@ -193,3 +193,24 @@ def test_a_tensor_that_takes_another_value_leaves_its_views_alone() -> None:
         p.add_(1.0)
         before.add_(10.0)
     assert p.tolist() == [8.0] * 4 and before.tolist() == [10.0, 11.0, 12.0, 13.0]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_function_that_is_differentiated_may_change_its_argument(shared: bool):
+    array = np.array([0.5, -1.5, 2.0])
+    x = wg.asarray(array) if shared else wg.tensor(array)
+
+    def whole(h: Any) -> Any:
+        h.mul_(2.0)
+        return (h * h).sum()
+
+    def through_a_view(h: Any) -> Any:
+        h[1:].mul_(3.0)
+        h[0] = h[2]
+        return (h * h).sum()
+
+    for transform in (wg.grad, lambda f: wg.compile(wg.grad(f))):
+        np.testing.assert_allclose(transform(whole)(x).numpy(), 8 * array)
+        np.testing.assert_allclose(transform(through_a_view)(x).numpy(), [0.0, 18 * array[1], 36 * array[2]])
+        assert transform(lambda h: h.fill_(1.0).sum())(x).tolist() == [0.0] * 3
+    assert x.tolist() == array.tolist() == [0.5, -1.5, 2.0], "the caller's tensor is as it was"

@@ -18,12 +18,18 @@ _state = threading.local()
 
 
 class running_reverse:
-    """Marks the extent of a reverse-mode transformation: derivatives taken inside are themselves recorded."""
+    """Marks the extent of a reverse-mode transformation: derivatives taken inside are themselves recorded.
 
-    def __enter__(self) -> None:
+    Its number is for the leaves that stand for the arguments: they are tracked until it ends.
+    """
+
+    def __enter__(self) -> int:
         _state.running = getattr(_state, "running", 0) + 1
+        self._extent: int = _core.begin_extent()
+        return self._extent
 
     def __exit__(self, *exc: object) -> None:
+        _core.end_extent(self._extent)
         _state.running -= 1
 
 

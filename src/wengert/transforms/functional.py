@@ -20,15 +20,20 @@ from wengert.program.trace import Tracer
 from wengert.transforms.pullback import pull, require_real, require_scalar
 
 
-def _source(x: Any, outer: bool) -> Any:
-    """x as a variable of its own: derivatives stop there, but for those of an outer transformation."""
+def _source(x: Any, outer: bool, extent: int = 0) -> Any:
+    """x as a variable of its own, tracked until the extent ends: derivatives stop there, but for those of an outer
+    transformation."""
     if isinstance(x, DualTensor):
-        return x._trace.dual(_source(x.value, outer), x._tangent)
+        return x._trace.dual(_source(x.value, outer, extent), x._tangent)
     if isinstance(x, Tracer) or call_trace() is not None:
         return OPS["copy"](x)
-    if outer and x.requires_grad:
-        return OPS["reshape"](x, x.shape)
-    return _core.fresh_leaf(x.detach(), 0)
+    if outer and (x.requires_grad or _core.recording_tapes()):
+        same = OPS["reshape"](x, x.shape)
+        if same.requires_grad:  # not so where a tape was told to leave x alone
+            if extent:
+                _core.track_in_extent(same, extent)
+            return same
+    return _core.fresh_leaf(x.detach(), extent=extent)
 
 
 def _as_differentiable(x: Any, what: str) -> Tensor:
@@ -41,35 +46,20 @@ def _as_differentiable(x: Any, what: str) -> Tensor:
     return t
 
 
-def _other_leaves(ys: Sequence[Any], sources: Sequence[Any]) -> bool:
-    """Whether the outputs depend on something tracked besides the sources: then an outer derivative may follow."""
-    own = {e[0].key for s in sources for e in [_edge(s)] if e is not None}
-    seen: set[int] = set()
-    todo = [e[0] for y in ys for e in _edges(y)]
-    while todo:
-        n = todo.pop()
-        if n.key in seen or n.key in own:
-            if n.key in own and not n.is_leaf:
-                return True  # a source that is itself recorded for an outer transformation
-            continue
-        seen.add(n.key)
-        if n.is_leaf and n.active:
-            return True
-        todo.extend(e[0] for e in n.edges if e is not None)
-    return False
+def _argument(source: Any) -> Any:
+    """What stands for a source in the function: a name of its own, so that the function may write to it in place."""
+    if isinstance(source, DualTensor):
+        return source._trace.dual(source.value, source._tangent)
+    if isinstance(source, Tracer):
+        return source._trace.tracer(source._var)
+    return _core.another_name(source)
 
 
-def _edge(x: Any) -> Any:
-    while isinstance(x, DualTensor):
-        x = x.value
-    return _core.node_of(x) if x._plain else None
-
-
-def _edges(x: Any) -> list[Any]:
+def _tracked(x: Any) -> bool:
+    """Whether x depends on something tracked; what only the arguments of a finished function led to is not any more."""
     if isinstance(x, DualTensor):
-        return [*_edges(x.value), *(_edges(x._tangent) if x._tangent is not None else [])]
-    e = _core.node_of(x) if x._plain else None
-    return [] if e is None else [e]
+        return _tracked(x.value) or (x._tangent is not None and _tracked(x._tangent))
+    return bool(x.requires_grad)
 
 
 def result_leaves(result: Any, what: str) -> tuple[list[Any], Any]:
@@ -86,16 +76,17 @@ class _Pullback:
     def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], has_aux: bool, what: str) -> None:
         self.outer = bool(_core.is_grad_enabled())
         leaves, self.structure = tree.flatten(args)
-        self.sources = [_source(_as_differentiable(x, what), self.outer) for x in leaves]
-        with enable_grad(), running_reverse():
-            result = f(*tree.unflatten(self.structure, self.sources))
+        with running_reverse() as extent:
+            self.sources = [_source(_as_differentiable(x, what), self.outer, extent) for x in leaves]
+            with enable_grad():
+                result = f(*tree.unflatten(self.structure, [_argument(s) for s in self.sources]))
         self.aux = None
         if has_aux:
             if not (isinstance(result, tuple) and len(result) == 2):
                 raise ArgumentError(f"{what}: with has_aux=True the function returns (value, aux)")
             result, self.aux = result
         self.ys, self.out_structure = result_leaves(result, what)
-        self.record = self.outer and _other_leaves(self.ys, self.sources)
+        self.record = self.outer and any(map(_tracked, self.ys))  # an outer derivative may follow
 
     def detached_aux(self) -> Any:
         """What the function returned besides its value, cut from the sources, which are this evaluation's own."""
@@ -105,7 +96,7 @@ class _Pullback:
     def _cut(self, x: Any) -> Any:
         if not isinstance(x, Tensor) or not x._plain or _core.node_of(x) is None:
             return x
-        return x if self.outer and _other_leaves([x], self.sources) else x.detach()
+        return x if self.outer and x.requires_grad else x.detach()
 
     def value(self) -> Any:
         """The function's value, cut from the graph unless an outer derivative may need it."""
@@ -265,10 +256,7 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
         tangents = tree.leaves_like(x_dots, p.structure, "linearize: the tuple of tangents")
         given = [_fitting(t, x, "linearize: the tangent") for t, x in zip(tangents, p.sources)]
         _, back = vjp(lambda *b: tuple(tree.flatten(p.pull(b, retain=True))[0]), *bars)
-        pushed = back(tuple(given))
-        if not (p.record or any(t.requires_grad for t in given)):  # recorded for the transpose alone
-            pushed = tuple(t.detach() if t._plain else t for t in pushed)
-        return tree.unflatten(structure, list(pushed))
+        return tree.unflatten(structure, list(back(tuple(given))))
 
     return y, push
 

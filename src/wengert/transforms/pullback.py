@@ -120,12 +120,14 @@ def _pull_traced(top: Tracer, outputs: Sequence[Any], bars: Sequence[Any], sourc
 # --------------------------------------------------------------------------------- recording the derivative itself
 
 
-def _reachable(roots: Sequence[Any]) -> dict[int, Any]:
+def _reachable(roots: Sequence[Any], sources: Sequence[Any] | None = None) -> dict[int, Any]:
+    """The nodes that the roots depend on; nodes before all sources, which lead to none of them, are left out."""
+    first = 0 if sources is None else min((e[0].seq for e in sources if e is not None), default=0)
     found: dict[int, Any] = {}
     todo = [n for n, _ in roots]
     while todo:
         n = todo.pop()
-        if n.key not in found:
+        if n.key not in found and n.seq >= first:
             found[n.key] = n
             todo.extend(e[0] for e in n.edges if e is not None)
     return found
@@ -155,7 +157,7 @@ class RecordedWalk:
     def __init__(self, outputs: Sequence[Any], bars: Sequence[Any], sources: list[Any] | None) -> None:
         roots = [_core.node_of(y) for y in outputs]
         self.roots = [(r, bar) for r, bar in zip(roots, bars) if r is not None]
-        self.nodes = _reachable([r for r, _ in self.roots])
+        self.nodes = _reachable([r for r, _ in self.roots], sources)
         self.sources = sources or []
         self.wanted = _leading_to(self.nodes, self.sources) if sources is not None else set(self.nodes)
         self.bars: dict[tuple[int, int], Any] = {}  # (node, output) → cotangent
