@@ -173,8 +173,12 @@ def class_stub(name: str, cls: type, ops: dict[Any, Any]) -> Iterator[str]:
             yield from documented(f"def {key}{python_signature(member.fget, True)}", member.__doc__, "    ")
         elif isinstance(member, types.FunctionType):
             in_place = key.endswith("_") and key[:-1] in ops
-            signature = op_signature(ops[key[:-1]], True, True) if in_place else python_signature(member, True)
-            yield from documented(f"def {key}{signature}", member.__doc__, "    ")
+            overloads = typing.get_overloads(member)
+            for variant in overloads or [member]:
+                signature = op_signature(ops[key[:-1]], True, True) if in_place else python_signature(variant, True)
+                if overloads:
+                    yield "    @overload"
+                yield from documented(f"def {key}{signature}", member.__doc__, "    ")
         elif isinstance(member, int | None):
             yield f"    {key}: {type_text(type(member))}"
         elif type(member).__name__ == "Op":
@@ -252,7 +256,10 @@ def write(path: Path, lines: list[str]) -> None:
         "import numpy as np" if m == "np." else f"import {m[:-1]}"
         for m in re.findall(r"\b((?:[a-z_]\w*\.)+)\w+[\[\]|, )=:]", signatures)
     }
-    imports |= {f"from typing import {n}" for n in ("Optional", "Union", "Callable") if f" {n}[" in signatures}
+    imports |= {
+        f"from typing import {n}" for n in ("Optional", "Union", "Callable", "Literal") if f" {n}[" in signatures
+    }
+    imports |= {"from typing import overload"} if "@overload" in signatures else set()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([HEADER, *sorted(imports), "", *rest]).rstrip() + "\n", encoding="utf-8")
 

@@ -17,7 +17,7 @@ _hooks.install()
 
 from wengert import autograd, functional
 from wengert._core import Tensor
-from wengert.autograd.context import AutogradContext
+from wengert.autograd.context import AutogradContext, AutogradEngine
 from wengert.autograd.conversion import asarray, tensor
 from wengert.autograd.creation import (
     arange,
@@ -47,8 +47,10 @@ from wengert.autograd.random import (
     normal,
     permutation,
     rand,
+    rand_like,
     randint,
     randn,
+    randn_like,
     uniform,
 )
 from wengert.autograd.reverse import grad_of, stop_gradient
@@ -137,7 +139,7 @@ _LAZY = {
 }
 
 __all__ = [
-    "ArgumentError", "AutogradContext", "AxisError", "BudgetError", "CustomOp", "CustomOpError", "DType",
+    "ArgumentError", "AutogradContext", "AutogradEngine", "AxisError", "BudgetError", "CustomOp", "CustomOpError", "DType",
     "DTypeError", "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError", "GradientMap",
     "GradientTape", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError", "MemoryStats", "NumberRangeError",
     "ShapeError", "Tape", "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray",
@@ -146,9 +148,9 @@ __all__ = [
     "float16", "float32", "float64", "from_dlpack", "full", "full_like", "functional", "geomspace", "get_num_threads",
     "grad", "grad_of", "hessian", "hvp", "iinfo", "int16", "int32", "int64", "int8", "is_grad_enabled", "isdtype",
     "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "linspace", "logspace", "manual_seed", "memory_stats",
-    "meshgrid", "no_grad", "normal", "ones", "ones_like", "permutation", "rand", "randint", "randn", "reset_peak",
-    "result_type", "set_grad_enabled", "set_num_threads", "show_config", "stop_gradient", "tensor", "uint16",
-    "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp", "zeros", "zeros_like",
+    "meshgrid", "no_grad", "normal", "ones", "ones_like", "permutation", "rand", "rand_like", "randint", "randn",
+    "randn_like", "reset_peak", "result_type", "set_grad_enabled", "set_num_threads", "show_config", "stop_gradient",
+    "tensor", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp", "zeros", "zeros_like",
     *_LAZY, *functional.__all__,
 ]  # fmt: skip
 
@@ -162,6 +164,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(module, attribute) if attribute else module
         globals()[name] = value
         return value
-    from wengert.functional.foreign_names import explain as explain_name
+    from wengert.functional.foreign_names import MissingName
 
-    raise AttributeError(explain_name("module 'wengert'", name))
+    raise MissingName(__name__, name)

@@ -110,8 +110,6 @@ def test_what_newcomers_write_is_explained() -> None:
     ):
         with pytest.raises(TypeError, match=match):
             call()
-    with pytest.raises(AttributeError, match="wengert has manual_seed"):
-        wg.seed(1)
     with pytest.raises(
         wg.ArgumentError, match=r"layer 0 is a list, which cannot be called; of a list, pass .*\*layers"
     ):

@@ -90,18 +90,6 @@ def test_pickle(dtype):
     assert z.item() == 2.0
 
 
-@pytest.mark.parametrize(
-    ("name", "ours"),
-    [("permute", "permute_dims"), ("cat", "concat"), ("unsqueeze", "expand_dims"), ("view", "reshape"),
-     ("clamp", "clip"), ("clamp_", "clip_"), ("numel", "size"), ("float", "astype")],
-)  # fmt: skip
-def test_foreign_names(name, ours):
-    x = wg.ones((2,))
-    assert not hasattr(x, name)
-    with pytest.raises(AttributeError, match=ours):
-        getattr(x, name)
-
-
 def test_iteration_and_membership():
     rows = list(wg.tensor([[1, 2], [3, 4]]))
     assert [r.tolist() for r in rows] == [[1, 2], [3, 4]]

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
+import wengert
 from wengert.cli import main
 from wengert.cli.ops import COLUMNS, TABLE, load, reason, status
 from wengert.ops.registry import OPS
@@ -24,6 +25,12 @@ def test_help(capsys):
     with pytest.raises(SystemExit) as e:
         main([])
     assert e.value.code == 2
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as e:
+        main(["--version"])
+    assert e.value.code == 0 and capsys.readouterr().out == f"wengert {wengert.__version__}\n"
 
 
 def test_it_is_installed():

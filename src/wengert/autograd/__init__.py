@@ -1,5 +1,13 @@
 """What people hold: tensors and their creation, tapes, gradients, modes, dual tensors, custom operations."""
 
+from typing import Any
+
 from wengert.autograd.context import AutogradContext, clear
 
 __all__ = ["AutogradContext", "clear"]
+
+
+def __getattr__(name: str) -> Any:
+    from wengert.functional.foreign_names import MissingName
+
+    raise MissingName(__name__, name)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wengert import _core
+from wengert.autograd.device import CPU, check_device
 from wengert.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from wengert.memory.statistics import memory_stats
 
@@ -21,7 +24,13 @@ def clear() -> None:
 
 
 class AutogradContext:
-    """`no_grad`, `clear` and `memory_stats` in one place, for those who look for them there."""
+    """`no_grad`, `clear` and `memory_stats` in one place, for those who look for them there; `AutogradEngine` is the same.
+
+    >>> context = AutogradContext("cpu")
+    >>> with context.no_grad():
+    ...     context.is_grad_enabled()
+    False
+    """
 
     no_grad = no_grad
     enable_grad = enable_grad
@@ -29,3 +38,12 @@ class AutogradContext:
     is_grad_enabled = staticmethod(is_grad_enabled)
     clear = staticmethod(clear)
     memory_stats = staticmethod(memory_stats)
+
+    def __init__(self, device: Any = None) -> None:
+        check_device(device)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({CPU!r})"
+
+
+AutogradEngine = AutogradContext

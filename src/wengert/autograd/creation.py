@@ -69,19 +69,35 @@ def _constant(shape: Any, value: float, dtype: Any, requires_grad: bool | None, 
     return finish(filled(as_shape(shape), value, as_dtype(dtype).code), requires_grad)
 
 
-def zeros(shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None) -> Tensor:
-    """A tensor of zeros."""
-    return _constant(shape, 0.0, dtype or float32, requires_grad, device)
+def zeros(
+    shape: Any, *more: Any, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None
+) -> Tensor:
+    """A tensor of zeros: `zeros((2, 3))` or `zeros(2, 3)`.
+
+    >>> zeros(2).tolist(), zeros(2, 1, dtype=int).tolist()
+    ([0.0, 0.0], [[0], [0]])
+    """
+    return _constant((shape, *more) if more else shape, 0.0, dtype or float32, requires_grad, device)
 
 
-def ones(shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None) -> Tensor:
-    """A tensor of ones."""
-    return _constant(shape, 1.0, dtype or float32, requires_grad, device)
+def ones(shape: Any, *more: Any, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None) -> Tensor:
+    """A tensor of ones: `ones((2, 3))` or `ones(2, 3)`.
+
+    >>> ones(2).tolist(), ones(2, 1, dtype=int).tolist()
+    ([1.0, 1.0], [[1], [1]])
+    """
+    return _constant((shape, *more) if more else shape, 1.0, dtype or float32, requires_grad, device)
 
 
-def empty(shape: Any, *, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None) -> Tensor:
-    """A tensor to be filled; its contents are zeros here, but do not rely on it."""
-    return zeros(shape, dtype=dtype, requires_grad=requires_grad, device=device)
+def empty(
+    shape: Any, *more: Any, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None
+) -> Tensor:
+    """A tensor to be filled; its contents are zeros here, but do not rely on it.
+
+    >>> empty(2, 3).shape
+    (2, 3)
+    """
+    return zeros(shape, *more, dtype=dtype, requires_grad=requires_grad, device=device)
 
 
 def full_like(

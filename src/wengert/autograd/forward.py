@@ -24,7 +24,7 @@ from wengert.transforms.linearize import is_complex, linearize
 
 
 class DualTensor(Tensor):
-    """A value and its tangent. Made by `dual`, and by every op on one."""
+    """A value and its tangent. Made by `dual`, which `DualTensor(value, tangent)` is, too, and by every op on one."""
 
     __slots__ = ("_level", "_tangent", "_trace", "value")
 
@@ -32,6 +32,10 @@ class DualTensor(Tensor):
     _trace: Any
     _level: int
     _tangent: Tensor | None
+
+    def __init__(self, value: Any, tangent: Any) -> None:
+        made = dual(value, tangent)
+        self.value, self._tangent, self._level, self._trace = made.value, made._tangent, made._level, made._trace
 
     @property
     def tangent(self) -> Tensor:

@@ -15,13 +15,14 @@ from wengert.dtypes import as_dtype, bfloat16
 from wengert.errors import GradientError, ShapeError
 from wengert.functional.arguments import as_dtype_of, describe, native
 from wengert.functional.elementwise import is_operand, power_operator
-from wengert.functional.foreign_names import FOREIGN, ForeignMethod
+from wengert.functional.foreign_names import FOREIGN, ForeignMethod, readable
 from wengert.functional.indexing import assign, getitem, setitem
 from wengert.interop import array_api, dlpack, numpy_functions
 from wengert.interop import numpy as numpy_interop
 
 # Functions whose first argument is not one tensor.
 _NO_METHOD = ("concat", "stack", "broadcast_arrays", "broadcast_shapes", "einsum", "make_complex")
+_OF_DATA = ("data_ptr", "is_contiguous", "is_leaf", "strides")  # of tensors that hold data of their own
 _permute, _isnan, _isinf = native("permute"), native("isnan"), native("isinf")
 
 
@@ -129,6 +130,17 @@ def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: b
     return functional.clone(y) if copy and y is self else y
 
 
+def names(self: Tensor) -> list[str]:
+    """What `dir` and completion list: nothing that would raise."""
+    unreadable = () if self._plain else _OF_DATA
+    return readable(self, (*unreadable, *(("T",) if self.ndim > 2 else ("mT", "mH") if self.ndim < 2 else ())))
+
+
+def plain_tensor(self: Tensor) -> Tensor:
+    """The data as a plain tensor, outside the graph; it shares memory with this one."""
+    return self.detach()
+
+
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Set `requires_grad`, and return the tensor.
 
@@ -199,6 +211,7 @@ def _protocol() -> dict[str, Any]:
         "__divmod__": _divmod,
         "__rdivmod__": lambda a, b: _divmod(b, a),
         "__pos__": functional.positive,
+        "__dir__": names,
         "__deepcopy__": deepcopy,
         "__reduce_ex__": reduce_ex,
         "__array_namespace__": array_api.array_namespace,
@@ -228,12 +241,13 @@ def _members() -> dict[str, Any]:
         "has_nan": has_nan,
         "has_inf": has_inf,
         "requires_grad_": requires_grad_,
+        "tensor": plain_tensor,
     }
 
 
 def install() -> None:
     """Attach every method to the Tensor type; once, at import."""
-    table: dict[str, Any] = {name: ForeignMethod(name) for name in FOREIGN}
+    table: dict[str, Any] = {name: ForeignMethod(name, ours) for name, ours in FOREIGN.items()}
     table.update({n: getattr(functional, n) for n in functional.__all__ if n not in _NO_METHOD})
     table.update(in_place.methods())
     table.update(_members())

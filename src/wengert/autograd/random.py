@@ -214,6 +214,51 @@ def rand(
     return _finished(_draw(_uniform, sizes, g, _floating(dtype, "rand")), requires_grad)
 
 
+def randn_like(
+    x: Tensor,
+    *,
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """`randn` with the shape and dtype of x.
+
+    >>> from wengert import ones
+    >>> randn_like(ones((5, 3))).shape
+    (5, 3)
+    """
+    return randn(
+        x.shape,
+        mean=mean,
+        std=std,
+        dtype=x.dtype if dtype is None else dtype,
+        device=device,
+        generator=generator,
+        requires_grad=requires_grad,
+    )
+
+
+def rand_like(
+    x: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """`rand` with the shape and dtype of x.
+
+    >>> from wengert import ones
+    >>> rand_like(ones((5, 3))).shape
+    (5, 3)
+    """
+    kind = x.dtype if dtype is None else dtype
+    return rand(x.shape, dtype=kind, device=device, generator=generator, requires_grad=requires_grad)
+
+
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,

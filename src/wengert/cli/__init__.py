@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+import wengert
 from wengert.cli import demo, info, ops
 
 _COMMANDS = (info, ops, demo)
@@ -19,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0
     """
     parser = argparse.ArgumentParser(prog="wengert", description="Automatic differentiation for Python.")
+    parser.add_argument("--version", action="version", version=f"wengert {wengert.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     for module in _COMMANDS:
         name = module.__name__.rpartition(".")[2]

@@ -1,5 +1,7 @@
 """Data: batches of arrays, splits, and a progress bar for the loop, which stays your own."""
 
+from typing import Any
+
 from wengert._hooks import hide_frames
 from wengert.data.batches import Batches, batches, split
 from wengert.data.progress import progress
@@ -8,3 +10,9 @@ from wengert.data.samples import Subset
 __all__ = ["Batches", "Subset", "batches", "progress", "split"]
 
 hide_frames()
+
+
+def __getattr__(name: str) -> Any:
+    from wengert.functional.foreign_names import MissingName
+
+    raise MissingName(__name__, name)

@@ -150,6 +150,7 @@ from wengert.functional.shapes import (
     reshape,
     squeeze,
     swapaxes,
+    transpose,
 )
 from wengert.functional.sorting import (
     argsort,
@@ -344,6 +345,7 @@ __all__ = [
     "tile",
     "topk",
     "trace",
+    "transpose",
     "trapezoid",
     "tril",
     "triplet_margin_loss",
@@ -368,6 +370,6 @@ __all__ += _native
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.functional.foreign_names import explain
+    from wengert.functional.foreign_names import MissingName
 
-    raise AttributeError(explain("module 'wengert.functional'", name))
+    raise MissingName(__name__, name)

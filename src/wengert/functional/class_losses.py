@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
+from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import int64, result_type
 from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
@@ -21,6 +23,7 @@ from wengert.functional.arguments import (
     wide,
 )
 from wengert.functional.losses import check_reduction, optional, reduced
+from wengert.program.call_trace import call_trace
 from wengert.program.compile import checked_composite, composite
 
 _sum, _where, _reshape, _not_equal = (native(n) for n in ("sum", "where", "reshape", "not_equal"))
@@ -192,6 +195,40 @@ def _cross_entropy(
     return as_dtype_of(loss, result_type(x.dtype, t.dtype) if t.dtype.is_floating else x.dtype)
 
 
+class _Logits:
+    """Looks at what `cross_entropy` is given, and warns once if it is probabilities: softmax is applied twice then.
+
+    A look costs more than a small loss, so only calls number 1, 2, 4, 8, … are looked at.
+    """
+
+    def __init__(self) -> None:
+        self.calls, self.warned = 0, False
+
+    def watch(self, x: Any, axis: int, name: str) -> None:
+        """Count a call, and look at some."""
+        self.calls += 1
+        if self.calls & (self.calls - 1) or self.warned or not (isinstance(x, Tensor) and x._plain):
+            return
+        if x.ndim and x.dtype.is_floating and call_trace() is None and _are_probabilities(x.detach(), axis):
+            self.warned = True
+            warnings.warn(
+                f"{name}: every row of {describe(x)} is a probability distribution, but {name} takes logits: leave out the "
+                "softmax before it, or use nll_loss with log_softmax",
+                stacklevel=3,
+            )
+
+
+def _are_probabilities(x: Tensor, axis: int) -> bool:
+    """Whether there are several rows along the axis, and each has no negative number and a sum of 1."""
+    if not -x.ndim <= axis < x.ndim or not x.size or not 2 <= x.shape[axis] < x.size:
+        return False
+    a = np.asarray(_core.copy(x), np.float64)  # of a copy: exporting pins a tensor's memory
+    return bool((a >= 0).all() and (abs(a.sum(axis) - 1.0) < 1e-3).all() and not np.isin(a, (0.0, 1.0)).all())
+
+
+_logits = _Logits()
+
+
 def cross_entropy(
     logits: Any,
     target: Any,
@@ -210,6 +247,7 @@ def cross_entropy(
     0.6931...
     """
     name = "cross_entropy"
+    _logits.watch(logits, 1, name)
     try:
         y: Tensor = _cross_entropy(logits, target, weight, ignore_index, label_smoothing, reduction, None, name)
     except IndexRangeError as e:
@@ -233,6 +271,7 @@ def softmax_cross_entropy(
     0.6931...
     """
     name = "softmax_cross_entropy"
+    _logits.watch(logits, axis, name)
     try:
         y: Tensor = _cross_entropy(logits, target, weight, ignore_index, label_smoothing, reduction, axis, name)
     except IndexRangeError as e:

@@ -15,7 +15,7 @@ _slice, _unslice = native("slice"), native("unslice")
 _triu, _tril = native("triu"), native("tril")
 
 
-def triu(x: Any, *, k: int = 0) -> Tensor:
+def triu(x: Any, k: int = 0) -> Tensor:
     """The elements on and above diagonal k, zeros elsewhere.
 
     >>> triu([[1, 2], [3, 4]]).tolist()
@@ -24,7 +24,7 @@ def triu(x: Any, *, k: int = 0) -> Tensor:
     return _triu(as_tensor(x, "triu"), k)
 
 
-def tril(x: Any, *, k: int = 0) -> Tensor:
+def tril(x: Any, k: int = 0) -> Tensor:
     """The elements on and below diagonal k, zeros elsewhere.
 
     >>> tril([[1, 2], [3, 4]]).tolist()
@@ -33,7 +33,7 @@ def tril(x: Any, *, k: int = 0) -> Tensor:
     return _tril(as_tensor(x, "tril"), k)
 
 
-def diagonal(x: Any, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
+def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """The elements x[…, i, i + offset] of two axes, as the last axis of the result.
 
     >>> diagonal([[1, 2], [3, 4]]).tolist()
@@ -52,7 +52,7 @@ def diagonal(x: Any, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Te
     return _slice(_reshape(t, (*lead, rows * cols)), starts, (*lead, length), steps)
 
 
-def diag(x: Any, *, k: int = 0) -> Tensor:
+def diag(x: Any, k: int = 0) -> Tensor:
     """A matrix with a vector on diagonal k; of a matrix, its diagonal k.
 
     >>> diag([1, 2]).tolist()
@@ -68,7 +68,7 @@ def diag(x: Any, *, k: int = 0) -> Tensor:
     return _reshape(_unslice(t, (n * n,), (start,), (n + 1,)), (n, n))
 
 
-def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Tensor:
+def trace(x: Any, offset: int = 0, *, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of the last two axes. Small integers are summed as `sum` does.
 
     >>> trace([[1, 2], [3, 4]]).item()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -12,7 +15,6 @@ R = TypeVar("R")
 # Functions and methods: what to write instead.
 FOREIGN: dict[str, str] = {
     "permute": "permute_dims(axes)",
-    "transpose": "swapaxes(a, b), permute_dims(axes) or the property mT",
     "t": "the property T",
     "cat": "concat",
     "concatenate": "concat",
@@ -84,7 +86,61 @@ FOREIGN: dict[str, str] = {
     "seed": "manual_seed",
     "from_numpy": "asarray",
     "as_tensor": "asarray",
+    "contiguous": "clone() for a copy; no function asks for a layout",
+    "logdet": "linalg.slogdet(x).logabsdet",
+    "assign": "copy_(value), or x[...] = value",
+    "to_vec": "tolist()",
+    "to_scalar": "item()",
+    "add_scalar": "add, which takes numbers as well",
+    "sub_scalar": "sub, which takes numbers as well",
+    "mul_scalar": "mul, which takes numbers as well",
+    "div_scalar": "div, which takes numbers as well",
+    "sum_dim": "sum(axis=)",
+    "mean_dim": "mean(axis=)",
+    "max_dim": "max(axis=)",
+    "min_dim": "min(axis=)",
+    "add_into": "add(a, b, out=c)",
+    "sub_into": "sub(a, b, out=c)",
+    "mul_into": "mul(a, b, out=c)",
+    "div_into": "div(a, b, out=c)",
+    "cross_entropy_loss": "cross_entropy, which takes logits; nll_loss takes log-probabilities",
 }
+
+# Names in modules.
+FOREIGN_IN_MODULES: dict[str, str] = {
+    "array": "tensor, which copies, and asarray, which shares memory",
+    "jit": "compile",
+    "function": "compile",
+    "vmap": "no vmap: functions take stacks along leading axes, and stack([f(x) for x in xs]) maps any other",
+    "Function": "CustomOp, and the decorator custom_op",
+    "Variable": "Parameter, or tensor(data, requires_grad=True)",
+    "lr_scheduler": "optim.schedules, which optim.Scheduler applies",
+    "DataLoader": "data.batches(dataset, batch_size=, shuffle=)",
+    "Dataset": "data.batches, which takes any object with __len__ and __getitem__",
+    "TensorDataset": "data.batches, which takes arrays themselves",
+    "random_split": "data.split",
+    "saved_memory_mb": "memory_stats().saved_mb",
+    "gradient_clipping": "clip_grad_norm, clip_grad_value and GradientClipper",
+    "clip_grad_norm_": "clip_grad_norm",
+    "clip_grad_value_": "clip_grad_value",
+    "set_default_dtype": "the argument dtype= of every function that makes tensors",
+}
+
+# Methods of modules with parameters.
+FOREIGN_OF_NETWORKS: dict[str, str] = {
+    "double": "to('float64')",
+    "float": "to('float32')",
+    "half": "to('float16')",
+    "bfloat16": "to('bfloat16')",
+    "cpu": "to('cpu')",
+    "cuda": "to('cuda')",
+    "type": "to(dtype)",
+    "add_module": "setattr(net, name, module)",
+    "register_parameter": "setattr(net, name, parameter)",
+}
+
+# Where else a name may stand.
+_PACKAGES = ("wengert", "wengert.nn", "wengert.optim", "wengert.linalg", "wengert.fft", "wengert.data")
 
 # Keyword arguments.
 KEYWORDS: dict[str, str] = {
@@ -103,20 +159,54 @@ KEYWORDS: dict[str, str] = {
 }
 
 
-def explain(owner: str, name: str) -> str:
-    """The message of an AttributeError; it names ours where there is one."""
-    message = f"{owner} has no attribute {name!r}"
-    return f"{message}; wengert has {FOREIGN[name]}" if name in FOREIGN else message
+class MissingName(AttributeError):
+    """A name that a module does not have. What to write instead is looked for when the message is read: probing with
+    `hasattr` must not import anything."""
+
+    __module__ = "wengert"  # as it is shown to users
+
+    def __init__(self, module: str, name: str) -> None:
+        super().__init__(module, name)
+
+    def __str__(self) -> str:
+        module, name = self.args
+        message = f"module {module!r} has no attribute {name!r}"
+        ours = FOREIGN.get(name) or FOREIGN_IN_MODULES.get(name)
+        if ours is None and not name.startswith("_"):
+            ours = next(_elsewhere(module, name), None)
+        return f"{message}; wengert has {ours}" if ours else message
+
+
+def _elsewhere(module: str, name: str) -> Iterator[str]:
+    """The same name in other packages; names that differ in capitals and underscores; names of this one that are close."""
+    public = {p: importlib.import_module(p).__all__ for p in (module, *_PACKAGES)}
+    places = {p: "" if p in ("wengert", module) else f"{p.removeprefix('wengert.')}." for p in public}
+    yield from (places[p] + name for p in public if name in public[p])
+    yield from (places[p] + n for p in public for n in public[p] if _letters(n) == _letters(name))
+    yield from difflib.get_close_matches(name, public[module], 1)
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 class ForeignMethod:
-    """Stands on the Tensor type under a foreign name; reading it raises with ours, so `hasattr` is still False."""
+    """Stands on a type under a foreign name; reading it raises with ours, so `hasattr` is still False."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, ours: str) -> None:
+        self.name, self.ours = name, ours
 
     def __get__(self, instance: Any, owner: type) -> NoReturn:
-        raise AttributeError(explain("Tensor", self.name))
+        raise AttributeError(f"{owner.__name__} has no attribute {self.name!r}; wengert has {self.ours}")
+
+
+def readable(x: Any, unreadable: tuple[str, ...] = ()) -> list[str]:
+    """What `dir` lists of an object, without foreign names and those that are not for this one."""
+    return [
+        n
+        for n in object.__dir__(x)
+        if n not in unreadable and not isinstance(inspect.getattr_static(type(x), n, None), ForeignMethod)
+    ]
 
 
 def explain_keywords(f: Callable[P, R]) -> Callable[P, R]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any
+from typing import Any, Literal, overload
 
 from wengert import _core
 from wengert._core import Tensor
@@ -70,26 +70,50 @@ def prod(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None
     return _prod(t, all_axes(axis, t.ndim, "prod"), int(keepdims))
 
 
+def _single(axis: Axis, name: str) -> int | None:
+    if axis is not None and not isinstance(axis, int):
+        raise ArgumentError(f"{name}: return_indices takes one axis or None, for all elements, got {axis}")
+    return axis
+
+
+@overload
+def max(x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: Literal[False] = False) -> Tensor: ...
+@overload
+def max(
+    x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
 @explain_keywords
-def max(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def max(x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: bool = False) -> Any:
     """The largest element over the axes; NaN if one is. Elements that tie share the derivative evenly.
+
+    With `return_indices` also where the first of them is, as `argmax` says: (values, indices).
 
     >>> max([[1.0, 5.0], [3.0, 4.0]], 1).tolist()
     [5.0, 4.0]
     """
     t = as_tensor(x, "max")
-    return _max(t, all_axes(axis, t.ndim, "max"), int(keepdims))
+    values = _max(t, all_axes(axis, t.ndim, "max"), int(keepdims))
+    return (values, argmax(t, _single(axis, "max"), keepdims=keepdims)) if return_indices else values
 
 
+@overload
+def min(x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: Literal[False] = False) -> Tensor: ...
+@overload
+def min(
+    x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
 @explain_keywords
-def min(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def min(x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: bool = False) -> Any:
     """The smallest element over the axes; NaN if one is. Elements that tie share the derivative evenly.
+
+    With `return_indices` also where the first of them is, as `argmin` says: (values, indices).
 
     >>> min([[1.0, 5.0], [3.0, 4.0]], 1).tolist()
     [1.0, 3.0]
     """
     t = as_tensor(x, "min")
-    return _min(t, all_axes(axis, t.ndim, "min"), int(keepdims))
+    values = _min(t, all_axes(axis, t.ndim, "min"), int(keepdims))
+    return (values, argmin(t, _single(axis, "min"), keepdims=keepdims)) if return_indices else values
 
 
 def _count(x: Tensor, axes: tuple[int, ...]) -> Any:

@@ -138,6 +138,23 @@ def matrix_transpose(x: Any) -> Tensor:
     return _permute(t, (*range(t.ndim - 2), t.ndim - 1, t.ndim - 2))
 
 
+def transpose(x: Any, axes: Sequence[int] | None = None, *more: Any) -> Tensor:
+    """The axes in reverse order, or in the order that a tuple gives, as in NumPy.
+
+    >>> transpose([[1, 2, 3], [4, 5, 6]]).tolist()
+    [[1, 4], [2, 5], [3, 6]]
+    """
+    t = as_tensor(x, "transpose")
+    if axes is None:
+        return _permute(t, tuple(range(t.ndim))[::-1])
+    if more or not isinstance(axes, (tuple, list)):
+        raise TypeError(
+            "transpose: takes a tuple of all axes, or none to reverse them. Two numbers mean an order in NumPy and an "
+            "exchange in PyTorch: here these are permute_dims(axes) and swapaxes(a, b)"
+        )
+    return permute_dims(t, axes)
+
+
 def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
     """Two axes exchanged.
 

@@ -5,6 +5,8 @@
 1.0
 """
 
+from typing import Any
+
 from wengert.errors import LinAlgError
 from wengert.functional.diagonals import diagonal, trace
 from wengert.functional.einsum import einsum
@@ -23,3 +25,9 @@ __all__ = [
     "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve",
     "solve_triangular", "sqrtm", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    from wengert.functional.foreign_names import MissingName
+
+    raise MissingName(__name__, name)

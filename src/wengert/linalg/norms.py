@@ -42,7 +42,8 @@ def vector_norm(x: Any, *, axis: Axes = None, keepdims: bool = False, ord: float
 
 def _singular(name: str, t: Tensor, keepdims: bool) -> Tensor:
     s = svdvals(t)
-    y = {"nuc": sum, "2": max, "-2": min}[name](s, -1)
+    reduce: Any = {"nuc": sum, "2": max, "-2": min}[name]
+    y: Tensor = reduce(s, -1)
     return expand_dims(expand_dims(y, axis=-1), axis=-1) if keepdims else y
 
 

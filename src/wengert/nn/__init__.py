@@ -1,5 +1,7 @@
 """Parameters, modules, layers and losses."""
 
+from typing import Any
+
 import wengert
 from wengert._hooks import hide_frames
 from wengert.nn import init, lora
@@ -34,7 +36,7 @@ from wengert.nn.containers import ModuleDict, ModuleList, Sequential
 from wengert.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from wengert.nn.dropout import Dropout
 from wengert.nn.embedding import Embedding
-from wengert.nn.layers import Flatten, Linear
+from wengert.nn.layers import Flatten, Identity, Linear
 from wengert.nn.lora import LoRALinear
 from wengert.nn.losses import (
     BCELoss,
@@ -86,7 +88,7 @@ __all__ = [
     "Module", "Parameter", "ParameterDict", "functional", "functional_call", "init", "lora",
     "parameters_to_vector", "vector_to_parameters",
     "Sequential", "ModuleList", "ModuleDict",
-    "Linear", "LoRALinear", "Flatten", "Dropout",
+    "Linear", "LoRALinear", "Flatten", "Dropout", "Identity",
     "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LayerNorm", "GroupNorm", "RMSNorm",
     "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
@@ -104,3 +106,9 @@ __all__ = [
 functional = wengert  # every function of tensors is there
 
 hide_frames()
+
+
+def __getattr__(name: str) -> Any:
+    from wengert.functional.foreign_names import MissingName
+
+    raise MissingName(__name__, name)

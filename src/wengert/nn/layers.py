@@ -52,6 +52,19 @@ class Linear(Module):
         return f"{in_features}, {out_features}" + ("" if self.bias is not None else ", bias=False")
 
 
+class Identity(Module):
+    """The input itself: where a layer may stand, or none.
+
+    >>> import wengert as wg
+    >>> Identity()(wg.tensor([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+
+    def forward(self, x: Any) -> Any:
+        """x."""
+        return x
+
+
 class Flatten(Module):
     """All axes from `start_axis` to `end_axis` as one; by default all but the first.
 

@@ -18,6 +18,7 @@ from wengert.autograd.modes import no_grad
 from wengert.autograd.reverse import HookHandle
 from wengert.dtypes import as_dtype
 from wengert.errors import ArgumentError
+from wengert.functional.foreign_names import FOREIGN_OF_NETWORKS, ForeignMethod, readable
 from wengert.nn.parameter import Parameter, ParameterDict
 from wengert.program.call_trace import call_trace
 
@@ -337,6 +338,9 @@ class Module:
             return f"{head}){self._count()}"
         return f"{head}{self._count()}\n  " + "\n  ".join(inside) + "\n)"
 
+    def __dir__(self) -> list[str]:
+        return readable(self)
+
     def _count(self) -> str:
         own = self.parameters()
         size, trained = sum(p.size for p in own), sum(p.size for p in own if p.requires_grad)
@@ -348,6 +352,9 @@ class Module:
         """Hold another value under a key that `_held` gave."""
         setattr(self, key, value)
 
+
+for _name, _ours in FOREIGN_OF_NETWORKS.items():
+    setattr(Module, _name, ForeignMethod(_name, _ours))
 
 _CONTAINERS = (Module, ParameterDict, list, tuple, dict)
 

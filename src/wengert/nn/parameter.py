@@ -51,6 +51,7 @@ class Parameter(Tensor):
         mean: float = 0.0,
         std: float = 1.0,
         dtype: Any = None,
+        device: Any = None,
         generator: Generator | None = None,
     ) -> Self:
         """A parameter of normal random numbers.
@@ -58,28 +59,28 @@ class Parameter(Tensor):
         >>> Parameter.randn((4, 3), mean=0.0, std=0.02).shape
         (4, 3)
         """
-        return cls._owning(_randn(shape, mean=mean, std=std, dtype=dtype, generator=generator))
+        return cls._owning(_randn(shape, mean=mean, std=std, dtype=dtype, device=device, generator=generator))
 
     @classmethod
-    def zeros(cls, shape: Any, *, dtype: Any = None) -> Self:
+    def zeros(cls, shape: Any, *, dtype: Any = None, device: Any = None) -> Self:
         """A parameter of zeros.
 
         >>> Parameter.zeros((2,)).tolist()
         [0.0, 0.0]
         """
-        return cls._owning(creation.zeros(shape, dtype=dtype))
+        return cls._owning(creation.zeros(shape, dtype=dtype, device=device))
 
     @classmethod
-    def ones(cls, shape: Any, *, dtype: Any = None) -> Self:
+    def ones(cls, shape: Any, *, dtype: Any = None, device: Any = None) -> Self:
         """A parameter of ones.
 
         >>> Parameter.ones((2,)).tolist()
         [1.0, 1.0]
         """
-        return cls._owning(creation.ones(shape, dtype=dtype))
+        return cls._owning(creation.ones(shape, dtype=dtype, device=device))
 
     @property
-    def tensor(self) -> Tensor:
+    def tensor(self) -> Tensor:  # type: ignore[override]  # a method of other tensors
         """The data as a plain tensor, outside the graph; it shares memory with the parameter."""
         return self.detach()
 

@@ -1,5 +1,7 @@
 """Optimizers, schedules, clipping, averages, and a look at gradients."""
 
+from typing import Any
+
 from wengert._hooks import hide_frames
 from wengert.optim import schedules, transforms
 from wengert.optim.accumulate import GradientAccumulator
@@ -25,3 +27,9 @@ __all__ = [
 ]  # fmt: skip
 
 hide_frames()
+
+
+def __getattr__(name: str) -> Any:
+    from wengert.functional.foreign_names import MissingName
+
+    raise MissingName(__name__, name)

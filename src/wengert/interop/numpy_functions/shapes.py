@@ -37,8 +37,7 @@ def _ravel(a: Any, order: str = "C") -> Any:
 
 @function("transpose", "permute_dims")
 def _transpose(a: Any, axes: Any = None) -> Any:
-    x = as_tensor(a, "transpose")
-    return wg.permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else tuple(axes))
+    return wg.transpose(a, None if axes is None else tuple(axes))
 
 
 @function("broadcast_arrays")
