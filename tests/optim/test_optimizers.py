@@ -379,22 +379,6 @@ def test_the_pure_form_checks_its_containers() -> None:
         optim.Adam.update([p, p], [p], optim.Adam.init([p, p]))
 
 
-def test_pure_form_in_a_compiled_step() -> None:
-    start = wg.tensor([1.0, -2.0, 3.0])
-
-    def step(p: Any, state: Any, lr: Any) -> Any:
-        return optim.Adam.update(p, 2.0 * p, state, lr=lr)
-
-    compiled = wg.compile(step)
-    p, state = start, optim.Adam.init(start)
-    q, other = start, optim.Adam.init(start)
-    for t in range(5):
-        lr = wg.tensor(0.1 / (1 + t))
-        p, state = compiled(p, state, lr)
-        q, other = step(q, other, lr)
-    assert np.allclose(p.numpy(), q.numpy(), rtol=1e-6)
-
-
 # -------------------------------------------------------------------------------------------------- training
 
 
@@ -440,6 +424,21 @@ def test_step_and_pure_form_are_one_formula(kind: Any, options: dict[str, Any]) 
         opt.step()
         pure, state = kind.update(pure, grads, state, lr=wg.tensor(0.01), **options)
     _close([p.numpy() for p in params], [p.numpy() for p in pure], 1e-12)
+
+
+@pytest.mark.parametrize(("kind", "options"), [*EVERY, (optim.SGD, dict(momentum=0.9, dampening=0.5)), (optim.SGD, {})])
+def test_the_pure_form_compiles(kind: Any, options: dict[str, Any]) -> None:
+    def step(p: Any, state: Any, lr: Any) -> Any:
+        return kind.update(p, 2.0 * p, state, lr=lr, **options)
+
+    compiled = wg.compile(step)
+    p = q = wg.tensor([1.0, -2.0, 3.0])
+    state = other = kind.init(p, **options)
+    for t in range(5):
+        lr = wg.tensor(0.1 / (1 + t))
+        p, state = compiled(p, state, lr)
+        q, other = step(q, other, lr)
+    np.testing.assert_allclose(p.numpy(), q.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("kind", "options"), EVERY)

@@ -45,9 +45,9 @@ def at_first(step: Any, first: float, later: float) -> Any:
     >>> at_first(1, 0.5, 0.9), at_first(2, 0.5, 0.9)
     (0.5, 0.9)
     """
-    if isinstance(step, Tensor) and first != later:
-        return _where(step == 1.0, first, later)
-    return first if step == 1 or first == later else later
+    if first == later:
+        return first
+    return _where(step == 1.0, first, later) if isinstance(step, Tensor) else (first if step == 1 else later)
 
 
 def one_minus_power(beta: float, step: Any) -> Any:
