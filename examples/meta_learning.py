@@ -51,17 +51,19 @@ def train(rounds: int = 2000, batch: int = 8, steps: int = 3, lr: float = 0.02, 
     rng = np.random.default_rng(seed)
     net = nn.Sequential(nn.Linear(1, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 1))
     weights: Weights = {k: p.detach().clone() for k, p in net.named_parameters()}
-    new = [draw(rng) for _ in range(100)]
-    before = np.mean([error(net, weights, task, steps, lr).item() for task in new])
+    adapted_error = wg.compile(lambda weights, task: error(net, weights, task, steps, lr))  # traced once for all tasks
 
     def meta_loss(weights: Weights, tasks: list[Task]) -> wg.Tensor:
-        return wg.stack([error(net, weights, task, steps, lr) for task in tasks]).mean()
+        return wg.stack([adapted_error(weights, task) for task in tasks]).mean()
+
+    new = [draw(rng) for _ in range(100)]
+    before = meta_loss(weights, new).item()
 
     state = optim.Adam.init(weights)
     for _ in track(range(rounds), description="learning to learn"):
         grads = wg.grad(meta_loss)(weights, [draw(rng) for _ in range(batch)])
         weights, state = optim.Adam.update(weights, grads, state, lr=2e-3)
-    return float(before), float(np.mean([error(net, weights, task, steps, lr).item() for task in new]))
+    return before, meta_loss(weights, new).item()
 
 
 def main() -> None:
