@@ -9,6 +9,7 @@
 #   make bench     benchmarks beside other libraries, which it installs (make bench PEERS= does not)
 #   make coverage  run the tests of the registry and write what they show to the table of `wengert ops`
 #   make array-api run the suite of the array API standard from a clone of it, make array-api SUITE=path
+#   make wheel     build dist/wengert-….whl, and try it in a new environment
 #   make sanitize  run the test suite under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make clean     remove everything that was built
 #
@@ -47,7 +48,7 @@ install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C bu
   -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_STUBS=OFF \
   $(if $(ISA),-C cmake.define.WENGERT_ISA_LEVELS=$(ISA)) $(3) -e .
 
-.PHONY: demo test check build format peers bench coverage array-api sanitize clean
+.PHONY: demo test check build format peers bench coverage array-api wheel sanitize clean
 .DELETE_ON_ERROR:
 
 build: $(VENV)/.built $(VENV)/.stubs
@@ -86,6 +87,12 @@ array-api: $(VENV)/.built $(VENV)/.tools
 	cd "$(SUITE)" && ARRAY_API_TESTS_MODULE=wengert "$(CURDIR)/$(VENV)/bin/python" -m pytest -q -n $(WORKERS) \
 	  -p no:cacheprovider --disable-deadline --max-examples $(EXAMPLES) \
 	  --skips-file="$(CURDIR)/tests/array_api/skips.txt" array_api_tests
+
+# In a build folder of its own: the one of .venv may hold a single instruction set (ISA), and knows where .venv is.
+wheel: $(VENV)/.deps
+	rm -f dist/wengert-*.whl
+	$(VENV)/bin/python -m pip wheel -q --no-build-isolation --no-deps -C build-dir=build/wheel -w dist .
+	$(VENV)/bin/python tools/try_wheel.py dist/wengert-*.whl
 
 # The sanitizers' run-time libraries must be loaded before Python. Leaks are not looked for: Python frees little
 # at its end. Their reports must get past pytest, which by default captures what a dying process writes.
