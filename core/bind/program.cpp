@@ -6,6 +6,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "../cut.h"
+
 namespace wengert {
 
 namespace {
@@ -522,6 +524,14 @@ nb::object substitute_sizes(nb::handle sizes, const nb::list& leaves, const nb::
   });
 }
 
+// ([vertices of the cut], how many edges were looked at); edge k goes from tails[k] to heads[k].
+nb::tuple find_cut(std::vector<double> weights, std::vector<int32_t> tails, std::vector<int32_t> heads,
+                   std::vector<int32_t> sources, std::vector<int32_t> sinks) {
+  VertexCut cut = minimum_vertex_cut(
+      {std::move(weights), std::move(tails), std::move(heads), std::move(sources), std::move(sinks)});
+  return nb::make_tuple(cut.vertices, cut.visits);
+}
+
 }  // namespace
 
 void init_program(nb::module_& m) {
@@ -529,6 +539,7 @@ void init_program(nb::module_& m) {
   m.def("broadcast_shapes", &broadcast_shapes);
   m.def("substitute_sizes", &substitute_sizes);
   m.def("infer", &infer);
+  m.def("minimum_vertex_cut", &find_cut);
   m.def("elementwise_dtypes", &elementwise_dtypes);
   m.def("promote",
         [](int a, int b) { return static_cast<int>(promote(static_cast<DType>(a), static_cast<DType>(b))); });

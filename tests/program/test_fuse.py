@@ -10,7 +10,7 @@ import pytest
 import wengert as wg
 from tests.program.test_ir import run, traced
 from wengert.program.compile import summarize
-from wengert.program.fuse import LONGEST_ROW, Group, fuse
+from wengert.program.fuse import LONGEST_ROW, Group, Schedule, fuse
 from wengert.program.simplify import simplify
 
 
@@ -188,3 +188,64 @@ def test_rows_without_columns_have_results(rows: int) -> None:
         for got, expected in zip(compiled(x, z), f(x, z)):
             np.testing.assert_array_equal(got.numpy(), expected.numpy())
     assert np.isnan(compiled(x, z)[0].numpy()).all()
+
+
+def layers(x: Any, w: Any, n: int) -> Any:
+    for _ in range(n):
+        x = wg.tanh(x @ w)
+    return x
+
+
+def residual_layers(x: Any, w: Any, n: int) -> Any:
+    for _ in range(n):
+        x = x + softmax(layer_norm(x) @ w) @ w
+    return x
+
+
+def hub_and_sum(x: Any, w: Any, n: int) -> Any:
+    """One value that all read, one that gathers all."""
+    hub = total = wg.exp(x)
+    for k in range(n):
+        total = total + wg.sin(hub * float(k)) @ w
+    return total
+
+
+def interleaved(x: Any, w: Any, n: int) -> Any:
+    """Chains that do not depend on each other, side by side."""
+    streams = [x + float(k) for k in range(8)]
+    for _ in range(n):
+        streams = [wg.tanh(y @ w) for y in streams]
+    return wg.concat(streams, axis=0)
+
+
+@pytest.mark.parametrize("f", [layers, residual_layers, hub_and_sum, interleaved])
+def test_fusing_is_linear(f: Any) -> None:
+    """What is looked at per instruction does not grow with the program."""
+
+    def visits(n: int) -> float:
+        program, schedule = simplify(traced(lambda x, w: f(x, w, n), (3, 3), (3, 3))), Schedule()
+        for i in program.instructions:
+            schedule.add(i)
+        return schedule.visits / len(program.instructions)
+
+    assert visits(160) <= 1.1 * visits(40) + 1
+
+
+def test_a_group_moves_behind_what_its_new_member_reads() -> None:
+    """An early group takes in a late instruction; what has read the group since stays behind it."""
+
+    def f(x: Any, w: Any) -> Any:
+        a = wg.exp(x)
+        b = wg.flip(a, 0)  # reads the group
+        c = x @ w  # does not
+        return a * c, b @ w, wg.flip(b, 1)
+
+    p = simplify(traced(f, (3, 3), (3, 3)))
+    units = fuse(p)
+    (group,) = [u for u in units if isinstance(u, Group)]
+    assert [i.op.name for i in group.members] == ["exp", "mul"]
+    made = set(p.inputs)
+    for unit in units:
+        for i in unit.members if isinstance(unit, Group) else [unit]:
+            assert all(v in made for v in i.vars())
+            made.update(i.outputs)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import pytest
 
+from wengert import _core
 from wengert.program.mincut import minimum_vertex_cut
 
 
@@ -66,3 +68,34 @@ def test_against_all_subsets(seed: int) -> None:
         if _meets_all_paths(set(subset), edges, sources, sinks)
     )
     assert sum(weights[v] for v in cut) == best
+
+
+def stream(n: int) -> tuple[list[float], list[int], list[int], list[int], list[int]]:
+    """A residual stream: every third value is an addend from a product, which is a source; both sums are needed."""
+    tails, heads = [], []
+    for k in range(3, 3 * n, 3):
+        tails += [k - 3, k + 1, k]
+        heads += [k, k, k + 2]
+    needed = [v for v in range(3 * n) if v % 3 != 1]
+    return [2.0] * (3 * n), tails, heads, [0, *range(1, 3 * n, 3)], needed
+
+
+def chain(n: int) -> tuple[list[float], list[int], list[int], list[int], list[int]]:
+    """Everything follows from the first value, and all of it is needed."""
+    return [2.0] * n, list(range(n - 1)), list(range(1, n)), [0], list(range(n))
+
+
+@pytest.mark.parametrize("graph", [stream, chain])
+def test_long_graphs_take_linear_time(graph: Any) -> None:
+    visits = {n: _core.minimum_vertex_cut(*graph(n))[1] for n in (100, 10_000)}
+    assert visits[10_000] <= 110 * visits[100]
+
+
+def test_where_a_lightest_cut_takes_long_what_is_needed_is_kept() -> None:
+    """Heavy values in a chain, light ones that hang on it and are needed: each path leads back to the start."""
+    n = 4000
+    weights = [1e9] * n + [1.0] * n
+    tails, heads = [*range(n - 1), *range(n)], [*range(1, n), *range(n, 2 * n)]
+    cut, visits = _core.minimum_vertex_cut(weights, tails, heads, [0], list(range(n, 2 * n)))
+    assert cut == list(range(n, 2 * n))
+    assert visits <= 300 * (len(weights) + len(tails))

@@ -6,6 +6,7 @@ import copyreg
 import functools
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -46,6 +47,8 @@ def summarize(program: Program) -> Report:
     """Count what a program does when it runs."""
     program = without_stops(program)
     units = fuse(program)
+    reads = Counter(v for i in program.instructions for v in i.vars())
+    reads.update(o for o in program.outputs if isinstance(o, Var))
     passes = groups = gemms = moved = 0
     for unit in units:
         members = unit.members if isinstance(unit, Group) else [unit]
@@ -54,16 +57,16 @@ def summarize(program: Program) -> Report:
         passes += 1
         groups += isinstance(unit, Group)
         gemms += sum(i.op.name == "matmul" for i in members)
-        moved += _traffic(program, members)
+        moved += _traffic(members, reads)
     return Report(len(program.instructions), groups, gemms, passes, moved, str(program))
 
 
-def _traffic(program: Program, members: list[Instruction]) -> int:
+def _traffic(members: list[Instruction], reads: Counter[Var]) -> int:
+    """Bytes that instructions in one pass read from and write to memory; `reads` counts the readers of each value."""
     made = {o for i in members for o in i.outputs}
-    read = {v for i in members for v in i.vars() if v not in made}
-    outside = {v for i in program.instructions if i not in members for v in i.vars()}
-    outside.update(o for o in program.outputs if isinstance(o, Var))
-    return sum(v.type.example_bytes() for v in read | (made & outside))
+    inside = Counter(v for i in members for v in i.vars())
+    moved = {v for v in inside if v not in made} | {o for o in made if reads[o] > inside[o]}
+    return sum(v.type.example_bytes() for v in moved)
 
 
 class TracedFunction:

@@ -3,16 +3,20 @@ that pass memory once."""
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from wengert.program.ir import Instruction, Program, Shape, Var
-from wengert.program.simplify import same_sizes
+from wengert.program.simplify import same_sizes, size_key
 
 # A row has to fit the nearest caches, and the eager reduction of rows up to this length uses the same kernel.
 LONGEST_ROW = 16384
 _REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 _MOST_MEMBERS = 64
+_RECENT = 4  # groups of one shape that an instruction may join although they make none of its operands
+_MOST_VISITS = 128  # dependencies followed to find out whether one instruction may join
 
 
 @dataclass(slots=True, eq=False)
@@ -82,34 +86,151 @@ Unit = Instruction | Group
 
 def fuse(program: Program) -> list[Unit]:
     """The program's instructions in an order in which groups are contiguous."""
-    owner: dict[Var, Unit] = {}
-    needs: dict[int, set[int]] = {}  # unit → units it depends on, transitively
-    units: list[Unit] = []
-
-    def upstream(i: Instruction, without: Unit | None) -> set[int]:
-        found: set[int] = set()
-        for v in i.vars():
-            u = owner.get(v)
-            if u is not None and u is not without:
-                found.add(id(u))
-                found |= needs[id(u)]
-        return found
-
+    schedule = Schedule()
     for i in program.instructions:
-        unit: Unit | None = _join(i, units, upstream)
-        if unit is None:
-            unit = _start(i)
-            units.append(unit)
-        needs[id(unit)] = needs.get(id(unit), set()) | upstream(i, unit)
-        # Whatever depends on this unit now depends on what it has gained, too.
-        for u in units:
-            if u is not unit and id(unit) in needs.get(id(u), ()):
-                needs[id(u)] |= needs[id(unit)]
-        owner.update((o, unit) for o in i.outputs)
-    return _order(units, needs)
+        schedule.add(i)
+    return schedule.units()
 
 
-def _start(i: Instruction) -> Unit:
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A unit of the schedule and what it depends on directly. A unit's position is above those of all that it needs."""
+
+    unit: Unit
+    position: int
+    created: int
+    needs: set[_Node] = field(default_factory=set)
+    users: set[_Node] = field(default_factory=set)
+
+
+class Schedule:
+    """Units in an order that respects their dependencies, which instructions join one by one.
+
+    An instruction may join the groups that make its operands and the last few groups of its shape, the latest first, unless
+    that closes a cycle: something that it reads needs the group. Mostly the positions tell; otherwise a search of bounded
+    length does, and what is not known by then stays apart. So fusing takes time linear in the program. The order is kept
+    as by Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs" (2006).
+    """
+
+    def __init__(self) -> None:
+        self.visits = 0  # candidates and dependencies that were looked at: a test holds them to be few
+        self._nodes: list[_Node] = []
+        self._maker: dict[Var, _Node] = {}
+        self._recent: dict[Any, list[_Node]] = {}  # groups that may have room, by shape
+
+    def units(self) -> list[Unit]:
+        """All units, each behind those that it needs."""
+        return [n.unit for n in sorted(self._nodes, key=attrgetter("position"))]
+
+    def add(self, i: Instruction) -> None:
+        """Let the instruction join a group, or be a unit of its own."""
+        makers = {self._maker[v] for v in i.vars() if v in self._maker}
+        node = self._join(i, makers)
+        if node is None:
+            node = self._start(i)
+        makers.discard(node)
+        node.needs |= makers
+        for m in makers:
+            m.users.add(node)
+        for o in i.outputs:
+            self._maker[o] = node
+
+    def _start(self, i: Instruction) -> _Node:
+        node = _Node(_new_unit(i), len(self._nodes), len(self._nodes))
+        self._nodes.append(node)
+        if isinstance(node.unit, Group):
+            recent = self._recent.setdefault(size_key(node.unit.shape), [])
+            recent.append(node)
+            if len(recent) > _RECENT:
+                del recent[0]
+        return node
+
+    def _join(self, i: Instruction, makers: set[_Node]) -> _Node | None:
+        ancestors: _Ancestors | None = None
+        node: _Node | None
+        for node, group in self._candidates(i, makers):
+            self.visits += 1
+            place = group.place_of(i)
+            if place is None:
+                continue
+            last = max((m.position for m in makers if m is not node), default=-1)
+            if last > node.position:
+                ancestors = ancestors or _Ancestors(makers)
+                if ancestors.may_include(node) or not self._move_behind(node, last, ancestors):
+                    continue
+            group.add(i, place)
+            break
+        else:
+            node = None
+        if ancestors is not None:
+            self.visits += ancestors.visits
+        return node
+
+    def _candidates(self, i: Instruction, makers: set[_Node]) -> list[tuple[_Node, Group]]:
+        name = i.op.name
+        if i.op.elementwise or name == "cast":
+            shape = i.outputs[0].type.shape
+        elif name in _REDUCTIONS:
+            shape = next(iter(i.vars())).type.shape
+        elif name == "broadcast_to" or name == "reshape":
+            shape = None  # only with what makes its operand
+        else:
+            return []
+        found = set(makers)
+        if shape is not None:
+            found.update(self._recent.get(size_key(shape), ()))
+        latest_first = sorted(found, key=attrgetter("created"), reverse=True)
+        groups = [(n, n.unit) for n in latest_first if isinstance(n.unit, Group)]
+        return [(n, g) for n, g in groups if len(g.members) < _MOST_MEMBERS]
+
+    def _move_behind(self, node: _Node, last: int, ancestors: _Ancestors) -> bool:
+        """Move a node and its descendants up to position `last` behind the ancestors. False if there are too many."""
+        moved, todo, visits = {node}, [node], 0
+        while todo:
+            users = todo.pop().users
+            visits += len(users)
+            if visits > _MOST_VISITS:
+                return False
+            for u in users:
+                if u.position < last and u not in moved:
+                    moved.add(u)
+                    todo.append(u)
+        self.visits += visits
+        before = sorted((a for a in ancestors.explored if a.position > node.position), key=attrgetter("position"))
+        reordered = before + sorted(moved, key=attrgetter("position"))
+        for n, position in zip(reordered, sorted(n.position for n in reordered)):
+            n.position = position
+        return True
+
+
+class _Ancestors:
+    """What some nodes need, directly or not, explored from the last position downwards."""
+
+    def __init__(self, nodes: set[_Node]) -> None:
+        self.explored: list[_Node] = []
+        self.visits = 0
+        self._given = nodes
+        self._needed: set[_Node] = set()
+        self._waiting = [(-n.position, n) for n in nodes]
+        heapq.heapify(self._waiting)
+
+    def may_include(self, node: _Node) -> bool:
+        """Whether one of the nodes needs this one; also True when that takes too long to find out."""
+        while self._waiting and -self._waiting[0][0] > node.position:
+            next_one = self._waiting[0][1]
+            self.visits += len(next_one.needs)
+            if self.visits > _MOST_VISITS:
+                return True
+            heapq.heappop(self._waiting)
+            self.explored.append(next_one)
+            for n in next_one.needs - self._needed:
+                self._needed.add(n)
+                if n not in self._given:
+                    heapq.heappush(self._waiting, (-n.position, n))
+        return node in self._needed
+
+
+def _new_unit(i: Instruction) -> Unit:
     """A group with this first member, or the instruction alone."""
     if i.op.elementwise or i.op.name == "cast":
         group = Group(i.outputs[0].type.shape)
@@ -122,32 +243,3 @@ def _start(i: Instruction) -> Unit:
             group.add(i, "reduce")
             return group
     return i
-
-
-def _join(i: Instruction, units: list[Unit], upstream: Any) -> Group | None:
-    for unit in reversed(units):
-        if not isinstance(unit, Group) or len(unit.members) >= _MOST_MEMBERS:
-            continue
-        place = unit.place_of(i)
-        if place is None:
-            continue
-        if id(unit) in upstream(i, unit):  # something between them has to run in between
-            continue
-        unit.add(i, place)
-        return unit
-    return None
-
-
-def _order(units: list[Unit], needs: dict[int, set[int]]) -> list[Unit]:
-    ordered: list[Unit] = []
-    done: set[int] = set()
-    waiting = list(units)
-    while waiting:
-        ready = [u for u in waiting if needs[id(u)] <= done]
-        if not ready:
-            raise AssertionError("fusion made a cycle")
-        for u in ready:
-            ordered.append(u)
-            done.add(id(u))
-        waiting = [u for u in waiting if id(u) not in done]
-    return ordered

@@ -69,6 +69,11 @@ def _hashable(attr: Any) -> Any:
     return attr if isinstance(attr, (int, float)) else ("size", attr.raw)
 
 
+def size_key(shape: tuple[Any, ...]) -> Any:
+    """Equal for shapes that are the same expressions; records no guard."""
+    return _hashable(shape)
+
+
 def same_sizes(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     """Whether two shapes are the same expressions; records no guard."""
     return bool(_hashable(a) == _hashable(b))

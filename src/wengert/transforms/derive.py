@@ -202,7 +202,8 @@ def _split(
     saved = _choose_saved(early_part, xs, outputs, needed)
     replay = _replay(early_part, xs, outputs, saved, wanted)
     if replay is not None:
-        saved += [v for v in replay.inputs if v not in saved]
+        known = set(saved)
+        saved += [v for v in replay.inputs if v not in known]
     recomputed = _made_from(saved, early_part, needed)
     refs, residuals = _references(saved, xs, outputs)
     forward_outputs = [*outputs, *residuals]
@@ -229,16 +230,16 @@ def _replay(
         if sloped and any(v in active for v in i.vars()):
             active.update(o for o in i.outputs if DTYPES[o.type.dtype].is_inexact)
     existing = {*xs, *(o for o in outputs if isinstance(o, Var))}
-    residuals = [v for v in saved if v in active and v not in existing]
+    residuals = {v: None for v in saved if v in active and v not in existing}
     if not residuals:
         return None
-    kept = [v for v in saved if v not in residuals]
+    kept = {v: None for v in saved if v not in residuals}
     body = _made_from(kept, early, residuals)
     read = {v for i in body for v in i.vars()}
     return Program([*kept, *(x for x in xs if x in read and x not in kept)], body, list(residuals))
 
 
-def _made_from(saved: Sequence[Var], instructions: list[Instruction], wanted: Iterable[Var]) -> list[Instruction]:
+def _made_from(saved: Iterable[Var], instructions: list[Instruction], wanted: Iterable[Var]) -> list[Instruction]:
     """The instructions that make what is wanted from what is saved."""
     have = set(saved)
     live = {v for v in wanted if v not in have}
@@ -276,11 +277,14 @@ def _references(
 ) -> tuple[list[tuple[int, int]], list[Var]]:
     refs: list[tuple[int, int]] = []
     residuals: list[Var] = []
+    existing: dict[Operand | None, tuple[int, int]] = {}
+    for k, x in enumerate(xs):
+        existing.setdefault(x, (_INPUT, k))
+    for k, o in enumerate(outputs):
+        existing.setdefault(o, (_OUTPUT, k))
     for v in saved:
-        if v in xs:
-            refs.append((_INPUT, xs.index(v)))
-        elif v in outputs:
-            refs.append((_OUTPUT, list(outputs).index(v)))
+        if v in existing:
+            refs.append(existing[v])
         else:
             refs.append((_RESIDUAL, len(residuals)))
             residuals.append(v)
