@@ -197,3 +197,15 @@ def test_lowering_runs_what_it_prints() -> None:
     p = traced(lambda x: (wg.exp(x), x.sum(axis=0)), (2, 3))
     assert lower(p) is not None
     Const(1.0, F64)
+
+
+@pytest.mark.parametrize("number", [np.float64(0.6), np.float32(0.5), np.int64(2)])
+def test_numbers_of_numpy_are_literals_like_any_other(number: Any) -> None:
+    f = lambda x: (x * x + 0.5) ** number
+    same = lambda x: (x * x + 0.5) ** number.item()
+    x, v = wg.tensor([1.0, 2.0]), wg.tensor([0.5, -1.0])
+    np.testing.assert_array_equal(wg.jvp(f, (x,), (v,))[1].numpy(), wg.jvp(same, (x,), (v,))[1].numpy())
+    expected = wg.vjp(same, x)[1](v)[0].numpy()
+    np.testing.assert_allclose(wg.vjp(wg.compile(f), x)[1](v)[0].numpy(), expected, rtol=1e-6)
+    g = wg.compile(lambda x, k: (x * x + 0.5) ** k)
+    np.testing.assert_allclose(wg.vjp(lambda x: g(x, number), x)[1](v)[0].numpy(), expected, rtol=1e-6)

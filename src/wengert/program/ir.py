@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
 
@@ -64,6 +66,11 @@ class Const:
 
     value: float | int | bool | complex
     dtype: int
+
+    def __post_init__(self) -> None:
+        # np.float64 is a float whose comparisons are not bools, and rules compare: `b == 0` in that of pow.
+        if isinstance(self.value, np.generic):
+            object.__setattr__(self, "value", self.value.item())
 
 
 Operand = Var | Const
