@@ -253,6 +253,18 @@ def test_shared_memory_is_refused() -> None:
     assert a.tolist() == [0.0] * 3 and memory.tolist() == [0.0] * 4
 
 
+def test_strides_of_foreign_memory_say_what_is_shared() -> None:
+    g = wg.compile(lambda x, y: x.add_(1.0) + y)
+    memory = np.arange(8.0)
+    backwards, upper, lower = (wg.asarray(memory[k]) for k in (slice(None, 3, -1), slice(4, None), slice(0, 4)))
+    assert g(backwards, lower).tolist() == [8.0, 8.0, 8.0, 8.0]
+    for x, y in ((backwards, upper), (upper, backwards), (wg.asarray(memory[::2]), wg.asarray(memory[4:]))):
+        with pytest.raises(wg.TraceError, match="shares memory"):
+            g(x, y)
+    assert memory.tolist() == [0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0]
+
+
+
 def test_reading_what_was_changed_is_refused() -> None:
     n = wg.zeros((), dtype=wg.int64)
     for read in (int, bool, float, lambda t: t.item(), lambda t: t.numpy(), lambda t: wg.nonzero(t[None])):
