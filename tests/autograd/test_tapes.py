@@ -304,6 +304,22 @@ def test_in_place_inside_a_tape() -> None:
     assert tape.gradient(z, x).tolist() == [0.0, 50 * 2.0 + 18 * 2.0]
 
 
+def test_a_source_written_into_a_tensor_inside_a_tape() -> None:
+    x = wg.tensor([2.0, 3.0])
+    for write in (
+        lambda y: y.copy_(x),
+        lambda y: y.__setitem__(slice(None), x),
+        lambda y: y.__setitem__(0, x[0]),
+        lambda y: y[:1].copy_(x[:1]),
+    ):
+        with wg.GradientTape() as tape:
+            y = x * x
+            write(y)
+            loss = (y * y).sum()
+        expected = [2 * 2.0, 2 * 3.0 if y[1] == 3.0 else 4 * 27.0]  # x², or x⁴ where nothing was written
+        assert tape.gradient(loss, x).tolist() == expected
+
+
 def test_forward_gradient() -> None:
     x = values(1.0, 2.0, 3.0)
     w = wg.tensor(np.arange(6.0).reshape(2, 3))

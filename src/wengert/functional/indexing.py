@@ -251,8 +251,8 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
             f"{name}: {describe(x)} cannot be changed in place here, because it or the new value is traced or dual; "
             "compute a new tensor instead"
         )
-    if value.requires_grad and value.is_leaf:
-        value = _copy(value)  # x must not become that leaf
+    if value.is_leaf and (value.requires_grad or _core.recording_tapes()):
+        value = _copy(value)  # x must not become that leaf; and a tape records ops
     x._assign(value, name)
     return x
 
