@@ -1,0 +1,64 @@
+"""A short run of the random programs of `tests.programs.fuzz`, always the same; and that it finds what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+import wengert as wg
+from tests.programs import fuzz
+from tests.programs.generate import Program, Statement
+
+CASES = 40
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_agree_with_the_oracle(seed: int) -> None:
+    judged = 0
+    for index in range(CASES):
+        case = fuzz.draw(seed, index)
+        if any(bug(case) for bug in fuzz.KNOWN.values()):
+            continue
+        try:
+            failure = fuzz.run(case)
+        except fuzz.NoAnswer:
+            continue
+        judged += 1
+        assert failure is None, f"{failure}\n\n{fuzz.script(case, fuzz.answer(case))}"
+    assert judged > CASES / 2
+
+
+@pytest.mark.parametrize("mode", fuzz.MODES)
+@pytest.mark.parametrize("wrapping", ["plain", "compiled"])
+def test_every_mode_agrees_with_the_oracle(mode: str, wrapping: str) -> None:
+    program = Program(
+        (
+            Statement("a0 = wg.sin(x) * wg.tanh(s)", "a0"),
+            Statement("a1 = a0.sum(axis=1)", "a1"),
+            Statement("a2 = a0 * k + r * j", "a2"),
+        ),
+        ("a1", "a2"),
+    )
+    case = fuzz.Case(program, mode, wrapping, "shared", (3, 4), ("0.3", "2"), (), "float64", 5)
+    if any(bug(case) for bug in fuzz.KNOWN.values()):
+        case = fuzz.replace(case, layout="copied")
+    assert fuzz.run(case) is None
+
+
+def test_wrong_derivatives_are_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    sine = wg.sin
+    monkeypatch.setattr(wg, "sin", lambda x: sine(x.detach()) + (x - x.detach()) * 0.5)  # a right value alone
+    program = Program(
+        (
+            Statement("a0 = wg.tanh(x) + y", "a0"),
+            Statement("a1 = wg.sin(a0) * 0.5", "a1"),
+            Statement("a2 = a1 - r", "a2"),
+        ),
+        ("a2",),
+    )
+    case = fuzz.Case(program, "vjp", "compiled", "shared", (3, 4), ("0.3", "2"), (), "float64", 5)
+    assert fuzz.run(fuzz.replace(case, mode="value")) is None
+    failure = fuzz.run(case)
+    assert failure is not None and failure.startswith("AssertionError")
+    shrunk, _ = fuzz.shrink(case, failure)
+    assert [s.text for s in shrunk.program.statements] == ["a1 = wg.sin(x) * 0.5"]
+    assert shrunk.wrapping == "plain" and shrunk.sizes == (1, 1)
