@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -32,8 +33,16 @@ char* map_aligned(size_t size, size_t alignment) {
   return data;
 }
 
-char* system_allocate(size_t size) {
-  if (size < kHugePage) return static_cast<char*>(std::aligned_alloc(kLine, size));
+// WENGERT_POOL_BYTES: the most that is cached. With 0, every buffer comes from malloc and goes back to it, where poisoned
+// heaps (MALLOC_PERTURB_) and sanitizers see what is read before it is written, too late, or past its end.
+size_t most_pooled_bytes() {
+  const char* given = std::getenv("WENGERT_POOL_BYTES");
+  return given && *given ? std::strtoull(given, nullptr, 10) : physical_memory() / 2;
+}
+
+// `size`: of the block's class; `used`: what is needed of it, for a block that nobody else will get.
+char* system_allocate(size_t size, size_t used) {
+  if (size < kHugePage) return static_cast<char*>(std::aligned_alloc(kLine, used));
   char* data = map_aligned(size, kHugePage);
   if (!data) return nullptr;
 #ifdef MADV_HUGEPAGE
@@ -71,18 +80,19 @@ const char* name_of(Category c) {
 
 Buffer* allocate_slow(size_t bytes, int c, Category category) {
   if (bytes > physical_memory()) throw std::bad_alloc();
-  memory_pool.most_pooled = physical_memory() / 2;
+  if (memory_pool.system_requests == 0) memory_pool.most_pooled = most_pooled_bytes();
   // What the hook frees may be just the block that is wanted.
   if (memory_pool.reclaim && memory_pool.reclaim(bytes)) {
     if (Buffer* b = take_pooled(c, bytes, category)) return b;
   }
   ++memory_pool.system_requests;
   const size_t size = kClassBytes.of[c];
-  char* data = system_allocate(size);
+  const size_t used = memory_pool.most_pooled ? size : kLine * std::max<size_t>(1, (bytes + kLine - 1) / kLine);
+  char* data = system_allocate(size, used);
   if (!data) {
     if (memory_pool.reclaim) memory_pool.reclaim(bytes);
     empty_pool();
-    data = system_allocate(size);
+    data = system_allocate(size, used);
     if (!data) throw std::bad_alloc();
   }
   Buffer* b;

@@ -91,6 +91,11 @@ KNOWN: dict[str, Callable[[Case], bool]] = {
         case.program.writes and case.mode == "vjp, compiled"
     ),
 }
+# What wengert refuses, naming the remedy; no failure.
+REFUSED = {
+    "view of a non-contiguous tensor": "a result in Fortran order whose contents backward needs gets new memory in C order, "
+    "where its views do not know their place",
+}
 FORWARD = {m for m, mode in MODES.items() if re.search("jvp|dual|jacfwd|jacobian|hvp|hessian", mode.code)}
 
 
@@ -203,6 +208,8 @@ def run(case: Case) -> str | None:
         try:
             exec(compile(text, "program", "exec"), {"__name__": "program"})
         except Exception as e:
+            if any(message in str(e) for message in REFUSED):
+                raise NoAnswer from e
             return f"{type(e).__name__}: {str(e)[:200]}"
     return None
 
@@ -277,10 +284,11 @@ def report(seed: int, index: int, case: Case, failure: str) -> None:
     print(script(case, answer(case)), flush=True)
 
 
-def work(seed: int, first: int, known: bool, until: float) -> None:
+def work(seed: int, first: int, end: int, known: bool, until: float) -> None:
     """Run cases one after the other; say which one begins, so that whoever listens knows which one crashed."""
-    index = first
-    while time.time() < until:
+    for index in range(first, end):
+        if time.time() > until:
+            break
         print(f"case {index}", flush=True)
         case = draw(seed, index)
         try:
@@ -290,17 +298,16 @@ def work(seed: int, first: int, known: bool, until: float) -> None:
             print("passed" if failure is None else f"failed {failure!r}", flush=True)
         except NoAnswer:
             print("no answer", flush=True)
-        index += 1
 
 
-def fuzz(seed: int, first: int, known: bool, minutes: float, most: int) -> int:
+def fuzz(seed: int, first: int, end: int, known: bool, minutes: float, most: int) -> int:
     """Run cases until the time is over or enough of them failed; how many failed."""
     until = time.time() + 60 * minutes
     counts = {"passed": 0, "no answer": 0, "failed": 0}
     index = first - 1
-    while time.time() < until and counts["failed"] < most:
+    while index + 1 < end and time.time() < until and counts["failed"] < most:
         command = [sys.executable, "-m", "tests.programs.fuzz", "--worker", "--until", str(until)]
-        options = ["--seed", str(seed), "--first", str(index + 1), *(["--known"] if known else [])]
+        options = ["--seed", str(seed), "--first", str(index + 1), "--end", str(end), *(["--known"] if known else [])]
         with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as worker:
             assert worker.stdout is not None
             for line in worker.stdout:
@@ -328,6 +335,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--first", type=int, default=0, help="the first case")
+    parser.add_argument("--end", type=int, default=sys.maxsize, help="the one after the last")
     parser.add_argument("--case", type=int, help="only this one")
     parser.add_argument("--show", action="store_true", help="print the case, run nothing")
     parser.add_argument("--failures", type=int, default=10, help="stop after so many")
@@ -336,10 +344,10 @@ def main() -> int:
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        work(given.seed, given.first, given.known, given.until)
+        work(given.seed, given.first, given.end, given.known, given.until)
         return 0
     if given.case is None:
-        return min(fuzz(given.seed, given.first, given.known, given.minutes, given.failures), 1)
+        return min(fuzz(given.seed, given.first, given.end, given.known, given.minutes, given.failures), 1)
     case = draw(given.seed, given.case)
     if given.show:
         print(script(case, answer(case)))

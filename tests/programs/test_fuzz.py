@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import wengert as wg
@@ -25,6 +29,15 @@ def test_random_programs_agree_with_the_oracle(seed: int) -> None:
         judged += 1
         assert failure is None, f"{failure}\n\n{fuzz.script(case, fuzz.answer(case))}"
     assert judged > CASES / 2
+
+
+def test_random_programs_on_a_poisoned_heap() -> None:
+    """Nothing is read before it is written, or after it was freed: malloc fills both with huge numbers."""
+    poisoned = {**os.environ, "MALLOC_PERTURB_": "128", "WENGERT_POOL_BYTES": "0"}
+    command = [sys.executable, "-m", "tests.programs.fuzz", "--seed", "100", "--end", "80"]
+    done = subprocess.run(command, env=poisoned, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "cases 0 to 79" in done.stdout
 
 
 @pytest.mark.parametrize("mode", fuzz.MODES)
