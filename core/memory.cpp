@@ -33,8 +33,8 @@ char* map_aligned(size_t size, size_t alignment) {
   return data;
 }
 
-// WENGERT_POOL_BYTES: the most that is cached. With 0, every buffer comes from malloc and goes back to it, where poisoned
-// heaps (MALLOC_PERTURB_) and sanitizers see what is read before it is written, too late, or past its end.
+// WENGERT_POOL_BYTES: the most that is cached. With 0, every buffer comes from malloc and goes back to it, where
+// poisoned heaps (MALLOC_PERTURB_) and sanitizers see what is read before it is written, too late, or past its end.
 size_t most_pooled_bytes() {
   const char* given = std::getenv("WENGERT_POOL_BYTES");
   return given && *given ? std::strtoull(given, nullptr, 10) : physical_memory() / 2;

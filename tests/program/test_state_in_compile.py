@@ -264,7 +264,6 @@ def test_strides_of_foreign_memory_say_what_is_shared() -> None:
     assert memory.tolist() == [0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0]
 
 
-
 def test_reading_what_was_changed_is_refused() -> None:
     n = wg.zeros((), dtype=wg.int64)
     for read in (int, bool, float, lambda t: t.item(), lambda t: t.numpy(), lambda t: wg.nonzero(t[None])):
