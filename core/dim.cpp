@@ -3,6 +3,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "error.h"
+
 namespace wengert {
 
 namespace {
@@ -180,6 +182,7 @@ Dim substitute(Dim d, const std::vector<SizeLeaf>& leaves, const std::vector<Dim
 void open_guards() { open_lists.emplace_back(); }
 
 std::vector<Guard> close_guards() {
+  if (open_lists.empty()) fail(ErrorKind::value, "close_guards", "no list of guards is open in this thread");
   std::vector<Guard> guards = std::move(open_lists.back());
   open_lists.pop_back();
   return guards;

@@ -56,7 +56,8 @@ struct Guard {
   bool outcome;
 };
 
-// Guards are recorded into the innermost list that is open on this thread; with none open, none are recorded.
+// Guards are recorded into the innermost list that is open on this thread; with none open, none are recorded, and there
+// is none to close.
 void open_guards();
 std::vector<Guard> close_guards();
 

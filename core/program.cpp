@@ -10,15 +10,45 @@ namespace {
 
 constexpr int64_t kMinBlock = 128, kMaxBlock = 1024;
 
+void require(bool holds, const char* what) {
+  if (!holds) fail(ErrorKind::value, "program", what);
+}
+
 }  // namespace
 
 void FusedGroup::finish() {
+  verify();
   for (const FusedRegister& r : registers) max_element = std::max(max_element, size_of(r.dtype));
   pair_up();
   find_lifetimes();
   assign_scratch();
   block = std::clamp(kBlockBytes / (4 * std::max(1, n_scratch)) / 64 * 64, kMinBlock, kMaxBlock);
   fill_constants();
+}
+
+// What the executor relies on when it computes addresses: a register that holds rows is shorter than one that does not.
+void FusedGroup::verify() const {
+  require(!code.empty() && registers.size() <= INT16_MAX, "a group has too few instructions, or too many registers");
+  require(row_axes >= 0 && (like < 0 ? row_axes <= shape.n : row_axes == 0), "rows have more axes than the group");
+  std::vector<bool> ready;
+  for (const FusedRegister& r : registers) ready.push_back(r.input >= 0 || r.constant);
+  for (const FusedInstruction& i : code) {
+    using Kind = FusedInstruction::Kind;
+    require(i.n_in >= 1 && i.n_in <= 3, "a fused instruction has one to three operands");
+    const bool reads_rows = i.row || i.kind == Kind::expand, makes_rows = i.row || i.kind == Kind::reduce;
+    for (int k = 0; k < i.n_in; ++k) {
+      require(i.in[k] >= 0 && i.in[k] < static_cast<int>(ready.size()) && ready[i.in[k]],
+              "a fused instruction reads a register that nothing fills");
+      require(registers[i.in[k]].row == reads_rows,
+              "a fused instruction reads rows for elements, or elements for rows");
+    }
+    require(i.out >= 0 && i.out < static_cast<int>(ready.size()), "a fused instruction writes to no register");
+    const FusedRegister& out = registers[i.out];
+    require(!out.constant && out.input < 0 && out.row == makes_rows, "a fused instruction writes to an operand");
+    ready[i.out] = true;
+  }
+  for (size_t k = 0; k < registers.size(); ++k)
+    require(registers[k].output < 0 || ready[k], "a group returns a register that nothing fills");
 }
 
 // A result that one instruction alone reads need not go through memory: both become one, where there is a loop for it.
@@ -92,8 +122,34 @@ void FusedGroup::fill_constants() {
 }
 
 void Program::finish() {
+  verify();
   find_drops();
   find_one_block();
+}
+
+void Program::verify() const {
+  require(n_inputs >= 0 && n_slots >= n_inputs, "has fewer slots than inputs");
+  std::vector<bool> made(n_slots, false);
+  std::fill_n(made.begin(), n_inputs, true);
+  auto make = [&](int32_t slot) {
+    require(slot >= n_inputs && slot < n_slots && !made[slot], "a step writes to a slot that is taken, or to none");
+    made[slot] = true;
+  };
+  auto read = [&](int32_t slot) {
+    require(slot >= 0 && slot < n_slots && made[slot], "a step reads a slot that nothing fills");
+  };
+  for (auto& [slot, value] : constants) make(slot);
+  for (const Step& s : steps) {
+    for (int32_t slot : s.in) read(slot);
+    if (s.group && s.group->like >= 0) read(s.group->like);
+    if (s.op)
+      require(static_cast<int>(s.out.size()) == s.op->n_outputs &&
+                  (s.op->n_inputs < 0 || static_cast<int>(s.in.size()) == s.op->n_inputs),
+              "a step has another number of operands or results than its op");
+    for (int32_t slot : s.out) make(slot);
+  }
+  for (int32_t slot : outputs)
+    if (slot != -1) read(slot);
 }
 
 void Program::find_drops() {

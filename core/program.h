@@ -57,9 +57,10 @@ struct FusedGroup {
   std::vector<CacheLine> filled;  // a block of each constant
   std::vector<int32_t> dying;     // input registers whose slots are not read after this group
 
-  void finish();  // after the registers and the code are in
+  void finish();  // after the registers and the code are in; throws if they do not fit together
 
  private:
+  void verify() const;
   void pair_up();
   void find_lifetimes();
   void assign_scratch();
@@ -118,10 +119,11 @@ struct Program {
   std::unique_ptr<OneBlock> one_block;  // null: it is not of that kind
   Program() = default;
   Program(const Program&) = delete;
-  void finish();  // after the steps are in
+  void finish();  // after the steps are in; throws if one reads what no earlier one makes
   ~Program();
 
  private:
+  void verify() const;
   void find_drops();
   void find_one_block();
 };

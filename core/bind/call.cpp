@@ -20,6 +20,7 @@ void set_number(PyObject* s, DType t, char* out) {
   }
   int overflow = 0;
   long long i = PyLong_AsLongLongAndOverflow(s, &overflow);
+  if (i == -1 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
   if (!overflow) return set_scalar_int(t, out, i);
   if (t == DType::UInt64 && overflow > 0) {
     unsigned long long u = PyLong_AsUnsignedLongLong(s);
@@ -275,20 +276,35 @@ PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot
   }
 }
 
+namespace {
+
+int64_t integer_from(PyObject* o) {
+  int64_t i = PyLong_AsLongLong(o);
+  if (i == -1 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
+  return i;
+}
+
+// Numbers that far below stand for symbols.
+Dim concrete(int64_t i) {
+  if (Dim(i).symbolic()) fail(ErrorKind::range, "size", std::to_string(i) + " is out of range");
+  return Dim(i);
+}
+
+}  // namespace
+
 Dim dim_from_python(PyObject* o) {
-  if (PyLong_Check(o)) {
-    int64_t i = PyLong_AsLongLong(o);
-    if (i == -1 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
-    return Dim(i);
-  }
+  if (PyLong_Check(o)) return concrete(integer_from(o));
   Dim d;
   if (nb::try_cast(nb::handle(o), d)) return d;
-  PyObject* index = PyNumber_Index(o);
+  nb::object index = nb::steal(PyNumber_Index(o));
   if (!index) throw Error(ErrorKind::python, "");
-  int64_t i = PyLong_AsLongLong(index);
-  Py_DECREF(index);
-  if (i == -1 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
-  return Dim(i);
+  return concrete(integer_from(index.ptr()));
+}
+
+int64_t number_of(Dim d) {
+  const int64_t n = d.hint();
+  [[maybe_unused]] const bool recorded = d == Dim(n);
+  return n;
 }
 
 PyObject* dim_to_python(Dim d) {
@@ -323,7 +339,9 @@ void parse_attrs(const Op& op, PyObject* const* values, int n, Attrs& attrs) {
         a.f = PyFloat_AsDouble(values[k]);
         if (a.f == -1.0 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
         break;
-      case Attr::Kind::integer: a.i = dim_from_python(values[k]).raw; break;
+      case Attr::Kind::integer:
+        a.i = PyLong_Check(values[k]) ? integer_from(values[k]) : number_of(dim_from_python(values[k]));
+        break;
       default: a.dims = dims_from_python(values[k]);
     }
   }

@@ -17,6 +17,7 @@ PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* con
 void parse_attrs(const Op& op, PyObject* const* values, int n, Attrs& attrs);  // throws
 PyObject* attr_to_python(const Attr& a);
 Dim dim_from_python(PyObject* o);  // throws
+int64_t number_of(Dim d);          // a size used as a number: the program is specialised to it, by a guard
 PyObject* dim_to_python(Dim d);
 PyObject* dims_to_python(const Dims& d);
 Dims dims_from_python(PyObject* o);  // throws

@@ -49,7 +49,7 @@ nb::object add_callback(const std::string& name, int n_inputs, const nb::list& o
     for (nb::handle h : outputs) {
       nb::tuple t = nb::cast<nb::tuple>(h);
       callback->outputs.push_back(
-          {static_cast<DType>(nb::cast<int>(nb::object(t[0]))), dims_from_python(nb::object(t[1]).ptr())});
+          {dtype_from(nb::cast<int>(nb::object(t[0]))), dims_from_python(nb::object(t[1]).ptr())});
     }
     callback->function = function;
     Op op;

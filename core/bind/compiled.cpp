@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <structmember.h>
 
+#include <algorithm>
 #include <deque>
 
 #include "../small_array.h"
@@ -54,9 +55,11 @@ struct Compiled {
   PyObject_HEAD;
   vectorcallfunc call;
   PyObject* function;  // what is traced
-  PyObject* trace;     // trace(compiled, args, kwargs): (plain, guards, captured, unflatten, python, effects, settings)
-  PyObject* slow;      // slow(compiled, args, kwargs): for arguments with structure
-  PyObject* lifted;    // lifted(compiled, args, kwargs): for tensors that are not plain
+  // trace(compiled, args, kwargs): (plain, guards, captured, unflatten, python, effects, settings); or None if the
+  // function closes over a tensor that is not plain, so that there is no program of its own: `lifted` runs it
+  PyObject* trace;
+  PyObject* slow;    // slow(compiled, args, kwargs): for arguments with structure
+  PyObject* lifted;  // lifted(compiled, args, kwargs): for tensors that are not plain
   Cache* cache;
   Cache::value_type* latest;  // where the last call found its entry: nearly always the next one, too
   PyObject* dict;
@@ -183,8 +186,32 @@ std::unique_ptr<Effects> read_effects(const nb::tuple& t) {
   return e;
 }
 
-Entry& trace_entry(Compiled* self, std::string_view key, PyObject* const* args, Py_ssize_t n, PyObject* names) {
-  nb::tuple traced = nb::steal<nb::tuple>(call_slowly(self->trace, self, args, n, names));
+// The executor trusts an entry: what Python made of the trace is looked at once, here.
+void check_entry(const Entry& e, Call& call) {
+  auto require = [](bool holds, const char* what) {
+    if (!holds) fail(ErrorKind::value, "compile", what);
+  };
+  const std::vector<int32_t>& outputs = e.plain->outputs;
+  require(std::count(outputs.begin(), outputs.end(), -1) == 0, "the program lacks an output");
+  require(!e.unflatten.is_none() || !outputs.empty(), "the program has no output");
+  for (nb::handle h : e.captured)
+    require(is_tensor(h.ptr()) && as_tensor(h.ptr())->plain, "a tensor that is not plain was captured");
+  check_leaves(e.guards.sizes.leaves, call.in.data(), call.n_in);
+  if (!e.effects) return check_count(*e.plain, call.n_in + e.captured.size());
+  const Effects& effects = *e.effects;
+  require(effects.n_results + effects.writes.size() <= outputs.size() && effects.sources.size() <= outputs.size(),
+          "the program has fewer outputs than effects");
+  check_leaves(effects.draws.program.leaves, call.in.data(), call.n_in);
+  for (const Write& w : effects.writes)
+    require(w.input < static_cast<size_t>(e.plain->n_inputs) && w.output < outputs.size(),
+            "a tensor that is changed in place does not exist");
+}
+
+// Null if the function has no program of its own.
+Entry* trace_entry(Compiled* self, Call& call, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  nb::object made = nb::steal(call_slowly(self->trace, self, args, n, names));
+  if (made.is_none()) return nullptr;
+  nb::tuple traced = nb::cast<nb::tuple>(made);
   Entry e;
   e.plain = nb::cast<std::shared_ptr<Program>>(nb::object(traced[0]));
   e.guards = nb::cast<GuardSet>(nb::object(traced[1]));
@@ -194,9 +221,10 @@ Entry& trace_entry(Compiled* self, std::string_view key, PyObject* const* args, 
   if (nb::object effects(traced[5]); !effects.is_none()) e.effects = read_effects(nb::cast<nb::tuple>(effects));
   e.settings = nb::object(traced[6]);
   e.settings_seen = settings_epoch;
-  std::deque<Entry>& entries = (*self->cache)[std::string(key)];
+  check_entry(e, call);
+  std::deque<Entry>& entries = (*self->cache)[std::string(call.key.bytes())];
   entries.push_back(std::move(e));
-  return entries.back();
+  return &entries.back();
 }
 
 const Derivative* derivative_for(Entry& e, uint64_t mask) {
@@ -204,6 +232,9 @@ const Derivative* derivative_for(Entry& e, uint64_t mask) {
     if (known == mask) return d;
   nb::tuple derived = nb::cast<nb::tuple>(e.python.attr("derive")(mask));
   const Derivative* d = nb::cast<const Derivative*>(nb::object(derived[0]));
+  if (!d || !d->forward || d->n_outputs != static_cast<int>(e.plain->outputs.size()) ||
+      d->forward->n_inputs != e.plain->n_inputs)
+    fail(ErrorKind::value, "compile", "the derivative is that of another program");
   e.guards = nb::cast<GuardSet>(nb::object(derived[1]));  // deriving may have looked at sizes, too
   e.derivatives.emplace_back(mask, d);
   return d;
@@ -264,6 +295,8 @@ void find_targets(const Entry& e, const Call& call, PyObject* const* args, Py_ss
       uint32_t seen = 0;
       for (Py_ssize_t i = 0; i < n_args; ++i)
         if (is_tensor(args[i]) && seen++ == w.input) targets[k] = as_tensor(args[i]);
+    } else if (w.input < call.n_in + n_hidden) {
+      fail(ErrorKind::value, "compile", "a hidden operand is not changed in place");
     } else {
       targets[k] = as_tensor(PyList_GET_ITEM(e.captured.ptr(), w.input - call.n_in - n_hidden));
     }
@@ -309,8 +342,9 @@ PyObject* run_with_effects(Entry& e, Call& call, PyObject* const* args, Py_ssize
   const size_t n = call.n_in + hidden.size() + e.captured.size(), n_out = e.plain->outputs.size();
   SmallArray<Value*, kFewOperands> in(n);
   Value** next = std::copy_n(call.in.data(), call.n_in, in.data());
-  for (nb::handle h : hidden) *next++ = current(as_tensor(h.ptr())->tensor);
+  for (nb::handle h : hidden) *next++ = value_from(h, "compile");
   for (nb::handle h : e.captured) *next++ = operand(as_tensor(h.ptr()));
+  check_count(*e.plain, n);
   SmallArray<TensorObject*, kFewOperands> targets(effects.writes.size());
   find_targets(e, call, args, n_args, in.data(), n, targets.data());
   uint64_t mask = tracked_mask(in.data(), n), active = 0;
@@ -393,8 +427,9 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
       for (Entry& e : self->latest->second)
         if (e.guards.hold(call.in.data(), nullptr) && settings_hold(e))
           return e.effects ? run_with_effects(e, call, args, n + n_named) : run_entry(e, call);
-    Entry& e = trace_entry(self, call.key.bytes(), args, n, names);
-    return e.effects ? run_with_effects(e, call, args, n + n_named) : run_entry(e, call);
+    Entry* e = trace_entry(self, call, args, n, names);
+    if (!e) return call_slowly(self->lifted, self, args, n, names);
+    return e->effects ? run_with_effects(*e, call, args, n + n_named) : run_entry(*e, call);
   } catch (const Captured&) {
     return call_captured(self, args, n, names);
   } catch (...) {

@@ -40,10 +40,16 @@ nb::object from_buffer(nb::handle object, int dtype, bool writable) {
       PyBuffer_Release(v);
       delete v;
     };
-    const DType t = static_cast<DType>(dtype);
-    if (view->ndim > kMaxRank) {
+    DType t = DType::Bool;
+    try {
+      t = dtype_from(dtype);
+      if (view->ndim > kMaxRank) fail(ErrorKind::shape, "asarray", "at most 12 dimensions are supported");
+      if (view->itemsize != size_of(t))
+        fail(ErrorKind::dtype, "asarray",
+             "elements of " + std::to_string(view->itemsize) + " bytes are no " + name_of(t));
+    } catch (...) {
       drop(view);
-      throw Error(ErrorKind::shape, "asarray: at most 12 dimensions are supported");
+      throw;
     }
     Buffer* b = adopt_foreign(view->buf, static_cast<size_t>(view->len), view, drop);
     Value* v = new_value(view->ndim);

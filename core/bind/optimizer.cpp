@@ -70,7 +70,8 @@ nb::object update_in_place(const Program& p, const nb::list& parameters, nb::han
                            const nb::tuple& numbers, int dtype) {
   return guarded([&]() -> nb::object {
     const Py_ssize_t n = PyList_GET_SIZE(parameters.ptr());
-    if (PyList_GET_SIZE(states.ptr()) != n || (!gradients.is_none() && PyList_GET_SIZE(gradients.ptr()) != n))
+    if (PyList_GET_SIZE(states.ptr()) != n ||
+        (!gradients.is_none() && (!PyList_Check(gradients.ptr()) || PyList_GET_SIZE(gradients.ptr()) != n)))
       fail(ErrorKind::value, "update", "parameters, gradients and states differ in number");
     if (!p.sizes.leaves.empty()) fail(ErrorKind::value, "update", "the program depends on sizes");
     nb::list missing;
@@ -94,7 +95,7 @@ nb::object update_in_place(const Program& p, const nb::list& parameters, nb::han
     std::vector<Ref> owners;
     owners.reserve(n_numbers);
     for (size_t i = 0; i < n_numbers; ++i) {
-      owners.emplace_back(scalar(static_cast<DType>(dtype), nb::cast<double>(numbers[i])));
+      owners.emplace_back(scalar(dtype_from(dtype), nb::cast<double>(numbers[i])));
       scalars[i] = owners.back().v;
     }
     const Update update{p, scalars.data(), n_numbers};

@@ -1,5 +1,7 @@
 #include "program.h"
 
+#include <algorithm>
+
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -12,6 +14,13 @@ namespace wengert {
 
 namespace {
 
+SizeLeaf leaf_from(int kind, int source, int index) {
+  if (kind < SizeLeaf::input || kind > SizeLeaf::content || source < 0 || index < 0)
+    fail(ErrorKind::value, "size",
+         "no leaf (" + std::to_string(kind) + ", " + std::to_string(source) + ", " + std::to_string(index) + ")");
+  return {static_cast<SizeLeaf::Kind>(kind), source, index};
+}
+
 const Op& op_named(const std::string& name) {
   const Op* op = find_op(name);
   if (!op) throw nb::key_error(name.c_str());
@@ -20,7 +29,7 @@ const Op& op_named(const std::string& name) {
 
 Type type_from(nb::handle h) {
   nb::tuple t = nb::cast<nb::tuple>(h);
-  return {static_cast<DType>(nb::cast<int>(t[0])), dims_from_python(nb::object(t[1]).ptr())};
+  return {dtype_from(nb::cast<int>(t[0])), dims_from_python(nb::object(t[1]).ptr())};
 }
 
 nb::tuple type_to(const Type& t) {
@@ -35,11 +44,18 @@ Attrs attrs_from(const Op& op, const nb::tuple& values) {
   return attrs;
 }
 
+void check_operands(const Op& op, size_t n) {
+  if (op.n_inputs >= 0 && static_cast<int>(n) != op.n_inputs)
+    fail(ErrorKind::value, op.name.c_str(),
+         "takes " + std::to_string(op.n_inputs) + " operand(s), got " + std::to_string(n));
+}
+
 nb::list infer(const std::string& name, const nb::sequence& inputs, const nb::tuple& attr_values) {
   return guarded([&] {
     const Op& op = op_named(name);
     std::vector<Type> in;
     for (nb::handle h : inputs) in.push_back(type_from(h));
+    check_operands(op, in.size());
     Type out[kMaxOutputs];
     op.infer(op, in.data(), static_cast<int>(in.size()), attrs_from(op, attr_values), out);
     nb::list result;
@@ -51,7 +67,9 @@ nb::list infer(const std::string& name, const nb::sequence& inputs, const nb::tu
 // (computing dtype, result dtype) of an elementwise op whose operands promote to `promoted`.
 nb::tuple elementwise_dtypes(const std::string& name, int promoted) {
   return guarded([&] {
-    ElementwiseTypes t = elementwise_types(op_named(name), static_cast<DType>(promoted));
+    const Op& op = op_named(name);
+    if (!op.elementwise) fail(ErrorKind::value, name.c_str(), "is not elementwise");
+    ElementwiseTypes t = elementwise_types(op, dtype_from(promoted));
     return nb::make_tuple(static_cast<int>(t.compute), static_cast<int>(t.result));
   });
 }
@@ -104,14 +122,14 @@ struct ProgramBuilder {
       g.row_axes = row_axes;
       for (nb::handle h : registers) add_register(s, nb::cast<nb::tuple>(h));
       for (nb::handle h : code) add_instruction(g, nb::cast<nb::tuple>(h));
-      g.finish();
+      g.finish();  // checks the numbers of registers; those of slots are checked when the program is finished
       p->steps.push_back(std::move(s));
     });
   }
 
   void add_register(Step& s, const nb::tuple& t) {
     FusedRegister r;
-    r.dtype = static_cast<DType>(nb::cast<int>(t[0]));
+    r.dtype = dtype_from(nb::cast<int>(t[0]));
     r.row = nb::cast<bool>(t[1]);
     r.input = nb::cast<int32_t>(t[2]);
     r.output = nb::cast<int32_t>(t[3]);
@@ -134,19 +152,28 @@ struct ProgramBuilder {
     std::string kind = nb::cast<std::string>(t[0]);
     i.row = nb::cast<bool>(t[2]);
     std::vector<int32_t> in = slots(nb::object(t[3]));
+    if (in.empty() || in.size() > std::size(i.in)) fail(ErrorKind::value, "fused", "takes one to three operands");
     i.n_in = static_cast<uint8_t>(in.size());
-    for (size_t k = 0; k < in.size(); ++k) i.in[k] = static_cast<int16_t>(in[k]);
-    i.out = nb::cast<int16_t>(t[4]);
+    for (size_t k = 0; k < in.size(); ++k) i.in[k] = static_cast<int16_t>(register_at(g, in[k]));
+    i.out = static_cast<int16_t>(register_at(g, nb::cast<int32_t>(t[4])));
     auto code = [](DType d) { return static_cast<int>(d); };
-    DType last = g.registers[in.back()].dtype;
+    const DType last = g.registers[in.back()].dtype, made = g.registers[i.out].dtype;
     if (kind == "map") {
       i.kind = FusedInstruction::Kind::map;
       const Op& op = op_named(nb::cast<std::string>(t[1]));
-      i.map = kernels().map[static_cast<int>(op.kernel)][code(last)];
+      check_operands(op, in.size());
+      i.map = op.elementwise ? op.map[code(last)] : nullptr;
       if (!i.map) fail(ErrorKind::dtype, op.name.c_str(), std::string("no kernel for ") + name_of(last));
+      for (size_t k = 0; k < in.size(); ++k) {
+        const bool condition = op.kernel == Elementwise::where && k == 0;
+        if (g.registers[in[k]].dtype != (condition ? DType::Bool : last) || made != op.map_result[code(last)])
+          fail(ErrorKind::dtype, op.name.c_str(), "registers have other dtypes than the kernel");
+      }
     } else if (kind == "cast") {
       i.kind = FusedInstruction::Kind::cast;
-      i.cast = kernels().cast[code(last)][code(g.registers[i.out].dtype)];
+      check_operands(op_named("cast"), in.size());
+      i.cast = kernels().cast[code(last)][code(made)];
+      if (!i.cast) fail(ErrorKind::dtype, "cast", std::string("no kernel for ") + name_of(last));
     } else if (kind == "reduce") {
       i.kind = FusedInstruction::Kind::reduce;
       std::string name = nb::cast<std::string>(t[1]);
@@ -154,10 +181,18 @@ struct ProgramBuilder {
       for (int r = 0; r < kNumReductions; ++r)
         if (name == names[r]) i.reduce = kernels().row_reduce[r][code(last)];
       if (!i.reduce) fail(ErrorKind::dtype, name.c_str(), std::string("no row kernel for ") + name_of(last));
+      if (made != last && made != DType::Bool) fail(ErrorKind::dtype, name.c_str(), "keeps the dtype of its operand");
     } else {
       i.kind = FusedInstruction::Kind::expand;
+      if (made != last) fail(ErrorKind::dtype, "expand", "keeps the dtype of its operand");
     }
     g.code.push_back(i);
+  }
+
+  static int32_t register_at(const FusedGroup& g, int32_t k) {
+    if (k < 0 || k >= static_cast<int32_t>(g.registers.size()) || k > INT16_MAX)
+      fail(ErrorKind::value, "fused", "has no register " + std::to_string(k));
+    return k;
   }
 
   // Sizes that no step reads, but whoever evaluates the program's instructions one by one.
@@ -168,20 +203,48 @@ struct ProgramBuilder {
   // Gives this program the size leaves of another, so that the same numbers can be passed to both.
   void share_leaves(const Program& other) { p->sizes.leaves = other.sizes.leaves; }
 
+  // The program; the builder begins another one.
   std::shared_ptr<Program> finish(int n_inputs, int n_slots, const nb::list& constants, nb::handle outputs) {
-    p->n_inputs = n_inputs;
-    p->n_slots = n_slots;
-    for (nb::handle h : constants) {
-      nb::tuple t = nb::cast<nb::tuple>(h);
-      Value* v = value_from(nb::object(t[1]), "constant");
-      retain(v);
-      p->constants.emplace_back(nb::cast<int32_t>(nb::object(t[0])), v);
-    }
-    p->outputs = slots(outputs);
-    p->finish();
-    return p;
+    return guarded([&] {
+      std::shared_ptr<Program> made = std::exchange(p, std::make_shared<Program>());
+      made->n_inputs = n_inputs;
+      made->n_slots = n_slots;
+      for (nb::handle h : constants) {
+        nb::tuple t = nb::cast<nb::tuple>(h);
+        Value* v = value_from(nb::object(t[1]), "constant");
+        retain(v);
+        made->constants.emplace_back(nb::cast<int32_t>(nb::object(t[0])), v);
+      }
+      made->outputs = slots(outputs);
+      made->finish();
+      return made;
+    });
   }
 };
+
+}  // namespace
+
+void check_count(const Program& p, size_t n) {
+  if (static_cast<int>(n) != p.n_inputs)
+    fail(ErrorKind::value, "program", "takes " + std::to_string(p.n_inputs) + " inputs, got " + std::to_string(n));
+}
+
+void check_leaves(const std::vector<SizeLeaf>& leaves, Value* const* in, size_t n) {
+  for (const SizeLeaf& l : leaves) {
+    const Value* v = l.source >= 0 && static_cast<size_t>(l.source) < n ? in[l.source] : nullptr;
+    const bool axis = l.kind == SizeLeaf::input && v && l.index < v->ndim;
+    const bool entry =
+        l.kind == SizeLeaf::content && v && v->dtype == DType::Int64 && l.index < v->size && v->contiguous;
+    if (!axis && !entry) fail(ErrorKind::value, "program", "reads a size that its operands do not have");
+  }
+}
+
+DType dtype_from(int code) {
+  if (code < 0 || code >= kNumDTypes) fail(ErrorKind::dtype, "dtype", "no dtype has the code " + std::to_string(code));
+  return static_cast<DType>(code);
+}
+
+namespace {
 
 std::vector<Value*> values_from(nb::handle tensors, const char* what) {
   std::vector<Value*> v;
@@ -189,15 +252,11 @@ std::vector<Value*> values_from(nb::handle tensors, const char* what) {
   return v;
 }
 
-void check_count(const Program& p, size_t n) {
-  if (static_cast<int>(n) != p.n_inputs)
-    fail(ErrorKind::value, "program", "takes " + std::to_string(p.n_inputs) + " inputs, got " + std::to_string(n));
-}
-
 nb::list run_program(const Program& p, const nb::sequence& inputs) {
   return guarded([&] {
     std::vector<Value*> in = values_from(inputs, "program");
     check_count(p, in.size());
+    check_leaves(p.sizes.leaves, in.data(), in.size());
     std::vector<int64_t> sizes(p.sizes.leaves.size());
     gather_sizes(p.sizes.leaves, in.data(), nullptr, sizes.data());
     std::vector<Value*> out(p.outputs.size());
@@ -268,12 +327,40 @@ void signature(std::string& key, const Op& op, Value* const* in, int n_in, const
   }
 }
 
+// Whether what a derivative is made of fits together: nodes read it without looking.
+void check_derivative(const Op* op, const Program* forward, const Program& vjp,
+                      const std::vector<std::pair<int, int>>& saves, const std::vector<int>& edges, int n_outputs) {
+  auto require = [](bool holds, const char* what) {
+    if (!holds) fail(ErrorKind::value, "derivative", what);
+  };
+  require(op || forward, "needs an op or a forward program");
+  require(n_outputs >= 0 && n_outputs <= UINT8_MAX, "has at most 255 outputs");  // as Node::n_outputs
+  const int all = forward ? static_cast<int>(forward->outputs.size()) : n_outputs;
+  require(forward ? all >= n_outputs : op->n_outputs == n_outputs, "has another number of outputs than its program");
+  if (forward) require(std::count(forward->outputs.begin(), forward->outputs.end(), -1) == 0, "lacks an output");
+  const int n_inputs = forward ? forward->n_inputs : op->n_inputs < 0 ? UINT16_MAX : op->n_inputs;
+  for (auto [kind, index] : saves) {
+    const int limit = kind == SavedRef::input ? n_inputs : kind == SavedRef::output ? n_outputs : all - n_outputs;
+    require(kind >= SavedRef::input && kind <= SavedRef::residual && index >= 0 && index < limit,
+            "saves what does not exist");
+  }
+  for (int e : edges) require(e >= 0 && e < n_inputs, "has an edge to an input that does not exist");
+  require(vjp.n_inputs == n_outputs + static_cast<int>(saves.size()),
+          "saves another number of values than its VJP reads");
+  require(vjp.outputs.size() == edges.size(), "has another number of edges than its VJP has results");
+  for (const SizeLeaf& l : vjp.sizes.leaves)
+    require(l.kind == SizeLeaf::attribute ? op && l.source < static_cast<int>(op->attrs.size()) : l.source < n_inputs,
+            "reads sizes of what does not exist");
+}
+
 // saves: (kind, index); sizes: (kind, source, index)
 Derivative* make_derivative(const nb::object& op_name, const std::string& name, std::shared_ptr<Program> forward,
                             std::shared_ptr<Program> vjp, const std::vector<std::pair<int, int>>& saves,
                             const std::vector<int>& edges, int n_outputs, const nb::object& python) {
-  auto* d = new Derivative;  // nodes point to derivatives without owning them: they are never freed
+  auto made = std::make_unique<Derivative>();
+  Derivative* d = made.get();
   if (!op_name.is_none()) d->op = &op_named(nb::cast<std::string>(op_name));
+  guarded([&] { check_derivative(d->op, forward.get(), *vjp, saves, edges, n_outputs); });
   d->name = name;
   d->forward = std::move(forward);
   d->vjp = std::move(vjp);
@@ -283,7 +370,7 @@ Derivative* make_derivative(const nb::object& op_name, const std::string& name, 
   d->sizes = d->vjp->sizes.leaves;
   d->n_outputs = n_outputs;
   d->python = nb::object(python).release().ptr();
-  return d;
+  return made.release();  // nodes point to derivatives without owning them: they are never freed
 }
 
 Derivative* derive_in_python(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask,
@@ -351,13 +438,6 @@ std::vector<nb::tuple> describe_guards(const std::vector<Guard>& guards) {
   return out;
 }
 
-// A size used as a number: the program is specialised to it, by a guard.
-int64_t as_number(Dim a) {
-  bool fixed = a == Dim(a.hint());
-  (void)fixed;
-  return a.hint();
-}
-
 using Operator = PyObject* (*)(PyObject*, PyObject*);
 
 template <int comparison>
@@ -369,7 +449,7 @@ PyObject* compare(PyObject* a, PyObject* b) {
 template <class F>
 nb::object on_number(Dim a, nb::handle b, F op, bool swapped) {
   if (is_tensor(b.ptr())) return nb::borrow(Py_NotImplemented);  // operands of the tensor's op: it is asked next
-  nb::object number = nb::int_(as_number(a));
+  nb::object number = nb::int_(number_of(a));
   PyObject* made = swapped ? op(b.ptr(), number.ptr()) : op(number.ptr(), b.ptr());
   if (!made) throw nb::python_error();
   return nb::steal(made);
@@ -446,16 +526,16 @@ void bind_dim(nb::module_& m) {
       .def("__ge__", [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return b <= a; }, compare<Py_GE>); })
       .def("__bool__", [=](Dim a) { return !(a == Dim(0)); })
       .def("__hash__", [](Dim a) { return static_cast<Py_ssize_t>(a.raw); })
-      .def("__index__", &as_number)
+      .def("__index__", &number_of)
       .def("__repr__", [](Dim a) { return to_string(a); })
       .def_prop_ro("hint", &Dim::hint)
       .def_prop_ro("raw", [](Dim a) { return a.raw; });
   m.def("new_symbol", [=](int kind, int source, int index, int64_t hint) {
-    return py(new_symbol({static_cast<SizeLeaf::Kind>(kind), source, index}, hint));
+    return guarded([&] { return py(new_symbol(leaf_from(kind, source, index), hint)); });
   });
   nb::class_<Guard>(m, "Guard");
   m.def("open_guards", &open_guards);
-  m.def("close_guards", &close_guards);
+  m.def("close_guards", [] { return guarded([] { return close_guards(); }); });
   m.def("describe_guards", &describe_guards);
   nb::class_<GuardSet>(m, "GuardSet");
   m.def("make_guards", &make_guards);
@@ -501,7 +581,7 @@ std::vector<SizeLeaf> leaves_from(const nb::list& list) {
   std::vector<SizeLeaf> leaves;
   for (nb::handle h : list) {
     auto [kind, source, index] = nb::cast<std::tuple<int, int, int>>(h);
-    leaves.push_back({static_cast<SizeLeaf::Kind>(kind), source, index});
+    leaves.push_back(leaf_from(kind, source, index));
   }
   return leaves;
 }
@@ -518,6 +598,7 @@ nb::object substitute_sizes(nb::handle sizes, const nb::list& leaves, const nb::
     std::vector<SizeLeaf> from = leaves_from(leaves);
     std::vector<Dim> to;
     for (nb::handle h : values) to.push_back(dim_from_python(h.ptr()));
+    if (to.size() != from.size()) fail(ErrorKind::value, "substitute_sizes", "takes one value for each leaf");
     Dims out;
     for (Dim d : dims_from_python(sizes.ptr())) out.push(substitute(d, from, to));
     return nb::steal(dims_to_python(out));
@@ -542,7 +623,7 @@ void init_program(nb::module_& m) {
   m.def("minimum_vertex_cut", &find_cut);
   m.def("elementwise_dtypes", &elementwise_dtypes);
   m.def("promote",
-        [](int a, int b) { return static_cast<int>(promote(static_cast<DType>(a), static_cast<DType>(b))); });
+        [](int a, int b) { return guarded([&] { return static_cast<int>(promote(dtype_from(a), dtype_from(b))); }); });
   nb::class_<Program>(m, "Program", "A program in executable form.")
       .def("run", &run_program)
       .def_prop_ro("n_steps", [](const Program& p) { return p.steps.size(); });

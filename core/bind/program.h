@@ -61,8 +61,11 @@ struct SizeList {
   }
 };
 
-nb::object to_python(Value* owned);                 // a Tensor, or None for null
-Value* value_from(nb::handle h, const char* what);  // borrowed, as an operand
+nb::object to_python(Value* owned);                                                  // a Tensor, or None for null
+Value* value_from(nb::handle h, const char* what);                                   // borrowed, as an operand
+DType dtype_from(int code);                                                          // throws, as the next two
+void check_count(const Program& p, size_t n);                                        // whether it takes n inputs
+void check_leaves(const std::vector<SizeLeaf>& leaves, Value* const* in, size_t n);  // whether n operands have these
 Derivative* find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask);
 std::shared_ptr<Program> narrow_derivative(Derivative& d, uint64_t mask);
 

@@ -327,7 +327,10 @@ bool set_capturing(bool on) {
   return on;
 }
 
-void mark_changed(nb::handle tensor, bool on) { as_tensor(tensor.ptr())->changed = on; }
+void mark_changed(nb::handle tensor, bool on) {
+  if (!is_tensor(tensor.ptr())) throw nb::type_error("mark_changed: takes a tensor");
+  as_tensor(tensor.ptr())->changed = on;
+}
 
 nb::dict memory_stats_dict() {
   MemoryStats s = memory_stats();

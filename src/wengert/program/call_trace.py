@@ -26,6 +26,13 @@ def call_trace() -> CallTrace | None:
     return trace if isinstance(trace, CallTrace) else None
 
 
+class ClosesOver(BaseException):
+    """The function that is being traced closes over a tensor that is not plain: a dual, or one of another trace.
+
+    It says nothing about the function, which runs on such tensors op by op; so no handler of users' may catch it.
+    """
+
+
 @dataclass(slots=True, eq=False)
 class Stream:
     """What one generator gives to a call: its key and counter are read when the call begins."""
@@ -124,9 +131,11 @@ class CallTrace(Trace):
         return name  # type: ignore[no-any-return]
 
     def capture(self, x: Any) -> Name:
-        """A tensor from outside: an implicit input."""
+        """A tensor from outside: an implicit input. Raises ClosesOver if it belongs to a transformation around the call."""
         if isinstance(x, Name):
             x._trace._require_open((x,))
+        if not x._plain:
+            raise ClosesOver
         name: Any = super().capture(x)
         self._entry.setdefault(name, name._var)
         return name  # type: ignore[no-any-return]

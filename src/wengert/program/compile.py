@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 from wengert import _core
 from wengert.errors import ArgumentError, TraceError, WengertError
 from wengert.program import tree
-from wengert.program.call_trace import CallTrace, call_trace
+from wengert.program.call_trace import CallTrace, ClosesOver, call_trace
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
 from wengert.program.simplify import simplify, without_stops
 from wengert.program.sizes import unify_sizes
+from wengert.program.trace import tracing
 
 F = TypeVar("F", bound=Callable[..., Any])
 Convert = Callable[..., tuple[Any, ...]]
@@ -95,6 +96,14 @@ class TracedFunction:
         return summarize(self.program)
 
 
+def _trace_call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    """What the core keeps of a trace; None if the function closes over tensors of a transformation around the call."""
+    try:
+        return _trace(compiled, args, kwargs)
+    except ClosesOver:
+        return None
+
+
 def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     from wengert.transforms.derive import symbolic_types
 
@@ -135,7 +144,14 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     return plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings()
 
 
-def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    try:
+        return _trace_explained(compiled, args, kwargs)
+    except ClosesOver:
+        return None
+
+
+def _trace_explained(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """`_trace`; but sizes of a trace are symbols, and the same call on the tensors themselves says in numbers what is
     wrong."""
     try:
@@ -229,12 +245,19 @@ def _convert_and_lift(convert: Convert, compiled: Any, args: tuple[Any, ...], kw
 def _call_lifted(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Tensors that are not plain, or a call inside a trace. On duals the pushforward runs, itself compiled; a trace takes
     the instructions in."""
+    try:
+        return _push(compiled, args, kwargs)
+    except ClosesOver:  # maybe over duals of the same level, which have to meet the arguments themselves
+        return compiled.function(*args, **kwargs)
+
+
+def _push(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     from wengert.autograd.forward import DualTensor
 
     leaves, structure = tree.flatten((args, kwargs))
     lifted: list[Any] = [x for x in leaves if isinstance(x, _core.Tensor) and not x._plain]
     top = max(lifted, key=lambda x: x._level, default=None)
-    if not isinstance(top, DualTensor):
+    if not isinstance(top, DualTensor) or tracing() is not None:
         return compiled.function(*args, **kwargs)
     level = top._trace
     pairs = [level.split(x) for x in leaves]
@@ -243,7 +266,7 @@ def _call_lifted(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     push = by_structure.get((structure, which))
     if push is None:
         f = functools.partial(_pushed, compiled.function, structure, which)
-        push = by_structure[structure, which] = _wrap(f, compiled.__name__, _trace_composite)
+        push = by_structure[structure, which] = _wrap(f, compiled.__name__, _trace_explained, lifted=_push)
     values, tangents = push(*(v for v, _ in pairs), *(t for _, t in pairs if t is not None))
     ys, out_structure = tree.flatten(values)
     return tree.unflatten(out_structure, [level.dual(y, tangents.get(k)) for k, y in enumerate(ys)])
@@ -263,7 +286,7 @@ def _pushed(f: Callable[..., Any], structure: Any, which: tuple[bool, ...], *giv
 
 
 def _wrap(
-    f: Callable[..., Any], name: str, trace: Any = _trace, slow: Any = _call_structured, lifted: Any = _call_lifted
+    f: Callable[..., Any], name: str, trace: Any = _trace_call, slow: Any = _call_structured, lifted: Any = _call_lifted
 ) -> Any:
     compiled: Any = _core.Compiled(f, trace, slow, lifted)
     compiled.__name__ = name
