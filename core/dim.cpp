@@ -131,7 +131,22 @@ Dim dim_floordiv(Dim a, Dim b) {
   return composite(Atom::quotient, a, b, floor_div(a.hint(), b.hint()));
 }
 
+namespace {
+
+// A size of an operand that is a symbol is not 1: which sizes are is part of every signature.
+bool is_operand_size(Dim d) {
+  if (!d.symbolic()) return false;
+  const Expression& e = table().expressions[index_of(d.raw)];
+  if (e.terms.size() != 1 || e.constant != 0 || e.terms.begin()->second != 1) return false;
+  const Atom& a = table().atoms[e.terms.begin()->first];
+  return a.kind == Atom::leaf && a.size.kind != SizeLeaf::content && a.hint != 1;
+}
+
+}  // namespace
+
 bool dim_compare(Dim a, Dim b, Comparison c) {
+  if (c == Comparison::equal && ((b.raw == 1 && is_operand_size(a)) || (a.raw == 1 && is_operand_size(b))))
+    return false;
   Dim difference = a - b;
   if (!difference.symbolic()) return c == Comparison::equal ? difference.raw == 0 : difference.raw < 0;
   bool outcome = c == Comparison::equal ? a.hint() == b.hint() : a.hint() < b.hint();

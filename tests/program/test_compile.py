@@ -424,3 +424,29 @@ def test_errors_of_a_compiled_function_on_captured_tensors_are_raised() -> None:
     broken = True  # traced already: only the trace of another function calls it again
     with pytest.raises(ArithmeticError, match="broken"):
         wg.compile(lambda x: x + inner(captured))(wg.ones((2,)))
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda z: wg.var(z),
+        lambda z: wg.var(z, axis=0, correction=1),
+        lambda z: wg.std(z, axis=1, keepdims=True),
+        lambda z: wg.mean(z, axis=0),
+        lambda z: wg.cov(z),
+        lambda z: wg.corrcoef(z),
+    ],
+    ids=["var", "corrected var", "std", "mean", "cov", "corrcoef"],
+)
+def test_moments_of_complex_numbers(f: Any, dtype: Any) -> None:
+    """Counts are real, compiled too."""
+    rng = np.random.default_rng(1)
+    z = wg.asarray((rng.standard_normal((3, 5)) + 1j * rng.standard_normal((3, 5))).astype(dtype))
+    compiled = wg.compile(f)
+    got, expected = compiled(z), f(z)
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got.numpy(), expected.numpy())
+    if dtype == np.complex128:
+        by_compiled, by_eager = (wg.grad(lambda z, g=g: (wg.abs(g(z)) ** 2).sum())(z) for g in (compiled, f))
+        np.testing.assert_allclose(by_compiled.numpy(), by_eager.numpy(), rtol=1e-12, atol=1e-14)

@@ -229,3 +229,47 @@ def test_rolls_of_any_size(shift: int) -> None:
         x = data(n, 3)
         np.testing.assert_array_equal(f(x).numpy(), np.roll(x.numpy(), shift, axis=0))
         np.testing.assert_array_equal(wg.jvp(f, (x,), (x,))[1].numpy(), np.roll(x.numpy(), shift, axis=0))
+
+
+DERIVED: dict[str, Any] = {
+    "squeeze": lambda x: wg.squeeze(x[:, 1:], axis=1) if x.shape[1] == 2 else x[:, 1:],
+    "squeeze all": lambda x: wg.squeeze(x[:, 1:]),
+    "einsum with itself": lambda x: wg.einsum("ij,ij->i", x[:, 1:], x[:, :1]),
+    "einsum": lambda x: wg.einsum("ij,kj->ik", x[:, 1:], x[:, :1]),
+    "einsum of a vector": lambda x: wg.einsum("ij,j->i", x, x[0, 1:]) if x.shape[1] == 2 else x,
+    "diagonal": lambda x: wg.einsum("ii->i", x[:1, : x.shape[1] - 1]) if x.shape[1] == 2 else x,
+    "product": lambda x: x[:, 1:] * x[:, :1] + x.sum(axis=1, keepdims=True),
+    "write": lambda x: _written(x),
+}
+
+
+def _written(x: Any) -> Any:
+    y = x.clone()
+    y[0] = x[1:2, :1].reshape((1,))
+    return y
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_expressions_that_are_one_for_some_sizes(name: str) -> None:
+    """Sizes such as n - 1 are compared with 1 by guards, whichever of the outcomes comes first."""
+    f = DERIVED[name]
+    for columns in ([3, 2, 4, 2], [2, 3, 2]):
+        compiled = wg.compile(f)
+        for n in columns:
+            x = wg.asarray(np.random.default_rng(n).standard_normal((4, n)))
+            expected = f(x)
+            np.testing.assert_allclose(compiled(x).numpy(), expected.numpy(), rtol=1e-14)
+            assert compiled(x).shape == expected.shape
+            np.testing.assert_allclose(
+                wg.grad(lambda x: wg.sin(compiled(x)).sum())(x).numpy(),
+                wg.grad(lambda x: wg.sin(f(x)).sum())(x).numpy(),
+                rtol=1e-12,
+            )
+
+
+def test_sizes_of_operands_are_compared_with_one_by_the_signature() -> None:
+    f = wg.compile(lambda x: wg.squeeze(x) * 2.0)
+    for shape in ((2, 3), (5, 7), (9, 4)):
+        f(wg.ones(shape))
+    assert len(f.traces) == 1
+    assert not f.traces[0].guards

@@ -13,7 +13,7 @@ from wengert._core import Tensor
 from wengert.dtypes import DType, float32, int64, uint64
 from wengert.errors import AxisError, DTypeError, ShapeError
 from wengert.ops.registry import OPS
-from wengert.program.trace import create, filled
+from wengert.program.trace import create, filled, real_parts
 
 Axis = int | Sequence[int] | None
 Size = Any  # int, or _core.Dim while tracing
@@ -123,15 +123,10 @@ def product(sizes: Sequence[Size]) -> Size:
 
 
 def number(size: Size, dtype: DType) -> Any:
-    """A size as an operand of arithmetic: a Python number, or while tracing a value that follows the size."""
+    """A size as a real operand of arithmetic: a Python number, or while tracing a value that follows the size."""
     if isinstance(size, _core.Dim):
-        return create(OPS["size_scalar"], ((size,), dtype.code))
+        return create(OPS["size_scalar"], ((size,), real_parts(dtype.code)))
     return float(size) if dtype.is_inexact else size
-
-
-def is_one(size: Size) -> bool:
-    """Whether a size is known to be 1. Symbolic sizes are never 1: which sizes are is part of a signature."""
-    return isinstance(size, int) and size == 1
 
 
 def full(shape: Sequence[Size], value: complex, dtype: DType) -> Tensor:
