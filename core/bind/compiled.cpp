@@ -227,13 +227,16 @@ Entry* trace_entry(Compiled* self, Call& call, PyObject* const* args, Py_ssize_t
   return &entries.back();
 }
 
+bool of_attribute(const SizeLeaf& l) { return l.kind == SizeLeaf::attribute; }
+
 const Derivative* derivative_for(Entry& e, uint64_t mask) {
   for (auto& [known, d] : e.derivatives)
     if (known == mask) return d;
   nb::tuple derived = nb::cast<nb::tuple>(e.python.attr("derive")(mask));
   const Derivative* d = nb::cast<const Derivative*>(nb::object(derived[0]));
   if (!d || !d->forward || d->n_outputs != static_cast<int>(e.plain->outputs.size()) ||
-      d->forward->n_inputs != e.plain->n_inputs)
+      d->forward->n_inputs != e.plain->n_inputs || std::any_of(d->sizes.begin(), d->sizes.end(), of_attribute) ||
+      std::any_of(d->forward->sizes.leaves.begin(), d->forward->sizes.leaves.end(), of_attribute))
     fail(ErrorKind::value, "compile", "the derivative is that of another program");
   e.guards = nb::cast<GuardSet>(nb::object(derived[1]));  // deriving may have looked at sizes, too
   e.derivatives.emplace_back(mask, d);

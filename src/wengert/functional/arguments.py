@@ -129,6 +129,12 @@ def number(size: Size, dtype: DType) -> Any:
     return float(size) if dtype.is_inexact else size
 
 
+def is_one(size: Size) -> bool:
+    """Whether a size is 1. An expression, such as n - 1, is held to the outcome by a guard; sizes of operands need none, as
+    signatures say which of them are 1."""
+    return bool(size == 1)
+
+
 def full(shape: Sequence[Size], value: complex, dtype: DType) -> Tensor:
     """A tensor of one value, now or in the trace that is open."""
     made: Tensor = filled(tuple(shape), value, dtype.code)

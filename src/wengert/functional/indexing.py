@@ -21,6 +21,7 @@ from wengert.functional.arguments import (
     as_dtype_of,
     as_tensor,
     describe,
+    is_one,
     native,
     number,
     product,
@@ -41,7 +42,6 @@ from wengert.functional.keys import (
     same_size,
 )
 from wengert.program.call_trace import call_trace
-from wengert.program.ir import is_one
 from wengert.program.trace import broadcast_shapes, untraced
 
 _slice, _reshape, _permute, _take = (

@@ -17,13 +17,13 @@ from wengert.functional.arguments import (
     as_dtype_of,
     as_tensor,
     describe,
+    is_one,
     native,
     one_axis,
     product,
     shape_text,
 )
 from wengert.functional.foreign_names import explain_keywords
-from wengert.program.ir import is_one
 from wengert.program.trace import broadcast_shapes as common_shape
 
 _reshape, _permute, _broadcast_to = native("reshape"), native("permute"), native("broadcast_to")

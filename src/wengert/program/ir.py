@@ -23,9 +23,8 @@ Shape = tuple[Size, ...]
 
 
 def is_one(n: Size) -> bool:
-    """Whether a size is 1, which decides about broadcasting. An expression, such as n - 1, is held to it by a guard; sizes
-    of operands need none, as signatures say which of them are 1."""
-    return bool(n == 1)
+    """Whether a size is 1, which decides about broadcasting. A symbol that stands for 1 is held to it by a guard."""
+    return (n if isinstance(n, int) else n.hint) == 1 and n == 1
 
 
 @dataclass(frozen=True, slots=True)
