@@ -81,9 +81,6 @@ KNOWN: dict[str, Callable[[Case], bool]] = {
     "in-place writes under forward mode are refused (issue 10, point 11)": lambda case: (
         case.program.writes and case.mode in FORWARD
     ),
-    "compiled functions that close over duals crash (issue 10, point 2)": lambda case: (
-        case.wrapping.startswith("closure") and case.mode in FORWARD
-    ),
     "cotangents that share memory with NumPy lose their graph (issue 10, point 4)": lambda case: (
         case.mode == "gradient by the cotangent" and case.layout != "copied"
     ),

@@ -1,0 +1,95 @@
+"""Loops of thousands of iterations keep nothing: bytes are counted, of tensors, of Python and of the C++ heap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wengert as wg
+from tests.memory.growth import assert_bounded, growth
+
+X = wg.tensor(np.linspace(-1.0, 1.0, 12).reshape(3, 4))
+LABELS = wg.tensor([0, 2, 1])
+
+
+def test_what_is_kept_is_counted() -> None:
+    kept: list[Any] = []
+    found = growth(lambda i: kept.append((wg.zeros((16,), dtype="float64"), bytearray(1000))), 500, 10)
+    assert found.tensors == 128 and found.objects > 1000
+
+
+def test_recorded_ops_with_changing_numbers() -> None:
+    x = X.clone().requires_grad_()
+    assert_bounded(lambda i: ((x * (0.5 + i * 1e-4)) ** (2.0 + i * 1e-4)).sum().backward(inputs=[x]))
+
+
+def test_changing_sizes() -> None:
+    f = wg.compile(lambda x: wg.softmax(x * 2.0, axis=-1).sum())
+    x = wg.tensor(np.ones((60, 50)), requires_grad=True)
+    assert_bounded(lambda i: f(x[: 2 + i % 50, : 2 + i % 43]).backward(inputs=[x]), warm=2200)
+
+
+ERRORS = {
+    "add": lambda: X + wg.ones((5,)),
+    "reshape": lambda: X.reshape((5, 5)),
+    "index": lambda: X[7],
+    "composite": lambda: wg.huber_loss(X, wg.ones((5,))),
+    "concat": lambda: wg.concat([X, wg.ones((2, 2, 2))]),
+    "product": lambda: X @ X,
+    "backward": lambda: X.backward(),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name: str) -> None:
+    def fail(i: int) -> None:
+        with pytest.raises(wg.WengertError):
+            ERRORS[name]()
+
+    assert_bounded(fail, 1000)
+
+
+def test_nested_gradients() -> None:
+    g = wg.grad(lambda w: wg.grad(lambda h: (h * h * w).sum())(X).sum())
+    w = [X]
+
+    def step(i: int) -> None:
+        w[0] = w[0] - 1e-3 * g(w[0])
+
+    assert_bounded(step, 1000)
+
+
+MODES = {
+    "hvp": lambda: wg.hvp(lambda x: (x * x * x).sum(), X, X),
+    "hessian": lambda: wg.hessian(lambda x: (x * x).sum())(X[0, :2]),
+    "jvp of a compiled function": lambda: wg.jvp(_cube, (X,), (X,)),
+    "tape": lambda: _taped(X),
+    "create_graph": lambda: _twice(X.clone().requires_grad_()),
+    "in place": lambda: wg.grad(_written)(X),
+}
+_cube = wg.compile(lambda x: x * x * x)
+
+
+def _taped(x: Any) -> Any:
+    with wg.GradientTape() as tape:
+        y = (x * x).sum()
+    return tape.gradient(y, x)
+
+
+def _twice(x: Any) -> Any:
+    (g,) = wg.grad_of([(x * x * x).sum()], [x], create_graph=True)
+    return wg.grad_of([(g * g).sum()], [x])
+
+
+def _written(x: Any) -> Any:
+    y = x * 2.0
+    y[0] = x[1]
+    y[:, 1:].mul_(x[:, 1:])
+    return (y * y).sum()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_modes(mode: str) -> None:
+    assert_bounded(lambda i: MODES[mode](), 500)
