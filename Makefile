@@ -1,6 +1,6 @@
 # Everything a developer does. Each target sets up what it needs; a second run only does what has changed.
 #
-#   make demo      train a convolutional network on handwritten digits, and draw how it went
+#   make demo      train a convolutional network on handwritten digits, and report how it went in demo/report.html
 #   make test      run the test suite
 #   make check     linters, type checks, formatting
 #   make build     (re)build the package into .venv
@@ -54,7 +54,7 @@ install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C bu
 build: $(VENV)/.built $(VENV)/.stubs
 
 demo: $(VENV)/.built
-	$(VENV)/bin/python examples/digits_cnn.py
+	$(VENV)/bin/wengert demo
 
 test: $(VENV)/.built $(VENV)/.tools
 	$(VENV)/bin/python -m pytest -n $(WORKERS) -q $(TESTS)

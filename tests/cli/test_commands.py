@@ -69,11 +69,3 @@ def test_every_hole_has_a_reason():
             assert status(cell) in ("yes", "zero", "no", "elsewhere"), f"{name}, {column}: {cell}"
             assert status(cell) in ("yes", "zero") or reason(cell), f"{name}, {column}"
     assert {c: rows["tanh"][c] for c in COLUMNS if c != "vmap"} == dict.fromkeys(set(COLUMNS) - {"vmap"}, "yes")
-
-
-def test_demo(capsys):
-    pytest.importorskip("sklearn", reason="the demonstration learns from scikit-learn's digits")
-    assert main(["demo", "--epochs", "6", "--seed", "1"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert float(last.split()[2].rstrip(",")) > 0.9
-    assert main(["demo", "--epochs", "0"]) == 2

@@ -1,51 +1,54 @@
-"""Train a small network on handwritten digits, and print its accuracy."""
+"""Train a convolutional network on handwritten digits, and report how it went, on the terminal and as a page."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
+from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Epochs and seed."""
-    parser.add_argument("--epochs", type=int, default=20, help="passes over the 1,347 images (default: 20)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights and the order of the images (default: 0)")
+    """Epochs, batch size, seed, where the report goes."""
+    parser.add_argument(
+        "--epochs", type=int, default=25, help="passes over the 1,347 training images (default: %(default)s)"
+    )
+    parser.add_argument("--batch", type=int, default=32, help="images per step (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the weights and the order of the images (default: %(default)s)"
+    )
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the report (default: %(default)s)")
+    parser.add_argument(
+        "--alone", action="store_true", help="do not train in PyTorch for comparison, where it is installed"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train, showing the loss of each epoch."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        print("wengert demo learns from scikit-learn's digits: pip install 'wengert[demo]'", file=sys.stderr)
+    """Train, show, write the report; returns the exit status."""
+    for name in ("epochs", "batch"):
+        if getattr(options, name) < 1:
+            print(f"wengert demo: --{name} must be at least 1, got {getattr(options, name)}", file=sys.stderr)
+            return 2
+    try:  # these need the packages of the extra
+        from wengert.cli.digits import page, peer, picture, terminal, training
+    except ImportError as e:
+        print(f"wengert demo needs {e.name}: pip install 'wengert[demo]'", file=sys.stderr)
         return 1
-    import wengert as wg
-    from wengert import nn, optim
 
-    if options.epochs < 1:
-        print(f"wengert demo: --epochs must be at least 1, got {options.epochs}", file=sys.stderr)
-        return 2
-    wg.manual_seed(options.seed)
-    images, labels = load_digits(return_X_y=True)
-    order = wg.permutation(len(images))
-    x, t = wg.asarray(images / 16.0, dtype=wg.float32)[order], wg.asarray(labels)[order]
-    n = 3 * len(x) // 4
-    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    optimizer = optim.Adam(net.parameters(), lr=2e-3)
-    start = time.perf_counter()
-    for epoch in range(options.epochs):
-        total = 0.0
-        for chosen in wg.permutation(n).split(range(32, n, 32)):
-            optimizer.zero_grad()
-            loss = wg.cross_entropy(net(x[chosen]), t[chosen])
-            loss.backward()
-            optimizer.step()
-            total += loss.item() * len(chosen)
-        print(f"epoch {epoch + 1:3d}/{options.epochs}   loss {total / n:.4f}", flush=True)
-    seconds = (time.perf_counter() - start) / options.epochs
-    with wg.no_grad():
-        right = (net(x[n:]).argmax(axis=1) == t[n:]).mean(dtype=wg.float64).item()
-    print(f"test accuracy {right:.4f}, {seconds:.4f} seconds per epoch")
+    digits = training.load(options.seed)
+    net = training.network(options.seed)
+    screen = terminal.Screen()
+    screen.show_model(training.layers(net, digits), digits)
+    start = {name: value.numpy().copy() for name, value in net.state_dict().items()}
+    with screen.progress("wengert", options.epochs) as report:
+        runs = [training.train(net, digits, options.epochs, options.batch, options.seed, report)]
+    if not options.alone and peer.is_installed():
+        with screen.progress("PyTorch", options.epochs) as report:
+            runs.append(peer.train(start, digits, options.epochs, options.batch, options.seed, report))
+    result = training.Result(runs, training.layers(net, digits), digits, *training.predict(net, digits.test_images))
+    screen.show_result(result)
+    options.out.mkdir(parents=True, exist_ok=True)
+    picture.draw(result, options.out / "report.png")
+    page.write(result, options.out / "report.png", options.out / "report.html")
+    screen.close(result, options.out / "report.html")
     return 0

@@ -1,0 +1,60 @@
+"""The demonstration's report as one page that needs no other file."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+from wengert.cli.digits.training import Result
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
+img { max-width: 100%; height: auto; border-radius: 6px; }
+.tables { display: flex; flex-wrap: wrap; gap: 3rem; }
+table { border-collapse: collapse; }
+caption { font-weight: bold; text-align: left; padding: .3rem 0; }
+td, th { padding: .15rem 1.2rem .15rem 0; text-align: right; font-variant-numeric: tabular-nums; }
+td:first-child, th:first-child { text-align: left; }
+th { font-weight: normal; opacity: .65; }
+"""
+
+
+def write(result: Result, picture: Path, page: Path) -> None:
+    """Write the page, with the picture inside."""
+    ours, images = result.runs[0], result.digits
+    encoded = base64.b64encode(picture.read_bytes()).decode()
+    layers = [(layer.name, layer.output, f"{layer.parameters:,}") for layer in result.layers]
+    total = f"{sum(layer.parameters for layer in result.layers):,}"
+    runs = [
+        (r.library, f"{r.seconds_per_epoch * 1e3:.1f} ms", str(len(r.losses)), f"{r.accuracies[-1]:.1%}")
+        for r in result.runs
+    ]
+    page.write_text(
+        f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>wengert: handwritten digits</title>
+<style>{STYLE}</style>
+<h1>Handwritten digits</h1>
+<p>A convolutional network learned from {len(images.images):,} images of 8×8 pixels in {len(ours.losses)} epochs of
+{ours.seconds_per_epoch:.3f} seconds. It reads {result.accuracy:.1%} of {len(images.test_images)} other images right, and
+{result.mistakes} wrong.</p>
+<img alt="Curves, time, model, sample predictions, mistakes and confusion matrix" src="data:image/png;base64,{encoded}">
+<div class="tables">
+{_table("Time", ("library", "per epoch", "epochs", "test accuracy"), runs)}
+{_table("Model", ("layer", "output", "parameters"), [*layers, ("in all", "", total)])}
+</div>
+</html>
+""",
+        encoding="utf-8",
+    )
+
+
+def _table(caption: str, header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><caption>{escape(caption)}</caption>\n<tr>{head}</tr>\n{body}\n</table>"
