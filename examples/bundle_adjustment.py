@@ -74,13 +74,17 @@ def solve(cameras: int = 6, points: int = 40, noise: float = 0.5, seed: int = 0)
 def main() -> None:
     """Read the options, solve, print both errors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cameras", type=int, default=6)
-    parser.add_argument("--points", type=int, default=40)
-    parser.add_argument("--noise", type=float, default=0.5)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cameras", type=int, default=6, help="how many there are (default: %(default)s)")
+    parser.add_argument("--points", type=int, default=40, help="how many each camera sees (default: %(default)s)")
+    parser.add_argument(
+        "--noise", type=float, default=0.5, help="of the image points, in pixels (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the scene (default: %(default)s)")
     options = parser.parse_args()
     before, after = solve(**vars(options))
-    print(f"reprojection error {before:.2f} pixels before, {after:.3f} after; the noise is {options.noise}")
+    print(
+        f"reprojection error {before:.2f} pixels before, {after:.3f} after; the noise alone is {options.noise} pixels"
+    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 It learns from a text that comes with Python: the language reference in `pydoc_data.topics`. Prints the cross-entropy on a
 part that it was not trained on, in bits per character (counting single letters alone would give about 4.4), and a sample.
+With more time it writes better: `--steps 3000 --width 128 --blocks 4` reaches less than 2 bits.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def loss_of(net: Writer, x: wg.Tensor, t: wg.Tensor) -> wg.Tensor:
 
 
 def train(
-    steps: int = 1500, batch: int = 16, length: int = 64, width: int = 128, blocks: int = 4, seed: int = 0
+    steps: int = 600, batch: int = 12, length: int = 48, width: int = 64, blocks: int = 2, seed: int = 0
 ) -> tuple[float, Writer, str]:
     """Bits per character on the last tenth of the text, the network, and the alphabet."""
     wg.manual_seed(seed)
@@ -70,7 +71,7 @@ def train(
     text, alphabet = encode()
     learned, held_out = np.split(text, [9 * len(text) // 10])
     net = Writer(len(alphabet), length, width, heads=4, blocks=blocks)
-    optimizer = optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
+    optimizer = optim.AdamW(net.parameters(), lr=8e-3, weight_decay=0.01)
     schedule = optim.Scheduler(optimizer, optim.schedules.warmup_cosine(steps // 10, steps))
     for _ in track(range(steps), description="reading"):
         grads = loss_of(net, *sample(rng, learned, batch, length)).backward()
@@ -97,12 +98,14 @@ def write(net: Writer, alphabet: str, characters: int, seed: int = 0) -> str:
 def main() -> None:
     """Read the options, train, print the measure and a sample."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=600, help="of AdamW (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=64, help="numbers per character (default: %(default)s)")
+    parser.add_argument("--blocks", type=int, default=2, help="of attention (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and text windows (default: %(default)s)")
     options = parser.parse_args()
-    bits, net, alphabet = train(options.steps, seed=options.seed)
-    print(f"{bits:.3f} bits per character")
+    bits, net, alphabet = train(options.steps, width=options.width, blocks=options.blocks, seed=options.seed)
     print(write(net, alphabet, 400))
+    print(f"-- {bits:.3f} bits per character of text it has not seen; counting single letters alone would give 4.4")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A diffusion model of digits, then fine-tuned with LoRA: `python examples/diffusion_lora.py [--out digits.png]`.
+"""A diffusion model of digits, then fine-tuned with LoRA: `python examples/diffusion_lora.py`.
 
 A network learns to predict the noise in noisy images at every timestep (J. Ho et al., 2020). Then its weights are frozen,
 small adapters are added (E. Hu et al., 2021), and only these are trained, on zeros alone. Prints the noise prediction's mean
@@ -8,6 +8,8 @@ squared error on zeros before and after, and how much of the network was trained
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.progress import track
@@ -78,7 +80,7 @@ def sample(net: Denoiser, n: int, rng: np.random.Generator) -> np.ndarray:
     return x
 
 
-def train(steps: int = 3000, tuning: int = 800, width: int = 192, rank: int = 4, seed: int = 0) -> dict[str, float]:
+def train(steps: int = 2000, tuning: int = 500, width: int = 192, rank: int = 4, seed: int = 0) -> dict[str, Any]:
     """Errors on zeros before and after fine-tuning, and the share of the parameters that it trained."""
     wg.manual_seed(seed)
     rng = np.random.default_rng(seed)
@@ -105,21 +107,33 @@ def train(steps: int = 3000, tuning: int = 800, width: int = 192, rank: int = 4,
     }
 
 
+def save(images: np.ndarray, path: Path) -> None:
+    """Sixty-four images as one picture."""
+    import matplotlib.image
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tiles = np.pad(images.reshape(8, 8, 8, 8), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-1)
+    grid = tiles.transpose(0, 2, 1, 3).reshape(80, 80).repeat(6, axis=0).repeat(6, axis=1)
+    matplotlib.image.imsave(path, grid, cmap="gray_r", vmin=-1, vmax=1)
+
+
 def main() -> None:
     """Read the options, train, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--tuning", type=int, default=800)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", help="a picture of new zeros, such as zeros.png")
+    parser.add_argument(
+        "--steps", type=int, default=2000, help="of training on all digits but zeros (default: %(default)s)"
+    )
+    parser.add_argument("--tuning", type=int, default=500, help="steps of fine-tuning on zeros (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights, images and noise (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("demo/zeros.png"), help="new zeros (default: %(default)s)")
     options = parser.parse_args()
     result = train(options.steps, options.tuning, seed=options.seed)
-    print(f"error on zeros {result['before']:.4f} before, {result['after']:.4f} after, {result['trained']:.1%} trained")
-    if options.out:
-        import matplotlib.image
-
-        grid = result["images"].reshape(8, 8, 8, 8).transpose(0, 2, 1, 3).reshape(64, 64)
-        matplotlib.image.imsave(options.out, -np.clip(grid, -1, 1), cmap="gray")
+    save(result["images"], options.out)
+    print(f"wrote {options.out}: zeros that nobody has written")
+    print(
+        f"error on zeros {result['before']:.4f} before fine-tuning, {result['after']:.4f} after; "
+        f"{result['trained']:.1%} of the parameters were trained for that"
+    )
 
 
 if __name__ == "__main__":

@@ -69,10 +69,10 @@ def train(epochs: int = 40, batch: int = 32, width: int = 64, seed: int = 0) -> 
 def main() -> None:
     """Read the options, train, and print what came out."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=40, help="passes over the images (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=32, help="images per step (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=64, help="of the hidden layers (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and order (default: %(default)s)")
     reached, seconds = train(**vars(parser.parse_args()))
     print(f"test accuracy {reached:.4f}, {seconds:.4f} seconds per epoch")
 

@@ -60,10 +60,12 @@ def train(steps: int = 1500, n: int = 160, axes: int = 8, width: int = 64, seed:
 def main() -> None:
     """Read the options, train, print both distances."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=1500, help="of the critic (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights (default: %(default)s)")
     found, exact = train(**vars(parser.parse_args()))
-    print(f"distance by the critic {found:.4f}, exact {exact:.4f}, ratio {found / exact:.3f}")
+    print(
+        f"distance between threes and eights: {found:.4f} by the critic, {exact:.4f} exactly (ratio {found / exact:.3f})"
+    )
 
 
 if __name__ == "__main__":

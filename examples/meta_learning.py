@@ -69,10 +69,14 @@ def train(rounds: int = 2000, batch: int = 8, steps: int = 3, lr: float = 0.02, 
 def main() -> None:
     """Read the options, train, print both errors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--rounds", type=int, default=2000, help="of meta-training, eight tasks each (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of weights and tasks (default: %(default)s)")
     before, after = train(**vars(parser.parse_args()))
-    print(f"error after three steps on ten points: from random weights {before:.3f}, meta-learned {after:.3f}")
+    print(
+        f"mean squared error after three steps on ten points: {before:.3f} from random weights, {after:.3f} meta-learned"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A variational autoencoder of handwritten digits: `python examples/vae.py [--out digits.png]`.
+"""A variational autoencoder of handwritten digits: `python examples/vae.py`.
 
 The encoder gives a normal distribution over a few hidden numbers, the decoder the probability that each pixel is ink; both
 are trained to raise the evidence lower bound (D. Kingma and M. Welling, 2014). The sample of the hidden numbers is written
@@ -8,6 +8,7 @@ as mean + deviation × noise, so that gradients pass through it.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 from rich.progress import track
@@ -54,26 +55,29 @@ def train(epochs: int = 60, batch: int = 64, hidden: int = 8, seed: int = 0) -> 
         return float(np.mean([bound(net, x_test).item() for _ in range(10)])), net
 
 
-def save_samples(net: Autoencoder, path: str, hidden: int = 8) -> None:
+def save_samples(net: Autoencoder, path: Path, hidden: int = 8) -> None:
     """Sixty-four new digits, as a picture."""
     import matplotlib.image
 
     with wg.no_grad():
-        pixels = wg.sigmoid(net.decoder(wg.randn(64, hidden))).numpy().reshape(8, 8, 8, 8)
-    matplotlib.image.imsave(path, 1 - pixels.transpose(0, 2, 1, 3).reshape(64, 64), cmap="gray")
+        pixels = wg.sigmoid(net.decoder(wg.randn(64, hidden))).numpy()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tiles = np.pad(pixels.reshape(8, 8, 8, 8), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    grid = tiles.transpose(0, 2, 1, 3).reshape(80, 80).repeat(6, axis=0).repeat(6, axis=1)
+    matplotlib.image.imsave(path, grid, cmap="gray_r", vmin=0, vmax=1)
 
 
 def main() -> None:
     """Read the options, train, print the bound, draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", help="a picture of new digits, such as digits.png")
+    parser.add_argument("--epochs", type=int, default=60, help="passes over the images (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and order (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("demo/vae.png"), help="new digits (default: %(default)s)")
     options = parser.parse_args()
     reached, net = train(options.epochs, seed=options.seed)
-    print(f"negative evidence lower bound on test images {reached:.2f} nats")
-    if options.out:
-        save_samples(net, options.out)
+    save_samples(net, options.out)
+    print(f"wrote {options.out}: digits that nobody has written")
+    print(f"negative evidence lower bound on test images {reached:.2f} nats; without hidden numbers it is 31.6")
 
 
 if __name__ == "__main__":

@@ -54,15 +54,15 @@ def test_digits_cnn(seed: int, tmp_path: Path) -> None:
     assert history["accuracy"][-1] >= 0.96
     assert np.mean(true == predicted) == history["accuracy"][-1]
     pytest.importorskip("matplotlib", reason="pictures")
-    example.report(tmp_path / "demo", history, true, predicted)
+    example.draw(tmp_path / "demo" / "curves.png", history, true, predicted)
     assert (tmp_path / "demo" / "curves.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_char_transformer(seed: int) -> None:
     example = load("char_transformer")
-    bits, net, alphabet = example.train(steps=500, batch=8, length=32, width=48, blocks=1, seed=seed)
-    assert bits < 4.2  # single letters alone: 4.4
+    bits, net, alphabet = example.train(steps=300, batch=8, length=32, width=48, blocks=1, seed=seed)
+    assert bits < 3.6  # single letters alone: 4.4
     assert len(example.write(net, alphabet, 5)) == 6
 
 
