@@ -6,6 +6,7 @@
 
 #include "kernels/strided.h"
 #include "kernels/vector.h"
+#include "out_of_memory.h"
 
 namespace wengert {
 
@@ -110,12 +111,17 @@ Value* empty(DType dtype, const Dims& shape, Category category) {
     if (d.raw == 0)
       zero = true;
     else if (__builtin_mul_overflow(size, d.raw, &size))
-      throw std::bad_alloc();
+      throw OutOfMemory({dtype, shape});
   }
   if (zero) size = 0;
   int64_t bytes;
-  if (__builtin_mul_overflow(size, size_of(dtype), &bytes)) throw std::bad_alloc();
-  Value* v = allocated(static_cast<size_t>(bytes), shape.n, category);
+  if (__builtin_mul_overflow(size, size_of(dtype), &bytes)) throw OutOfMemory({dtype, shape});
+  Value* v;
+  try {
+    v = allocated(static_cast<size_t>(bytes), shape.n, category);
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory({dtype, shape});
+  }
   v->dtype = dtype;
   v->size = size;
   for (int i = 0; i < shape.n; ++i) v->shape[i] = shape[i].raw;

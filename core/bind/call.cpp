@@ -76,14 +76,18 @@ bool compares(const Op& op) {
   }
 }
 
-[[noreturn]] void fail_outside(const Op& op, PyObject* s, DType t) {
-  PyObject* text = PyObject_Str(s);
+std::string digits_of(PyObject* integer) {
+  PyObject* text = PyObject_Str(integer);
   const char* digits = text ? PyUnicode_AsUTF8(text) : nullptr;
   std::string number = digits ? digits : "given";
   Py_XDECREF(text);
   PyErr_Clear();  // a number of very many digits has no text
+  return number;
+}
+
+[[noreturn]] void fail_outside(const Op& op, PyObject* s, DType t) {
   fail(ErrorKind::range, op.name.c_str(),
-       "the integer " + number + " does not fit " + name_of(t) + "; convert the tensor first, with astype");
+       "the integer " + digits_of(s) + " does not fit " + name_of(t) + "; convert the tensor first, with astype");
 }
 
 // A Python scalar as an operand with the shape of `like` (of no axes without it): one element seen through strides of
@@ -278,27 +282,35 @@ PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot
 
 namespace {
 
-int64_t integer_from(PyObject* o) {
-  int64_t i = PyLong_AsLongLong(o);
+[[noreturn]] void fail_too_large(PyObject* integer, const char* op) {
+  fail(ErrorKind::range, op,
+       "the integer " + digits_of(integer) + " is too large here; sizes and offsets lie between -2**62 and 2**63 - 1");
+}
+
+int64_t integer_from(PyObject* o, const char* op) {
+  int overflow = 0;
+  int64_t i = PyLong_AsLongLongAndOverflow(o, &overflow);
   if (i == -1 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
+  if (overflow) fail_too_large(o, op);
   return i;
 }
 
-// Numbers that far below stand for symbols.
-Dim concrete(int64_t i) {
-  if (Dim(i).symbolic()) fail(ErrorKind::range, "size", std::to_string(i) + " is out of range");
-  return Dim(i);
+// A known size; numbers that far below stand for symbols.
+Dim concrete(PyObject* integer, const char* op) {
+  const Dim d = integer_from(integer, op);
+  if (d.symbolic()) fail_too_large(integer, op);
+  return d;
 }
 
 }  // namespace
 
-Dim dim_from_python(PyObject* o) {
-  if (PyLong_Check(o)) return concrete(integer_from(o));
+Dim dim_from_python(PyObject* o, const char* op) {
+  if (PyLong_Check(o)) return concrete(o, op);
   Dim d;
   if (nb::try_cast(nb::handle(o), d)) return d;
   nb::object index = nb::steal(PyNumber_Index(o));
   if (!index) throw Error(ErrorKind::python, "");
-  return concrete(integer_from(index.ptr()));
+  return concrete(index.ptr(), op);
 }
 
 int64_t number_of(Dim d) {
@@ -318,13 +330,13 @@ PyObject* dims_to_python(const Dims& d) {
   return t;
 }
 
-Dims dims_from_python(PyObject* o) {
+Dims dims_from_python(PyObject* o, const char* op) {
   PyObject* fast = PySequence_Fast(o, "expected a tuple of integers");
   if (!fast) throw Error(ErrorKind::python, "");
   nb::object owner = nb::steal(fast);
   Dims d;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i)
-    d.push(dim_from_python(PySequence_Fast_GET_ITEM(fast, i)));
+    d.push(dim_from_python(PySequence_Fast_GET_ITEM(fast, i), op));
   return d;
 }
 
@@ -339,10 +351,12 @@ void parse_attrs(const Op& op, PyObject* const* values, int n, Attrs& attrs) {
         a.f = PyFloat_AsDouble(values[k]);
         if (a.f == -1.0 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
         break;
-      case Attr::Kind::integer:
-        a.i = PyLong_Check(values[k]) ? integer_from(values[k]) : number_of(dim_from_python(values[k]));
+      case Attr::Kind::integer: {
+        const char* name = op.name.c_str();
+        a.i = PyLong_Check(values[k]) ? integer_from(values[k], name) : number_of(dim_from_python(values[k], name));
         break;
-      default: a.dims = dims_from_python(values[k]);
+      }
+      default: a.dims = dims_from_python(values[k], op.name.c_str());
     }
   }
 }

@@ -16,11 +16,11 @@ PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* con
 
 void parse_attrs(const Op& op, PyObject* const* values, int n, Attrs& attrs);  // throws
 PyObject* attr_to_python(const Attr& a);
-Dim dim_from_python(PyObject* o);  // throws
-int64_t number_of(Dim d);          // a size used as a number: the program is specialised to it, by a guard
+Dim dim_from_python(PyObject* o, const char* op = "size");  // throws; op: for the message
+int64_t number_of(Dim d);  // a size used as a number: the program is specialised to it, by a guard
 PyObject* dim_to_python(Dim d);
 PyObject* dims_to_python(const Dims& d);
-Dims dims_from_python(PyObject* o);  // throws
+Dims dims_from_python(PyObject* o, const char* op = "size");  // throws
 
 PyObject* new_op_function(const Op* op);  // the callable of an op; a new reference
 int init_call(PyObject* module);

@@ -2,6 +2,7 @@
 
 #include "../kernels/gather.h"
 #include "../kernels/gemm.h"
+#include "../out_of_memory.h"
 #include "../threads.h"
 #include "program.h"
 
@@ -17,6 +18,8 @@ PyObject* raise_python() {
       PyErr_SetString(PyExc_SystemError, "an error was reported without an exception");
   } catch (nb::python_error& e) {
     e.restore();
+  } catch (const OutOfMemory& e) {
+    PyErr_SetString(PyExc_MemoryError, e.what());
   } catch (const std::bad_alloc&) {
     PyErr_SetString(PyExc_MemoryError, "out of memory: the tensor does not fit; live tensors are unharmed");
   } catch (const std::exception& e) {

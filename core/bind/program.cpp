@@ -471,7 +471,9 @@ void bind_dim(nb::module_& m) {
   auto py = [](Dim d) { return nb::steal(dim_to_python(d)); };
   // Sizes and integers give a size; beside anything else, a float for one, a size is a number.
   auto with = [](Dim a, nb::handle b, auto f, Operator op, bool swapped = false) -> nb::object {
-    if (PyIndex_Check(b.ptr()) && !is_tensor(b.ptr())) return nb::cast(f(dim_from_python(b.ptr())));
+    if (PyIndex_Check(b.ptr()) && !is_tensor(b.ptr())) {
+      return nb::cast(f(guarded([&] { return dim_from_python(b.ptr()); })));
+    }
     return on_number(a, b, op, swapped);
   };
   nb::class_<Dim>(m, "Dim", "A size while tracing: an expression over the sizes of inputs.")

@@ -1,8 +1,8 @@
 // Checks and phrases of error messages that op families share.
 #pragma once
-#include <new>
 #include <string>
 
+#include "../out_of_memory.h"
 #include "op.h"
 
 namespace wengert {
@@ -21,16 +21,22 @@ inline DType dtype_attr(const Op& op, const Attr& attr) {
   return static_cast<DType>(attr.i);
 }
 
-// A shape given by the user: known sizes are not negative, and their product fits any arithmetic on bytes.
-inline const Dims& shape_attr(const Op& op, const Attr& attr) {
+// Whether the product of the known sizes fits any arithmetic on bytes.
+inline bool countable(const Dims& shape) {
   int64_t bytes = 16;
+  for (Dim d : shape)
+    if (!d.symbolic() && d.raw != 0 && __builtin_mul_overflow(bytes, d.raw, &bytes)) return false;
+  return true;
+}
+
+// A shape given by the user: known sizes are not negative, and countable.
+inline const Dims& shape_attr(const Op& op, const Attr& attr) {
   for (Dim d : attr.dims) {
-    if (d.symbolic() || d.raw == 0) continue;
-    if (d.raw < 0) {
+    if (!d.symbolic() && d.raw < 0) {
       fail(ErrorKind::shape, op.name.c_str(), "sizes must not be negative, got the shape " + to_string(attr.dims));
     }
-    if (__builtin_mul_overflow(bytes, d.raw, &bytes)) throw std::bad_alloc();
   }
+  if (!countable(attr.dims)) throw OutOfMemory(op.name.c_str(), attr.dims);
   return attr.dims;
 }
 

@@ -19,6 +19,11 @@ using Kind = Attr::Kind;
 // ----------------------------------------------------------------------------------------------------
 
 void infer_reshape(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {
+  if (!countable(attrs[0].dims)) {
+    fail(ErrorKind::shape, op.name.c_str(),
+         "cannot reshape " + to_string(in[0]) + ", which has " + to_string(product(in[0].shape)) + " elements, to " +
+             to_string(attrs[0].dims) + ", which has more than any tensor");
+  }
   const Dims& shape = shape_attr(op, attrs[0]);
   if (!(product(in[0].shape) == product(shape))) {
     fail(ErrorKind::shape, op.name.c_str(),

@@ -347,3 +347,26 @@ def test_arguments_by_name() -> None:
 
     with pytest.raises(wg.CustomOpError, match="by_name_only: rules get arguments by position; k can be given by name"):
         by_name_only(x, k=2)
+
+
+def test_a_forward_that_returns_nothing_is_named() -> None:
+    class Forgetful(wg.CustomOp):
+        def forward(self, x):
+            x * 2
+
+        def backward(self, y_bar, x):
+            return y_bar
+
+    @wg.custom_op
+    def absent(x):
+        x * 2
+
+    @absent.defjvp
+    def _(x_dot, y, x):
+        return x_dot
+
+    x = wg.ones((2,), requires_grad=True)
+    for name, f in (("Forgetful", Forgetful()), ("absent", absent)):
+        for call in (lambda: f(x), lambda: wg.grad(lambda x: f(x).sum())(x), lambda: wg.compile(lambda x: f(x))(x)):
+            with pytest.raises(wg.CustomOpError, match=f"{name}: forward returned None.*`return` missing"):
+                call()

@@ -193,6 +193,7 @@ HOSTILE = [
     (_file({"a": _entry(shape=(True, 2))}, EIGHT), "no proper shape"),
     (_file({"a": _entry(shape=(2**61, 2**61))}, EIGHT), "needs"),
     (_file({"a": _entry(shape=3)}, EIGHT), "no proper shape"),
+    (_file({"a": _entry(shape=(1,) * 1000 + (2,))}, EIGHT), "1001 axes; tensors have at most 12"),
     (_file({"a": _entry(offsets=(0,))}, EIGHT), "data_offsets"),
     (_file({"a": _entry(offsets=(8, 0))}, EIGHT), "give -8"),
     (_file({"a": _entry(offsets=(-8, 0))}, EIGHT), "no proper data_offsets"),

@@ -19,13 +19,14 @@ from wengert.ops.registry import OPS
 from wengert.program.trace import create, filled
 
 _WHOLE = (int, np.integer, _core.Dim)
+_TOO_MANY = 2**60
 
 
 def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:
     """A shape from `(2, 3)`, `[2, 3]`, `2` or `2, 3`."""
     if more:
         shape = (shape, *more)
-    if type(shape) is tuple and all(type(s) is int and s >= 0 for s in shape):
+    if type(shape) is tuple and all(type(s) is int and 0 <= s < _TOO_MANY for s in shape):
         return shape
     if isinstance(shape, (int, np.integer, _core.Dim)):
         shape = (shape,)
@@ -38,7 +39,15 @@ def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:
     for s in sizes:
         if isinstance(s, int) and s < 0:
             raise ShapeError(f"shape {sizes} has a negative size")
+        if isinstance(s, int):
+            check_count(s, f"shape {sizes}")
     return sizes
+
+
+def check_count(n: int, what: str) -> None:
+    """Raise if there is no memory for n elements anywhere; beyond that, numbers of elements no longer fit their type."""
+    if n >= _TOO_MANY:
+        raise MemoryError(f"{what}: out of memory: {n} elements fit nowhere")
 
 
 def full(
@@ -144,6 +153,8 @@ def arange(
     whole = isinstance(start, _WHOLE) and isinstance(stop, _WHOLE) and isinstance(step, _WHOLE)
     t = as_dtype(dtype) if dtype is not None else int64 if whole else float32
     n = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
+    if isinstance(n, int):
+        check_count(n, "arange")
     if whole and isinstance(n, int) and n:
         for end in (start, start + (n - 1) * step):
             check_range(end, t, "arange")
@@ -169,6 +180,7 @@ def _ends(start: Any, stop: Any, num: Any, name: str) -> tuple[Any, Any, int]:
         raise TypeError(f"{name}: num is an integer, got {num!r}")
     if num < 0:
         raise ArgumentError(f"{name}: num must not be negative, got {num}")
+    check_count(num, name)
     return ends[0], ends[1], operator.index(num)
 
 
@@ -257,6 +269,7 @@ def eye(
     [[1.0, 0.0], [0.0, 1.0]]
     """
     check_device(device)
+    check_count(n_rows * (n_rows if n_cols is None else n_cols), "eye")
     a = np.eye(n_rows, n_cols, k, dtype=as_dtype(dtype or float32).to_numpy())
     return asarray(a, requires_grad=requires_grad)
 

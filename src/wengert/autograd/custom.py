@@ -165,6 +165,10 @@ class _Call:
         return ys[0] if single else type(result)(ys)
 
     def _output(self, y: Any) -> Tensor:
+        if y is None:
+            raise CustomOpError(
+                f"{self.name}: forward returned None; it must return a tensor, or several. Is its `return` missing?"
+            )
         t = y if isinstance(y, Tensor) else asarray(y)
         return _core.copy(t.detach()) if t._plain else t  # an output of its own, whatever forward returned
 

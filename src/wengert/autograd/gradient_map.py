@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,8 @@ from wengert.errors import ShapeError
 
 
 class GradientMap:
-    """Gradients keyed by tensor or by tensor id.
+    """Gradients keyed by tensor or by tensor id. Ids count the tensors of a process: a pickled map belongs to the process
+    that made the tensors, and to those forked from it.
 
     >>> import wengert as wg
     >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
@@ -34,6 +36,19 @@ class GradientMap:
         made._gradients = gradients
         made._roots = [root]
         return made
+
+    def __copy__(self) -> GradientMap:
+        made = GradientMap()
+        made._gradients, made._roots = dict(self._gradients), list(self._roots)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GradientMap:
+        made = self.__copy__()
+        made._gradients = copy.deepcopy(self._gradients, memo)
+        return made
+
+    def __reduce__(self) -> Any:
+        return _restored, (self._gradients,)
 
     @staticmethod
     def _key(x: Tensor | int) -> int:
@@ -129,3 +144,9 @@ class GradientMap:
     def __repr__(self) -> str:
         entries = ", ".join(f"{k}: {g.dtype.name}{tuple(g.shape)}" for k, g in self._gradients.items())
         return f"GradientMap({{{entries}}})"
+
+
+def _restored(gradients: dict[int, Tensor]) -> GradientMap:
+    made = GradientMap()
+    made._gradients = gradients
+    return made

@@ -12,10 +12,10 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray, check_range
-from wengert.autograd.creation import as_shape
+from wengert.autograd.creation import as_shape, check_count
 from wengert.autograd.device import check_device
 from wengert.dtypes import DType, as_dtype, complex128, float32, float64, int64
-from wengert.errors import ArgumentError, DTypeError, TraceError
+from wengert.errors import ArgumentError, DTypeError, NumberRangeError, TraceError
 from wengert.functional.arguments import as_dtype_of, as_tensor, native, product
 from wengert.program.call_trace import CallTrace, call_trace
 from wengert.program.trace import tracing
@@ -133,8 +133,8 @@ def _prepare(shape: Any, generator: Generator | None, device: Any, name: str) ->
 
 def _draw(op: Any, shape: tuple[Any, ...], g: Generator, dtype: DType) -> Tensor:
     elements = product(shape)
-    if isinstance(elements, int) and elements >> 60:  # before the generator moves on by that much
-        raise MemoryError(f"random numbers: a tensor of shape {shape} does not fit")
+    if isinstance(elements, int):  # before the generator moves on by that much
+        check_count(elements, f"random numbers of shape {shape}")
     key, counter = g.place(2 * elements if dtype.kind == "c" else elements, dtype in (float64, complex128))
     drawn: Tensor = op(shape, dtype.code, key, counter)
     return drawn
@@ -321,6 +321,8 @@ def randint(
     t = as_dtype(dtype)
     for end in (int(low), int(high) - 1):  # type: ignore[arg-type]
         check_range(end, t, "randint")
+        if not -(2**62) <= end < 2**63 - 1:
+            raise NumberRangeError(f"randint: draws from -2**62 up to 2**63 - 2, and cannot reach {end}")
     sizes, g = _prepare((shape,), generator, device, "randint")
     key, counter = g.place(product(sizes), True)
     drawn = _integers(sizes, key, counter, (int(low),), (int(high),))  # type: ignore[arg-type]

@@ -52,9 +52,16 @@ def bounded(i: Size, n: Size, axis: int, x: Tensor, name: str) -> Size:
     raise IndexRangeError(f"{name}: index {i} is out of range for axis {axis} with size {n} of {describe(x)}")
 
 
+_LONGEST = 2**61  # beyond any axis: what is longer leads as far
+
+
+def _bounded(i: int) -> int:
+    return max(-_LONGEST, min(i, _LONGEST))
+
+
 def _slice_bounds(s: slice, n: Size, name: str) -> tuple[Size, Size, int]:
     """Start, number of elements and step. Sizes may be symbolic; comparing them records what was assumed."""
-    step = 1 if s.step is None else operator.index(s.step)
+    step = 1 if s.step is None else _bounded(operator.index(s.step))
     if step == 0:
         raise IndexRangeError(f"{name}: the step of a slice must not be 0")
     if isinstance(n, int) and not isinstance(s.start, _core.Dim) and not isinstance(s.stop, _core.Dim):
@@ -72,6 +79,8 @@ def _slice_bounds(s: slice, n: Size, name: str) -> tuple[Size, Size, int]:
 def _end(i: Any, n: Size, low: Size, high: Size) -> Size:
     if not isinstance(i, (int, _core.Dim)):
         i = operator.index(i)
+    if isinstance(i, int):
+        i = _bounded(i)
     if i < 0:
         i = i + n
     if i < low:

@@ -12,7 +12,7 @@ from wengert.errors import ArgumentError
 
 VERSION = "2025.12"
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", VERSION)
-_MAX_DIMENSIONS = 12  # kMaxRank of core/shape.h
+MAX_DIMENSIONS = 12  # kMaxRank of core/shape.h
 _BEYOND = ("float16", "bfloat16")  # dtypes that we have and the standard does not
 
 
@@ -31,7 +31,7 @@ class NamespaceInfo:
         >>> NamespaceInfo().capabilities()["max dimensions"]
         12
         """
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": _MAX_DIMENSIONS}
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": MAX_DIMENSIONS}
 
     def default_device(self) -> Device:
         """Where tensors are made.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import secrets
 from collections.abc import Iterator
@@ -28,18 +29,45 @@ def written_atomically(path: Path) -> Iterator[BinaryIO]:
     path = Path(os.path.realpath(path))  # a link stays a link, and the temporary file is on the target's disk
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the folder to write to does not exist; make it first", str(path.parent))
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
+    remove_left_over(path.parent, f"{path.name}.")
+    f = _temporary(path)
     try:
-        with open(temporary, "xb") as f:
+        with f:
             yield f
             f.flush()
             os.fsync(f.fileno())
-        os.replace(temporary, path)
+            os.replace(f.name, path)  # still locked: until now it could be taken for a left-over file
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+            os.unlink(f.name)
         raise
     _sync_folder(path.parent)
+
+
+def _temporary(path: Path) -> BinaryIO:
+    """A new file beside `path`, locked, so that nobody takes it for one that was left over."""
+    while True:
+        name = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
+        f = open(name, "xb")  # noqa: SIM115  # closed by who writes to it
+        _lock(f.fileno(), wait=True)
+        if os.path.exists(f.name):  # else it was removed before it was locked
+            return f
+        f.close()
+
+
+def _lock(fd: int, wait: bool) -> bool:
+    """Lock a file for as long as it is open here; False if another one has it locked. Without locks, always True."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return wait
+    return True
 
 
 def _sync_folder(folder: Path) -> None:
@@ -53,7 +81,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_left_over(folder: Path, prefix: str) -> None:
-    """Delete the temporary files of programs that died while writing `prefix…` here."""
-    for left in folder.glob(f".{prefix}*{TEMPORARY}"):
-        with contextlib.suppress(FileNotFoundError):
-            left.unlink()
+    """Delete the temporary files of programs that died while writing `prefix…` here; one that is being written is locked."""
+    for left in folder.glob(f".{glob.escape(prefix)}*{TEMPORARY}"):
+        with contextlib.suppress(OSError), open(left, "rb") as f:  # gone, or open on a system that then refuses
+            if _lock(f.fileno(), wait=False):
+                left.unlink()

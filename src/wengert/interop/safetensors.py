@@ -22,6 +22,7 @@ from wengert.autograd.conversion import asarray
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, LoadError
 from wengert.interop import state_tree
+from wengert.interop.array_api import MAX_DIMENSIONS
 from wengert.interop.files import written_atomically
 
 KeyMap = Mapping[str, str | None] | Callable[[str], str | None]
@@ -183,6 +184,8 @@ def _place(name: str, entry: Any, path: str) -> _Place:
         raise LoadError(f"{path}: {name!r} has dtype {str(dtype)[:20]!r}; known are {', '.join(_NAMES)}")
     if not isinstance(shape, list) or not all(map(_is_count, shape)):
         raise LoadError(f"{path}: {name!r} has no proper shape: {str(shape)[:80]}")
+    if len(shape) > MAX_DIMENSIONS:
+        raise LoadError(f"{path}: {name!r} has {len(shape)} axes; tensors have at most {MAX_DIMENSIONS}")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_is_count, offsets)):
         raise LoadError(f"{path}: {name!r} has no proper data_offsets: {str(offsets)[:80]}")
     kind, (begin, end) = _NAMES[dtype], offsets

@@ -35,6 +35,7 @@ class _Unknowns:
     """Nested containers of numbers as one vector, and back."""
 
     def __init__(self, x0: Any, who: str) -> None:
+        self.who = who
         if type(x0) in (list, tuple) and all(isinstance(x, (int, float, np.number)) for x in x0):
             x0 = np.array(x0, np.float64)  # a vector, as SciPy reads it
         leaves, self.structure = flatten(x0)
@@ -69,7 +70,14 @@ class _Unknowns:
 
     def function(self, f: Callable[..., Any], args: Sequence[Any]) -> Callable[[Tensor], Any]:
         """f as a function of the vector."""
-        return lambda v: f(self.tree(v), *args)
+
+        def of_vector(v: Tensor) -> Any:
+            y = f(self.tree(v), *args)
+            if y is None:
+                raise ArgumentError(f"{self.who}: the function returned None. Is its `return` missing?")
+            return y
+
+        return of_vector
 
 
 def _point(v: Any) -> Tensor:

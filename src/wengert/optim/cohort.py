@@ -44,6 +44,10 @@ class Cohort:
         self.steps = steps
         self.plan: Plan | None = None
 
+    def __reduce__(self) -> Any:
+        """For copies and pickles: all but the plan, which is made again."""
+        return Cohort, (self.dtype, self.parameters, self.states, self.steps)
+
     def split(self, chosen: Sequence[int]) -> Cohort:
         """Take the parameters at these positions out, as a cohort of their own."""
         out = set(chosen)

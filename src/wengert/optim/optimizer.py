@@ -31,7 +31,8 @@ class Optimizer:
 
     `params`: tensors, (name, tensor) pairs, or groups `{"params": [...], "lr": ...}` with options of their own.
     `param_groups` holds the options in force; changing them (a learning rate, as a number or a tensor without axes)
-    takes effect at the next step. Both the step, which writes in place, and the pure `update` run the same `rule`.
+    takes effect at the next step. Both the step, which writes in place, and the pure `update` run the same `rule`. Copies
+    and pickles hold copies of the parameters: copy a network together with its optimizer, `copy.deepcopy((net, opt))`.
     """
 
     Config: ClassVar[type[Any]]
@@ -402,6 +403,14 @@ class Optimizer:
         for k, (group, loaded) in enumerate(zip(self.param_groups, groups)):
             group.update({name: v for name, v in loaded.items() if name != "params"})
             self._cohorts[k] = self._load_group(group, [kept.get(i) for i in loaded["params"]])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles, which hold the parameters, too; ids of theirs are those of the copies."""
+        return {**vars(self), "_names": [self._names[p.id] for p in self._parameters()]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._names = {p.id: label for p, label in zip(self._parameters(), state["_names"])}
 
     def _misfits(self, options: Options, entry: Mapping[str, Any] | None, p: Tensor) -> list[str]:
         problems = []

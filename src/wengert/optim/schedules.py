@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 from wengert.errors import ArgumentError
 from wengert.optim.optimizer import Optimizer
 
 Schedule = Callable[[int], float]  # step, counted from 0 → factor of the learning rate
+P = ParamSpec("P")
 
 
+class _Made:
+    """A schedule that remembers how it was made: it prints, and can be pickled, as functions inside functions cannot."""
+
+    def __init__(self, factor: Schedule, make: Callable[..., Schedule], args: Any, options: Any) -> None:
+        self._factor, self._make, self._args, self._options = factor, make, args, options
+
+    def __call__(self, t: int) -> float:
+        return self._factor(t)
+
+    def __reduce__(self) -> Any:
+        return functools.partial(self._make, *self._args, **self._options), ()
+
+    def __repr__(self) -> str:
+        given = [*map(repr, self._args), *(f"{k}={v!r}" for k, v in self._options.items())]
+        return f"{self._make.__name__}({', '.join(given)})"
+
+
+def _remembered(make: Callable[P, Schedule]) -> Callable[P, Schedule]:
+    @functools.wraps(make)
+    def call(*args: P.args, **options: P.kwargs) -> Schedule:
+        return _Made(make(*args, **options), call, args, options)
+
+    return call
+
+
+@_remembered
 def constant(factor: float = 1.0, steps: int | None = None) -> Schedule:
     """The same factor at every step, or for so many steps and 1 from then on.
 
@@ -21,6 +49,7 @@ def constant(factor: float = 1.0, steps: int | None = None) -> Schedule:
     return lambda t: factor if steps is None or t < steps else 1.0
 
 
+@_remembered
 def step(size: int, gamma: float = 0.1) -> Schedule:
     """γ^⌊t / size⌋: lower by a factor every `size` steps.
 
@@ -31,6 +60,7 @@ def step(size: int, gamma: float = 0.1) -> Schedule:
     return lambda t: float(gamma ** (t // size))
 
 
+@_remembered
 def exponential(gamma: float) -> Schedule:
     """γᵗ.
 
@@ -40,6 +70,7 @@ def exponential(gamma: float) -> Schedule:
     return lambda t: float(gamma**t)
 
 
+@_remembered
 def linear(steps: int, start: float, final: float) -> Schedule:
     """From `start` to `final` in a straight line, and `final` from then on.
 
@@ -50,6 +81,7 @@ def linear(steps: int, start: float, final: float) -> Schedule:
     return lambda t: start + (final - start) * min(t, steps) / steps
 
 
+@_remembered
 def linear_warmup(steps: int, start: float = 0.0) -> Schedule:
     """From `start` up to 1 in a straight line.
 
@@ -59,6 +91,7 @@ def linear_warmup(steps: int, start: float = 0.0) -> Schedule:
     return linear(steps, start, 1.0)
 
 
+@_remembered
 def cosine(steps: int, final: float = 0.0) -> Schedule:
     """Half a cosine from 1 down to `final`, and `final` from then on (Loshchilov & Hutter, 2017).
 
@@ -69,6 +102,7 @@ def cosine(steps: int, final: float = 0.0) -> Schedule:
     return lambda t: _half_cosine(1.0, final, min(t, steps) / steps)
 
 
+@_remembered
 def cosine_restarts(period: int, growth: int = 1, final: float = 0.0) -> Schedule:
     """`cosine` again and again, each time `growth` times as long (Loshchilov & Hutter, 2017).
 
@@ -89,6 +123,7 @@ def cosine_restarts(period: int, growth: int = 1, final: float = 0.0) -> Schedul
     return factor
 
 
+@_remembered
 def warmup_cosine(warmup: int, steps: int, start: float = 0.0, final: float = 0.0) -> Schedule:
     """Up in a straight line for `warmup` steps, then half a cosine down, `steps` in all.
 
@@ -100,6 +135,7 @@ def warmup_cosine(warmup: int, steps: int, start: float = 0.0, final: float = 0.
     return sequential([linear_warmup(warmup, start), cosine(steps - warmup, final)], [warmup])
 
 
+@_remembered
 def one_cycle(
     steps: int, peak: float = 0.3, start_divisor: float = 25.0, final_divisor: float = 1e4, anneal: str = "cosine"
 ) -> Schedule:
@@ -122,6 +158,7 @@ def one_cycle(
     return factor
 
 
+@_remembered
 def chain(*schedules: Schedule) -> Schedule:
     """The product of several schedules.
 
@@ -132,6 +169,7 @@ def chain(*schedules: Schedule) -> Schedule:
     return lambda t: math.prod(s(t) for s in schedules)
 
 
+@_remembered
 def sequential(schedules: Sequence[Schedule], milestones: Sequence[int]) -> Schedule:
     """One schedule after the other: the next starts, from its own step 0, at each milestone.
 
@@ -206,6 +244,11 @@ class Scheduler:
         self.steps, self.base_lrs = int(state["steps"]), list(state["base_lrs"])
         self._apply()
 
+    def __repr__(self) -> str:
+        rates = ", ".join(f"{float(g['lr']):.4g}" for g in self.optimizer.param_groups)
+        name = getattr(self.schedule, "__name__", repr(self.schedule))
+        return f"Scheduler({type(self.optimizer).__name__}, {name}, step {self.steps}, lr {rates})"
+
 
 class ReduceOnPlateau:
     """Lowers the learning rate by `factor` when a metric has not improved for more than `patience` steps.
@@ -266,3 +309,10 @@ class ReduceOnPlateau:
         """Go on from there."""
         self.best = float(state["best"])
         self.bad_steps, self.cooling = int(state["bad_steps"]), int(state["cooling"])
+
+    def __repr__(self) -> str:
+        rates = ", ".join(f"{float(g['lr']):.4g}" for g in self.optimizer.param_groups)
+        return (
+            f"ReduceOnPlateau({type(self.optimizer).__name__}, {self.mode}, factor={self.factor}, "
+            f"patience={self.patience}, best {self.best:.4g}, {self.bad_steps} steps ago, lr {rates})"
+        )
