@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -69,3 +70,11 @@ def test_every_hole_has_a_reason():
             assert status(cell) in ("yes", "zero", "no", "elsewhere"), f"{name}, {column}: {cell}"
             assert status(cell) in ("yes", "zero") or reason(cell), f"{name}, {column}"
     assert {c: rows["tanh"][c] for c in COLUMNS if c != "vmap"} == dict.fromkeys(set(COLUMNS) - {"vmap"}, "yes")
+
+
+def test_terminals_without_our_signs():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "wengert", "ops", "tanh", "argmax"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "yes" in done.stdout and "✓" not in done.stdout

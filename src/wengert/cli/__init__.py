@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         summary = (module.__doc__ or "").strip().split("\n")[0]
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
     options = parser.parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without our signs gets question marks, not an error
     try:
         status: int = options.run(options)
     except BrokenPipeError:  # wengert ops | head

@@ -71,11 +71,20 @@ def run(options: argparse.Namespace) -> int:
         rows = {
             n: r for n, r in rows.items() if any(status(r[c]) not in ("yes", "zero") for c in COLUMNS if c != "vmap")
         }
-    _print(rows, _PLAIN if options.plain else _MARKS)
+    plain = options.plain or not _can_print_marks()
+    _print(rows, _PLAIN if plain else _MARKS)
     if options.names or options.holes:
         _print_reasons(rows)
-    _print_summary(rows, options.plain)
+    _print_summary(rows, plain)
     return 0
+
+
+def _can_print_marks() -> bool:
+    try:
+        "".join(_MARKS.values()).encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _print(rows: dict[str, dict[str, str]], marks: dict[str, str]) -> None:
