@@ -10,15 +10,17 @@ namespace wengert {
 namespace {
 
 // A symbolic size is a linear combination of atoms plus a constant; an atom is a leaf, a product or a floor division.
-// The normal form makes equal expressions identical in the common cases ((n + m) - m is n), without a solver.
+// The normal form makes equal expressions identical in the common cases ((n + m) - m is n), without a solver. A sum of
+// very many terms, such as the size of a concatenation, is an atom, too: else each of its parts would list all before.
 struct Atom {
-  enum Kind : uint8_t { leaf, product, quotient } kind;
+  enum Kind : uint8_t { leaf, sum, product, quotient } kind;
   SizeLeaf size;  // leaf
-  int64_t a, b;   // operands of product and quotient, as raw dims
+  int64_t a, b;   // operands of the others, as raw dims
   int64_t hint;
 };
 
 using Terms = std::map<int32_t, int64_t>;  // atom → coefficient
+constexpr size_t kMostTerms = 16;
 
 struct Expression {
   Terms terms;
@@ -95,7 +97,7 @@ std::string atom_string(int32_t id) {
     const char* const letters[] = {"n", "a", "k"};
     return letters[a.size.kind] + std::to_string(a.size.source) + "_" + std::to_string(a.size.index);
   }
-  const char* sign = a.kind == Atom::product ? "*" : "//";
+  const char* sign = a.kind == Atom::sum ? "+" : a.kind == Atom::product ? "*" : "//";
   return "(" + to_string(Dim(a.a)) + sign + to_string(Dim(a.b)) + ")";
 }
 
@@ -106,6 +108,7 @@ int64_t Dim::hint() const { return symbolic() ? table().expressions[index_of(raw
 Dim dim_add(Dim a, Dim b) {
   Expression e = expression(a), f = expression(b);
   for (auto [atom, coefficient] : f.terms) e.terms[atom] += coefficient;
+  if (e.terms.size() > kMostTerms) return composite(Atom::sum, a, b, saturating_add(e.hint, f.hint));
   e.constant += f.constant;
   e.hint = saturating_add(e.hint, f.hint);
   return intern(std::move(e));
@@ -187,7 +190,7 @@ Dim substitute(Dim d, const std::vector<SizeLeaf>& leaves, const std::vector<Dim
       term = i < leaves.size() ? values[i] : of_atom(id);
     } else {
       Dim left = substitute(Dim(a.a), leaves, values), right = substitute(Dim(a.b), leaves, values);
-      term = a.kind == Atom::product ? left * right : dim_floordiv(left, right);
+      term = a.kind == Atom::sum ? left + right : a.kind == Atom::product ? left * right : dim_floordiv(left, right);
     }
     sum = sum + term * Dim(coefficient);
   }
@@ -224,7 +227,7 @@ Dim SizeProgram::compile(Dim d) {
     const Atom a = table().atoms[id];
     if (a.kind == Atom::leaf) return leaf(a.size);
     Dim left = compile(Dim(a.a)), right = compile(Dim(a.b));
-    return place(a.kind == Atom::product ? Kind::mul : Kind::floordiv, left, right);
+    return place(a.kind == Atom::sum ? Kind::add : a.kind == Atom::product ? Kind::mul : Kind::floordiv, left, right);
   };
   Dim sum(e.constant);
   bool first = e.constant == 0;

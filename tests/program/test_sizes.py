@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -273,3 +274,46 @@ def test_sizes_of_operands_are_compared_with_one_by_the_signature() -> None:
         f(wg.ones(shape))
     assert len(f.traces) == 1
     assert not f.traces[0].guards
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sums_of_many_sizes(compiled: bool) -> None:
+    """Where each of many operands begins is a sum of the sizes of all before it; one derivation serves all sizes."""
+
+    def joined(*xs: Any) -> Any:
+        y = wg.concat(xs, axis=0)
+        return y * wg.arange(y.shape[0], dtype=wg.float64)
+
+    f = wg.compile(joined) if compiled else joined
+    for sizes in ([2 + k % 5 for k in range(40)], [3 + k % 4 for k in range(40)]):
+        xs = [wg.asarray(np.full(n, float(n))) for n in sizes]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        np.testing.assert_array_equal(
+            f(*xs).numpy(), np.concatenate([np.asarray(x) for x in xs]) * np.arange(starts[-1])
+        )
+        gradients = wg.grad(lambda *xs: (f(*xs) ** 2).sum(), tuple(range(40)))(*xs)
+        for k, g in enumerate(gradients):
+            np.testing.assert_array_equal(g.numpy(), 2.0 * sizes[k] * np.arange(starts[k], starts[k + 1]) ** 2.0)
+    if compiled:
+        assert len(f.traces) == 1
+
+
+@pytest.mark.parametrize("join", [wg.concat, wg.stack])
+def test_deriving_takes_work_in_proportion_to_the_operands(join: Any) -> None:
+    """Counted in calls of Python functions, which a rule that starts over for each operand makes many more of."""
+    counts = []
+    for n in (60, 240):
+        xs = [wg.tensor(np.ones((2, 3)), requires_grad=True) for _ in range(n)]
+        counts.append(0)
+
+        def count(frame: Any, event: str, argument: Any) -> None:
+            counts[-1] += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            y = join(xs)
+        finally:
+            sys.setprofile(None)
+        y.sum().backward()
+        assert xs[-1].grad.shape == (2, 3)
+    assert counts[1] < 5 * counts[0]

@@ -179,13 +179,15 @@ def zeros_like(x: Any) -> Any:
     return create(full, (x.shape, x.dtype.code, 0.0))
 
 
-def _concat_transpose(y_bar: Any, which: int, xs: list[Any], axis: int) -> Any:
-    start: Any = 0
-    for x in xs[:which]:
+def _concat_transpose(y_bar: Any, which: list[int], xs: list[Any], axis: int) -> list[Any]:
+    """The cotangents of some operands; of all in one pass, as each begins where those before it end."""
+    wanted, x_bars, start = set(which), [], 0
+    for k, x in enumerate(xs):
+        if k in wanted:
+            starts = tuple(start if i == axis else 0 for i in range(x.ndim))
+            x_bars.append(slice(y_bar, starts, x.shape, (1,) * x.ndim))
         start = start + x.shape[axis]
-    shape = xs[which].shape
-    starts = tuple(start if i == axis else 0 for i in range(len(shape)))
-    return slice(y_bar, starts, shape, (1,) * len(shape))
+    return x_bars
 
 
 concat = define(

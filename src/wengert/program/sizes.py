@@ -27,8 +27,12 @@ class EqualSizes:
 
     def one(self, size: Size) -> Size:
         """What stands for this size."""
-        while _raw(size) in self._same:
-            size = self._same[_raw(size)]
+        passed = []
+        while (known := _raw(size)) in self._same:
+            passed.append(known)
+            size = self._same[known]
+        for known in passed:  # the next one to ask finds it at once
+            self._same[known] = size
         return size
 
 

@@ -82,10 +82,10 @@ def transpose(trace: Trace, linear: Sequence[Instruction], bars: dict[Var, Any])
             continue
         y_bar = y_bars[0] if i.op.n_outputs == 1 else tuple(y_bars)
         operands = [_readable(trace, x) for x in i.inputs]
-        for k, x in enumerate(i.inputs):
-            if isinstance(x, Var) and x.linear:
-                x_bar = _transpose_rule(i.op, k)(y_bar, operands, k, i)
-                bars[x] = bars.get(x, ZERO) + x_bar
+        which = [k for k, x in enumerate(i.inputs) if isinstance(x, Var) and x.linear]
+        for k, x_bar in zip(which, _transposed(i, y_bar, operands, which)):
+            x: Any = i.inputs[k]
+            bars[x] = bars.get(x, ZERO) + x_bar
 
 
 def _readable(trace: Trace, x: Operand) -> Any:
@@ -93,26 +93,27 @@ def _readable(trace: Trace, x: Operand) -> Any:
     return x.value if isinstance(x, Const) else trace.tracer(x)
 
 
-def _transpose_rule(op: Op, which: int) -> Callable[..., Any]:
+def _transposed(i: Instruction, y_bar: Any, operands: list[Any], which: list[int]) -> list[Any]:
+    """The cotangents of these operands. An op of any number of operands has one rule for all of them."""
+    op = i.op
     if not op.transpose:
         raise GradientError(
             f"{op.name} was used in a derivative rule as a linear op, but has no transpose; "
             "rules may use linear ops of the tangents only"
         )
-    variadic = op.n_inputs < 0
+    attrs = op.named_attrs(i.attrs)
+    if op.n_inputs < 0:
+        rule = op.transpose[0]
+        assert rule is not None
+        return list(rule(y_bar, which, operands, **attrs))
+    return [_transpose_rule(op, k)(y_bar, *operands, **attrs) for k in which]
 
-    def apply(y_bar: Any, operands: list[Any], k: int, i: Instruction) -> Any:
-        attrs = op.named_attrs(i.attrs)
-        if variadic:
-            rule = op.transpose[0]
-            assert rule is not None
-            return rule(y_bar, k, operands, **attrs)
-        rule = op.transpose[k] if k < len(op.transpose) else None
-        if rule is None:
-            raise GradientError(f"{op.name} is not linear in operand {k}")
-        return rule(y_bar, *operands, **attrs)
 
-    return apply
+def _transpose_rule(op: Op, which: int) -> Callable[..., Any]:
+    rule = op.transpose[which] if which < len(op.transpose) else None
+    if rule is None:
+        raise GradientError(f"{op.name} is not linear in operand {which}")
+    return rule
 
 
 def is_linear(x: Any) -> bool:
