@@ -232,3 +232,17 @@ def test_masks_with_axes_of_size_zero_select_nothing():
     assert x.tolist() == [[1.0] * 3] * 2
     with pytest.raises(IndexError, match="axis 1 has size 3, not 1"):
         x[wg.zeros((2, 1), dtype="bool")]
+
+
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_writing_by_a_mask_without_axes(shape):
+    def f(x, s):
+        y = x * 2.0
+        y[s > 0.5] = s
+        return y
+
+    x = wg.tensor(np.full(shape, 0.3))
+    for s in (0.25, 0.75):
+        expected = np.full(shape, s if s > 0.5 else 0.6)
+        for g in (f, wg.compile(f)):
+            np.testing.assert_allclose(g(x, wg.tensor(s, dtype="float64")).numpy(), expected)

@@ -288,7 +288,7 @@ def _scalar_mask(key: Any, value: Any) -> Tensor | None:
         key = key[0]
     if isinstance(key, (np.ndarray, list)) and np.asarray(key).dtype == bool:
         key = as_tensor(key, "setitem")
-    if not (isinstance(key, Tensor) and key.dtype == bool_ and key.ndim):
+    if not (isinstance(key, Tensor) and key.dtype == bool_):
         return None
     return key if np.ndim(value) == 0 or (isinstance(value, Tensor) and value.ndim == 0) else None
 
