@@ -33,8 +33,8 @@ SIZES = [*SMALL, (7, 9), (3, 300), (130, 70)]
 # The source of a number, as a program's caller would have it.
 FLOATS = ["0.3", "0.75", "1.25", "1", "2", "np.float64(0.6)", "np.float32(0.4)", "np.int64(1)"]
 INTEGERS = ["0", "1", "2", "-1", "3", "np.int64(2)"]
-# Relative to the sum of the moduli of what is added up; the second order is a difference quotient in the oracle.
-TOLERANCE = {"float64": (1e-11, 1e-10, 1e-6), "float32": (2e-4, 2e-3, 2e-2)}
+# By order, relative to the moduli of what is added up; from the second on the oracle has difference quotients.
+TOLERANCE = {"float64": (1e-11, 1e-10, 1e-6, 1e-4), "float32": (2e-4, 2e-3, 2e-2, 2e-1)}
 LARGEST = 1e4  # what is larger has lost digits that the tolerance counts on
 
 
@@ -136,7 +136,12 @@ def answer(case: Case) -> Answer:
         ys = oracle.evaluate(f, xs)
         for sizes, numbers in case.earlier if "warm" in case.wrapping else ():
             oracle.evaluate(with_numbers(numbers), arrays(rng, shapes_of(sizes), case.dtype))
-    except (IndexError, ValueError, NameError) as e:  # the last two: of programs that were cut too short
+    except (
+        IndexError,
+        ZeroDivisionError,
+        ValueError,
+        NameError,
+    ) as e:  # the last two: of programs that were cut too short
         raise NoAnswer from e
     rng = np.random.default_rng(case.seed + 1)
     cs = arrays(rng, [y.shape for y in ys], case.dtype)
@@ -144,8 +149,8 @@ def answer(case: Case) -> Answer:
     expected = oracle.value(f, xs, cs)
     if order == 1:
         expected = oracle.first(f, xs, cs, vs)
-    elif order == 2:
-        expected, uncertainty = oracle.second(f, xs, cs, vs, ws)
+    elif order > 1:
+        expected, uncertainty = (oracle.second if order == 2 else oracle.third)(f, xs, cs, vs, ws)
     size = 1.0 + sum(float(np.abs(y * c).sum()) for y, c in zip(ys, cs)) + abs(expected)
     tolerance = TOLERANCE[case.dtype][order] * size
     if not np.isfinite(expected) or size > LARGEST * (1 + sum(c.size for c in cs)) or uncertainty > tolerance / 10:
@@ -156,7 +161,7 @@ def answer(case: Case) -> Answer:
 def script(case: Case, judged: Answer) -> str:
     """The case as a program that runs alone, and raises AssertionError where it fails."""
     mode, dtype = MODES[case.mode], case.dtype
-    directions = {"C": "cs", "X": ("", "vs", "ws")[mode.order]}[mode.of]
+    directions = {"C": "cs", "X": ("", "vs", "ws", "ws")[mode.order]}[mode.of]
     leaves = "leaves = [x.requires_grad_() for x in X]\n" if "leaves" in mode.code else ""
     body = f"{WRAPPINGS[case.wrapping].strip()}\n\n\n{leaves}{mode.code.strip()}\n"
     if case.program.writes_arguments:

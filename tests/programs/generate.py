@@ -20,34 +20,47 @@ INPUTS: dict[str, Shape] = {"x": ("n", "m"), "y": ("n", "m"), "r": ("m",), "s": 
 UNARY = [
     "wg.sin({a})", "wg.tanh({a})", "wg.sigmoid({a})", "wg.exp(-{a} * {a})", "{a} * 0.5", "{a} + 0.25", "1.0 - {a}", "-{a}",
     "wg.sqrt({a} * {a} + 1.0)", "wg.erf({a})", "wg.log1p({a} * {a})", "{a} / (1.0 + {a} * {a})", "wg.atan({a})",
-    "{a}.clone()",
+    "{a}.clone()", "wg.softplus({a})", "wg.silu({a})", "wg.gelu({a})", "wg.square({a}) * 0.3", "{a} ** 3 * 0.1",
+    "{a} ** 2 * 0.3", "wg.rsqrt({a} * {a} + 0.5)", "wg.cos({a})", "wg.asinh({a})", "abs({a} + 0.0173)",
+    "wg.reciprocal({a} * {a} + 1.0)",
 ]  # fmt: skip
 BINARY = [
     "{a} + {b}", "{a} - {b}", "{a} * wg.tanh({b})", "{a} * {b} * 0.5", "{a} / ({b} * {b} + 1.0)",
-    "wg.where({a} > {b}, wg.sin({a}), {b})",
+    "wg.where({a} > {b}, wg.sin({a}), {b})", "wg.maximum({a}, {b})", "wg.minimum({a}, {b} * 0.9)", "wg.logaddexp({a}, {b})",
+    "wg.atan2({a}, {b} * {b} + 0.5)", "wg.hypot({a}, wg.sqrt({b} * {b} + 0.5))",
 ]  # fmt: skip
 NUMBERS = [
     "{a} * k", "k - {a}", "({a} * {a} + 0.5) ** k", "wg.leaky_relu({a} + 0.013, k)", "wg.elu({a} + 0.013, k)",
     "{a} * j * 0.2", "{a}.sum() * (0.1 * j)", "{a} / (x.shape[0] + 1)", "wg.tanh({a} * x.shape[1] * 0.2)",
-    "{a} * (len(y) * 0.1)",
+    "{a} * (len(y) * 0.1)", "wg.clip({a}, -k, k + 0.1)", "wg.celu({a} + 0.013, k)",
 ]  # fmt: skip
 SUMS = {  # of matrices: what is left of their labels
     "{a}.sum()": (), "wg.tanh({a}).sum(axis=0)": (1,), "{a}.sum(axis=1)": (0,),
     "wg.sin({a}).sum(axis=-1, keepdims=True)": (0, None), "{a}.sum(axis=0, keepdims=True)": (None, 1),
+    "wg.max({a}, axis=1)": (0,), "wg.min({a}, axis=0)": (1,), "wg.var({a}, axis=0)": (1,), "{a}.mean()": (),
+    "wg.logsumexp({a}, axis=1)": (0,), "wg.prod(1.0 + 0.05 * wg.sin({a}), axis=1)": (0,), "{a}[[0, -1]].sum(axis=0)": (1,),
 }  # fmt: skip
 ROWS = [
     "wg.softmax({a}, axis=-1)", "{a} - {a}.mean(axis=-1, keepdims=True)", "wg.logsumexp({a}, axis=-1, keepdims=True) + {a}",
     "wg.layer_norm({a}, {a}.shape[-1:], eps=k)", "{a} * {a}.mean()",
+    "wg.rms_norm({a}, {a}.shape[-1:], eps=k)", "wg.log_softmax({a}, axis=0)",
+    "{a} * wg.cross_entropy({a}, wg.softmax({a} + 1.0, axis=1), label_smoothing=0.1 * k)",
 ]  # fmt: skip
 COPIES = [
     "wg.roll({a}, j, axis=0)", "wg.cumsum({a}, axis=-1) * 0.3", "wg.broadcast_to({a}.sum(axis=0), {a}.shape) * 0.2",
     "wg.sin({a}.reshape((-1,))).reshape({a}.shape)", "wg.concat([{a}, {a}[:1]], axis=0)[1:]",
+    "wg.flip({a}, axis=1) * 0.9", "wg.tile({a}, (2, 1))[: {a}.shape[0]]", "wg.repeat({a}, 2, axis=1)[:, ::2]",
+    "wg.stack([{a}, {a} * 0.5], axis=0).sum(axis=0)", "wg.pad({a}, ((1, 0), (0, 1)))[1:, :-1]",
+    "wg.cumprod(1.0 + 0.05 * wg.sin({a}), axis=-1)", "wg.einsum('ij,ij->i', {a}, {a})[:, None] * {a} * 0.1",
 ]  # fmt: skip
 WRITES = [
     "{a} += {b}", "{a} *= {b}", "{a} -= {b}", "{a}.add_({b})", "{a}.mul_({b})", "{a}.sub_({b})", "{a}[...] = {b}",
     "{a}.copy_({b})", "{a}.div_({b} * {b} + 1.0)",
 ]  # fmt: skip
-WRITES_ALONE = ["{a}.sin_()", "{a}.tanh_()", "{a}.mul_(k)", "{a} += k", "{a}.fill_(k)", "{a}.zero_()", "{a} *= 0.5"]
+WRITES_ALONE = [
+    "{a}.sin_()", "{a}.tanh_()", "{a}.mul_(k)", "{a} += k", "{a}.fill_(k)", "{a}.zero_()", "{a} *= 0.5",
+    "{a}[{a} > 0.3] = k",
+]  # fmt: skip
 # What stands in brackets, and which axes it leaves: a label, changed by a suffix, or one that is gone.
 KEYS: dict[str, Any] = {
     "1:": ("-1",), ":1": (":1",), "::-1": ("",), "::2": ("/2",), ":, 1:": ("", "-1"), ":, ::-1": ("", ""),
@@ -213,8 +226,12 @@ class Builder:
         a = self.choice(targets)
         shape, target = self.shapes[a], a
         if shape and self.rng.random() < 0.5:
-            key, shape = self.key(shape)
+            key, shape = ("[0, -1]", shape[1:]) if self.rng.random() < 0.1 else self.key(shape)
             target = f"{a}[{key}]"
+            if key == "[0, -1]":
+                b = self.operand(lambda other: broadcast(other, shape) == shape)
+                self.statements.append(Statement(f"{target} {self.choice(['=', '+=', '*='])} {b or 'k'}"))
+                return
         b = self.operand(lambda other: broadcast(other, shape) == shape)
         if b is None or self.rng.random() < 0.3:
             text = self.choice(WRITES_ALONE).format(a=target)

@@ -1,8 +1,8 @@
-"""Every way to ask wengert for a value, a first or a second derivative of a program, as the text of a short script.
+"""Every way to ask wengert for a value or a derivative of a program, to the third order, as the text of a short script.
 
 A script has the arrays X (arguments), V and W (directions of them), C (cotangents of the results), the program `f` and
-`g(*X)`, which is f in some wrapping. It leaves in `got` one tensor for each of X or C, and what ⟨got, X or C⟩ must be is one
-number of the oracle: ⟨c, f⟩, ⟨c, J v⟩ or ⟨w, H v⟩, with H the Hessian of `loss` = ⟨c, f⟩.
+`g(*X)`, which is f in some wrapping. It leaves in `got` one tensor for each of X or C. Contracted with a direction of these
+it is one number, which the oracle knows: ⟨c, f⟩, ⟨c, J v⟩, ⟨w, H v⟩ or ∂⟨w, H v⟩/∂w, with H the Hessian of `loss` = ⟨c, f⟩.
 """
 
 from __future__ import annotations
@@ -203,9 +203,30 @@ with wg.GradientTape() as outer:
 got = outer.gradient(dot, X)
 """,
 }
+THIRD = {
+    "grad of hvp": f"got = wg.grad(lambda *p: inner(wg.hvp(lambda q: loss(*q), p, tuple(V)), W), {_ALL})(*X)",
+    "jvp of hvp": "got = wg.jvp(lambda *p: wg.hvp(lambda q: loss(*q), p, tuple(V)), tuple(X), tuple(W))[1]",
+    "hvp of jvp": "got = wg.hvp(lambda p: wg.jvp(loss, p, tuple(V))[1], tuple(X), tuple(W))",
+    "third gradient": f"""
+first = wg.grad(loss, {_ALL})
+second = wg.grad(lambda *p: inner(first(*p), V), {_ALL})
+got = wg.grad(lambda *p: inner(second(*p), W), {_ALL})(*X)
+""",
+    "third gradient, compiled": f"""
+first = wg.grad(loss, {_ALL})
+second = wg.grad(lambda *p: inner(first(*p), V), {_ALL})
+got = wg.compile(wg.grad(lambda *p: inner(second(*p), W), {_ALL}))(*X)
+""",
+    "create_graph, twice": """
+pulled = wg.grad_of([tracked(loss(*leaves))], leaves, create_graph=True, allow_unused=True)
+pulled = wg.grad_of([tracked(inner(pulled, V))], leaves, create_graph=True, allow_unused=True)
+got = wg.grad_of([tracked(inner(pulled, W))], leaves, allow_unused=True)
+""",
+}
 MODES = {
     **{name: Mode(0, "C", code) for name, code in VALUES.items()},
     **{name: Mode(1, "X", code) for name, code in GRADIENTS.items()},
     **{name: Mode(1, "C", code) for name, code in TANGENTS.items()},
     **{name: Mode(2, "X", code) for name, code in SECOND.items()},
+    **{name: Mode(3, "X", code) for name, code in THIRD.items()},
 }

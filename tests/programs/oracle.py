@@ -35,6 +35,9 @@ class Array(np.ndarray[Any, Any]):
     def mean(self, axis: Any = None, keepdims: bool = False) -> Any:  # type: ignore[override]
         return array(np.mean(np.asarray(self), axis=axis, keepdims=keepdims))
 
+    def __abs__(self) -> Any:
+        return array(np.where(self.real < 0, -self, self))
+
     def clone(self) -> Any:
         return self.copy()
 
@@ -97,11 +100,33 @@ def _huber_loss(a: Any, b: Any, delta: float, reduction: str) -> Any:
     return array(np.where(size.real < delta, 0.5 * d * d, delta * (size - 0.5 * delta))).sum()
 
 
+def of_numpy(f: Callable[..., Any]) -> Any:
+    """NumPy's function of arrays, as one of the model's."""
+    return staticmethod(lambda *args, **options: array(f(*args, **options)))
+
+
 class Model:
     """What programs call of wengert, for complex numbers; branches look at the real part."""
 
-    sin, tanh, exp, atan, sqrt, log1p = np.sin, np.tanh, np.exp, np.arctan, np.sqrt, np.log1p
+    sin, cos, tanh, exp, sqrt, log1p = np.sin, np.cos, np.tanh, np.exp, np.sqrt, np.log1p
+    atan, asinh, square, reciprocal = np.arctan, np.arcsinh, np.square, np.reciprocal
     softmax, logsumexp, layer_norm, huber_loss = _softmax, _logsumexp, _layer_norm, _huber_loss
+    roll, concat, cumsum, cumprod, prod, flip, tile, repeat, stack, pad, einsum = map(
+        of_numpy,
+        (
+            np.roll,
+            np.concatenate,
+            np.cumsum,
+            np.cumprod,
+            np.prod,
+            np.flip,
+            np.tile,
+            np.repeat,
+            np.stack,
+            np.pad,
+            np.einsum,
+        ),
+    )
 
     @staticmethod
     def erf(x: Any) -> Any:
@@ -124,16 +149,78 @@ class Model:
         return array(np.where(x.real > 0, x, alpha * np.expm1(x)))
 
     @staticmethod
-    def cumsum(x: Any, axis: int) -> Any:
-        return array(np.cumsum(np.asarray(x), axis=axis))
+    def celu(x: Any, alpha: float) -> Any:
+        return array(np.where(x.real > 0, x, alpha * np.expm1(x / alpha)))
 
     @staticmethod
-    def roll(x: Any, shift: int, axis: int) -> Any:
-        return array(np.roll(np.asarray(x), shift, axis=axis))
+    def softplus(x: Any) -> Any:
+        return np.log1p(np.exp(x))
 
     @staticmethod
-    def concat(xs: Any, axis: int) -> Any:
-        return array(np.concatenate([np.asarray(x) for x in xs], axis=axis))
+    def silu(x: Any) -> Any:
+        return x / (1.0 + np.exp(-x))
+
+    @staticmethod
+    def gelu(x: Any) -> Any:
+        return 0.5 * x * (1.0 + Model.erf(x * np.sqrt(0.5)))
+
+    @staticmethod
+    def rsqrt(x: Any) -> Any:
+        return 1.0 / np.sqrt(x)
+
+    @staticmethod
+    def hypot(a: Any, b: Any) -> Any:
+        return np.sqrt(a * a + b * b)
+
+    @staticmethod
+    def atan2(a: Any, b: Any) -> Any:
+        return np.arctan(a / b)  # b is positive
+
+    @staticmethod
+    def logaddexp(a: Any, b: Any) -> Any:
+        shift = np.maximum(a.real, b.real)
+        return np.log(np.exp(a - shift) + np.exp(b - shift)) + shift
+
+    @staticmethod
+    def maximum(a: Any, b: Any) -> Any:
+        larger = Model.where(a.real > b.real, a, b)
+        return Model.where((a.real == b.real) | np.isnan(a + b), (a + b) / 2, larger)
+
+    @staticmethod
+    def minimum(a: Any, b: Any) -> Any:
+        return -Model.maximum(-a, -b)
+
+    @staticmethod
+    def clip(x: Any, low: float, high: float) -> Any:
+        return Model.where(x.real < low, low, Model.where(x.real > high, high, x))
+
+    @staticmethod
+    def max(x: Any, axis: int) -> Any:
+        tied = np.asarray(x.real == np.max(x.real, axis=axis, keepdims=True))
+        return array(np.sum(np.where(tied, x, 0.0), axis=axis) / np.sum(tied, axis=axis))
+
+    @staticmethod
+    def min(x: Any, axis: int) -> Any:
+        return -Model.max(-x, axis)
+
+    @staticmethod
+    def var(x: Any, axis: int) -> Any:
+        centred = x - x.mean(axis=axis, keepdims=True)
+        return (centred * centred).mean(axis=axis)
+
+    @staticmethod
+    def log_softmax(x: Any, axis: int) -> Any:
+        return x - _logsumexp(x, axis, keepdims=True)
+
+    @staticmethod
+    def rms_norm(x: Any, normalized_shape: Any, eps: float) -> Any:
+        return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
+
+    @staticmethod
+    def cross_entropy(x: Any, target: Any, label_smoothing: float) -> Any:
+        share = float(label_smoothing)  # not in the precision of a np.float32
+        smooth = (1.0 - share) * target + share / x.shape[1]
+        return -(smooth * Model.log_softmax(x, 1)).sum(axis=1).mean()
 
     @staticmethod
     def broadcast_to(x: Any, shape: Any) -> Any:
@@ -162,13 +249,27 @@ def first(f: Callable[..., Any], xs: Arrays, cs: Arrays, vs: Arrays) -> float:
     return float(inner(cs, evaluate(f, moved)).imag / COMPLEX_STEP)
 
 
+# Of fourth order: what the values at -2h … 2h are multiplied with, and the power of h that it is divided by.
+_FIRST_DIFFERENCE = ((1 / 12, -8 / 12, 0.0, 8 / 12, -1 / 12), 1)
+_SECOND_DIFFERENCE = ((-1 / 12, 16 / 12, -30 / 12, 16 / 12, -1 / 12), 2)
+
+
 def second(f: Callable[..., Any], xs: Arrays, cs: Arrays, vs: Arrays, ws: Arrays) -> tuple[float, float]:
     """⟨w, H v⟩ with H the Hessian of ⟨c, f⟩, and how far it can be trusted."""
+    return _along(lambda moved: first(f, moved, cs, vs), xs, ws, _FIRST_DIFFERENCE, 1e-3)
 
-    def slope(step: float) -> float:
-        stencil = ((-2, 1.0), (-1, -8.0), (1, 8.0), (2, -1.0))
-        along = lambda t: first(f, [x + t * w for x, w in zip(xs, ws)], cs, vs)
-        return sum(weight * along(k * step) for k, weight in stencil) / (12 * step)
 
-    coarse, fine = slope(2e-3), slope(1e-3)
+def third(f: Callable[..., Any], xs: Arrays, cs: Arrays, vs: Arrays, ws: Arrays) -> tuple[float, float]:
+    """The derivative of ⟨w, H v⟩ along w, and how far it can be trusted."""
+    return _along(lambda moved: first(f, moved, cs, vs), xs, ws, _SECOND_DIFFERENCE, 3e-3)
+
+
+def _along(g: Callable[[Arrays], float], xs: Arrays, ws: Arrays, difference: Any, step: float) -> tuple[float, float]:
+    weights, power = difference
+
+    def quotient(h: float) -> float:
+        values = (g([x + t * h * w for x, w in zip(xs, ws)]) for t in range(-2, 3))
+        return float(sum(weight * value for weight, value in zip(weights, values)) / h**power)
+
+    coarse, fine = quotient(2 * step), quotient(step)
     return fine, abs(fine - coarse)
