@@ -110,6 +110,20 @@ def arrays(rng: np.random.Generator, shapes: Any, dtype: str) -> list[np.ndarray
 class NoAnswer(Exception):
     """The oracle cannot judge this case: there is no such element, or the numbers are too large or too rough."""
 
+    word = "no answer"
+
+
+class Refused(NoAnswer):
+    """wengert does not do this, and says so."""
+
+    word = "refused"
+
+
+class KnownBug(NoAnswer):
+    """The case would run into a bug that is known."""
+
+    word = "known"
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -211,7 +225,7 @@ def run(case: Case) -> str | None:
             exec(compile(text, "program", "exec"), {"__name__": "program"})
         except Exception as e:
             if any(message in str(e) for message in REFUSED):
-                raise NoAnswer from e
+                raise Refused from e
             return f"{type(e).__name__}: {str(e)[:200]}"
     return None
 
@@ -295,17 +309,17 @@ def work(seed: int, first: int, end: int, known: bool, until: float) -> None:
         case = draw(seed, index)
         try:
             if not known and any(bug(case) for bug in KNOWN.values()):
-                raise NoAnswer
+                raise KnownBug
             failure = run(case)
             print("passed" if failure is None else f"failed {failure!r}", flush=True)
-        except NoAnswer:
-            print("no answer", flush=True)
+        except NoAnswer as e:
+            print(e.word, flush=True)
 
 
 def fuzz(seed: int, first: int, end: int, known: bool, minutes: float, most: int) -> int:
     """Run cases until the time is over or enough of them failed; how many failed."""
     until = time.time() + 60 * minutes
-    counts = {"passed": 0, "no answer": 0, "failed": 0}
+    counts = {"passed": 0, "failed": 0, "refused": 0, "known": 0, "no answer": 0}
     index = first - 1
     while index + 1 < end and time.time() < until and counts["failed"] < most:
         command = [sys.executable, "-m", "tests.programs.fuzz", "--worker", "--until", str(until)]
