@@ -53,7 +53,7 @@ install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C bu
 
 build: $(VENV)/.built $(VENV)/.stubs
 
-demo: $(VENV)/.built
+demo: $(VENV)/.built $(VENV)/.stubs
 	$(VENV)/bin/wengert demo
 
 test: $(VENV)/.built $(VENV)/.tools
@@ -63,6 +63,7 @@ check: $(VENV)/.stubs $(VENV)/.tools
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy --strict examples
 	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 
 format: $(VENV)/.tools

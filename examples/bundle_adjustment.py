@@ -66,7 +66,7 @@ def solve(cameras: int = 6, points: int = 40, noise: float = 0.5, seed: int = 0)
     found = wg.scipy.least_squares(lambda scene: (predict(scene) - seen).reshape(-1), start, x_scale="jac")
 
     def error(scene: Scene) -> float:
-        return wg.sqrt(((predict(scene) - seen) ** 2).mean()).item()
+        return float(wg.sqrt(((predict(scene) - seen) ** 2).mean()))
 
     return error(start), error(found.x)
 

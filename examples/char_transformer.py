@@ -40,7 +40,8 @@ class Writer(nn.Module):
         x = self.character(text) + self.position(wg.arange(text.shape[1]))
         for block in self.blocks:
             x = block(x, is_causal=True)
-        return self.logits(self.norm(x))
+        logits: wg.Tensor = self.logits(self.norm(x))
+        return logits
 
 
 def encode() -> tuple[np.ndarray, str]:

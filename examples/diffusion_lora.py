@@ -40,7 +40,8 @@ class Denoiser(nn.Module):
         h = wg.silu(self.enter(x) + when)
         h = h + wg.silu(self.middle(h) + when)
         h = h + wg.silu(self.again(h))
-        return self.leave(h)
+        noise: wg.Tensor = self.leave(h)
+        return noise
 
 
 def loss_of(net: Denoiser, images: np.ndarray, rng: np.random.Generator) -> wg.Tensor:

@@ -52,7 +52,7 @@ def predict(net: nn.Module, x: wg.Tensor) -> np.ndarray:
     """The most likely classes."""
     net.eval()
     with wg.no_grad():
-        classes = net(x).argmax(axis=1).numpy()
+        classes: np.ndarray = net(x).argmax(axis=1).numpy()
     net.train()
     return classes
 

@@ -36,7 +36,7 @@ def batches(x: wg.Tensor, t: wg.Tensor, size: int) -> Iterator[tuple[wg.Tensor, 
 def accuracy(net: nn.Module, x: wg.Tensor, t: wg.Tensor) -> float:
     """The part of the samples whose most likely class is the right one."""
     with wg.no_grad():
-        return (net(x).argmax(axis=1) == t).mean(dtype=wg.float64).item()
+        return float((net(x).argmax(axis=1) == t).mean(dtype=wg.float64))
 
 
 def train(epochs: int = 40, batch: int = 32, width: int = 64, seed: int = 0) -> tuple[float, float]:

@@ -24,7 +24,8 @@ def digits(which: int, n: int, axes: int) -> np.ndarray:
     images, labels = load_digits(return_X_y=True)
     images = images - images.mean(axis=0)
     main = np.linalg.svd(images, full_matrices=False)[2][:axes]
-    return (images[labels == which][:n] @ main.T / 16.0).astype(np.float32)
+    chosen: np.ndarray = (images[labels == which][:n] @ main.T / 16.0).astype(np.float32)
+    return chosen
 
 
 def exact_distance(a: np.ndarray, b: np.ndarray) -> float:

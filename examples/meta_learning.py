@@ -51,7 +51,10 @@ def train(rounds: int = 2000, batch: int = 8, steps: int = 3, lr: float = 0.02, 
     rng = np.random.default_rng(seed)
     net = nn.Sequential(nn.Linear(1, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 1))
     weights: Weights = {k: p.detach().clone() for k, p in net.named_parameters()}
-    adapted_error = wg.compile(lambda weights, task: error(net, weights, task, steps, lr))  # traced once for all tasks
+
+    @wg.compile  # traced once for all tasks
+    def adapted_error(weights: Weights, task: Task) -> wg.Tensor:
+        return error(net, weights, task, steps, lr)
 
     def meta_loss(weights: Weights, tasks: list[Task]) -> wg.Tensor:
         return wg.stack([adapted_error(weights, task) for task in tasks]).mean()

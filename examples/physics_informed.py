@@ -29,7 +29,8 @@ def derivatives(u: nn.Module, t: wg.Tensor) -> tuple[wg.Tensor, wg.Tensor, wg.Te
     one = wg.ones_like(t)
 
     def slope(t: wg.Tensor) -> wg.Tensor:
-        return wg.jvp(u, (t,), (one,))[1]
+        u_dot: wg.Tensor = wg.jvp(u, (t,), (one,))[1]
+        return u_dot
 
     first, second = wg.jvp(slope, (t,), (one,))
     return u(t), first, second
@@ -51,7 +52,7 @@ def train(steps: int = 3000, width: int = 32, seed: int = 0) -> float:
         schedule.step()
     t = wg.linspace(0.0, 3.0, 300).reshape(-1, 1)
     with wg.no_grad():
-        return wg.max(wg.abs(u(t) - exact(t))).item()
+        return float(wg.max(wg.abs(u(t) - exact(t))))
 
 
 def main() -> None:

@@ -38,7 +38,8 @@ def bound(net: Autoencoder, x: wg.Tensor) -> wg.Tensor:
     logits, mean, log_variance = net(x)
     ink = wg.bce_with_logits(logits, x, reduction="sum")
     divergence = 0.5 * (wg.exp(log_variance) + mean**2 - 1 - log_variance).sum()
-    return (ink + divergence) / len(x)
+    bound: wg.Tensor = (ink + divergence) / len(x)
+    return bound
 
 
 def train(epochs: int = 60, batch: int = 64, hidden: int = 8, seed: int = 0) -> tuple[float, Autoencoder]:

@@ -41,7 +41,6 @@ NAMESPACE = ["__version__: str", "__array_api_version__: str", *(f"{c}: float" f
 NAMESPACE += ["newaxis: None", "import wengert.dtypes", "bool: wengert.dtypes.DType"]
 NAMESPACE += ["import wengert.interop.array_api"]
 NAMESPACE += ["def __array_namespace_info__() -> wengert.interop.array_api.NamespaceInfo: ..."]
-OPERANDS = {1: ["x"], 2: ["a", "b"], 3: ["condition", "a", "b"]}
 
 
 def load(folder: str | None) -> types.ModuleType:
@@ -106,7 +105,7 @@ class _Text:
 
 def op_signature(op: Any, method: bool, in_place: bool = False) -> str:
     """The signature of an op with a fixed number of operands and one result."""
-    names = [*OPERANDS[op.n_inputs], *(a.name for a in op.attrs)]
+    names = importlib.import_module("wengert.ops.documentation").parameters(op)
     parameters = ["self" if method and i == 0 else f"{n}: Any" for i, n in enumerate(names)]
     out = ", *, out: Tensor | None = ..." if op.elementwise and not in_place else ""
     return f"({', '.join(parameters)}, /{out}) -> Tensor"

@@ -284,7 +284,7 @@ namespace {
 
 [[noreturn]] void fail_too_large(PyObject* integer, const char* op) {
   fail(ErrorKind::range, op,
-       "the integer " + digits_of(integer) + " is too large here; sizes and offsets lie between -2**62 and 2**63 - 1");
+       "the integer " + digits_of(integer) + " is out of range; sizes and offsets lie between -2**62 and 2**63 - 1");
 }
 
 int64_t integer_from(PyObject* o, const char* op) {

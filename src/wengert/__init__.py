@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import wengert.ops  # joins rules and kernels; must come before anything that uses an op
-from wengert import _core, _hooks
+from wengert import _hooks
 
 _hooks.install()
 
@@ -104,16 +104,16 @@ from wengert.interop.array_api import namespace_info as __array_namespace_info__
 from wengert.interop.dlpack import from_dlpack
 from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak
 from wengert.program.compile import compile
+from wengert.threads import get_num_threads, set_num_threads
 from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp
 from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev
 
 __version__ = "0.1.0"
 
-bool = bool_  # the standard's name
+# What the array API standard asks of a namespace besides.
+_STANDARD = ("bool", "e", "inf", "nan", "newaxis", "pi")
+bool = bool_
 e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
-
-get_num_threads = _core.num_threads
-set_num_threads = _core.set_num_threads
 
 _hooks.attach_methods()
 _hooks.hide_frames()
@@ -153,6 +153,10 @@ __all__ = [
     "tensor", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp", "zeros", "zeros_like",
     *_LAZY, *functional.__all__,
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_STANDARD, *(n for n in globals() if n.startswith("__"))]
 
 
 def __getattr__(name: str) -> Any:

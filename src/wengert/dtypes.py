@@ -25,6 +25,9 @@ class DType:
     def __repr__(self) -> str:
         return f"wengert.{self.name}"
 
+    def __str__(self) -> str:
+        return self.name
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, DType):
             return self.code == other.code

@@ -7,6 +7,10 @@ from wengert.autograd.context import AutogradContext, clear
 __all__ = ["AutogradContext", "clear"]
 
 
+def __dir__() -> list[str]:
+    return [*__all__, *(n for n in globals() if n.startswith("__"))]
+
+
 def __getattr__(name: str) -> Any:
     from wengert.functional.foreign_names import MissingName
 

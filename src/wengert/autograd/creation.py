@@ -112,22 +112,38 @@ def empty(
 def full_like(
     x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None
 ) -> Tensor:
-    """A tensor of one value with the shape and dtype of x."""
+    """A tensor of one value with the shape and dtype of x.
+
+    >>> full_like(zeros(2), 7).tolist()
+    [7.0, 7.0]
+    """
     return full(x.shape, fill_value, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device)
 
 
 def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
-    """Zeros with the shape and dtype of x."""
+    """Zeros with the shape and dtype of x.
+
+    >>> zeros_like(ones(2, dtype=int)).tolist()
+    [0, 0]
+    """
     return _constant(x.shape, 0.0, dtype or x.dtype, requires_grad, device)
 
 
 def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
-    """Ones with the shape and dtype of x."""
+    """Ones with the shape and dtype of x.
+
+    >>> ones_like(zeros(2, dtype=int)).tolist()
+    [1, 1]
+    """
     return _constant(x.shape, 1.0, dtype or x.dtype, requires_grad, device)
 
 
 def empty_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
-    """A tensor to be filled, with the shape and dtype of x."""
+    """A tensor to be filled, with the shape and dtype of x.
+
+    >>> empty_like(zeros(2, 3)).shape
+    (2, 3)
+    """
     return zeros_like(x, dtype=dtype, requires_grad=requires_grad, device=device)
 
 

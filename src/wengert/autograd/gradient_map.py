@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
+from wengert.autograd.html import table
 from wengert.errors import ShapeError
+
+MOST_SHOWN = 30
 
 
 class GradientMap:
@@ -128,12 +132,8 @@ class GradientMap:
         return self
 
     def global_norm(self) -> float:
-        """√(Σ g²) over all gradients, in float64."""
-        total = 0.0
-        for g in self._gradients.values():
-            wide = g.detach().astype("float64")
-            total += float((wide * wide).sum())
-        return math.sqrt(total)
+        """√(Σ |g|²) over all gradients, in float64."""
+        return math.hypot(*(_norm(g) for g in self._gradients.values()))
 
     def all_finite(self) -> bool:
         """Whether no gradient holds an infinity or NaN."""
@@ -141,9 +141,57 @@ class GradientMap:
 
         return all(bool(ops["isfinite"](g).all()) for g in self._gradients.values())
 
+    def _rows(self, names: dict[int, str]) -> list[tuple[str, str, str]]:
+        """For the first gradients: whose it is, its type, and its norm."""
+        shown = list(self._gradients.items())[:MOST_SHOWN]
+        return [
+            (
+                names.get(k, f"tensor {k}"),
+                f"{g.dtype.name}{tuple(g.shape)}",
+                f"{_norm(g):.4g}" if g._plain else "traced",
+            )
+            for k, g in shown
+        ]
+
+    def _title(self) -> str:
+        n = len(self._gradients)
+        total = f", norm {self.global_norm():.4g}" if n and all(g._plain for g in self.values()) else ""
+        return f"GradientMap of {n} gradient{'' if n == 1 else 's'}{total}"
+
     def __repr__(self) -> str:
-        entries = ", ".join(f"{k}: {g.dtype.name}{tuple(g.shape)}" for k, g in self._gradients.items())
-        return f"GradientMap({{{entries}}})"
+        rows = self._rows(names_in(sys._getframe(1)))
+        widths = [max((len(r[i]) for r in rows), default=0) for i in (0, 1)]
+        lines = [f"  {name:<{widths[0]}}  {kind:<{widths[1]}}  norm {norm}" for name, kind, norm in rows]
+        return "\n".join([self._title(), *lines, *self._rest()])
+
+    def _repr_html_(self) -> str:
+        rows = self._rows(names_in(sys._getframe(1)))
+        return table(["gradient of", "type", "norm"], rows, "; ".join([self._title(), *map(str.strip, self._rest())]))
+
+    def _rest(self) -> list[str]:
+        hidden = len(self._gradients) - MOST_SHOWN
+        return [f"  and {hidden} more"] if hidden > 0 else []
+
+
+def names_in(frame: Any) -> dict[int, str]:
+    """What tensors are called where a map is printed, and in the main module: variables, and parameters of networks."""
+    found: dict[int, str] = {}
+    main = sys.modules.get("__main__")
+    for variables in (frame.f_locals, frame.f_globals, vars(main) if main else {}):
+        for name, value in list(variables.items()):
+            if name.startswith("_"):
+                continue
+            if isinstance(value, Tensor):
+                found.setdefault(value.id, name)
+            elif not isinstance(value, type) and hasattr(type(value), "named_parameters"):
+                for inner, p in value.named_parameters():
+                    found.setdefault(p.id, f"{name}.{inner}")
+    return found
+
+
+def _norm(g: Tensor) -> float:
+    wide = abs(g.detach()).astype("float64")
+    return math.sqrt(float((wide * wide).sum()))
 
 
 def _restored(gradients: dict[int, Tensor]) -> GradientMap:

@@ -11,6 +11,7 @@ from wengert._core import Tensor
 from wengert.autograd import in_place
 from wengert.autograd.device import CPU, Device, check_device
 from wengert.autograd.display import tensor_format, tensor_repr
+from wengert.autograd.html import tensor_html
 from wengert.dtypes import as_dtype, bfloat16
 from wengert.errors import GradientError, ShapeError
 from wengert.functional.arguments import as_dtype_of, describe, native
@@ -201,6 +202,7 @@ def _protocol() -> dict[str, Any]:
         },
         "__repr__": tensor_repr,
         "__format__": tensor_format,
+        "_repr_html_": tensor_html,
         "__iter__": iterate,
         "__contains__": contains,
         "__complex__": to_complex,

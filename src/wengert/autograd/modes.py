@@ -130,11 +130,20 @@ class no_grad(_Mode):
 
 
 class enable_grad(_Mode):
-    """Recording is on inside, also within `no_grad`."""
+    """Recording is on inside, also within `no_grad`.
+
+    >>> with no_grad(), enable_grad():
+    ...     is_grad_enabled()
+    True
+    """
 
     _mode = True
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations are recorded in this thread."""
+    """Whether operations are recorded in this thread.
+
+    >>> is_grad_enabled()
+    True
+    """
     return bool(_core.is_grad_enabled())

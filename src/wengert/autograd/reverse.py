@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from wengert import _core
 from wengert._core import Tensor
@@ -170,6 +170,26 @@ def _backward_recorded(y: Tensor, seed: Tensor, chosen: list[Tensor] | None, ret
     return grads
 
 
+@overload
+def grad_of(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Any = None,
+    create_graph: bool = False,
+    allow_unused: Literal[False] = False,
+    *,
+    retain_graph: bool | None = None,
+) -> tuple[Tensor, ...]: ...
+@overload
+def grad_of(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Any = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+    *,
+    retain_graph: bool | None = None,
+) -> tuple[Tensor | None, ...]: ...
 def grad_of(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],

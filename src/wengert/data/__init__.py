@@ -12,6 +12,10 @@ __all__ = ["Batches", "Subset", "batches", "progress", "split"]
 hide_frames()
 
 
+def __dir__() -> list[str]:
+    return [*__all__, *(n for n in globals() if n.startswith("__"))]
+
+
 def __getattr__(name: str) -> Any:
     from wengert.functional.foreign_names import MissingName
 

@@ -11,7 +11,13 @@ from wengert import _core
 
 
 def show_config() -> dict[str, str]:
-    """Versions, instruction set, threads: printed, and returned as a dictionary."""
+    """Versions, instruction set, threads: printed, and returned as a dictionary.
+
+    >>> facts = show_config()  # doctest: +ELLIPSIS
+    wengert ...
+    >>> "threads" in facts
+    True
+    """
     from wengert import __version__
 
     facts = {

@@ -369,6 +369,10 @@ globals().update({name: OPS[name].function for name in _native})
 __all__ += _native
 
 
+def __dir__() -> list[str]:
+    return [*__all__, *(n for n in globals() if n.startswith("__"))]
+
+
 def __getattr__(name: str) -> Any:
     from wengert.functional.foreign_names import MissingName
 

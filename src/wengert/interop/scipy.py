@@ -31,6 +31,13 @@ _BY_METHOD = {
 _WITH_JACOBIAN = ("hybr", "lm")
 
 
+__all__ = [
+    "least_squares",
+    "minimize",
+    "root",
+]
+
+
 class _Unknowns:
     """Nested containers of numbers as one vector, and back."""
 
@@ -264,3 +271,7 @@ def _finished(result: Any, unknowns: _Unknowns, names: Sequence[str]) -> Any:
         if isinstance(value, np.ndarray) and value.shape == unknowns.start.shape:
             result[name] = unknowns.tree(value)
     return result
+
+
+def __dir__() -> list[str]:
+    return __all__

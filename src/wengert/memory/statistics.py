@@ -45,10 +45,21 @@ def memory_stats() -> MemoryStats:
 
 
 def reset_peak() -> None:
-    """Start counting the peak anew, from what is live now."""
+    """Start counting the peak anew, from what is live now.
+
+    >>> reset_peak()
+    >>> stats = memory_stats()
+    >>> stats.peak_bytes >= stats.live_bytes
+    True
+    """
     _core.reset_peak()
 
 
 def empty_pool() -> None:
-    """Give cached memory back to the system."""
+    """Give cached memory back to the system.
+
+    >>> empty_pool()
+    >>> memory_stats().pooled_bytes
+    0
+    """
     _core.empty_pool()

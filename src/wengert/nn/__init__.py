@@ -108,6 +108,10 @@ functional = wengert  # every function of tensors is there
 hide_frames()
 
 
+def __dir__() -> list[str]:
+    return [*__all__, *(n for n in globals() if n.startswith("__"))]
+
+
 def __getattr__(name: str) -> Any:
     from wengert.functional.foreign_names import MissingName
 

@@ -15,6 +15,23 @@ from wengert.autograd.random import Generator
 from wengert.dtypes import float32, float64
 from wengert.errors import ArgumentError, ShapeError
 
+__all__ = [
+    "calculate_gain",
+    "constant",
+    "eye",
+    "fans",
+    "kaiming_normal",
+    "kaiming_uniform",
+    "normal",
+    "ones",
+    "orthogonal",
+    "trunc_normal",
+    "uniform",
+    "xavier_normal",
+    "xavier_uniform",
+    "zeros",
+]
+
 _GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3.0, "relu": math.sqrt(2.0), "selu": 0.75}
 
 
@@ -64,12 +81,22 @@ def constant(tensor: Tensor, value: float) -> Tensor:
 
 
 def zeros(tensor: Tensor) -> Tensor:
-    """0 everywhere."""
+    """Fill with zeros.
+
+    >>> import wengert as wg
+    >>> zeros(wg.ones((2,))).tolist()
+    [0.0, 0.0]
+    """
     return constant(tensor, 0.0)
 
 
 def ones(tensor: Tensor) -> Tensor:
-    """1 everywhere."""
+    """Fill with ones.
+
+    >>> import wengert as wg
+    >>> ones(wg.zeros((2,))).tolist()
+    [1.0, 1.0]
+    """
     return constant(tensor, 1.0)
 
 
@@ -85,12 +112,23 @@ def eye(tensor: Tensor) -> Tensor:
 
 
 def uniform(tensor: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Uniform in [a, b)."""
+    """Fill with numbers uniform in [a, b).
+
+    >>> import wengert as wg
+    >>> w = uniform(wg.zeros((100,)), 2.0, 3.0)
+    >>> bool((w >= 2.0).all() and (w < 3.0).all())
+    True
+    """
     return _fill(tensor, random.uniform(a, b, tuple(tensor.shape), dtype=tensor.dtype, generator=generator))
 
 
 def normal(tensor: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Normal with this mean and standard deviation."""
+    """Normal with this mean and standard deviation.
+
+    >>> import wengert as wg
+    >>> normal(wg.zeros((2, 3)), std=0.02).shape
+    (2, 3)
+    """
     return _fill(tensor, random.normal(mean, std, tuple(tensor.shape), dtype=tensor.dtype, generator=generator))
 
 
@@ -115,13 +153,23 @@ def trunc_normal(
 
 
 def xavier_uniform(tensor: Tensor, gain: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Uniform in ±gain √(6 / (fan_in + fan_out)) (Glorot & Bengio, 2010)."""
+    """Uniform in ±gain √(6 / (fan_in + fan_out)) (Glorot & Bengio, 2010).
+
+    >>> import wengert as wg
+    >>> bool((wg.abs(xavier_uniform(wg.zeros((4, 2)))) <= 1.0).all())
+    True
+    """
     bound = gain * math.sqrt(6.0 / max(sum(fans(tensor)), 1))
     return uniform(tensor, -bound, bound, generator=generator)
 
 
 def xavier_normal(tensor: Tensor, gain: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Normal with σ = gain √(2 / (fan_in + fan_out)) (Glorot & Bengio, 2010)."""
+    """Normal with σ = gain √(2 / (fan_in + fan_out)) (Glorot & Bengio, 2010).
+
+    >>> import wengert as wg
+    >>> xavier_normal(wg.zeros((4, 2))).shape
+    (4, 2)
+    """
     return normal(tensor, 0.0, gain * math.sqrt(2.0 / max(sum(fans(tensor)), 1)), generator=generator)
 
 
@@ -156,7 +204,12 @@ def kaiming_normal(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal with σ = gain / √fan (He et al., 2015); `a` is the slope of a leaky ReLU."""
+    """Normal with σ = gain / √fan (He et al., 2015); `a` is the slope of a leaky ReLU.
+
+    >>> import wengert as wg
+    >>> kaiming_normal(wg.zeros((4, 2))).shape
+    (4, 2)
+    """
     return normal(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity), generator=generator)
 
 
@@ -184,3 +237,7 @@ def __getattr__(name: str) -> Any:
     if not callable(found):
         raise AttributeError(f"module 'wengert.nn.init' has no attribute {name!r}")
     return found
+
+
+def __dir__() -> list[str]:
+    return __all__

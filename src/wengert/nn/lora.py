@@ -20,6 +20,16 @@ from wengert.nn.layers import Linear
 from wengert.nn.module import Module, exchange_modules, load_into
 from wengert.nn.parameter import Parameter
 
+__all__ = [
+    "LoRALinear",
+    "apply",
+    "load_state_dict",
+    "merge",
+    "parameters",
+    "state_dict",
+    "unmerge",
+]
+
 _ADAPTERS = ("lora_a", "lora_b", "magnitude")
 
 
@@ -226,6 +236,9 @@ def load_state_dict(model: Module, state: Mapping[str, Any]) -> None:
     """Copy adapters into those of the model. All that does not fit is named at once, and then nothing is loaded.
 
     Adapters that are merged must be unmerged first: they are in the weights.
+
+    >>> a, b = LoRALinear(4, 4, rank=2), LoRALinear(4, 4, rank=2)
+    >>> load_state_dict(a, state_dict(b))
     """
     merged = [name for name, layer in _layers(model, "lora.load_state_dict").items() if layer.merged]
     if merged:
@@ -254,7 +267,16 @@ def _plain(layer: LoRALinear) -> Linear:
 
 
 def unmerge(model: Module) -> Module:
-    """Take all adapters out of their weights again, which are what they were, to the bit."""
+    """Take all adapters out of their weights again, which are what they were, to the bit.
+
+    >>> layer = LoRALinear(4, 4, rank=2)
+    >>> unmerge(merge(layer)).merged
+    False
+    """
     for layer in _layers(model, "lora.unmerge").values():
         layer.unmerge()
     return model
+
+
+def __dir__() -> list[str]:
+    return __all__

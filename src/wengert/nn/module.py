@@ -7,6 +7,7 @@ dicts; nothing is registered behind the scenes but the names of buffers.
 from __future__ import annotations
 
 import copy
+import html
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +15,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd import conversion
 from wengert.autograd.device import Device, check_device
+from wengert.autograd.html import table
 from wengert.autograd.modes import no_grad
 from wengert.autograd.reverse import HookHandle
 from wengert.dtypes import as_dtype
@@ -337,6 +339,14 @@ class Module:
         if not inside:
             return f"{head}){self._count()}"
         return f"{head}{self._count()}\n  " + "\n  ".join(inside) + "\n)"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, p.dtype.name, tuple(p.shape), f"{p.size:,}", "" if p.requires_grad else "frozen")
+            for name, p in self.named_parameters()
+        ]
+        listed = table(["parameter", "dtype", "shape", "elements", ""], rows) if rows else ""
+        return f"<pre>{html.escape(repr(self))}</pre>{listed}"
 
     def __dir__(self) -> list[str]:
         return readable(self)

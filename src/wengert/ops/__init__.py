@@ -25,9 +25,11 @@ from wengert.ops import (
     tangents,
     transcendental,
 )
+from wengert.ops.documentation import install as install_documentation
 from wengert.ops.registry import OPS, Op, check_complete
 
 check_complete()
+install_documentation()
 
 __all__ = [
     "OPS", "Op", "activations", "arithmetic", "attention", "conv", "fft", "index", "linalg", "matmul", "pool", "predicates",

@@ -118,7 +118,6 @@ def define(
         public,
     )
     op.function.__name__ = name
-    op.function.__doc__ = formula
     OPS[name] = op
     return op
 

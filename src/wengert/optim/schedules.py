@@ -10,6 +10,23 @@ from typing import Any, ParamSpec
 from wengert.errors import ArgumentError
 from wengert.optim.optimizer import Optimizer
 
+__all__ = [
+    "ReduceOnPlateau",
+    "Schedule",
+    "Scheduler",
+    "chain",
+    "constant",
+    "cosine",
+    "cosine_restarts",
+    "exponential",
+    "linear",
+    "linear_warmup",
+    "one_cycle",
+    "sequential",
+    "step",
+    "warmup_cosine",
+]
+
 Schedule = Callable[[int], float]  # step, counted from 0 → factor of the learning rate
 P = ParamSpec("P")
 
@@ -316,3 +333,7 @@ class ReduceOnPlateau:
             f"ReduceOnPlateau({type(self.optimizer).__name__}, {self.mode}, factor={self.factor}, "
             f"patience={self.patience}, best {self.best:.4g}, {self.bad_steps} steps ago, lr {rates})"
         )
+
+
+def __dir__() -> list[str]:
+    return __all__

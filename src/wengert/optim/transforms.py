@@ -20,6 +20,20 @@ _square, _abs, _maximum, _sqrt, _minimum, _isfinite = (
     native(n) for n in ("square", "abs", "maximum", "sqrt", "minimum", "isfinite")
 )
 
+__all__ = [
+    "Transform",
+    "chain",
+    "check_finite",
+    "clip_adaptive",
+    "clip_norm",
+    "clip_per_layer",
+    "clip_value",
+    "each",
+    "noise",
+    "norm",
+    "scale",
+]
+
 Gradients = list[Tensor]
 Owners = list[Tensor | None]
 
@@ -94,7 +108,12 @@ def each(f: Callable[[Tensor], Tensor]) -> Transform:
 
 
 def scale(factor: float) -> Transform:
-    """Every gradient times a number."""
+    """Every gradient times a number.
+
+    >>> import wengert as wg
+    >>> scale(0.5)(wg.tensor([1.0, 2.0])).tolist()
+    [0.5, 1.0]
+    """
     return each(lambda g: g * factor)
 
 
@@ -153,13 +172,23 @@ def clip_norm(max_norm: float) -> Transform:
 
 
 def clip_per_layer(max_norm: float) -> Transform:
-    """Every gradient scaled down to this norm by itself."""
+    """Every gradient scaled down to this norm by itself.
+
+    >>> import wengert as wg
+    >>> [g.tolist() for g in clip_per_layer(5.0)([wg.tensor([6.0, 8.0]), wg.tensor([1.0])])]
+    [[3.0, 4.0], [1.0]]
+    """
     _require_limit(max_norm, "clip_per_layer")
     return each(lambda g: _scaled(g, max_norm / _maximum(norm([g]), max_norm)))
 
 
 def clip_value(limit: float) -> Transform:
-    """Every element cut off at ±limit."""
+    """Every element cut off at ±limit.
+
+    >>> import wengert as wg
+    >>> clip_value(1.0)(wg.tensor([3.0, -0.5])).tolist()
+    [1.0, -0.5]
+    """
     _require_limit(limit, "clip_value")
     return each(lambda g: F.clip(g, -limit, limit))
 
@@ -243,3 +272,7 @@ def check_finite(net: Any = None) -> Transform:
         return gradients
 
     return _Function(check)
+
+
+def __dir__() -> list[str]:
+    return __all__

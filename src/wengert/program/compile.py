@@ -336,6 +336,16 @@ def _reduce(compiled: Any) -> Any:
 copyreg.pickle(_core.Compiled, _reduce)
 
 
+def _compiled_repr(compiled: Any) -> str:
+    flat = compiled.__dict__.get("_by_structure", {}).values()
+    n = sum(len(c.traces) for c in (compiled, *flat))
+    name = getattr(compiled, "__qualname__", compiled.__name__).rpartition("<locals>.")[2]
+    return f"<compiled {name}, traced {n} time{'' if n == 1 else 's'}>"
+
+
+_core.Compiled.__repr__ = _compiled_repr  # type: ignore[method-assign]
+
+
 def composite(f: F) -> F:
     """`compile` for the library's own functions: what users have, without the bound report."""
     compiled = _wrap(f, f.__name__, _trace_composite)

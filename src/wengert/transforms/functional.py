@@ -17,6 +17,7 @@ from wengert.ops.tangents import conj, real
 from wengert.program import tree
 from wengert.program.call_trace import call_trace
 from wengert.program.trace import Tracer
+from wengert.transforms.naming import named
 from wengert.transforms.pullback import pull, require_real, require_scalar
 
 
@@ -129,7 +130,8 @@ def vjp(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[A
         bars = [_fitting(b, y, "vjp: the cotangent") for b, y in zip(given, p.ys)]
         return p.pull(bars, retain=True)  # type: ignore[no-any-return]
 
-    return p.value(), pull_back
+    doc = "Cotangents of the arguments of {f} at this point, of a cotangent of its result."
+    return p.value(), named(pull_back, "pullback", f, doc, same_arguments=False)
 
 
 def by_arguments(
@@ -185,7 +187,7 @@ def value_and_grad(
         value = (p.value(), p.detached_aux()) if has_aux else p.value()
         return value, gradients[0] if isinstance(argnums, int) else gradients
 
-    return with_gradient
+    return named(with_gradient, "value_and_grad", f, "The value of {f}, and its gradient.")
 
 
 def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -201,7 +203,7 @@ def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool 
         value, g = both(*args, **kwargs)
         return (g, value[1]) if has_aux else g
 
-    return gradient
+    return named(gradient, "grad", f, "The gradient of {f}.")
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -258,7 +260,8 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
         _, back = vjp(lambda *b: tuple(tree.flatten(p.pull(b, retain=True))[0]), *bars)
         return tree.unflatten(structure, list(back(tuple(given))))
 
-    return y, push
+    doc = "The derivative of {f} at this point, along tangents of its arguments."
+    return y, named(push, "pushforward", f, doc)
 
 
 def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:

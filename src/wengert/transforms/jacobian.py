@@ -21,6 +21,7 @@ from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, make_complex
 from wengert.program import tree
 from wengert.transforms.functional import by_arguments, grad, jvp, result_leaves, vjp
+from wengert.transforms.naming import named
 
 
 def _reject_complex(x: Any, what: str) -> None:
@@ -121,7 +122,7 @@ def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
         by_input = [_column_blocks(at(k), x) for k, x in enumerate(xs)]
         return _nest([list(row) for row in zip(*by_input)], y_structure, x_structure)
 
-    return jacobian_of
+    return named(jacobian_of, "jacfwd", f, "The Jacobian of {f}.")
 
 
 def _row(pull_back: Callable[[Any], list[Any]], y: Any, e: Tensor) -> list[Any]:
@@ -165,7 +166,7 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
 
         return _nest([_row_blocks(from_output(k), v, xs) for k, v in enumerate(ys)], y_structure, x_structure)
 
-    return jacobian_of
+    return named(jacobian_of, "jacrev", f, "The Jacobian of {f}.")
 
 
 def jacobian(f: Callable[..., Any], mode: str = "auto", *, argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
@@ -192,7 +193,7 @@ def jacobian(f: Callable[..., Any], mode: str = "auto", *, argnums: int | Sequen
             chosen = "forward" if _count(result_leaves(y, "jacobian")[0]) >= _count(point) else "reverse"
         return (jacfwd if chosen == "forward" else jacrev)(f, argnums)(*args, **kwargs)
 
-    return jacobian_of
+    return named(jacobian_of, "jacobian", f, "The Jacobian of {f}.")
 
 
 def _count(x: Any) -> int:
@@ -213,4 +214,4 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
             _reject_complex(x, "hessian")
         return jacfwd(grad(g))(point)
 
-    return hessian_of
+    return named(hessian_of, "hessian", f, "The Hessian of {f}.")

@@ -1,0 +1,47 @@
+"""How tensors, gradient maps and modules look in notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from wengert._core import Tensor
+
+MOST = 12  # rows and columns that are shown
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+    """A table; all text in it is escaped.
+
+    >>> table(["a"], [["<b>"]])
+    '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
+    """
+    top = "".join(f"<th>{html.escape(str(h))}</th>" for h in head)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def tensor_html(x: Tensor) -> str:
+    """A matrix as a table, with its middle left out if it is large; other tensors as they print."""
+    notes = f"{x.dtype.name}{tuple(x.shape)}" + (", requires_grad" if x.requires_grad else "")
+    if not x._plain or x.ndim != 2 or not x.size:
+        return f"<pre>{html.escape(repr(x))}</pre><small>{html.escape(notes)}</small>"
+    rows, columns = _shown(x.shape[0]), _shown(x.shape[1])
+    a = x.detach()
+    cells = [
+        ["⋮" if i is None else i, *("…" if None in (i, j) else _cell(a[i, j].item()) for j in columns)] for i in rows
+    ]
+    return table(["", *("…" if j is None else str(j) for j in columns)], cells, notes)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, (float, complex)) else str(value)
+
+
+def _shown(n: int) -> list[int | None]:
+    """The indices of an axis; None stands for those that are left out."""
+    if n <= MOST:
+        return list(range(n))
+    return [*range(MOST // 2), None, *range(n - MOST // 2, n)]
