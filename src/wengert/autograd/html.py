@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,15 +10,26 @@ from wengert._core import Tensor
 MOST = 12  # rows and columns that are shown
 
 
+def escaped(text: str) -> str:
+    """Text as HTML.
+
+    >>> escaped("<b>")
+    '&lt;b&gt;'
+    """
+    import html  # of no use outside notebooks, and slow to import
+
+    return html.escape(text)
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
     """A table; all text in it is escaped.
 
     >>> table(["a"], [["<b>"]])
     '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
     """
-    top = "".join(f"<th>{html.escape(str(h))}</th>" for h in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    top = "".join(f"<th>{escaped(str(h))}</th>" for h in head)
+    body = "".join("<tr>" + "".join(f"<td>{escaped(str(c))}</td>" for c in row) + "</tr>" for row in rows)
+    title = f"<caption>{escaped(caption)}</caption>" if caption else ""
     return f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
@@ -27,7 +37,7 @@ def tensor_html(x: Tensor) -> str:
     """A matrix as a table, with its middle left out if it is large; other tensors as they print."""
     notes = f"{x.dtype.name}{tuple(x.shape)}" + (", requires_grad" if x.requires_grad else "")
     if not x._plain or x.ndim != 2 or not x.size:
-        return f"<pre>{html.escape(repr(x))}</pre><small>{html.escape(notes)}</small>"
+        return f"<pre>{escaped(repr(x))}</pre><small>{escaped(notes)}</small>"
     rows, columns = _shown(x.shape[0]), _shown(x.shape[1])
     a = x.detach()
     cells = [

@@ -7,7 +7,6 @@ dicts; nothing is registered behind the scenes but the names of buffers.
 from __future__ import annotations
 
 import copy
-import html
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -15,7 +14,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd import conversion
 from wengert.autograd.device import Device, check_device
-from wengert.autograd.html import table
+from wengert.autograd.html import escaped, table
 from wengert.autograd.modes import no_grad
 from wengert.autograd.reverse import HookHandle
 from wengert.dtypes import as_dtype
@@ -346,7 +345,7 @@ class Module:
             for name, p in self.named_parameters()
         ]
         listed = table(["parameter", "dtype", "shape", "elements", ""], rows) if rows else ""
-        return f"<pre>{html.escape(repr(self))}</pre>{listed}"
+        return f"<pre>{escaped(repr(self))}</pre>{listed}"
 
     def __dir__(self) -> list[str]:
         return readable(self)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,6 +19,5 @@ def named(made: F, transformation: str, f: Any, doc: str, same_arguments: bool =
     made.__name__ = made.__qualname__ = f"{transformation}({name})"
     made.__doc__ = doc.replace("{f}", name)
     if same_arguments:
-        with contextlib.suppress(TypeError, ValueError):  # some builtins have no signature
-            made.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]
+        made.__wrapped__ = f  # type: ignore[attr-defined]  # `inspect` looks there when it is asked for the signature
     return made
