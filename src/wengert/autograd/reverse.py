@@ -13,6 +13,7 @@ from wengert.autograd.creation import ones_like, zeros_like
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import enable_grad
 from wengert.errors import DTypeError, GradientError, ShapeError
+from wengert.ops.registry import OPS
 from wengert.program.call_trace import Name
 from wengert.transforms.pullback import RecordedWalk, pull, require_real
 
@@ -31,7 +32,7 @@ def seed_for(y: Tensor, gradient: Any, what: str) -> Tensor:
         return ones_like(y.detach() if y._plain else y)
     gradient = gradient if isinstance(gradient, Tensor) else asarray(gradient)
     if gradient._plain and gradient._pinned:
-        gradient = _core.copy(gradient)  # gradients must not change when an array outside does
+        gradient = OPS["copy"](gradient)  # gradients must not change when an array outside does
     if tuple(gradient.shape) != tuple(y.shape):
         raise ShapeError(
             f"{what}: the seed has shape {tuple(gradient.shape)}, but the tensor has shape {tuple(y.shape)}"
