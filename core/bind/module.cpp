@@ -4,6 +4,7 @@
 #include "../kernels/gemm.h"
 #include "../out_of_memory.h"
 #include "../threads.h"
+#include "leaving.h"
 #include "program.h"
 
 namespace wengert {
@@ -89,6 +90,7 @@ void set_hooks(nb::dict hooks) {
   python_hooks.convert_operand = take("convert_operand");
   python_hooks.derive = take("derive");
   python_hooks.narrow = take("narrow");
+  python_hooks.refuse_leaving = take("refuse_leaving");
 }
 
 void set_dtypes(nb::list dtypes) {
@@ -114,6 +116,7 @@ void init(nb::module_& m) {
   init_compiled(m);
   init_optimizer(m);
   init_callback(m);
+  init_leaving(m);
   m.def("from_buffer", &from_buffer);
   m.def("copy", &copy_tensor);
   m.def("nonzero", &nonzero);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "call.h"
+#include "leaving.h"
 #include "tensor_parts.h"
 
 namespace wengert {
@@ -141,10 +142,11 @@ PyObject* tensor_float(PyObject* self) {
   if (is_complex(t)) {
     return PyErr_Format(PyExc_TypeError, "float: a %s tensor has two parts; take real(x) or abs(x) first", name_of(t));
   }
+  if (!may_leave(self, as_tensor(self)->tensor.value, Leaving::number, "float")) return nullptr;
   return PyFloat_FromDouble(x);
 }
 
-PyObject* item(PyObject* self, PyObject*) {
+PyObject* python_number(PyObject* self) {
   bool ok;
   double x = one_element(self, "item", &ok);
   if (!ok) return nullptr;
@@ -166,8 +168,14 @@ PyObject* item(PyObject* self, PyObject*) {
   return PyLong_FromLongLong(i);
 }
 
+PyObject* item(PyObject* self, PyObject*) {
+  Value* v = data_of(self, "item");
+  return v && may_leave(self, v, Leaving::number, "item") ? python_number(self) : nullptr;
+}
+
+// What is rounded has no derivative that could be lost.
 PyObject* tensor_int(PyObject* self) {
-  PyObject* x = item(self, nullptr);
+  PyObject* x = python_number(self);
   if (!x) return nullptr;
   PyObject* i = PyNumber_Long(x);
   Py_DECREF(x);

@@ -50,6 +50,7 @@ struct PythonHooks {
   PyObject* convert_operand;  // makes a Tensor or a Python scalar of a foreign operand, or NotImplemented
   PyObject* derive;
   PyObject* narrow;
+  PyObject* refuse_leaving;  // raises for a tensor whose numbers must not leave
   PyObject* dtypes[kNumDTypes];
   PyObject* errors[static_cast<int>(ErrorKind::count)];
 };

@@ -1,4 +1,7 @@
 // The buffer protocol (PEP 3118), by which NumPy and others see a tensor's memory.
+#include <string_view>
+
+#include "leaving.h"
 #include "tensor_parts.h"
 
 namespace wengert {
@@ -8,11 +11,29 @@ namespace {
 // Formats. bfloat16 has none: it is refused where a format is asked for, and NumPy then asks __array__.
 const char* const kFormats[kNumDTypes] = {"?", "b", "h", "i", "q", "B", "H", "I", "Q", "e", "H", "f", "d", "Zf", "Zd"};
 
+// `A @ x` of a scipy.sparse matrix asks NumPy for an array of x before it gives x a chance to answer; without a buffer
+// NumPy asks __array__, which knows what to say.
+bool asked_by_sparse_product() {
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (!frame) return false;
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  const bool found = PyUnicode_CompareWithASCIIString(code->co_name, "_matmul_dispatch") == 0 && file &&
+                     std::string_view(file).find("sparse") != std::string_view::npos;
+  Py_DECREF(code);
+  return found;
+}
+
 }  // namespace
 
 int get_tensor_buffer(PyObject* self, Py_buffer* view, int flags) {
   if (!data_of(self, "numpy")) return -1;
+  if (asked_by_sparse_product()) {
+    PyErr_SetString(PyExc_BufferError, "products with sparse matrices are the tensor's");
+    return -1;
+  }
   Tensor& t = as_tensor(self)->tensor;
+  if (!may_leave(self, current(t), Leaving::array, "numpy")) return -1;
   try {
     separate_elements(t);
   } catch (...) {

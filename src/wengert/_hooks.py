@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from wengert import _core, errors
+from wengert.autograd.leaving import refuse_leaving
 from wengert.ops.convert import convert_operand
 from wengert.program.trace import dispatch
 
@@ -26,7 +27,15 @@ def _narrow(derivation: Any, mask: int) -> Any:
 def install() -> None:
     """Register the hooks; once, at import."""
     _core.set_errors(errors.BY_KIND)
-    _core.set_hooks({"dispatch": dispatch, "convert_operand": convert_operand, "derive": _derive, "narrow": _narrow})
+    _core.set_hooks(
+        {
+            "dispatch": dispatch,
+            "convert_operand": convert_operand,
+            "derive": _derive,
+            "narrow": _narrow,
+            "refuse_leaving": refuse_leaving,
+        }
+    )
 
 
 def attach_methods() -> None:

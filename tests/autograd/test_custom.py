@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -370,3 +371,212 @@ def test_a_forward_that_returns_nothing_is_named() -> None:
         for call in (lambda: f(x), lambda: wg.grad(lambda x: f(x).sum())(x), lambda: wg.compile(lambda x: f(x))(x)):
             with pytest.raises(wg.CustomOpError, match=f"{name}: forward returned None.*`return` missing"):
                 call()
+
+
+# ----------------------------------------------------------------------------- linear rules, and rules that are not
+
+NOT_LINEAR = {
+    "square": lambda d, x: d * d,
+    "clip": lambda d, x: wg.clip(d, -10.0, 10.0),
+    "affine": lambda d, x: d * 3.0 + 1.0,
+    "affine in x": lambda d, x: d + x,
+    "abs": lambda d, x: abs(d) * x,
+    "relu": lambda d, x: wg.where(d > 0.0, d, 0.0),
+    "where beside numbers": lambda d, x: wg.where(x > 0.0, d, 1.0),
+    "matmul": lambda d, x: wg.matmul(d, d) + 0.0 * d,
+    "rounded": lambda d, x: d.astype("int64").astype(x.dtype),
+    "constant": lambda d, x: wg.ones_like(x),
+}
+NEEDS_NUMBERS = {  # which there are none of while a function is compiled
+    "numpy": lambda d, x: wg.asarray(d.numpy() * 2.0),
+    "asarray": lambda d, x: wg.asarray(np.asarray(d) * 2.0),
+    "float": lambda d, x: d * float(d.sum()),
+    "branch": lambda d, x: d if d.sum() > 0 else 2.0 * d,
+}
+
+
+def op_with_jvp(rule):
+    @wg.custom_op
+    def special(x):
+        return wg.asarray(x.numpy() * 2.0)
+
+    special.defjvp(lambda x_dot, y, x: rule(x_dot, x))
+    return special
+
+
+@pytest.mark.parametrize(
+    "make, rule",
+    [
+        *(pytest.param(lambda op: op, rule, id=name) for name, rule in (NOT_LINEAR | NEEDS_NUMBERS).items()),
+        *(pytest.param(wg.compile, rule, id=f"{name}, compiled") for name, rule in NOT_LINEAR.items()),
+    ],
+)
+def test_reverse_mode_refuses_jvp_rules_that_are_not_linear(make, rule):
+    f = make(op_with_jvp(rule))
+    x = wg.tensor([0.5, 2.0])
+    message = r"special: reverse mode needs .* linear .* defvjp"
+    with pytest.raises(wg.GradientError, match=message):
+        wg.grad(lambda x: f(x).sum())(x)
+    with pytest.raises(wg.GradientError, match=message):
+        f(wg.tensor([0.5, 2.0], requires_grad=True)).sum().backward()
+    y, y_dot = wg.jvp(f, (x,), (wg.tensor([1.5, -3.0]),))  # the mode that the rule is for
+    assert y.tolist() == [1.0, 4.0]
+    assert y_dot.tolist() == rule(wg.tensor([1.5, -3.0]), x).tolist()
+
+
+LINEAR = {
+    "with numbers from NumPy": lambda d, x: d * wg.asarray(np.cos(x.numpy())),
+    "branches on x": lambda d, x: d if float(x.sum()) > 0 else 2.0 * d,
+    "masked": lambda d, x: wg.where(x > 1.0, d, 0.0),
+    "joined with zeros": lambda d, x: wg.concat([d[:1], wg.zeros((1,), dtype=x.dtype)]),
+    "zero": lambda d, x: wg.zeros_like(x),
+    "product": lambda d, x: wg.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=x.dtype) @ d,
+    "mean": lambda d, x: d.mean() * x,
+    "looks at the sign": lambda d, x: (d > 0.0, d / x)[1],
+    "infinite coefficient": lambda d, x: d * wg.asarray(np.array([np.inf, 1.0])),
+}
+
+
+@pytest.mark.parametrize("rule", LINEAR.values(), ids=LINEAR)
+def test_reverse_mode_is_the_transpose_of_a_linear_jvp_rule(rule):
+    op = op_with_jvp(rule)
+    x = wg.tensor(np.array([0.5, 2.0]))
+    jacobian = np.array([rule(wg.tensor(np.array(e)), x).tolist() for e in ([1.0, 0.0], [0.0, 1.0])]).T
+    for bar in ([1.0, 0.0], [0.3, -2.0]):
+        y, pull = wg.vjp(op, x)
+        strong = np.where(np.array(bar) == 0, 0.0, np.array(bar))
+        with np.errstate(invalid="ignore"):
+            expected = np.nansum(strong[:, None] * jacobian, axis=0)
+        np.testing.assert_allclose(pull(wg.tensor(np.array(bar)))[0].numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("clip", [1.0, 1e6])
+def test_forward_mode_refuses_backward_rules_that_are_not_linear(clip):
+    @wg.custom_op
+    def special(x):
+        return x * 2.0
+
+    special.defvjp(lambda y_bar, y, x: wg.clip(y_bar, -clip, clip))
+    x = wg.tensor([0.5, 2.0])
+    with pytest.raises(wg.CustomOpError, match=r"special: forward mode needs .* linear"):
+        wg.jvp(special, (x,), (x,))
+    assert wg.grad(lambda x: special(x).sum())(x).tolist() == [1.0, 1.0]
+
+
+def test_bodies_see_plain_tensors():
+    class Plain(wg.CustomOp):
+        def forward(self, x, scale):
+            self.save(float(x.sum()))
+            return wg.asarray(np.sin(x.numpy()) * scale)
+
+        def backward(self, y_bar, x, scale):
+            assert self.saved[0] == x.sum().item()
+            return wg.asarray(y_bar.numpy() * np.cos(np.asarray(x)) * scale)
+
+    def f(x):
+        return Plain()(x * 2.0, 3.0).sum()
+
+    x = wg.tensor(np.array([0.5, -0.25]))
+    expected = 6.0 * np.cos([1.0, -0.5])
+    np.testing.assert_allclose(wg.grad(f)(x).numpy(), expected)
+    w = wg.tensor(x, requires_grad=True)
+    np.testing.assert_allclose(f(w).backward()[w].numpy(), expected)
+    with wg.GradientTape() as tape:
+        y = f(x)
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), expected)
+    np.testing.assert_allclose(wg.value_and_grad(wg.compile(f))(x)[1].numpy(), expected)
+    with pytest.raises(wg.CustomOpError, match=r"Plain: .*write the rule in wengert ops"):
+        wg.grad(lambda x: wg.grad(f)(x).sum())(x)
+
+
+@pytest.mark.parametrize(
+    "leave", [float, lambda x: x.item(), lambda x: x.numpy(), np.asarray], ids=["float", "item", "numpy", "asarray"]
+)
+def test_rule_that_leaves_wengert_is_named_at_the_next_order(leave):
+    @wg.custom_op
+    def special(x):
+        return wg.sin(x)
+
+    special.defjvp(lambda x_dot, y, x: x_dot * math.cos(leave(x)))
+    x = wg.tensor(0.5)
+    assert wg.jvp(special, (x,), (wg.tensor(1.0),))[1].item() == pytest.approx(math.cos(0.5))
+    assert wg.grad(special)(x).item() == pytest.approx(math.cos(0.5))
+    for second in (
+        lambda: wg.grad(wg.grad(special))(x),
+        lambda: wg.hvp(special, x, wg.tensor(1.0)),
+        lambda: wg.grad(lambda x: wg.jvp(special, (x,), (wg.tensor(1.0),))[1])(x),
+        lambda: wg.jvp(lambda x: wg.jvp(special, (x,), (wg.tensor(1.0),))[1], (x,), (wg.tensor(1.0),)),
+    ):
+        with pytest.raises(wg.CustomOpError, match=r"special: .*wengert ops"):
+            second()
+
+
+def test_residuals_in_compiled_functions_belong_to_their_call():
+    class Square(wg.CustomOp):
+        def forward(self, x):
+            self.save(2.0 * x, float(x.sum()))
+            return x * x
+
+        def backward(self, y_bar, x):
+            assert self.saved[1] == float(x.sum())
+            return y_bar * self.saved[0]
+
+    f = wg.compile(lambda x: Square()(x))
+    a, b = wg.tensor([1.0, 2.0], requires_grad=True), wg.tensor([3.0, 5.0], requires_grad=True)
+    y, z = f(a), f(b)
+    assert y.sum().backward()[a].tolist() == [2.0, 4.0]
+    assert z.sum().backward()[b].tolist() == [6.0, 10.0]
+
+
+def test_residuals_are_differentiated_at_the_next_order():
+    class Cube(wg.CustomOp):
+        def forward(self, x):
+            self.save(3.0 * x * x)
+            return x**3
+
+        def backward(self, y_bar, x):
+            return y_bar * self.saved[0]
+
+    def f(x):
+        return Cube()(x * 1.0)
+
+    x, one = wg.tensor(2.0), wg.tensor(1.0)
+    assert wg.grad(wg.grad(f))(x).item() == 12.0
+    assert wg.grad(wg.grad(wg.grad(f)))(x).item() == 6.0
+    assert wg.hvp(f, x, one).item() == 12.0
+    assert wg.grad(lambda x: wg.jvp(f, (x,), (one,))[1])(x).item() == 12.0
+    assert wg.jvp(lambda x: wg.jvp(f, (x,), (one,))[1], (x,), (one,))[1].item() == 12.0
+    w = wg.tensor(2.0, requires_grad=True)
+    y = f(w)
+    assert y.backward(create_graph=True)[w].backward()[w].item() == 12.0
+
+
+def test_random_residuals():
+    class Drop(wg.CustomOp):
+        def forward(self, x):
+            mask = wg.bernoulli(0.5, x.shape).astype(x.dtype)
+            self.save(mask)
+            return x * x * mask
+
+        def backward(self, y_bar, x):
+            return y_bar * 2.0 * x * self.saved[0]
+
+    x = wg.ones((64,), requires_grad=True)
+    y = Drop()(x)
+    g = y.sum().backward(create_graph=True, inputs=[x])[x]
+    assert g.tolist() == (2.0 * y).tolist()
+    assert g.sum().backward(inputs=[x])[x].tolist() == (2.0 * y).tolist()
+    with pytest.raises(wg.CustomOpError, match="Drop: .*other results the second time"):
+        wg.grad(wg.compile(lambda x: Drop()(x).sum()))(x.detach())
+
+    class Scaled(Drop):
+        def forward(self, x):
+            y = x * wg.bernoulli(0.5, x.shape).astype(x.dtype)
+            self.save(y)
+            return y * x
+
+        def backward(self, y_bar, x):
+            return y_bar * 2.0 * self.saved[0]
+
+    with pytest.raises(wg.CustomOpError, match="Scaled: .*other results the second time"):
+        Scaled()(x).sum().backward(create_graph=True, inputs=[x])

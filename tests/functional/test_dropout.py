@@ -29,7 +29,7 @@ def test_the_same_key_and_counter_drop_the_same() -> None:
 def test_backward_and_forward_mode_use_the_same_mask() -> None:
     x = wg.tensor(np.arange(1.0, 2001.0), requires_grad=True)
     y = wg.dropout(x, 0.4, generator=wg.Generator(seed=0))
-    mask = y.numpy() / x.detach().numpy()
+    mask = y.detach().numpy() / x.detach().numpy()
     seed = np.cos(np.arange(2000.0))
     np.testing.assert_allclose(y.backward(wg.asarray(seed))[x].numpy(), mask * seed, rtol=1e-14)
 

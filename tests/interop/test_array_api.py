@@ -126,7 +126,7 @@ def test_lists_of_tensors_keep_gradients():
     grads = (y * wg.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
     assert grads[a].item() == 1.0
     assert grads[b].tolist() == [0.0, 4.0]
-    assert not wg.tensor([a, a]).requires_grad
+    assert wg.tensor([a, a]).requires_grad
     assert wg.asarray([wg.tensor(1.0), 2.0], dtype="float64").dtype == wg.float64
     with pytest.raises(wg.ShapeError, match="stack"):
         wg.asarray([a, b])

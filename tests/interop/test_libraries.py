@@ -111,7 +111,6 @@ for f in (
     lambda x: stats.zscore(x)[2],
     lambda x: integrate.trapezoid(x * x, x),
     optimize.rosen,
-    lambda x: stats.pearsonr(x, x * x).statistic,
 ):
     x = wg.tensor(v, requires_grad=True)
     (expected,) = gradient(f, [v])
@@ -130,5 +129,5 @@ def test_without_array_api_the_ufuncs_of_scipy_are_ours():
     for name, f in {"erf": wg.erf, "gammaln": wg.lgamma, "expit": wg.sigmoid, "psi": wg.digamma}.items():
         y = getattr(special, name)(x)
         assert isinstance(y, wg.Tensor)
-        np.testing.assert_array_equal(y.numpy(), f(x).numpy())
+        np.testing.assert_array_equal(y.detach().numpy(), f(x).detach().numpy())
         assert y.requires_grad

@@ -63,7 +63,7 @@ def test_numpy_on_the_left():
     ):  # fmt: skip
         assert isinstance(y, wg.Tensor)
         assert y.requires_grad
-        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+        np.testing.assert_allclose(y.detach().numpy(), expected, rtol=1e-6)
     for scalar in (np.float64(2.0), np.float32(2.0), np.int64(2)):
         y = scalar * x
         assert isinstance(y, wg.Tensor)

@@ -43,9 +43,9 @@ def _trained(net: Any, steps: int = 5) -> Any:
 @pytest.mark.parametrize("dora", [False, True])
 def test_nothing_changes_at_first_and_only_adapters_are_trained(dora: bool) -> None:
     net, x = _net(), wg.randn(3, 6, dtype=wg.float64)
-    y, before = net(x).numpy().copy(), net.state_dict()
+    y, before = net(x).detach().numpy().copy(), net.state_dict()
     assert lora.apply(net, rank=2, dora=dora) is net
-    assert np.allclose(net(x).numpy(), y, rtol=1e-12)
+    assert np.allclose(net(x).detach().numpy(), y, rtol=1e-12)
     names = {name for name, p in net.named_parameters() if p.requires_grad}
     parts = {"lora_a", "lora_b", "magnitude"} if dora else {"lora_a", "lora_b"}
     assert {n.rpartition(".")[2] for n in names} == parts and len(names) == 5 * len(parts)
@@ -59,14 +59,14 @@ def test_nothing_changes_at_first_and_only_adapters_are_trained(dora: bool) -> N
 def test_merging_is_exact_both_ways(dora: bool) -> None:
     net, x = lora.apply(_net(), rank=3, alpha=7.0, dora=dora), wg.randn(3, 6, dtype=wg.float64)
     _trained(net)
-    y, before = net(x).numpy().copy(), {k: t.numpy().tobytes() for k, t in net.state_dict().items()}
+    y, before = net(x).detach().numpy().copy(), {k: t.detach().numpy().tobytes() for k, t in net.state_dict().items()}
     assert lora.merge(net) is net and lora.merge(net) is net  # twice is once
     assert "merged" in repr(net[0].query) and np.allclose(net(x).numpy(), y, rtol=1e-10)
     with pytest.raises(wg.ArgumentError, match="merged; call lora.unmerge"):
         lora.load_state_dict(net, lora.state_dict(net))
     lora.unmerge(net)
     assert {k: t.numpy().tobytes() for k, t in net.state_dict().items()} == before
-    assert np.array_equal(net(x).numpy(), y)
+    assert np.array_equal(net(x).detach().numpy(), y)
     plain = lora.merge(copy.deepcopy(net), remove=True)
     assert not any(isinstance(m, nn.LoRALinear) for m in plain.modules())
     assert np.allclose(plain(x).numpy(), y, rtol=1e-10) and list(plain.state_dict()) == list(_net().state_dict())
@@ -80,7 +80,7 @@ def test_dora_follows_its_formula() -> None:
     v = w + 1.5 * b @ a
     lengths = np.linalg.norm(v, axis=1, keepdims=True)
     expected = x.numpy() @ (m[:, None] * v / lengths).T + layer.bias.numpy()  # type: ignore[union-attr]
-    assert np.allclose(layer(x).numpy(), expected, rtol=1e-12)
+    assert np.allclose(layer(x).detach().numpy(), expected, rtol=1e-12)
     # The lengths are constants of the derivative.
     seed = wg.randn(5, 3, dtype=wg.float64)
     grads = (layer(x) * seed).sum().backward()
@@ -118,7 +118,7 @@ def test_adapters_are_saved_alone(tmp_path: Path) -> None:
     assert (tmp_path / "adapters.safetensors").stat().st_size < 600
     other = lora.apply(_net(), rank=2, targets="query")
     lora.load_state_dict(other, wg.load(tmp_path / "adapters.safetensors"))
-    assert np.array_equal(other(x).numpy(), net(x).numpy())
+    assert np.array_equal(other(x).detach().numpy(), net(x).detach().numpy())
     with pytest.raises(
         wg.ArgumentError, match=r"missing: 0.value.lora_a[\s\S]*mismatched: 0.query.lora_a has shape \(3, 6\)"
     ):
@@ -129,9 +129,9 @@ def test_dropout_only_while_training() -> None:
     layer = nn.LoRALinear(8, 8, rank=8, dropout=0.5)
     nn.init.normal(layer.lora_b)
     x = wg.ones((4, 8))
-    assert not np.array_equal(layer(x).numpy(), layer(x).numpy())
+    assert not np.array_equal(layer(x).detach().numpy(), layer(x).detach().numpy())
     layer.eval()
-    assert np.array_equal(layer(x).numpy(), layer(x).numpy())
+    assert np.array_equal(layer(x).detach().numpy(), layer(x).detach().numpy())
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -92,7 +92,7 @@ def test_state_round_trip() -> None:
     state = a.state_dict()
     assert set(state) == {*NAMES, "mean"}
     b.load_state_dict(state)
-    assert np.array_equal(a(x).numpy(), b(x).numpy())
+    assert np.array_equal(a(x).detach().numpy(), b(x).detach().numpy())
     before = state["first.weight"].tolist()
     a.first.weight.apply_update(np.ones((4, 3)))
     assert state["first.weight"].tolist() == before  # a state is a snapshot
@@ -124,7 +124,7 @@ def test_deepcopy_is_independent() -> None:
     net = Net()
     twin = copy.deepcopy(net)
     x = wg.randn(2, 3)
-    assert np.array_equal(net(x).numpy(), twin(x).numpy())
+    assert np.array_equal(net(x).detach().numpy(), twin(x).detach().numpy())
     twin.scale.apply_update(1.0)
     assert net.scale.item() == 1.0 and twin.scale.item() == 2.0
     assert not {id(p) for p in net.parameters()} & {id(p) for p in twin.parameters()}
@@ -169,11 +169,11 @@ def test_functional_call_uses_other_parameters_and_restores() -> None:
     y = net(x)
     doubled = {k: p.detach() * 2.0 for k, p in params.items()}
     other = nn.functional_call(net, doubled, x)
-    assert not np.allclose(other.numpy(), y.numpy())
-    assert np.array_equal(net(x).numpy(), y.numpy())
+    assert not np.allclose(other.detach().numpy(), y.detach().numpy())
+    assert np.array_equal(net(x).detach().numpy(), y.detach().numpy())
     assert dict(net.named_parameters()).keys() == params.keys()
     shifted = nn.functional_call(net, {"mean": wg.ones((2,))}, x)
-    assert np.allclose(shifted.numpy(), y.numpy() - 1.0, atol=1e-5)
+    assert np.allclose(shifted.detach().numpy(), y.detach().numpy() - 1.0, atol=1e-5)
     with pytest.raises(wg.ArgumentError, match="no wrong, worse; it has first.weight"):
         nn.functional_call(net, {"wrong": x, "worse": x}, x)
     with pytest.raises(wg.ShapeError):
@@ -229,13 +229,13 @@ def test_threads_may_call_one_module_with_their_own_parameters() -> None:
             if not np.array_equal(nn.functional_call(net, params, x).numpy(), expected):
                 wrong.append(k)
 
-    before = net(x).numpy().copy()
+    before = net(x).detach().numpy().copy()
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    assert not wrong and np.array_equal(net(x).numpy(), before)
+    assert not wrong and np.array_equal(net(x).detach().numpy(), before)
 
 
 def test_functional_call_in_every_mode() -> None:

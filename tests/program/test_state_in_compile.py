@@ -397,7 +397,7 @@ def train(name: str, compiled: bool, steps: int = 9, per_call: int = 1) -> Any:
         x, t = wg.asarray(rng.normal(size=(n, 8)).astype(np.float32)), wg.asarray(rng.integers(0, 4, n))
         optimizer.param_groups[0]["lr"] *= 0.95  # followed without tracing again
         loss, logits = (step if k == 4 else run)(x, t)  # the two forms may take turns
-        losses.append((loss.item(), logits.numpy()))
+        losses.append((loss.item(), logits.detach().numpy()))
         assert all(p.grad is None for p in model.parameters())
     assert not compiled or len(run.traces) == 1
     return losses, model.state_dict(), optimizer.state_dict()["state"]

@@ -11,6 +11,7 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.device import check_device
+from wengert.autograd.leaving import refuse_leaving
 from wengert.dtypes import DType, as_dtype, bfloat16, complex64, float32, float64, int64, result_type
 from wengert.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
 from wengert.ops.registry import OPS
@@ -56,19 +57,32 @@ def _made(t: Tensor) -> Tensor:
 def tensor(data: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
     """A new tensor that owns a copy of `data`: a number, nested lists, an array, or another tensor.
 
-    Python floats become float32, ints int64, bools bool; arrays keep their dtype.
+    Python floats become float32, ints int64, bools bool; arrays keep their dtype. Tensors, also in lists, keep their
+    gradients; with `requires_grad` given, the result is a leaf.
 
     >>> tensor([[1.0, 2.0], [3.0, 4.0]]).shape
     (2, 2)
     """
     check_device(device)
     if isinstance(data, Tensor):
-        t = data.detach()
-        t = _core.copy(t) if t._plain else t.clone()
-        return finish(t if dtype is None else t.astype(dtype), requires_grad)
+        t = asarray(data, dtype=dtype)
+        return _as_leaf(OPS["copy"](t) if t is data else t, requires_grad)
     if call_trace() is not None:
         return finish(asarray(data, dtype=dtype, copy=True), requires_grad)
-    return finish(_core.copy(asarray(data, dtype=dtype).detach()), requires_grad)
+    t = asarray(data, dtype=dtype)
+    if t.requires_grad or not t._plain:  # stacked from tensors, so its memory is its own
+        return _as_leaf(t, requires_grad)
+    return finish(_core.copy(t), requires_grad)
+
+
+def _as_leaf(t: Tensor, requires_grad: bool | None) -> Tensor:
+    """t, or if it was said whether it requires a gradient, a leaf with its data."""
+    if requires_grad is None:
+        return t
+    if hasattr(t, "tangent"):
+        refuse_leaving(t, "tensor", True)
+    _core.check_leaving(t, "tensor")
+    return finish(t.detach(), requires_grad)
 
 
 def asarray(

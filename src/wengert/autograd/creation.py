@@ -60,8 +60,8 @@ def full(
     """
     check_device(device)
     if isinstance(fill_value, Tensor):
-        fill_value = fill_value.item()
-    elif isinstance(fill_value, _core.Dim):
+        return finish(_filled_with(fill_value, as_shape(shape), dtype), requires_grad)
+    if isinstance(fill_value, _core.Dim):
         fill_value = int(fill_value)
     t = as_dtype(type(fill_value) if dtype is None else dtype)
     check_range(fill_value, t, "full")
@@ -69,6 +69,15 @@ def full(
         one = asarray(fill_value, dtype=t)  # the attribute of the op is a float64, which would round it
         return finish(OPS["copy"](OPS["broadcast_to"](one, as_shape(shape))), requires_grad)
     return finish(filled(as_shape(shape), fill_value, t.code), requires_grad)
+
+
+def _filled_with(x: Tensor, shape: tuple[Any, ...], dtype: Any) -> Tensor:
+    """The one element of x everywhere, with its gradient."""
+    if x.size != 1:
+        raise ShapeError(f"full: the value is a number, got a tensor of shape {tuple(x.shape)}; use broadcast_to")
+    one = OPS["reshape"](x if dtype is None else x.astype(dtype), ())
+    made: Tensor = OPS["copy"](OPS["broadcast_to"](one, shape))
+    return made
 
 
 def _constant(shape: Any, value: float, dtype: Any, requires_grad: bool | None, device: Any) -> Tensor:
@@ -190,7 +199,11 @@ def _ends(start: Any, stop: Any, num: Any, name: str) -> tuple[Any, Any, int]:
     ends = [int(x) if isinstance(x, _core.Dim) else x for x in (start, stop)]
     for x in ends:
         if not isinstance(x, (int, float, complex, np.number)):
-            remedy = "; item() reads the one of a tensor" if isinstance(x, Tensor) else ""
+            remedy = (
+                "; use start + (stop - start) * linspace(0.0, 1.0, num), or detach().item()"
+                if isinstance(x, Tensor)
+                else ""
+            )
             raise TypeError(f"{name}: start and stop are numbers, got a {type(x).__name__}{remedy}")
     if not hasattr(num, "__index__") or isinstance(num, Tensor):
         raise TypeError(f"{name}: num is an integer, got {num!r}")

@@ -11,18 +11,23 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import full, zeros_like
 from wengert.autograd.forward import DualTensor
-from wengert.autograd.modes import enable_grad, no_grad, recorded_rule
-from wengert.errors import CustomOpError
+from wengert.autograd.leaving import numbers_kept, running_rule
+from wengert.autograd.linear_rule import not_linear, transposed
+from wengert.autograd.modes import no_grad
+from wengert.errors import CustomOpError, TraceError
+from wengert.interop.numpy import data
 from wengert.ops.registry import define_callback
 from wengert.ops.zero import ZERO
-from wengert.program.trace import Tracer, untraced
+from wengert.program.trace import Tracer, tracing, untraced
 
 
 class CustomOp:
@@ -71,7 +76,7 @@ class CustomOp:
             (self.saved,) = kept
             return self.backward(*bars_and_inputs)
 
-        return _Call(type(self).__name__, forward, None, backward)(*args)
+        return _Call(type(self).__name__, forward, None, backward, residuals=kept)(*args)
 
 
 class FunctionOp:
@@ -132,6 +137,13 @@ def custom_op(f: Callable[..., Any]) -> FunctionOp:
     return FunctionOp(f)
 
 
+def linear_op(
+    name: str, forward: Callable[[Tensor], Any], push: Callable[[Any], Any], pull: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """An operation that is linear in its one argument: `push` is the operation itself, `pull` its transpose."""
+    return _Call(name, forward, lambda x_dot, y, x: push(x_dot), lambda y_bar, x: pull(y_bar), linear=True)
+
+
 class _Call:
     """One call of a custom operation."""
 
@@ -142,17 +154,29 @@ class _Call:
         jvp: Callable[..., Any] | None,
         vjp: Callable[..., Any] | None,
         passes_outputs: bool = False,
+        linear: bool = False,
+        residuals: list[tuple[Any, ...]] | None = None,
     ) -> None:
         self.name, self.forward, self.jvp, self.vjp = name, forward, jvp, vjp
-        self.passes_outputs = passes_outputs
+        self.passes_outputs, self.linear, self._residuals = (
+            passes_outputs,
+            linear,
+            [] if residuals is None else residuals,
+        )
+
+    @property
+    def residuals(self) -> bool:
+        """Whether forward has kept something for backward."""
+        return any(self._residuals)
 
     def __call__(self, *args: Any) -> Any:
         tensors: list[Any] = [x for x in args if isinstance(x, Tensor)]
         top = max((x for x in tensors if not x._plain), key=lambda x: x._level, default=None)
         if isinstance(top, DualTensor):
             return self._on_duals(top, args)
-        if isinstance(top, Tracer):
-            return TracedCall(self, args)(top._trace)
+        trace = top._trace if isinstance(top, Tracer) else tracing()
+        if tensors and trace is not None and (top is not None or trace.captures):
+            return TracedCall(self, args)(trace)
         with no_grad():
             result = self.forward(*(x.detach() if isinstance(x, Tensor) else x for x in args))
         single = not isinstance(result, (tuple, list))
@@ -161,7 +185,7 @@ class _Call:
         if _core.is_grad_enabled() and any(x.requires_grad or _core.recording_tapes() for x in floating):
             # Values of their own, not views of the outputs: a node must not own what owns it.
             kept = tuple(_core.fresh_leaf(y, 0).detach() for y in ys)
-            _core.record_custom(functools.partial(self._pull, args, kept), floating, ys)
+            _core.record_custom(functools.partial(self._pull_node, args, kept), floating, ys)
         return ys[0] if single else type(result)(ys)
 
     def _output(self, y: Any) -> Tensor:
@@ -174,44 +198,83 @@ class _Call:
 
     # ----------------------------------------------------------------------------------------------- reverse
 
-    def _pull(self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Tensor], node: Any = None) -> list[Any]:
-        """Cotangents of the floating inputs. With a node, the derivative is being recorded: outputs depend on inputs."""
-        outputs = ys if node is None else tuple(_core.reattach(node, k, y) for k, y in enumerate(ys))
+    def _pull_node(
+        self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Any], node: Any = None
+    ) -> list[Any]:
+        """What the node calls. With a node given, the derivative is being recorded: it depends on inputs and outputs."""
+        if node is None:
+            return self._pull(tuple(x.detach() if isinstance(x, Tensor) else x for x in args), ys, bars)
+        outputs = tuple(_core.reattach(node, k, y) for k, y in enumerate(ys))
+        with self._named(), numbers_kept([*args, *outputs, *bars]), self._residuals_made_from(args, ys):
+            return self._pull(args, outputs, bars)
+
+    def _pull(self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Any]) -> list[Any]:
+        """Cotangents of the floating inputs, by the rule for them, or by the transpose of the other one."""
         if self.vjp is not None:
-            extra = outputs if self.passes_outputs else ()
-            with self._rule_recorded(node is not None):
-                result = self.vjp(*bars, *extra, *args)
-            return self._checked(result, args)
+            extra = ys if self.passes_outputs else ()
+            return self._checked(self.vjp(*bars, *extra, *args), args)
         if self.jvp is None:
             raise CustomOpError(f"{self.name} has no derivative rule: add one with defjvp or defvjp")
-        with self._rule_recorded(node is not None):
-            return self._transposed(args, outputs, bars)
+        floating = [x for x in args if _differentiable(x)]
+        wanted = "reverse mode needs a rule that is linear in its tangents, and this defjvp rule is not"
+        with self._named():
+            return transposed(
+                lambda *x_dots: self._push(x_dots, ys, args),
+                floating,
+                bars,
+                f"{self.name}: {wanted}",
+                "add a defvjp rule, or use forward mode",
+            )
+
+    def _push(self, x_dots: Sequence[Any], ys: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
+        """Tangents of the outputs by the rule for them; `x_dots` are those of the floating inputs."""
+        assert self.jvp is not None
+        fresh = iter(x_dots)
+        tangents = [next(fresh) if _differentiable(x) else None for x in args if isinstance(x, Tensor)]
+        y_dots = self.jvp(*tangents, *ys, *args)
+        return y_dots if isinstance(y_dots, tuple) else (y_dots,)
 
     @contextlib.contextmanager
-    def _rule_recorded(self, recorded: bool) -> Iterator[None]:
-        before = getattr(recorded_rule, "name", None)
-        recorded_rule.name = self.name if recorded else None
+    def _named(self) -> Iterator[None]:
+        """Inside, errors about numbers that leave wengert name this op."""
+        before = getattr(running_rule, "name", None)
+        running_rule.name = self.name
         try:
             yield
         finally:
-            recorded_rule.name = before
+            running_rule.name = before
 
-    def _transposed(self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Tensor]) -> list[Any]:
-        from wengert.transforms.functional import vjp
+    @contextlib.contextmanager
+    def _residuals_made_from(self, args: Sequence[Any], ys: Sequence[Any]) -> Iterator[None]:
+        """Inside, what forward keeps depends on these arguments, if a derivative by them is to follow."""
+        if not self.residuals or all(x._plain and not x.requires_grad for x in args if isinstance(x, Tensor)):
+            yield
+            return
+        (before,) = self._residuals
+        same = self.repeat(args, ys)
+        (again,) = self._residuals
+        depends = [isinstance(r, Tensor) and (not r._plain or r.requires_grad) for r in again]
+        try:
+            if any(depends) and not same:
+                self.refuse_repeated()
+            if len(again) == len(before):  # others, such as what was drawn at random, are those of the first time
+                self._residuals[:] = [tuple(r if d else b for r, b, d in zip(again, before, depends))]
+            yield
+        finally:
+            self._residuals[:] = [before]
 
-        floating = [x for x in args if _differentiable(x)]
-        jvp = self.jvp
-        assert jvp is not None
+    def repeat(self, args: Sequence[Any], ys: Sequence[Any]) -> bool:
+        """Run forward once more for what it keeps, and say whether its results were these."""
+        result = self.forward(*args)
+        results = result if isinstance(result, (tuple, list)) else [result]
+        return all(np.array_equal(_numbers(a), _numbers(b), equal_nan=True) for a, b in zip(results, ys))
 
-        def push(*x_dots: Any) -> Any:
-            fresh = iter(x_dots)
-            tangents = [next(fresh) if _differentiable(x) else None for x in args if isinstance(x, Tensor)]
-            y_dots = jvp(*tangents, *ys, *args)
-            return y_dots if isinstance(y_dots, tuple) else (y_dots,)
-
-        # As the caller has it: recorded only if the derivative itself is to be differentiated.
-        _, pull_back = vjp(push, *(zeros_like(x) for x in floating))
-        return list(pull_back(tuple(bars)))
+    def refuse_repeated(self) -> NoReturn:
+        """For a forward that does not do the same twice."""
+        raise CustomOpError(
+            f"{self.name}: what forward saves has to be made again here, but forward gave other results the second time; "
+            "write backward with the inputs and with what does not depend on them"
+        )
 
     def _checked(self, result: Any, args: tuple[Any, ...]) -> list[Any]:
         tensors = [x for x in args if isinstance(x, Tensor)]
@@ -247,45 +310,21 @@ class _Call:
         single = not isinstance(outputs, (tuple, list))
         ys = (outputs,) if single else tuple(outputs)
         x_dots = [(zeros_like(v) if t is None else t) for v, t in pairs if isinstance(v, Tensor) and v.dtype.is_inexact]
-        if self.jvp is not None:
-            fresh = iter(x_dots)
-            tangents = [next(fresh) if _differentiable(v) else None for v in values if isinstance(v, Tensor)]
-            y_dots = self.jvp(*tangents, *ys, *values)
-            y_dots = y_dots if isinstance(y_dots, tuple) else (y_dots,)
-        else:
-            y_dots = self._pushed(values, ys, x_dots)
+        with self._named(), self._residuals_made_from(values, ys):
+            y_dots = self._push(x_dots, ys, values) if self.jvp is not None else self._pushed(values, ys, x_dots)
         duals = [level.dual(y, t) for y, t in zip(ys, y_dots)]
         return duals[0] if single else type(outputs)(duals)
 
     def _pushed(self, values: tuple[Any, ...], ys: tuple[Any, ...], x_dots: list[Any]) -> Sequence[Any]:
-        """Forward mode from a VJP rule: its transpose, if it is linear in the cotangents."""
-        from wengert.transforms.functional import vjp
+        """Forward mode from a VJP rule: its transpose."""
 
         def pull(*bars: Any) -> Any:
-            found = self._pull(values, ys, bars)
             floating = [x for x in values if _differentiable(x)]
-            return tuple(zeros_like(x) if g is None else g for g, x in zip(found, floating))
+            return tuple(zeros_like(x) if g is None else g for g, x in zip(self._pull(values, ys, bars), floating))
 
-        zeros = [zeros_like(y) for y in ys]
-        with enable_grad():
-            at_zero, back = vjp(pull, *zeros)
-            result = back(tuple(x_dots))
-            self._require_linear(pull, zeros, at_zero)
-        return result
-
-    def _require_linear(self, pull: Callable[..., Any], zeros: list[Any], at_zero: Sequence[Any]) -> None:
-        """Raise unless pull(0) = 0 and pull(2u) = 2·pull(u) at a probe."""
-        probe = [z + 1.5 for z in zeros]
-        once, twice = pull(*probe), pull(*(p * 2.0 for p in probe))
-        for z, a, b in zip(at_zero, once, twice):
-            scale = float(abs(a).max()) if a.size else 0.0
-            if float(abs(z).max() if z.size else 0.0) > 1e-6 * (1 + scale) or (
-                a.size and float(abs(b - a * 2.0).max()) > 1e-4 * (1e-6 + scale)
-            ):
-                raise CustomOpError(
-                    f"{self.name}: forward mode needs a rule that is linear in its cotangent, and this backward is not; "
-                    "add a defjvp rule, or use reverse mode"
-                )
+        wanted = "forward mode needs a rule that is linear in its cotangent, and this backward is not"
+        remedy = "add a defjvp rule, or use reverse mode"
+        return transposed(pull, ys, x_dots, f"{self.name}: {wanted}", remedy)
 
 
 class TracedCall:
@@ -304,7 +343,8 @@ class TracedCall:
         with untraced():
             outputs = self.run(*(full(s, 1, dtype=x.dtype) for s, x in zip(shapes, self.tensors)))
         types = [(y.dtype.code, tuple(y.shape)) for y in outputs]
-        op = define_callback(self.call.name, len(self.tensors), types, self.run, jvp=self.tangents)
+        transpose = [lambda y_bar, x: self.call.vjp(y_bar, x)] if self.call.linear else []  # type: ignore[misc]
+        op = define_callback(self.call.name, len(self.tensors), types, self.run, jvp=self.tangents, transpose=transpose)
         self.single_type = types[0] if len(types) == 1 else None
         return trace.emit(op, self.tensors, ())
 
@@ -326,14 +366,42 @@ class TracedCall:
         ys = y if isinstance(y, tuple) else (y,)
         given = [zeros_like(x) if d is ZERO else d for d, x in zip(x_dots, xs) if _differentiable(x)]
         if self.call.jvp is not None:
-            fresh = iter(given)
-            dots = [next(fresh) if _differentiable(x) else None for x in xs]
-            return self.call.jvp(*dots, *ys, *self.filled(xs))
+            return self._tangents_by_jvp(given, ys, xs)
         if self.call.vjp is None or self.single_type is None:
             raise CustomOpError(
                 f"{self.call.name}: inside a compiled function an operation with several outputs needs a defjvp rule"
             )
         return self._push(given, ys, xs)
+
+    def _tangents_by_jvp(self, x_dots: list[Any], ys: Sequence[Any], xs: Sequence[Any]) -> Any:
+        """The custom rule as instructions; where they are not linear, as one instruction that cannot be transposed."""
+        linear = [d for d in x_dots if isinstance(d, Tracer)]
+        start = len(linear[0]._trace.instructions) if linear else 0
+        y_dots = self.call._push(x_dots, ys, self.filled(xs))
+        why = not_linear(linear[0]._trace.instructions[start:], y_dots) if linear else None
+        if why is not None:
+            y_dots = self._opaque(x_dots, ys, xs, why)
+        return y_dots if len(y_dots) > 1 else y_dots[0]
+
+    def _opaque(self, x_dots: list[Any], ys: Sequence[Any], xs: Sequence[Any], why: str) -> tuple[Any, ...]:
+        n, m = len(x_dots), len(ys)
+
+        def run(*operands: Any) -> list[Tensor]:
+            with no_grad(), untraced():
+                return list(self.call._push(operands[:n], operands[n : n + m], self.filled(operands[n + m :])))
+
+        def refuse(*operands: Any, **attributes: Any) -> Any:
+            raise CustomOpError(
+                f"{self.call.name}: reverse mode needs a rule that is linear in its tangents, and this defjvp rule is not "
+                f"({why}); add a defvjp rule, or use forward mode"
+            )
+
+        types = [(y.dtype.code, tuple(int(k) for k in y.shape)) for y in ys]
+        op = define_callback(
+            f"{self.call.name} pushed", n + m + len(xs), types, run, jvp=refuse, transpose=[refuse] * n
+        )
+        made = op(*x_dots, *ys, *xs)
+        return made if isinstance(made, tuple) else (made,)
 
     def _push(self, x_dots: list[Any], ys: Sequence[Any], xs: Sequence[Any]) -> Any:
         """A linear instruction that exists only to be transposed: its transpose is the custom VJP."""
@@ -344,9 +412,7 @@ class TracedCall:
 
         def transposed(k: int) -> Callable[..., Any]:
             def rule(y_bar: Any, *operands: Any) -> Any:
-                given = self.filled(operands[n + m :])
-                extra = operands[n : n + m] if self.call.passes_outputs else ()
-                found = self.call._checked(self.call.vjp(y_bar, *extra, *given), tuple(given))  # type: ignore[misc]
+                found = self._pulled(y_bar, operands[n : n + m], operands[n + m :])
                 return ZERO if found[k] is None else found[k]
 
             return rule
@@ -355,6 +421,37 @@ class TracedCall:
         rules = [transposed(k) for k in range(n)]
         op = define_callback(f"{name} pushed", n + m + len(xs), [self.single_type], refuse, jvp=refuse, transpose=rules)
         return op(*x_dots, *ys, *xs)
+
+    def _pulled(self, y_bar: Any, ys: Sequence[Any], xs: Sequence[Any]) -> Sequence[Any]:
+        """Cotangents by the custom VJP: as instructions, or where it needs numbers or residuals, by a call-back."""
+        if not self.call.residuals:
+            with contextlib.suppress(TraceError):
+                return self.call._pull(tuple(self.filled(xs)), tuple(ys), [y_bar])
+        name, m = self.call.name, len(ys)
+
+        def run(y_bar: Any, *operands: Any) -> list[Tensor]:
+            given = self.filled(operands[m:])
+            with no_grad(), untraced():
+                # What the last call saved need not be what this one did.
+                if self.call.residuals and not self.call.repeat(given, operands[:m]):
+                    self.call.refuse_repeated()
+                found = self.call._pull(tuple(given), operands[:m], [y_bar])
+                return [zeros_like(x) if g is None else g for g, x in zip(found, filter(_differentiable, given))]
+
+        def refuse(*operands: Any) -> Any:
+            raise CustomOpError(
+                f"{name}: its derivative is being differentiated inside a compiled function, but its rule needs numbers or "
+                "saved residuals; write the rule in wengert ops of its inputs"
+            )
+
+        types = [(x.dtype.code, tuple(int(k) for k in x.shape)) for x in xs if _differentiable(x)]
+        op = define_callback(f"{name} pulled", 1 + m + len(xs), types, run, jvp=refuse)
+        made = op(y_bar, *ys, *xs)
+        return made if isinstance(made, tuple) else (made,)
+
+
+def _numbers(y: Any) -> Any:
+    return data(y) if isinstance(y, Tensor) else y
 
 
 def _differentiable(x: Any) -> bool:

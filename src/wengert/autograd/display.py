@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
+from wengert.interop.numpy import data
 
 _DEFAULT = ("float32", "int64", "bool")
 
@@ -18,15 +19,15 @@ def tensor_repr(x: Tensor) -> str:
     >>> wg.tensor([1.0, 2.0], requires_grad=True)
     tensor([1., 2.], requires_grad=True)
     """
-    a = x.numpy()
-    data = np.array2string(a, separator=", ", prefix="tensor(") if a.size else "[]"
+    a = data(x)
+    text = np.array2string(a, separator=", ", prefix="tensor(") if a.size else "[]"
     notes = [] if x.dtype.name in _DEFAULT else [f"dtype={x.dtype.name}"]
     if not a.size and a.shape != (0,):
         notes.append(f"shape={a.shape}")
     if x.requires_grad:
         notes.append("requires_grad=True")
     name = type(x).__name__
-    return ", ".join([f"{'tensor' if name == 'Tensor' else name}({data}", *notes]) + ")"
+    return ", ".join([f"{'tensor' if name == 'Tensor' else name}({text}", *notes]) + ")"
 
 
 def tensor_format(x: Tensor, spec: str) -> str:
@@ -40,5 +41,5 @@ def tensor_format(x: Tensor, spec: str) -> str:
         return str(x)
     if x.size != 1:
         raise TypeError(f"format {spec!r} applies to one element; this tensor has shape {tuple(x.shape)}")
-    value: Any = x.item()
+    value: Any = data(x).item()
     return format(value, spec)

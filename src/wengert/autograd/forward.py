@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from wengert import _core
 from wengert._core import Tensor
+from wengert.autograd.leaving import refuse_leaving
 from wengert.dtypes import DType
 from wengert.errors import GradientError, ShapeError
 from wengert.ops.registry import Op
@@ -72,25 +73,25 @@ class DualTensor(Tensor):
     def __bool__(self) -> bool:
         return bool(self.value)
 
-    def __float__(self) -> float:
-        return float(self.value)
+    def __float__(self) -> NoReturn:
+        refuse_leaving(self, "float", True)
 
     def __int__(self) -> int:
         return int(self.value)
 
-    def __complex__(self) -> complex:
-        return complex(self.value)
+    def __complex__(self) -> NoReturn:
+        refuse_leaving(self, "complex", True)
 
     def __index__(self) -> int:
         return self.value.__index__()
 
-    def item(self) -> Any:
-        """The value as a Python number."""
-        return self.value.item()
+    def item(self) -> NoReturn:
+        """Not available: a Python number has no tangent; use `value.item()`."""
+        refuse_leaving(self, "item", True)
 
-    def numpy(self) -> Any:
-        """The value as a NumPy array."""
-        return self.value.numpy()
+    def numpy(self) -> NoReturn:
+        """Not available: an array has no tangent; use `value.numpy()`."""
+        refuse_leaving(self, "numpy", True)
 
     def detach(self) -> Tensor:
         """The value without its tangent, cut from the graph."""

@@ -13,7 +13,7 @@ from wengert.autograd.device import CPU, Device, check_device
 from wengert.autograd.display import tensor_format, tensor_repr
 from wengert.autograd.html import tensor_html
 from wengert.dtypes import as_dtype, bfloat16
-from wengert.errors import GradientError, ShapeError
+from wengert.errors import ShapeError
 from wengert.functional.arguments import as_dtype_of, describe, native
 from wengert.functional.elementwise import is_operand, power_operator
 from wengert.functional.foreign_names import FOREIGN, ForeignMethod, readable
@@ -63,19 +63,19 @@ def to_complex(self: Tensor) -> complex:
 
 def floor(self: Tensor) -> int:
     """`math.floor` of the one element; exact for large integers, which `float` would round."""
-    whole: int = math.floor(self.item())
+    whole: int = math.floor(self.detach().item())
     return whole
 
 
 def ceil(self: Tensor) -> int:
     """`math.ceil` of the one element."""
-    whole: int = math.ceil(self.item())
+    whole: int = math.ceil(self.detach().item())
     return whole
 
 
 def trunc(self: Tensor) -> int:
     """`math.trunc` of the one element."""
-    whole: int = math.trunc(self.item())
+    whole: int = math.trunc(self.detach().item())
     return whole
 
 
@@ -165,16 +165,20 @@ def _of_type(cls: type[Tensor], data: Any, requires_grad: bool) -> Tensor:
 
 
 def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    """`copy.deepcopy`: a leaf with a copy of the data, and of the gradient if there is one."""
-    if not self._plain or not self.is_leaf:
-        raise GradientError(
-            f"deepcopy: {describe(self)} is the result of a recorded op; copy a leaf, or use detach() or clone()"
-        )
+    """`copy.deepcopy`: of a leaf a leaf with a copy of the data, and of the gradient if there is one; else a `clone`."""
+    if not self._plain or not self.is_leaf or _core.inside_transformation(self):
+        memo[id(self)] = y = functional.clone(self)
+        return y
     y = _of_type(type(self), _core.copy(self.detach()), self.requires_grad)
     if self.grad is not None:
         y.grad = _core.copy(self.grad)
     memo[id(self)] = y
     return y
+
+
+def shallow_copy(self: Tensor) -> Tensor:
+    """`copy.copy`: a tensor has no parts that could be shared, so it is copied whole."""
+    return deepcopy(self, {})
 
 
 def _rebuild(cls: type[Tensor], array: Any, dtype: str, requires_grad: bool) -> Tensor:
@@ -184,7 +188,10 @@ def _rebuild(cls: type[Tensor], array: Any, dtype: str, requires_grad: bool) -> 
 
 def reduce_ex(self: Tensor, protocol: Any) -> tuple[Any, ...]:
     """Pickling: the data and whether a leaf requires a gradient; never a graph."""
-    a = self.numpy()
+    if not self._plain:
+        self.numpy()  # raises, and says why
+    _core.check_leaving(self, "pickle")
+    a = numpy_interop.data(self)
     if self.dtype.code == bfloat16.code:
         a = a.view("uint16")
     return _rebuild, (type(self), a, self.dtype.name, self.requires_grad and self.is_leaf)
@@ -214,6 +221,7 @@ def _protocol() -> dict[str, Any]:
         "__rdivmod__": lambda a, b: _divmod(b, a),
         "__pos__": functional.positive,
         "__dir__": names,
+        "__copy__": shallow_copy,
         "__deepcopy__": deepcopy,
         "__reduce_ex__": reduce_ex,
         "__array_namespace__": array_api.array_namespace,

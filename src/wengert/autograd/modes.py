@@ -38,9 +38,6 @@ def inside_reverse() -> bool:
     return getattr(_state, "running", 0) > 0
 
 
-recorded_rule = threading.local()  # .name: of the custom op whose rule runs to be differentiated itself
-
-
 class set_grad_enabled:
     """Switch recording on or off in this thread: as a call (at once) or for the length of a `with` block.
 

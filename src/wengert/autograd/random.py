@@ -17,6 +17,7 @@ from wengert.autograd.device import check_device
 from wengert.dtypes import DType, as_dtype, complex128, float32, float64, int64
 from wengert.errors import ArgumentError, DTypeError, NumberRangeError, TraceError
 from wengert.functional.arguments import as_dtype_of, as_tensor, native, product
+from wengert.interop.numpy import data
 from wengert.program.call_trace import CallTrace, call_trace
 from wengert.program.trace import tracing
 
@@ -344,7 +345,7 @@ def bernoulli(
     """
     t = as_tensor(p, "bernoulli")
     kind = as_dtype(dtype) if dtype is not None else t.dtype if t.dtype.is_floating else float32
-    values = t.numpy() if t._plain else np.empty(0)  # what is traced has no data to look at
+    values = data(t) if t._plain else np.empty(0)  # what is traced has no data to look at
     if values.size and not ((values >= 0) & (values <= 1)).all():
         outside = values[~((values >= 0) & (values <= 1))].flat[0]
         raise ArgumentError(f"bernoulli: a probability lies between 0 and 1, got {float(outside):g}")

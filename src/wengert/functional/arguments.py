@@ -12,6 +12,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import DType, float32, int64, uint64
 from wengert.errors import AxisError, DTypeError, ShapeError
+from wengert.interop.numpy import data
 from wengert.ops.registry import OPS
 from wengert.program.trace import create, filled, real_parts
 
@@ -149,7 +150,7 @@ def iota(n: Size, start: float = 0.0, step: float = 1.0) -> Tensor:
 
 def decreases(x: Tensor) -> bool:
     """Whether a vector decreases somewhere, as far as its numbers are known."""
-    return bool(x._plain and (np.diff(x.numpy().astype(np.float64)) < 0).any())
+    return bool(x._plain and (np.diff(data(x).astype(np.float64)) < 0).any())
 
 
 def shape_text(shape: Sequence[Size]) -> str:

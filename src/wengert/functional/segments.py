@@ -24,6 +24,7 @@ from wengert.functional.arguments import (
     wide,
 )
 from wengert.functional.foreign_names import explain_keywords
+from wengert.interop.numpy import data
 from wengert.program.compile import composite
 
 _index_add, _take, _where, _equal = (native(n) for n in ("index_add", "take", "where", "equal"))
@@ -198,7 +199,7 @@ def _edges(x: Tensor, bins: Any, limits: Sequence[float] | None) -> Tensor:
     if limits is None:
         if not x._plain and not hasattr(x, "value"):
             raise TraceError(f"histogram: the range of {describe(x)} is data; pass range=(low, high) or the edges")
-        values = x.numpy()
+        values = data(x)
         limits = (values.min(), values.max()) if values.size else (0.0, 1.0)
     try:
         low, high = (float(v) for v in limits)

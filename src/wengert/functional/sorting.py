@@ -30,6 +30,7 @@ from wengert.functional.arguments import (
     wide,
 )
 from wengert.functional.foreign_names import explain_keywords
+from wengert.interop.numpy import data
 
 _sort, _argsort, _topk, _searchsorted = (native(n) for n in ("sort", "argsort", "topk", "searchsorted"))
 _pairs: Any = native("sort_with_indices")
@@ -171,7 +172,7 @@ def quantile(x: Any, q: Any, *, axis: Any = None, keepdims: bool = False) -> Ten
     parts = as_dtype_of(q, dtype) if isinstance(q, Tensor) else _asarray(q, dtype)
     if parts.ndim > 1:
         raise ShapeError(f"quantile: q is a number or a vector, got {describe(parts)}")
-    if parts._plain and not np.all((parts.numpy() >= 0) & (parts.numpy() <= 1)):
+    if parts._plain and not np.all((data(parts) >= 0) & (data(parts) <= 1)):
         raise ArgumentError(f"quantile: q must be in [0, 1], got {parts.tolist()}")
     n: Any = ordered.shape[-1]
     place = parts * number(n - 1, dtype)

@@ -10,6 +10,7 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import ones_like, zeros, zeros_like
 from wengert.autograd.forward import DualTensor, _Level, running_forward
+from wengert.autograd.leaving import numbers_kept
 from wengert.autograd.modes import enable_grad, running_reverse
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from wengert.ops.registry import OPS
@@ -56,6 +57,12 @@ def _argument(source: Any) -> Any:
     return _core.another_name(source)
 
 
+def _innermost(x: Any) -> Any:
+    while isinstance(x, DualTensor):
+        x = x.value
+    return x
+
+
 def _tracked(x: Any) -> bool:
     """Whether x depends on something tracked; what only the arguments of a finished function led to is not any more."""
     if isinstance(x, DualTensor):
@@ -79,7 +86,7 @@ class _Pullback:
         leaves, self.structure = tree.flatten(args)
         with running_reverse() as extent:
             self.sources = [_source(_as_differentiable(x, what), self.outer, extent) for x in leaves]
-            with enable_grad():
+            with enable_grad(), numbers_kept(map(_innermost, self.sources)):
                 result = f(*tree.unflatten(self.structure, [_argument(s) for s in self.sources]))
         self.aux = None
         if has_aux:

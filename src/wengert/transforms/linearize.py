@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wengert._core import Tensor
@@ -74,14 +74,19 @@ def linearize(
                 tangents[v] = y_dot
 
 
-def transpose(trace: Trace, linear: Sequence[Instruction], bars: dict[Var, Any]) -> None:
-    """Walk linear instructions backwards in `trace`; `bars` gains the cotangents of what they read."""
+def transpose(
+    trace: Trace, linear: Sequence[Instruction], bars: dict[Var, Any], known: Mapping[Var, Any] | None = None
+) -> None:
+    """Walk linear instructions backwards in `trace`; `bars` gains the cotangents of what they read.
+
+    `known`: operands that have numbers already.
+    """
     for i in reversed(linear):
         y_bars = [bars.pop(v, ZERO) for v in i.outputs]
         if all(b is ZERO for b in y_bars):
             continue
         y_bar = y_bars[0] if i.op.n_outputs == 1 else tuple(y_bars)
-        operands = [_readable(trace, x) for x in i.inputs]
+        operands = [known[x] if known and x in known else _readable(trace, x) for x in i.inputs]  # type: ignore[index]
         which = [k for k, x in enumerate(i.inputs) if isinstance(x, Var) and x.linear]
         for k, x_bar in zip(which, _transposed(i, y_bar, operands, which)):
             x: Any = i.inputs[k]

@@ -16,7 +16,7 @@ from wengert._core import Tensor
 from wengert.errors import ShapeError
 
 _KINDS = "buifc"  # a value of one kind may be written into an array of the same or a later one
-_REMEDY = "use a wengert function, or t.numpy() for the data without gradients"
+_REMEDY = "use a wengert function, or t.detach().numpy() for the data without gradients"
 
 
 def array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wengert._core import Tensor
+from wengert.interop.numpy import data
 
 F = TypeVar("F", bound=Callable[..., Any])
 UFUNCS: dict[str, Callable[..., Any]] = {}
@@ -18,7 +19,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 # Functions of the data alone, whose results have no derivative: they run on the tensor's memory.
 DATA_ONLY = {
-    "array_equal", "array_equiv", "array2string", "array_repr", "array_str", "shares_memory", "may_share_memory", "copyto",
+    "array_equal", "array_equiv", "array2string", "array_repr", "array_str", "shares_memory", "may_share_memory",
     "save", "savez", "savez_compressed", "savetxt", "iscomplexobj", "isrealobj", "common_type", "argwhere", "flatnonzero",
     "digitize", "histogram_bin_edges", "lexsort", "argpartition",
 }  # fmt: skip
@@ -26,14 +27,14 @@ DATA_ONLY = {
 
 def on_data(name: str, *args: Any, **options: Any) -> Any:
     """A NumPy function on the memory of the tensors among its arguments."""
-    plain = {k: _data(v) for k, v in options.items()}
-    return getattr(np, name)(*map(_data, args), **plain)
+    plain = {k: _array(v) for k, v in options.items()}
+    return getattr(np, name)(*map(_array, args), **plain)
 
 
-def _data(x: Any) -> Any:
+def _array(x: Any) -> Any:
     if isinstance(x, Tensor):
-        return x.numpy()
-    return type(x)(map(_data, x)) if isinstance(x, (list, tuple)) else x
+        return data(x)
+    return type(x)(map(_array, x)) if isinstance(x, (list, tuple)) else x
 
 
 def ufunc(*names: str) -> Callable[[F], F]:

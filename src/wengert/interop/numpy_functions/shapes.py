@@ -28,6 +28,20 @@ def _size(a: Any, axis: Any = None) -> Any:
     return a.size if axis is None else a.shape[axis]
 
 
+# Only with like=t: without it NumPy does not ask, and reads the numbers.
+@function("array", "asarray", "asanyarray", "ascontiguousarray")
+def _array(a: Any, dtype: Any = None, *, copy: bool | None = None, **options: Any) -> Any:
+    return wg.asarray(a, dtype=dtype, copy=copy)
+
+
+@function("copyto")
+def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    if not isinstance(dst, Tensor):
+        np.copyto(dst, np.asarray(src), casting=casting, where=np.asarray(where))  # type: ignore[arg-type]
+    else:
+        dst[...] = src if where is True else wg.where(where, src, dst)
+
+
 @function("ravel")
 def _ravel(a: Any, order: str = "C") -> Any:
     if order not in ("C", "K", "A"):
@@ -147,7 +161,9 @@ def _unique(
     equal_nan: bool = True, sorted: bool = True,
 ) -> Any:  # fmt: skip
     if axis is not None:
-        raise TypeError("np.unique: axis= has no counterpart in wengert; use t.numpy() for the data without gradients")
+        raise TypeError(
+            "np.unique: axis= has no counterpart in wengert; use t.detach().numpy() for the data without gradients"
+        )
     found = wg.unique_all(ar)
     wanted = [found.values]
     wanted += [x for x, asked in zip(found[1:], (return_index, return_inverse, return_counts)) if asked]

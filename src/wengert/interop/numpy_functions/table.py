@@ -239,7 +239,7 @@ def _renamed(name: str, target: Function, parameters: str) -> Function:
         if "dtype" in named and not has_dtype:  # NumPy computes in it
             leading[0] = registry.cast(as_tensor(leading[0], name), named.pop("dtype"))
         if given:
-            raise TypeError(f"np.{name}: wengert knows no {', '.join(given)}=; use wg.{name} or t.numpy()")
+            raise TypeError(f"np.{name}: wengert knows no {', '.join(given)}=; use wg.{name} or t.detach().numpy()")
         return target(*leading, **named)
 
     call.__name__ = name
@@ -255,5 +255,7 @@ def _idle(name: str, parameter: str, value: Any) -> bool:
     if parameter not in _IDLE:
         return False
     if not any(value is v or (isinstance(v, str) and value == v) for v in _IDLE[parameter]):
-        raise TypeError(f"np.{name}: {parameter}={value!r} has no counterpart in wengert; use t.numpy() for the data")
+        raise TypeError(
+            f"np.{name}: {parameter}={value!r} has no counterpart in wengert; use t.detach().numpy() for the data"
+        )
     return True

@@ -1,0 +1,104 @@
+#include "leaving.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <vector>
+
+#include "tensor_parts.h"
+
+namespace nb = nanobind;
+
+namespace wengert {
+
+namespace {
+
+// What the transformations that run in this thread differentiate by, outermost first. Each owns its nodes.
+using Sources = std::vector<Node*>;
+constinit thread_local std::vector<Sources>* running = nullptr;
+
+bool depends_on_sources(Node* from) {
+  std::unordered_set<const Node*> wanted, seen;
+  uint64_t first = UINT64_MAX;  // what was recorded before all sources depends on none
+  for (const Sources& sources : *running)
+    for (const Node* n : sources) {
+      wanted.insert(n);
+      first = std::min(first, n->seq);
+    }
+  std::vector<Node*> todo{from};
+  while (!todo.empty()) {
+    Node* n = todo.back();
+    todo.pop_back();
+    if (n->seq < first || !seen.insert(n).second) continue;
+    if (wanted.contains(n)) return true;
+    for (int i = 0; i < n->n_edges; ++i)
+      if (n->edges[i].node) todo.push_back(n->edges[i].node);
+  }
+  return false;
+}
+
+bool inside_transformation(const Value* v) {
+  return running && !running->empty() && thread_state.grad_enabled && v->node && depends_on_sources(v->node);
+}
+
+Value* plain_value(nb::handle h) {
+  if (!is_tensor(h.ptr()) || !as_tensor(h.ptr())->plain) return nullptr;
+  return current(as_tensor(h.ptr())->tensor);
+}
+
+void enter_transformation(const nb::list& tensors) {
+  if (!running) running = new std::vector<Sources>;
+  Sources& sources = running->emplace_back();
+  for (nb::handle h : tensors) {
+    Value* v = plain_value(h);
+    if (!v || !v->node) continue;
+    retain(v->node);
+    sources.push_back(v->node);
+  }
+}
+
+void leave_transformation() {
+  if (!running || running->empty()) return;
+  Sources sources = std::move(running->back());
+  running->pop_back();
+  for (Node* n : sources) release(n);
+}
+
+}  // namespace
+
+bool may_leave(PyObject* tensor, const Value* v, Leaving how, const char* what) {
+  if (!v->node) return true;
+  const bool inside = inside_transformation(v);
+  const bool has_history = how == Leaving::array && !v->node->leaf && tracked(v);
+  if (!inside && !has_history) return true;
+  PyObject* r = PyObject_CallFunction(python_hooks.refuse_leaving, "Osi", tensor, what, static_cast<int>(inside));
+  Py_XDECREF(r);
+  return false;
+}
+
+void init_leaving(nb::module_& m) {
+  m.def("enter_transformation", &enter_transformation);
+  m.def("leave_transformation", &leave_transformation);
+  // Whether the tensor depends on what a transformation that runs in this thread differentiates by.
+  m.def("inside_transformation", [](nb::handle tensor) {
+    const Value* v = plain_value(tensor);
+    return v && inside_transformation(v);
+  });
+  // The same memory without history, for those who only look at the numbers; also while a function is traced.
+  m.def("data", [](nb::handle tensor) {
+    Value* v = data_of(tensor.ptr(), "numpy");
+    if (v && !v->node) return nb::borrow(tensor);
+    PyObject* t = v ? wrap_view(alias(v), as_tensor(tensor.ptr()), true) : nullptr;
+    if (!t) throw nb::python_error();
+    return nb::steal(t);
+  });
+  // Raises if one number of the tensor, or with `array` all of them, must not leave.
+  m.def(
+      "check_leaving",
+      [](nb::handle tensor, const char* what, bool array) {
+        const Value* v = plain_value(tensor);
+        if (v && !may_leave(tensor.ptr(), v, array ? Leaving::array : Leaving::number, what)) throw nb::python_error();
+      },
+      nb::arg("tensor"), nb::arg("what"), nb::arg("array") = false);
+}
+
+}  // namespace wengert
