@@ -18,7 +18,7 @@ from wengert.functional.arguments import as_dtype_of, describe, native
 from wengert.functional.elementwise import is_operand, power_operator
 from wengert.functional.foreign_names import FOREIGN, ForeignMethod, readable
 from wengert.functional.indexing import assign, getitem, setitem
-from wengert.interop import array_api, dlpack, numpy_functions
+from wengert.interop import array_api, dlpack, numpy_functions, sparse
 from wengert.interop import numpy as numpy_interop
 
 # Functions whose first argument is not one tensor.
@@ -28,7 +28,9 @@ _permute, _isnan, _isinf = native("permute"), native("isnan"), native("isinf")
 
 
 def _matmul_operator(a: Any, b: Any) -> Any:
-    return functional.matmul(a, b) if is_operand(a) and is_operand(b) else NotImplemented
+    if is_operand(a) and is_operand(b):
+        return functional.matmul(a, b)
+    return sparse.matmul(a, b) if sparse.is_sparse(a) or sparse.is_sparse(b) else NotImplemented
 
 
 def _transposed(self: Tensor) -> Tensor:
