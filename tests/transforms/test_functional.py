@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict, namedtuple
 from typing import Any
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -366,3 +368,37 @@ def test_tangents_and_cotangents_are_matched_by_key() -> None:
         wg.jvp(f, (p,), ({"a": t(1.0)},))
     with pytest.raises(wg.ArgumentError, match="another structure: a Tensor in place of a dict"):
         wg.vjp(f, p)[1](t(1.0))
+
+
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        lambda f, x: wg.grad(f)(x),
+        lambda f, x: wg.value_and_grad(f)(x)[1],
+        lambda f, x: wg.vjp(f, x)[1](wg.tensor(1.0))[0],
+        lambda f, x: wg.jvp(f, (x,), (wg.ones_like(x),))[1],
+    ],
+    ids=["grad", "value_and_grad", "vjp", "jvp"],
+)
+def test_result_that_does_not_depend_on_the_argument_warns(differentiate):
+    x, w = wg.tensor([1.0, 2.0]), wg.tensor(3.0, requires_grad=True)
+    for f in (lambda x: wg.tensor(1.0), lambda x: w * w, lambda x: (x.detach() ** 2).sum(), lambda x: wg.floor(x).sum()):
+        with pytest.warns(UserWarning, match="does not depend on the argument") as caught:
+            assert differentiate(f, x).sum().item() == 0.0
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(5):
+            differentiate(lambda x: w * w, x)
+    assert len(caught) == 1
+
+
+def test_derivatives_that_vanish_do_not_warn():
+    x = wg.tensor([1.0, 2.0])
+    assert wg.hessian(lambda x: (3.0 * x).sum())(x).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert wg.hvp(lambda x: (3.0 * x).sum(), x, x).tolist() == [0.0, 0.0]
+    assert wg.grad(lambda p: p["a"] * 2.0)({"a": wg.tensor(1.0), "unused": wg.tensor(1.0)})["unused"].item() == 0.0
+    assert wg.jacobian(lambda x: (x[0], x[1]))(x)[0].tolist() == [1.0, 0.0]
+    assert wg.grad(lambda x: (x * 0.0).sum())(x).tolist() == [0.0, 0.0]
+    y, push = wg.linearize(lambda x: x * 2.0, x)
+    assert push(x).tolist() == [2.0, 4.0]

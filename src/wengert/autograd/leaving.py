@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -60,7 +61,22 @@ def refuse_leaving(x: Any, what: str, inside: bool) -> NoReturn:
 
 def user_line() -> str:
     """File and line of the innermost frame that belongs to the user."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _PASSED_OVER:
-        frame = frame.f_back
+    frame = sys._getframe(_frames_to_user())
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _frames_to_user() -> int:
+    """How many frames the innermost one of the user's is above the caller."""
+    above, frame = 1, sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _PASSED_OVER:
+        above, frame = above + 1, frame.f_back
+    return above
+
+
+def warn_of_independence(what: str) -> None:
+    """Say, once per line of the user's, that a derivative is zero because nothing leads to what it is by."""
+    warnings.warn(
+        f"{what}: the result does not depend on the argument in a way that has a derivative, so all of it is zero; if it "
+        "should depend, look for a detach(), a no_grad() or a value that was computed outside of the function",
+        stacklevel=_frames_to_user() + 1,
+    )

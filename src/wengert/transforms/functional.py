@@ -10,7 +10,7 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import ones_like, zeros, zeros_like
 from wengert.autograd.forward import DualTensor, _Level, running_forward
-from wengert.autograd.leaving import numbers_kept
+from wengert.autograd.leaving import numbers_kept, warn_of_independence
 from wengert.autograd.modes import enable_grad, running_reverse
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from wengert.ops.registry import OPS
@@ -116,6 +116,7 @@ class _Pullback:
         record = self.record or (bool(_core.is_grad_enabled()) and any(b.requires_grad for b in bars))
         with enable_grad():
             gradients = pull(self.ys, bars, self.sources, retain=retain or record, record=record)
+        self.independent = all(g is None for g in gradients)
         filled = [zeros_like(s) if g is None else g for g, s in zip(gradients, self.sources)]
         if not self.outer:
             filled = [g if g._plain else g.detach() for g in filled]
@@ -130,12 +131,22 @@ def vjp(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[A
     >>> pull(wg.tensor([1.0, 10.0]))[0].tolist()
     [2.0, 40.0]
     """
+    return differentiate_backwards(f, args, warns=True)
+
+
+def differentiate_backwards(
+    f: Callable[..., Any], args: tuple[Any, ...], warns: bool = False
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """`vjp`, which warns where the result does not depend on the arguments, or does not."""
     p = _Pullback(f, args, False, "vjp")
 
     def pull_back(y_bar: Any) -> tuple[Any, ...]:
         given = tree.leaves_like(y_bar, p.out_structure, "vjp: the cotangent")
         bars = [_fitting(b, y, "vjp: the cotangent") for b, y in zip(given, p.ys)]
-        return p.pull(bars, retain=True)  # type: ignore[no-any-return]
+        pulled: tuple[Any, ...] = p.pull(bars, retain=True)
+        if warns and p.independent:
+            warn_of_independence("vjp")
+        return pulled
 
     doc = "Cotangents of the arguments of {f} at this point, of a cotangent of its result."
     return p.value(), named(pull_back, "pullback", f, doc, same_arguments=False)
@@ -191,6 +202,8 @@ def value_and_grad(
                 f"grad: the function returned {p.ys[0].dtype.name}; only floating results have derivatives"
             )
         gradients = p.pull([ones_like(p.ys[0])], retain=False)
+        if p.independent:
+            warn_of_independence("grad")
         value = (p.value(), p.detached_aux()) if has_aux else p.value()
         return value, gradients[0] if isinstance(argnums, int) else gradients
 
@@ -221,6 +234,13 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> y.item(), y_dot.item()
     (9.0, 6.0)
     """
+    return differentiate_forwards(f, primals, tangents, warns=True)
+
+
+def differentiate_forwards(
+    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], warns: bool = False
+) -> tuple[Any, Any]:
+    """`jvp`, which warns where the result does not depend on the arguments, or does not."""
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise ArgumentError(
@@ -236,6 +256,8 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     leaves, out_structure = result_leaves(result, "jvp")
     pairs = [level.split(y) for y in leaves]
     ys = [y for y, _ in pairs]
+    if warns and all(t is None for _, t in pairs):
+        warn_of_independence("jvp")
     y_dots = [_tangent_or_zeros(y, t) for y, t in pairs]
     return tree.unflatten(out_structure, ys), tree.unflatten(out_structure, y_dots)
 
@@ -264,7 +286,7 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
             raise ArgumentError(f"linearize: {len(args)} arguments, but {len(x_dots)} tangents")
         tangents = tree.leaves_like(x_dots, p.structure, "linearize: the tuple of tangents")
         given = [_fitting(t, x, "linearize: the tangent") for t, x in zip(tangents, p.sources)]
-        _, back = vjp(lambda *b: tuple(tree.flatten(p.pull(b, retain=True))[0]), *bars)
+        _, back = differentiate_backwards(lambda *b: tuple(tree.flatten(p.pull(b, retain=True))[0]), tuple(bars))
         return tree.unflatten(structure, list(back(tuple(given))))
 
     doc = "The derivative of {f} at this point, along tangents of its arguments."
@@ -281,9 +303,10 @@ def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
     from wengert.errors import CustomOpError
 
     try:
-        return jvp(grad(f), (x,), (v,))[1]
+        return differentiate_forwards(grad(f), (x,), (v,))[1]
     except CustomOpError:  # a custom op that has no forward mode: reverse over reverse
-        return grad(lambda z: _inner(grad(f)(z), v))(x)
+        _, pull_back = differentiate_backwards(lambda z: _inner(grad(f)(z), v), (x,))
+        return pull_back(1.0)[0]
 
 
 def _inner(a: Any, b: Any) -> Any:

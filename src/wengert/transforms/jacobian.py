@@ -20,7 +20,13 @@ from wengert.errors import ArgumentError, DTypeError
 from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, make_complex
 from wengert.program import tree
-from wengert.transforms.functional import by_arguments, grad, jvp, result_leaves, vjp
+from wengert.transforms.functional import (
+    by_arguments,
+    differentiate_backwards,
+    differentiate_forwards,
+    grad,
+    result_leaves,
+)
 from wengert.transforms.naming import named
 
 
@@ -76,7 +82,7 @@ def _columns(g: Callable[[Any], Any], x: Any, e: Tensor) -> list[Any]:
     """What each output does along one element; a real one of a complex element: d/dRe + i d/dIm, as `grad` has it."""
 
     def push(v: Tensor) -> list[Any]:
-        return tree.flatten(jvp(g, (x,), (v,))[1])[0]
+        return tree.flatten(differentiate_forwards(g, (x,), (v,))[1])[0]
 
     columns = push(e)
     if x.dtype.kind != "c" or all(c.dtype.kind == "c" for c in columns):
@@ -154,7 +160,7 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         g, point = _of_one(f, argnums, args, kwargs)
         xs, x_structure = _tensor_leaves(point)
-        y, pull_back = vjp(g, tree.unflatten(x_structure, xs))
+        y, pull_back = differentiate_backwards(g, (tree.unflatten(x_structure, xs),))
         ys, y_structure = tree.flatten(y)
 
         def from_output(k: int) -> Callable[[Any], list[Any]]:
