@@ -85,6 +85,7 @@ void init_leaving(nb::module_& m) {
   });
   // The same memory without history, for those who only look at the numbers; also while a function is traced.
   m.def("data", [](nb::handle tensor) {
+    if (!is_tensor(tensor.ptr())) throw nb::type_error("data: expected a tensor");
     Value* v = data_of(tensor.ptr(), "numpy");
     if (v && !v->node) return nb::borrow(tensor);
     PyObject* t = v ? wrap_view(alias(v), as_tensor(tensor.ptr()), true) : nullptr;

@@ -94,8 +94,19 @@ void free_node(const NodeHandle& h) {
   n->freed = Freed::by_backward;
 }
 
+Value* plain_value(nb::handle h) {
+  return is_tensor(h.ptr()) && as_tensor(h.ptr())->plain ? current(as_tensor(h.ptr())->tensor) : nullptr;
+}
+
+// An end of a walk: with the edge that it has, also where the function has ended that it was tracked for. A tape that
+// records would take it for a tensor that nothing tracks.
+Value* end_of_walk(nb::handle h, const char* what) {
+  Value* v = plain_value(h);
+  return v && v->node && v->node->lifetime.extent ? v : value_from(h, what);
+}
+
 nb::object node_of(nb::handle tensor) {
-  Value* v = value_from(tensor, "node");
+  Value* v = end_of_walk(tensor, "node");
   if (!v->node) return nb::none();
   return nb::make_tuple(NodeHandle(v->node), v->output);
 }
@@ -113,7 +124,7 @@ nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph,
     std::vector<Root> from;
     for (nb::handle h : roots) {
       nb::tuple t = nb::cast<nb::tuple>(h);
-      from.push_back({value_from(nb::object(t[0]), "backward"), value_from(nb::object(t[1]), "backward")});
+      from.push_back({end_of_walk(nb::object(t[0]), "backward"), value_from(nb::object(t[1]), "backward")});
     }
     std::vector<Edge> wanted;
     WalkOptions options;
@@ -139,10 +150,6 @@ struct NotRecording {
   bool before = std::exchange(thread_state.grad_enabled, false);
   ~NotRecording() { thread_state.grad_enabled = before; }
 };
-
-Value* plain_value(nb::handle h) {
-  return is_tensor(h.ptr()) && as_tensor(h.ptr())->plain ? current(as_tensor(h.ptr())->tensor) : nullptr;
-}
 
 // The cotangent of a recorded tensor to start from: given and fitting as it is, or one for a real scalar. Null in all
 // other cases, which Python converts or refuses.

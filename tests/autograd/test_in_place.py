@@ -195,6 +195,7 @@ def test_a_tensor_that_takes_another_value_leaves_its_views_alone() -> None:
     assert p.tolist() == [8.0] * 4 and before.tolist() == [10.0, 11.0, 12.0, 13.0]
 
 
+@pytest.mark.filterwarnings("ignore:.*does not depend on the argument")  # after fill_
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_function_that_is_differentiated_may_change_its_argument(shared: bool):
     array = np.array([0.5, -1.5, 2.0])

@@ -210,6 +210,7 @@ def test_random_numbers_are_not_frozen_into_a_program() -> None:
 C = wg.tensor([1.0, 2.0, 3.0, 4.0])
 
 
+@pytest.mark.filterwarnings("ignore:.*does not depend on the argument")  # that of where
 @pytest.mark.parametrize(
     "f",
     [

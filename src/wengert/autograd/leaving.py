@@ -76,7 +76,7 @@ def _frames_to_user() -> int:
 def warn_of_independence(what: str) -> None:
     """Say, once per line of the user's, that a derivative is zero because nothing leads to what it is by."""
     warnings.warn(
-        f"{what}: the result does not depend on the argument in a way that has a derivative, so all of it is zero; if it "
-        "should depend, look for a detach(), a no_grad() or a value that was computed outside of the function",
+        f"{what}: the result does not depend on the argument, so its derivative is zero; if it should depend, look for a "
+        "detach(), a no_grad() or a value that was computed outside of the function",
         stacklevel=_frames_to_user() + 1,
     )

@@ -18,7 +18,7 @@ from wengert.functional.reductions import max as largest
 from wengert.linalg.solving import inexact, inv, square
 from wengert.ops.linalg import adjoint_of, columns, product, rows, symmetric
 from wengert.program.trace import Tracer
-from wengert.transforms.functional import differentiate_forwards
+from wengert.transforms.functional import jvp
 
 _matrix_exp, _eigh, _where, _abs = (native(name) for name in ("matrix_exp", "eigh", "where", "abs"))
 _log, _sqrt, _maximum, _sum = (native(name) for name in ("log", "sqrt", "maximum", "sum"))
@@ -151,12 +151,12 @@ class _Spectral:
 
     def slope(self, w: Tensor) -> Tensor:
         """f′."""
-        y: Tensor = differentiate_forwards(self.f, (w,), (ones_like(w),))[1]
+        y: Tensor = jvp(self.f, (w,), (ones_like(w),))[1]
         return y
 
     def curvature(self, w: Tensor) -> Tensor:
         """f″."""
-        y: Tensor = differentiate_forwards(self.slope, (w,), (ones_like(w),))[1]
+        y: Tensor = jvp(self.slope, (w,), (ones_like(w),))[1]
         return y
 
     def differences(self, w: Tensor) -> Tensor:

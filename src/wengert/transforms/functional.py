@@ -234,13 +234,6 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> y.item(), y_dot.item()
     (9.0, 6.0)
     """
-    return differentiate_forwards(f, primals, tangents, warns=True)
-
-
-def differentiate_forwards(
-    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], warns: bool = False
-) -> tuple[Any, Any]:
-    """`jvp`, which warns where the result does not depend on the arguments, or does not."""
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise ArgumentError(
@@ -256,8 +249,6 @@ def differentiate_forwards(
     leaves, out_structure = result_leaves(result, "jvp")
     pairs = [level.split(y) for y in leaves]
     ys = [y for y, _ in pairs]
-    if warns and all(t is None for _, t in pairs):
-        warn_of_independence("jvp")
     y_dots = [_tangent_or_zeros(y, t) for y, t in pairs]
     return tree.unflatten(out_structure, ys), tree.unflatten(out_structure, y_dots)
 
@@ -303,7 +294,7 @@ def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
     from wengert.errors import CustomOpError
 
     try:
-        return differentiate_forwards(grad(f), (x,), (v,))[1]
+        return jvp(grad(f), (x,), (v,))[1]
     except CustomOpError:  # a custom op that has no forward mode: reverse over reverse
         _, pull_back = differentiate_backwards(lambda z: _inner(grad(f)(z), v), (x,))
         return pull_back(1.0)[0]

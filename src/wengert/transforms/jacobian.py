@@ -23,8 +23,8 @@ from wengert.program import tree
 from wengert.transforms.functional import (
     by_arguments,
     differentiate_backwards,
-    differentiate_forwards,
     grad,
+    jvp,
     result_leaves,
 )
 from wengert.transforms.naming import named
@@ -82,7 +82,7 @@ def _columns(g: Callable[[Any], Any], x: Any, e: Tensor) -> list[Any]:
     """What each output does along one element; a real one of a complex element: d/dRe + i d/dIm, as `grad` has it."""
 
     def push(v: Tensor) -> list[Any]:
-        return tree.flatten(differentiate_forwards(g, (x,), (v,))[1])[0]
+        return tree.flatten(jvp(g, (x,), (v,))[1])[0]
 
     columns = push(e)
     if x.dtype.kind != "c" or all(c.dtype.kind == "c" for c in columns):
