@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
+from wengert.debug.warning import warn_user
 from wengert.dtypes import int64, result_type
 from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from wengert.functional.activations import log_probabilities
@@ -211,10 +211,9 @@ class _Logits:
             return
         if x.ndim and x.dtype.is_floating and call_trace() is None and _are_probabilities(x.detach(), axis):
             self.warned = True
-            warnings.warn(
+            warn_user(
                 f"{name}: every row of {describe(x)} is a probability distribution, but {name} takes logits: leave out the "
-                "softmax before it, or use nll_loss with log_softmax",
-                stacklevel=3,
+                "softmax before it, or use nll_loss with log_softmax"
             )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wengert.debug.warning import warn_user
 from wengert.errors import ArgumentError, LoadError
 from wengert.interop import safetensors
 from wengert.interop.files import remove_left_over
@@ -69,7 +69,7 @@ class Checkpointer:
             try:
                 safetensors.check(self.path(step))
             except (LoadError, OSError) as e:
-                warnings.warn(f"Checkpointer: skipped a damaged checkpoint: {e}", stacklevel=2)
+                warn_user(f"Checkpointer: skipped a damaged checkpoint: {e}")
                 continue
             return self.path(step)
         return None
