@@ -227,7 +227,7 @@ void assign(Tensor& t, Value* owned, const char* op) {
   }
   // Overlapping memory (a[1:] = a[:-1]) reads the source whole before it writes.
   Ref packed;
-  if (result->buffer == old->buffer) {
+  if (share_memory(result.v, old)) {
     packed = Ref(empty_like(result.v, result->dtype));
     copy_into(result.v, packed.v);
   }

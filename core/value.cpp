@@ -79,6 +79,30 @@ bool has_overlap(int ndim, const int64_t* shape, const int64_t* strides) {
   return false;
 }
 
+namespace {
+
+struct Extent {
+  uintptr_t first, end;
+};
+
+Extent extent(const Value* v) {
+  int64_t low = 0, high = 0;
+  for (int i = 0; i < v->ndim; ++i) {
+    const int64_t reach = (v->shape[i] - 1) * v->strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const uintptr_t data = reinterpret_cast<uintptr_t>(v->data), element = static_cast<uintptr_t>(size_of(v->dtype));
+  return {data + static_cast<uintptr_t>(low) * element, data + static_cast<uintptr_t>(high + 1) * element};
+}
+
+}  // namespace
+
+bool share_memory(const Value* a, const Value* b) {
+  if (a->size == 0 || b->size == 0) return false;
+  const Extent x = extent(a), y = extent(b);
+  return x.first < y.end && y.first < x.end;
+}
+
 bool is_uniform(const Value* v) {
   for (int i = 0; i < v->ndim; ++i)
     if (v->strides[i] != 0 && v->shape[i] != 1) return false;

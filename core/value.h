@@ -126,6 +126,9 @@ inline bool same_shape(const Value* a, const Value* b) {
 // Whether two elements may lie at the same place: true for all that overlap, and for strides that interleave so that it
 // would take a search to know.
 bool has_overlap(int ndim, const int64_t* shape, const int64_t* strides);
+// Whether the two may have elements at the same address: they do if not all bytes of one lie behind those of the other.
+// Buffers do not tell: two may have been made of one array of another library.
+bool share_memory(const Value* a, const Value* b);
 // One element, seen through strides of zero.
 bool is_uniform(const Value* v);
 

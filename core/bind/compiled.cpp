@@ -269,25 +269,6 @@ PyObject* results_of(const Entry& e, Value** out, size_t n) {
   return e.unflatten(results).release().ptr();
 }
 
-// The addresses from the first element of a value to the end of the last, whatever the signs of its strides.
-std::pair<const char*, const char*> extent(const Value* v) {
-  int64_t first = 0, last = v->size > 0 ? 1 : 0;
-  for (int i = 0; i < v->ndim && v->size > 0; ++i) {
-    const int64_t reach = (v->shape[i] - 1) * v->strides[i];
-    (reach < 0 ? first : last) += reach;
-  }
-  return {v->data + first * size_of(v->dtype), v->data + last * size_of(v->dtype)};
-}
-
-// Whether two values may have an element in common.
-bool overlap(const Value* a, const Value* b) {
-  if (a->buffer == b->buffer) return true;
-  if (!a->buffer->pinned || !b->buffer->pinned) return false;  // memory from outside may be under several buffers
-  const auto [a_begin, a_end] = extent(a);
-  const auto [b_begin, b_end] = extent(b);
-  return a_begin < b_end && b_begin < a_end;
-}
-
 // Tensors that are written to, in the order of `writes`. Refuses what cannot be written before anything runs.
 void find_targets(const Entry& e, const Call& call, PyObject* const* args, Py_ssize_t n_args, Value* const* in,
                   size_t n, TensorObject** targets) {
@@ -304,7 +285,7 @@ void find_targets(const Entry& e, const Call& call, PyObject* const* args, Py_ss
       targets[k] = as_tensor(PyList_GET_ITEM(e.captured.ptr(), w.input - call.n_in - n_hidden));
     }
     for (size_t i = 0; i < n; ++i)
-      if (i != w.input && overlap(in[i], in[w.input]))
+      if (i != w.input && (in[i]->buffer == in[w.input]->buffer || share_memory(in[i], in[w.input])))
         throw Error(ErrorKind::trace,
                     w.op + ": the compiled function changes a tensor, " + to_string(in[w.input]->type()) +
                         ", that shares memory with another that it reads, " + to_string(in[i]->type()) +

@@ -1,5 +1,6 @@
 """Making tensors of Python numbers: those that a dtype cannot hold are refused, never wrapped."""
 
+import array
 from typing import Any
 
 import numpy as np
@@ -114,3 +115,46 @@ def test_what_newcomers_write_is_explained() -> None:
         wg.ArgumentError, match=r"layer 0 is a list, which cannot be called; of a list, pass .*\*layers"
     ):
         wg.nn.Sequential([wg.nn.ReLU()])  # type: ignore[arg-type]
+
+
+def test_bools_of_other_bytes_are_true() -> None:
+    a = np.array([2, 0, 255, 1], np.uint8).view(bool)
+    x = wg.asarray(a)
+    assert x.tolist() == [True, False, True, True]
+    assert wg.sum(x).item() == wg.count_nonzero(x).item() == 3
+    assert x.astype(wg.float32).tolist() == [1.0, 0.0, 1.0, 1.0]
+    assert (x == True).tolist() == [True, False, True, True]  # noqa: E712 - elementwise
+    assert wg.asarray(a[::-1]).astype(int).tolist() == [1, 1, 0, 1]
+    assert wg.sum(wg.from_dlpack(a)).item() == 3
+    with pytest.raises(wg.ArgumentError, match="bytes"):
+        wg.asarray(a, copy=False)
+    clean = np.array([True, False])
+    wg.asarray(clean)[0] = False
+    assert clean.tolist() == [False, False], "bools of usual bytes are shared"
+
+
+class _Column:
+    """What pandas, PIL and others are to NumPy."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array([1.0, 2.0], dtype)
+
+
+@pytest.mark.parametrize("code", "bBhHiIqQfd")
+def test_buffers_keep_their_dtype(code: str) -> None:
+    a = array.array(code, [1, 2])
+    for x in (wg.asarray(a), wg.asarray(memoryview(a)), wg.tensor(a), wg.tensor([a, a])[0]):
+        assert x.dtype == np.asarray(a).dtype
+        assert x.tolist() == [1, 2]
+    wg.asarray(a)[0] = 7
+    assert a[0] == 7, "asarray shares memory"
+    wg.tensor(a)[0] = 9
+    assert a[0] == 7, "tensor copies"
+
+
+def test_arrays_of_others_keep_their_dtype() -> None:
+    assert wg.asarray(_Column()).dtype == wg.asarray([_Column()]).dtype == wg.float64
+    assert wg.asarray(bytearray(b"ab")).dtype == wg.uint8
+    assert wg.asarray(memoryview(b"ab")).tolist() == [97, 98]
+    assert wg.asarray([1.0, 2]).dtype == wg.float32
+    assert wg.asarray([np.float64(1.0), 2.0]).dtype == wg.float64

@@ -467,3 +467,21 @@ def test_programs_have_no_copies_of_what_is_not_written() -> None:
 
     program = simplify(traced(f, (1, 3)))
     assert not any(i.op.name in ("copy", "contiguous") for i in program.instructions)
+
+
+def test_two_tensors_on_one_array_are_read_before_they_are_written() -> None:
+    """Each made of the array on its own: that they share memory shows only in their addresses."""
+
+    def assign(a: Any, b: Any) -> None:
+        a[:] = b
+
+    for write in (lambda a, b: a.copy_(b), assign, lambda a, b: a.copy_(b * 1.0), lambda a, b: wg.add(b, 0.0, out=a)):
+        n = np.arange(6.0)
+        write(wg.asarray(n), wg.asarray(n[::-1]))
+        assert n.tolist() == [5.0, 4.0, 3.0, 2.0, 1.0, 0.0]
+        n = np.arange(6.0)
+        write(wg.asarray(n[1:]), wg.asarray(n[:-1]))
+        assert n.tolist() == [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+        m = np.arange(9.0).reshape(3, 3)
+        write(wg.asarray(m), wg.asarray(m.T))
+        assert m.tolist() == np.arange(9.0).reshape(3, 3).T.tolist()

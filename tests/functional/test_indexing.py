@@ -246,3 +246,34 @@ def test_writing_by_a_mask_without_axes(shape):
         expected = np.full(shape, s if s > 0.5 else 0.6)
         for g in (f, wg.compile(f)):
             np.testing.assert_allclose(g(x, wg.tensor(s, dtype="float64")).numpy(), expected)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, i: x[i],
+        lambda x, i: x[i, i],
+        lambda x, i: wg.take(x, i, axis=0),
+        lambda x, i: wg.take_along_axis(x, wg.reshape(i, (1, 2)), axis=0),
+        lambda x, i: wg.embedding(i, x),
+        lambda x, i: wg.scatter_add(x, wg.reshape(i, (2, 1)), wg.ones((2, 1)), axis=1),
+        lambda x, i: wg.segment_sum(x, i, num_segments=2),
+        lambda x, i: wg.cross_entropy(x, i),
+    ],
+)
+def test_unsigned_indices_do_not_wrap_round(f, compiled):
+    x = wg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    g = wg.compile(f) if compiled else f
+    small = wg.tensor([1, 0], dtype="uint64")
+    np.testing.assert_array_equal(g(x, small).numpy(), f(x, wg.tensor([1, 0])).numpy())
+    for bad in (2**64 - 1, 2**63, 2**63 + 1, 2):
+        with pytest.raises(IndexError, match="out of range"):
+            g(x, wg.asarray(np.array([0, bad], np.uint64)))
+
+
+def test_unsigned_indices_are_not_written_at_the_end():
+    x = wg.zeros(3)
+    with pytest.raises(IndexError, match=str(2**64 - 1)):
+        x[wg.asarray(np.array([2**64 - 1], np.uint64))] = 5.0
+    assert x.tolist() == [0.0, 0.0, 0.0]

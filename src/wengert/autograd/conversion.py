@@ -34,6 +34,10 @@ def _from_numpy(a: np.ndarray[Any, Any], copy: bool | None) -> Tensor:
         raise DTypeError(f"asarray: NumPy dtype {a.dtype} has no counterpart; convert the array first") from None
     if not a.dtype.isnative:
         a, copy = a.astype(a.dtype.newbyteorder("=")), False
+    if a.dtype == bool and a.size and a.view(np.uint8).max() > 1:  # other bytes are true to NumPy, and would count here
+        if copy is False:
+            raise ArgumentError("asarray: bools with other bytes than 0 and 1 cannot be shared; pass copy=None or True")
+        a, copy = a.view(np.uint8) != 0, False
     flags, element = a.flags, a.dtype.itemsize
     aligned = flags.aligned and (flags.c_contiguous or all(s % element == 0 for s in a.strides))
     if not aligned or not flags.writeable:
@@ -90,6 +94,8 @@ def asarray(
 ) -> Tensor:
     """A tensor of `obj`, sharing its memory where it can (array API). Lists of tensors are stacked, with their gradients.
 
+    Arrays and buffers keep their dtype; Python floats become float32, ints int64.
+
     >>> a = np.arange(3.0)
     >>> asarray(a).dtype
     wengert.float64
@@ -103,7 +109,7 @@ def asarray(
     if isinstance(obj, Tensor):
         t = obj if dtype is None or obj.dtype == dtype else obj.astype(dtype)
         return finish(t.clone() if copy and t is obj else t, requires_grad)
-    if isinstance(obj, (np.ndarray, np.generic)):
+    if isinstance(obj, (np.ndarray, np.generic, array.array, memoryview, bytearray)):
         a = np.asarray(obj)
     elif not isinstance(obj, (list, tuple, int, float)) and hasattr(obj, "__dlpack__"):
         from wengert.interop.dlpack import from_dlpack
@@ -172,11 +178,11 @@ def _from_nested(obj: Any, types: set[type], dtype: Any) -> np.ndarray[Any, Any]
         return _from_nested(row, _types_in(row), dtype).reshape(a.shape)
     if a.dtype == object or a.dtype.kind in "US":
         raise DTypeError(f"asarray: cannot make a tensor of {type(obj).__name__} (NumPy gives dtype {a.dtype})")
-    holds_numpy = any(issubclass(t, (np.ndarray, np.generic)) for t in types)
+    numbers = all(issubclass(t, (int, float, complex)) and not issubclass(t, np.generic) for t in types)
     if dtype is not None:
         t = as_dtype(dtype)
-        return _whole_numbers(obj, a, t) if t.is_integer and not holds_numpy else _converted(a, t)
-    if not holds_numpy:  # Python numbers have our default dtypes
+        return _whole_numbers(obj, a, t) if t.is_integer and numbers else _converted(a, t)
+    if numbers:  # Python's have our default dtypes; what holds others knows its own
         defaults = {"f": float32, "i": int64, "c": complex64}
         if a.dtype.kind in defaults:
             a = _converted(a, defaults[a.dtype.kind])

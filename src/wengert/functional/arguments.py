@@ -11,7 +11,7 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import DType, float32, int64, uint64
-from wengert.errors import AxisError, DTypeError, ShapeError
+from wengert.errors import AxisError, DTypeError, IndexRangeError, ShapeError
 from wengert.interop.numpy import data
 from wengert.ops.registry import OPS
 from wengert.program.trace import create, filled, real_parts
@@ -28,7 +28,8 @@ def native(name: str) -> Callable[..., Tensor]:
     return function
 
 
-_cast = native("cast")
+_cast, _minimum = native("cast"), native("minimum")
+_LARGEST = 2**63 - 1  # of int64
 
 
 def as_tensor(x: Any, name: str) -> Tensor:
@@ -66,10 +67,19 @@ def as_index(x: Any, name: str) -> Tensor:
     """Indices as int64."""
     t = as_tensor(x, name)
     if t.dtype.is_integer:
-        return as_dtype_of(t, int64)
+        return signed(t, name)
     if t.size == 0 and not isinstance(x, Tensor):  # [] has no dtype of its own
         return _cast(t, int64.code)
     raise DTypeError(f"{name}: indices must be integers, got {describe(t)}")
+
+
+def signed(index: Tensor, name: str) -> Tensor:
+    """Integers as int64. Those beyond it stay beyond the end of every axis; a cast would make them negative."""
+    if index.dtype.code == uint64.code:
+        if index._plain and index.size and (largest := int(index.numpy().max())) > _LARGEST:
+            raise IndexRangeError(f"{name}: index {largest} is out of range for every axis")
+        index = _minimum(index, _LARGEST)
+    return as_dtype_of(index, int64)
 
 
 def default_sum_dtype(dtype: DType) -> DType:

@@ -20,6 +20,7 @@ from wengert.functional.arguments import (
     native,
     number,
     one_axis,
+    signed,
     wide,
 )
 from wengert.functional.losses import check_reduction, optional, reduced
@@ -127,7 +128,7 @@ def _classes(
     w = optional(weight, name)
     if w is not None and (w.ndim != 1 or w.shape[0] != t.shape[k]):
         raise ShapeError(f"{name}: weight {describe(w)} must hold one number for each of {t.shape[k]} classes")
-    return t, as_dtype_of(y, int64) if y.dtype.is_integer else y, w
+    return t, signed(y, name) if y.dtype.is_integer else y, w
 
 
 def _explained(

@@ -16,7 +16,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import int64
 from wengert.errors import DTypeError, IndexRangeError, TraceError
-from wengert.functional.arguments import Size, as_dtype_of, as_tensor, describe, native, shape_text
+from wengert.functional.arguments import Size, as_dtype_of, as_tensor, describe, native, shape_text, signed
 
 _slice, _reshape = native("slice"), native("reshape")
 
@@ -99,7 +99,7 @@ def _as_array(k: Any, name: str) -> Tensor:
         return t
     if not t.dtype.is_integer and not (isinstance(k, (list, tuple)) and t.size == 0):
         raise DTypeError(f"{name}: index arrays are integers or bools, got {describe(t)}")
-    return as_dtype_of(t, int64)
+    return signed(t, name) if t.dtype.is_integer else as_dtype_of(t, int64)
 
 
 _BASIC = (int, slice, type(None), type(Ellipsis))
