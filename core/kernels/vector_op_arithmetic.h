@@ -224,11 +224,17 @@ struct reciprocal {
 };
 
 // Comparisons with a NaN are false: one in x stays, a bound that is one does not bound.
+// A NaN in any operand is the result.
 struct clip {
-  template <Real T>
+  template <Integer T>
   WENGERT_INLINE static T apply(T a, T low, T high) {
     const T raised = a < low ? low : a;
     return raised > high ? high : raised;
+  }
+  template <Float T>
+  WENGERT_INLINE static T apply(T a, T low, T high) {
+    const T raised = (a < low) | (low != low) ? low : a;
+    return (raised > high) | (high != high) ? high : raised;
   }
 };
 struct relu {

@@ -170,3 +170,88 @@ def test_integers_beyond_the_dtype_where_the_result_is_floating() -> None:
     assert wg.clip(x, -1, 150.5).tolist() == wg.compile(lambda t: wg.clip(t, -1, 150.5))(x).tolist() == [100.0, 150.5]
     for add in (lambda t: t + 2**70, wg.compile(lambda t: t + 2**70)):
         assert add(wg.tensor([1.0])).item() == 2.0**70
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_clip_with_nan(dtype):
+    x = np.array([0.5, -2.0, 3.0, nan], dtype)
+    low, high = np.array([nan, -1.0, 0.0, 0.0], dtype), np.array([1.0, nan, 1.0, 1.0], dtype)
+    cases = [(nan, 1.0), (0.0, nan), (nan, nan), (nan, None), (None, nan), (low, high), (low, None), (None, high)]
+    for a, b in cases:
+        expected = np.clip(x, a, b)
+        np.testing.assert_array_equal(wg.clip(wg.asarray(x), a, b).numpy(), expected, f"{a}, {b}")
+        compiled = wg.compile(lambda t, a=a, b=b: wg.clip(t, a, b))
+        np.testing.assert_array_equal(compiled(wg.asarray(x)).numpy(), expected, f"compiled: {a}, {b}")
+    gradient = wg.grad(lambda t: wg.clip(t, low, high).sum())(wg.asarray(x))
+    assert gradient.tolist() == [0.0, 0.0, 0.0, 0.0], "what does not depend on x, or is not a number"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_angle_of_real_numbers(dtype):
+    x = np.array([-1.0, -0.0, 0.0, 2.0, nan, -inf], dtype)
+    np.testing.assert_array_equal(wg.angle(wg.asarray(x)).numpy(), np.angle(x))
+
+
+INTEGERS = ["int8", "int32", "int64", "uint8", "uint64"]
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "float16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 4, 0.5, 1.0, 2.0, 3.0, -1.0, 2.5, np.float32(2), np.int64(2)])
+def test_powers_of_numbers_have_one_dtype(dtype, exponent):
+    """The shortcuts give what the op gives: a float makes integers floating, an integer does not."""
+    x = wg.asarray(np.array([1, 2, 3], dtype))
+    expected = wg.asarray(np.array([1, 2, 3], dtype)) * 1 if isinstance(exponent, (int, np.integer)) else x * 1.0
+    for y in (x**exponent, wg.pow(x, exponent), wg.compile(lambda t: t**exponent)(x)):
+        assert y.dtype == expected.dtype
+        exact = np.array([1, 2, 3], "complex128" if dtype[0] == "c" else "float64") ** float(exponent)
+        np.testing.assert_allclose(y.numpy(), exact, rtol=2e-3 if dtype == "float16" else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_to_negative_powers_raise(dtype):
+    x = wg.asarray(np.array([1, 2], dtype))
+    for f in (lambda: x**-1, lambda: wg.pow(x, -2), lambda: wg.compile(lambda t: t**-1)(x), lambda: x.pow_(-1)):
+        with pytest.raises(wg.ArgumentError, match=r"negative power -\d .* use a float"):
+            f()
+
+
+def test_powers_by_arrays_and_lists():
+    x = np.array([2.0, 3.0])
+    for exponent in (np.array([1.0, 2.0]), [1.0, 2.0], (1.0, 2.0), np.array(2.0)):
+        for y in (wg.asarray(x) ** exponent, wg.pow(wg.asarray(x), exponent)):
+            np.testing.assert_allclose(y.numpy(), x ** np.asarray(exponent), rtol=1e-15)
+    np.testing.assert_allclose((np.array([1.0, 2.0]) ** wg.asarray(x)).numpy(), np.array([1.0, 2.0]) ** x)
+    np.testing.assert_allclose(([1.0, 2.0] ** wg.asarray(x)).numpy(), np.array([1.0, 2.0]) ** x)
+    check(lambda t: t ** np.array([1.0, 2.5]), x)
+    y = wg.asarray(x.copy())
+    y **= [1.0, 2.0]
+    assert y.tolist() == [2.0, 9.0]
+
+
+def test_nextafter_is_recorded():
+    """Its derivative is 1 by what it starts from, and 0 by what it goes to."""
+    a, b = wg.tensor([1.0, -2.0], requires_grad=True), wg.tensor([2.0, -2.5], requires_grad=True)
+    y = wg.nextafter(a, b)
+    np.testing.assert_array_equal(y.detach().numpy(), np.nextafter(np.float32([1, -2]), np.float32([2, -2.5])))
+    grads = (y * wg.tensor([3.0, 5.0])).sum().backward()
+    assert grads[a].tolist() == [3.0, 5.0]
+    assert grads[b].tolist() == [0.0, 0.0]
+
+
+def test_the_imaginary_part_of_real_numbers_is_a_constant_with_a_path():
+    x = wg.tensor([1.0, np.nan], requires_grad=True)
+    y = wg.imag(x)
+    assert y.tolist() == [0.0, 0.0]
+    assert y.sum().backward()[x].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("condition", [True, False, 1, 0.0])
+def test_where_with_a_literal_condition(condition):
+    def f(a, b):
+        return wg.where(condition, a * 2.0, b)
+
+    a, b = wg.tensor([1.0, 2.0]), wg.tensor([[3.0], [4.0]])
+    expected = np.where(condition, a.numpy() * 2, b.numpy())
+    for g in (f, wg.compile(f)):
+        np.testing.assert_array_equal(g(a, b).numpy(), expected)
+        assert wg.grad(lambda a, g=g: g(a, b).sum())(a).tolist() == [4.0 * bool(condition)] * 2

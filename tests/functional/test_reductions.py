@@ -175,3 +175,17 @@ def test_sizes_are_not_baked_into_a_trace():
     for n in (3, 5, 9):
         a = data((n, 2), n)
         np.testing.assert_allclose(f(wg.asarray(a)).numpy(), a.mean(0) + a.var(0, ddof=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((0,), -1), ((3, 0), 1), ((0, 3), 0), ((0, 3), 1), ((2, 0, 3), (0, 2)), ((2, 0), None)]
+)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_logsumexp_of_nothing(shape, axis, keepdims):
+    x = wg.zeros(shape, dtype="float64", requires_grad=True)
+    with np.errstate(divide="ignore"):
+        expected = np.log(np.sum(np.zeros(shape), axis=axis, keepdims=keepdims))
+    for f in (wg.logsumexp, wg.compile(wg.logsumexp)):
+        y = f(x, axis=axis, keepdims=keepdims)
+        np.testing.assert_array_equal(y.detach().numpy(), expected)
+        assert wg.grad_of([y.sum()], [x])[0].shape == shape

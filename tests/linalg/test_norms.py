@@ -163,3 +163,37 @@ def test_least_squares_of_nothing() -> None:
 def test_least_squares_refuses() -> None:
     with pytest.raises(wg.ShapeError, match=r"lstsq: float32\(3, 2\) and float32\(2,\) do not fit"):
         wg.linalg.lstsq(wg.ones((3, 2)), wg.ones((2,)))
+
+
+ORDERS = (-math.inf, -2, -1, 0, 0.5, 1, 1.5, 2, 2.5, 3, 4, math.inf)
+
+
+@pytest.mark.parametrize("ord", ORDERS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_vector_norms_have_derivatives_at_zeros(ord: float, dtype: str) -> None:
+    """Zero rows, and zeros beside others: no NaN, the two modes agree, and what is away from 0 is unaffected."""
+    rows = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, -2.0], [0.0, 3.0, 0.0], [1.0, -3.0, 2.0]]).astype(dtype)
+    x = wg.asarray(rows)
+    for norm in (wg.norm, wg.linalg.vector_norm, wg.compile(wg.linalg.vector_norm)):
+
+        def f(t: Any, norm: Any = norm) -> Any:
+            return norm(t, axis=-1, ord=ord)
+
+        with np.errstate(divide="ignore"):
+            np.testing.assert_allclose(f(x).numpy(), np.linalg.norm(rows, axis=-1, ord=ord), rtol=1e-6)
+        weights = wg.tensor([1.0, 2.0, 3.0, 4.0], dtype=f(x).dtype)
+        gradient = wg.grad(lambda t: (f(t) * weights).sum())
+        g = gradient(x).numpy()
+        assert np.isfinite(g).all()
+        assert not g[0].any(), "a norm has derivative 0 at 0"
+        pushed = [wg.jvp(f, (x,), (wg.asarray(np.eye(3)[k] * np.ones((4, 1), dtype)),))[1] for k in range(3)]
+        np.testing.assert_allclose(np.stack([(p * weights).numpy() for p in pushed], 1), g.real, rtol=1e-5, atol=1e-6)
+        if dtype != "complex128":
+            assert np.isfinite(wg.grad(lambda t: gradient(t).sum())(x).numpy()).all()
+
+
+def test_the_number_of_nonzeros_depends_on_them_with_derivative_zero() -> None:
+    x = wg.tensor([1.0, 0.0, math.nan], requires_grad=True)
+    y = wg.linalg.vector_norm(x, ord=0)
+    assert y.item() == 2.0
+    assert y.backward()[x].tolist()[:2] == [0.0, 0.0]

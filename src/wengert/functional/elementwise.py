@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from wengert._core import Dim, Tensor
 from wengert.dtypes import bool_, float32, float64
+from wengert.errors import ArgumentError
 from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, full, native
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.reductions import all
@@ -79,13 +83,13 @@ def imag(x: Any) -> Tensor:
     [2.0]
     """
     t = as_tensor(x, "imag")
-    return _imag(t) if t.dtype.kind == "c" else full(t.shape, 0.0, t.dtype)
+    return _imag(t) if t.dtype.kind == "c" else _where(False, t, full((), 0.0, t.dtype))  # derivative 0
 
 
 @composite
 def _angle(x: Tensor) -> Any:
     if x.dtype.kind != "c":
-        return _where(_isnan(x), x, _where(_signbit(x), math.pi, 0.0))
+        return _where(_isnan(x), x, _where(_signbit(x), full((), math.pi, x.dtype), 0.0))
     # The angle of 0 turns with every direction: nothing flows there.
     zero = _equal(x, 0.0)
     re, im = _real(x), _imag(x)
@@ -105,22 +109,35 @@ def angle(x: Any) -> Tensor:
 def pow(a: Any, b: Any) -> Tensor:
     """aᵇ. The exponents 1, 2, 3, ½, −½ and −1 are copies, products, roots and reciprocals.
 
+    Integers to a floating power are floating; to a negative integer they raise, as in NumPy and PyTorch.
+
     >>> pow([2.0, 3.0], 2).tolist()
     [4.0, 9.0]
     """
-    if not isinstance(b, Tensor) and isinstance(a, Tensor):
-        if isinstance(b, Dim):
-            b = int(b)
-        if b == 2 and a.dtype.kind != "b":
-            return _square(a)
-        if b == 1 and (a.dtype.is_inexact or (isinstance(b, int) and a.dtype.kind != "b")):
-            return _copy(a)
-        if b == 3 and a.dtype in _WIDE:
-            y: Tensor = _cube(a)
+    if isinstance(b, (Dim, np.generic)):
+        b = int(b) if isinstance(b, Dim) else b.item()
+    if isinstance(a, Tensor) and isinstance(b, (int, float)):
+        y = _number_power(a, b)
+        if y is not None:
             return y
-        if a.dtype.is_inexact and b in _ROOTS:
-            return _ROOTS[b](a)
     return _pow(a, b)
+
+
+def _number_power(x: Tensor, n: float) -> Tensor | None:
+    """xⁿ by something simpler than a power, or None."""
+    if x.dtype.is_inexact:
+        if n == 3 and x.dtype in _WIDE:
+            y: Tensor = _cube(x)
+            return y
+        return _SIMPLE[n](x) if n in _SIMPLE else None
+    if not isinstance(n, int) or x.dtype.kind == "b":
+        return None
+    if n < 0:
+        raise ArgumentError(
+            f"pow: integers to the negative power {n} are fractions, which {x.dtype.name} does not hold; use a float, "
+            f"{float(n)}, or astype"
+        )
+    return _WHOLE[n](x) if n in _WHOLE else None
 
 
 @composite
@@ -130,7 +147,8 @@ def _cube(x: Tensor) -> Any:
 
 _WIDE = (float32, float64)  # narrow types would round twice to their few digits
 
-_ROOTS = {0.5: _sqrt, -0.5: _rsqrt, -1: _reciprocal}
+_WHOLE: dict[float, Callable[..., Tensor]] = {1: _copy, 2: _square}
+_SIMPLE = {**_WHOLE, 0.5: _sqrt, -0.5: _rsqrt, -1: _reciprocal}
 
 
 def is_operand(x: Any) -> bool:
@@ -149,7 +167,8 @@ def power_operator(a: Any, b: Any) -> Any:
 
 @explain_keywords
 def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
-    """min where x < min, max where x > max, else x. The derivative is 1 for min ≤ x ≤ max, bounds included, else 0.
+    """min where x < min, max where x > max, else x; NaN if x or a bound is. The derivative is 1 for min ≤ x ≤ max, bounds
+    included, else 0.
 
     >>> clip([-2.0, 0.5, 3.0], 0.0, 1.0).tolist()
     [0.0, 0.5, 1.0]
@@ -158,11 +177,18 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
     if min is None and max is None:
         return _copy(t)
     if max is None:
-        return _where(t < min, min, t)
+        return _where(_or_nan(t < min, min), min, t)
     if min is None:
-        return _where(t > max, max, t)
+        return _where(_or_nan(t > max, max), max, t)
     y: Tensor = _clip(t, min, max)
     return y
+
+
+def _or_nan(outside: Tensor, bound: Any) -> Tensor:
+    """Where x is outside of the bound, or the bound is NaN."""
+    if isinstance(bound, (int, float)):
+        return outside if bound == bound else _or(outside, True)
+    return _or(outside, _isnan(as_tensor(bound, "clip")))
 
 
 def _softplus(x: Tensor) -> Any:

@@ -258,7 +258,7 @@ def _logsumexp(x: Tensor, axis: Axis, keepdims: bool) -> Any:
 
 @explain_keywords
 def logsumexp(x: Any, axis: Axis = -1, *, keepdims: bool = False) -> Tensor:
-    """ln Σ eˣ over the axes (the last by default, all for None), without overflow.
+    """ln Σ eˣ over the axes (the last by default, all for None), without overflow; −∞ if there is nothing to sum.
 
     >>> logsumexp([1000.0, 1000.0]).item()
     1000.693...
@@ -268,6 +268,8 @@ def logsumexp(x: Any, axis: Axis = -1, *, keepdims: bool = False) -> Tensor:
         return t
     if isinstance(axis, (list, tuple)):
         axis = all_axes(axis, t.ndim, "logsumexp")
+    if t.size == 0:  # sums of nothing are 0
+        return _log(_sum(t, all_axes(axis, t.ndim, "logsumexp"), int(keepdims)))
     y: Tensor = _logsumexp(t, axis, bool(keepdims))
     return y
 
@@ -281,17 +283,26 @@ def _norm(x: Tensor, axes: tuple[int, ...], keepdims: int, ord: float) -> Tensor
     if ord == -math.inf:
         return _min(size, axes, keepdims)
     if ord == 0:
-        return _sum(as_dtype_of(size != 0.0, size.dtype), axes, keepdims)
+        return _sum(_where(size != 0.0, 1.0, size), axes, keepdims)  # depends on x, with derivative 0
     if ord == 1:
         return _sum(size, axes, keepdims)
-    return _pow(_sum(_pow(size, float(ord)), axes, keepdims), 1.0 / ord)
+    # Powers of 0 are constants here: their slopes are infinite or multiply one that is, and a norm has none at 0.
+    at_zero = 0.0 if ord > 0 else math.inf
+    total = _sum(_power(size, float(ord), at_zero), axes, keepdims)
+    return _power(total, 1.0 / ord, at_zero)
+
+
+def _power(x: Tensor, exponent: float, at_zero: float) -> Tensor:
+    """x to a power, with the value `at_zero` and derivative 0 at 0."""
+    zero = x == 0.0
+    return _where(zero, at_zero, _pow(_where(zero, 1.0, x), exponent))
 
 
 @explain_keywords
 def norm(x: Any, axis: Axis = None, *, ord: float = 2, keepdims: bool = False) -> Tensor:
     """(Σ |x|ᵖ)^(1/p) over the axes; `ord` is p, with ±inf the largest and smallest |x|, 0 the count of non-zeros.
 
-    The 2-norm has derivative 0 at 0.
+    It has derivative 0 at 0, and for p < 1 by elements that are 0.
 
     >>> norm([3.0, 4.0]).item()
     5.0

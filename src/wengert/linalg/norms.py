@@ -27,7 +27,7 @@ def _norm(x: Tensor, axis: Any, keepdims: bool, ord: float) -> Any:
 
 def vector_norm(x: Any, *, axis: Axes = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """(Σ |x|ᵖ)^(1/p) over the axes (all by default); `ord` is p, with ±inf the largest and smallest |x|, 0 the count of
-    non-zeros. The 2-norm has derivative 0 at 0.
+    non-zeros. It has derivative 0 at 0, and for p < 1 by elements that are 0.
 
     >>> vector_norm([[3.0, 4.0]]).item()
     5.0

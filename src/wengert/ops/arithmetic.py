@@ -119,8 +119,8 @@ minimum = define(
 
 
 def _clip_jvp(x_dot: Any, low_dot: Any, high_dot: Any, y: Any, x: Any, low: Any, high: Any) -> Any:
-    below, above = x < low, x > high  # false where one of them is NaN: then there is no bound
-    inside = ZERO if x_dot is ZERO else either(below | above, 0.0, x_dot)
+    below, above = x < low, x > high
+    inside = ZERO if x_dot is ZERO else either((x >= low) & (x <= high), x_dot, 0.0)  # not where one of them is NaN
     raised = ZERO if low_dot is ZERO else select(below & (low <= high), low_dot)
     lowered = ZERO if high_dot is ZERO else select(above | (below & (low > high)), high_dot)
     return inside + raised + lowered
@@ -138,6 +138,14 @@ clip = define(
         Sample((reals(), reals(low=-1.0, high=0.0), reals(low=0.0, high=1.0))),
         Sample((whole(9), whole(9, low=0, high=2), whole(9, low=3, high=5))),
         Sample((reals(0, 4), reals(0, 4), reals(0, 4))),
+        Sample(
+            (
+                exactly(0.5, 0.5, 0.5, math.nan, math.inf, -math.inf),
+                exactly(math.nan, 0.0, math.nan, 0.0, 0.0, -math.inf),
+                exactly(1.0, math.nan, math.nan, 1.0, math.inf, 1.0),
+            ),
+            gradients=False,
+        ),
     ],
     invalid=[Invalid((reals(2, 3), reals(2, 4), reals(2, 3)), error="ShapeError", match="clip")],
     public=False,
@@ -192,9 +200,14 @@ copysign = define(
     jvp=_copysign_jvp,
     samples=binary(a=(0.2, 2.0), gap=0.1),
 )
+# The step to the next number is the same for neighbours of a, and does not depend on how far away b is.
 nextafter = define(
     "nextafter",
-    formula="the next number from a towards b",
+    formula="the next number from a towards b; derivative 1 by a, 0 by b",
     reference=np.nextafter,
-    samples=[Sample((reals(2, 3), reals(2, 3)), gradients=False)],
+    jvp=lambda a_dot, b_dot, y, a, b: a_dot,
+    samples=[
+        *binary(),
+        Sample((exactly(0.0, -0.0, 1.0, math.inf, math.nan), exactly(1.0, -1.0, 1.0, 0.0, 0.0)), gradients=False),
+    ],
 )

@@ -327,6 +327,8 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
                 x = OPS["cast"](x, wanted)
             if not same_shape(x.shape, shape):
                 x = OPS["broadcast_to"](_known_to_trace(x, shape), shape)
+        elif k < first:  # literals have the dtype of the operands beside them, and a condition is bool
+            x = filled(shape, bool(x), 0)
         unified.append(x)
     if not tensors:  # where(mask, 1.0, 2.0)
         unified[-1] = filled(shape, unified[-1], dtype)
