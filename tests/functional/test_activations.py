@@ -136,3 +136,78 @@ def test_methods_and_errors():
         x.gelu(approximate="no")
     with pytest.raises(wg.ArgumentError, match="min_val"):
         x.hard_tanh(1.0, -1.0)
+
+
+def _mp_selu(x):
+    scale, alpha = mpmath.mpf("1.0507009873554804934193349852946"), mpmath.mpf("1.6732632423543772848170429916717")
+    return scale * x if x > 0 else scale * alpha * mpmath.expm1(x)
+
+
+def _mp_celu(alpha):
+    return lambda x: x if x > 0 else alpha * mpmath.expm1(x / alpha)
+
+
+def _mp_sigmoid(x):
+    return 1 / (1 + mpmath.exp(-x))
+
+
+def _mp_gelu_tanh(x):
+    return x * _mp_sigmoid(2 * mpmath.sqrt(2 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x**3))
+
+
+# Functions that become flat: ours, the truth, and how many derivatives have all digits in float32.
+SATURATING = {
+    "elu": (wg.elu, lambda x: x if x > 0 else mpmath.expm1(x), 2),
+    "elu, alpha 0.3": (lambda x: wg.elu(x, 0.3), lambda x: x if x > 0 else mpmath.mpf("0.3") * mpmath.expm1(x), 2),
+    "selu": (wg.selu, _mp_selu, 2),
+    "celu": (wg.celu, _mp_celu(1), 2),
+    "celu, alpha 2": (lambda x: wg.celu(x, 2.0), _mp_celu(2), 2),
+    "expm1": (wg.expm1, mpmath.expm1, 2),
+    "softplus": (wg.softplus, lambda x: mpmath.log1p(mpmath.exp(x)), 2),
+    "log_sigmoid": (wg.log_sigmoid, lambda x: -mpmath.log1p(mpmath.exp(-x)), 2),
+    "silu": (wg.silu, lambda x: x * _mp_sigmoid(x), 1),
+    "mish": (wg.mish, lambda x: x * mpmath.tanh(mpmath.log1p(mpmath.exp(x))), 1),
+    "gelu": (wg.gelu, lambda x: x * mpmath.ncdf(x), 2),
+    "gelu, tanh": (lambda x: wg.gelu(x, approximate="tanh"), _mp_gelu_tanh, 1),
+    "erf": (wg.erf, mpmath.erf, 2),
+    "erfc": (wg.erfc, mpmath.erfc, 2),
+    "atan": (wg.atan, mpmath.atan, 2),
+}
+POINTS = [-80, -40, -20, -15, -8, -5, -3, -1, -0.5, -1e-3, -1e-6, 1e-6, 1e-3, 0.5, 1, 3, 5, 8, 15, 20, 40, 80]
+
+
+@pytest.mark.parametrize(
+    ("name", "order"), [(name, k) for name, (*_, orders) in SATURATING.items() for k in range(orders + 1)]
+)
+def test_digits_where_the_function_is_flat(name, order):
+    f, exact, _ = SATURATING[name]
+    g = f
+    for _ in range(order):
+        g = wg.grad(lambda x, g=g: g(x).sum())
+    x = np.array(POINTS, np.float32)
+    with mpmath.workdps(80):
+        truth = [mpmath.diff(exact, mpmath.mpf(float(v)), order, h=mpmath.mpf(10) ** -20) for v in x]
+    truth = np.array([float(t) for t in truth])
+    normal = np.abs(truth) > 1e-36  # below it float32 has fewer digits
+    got = g(wg.asarray(x)).numpy()
+    np.testing.assert_allclose(got[normal], truth[normal], rtol=3e-6)
+    np.testing.assert_allclose(got[~normal], truth[~normal], atol=1e-35)
+
+
+@pytest.mark.parametrize(("f", "exact"), [(wg.tanh, mpmath.tanh), (wg.sigmoid, _mp_sigmoid)], ids=["tanh", "sigmoid"])
+def test_slopes_that_are_computed_of_the_value(f, exact):
+    """tanh and sigmoid keep their value alone for the derivative: its digits count from 1, not from the slope."""
+    x = np.array(POINTS, np.float32)
+    with mpmath.workdps(60):
+        truth = np.array([float(mpmath.diff(exact, mpmath.mpf(float(v)))) for v in x])
+    np.testing.assert_allclose(wg.grad(lambda t: f(t).sum())(wg.asarray(x)).numpy(), truth, atol=1.2e-7)
+
+
+def test_hard_tanh_between_equal_bounds():
+    x = wg.tensor([-1.0, 0.0, 2.0])
+    for bound in (0.0, 1.5):
+        assert wg.hard_tanh(x, bound, bound).tolist() == [bound] * 3
+        assert wg.nn.HardTanh(bound, bound)(x).tolist() == [bound] * 3
+        assert wg.grad(lambda t, b=bound: wg.hard_tanh(t, b, b).sum())(x).tolist() == [0.0] * 3
+    with pytest.raises(wg.ArgumentError, match="must not be greater"):
+        wg.hard_tanh(x, 1.0, 0.0)

@@ -159,3 +159,22 @@ def test_rows_together_are_as_rows_alone(rows: int, dtype: Any) -> None:
             alone = [f(wg.asarray(np.ascontiguousarray(row)), axis=0).numpy() for row in whole.numpy()]
             np.testing.assert_array_equal(f(whole, axis=1).numpy(), np.stack(alone))
             np.testing.assert_array_equal(f(whole.T, axis=0).numpy(), np.stack(alone, 1))
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0, 1000.0, -1e5])
+@pytest.mark.parametrize("n", [10, 1000])
+def test_logcumsumexp_has_digits_in_float32(shift, n):
+    """Its weights are differences of large numbers: their roundings must not become the derivative's."""
+    rng = np.random.default_rng(1)
+    x, x_dot, y_bar = (rng.standard_normal(n).astype(np.float32) for _ in range(3))
+    x += np.float32(shift)
+
+    def derivatives(dtype):
+        t, t_dot, bar = (wg.asarray(a.astype(dtype)) for a in (x, x_dot, y_bar))
+        pushed = wg.jvp(wg.logcumsumexp, (t,), (t_dot,))[1]
+        pulled = wg.grad(lambda z: (wg.logcumsumexp(z) * bar).sum())
+        return [d.numpy() for d in (pushed, pulled(t), wg.grad(lambda z: (pulled(z) * t_dot).sum())(t))]
+
+    for narrow, exact in zip(derivatives("float32"), derivatives("float64")):
+        assert narrow.dtype == np.float32
+        np.testing.assert_allclose(narrow, exact, atol=1e-6 * np.abs(exact).max(), rtol=0)

@@ -100,7 +100,8 @@ def silu(x: Any) -> Tensor:
 
 @composite
 def _gelu_tanh(x: Tensor) -> Any:
-    return x * (0.5 * (1.0 + _tanh((x + 0.044715 * (x * x * x)) * math.sqrt(2.0 / math.pi))))
+    # ½ (1 + tanh u) is the sigmoid of 2u, which keeps its digits where the tanh is near −1.
+    return x * _sigmoid((x + 0.044715 * (x * x * x)) * (2.0 * math.sqrt(2.0 / math.pi)))
 
 
 def gelu(x: Any, *, approximate: str = "none") -> Tensor:
@@ -147,8 +148,8 @@ def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     >>> hard_tanh([-3.0, 0.5, 2.0]).tolist()
     [-1.0, 0.5, 1.0]
     """
-    if min_val >= max_val:
-        raise ArgumentError(f"hard_tanh: min_val must be less than max_val, got {min_val} and {max_val}")
+    if min_val > max_val:
+        raise ArgumentError(f"hard_tanh: min_val must not be greater than max_val, got {min_val} and {max_val}")
     y: Tensor = _hard_tanh(_input(x, "hard_tanh"), float(min_val), float(max_val))
     return y
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from wengert.dtypes import float32, float64
 from wengert.ops.activations import sigmoid
 from wengert.ops.index import take_along_axis
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, real, truth, whole
-from wengert.ops.shape import concat, full, slice
+from wengert.ops.shape import cast, concat, full, slice
 from wengert.ops.sort import apart
 from wengert.ops.tangents import conj, where
 from wengert.ops.zero import ZERO
@@ -115,13 +116,18 @@ def _np_logcumsumexp(x: Any, axis: int, reverse: int) -> Any:
 
 def _logcumsumexp_jvp(x_dot: Any, y: Any, x: Any, axis: int, reverse: int) -> Any:
     # e^y[k] = e^y[k−1] + e^x[k]: two weights that add up to 1. Where all elements so far are −∞ the derivative is 0.
+    # They are small differences of numbers that may be large: float32 would have few digits of them.
+    code = x.dtype.code
+    if code == float32.code:
+        x = cast(x, float64.code)
+        y = logcumsumexp(x, axis, reverse)
     empty = y == -math.inf
     ahead = where(empty, 0.0, x) - where(empty, 0.0, shifted(y, axis, reverse, -math.inf))
-    now, before = (where(empty, 0.0, sigmoid(d)) for d in (ahead, -ahead))
+    now, before = (cast(where(empty, 0.0, sigmoid(d)), code) for d in (ahead, -ahead))
     return linear_recurrence(before, x_dot * now, axis, reverse)
 
 
-logcumsumexp = define(
+logcumsumexp: Op = define(
     "logcumsumexp",
     formula="ln Σ eˣ of the first 1, 2, … elements",
     reference=_np_logcumsumexp,

@@ -29,7 +29,7 @@ expm1 = define(
     "expm1",
     formula="eˣ − 1, accurate near 0",
     reference=np.expm1,
-    jvp=lambda x_dot, y, x: x_dot * (y + 1.0),
+    jvp=lambda x_dot, y, x: x_dot * exp(x),  # y + 1 would have few digits of it, or none, where x is negative
     samples=unary(extreme=EXTREME),
 )
 log = define(
