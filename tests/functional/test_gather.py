@@ -26,8 +26,65 @@ def test_take_along_axis():
     np.testing.assert_array_equal(wg.take_along_axis(wg.asarray(a), I34, axis=1).numpy(), np.take_along_axis(a, I34, 1))
     check(lambda x: wg.take_along_axis(x, I34, axis=-1), a)
     one = np.array([[3]])  # broadcast along the other axis
-    np.testing.assert_array_equal(wg.gather(wg.asarray(a), one, axis=1).numpy(), np.take_along_axis(a, one, 1))
-    check(lambda x: wg.gather(x, I34, axis=1), data(1, 4))
+    np.testing.assert_array_equal(wg.take_along_axis(wg.asarray(a), one, axis=1).numpy(), np.take_along_axis(a, one, 1))
+    check(lambda x: wg.take_along_axis(x, I34, axis=1), data(1, 4))
+
+
+SMALLER = [  # shapes of x and of the index, and the axis; the index is smaller than x on other axes
+    ((4, 5), (2, 3), 1),
+    ((4, 5), (2, 3), 0),
+    ((4, 5), (1, 7), 1),
+    ((4, 5), (6, 2), 0),
+    ((3, 4, 2), (2, 4, 1), 1),
+    ((3, 4, 2), (3, 4, 2), -1),
+    ((4, 5), (0, 3), 1),
+]
+
+
+def smaller(shape, of, axis):
+    """An index, and the places of x that it names, for NumPy."""
+    i = np.random.default_rng(5).integers(0, shape[axis], of)
+    places = list(np.indices(of))
+    places[axis] = i
+    return i, tuple(places)
+
+
+@pytest.mark.parametrize(("shape", "of", "axis"), SMALLER)
+def test_gather_with_a_smaller_index(shape, of, axis):
+    a, (i, places) = data(*shape), smaller(shape, of, axis)
+    for f in (wg.gather, wg.compile(wg.gather)):
+        np.testing.assert_array_equal(f(wg.asarray(a), wg.asarray(i), axis=axis).numpy(), a[places])
+    check(lambda x: wg.gather(x, i, axis=axis), a)
+
+
+@pytest.mark.parametrize(("shape", "of", "axis"), SMALLER)
+@pytest.mark.parametrize("larger", [0, 2], ids=["", "larger source"])
+def test_scatter_with_a_smaller_index(shape, of, axis, larger):
+    a, (i, places) = data(*shape), smaller(shape, of, axis)
+    v = data(*(n + larger for n in of)) * 3.0
+    used = v[tuple(slice(n) for n in of)]
+    added, written = a.copy(), a.copy()
+    np.add.at(added, places, used)
+    for at in np.ndindex(*of):  # in order: of equal indices the last one wins
+        written[tuple(p[at] for p in places)] = used[at]
+    for f, expected in ((wg.scatter_add, added), (wg.scatter, written)):
+        for g in (f, wg.compile(f)):
+            y = g(wg.asarray(a), wg.asarray(i), wg.asarray(v), axis=axis)
+            np.testing.assert_allclose(y.numpy(), expected, rtol=1e-14)
+        check(lambda x, s, f=f: f(x, i, s, axis=axis), a, v)
+
+
+def test_larger_indices_are_refused():
+    x, wide = wg.ones((2, 3)), wg.zeros((3, 1), dtype="int64")
+    for f in (
+        lambda: wg.gather(x, wide, axis=1),
+        lambda: wg.scatter(x, wide, wg.ones((3, 1)), axis=1),
+        lambda: wg.scatter_add(x, wide, wg.ones((3, 1)), axis=1),
+        lambda: wg.scatter(x, wide, wg.ones((2, 1)), axis=0),
+        lambda: wg.gather(x, [0], axis=1),
+    ):
+        with pytest.raises(wg.ShapeError, match="no larger on any axis"):
+            f()
 
 
 def test_scatter():
@@ -86,7 +143,7 @@ def test_nonzero():
         (lambda x: wg.take(x, [0.5], axis=0), TypeError, "integers"),
         (lambda x: wg.take_along_axis(x, [0], axis=0), ValueError, "axes"),
         (lambda x: wg.take_along_axis(x, [[9]], axis=1), IndexError, "9"),
-        (lambda x: wg.scatter(x, [[0]], [[1.0, 2.0]], axis=0), ValueError, "one shape"),
+        (lambda x: wg.scatter(x, [[0, 1]], [[1.0]], axis=0), ValueError, "no larger"),
         (lambda x: wg.one_hot([3], 3), IndexError, "index 3"),
         (lambda x: wg.one_hot([-1], 3), IndexError, "index -1"),
         (lambda x: wg.embedding([0], [1.0]), ValueError, "entries"),

@@ -126,3 +126,16 @@ def test_matrix_function_refuses() -> None:
 def test_matrix_power_takes_integers() -> None:
     with pytest.raises(TypeError, match=r"matrix_power: the exponent is an integer, got 1\.5"):
         wg.linalg.matrix_power(wg.eye(2), 1.5)  # type: ignore[arg-type]
+
+
+@KINDS
+def test_the_power_zero_is_a_constant_with_a_path(complex: bool) -> None:
+    a = np.ones((2, 3, 3)) * (1j if complex else 1)
+    x = wg.tensor(a, requires_grad=True)
+    y = wg.linalg.matrix_power(x, 0)
+    np.testing.assert_array_equal(y.detach().numpy(), np.linalg.matrix_power(a, 0))
+    np.testing.assert_array_equal(wg.real(y).sum().backward()[x].numpy(), np.zeros_like(a))
+    assert wg.linalg.matrix_power(wg.tensor([[2, 1], [0, 3]]), 0).tolist() == [[1, 0], [0, 1]]
+    np.testing.assert_array_equal(
+        wg.linalg.matrix_power(wg.asarray([[np.inf, np.nan], [0.0, 1.0]]), 0).numpy(), np.eye(2)
+    )

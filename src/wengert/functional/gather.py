@@ -9,6 +9,7 @@ from wengert._core import Tensor
 from wengert.dtypes import as_dtype, float32
 from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError, TraceError
 from wengert.functional.arguments import (
+    Size,
     as_dtype_of,
     as_index,
     as_tensor,
@@ -30,7 +31,7 @@ _take, _take_along, _put_along = (
 )
 _scatter_add, _equal = native("scatter_add"), native("equal")
 _broadcast_to, _reshape, _slice = native("broadcast_to"), native("reshape"), native("slice")
-_where = native("where")
+_where, _slice_update = native("where"), native("slice_update")
 
 
 def _checked(name: str, op: Any, *args: Any) -> Tensor:
@@ -82,7 +83,9 @@ def _aligned(x: Tensor, i: Tensor, axis: int, name: str) -> tuple[Tensor, Tensor
 
 @explain_keywords
 def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Tensor:
-    """x[i, indices[i, j], …]: for each place along the axis an index of its own. Alias: gather.
+    """x[i, indices[i, j], …]: for each place along the axis an index of its own; the other axes broadcast, as in NumPy.
+
+    `gather` takes the leading part of x instead where it is larger than the indices, as in PyTorch.
 
     >>> take_along_axis([[1, 2, 3], [4, 5, 6]], [[2], [0]], axis=1).tolist()
     [[3], [4]]
@@ -99,39 +102,71 @@ def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Tensor:
     return _take_along(*_aligned(t, i, axis, "take_along_axis"))
 
 
-gather = take_along_axis
+def _leading(x: Tensor, sizes: tuple[Size, ...]) -> Tensor:
+    """The first `sizes` elements along every axis; x itself if that is all of it."""
+    n = x.ndim
+    return x if tuple(x.shape) == sizes else _slice(x, (0,) * n, sizes, (1,) * n)
 
 
-def _with_source(x: Any, index: Any, src: Any, name: str) -> tuple[Tensor, Tensor, Tensor]:
-    t, i, s = as_tensor(x, name), as_index(index, name), as_tensor(src, name)
-    if s.ndim == 0:
-        s = _broadcast_to(s, i.shape)
-    if s.shape != i.shape:
-        raise ShapeError(f"{name}: indices {describe(i)} and values {describe(s)} must have one shape")
-    return t, i, s
+def _require_no_larger(i: Tensor, x: Tensor, axis: int | None, what: str, name: str) -> None:
+    """Indices reach no further than x on any axis but the one they index."""
+    if i.ndim != x.ndim or any(k != axis and a > b for k, (a, b) in enumerate(zip(i.shape, x.shape))):
+        beside = "" if axis is None else f" but axis {axis}"
+        raise ShapeError(
+            f"{name}: indices {describe(i)} must have as many axes as {what} {describe(x)}, and be no larger on any "
+            f"axis{beside}"
+        )
+
+
+@explain_keywords
+def gather(x: Any, indices: Any, *, axis: int = -1) -> Tensor:
+    """x[i, indices[i, j], …] for all places of the indices, which may be fewer than those of x, as in PyTorch.
+
+    >>> gather([[1, 2, 3], [4, 5, 6], [7, 8, 9]], [[2], [0]], axis=1).tolist()
+    [[3], [4]]
+    """
+    t, i = as_tensor(x, "gather"), as_index(indices, "gather")
+    k = one_axis(axis, t.ndim, "gather")
+    _require_no_larger(i, t, k, "x", "gather")
+    part = _leading(t, tuple(n if a == k else m for a, (n, m) in enumerate(zip(t.shape, i.shape))))
+    return _checked("gather", _take_along, part, i, k)
+
+
+def _scattered(op: Any, x: Tensor, i: Tensor, src: Tensor, axis: int, name: str) -> Tensor:
+    """x with the leading part that the indices cover changed by the op."""
+    k = one_axis(axis, x.ndim, name)
+    s = _broadcast_to(src, i.shape) if src.ndim == 0 else src
+    _require_no_larger(i, s, None, "the values", name)
+    _require_no_larger(i, x, k, "x", name)
+    part = _leading(x, tuple(n if a == k else m for a, (n, m) in enumerate(zip(x.shape, i.shape))))
+    new = _checked(name, op, part, i, _leading(s, tuple(i.shape)), k)
+    return new if part is x else _slice_update(x, new, (0,) * x.ndim, (1,) * x.ndim)
 
 
 @explain_keywords
 def scatter(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
     """x with src[i, j] written at [i, index[i, j]] along the axis; of equal indices the last one wins.
 
+    The index may be smaller than x and src, as in PyTorch: the rest of x stays, the rest of src is not read.
+
     >>> scatter([[0, 0, 0]], [[2, 0]], [[5, 6]], axis=1).tolist()
     [[6, 0, 5]]
     """
-    t, i, s = _with_source(x, index, src, "scatter")
-    return _checked("scatter", _put_along, t, i, as_dtype_of(s, t.dtype), one_axis(axis, t.ndim, "scatter"))
+    t, i, s = as_tensor(x, "scatter"), as_index(index, "scatter"), as_tensor(src, "scatter")
+    return _scattered(_put_along, t, i, as_dtype_of(s, t.dtype), axis, "scatter")
 
 
 @explain_keywords
 def scatter_add(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
     """x with src[i, j] added at [i, index[i, j]] along the axis.
 
+    The index may be smaller than x and src, as in PyTorch: the rest of x stays, the rest of src is not read.
+
     >>> scatter_add([[0, 0, 1]], [[2, 2]], [[5, 6]], axis=1).tolist()
     [[0, 0, 12]]
     """
-    t, i, s = _with_source(x, index, src, "scatter_add")
-    t, s = promoted([t, s])
-    return _scatter_add(t, i, s, one_axis(axis, t.ndim, "scatter_add"))
+    t, s = promoted([as_tensor(x, "scatter_add"), as_tensor(src, "scatter_add")])
+    return _scattered(_scatter_add, t, as_index(index, "scatter_add"), s, axis, "scatter_add")
 
 
 def one_hot(index: Any, num_classes: int, *, dtype: Any = float32) -> Tensor:

@@ -22,7 +22,7 @@ from wengert.transforms.functional import jvp
 
 _matrix_exp, _eigh, _where, _abs = (native(name) for name in ("matrix_exp", "eigh", "where", "abs"))
 _log, _sqrt, _maximum, _sum = (native(name) for name in ("log", "sqrt", "maximum", "sum"))
-_reshape, _broadcast_to, _clone = native("reshape"), native("broadcast_to"), native("copy")
+_reshape, _broadcast_to = native("reshape"), native("broadcast_to")
 
 
 def matrix_power(a: Any, n: int) -> Tensor:
@@ -35,8 +35,7 @@ def matrix_power(a: Any, n: int) -> Tensor:
         raise TypeError(f"matrix_power: the exponent is an integer, got {n!r}; for others there is matrix_function")
     t, exponent = square(a, "matrix_power"), operator.index(n)
     if exponent == 0:
-        identity = eye(t.shape[-1], dtype=t.dtype)
-        return _clone(_broadcast_to(identity, t.shape))
+        return _where(False, t, eye(t.shape[-1], dtype=t.dtype))  # depends on a, with derivative 0
     if exponent < 0:
         t, exponent = inv(t), -exponent
     y: Tensor | None = None
