@@ -211,11 +211,11 @@ void run_forward(const AttentionProblem& p, T* o, T* lse) {
 }
 
 template <class T>
-void run_tangent(const AttentionProblem& p, const T* lse, const Rows<T>& q_dot, const Rows<T>& k_dot,
-                 const Rows<T>& v_dot, T* y, T* lse_dot) {
+void run_tangent(const AttentionProblem& p, const T* o, const T* lse, const Rows<T>& q_dot, const Rows<T>& k_dot,
+                 const Rows<T>& v_dot, T* o_dot, T* lse_dot) {
   const Kernel<T> kernel(p, kDerivativeBlock);
   for_query_blocks(kernel, [&](int64_t b, int64_t i, int64_t rows) {
-    T *to = y + (b * p.queries + i) * p.width, *slopes = lse_dot + b * p.queries + i;
+    T *to = o_dot + (b * p.queries + i) * p.width, *slopes = lse_dot + b * p.queries + i;
     const int64_t seen = kernel.keys_of(i + rows), tile = kernel.query_block() * kernel.key_block();
     const Block<T> queries = block<T>(rows * p.depth), moved = block<T>(rows * p.depth), w = block<T>(tile),
                    w_dot = block<T>(tile), factors = block<T>(p.dropout > 0 ? tile : 0);
@@ -240,6 +240,9 @@ void run_tangent(const AttentionProblem& p, const T* lse, const Rows<T>& q_dot, 
       kernel.multiply(rows, p.width, t.cols, {w.get(), t.cols, 1}, v_dot.from(b, j), to, p.width, true);
       kernel.multiply(rows, p.width, t.cols, {w_dot.get(), t.cols, 1}, kernel.v.from(b, j), to, p.width, true);
     }
+    const T* mean = o + (b * p.queries + i) * p.width;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < p.width; ++c) to[r * p.width + c] -= slopes[r] * mean[r * p.width + c];
   });
 }
 
@@ -247,12 +250,12 @@ void run_tangent(const AttentionProblem& p, const T* lse, const Rows<T>& q_dot, 
 template <class T>
 class Cotangent {
  public:
-  Cotangent(const AttentionProblem& p, const T* lse, const Rows<T>& y_bar, const T* lse_bar)
+  Cotangent(const AttentionProblem& p, const T* lse, const Rows<T>& o_bar, const T* shift)
       : p_(p),
         kernel_(p, kDerivativeBlock),
         lse_(lse),
-        y_bar_(y_bar),
-        lse_bar_(lse_bar),
+        o_bar_(o_bar),
+        shift_(shift),
         queries_(block<T>(p.queries * p.depth)),
         w_(block<T>(kernel_.query_block() * kernel_.key_block())),
         w_bar_(block<T>(kernel_.query_block() * kernel_.key_block())),
@@ -287,7 +290,7 @@ class Cotangent {
     const int64_t n = t.rows * t.cols;
     const T* queries = queries_.get() + t.i * p_.depth;
     kernel_.weights(t, queries, lse_, w_.get());
-    kernel_.multiply(t.rows, t.cols, p_.width, y_bar_.from(t.b, t.i), kernel_.v.transposed_from(t.b, t.j), w_bar_.get(),
+    kernel_.multiply(t.rows, t.cols, p_.width, o_bar_.from(t.b, t.i), kernel_.v.transposed_from(t.b, t.j), w_bar_.get(),
                      t.cols, false);
     if (p_.dropout > 0) {
       kernel_.dropout_factors(t, factors_.get());
@@ -296,32 +299,49 @@ class Cotangent {
     score_cotangents(t);
     if (p_.dropout > 0) kernel_.loops.multiply(w_.get(), factors_.get(), n);
     const MatrixView w_transposed{w_.get(), 1, t.cols}, bar_transposed{w_bar_.get(), 1, t.cols};
-    kernel_.multiply(t.cols, p_.width, t.rows, w_transposed, y_bar_.from(t.b, t.i), v_bar, p_.width, add_kv);
+    kernel_.multiply(t.cols, p_.width, t.rows, w_transposed, o_bar_.from(t.b, t.i), v_bar, p_.width, add_kv);
     kernel_.multiply(t.cols, p_.depth, t.rows, bar_transposed, {queries, p_.depth, 1}, k_bar, p_.depth, add_kv);
     kernel_.multiply(t.rows, p_.depth, t.cols, {w_bar_.get(), t.cols, 1}, kernel_.k.from(t.b, t.j), q_bar, p_.depth,
                      add_q);
   }
 
-  // s_bar = w ∘ (w_bar + lse_bar), in the place of w_bar.
+  // s_bar = w ∘ (w_bar + shift), in the place of w_bar.
   void score_cotangents(const Tile& t) {
     const T* w = w_.get();
     T* bar = w_bar_.get();
     for (int64_t r = 0; r < t.rows; ++r, w += t.cols, bar += t.cols) {
-      kernel_.loops.score_bar(bar, w, lse_bar_[t.b * p_.queries + t.i + r], t.cols);
+      kernel_.loops.score_bar(bar, w, shift_[t.b * p_.queries + t.i + r], t.cols);
     }
   }
 
   const AttentionProblem& p_;
   const Kernel<T> kernel_;
   const T* lse_;
-  const Rows<T> y_bar_;
-  const T* lse_bar_;
+  const Rows<T> o_bar_;
+  const T* shift_;
   const Block<T> queries_, w_, w_bar_, factors_;
 };
 
+// lse_bar − Σ o_bar ∘ o: what the cotangents of all scores of a query have in common.
 template <class T>
-void run_cotangent(const AttentionProblem& p, const T* lse, const Rows<T>& y_bar, const T* lse_bar, T* q_bar, T* k_bar,
-                   T* v_bar) {
+Block<T> score_shifts(const AttentionProblem& p, const T* o, const Rows<T>& o_bar, const T* lse_bar) {
+  Block<T> shift = block<T>(p.batch * p.queries);
+  parallel_for(p.batch, [&](int64_t b) {
+    for (int64_t i = 0; i < p.queries; ++i) {
+      const int64_t row = b * p.queries + i;
+      const T *bar = o_bar.at(b, i), *mean = o + row * p.width;
+      double along = 0;
+      for (int64_t c = 0; c < p.width; ++c) along += static_cast<double>(bar[c]) * static_cast<double>(mean[c]);
+      shift[row] = static_cast<T>(static_cast<double>(lse_bar[row]) - along);
+    }
+  });
+  return shift;
+}
+
+template <class T>
+void run_cotangent(const AttentionProblem& p, const T* o, const T* lse, const Rows<T>& o_bar, const T* lse_bar,
+                   T* q_bar, T* k_bar, T* v_bar) {
+  const Block<T> shift = score_shifts(p, o, o_bar, lse_bar);
   const int64_t blocks = ceil_div(p.keys, kDerivativeBlock.keys), q_size = p.queries * p.depth;
   const int64_t wanted =
       std::clamp<int64_t>(ceil_div(kTasks, std::max<int64_t>(p.batch, 1)), 1, std::max<int64_t>(blocks, 1));
@@ -331,7 +351,7 @@ void run_cotangent(const AttentionProblem& p, const T* lse, const Rows<T>& y_bar
   parallel_for(p.batch * chunks, [&](int64_t task) {
     const int64_t b = task / chunks, part = task % chunks, first = part * chunk;
     T* to = part == 0 ? q_bar + b * q_size : partial.get() + ((part - 1) * p.batch + b) * q_size;
-    Cotangent<T>(p, lse, y_bar, lse_bar)
+    Cotangent<T>(p, lse, o_bar, shift.get())
         .run(b, first, std::min(p.keys, first + chunk), to, k_bar + b * p.keys * p.depth, v_bar + b * p.keys * p.width);
   });
   if (chunks == 1) return;
@@ -355,19 +375,20 @@ void attention(const AttentionProblem& p, void* o, void* lse) {
   typed(p, [&]<class T>(T) { run_forward(p, static_cast<T*>(o), static_cast<T*>(lse)); });
 }
 
-void attention_tangent(const AttentionProblem& p, const void* lse, BatchedRows q_dot, BatchedRows k_dot,
-                       BatchedRows v_dot, void* y, void* lse_dot) {
+void attention_tangent(const AttentionProblem& p, const void* o, const void* lse, BatchedRows q_dot, BatchedRows k_dot,
+                       BatchedRows v_dot, void* o_dot, void* lse_dot) {
   typed(p, [&]<class T>(T) {
-    run_tangent(p, static_cast<const T*>(lse), Rows<T>(q_dot), Rows<T>(k_dot), Rows<T>(v_dot), static_cast<T*>(y),
-                static_cast<T*>(lse_dot));
+    run_tangent(p, static_cast<const T*>(o), static_cast<const T*>(lse), Rows<T>(q_dot), Rows<T>(k_dot), Rows<T>(v_dot),
+                static_cast<T*>(o_dot), static_cast<T*>(lse_dot));
   });
 }
 
-void attention_cotangent(const AttentionProblem& p, const void* lse, BatchedRows y_bar, const void* lse_bar,
-                         void* q_bar, void* k_bar, void* v_bar) {
+void attention_cotangent(const AttentionProblem& p, const void* o, const void* lse, BatchedRows o_bar,
+                         const void* lse_bar, void* q_bar, void* k_bar, void* v_bar) {
   typed(p, [&]<class T>(T) {
-    run_cotangent(p, static_cast<const T*>(lse), Rows<T>(y_bar), static_cast<const T*>(lse_bar), static_cast<T*>(q_bar),
-                  static_cast<T*>(k_bar), static_cast<T*>(v_bar));
+    run_cotangent(p, static_cast<const T*>(o), static_cast<const T*>(lse), Rows<T>(o_bar),
+                  static_cast<const T*>(lse_bar), static_cast<T*>(q_bar), static_cast<T*>(k_bar),
+                  static_cast<T*>(v_bar));
   });
 }
 

@@ -39,12 +39,13 @@ struct AttentionProblem {
 // no key has o = 0 and lse = 0.
 void attention(const AttentionProblem& p, void* o, void* lse);
 
-// With weights w = exp(scores − lse): y = w v_dot + (w ∘ scores_dot) v and lse_dot = Σ w ∘ scores_dot.
-void attention_tangent(const AttentionProblem& p, const void* lse, BatchedRows q_dot, BatchedRows k_dot,
-                       BatchedRows v_dot, void* y, void* lse_dot);
+// With o and lse of the forward pass and weights w = exp(scores − lse): lse_dot = Σ w ∘ scores_dot and
+// o_dot = w v_dot + (w ∘ scores_dot) v − lse_dot · o.
+void attention_tangent(const AttentionProblem& p, const void* o, const void* lse, BatchedRows q_dot, BatchedRows k_dot,
+                       BatchedRows v_dot, void* o_dot, void* lse_dot);
 
 // The transpose of attention_tangent; lse_bar is contiguous.
-void attention_cotangent(const AttentionProblem& p, const void* lse, BatchedRows y_bar, const void* lse_bar,
-                         void* q_bar, void* k_bar, void* v_bar);
+void attention_cotangent(const AttentionProblem& p, const void* o, const void* lse, BatchedRows o_bar,
+                         const void* lse_bar, void* q_bar, void* k_bar, void* v_bar);
 
 }  // namespace wengert

@@ -85,18 +85,20 @@ void infer_attention(const Op& op, const Type* in, int, const Attrs& attrs, Type
   out[1] = {in[0].dtype, rows};
 }
 
-// q_dot, k_dot, v_dot, q, k, v, mask, lse
+// q_dot, k_dot, v_dot, q, k, v, mask, o, lse
 void infer_tangent(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
   infer_attention(op, in + 3, n, attrs, out);
   for (int i = 0; i < 3; ++i) check_like(op, in[i], in[i + 3].dtype, in[i + 3].shape, "a tangent");
-  check_like(op, in[7], out[1].dtype, out[1].shape, "lse");
+  check_like(op, in[7], out[0].dtype, out[0].shape, "o");
+  check_like(op, in[8], out[1].dtype, out[1].shape, "lse");
 }
 
-// y_bar, lse_bar, q, k, v, mask, lse
+// o_bar, lse_bar, q, k, v, mask, o, lse
 void infer_cotangent(const Op& op, const Type* in, int n, const Attrs& attrs, Type* out) {
   infer_attention(op, in + 2, n, attrs, out);
   for (int i = 0; i < 2; ++i) check_like(op, in[i], out[i].dtype, out[i].shape, "a cotangent");
-  check_like(op, in[6], out[1].dtype, out[1].shape, "lse");
+  check_like(op, in[6], out[0].dtype, out[0].shape, "o");
+  check_like(op, in[7], out[1].dtype, out[1].shape, "lse");
   for (int i = 0; i < 3; ++i) out[i] = in[i + 2];
 }
 
@@ -185,21 +187,21 @@ void compute_tangent(const Op&, Value* const* in, int, const Attrs& attrs, Value
   const DType computed = given.computed;
   const Matrices q_dot(in[0], computed, given.batch), k_dot(in[1], computed, given.batch),
       v_dot(in[2], computed, given.batch);
-  const Ref lse = packed(in[7], computed);
-  Result y(out[0], computed), lse_dot(out[1], computed);
-  attention_tangent(given.problem(attrs), lse->data, q_dot.rows(), k_dot.rows(), v_dot.rows(), y.data(),
+  const Ref o = packed(in[7], computed), lse = packed(in[8], computed);
+  Result o_dot(out[0], computed), lse_dot(out[1], computed);
+  attention_tangent(given.problem(attrs), o->data, lse->data, q_dot.rows(), k_dot.rows(), v_dot.rows(), o_dot.data(),
                     lse_dot.data());
-  y.finish();
+  o_dot.finish();
   lse_dot.finish();
 }
 
 void compute_cotangent(const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
   Operands given(in + 2);
   const DType computed = given.computed;
-  const Matrices y_bar(in[0], computed, given.batch);
-  const Ref lse_bar = packed(in[1], computed), lse = packed(in[6], computed);
+  const Matrices o_bar(in[0], computed, given.batch);
+  const Ref lse_bar = packed(in[1], computed), o = packed(in[6], computed), lse = packed(in[7], computed);
   Result q_bar(out[0], computed), k_bar(out[1], computed), v_bar(out[2], computed);
-  attention_cotangent(given.problem(attrs), lse->data, y_bar.rows(), lse_bar->data, q_bar.data(), k_bar.data(),
+  attention_cotangent(given.problem(attrs), o->data, lse->data, o_bar.rows(), lse_bar->data, q_bar.data(), k_bar.data(),
                       v_bar.data());
   for (Result* r : {&q_bar, &k_bar, &v_bar}) r->finish();
 }
@@ -214,13 +216,13 @@ void register_attention_ops() {
           .infer = infer_attention,
           .compute = compute_attention});
   add_op({.name = "attention_tangent",
-          .n_inputs = 8,
+          .n_inputs = 9,
           .n_outputs = 2,
           .attrs = kAttrs,
           .infer = infer_tangent,
           .compute = compute_tangent});
   add_op({.name = "attention_cotangent",
-          .n_inputs = 7,
+          .n_inputs = 8,
           .n_outputs = 3,
           .attrs = kAttrs,
           .infer = infer_cotangent,

@@ -337,3 +337,28 @@ def test_cotangents_across_blocks(t: int, s: int, causal: bool) -> None:
     expected = s_bar @ k, np.swapaxes(s_bar, 1, 2) @ q, np.swapaxes(w, 1, 2) @ bar
     for x, y in zip(got, expected):
         np.testing.assert_allclose(x.numpy(), y, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1.0, 10.0, 40.0, 100.0])
+def test_second_derivative_of_peaked_weights_in_float32(size: float) -> None:
+    """By v it is a small difference of large terms where one weight is nearly 1: they must not be rounded apart."""
+    arrays = [a.astype(np.float32) for a in draw(*[(2, 8, 8)] * 5)]
+    arrays[0] *= np.float32(size)
+
+    def by_v(dtype: str) -> list[Any]:
+        q, k, v, o_bar, u = (wg.asarray(a.astype(dtype)) for a in arrays)
+
+        def value(q: Any, k: Any, v: Any) -> Any:
+            return (wg.scaled_dot_product_attention(q, k, v) * o_bar).sum()
+
+        def reverse(v: Any) -> Any:
+            q_bar, k_bar = wg.grad(value, argnums=(0, 1))(q, k, v)
+            return ((q_bar + k_bar) * u).sum()
+
+        def forward(v: Any) -> Any:
+            return wg.jvp(lambda q, k: value(q, k, v), (q, k), (u, u))[1]
+
+        return [wg.grad(f)(v).numpy() for f in (reverse, forward)]
+
+    for narrow, exact in zip(by_v("float32"), by_v("float64")):
+        np.testing.assert_allclose(narrow, exact, atol=3e-5 * np.abs(exact).max(), rtol=0)

@@ -39,6 +39,8 @@ TESTED_ELSEWHERE = {
     "lu_solve": "its factors are those of its operand a: solve is tested in tests/linalg",
     "undefined_tangent": "there is none: svd and qr are tested in tests/linalg",
     "undefined_cotangent": "there is none: svd and qr are tested in tests/linalg",
+    "attention_tangent": "its o and lse are those of its other operands: attention is tested to second order",
+    "attention_cotangent": "its o and lse are those of its other operands: attention is tested to second order",
     "pinv": "at constant rank, and not by its cutoff: tested in tests/linalg",
     "eig": "vectors are defined up to phases: invariants are tested in tests/linalg",
 }

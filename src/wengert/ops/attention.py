@@ -4,9 +4,11 @@ With scores s = scale · q kᵀ (masked), lse = ln Σ eˢ over the keys, weights
 
     lse_dot = Σ w ∘ s_dot        o_dot = w v_dot + (w ∘ s_dot) v − lse_dot · o
 
-`attention_tangent` gives lse_dot and the first two terms of o_dot, block by block; `attention_cotangent` is its
-transpose, also block by block. These two are differentiated as what they mean, composed of matrix products: at second
-order the matrix of all scores is held.
+`attention_tangent` gives both, block by block; `attention_cotangent` is its transpose, also block by block. They are
+given o and lse, which are functions of their other operands: no derivative goes through these two. They are
+differentiated as what they mean, composed of matrix products: at second order the matrix of all scores is held. There
+the weights are a softmax, and their tangents w ∘ (s_dot − Σ w ∘ s_dot) are centred before they are summed: where one
+weight is nearly 1, o_dot is a small difference of the terms above.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ from wengert.dtypes import float32, int64
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.matmul import matmul
 from wengert.ops.random import random_uniform
-from wengert.ops.reduce import sum
+from wengert.ops.reduce import all, sum
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Array, Invalid, Sample, exactly, real, truth
 from wengert.ops.shape import broadcast_to, cast, full, iota, reshape, zeros_like
+from wengert.ops.softmax import softmax, softmax_push
 from wengert.ops.tangents import where
-from wengert.ops.transcendental import exp
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
 
@@ -45,7 +47,7 @@ def _earlier(queries: Any, keys: Any) -> Any:
     return reshape(i, (queries, 1)) >= reshape(j, (1, keys))
 
 
-def _weights(q: Any, k: Any, mask: Any, lse: Any, scale: float, causal: int) -> Any:
+def _weights(q: Any, k: Any, mask: Any, scale: float, causal: int) -> Any:
     s = matmul(q, k, 0, 1) * scale
     if mask.dtype.kind == "b":
         s = where(broadcast_to(mask, s.shape), s, -np.inf)
@@ -53,7 +55,8 @@ def _weights(q: Any, k: Any, mask: Any, lse: Any, scale: float, causal: int) -> 
         s = s + broadcast_to(mask, s.shape)
     if causal:
         s = where(broadcast_to(_earlier(*s.shape[-2:]), s.shape), s, -np.inf)
-    return exp(s - broadcast_to(_column(lse), s.shape))
+    blind = broadcast_to(all(s == -np.inf, (s.ndim - 1,), 1), s.shape)  # what sees nothing gives nothing
+    return where(blind, 0.0, softmax(where(blind, 0.0, s)))
 
 
 def _kept(w: Any, dropout: float, key: Any, counter: Any) -> Any:
@@ -72,25 +75,38 @@ def _tangent(
     k: Any,
     v: Any,
     mask: Any,
+    o: Any,
     lse: Any,
     *,
     scale: float,
     causal: int,
     **draw: Any,
 ) -> tuple[Any, Any]:
-    w = _weights(q, k, mask, lse, scale, causal)
-    w_dot = w * ((matmul(q_dot, k, 0, 1) + matmul(q, k_dot, 0, 1)) * scale)
+    w = _weights(q, k, mask, scale, causal)
+    s_dot = (matmul(q_dot, k, 0, 1) + matmul(q, k_dot, 0, 1)) * scale
     kept = _kept(w, **draw)
-    return matmul(w * kept, v_dot, 0, 0) + matmul(w_dot * kept, v, 0, 0), _row_sums(w_dot)
+    return matmul(w * kept, v_dot, 0, 0) + matmul(softmax_push(s_dot, w) * kept, v, 0, 0), _row_sums(w * s_dot)
 
 
 def _cotangent(
-    y_bar: Any, lse_bar: Any, q: Any, k: Any, v: Any, mask: Any, lse: Any, *, scale: float, causal: int, **draw: Any
+    o_bar: Any,
+    lse_bar: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    o: Any,
+    lse: Any,
+    *,
+    scale: float,
+    causal: int,
+    **draw: Any,
 ) -> tuple[Any, Any, Any]:
-    w = _weights(q, k, mask, lse, scale, causal)
+    w = _weights(q, k, mask, scale, causal)
     kept = _kept(w, **draw)
-    s_bar = w * (matmul(y_bar, v, 0, 1) * kept + broadcast_to(_column(lse_bar), w.shape)) * scale
-    return matmul(s_bar, k, 0, 0), matmul(s_bar, q, 1, 0), matmul(w * kept, y_bar, 1, 0)
+    w_bar = matmul(o_bar, v, 0, 1) * kept
+    s_bar = (softmax_push(w_bar, w) + w * broadcast_to(_column(lse_bar), w.shape)) * scale
+    return matmul(s_bar, k, 0, 0), matmul(s_bar, q, 1, 0), matmul(w * kept, o_bar, 1, 0)
 
 
 # ------------------------------------------------------------------------------------------------------------ rules
@@ -99,23 +115,22 @@ def _cotangent(
 def _attention_jvp(
     q_dot: Any, k_dot: Any, v_dot: Any, mask_dot: Any, ys: Any, q: Any, k: Any, v: Any, mask: Any, **attrs: Any
 ) -> tuple[Any, Any]:
-    o, lse = ys
-    y_dot: Any = ZERO
+    o_dot: Any = ZERO
     lse_dot: Any = ZERO
     if not (q_dot is ZERO and k_dot is ZERO and v_dot is ZERO):
-        y_dot, lse_dot = attention_tangent(
-            *filled((q_dot, k_dot, v_dot), (q, k, v)), q, k, v, mask, lse, *attrs.values()
+        o_dot, lse_dot = attention_tangent(
+            *filled((q_dot, k_dot, v_dot), (q, k, v)), q, k, v, mask, *ys, *attrs.values()
         )
     if mask_dot is not ZERO:  # a mask that is learned is of the scores' size anyway
-        w = _weights(q, k, mask, lse, attrs["scale"], attrs["causal"])
-        w_dot = broadcast_to(mask_dot, w.shape) * w
+        w = _weights(q, k, mask, attrs["scale"], attrs["causal"])
+        s_dot = broadcast_to(mask_dot, w.shape)
         kept = _kept(w, attrs["dropout"], attrs["key"], attrs["counter"])
-        y_dot = y_dot + matmul(w_dot * kept, v, 0, 0)
-        lse_dot = lse_dot + _row_sums(w_dot)
-    return y_dot - broadcast_to(_column(lse_dot), o.shape) * o, lse_dot
+        o_dot = o_dot + matmul(softmax_push(s_dot, w) * kept, v, 0, 0)
+        lse_dot = lse_dot + _row_sums(s_dot * w)
+    return o_dot, lse_dot
 
 
-def _zero_outputs(q: Any, k: Any, v: Any, mask: Any, lse: Any) -> tuple[Any, Any]:
+def _zero_outputs(q: Any, k: Any, v: Any, mask: Any, o: Any, lse: Any) -> tuple[Any, Any]:
     return create(full, ((*lse.shape, v.shape[-1]), v.dtype.code, 0.0)), zeros_like(lse)
 
 
@@ -153,6 +168,7 @@ def _np_tangent(
     k: Any,
     v: Any,
     mask: Any,
+    o: Any,
     lse: Any,
     scale: float,
     causal: int,
@@ -161,16 +177,18 @@ def _np_tangent(
     w, _ = _np_weights(q, k, mask, lse, scale, causal)
     w_dot = w * (q_dot @ np.swapaxes(k, -1, -2) + q @ np.swapaxes(k_dot, -1, -2)) * scale
     kept = _np_kept(w, *draw)
-    return (w * kept) @ v_dot + (w_dot * kept) @ v, w_dot.sum(-1)
+    lse_dot = w_dot.sum(-1)
+    return (w * kept) @ v_dot + (w_dot * kept) @ v - lse_dot[..., None] * o, lse_dot
 
 
 def _np_cotangent(
-    y_bar: Any, lse_bar: Any, q: Any, k: Any, v: Any, mask: Any, lse: Any, scale: float, causal: int, *draw: Any
+    o_bar: Any, lse_bar: Any, q: Any, k: Any, v: Any, mask: Any, o: Any, lse: Any, scale: float, causal: int, *draw: Any
 ) -> Any:
     w, _ = _np_weights(q, k, mask, lse, scale, causal)
     kept = _np_kept(w, *draw)
-    s_bar = w * (y_bar @ np.swapaxes(v, -1, -2) * kept + lse_bar[..., None]) * scale
-    return s_bar @ k, np.swapaxes(s_bar, -1, -2) @ q, np.swapaxes(w * kept, -1, -2) @ y_bar
+    shift = lse_bar - np.sum(o_bar * o, -1)
+    s_bar = w * (o_bar @ np.swapaxes(v, -1, -2) * kept + shift[..., None]) * scale
+    return s_bar @ k, np.swapaxes(s_bar, -1, -2) @ q, np.swapaxes(w * kept, -1, -2) @ o_bar
 
 
 _EVERYTHING = exactly(True, shape=(1, 1, 1))
@@ -186,10 +204,11 @@ class _Case(NamedTuple):
     mask: Array = _EVERYTHING
     options: tuple[Any, ...] = (0.5, 0, *_NO_DROPOUT)
 
-    def sample(self, *before: tuple[int, ...], lse: bool) -> Sample:
+    def sample(self, *before: tuple[int, ...], results: bool) -> Sample:
         operands = [real(*s, low=-1.0, high=1.0) for s in (*before, self.q, self.k, self.v)]
-        after = (real(*self.q[:-1], low=1.0, high=2.0),) if lse else ()
-        return Sample((*operands, self.mask, *after), self.options)
+        rows = self.q[:-1]
+        after = (real(*rows, self.v[-1], low=-1.0, high=1.0), real(*rows, low=1.0, high=2.0)) if results else ()
+        return Sample((*operands, self.mask, *after), self.options, gradients=not results)
 
 
 _CASES = [
@@ -210,7 +229,7 @@ attention: Op = define(
     formula="softmax(scale · q kᵀ) v, and the logarithm of each row's sum of exponentials",
     reference=_np_attention,
     jvp=_attention_jvp,
-    samples=[c.sample(lse=False) for c in _CASES],
+    samples=[c.sample(results=False) for c in _CASES],
     invalid=[
         Invalid(
             (real(2, 3), real(4, 3), real(5, 3), exactly(True, shape=(1, 1))), _CASES[0].options, "ShapeError", "keys"
@@ -227,11 +246,11 @@ attention: Op = define(
 )
 attention_tangent: Op = define(
     "attention_tangent",
-    formula="w v_dot + (w ∘ s_dot) v and Σ w ∘ s_dot, with w = exp(s − lse) and s = scale · q kᵀ",
+    formula="lse_dot = Σ w ∘ s_dot and w v_dot + (w ∘ s_dot) v − lse_dot · o, with w = exp(s − lse), s = scale · q kᵀ",
     reference=_np_tangent,
     jvp=jvp_of_linear("attention_tangent", 3, _tangent),
     transpose=transpose_by("attention_cotangent", 3, _zero_outputs),
-    samples=[c.sample(c.q, c.k, c.v, lse=True) for c in _CASES],
+    samples=[c.sample(c.q, c.k, c.v, results=True) for c in _CASES],
     dear=True,
     public=False,
 )
@@ -241,7 +260,7 @@ attention_cotangent: Op = define(
     reference=_np_cotangent,
     jvp=jvp_of_linear("attention_cotangent", 2, _cotangent),
     transpose=transpose_by("attention_tangent", 2, lambda q, k, v, *_: (zeros_like(q), zeros_like(k), zeros_like(v))),
-    samples=[c.sample((*c.q[:-1], c.v[-1]), c.q[:-1], lse=True) for c in _CASES],
+    samples=[c.sample((*c.q[:-1], c.v[-1]), c.q[:-1], results=True) for c in _CASES],
     dear=True,
     public=False,
 )
