@@ -21,7 +21,6 @@ from wengert.ops.registry import Op
 
 _NODE = re.compile(r"::(?P<test>\w+)\[(?P<op>[^-\]]+)-\d+(-(?P<dtype>\w+))?\]$")
 NO_VMAP = "no: batching of programs is not built yet"
-UNDEFINED = "its derivative is undefined: asking for it raises, naming the op"
 RANDOM = ("random_uniform", "random_normal", "random_integers")
 MADE = "elsewhere: test_creation_in_every_dtype"
 # What the results by op and sample do not show.
@@ -84,16 +83,13 @@ def _derivative(op: Op, results: Results, test: str) -> str:
         return "no: its results are integers or truth values"
     if op.jvp == "zero":
         return results.of(op, "test_zero_derivatives_are_zeros").replace("yes", "zero") or "untested"
-    if op.jvp == "undefined":
-        raised = results.of(op, "test_undefined_derivatives_raise_and_name_the_op")
-        return f"no: {UNDEFINED}" if raised == "yes" else raised or "untested"
     if op.name in TESTED_ELSEWHERE:
         return f"elsewhere: {TESTED_ELSEWHERE[op.name]}"
     return results.of(op, test) or "untested"
 
 
 def _float16(op: Op, results: Results) -> str:
-    test = "test_narrow_dtypes" if op.differentiable and op.jvp not in ("zero", "undefined") else "test_value"
+    test = "test_narrow_dtypes" if op.differentiable and op.jvp != "zero" else "test_value"
     if any("float16" in dtypes_of(s) for s in op.samples if has_kind(s, "float")):
         return results.of(op, test) or results.of(op, "test_value") or _value(op)
     if any(a.form for s in op.samples for a in s.inputs):
