@@ -76,7 +76,7 @@ def as_index(x: Any, name: str) -> Tensor:
 def signed(index: Tensor, name: str) -> Tensor:
     """Integers as int64. Those beyond it stay beyond the end of every axis; a cast would make them negative."""
     if index.dtype.code == uint64.code:
-        if index._plain and index.size and (largest := int(index.numpy().max())) > _LARGEST:
+        if index._plain and index.size and (largest := int(data(index).max())) > _LARGEST:
             raise IndexRangeError(f"{name}: index {largest} is out of range for every axis")
         index = _minimum(index, _LARGEST)
     return as_dtype_of(index, int64)
