@@ -1,5 +1,8 @@
 #include "tensor.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace wengert {
 
 namespace {
@@ -32,10 +35,32 @@ void share_edge(Value* to, const Value* from) {
   if (to->node) retain(to->node);
 }
 
-// The tape needs the buffer's contents: give the base a copy of its own and leave the old buffer to the tape.
+// The axes in the order of memory, the largest step first; none if the elements do not fill their memory without gaps.
+Dims memory_order(const Value* v) {
+  Dims axes;
+  axes.n = v->ndim;
+  for (int i = 0; i < v->ndim; ++i) axes[i] = i;
+  auto step = [v](Dim axis) { return v->shape[axis.raw] > 1 ? v->strides[axis.raw] : INT64_MAX; };
+  std::stable_sort(axes.v, axes.v + axes.n, [&](Dim a, Dim b) { return step(a) > step(b); });
+  int64_t expected = 1;
+  for (int i = v->ndim - 1; i >= 0 && v->size > 0; --i) {
+    const int64_t axis = axes[i].raw;
+    if (v->shape[axis] > 1 && v->strides[axis] != expected) return {};
+    expected *= v->shape[axis];
+  }
+  return axes;
+}
+
+// The tape needs the buffer's contents: give the base a copy of its own and leave the old buffer to the tape. Views keep
+// their places in it if it has the same layout.
 void copy_on_write(Alias& a) {
-  a.repacked |= !a.base->contiguous;
   Ref copy(empty_like(a.base, a.base->dtype));
+  if (!a.base->contiguous && memory_order(a.base).n == a.base->ndim) {
+    std::copy_n(a.base->strides, a.base->ndim, copy->strides);
+    copy->contiguous = false;
+  } else {
+    a.repacked |= !a.base->contiguous;
+  }
   copy_into(a.base, copy.v);
   share_edge(copy.v, a.base);
   std::swap(a.base, copy.v);
@@ -44,7 +69,7 @@ void copy_on_write(Alias& a) {
 // The view's place in the base as it is now (the base may have moved to a buffer of its own). Not tracked.
 Value* place_in_base(const Tensor& t) {
   if (t.alias->repacked)
-    throw Error(ErrorKind::in_place, "a view of a non-contiguous tensor, " + to_string(t.value->type()) +
+    throw Error(ErrorKind::in_place, "a view of a tensor with gaps in its memory, " + to_string(t.value->type()) +
                                          ", cannot follow a write that gave that tensor new memory; clone() it first");
   Value* v = alias(t.value);
   release(v->buffer);
@@ -54,27 +79,55 @@ Value* place_in_base(const Tensor& t) {
   return v;
 }
 
-void require_contiguous(const Value* base) {
-  if (base->contiguous) return;
-  throw Error(ErrorKind::in_place,
-              "views of a non-contiguous tensor that needs a gradient cannot be written in place (" +
-                  to_string(base->type()) + "); clone() it first");
+Value* permuted(Value* x, const Dims& axes) {
+  static const Op* permute = find_op("permute");
+  Attrs attrs;
+  attrs.add(Attr::Kind::integers).dims = axes;
+  Value* out;
+  apply(*permute, &x, 1, attrs, &out);
+  return out;
+}
+
+// The base with its axes in the order of memory, so that it is contiguous: in it, offset and strides are a place.
+Ref in_memory_order(Value* base, Dims& axes) {
+  if (base->contiguous) return Ref::share(base);
+  axes = memory_order(base);
+  if (axes.n != base->ndim)
+    throw Error(ErrorKind::in_place, "views of a tensor that needs a gradient and has gaps in its memory, " +
+                                         to_string(base->type()) +
+                                         ", cannot be written in place; clone() it first");
+  return Ref(permuted(base, axes));
+}
+
+Ref in_order_of(const Value* base, Value* packed, const Dims& axes) {
+  if (base->contiguous) return Ref::share(packed);
+  Dims back = axes;
+  for (int i = 0; i < axes.n; ++i) back[static_cast<int>(axes[i].raw)] = i;
+  return Ref(permuted(packed, back));
 }
 
 // The base after `view` (a part of its buffer) was given the value `result`, for the tape.
 void record_update(Alias& a, const Value* view, Value* result) {
   static const Op* update = find_op("as_strided_update");
-  Value* in[2] = {a.base, result};
-  if (!any_tracked(in, 2)) return;
-  require_contiguous(a.base);
+  Value* tracked_by[2] = {a.base, result};
+  if (!any_tracked(tracked_by, 2)) return;
+  Dims axes;
+  Ref packed = in_memory_order(a.base, axes);
+  Value* in[2] = {packed.v, result};
   uint64_t mask = (tracked(in[0]) ? 1 : 0) | (tracked(in[1]) ? 2 : 0);
-  Attrs attrs = geometry(view, a.base);
+  Attrs attrs = geometry(view, packed.v);
   Derivative* d = tape_hooks.derive(*update, in, 2, attrs, mask);
-  Value* out = alias(a.base);
-  record(*d, in, 2, &attrs, &out, 1, nullptr);
-  std::swap(a.base, out);
-  release(out);
+  Ref updated(alias(packed.v));
+  record(*d, in, 2, &attrs, &updated.v, 1, nullptr);
+  Ref base = in_order_of(a.base, updated.v, axes);
+  std::swap(a.base, base.v);
 }
+
+// What a view is of its base does not depend on whether its reader records.
+struct Recording {
+  bool before = std::exchange(thread_state.grad_enabled, true);
+  ~Recording() { thread_state.grad_enabled = before; }
+};
 
 bool repeats_elements(const Value* v) { return !v->contiguous && has_overlap(v->ndim, v->shape, v->strides); }
 
@@ -111,10 +164,12 @@ Value* refresh(Tensor& t) {
     if (t.detached || !a.base->node) {
       set_value(t, here.take());
     } else {
-      require_contiguous(a.base);
-      Attrs attrs = geometry(here.v, a.base);
+      const Recording recording;
+      Dims axes;
+      Ref packed = in_memory_order(a.base, axes);
+      Attrs attrs = geometry(here.v, packed.v);
       Value* out;
-      apply(*as_strided, &a.base, 1, attrs, &out);
+      apply(*as_strided, &packed.v, 1, attrs, &out);
       set_value(t, out);
     }
   }
@@ -171,9 +226,10 @@ void refuse_places(const Tensor& t, const char* op) {
   // A gradient may be one element seen through strides of zero: it gets memory of its own. A view of a tensor may not.
   const bool repeats = repeats_elements(t.value);
   if (t.overlaps || (repeats && (!t.is_base || writes_through(t)))) fail_overlapping(t.value, op);
-  if (needs_own_memory(t, repeats) && !t.is_base && !t.alias->base->contiguous)
+  const Value* base = t.alias ? t.alias->base : nullptr;
+  if (needs_own_memory(t, repeats) && !t.is_base && !base->contiguous && memory_order(base).n != base->ndim)
     fail(ErrorKind::in_place, op,
-         "this is a view of a non-contiguous tensor, " + to_string(t.alias->base->type()) +
+         "this is a view of a tensor with gaps in its memory, " + to_string(base->type()) +
              ", whose contents are needed elsewhere; clone() that tensor first");
 }
 

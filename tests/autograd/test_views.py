@@ -485,3 +485,51 @@ def test_two_tensors_on_one_array_are_read_before_they_are_written() -> None:
         m = np.arange(9.0).reshape(3, 3)
         write(wg.asarray(m), wg.asarray(m.T))
         assert m.tolist() == np.arange(9.0).reshape(3, 3).T.tolist()
+
+
+# ------------------------------------------------------------------------------------------- reading without recording
+
+
+def test_a_view_read_under_no_grad_keeps_its_gradient() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        row = y[0]
+        y *= x
+        with wg.no_grad():
+            row.sum()
+        return row * row
+
+    check(f, np.random.default_rng(0).standard_normal((2, 3)))
+    x = wg.ones((2, 2), requires_grad=True)
+    y = x * 2.0
+    row = y[0]
+    y *= 3.0
+    with wg.no_grad():
+        assert "6." in str(row)
+    assert row.sum().backward()[x].tolist() == [[6.0, 6.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1), (1, 2, 0)])
+def test_views_of_results_in_another_order_of_axes_are_written(order: tuple[int, int, int]) -> None:
+    """Elementwise results keep the layout of their operand; what a view is of them has to be found in that."""
+
+    def view_changed(x: Any) -> Any:
+        y = wg.sin(wg.permute_dims(x, order))
+        kept, before = y[1:], y * y
+        y[0] = y[-1] * 3.0
+        y[..., 1].mul_(y[..., 0])
+        kept[:, ::-1].add_(before[1:])
+        return y * y + before
+
+    def base_changed(x: Any) -> Any:
+        y = wg.exp(wg.permute_dims(x, order))
+        part = y[:, 1:]
+        y *= y
+        part.sin_()
+        return y * 2.0
+
+    a = np.random.default_rng(0).standard_normal((2, 3, 4))
+    for f in (view_changed, base_changed):
+        check(f, a)
+        expected = f(wg.tensor(np.ascontiguousarray(a))).numpy()
+        np.testing.assert_allclose(f(wg.tensor(a, requires_grad=True)).detach().numpy(), expected, rtol=1e-12)
