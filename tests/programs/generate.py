@@ -61,6 +61,7 @@ WRITES_ALONE = [
     "{a}.sin_()", "{a}.tanh_()", "{a}.mul_(k)", "{a} += k", "{a}.fill_(k)", "{a}.zero_()", "{a} *= 0.5",
     "{a}[{a} > 0.3] = k",
 ]  # fmt: skip
+LOOKS = ["wg.no_grad()(lambda: {a}.sum())()", "{a}.detach().sum()"]
 # What stands in brackets, and which axes it leaves: a label, changed by a suffix, or one that is gone.
 KEYS: dict[str, Any] = {
     "1:": ("-1",), ":1": (":1",), "::-1": ("",), "::2": ("/2",), ":, 1:": ("", "-1"), ":, ::-1": ("", ""),
@@ -218,6 +219,11 @@ class Builder:
         labels = [label if not suffix else f"({label}){suffix}" for label, suffix in zip(shape, changed)]
         return key, (*labels, *shape[len(changed) :])
 
+    def look(self) -> None:
+        """Read a value without differentiating, as printing does: nothing may change by that."""
+        a = self.operand()
+        self.statements.append(Statement(self.choice(LOOKS).format(a=a)))
+
     def write(self) -> None:
         """Change a value of the program's own, whole or in part, itself or through a view of it."""
         targets = [n for n in self.shapes if n in self.own]
@@ -242,7 +248,7 @@ class Builder:
 
 KINDS = {
     "unary": 4, "binary": 4, "zero_dimensional": 3, "number": 3, "huber": 1, "sum": 3, "rows": 2, "copy": 1, "matmul": 1,
-    "view": 2, "write": 4,
+    "view": 2, "write": 4, "look": 1,
 }  # fmt: skip
 
 
