@@ -51,8 +51,8 @@ Dims memory_order(const Value* v) {
   return axes;
 }
 
-// The tape needs the buffer's contents: give the base a copy of its own and leave the old buffer to the tape. Views keep
-// their places in it if it has the same layout.
+// The tape needs the buffer's contents: give the base a copy of its own and leave the old buffer to the tape. Views
+// keep their places in it if it has the same layout.
 void copy_on_write(Alias& a) {
   Ref copy(empty_like(a.base, a.base->dtype));
   if (!a.base->contiguous && memory_order(a.base).n == a.base->ndim) {
@@ -94,8 +94,7 @@ Ref in_memory_order(Value* base, Dims& axes) {
   axes = memory_order(base);
   if (axes.n != base->ndim)
     throw Error(ErrorKind::in_place, "views of a tensor that needs a gradient and has gaps in its memory, " +
-                                         to_string(base->type()) +
-                                         ", cannot be written in place; clone() it first");
+                                         to_string(base->type()) + ", cannot be written in place; clone() it first");
   return Ref(permuted(base, axes));
 }
 
