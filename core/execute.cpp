@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kTileWork = 65536;     // elements times instructions: less is not worth another thread
 constexpr int64_t kTileElements = 4096;  // at least
+constexpr int kSmallSteps = 64;          // of a few elements each
 constexpr size_t kFew = 32;              // registers, slots, sizes: room on the stack
 
 Dims resolve(const Dims& d, const int64_t* sizes) {
@@ -49,10 +50,13 @@ struct Run {
   const int64_t* sizes;
   Value* const* donated;
   int given;
+  int small_steps = 0;
+  bool wrote = false;  // into a donated value: from there on all or nothing would be a lie
 
   bool owns(int32_t slot) const { return slot < given || slot >= p.n_inputs; }
 
   void step(const Step& s);
+  bool worked(const Step& s);
   void call(const Step& s);
   Value* spare_operand(const Step& s, DType dtype) const;
   Value* donated_for(int32_t slot) const;
@@ -198,6 +202,7 @@ bool GroupRun::overwritable(const Value* target, const FusedRegister& output) co
 
 void GroupRun::place_output(int32_t k, const FusedRegister& r) {
   Value* target = run.donated ? run.donated_for(r.output) : nullptr;
+  run.wrote |= target != nullptr;
   // A donated buffer that is read later, and an input that is passed through: stored at the end of the block.
   const bool store = (target && !overwritable(target, r)) || r.input >= 0;
   if (!store && !target) target = spare_for(r);
@@ -323,6 +328,8 @@ void run_group(const FusedGroup& g, Run& run) {
   GroupRun r{.g = g, .run = run, .base = base.data(), .row_bytes = row_bytes.data(), .around = around.data()};
   r.plan_blocks();
   r.place_registers();
+  if (run.wrote) return r.execute();
+  Interruptible results_are_new;
   r.execute();
 }
 
@@ -373,6 +380,14 @@ void Run::step(const Step& s) {
   for (int32_t d : s.drop) drop(d);
   for (int32_t d : s.drop_input)
     if (d < given) drop(d);
+}
+
+// Whether this step, or the small ones since the last time, took long enough to look whether a signal has come.
+bool Run::worked(const Step& s) {
+  const Value* y = slots[s.out[0]];
+  if (!(y && y->size >= kTileElements) && ++small_steps < kSmallSteps) return false;
+  small_steps = 0;
+  return true;
 }
 
 // Groups write into donated values themselves; the results of other steps are copied.
@@ -463,7 +478,10 @@ void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** 
   Run r{p, slots.data(), sizes.data(), donated, given};
   try {
     if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, sizes.data());
-    for (const Step& s : p.steps) r.step(s);
+    for (const Step& s : p.steps) {
+      r.step(s);
+      if (!r.wrote && r.worked(s)) check_interrupt();
+    }
     if (donated) r.store_donated();
   } catch (...) {
     r.release_all();

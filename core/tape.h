@@ -145,7 +145,6 @@ struct TapeHooks {
   void (*drop_line)(SourceLine) = nullptr;
   void (*drop_object)(void*) = nullptr;  // a PyObject reference
   std::string (*describe_line)(SourceLine) = nullptr;
-  bool (*interrupted)() = nullptr;  // a signal's exception is set
   // Calls hooks on a gradient: takes a reference, returns one.
   Value* (*call_hooks)(void* hooks, Value* gradient) = nullptr;
   // Runs a custom op's backward: outputs as for a vjp program.

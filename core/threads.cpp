@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "error.h"
 
 namespace wengert {
 
@@ -56,6 +60,8 @@ std::atomic<Pool*> pool{nullptr};
 std::atomic<bool> busy{false};     // a caller is using the pool
 std::atomic<int> thread_count{0};  // 0: not yet known
 thread_local constinit bool inside_tile = false;
+thread_local constinit bool interruptible = false;
+thread_local constinit int uninterruptible = 0;
 
 int default_threads() {
   if (const char* s = std::getenv("WENGERT_NUM_THREADS")) {
@@ -72,8 +78,31 @@ int default_threads() {
 
 constexpr uint64_t tiles_left(uint64_t claims) { return claims & 0xffffffffu; }
 
-// Runs tiles of the current job until none is left to claim.
-void run_tiles(Pool& p) {
+// What the thread that waits for a job looks at between its own tiles, now and then: whether to go on.
+class Patience {
+ public:
+  explicit Patience(void*& token)
+      : token_(interruptible && !uninterruptible && !inside_tile && token ? &token : nullptr) {
+    if (token_) next_ = Clock::now() + kInterval;
+  }
+  bool ended() {
+    if (!token_ || Clock::now() < next_) return false;
+    waiting_hooks.leave(*token_);
+    const bool interrupted = waiting_hooks.interrupted();
+    *token_ = waiting_hooks.enter();
+    next_ = Clock::now() + kInterval;
+    return interrupted;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kInterval{50};
+  void** token_;
+  Clock::time_point next_;
+};
+
+// Runs tiles of the current job until none is left to claim. Only the caller has patience to lose.
+void run_tiles(Pool& p, Patience* patience = nullptr) {
   uint64_t c = p.claims.load(std::memory_order_acquire);
   while (tiles_left(c) != 0) {
     auto* fn = p.fn.load(std::memory_order_relaxed);
@@ -89,6 +118,8 @@ void run_tiles(Pool& p) {
       }
     }
     p.finished.fetch_add(1, std::memory_order_release);
+    if (patience && patience->ended() && !p.failed.exchange(true))
+      p.error = std::make_exception_ptr(Error(ErrorKind::python, ""));
     c = p.claims.load(std::memory_order_acquire);
   }
 }
@@ -160,11 +191,14 @@ Pool& ready_pool(int threads) {
   return *p;
 }
 
-void run_serially(int64_t tiles, void (*fn)(void*, int64_t), void* context) {
-  for (int64_t t = 0; t < tiles; ++t) fn(context, t);
+void run_serially(int64_t tiles, void (*fn)(void*, int64_t), void* context, Patience& patience) {
+  for (int64_t t = 0; t < tiles; ++t) {
+    fn(context, t);
+    if (patience.ended()) throw Error(ErrorKind::python, "");
+  }
 }
 
-void run_job(Pool& p, int64_t first, int64_t tiles, void (*fn)(void*, int64_t), void* context) {
+void run_job(Pool& p, int64_t first, int64_t tiles, void (*fn)(void*, int64_t), void* context, Patience& patience) {
   p.fn.store(fn, std::memory_order_relaxed);
   p.context.store(context, std::memory_order_relaxed);
   p.first.store(first, std::memory_order_relaxed);
@@ -175,7 +209,7 @@ void run_job(Pool& p, int64_t first, int64_t tiles, void (*fn)(void*, int64_t), 
   p.claims.store(generation << 32 | static_cast<uint64_t>(tiles));
   wake_workers(p, tiles - 1);
   inside_tile = true;
-  run_tiles(p);
+  run_tiles(p, &patience);
   inside_tile = false;
   for (int spins = 0; p.finished.load(std::memory_order_acquire) != tiles; ++spins) {
     if (spins < kSpins) {
@@ -192,6 +226,8 @@ void run_job(Pool& p, int64_t first, int64_t tiles, void (*fn)(void*, int64_t), 
 }
 
 }  // namespace
+
+WaitingHooks waiting_hooks;
 
 int num_threads() {
   int n = thread_count.load(std::memory_order_relaxed);
@@ -210,7 +246,14 @@ void set_num_threads(int n) {
   thread_count.store(n);
 }
 
-WaitingHooks waiting_hooks;
+void check_interrupt() {
+  if (!uninterruptible && waiting_hooks.interrupted && waiting_hooks.interrupted()) throw Error(ErrorKind::python, "");
+}
+
+Interruptible::Interruptible() : before_(std::exchange(interruptible, true)) {}
+Interruptible::~Interruptible() { interruptible = before_; }
+Uninterruptible::Uninterruptible() { ++uninterruptible; }
+Uninterruptible::~Uninterruptible() { --uninterruptible; }
 
 void parallel_tiles(int64_t tiles, void (*fn)(void* context, int64_t tile), void* context) {
   const int threads = num_threads();
@@ -220,8 +263,9 @@ void parallel_tiles(int64_t tiles, void (*fn)(void* context, int64_t tile), void
       if (token) waiting_hooks.leave(token);
     }
   } unlocked{!inside_tile && waiting_hooks.enter ? waiting_hooks.enter() : nullptr};
+  Patience patience(unlocked.token);
   if (tiles <= 1 || threads == 1 || inside_tile || busy.exchange(true, std::memory_order_acquire)) {
-    run_serially(tiles, fn, context);
+    run_serially(tiles, fn, context, patience);
     return;
   }
   struct Release {
@@ -229,7 +273,7 @@ void parallel_tiles(int64_t tiles, void (*fn)(void* context, int64_t tile), void
   } release;
   Pool& p = ready_pool(threads);
   for (int64_t first = 0; first < tiles; first += kMaxTiles) {
-    run_job(p, first, std::min(kMaxTiles, tiles - first), fn, context);
+    run_job(p, first, std::min(kMaxTiles, tiles - first), fn, context, patience);
   }
 }
 

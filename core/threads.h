@@ -14,12 +14,37 @@ void set_num_threads(int n);  // throws std::invalid_argument unless 1 <= n <= 1
 struct WaitingHooks {
   void* (*enter)() = nullptr;
   void (*leave)(void* token) = nullptr;
+  bool (*interrupted)() = nullptr;  // runs signal handlers, under the GIL; whether one has raised
 };
 extern WaitingHooks waiting_hooks;
 
+// Throws if the user has asked to stop. Under the GIL, and where nothing is half done.
+void check_interrupt();
+
+// While one of these exists, work of this thread that is split into tiles may be given up between them: for work whose
+// results nobody sees if it fails, never for writing into memory that was there before.
+class Interruptible {
+ public:
+  Interruptible();
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+
+ private:
+  bool before_;
+};
+
+// While one of these exists, this thread finishes what it does: changes that belong together.
+class Uninterruptible {
+ public:
+  Uninterruptible();
+  ~Uninterruptible();
+  Uninterruptible(const Uninterruptible&) = delete;
+};
+
 // Calls fn(context, tile) once for every tile in [0, tiles), on this thread and the workers; returns when all are
-// finished. An exception thrown by a tile is rethrown here (the first one). Calls from inside a tile, or while
-// another thread is using the pool, run serially on the caller. Works after fork() in the child.
+// finished. An exception thrown by a tile is rethrown here (the first one), and so is that of a signal. Calls from
+// inside a tile, or while another thread is using the pool, run serially on the caller. Works after fork() in the
+// child.
 void parallel_tiles(int64_t tiles, void (*fn)(void* context, int64_t tile), void* context);
 
 template <class F>

@@ -6,6 +6,7 @@
 #include "ops/elementwise.h"
 #include "small_array.h"
 #include "tape.h"
+#include "threads.h"
 
 namespace wengert {
 
@@ -14,6 +15,7 @@ namespace {
 uint64_t last_walk = 0;
 
 constexpr uint32_t kNone = UINT32_MAX;
+constexpr int kNodesPerCheck = 256;  // for signals, where the work of a node is small
 
 struct Slot {
   Node* node;
@@ -383,9 +385,11 @@ WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
   try {
     int since_check = 0;
     for (uint32_t slot = w.next(); slot != kNone; slot = w.next()) {
-      if (++since_check == 256) {
+      const Value* bar = w.slot(slot).bar;
+      if (++since_check == kNodesPerCheck || (bar && bar->size >= Held::kLarge)) {
         since_check = 0;
-        if (tape_hooks.interrupted()) throw Error(ErrorKind::python, "");
+        if (void* token = waiting_hooks.enter()) waiting_hooks.leave(token);  // other threads run now and then
+        check_interrupt();
       }
       visit(w, slot, result);
     }

@@ -1,4 +1,5 @@
 #include <nanobind/stl/string.h>
+#include <unistd.h>
 
 #include "../kernels/gather.h"
 #include "../kernels/gemm.h"
@@ -30,6 +31,16 @@ PyObject* raise_python() {
 }
 
 namespace {
+
+// Takes the GIL back. From daemon threads that ask for it while the interpreter shuts down Python takes the stack away,
+// frame by frame, which destructors do not survive: such a thread waits here for the end of the process.
+void take_gil(void* token) {
+  try {
+    PyEval_RestoreThread(static_cast<PyThreadState*>(token));
+  } catch (...) {
+    for (;;) pause();
+  }
+}
 
 // Shares the memory of an object with the buffer protocol. dtype: the code, because formats do not say everything.
 nb::object from_buffer(nb::handle object, int dtype, bool writable) {
@@ -109,7 +120,8 @@ void init(nb::module_& m) {
   register_ops();
   for (PyObject*& error : python_hooks.errors) error = PyExc_RuntimeError;
   waiting_hooks.enter = []() -> void* { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; };
-  waiting_hooks.leave = [](void* token) { PyEval_RestoreThread(static_cast<PyThreadState*>(token)); };
+  waiting_hooks.leave = take_gil;
+  waiting_hooks.interrupted = [] { return PyErr_CheckSignals() != 0; };
   if (init_tensor_type(m.ptr()) || init_call(m.ptr())) throw nb::python_error();
   init_program(m);
   init_tape(m);

@@ -2,6 +2,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include "../small_array.h"
+#include "../threads.h"
 #include "program.h"
 
 namespace wengert {
@@ -99,6 +100,7 @@ nb::object update_in_place(const Program& p, const nb::list& parameters, nb::han
       scalars[i] = owners.back().v;
     }
     const Update update{p, scalars.data(), n_numbers};
+    Uninterruptible all_parameters;
     for (Py_ssize_t k = 0; k < n; ++k) {
       TensorObject* t = tensor_at(parameters.ptr(), k, "parameter");
       PyObject* state = PyList_GET_ITEM(states.ptr(), k);

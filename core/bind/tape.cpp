@@ -453,10 +453,6 @@ void init_tape(nb::module_& m) {
   tape_hooks.drop_line = [](SourceLine line) { Py_DECREF(static_cast<PyObject*>(line.code)); };
   tape_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
   tape_hooks.describe_line = describe;
-  tape_hooks.interrupted = [] {
-    Py_BEGIN_ALLOW_THREADS  // a long walk of small instructions lets other threads run now and then
-            Py_END_ALLOW_THREADS return PyErr_CheckSignals() != 0;
-  };
   tape_hooks.call_hooks = call_hooks;
   tape_hooks.call_custom = call_custom;
 }

@@ -241,6 +241,7 @@ void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value*
     made[i] = Ref(empty(result[i].dtype, result[i].shape));
     fresh[i] = made[i].v;
   }
+  Interruptible results_are_new;
   op.compute(op, in, n_in, attrs, fresh);
   for (int i = 0; i < op.n_outputs; ++i) out[i] = made[i].take();
 }

@@ -388,6 +388,144 @@ def test_interrupting_a_loop_of_ops() -> None:
     assert (x * x).sum().backward()[x].tolist() == [2.0] * 100
 
 
+# Signals that come while one native call runs are one call of the handler if only its end answers them.
+COUNTING = """
+import signal, wengert as wg
+from wengert import _core
+calls = 0
+def answer(*_):
+    global calls
+    calls += 1
+    if calls == raise_at:
+        raise KeyboardInterrupt
+raise_at = 0
+signal.signal(signal.SIGALRM, answer)
+def interrupted(f, at=0):
+    global calls, raise_at
+    calls, raise_at = 0, at
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    try:
+        f()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return False
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_signals_are_answered_within_one_product(threads: int) -> None:
+    out = in_child(
+        COUNTING
+        + f"""
+wg.set_num_threads({threads})
+a = wg.randn(1800, 1800, dtype="float64")
+expected = a[:1] @ a
+product = []
+assert not interrupted(lambda: product.append(a @ a))
+print(calls >= 3, bool(wg.allclose(product[0][:1], expected)))
+print(interrupted(lambda: product.append(a @ a), at=2), len(product))
+print(bool(wg.allclose((a @ a)[:1], expected)))
+"""
+    )
+    assert out.split() == ["True", "True", "True", "1", "True"]
+
+
+def test_signals_are_answered_within_a_compiled_call() -> None:
+    out = in_child(
+        COUNTING
+        + """
+w = wg.randn(64, 64) * 0.1
+def chain(x, w):
+    for _ in range(300):
+        x = wg.tanh(x @ w)
+    return x
+f = wg.compile(chain)
+x = wg.randn(4096, 64)
+expected = f(x, w)
+steps = _core.run_counters()[0]
+f(x, w)
+steps = _core.run_counters()[0] - steps
+before = _core.run_counters()[0]
+while not interrupted(lambda: f(x, w), at=1):
+    before = _core.run_counters()[0]
+print(_core.run_counters()[0] - before < steps)
+print(bool((f(x, w) == expected).all()))
+"""
+    )
+    assert out.split() == ["True", "True"]
+
+
+def test_a_compiled_call_that_changes_tensors_is_interrupted_before_it_does_or_not_at_all() -> None:
+    out = in_child(
+        COUNTING
+        + """
+state, count = wg.zeros((500, 500)), wg.zeros(())
+@wg.compile
+def f(x):
+    y = x
+    for _ in range(20):
+        y = wg.tanh(y @ x)
+    state.add_(1.0)
+    count.add_(1.0)
+    return y
+x = wg.randn(500, 500) * 0.01
+f(x)
+done = 1
+for k in range(20):
+    done += not interrupted(lambda: f(x), at=1 + k % 3)
+    assert (state == count).all(), "both or none"
+    assert done <= count.item() <= done + 1  # the signal may come after the call, before Python has left it
+    done = int(count.item())
+print(done < 21)
+"""
+    )
+    assert out.split() == ["True"]
+
+
+def test_signals_are_answered_within_a_backward_of_large_products() -> None:
+    out = in_child(
+        COUNTING
+        + """
+wg.set_num_threads(1)
+w = wg.randn(800, 800, dtype="float64", requires_grad=True)
+def loss():
+    y = w
+    for _ in range(6):
+        y = y @ w
+    return y.sum()
+y = loss()
+assert not interrupted(lambda: y.backward())
+print(calls >= 3)
+expected, w.grad = w.grad, None
+y = loss()
+print(interrupted(lambda: y.backward(), at=2), w.grad is None, wg.is_grad_enabled())
+loss().backward()
+print(bool((w.grad == expected).all()))
+"""
+    )
+    assert out.split() == ["True", "True", "True", "True", "True"]
+
+
+def test_the_process_ends_while_a_daemon_thread_computes() -> None:
+    out = in_child("""
+import threading, time, wengert as wg
+a = wg.randn(600, 600)
+def work():
+    while True:
+        a @ a
+class Slow:  # keeps the interpreter shutting down while products end
+    def __del__(self, sleep=time.sleep):
+        sleep(0.3)
+slow = Slow()
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.1)
+print("end")
+""")
+    assert out.split() == ["end"]
+
+
 # ------------------------------------------------------------------------------------------------------ bad input
 
 
