@@ -147,8 +147,31 @@ void mark_written(Buffer* b) {
 
 }  // namespace
 
+void enter_group(Tensor& t, Alias* a) {
+  retain(a);
+  t.alias = a;
+  t.previous = nullptr;
+  t.following = a->names;
+  if (a->names) a->names->previous = &t;
+  a->names = &t;
+}
+
+void leave_group(Tensor& t) {
+  (t.previous ? t.previous->following : t.alias->names) = t.following;
+  if (t.following) t.following->previous = t.previous;
+  t.previous = t.following = nullptr;
+  release(t.alias);
+  t.alias = nullptr;
+}
+
+Attrs geometry(const Tensor& view) {
+  Attrs attrs = geometry(view.value, view.alias->base);
+  attrs[2].dims[0] = view.offset / size_of(view.value->dtype);
+  return attrs;
+}
+
 void destroy(Tensor& t) {
-  if (t.alias) release(t.alias);
+  if (t.alias) leave_group(t);
   if (t.value) release(t.value);
 }
 
@@ -178,13 +201,12 @@ Value* refresh(Tensor& t) {
 
 void join(Tensor& base, Tensor& view, bool detached) {
   if (!base.alias) {
-    base.alias = new Alias{1, 0, base.value};
+    enter_group(base, new Alias{0, 0, base.value});
     retain(base.value);
     base.is_base = true;
     base.seen = 0;
   }
-  view.alias = base.alias;
-  ++view.alias->refs;
+  enter_group(view, base.alias);
   view.seen = view.alias->version;
   view.offset = view.value->data - view.alias->base->data;
   view.is_base = false;
@@ -265,8 +287,7 @@ void assign(Tensor& t, Value* owned, const char* op) {
     }
     if (keeps_edge) share_edge(v, old);
     if (t.alias) {
-      release(t.alias);
-      t.alias = nullptr;
+      leave_group(t);
       t.is_base = false;
     }
     set_value(t, v);

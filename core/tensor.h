@@ -11,8 +11,9 @@ struct Tensor {
   uint32_t seen = 0;       // alias version that `value` reflects
   int64_t offset = 0;      // of a view: bytes from the start of its base
   bool is_base = false;
-  bool detached = false;  // a view that carries no gradient
-  bool overlaps = false;  // a view of a tensor that has several elements at one place
+  bool detached = false;                             // a view that carries no gradient
+  bool overlaps = false;                             // a view of a tensor that has several elements at one place
+  Tensor *previous = nullptr, *following = nullptr;  // of the same alias
 };
 
 void destroy(Tensor& t);
@@ -23,6 +24,13 @@ inline Value* current(Tensor& t) {
   if (t.alias && t.alias->version != t.seen) return refresh(t);
   return t.value;
 }
+
+// t becomes, or ceases to be, one of the names that stand for one buffer.
+void enter_group(Tensor& t, Alias* a);
+void leave_group(Tensor& t);
+
+// Geometry of a view within its base, in elements, as attributes of the as_strided ops: shape, strides, offset.
+Attrs geometry(const Tensor& view);
 
 // `v` becomes a view in t's alias group. Takes v's value as it is.
 void join(Tensor& base, Tensor& view, bool detached);

@@ -6,6 +6,7 @@
 namespace wengert {
 
 struct Node;
+struct Tensor;
 void release(Node* n);  // tape.cpp
 void retain(Node* n);
 
@@ -68,7 +69,8 @@ struct Alias {
   uint32_t refs;
   uint32_t version;
   Value* base;
-  bool repacked = false;  // the base got other strides: places of views in it are not known any more
+  Tensor* names = nullptr;  // the first of the tensors that belong to it
+  bool repacked = false;    // the base got other strides: places of views in it are not known any more
 };
 inline void retain(Alias* a) { ++a->refs; }
 void release(Alias* a);

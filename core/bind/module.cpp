@@ -129,6 +129,7 @@ void init(nb::module_& m) {
   init_optimizer(m);
   init_callback(m);
   init_leaving(m);
+  init_names(m);
   m.def("from_buffer", &from_buffer);
   m.def("copy", &copy_tensor);
   m.def("nonzero", &nonzero);

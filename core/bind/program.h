@@ -14,6 +14,7 @@ void init_tape(nb::module_& m);
 void init_compiled(nb::module_& m);
 void init_optimizer(nb::module_& m);
 void init_callback(nb::module_& m);
+void init_names(nb::module_& m);
 
 // Runs f, translating our exceptions as the C-API functions do; nanobind sees the Python exception.
 template <class F>

@@ -246,16 +246,6 @@ void track_in_extent(nb::handle tensor, uint32_t extent) {
   if (n) n->lifetime = longer(n->lifetime, {.extent = extent});
 }
 
-// Another name for the tensor's value: writing to one of the two in place leaves the other as it is.
-nb::object another_name(nb::handle tensor) {
-  Value* given = value_from(tensor, "another name");
-  Value* v = alias(given);
-  if (given->node) retain(given->node);
-  v->node = given->node;
-  v->output = given->output;
-  return to_python(v);
-}
-
 // A detached output of a node with its edge back, for use while the derivative is recorded.
 nb::object reattach(const NodeHandle& h, uint32_t output, nb::handle tensor) {
   Value* v = alias(value_from(tensor, "output"));
@@ -429,7 +419,6 @@ void init_tape(nb::module_& m) {
   m.def("end_extent", &end_extent);
   m.def("track_in_extent", &track_in_extent);
   m.def("fresh_leaf", &fresh_leaf, nb::arg("tensor"), nb::arg("id") = 0, nb::arg("extent") = 0);
-  m.def("another_name", &another_name);
   m.def("reattach", &reattach);
   m.def("hooks_of", &hooks_of);
   m.def("retain_grad", &retain_grad);

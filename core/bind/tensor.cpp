@@ -26,6 +26,7 @@ void clear_fields(TensorObject* t) {
   t->requires_grad = -1;
   t->plain = false;
   t->changed = false;
+  t->held = nullptr;
   t->weak = nullptr;
 }
 
@@ -47,6 +48,7 @@ void tensor_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   if (t->weak) PyObject_ClearWeakRefs(self);
   destroy(t->tensor);
+  Py_XDECREF(t->held);
   if (type == tensor_type && n_free < kMaxFree) {
     free_tensors[n_free++] = t;
     return;

@@ -13,7 +13,8 @@ struct TensorObject {
   uint64_t id;           // 0: none asked for yet
   int8_t requires_grad;  // -1: never set, 0, 1
   bool plain;
-  bool changed;  // by the function that is being traced: what it holds is not what it will hold
+  bool changed;    // by the function that is being traced: what it holds is not what it will hold
+  PyObject* held;  // of a tensor that is not plain: what it stands for, a Python object
   PyObject* weak;
 };
 

@@ -13,10 +13,12 @@ from typing import Any, NoReturn
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.leaving import refuse_leaving
+from wengert.autograd.rebinding import Pair, another_name, argument, end, note_view, write
 from wengert.dtypes import DType
 from wengert.errors import GradientError, ShapeError
 from wengert.ops.registry import Op
 from wengert.ops.zero import ZERO
+from wengert.program.call_trace import Name
 from wengert.program.ir import Instruction, Program, Var, infer, is_one
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, new_level
@@ -24,48 +26,72 @@ from wengert.transforms.evaluate import evaluate
 from wengert.transforms.linearize import is_complex, linearize
 
 
+@_core.tensor_layout  # a plain tensor that is given a value with a tangent becomes one of these
 class DualTensor(Tensor):
     """A value and its tangent. Made by `dual`, which `DualTensor(value, tangent)` is, too, and by every op on one."""
 
-    __slots__ = ("_level", "_tangent", "_trace", "value")
-
-    value: Tensor
-    _trace: Any
-    _level: int
-    _tangent: Tensor | None
+    __slots__ = ()
 
     def __init__(self, value: Any, tangent: Any) -> None:
-        made = dual(value, tangent)
-        self.value, self._tangent, self._level, self._trace = made.value, made._tangent, made._level, made._trace
+        _core.hold(self, dual(value, tangent)._pair)
+
+    @property
+    def _pair(self) -> Pair:
+        pair: Pair = self._held
+        if pair.view is not None:
+            pair.view.refresh(pair)
+        return pair
+
+    @property
+    def value(self) -> Tensor:
+        """What the tensor is without its tangent, under a name of its own: writing to it does not change the dual."""
+        value: Tensor = another_name(self._pair.value)
+        return value
 
     @property
     def tangent(self) -> Tensor:
         """The derivative along the direction of this level; zeros if nothing depends on it."""
-        if self._tangent is None:
+        tangent = self._tangent
+        if tangent is None:
             from wengert.autograd.creation import zeros_like
 
             return zeros_like(self.value)
-        return self._tangent
+        named: Tensor = another_name(tangent)
+        return named
+
+    @property
+    def _tangent(self) -> Tensor | None:
+        tangent: Tensor | None = self._pair.tangent
+        return tangent
+
+    @property
+    def _trace(self) -> Any:
+        return self._pair.level
+
+    @property
+    def _level(self) -> int:
+        level: int = self._pair.level.level
+        return level
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.value.shape
+        return self._pair.value.shape  # type: ignore[no-any-return]
 
     @property
     def dtype(self) -> DType:
-        return self.value.dtype
+        return self._pair.value.dtype  # type: ignore[no-any-return]
 
     @property
     def ndim(self) -> int:
-        return self.value.ndim
+        return self._pair.value.ndim  # type: ignore[no-any-return]
 
     @property
     def size(self) -> int:
-        return self.value.size
+        return self._pair.value.size  # type: ignore[no-any-return]
 
     @property
     def requires_grad(self) -> bool:  # type: ignore[override]  # nobody sets it
-        return self.value.requires_grad
+        return self._pair.value.requires_grad  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return len(self.value)
@@ -101,23 +127,41 @@ class DualTensor(Tensor):
         return f"DualTensor(value={self.value!r}, tangent={self.tangent!r})"
 
 
+class DualName(DualTensor, Name):  # type: ignore[misc, override]  # each has its own idea of the same attributes
+    """A tensor of a trace that was given a value with a tangent."""
+
+    __slots__ = ()
+
+
 class _Level:
     """What dispatch calls for an op on duals of one level."""
 
     def __init__(self) -> None:
         self.level = new_level()
+        self.turned: list[Any] = []  # weak references to tensors that became duals of this level by a write
+
+    def pair(self, value: Any, tangent: Any) -> DualTensor:
+        """A dual of this level; a tangent of None is zero."""
+        made = DualTensor.__new__(DualTensor)
+        _core.hold(made, Pair(value, tangent, self))
+        return made
 
     def dual(self, value: Any, tangent: Any) -> Any:
-        if tangent is None or tangent is ZERO:
-            return value
-        d = DualTensor.__new__(DualTensor)
-        d.value, d._tangent, d._level, d._trace = value, tangent, self.level, self
-        return d
+        """The same, but a value without a tangent is no dual."""
+        return value if tangent is None or tangent is ZERO else self.pair(value, tangent)
 
     def split(self, x: Any) -> tuple[Any, Any]:
-        if isinstance(x, DualTensor) and x._level == self.level:
-            return x.value, x._tangent
+        if isinstance(x, DualTensor) and (pair := x._pair).level is self:
+            return pair.value, pair.tangent
         return x, None
+
+    def another_name(self, x: DualTensor) -> DualTensor:
+        """x under a name of its own."""
+        return self.pair(*self.split(x))
+
+    def rebind(self, x: Any, value: Any, name: str) -> None:
+        """x has another value from here on."""
+        write(x, value, self, name)
 
     def process(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         pairs = [self.split(x) for x in inputs]
@@ -125,10 +169,20 @@ class _Level:
         outputs = op(values, *attrs) if op.n_inputs < 0 else op(*values, *attrs)
         if not op.differentiable or op.rule(any(map(is_complex, values))) == "zero":
             return outputs
+        if op.view:
+            return self._view(op, inputs[0], tangents[0], outputs, attrs)
+        if all(t is None for t in tangents):
+            return outputs
         ys = (outputs,) if op.n_outputs == 1 else outputs
         y_dots = _tangents(op, values, tangents, ys, attrs)
         duals = tuple(self.dual(y, t) for y, t in zip(ys, y_dots))
         return duals[0] if op.n_outputs == 1 else duals
+
+    def _view(self, op: Op, x: DualTensor, x_dot: Any, value: Any, attrs: tuple[Any, ...]) -> DualTensor:
+        """What an op that makes views, all of which are linear, makes of a dual: it follows writes to that."""
+        y = self.pair(value, None if x_dot is None else op(x_dot, *attrs))
+        note_view(y, x, op, attrs)
+        return y
 
 
 _programs: dict[Any, list[tuple[Any, Program, list[Any]]]] = {}
@@ -239,7 +293,7 @@ def _make(level: _Level, value: Any, tangent: Any) -> DualTensor:
         raise GradientError(f"dual: only floating tensors have tangents, got {value.dtype.name}{tuple(value.shape)}")
     if tuple(tangent.shape) != tuple(value.shape):
         raise ShapeError(f"dual: a tangent of shape {tuple(tangent.shape)} for a value of shape {tuple(value.shape)}")
-    made: DualTensor = level.dual(value, tangent)
+    made: DualTensor = argument(level, value, tangent)
     return made
 
 
@@ -257,7 +311,11 @@ def _shared_level() -> _Level:
 
 
 class running_forward:
-    """Marks the extent of a forward-mode transformation: `dual` makes inner duals inside."""
+    """Marks the extent of a forward-mode transformation: `dual` makes inner duals inside, and the tensors that were given
+    tangents of its level in place lose them when it ends."""
+
+    def __init__(self, level: _Level) -> None:
+        self._level = level
 
     def __enter__(self) -> None:
         _state.running = getattr(_state, "running", 0) + 1
@@ -265,6 +323,7 @@ class running_forward:
     def __exit__(self, *exc: object) -> None:
         del _state.__dict__.setdefault("shared", [])[_state.running :]
         _state.running -= 1
+        end(self._level)
 
 
 class ForwardADContext:

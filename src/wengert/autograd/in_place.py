@@ -15,6 +15,7 @@ from wengert.functional.elementwise import clip, pow
 from wengert.functional.indexing import assign
 from wengert.ops.registry import OPS
 from wengert.program.call_trace import Name, call_trace
+from wengert.program.trace import Tracer
 
 _broadcast_to = native("broadcast_to")
 _KIND_ORDER = "buifc"
@@ -52,8 +53,8 @@ def _method(f: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
 
 def _operator(f: Callable[..., Any], name: str) -> Callable[..., Any]:
     def operator(self: Tensor, other: Any) -> Any:
-        if not self._plain and type(self)._assign is Tensor._assign and not isinstance(self, Name):
-            return NotImplemented  # x += y on a dual x, or in the rule of an op, makes a new x
+        if isinstance(self, Tracer) and not isinstance(self, Name):
+            return NotImplemented  # x += y in the rule of an op makes a new x
         result = f(self, other)
         if result is NotImplemented:
             return result

@@ -15,7 +15,7 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import bool_, int64
-from wengert.errors import IndexRangeError, ShapeError, TraceError
+from wengert.errors import IndexRangeError, ShapeError
 from wengert.functional.arguments import (
     Size,
     as_dtype_of,
@@ -241,16 +241,16 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
 
 def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
-    """Give x the new value in place; x must be a tensor with data of its own, and so must the value."""
+    """Give x the new value in place."""
     trace = call_trace()
     if trace is not None and trace.owns(x) and trace.owns(value):
         trace.write(x, value, name)
         return x
-    if type(x)._assign is Tensor._assign and not (x._plain and value._plain):
-        raise TraceError(
-            f"{name}: {describe(x)} cannot be changed in place here, because it or the new value is traced or dual; "
-            "compute a new tensor instead"
-        )
+    if not (x._plain and value._plain):
+        levelled: list[Any] = [t for t in (x, value) if not t._plain]
+        top = max(levelled, key=lambda t: t._level)
+        top._trace.rebind(x, value, name)
+        return x
     if value.is_leaf and (value.requires_grad or _core.recording_tapes()):
         value = _copy(value)  # x must not become that leaf; and a tape records ops
     x._assign(value, name)
@@ -300,7 +300,7 @@ def _has_places(x: Tensor) -> bool:
 
 def _assign_basic(x: Tensor, place: Place, value: Any) -> None:
     v = _fitting(value, x, place.shape, "setitem")
-    if _has_places(x):
+    if _has_places(x) and v._plain:
         assign(place.of(x), v, "setitem")
     else:
         new = _slice_update(x, _reshape(v, place.sizes), place.starts, place.steps)
@@ -318,7 +318,7 @@ def _assign_advanced(x: Tensor, key: Key, value: Any) -> None:
     n = product(plan.index.shape)
     new = _index_put(_fronted(part, plan), _reshape(plan.index, (n,)), _reshape(v, (n, *plan.rest)), 0)
     new = _unfronted(new, part, plan)
-    if _has_places(x) or whole is x:
+    if (_has_places(x) and new._plain) or whole is x:
         assign(part, new, "setitem")
         return
     updated = _slice_update(x, _reshape(new, whole.shape), tuple(key.starts), tuple(key.steps))

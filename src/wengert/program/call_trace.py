@@ -4,6 +4,7 @@ and outputs of every call."""
 from __future__ import annotations
 
 import array
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -74,11 +75,12 @@ class View:
 class Name(Tracer):
     """A tensor of a call's trace. Writing in place gives the name another value, as it does outside of traces."""
 
-    __slots__ = ("_leaves", "_op", "_recorded", "_version", "_view")
+    __slots__ = ("_leaves", "_op", "_recorded", "_version", "_view", "_views")
 
     _trace: CallTrace
     _version: int  # counts writes
     _view: View | None
+    _views: list[weakref.ref[Name]]  # what is a view of this one
     _recorded: bool  # whether a write was recorded, not under no_grad
     _leaves: list[Var]  # values after writes under no_grad: a leaf stays the same leaf
     _op: str  # that wrote last
@@ -120,7 +122,7 @@ class CallTrace(Trace):
         """A tensor that stands for `var`."""
         t = Name.__new__(Name)
         t._trace, t._var, t._level = self, var, self.level
-        t._version, t._view, t._recorded, t._leaves, t._op = 0, None, False, [], ""
+        t._version, t._view, t._views, t._recorded, t._leaves, t._op = 0, None, [], False, [], ""
         return t
 
     def argument(self, type_: Type) -> Name:
@@ -178,6 +180,11 @@ class CallTrace(Trace):
 
     # --------------------------------------------------------------------------------------------------- values
 
+    def another_name(self, x: Tracer) -> Name:
+        """x under a name of its own."""
+        name: Any = x
+        return self.tracer(self._current(name))
+
     def operand(self, x: Any, dtype: int) -> Operand:
         """An operand of an instruction: the current value of a name, or a literal."""
         if isinstance(x, _core.Tensor):
@@ -206,6 +213,7 @@ class CallTrace(Trace):
             x = inputs[0]
             base: Any = x if isinstance(x, Tracer) else self.capture(x)
             made._view = View(base, op, attrs, base._version)
+            base._views.append(weakref.ref(made))
         if _core.is_grad_enabled() or op.name == "stop_gradient":
             return made
         for y in made if op.n_outputs > 1 else (made,):
@@ -367,22 +375,26 @@ class CallTrace(Trace):
 def _require_view(name: Name, op: str) -> None:
     """Raise where strides, which a trace does not know, decide whether the tensor shares memory with its base."""
     view: Any = name._view
-    if view.op.name != "reshape" or _same_but_for_ones(name.shape, view.base.shape):
-        return
-    base = view.base
-    if base._view is None and all(base is not x for x in base._trace.arguments):
-        known = next((x for x, n in base._trace.captured.values() if n is base), None)
-        if known is None or known.is_contiguous:
-            return
-    raise TraceError(
-        f"{op}: whether a reshaped tensor {name._var.type} shares memory with the tensor that it was made of depends on "
-        "strides, which a compiled function does not know; clone() one of the two"
-    )
+    if view.op.name == "reshape" and not (view.base._view is None and has_known_layout(view.base)):
+        require_same_but_for_ones(name, view.base, op)
 
 
-def _same_but_for_ones(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    left, right = ([n for n in shape if not (isinstance(n, int) and n == 1)] for shape in (a, b))
-    return same_shape(tuple(left), tuple(right))
+def has_known_layout(name: Name) -> bool:
+    """Whether a tensor that is no view is contiguous in every call."""
+    if any(name is x for x in name._trace.arguments):
+        return False
+    captured = next((x for x, n in name._trace.captured.values() if n is name), None)
+    return captured is None or bool(captured.is_contiguous)
+
+
+def require_same_but_for_ones(reshaped: Any, base: Any, op: str) -> None:
+    """Raise unless reshaping only adds or removes axes of size 1, which needs no memory whatever the strides are."""
+    left, right = ([n for n in x.shape if not (isinstance(n, int) and n == 1)] for x in (reshaped, base))
+    if not same_shape(tuple(left), tuple(right)):
+        raise TraceError(
+            f"{op}: whether a reshaped tensor of shape {tuple(reshaped.shape)} shares memory with the tensor that it was "
+            "made of depends on strides, which a compiled function does not know; clone() one of the two"
+        )
 
 
 def input_bits(program: Program) -> dict[Var, int]:

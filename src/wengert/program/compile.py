@@ -267,22 +267,38 @@ def _push(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if push is None:
         f = functools.partial(_pushed, compiled.function, structure, which)
         push = by_structure[structure, which] = _wrap(f, compiled.__name__, _trace_explained, lifted=_push)
-    values, tangents = push(*(v for v, _ in pairs), *(t for _, t in pairs if t is not None))
+    values, tangents, written = push(*(v for v, _ in pairs), *(t for _, t in pairs if t is not None))
+    for k, pair in written.items():
+        level.rebind(leaves[k], level.pair(*pair), compiled.__name__)
     ys, out_structure = tree.flatten(values)
     return tree.unflatten(out_structure, [level.dual(y, tangents.get(k)) for k, y in enumerate(ys)])
 
 
-def _pushed(f: Callable[..., Any], structure: Any, which: tuple[bool, ...], *given: Any) -> tuple[Any, dict[int, Any]]:
-    """f of duals made of these values and tangents: the values of its results, and the tangents of those that have one."""
-    from wengert.autograd.forward import _Level, running_forward
+def _pushed(f: Callable[..., Any], structure: Any, which: tuple[bool, ...], *given: Any) -> tuple[Any, ...]:
+    """f of duals made of these values and tangents: the values of its results, the tangents of those that have one, and the
+    values and tangents of arguments that it has changed in place."""
+    from wengert.autograd.forward import DualTensor, _Level, running_forward
+    from wengert.autograd.rebinding import argument
 
     level, dots = _Level(), iter(given[len(which) :])
-    args, kwargs = tree.unflatten(structure, [level.dual(x, next(dots) if w else None) for x, w in zip(given, which)])
-    with running_forward():
+    leaves = [argument(level, x, next(dots)) if w else x for x, w in zip(given, which)]
+    args, kwargs = tree.unflatten(structure, leaves)
+    with running_forward(level):
         results, out_structure = tree.flatten(f(*args, **kwargs))
-    pairs = [level.split(y) for y in results]
+        pairs = [level.split(y) for y in results]
+        written = {
+            k: _with_tangent(*level.split(x))
+            for k, (x, w) in enumerate(zip(leaves, which))
+            if isinstance(x, DualTensor) and (x._pair.version or not w)
+        }
     tangents = {k: t for k, (_, t) in enumerate(pairs) if t is not None}
-    return tree.unflatten(out_structure, [y for y, _ in pairs]), tangents
+    return tree.unflatten(out_structure, [y for y, _ in pairs]), tangents, written
+
+
+def _with_tangent(value: Any, tangent: Any) -> tuple[Any, Any]:
+    from wengert.autograd.creation import zeros_like
+
+    return value, zeros_like(value) if tangent is None else tangent
 
 
 def _wrap(

@@ -202,6 +202,17 @@ class Trace:
         """The values of this program whose cotangents add up to the gradient by x."""
         return [x._var] if isinstance(x, Tracer) and x._trace is self else []
 
+    def another_name(self, x: Tracer) -> Tracer:
+        """x under a name of its own: writing to one of the two leaves the other as it is."""
+        return self.tracer(x._var)
+
+    def rebind(self, x: Any, value: Any, name: str) -> NoReturn:
+        """In a trace of one op or rule nothing is written to."""
+        raise TraceError(
+            f"{name}: a tensor of shape {tuple(x.shape)} cannot be changed in place here, because it or the new value is "
+            "traced; compute a new tensor instead"
+        )
+
     def operand(self, x: Any, dtype: int) -> Operand:
         """An operand of an instruction: a value of this program, a captured one, or a literal."""
         if isinstance(x, Tracer) and x._trace is self:

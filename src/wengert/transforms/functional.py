@@ -12,6 +12,7 @@ from wengert.autograd.creation import ones_like, zeros, zeros_like
 from wengert.autograd.forward import DualTensor, _Level, running_forward
 from wengert.autograd.leaving import numbers_kept, warn_of_independence
 from wengert.autograd.modes import enable_grad, running_reverse
+from wengert.autograd.rebinding import another_name, argument
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, real
@@ -26,7 +27,8 @@ def _source(x: Any, outer: bool, extent: int = 0) -> Any:
     """x as a variable of its own, tracked until the extent ends: derivatives stop there, but for those of an outer
     transformation."""
     if isinstance(x, DualTensor):
-        return x._trace.dual(_source(x.value, outer, extent), x._tangent)
+        value, tangent = x._trace.split(x)
+        return x._trace.pair(_source(value, outer, extent), tangent)
     if isinstance(x, Tracer) or call_trace() is not None:
         return OPS["copy"](x)
     if outer and (x.requires_grad or _core.recording_tapes()):
@@ -48,15 +50,6 @@ def _as_differentiable(x: Any, what: str) -> Tensor:
     return t
 
 
-def _argument(source: Any) -> Any:
-    """What stands for a source in the function: a name of its own, so that the function may write to it in place."""
-    if isinstance(source, DualTensor):
-        return source._trace.dual(source.value, source._tangent)
-    if isinstance(source, Tracer):
-        return source._trace.tracer(source._var)
-    return _core.another_name(source)
-
-
 def _innermost(x: Any) -> Any:
     while isinstance(x, DualTensor):
         x = x.value
@@ -66,7 +59,8 @@ def _innermost(x: Any) -> Any:
 def _tracked(x: Any) -> bool:
     """Whether x depends on something tracked; what only the arguments of a finished function led to is not any more."""
     if isinstance(x, DualTensor):
-        return _tracked(x.value) or (x._tangent is not None and _tracked(x._tangent))
+        value, tangent = x._trace.split(x)
+        return _tracked(value) or (tangent is not None and _tracked(tangent))
     return bool(x.requires_grad)
 
 
@@ -87,7 +81,7 @@ class _Pullback:
         with running_reverse() as extent:
             self.sources = [_source(_as_differentiable(x, what), self.outer, extent) for x in leaves]
             with enable_grad(), numbers_kept(map(_innermost, self.sources)):
-                result = f(*tree.unflatten(self.structure, [_argument(s) for s in self.sources]))
+                result = f(*tree.unflatten(self.structure, [another_name(s) for s in self.sources]))
         self.aux = None
         if has_aux:
             if not (isinstance(result, tuple) and len(result) == 2):
@@ -243,11 +237,12 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     x_dots = tree.leaves_like(tuple(tangents), structure, "jvp: the tuple of tangents")
     level = _Level()
     values = [_as_differentiable(x, "jvp") for x in xs]
-    duals = [level.dual(x, _fitting(t, x, "jvp: the tangent")) for x, t in zip(values, x_dots)]
-    with running_forward():
+    fitting = [_fitting(t, x, "jvp: the tangent") for x, t in zip(values, x_dots)]
+    duals = [argument(level, x, t) for x, t in zip(values, fitting)]
+    with running_forward(level):
         result = f(*tree.unflatten(structure, duals))
-    leaves, out_structure = result_leaves(result, "jvp")
-    pairs = [level.split(y) for y in leaves]
+        leaves, out_structure = result_leaves(result, "jvp")
+        pairs = [level.split(y) for y in leaves]
     ys = [y for y, _ in pairs]
     y_dots = [_tangent_or_zeros(y, t) for y, t in pairs]
     return tree.unflatten(out_structure, ys), tree.unflatten(out_structure, y_dots)

@@ -193,9 +193,10 @@ def jacobian(f: Callable[..., Any], mode: str = "auto", *, argnums: int | Sequen
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         chosen = mode
         if chosen == "auto":
-            _, point = _of_one(f, argnums, args, kwargs)
+            g, point = _of_one(f, argnums, args, kwargs)
+            xs, structure = _tensor_leaves(point)
             with no_grad():
-                y = f(*args, **kwargs)
+                y = g(tree.unflatten(structure, [OPS["copy"](x) for x in xs]))  # which g may change
             chosen = "forward" if _count(result_leaves(y, "jacobian")[0]) >= _count(point) else "reverse"
         return (jacfwd if chosen == "forward" else jacrev)(f, argnums)(*args, **kwargs)
 

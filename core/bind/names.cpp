@@ -1,0 +1,120 @@
+// Tensors as names: what a name stands for, and which names share their memory. For writing in place in forward mode.
+#include <nanobind/stl/string.h>
+
+#include <list>
+
+#include "program.h"
+
+namespace wengert {
+
+namespace {
+
+// Another name for the tensor's value: writing to one of the two in place leaves the other as it is.
+nb::object another_name(nb::handle tensor) {
+  Value* given = value_from(tensor, "another name");
+  Value* v = alias(given);
+  if (given->node) retain(given->node);
+  v->node = given->node;
+  v->output = given->output;
+  nb::object named = to_python(v);
+  as_tensor(named.ptr())->id = id_of(as_tensor(tensor.ptr()));  // a tape knows it by that
+  as_tensor(named.ptr())->requires_grad = as_tensor(tensor.ptr())->requires_grad;
+  return named;
+}
+
+// A class as Python defines it, with the layout of Tensor: instances of the two can become each other. Classes that
+// Python makes itself have room for its collector, which tensors have not.
+nb::object tensor_layout(nb::handle cls) {
+  static std::list<std::string> names;  // types keep the pointer
+  names.push_back(nb::cast<std::string>(cls.attr("__module__")) + "." + nb::cast<std::string>(cls.attr("__name__")));
+  PyType_Slot slots[] = {{0, nullptr}};
+  PyType_Spec spec = {names.back().c_str(), 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+  nb::object made = nb::steal(
+      PyType_FromSpecWithBases(&spec, nb::make_tuple(nb::handle(reinterpret_cast<PyObject*>(tensor_type))).ptr()));
+  if (!made.is_valid()) throw nb::python_error();
+  const nb::object members = nb::module_::import_("builtins").attr("dict")(cls.attr("__dict__"));
+  for (auto [name, member] : nb::borrow<nb::dict>(members)) {
+    const std::string key = nb::cast<std::string>(name);
+    if (key != "__slots__" && key != "__dict__" && key != "__weakref__") nb::setattr(made, name, member);
+  }
+  return made;
+}
+
+// The tensor holds no data any more, but stands for something else.
+void hold(nb::handle tensor, nb::handle held) {
+  if (!is_tensor(tensor.ptr())) throw nb::type_error("hold: expected a tensor");
+  TensorObject* t = as_tensor(tensor.ptr());
+  destroy(t->tensor);
+  t->tensor = Tensor();
+  t->plain = false;
+  Py_XSETREF(t->held, held.inc_ref().ptr());
+}
+
+// The tensor is plain again: another name for a temporary's value, among the views of the same tensors.
+void hold_data(nb::handle tensor, nb::handle temporary) {
+  if (!is_tensor(tensor.ptr())) throw nb::type_error("hold_data: expected a tensor");
+  value_from(temporary, "hold_data");  // refuses what holds no data itself
+  TensorObject* t = as_tensor(tensor.ptr());
+  Tensor& from = as_tensor(temporary.ptr())->tensor;
+  destroy(t->tensor);
+  t->tensor = Tensor();
+  t->tensor.value = current(from);
+  retain(t->tensor.value);
+  if (from.alias) enter_group(t->tensor, from.alias);
+  t->tensor.seen = from.seen;
+  t->tensor.offset = from.offset;
+  t->tensor.is_base = from.is_base;
+  t->tensor.detached = from.detached;
+  t->tensor.overlaps = from.overlaps;
+  t->plain = true;
+  Py_CLEAR(t->held);
+}
+
+TensorObject* object_of(Tensor* t) {
+  return reinterpret_cast<TensorObject*>(reinterpret_cast<char*>(t) - offsetof(TensorObject, tensor));
+}
+
+// The tensors that a write to this one changes: [(tensor, its place in the base, or None for a base; whether it is
+// detached)], and the base. None if it is the only one.
+nb::object sharing(nb::handle tensor) {
+  return guarded([&]() -> nb::object {
+    value_from(tensor, "sharing");
+    Tensor& t = as_tensor(tensor.ptr())->tensor;
+    if (!t.alias || t.alias->refs == 1) return nb::none();
+    const Alias& a = *t.alias;
+    nb::list names;
+    uint32_t count = 0;
+    for (Tensor* other = a.names; other; other = other->following, ++count) {
+      nb::object place = nb::none();
+      if (!other->is_base) {
+        const Attrs attrs = geometry(*other);
+        place = nb::make_tuple(nb::steal(dims_to_python(attrs[0].dims)), nb::steal(dims_to_python(attrs[1].dims)),
+                               nb::steal(dims_to_python(attrs[2].dims)));
+      }
+      names.append(nb::make_tuple(nb::borrow(reinterpret_cast<PyObject*>(object_of(other))), place, other->detached));
+    }
+    if (count != a.refs || !a.base->contiguous || a.repacked)
+      throw Error(ErrorKind::in_place, to_string(a.base->type()) +
+                                           " is a gradient, or not contiguous and has views, so it cannot be given a "
+                                           "value with a tangent in place; clone() it first");
+    retain(a.base);
+    return nb::make_tuple(names, to_python(a.base));
+  });
+}
+
+bool same_buffer(nb::handle a, nb::handle b) {
+  return value_from(a, "buffer")->buffer == value_from(b, "buffer")->buffer;
+}
+
+}  // namespace
+
+void init_names(nb::module_& m) {
+  m.def("another_name", &another_name);
+  m.def("tensor_layout", &tensor_layout);
+  m.def("hold", &hold);
+  m.def("hold_data", &hold_data);
+  m.def("sharing", &sharing);
+  m.def("same_buffer", &same_buffer);
+}
+
+}  // namespace wengert
