@@ -34,6 +34,14 @@ void set_number(PyObject* s, DType t, char* out) {
 
 namespace {
 
+PyTypeObject* traced_number = nullptr;
+
+}  // namespace
+
+bool is_traced_number(PyObject* o) { return traced_number && PyType_IsSubtype(Py_TYPE(o), traced_number); }
+
+namespace {
+
 struct NotATensor {};  // thrown for operands that are neither tensors nor scalars
 
 // Exact floats first: the other tests look through base classes.
@@ -246,8 +254,8 @@ PyObject* unify_and_call(const Op& op, PyObject* const* args, int n, bool slot) 
     PyObject* a = args[i];
     if (Py_TYPE(a) != tensor_type && is_scalar(a)) {
       o.v[i] = nullptr;
-    } else if (nb::isinstance<Dim>(a)) {
-      return dispatch(op, args, n, nullptr, slot);  // a size of the trace that is open
+    } else if (nb::isinstance<Dim>(a) || is_traced_number(a)) {
+      return dispatch(op, args, n, nullptr, slot);  // a size or a number of the trace that is open
     } else if (!is_tensor(a)) {
       return elementwise_with_foreign(op, args, n, slot);
     } else if (!as_tensor(a)->plain) {
@@ -557,6 +565,8 @@ PyObject* new_op_function(const Op* op) {
   f->dict = nullptr;
   return reinterpret_cast<PyObject*>(f);
 }
+
+void set_traced_number(PyTypeObject* type) { traced_number = type; }
 
 int init_call(PyObject* module) {
   op_function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&op_spec));

@@ -23,6 +23,8 @@ PyObject* dims_to_python(const Dims& d);
 Dims dims_from_python(PyObject* o, const char* op = "size");  // throws
 
 PyObject* new_op_function(const Op* op);  // the callable of an op; a new reference
+bool is_traced_number(PyObject* o);
+void set_traced_number(PyTypeObject* type);  // of what stands for a number while tracing, as Dim does for sizes
 int init_call(PyObject* module);
 
 }  // namespace wengert

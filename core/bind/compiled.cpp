@@ -1,5 +1,6 @@
 // Compiled functions: a cache hit is one native call. The signature is made of what the trace may depend on: structure
-// and static values of the arguments, and of tensors the dtype, the rank and which sizes are 1.
+// and static values of the arguments, and of tensors the dtype, the rank and which sizes are 1. A number whose value
+// has changed is an operand without axes instead, unless the function needs to know it.
 #include "program.h"
 
 #include <nanobind/stl/pair.h>
@@ -8,7 +9,8 @@
 #include <structmember.h>
 
 #include <algorithm>
-#include <deque>
+#include <list>
+#include <optional>
 
 #include "../small_array.h"
 
@@ -34,8 +36,32 @@ struct Effects {
   size_t n_results = 0;           // outputs that the caller sees; those of `writes` and for `commit` follow
 };
 
+// What the trace has asked about a number that is an operand.
+struct NumberGuard {
+  enum Comparison : uint8_t { less, less_equal, equal, greater_equal, greater };
+  uint32_t input;
+  Comparison comparison;
+  double constant;
+  bool outcome;
+
+  bool holds(Value* const* in) const {
+    const Value* v = in[input];
+    const double x = v->dtype == DType::Float64   ? *reinterpret_cast<const double*>(v->data)
+                     : v->dtype == DType::Float32 ? *reinterpret_cast<const float*>(v->data)
+                                                  : static_cast<double>(*reinterpret_cast<const int64_t*>(v->data));
+    switch (comparison) {
+      case less: return (x < constant) == outcome;
+      case less_equal: return (x <= constant) == outcome;
+      case equal: return (x == constant) == outcome;
+      case greater_equal: return (x >= constant) == outcome;
+      default: return (x > constant) == outcome;
+    }
+  }
+};
+
 struct Entry {
   GuardSet guards;
+  std::vector<NumberGuard> numbers;
   std::shared_ptr<Program> plain;
   std::vector<std::pair<uint64_t, const Derivative*>> derivatives;  // by which inputs need gradients
   nb::object python;                                                // the trace: derives on demand
@@ -44,24 +70,35 @@ struct Entry {
   std::unique_ptr<Effects> effects;                                 // null: there are none
   nb::object settings;         // settings(): whether what the trace read of Python objects is still so; or None
   uint64_t settings_seen = 0;  // the epoch in which it last was
+  uint64_t used = 0;           // when it last was, counted in calls
+  int running = 0;             // calls that are in it now
 };
+
+// What is not among the last so many traces of a function goes: static values may be different in every call.
+constexpr size_t kMostEntries = 128;
 
 // Counts changes of what traces may have read of Python objects, such as whether a module is training.
 uint64_t settings_epoch = 1;
 
-using Cache = std::unordered_map<std::string, std::deque<Entry>>;  // entries stay where they are as others are added
+struct Cache {
+  std::unordered_map<std::string, std::list<Entry>> by_key;  // entries stay where they are as others come and go
+  std::vector<bool> operands;                                // of each argument: whether a number there is an operand
+  size_t count = 0;
+  uint64_t calls = 0;
+};
 
 struct Compiled {
   PyObject_HEAD;
   vectorcallfunc call;
   PyObject* function;  // what is traced
-  // trace(compiled, args, kwargs): (plain, guards, captured, unflatten, python, effects, settings); or None if the
-  // function closes over a tensor that is not plain, so that there is no program of its own: `lifted` runs it
+  // trace(compiled, args, kwargs): (plain, guards, captured, unflatten, python, effects, settings, guards of numbers);
+  // or None if the function closes over a tensor that is not plain, so that there is no program of its own: `lifted`
+  // runs it. It may change which numbers are operands.
   PyObject* trace;
   PyObject* slow;    // slow(compiled, args, kwargs): for arguments with structure
   PyObject* lifted;  // lifted(compiled, args, kwargs): for tensors that are not plain
   Cache* cache;
-  Cache::value_type* latest;  // where the last call found its entry: nearly always the next one, too
+  decltype(Cache::by_key)::value_type* latest;  // where the last call found its entry: nearly always the next one, too
   PyObject* dict;
   PyObject* weak;
 };
@@ -69,6 +106,50 @@ struct Compiled {
 PyTypeObject* compiled_type = nullptr;
 
 enum class Kind { fast, structured, not_plain };
+
+// The types of numbers that may be operands besides float and int: of NumPy.
+PyObject *numpy_float64 = nullptr, *numpy_float32 = nullptr, *numpy_int64 = nullptr;
+
+// Larger integers are static: what is computed of two smaller ones is exact.
+constexpr int64_t kLargestInteger = int64_t{1} << 31;
+
+enum class NumberKind : char { none = 0, real = 'f', integer = 'i', float64 = 'd', float32 = 's', int64 = 'l' };
+
+NumberKind number_kind(PyObject* o) {
+  if (PyFloat_CheckExact(o)) return NumberKind::real;
+  if (PyLong_CheckExact(o)) return NumberKind::integer;
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(o));
+  if (type == numpy_float64) return NumberKind::float64;
+  if (type == numpy_float32) return NumberKind::float32;
+  return type == numpy_int64 ? NumberKind::int64 : NumberKind::none;
+}
+
+bool is_integral(NumberKind kind) { return kind == NumberKind::integer || kind == NumberKind::int64; }
+
+// The value of an integer, or false if it is too large to be looked at as one.
+bool read_integer(PyObject* o, int64_t& value) {
+  int overflow = 0;
+  nb::object index = nb::steal(PyNumber_Index(o));
+  if (!index) throw nb::python_error();
+  value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  return overflow == 0;
+}
+
+double read_real(PyObject* o) {
+  const double x = PyFloat_AsDouble(o);
+  if (x == -1.0 && PyErr_Occurred()) throw nb::python_error();
+  return x;
+}
+
+// A number as a value without axes; null if it is an integer too large for that.
+Value* number_value(PyObject* o, NumberKind kind) {
+  if (!is_integral(kind)) return scalar(kind == NumberKind::float32 ? DType::Float32 : DType::Float64, read_real(o));
+  int64_t i;
+  if (!read_integer(o, i) || i > kLargestInteger || i < -kLargestInteger) return nullptr;
+  Value* v = empty(DType::Int64, {});
+  *reinterpret_cast<int64_t*>(v->data) = i;
+  return v;
+}
 
 // The signature of a call, as bytes: on the stack while they are few.
 class Key {
@@ -110,12 +191,12 @@ void put_tensor(Key& key, const Value* v) {
 bool put_static(Key& key, PyObject* o) {
   if (o == Py_None) return put(key, 'N'), true;
   if (PyBool_Check(o)) return put(key, 'B', o == Py_True), true;
-  if (PyLong_CheckExact(o)) {
-    int overflow;
-    long long i = PyLong_AsLongLongAndOverflow(o, &overflow);
-    return overflow ? false : (put(key, 'I', i), true);
+  if (NumberKind kind = number_kind(o); kind != NumberKind::none) {
+    put(key, '#');
+    if (!is_integral(kind)) return put(key, static_cast<char>(kind), read_real(o)), true;
+    int64_t i;
+    return read_integer(o, i) ? (put(key, static_cast<char>(kind), i), true) : false;
   }
-  if (PyFloat_CheckExact(o)) return put(key, 'F', PyFloat_AS_DOUBLE(o)), true;
   if (PyUnicode_CheckExact(o)) {
     Py_ssize_t n;
     const char* text = PyUnicode_AsUTF8AndSize(o, &n);
@@ -140,23 +221,52 @@ constexpr size_t kFewOperands = 16;
 struct Call {
   Key key;
   SmallArray<Value*, kFewOperands> in;
+  SmallArray<PyObject*, kFewOperands> given;  // the arguments that these are the values of
   size_t n_in = 0;
   Kind kind = Kind::fast;
+  std::vector<Ref> numbers;  // owns those that are operands
 
-  explicit Call(Py_ssize_t arguments) : in(static_cast<size_t>(arguments)) {}
+  Call(const Cache& cache, PyObject* const* args, Py_ssize_t n, PyObject* names)
+      : Call(n + (names ? PyTuple_GET_SIZE(names) : 0)) {
+    for (Py_ssize_t i = 0; i < n; ++i) argument(cache, args[i], static_cast<size_t>(i));
+    for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
+      put_static(key, PyTuple_GET_ITEM(names, i));
+      argument(cache, args[n + i], static_cast<size_t>(n + i));
+    }
+  }
 
-  void argument(PyObject* o) {
+ private:
+  explicit Call(Py_ssize_t arguments) : in(static_cast<size_t>(arguments)), given(static_cast<size_t>(arguments)) {}
+
+  void argument(const Cache& cache, PyObject* o, size_t position) {
     if (is_tensor(o)) {
       if (!as_tensor(o)->plain) {
         kind = Kind::not_plain;
         return;
       }
       Value* v = operand(as_tensor(o));
-      in[n_in++] = v;
       put_tensor(key, v);
+      take(v, o);
+    } else if (position < cache.operands.size() && cache.operands[position] && number(o)) {
+      return;
     } else if (!put_static(key, o) && kind == Kind::fast) {
       kind = Kind::structured;
     }
+  }
+
+  bool number(PyObject* o) {
+    const NumberKind kind = number_kind(o);
+    Value* v = kind == NumberKind::none ? nullptr : number_value(o, kind);
+    if (!v) return false;
+    numbers.emplace_back(v);
+    put(key, static_cast<char>(kind));
+    take(v, o);
+    return true;
+  }
+
+  void take(Value* v, PyObject* o) {
+    given[n_in] = o;
+    in[n_in++] = v;
   }
 };
 
@@ -197,6 +307,8 @@ void check_entry(const Entry& e, Call& call) {
   for (nb::handle h : e.captured)
     require(is_tensor(h.ptr()) && as_tensor(h.ptr())->plain, "a tensor that is not plain was captured");
   check_leaves(e.guards.sizes.leaves, call.in.data(), call.n_in);
+  for (const NumberGuard& g : e.numbers)
+    require(g.input < call.n_in && number_kind(call.given[g.input]) != NumberKind::none, "a guard is on no number");
   if (!e.effects) return check_count(*e.plain, call.n_in + e.captured.size());
   const Effects& effects = *e.effects;
   require(effects.n_results + effects.writes.size() <= outputs.size() && effects.sources.size() <= outputs.size(),
@@ -207,10 +319,10 @@ void check_entry(const Entry& e, Call& call) {
             "a tensor that is changed in place does not exist");
 }
 
-// Null if the function has no program of its own.
-Entry* trace_entry(Compiled* self, Call& call, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+// Nothing if the function has no program of its own.
+std::optional<Entry> trace_entry(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   nb::object made = nb::steal(call_slowly(self->trace, self, args, n, names));
-  if (made.is_none()) return nullptr;
+  if (made.is_none()) return std::nullopt;
   nb::tuple traced = nb::cast<nb::tuple>(made);
   Entry e;
   e.plain = nb::cast<std::shared_ptr<Program>>(nb::object(traced[0]));
@@ -220,11 +332,43 @@ Entry* trace_entry(Compiled* self, Call& call, PyObject* const* args, Py_ssize_t
   e.python = nb::object(traced[4]);
   if (nb::object effects(traced[5]); !effects.is_none()) e.effects = read_effects(nb::cast<nb::tuple>(effects));
   e.settings = nb::object(traced[6]);
+  for (nb::handle h : nb::cast<nb::list>(nb::object(traced[7]))) {
+    nb::tuple t = nb::cast<nb::tuple>(h);
+    e.numbers.push_back({nb::cast<uint32_t>(nb::object(t[0])),
+                         static_cast<NumberGuard::Comparison>(nb::cast<int>(nb::object(t[1]))),
+                         nb::cast<double>(nb::object(t[2])), nb::cast<bool>(nb::object(t[3]))});
+  }
   e.settings_seen = settings_epoch;
+  return e;
+}
+
+// Forgets the entry that was not used for the longest time.
+void drop_one(Compiled* self) {
+  Cache& cache = *self->cache;
+  auto bucket = cache.by_key.end();
+  std::list<Entry>::iterator oldest;
+  for (auto b = cache.by_key.begin(); b != cache.by_key.end(); ++b)
+    for (auto e = b->second.begin(); e != b->second.end(); ++e)
+      if (!e->running && (bucket == cache.by_key.end() || e->used < oldest->used)) {
+        bucket = b;
+        oldest = e;
+      }
+  if (bucket == cache.by_key.end()) return;
+  std::list<Entry> gone;  // freed last: what it owns may call Python
+  gone.splice(gone.end(), bucket->second, oldest);
+  --cache.count;
+  if (!bucket->second.empty()) return;
+  if (self->latest == &*bucket) self->latest = nullptr;
+  cache.by_key.erase(bucket);
+}
+
+Entry& keep(Compiled* self, Call& call, Entry&& e) {
   check_entry(e, call);
-  std::deque<Entry>& entries = (*self->cache)[std::string(call.key.bytes())];
+  if (self->cache->count >= kMostEntries) drop_one(self);
+  std::list<Entry>& entries = self->cache->by_key[std::string(call.key.bytes())];
   entries.push_back(std::move(e));
-  return &entries.back();
+  ++self->cache->count;
+  return entries.back();
 }
 
 bool of_attribute(const SizeLeaf& l) { return l.kind == SizeLeaf::attribute; }
@@ -270,17 +414,14 @@ PyObject* results_of(const Entry& e, Value** out, size_t n) {
 }
 
 // Tensors that are written to, in the order of `writes`. Refuses what cannot be written before anything runs.
-void find_targets(const Entry& e, const Call& call, PyObject* const* args, Py_ssize_t n_args, Value* const* in,
-                  size_t n, TensorObject** targets) {
+void find_targets(const Entry& e, Call& call, Value* const* in, size_t n, TensorObject** targets) {
   const size_t n_hidden = n - call.n_in - e.captured.size();
   for (size_t k = 0; k < e.effects->writes.size(); ++k) {
     const Write& w = e.effects->writes[k];
-    if (w.input < call.n_in) {
-      uint32_t seen = 0;
-      for (Py_ssize_t i = 0; i < n_args; ++i)
-        if (is_tensor(args[i]) && seen++ == w.input) targets[k] = as_tensor(args[i]);
+    if (w.input < call.n_in && is_tensor(call.given[w.input])) {
+      targets[k] = as_tensor(call.given[w.input]);
     } else if (w.input < call.n_in + n_hidden) {
-      fail(ErrorKind::value, "compile", "a hidden operand is not changed in place");
+      fail(ErrorKind::value, "compile", "a number or a hidden operand is not changed in place");
     } else {
       targets[k] = as_tensor(PyList_GET_ITEM(e.captured.ptr(), w.input - call.n_in - n_hidden));
     }
@@ -320,7 +461,7 @@ nb::list begin(const Effects& effects, Value* const* in) {
   return nb::cast<nb::list>(effects.begin(amounts));
 }
 
-PyObject* run_with_effects(Entry& e, Call& call, PyObject* const* args, Py_ssize_t n_args) {
+PyObject* run_with_effects(Entry& e, Call& call) {
   const Effects& effects = *e.effects;
   const nb::list hidden = begin(effects, call.in.data());
   const size_t n = call.n_in + hidden.size() + e.captured.size(), n_out = e.plain->outputs.size();
@@ -330,7 +471,7 @@ PyObject* run_with_effects(Entry& e, Call& call, PyObject* const* args, Py_ssize
   for (nb::handle h : e.captured) *next++ = operand(as_tensor(h.ptr()));
   check_count(*e.plain, n);
   SmallArray<TensorObject*, kFewOperands> targets(effects.writes.size());
-  find_targets(e, call, args, n_args, in.data(), n, targets.data());
+  find_targets(e, call, in.data(), n, targets.data());
   uint64_t mask = tracked_mask(in.data(), n), active = 0;
   for (uint64_t s : effects.sources) active |= s;
   mask &= active;
@@ -385,6 +526,23 @@ bool settings_hold(Entry& e) {
   return true;
 }
 
+// Runs an entry, which stays in the cache meanwhile.
+PyObject* run_found(Compiled* self, Entry& e, Call& call) {
+  struct Running {
+    Entry& e;
+    explicit Running(Entry& entered) : e(entered) { ++e.running; }
+    ~Running() { --e.running; }
+  } running(e);
+  e.used = ++self->cache->calls;
+  return e.effects ? run_with_effects(e, call) : run_entry(e, call);
+}
+
+bool numbers_hold(const Entry& e, Value* const* in) {
+  for (const NumberGuard& g : e.numbers)
+    if (!g.holds(in)) return false;
+  return true;
+}
+
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
   auto* self = reinterpret_cast<Compiled*>(object);
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -393,27 +551,23 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     return nullptr;
   }
   try {
-    const Py_ssize_t n_named = names ? PyTuple_GET_SIZE(names) : 0;
-    Call call(n + n_named);
-    for (Py_ssize_t i = 0; i < n; ++i) call.argument(args[i]);
-    for (Py_ssize_t i = 0; i < n_named; ++i) {
-      put_static(call.key, PyTuple_GET_ITEM(names, i));
-      call.argument(args[n + i]);
-    }
+    Call call(*self->cache, args, n, names);
     if (call.n_in == 0 && thread_state.capturing) throw Captured();
     if (call.kind == Kind::not_plain) return call_slowly(self->lifted, self, args, n, names);
     if (call.kind == Kind::structured) return call_slowly(self->slow, self, args, n, names);
     if (!self->latest || self->latest->first != call.key.bytes()) {
-      auto it = self->cache->find(std::string(call.key.bytes()));
-      self->latest = it == self->cache->end() ? nullptr : &*it;
+      auto it = self->cache->by_key.find(std::string(call.key.bytes()));
+      self->latest = it == self->cache->by_key.end() ? nullptr : &*it;
     }
     if (self->latest)
       for (Entry& e : self->latest->second)
-        if (e.guards.hold(call.in.data(), nullptr) && settings_hold(e))
-          return e.effects ? run_with_effects(e, call, args, n + n_named) : run_entry(e, call);
-    Entry* e = trace_entry(self, call, args, n, names);
-    if (!e) return call_slowly(self->lifted, self, args, n, names);
-    return e->effects ? run_with_effects(*e, call, args, n + n_named) : run_entry(*e, call);
+        if (e.guards.hold(call.in.data(), nullptr) && numbers_hold(e, call.in.data()) && settings_hold(e))
+          return run_found(self, e, call);
+    std::optional<Entry> traced = trace_entry(self, args, n, names);
+    if (!traced) return call_slowly(self->lifted, self, args, n, names);
+    Call again(*self->cache, args, n, names);  // other numbers may be operands now
+    Entry& e = keep(self, again, std::move(*traced));
+    return run_found(self, e, again);
   } catch (const Captured&) {
     return call_captured(self, args, n, names);
   } catch (...) {
@@ -444,7 +598,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->slow);
   Py_VISIT(self->lifted);
   Py_VISIT(self->dict);
-  for (auto& [key, list] : *self->cache)
+  for (auto& [key, list] : self->cache->by_key)
     for (Entry& e : list) {
       Py_VISIT(e.python.ptr());
       Py_VISIT(e.captured.ptr());
@@ -462,7 +616,7 @@ int compiled_clear(PyObject* object) {
   auto* self = reinterpret_cast<Compiled*>(object);
   self->latest = nullptr;
   Cache gone;
-  gone.swap(*self->cache);
+  std::swap(gone, *self->cache);
   Py_CLEAR(self->function);
   Py_CLEAR(self->trace);
   Py_CLEAR(self->slow);
@@ -488,9 +642,38 @@ PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
 
 PyObject* entries(PyObject* object, void*) {
   nb::list out;
-  for (auto& [key, list] : *reinterpret_cast<Compiled*>(object)->cache)
+  for (auto& [key, list] : reinterpret_cast<Compiled*>(object)->cache->by_key)
     for (Entry& e : list) out.append(e.python);
   return out.release().ptr();
+}
+
+PyObject* operands_of(PyObject* object, void*) {
+  const std::vector<bool>& operands = reinterpret_cast<Compiled*>(object)->cache->operands;
+  nb::list out;
+  for (size_t k = 0; k < operands.size(); ++k)
+    if (operands[k]) out.append(k);
+  return out.release().ptr();
+}
+
+int set_operands(PyObject* object, PyObject* positions, void*) {
+  constexpr size_t kMostArguments = 1 << 20;
+  try {
+    if (!positions) throw nb::type_error("operands cannot be deleted");
+    std::vector<bool> operands;
+    for (nb::handle h : nb::cast<nb::list>(nb::handle(positions))) {
+      const size_t k = nb::cast<size_t>(h);
+      if (k >= kMostArguments) throw nb::value_error("no function has that many arguments");
+      if (k >= operands.size()) operands.resize(k + 1);
+      operands[k] = true;
+    }
+    reinterpret_cast<Compiled*>(object)->cache->operands = std::move(operands);
+    return 0;
+  } catch (nb::builtin_exception& e) {
+    PyErr_SetString(PyExc_ValueError, e.what());
+  } catch (...) {
+    raise_python();
+  }
+  return -1;
 }
 
 PyMemberDef members[] = {
@@ -503,6 +686,7 @@ PyMemberDef members[] = {
 PyGetSetDef properties[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {"traces", entries, nullptr, "What was traced so far, one per signature.", nullptr},
+    {"operands", operands_of, set_operands, "The positions at which a number is an operand.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot slots[] = {
@@ -528,6 +712,11 @@ void init_compiled(nb::module_& m) {
   if (!compiled_type || PyModule_AddObjectRef(m.ptr(), "Compiled", reinterpret_cast<PyObject*>(compiled_type)))
     throw nb::python_error();
   m.def("settings_changed", [] { ++settings_epoch; });
+  m.def("set_numpy_types", [](nb::type_object float64, nb::type_object float32, nb::type_object int64) {
+    numpy_float64 = float64.release().ptr();
+    numpy_float32 = float32.release().ptr();
+    numpy_int64 = int64.release().ptr();
+  });
 }
 
 }  // namespace wengert

@@ -447,7 +447,8 @@ PyObject* compare(PyObject* a, PyObject* b) {
 // What Python makes of the number and the other operand.
 template <class F>
 nb::object on_number(Dim a, nb::handle b, F op, bool swapped) {
-  if (is_tensor(b.ptr())) return nb::borrow(Py_NotImplemented);  // operands of the tensor's op: it is asked next
+  if (is_tensor(b.ptr()) || is_traced_number(b.ptr()))  // operands of the other's op: it is asked next
+    return nb::borrow(Py_NotImplemented);
   nb::object number = nb::int_(number_of(a));
   PyObject* made = swapped ? op(b.ptr(), number.ptr()) : op(number.ptr(), b.ptr());
   if (!made) throw nb::python_error();
@@ -621,6 +622,8 @@ void init_program(nb::module_& m) {
   m.def("broadcast_shapes", &broadcast_shapes);
   m.def("substitute_sizes", &substitute_sizes);
   m.def("infer", &infer);
+  m.def("set_traced_number",
+        [](nb::type_object type) { set_traced_number(reinterpret_cast<PyTypeObject*>(type.release().ptr())); });
   m.def("minimum_vertex_cut", &find_cut);
   m.def("elementwise_dtypes", &elementwise_dtypes);
   m.def("promote",

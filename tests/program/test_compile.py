@@ -84,11 +84,8 @@ def test_dtypes_and_ranks_trace_again() -> None:
 
 
 def test_static_arguments() -> None:
-    calls = []
-
     @wg.compile
     def f(x: Any, n: int, *, flag: bool = False) -> Any:
-        calls.append(1)
         return x * float(n) if flag else x + float(n)
 
     x = wg.ones((2,))
@@ -96,7 +93,7 @@ def test_static_arguments() -> None:
     assert f(x, 4).tolist() == [5.0, 5.0]
     assert f(x, 3, flag=True).tolist() == [3.0, 3.0]
     assert f(x, 3).tolist() == [4.0, 4.0]
-    assert len(calls) == 3
+    assert len(f.traces) == 3
 
 
 def test_one_and_true_are_different_static_values() -> None:
@@ -451,3 +448,24 @@ def test_moments_of_complex_numbers(f: Any, dtype: Any) -> None:
     if dtype == np.complex128:
         by_compiled, by_eager = (wg.grad(lambda z, g=g: (wg.abs(g(z)) ** 2).sum())(z) for g in (compiled, f))
         np.testing.assert_allclose(by_compiled.numpy(), by_eager.numpy(), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("f", "message"),
+    [
+        (lambda x: x if x.sum() > 0 else -x, r"branches on .* Use where\(\) instead of if"),
+        (lambda x: x * x.sum().item(), r"reads with item\(\) .* Compute with the tensor itself"),
+        (lambda x: x * float(x.sum()), "converts to a Python number .* Compute with the tensor itself"),
+        (lambda x: x * int(x.sum()), "converts to a Python number .* Compute with the tensor itself"),
+        (lambda x: x * np.sum(x.numpy()), "reads with NumPy .* return the tensor and read it outside"),
+        (
+            lambda x: [1, 2][x.astype(wg.int64)[0]],
+            "takes for a size, an axis or a Python index .* Index with the tensor",
+        ),
+    ],
+    ids=["if", "item", "float", "int", "numpy", "index"],
+)
+def test_what_reads_data_is_told_its_own_remedy(f: Any, message: str) -> None:
+    with pytest.raises(wg.TraceError, match=message) as e:
+        wg.compile(f)(wg.ones((3,)))
+    assert ("where()" in str(e.value)) == ("branches" in message)

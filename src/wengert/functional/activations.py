@@ -11,6 +11,7 @@ from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, de
 from wengert.functional.elementwise import _softplus
 from wengert.functional.foreign_names import explain_keywords
 from wengert.program.compile import composite
+from wengert.program.numbers import as_real
 
 _where, _exp, _expm1, _log = native("where"), native("exp"), native("expm1"), native("log")
 _gelu, _tanh, _sigmoid = native("gelu"), native("tanh"), native("sigmoid")
@@ -37,7 +38,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     >>> leaky_relu([-2.0, 3.0], 0.5).tolist()
     [-1.0, 3.0]
     """
-    y: Tensor = _leaky_relu(_input(x, "leaky_relu"), float(negative_slope))
+    y: Tensor = _leaky_relu(_input(x, "leaky_relu"), as_real(negative_slope))
     return y
 
 
@@ -52,7 +53,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
     >>> elu([-1e4, 2.0]).tolist()
     [-1.0, 2.0]
     """
-    y: Tensor = _elu(_input(x, "elu"), float(alpha), 1.0)
+    y: Tensor = _elu(_input(x, "elu"), as_real(alpha), 1.0)
     return y
 
 
@@ -69,7 +70,7 @@ def celu(x: Any, alpha: float = 1.0) -> Tensor:
     """
     if alpha == 0:
         raise ArgumentError("celu: alpha must not be 0")
-    y: Tensor = _celu(_input(x, "celu"), float(alpha))
+    y: Tensor = _celu(_input(x, "celu"), as_real(alpha))
     return y
 
 
@@ -150,7 +151,7 @@ def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """
     if min_val > max_val:
         raise ArgumentError(f"hard_tanh: min_val must not be greater than max_val, got {min_val} and {max_val}")
-    y: Tensor = _hard_tanh(_input(x, "hard_tanh"), float(min_val), float(max_val))
+    y: Tensor = _hard_tanh(_input(x, "hard_tanh"), as_real(min_val), as_real(max_val))
     return y
 
 
@@ -215,7 +216,7 @@ def threshold(x: Any, threshold: float, value: float) -> Tensor:
     >>> threshold([0.5, 2.0], 1.0, -7.0).tolist()
     [-7.0, 2.0]
     """
-    y: Tensor = _threshold(_input(x, "threshold"), float(threshold), float(value))
+    y: Tensor = _threshold(_input(x, "threshold"), as_real(threshold), as_real(value))
     return y
 
 
@@ -230,7 +231,7 @@ def hard_shrink(x: Any, limit: float = 0.5) -> Tensor:
     >>> hard_shrink([-2.0, 0.5, 1.0]).tolist()
     [-2.0, 0.0, 1.0]
     """
-    y: Tensor = _hard_shrink(_input(x, "hard_shrink"), float(limit))
+    y: Tensor = _hard_shrink(_input(x, "hard_shrink"), as_real(limit))
     return y
 
 
@@ -247,7 +248,7 @@ def soft_shrink(x: Any, limit: float = 0.5) -> Tensor:
     """
     if limit < 0:
         raise ArgumentError(f"soft_shrink: limit must not be negative, got {limit}")
-    y: Tensor = _soft_shrink(_input(x, "soft_shrink"), float(limit))
+    y: Tensor = _soft_shrink(_input(x, "soft_shrink"), as_real(limit))
     return y
 
 

@@ -11,6 +11,7 @@ from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, full, iota, native, promoted
 from wengert.functional.dropout import check_probability, reserve
 from wengert.program.compile import checked_composite, composite
+from wengert.program.numbers import as_real
 from wengert.program.trace import broadcast_shapes
 
 _attention, _broadcast_to, _reshape = native("attention"), native("broadcast_to"), native("reshape")
@@ -103,7 +104,7 @@ def scaled_dot_product_attention(
     [[2.0, 3.0]]
     """
     p = check_probability(dropout_p, _NAME)
-    is_causal, scale = bool(is_causal), None if scale is None else float(scale)
+    is_causal, scale = bool(is_causal), None if scale is None else as_real(scale)
     if p == 0.0:
         y: Tensor = _attended_without_dropout(q, k, v, attn_mask, is_causal, scale)
         return y
@@ -156,5 +157,5 @@ def rotary_embedding(x: Any, *, base: float = 10000.0, positions: Any = None, in
     at = None if positions is None else as_tensor(positions, "rotary_embedding")
     if at is not None and broadcast_shapes("rotary_embedding", at.shape, t.shape[:-1]) != tuple(t.shape[:-1]):
         raise ShapeError(f"rotary_embedding: positions {describe(at)} do not broadcast to those of {describe(t)}")
-    y: Tensor = _rotary(t, at, float(base), bool(interleaved))
+    y: Tensor = _rotary(t, at, as_real(base), bool(interleaved))
     return y

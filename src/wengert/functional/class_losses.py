@@ -26,6 +26,7 @@ from wengert.functional.arguments import (
 from wengert.functional.losses import check_reduction, optional, reduced
 from wengert.program.call_trace import call_trace
 from wengert.program.compile import checked_composite, composite
+from wengert.program.numbers import as_real
 
 _sum, _where, _reshape, _not_equal = (native(n) for n in ("sum", "where", "reshape", "not_equal"))
 _take, _take_along = native("take"), native("take_along_axis")
@@ -174,7 +175,7 @@ def _cross_entropy_operands(
     logits: Any, target: Any, weight: Any, ignore_index: Any, label_smoothing: Any, reduction: Any, axis: Any, name: str
 ) -> tuple[Any, ...]:
     x, t = as_tensor(logits, name), as_tensor(target, name)
-    return x, t, optional(weight, name), int(ignore_index), float(label_smoothing), reduction, axis, name
+    return x, t, optional(weight, name), int(ignore_index), as_real(label_smoothing), reduction, axis, name
 
 
 @checked_composite(_cross_entropy_operands)
@@ -190,9 +191,9 @@ def _cross_entropy(
     k = one_axis(min(1, x.ndim - 1) if axis is None else axis, x.ndim, name)
     log_p = log_probabilities(wide(x), k)
     if t.dtype.is_integer:
-        loss = _indices_loss(log_p, t, w, k, int(ignore_index), float(label_smoothing), reduction)
+        loss = _indices_loss(log_p, t, w, k, int(ignore_index), as_real(label_smoothing), reduction)
     else:
-        loss = _probabilities_loss(log_p, t, w, k, float(label_smoothing), reduction)
+        loss = _probabilities_loss(log_p, t, w, k, as_real(label_smoothing), reduction)
     return as_dtype_of(loss, result_type(x.dtype, t.dtype) if t.dtype.is_floating else x.dtype)
 
 

@@ -22,6 +22,7 @@ from wengert.functional.elementwise import _softplus, _xlogy, pow
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.reductions import squared_size
 from wengert.program.compile import composite
+from wengert.program.numbers import as_real
 from wengert.program.trace import broadcast_shapes
 
 _sum, _where, _abs = native("sum"), native("where"), native("abs")
@@ -107,7 +108,7 @@ def huber_loss(x: Any, target: Any, *, delta: float = 1.0, reduction: str = "mea
     check_reduction(reduction, "huber_loss")
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta must be positive, got {delta}")
-    y: Tensor = _huber(*_pair(x, target, "huber_loss"), reduction, float(delta))
+    y: Tensor = _huber(*_pair(x, target, "huber_loss"), reduction, as_real(delta))
     return y
 
 
@@ -128,7 +129,7 @@ def smooth_l1_loss(x: Any, target: Any, *, beta: float = 1.0, reduction: str = "
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: beta must not be negative, got {beta}")
     x, t = _pair(x, target, "smooth_l1_loss")
-    y: Tensor = _smooth_l1(x, t, reduction, float(beta)) if beta else _l1(x, t, reduction)
+    y: Tensor = _smooth_l1(x, t, reduction, as_real(beta)) if beta else _l1(x, t, reduction)
     return y
 
 
@@ -213,7 +214,7 @@ def focal_loss(
     if gamma < 0:
         raise ArgumentError(f"focal_loss: gamma must not be negative, got {gamma}")
     x, t = _pair(logits, target, "focal_loss")
-    y: Tensor = _focal(x, t, alpha, float(gamma), reduction)
+    y: Tensor = _focal(x, t, alpha, as_real(gamma), reduction)
     return y
 
 
@@ -260,7 +261,7 @@ def cosine_similarity(a: Any, b: Any, *, axis: int = -1, eps: float = 1e-8) -> T
     1.0
     """
     x, y = _broadcast(a, b, "cosine_similarity")
-    similarity: Tensor = _cosine_similarity(x, y, one_axis(axis, x.ndim, "cosine_similarity"), float(eps))
+    similarity: Tensor = _cosine_similarity(x, y, one_axis(axis, x.ndim, "cosine_similarity"), as_real(eps))
     return similarity
 
 
@@ -289,7 +290,7 @@ def cosine_embedding_loss(a: Any, b: Any, target: Any, *, margin: float = 0.0, r
         raise ShapeError(
             f"cosine_embedding_loss: target {describe(t)} must have the shape of {describe(x)} without its last axis"
         )
-    loss: Tensor = _cosine_embedding(x, y, as_dtype_of(t, x.dtype), float(margin), reduction)
+    loss: Tensor = _cosine_embedding(x, y, as_dtype_of(t, x.dtype), as_real(margin), reduction)
     return loss
 
 
@@ -313,7 +314,7 @@ def triplet_margin_loss(anchor: Any, near: Any, far: Any, *, margin: float = 1.0
     xs = promoted([as_floating(as_tensor(x, "triplet_margin_loss")) for x in (anchor, near, far)])
     if xs[0].ndim == 0 or any(tuple(x.shape) != tuple(xs[0].shape) for x in xs):
         raise ShapeError(f"triplet_margin_loss: points must have one shape, got {', '.join(map(describe, xs))}")
-    y: Tensor = _triplet(xs[0], xs[1], xs[2], float(margin), reduction)
+    y: Tensor = _triplet(xs[0], xs[1], xs[2], as_real(margin), reduction)
     return y
 
 

@@ -25,6 +25,7 @@ from wengert.functional.arguments import (
     shape_text,
 )
 from wengert.program.compile import composite
+from wengert.program.numbers import as_real
 
 _sum, _square, _rsqrt, _standardise = native("sum"), native("square"), native("rsqrt"), native("standardise")
 _reshape, _broadcast_to = native("reshape"), native("broadcast_to")
@@ -124,7 +125,7 @@ def layer_norm(
     [[-1.0, 1.0]]
     """
     t, w, b = _operands("layer_norm", x, weight, bias)
-    y: Tensor = _layer_norm(t, w, b, _normalised_axes(t, normalized_shape, "layer_norm", w, b), float(eps))
+    y: Tensor = _layer_norm(t, w, b, _normalised_axes(t, normalized_shape, "layer_norm", w, b), as_real(eps))
     return y
 
 
@@ -139,7 +140,7 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
     t, w = _operands("rms_norm", x, weight)
     if eps is None:
         eps = float(np.finfo(np.float64 if t.dtype.itemsize == 8 else np.float32).eps)
-    y: Tensor = _rms_norm(t, w, _normalised_axes(t, normalized_shape, "rms_norm", w), float(eps))
+    y: Tensor = _rms_norm(t, w, _normalised_axes(t, normalized_shape, "rms_norm", w), as_real(eps))
     return y
 
 
@@ -181,7 +182,7 @@ def group_norm(x: Any, num_groups: int, *, weight: Any = None, bias: Any = None,
     _check_channels("group_norm", t, w, b)
     if num_groups < 1 or t.shape[1] // num_groups * num_groups != t.shape[1]:
         raise ShapeError(f"group_norm: num_groups={num_groups} does not divide the channels of {describe(t)}")
-    y: Tensor = _group_norm(t, w, b, int(num_groups), float(eps))
+    y: Tensor = _group_norm(t, w, b, int(num_groups), as_real(eps))
     return y
 
 
@@ -195,7 +196,7 @@ def instance_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 
     _check_channels("instance_norm", t, w, b)
     if product(t.shape[2:]) == 1:
         raise ShapeError(f"instance_norm: a channel of one value has no variance, got {describe(t)}")
-    y: Tensor = _instance_norm(t, w, b, float(eps))
+    y: Tensor = _instance_norm(t, w, b, as_real(eps))
     return y
 
 
@@ -255,7 +256,7 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError("batch_norm: training=False needs running_mean and running_var")
-        y = _batch_norm_fixed(t, running_mean, running_var, w, b, float(eps))
+        y = _batch_norm_fixed(t, running_mean, running_var, w, b, as_real(eps))
         return y
     n = product((t.shape[0], *t.shape[2:]))
     if n < 2:
@@ -264,7 +265,7 @@ def batch_norm(
             "use more samples, or training=False"
         )
     compute = _batch_norm_of_columns if t.ndim == 2 else _batch_norm
-    y, mean, var = compute(t, w, b, float(eps))
+    y, mean, var = compute(t, w, b, as_real(eps))
     for running, now in ((running_mean, mean), (running_var, var)):
         if running is not None:
             _move(running, now, momentum)

@@ -85,9 +85,9 @@ class Name(Tracer):
     _leaves: list[Var]  # values after writes under no_grad: a leaf stays the same leaf
     _op: str  # that wrote last
 
-    def _refuse(self, verb: str) -> NoReturn:
+    def _refuse(self, verb: str, remedy: str) -> NoReturn:
         self._trace._require_open((self,))
-        super()._refuse(verb)
+        super()._refuse(verb, remedy)
 
 
 class CallTrace(Trace):

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from wengert import _core
+from wengert.dtypes import float32, int64
 from wengert.errors import ArgumentError, TraceError, WengertError
 from wengert.program import tree
 from wengert.program.call_trace import CallTrace, ClosesOver, call_trace
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
+from wengert.program.numbers import Numbers, is_number, may_be_operand, operand_type
+from wengert.program.retrace import Recent, history
 from wengert.program.simplify import simplify, without_stops
 from wengert.program.sizes import unify_sizes
 from wengert.program.trace import tracing
@@ -99,33 +102,64 @@ class TracedFunction:
 def _trace_call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
     """What the core keeps of a trace; None if the function closes over tensors of a transformation around the call."""
     try:
-        return _trace(compiled, args, kwargs)
+        traced = _trace(compiled, args, kwargs)
     except ClosesOver:
         return None
+    history(compiled).warn_of_many_values(compiled, args, kwargs)
+    return traced
 
 
 def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The trace of a call. Numbers that had other values before are operands, unless the function has to know them."""
+    known = history(compiled)
+    operands = known.operands(compiled, args, kwargs)
+    fixed: set[int] = set()
+    while True:
+        numbers = Numbers()
+        try:
+            traced = _trace_with(compiled, args, kwargs, operands, numbers)
+        except Exception:
+            if not operands:
+                raise  # and nothing has been learnt about the numbers
+            numbers.needed |= operands  # maybe because of them
+        if not numbers.needed:
+            break
+        operands -= numbers.needed
+        fixed |= numbers.needed
+    known.fixed |= fixed
+    compiled.operands = sorted(operands)
+    return traced
+
+
+def _trace_with(
+    compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operands: set[int], numbers: Numbers
+) -> tuple[Any, ...]:
     from wengert.transforms.derive import symbolic_types
 
-    given = [x for x in (*args, *kwargs.values()) if isinstance(x, _core.Tensor)]
+    arguments = [*args, *kwargs.values()]
+    which = [k for k, x in enumerate(arguments) if isinstance(x, _core.Tensor) or k in operands]
+    given = [
+        ((x := arguments[k]).dtype.code, x.shape) if k not in operands else operand_type(arguments[k]) for k in which
+    ]
     trace = CallTrace()
     recording = _core.set_grad_enabled(True)  # of the caller: the program is the same for calls under no_grad
     _core.open_guards()
     try:
-        types = symbolic_types([(x.dtype.code, x.shape) for x in given])
-        symbols = iter([trace.argument(t) for t in types])
+        types = symbolic_types(given)
+        for index, (k, t) in enumerate(zip(which, types)):
+            symbol: Any = trace.argument(t)
+            arguments[k] = numbers.argument(arguments[k], symbol, k, index) if k in operands else symbol
         with trace:
-            outputs = compiled.function(
-                *(next(symbols) if isinstance(x, _core.Tensor) else x for x in args),
-                **{k: next(symbols) if isinstance(x, _core.Tensor) else x for k, x in kwargs.items()},
-            )
-        leaves, structure = tree.flatten(outputs)
+            outputs = compiled.function(*arguments[: len(args)], **dict(zip(kwargs, arguments[len(args) :])))
+            leaves, structure = tree.flatten(outputs)
+            leaves = [_returned_number(x) if is_number(x) else x for x in leaves]
         program = trace.program([_result(trace, x, compiled.__name__) for x in leaves if x is not None])
     except WengertError as e:
-        sizes = [f"{n} = {size}" for t, x in zip(types, given) for n, size in zip(t.shape, x.shape) if n is not size]
+        sizes = [f"{n} = {size}" for t, g in zip(types, given) for n, size in zip(t.shape, g[1]) if n is not size]
         e.add_note(f"while tracing {compiled.__name__}" + (f", where {', '.join(sizes)}" if sizes else ""))
         raise
     finally:
+        numbers.ended = True
         guards = _core.close_guards()
         _core.set_grad_enabled(recording)
     _core.open_guards()
@@ -141,7 +175,9 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
         else functools.partial(_built, structure, [x is None for x in leaves])
     )
     traced = TracedFunction(compiled.__name__, program, guards)
-    return plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings()
+    return (
+        plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings(), numbers.guards
+    )  # fmt: skip
 
 
 def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -164,6 +200,11 @@ def _trace_explained(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     finally:
         _core.set_grad_enabled(before)
     raise error
+
+
+def _returned_number(x: Any) -> Any:
+    """A number in the dtype that `tensor` gives it."""
+    return x.weak(int64.code if isinstance(x.zero(), int) else float32.code)
 
 
 def _result(trace: CallTrace, x: Any, name: str) -> Operand:
@@ -208,8 +249,10 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     tensors = [x for x in leaves if isinstance(x, _core.Tensor)]
     if call_trace() is not None or any(not t._plain for t in tensors):
         return _call_lifted(compiled, args, kwargs)
-    static = tuple(None if isinstance(x, _core.Tensor) else ("static", type(x), x) for x in leaves)
-    by_structure = compiled.__dict__.setdefault("_by_structure", {})
+    # Numbers go with the tensors: the flat function finds out whether they can be operands.
+    moving = [isinstance(x, _core.Tensor) or may_be_operand(x) for x in leaves]
+    static = tuple(None if m else ("static", type(x), x) for x, m in zip(leaves, moving))
+    by_structure = compiled.__dict__.setdefault("_by_structure", Recent())
     try:
         flat = by_structure.get((structure, static))
     except TypeError as e:
@@ -219,7 +262,7 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         ) from None
     if flat is None:
         # Static leaves only: holding the first call's tensors here would keep them alive.
-        kept = [None if isinstance(x, _core.Tensor) else x for x in leaves]
+        kept = [None if m else x for x, m in zip(leaves, moving)]
 
         def run(*given: Any) -> Any:
             fresh = iter(given)
@@ -228,7 +271,8 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             return compiled.function(*inner_args, **inner_kwargs)
 
         flat = by_structure[structure, static] = _wrap(run, compiled.__name__)
-    return flat(*tensors)
+        by_structure.warn_of_many(compiled)
+    return flat(*(x for x, m in zip(leaves, moving) if m))
 
 
 def _convert_and_call(convert: Convert, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

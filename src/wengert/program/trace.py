@@ -14,6 +14,7 @@ from wengert.dtypes import DType, complex64, complex128, float32, float64, int64
 from wengert.errors import DTypeError, NumberRangeError, TraceError
 from wengert.ops.registry import OPS, Op
 from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, infer
+from wengert.program.numbers import is_number
 
 _state = threading.local()
 
@@ -81,6 +82,9 @@ def real_parts(dtype: int) -> int:
     return {complex64.code: float32.code, complex128.code: float64.code}.get(dtype, dtype)
 
 
+_KEEP_TENSOR = "Compute with the tensor itself, which ops take like a number; or return it and read it outside"
+
+
 class Tracer(_core.Tensor):
     """A tensor that stands for a value of the program being traced."""
 
@@ -125,36 +129,38 @@ class Tracer(_core.Tensor):
         return int(self.shape[0])
 
     def __bool__(self) -> NoReturn:
-        self._refuse("branches on")
+        self._refuse("branches on", "Use where() instead of if, or branch outside the compiled function")
 
     def __float__(self) -> NoReturn:
-        self._refuse("converts")
+        self._refuse("converts to a Python number", _KEEP_TENSOR)
 
     def __int__(self) -> NoReturn:
-        self._refuse("converts")
+        self._refuse("converts to a Python number", _KEEP_TENSOR)
 
     def __complex__(self) -> NoReturn:
-        self._refuse("converts")
+        self._refuse("converts to a Python number", _KEEP_TENSOR)
 
     def __index__(self) -> NoReturn:
-        self._refuse("converts")
+        self._refuse(
+            "takes for a size, an axis or a Python index",
+            "Index with the tensor itself, x[i] or take(x, i); pass sizes and axes as integers",
+        )
 
     def item(self) -> NoReturn:
         """Not available while tracing."""
-        self._refuse("reads")
+        self._refuse("reads with item()", _KEEP_TENSOR)
 
     def numpy(self) -> NoReturn:
         """Not available while tracing."""
-        self._refuse("reads")
+        self._refuse("reads with NumPy", "Use the function of wengert, or return the tensor and read it outside")
 
     def detach(self) -> Tracer:
         """The value, cut from differentiation."""
         return self._trace.emit(OPS["stop_gradient"], (self,), ())  # type: ignore[no-any-return]
 
-    def _refuse(self, verb: str) -> NoReturn:
+    def _refuse(self, verb: str, remedy: str) -> NoReturn:
         raise TraceError(
-            f"the traced function {verb} the data of a tensor {self._var.type}; while tracing there is none. "
-            "Use where() instead of if, or do this outside the compiled function"
+            f"the traced function {verb} the data of a tensor {self._var.type}; while tracing there is none. {remedy}"
         )
 
     def __repr__(self) -> str:
@@ -261,6 +267,8 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
             return NotImplemented  # Python asks the other operand: a symbolic zero, for one
         if any(isinstance(x, _core.Dim) for x in inputs):
             inputs = _with_sizes(inputs)
+        if any(is_number(x) for x in inputs):
+            inputs = _with_numbers(op, inputs)
         inputs = unify(op, inputs)
     levelled: list[Any] = [x for x in inputs if isinstance(x, _core.Tensor) and not x._plain]
     top = max(levelled, key=lambda x: x._level, default=None)
@@ -276,7 +284,7 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
 def _convert(x: Any) -> Any:
     from wengert.ops.convert import convert_operand
 
-    return x if isinstance(x, (_core.Tensor, float, int, complex, _core.Dim)) else convert_operand(x)
+    return x if isinstance(x, (_core.Tensor, float, int, complex, _core.Dim)) or is_number(x) else convert_operand(x)
 
 
 def _with_sizes(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -287,6 +295,20 @@ def _with_sizes(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         dtype = _core.promote(dtype, code)
     dtype = _with_scalar(dtype, 0)
     return tuple(create(OPS["size_scalar"], ((x,), dtype)) if isinstance(x, _core.Dim) else x for x in inputs)
+
+
+def _with_numbers(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands in which numbers that are not known are values of the dtype that the op computes in: they are weak."""
+    first = 1 if op.name == "where" else 0
+    codes = [x.dtype.code for x in inputs[first:] if isinstance(x, _core.Tensor)]
+    dtype = codes[0] if codes else 0
+    for code in codes[1:]:
+        dtype = _core.promote(dtype, code)
+    for x in inputs[first:]:
+        if not isinstance(x, _core.Tensor):
+            dtype = _with_scalar(dtype, x.zero() if is_number(x) else x)
+    dtype = _core.elementwise_dtypes(op.name, dtype)[0]
+    return tuple(x if not is_number(x) else x.known() if k < first else x.weak(dtype) for k, x in enumerate(inputs))
 
 
 # What scalars alone make: the default dtypes.
