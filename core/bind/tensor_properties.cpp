@@ -41,8 +41,7 @@ PyObject* get_size(PyObject* self, void*) {
 PyObject* get_plain(PyObject* self, void*) { return PyBool_FromLong(as_tensor(self)->plain); }
 PyObject* get_held(PyObject* self, void*) {
   PyObject* held = as_tensor(self)->held;
-  if (!held) PyErr_SetString(PyExc_AttributeError, "this tensor stands for nothing but its own data");
-  return Py_XNewRef(held);
+  return Py_NewRef(held ? held : Py_None);
 }
 PyObject* get_id(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(id_of(as_tensor(self))); }
 
@@ -202,7 +201,7 @@ PyGetSetDef tensor_properties[] = {
      nullptr},
     {"_overlaps", get_overlaps, nullptr,
      "Whether elements of this tensor, or of one that it is a view of, share their memory.", nullptr},
-    {"_held", get_held, nullptr, "What a tensor that is not plain stands for.", nullptr},
+    {"_held", get_held, nullptr, "What a tensor that is not plain stands for, or None.", nullptr},
     {"_plain", get_plain, nullptr, "Whether this tensor is data (not a dual, traced or batched value).", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
