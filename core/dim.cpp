@@ -35,6 +35,7 @@ struct Table {
   std::vector<Expression> expressions;
   std::map<std::pair<Terms, int64_t>, int64_t> interned;
   std::map<std::tuple<int, int64_t, int64_t>, int32_t> composites;
+  std::multimap<std::tuple<int, int32_t, int32_t, int64_t>, int32_t> unused;  // leaf and hint → atom
 };
 
 Table& table() {
@@ -158,9 +159,24 @@ bool dim_compare(Dim a, Dim b, Comparison c) {
 }
 
 Dim new_symbol(SizeLeaf leaf, int64_t hint) {
+  auto& unused = table().unused;
+  if (auto it = unused.find({leaf.kind, leaf.source, leaf.index, hint}); it != unused.end()) {
+    const int32_t id = it->second;
+    unused.erase(it);
+    return of_atom(id);
+  }
   int32_t id = static_cast<int32_t>(table().atoms.size());
   table().atoms.push_back({Atom::leaf, leaf, 0, 0, hint});
   return of_atom(id);
+}
+
+void reuse_symbol(Dim d) {
+  if (!d.symbolic()) return;
+  const Expression& e = table().expressions[index_of(d.raw)];
+  if (e.terms.size() != 1 || e.constant != 0 || e.terms.begin()->second != 1) return;
+  const int32_t id = e.terms.begin()->first;
+  const Atom& a = table().atoms[id];
+  if (a.kind == Atom::leaf) table().unused.insert({{a.size.kind, a.size.source, a.size.index, a.hint}, id});
 }
 
 std::string to_string(Dim d) {

@@ -46,6 +46,9 @@ struct SizeLeaf {
 };
 
 Dim new_symbol(SizeLeaf leaf, int64_t hint);
+// A symbol of a trace that came to nothing: the next one for such a leaf and hint is this one, and so are the
+// expressions that it occurs in.
+void reuse_symbol(Dim d);
 std::string to_string(Dim d);
 // The size with leaves replaced; leaves that are not listed stay symbols.
 Dim substitute(Dim d, const std::vector<SizeLeaf>& leaves, const std::vector<Dim>& values);

@@ -532,6 +532,7 @@ void bind_dim(nb::module_& m) {
       .def("__repr__", [](Dim a) { return to_string(a); })
       .def_prop_ro("hint", &Dim::hint)
       .def_prop_ro("raw", [](Dim a) { return a.raw; });
+  m.def("reuse_symbol", [](nb::handle size) { return guarded([&] { reuse_symbol(dim_from_python(size.ptr())); }); });
   m.def("new_symbol", [=](int kind, int source, int index, int64_t hint) {
     return guarded([&] { return py(new_symbol(leaf_from(kind, source, index), hint)); });
   });

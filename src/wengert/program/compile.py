@@ -7,7 +7,7 @@ import functools
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from wengert.errors import ArgumentError, TraceError, WengertError
 from wengert.program import tree
 from wengert.program.call_trace import CallTrace, ClosesOver, call_trace
 from wengert.program.fuse import Group, fuse
-from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
+from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer
 from wengert.program.lower import lower
 from wengert.program.numbers import Numbers, is_number, may_be_operand, operand_type
 from wengert.program.retrace import Recent, history
@@ -143,9 +143,9 @@ def _trace_with(
     ]
     trace = CallTrace()
     recording = _core.set_grad_enabled(True)  # of the caller: the program is the same for calls under no_grad
+    types = symbolic_types(given)
     _core.open_guards()
     try:
-        types = symbolic_types(given)
         for index, (k, t) in enumerate(zip(which, types)):
             symbol: Any = trace.argument(t)
             arguments[k] = numbers.argument(arguments[k], symbol, k, index) if k in operands else symbol
@@ -154,9 +154,11 @@ def _trace_with(
             leaves, structure = tree.flatten(outputs)
             leaves = [_returned_number(x) if is_number(x) else x for x in leaves]
         program = trace.program([_result(trace, x, compiled.__name__) for x in leaves if x is not None])
-    except WengertError as e:
-        sizes = [f"{n} = {size}" for t, g in zip(types, given) for n, size in zip(t.shape, g[1]) if n is not size]
-        e.add_note(f"while tracing {compiled.__name__}" + (f", where {', '.join(sizes)}" if sizes else ""))
+    except BaseException as e:
+        if isinstance(e, WengertError):
+            sizes = [f"{n} = {size}" for t, g in zip(types, given) for n, size in zip(t.shape, g[1]) if n is not size]
+            e.add_note(f"while tracing {compiled.__name__}" + (f", where {', '.join(sizes)}" if sizes else ""))
+        _abandon(types)
         raise
     finally:
         numbers.ended = True
@@ -178,6 +180,12 @@ def _trace_with(
     return (
         plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings(), numbers.guards
     )  # fmt: skip
+
+
+def _abandon(types: Sequence[Type]) -> None:
+    """The trace came to nothing: its symbols are for the next one, or each call that fails would leave some behind."""
+    for size in (n for t in types for n in t.shape):
+        _core.reuse_symbol(size)
 
 
 def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
