@@ -23,7 +23,7 @@ nb::object another_name(nb::handle tensor) {
 }
 
 // A class as Python defines it, with the layout of Tensor: instances of the two can become each other. Classes that
-// Python makes itself have room for its collector, which tensors have not.
+// Python makes itself take their instances apart in a way of their own.
 nb::object tensor_layout(nb::handle cls) {
   static std::list<std::string> names;  // types keep the pointer
   names.push_back(nb::cast<std::string>(cls.attr("__module__")) + "." + nb::cast<std::string>(cls.attr("__name__")));

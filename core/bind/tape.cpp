@@ -300,6 +300,7 @@ nb::list hooks_of(nb::handle tensor) {
   Value* v = value_from(tensor, "register_hook");
   if (!v->node) return nb::list();
   if (!v->node->hooks) v->node->hooks = nb::list().release().ptr();
+  make_collectable(as_tensor(tensor.ptr()));
   return nb::borrow<nb::list>(static_cast<PyObject*>(v->node->hooks));
 }
 

@@ -25,6 +25,7 @@ void clear_fields(TensorObject* t) {
   t->id = 0;
   t->requires_grad = -1;
   t->plain = false;
+  t->collectable = false;
   t->changed = false;
   t->held = nullptr;
   t->weak = nullptr;
@@ -36,16 +37,42 @@ TensorObject* new_tensor() {
     t = free_tensors[--n_free];
     _Py_NewReference(reinterpret_cast<PyObject*>(t));
   } else {
-    t = PyObject_New(TensorObject, tensor_type);
+    t = PyObject_GC_New(TensorObject, tensor_type);
     if (!t) return nullptr;
   }
   clear_fields(t);
   return t;
 }
 
+// The hooks of the tensor's node, if they go when the tensor does: nothing else leads to the node.
+void** own_hooks(TensorObject* t) {
+  Value* v = t->tensor.value;
+  if (!v || !v->node || !v->node->hooks || v->node->refs != 1) return nullptr;
+  const Alias* a = t->tensor.alias;
+  if (a && a->refs != 1) return nullptr;
+  const uint32_t own = a && a->base == v ? 2 : 1;
+  return v->refs == own ? &v->node->hooks : nullptr;
+}
+
+int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  void** hooks = own_hooks(as_tensor(self));
+  if (hooks) Py_VISIT(static_cast<PyObject*>(*hooks));
+  Py_VISIT(as_tensor(self)->held);
+  return 0;
+}
+
+int tensor_clear(PyObject* self) {
+  void** hooks = own_hooks(as_tensor(self));
+  if (hooks) Py_DECREF(static_cast<PyObject*>(std::exchange(*hooks, nullptr)));
+  Py_CLEAR(as_tensor(self)->held);
+  return 0;
+}
+
 void tensor_dealloc(PyObject* self) {
   TensorObject* t = as_tensor(self);
   PyTypeObject* type = Py_TYPE(self);
+  if (t->collectable || type != tensor_type) PyObject_GC_UnTrack(self);
   if (t->weak) PyObject_ClearWeakRefs(self);
   destroy(t->tensor);
   Py_XDECREF(t->held);
@@ -64,7 +91,9 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
     return nullptr;
   }
   PyObject* self = type->tp_alloc(type, 0);
-  if (self) clear_fields(as_tensor(self));
+  if (!self) return nullptr;
+  clear_fields(as_tensor(self));
+  as_tensor(self)->collectable = true;  // who allocates has told the collector
   return self;
 }
 
@@ -328,6 +357,8 @@ PyType_Slot slots[] = {
     {Py_tp_doc, const_cast<char*>(kDoc)},
     {Py_tp_new, fn(tensor_new)},
     {Py_tp_dealloc, fn(tensor_dealloc)},
+    {Py_tp_traverse, fn(tensor_traverse)},
+    {Py_tp_clear, fn(tensor_clear)},
     {Py_tp_richcompare, fn(compare)},
     {Py_tp_hash, fn(_Py_HashPointer)},
     {Py_tp_getset, tensor_properties},
@@ -361,7 +392,8 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec spec = {"wengert.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+PyType_Spec spec = {"wengert.Tensor", sizeof(TensorObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
 
 }  // namespace
 
@@ -409,6 +441,13 @@ PyObject* wrap_view(Value* owned, TensorObject* base, bool detached) {
     if (detached) as_tensor(p)->requires_grad = -1;
   }
   return p;
+}
+
+void make_collectable(TensorObject* t) {
+  if (t->collectable) return;
+  t->collectable = true;
+  PyObject* self = reinterpret_cast<PyObject*>(t);
+  if (!PyObject_GC_IsTracked(self)) PyObject_GC_Track(self);
 }
 
 uint64_t id_of(TensorObject* t) {

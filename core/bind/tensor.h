@@ -13,8 +13,9 @@ struct TensorObject {
   uint64_t id;           // 0: none asked for yet
   int8_t requires_grad;  // -1: never set, 0, 1
   bool plain;
-  bool changed;    // by the function that is being traced: what it holds is not what it will hold
-  PyObject* held;  // of a tensor that is not plain: what it stands for, a Python object
+  bool collectable;  // the garbage collector knows it: hooks may close over it, or it is of a subclass
+  bool changed;      // by the function that is being traced: what it holds is not what it will hold
+  PyObject* held;    // of a tensor that is not plain: what it stands for, a Python object
   PyObject* weak;
 };
 
@@ -26,6 +27,8 @@ inline TensorObject* as_tensor(PyObject* o) { return reinterpret_cast<TensorObje
 PyObject* wrap(Value* owned);  // a new plain tensor; takes the reference; null with MemoryError
 PyObject* wrap_view(Value* owned, TensorObject* base, bool detached);
 uint64_t id_of(TensorObject* t);
+// Lets the garbage collector look at a tensor whose node has hooks. Others have no part in cycles of Python objects.
+void make_collectable(TensorObject* t);
 
 // Thrown where an op would run now on tensors that belong to a trace: it becomes an instruction.
 struct Captured : Error {

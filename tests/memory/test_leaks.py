@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -92,4 +93,86 @@ def _written(x: Any) -> Any:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_modes(mode: str) -> None:
-    assert_bounded(lambda i: MODES[mode](), 500)
+    assert_bounded(lambda i: MODES[mode](), 1000)  # the tracer's own table may double once, to 16 KB
+
+
+PRODUCTS = {
+    "vectors": ((3,), (4,)),
+    "a matrix and a vector": ((2, 3), (4,)),
+    "stacks": ((2, 2, 3), (3, 3, 4)),
+    "a stack and a matrix": ((5, 2, 3), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("shapes", PRODUCTS.values(), ids=PRODUCTS)
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "recorded"])
+def test_products_that_fail(shapes: Any, requires_grad: bool) -> None:
+    a, b = (wg.ones(s, requires_grad=requires_grad) for s in shapes)
+
+    def fail(i: int) -> None:
+        with pytest.raises(wg.ShapeError):
+            a @ b
+
+    assert_bounded(fail, 2000)
+
+
+def test_compiled_functions_that_fail() -> None:
+    f = wg.compile(lambda x: wg.softmax(x, axis=0) @ x)
+
+    def fail(i: int) -> None:
+        with pytest.raises(wg.ShapeError):
+            f(X)
+
+    assert_bounded(fail, 1000)
+
+
+def _hook_on_a_result() -> None:
+    y = X.clone().requires_grad_() * 2.0
+    y.register_hook(lambda g: g * y.detach())
+
+
+def _hook_on_a_leaf() -> None:
+    x = X.clone().requires_grad_()
+    x.register_hook(lambda g: g * x.detach())
+    (x * x).sum().backward()
+
+
+def _hook_on_a_parameter() -> None:
+    p = wg.nn.Parameter(X.clone())
+    p.register_hook(lambda g: g * p.detach())
+    (p * p).sum().backward()
+
+
+def _hook_that_was_called() -> None:
+    x = X.clone().requires_grad_()
+    y = x * 2.0
+    handle = y.register_hook(lambda g: (g * y.detach(), handle)[0])
+    y.sum().backward()
+
+
+def _hook_over_a_view() -> None:
+    y = X.clone().requires_grad_() * 2.0
+    y.register_hook(lambda g: g * y[0].detach())
+    y[1:].sum().backward()
+
+
+@pytest.mark.parametrize(
+    "make", [_hook_on_a_result, _hook_on_a_leaf, _hook_on_a_parameter, _hook_that_was_called, _hook_over_a_view]
+)
+def test_hooks_that_close_over_their_tensor(make: Any) -> None:
+    assert_bounded(lambda i: make(), 2000)
+
+
+def test_hooks_live_as_long_as_the_graph() -> None:
+    x = X.clone().requires_grad_()
+    calls: list[int] = []
+
+    def hooked() -> Any:
+        y = x * 2.0
+        y.register_hook(lambda g: calls.append(y.ndim))
+        return y.sum()
+
+    loss = hooked()
+    gc.collect()
+    loss.backward()
+    assert calls == [2]
