@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+from wengert._core import attr_key, same_sizes
 from wengert.program.ir import Instruction, Program, Shape, Var
-from wengert.program.simplify import same_sizes, size_key
 
 # A row has to fit the nearest caches, and the eager reduction of rows up to this length uses the same kernel.
 LONGEST_ROW = 16384
@@ -139,7 +139,7 @@ class Schedule:
         node = _Node(_new_unit(i), len(self._nodes), len(self._nodes))
         self._nodes.append(node)
         if isinstance(node.unit, Group):
-            recent = self._recent.setdefault(size_key(node.unit.shape), [])
+            recent = self._recent.setdefault(attr_key(node.unit.shape), [])
             recent.append(node)
             if len(recent) > _RECENT:
                 del recent[0]
@@ -178,7 +178,7 @@ class Schedule:
             return []
         found = set(makers)
         if shape is not None:
-            found.update(self._recent.get(size_key(shape), ()))
+            found.update(self._recent.get(attr_key(shape), ()))
         latest_first = sorted(found, key=attrgetter("created"), reverse=True)
         groups = [(n, n.unit) for n in latest_first if isinstance(n.unit, Group)]
         return [(n, g) for n, g in groups if len(g.members) < _MOST_MEMBERS]

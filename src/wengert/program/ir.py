@@ -85,9 +85,9 @@ class Instruction:
     attrs: tuple[Any, ...]
     outputs: tuple[Var, ...]
 
-    def vars(self) -> Iterable[Var]:
+    def vars(self) -> list[Var]:
         """The operands that are values."""
-        return (x for x in self.inputs if isinstance(x, Var))
+        return [x for x in self.inputs if isinstance(x, Var)]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -124,11 +124,42 @@ class Program:
                 raise AssertionError("an output is never made")
 
 
+# Result dtypes of elementwise ops by (op, dtypes of the operands): where shapes are the same, nothing else matters.
+_ELEMENTWISE: dict[tuple[Any, ...], int] = {}
+
+
 def infer(op: Op, inputs: Sequence[Operand], attrs: tuple[Any, ...]) -> list[Type]:
     """The output types of an instruction, by the op's own shape rule."""
-    shape: Shape = next((x.type.shape for x in inputs if isinstance(x, Var)), ())
+    of: Type | None = None
+    for x in inputs:
+        if isinstance(x, Var):
+            of = x.type
+            break
+    if op.elementwise and of is not None:
+        return [_infer_elementwise(op, inputs, of)]
+    return _infer(op, inputs, attrs, () if of is None else of.shape)
+
+
+def _infer(op: Op, inputs: Sequence[Operand], attrs: tuple[Any, ...], shape: Shape) -> list[Type]:
     types = [(x.type.dtype, x.type.shape) if isinstance(x, Var) else (x.dtype, shape) for x in inputs]
     return [Type(d, s) for d, s in _core.infer(op.name, types, attrs)]
+
+
+def _infer_elementwise(op: Op, inputs: Sequence[Operand], of: Type) -> Type:
+    """Mostly without asking the core, and without a new type."""
+    dtypes = []
+    for x in inputs:
+        if isinstance(x, Const):
+            dtypes.append(x.dtype)
+        elif x.type is of or _core.same_sizes(x.type.shape, of.shape):
+            dtypes.append(x.type.dtype)
+        else:
+            return _infer(op, inputs, (), of.shape)[0]
+    key = (op, *dtypes)
+    dtype = _ELEMENTWISE.get(key)
+    if dtype is None:
+        dtype = _ELEMENTWISE[key] = _infer(op, inputs, (), of.shape)[0].dtype
+    return of if dtype == of.dtype else Type(dtype, of.shape)
 
 
 def remove_dead(instructions: Sequence[Instruction], outputs: Iterable[Operand | None]) -> list[Instruction]:

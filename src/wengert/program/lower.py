@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from wengert import _core
+from wengert._core import same_sizes
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var
-from wengert.program.simplify import same_sizes, without_stops
+from wengert.program.simplify import without_stops
 from wengert.program.trace import real_parts
 
 

@@ -5,37 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from wengert._core import attr_key, same_sizes
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, remove_dead
 
 
 def simplify(program: Program) -> Program:
     """An equal program with less in it."""
-    replaced: dict[Var, Operand] = {}
+    replaced: dict[Var, Operand] = {}  # never by what is replaced itself
     producers: dict[Var, Instruction] = {}
     seen: dict[Any, Instruction] = {}
     body: list[Instruction] = []
-
-    def current(x: Operand) -> Operand:
-        while isinstance(x, Var) and x in replaced:
-            x = replaced[x]
-        return x
-
     for original in program.instructions:
-        i = Instruction(original.op, tuple(current(x) for x in original.inputs), original.attrs, original.outputs)
-        i = _fold_transposes(i, producers)
-        same = _identity(i, producers)
+        i = _with_inputs(original, replaced)
+        if i.op.name == "matmul":
+            i = _fold_transposes(i, producers)
+        identity = _IDENTITIES.get(i.op.name)
+        same = identity(i, producers) if identity is not None else None
         if same is not None:
             replaced[i.outputs[0]] = same
             continue
-        key = _key(i)
-        if key in seen:
-            replaced.update(zip(i.outputs, seen[key].outputs))
+        first = seen.setdefault(_key(i), i)
+        if first is not i:
+            replaced.update(zip(i.outputs, first.outputs))
             continue
-        seen[key] = i
         body.append(i)
-        producers.update((o, i) for o in i.outputs)
-    outputs = [None if o is None else current(o) for o in program.outputs]
+        for o in i.outputs:
+            producers[o] = i
+    outputs = [replaced.get(o, o) if isinstance(o, Var) else o for o in program.outputs]
     return Program(program.inputs, remove_dead(body, outputs), outputs)
+
+
+def _with_inputs(i: Instruction, replaced: dict[Var, Operand]) -> Instruction:
+    """The instruction on what stands for its operands; itself where nothing is replaced."""
+    for x in i.inputs:
+        if isinstance(x, Var) and x in replaced:
+            inputs = [replaced.get(x, x) if isinstance(x, Var) else x for x in i.inputs]
+            return Instruction(i.op, tuple(inputs), i.attrs, i.outputs)
+    return i
 
 
 def without_stops(program: Program) -> Program:
@@ -43,50 +49,25 @@ def without_stops(program: Program) -> Program:
     if all(i.op.name != "stop_gradient" for i in program.instructions):
         return program
     replaced: dict[Var, Operand] = {}
-
-    def current(x: Operand | None) -> Any:
-        return replaced.get(x, x) if isinstance(x, Var) else x
-
     body = []
-    for i in program.instructions:
-        inputs = tuple(current(x) for x in i.inputs)
+    for original in program.instructions:
+        i = _with_inputs(original, replaced)
         if i.op.name == "stop_gradient":
-            replaced[i.outputs[0]] = inputs[0]
+            replaced[i.outputs[0]] = i.inputs[0]
         else:
-            body.append(Instruction(i.op, inputs, i.attrs, i.outputs))
-    return Program(program.inputs, body, [current(o) for o in program.outputs])
+            body.append(i)
+    outputs = [replaced.get(o, o) if isinstance(o, Var) else o for o in program.outputs]
+    return Program(program.inputs, body, outputs)
 
 
 def _key(i: Instruction) -> Any:
-    operands = tuple(x if isinstance(x, Var) else ("const", repr(x.value), x.dtype) for x in i.inputs)
-    return (i.op.name, operands, tuple(_hashable(a) for a in i.attrs))
-
-
-def _hashable(attr: Any) -> Any:
-    # Sizes by identity of their expression: asking whether two are equal would record a guard.
-    if isinstance(attr, tuple):
-        return tuple(_hashable(a) for a in attr)
-    return attr if isinstance(attr, (int, float)) else ("size", attr.raw)
-
-
-def size_key(shape: tuple[Any, ...]) -> Any:
-    """Equal for shapes that are the same expressions; records no guard."""
-    return _hashable(shape)
-
-
-def same_sizes(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Whether two shapes are the same expressions; records no guard."""
-    return bool(_hashable(a) == _hashable(b))
+    """Equal for instructions that compute the same."""
+    operands = [x if isinstance(x, Var) else (repr(x.value), x.dtype) for x in i.inputs]
+    return (i.op.name, attr_key(i.attrs) if i.attrs else None, *operands)
 
 
 def _is(x: Operand, value: float) -> bool:
     return isinstance(x, Const) and not isinstance(x.value, complex) and x.value == value
-
-
-def _identity(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
-    """The operand that the instruction's output equals, if it does nothing."""
-    rule = _IDENTITIES.get(i.op.name)
-    return rule(i, producers) if rule else None
 
 
 def _times_one(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
@@ -152,8 +133,6 @@ _IDENTITIES: dict[str, Callable[[Instruction, dict[Var, Instruction]], Operand |
 def _fold_transposes(i: Instruction, producers: dict[Var, Instruction]) -> Instruction:
     """A product of transposed matrices is a product with flags: nothing is copied, and gradients come in the layout
     of the parameter."""
-    if i.op.name != "matmul":
-        return i
     inputs, flags = list(i.inputs), list(i.attrs)
     for k in range(2):
         x = inputs[k]
