@@ -124,6 +124,7 @@ void init(nb::module_& m) {
   waiting_hooks.interrupted = [] { return PyErr_CheckSignals() != 0; };
   if (init_tensor_type(m.ptr()) || init_call(m.ptr())) throw nb::python_error();
   init_program(m);
+  init_passes(m);
   init_tape(m);
   init_compiled(m);
   init_optimizer(m);

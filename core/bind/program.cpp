@@ -8,8 +8,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "../cut.h"
-
 namespace wengert {
 
 namespace {
@@ -608,63 +606,15 @@ nb::object substitute_sizes(nb::handle sizes, const nb::list& leaves, const nb::
   });
 }
 
-// A size or an attribute by its bits, without asking whether sizes are equal, which would record a guard.
-void append_key(std::string& key, PyObject* o) {
-  if (PyTuple_CheckExact(o)) {
-    append(key, '(');
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) append_key(key, PyTuple_GET_ITEM(o, i));
-    append(key, ')');
-  } else if (PyFloat_Check(o)) {
-    append(key, 'f');
-    append(key, PyFloat_AS_DOUBLE(o));
-  } else {
-    append(key, 'i');
-    append(key, dim_from_python(o).raw);
-  }
-}
-
-// Bytes that are equal for attributes, or shapes, that are the same expressions.
-nb::bytes attr_key(nb::handle attrs) {
-  return guarded([&] {
-    static std::string key;  // keeps its memory from call to call
-    key.clear();
-    append_key(key, attrs.ptr());
-    return nb::bytes(key.data(), key.size());
-  });
-}
-
-// Whether two shapes are the same expressions; records no guard.
-bool same_sizes(nb::handle a, nb::handle b) {
-  if (a.is(b)) return true;
-  return guarded([&] {
-    const Dims left = dims_from_python(a.ptr()), right = dims_from_python(b.ptr());
-    if (left.n != right.n) return false;
-    for (int i = 0; i < left.n; ++i)
-      if (left[i].raw != right[i].raw) return false;
-    return true;
-  });
-}
-
-// ([vertices of the cut], how many edges were looked at); edge k goes from tails[k] to heads[k].
-nb::tuple find_cut(std::vector<double> weights, std::vector<int32_t> tails, std::vector<int32_t> heads,
-                   std::vector<int32_t> sources, std::vector<int32_t> sinks) {
-  VertexCut cut = minimum_vertex_cut(
-      {std::move(weights), std::move(tails), std::move(heads), std::move(sources), std::move(sinks)});
-  return nb::make_tuple(cut.vertices, cut.visits);
-}
-
 }  // namespace
 
 void init_program(nb::module_& m) {
   bind_dim(m);
   m.def("broadcast_shapes", &broadcast_shapes);
   m.def("substitute_sizes", &substitute_sizes);
-  m.def("attr_key", &attr_key);
-  m.def("same_sizes", &same_sizes);
   m.def("infer", &infer);
   m.def("set_traced_number",
         [](nb::type_object type) { set_traced_number(reinterpret_cast<PyTypeObject*>(type.release().ptr())); });
-  m.def("minimum_vertex_cut", &find_cut);
   m.def("elementwise_dtypes", &elementwise_dtypes);
   m.def("promote",
         [](int a, int b) { return guarded([&] { return static_cast<int>(promote(dtype_from(a), dtype_from(b))); }); });

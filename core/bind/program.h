@@ -10,6 +10,7 @@ namespace wengert {
 namespace nb = nanobind;
 
 void init_program(nb::module_& m);
+void init_passes(nb::module_& m);
 void init_tape(nb::module_& m);
 void init_compiled(nb::module_& m);
 void init_optimizer(nb::module_& m);

@@ -10,7 +10,7 @@ import pytest
 import wengert as wg
 from tests.program.test_ir import run, traced
 from wengert.program.compile import summarize
-from wengert.program.fuse import LONGEST_ROW, Group, Schedule, fuse
+from wengert.program.fuse import LONGEST_ROW, Group, fuse, fuse_counting
 from wengert.program.simplify import simplify
 
 
@@ -223,10 +223,8 @@ def test_fusing_is_linear(f: Any) -> None:
     """What is looked at per instruction does not grow with the program."""
 
     def visits(n: int) -> float:
-        program, schedule = simplify(traced(lambda x, w: f(x, w, n), (3, 3), (3, 3))), Schedule()
-        for i in program.instructions:
-            schedule.add(i)
-        return schedule.visits / len(program.instructions)
+        program = simplify(traced(lambda x, w: f(x, w, n), (3, 3), (3, 3)))
+        return fuse_counting(program)[1] / len(program.instructions)
 
     assert visits(160) <= 1.1 * visits(40) + 1
 

@@ -94,6 +94,11 @@ def test_constants_of_different_kinds_are_not_common() -> None:
     assert names(p).count("add") >= 3
 
 
+def test_zeros_of_different_signs_are_not_common() -> None:
+    f = wg.compile(lambda x: (wg.full((2,), 0.0) * x, wg.full((2,), -0.0) * x))
+    assert [np.signbit(y.numpy()).tolist() for y in f(wg.ones((2,)))] == [[False, False], [True, True]]
+
+
 def test_random_numbers_are_not_common() -> None:
     p = simplify(traced(lambda x: x * 1.0, (3,)))
     assert names(p) == []

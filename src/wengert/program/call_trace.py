@@ -14,7 +14,7 @@ from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, float64, int64
 from wengert.errors import TraceError
 from wengert.ops.registry import OPS, Op
-from wengert.program.ir import Operand, Program, Type, Var, remove_dead
+from wengert.program.ir import Program, Type, Var, remove_dead
 from wengert.program.trace import Trace, Tracer, same_shape, tracing
 
 _CONTENT = 2  # as core/dim.h: SizeLeaf::content
@@ -185,12 +185,9 @@ class CallTrace(Trace):
         name: Any = x
         return self.tracer(self._current(name))
 
-    def operand(self, x: Any, dtype: int) -> Operand:
-        """An operand of an instruction: the current value of a name, or a literal."""
-        if isinstance(x, _core.Tensor):
-            name = x if isinstance(x, Name) and x._trace is self else self.capture(x)
-            return self._current(name)
-        return super().operand(x, dtype)
+    def value(self, x: Any) -> Var:
+        """The current value of a name."""
+        return self._current(x if isinstance(x, Name) and x._trace is self else self.capture(x))
 
     def _current(self, name: Name) -> Var:
         """The value, derived from its base again if that was written to."""

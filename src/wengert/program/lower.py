@@ -164,8 +164,8 @@ def _shaped_input(g: Group, slots: _Slots, scalars: dict[Var, Var]) -> int:
     """A slot whose value has the group's shape: then the group runs for any rank. -1 if there are rows, or none."""
     if g.row_axes:
         return -1
-    made = {o for i in g.members for o in i.outputs} | scalars.keys()
-    operands = (v for i in g.members for v in i.vars() if v not in made)
+    made = {o for i in g.members for o in i.outputs}
+    operands = (v for i in g.members for v in i.vars() if v not in made and v not in scalars)
     return next((slots.of[v] for v in operands if same_sizes(v.type.shape, g.shape)), -1)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
-from wengert.program.ir import Instruction, Operand, Program, Shape, Size, Type, Var
+from wengert.program.ir import Instruction, Program, Shape, Size, Type, Var
 
 
 class EqualSizes:
@@ -59,20 +59,29 @@ def unify_sizes(program: Program, guards: Sequence[Any]) -> Program:
     if not leaves:
         return program
 
-    def sizes(shape: Shape) -> Shape:
-        return tuple(_core.substitute_sizes(shape, leaves, values))
-
+    substituted: dict[Any, Shape] = {}
+    types: dict[Any, Type] = {}
     made: dict[Var, Var] = {}
 
-    def remade(v: Var) -> Var:
-        return made.setdefault(v, Var(Type(v.type.dtype, sizes(v.type.shape)), v.linear))
+    def sizes(shape: Shape, key: Any) -> Shape:
+        if key not in substituted:
+            substituted[key] = tuple(_core.substitute_sizes(shape, leaves, values))
+        return substituted[key]
 
-    def operand(x: Operand) -> Operand:
-        return made[x] if isinstance(x, Var) else x
+    def remade(v: Var) -> Var:
+        shape = _core.attr_key(v.type.shape)
+        key = (v.type.dtype, shape)
+        if key not in types:
+            types[key] = Type(v.type.dtype, sizes(v.type.shape, shape))
+        made[v] = Var(types[key], v.linear)
+        return made[v]
 
     inputs, body = [remade(v) for v in program.inputs], []
     for i in program.instructions:
-        attrs = tuple(sizes(v) if spec.kind == "sizes" else v for spec, v in zip(i.op.attrs, i.attrs))
-        operands = tuple(operand(x) for x in i.inputs)
-        body.append(Instruction(i.op, operands, attrs, tuple(remade(v) for v in i.outputs)))
-    return Program(inputs, body, [None if o is None else operand(o) for o in program.outputs])
+        attrs = i.attrs
+        if attrs:
+            specs = zip(i.op.attrs, attrs)
+            attrs = tuple([sizes(v, _core.attr_key(v)) if spec.kind == "sizes" else v for spec, v in specs])
+        operands = tuple([made[x] if isinstance(x, Var) else x for x in i.inputs])
+        body.append(Instruction(i.op, operands, attrs, tuple([remade(v) for v in i.outputs])))
+    return Program(inputs, body, [made[o] if isinstance(o, Var) else o for o in program.outputs])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -221,22 +222,31 @@ class Trace:
 
     def operand(self, x: Any, dtype: int) -> Operand:
         """An operand of an instruction: a value of this program, a captured one, or a literal."""
+        return self.value(x) if isinstance(x, _core.Tensor) else Const(x, dtype)
+
+    def value(self, x: Any) -> Var:
+        """What a tensor stands for in this program."""
         if isinstance(x, Tracer) and x._trace is self:
             return x._var
-        if isinstance(x, _core.Tensor):
-            return self.capture(x)._var
-        return Const(x, dtype)
+        return self.capture(x)._var
 
     def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         """Append an instruction; its outputs as tensors."""
-        dtype = next((x.dtype.code for x in reversed(inputs) if isinstance(x, _core.Tensor)), 0)
-        operands = [self.operand(x, dtype) for x in inputs]
-        op, operands = _strong(op, operands)
-        linear = any(isinstance(x, Var) and x.linear for x in operands)
-        outputs = tuple(Var(t, linear) for t in infer(op, operands, attrs))
+        operands: list[Any] = [self.value(x) if isinstance(x, _core.Tensor) else x for x in inputs]
+        values = [x for x in operands if isinstance(x, Var)]
+        if len(values) < len(operands):
+            dtype = values[-1].type.dtype if values else 0
+            operands = [x if isinstance(x, Var) else Const(x, dtype) for x in operands]
+        linear = False
+        for v in values:
+            linear = linear or v.linear
+        if linear:
+            op, operands = _strong(op, operands)
+        outputs = tuple([Var(t, linear) for t in infer(op, operands, attrs)])
         self.instructions.append(Instruction(op, tuple(operands), attrs, outputs))
-        tracers = tuple(self.tracer(v) for v in outputs)
-        return tracers[0] if op.n_outputs == 1 else tracers
+        if op.n_outputs == 1:
+            return self.tracer(outputs[0])
+        return tuple([self.tracer(v) for v in outputs])
 
     def process(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         """What dispatch calls for an op on this trace's tensors."""
@@ -250,18 +260,22 @@ class Trace:
 
 def _strong(op: Op, operands: list[Operand]) -> tuple[Op, list[Operand]]:
     """A product of a tangent and a coefficient is a `scale`: zero where the tangent is, whatever the coefficient."""
-    linear = [isinstance(x, Var) and x.linear for x in operands]
-    if op.name == "mul" and any(linear):
-        return OPS["scale"], operands if linear[0] else operands[::-1]
-    if op.name == "div" and linear[0]:
+    first = operands[0]
+    first_is_linear = isinstance(first, Var) and first.linear
+    if op.name == "mul":
+        return OPS["scale"], operands if first_is_linear else operands[::-1]
+    if op.name == "div" and first_is_linear:
         return OPS["unscale"], operands
     return op, operands
+
+
+_level_of = operator.attrgetter("_level")
 
 
 def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) -> Any:
     """An op on tensors that are not all plain, at the highest level among them."""
     op = OPS[name]
-    if op.elementwise:
+    if op.elementwise and not _unified(op, inputs):
         inputs = tuple(map(_convert, inputs))
         if any(x is NotImplemented for x in inputs):
             return NotImplemented  # Python asks the other operand: a symbolic zero, for one
@@ -271,7 +285,7 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
             inputs = _with_numbers(op, inputs)
         inputs = unify(op, inputs)
     levelled: list[Any] = [x for x in inputs if isinstance(x, _core.Tensor) and not x._plain]
-    top = max(levelled, key=lambda x: x._level, default=None)
+    top = max(levelled, key=_level_of) if len(levelled) > 1 else levelled[0] if levelled else None
     if top is None:
         trace = tracing()
         # Plain tensors, but a size of the trace among the attributes; or a trace that leaves nothing out.
@@ -279,6 +293,37 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
             return trace.emit(op, inputs, attrs or ())
         return op(*inputs)  # unifying brought everything down
     return top._trace.process(op, inputs, attrs or ())
+
+
+# Dtypes in which elementwise ops compute, by (op, dtype that the operands promote to).
+_COMPUTING: dict[tuple[Op, int], int] = {}
+
+
+def _computing(op: Op, dtype: int) -> int:
+    found = _COMPUTING.get((op, dtype))
+    if found is None:
+        found = _COMPUTING[op, dtype] = _core.elementwise_dtypes(op.name, dtype)[0]
+    return found
+
+
+def _unified(op: Op, inputs: tuple[Any, ...]) -> bool:
+    """Whether operands are tracers of one shape and the dtype that the op computes in, and floats: the common case."""
+    of: Type | None = None
+    numbers = False
+    for x in inputs:
+        if isinstance(x, Tracer):
+            t = x._var.type
+            if of is None:
+                of = t
+            elif t is not of and (t.dtype != of.dtype or not _core.same_sizes(t.shape, of.shape)):
+                return False
+        elif type(x) is float:
+            numbers = True
+        else:
+            return False
+    if of is None or op.name == "where" or (numbers and DTYPES[of.dtype].kind not in "fc"):
+        return False
+    return _computing(op, of.dtype) == of.dtype
 
 
 def _convert(x: Any) -> Any:
@@ -346,7 +391,7 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     for x in inputs[first:]:
         if not isinstance(x, _core.Tensor):
             dtype = _with_scalar(dtype, x)
-    dtype = _core.elementwise_dtypes(op.name, dtype)[0]
+    dtype = _computing(op, dtype)
     if (outside := next((x for x in inputs[first:] if _place(x, dtype)), None)) is not None:
         raise NumberRangeError(
             f"{op.name}: the integer {outside} does not fit {DTYPES[dtype].name}; convert the tensor first, with astype"
