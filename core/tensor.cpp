@@ -1,7 +1,6 @@
 #include "tensor.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace wengert {
 
@@ -79,13 +78,22 @@ Value* place_in_base(const Tensor& t) {
   return v;
 }
 
+// A view of x that has an edge to it if x has one: what a view is of its base does not depend on whether who reads it
+// records, nor on whether the tape or transformation in which it was written still runs.
+Value* linked(const Op& op, Value* x, const Attrs& attrs) {
+  Value* out;
+  if (x->node)
+    apply_derivative(*tape_hooks.derive(op, &x, 1, attrs, 1), &x, 1, &attrs, &out);
+  else
+    apply(op, &x, 1, attrs, &out);
+  return out;
+}
+
 Value* permuted(Value* x, const Dims& axes) {
   static const Op* permute = find_op("permute");
   Attrs attrs;
   attrs.add(Attr::Kind::integers).dims = axes;
-  Value* out;
-  apply(*permute, &x, 1, attrs, &out);
-  return out;
+  return linked(*permute, x, attrs);
 }
 
 // The base with its axes in the order of memory, so that it is contiguous: in it, offset and strides are a place.
@@ -121,12 +129,6 @@ void record_update(Alias& a, const Value* view, Value* result) {
   Ref base = in_order_of(a.base, updated.v, axes);
   std::swap(a.base, base.v);
 }
-
-// What a view is of its base does not depend on whether its reader records.
-struct Recording {
-  bool before = std::exchange(thread_state.grad_enabled, true);
-  ~Recording() { thread_state.grad_enabled = before; }
-};
 
 bool repeats_elements(const Value* v) { return !v->contiguous && has_overlap(v->ndim, v->shape, v->strides); }
 
@@ -186,13 +188,9 @@ Value* refresh(Tensor& t) {
     if (t.detached || !a.base->node) {
       set_value(t, here.take());
     } else {
-      const Recording recording;
       Dims axes;
       Ref packed = in_memory_order(a.base, axes);
-      Attrs attrs = geometry(here.v, packed.v);
-      Value* out;
-      apply(*as_strided, &packed.v, 1, attrs, &out);
-      set_value(t, out);
+      set_value(t, linked(*as_strided, packed.v, geometry(here.v, packed.v)));
     }
   }
   t.seen = a.version;

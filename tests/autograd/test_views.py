@@ -509,6 +509,23 @@ def test_a_view_read_under_no_grad_keeps_its_gradient() -> None:
     assert row.sum().backward()[x].tolist() == [[6.0, 6.0], [0.0, 0.0]]
 
 
+def test_a_result_that_is_a_view_of_what_was_written_keeps_its_gradient() -> None:
+    """It is brought up to date when it is read, which may be after the transformation or the tape has ended."""
+
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        row = y[0]
+        y *= x
+        return row
+
+    x = wg.tensor([[0.5, 2.0]])
+    assert wg.vjp(f, x)[1](wg.ones((2,)))[0].tolist() == [[2.0, 8.0]]
+    assert wg.linearize(f, x)[1](wg.ones((1, 2))).tolist() == [2.0, 8.0]
+    with wg.GradientTape() as tape:
+        row = f(x)
+    assert tape.gradient(row, x).tolist() == [[2.0, 8.0]]
+
+
 @pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1), (1, 2, 0)])
 def test_views_of_results_in_another_order_of_axes_are_written(order: tuple[int, int, int]) -> None:
     """Elementwise results keep the layout of their operand; what a view is of them has to be found in that."""
