@@ -373,7 +373,11 @@ Entry& keep(Compiled* self, Call& call, Entry&& e) {
 
 bool of_attribute(const SizeLeaf& l) { return l.kind == SizeLeaf::attribute; }
 
-const Derivative* derivative_for(Entry& e, uint64_t mask) {
+// Thrown where deriving an entry found that it is for other sizes than those of the call: it was traced for the sizes
+// of an earlier one, and a rule has looked at them. Nothing has happened by then, and the entry's guards know.
+struct OtherSizes {};
+
+const Derivative* derivative_for(Entry& e, uint64_t mask, Value* const* in) {
   for (auto& [known, d] : e.derivatives)
     if (known == mask) return d;
   nb::tuple derived = nb::cast<nb::tuple>(e.python.attr("derive")(mask));
@@ -384,6 +388,7 @@ const Derivative* derivative_for(Entry& e, uint64_t mask) {
     fail(ErrorKind::value, "compile", "the derivative is that of another program");
   e.guards = nb::cast<GuardSet>(nb::object(derived[1]));  // deriving may have looked at sizes, too
   e.derivatives.emplace_back(mask, d);
+  if (!e.guards.hold(in, nullptr)) throw OtherSizes();
   return d;
 }
 
@@ -398,7 +403,7 @@ uint64_t tracked_mask(Value* const* in, size_t n) {
 void run_program(Entry& e, Value** in, size_t n, uint64_t mask, Value** out) {
   Held held(in, static_cast<int>(n));
   if (mask) {
-    apply_derivative(*derivative_for(e, mask), in, static_cast<int>(n), nullptr, out);
+    apply_derivative(*derivative_for(e, mask, in), in, static_cast<int>(n), nullptr, out);
   } else {
     SmallArray<int64_t, 32> sizes(e.plain->sizes.leaves.size());
     gather_sizes(e.plain->sizes.leaves, in, nullptr, sizes.data());
@@ -461,8 +466,21 @@ nb::list begin(const Effects& effects, Value* const* in) {
   return nb::cast<nb::list>(effects.begin(amounts));
 }
 
+// By which inputs a call will be differentiated; hidden ones, which are not there yet, are never tracked.
+uint64_t active_mask(const Entry& e, Call& call) {
+  if (!thread_state.grad_enabled) return 0;
+  uint64_t mask = tracked_mask(call.in.data(), call.n_in), active = 0;
+  size_t i = e.plain->n_inputs - e.captured.size();
+  for (nb::handle h : e.captured)
+    mask |= uint64_t{tracked(operand(as_tensor(h.ptr())))} << std::min<size_t>(i++, kLastBit);
+  for (uint64_t s : e.effects->sources) active |= s;
+  return mask & active;
+}
+
 PyObject* run_with_effects(Entry& e, Call& call) {
   const Effects& effects = *e.effects;
+  const uint64_t mask = active_mask(e, call);
+  if (mask) derivative_for(e, mask, call.in.data());  // before anything is drawn
   const nb::list hidden = begin(effects, call.in.data());
   const size_t n = call.n_in + hidden.size() + e.captured.size(), n_out = e.plain->outputs.size();
   SmallArray<Value*, kFewOperands> in(n);
@@ -472,9 +490,6 @@ PyObject* run_with_effects(Entry& e, Call& call) {
   check_count(*e.plain, n);
   SmallArray<TensorObject*, kFewOperands> targets(effects.writes.size());
   find_targets(e, call, in.data(), n, targets.data());
-  uint64_t mask = tracked_mask(in.data(), n), active = 0;
-  for (uint64_t s : effects.sources) active |= s;
-  mask &= active;
   if (thread_state.grad_enabled) refuse_changed_leaves(effects, in.data());
   if (mask && n_out > UINT8_MAX)  // as Node::n_outputs
     throw Error(ErrorKind::gradient,
@@ -568,6 +583,8 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     Call again(*self->cache, args, n, names);  // other numbers may be operands now
     Entry& e = keep(self, again, std::move(*traced));
     return run_found(self, e, again);
+  } catch (const OtherSizes&) {
+    return compiled_call(object, args, nargsf, names);
   } catch (const Captured&) {
     return call_captured(self, args, n, names);
   } catch (...) {

@@ -43,6 +43,27 @@ def test_another_batch_size_does_not_derive_again() -> None:
     assert len(f.traces[0].derivations) == 1
 
 
+@pytest.mark.parametrize("first", [(4, 0), (0, 0), (2, 3)])
+def test_rules_that_look_at_sizes_are_derived_for_those_of_the_call(first: tuple[int, int]) -> None:
+    def f(x: Any) -> Any:
+        return wg.cumprod(x, axis=-1)
+
+    def noisy(x: Any) -> Any:
+        return f(x) * wg.rand(x.shape[0], generator=generator, dtype="float64")[:, None]
+
+    a = np.random.default_rng(0).uniform(0.5, 1.5, (2, 5))
+    g = wg.compile(f)
+    g(wg.tensor(np.ones(first)))  # not recorded: the derivative is made for the next call
+    expected = wg.grad(lambda x: f(x).sum())(wg.tensor(a)).numpy()
+    np.testing.assert_allclose(wg.grad(lambda x: g(x).sum())(wg.tensor(a)).numpy(), expected, rtol=1e-12)
+    drawn = []
+    for h in (noisy, wg.compile(noisy)):
+        generator = wg.Generator(seed=3)
+        h(wg.tensor(np.ones(first)))
+        drawn.append([wg.grad(lambda x: h(x).sum())(wg.tensor(a)).numpy() for _ in range(2)])
+    np.testing.assert_allclose(drawn[0], drawn[1], rtol=1e-12)
+
+
 def test_sizes_of_one_trace_again() -> None:
     """A size of 1 broadcasts: it is another program."""
     f = wg.compile(lambda x, y: x + y)
