@@ -240,6 +240,11 @@ class CallTrace(Trace):
         if x._plain:
             _core.mark_changed(x, True)
 
+    def rebind(self, x: Any, value: Any, name: str) -> NoReturn:
+        """x, or the value to be written, is of a transformation around the call."""
+        self._require_open((x, value))
+        raise ClosesOver
+
     def _give(self, name: Name, var: Var, op: str, recorded: bool) -> None:
         if name._view is not None:
             self._current(name)
