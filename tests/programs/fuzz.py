@@ -78,12 +78,6 @@ def draw(seed: int, index: int) -> Case:
 
 # Bugs that are known and open, each with the cases that run into it; `--known` runs them all the same.
 KNOWN: dict[str, Callable[[Case], bool]] = {
-    "in-place writes under forward mode are refused (issue 10, point 11)": lambda case: (
-        case.program.writes and case.mode in FORWARD
-    ),
-    "cotangents that share memory with NumPy lose their graph (issue 10, point 4)": lambda case: (
-        case.mode == "gradient by the cotangent" and case.layout != "copied"
-    ),
     "results of a traced vjp that are views of what was written later lose their gradient": lambda case: (
         case.program.writes and case.mode == "vjp, compiled"
     ),
