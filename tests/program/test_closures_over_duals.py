@@ -96,3 +96,23 @@ def test_a_function_is_compiled_again_for_plain_tensors() -> None:
     box[0] = w
     np.testing.assert_array_equal(f(x).numpy(), X * W)
     assert len(f.traces) == 1
+
+
+def test_in_place_writes_in_functions_that_close_over_duals() -> None:
+    x, v = wg.tensor([1.0, 3.0]), wg.tensor([0.5, 2.0])
+
+    def f(w: Any) -> Any:
+        def g(h: Any) -> Any:
+            a = w * 2.0
+            a.zero_()
+            a += w
+            b = h * 1.0
+            b.copy_(w)
+            b[0] = a[1]
+            return a * b * h
+
+        return wg.compile(g)(x)
+
+    # w₀ w₁ x₀ and w₁ w₁ x₁
+    assert wg.jvp(f, (x,), (v,))[1].tolist() == [0.5 * 3.0 + 2.0 * 1.0, 2 * 3.0 * 2.0 * 3.0]
+    assert wg.vjp(f, x)[1](wg.ones((2,)))[0].tolist() == [3.0, 1.0 + 18.0]
