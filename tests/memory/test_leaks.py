@@ -21,6 +21,34 @@ def test_what_is_kept_is_counted() -> None:
     assert found.tensors == 128 and found.objects > 1000
 
 
+COMPOSITES = {
+    "huber_loss": lambda k: wg.huber_loss(X, X * 0.5, delta=k),
+    "cross_entropy": lambda k: wg.cross_entropy(X, LABELS, label_smoothing=k / 3.0),
+    "elu": lambda k: wg.elu(X, k),
+    "leaky_relu": lambda k: wg.leaky_relu(X, k),
+    "dropout": lambda k: wg.dropout(X, k / 3.0),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_composites_with_changing_numbers(name: str) -> None:
+    assert_bounded(lambda i: COMPOSITES[name](0.5 + i * 1e-4))
+
+
+NUMBERS = {
+    "float": lambda i: 0.5 + i * 1e-4,
+    "int": lambda i: i,
+    "np.float32": lambda i: np.float32(0.5 + i * 1e-4),
+    "np.int64": lambda i: np.int64(i),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_compiled_functions_with_changing_numbers(kind: str) -> None:
+    f = wg.compile(lambda x, k: (x * k).sum())
+    assert_bounded(lambda i: f(X, NUMBERS[kind](i)))
+
+
 def test_recorded_ops_with_changing_numbers() -> None:
     x = X.clone().requires_grad_()
     assert_bounded(lambda i: ((x * (0.5 + i * 1e-4)) ** (2.0 + i * 1e-4)).sum().backward(inputs=[x]))
