@@ -27,6 +27,7 @@ from wengert.program.simplify import simplify
 Function = Callable[..., Any]
 SIZES = (100, 1_000, 10_000)
 WIDTH = 4  # of all matrices: compile time does not depend on it
+ALL = (1 << 64) - 1  # a mask of inputs
 
 
 # ------------------------------------------------------------------------------------------------- workloads
@@ -93,7 +94,22 @@ def wide(lib: Any, repeats: int) -> Function:
     return f
 
 
-WORKLOADS: dict[str, Callable[[Any, int], Function]] = {f.__name__: f for f in (chain, transformer, lstm, wide)}
+def parameters(lib: Any, repeats: int) -> Function:
+    """Layers of tanh(y @ w + b), each with its own parameters, which are captured."""
+    w, b = operands()[1], np.zeros(WIDTH, np.float32)
+    layers = [(lib.asarray(w), lib.asarray(b)) for _ in range(repeats)]
+
+    def f(x: Any, w: Any) -> Any:
+        for v, b in layers:
+            x = lib.tanh(x @ v + b)
+        return (x @ w).sum()
+
+    return f
+
+
+WORKLOADS: dict[str, Callable[[Any, int], Function]] = {
+    f.__name__: f for f in (chain, transformer, lstm, wide, parameters)
+}
 
 
 # ------------------------------------------------------------------------------------------------- measuring
@@ -142,7 +158,7 @@ def in_wengert(f: Function, passes: bool) -> Measured:
     x, w = map(wg.asarray, operands())
     taken = {"compile": seconds(lambda: compiled(x, w))}
     (traced,) = compiled.traces
-    taken["derive"] = seconds(lambda: traced.derive(3))
+    taken["derive"] = seconds(lambda: traced.derive(ALL))
     if passes:
         program = traced.program
         taken |= {g.__name__: seconds(lambda g=g: g(program)) for g in (simplify, fuse, lower)}  # type: ignore[misc]

@@ -1,7 +1,8 @@
 #include "dim.h"
 
 #include <map>
-#include <unordered_map>
+#include <set>
+#include <tuple>
 
 #include "error.h"
 
@@ -43,7 +44,16 @@ Table& table() {
   return t;
 }
 
-thread_local std::vector<std::vector<Guard>> open_lists;
+// Guards in the order in which they were asked for first: a long program asks the same again and again.
+struct GuardList {
+  std::vector<Guard> guards;
+  std::set<std::tuple<int64_t, int64_t, Comparison>> known;
+
+  void add(const Guard& g) {
+    if (known.emplace(g.a.raw, g.b.raw, g.comparison).second) guards.push_back(g);
+  }
+};
+thread_local std::vector<GuardList> open_lists;
 
 constexpr int64_t index_of(int64_t raw) { return Dim::kSymbolic - 1 - raw; }
 
@@ -154,7 +164,7 @@ bool dim_compare(Dim a, Dim b, Comparison c) {
   Dim difference = a - b;
   if (!difference.symbolic()) return c == Comparison::equal ? difference.raw == 0 : difference.raw < 0;
   bool outcome = c == Comparison::equal ? a.hint() == b.hint() : a.hint() < b.hint();
-  if (!open_lists.empty()) open_lists.back().push_back({a, b, c, outcome});
+  if (!open_lists.empty()) open_lists.back().add({a, b, c, outcome});
   return outcome;
 }
 
@@ -193,23 +203,28 @@ std::string to_string(Dim d) {
   return s;
 }
 
-Dim substitute(Dim d, const std::vector<SizeLeaf>& leaves, const std::vector<Dim>& values) {
+SizeSubstitution::SizeSubstitution(const std::vector<SizeLeaf>& leaves, const std::vector<Dim>& values) {
+  for (size_t i = 0; i < leaves.size(); ++i) values_.emplace(leaves[i].key(), values[i]);
+}
+
+Dim SizeSubstitution::operator()(Dim d) {
   if (!d.symbolic()) return d;
+  if (auto known = made_.find(d.raw); known != made_.end()) return known->second;
   const Expression e = table().expressions[index_of(d.raw)];
   Dim sum(e.constant);
   for (auto [id, coefficient] : e.terms) {
     const Atom a = table().atoms[id];
     Dim term;
     if (a.kind == Atom::leaf) {
-      size_t i = 0;
-      while (i < leaves.size() && !(leaves[i] == a.size)) ++i;
-      term = i < leaves.size() ? values[i] : of_atom(id);
+      auto found = values_.find(a.size.key());
+      term = found != values_.end() ? found->second : of_atom(id);
     } else {
-      Dim left = substitute(Dim(a.a), leaves, values), right = substitute(Dim(a.b), leaves, values);
+      Dim left = (*this)(Dim(a.a)), right = (*this)(Dim(a.b));
       term = a.kind == Atom::sum ? left + right : a.kind == Atom::product ? left * right : dim_floordiv(left, right);
     }
     sum = sum + term * Dim(coefficient);
   }
+  made_.emplace(d.raw, sum);
   return sum;
 }
 
@@ -217,7 +232,7 @@ void open_guards() { open_lists.emplace_back(); }
 
 std::vector<Guard> close_guards() {
   if (open_lists.empty()) fail(ErrorKind::value, "close_guards", "no list of guards is open in this thread");
-  std::vector<Guard> guards = std::move(open_lists.back());
+  std::vector<Guard> guards = std::move(open_lists.back().guards);
   open_lists.pop_back();
   return guards;
 }
@@ -227,21 +242,23 @@ Dim SizeProgram::place(Kind kind, Dim a, Dim b) {
   return Dim(Dim::kSymbolic - static_cast<int64_t>(steps.size()));
 }
 
-Dim SizeProgram::leaf(SizeLeaf size) {
-  size_t i = 0;
-  while (i < leaves.size() && !(leaves[i] == size)) ++i;
-  if (i == leaves.size()) leaves.push_back(size);
-  return place(Kind::leaf, Dim(static_cast<int64_t>(i)), Dim(0));
+void SizeProgram::share_leaves(const SizeProgram& other) {
+  for (const SizeLeaf& l : other.leaves) number(l);
+}
+
+int64_t SizeProgram::number(SizeLeaf leaf) {
+  auto [it, fresh] = numbers_.try_emplace(leaf.key(), static_cast<int64_t>(leaves.size()));
+  if (fresh) leaves.push_back(leaf);
+  return it->second;
 }
 
 Dim SizeProgram::compile(Dim d) {
   if (!d.symbolic()) return d;
-  for (auto [raw, ref] : compiled_)
-    if (raw == d.raw) return Dim(ref);
+  if (auto known = compiled_.find(d.raw); known != compiled_.end()) return Dim(known->second);
   const Expression e = table().expressions[index_of(d.raw)];  // a copy: compiling operands may grow the table
   auto atom = [&](int32_t id) {
     const Atom a = table().atoms[id];
-    if (a.kind == Atom::leaf) return leaf(a.size);
+    if (a.kind == Atom::leaf) return place(Kind::leaf, Dim(number(a.size)), Dim(0));
     Dim left = compile(Dim(a.a)), right = compile(Dim(a.b));
     return place(a.kind == Atom::sum ? Kind::add : a.kind == Atom::product ? Kind::mul : Kind::floordiv, left, right);
   };
@@ -254,7 +271,7 @@ Dim SizeProgram::compile(Dim d) {
     sum = first ? term : place(Kind::add, sum, term);
     first = false;
   }
-  compiled_.emplace_back(d.raw, sum.raw);
+  compiled_.emplace(d.raw, sum.raw);
   return sum;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace wengert {
@@ -43,6 +44,10 @@ struct SizeLeaf {
   enum Kind : uint8_t { input, attribute, content } kind;
   int32_t source, index;
   bool operator==(const SizeLeaf&) const = default;
+  uint64_t key() const {  // no two leaves of a program have the same; an axis or entry is a small number
+    return static_cast<uint64_t>(kind) << 62 | static_cast<uint64_t>(static_cast<uint32_t>(source)) << 30 |
+           static_cast<uint32_t>(index);
+  }
 };
 
 Dim new_symbol(SizeLeaf leaf, int64_t hint);
@@ -50,8 +55,17 @@ Dim new_symbol(SizeLeaf leaf, int64_t hint);
 // expressions that it occurs in.
 void reuse_symbol(Dim d);
 std::string to_string(Dim d);
-// The size with leaves replaced; leaves that are not listed stay symbols.
-Dim substitute(Dim d, const std::vector<SizeLeaf>& leaves, const std::vector<Dim>& values);
+
+// Replaces leaves in sizes; those that are not listed stay symbols.
+class SizeSubstitution {
+ public:
+  SizeSubstitution(const std::vector<SizeLeaf>& leaves, const std::vector<Dim>& values);
+  Dim operator()(Dim d);
+
+ private:
+  std::unordered_map<uint64_t, Dim> values_;  // by key of the leaf
+  std::unordered_map<int64_t, Dim> made_;     // by raw size: large expressions share parts
+};
 
 struct Guard {
   Dim a, b;
@@ -74,6 +88,8 @@ struct SizeProgram {
   std::vector<SizeLeaf> leaves;
   std::vector<Step> steps;
 
+  // Begins with the leaves of another, so that the same numbers can be passed to both.
+  void share_leaves(const SizeProgram& other);
   // A reference to the step that will hold d (d itself if concrete). Leaves and steps are shared.
   Dim compile(Dim d);
   void evaluate(const int64_t* leaf_values, int64_t* results) const;
@@ -83,8 +99,9 @@ struct SizeProgram {
 
  private:
   Dim place(Kind kind, Dim a, Dim b);
-  Dim leaf(SizeLeaf size);
-  std::vector<std::pair<int64_t, int64_t>> compiled_;  // raw symbol → reference
+  int64_t number(SizeLeaf leaf);
+  std::unordered_map<int64_t, int64_t> compiled_;  // raw symbol → reference
+  std::unordered_map<uint64_t, int64_t> numbers_;  // key of a leaf → its index
 };
 
 }  // namespace wengert

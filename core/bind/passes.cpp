@@ -1,6 +1,7 @@
 // Passes over programs that Python holds, and what they compare: fusion, cuts, keys of attributes.
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <string>
 #include <unordered_map>
 
@@ -64,13 +65,8 @@ class Fuser {
       : instructions_(std::move(instructions)), var_type_(var_type) {
     program_.longest_row = longest_row;
     program_.instructions.reserve(instructions_.size());
-    for (size_t k = 0; k < instructions_.size(); ++k) {
-      nb::handle i = instructions_[k];
-      const auto role = static_cast<FusionRole>(nb::cast<int>(roles[k]));
-      FusionInstruction read{role, values(i.attr(inputs_)), values(i.attr(outputs_))};
-      if (role == FusionRole::reduce) read.reduced = trailing_axes(i, rank(read.in[0]));
-      program_.instructions.push_back(std::move(read));
-    }
+    if (roles.size() != instructions_.size()) fail(ErrorKind::value, "fuse", "takes one role for each instruction");
+    for (size_t k = 0; k < instructions_.size(); ++k) add(instructions_[k], nb::cast<int>(roles[k]));
   }
 
   // ([a unit: an instruction, or (shape, members, row axes, {values that rows have one of})], how many were looked at)
@@ -95,9 +91,20 @@ class Fuser {
   }
 
  private:
+  void add(nb::handle i, int role) {
+    if (role < 0 || role > static_cast<int>(FusionRole::alias)) fail(ErrorKind::value, "fuse", "no such role");
+    FusionInstruction read{static_cast<FusionRole>(role), values(i.attr(inputs_)), values(i.attr(outputs_))};
+    if (read.role != FusionRole::none && read.out.size() != 1)
+      fail(ErrorKind::value, "fuse", "what can be fused has one result");
+    if (read.role > FusionRole::map && read.in.size() != 1)
+      fail(ErrorKind::value, "fuse", "a reduction, a broadcast and a reshape have one operand");
+    if (read.role == FusionRole::reduce) read.reduced = trailing_axes(i, rank(read.in[0]));
+    program_.instructions.push_back(std::move(read));
+  }
+
   std::vector<int32_t> values(const nb::object& operands) {
     std::vector<int32_t> numbers;
-    for (nb::handle v : nb::borrow<nb::tuple>(operands))
+    for (nb::handle v : nb::cast<nb::tuple>(operands))
       if (nb::handle(v.type()).is(var_type_)) numbers.push_back(value(v));
     return numbers;
   }
@@ -154,6 +161,15 @@ nb::tuple fuse_instructions(const nb::list& instructions, const nb::list& roles,
 // ([vertices of the cut], how many edges were looked at); edge k goes from tails[k] to heads[k].
 nb::tuple find_cut(std::vector<double> weights, std::vector<int32_t> tails, std::vector<int32_t> heads,
                    std::vector<int32_t> sources, std::vector<int32_t> sinks) {
+  guarded([&] {
+    if (tails.size() != heads.size()) fail(ErrorKind::value, "minimum_vertex_cut", "takes one head for each tail");
+    for (const auto* list : {&tails, &heads, &sources, &sinks})
+      for (int32_t v : *list)
+        if (v < 0 || v >= static_cast<int64_t>(weights.size()))
+          fail(ErrorKind::value, "minimum_vertex_cut", "there is no vertex " + std::to_string(v));
+    for (double w : weights)
+      if (!std::isfinite(w)) fail(ErrorKind::value, "minimum_vertex_cut", "weights must be finite");
+  });
   VertexCut cut = minimum_vertex_cut(
       {std::move(weights), std::move(tails), std::move(heads), std::move(sources), std::move(sinks)});
   return nb::make_tuple(cut.vertices, cut.visits);

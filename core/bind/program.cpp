@@ -199,7 +199,7 @@ struct ProgramBuilder {
   }
 
   // Gives this program the size leaves of another, so that the same numbers can be passed to both.
-  void share_leaves(const Program& other) { p->sizes.leaves = other.sizes.leaves; }
+  void share_leaves(const Program& other) { p->sizes.share_leaves(other.sizes); }
 
   // The program; the builder begins another one.
   std::shared_ptr<Program> finish(int n_inputs, int n_slots, const nb::list& constants, nb::handle outputs) {
@@ -342,6 +342,9 @@ void check_derivative(const Op* op, const Program* forward, const Program& vjp,
     require(kind >= SavedRef::input && kind <= SavedRef::residual && index >= 0 && index < limit,
             "saves what does not exist");
   }
+  // As nodes and SavedRef count them.
+  require(saves.size() <= UINT16_MAX && n_inputs <= UINT16_MAX + 1,
+          "has more inputs or saves more values than 65,535; compile parts of the function");
   for (int e : edges) require(e >= 0 && e < n_inputs, "has an edge to an input that does not exist");
   require(vjp.n_inputs == n_outputs + static_cast<int>(saves.size()),
           "saves another number of values than its VJP reads");
@@ -593,15 +596,21 @@ nb::list leaves_to(const std::vector<SizeLeaf>& leaves) {
   return out;
 }
 
-// Sizes with leaves (kind, source, index) replaced by numbers or other sizes.
-nb::object substitute_sizes(nb::handle sizes, const nb::list& leaves, const nb::list& values) {
+// Leaves are (kind, source, index); values are numbers or other sizes.
+SizeSubstitution substitution_from(const nb::list& leaves, const nb::list& values) {
   return guarded([&] {
-    std::vector<SizeLeaf> from = leaves_from(leaves);
     std::vector<Dim> to;
     for (nb::handle h : values) to.push_back(dim_from_python(h.ptr()));
+    const std::vector<SizeLeaf> from = leaves_from(leaves);
     if (to.size() != from.size()) fail(ErrorKind::value, "substitute_sizes", "takes one value for each leaf");
+    return SizeSubstitution(from, to);
+  });
+}
+
+nb::object substitute(SizeSubstitution& replace, nb::handle sizes) {
+  return guarded([&] {
     Dims out;
-    for (Dim d : dims_from_python(sizes.ptr())) out.push(substitute(d, from, to));
+    for (Dim d : dims_from_python(sizes.ptr())) out.push(replace(d));
     return nb::steal(dims_to_python(out));
   });
 }
@@ -611,7 +620,14 @@ nb::object substitute_sizes(nb::handle sizes, const nb::list& leaves, const nb::
 void init_program(nb::module_& m) {
   bind_dim(m);
   m.def("broadcast_shapes", &broadcast_shapes);
-  m.def("substitute_sizes", &substitute_sizes);
+  nb::class_<SizeSubstitution>(m, "SizeSubstitution", "Replaces leaves in sizes by numbers or other sizes.")
+      .def("__init__", [](SizeSubstitution* made, const nb::list& leaves,
+                          const nb::list& values) { new (made) SizeSubstitution(substitution_from(leaves, values)); })
+      .def("__call__", &substitute);
+  m.def("substitute_sizes", [](nb::handle sizes, const nb::list& leaves, const nb::list& values) {
+    SizeSubstitution replace = substitution_from(leaves, values);
+    return substitute(replace, sizes);
+  });
   m.def("infer", &infer);
   m.def("set_traced_number",
         [](nb::type_object type) { set_traced_number(reinterpret_cast<PyTypeObject*>(type.release().ptr())); });

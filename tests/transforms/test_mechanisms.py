@@ -10,6 +10,9 @@ import pytest
 
 import wengert as wg
 from wengert import _core
+from wengert.ops.registry import OPS
+from wengert.program.ir import Instruction, Program, Type, Var
+from wengert.transforms.derive import derive
 
 N = 4096
 
@@ -51,6 +54,14 @@ def test_tanh_keeps_its_output_and_nothing_new(x: wg.Tensor) -> None:
     for f in (wg.tanh, wg.exp, wg.sigmoid, wg.sqrt):
         f(h)
         assert live_by(f, h) == 4 * N
+
+
+def test_what_is_kept_does_not_depend_on_an_empty_first_example() -> None:
+    for name in ("tanh", "exp", "sigmoid", "sqrt"):
+        variable = Var(Type(wg.float32.code, (0,)))
+        y = Var(variable.type)
+        program = Program([variable], [Instruction(OPS[name], (variable,), (), (y,))], [y])
+        assert derive(program, 1, name).n_residuals == 0
 
 
 def test_linear_ops_keep_nothing(x: wg.Tensor) -> None:

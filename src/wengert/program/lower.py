@@ -38,12 +38,12 @@ def lower(program: Program, sizes_of: Any = None, *, all_sizes: bool = False) ->
     program = without_stops(program)
     slots = _Slots(program.inputs)
     units = fuse(program)
-    read_later = _readers(program, units)
+    stored = _read_outside(program, units)
     scalars = _spread_scalars(program)
     needed = _read_by_calls(program, units)
     for unit in units:
         if isinstance(unit, Group) and _worth_fusing(unit):
-            _lower_group(builder, slots, unit, read_later, scalars)
+            _lower_group(builder, slots, unit, stored, scalars)
         elif isinstance(unit, Group):
             for i in unit.members:
                 _lower_call(builder, slots, i)
@@ -78,16 +78,18 @@ def _read_by_calls(program: Program, units: list[Any]) -> set[Any]:
     return {v for i in instructions for v in i.vars()} | set(program.outputs)
 
 
-def _readers(program: Program, units: list[Any]) -> dict[Var, set[int]]:
-    readers: dict[Var, set[int]] = {}
+def _read_outside(program: Program, units: list[Any]) -> set[Any]:
+    """Values that are read outside of the unit that makes them."""
+    maker: dict[Var, Any] = {}
+    found: set[Any] = set(program.outputs)
     for unit in units:
         for i in unit.members if isinstance(unit, Group) else [unit]:
             for v in i.vars():
-                readers.setdefault(v, set()).add(id(unit))
-    for o in program.outputs:
-        if isinstance(o, Var):
-            readers.setdefault(o, set()).add(-1)
-    return readers
+                if maker.get(v) is not unit:
+                    found.add(v)
+            for o in i.outputs:
+                maker[o] = unit
+    return found
 
 
 def _lower_call(builder: Any, slots: _Slots, i: Instruction) -> None:
@@ -116,7 +118,7 @@ def _output_slot(builder: Any, slots: _Slots, o: Operand | None) -> int:
     return _filled(builder, slots, (), o) if isinstance(o, Const) else slots.of[o]
 
 
-def _lower_group(builder: Any, slots: _Slots, g: Group, readers: dict[Var, set[int]], scalars: dict[Var, Var]) -> None:
+def _lower_group(builder: Any, slots: _Slots, g: Group, stored: set[Any], scalars: dict[Var, Var]) -> None:
     registers: list[tuple[Any, ...]] = []
     number: dict[Any, int] = {}
 
@@ -146,16 +148,12 @@ def _lower_group(builder: Any, slots: _Slots, g: Group, readers: dict[Var, set[i
         inputs = [operand(x, row_operands) for x in i.inputs]
         if place == "alias":
             number[out] = inputs[0]
-            kept = readers.get(out, set()) - {id(g)}
-            if kept:
+            if out in stored:
                 number[out] = _store(registers, slots, out, True)
                 code.append(("map", "copy", True, inputs, number[out]))
             continue
-        kept = readers.get(out, set()) - {id(g)}
-        target = register(out, out.type, out in g.rows, -1, slots.new(out) if kept else -1, None)
-        kind = {"full": "map", "row": "map"}.get(place, place)
-        if i.op.name == "cast":
-            kind = "cast"
+        target = register(out, out.type, out in g.rows, -1, slots.new(out) if out in stored else -1, None)
+        kind = "cast" if i.op.name == "cast" else "map" if place in ("full", "row") else place
         code.append((kind, i.op.name, place == "row", inputs, target))
     builder.fused(g.shape, _shaped_input(g, slots, scalars), g.row_axes, registers, code)
 

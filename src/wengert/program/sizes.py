@@ -59,13 +59,14 @@ def unify_sizes(program: Program, guards: Sequence[Any]) -> Program:
     if not leaves:
         return program
 
+    substitute = _core.SizeSubstitution(leaves, values)
     substituted: dict[Any, Shape] = {}
     types: dict[Any, Type] = {}
     made: dict[Var, Var] = {}
 
     def sizes(shape: Shape, key: Any) -> Shape:
         if key not in substituted:
-            substituted[key] = tuple(_core.substitute_sizes(shape, leaves, values))
+            substituted[key] = substitute(shape)
         return substituted[key]
 
     def remade(v: Var) -> Var:

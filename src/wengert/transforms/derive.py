@@ -267,9 +267,14 @@ def _choose_saved(
             sources.extend(i.outputs)
         else:
             edges.extend((v, o) for v in i.vars() for o in i.outputs)
-    weights = {v: 1.0 + v.type.example_bytes() * (_EXISTING if v in existing else 1.0) for v in order}
+    weights = {v: 1.0 + _bytes(v) * (_EXISTING if v in existing else 1.0) for v in order}
     cut = minimum_vertex_cut(edges, weights, sources, [v for v in needed if v in weights])
     return [v for v in order if v in cut]
+
+
+def _bytes(v: Var) -> int:
+    """Bytes at the example sizes. An empty example counts as one element: what is derived serves other sizes as well."""
+    return v.type.example_bytes() or DTYPES[v.type.dtype].itemsize
 
 
 def _references(
