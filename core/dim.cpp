@@ -105,7 +105,7 @@ int64_t floor_div(int64_t a, int64_t b) {
 std::string atom_string(int32_t id) {
   const Atom& a = table().atoms[id];
   if (a.kind == Atom::leaf) {
-    const char* const letters[] = {"n", "a", "k"};
+    const char* const letters[] = {"n", "a", "k", "s"};
     return letters[a.size.kind] + std::to_string(a.size.source) + "_" + std::to_string(a.size.index);
   }
   const char* sign = a.kind == Atom::sum ? "+" : a.kind == Atom::product ? "*" : "//";
@@ -203,6 +203,29 @@ std::string to_string(Dim d) {
   return s;
 }
 
+std::vector<SizeLeaf> leaves_of(Dim d) {
+  std::vector<SizeLeaf> found;
+  if (!d.symbolic()) return found;
+  for (auto [id, coefficient] : expression(d).terms) {
+    const Atom a = table().atoms[id];
+    if (a.kind == Atom::leaf) {
+      found.push_back(a.size);
+      continue;
+    }
+    for (Dim part : {Dim(a.a), Dim(a.b)})
+      for (SizeLeaf l : leaves_of(part)) found.push_back(l);
+  }
+  return found;
+}
+
+bool is_leaf(Dim d) {
+  if (!d.symbolic()) return false;
+  const Expression e = expression(d);
+  if (e.constant != 0 || e.terms.size() != 1) return false;
+  auto [id, coefficient] = *e.terms.begin();
+  return coefficient == 1 && table().atoms[id].kind == Atom::leaf;
+}
+
 SizeSubstitution::SizeSubstitution(const std::vector<SizeLeaf>& leaves, const std::vector<Dim>& values) {
   for (size_t i = 0; i < leaves.size(); ++i) values_.emplace(leaves[i].key(), values[i]);
 }
@@ -242,8 +265,8 @@ Dim SizeProgram::place(Kind kind, Dim a, Dim b) {
   return Dim(Dim::kSymbolic - static_cast<int64_t>(steps.size()));
 }
 
-void SizeProgram::share_leaves(const SizeProgram& other) {
-  for (const SizeLeaf& l : other.leaves) number(l);
+void SizeProgram::set_leaves(const std::vector<SizeLeaf>& first) {
+  for (const SizeLeaf& l : first) number(l);
 }
 
 int64_t SizeProgram::number(SizeLeaf leaf) {

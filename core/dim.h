@@ -38,10 +38,11 @@ inline bool operator<(Dim a, Dim b) {
 }
 inline bool operator<=(Dim a, Dim b) { return !(b < a); }
 
-// A number that a program reads when it runs: axis `index` of input `source`, entry `index` of attribute `source`, or
-// the integer at `index` of the contents of input `source` (the place in a stream of random numbers).
+// A number that a program reads when it runs: axis `index` of input `source`, entry `index` of attribute `source`, the
+// integer at `index` of the contents of input `source` (the place in a stream of random numbers), or entry `index` of a
+// list of sizes that is given to the program.
 struct SizeLeaf {
-  enum Kind : uint8_t { input, attribute, content } kind;
+  enum Kind : uint8_t { input, attribute, content, given } kind;
   int32_t source, index;
   bool operator==(const SizeLeaf&) const = default;
   uint64_t key() const {  // no two leaves of a program have the same; an axis or entry is a small number
@@ -55,6 +56,9 @@ Dim new_symbol(SizeLeaf leaf, int64_t hint);
 // expressions that it occurs in.
 void reuse_symbol(Dim d);
 std::string to_string(Dim d);
+// The leaves that a size is made of; and whether it is nothing but one leaf.
+std::vector<SizeLeaf> leaves_of(Dim d);
+bool is_leaf(Dim d);
 
 // Replaces leaves in sizes; those that are not listed stay symbols.
 class SizeSubstitution {
@@ -88,8 +92,8 @@ struct SizeProgram {
   std::vector<SizeLeaf> leaves;
   std::vector<Step> steps;
 
-  // Begins with the leaves of another, so that the same numbers can be passed to both.
-  void share_leaves(const SizeProgram& other);
+  // Begins with these leaves, those of another program, so that the same numbers can be passed to both.
+  void set_leaves(const std::vector<SizeLeaf>& first);
   // A reference to the step that will hold d (d itself if concrete). Leaves and steps are shared.
   Dim compile(Dim d);
   void evaluate(const int64_t* leaf_values, int64_t* results) const;

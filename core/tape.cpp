@@ -19,6 +19,7 @@ Node* recorded = nullptr;  // the latest of all recorded nodes
 Node* doomed = nullptr;    // nodes without references, waiting to be taken apart
 bool draining = false;
 uint64_t last_id = 0;
+uint64_t last_seq = 0;  // one for all threads, as graphs cross them
 uint32_t last_epoch = 0, last_extent = 0;
 std::vector<uint32_t> extents;  // that have not ended, of all threads
 
@@ -83,6 +84,7 @@ void take_apart(Node* n) {
   const bool spilled = n->edges != n->inline_edges || n->saved != n->inline_saved;
   if (spilled || any(n->sizes, n->grad, n->hooks, n->custom, n->types, n->description)) drop_extras(n);
   if (n->line.code) tape_hooks.drop_line(n->line);
+  if (n->derivative) release(n->derivative);
   if (!n->leaf) unlist(n);
   free_nodes.give(n);
 }
@@ -124,7 +126,7 @@ Node* new_leaf(uint64_t id, Lifetime lifetime, const Type& type) {
   n->leaf = true;
   n->id = id;
   n->lifetime = lifetime;
-  n->seq = 0;
+  n->seq = ++last_seq;
   return n;
 }
 
@@ -206,6 +208,13 @@ bool still_tracked(Lifetime lifetime) {
   return lifetime.extent && std::find(extents.rbegin(), extents.rend(), lifetime.extent) != extents.rend();
 }
 
+uint64_t tracked_mask(Value* const* in, int n_in) {
+  uint64_t mask = 0;
+  if (thread_state.grad_enabled)
+    for (int i = 0; i < n_in; ++i) mask |= uint64_t{tracked(in[i])} << std::min(i, kLastBit);
+  return mask;
+}
+
 bool any_tracked(Value* const* in, int n_in) {
   if (!thread_state.grad_enabled) return false;
   for (int i = 0; i < n_in; ++i)
@@ -213,23 +222,10 @@ bool any_tracked(Value* const* in, int n_in) {
   return false;
 }
 
-void gather_sizes(const std::vector<SizeLeaf>& leaves, Value* const* in, const Attrs* attrs, int64_t* sizes) {
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    const SizeLeaf& l = leaves[i];
-    if (l.kind == SizeLeaf::input)
-      sizes[i] = in[l.source]->shape[l.index];
-    else if (l.kind == SizeLeaf::attribute)
-      sizes[i] = (*attrs)[l.source].dims[l.index].raw;
-    else
-      sizes[i] = reinterpret_cast<const int64_t*>(in[l.source]->data)[l.index];
-  }
-}
-
 namespace {
 
 // Edges, order and line: what every recorded node has. `which` are the operands with an edge; null: the first ones.
 inline void link(Node* n, Value* const* operands, const uint16_t* which, int count) {
-  uint64_t seq = 0;
   bool alive = false;
   n->edges = room(n->inline_edges, count);
   for (int i = 0; i < count; ++i) {
@@ -237,7 +233,6 @@ inline void link(Node* n, Value* const* operands, const uint16_t* which, int cou
     Node* parent = v->node;
     if (parent) {
       retain(parent);
-      seq = std::max(seq, parent->seq);
       if (active(parent)) {
         n->lifetime = alive ? longer(n->lifetime, parent->lifetime) : parent->lifetime;
         alive = true;
@@ -246,7 +241,7 @@ inline void link(Node* n, Value* const* operands, const uint16_t* which, int cou
     n->edges[i] = {parent, v->output};
   }
   n->n_edges = static_cast<uint16_t>(count);
-  n->seq = seq + 1;
+  n->seq = ++last_seq;
   n->line = tape_hooks.source_line();
   enlist(n);
   for (int i = 0; i < thread_state.n_tapes; ++i) {
@@ -256,7 +251,7 @@ inline void link(Node* n, Value* const* operands, const uint16_t* which, int cou
 }
 
 [[gnu::noinline]] void attach_all(Node* n, Value* const* out, int n_out) {
-  n->n_outputs = static_cast<uint8_t>(n_out);
+  n->n_outputs = static_cast<uint16_t>(n_out);
   if (n_out > 1) {
     n->types = new Type[n_out];
     for (int i = 0; i < n_out; ++i) n->types[i] = out[i]->type();
@@ -286,15 +281,26 @@ void describe(Node* n, Value* const* in, int n_in, const Attrs* attrs) {
   if (attrs) n->description->attrs = *attrs;
 }
 
+// The list that is given to a derived program is as long as the highest entry that is read of it.
+void describe_given(Node* n, const std::vector<SizeLeaf>& leaves, const int64_t* given) {
+  std::vector<int64_t>& kept = n->description->given;
+  for (const SizeLeaf& l : leaves)
+    if (l.kind == SizeLeaf::given && l.index >= static_cast<int32_t>(kept.size()))
+      kept.assign(given, given + l.index + 1);
+}
+
 }  // namespace
 
-void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out,
-            Value* const* residuals) {
+void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
+            Value* const* out, Value* const* residuals) {
   Node* n = new_node();
   n->derivative = &d;
+  retain(&d);
   link(n, in, d.edges.data(), static_cast<int>(d.edges.size()));
-  if (thread_state.n_tapes) [[unlikely]]
+  if (thread_state.n_tapes) [[unlikely]] {
     describe(n, in, n_in, attrs);
+    if (d.forward) describe_given(n, d.forward->sizes.leaves, given);
+  }
   n->saved = room(n->inline_saved, d.saves.size());
   for (const SavedRef& s : d.saves) {
     Value* v;
@@ -312,9 +318,9 @@ void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs,
   }
   if (!d.sizes.empty()) {
     n->sizes = static_cast<int64_t*>(std::malloc(sizeof(int64_t) * d.sizes.size()));
-    gather_sizes(d.sizes, in, attrs, n->sizes);
+    gather_sizes(d.sizes, in, attrs, given, n->sizes);
   }
-  attach(n, out, n_out);
+  attach(n, out, d.n_outputs);
 }
 
 void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, int n_out) {
@@ -328,34 +334,58 @@ namespace {
 
 const Attrs kNoAttrs;
 
-void apply_program(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out) {
+// The forward program of a derivative, recorded: the outputs of its node.
+void apply_program(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
+                   Value** out) {
   const Program& forward = *d.forward;
   SmallArray<int64_t, 16> sizes(forward.sizes.leaves.size());
-  gather_sizes(forward.sizes.leaves, in, attrs, sizes.data());
+  gather_sizes(forward.sizes.leaves, in, attrs, given, sizes.data());
   SmallArray<Value*, 16> results(forward.outputs.size());
   run(forward, in, sizes.data(), results.data());
   std::copy_n(results.data(), d.n_outputs, out);
-  record(d, in, n_in, attrs, out, d.n_outputs, results.data() + d.n_outputs);
+  if (d.n_outputs) record(d, in, n_in, attrs, given, out, results.data() + d.n_outputs);
   for (size_t i = d.n_outputs; i < forward.outputs.size(); ++i) release(results[i]);
+}
+
+Value* shared(Value* v) {
+  retain(v);
+  return v;
 }
 
 }  // namespace
 
 void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out) {
-  if (d.forward) return apply_program(d, in, n_in, attrs, out);
+  if (d.forward) return apply_program(d, in, n_in, attrs, nullptr, out);
   run_op(*d.op, in, n_in, *attrs, out);
-  record(d, in, n_in, attrs, out, d.n_outputs, nullptr);
+  record(d, in, n_in, attrs, nullptr, out, nullptr);
+}
+
+void apply(Derived& p, Value* const* in, int n_in, const int64_t* given, Value** out) {
+  Held held(in, n_in);
+  const uint64_t mask = tracked_mask(in, n_in);
+  if (!mask && p.all_given) return run(*p.program, in, given, out);
+  if (!mask) {
+    SmallArray<int64_t, 16> sizes(p.program->sizes.leaves.size());
+    gather_sizes(p.program->sizes.leaves, in, nullptr, given, sizes.data());
+    return run(*p.program, in, sizes.data(), out);
+  }
+  const Derivative& d = find_derivative(p, in, n_in, given, mask);
+  SmallArray<Value*, 8> results(d.n_outputs);
+  apply_program(d, in, n_in, nullptr, given, results.data());
+  for (size_t i = 0; i < d.outputs.size(); ++i) {
+    const OutputRef o = d.outputs[i];
+    out[i] = o.kind == OutputRef::none ? nullptr : shared(o.kind == OutputRef::input ? in[o.index] : results[o.index]);
+  }
+  for (int i = 0; i < d.n_outputs; ++i) release(results[i]);
 }
 
 void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
   Held held(in, n_in);
-  uint64_t mask = 0;
-  if (op.differentiable && thread_state.grad_enabled)
-    for (int i = 0; i < n_in; ++i) mask |= uint64_t{tracked(in[i])} << std::min(i, kLastBit);
+  const uint64_t mask = op.differentiable ? tracked_mask(in, n_in) : 0;
   if (!mask) return run_op(op, in, n_in, attrs, out);
-  Derivative* d = nullptr;
+  const Derivative* d = nullptr;
   if (op.elementwise && mask < 8) d = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
-  if (!d) d = tape_hooks.derive(op, in, n_in, attrs, mask);
+  if (!d) d = &find_derivative(op, in, n_in, attrs, mask);
   apply_derivative(*d, in, n_in, &attrs, out);
 }
 
@@ -367,13 +397,13 @@ Value* apply_elementwise(const Op& op, Value* const* in, int n_in) {
   if (!mask) return run_unified(op, in, n_in);
   const Derivative* d = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
   if (!d) [[unlikely]]
-    d = tape_hooks.derive(op, in, n_in, kNoAttrs, mask);
+    d = &find_derivative(op, in, n_in, kNoAttrs, mask);
   Value* y;
   if (d->forward) {
-    apply_program(*d, in, n_in, &kNoAttrs, &y);
+    apply_program(*d, in, n_in, &kNoAttrs, nullptr, &y);
   } else {
     y = run_unified(op, in, n_in);
-    record(*d, in, n_in, &kNoAttrs, &y, 1, nullptr);
+    record(*d, in, n_in, &kNoAttrs, nullptr, &y, nullptr);
   }
   return y;
 }

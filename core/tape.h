@@ -4,33 +4,9 @@
 #include <functional>
 #include <unordered_map>
 
-#include "program.h"
+#include "derived.h"
 
 namespace wengert {
-
-// What a recorded instruction keeps: an input, an output, or an extra result (residual) of the forward program.
-struct SavedRef {
-  enum Kind : uint8_t { input, output, residual } kind;
-  uint16_t index;
-};
-
-// The derivative of an op (or of a whole compiled program) for one signature: derived once, used by every node.
-struct Derivative {
-  const Op* op = nullptr;            // null for a compiled function
-  std::string name;                  // as printed
-  std::shared_ptr<Program> forward;  // null: run the op itself; else outputs are followed by residuals
-  std::shared_ptr<Program> vjp;      // inputs: cotangents of all outputs, then saved values; outputs: one per edge
-  std::vector<SavedRef> saves;
-  std::vector<uint16_t> edges;  // inputs that receive a cotangent, in order
-  std::vector<SizeLeaf> sizes;  // read from inputs and attributes when recorded; vjp's size leaves
-  int n_outputs = 1;
-  void* python = nullptr;  // the derivation, for differentiating the derivative (a PyObject, immortal)
-  // Variants of vjp that compute only some of the edges, by bit mask; made on demand.
-  std::vector<std::pair<uint64_t, std::shared_ptr<Program>>> narrowed;
-};
-
-// Which operands need gradients, as bits; the last bit stands for all operands from there on.
-inline constexpr int kLastBit = 63;
 
 struct Edge {
   Node* node;
@@ -46,6 +22,7 @@ struct Saved {
 struct Description {
   std::vector<Type> operands;
   Attrs attrs;
+  std::vector<int64_t> given;  // sizes, to a derived program
 };
 
 // For how long what a node computes is tracked: while the tape with this number records, or while the function is being
@@ -62,9 +39,9 @@ struct alignas(64) Node {
   static constexpr int kInline = 3;
   uint32_t refs;
   uint16_t n_edges, n_saved;
-  bool leaf, retains_grad;
-  Freed freed;
-  uint8_t n_outputs;
+  bool leaf : 1, retains_grad : 1;
+  Freed freed : 2;
+  uint16_t n_outputs;
   uint32_t walk_slot;
   // Few nodes have these; they lie together, so that a new node clears them with few instructions.
   union {
@@ -80,7 +57,7 @@ struct alignas(64) Node {
   Description* description;  // of nodes that a tape recorded
   void* custom;              // a Python callable that replaces `derivative` (custom ops)
   // What every recorded instruction has:
-  uint64_t seq;
+  uint64_t seq;  // the order of recording: an instruction comes after all that it depends on
   const Derivative* derivative;
   Edge* edges;
   Saved* saved;
@@ -138,17 +115,14 @@ inline bool lasting_leaf(const Value* v) { return v->node && v->node->leaf && v-
 
 // What the tape needs of its surroundings; set once by the bindings.
 struct TapeHooks {
-  // Derives the derivative of an op for operands of these types; `mask`: which inputs need gradients.
-  Derivative* (*derive)(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) = nullptr;
-  std::shared_ptr<Program> (*narrow)(Derivative& d, uint64_t mask) = nullptr;
   SourceLine (*source_line)() = nullptr;  // a new reference
   void (*drop_line)(SourceLine) = nullptr;
   void (*drop_object)(void*) = nullptr;  // a PyObject reference
   std::string (*describe_line)(SourceLine) = nullptr;
   // Calls hooks on a gradient: takes a reference, returns one.
   Value* (*call_hooks)(void* hooks, Value* gradient) = nullptr;
-  // Runs a custom op's backward: outputs as for a vjp program.
-  void (*call_custom)(Node* n, Value* const* bars, Value** out) = nullptr;
+  // Runs a custom op's backward: outputs as for a vjp program. `record`: it is itself to be differentiated.
+  void (*call_custom)(Node* n, Value* const* bars, Value** out, bool record) = nullptr;
 };
 extern TapeHooks tape_hooks;
 
@@ -176,13 +150,15 @@ void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value**
 Value* apply_elementwise(const Op& op, Value* const* in, int n_in);
 // The same with a derivative (and forward program) that is already known: compiled functions.
 void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out);
+// The same for a derived program, with the sizes that it was given. An output is null where it is a symbolic zero.
+void apply(Derived& p, Value* const* in, int n_in, const int64_t* given, Value** out);
+// Which operands are tracked, as a mask; none where nothing is recorded.
+uint64_t tracked_mask(Value* const* in, int n_in);
 bool any_tracked(Value* const* in, int n_in);
 // Records an instruction whose outputs exist already.
-void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out,
-            Value* const* residuals);
+void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
+            Value* const* out, Value* const* residuals);
 void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, int n_out);
-
-void gather_sizes(const std::vector<SizeLeaf>& leaves, Value* const* in, const Attrs* attrs, int64_t* sizes);
 
 struct Root {
   Value* value;
@@ -193,6 +169,7 @@ struct WalkOptions {
   bool retain_graph = false;
   bool accumulate = false;                     // into .grad of leaves
   bool all_leaves = false;                     // collect every leaf reached
+  bool record = false;                         // what is computed, so that it can be differentiated itself
   const std::vector<Edge>* sources = nullptr;  // compute only these
 };
 
@@ -205,6 +182,9 @@ struct WalkResult {
 
 // Reverse mode: runs every node's vjp program once, latest first. Throws; gradients computed so far are dropped.
 WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options);
+
+// A saved value as an operand: an output gets its edge back. A new reference.
+Value* saved_operand(Node* n, int i);
 
 // Adds to what `.grad` of this node holds. Borrows the gradient.
 void keep_grad(Node* n, Value* gradient);

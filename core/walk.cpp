@@ -25,6 +25,16 @@ struct Slot {
   bool scheduled;
 };
 
+// x + y, as an instruction of the tape where one of them is tracked. Takes x's reference, borrows y.
+Value* add_recorded(Value* x, Value* y) {
+  static const Op* add = find_op("add");
+  Value* in[2] = {x, y};
+  if (!any_tracked(in, 2)) return accumulate(x, y);
+  Value* sum = apply_elementwise(*add, in, 2);
+  release(x);
+  return sum;
+}
+
 // The lists of a walk. Those of a finished walk are kept for the next one: their memory has grown to what is needed.
 struct Lists {
   std::vector<Slot> slots;
@@ -113,8 +123,15 @@ struct Walk {
       at = gradient;
       return;
     }
-    at = wengert::accumulate(at, gradient);
+    at = add(at, gradient);
     release(gradient);
+  }
+
+  // x + y. Takes x's reference, borrows y.
+  Value* add(Value* x, Value* y) {
+    if (!options.record) [[likely]]
+      return wengert::accumulate(x, y);
+    return add_recorded(x, y);
   }
 
   // Leaves come last, so they only wait. Of the others, the latest is kept out of the heap: a chain never touches it.
@@ -196,15 +213,11 @@ uint64_t wanted_edges(Walk& w, const Node* n) {
   return mask;
 }
 
-const Program& vjp_for(Walk& w, Node* n) {
-  Derivative& d = const_cast<Derivative&>(*n->derivative);
-  if (!w.pruned || n->n_edges > 63) return *d.vjp;
+Derived& vjp_for(Walk& w, Node* n) {
+  Derived& vjp = *n->derivative->vjp;
+  if (!w.pruned || n->n_edges > 63) return vjp;
   uint64_t mask = wanted_edges(w, n), all = (uint64_t{1} << n->n_edges) - 1;
-  if (mask == all) return *d.vjp;
-  for (auto& [known, program] : d.narrowed)
-    if (known == mask) return *program;
-  d.narrowed.emplace_back(mask, tape_hooks.narrow(d, mask));
-  return *d.narrowed.back().second;
+  return mask == all ? vjp : find_narrowed(vjp, mask);
 }
 
 [[noreturn, gnu::noinline]] void fail_overwritten(const Node* n, const Saved& s) {
@@ -233,10 +246,10 @@ void release_all(Value** values, int from, int to) {
     if (values[i]) release(values[i]);
 }
 
-void run_custom(Node* n, Value** bars, Value** out) {
+void run_custom(const Walk& w, Node* n, Value** bars, Value** out) {
   std::fill_n(out, n->n_edges, nullptr);
   try {
-    tape_hooks.call_custom(n, bars, out);
+    tape_hooks.call_custom(n, bars, out, w.options.record);
   } catch (...) {
     release_all(out, 0, n->n_edges);
     release_all(bars, 0, n->n_outputs);
@@ -245,15 +258,31 @@ void run_custom(Node* n, Value** bars, Value** out) {
   release_all(bars, 0, n->n_outputs);
 }
 
+// Applies the vjp program as an instruction of the tape. False if nothing is tracked: then it can simply run.
+bool pull_back_recorded(Derived& vjp, Node* n, Value** in, Value** out) {
+  const int outputs = n->n_outputs, count = outputs + n->n_saved;
+  for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = saved_operand(n, i);
+  const bool tracked = any_tracked(in, count);
+  try {
+    if (tracked) apply(vjp, in, count, n->sizes, out);
+  } catch (...) {
+    release_all(in, 0, count);
+    throw;
+  }
+  release_all(in, tracked ? 0 : outputs, count);
+  return tracked;
+}
+
 // Cotangents of the edges, from cotangents of the outputs, which are used up.
 void pull_back(Walk& w, Node* n, uint32_t slot, Value** out) {
   const int outputs = n->n_outputs;
-  const Program* vjp = n->custom ? nullptr : &vjp_for(w, n);
   SmallArray<Value*, 8> in(outputs + n->n_saved);
   for (int i = 0; i < outputs; ++i) in[i] = std::exchange(w.bar(w.slot(slot), i), nullptr);
-  if (!vjp) return run_custom(n, in.data(), out);
+  if (n->custom) return run_custom(w, n, in.data(), out);
+  Derived& vjp = vjp_for(w, n);
+  if (w.options.record && pull_back_recorded(vjp, n, in.data(), out)) return;
   for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = n->saved[i].value;
-  run(*vjp, in.data(), n->sizes, out, nullptr, outputs);
+  run(*vjp.program, in.data(), n->sizes, out, nullptr, outputs);
 }
 
 void send_all(Walk& w, const Node* n, Value** out, WalkResult& result) {
@@ -303,6 +332,20 @@ void collect_sources(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
 
 }  // namespace
 
+Value* saved_operand(Node* n, int i) {
+  Value* v = n->saved[i].value;
+  const SavedRef& ref = n->derivative->saves[i];
+  if (ref.kind != SavedRef::output) {
+    retain(v);
+    return v;
+  }
+  Value* attached = alias(v);
+  retain(n);
+  attached->node = n;
+  attached->output = ref.index;
+  return attached;
+}
+
 void fail_freed(const Node* n) {
   const char* name = n->derivative ? n->derivative->name.c_str() : "custom op";
   const char* why = n->freed == Freed::by_clear
@@ -319,7 +362,7 @@ void keep_grad(Node* n, Value* gradient) {
     return;
   }
   // An earlier map may still hold the old sum: `accumulate` adds in place only if nobody does.
-  n->grad->base = accumulate(n->grad->base, gradient);
+  n->grad->base = add_recorded(n->grad->base, gradient);
   ++n->grad->version;
 }
 

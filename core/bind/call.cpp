@@ -1,10 +1,11 @@
 #include "call.h"
 
+#include <nanobind/nanobind.h>
 #include <structmember.h>
 
 #include <limits>
 
-#include <nanobind/nanobind.h>
+#include "dual.h"
 
 namespace nb = nanobind;
 
@@ -152,24 +153,25 @@ struct Operands {
   }
 };
 
-// Brings operands to one dtype and one shape, by recorded casts and broadcasts.
-void unify(const Op& op, PyObject* const* args, int n, Operands& o) {
-  const bool where = op.kernel == Elementwise::where;
-  const int first = where ? 1 : 0;
+// The dtype in which an elementwise op computes on these operands; null stands for a scalar among `args`.
+DType common_dtype(const Op& op, PyObject* const* args, int n, Value* const* v) {
   bool any = false;
   DType t = DType::Bool;
+  const int first = op.kernel == Elementwise::where ? 1 : 0;
   for (int i = first; i < n; ++i)
-    if (o.v[i]) {
-      t = any ? promote(t, o.v[i]->dtype) : o.v[i]->dtype;
+    if (v[i]) {
+      t = any ? promote(t, v[i]->dtype) : v[i]->dtype;
       any = true;
     }
-  if (!any) {  // scalars only: their default dtypes
-    for (int i = first; i < n; ++i) t = with_scalar(t, args[i]);
-  } else {
-    for (int i = first; i < n; ++i)
-      if (!o.v[i]) t = with_scalar(t, args[i]);
-  }
-  if (!op.map[static_cast<int>(t)]) t = elementwise_types(op, t).compute;
+  for (int i = first; i < n; ++i)  // scalars only: their default dtypes
+    if (!v[i]) t = with_scalar(t, args[i]);
+  return op.map[static_cast<int>(t)] ? t : elementwise_types(op, t).compute;
+}
+
+// Brings operands to one dtype and one shape, by recorded casts and broadcasts.
+void unify(const Op& op, PyObject* const* args, int n, Operands& o) {
+  const int first = op.kernel == Elementwise::where ? 1 : 0;
+  const DType t = common_dtype(op, args, n, o.v);
   const Value* shaped = nullptr;
   bool same = true;
   for (int i = 0; i < n; ++i) {
@@ -248,7 +250,99 @@ nb::object infinity_for(PyObject* const* args, const Operands& o) {
   return place == 0 ? nb::object() : nb::steal(PyFloat_FromDouble(place * std::numeric_limits<double>::infinity()));
 }
 
+struct OwnedObjects {
+  PyObject* at[3] = {};
+  ~OwnedObjects() {
+    for (PyObject* o : at) Py_XDECREF(o);
+  }
+};
+
+// An op with attributes on a plain or dual tensor, for a result that nobody sees as a view. A new reference; throws.
+PyObject* call_with(const Op& op, PyObject* x, const Attrs& attrs) {
+  if (is_dual(x)) {
+    PyObject* y = call_on_duals(op, &x, 1, attrs);
+    if (!y) throw Error(ErrorKind::python, "");
+    return y;
+  }
+  Value *v = operand(as_tensor(x)), *out;
+  apply(op, &v, 1, attrs, &out);
+  PyObject* y = wrap(out);
+  if (!y) throw Error(ErrorKind::python, "");
+  return y;
+}
+
+// Operands of an elementwise op, of which some are duals, in one dtype and one shape; v are their values at the bottom.
+void unify_duals(const Op& op, PyObject* const* args, int n, Value** v, OwnedObjects& o) {
+  static const Op& cast = *find_op("cast");
+  static const Op& broadcast_to = *find_op("broadcast_to");
+  const int first = op.kernel == Elementwise::where ? 1 : 0;
+  const DType t = common_dtype(op, args, n, v);
+  Dims shape;
+  bool any = false;
+  for (int i = 0; i < n; ++i)
+    if (v[i]) {
+      shape = any ? broadcast(op.name.c_str(), shape, v[i]->dims()) : v[i]->dims();
+      any = true;
+    }
+  const Value* like = nullptr;
+  for (int i = 0; i < n; ++i) {
+    if (!v[i]) continue;
+    const DType wanted = i < first ? DType::Bool : t;
+    PyObject* x = Py_NewRef(args[i]);
+    o.at[i] = x;
+    if (v[i]->dtype != wanted) {
+      Attrs attrs;
+      attrs.add(Attr::Kind::integer).i = static_cast<int64_t>(wanted);
+      o.at[i] = nullptr;
+      nb::object before = nb::steal(x);
+      o.at[i] = call_with(cast, x, attrs);
+      x = o.at[i];
+    }
+    if (!(v[i]->dims() == shape)) {
+      Attrs attrs;
+      attrs.add(Attr::Kind::sizes).dims = shape;
+      o.at[i] = nullptr;
+      nb::object before = nb::steal(x);
+      o.at[i] = call_with(broadcast_to, x, attrs);
+    }
+    like = bottom_value(o.at[i]);
+  }
+  for (int i = 0; i < n; ++i) {
+    if (v[i]) continue;
+    o.at[i] = wrap(scalar_value(op, args[i], i < first ? DType::Bool : t, like));
+    if (!o.at[i]) throw Error(ErrorKind::python, "");
+    as_tensor(o.at[i])->requires_grad = 0;  // a number is nothing that a tape tracks
+  }
+}
+
+// An elementwise op on duals, beside plain tensors and numbers; without a derivative it is one on their values. Null
+// without an exception if there is something else among the operands.
+PyObject* try_on_duals(const Op& op, PyObject* const* args, int n) {
+  Value* v[3];
+  bool unified = true;
+  if (thread_state.capturing || compares(op)) return nullptr;
+  for (int i = 0; i < n; ++i) {
+    v[i] = bottom_value(args[i]);
+    if (!v[i] && !is_scalar(args[i])) return nullptr;
+    unified &= v[i] && v[0] && v[i]->dtype == v[0]->dtype && same_shape(v[i], v[0]);
+  }
+  static const Attrs none;
+  if (unified && op.map[static_cast<int>(v[0]->dtype)]) return call_on_duals(op, args, n, none);
+  OwnedObjects o;
+  unify_duals(op, args, n, v, o);
+  return call_on_duals(op, o.at, n, none);
+}
+
+bool any_dual(PyObject* const* args, int n) {
+  for (int i = 0; i < n; ++i)
+    if (is_dual(args[i])) return true;
+  return false;
+}
+
 PyObject* unify_and_call(const Op& op, PyObject* const* args, int n, bool slot) {
+  if (op.differentiable && any_dual(args, n))
+    if (PyObject* y = try_on_duals(op, args, n)) return y;
+  if (PyErr_Occurred()) throw Error(ErrorKind::python, "");
   Operands o;
   for (int i = 0; i < n; ++i) {
     PyObject* a = args[i];
@@ -419,8 +513,38 @@ bool any_symbolic(const Attrs& attrs) {
 
 }  // namespace
 
+namespace {
+
+// y, which a view op made of the dual x, follows writes to x. Takes y's reference.
+PyObject* noted_view(const Op& op, PyObject* y, PyObject* x, PyObject* const* attr_values, int n_attrs) {
+  if (!is_dual(y)) return y;
+  nb::object made = nb::steal(y), attrs = nb::steal(PyTuple_New(n_attrs));
+  if (!attrs) throw Error(ErrorKind::python, "");
+  for (int k = 0; k < n_attrs; ++k) PyTuple_SET_ITEM(attrs.ptr(), k, Py_NewRef(attr_values[k]));
+  PyObject* noted = PyObject_CallFunction(python_hooks.note_view, "OOsO", y, x, op.name.c_str(), attrs.ptr());
+  if (!noted) throw Error(ErrorKind::python, "");
+  Py_DECREF(noted);
+  return made.release().ptr();
+}
+
+// An op on duals and plain tensors. Null without an exception if there is something else among the operands.
+PyObject* try_op_on_duals(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
+  if (thread_state.capturing || !op.differentiable || n_in > kLastBit || !any_dual(inputs, n_in)) return nullptr;
+  for (int i = 0; i < n_in; ++i)
+    if (!bottom_value(inputs[i])) return nullptr;
+  Attrs attrs;
+  parse_attrs(op, attr_values, n_attrs, attrs);
+  if (any_symbolic(attrs)) return nullptr;
+  PyObject* y = call_on_duals(op, inputs, n_in, attrs);
+  if (!y) throw Error(ErrorKind::python, "");
+  return op.view ? noted_view(op, y, inputs[0], attr_values, n_attrs) : y;
+}
+
+}  // namespace
+
 PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
   try {
+    if (PyObject* y = try_op_on_duals(op, inputs, n_in, attr_values, n_attrs)) return y;
     for (int i = 0; i < n_in; ++i) {
       if (!is_tensor(inputs[i])) {
         PyErr_Format(PyExc_TypeError, "%s: operand %d is a %s; expected a tensor", op.name.c_str(), i,

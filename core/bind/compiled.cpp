@@ -63,11 +63,11 @@ struct Entry {
   GuardSet guards;
   std::vector<NumberGuard> numbers;
   std::shared_ptr<Program> plain;
-  std::vector<std::pair<uint64_t, const Derivative*>> derivatives;  // by which inputs need gradients
-  nb::object python;                                                // the trace: derives on demand
-  nb::list captured;                                                // tensors from outside, passed after the arguments
-  nb::object unflatten;                                             // None: one tensor
-  std::unique_ptr<Effects> effects;                                 // null: there are none
+  std::vector<std::pair<uint64_t, DerivativeHandle>> derivatives;  // by which inputs need gradients
+  nb::object python;                                               // the trace: derives on demand
+  nb::list captured;                                               // tensors from outside, passed after the arguments
+  nb::object unflatten;                                            // None: one tensor
+  std::unique_ptr<Effects> effects;                                // null: there are none
   nb::object settings;         // settings(): whether what the trace read of Python objects is still so; or None
   uint64_t settings_seen = 0;  // the epoch in which it last was
   uint64_t used = 0;           // when it last was, counted in calls
@@ -377,36 +377,28 @@ bool of_attribute(const SizeLeaf& l) { return l.kind == SizeLeaf::attribute; }
 // of an earlier one, and a rule has looked at them. Nothing has happened by then, and the entry's guards know.
 struct OtherSizes {};
 
-const Derivative* derivative_for(Entry& e, uint64_t mask, Value* const* in) {
+const Derivative& derivative_for(Entry& e, uint64_t mask, Value* const* in) {
   for (auto& [known, d] : e.derivatives)
-    if (known == mask) return d;
+    if (known == mask) return *d.held;
   nb::tuple derived = nb::cast<nb::tuple>(e.python.attr("derive")(mask));
-  const Derivative* d = nb::cast<const Derivative*>(nb::object(derived[0]));
-  if (!d || !d->forward || d->n_outputs != static_cast<int>(e.plain->outputs.size()) ||
+  const Derivative* d = nb::cast<DerivativeHandle&>(nb::object(derived[0])).held;
+  if (!d->forward || d->n_outputs != static_cast<int>(e.plain->outputs.size()) ||
       d->forward->n_inputs != e.plain->n_inputs || std::any_of(d->sizes.begin(), d->sizes.end(), of_attribute) ||
       std::any_of(d->forward->sizes.leaves.begin(), d->forward->sizes.leaves.end(), of_attribute))
     fail(ErrorKind::value, "compile", "the derivative is that of another program");
   e.guards = nb::cast<GuardSet>(nb::object(derived[1]));  // deriving may have looked at sizes, too
-  e.derivatives.emplace_back(mask, d);
+  e.derivatives.emplace_back(mask, nb::cast<DerivativeHandle&>(nb::object(derived[0])));
   if (!e.guards.hold(in, nullptr)) throw OtherSizes();
-  return d;
-}
-
-uint64_t tracked_mask(Value* const* in, size_t n) {
-  uint64_t mask = 0;
-  if (thread_state.grad_enabled)
-    for (size_t i = 0; i < n; ++i)
-      if (tracked(in[i])) mask |= uint64_t{1} << std::min<size_t>(i, kLastBit);
-  return mask;
+  return *e.derivatives.back().second.held;
 }
 
 void run_program(Entry& e, Value** in, size_t n, uint64_t mask, Value** out) {
   Held held(in, static_cast<int>(n));
   if (mask) {
-    apply_derivative(*derivative_for(e, mask, in), in, static_cast<int>(n), nullptr, out);
+    apply_derivative(derivative_for(e, mask, in), in, static_cast<int>(n), nullptr, out);
   } else {
     SmallArray<int64_t, 32> sizes(e.plain->sizes.leaves.size());
-    gather_sizes(e.plain->sizes.leaves, in, nullptr, sizes.data());
+    gather_sizes(e.plain->sizes.leaves, in, nullptr, nullptr, sizes.data());
     run(*e.plain, in, sizes.data(), out);
   }
 }
@@ -469,7 +461,7 @@ nb::list begin(const Effects& effects, Value* const* in) {
 // By which inputs a call will be differentiated; hidden ones, which are not there yet, are never tracked.
 uint64_t active_mask(const Entry& e, Call& call) {
   if (!thread_state.grad_enabled) return 0;
-  uint64_t mask = tracked_mask(call.in.data(), call.n_in), active = 0;
+  uint64_t mask = tracked_mask(call.in.data(), static_cast<int>(call.n_in)), active = 0;
   size_t i = e.plain->n_inputs - e.captured.size();
   for (nb::handle h : e.captured)
     mask |= uint64_t{tracked(operand(as_tensor(h.ptr())))} << std::min<size_t>(i++, kLastBit);
@@ -491,9 +483,9 @@ PyObject* run_with_effects(Entry& e, Call& call) {
   SmallArray<TensorObject*, kFewOperands> targets(effects.writes.size());
   find_targets(e, call, in.data(), n, targets.data());
   if (thread_state.grad_enabled) refuse_changed_leaves(effects, in.data());
-  if (mask && n_out > UINT8_MAX)  // as Node::n_outputs
+  if (mask && n_out > UINT16_MAX)  // as Node::n_outputs
     throw Error(ErrorKind::gradient,
-                "a compiled function that changes more than " + std::to_string(UINT8_MAX - effects.n_results) +
+                "a compiled function that changes more than " + std::to_string(UINT16_MAX - effects.n_results) +
                     " tensors cannot be recorded; call it under no_grad(), or detach() what it returns");
   SmallArray<Value*, kFewOperands> out(n_out);
   run_program(e, in.data(), n, mask, out.data());
@@ -518,7 +510,7 @@ PyObject* run_entry(Entry& e, Call& call) {
     in = with_captured.data();
   }
   SmallArray<Value*, 8> out(e.plain->outputs.size());
-  run_program(e, in, n, tracked_mask(in, n), out.data());
+  run_program(e, in, n, tracked_mask(in, static_cast<int>(n)), out.data());
   return results_of(e, out.data(), e.plain->outputs.size());
 }
 

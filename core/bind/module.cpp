@@ -5,6 +5,7 @@
 #include "../kernels/gemm.h"
 #include "../out_of_memory.h"
 #include "../threads.h"
+#include "dual.h"
 #include "leaving.h"
 #include "program.h"
 
@@ -100,7 +101,11 @@ void set_hooks(nb::dict hooks) {
   python_hooks.dispatch = take("dispatch");
   python_hooks.convert_operand = take("convert_operand");
   python_hooks.derive = take("derive");
+  python_hooks.push = take("push");
+  python_hooks.derive_again = take("derive_again");
+  python_hooks.push_again = take("push_again");
   python_hooks.narrow = take("narrow");
+  python_hooks.note_view = take("note_view");
   python_hooks.refuse_leaving = take("refuse_leaving");
 }
 
@@ -122,7 +127,7 @@ void init(nb::module_& m) {
   waiting_hooks.enter = []() -> void* { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; };
   waiting_hooks.leave = take_gil;
   waiting_hooks.interrupted = [] { return PyErr_CheckSignals() != 0; };
-  if (init_tensor_type(m.ptr()) || init_call(m.ptr())) throw nb::python_error();
+  if (init_tensor_type(m.ptr()) || init_dual_types(m.ptr()) || init_call(m.ptr())) throw nb::python_error();
   init_program(m);
   init_passes(m);
   init_tape(m);

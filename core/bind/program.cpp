@@ -1,19 +1,19 @@
 #include "program.h"
 
-#include <algorithm>
-
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 namespace wengert {
 
 namespace {
 
 SizeLeaf leaf_from(int kind, int source, int index) {
-  if (kind < SizeLeaf::input || kind > SizeLeaf::content || source < 0 || index < 0)
+  if (kind < SizeLeaf::input || kind > SizeLeaf::given || source < 0 || index < 0)
     fail(ErrorKind::value, "size",
          "no leaf (" + std::to_string(kind) + ", " + std::to_string(source) + ", " + std::to_string(index) + ")");
   return {static_cast<SizeLeaf::Kind>(kind), source, index};
@@ -73,6 +73,21 @@ nb::tuple elementwise_dtypes(const std::string& name, int promoted) {
 }
 
 // ------------------------------------------------------------------------------------------ building programs
+
+std::vector<SizeLeaf> leaves_from(const nb::list& list) {
+  std::vector<SizeLeaf> leaves;
+  for (nb::handle h : list) {
+    auto [kind, source, index] = nb::cast<std::tuple<int, int, int>>(h);
+    leaves.push_back(leaf_from(kind, source, index));
+  }
+  return leaves;
+}
+
+nb::list leaves_to(const std::vector<SizeLeaf>& leaves) {
+  nb::list out;
+  for (const SizeLeaf& l : leaves) out.append(nb::make_tuple(static_cast<int>(l.kind), l.source, l.index));
+  return out;
+}
 
 struct ProgramBuilder {
   std::shared_ptr<Program> p = std::make_shared<Program>();
@@ -193,13 +208,15 @@ struct ProgramBuilder {
     return k;
   }
 
-  // Sizes that no step reads, but whoever evaluates the program's instructions one by one.
-  void keep_sizes(nb::handle shape) {
-    guarded([&] { sizes(shape); });
+  // Sizes that no step reads, but later derivatives of the program.
+  void keep_sizes(nb::handle kept) {
+    guarded([&] {
+      for (nb::handle h : nb::cast<nb::sequence>(kept)) p->sizes.compile(dim_from_python(h.ptr()));
+    });
   }
 
   // Gives this program the size leaves of another, so that the same numbers can be passed to both.
-  void share_leaves(const Program& other) { p->sizes.share_leaves(other.sizes); }
+  void set_leaves(const nb::list& leaves) { p->sizes.set_leaves(leaves_from(leaves)); }
 
   // The program; the builder begins another one.
   std::shared_ptr<Program> finish(int n_inputs, int n_slots, const nb::list& constants, nb::handle outputs) {
@@ -256,7 +273,7 @@ nb::list run_program(const Program& p, const nb::sequence& inputs) {
     check_count(p, in.size());
     check_leaves(p.sizes.leaves, in.data(), in.size());
     std::vector<int64_t> sizes(p.sizes.leaves.size());
-    gather_sizes(p.sizes.leaves, in.data(), nullptr, sizes.data());
+    gather_sizes(p.sizes.leaves, in.data(), nullptr, nullptr, sizes.data());
     std::vector<Value*> out(p.outputs.size());
     run(p, in.data(), sizes.data(), out.data());
     nb::list result;
@@ -265,64 +282,27 @@ nb::list run_program(const Program& p, const nb::sequence& inputs) {
   });
 }
 
-// -------------------------------------------------------------------------------------------------- guards
-
-}  // namespace
-
-GuardSet make_guards(const std::vector<Guard>& recorded) {
-  GuardSet g;
-  for (const Guard& r : recorded)
-    g.guards.push_back({g.sizes.compile(r.a), g.sizes.compile(r.b), r.comparison, r.outcome});
-  return g;
-}
-
-namespace {
-
 // ---------------------------------------------------------------------------------------------- derivatives
 
-struct Derived {
-  GuardSet guards;
-  Derivative* derivative;
-};
-
-std::unordered_map<std::string, std::vector<Derived>>& derivative_cache() {
-  static auto* cache = new std::unordered_map<std::string, std::vector<Derived>>;
-  return *cache;
+// The leaves of sizes, each once.
+nb::list leaves_of_sizes(nb::handle sizes) {
+  return guarded([&] {
+    std::vector<SizeLeaf> found;
+    for (nb::handle h : nb::cast<nb::sequence>(sizes))
+      for (SizeLeaf l : leaves_of(dim_from_python(h.ptr())))
+        if (std::find(found.begin(), found.end(), l) == found.end()) found.push_back(l);
+    return leaves_to(found);
+  });
 }
 
-template <class T>
-void append(std::string& key, T x) {
-  key.append(reinterpret_cast<const char*>(&x), sizeof x);
-}
-
-// As coarse as correctness allows: sizes enter only by whether they are 1.
-void append_sizes(std::string& key, const Dims& d) {
-  append(key, static_cast<uint8_t>(d.n));
-  uint16_t ones = 0;
-  for (int i = 0; i < d.n; ++i) ones |= (d[i].raw == 1) << i;
-  append(key, ones);
-}
-
-void signature(std::string& key, const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) {
-  key.clear();
-  append(key, op.id);
-  append(key, mask);
-  append(key, n_in);
-  for (int i = 0; i < n_in; ++i) {
-    append(key, in[i]->dtype);
-    append_sizes(key, in[i]->dims());
-  }
-  for (int k = 0; k < attrs.n; ++k) {
-    const Attr& a = attrs[k];
-    switch (a.kind) {
-      case Attr::Kind::integer: append(key, a.i); break;
-      case Attr::Kind::real: append(key, a.f); break;
-      case Attr::Kind::sizes: append_sizes(key, a.dims); break;
-      case Attr::Kind::integers:
-        append(key, a.dims.n);
-        for (Dim d : a.dims) append(key, d.raw);
-    }
-  }
+// n_given: how many sizes are given to it; negative: one for each leaf.
+DerivedHandle make_derived(std::shared_ptr<Program> program, int n_given, const nb::object& python) {
+  auto* p = new Derived;
+  p->all_given = n_given < 0;
+  p->n_given = p->all_given ? static_cast<int>(program->sizes.leaves.size()) : n_given;
+  p->program = std::move(program);
+  p->python = nb::object(python).release().ptr();
+  return DerivedHandle(p);
 }
 
 // Whether what a derivative is made of fits together: nodes read it without looking.
@@ -332,7 +312,7 @@ void check_derivative(const Op* op, const Program* forward, const Program& vjp,
     if (!holds) fail(ErrorKind::value, "derivative", what);
   };
   require(op || forward, "needs an op or a forward program");
-  require(n_outputs >= 0 && n_outputs <= UINT8_MAX, "has at most 255 outputs");  // as Node::n_outputs
+  require(n_outputs >= 0 && n_outputs <= UINT16_MAX, "has at most 65535 outputs");  // as Node::n_outputs
   const int all = forward ? static_cast<int>(forward->outputs.size()) : n_outputs;
   require(forward ? all >= n_outputs : op->n_outputs == n_outputs, "has another number of outputs than its program");
   if (forward) require(std::count(forward->outputs.begin(), forward->outputs.end(), -1) == 0, "lacks an output");
@@ -350,85 +330,117 @@ void check_derivative(const Op* op, const Program* forward, const Program& vjp,
           "saves another number of values than its VJP reads");
   require(vjp.outputs.size() == edges.size(), "has another number of edges than its VJP has results");
   for (const SizeLeaf& l : vjp.sizes.leaves)
-    require(l.kind == SizeLeaf::attribute || l.source < n_inputs, "reads sizes of what does not exist");
+    require(l.kind == SizeLeaf::attribute || l.kind == SizeLeaf::given || l.source < n_inputs,
+            "reads sizes of what does not exist");
 }
 
-// saves: (kind, index); sizes: (kind, source, index)
-Derivative* make_derivative(const nb::object& op_name, const std::string& name, std::shared_ptr<Program> forward,
-                            std::shared_ptr<Program> vjp, const std::vector<std::pair<int, int>>& saves,
-                            const std::vector<int>& edges, int n_outputs, const nb::object& python) {
+// saves and outputs: (kind, index)
+DerivativeHandle make_derivative(const nb::object& op_name, const std::string& name, std::shared_ptr<Program> forward,
+                                 const DerivedHandle& vjp, const std::vector<std::pair<int, int>>& saves,
+                                 const std::vector<int>& edges, int n_outputs,
+                                 const std::vector<std::pair<int, int>>& outputs, const nb::object& python) {
   auto made = std::make_unique<Derivative>();
   Derivative* d = made.get();
   if (!op_name.is_none()) d->op = &op_named(nb::cast<std::string>(op_name));
-  guarded([&] { check_derivative(d->op, forward.get(), *vjp, saves, edges, n_outputs); });
+  guarded([&] { check_derivative(d->op, forward.get(), *vjp.held->program, saves, edges, n_outputs); });
   d->name = name;
   d->forward = std::move(forward);
-  d->vjp = std::move(vjp);
+  d->vjp = vjp.share();
   for (auto [kind, index] : saves)
     d->saves.push_back({static_cast<SavedRef::Kind>(kind), static_cast<uint16_t>(index)});
   for (int e : edges) d->edges.push_back(static_cast<uint16_t>(e));
-  d->sizes = d->vjp->sizes.leaves;
+  for (auto [kind, index] : outputs)
+    d->outputs.push_back({static_cast<OutputRef::Kind>(kind), static_cast<uint16_t>(index)});
+  d->sizes = d->vjp->program->sizes.leaves;
   d->n_outputs = n_outputs;
   d->python = nb::object(python).release().ptr();
-  return made.release();  // nodes point to derivatives without owning them: they are never freed
+  return DerivativeHandle(made.release());
 }
 
-Derivative* derive_in_python(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask,
-                             const std::string& key) {
-  nb::list types, attr_values;
+// Deriving traces rules: nothing of it belongs to the tapes and traces that are open around it.
+struct Aside {
+  ThreadState before = thread_state;
+  Aside() {
+    thread_state.n_tapes = 0;
+    thread_state.capturing = thread_state.watched = false;
+  }
+  ~Aside() { thread_state = before; }
+};
+
+// Calls Python to derive something; its exceptions pass through the core.
+template <class F>
+auto derive_aside(F&& f) {
+  Aside aside;
+  try {
+    return f();
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw Error(ErrorKind::python, "");
+  }
+}
+
+nb::list types_of(Value* const* in, int n_in) {
+  nb::list types;
   for (int i = 0; i < n_in; ++i) types.append(type_to(in[i]->type()));
-  for (int k = 0; k < attrs.n; ++k) attr_values.append(nb::steal(attr_to_python(attrs[k])));
-  nb::object result = nb::handle(python_hooks.derive)(op.name, types, nb::tuple(attr_values), mask);
-  auto [derivative, guards] = nb::cast<std::pair<Derivative*, std::vector<Guard>>>(result);
-  derivative_cache()[key].push_back({make_guards(guards), derivative});
-  return derivative;
+  return types;
 }
 
-}  // namespace
-
-Derivative* find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) {
-  static std::string looked_up;  // keeps its memory from call to call
-  signature(looked_up, op, in, n_in, attrs, mask);
-  auto it = derivative_cache().find(looked_up);
-  if (it != derivative_cache().end())
-    for (const Derived& d : it->second)
-      if (d.guards.hold(in, &attrs)) return d.derivative;
-  const std::string key = looked_up;  // deriving may look up others
-  // Deriving calls Python, and may be reached from C code that holds raw values; operands are owned by the caller.
-  ThreadState saved = thread_state;
-  thread_state.n_tapes = 0;
-  thread_state.capturing = thread_state.watched = false;
-  struct Restore {
-    ThreadState s;
-    ~Restore() { thread_state = s; }
-  } restore{saved};
-  Derivative* d;
-  try {
-    d = derive_in_python(op, in, n_in, attrs, mask, key);
-  } catch (nb::python_error& e) {
-    e.restore();
-    throw Error(ErrorKind::python, "");
-  }
-  if (op.elementwise && mask < 8) {
-    Derivative*& fast = const_cast<Op&>(op).derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
-    // Only what holds for every rank and every size.
-    const bool sized = !d->sizes.empty() || (d->forward && !d->forward->sizes.leaves.empty());
-    if (!sized && derivative_cache()[key].back().guards.guards.empty()) fast = d;
-  }
-  return d;
+nb::list given_to(const Derived& p, const int64_t* given) {
+  nb::list sizes;
+  for (int i = 0; i < p.n_given; ++i) sizes.append(given[i]);
+  return sizes;
 }
 
-std::shared_ptr<Program> narrow_derivative(Derivative& d, uint64_t mask) {
-  try {
-    return nb::cast<std::shared_ptr<Program>>(
-        nb::handle(python_hooks.narrow)(nb::handle(static_cast<PyObject*>(d.python)), mask));
-  } catch (nb::python_error& e) {
-    e.restore();
-    throw Error(ErrorKind::python, "");
-  }
+// hook(op name, types, attributes, mask) → (what was derived, guards)
+template <class T>
+T* derive_from_op(PyObject* hook, const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask,
+                  GuardSet& guards) {
+  return derive_aside([&] {
+    nb::list attr_values;
+    for (int k = 0; k < attrs.n; ++k) attr_values.append(nb::steal(attr_to_python(attrs[k])));
+    nb::object made = nb::handle(hook)(op.name, types_of(in, n_in), nb::tuple(attr_values), mask);
+    guards = GuardSet(nb::cast<std::vector<Guard>>(made[1]));
+    return nb::cast<Handle<T>&>(made[0]).share();
+  });
 }
 
-namespace {
+// hook(source, types, sizes given, mask) → (what was derived, guards, whether it holds for every rank)
+template <class T>
+T* derive_from_program(PyObject* hook, const Derived& p, Value* const* in, int n_in, const int64_t* given,
+                       uint64_t mask, GuardSet& guards, int& rank) {
+  return derive_aside([&] {
+    nb::handle source(static_cast<PyObject*>(p.python));
+    nb::object made = nb::handle(hook)(source, types_of(in, n_in), given_to(p, given), mask);
+    guards = GuardSet(nb::cast<std::vector<Guard>>(made[1]));
+    if (!nb::cast<bool>(made[2])) rank = in[0]->ndim;
+    return nb::cast<Handle<T>&>(made[0]).share();
+  });
+}
+
+void set_derive_hooks() {
+  derive_hooks.op = [](const Op& op, Value* const* in, int n, const Attrs& attrs, uint64_t mask, GuardSet& guards) {
+    return derive_from_op<Derivative>(python_hooks.derive, op, in, n, attrs, mask, guards);
+  };
+  derive_hooks.push_op = [](const Op& op, Value* const* in, int n, const Attrs& attrs, uint64_t mask,
+                            GuardSet& guards) {
+    return derive_from_op<Derived>(python_hooks.push, op, in, n, attrs, mask, guards);
+  };
+  derive_hooks.program = [](const Derived& p, Value* const* in, int n, const int64_t* given, uint64_t mask,
+                            GuardSet& guards, int& rank) {
+    return derive_from_program<Derivative>(python_hooks.derive_again, p, in, n, given, mask, guards, rank);
+  };
+  derive_hooks.push_program = [](const Derived& p, Value* const* in, int n, const int64_t* given, uint64_t mask,
+                                 GuardSet& guards, int& rank) {
+    return derive_from_program<Derived>(python_hooks.push_again, p, in, n, given, mask, guards, rank);
+  };
+  derive_hooks.narrow = [](const Derived& p, uint64_t mask) {
+    return derive_aside([&] {
+      nb::object made = nb::handle(python_hooks.narrow)(nb::handle(static_cast<PyObject*>(p.python)), mask);
+      return nb::cast<DerivedHandle&>(made).share();
+    });
+  };
+  derive_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
+}
 
 std::vector<nb::tuple> describe_guards(const std::vector<Guard>& guards) {
   std::vector<nb::tuple> out;
@@ -532,6 +544,7 @@ void bind_dim(nb::module_& m) {
       .def("__index__", &number_of)
       .def("__repr__", [](Dim a) { return to_string(a); })
       .def_prop_ro("hint", &Dim::hint)
+      .def_prop_ro("is_leaf", [](Dim a) { return is_leaf(a); })
       .def_prop_ro("raw", [](Dim a) { return a.raw; });
   m.def("reuse_symbol", [](nb::handle size) { return guarded([&] { reuse_symbol(dim_from_python(size.ptr())); }); });
   m.def("new_symbol", [=](int kind, int source, int index, int64_t hint) {
@@ -542,7 +555,7 @@ void bind_dim(nb::module_& m) {
   m.def("close_guards", [] { return guarded([] { return close_guards(); }); });
   m.def("describe_guards", &describe_guards);
   nb::class_<GuardSet>(m, "GuardSet");
-  m.def("make_guards", &make_guards);
+  m.def("make_guards", [](const std::vector<Guard>& recorded) { return GuardSet(recorded); });
   nb::class_<SizeList>(m, "SizeList");
   m.def("make_sizes", [](nb::handle sizes) {
     return guarded([&] {
@@ -581,21 +594,6 @@ nb::object broadcast_shapes(const std::string& op, nb::handle a, nb::handle b) {
   });
 }
 
-std::vector<SizeLeaf> leaves_from(const nb::list& list) {
-  std::vector<SizeLeaf> leaves;
-  for (nb::handle h : list) {
-    auto [kind, source, index] = nb::cast<std::tuple<int, int, int>>(h);
-    leaves.push_back(leaf_from(kind, source, index));
-  }
-  return leaves;
-}
-
-nb::list leaves_to(const std::vector<SizeLeaf>& leaves) {
-  nb::list out;
-  for (const SizeLeaf& l : leaves) out.append(nb::make_tuple(static_cast<int>(l.kind), l.source, l.index));
-  return out;
-}
-
 // Leaves are (kind, source, index); values are numbers or other sizes.
 SizeSubstitution substitution_from(const nb::list& leaves, const nb::list& values) {
   return guarded([&] {
@@ -628,6 +626,7 @@ void init_program(nb::module_& m) {
     SizeSubstitution replace = substitution_from(leaves, values);
     return substitute(replace, sizes);
   });
+  m.def("leaves_of_sizes", &leaves_of_sizes);
   m.def("infer", &infer);
   m.def("set_traced_number",
         [](nb::type_object type) { set_traced_number(reinterpret_cast<PyTypeObject*>(type.release().ptr())); });
@@ -636,20 +635,24 @@ void init_program(nb::module_& m) {
         [](int a, int b) { return guarded([&] { return static_cast<int>(promote(dtype_from(a), dtype_from(b))); }); });
   nb::class_<Program>(m, "Program", "A program in executable form.")
       .def("run", &run_program)
-      .def_prop_ro("n_steps", [](const Program& p) { return p.steps.size(); });
+      .def_prop_ro("n_steps", [](const Program& p) { return p.steps.size(); })
+      .def_prop_ro("size_leaves", [](const Program& p) { return leaves_to(p.sizes.leaves); });
   nb::class_<ProgramBuilder>(m, "ProgramBuilder")
       .def(nb::init<>())
       .def("call", &ProgramBuilder::call)
       .def("fused", &ProgramBuilder::fused)
-      .def("share_leaves", &ProgramBuilder::share_leaves)
+      .def("set_leaves", &ProgramBuilder::set_leaves)
       .def("keep_sizes", &ProgramBuilder::keep_sizes)
       .def("finish", &ProgramBuilder::finish);
-  nb::class_<Derivative>(m, "Derivative")
-      .def_ro("name", &Derivative::name)
-      .def_prop_ro("size_leaves", [](const Derivative& d) { return leaves_to(d.sizes); });
-  m.def("make_derivative", &make_derivative, nb::rv_policy::reference, nb::arg("op").none(), nb::arg("name"),
-        nb::arg("forward").none(), nb::arg("vjp"), nb::arg("saves"), nb::arg("edges"), nb::arg("n_outputs"),
+  nb::class_<DerivedHandle>(m, "Derived", "A derived program.");
+  m.def("make_derived", &make_derived, nb::arg("program"), nb::arg("n_given"), nb::arg("python"));
+  nb::class_<DerivativeHandle>(m, "Derivative").def_prop_ro("name", [](const DerivativeHandle& d) {
+    return d.held->name;
+  });
+  m.def("make_derivative", &make_derivative, nb::arg("op").none(), nb::arg("name"), nb::arg("forward").none(),
+        nb::arg("vjp"), nb::arg("saves"), nb::arg("edges"), nb::arg("n_outputs"), nb::arg("outputs"),
         nb::arg("python"));
+  set_derive_hooks();
   m.def("run_counters", [] { return nb::make_tuple(run_counters.steps, run_counters.groups, run_counters.gemms); });
   m.def("op_table", [] {
     nb::list table;

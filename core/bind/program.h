@@ -30,25 +30,6 @@ auto guarded(F&& f) {
   }
 }
 
-// Guards in executable form: whether a derivation made for one set of sizes holds for another.
-struct GuardSet {
-  SizeProgram sizes;
-  std::vector<Guard> guards;
-
-  bool hold(Value* const* in, const Attrs* attrs) const {
-    if (guards.empty()) return true;
-    SmallArray<int64_t, 32> leaves(sizes.leaves.size()), results(sizes.steps.size());
-    gather_sizes(sizes.leaves, in, attrs, leaves.data());
-    sizes.evaluate(leaves.data(), results.data());
-    for (const Guard& g : guards) {
-      int64_t a = SizeProgram::resolve(g.a, results.data()), b = SizeProgram::resolve(g.b, results.data());
-      if ((g.comparison == Comparison::equal ? a == b : a < b) != g.outcome) return false;
-    }
-    return true;
-  }
-};
-GuardSet make_guards(const std::vector<Guard>& recorded);
-
 // Sizes in executable form.
 struct SizeList {
   SizeProgram program;
@@ -56,7 +37,7 @@ struct SizeList {
 
   std::vector<int64_t> evaluate(Value* const* in) const {
     std::vector<int64_t> leaves(program.leaves.size()), results(program.steps.size()), found;
-    gather_sizes(program.leaves, in, nullptr, leaves.data());
+    gather_sizes(program.leaves, in, nullptr, nullptr, leaves.data());
     program.evaluate(leaves.data(), results.data());
     for (Dim d : entries) found.push_back(SizeProgram::resolve(d, results.data()));
     return found;
@@ -68,7 +49,21 @@ Value* value_from(nb::handle h, const char* what);                              
 DType dtype_from(int code);                                                          // throws, as the next two
 void check_count(const Program& p, size_t n);                                        // whether it takes n inputs
 void check_leaves(const std::vector<SizeLeaf>& leaves, Value* const* in, size_t n);  // whether n operands have these
-Derivative* find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask);
-std::shared_ptr<Program> narrow_derivative(Derivative& d, uint64_t mask);
+
+// A reference-counted object of the core as Python holds it.
+template <class T>
+struct Handle {
+  T* held;
+  explicit Handle(T* owned) : held(owned) {}
+  Handle(const Handle& o) : held(o.held) { retain(held); }
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { release(held); }
+  T* share() const {
+    retain(held);
+    return held;
+  }
+};
+using DerivativeHandle = Handle<Derivative>;
+using DerivedHandle = Handle<Derived>;
 
 }  // namespace wengert

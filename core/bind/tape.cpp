@@ -20,27 +20,13 @@ struct NodeHandle {
   ~NodeHandle() { release(node); }
 };
 
-nb::object saved_tensor(Node* n, int i) {
-  const SavedRef& ref = n->derivative->saves[i];
-  Value* v = n->saved[i].value;
-  if (ref.kind != SavedRef::output) {
-    retain(v);
-    return to_python(v);
-  }
-  Value* attached = alias(v);  // a saved output gets its edge back while it is used
-  retain(n);
-  attached->node = n;
-  attached->output = ref.index;
-  return to_python(attached);
-}
-
 nb::list saved(const NodeHandle& h) {
   return guarded([&] {
     Node* n = h.node;
     if (n->freed != Freed::no) fail_freed(n);
     check_saved(n);
     nb::list out;
-    for (int i = 0; i < n->n_saved; ++i) out.append(saved_tensor(n, i));
+    for (int i = 0; i < n->n_saved; ++i) out.append(to_python(saved_operand(n, i)));
     return out;
   });
 }
@@ -73,25 +59,16 @@ nb::list output_types(const NodeHandle& h) {
   return out;
 }
 
-// ([(dtype, shape) of operands], [attributes]), or None if no tape recorded the node.
+// ([(dtype, shape) of operands], [attributes], [sizes given]), or None if no tape recorded the node.
 nb::object description(const NodeHandle& h) {
   const Description* d = h.node->description;
   if (!d) return nb::none();
-  nb::list operands, attrs;
+  nb::list operands, attrs, given;
   for (const Type& t : d->operands)
     operands.append(nb::make_tuple(static_cast<int>(t.dtype), nb::steal(dims_to_python(t.shape))));
   for (int k = 0; k < d->attrs.n; ++k) attrs.append(nb::steal(attr_to_python(d->attrs[k])));
-  return nb::make_tuple(operands, attrs);
-}
-
-void free_node(const NodeHandle& h) {
-  Node* n = h.node;
-  for (int i = 0; i < n->n_saved; ++i) {
-    note_unsaved(n->saved[i].value->buffer);
-    release(n->saved[i].value);
-  }
-  n->n_saved = 0;
-  n->freed = Freed::by_backward;
+  for (int64_t n : d->given) given.append(n);
+  return nb::make_tuple(operands, attrs, given);
 }
 
 Value* plain_value(nb::handle h) {
@@ -116,10 +93,17 @@ Edge edge_of(nb::handle h) {
   return {nb::cast<NodeHandle&>(nb::object(t[0])).node, nb::cast<uint32_t>(nb::object(t[1]))};
 }
 
+// Recording of instructions switched on or off for the length of a walk; on only if it is on already.
+struct Recording {
+  bool before = thread_state.grad_enabled;
+  explicit Recording(bool on) { thread_state.grad_enabled = before && on; }
+  ~Recording() { thread_state.grad_enabled = before; }
+};
+
 // roots: (tensor, seed tensor); sources: None, or a list of None | (node, output).
 // Returns (gradients of sources, which were reached, [(id, gradient) of leaves], nodes run, edges computed).
-nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph, bool accumulate_grads,
-                   bool all_leaves) {
+nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph, bool accumulate_grads, bool all_leaves,
+                   bool record) {
   return guarded([&] {
     std::vector<Root> from;
     for (nb::handle h : roots) {
@@ -131,6 +115,8 @@ nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph,
     options.retain_graph = retain_graph;
     options.accumulate = accumulate_grads;
     options.all_leaves = all_leaves;
+    options.record = record;
+    Recording recording(record);
     if (!sources.is_none()) {
       for (nb::handle h : nb::cast<nb::list>(sources)) wanted.push_back(h.is_none() ? Edge{nullptr, 0} : edge_of(h));
       options.sources = &wanted;
@@ -145,11 +131,6 @@ nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph,
     return nb::make_tuple(gradients, reached, leaves, r.nodes_run, r.edges_computed);
   });
 }
-
-struct NotRecording {
-  bool before = std::exchange(thread_state.grad_enabled, false);
-  ~NotRecording() { thread_state.grad_enabled = before; }
-};
 
 // The cotangent of a recorded tensor to start from: given and fitting as it is, or one for a real scalar. Null in all
 // other cases, which Python converts or refuses.
@@ -176,7 +157,7 @@ nb::object backward_to_leaves(nb::handle tensor, nb::handle gradient, bool retai
     WalkOptions options;
     options.retain_graph = retain_graph;
     options.accumulate = options.all_leaves = true;
-    NotRecording not_recording;
+    Recording recording(false);
     NodeHandle root(y->node);
     WalkResult r = walk({{y, seed.v}}, options);
     nb::dict gradients;
@@ -203,7 +184,7 @@ nb::object gradients_by(nb::handle tensor, nb::handle inputs, nb::handle gradien
     WalkOptions options;
     options.retain_graph = retain_graph;
     options.sources = &edges;
-    NotRecording not_recording;
+    Recording recording(false);
     WalkResult r = walk({{y, seed.v}}, options);
     nb::list gradients;
     for (size_t i = 0; i < xs.size(); ++i) {
@@ -255,14 +236,15 @@ nb::object reattach(const NodeHandle& h, uint32_t output, nb::handle tensor) {
   return to_python(v);
 }
 
-void call_custom(Node* n, Value* const* bars, Value** out) {
+void call_custom(Node* n, Value* const* bars, Value** out, bool record) {
   nb::list args;
   for (int i = 0; i < n->n_outputs; ++i) {
     retain(bars[i]);
     args.append(to_python(bars[i]));
   }
   try {
-    nb::object result = nb::handle(static_cast<PyObject*>(n->custom))(args);
+    nb::handle pullback(static_cast<PyObject*>(n->custom));
+    nb::object result = record ? pullback(args, NodeHandle(n)) : pullback(args);
     nb::sequence bars_in = nb::cast<nb::sequence>(result);
     for (int i = 0; i < n->n_edges; ++i) {
       nb::object g = bars_in[i];
@@ -391,7 +373,7 @@ void init_tape(nb::module_& m) {
                    })
       .def_prop_ro("derivation",
                    [](const NodeHandle& h) {
-                     if (!h.node->derivative) return nb::object(nb::none());
+                     if (!h.node->derivative || !h.node->derivative->python) return nb::object(nb::none());
                      return nb::borrow(static_cast<PyObject*>(h.node->derivative->python));
                    })
       .def_prop_ro("hooks",
@@ -403,14 +385,13 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("sizes", &sizes)
       .def_prop_ro("output_types", &output_types)
       .def_prop_ro("description", &description)
-      .def("free", &free_node)
       .def("keep_grad", [](const NodeHandle& h, nb::handle g) { keep_grad(h.node, value_from(g, "grad")); })
       .def("__eq__", [](const NodeHandle& a, const NodeHandle& b) { return a.node == b.node; })
       .def("__hash__", [](const NodeHandle& h) { return reinterpret_cast<Py_ssize_t>(h.node) >> 4; });
   bind_tape_class(m);
   m.def("node_of", &node_of);
   m.def("backward", &backward, nb::arg("roots"), nb::arg("sources").none(), nb::arg("retain_graph"),
-        nb::arg("accumulate"), nb::arg("all_leaves"));
+        nb::arg("accumulate"), nb::arg("all_leaves"), nb::arg("record") = false);
   m.def("backward_to_leaves", &backward_to_leaves, nb::arg("tensor"), nb::arg("gradient").none(),
         nb::arg("retain_graph"));
   m.def("gradients_by", &gradients_by, nb::arg("tensor"), nb::arg("inputs"), nb::arg("gradient").none(),
@@ -436,8 +417,6 @@ void init_tape(nb::module_& m) {
     drop_free_objects();
   });
 
-  tape_hooks.derive = find_derivative;
-  tape_hooks.narrow = narrow_derivative;
   tape_hooks.source_line = current_line;
   drop_source_line = [](SourceLine line) { Py_DECREF(static_cast<PyObject*>(line.code)); };
   tape_hooks.drop_line = [](SourceLine line) { Py_DECREF(static_cast<PyObject*>(line.code)); };

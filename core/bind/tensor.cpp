@@ -20,6 +20,8 @@ constexpr int kMaxFree = 256;
 TensorObject* free_tensors[kMaxFree];
 int n_free = 0;
 
+}  // namespace
+
 void clear_fields(TensorObject* t) {
   t->tensor = Tensor();
   t->id = 0;
@@ -30,6 +32,8 @@ void clear_fields(TensorObject* t) {
   t->held = nullptr;
   t->weak = nullptr;
 }
+
+namespace {
 
 TensorObject* new_tensor() {
   TensorObject* t;
@@ -69,6 +73,8 @@ int tensor_clear(PyObject* self) {
   return 0;
 }
 
+}  // namespace
+
 void tensor_dealloc(PyObject* self) {
   TensorObject* t = as_tensor(self);
   PyTypeObject* type = Py_TYPE(self);
@@ -83,6 +89,8 @@ void tensor_dealloc(PyObject* self) {
   type->tp_free(self);
   Py_DECREF(type);
 }
+
+namespace {
 
 // Tensor(): an empty shell, for subclasses. Subclass instances either adopt a tensor's value or are not plain.
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {

@@ -24,6 +24,9 @@ extern PyTypeObject* tensor_type;
 inline bool is_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type); }
 inline TensorObject* as_tensor(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 
+void clear_fields(TensorObject* t);  // of a new object
+void tensor_dealloc(PyObject* self);
+
 PyObject* wrap(Value* owned);  // a new plain tensor; takes the reference; null with MemoryError
 PyObject* wrap_view(Value* owned, TensorObject* base, bool detached);
 uint64_t id_of(TensorObject* t);
@@ -52,8 +55,12 @@ PyObject* raise_python();
 struct PythonHooks {
   PyObject* dispatch;         // dispatch(op, inputs, attrs): an op on tensors that are not plain
   PyObject* convert_operand;  // makes a Tensor or a Python scalar of a foreign operand, or NotImplemented
-  PyObject* derive;
+  PyObject* derive;           // of an op, its derivative; and its push
+  PyObject* push;
+  PyObject* derive_again;  // the same of a derived program; and that program with some of its outputs only
+  PyObject* push_again;
   PyObject* narrow;
+  PyObject* note_view;       // note_view(y, x, op, attrs): y is a view of the dual x
   PyObject* refuse_leaving;  // raises for a tensor whose numbers must not leave
   PyObject* dtypes[kNumDTypes];
   PyObject* errors[static_cast<int>(ErrorKind::count)];

@@ -10,6 +10,7 @@
 namespace wengert {
 
 struct Derivative;
+struct Derived;
 
 struct Op {
   // Types of the outputs from types of the inputs; throws an Error that names the op. Sizes may be symbolic.
@@ -36,8 +37,10 @@ struct Op {
   bool differentiable = true;  // false: outputs carry no gradient at all (comparisons, argmax)
   const void* data = nullptr;  // of ops that are made at run time
 
-  // Derivatives of the common case, all operands of one dtype and no attributes: [dtype][which need gradients].
+  // Of the common case, all operands of one dtype, no attributes and any shape: [dtype][which need gradients, or have
+  // a tangent].
   Derivative* derivatives[kNumDTypes][8] = {};
+  Derived* pushes[kNumDTypes][8] = {};
 };
 
 inline constexpr int kMaxOutputs = 4;

@@ -12,16 +12,41 @@ from wengert.ops.convert import convert_operand
 from wengert.program.trace import dispatch
 
 
-def _derive(name: str, types: Any, attrs: Any, mask: int) -> Any:
+def _derive(*call: Any) -> Any:
     from wengert.transforms.derive import derive_op
 
-    return derive_op(name, types, attrs, mask)
+    return derive_op(*call)
 
 
-def _narrow(derivation: Any, mask: int) -> Any:
+def _push(*call: Any) -> Any:
+    from wengert.transforms.derive import push_op
+
+    return push_op(*call)
+
+
+def _derive_again(*call: Any) -> Any:
+    from wengert.transforms.derive import derive_again
+
+    return derive_again(*call)
+
+
+def _push_again(*call: Any) -> Any:
+    from wengert.transforms.derive import push_again
+
+    return push_again(*call)
+
+
+def _narrow(*call: Any) -> Any:
     from wengert.transforms.derive import narrow
 
-    return narrow(derivation, mask)
+    return narrow(*call)
+
+
+def _note_view(y: Any, x: Any, name: str, attrs: Any) -> None:
+    from wengert.autograd.rebinding import note_view
+    from wengert.ops.registry import OPS
+
+    note_view(y, x, OPS[name], attrs)
 
 
 def install() -> None:
@@ -32,7 +57,11 @@ def install() -> None:
             "dispatch": dispatch,
             "convert_operand": convert_operand,
             "derive": _derive,
+            "push": _push,
+            "derive_again": _derive_again,
+            "push_again": _push_again,
             "narrow": _narrow,
+            "note_view": _note_view,
             "refuse_leaving": refuse_leaving,
         }
     )

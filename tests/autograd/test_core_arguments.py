@@ -34,7 +34,7 @@ class Values:
         f = wg.compile(lambda x: wg.tanh(x) * 2 + x.sum())
         result = f(leaf)
         program = lower(f.traces[0].program)
-        symbols = [_core.new_symbol(kind, kind, 3, 2) for kind in range(3)]
+        symbols = [_core.new_symbol(kind, kind, 3, 2) for kind in range(4)]
         empty = _core.Tensor.__new__(_core.Tensor)
         self.tensors = [
             wg.ones((2, 3)), wg.ones(()), wg.zeros((0, 4)), wg.tensor([1, 2]), wg.tensor(True), leaf, leaf * 2, result,
@@ -45,7 +45,7 @@ class Values:
             "", "mul", "sum", "matmul", "full", "concat", "slice", "map", "reduce", b"ab",
         ]  # fmt: skip
         self.objects = [
-            program, f, f.traces[0].derivations[1].native, _core.node_of(result)[0], _core.ProgramBuilder(),
+            program, f, f.traces[0].derive(1)[0], _core.node_of(result)[0], _core.ProgramBuilder(),
             _core.TapeRecord(), _core.make_guards([]), _core.make_sizes((1,)), *symbols, object(), len,
         ]  # fmt: skip
 

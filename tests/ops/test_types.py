@@ -14,7 +14,7 @@ from wengert.ops.registry import Op
 from wengert.ops.samples import Sample
 from wengert.program.compile import compile
 from wengert.program.ir import Instruction, Program, Var, infer
-from wengert.transforms.derive import _symbolic_attrs, _unified_types, derive, symbolic_types
+from wengert.transforms.derive import _symbolic_attrs, _unified_types, derive, narrowed, symbolic_types
 
 
 def _hint(n: Any) -> int:
@@ -59,7 +59,7 @@ def test_symbolic_shape_rule(op: Op, sample: Sample) -> None:
 @pytest.mark.parametrize(("op", "sample"), cases(differentiable))
 def test_derived_programs_verify(op: Op, sample: Sample) -> None:
     arrays = make(sample, "float64", op.name)
-    inputs, sizes = _unified_types(op.name, _types(arrays), sample.attrs)
+    inputs, sizes = _unified_types(op.name, _types(arrays), _symbolic_attrs(op.name, sample.attrs))
     mask = sum(1 << k for k, a in enumerate(arrays) if as_dtype(a.dtype).is_floating)
     _core.open_guards()
     try:
@@ -70,7 +70,7 @@ def test_derived_programs_verify(op: Op, sample: Sample) -> None:
         derivation.forward.verify()
         derivation.vjp.verify()
         for narrow in range(1, 1 << len(derivation.edges)):
-            derivation.narrow(narrow).verify()
+            narrowed(derivation.vjp, narrow).verify()
     finally:
         _core.close_guards()
     for edge, bar in zip(derivation.edges, derivation.vjp.outputs):

@@ -20,6 +20,7 @@ from wengert.ops.registry import Op
 from wengert.ops.zero import ZERO
 from wengert.program.call_trace import Name
 from wengert.program.ir import Instruction, Program, Var, infer, is_one
+from wengert.program.numbers import is_number
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, new_level
 from wengert.transforms.evaluate import evaluate
@@ -133,6 +134,9 @@ class DualName(DualTensor, Name):  # type: ignore[misc, override]  # each has it
     __slots__ = ()
 
 
+_core.set_dual_types(DualTensor, Pair)
+
+
 class _Level:
     """What dispatch calls for an op on duals of one level."""
 
@@ -190,11 +194,19 @@ _programs: dict[Any, list[tuple[Any, Program, list[Any]]]] = {}
 
 def _tangents(op: Op, values: list[Any], tangents: list[Any], ys: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
     """Output tangents, by the op's tangent program for this signature."""
+    attrs = tuple(map(_static, attrs))
     given = [t for t in tangents if t is not None]
     tensors = [v for v in values if isinstance(v, Tensor)]
     program, leaves = _tangent_program(op, values, tuple(t is not None for t in tangents), attrs)
     sizes = [_size_at(leaf, tensors, attrs) for leaf in leaves]
     return evaluate(program, [*given, *ys, *tensors], leaves, sizes)
+
+
+def _static(attr: Any) -> Any:
+    """An attribute without numbers of a compiled function that is being traced: tangent programs outlive the trace."""
+    if isinstance(attr, tuple):
+        return tuple(map(_static, attr))
+    return attr.known() if is_number(attr) else attr
 
 
 def _size_at(leaf: tuple[int, int, int], tensors: list[Any], attrs: tuple[Any, ...]) -> Any:

@@ -20,16 +20,14 @@ from wengert.program.call_trace import Name, call_trace, has_known_layout, requi
 from wengert.program.trace import Tracer
 
 
-@dataclass(slots=True, eq=False)
-class Pair:
-    """What a dual stands for."""
+class Pair(_core.Pair):
+    """What a dual stands for: Pair(value, tangent, level). A tangent of None is zero; a level is a transformation.
 
-    value: Any
-    tangent: Any  # None: zero
-    level: Any  # the transformation that it belongs to
-    view: View | None = None
-    version: int = 0  # counts writes
-    known_layout: bool = True  # False: whether it is contiguous differs from call to call of a compiled function
+    `view` says what the dual is a view of, `version` counts writes, and where `known_layout` is False, whether it is
+    contiguous differs from call to call of a compiled function.
+    """
+
+    __slots__ = ()
 
     def give(self, x: Any) -> None:
         """The value and tangent of x from here on; x without a tangent has a zero one."""

@@ -15,7 +15,7 @@ from wengert.autograd.modes import enable_grad
 from wengert.errors import DTypeError, GradientError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.program.call_trace import Name
-from wengert.transforms.pullback import RecordedWalk, pull, require_real
+from wengert.transforms.pullback import pull, require_real
 
 
 def seed_for(y: Tensor, gradient: Any, what: str) -> Tensor:
@@ -109,16 +109,10 @@ def backward(
     seed = seed_for(self, gradient, "backward")
     retain = create_graph if retain_graph is None else retain_graph
     chosen = None if inputs is None else as_tensors(inputs, "backward: inputs")
-    if create_graph:
-        return _backward_recorded(self, seed, chosen, retain)
     grads = GradientMap()
     grads._roots = [_core.node_of(self)[0]]
     edges = None if chosen is None else [_core.node_of(x) for x in chosen]
-    before = _core.set_grad_enabled(False)
-    try:
-        gradients, reached, leaves, _, _ = _core.backward([(self, seed)], edges, retain, True, chosen is None)
-    finally:
-        _core.set_grad_enabled(before)
+    gradients, reached, leaves, _, _ = _core.backward([(self, seed)], edges, retain, True, chosen is None, create_graph)
     for x, g, r in zip(chosen or (), gradients, reached):
         if r:
             grads[x] = zeros_like(x) if g is None else g
@@ -147,27 +141,6 @@ def _backward_in_trace(y: Name, gradient: Any, retain: bool, inputs: Any) -> Gra
         )
     if not retain:
         trace.free(y)
-    return grads
-
-
-def _backward_recorded(y: Tensor, seed: Tensor, chosen: list[Tensor] | None, retain: bool) -> GradientMap:
-    edges = None if chosen is None else [_core.node_of(x) for x in chosen]
-    walk = RecordedWalk([y], [seed], edges)
-    walk.run(retain)
-    grads = GradientMap()
-    grads._roots = [node for (node, _), _ in walk.roots]
-    for x, edge in zip(chosen or (), walk.sources):
-        g = None if edge is None else walk.gradient(edge)
-        if g is not None:
-            grads[x] = g if isinstance(g, Tensor) else zeros_like(x)
-    for node in walk.nodes.values():
-        g = walk.gradient((node, 0))
-        if not isinstance(g, Tensor):
-            continue
-        if node.is_leaf or node.retains_grad:
-            node.keep_grad(g)
-            if chosen is None:
-                grads[node.id] = g
     return grads
 
 

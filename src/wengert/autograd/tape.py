@@ -15,7 +15,7 @@ from wengert.autograd.modes import inside_reverse
 from wengert.autograd.reverse import as_tensors, seed_for
 from wengert.errors import DTypeError, GradientError, TapeConsumedError
 from wengert.program.ir import Instruction, Program, Type, Var, infer
-from wengert.transforms.pullback import RecordedWalk, pull
+from wengert.transforms.pullback import pull
 
 
 class GradientTape:
@@ -119,22 +119,13 @@ class GradientTape:
                 "compute it inside the tape's block"
             )
         seed = seed_for(target, gradient, "backward")
-        if _core.recording_tapes() or inside_reverse():
-            walk = RecordedWalk([target], [seed], None)
-            walk.run(True)
-            for node in walk.nodes.values():
-                g = walk.gradient((node, 0))
-                if node.is_leaf and isinstance(g, Tensor):
-                    grads[node.id] = g
-            return grads
-        before = _core.set_grad_enabled(False)
-        try:
-            *_, leaves, _, _ = _core.backward([(target, seed)], None, retain_graph or self._persistent, False, True)
-        finally:
-            _core.set_grad_enabled(before)
+        record = bool(_core.recording_tapes()) or inside_reverse()
+        retain = retain_graph or self._persistent or record
+        *_, leaves, _, _ = _core.backward([(target, seed)], None, retain, False, True, record)
         for key, g in leaves:
             grads[key] = g
-        self._finish(keep=retain_graph)
+        if not record:
+            self._finish(keep=retain_graph)
         return grads
 
     def _pull(self, pairs: list[tuple[Tensor, Tensor]], sources: list[list[Tensor]]) -> list[Any]:
@@ -257,14 +248,15 @@ def _operands(node: Any, values: dict[tuple[int, int], Var], inputs: list[Var]) 
 
 
 def _known_sizes(node: Any) -> tuple[list[Any], list[Any]]:
-    operands, attrs = node.description
+    operands, attrs, given = node.description
     leaves = [(0, k, axis) for k, (_, shape) in enumerate(operands) for axis in range(len(shape))]
     sizes = [n for _, shape in operands for n in shape]
     for k, value in enumerate(attrs):
         if isinstance(value, tuple):
             leaves += [(1, k, j) for j in range(len(value))]
             sizes += value
-    return leaves, sizes
+    leaves += [(3, 0, k) for k in range(len(given))]
+    return leaves, [*sizes, *given]
 
 
 def _concrete(i: Instruction, env: dict[Var, Var], leaves: list[Any], sizes: list[Any]) -> Instruction:

@@ -37,9 +37,9 @@ def explain(grads: GradientMap, x: Tensor) -> str:
 
 
 def _nodes(grads: GradientMap) -> list[Any]:
-    from wengert.transforms.pullback import _reachable
+    from wengert.transforms.pullback import reachable
 
-    nodes = _reachable([(root, 0) for root in grads._roots])
+    nodes = reachable([(root, 0) for root in grads._roots])
     return sorted(nodes.values(), key=lambda n: -n.seq)
 
 

@@ -11,7 +11,7 @@ from wengert.autograd.modes import no_grad
 from wengert.errors import GradientError
 from wengert.functional.arguments import native
 from wengert.transforms.evaluate import evaluate
-from wengert.transforms.pullback import _reachable
+from wengert.transforms.pullback import reachable
 
 _isfinite = native("isfinite")
 _INPUT = 0  # what a derivation saves: operands, results, residuals
@@ -51,7 +51,7 @@ def _first_operation(loss: Tensor) -> str:
     edge = _core.node_of(loss)
     if edge is None or edge[0].is_leaf:
         return "nothing was recorded for it"
-    nodes = sorted(_reachable([edge]).values(), key=lambda n: n.seq)
+    nodes = sorted(reachable([edge]).values(), key=lambda n: n.seq)
     last = None
     for node in nodes:
         if node.is_leaf:
@@ -77,5 +77,5 @@ def _outputs(node: Any) -> list[Tensor]:
         return []
     with no_grad():
         inputs = [kept[k] for k in range(n)]
-        made = evaluate(derivation.forward, inputs, derivation.native.size_leaves, node.sizes)
+        made = evaluate(derivation.forward, inputs, derivation.leaves, node.sizes)
     return made[: derivation.n_outputs]

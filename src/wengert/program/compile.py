@@ -107,11 +107,11 @@ class TracedFunction:
         _core.open_guards()
         try:
             with _without_collections():
-                derivation = derive_program(self.program, mask, self.name)
+                derivation, native = derive_program(self.program, mask, self.name)
         finally:
             self.guards = [*self.guards, *_core.close_guards()]
         self.derivations[mask] = derivation
-        return derivation.native, _core.make_guards(self.guards)
+        return native, _core.make_guards(self.guards)
 
     def report(self) -> Report:
         """What a run of the plain program does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
@@ -27,14 +28,11 @@ class _Slots:
         return slot
 
 
-def lower(program: Program, sizes_of: Any = None, *, all_sizes: bool = False) -> Any:
-    """The executable form. With `sizes_of`, an executable, its size leaves are numbered like those.
-
-    `all_sizes`: it also has the sizes that only the instructions read, for whoever evaluates them one by one.
-    """
+def lower(program: Program, *, leaves: Sequence[Any] = (), keep: Sequence[Any] = ()) -> Any:
+    """The executable form. Its size leaves start with `leaves`; `keep` are sizes whose leaves it has besides those it
+    reads."""
     builder = _core.ProgramBuilder()
-    if sizes_of is not None:
-        builder.share_leaves(sizes_of)
+    builder.set_leaves(list(leaves))
     program = without_stops(program)
     slots = _Slots(program.inputs)
     units = fuse(program)
@@ -49,9 +47,9 @@ def lower(program: Program, sizes_of: Any = None, *, all_sizes: bool = False) ->
                 _lower_call(builder, slots, i)
         elif unit.outputs[0] not in scalars or unit.outputs[0] in needed:
             _lower_call(builder, slots, unit)
-        elif all_sizes:
-            builder.keep_sizes(unit.attrs[0])
     outputs = [_output_slot(builder, slots, o) for o in program.outputs]
+    if keep:
+        builder.keep_sizes(keep)
     return builder.finish(len(program.inputs), slots.count, [], outputs)
 
 

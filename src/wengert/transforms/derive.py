@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from wengert import _core
+from wengert._core import same_sizes
 from wengert.dtypes import ALL as DTYPES
 from wengert.ops.registry import OPS
 from wengert.ops.zero import ZERO
-from wengert.program.ir import Instruction, Operand, Program, Type, Var, infer, remove_dead
+from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer, remove_dead
 from wengert.program.lower import lower
 from wengert.program.mincut import minimum_vertex_cut
 from wengert.program.simplify import simplify
@@ -18,8 +20,11 @@ from wengert.program.sizes import EqualSizes
 from wengert.program.trace import Trace, Tracer
 from wengert.transforms.linearize import is_linear, linearize, transpose
 
-_LAST_BIT = 63  # as core/tape.h: kLastBit
-_INPUT, _OUTPUT, _RESIDUAL = 0, 1, 2  # as core/tape.h: SavedRef::Kind
+_LAST_BIT = 63  # as core/derived.h: kLastBit
+_INPUT, _OUTPUT, _RESIDUAL = 0, 1, 2  # as core/derived.h: SavedRef::Kind
+_NOTHING, _FROM_INPUT, _FROM_RESULT = 0, 1, 2  # as core/derived.h: OutputRef::Kind
+_OF_INPUT, _OF_ATTRIBUTE, _GIVEN = 0, 1, 3  # as core/dim.h: SizeLeaf::Kind
+Leaf = tuple[int, int, int]  # kind, source, index: a size that a program reads
 
 # A value that exists anyway (an input, an output) is likely to be alive anyway; a residual is memory that only the
 # backward pass needs.
@@ -27,8 +32,18 @@ _EXISTING = 0.5
 
 
 @dataclass(slots=True)
+class Derivable:
+    """What a native derived program was made of: its variants are derived from this."""
+
+    name: str
+    program: Program
+    past: list[Instruction]  # makes those inputs of the program that are residuals, from the others
+    leaves: list[Leaf]  # the sizes that are given to it
+
+
+@dataclass(slots=True)
 class Derivation:
-    """The derivative of a program for one signature, before it is lowered."""
+    """The derivative of a program for one signature."""
 
     name: str
     forward: Program  # outputs, then residuals
@@ -36,23 +51,13 @@ class Derivation:
     saves: list[tuple[int, int]]
     edges: list[int]
     n_outputs: int
-    replay: Program | None  # residuals again, from saved inputs and outputs: where the VJP itself is differentiated
-    native: Any = None
-    executable: Any = None  # of `vjp`
-    narrowed: dict[int, Program] = field(default_factory=dict)
+    past: list[Instruction]  # residuals again, from saved inputs and outputs: where the VJP itself is differentiated
+    leaves: list[Leaf] = field(default_factory=list)  # the sizes that the VJP reads
 
     @property
     def n_residuals(self) -> int:
         """How many values the forward program makes for backward alone."""
         return len(self.forward.outputs) - self.n_outputs
-
-    def narrow(self, mask: int) -> Program:
-        """The VJP program that computes only the edges in the mask."""
-        if mask not in self.narrowed:
-            outputs = [o if mask >> k & 1 else None for k, o in enumerate(self.vjp.outputs)]
-            body = remove_dead(self.vjp.instructions, outputs)
-            self.narrowed[mask] = Program(self.vjp.inputs, body, outputs)
-        return self.narrowed[mask]
 
 
 def symbolic_types(types: Sequence[tuple[int, tuple[int, ...]]]) -> list[Type]:
@@ -65,20 +70,30 @@ def symbolic_types(types: Sequence[tuple[int, tuple[int, ...]]]) -> list[Type]:
 
 def _symbolic_attrs(name: str, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(
-        tuple(n if n == 1 else _core.new_symbol(1, k, j, n) for j, n in enumerate(value))
+        tuple(n if n == 1 else _core.new_symbol(_OF_ATTRIBUTE, k, j, n) for j, n in enumerate(value))
         if spec.kind == "sizes"
         else value
         for k, (spec, value) in enumerate(zip(OPS[name].attrs, attrs))
     )
 
 
-def _unified_types(name: str, types: Sequence[tuple[int, tuple[int, ...]]], attrs: tuple[Any, ...]) -> Any:
+def _given_attrs(name: str, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Attributes whose sizes are symbols for a list of sizes that is given to the program: all of them, in order."""
+    position = itertools.count()
+    return tuple(
+        tuple(n if n == 1 else _core.new_symbol(_GIVEN, 0, k, n) for n, k in zip(value, position))
+        if spec.kind == "sizes"
+        else value
+        for spec, value in zip(OPS[name].attrs, attrs)
+    )
+
+
+def _unified_types(name: str, types: Sequence[tuple[int, tuple[int, ...]]], sizes: tuple[Any, ...]) -> Any:
     """Symbolic types and attributes in which sizes that the op requires to be equal are one symbol.
 
     The op's own shape rule says which: it compares them. Those guards hold for every valid call.
     """
-    inputs, sizes = symbolic_types(types), _symbolic_attrs(name, attrs)
-    op = OPS[name]
+    inputs, op = symbolic_types(types), OPS[name]
     _core.open_guards()
     try:
         infer(op, [Var(t) for t in inputs], sizes)
@@ -92,14 +107,11 @@ def _unified_types(name: str, types: Sequence[tuple[int, tuple[int, ...]]], attr
 
 def derive_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[Any, ...], mask: int) -> Any:
     """The derivative of one op, for the core: (native derivative, guards)."""
-    op = OPS[name]
     _core.infer(name, types, attrs)  # what is refused is refused with its numbers, not with the symbols below
-    inputs, sizes = _unified_types(name, types, attrs)
+    inputs, sizes = _unified_types(name, types, _symbolic_attrs(name, attrs))
     _core.open_guards()
     try:
-        variables = [Var(t) for t in inputs]
-        outputs = tuple(Var(t) for t in infer(op, variables, sizes))
-        program = Program(variables, [Instruction(op, tuple(variables), sizes, outputs)], list(outputs))
+        program = _instruction_alone(name, inputs, sizes)
         derivation = derive(program, mask, name)
         native = _hand_over(derivation, name if derivation.n_residuals == 0 else None)
     finally:
@@ -107,30 +119,199 @@ def derive_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[
     return native, guards
 
 
-def derive_program(program: Program, mask: int, name: str) -> Derivation:
-    """The derivative of a traced program."""
+def push_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[Any, ...], mask: int) -> Any:
+    """The push of one op, for the core: (native derived program, guards)."""
+    _core.infer(name, types, attrs)
+    inputs, sizes = _unified_types(name, types, _given_attrs(name, attrs))
+    _core.open_guards()
+    try:
+        program = _pushed(_instruction_alone(name, inputs, sizes), mask)
+        n_given = sum(len(value) for spec, value in zip(OPS[name].attrs, attrs) if spec.kind == "sizes")
+        source = Derivable(f"push({name})", program, [], [(_GIVEN, 0, k) for k in range(n_given)])
+        native = _core.make_derived(lower(program), n_given, source)
+    finally:
+        guards = _core.close_guards()
+    return native, guards
+
+
+def _instruction_alone(name: str, types: Sequence[Type], attrs: tuple[Any, ...]) -> Program:
+    op, variables = OPS[name], [Var(t) for t in types]
+    outputs = tuple(Var(t) for t in infer(op, variables, attrs))
+    return Program(variables, [Instruction(op, tuple(variables), attrs, outputs)], list(outputs))
+
+
+def _pushed(program: Program, mask: int) -> Program:
+    """The program together with its tangents: inputs, then tangents of those in the mask → outputs, then their tangents."""
+    trace = Trace()
+    primals: dict[Var, Any] = {v: trace.input(v.type) for v in program.inputs}
+    wanted = [v for k, v in enumerate(program.inputs) if mask >> min(k, _LAST_BIT) & 1]
+    tangents: dict[Var, Any] = {v: trace.tracer(Var(v.type, linear=True)) for v in wanted}
+    dots = [t._var for t in tangents.values()]
+    with trace:
+        linearize(trace, program.instructions, primals, tangents)
+    ys = [_output(primals, o) for o in program.outputs]
+    y_dots = [_cotangent(tangents.get(o, ZERO)) if isinstance(o, Var) else None for o in program.outputs]
+    return simplify(Program([*trace.inputs, *dots], trace.instructions, [*ys, *y_dots]))
+
+
+def derive_program(program: Program, mask: int, name: str) -> tuple[Derivation, Any]:
+    """The derivative of a traced program, and its native form."""
     derivation = derive(program, mask, name)
-    _hand_over(derivation, None)
-    return derivation
+    return derivation, _hand_over(derivation, None)
 
 
-def _hand_over(d: Derivation, op_name: str | None) -> Any:
-    d.executable = lower(d.vjp, sizes_of=None if d.replay is None else lower(d.replay), all_sizes=True)
-    d.native = _core.make_derivative(
-        op_name,
-        d.name,
-        None if op_name else lower(d.forward),
-        d.executable,
-        d.saves,
-        d.edges,
-        d.n_outputs,
-        d,
+def derive_again(source: Derivable, types: list[tuple[int, Any]], given: list[int], mask: int) -> Any:
+    """The derivative of a derived program, for the core: (native derivative, guards, whether it holds for every rank)."""
+    program, past = _retyped(source, types, given)
+    results, outputs = _results(program)
+    _core.open_guards()
+    try:
+        derivation = derive(Program(program.inputs, program.instructions, list(results)), mask, source.name, past)
+        forward = lower(derivation.forward)
+        native = _hand_over(derivation, None, forward, outputs)
+    finally:
+        guards = _core.close_guards()
+    any_rank = not _has_one_shape(source) or not (guards or derivation.leaves or forward.size_leaves)
+    return native, guards, any_rank
+
+
+def push_again(source: Derivable, types: list[tuple[int, Any]], given: list[int], mask: int) -> Any:
+    """The push of a derived program, for the core: (native derived program, guards, whether it holds for every rank)."""
+    program, past = _retyped(source, types, given)
+    assert not past, "residuals have no tangents: what the walk applies are plain values"
+    _core.open_guards()
+    try:
+        pushed = _pushed(program, mask)
+        executable = lower(pushed)
+    finally:
+        guards = _core.close_guards()
+    leaves = [(_GIVEN, 0, k) for k in range(len(given))]
+    native = _core.make_derived(executable, len(given), Derivable(f"push({source.name})", pushed, [], leaves))
+    any_rank = not _has_one_shape(source) or not (guards or executable.size_leaves)
+    return native, guards, any_rank
+
+
+def narrow(source: Derivable, mask: int) -> Any:
+    """The derived program with only the outputs in the mask, for the core. Its sizes are those of the whole one."""
+    program = narrowed(source.program, mask)
+    executable = lower(program, leaves=source.leaves)
+    return _core.make_derived(executable, -1, Derivable(source.name, program, source.past, source.leaves))
+
+
+def narrowed(program: Program, mask: int) -> Program:
+    """The program with only the outputs in the mask; the others are symbolic zeros."""
+    outputs = [o if mask >> k & 1 else None for k, o in enumerate(program.outputs)]
+    return Program(program.inputs, remove_dead(program.instructions, outputs), outputs)
+
+
+def _hand_over(d: Derivation, op_name: str | None, forward: Any = None, outputs: Sequence[Any] = ()) -> Any:
+    executable = lower(d.vjp, keep=_sizes_to_keep(d.vjp, d.past))
+    d.leaves = executable.size_leaves
+    if forward is None and op_name is None:
+        forward = lower(d.forward)
+    vjp = _core.make_derived(executable, -1, Derivable(f"vjp({d.name})", d.vjp, d.past, d.leaves))
+    return _core.make_derivative(op_name, d.name, forward, vjp, d.saves, d.edges, d.n_outputs, outputs, d)
+
+
+# ------------------------------------------------------------------------------------------ programs as instructions
+
+
+def _results(program: Program) -> tuple[list[Var], list[tuple[int, int]]]:
+    """What the program makes, each value once; and for each output whether it is none, an input, or one of those."""
+    results: list[Var] = []
+    places: dict[Var, tuple[int, int]] = {v: (_FROM_INPUT, k) for k, v in enumerate(program.inputs)}
+    outputs = []
+    for o in program.outputs:
+        if isinstance(o, Const):
+            made = Var(Type(o.dtype, ()))
+            program.instructions.append(Instruction(OPS["full"], (), ((), o.dtype, o.value), (made,)))
+            o = made
+        if o is not None and o not in places:
+            places[o] = (_FROM_RESULT, len(results))
+            results.append(o)
+        outputs.append((_NOTHING, 0) if o is None else places[o])
+    return results, outputs
+
+
+def _sizes_to_keep(program: Program, past: list[Instruction]) -> list[Any]:
+    """Sizes that a later derivative of the program needs and that its operands do not show."""
+    shown = {leaf for v in program.inputs for n in v.type.shape if _is_leaf(n) for leaf in _core.leaves_of_sizes((n,))}
+    sizes = [n for v in program.inputs for n in v.type.shape]
+    sizes += [n for i in (*program.instructions, *past) for n in _attr_sizes(i)]
+    hidden = set(_core.leaves_of_sizes(tuple(n for n in sizes if not isinstance(n, int)))) - shown
+    return [n for n in sizes if not isinstance(n, int) and any(leaf in hidden for leaf in _core.leaves_of_sizes((n,)))]
+
+
+def _attr_sizes(i: Instruction) -> Iterable[Any]:
+    return (n for spec, value in zip(i.op.attrs, i.attrs) if spec.kind == "sizes" for n in value)
+
+
+def _is_leaf(n: Any) -> bool:
+    return not isinstance(n, int) and n.is_leaf
+
+
+def _has_one_shape(source: Derivable) -> bool:
+    """Whether all values have the same shape, whatever it is: then the program serves every rank."""
+    shape = source.program.inputs[0].type.shape
+    return not source.leaves and all(
+        (i.op.elementwise or i.op.name == "cast")
+        and all(same_sizes(v.type.shape, shape) for v in (*i.outputs, *i.vars()))
+        for i in (*source.program.instructions, *source.past)
     )
-    return d.native
 
 
-def derive(program: Program, mask: int, name: str) -> Derivation:
-    """Linearise, transpose, and cut: the forward program with residuals and the VJP program."""
+def _retyped(source: Derivable, types: list[tuple[int, Any]], given: list[int]) -> tuple[Program, list[Instruction]]:
+    """The program and the past of its residuals over fresh sizes: those of these operands, and those that are given.
+
+    A variant is derived later than the program itself and at other sizes, which decide what guards say.
+    """
+    if _has_one_shape(source):
+        sizes = tuple(_core.new_symbol(_OF_INPUT, 0, axis, n) for axis, n in enumerate(types[0][1]))
+        return _remade(source, lambda shape: sizes)
+    leaves: list[Leaf] = []
+    symbols: list[Any] = []
+    for k, (v, (_, shape)) in enumerate(zip(source.program.inputs, types)):
+        for axis, (size, n) in enumerate(zip(v.type.shape, shape)):
+            if _is_leaf(size):
+                (leaf,) = _core.leaves_of_sizes((size,))
+                if leaf not in leaves:
+                    leaves.append(leaf)
+                    symbols.append(_core.new_symbol(_OF_INPUT, k, axis, n))
+    for i, (leaf, n) in enumerate(zip(source.leaves, given)):
+        if leaf not in leaves:
+            leaves.append(leaf)
+            symbols.append(_core.new_symbol(_GIVEN, 0, i, n))
+    return _remade(source, lambda shape: tuple(_core.substitute_sizes(shape, leaves, symbols)))
+
+
+def _remade(source: Derivable, sizes: Callable[[Any], Any]) -> tuple[Program, list[Instruction]]:
+    made: dict[Var, Var] = {}
+
+    def var(v: Var) -> Var:
+        if v not in made:
+            made[v] = Var(Type(v.type.dtype, sizes(v.type.shape)))
+        return made[v]
+
+    def instruction(i: Instruction) -> Instruction:
+        attrs = tuple(sizes(v) if spec.kind == "sizes" else v for spec, v in zip(i.op.attrs, i.attrs))
+        inputs = tuple(var(x) if isinstance(x, Var) else x for x in i.inputs)
+        return Instruction(i.op, inputs, attrs, tuple(map(var, i.outputs)))
+
+    program = source.program
+    inputs = list(map(var, program.inputs))
+    past, body = list(map(instruction, source.past)), list(map(instruction, program.instructions))
+    return Program(inputs, body, [var(o) if isinstance(o, Var) else o for o in program.outputs]), past
+
+
+# ------------------------------------------------------------------------------------------------------- deriving
+
+
+def derive(program: Program, mask: int, name: str, past: Sequence[Instruction] = ()) -> Derivation:
+    """Linearise, transpose, and cut: the forward program with residuals and the VJP program.
+
+    `past`: instructions that made some of the program's inputs, residuals, from others. A residual is a number that is
+    there; its tangent is that of its past.
+    """
     trace = Trace()
     primals: dict[Var, Any] = {}
     tangents: dict[Var, Any] = {}
@@ -143,7 +324,9 @@ def derive(program: Program, mask: int, name: str) -> Derivation:
     for k in wanted:
         v = program.inputs[k]
         dots[k] = tangents[v] = trace.tracer(Var(v.type, linear=True))
+    given = {v: primals[v] for v in program.inputs}
     with trace:
+        _linearize_past(trace, past, given, primals, tangents)
         linearize(trace, program.instructions, primals, tangents)
     outputs = [_output(primals, o) for o in program.outputs]
     bars_in = [Var(o.type) for o in program.outputs if isinstance(o, Var)]
@@ -164,7 +347,35 @@ def derive(program: Program, mask: int, name: str) -> Derivation:
     joint = simplify(joint)
     outputs, cotangents = joint.outputs[: len(outputs)], joint.outputs[len(outputs) :]
     xs = joint.inputs[len(bars_in) :]
-    return _split(joint, bars_in, xs, outputs, cotangents, wanted, name)
+    known_past = _renamed(past, dict(zip(program.inputs, xs)))
+    return _split(joint, bars_in, xs, outputs, cotangents, wanted, name, known_past)
+
+
+def _linearize_past(
+    trace: Trace, past: Sequence[Instruction], given: dict[Var, Any], primals: dict[Var, Any], tangents: dict[Var, Any]
+) -> None:
+    """Tangents of residuals. Their values are those that are given: computing them again is dead code."""
+    again: dict[Var, Var] = {}
+    for i in past:
+        linearize(trace, [i], primals, tangents)
+        for o in i.outputs:
+            if o in given:
+                again[primals[o]._var] = given[o]._var
+                primals[o] = given[o]
+    for i in trace.instructions:
+        i.inputs = tuple(again.get(x, x) if isinstance(x, Var) else x for x in i.inputs)
+
+
+def _renamed(instructions: Sequence[Instruction], names: dict[Var, Var]) -> list[Instruction]:
+    return [
+        Instruction(
+            i.op,
+            tuple(names.get(x, x) if isinstance(x, Var) else x for x in i.inputs),
+            i.attrs,
+            tuple(names.get(o, o) for o in i.outputs),
+        )
+        for i in instructions
+    ]
 
 
 def _output(primals: dict[Var, Any], o: Operand | None) -> Operand | None:
@@ -188,6 +399,7 @@ def _split(
     cotangents: Sequence[Operand | None],
     wanted: list[int],
     name: str,
+    past: list[Instruction],
 ) -> Derivation:
     late = set(bars_in)  # what depends on a cotangent
     for i in joint.instructions:
@@ -200,43 +412,39 @@ def _split(
     needed |= {c for c in cotangents if isinstance(c, Var) and c not in late}
 
     saved = _choose_saved(early_part, xs, outputs, needed)
-    replay = _replay(early_part, xs, outputs, saved, wanted)
-    if replay is not None:
-        known = set(saved)
-        saved += [v for v in replay.inputs if v not in known]
+    past = _past_of(saved, [*past, *early_part], xs, outputs, wanted, {o for i in past for o in i.outputs})
+    read = {v for i in past for v in i.vars()} - {o for i in past for o in i.outputs}
+    known = set(saved)
+    saved += [x for x in xs if x in read and x not in known]
     recomputed = _made_from(saved, early_part, needed)
     refs, residuals = _references(saved, xs, outputs)
     forward_outputs = [*outputs, *residuals]
     forward = Program(xs, remove_dead(early_part, forward_outputs), forward_outputs)
     vjp = simplify(Program([*bars_in, *saved], [*recomputed, *late_part], list(cotangents)))
-    return Derivation(name, forward, vjp, refs, wanted, len(outputs), replay)
+    return Derivation(name, forward, vjp, refs, wanted, len(outputs), past)
 
 
-def _replay(
-    early: list[Instruction],
+def _past_of(
+    saved: list[Var],
+    instructions: list[Instruction],
     xs: list[Var],
     outputs: Sequence[Operand | None],
-    saved: list[Var],
     wanted: list[int],
-) -> Program | None:
-    """Residuals that depend on a differentiated input, computed from values that have edges; None if there are none.
+    pasts: set[Var],
+) -> list[Instruction]:
+    """The instructions that make the saved residuals that depend on a differentiated input from values with edges.
 
     A saved residual is a number without a past. Differentiating the VJP program needs its past, so the inputs that it
-    was made of are saved beside it: references, not copies.
+    was made of are saved beside it: references, not copies. `pasts`: inputs that are such residuals themselves.
     """
     active = {xs[k] for k in wanted}
-    for i in early:
+    for i in instructions:
         sloped = i.op.differentiable and i.op.rule(any(DTYPES[v.type.dtype].kind == "c" for v in i.vars())) != "zero"
         if sloped and any(v in active for v in i.vars()):
             active.update(o for o in i.outputs if DTYPES[o.type.dtype].is_inexact)
-    existing = {*xs, *(o for o in outputs if isinstance(o, Var))}
+    existing = {*xs, *(o for o in outputs if isinstance(o, Var))} - pasts
     residuals = {v: None for v in saved if v in active and v not in existing}
-    if not residuals:
-        return None
-    kept = {v: None for v in saved if v not in residuals}
-    body = _made_from(kept, early, residuals)
-    read = {v for i in body for v in i.vars()}
-    return Program([*kept, *(x for x in xs if x in read and x not in kept)], body, list(residuals))
+    return _made_from([v for v in saved if v not in residuals], instructions, residuals)
 
 
 def _made_from(saved: Iterable[Var], instructions: list[Instruction], wanted: Iterable[Var]) -> list[Instruction]:
@@ -294,8 +502,3 @@ def _references(
             refs.append((_RESIDUAL, len(residuals)))
             residuals.append(v)
     return refs, residuals
-
-
-def narrow(derivation: Derivation, mask: int) -> Any:
-    """For the core: the lowered VJP program of some edges. Its sizes are those of the whole one."""
-    return lower(derivation.narrow(mask), sizes_of=derivation.executable)
