@@ -77,19 +77,7 @@ def draw(seed: int, index: int) -> Case:
 
 
 # Bugs that are known and open, each with the cases that run into it; `--known` runs them all the same.
-KNOWN: dict[str, Callable[[Case], bool]] = {
-    # transforms/pullback lists the trace's instructions before it brings the results up to date, so that what a stale
-    # view is of its base has no tangent.
-    "a vjp inside compile loses the gradient of a result that is a view of what was written later": lambda case: (
-        case.program.writes and case.mode == "vjp, compiled"
-    ),
-    # autograd/forward keeps the tangent program of an op by its attributes, of which one may be a number of a trace
-    # that has ended.
-    "norms with an eps that changes between calls raise in forward mode": lambda case: (
-        case.mode in FORWARD and re.search(r"(layer|rms)_norm", case.program.text()) is not None
-    ),
-}
-FORWARD = {m for m, mode in MODES.items() if re.search("jvp|dual|jacfwd|jacobian|hvp|hessian", mode.code)}
+KNOWN: dict[str, Callable[[Case], bool]] = {}
 
 
 def shapes_of(sizes: tuple[int, int]) -> list[tuple[int, ...]]:

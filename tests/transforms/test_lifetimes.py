@@ -201,3 +201,28 @@ def test_reverse_over_reverse_in_a_loop_costs_the_same_for_every_step() -> None:
         g(start)
         costs[steps] = calls_in(lambda g=g: g(start))
     assert costs[40] - costs[20] < 2.2 * (costs[20] - costs[10])
+
+
+def test_results_that_are_views_of_what_was_written_later() -> None:
+    """Their gradient is that of the written tensor, though they are read only after the function has returned."""
+
+    def row_first(x: Any) -> Any:
+        y = x * 2.0
+        row = y[0]
+        y *= x
+        return row
+
+    def transposed_first(x: Any) -> Any:
+        a = wg.sin(x)
+        b = a.T
+        a.mul_(x)
+        return b
+
+    x, seed = wg.tensor([[0.5, 0.7], [0.9, 1.1]]), wg.tensor([1.0, 2.0])
+    pulled = wg.compile(lambda x, c: wg.vjp(row_first, x)[1](c)[0])(x, seed)
+    np.testing.assert_allclose(pulled.numpy(), [[4 * 0.5, 2 * 4 * 0.7], [0.0, 0.0]], rtol=1e-6)
+
+    value, tangent = wg.jvp(lambda x: wg.vjp(transposed_first, x)[1](wg.ones((2, 2)))[0], (x,), (wg.ones((2, 2)),))
+    a = x.numpy()
+    np.testing.assert_allclose(value.numpy(), np.sin(a) + a * np.cos(a), rtol=1e-6)
+    np.testing.assert_allclose(tangent.numpy(), 2 * np.cos(a) - a * np.sin(a), rtol=1e-6)

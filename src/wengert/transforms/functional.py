@@ -72,6 +72,13 @@ def result_leaves(result: Any, what: str) -> tuple[list[Any], Any]:
     return [y if isinstance(y, Tensor) else asarray(y) for y in leaves], structure
 
 
+def _bring_up_to_date(result: Any) -> None:
+    """Read duals that are views of what was written later, while what they are computed from is still tracked."""
+    for y in tree.flatten(result)[0]:
+        while isinstance(y, DualTensor):
+            y = y._pair.value
+
+
 class _Pullback:
     """The reverse half of one evaluation of a function."""
 
@@ -82,6 +89,7 @@ class _Pullback:
             self.sources = [_source(_as_differentiable(x, what), self.outer, extent) for x in leaves]
             with enable_grad(), numbers_kept(map(_innermost, self.sources)):
                 result = f(*tree.unflatten(self.structure, [another_name(s) for s in self.sources]))
+                _bring_up_to_date(result)
         self.aux = None
         if has_aux:
             if not (isinstance(result, tuple) and len(result) == 2):

@@ -64,6 +64,7 @@ def _pull_dual(
 
 def _pull_traced(top: Tracer, outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
     trace = top._trace
+    made = [trace.operand(y, 0) for y in outputs]  # first: a stale view is read from its base again, by instructions
     existing = list(trace.instructions)
     dots: dict[Var, Any] = {}
     variables = [trace.variables(s) for s in sources]
@@ -88,9 +89,8 @@ def _pull_traced(top: Tracer, outputs: Sequence[Any], bars: Sequence[Any], sourc
         linear = [i for i in added if any(v.linear for v in i.outputs)]
         trace.instructions = [*existing, *(i for i in added if not any(v.linear for v in i.outputs))]
         cotangents: dict[Var, Any] = {}
-        for y, bar in zip(outputs, bars):
-            made = trace.operand(y, 0)
-            y_dot: Any = tangents.get(made, ZERO) if isinstance(made, Var) else ZERO
+        for y, bar in zip(made, bars):
+            y_dot: Any = tangents.get(y, ZERO) if isinstance(y, Var) else ZERO
             if is_linear(y_dot):
                 cotangents[y_dot._var] = cotangents.get(y_dot._var, ZERO) + bar
         transpose(trace, linear, cotangents)
