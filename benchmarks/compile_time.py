@@ -10,6 +10,7 @@ is installed, is what JAX takes for `jit` of the function and of its gradient. O
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import importlib.util
 import time
@@ -123,10 +124,10 @@ class Measured:
     seconds: dict[str, float]
 
 
-clock = time.perf_counter
+Clock = Callable[[], float]
 
 
-def seconds(f: Callable[[], Any]) -> float:
+def seconds(f: Callable[[], Any], clock: Clock) -> float:
     """The time of one call, which does not collect the garbage of earlier ones."""
     gc.collect()
     start = clock()
@@ -152,43 +153,43 @@ def _instructions(f: Function) -> int:
     return len(compiled.traces[0].program.instructions)
 
 
-def in_wengert(f: Function, passes: bool) -> Measured:
+def in_wengert(f: Function, passes: bool, clock: Clock) -> Measured:
     """Compile and derive f by both operands."""
     compiled: Any = wg.compile(f)
     x, w = map(wg.asarray, operands())
-    taken = {"compile": seconds(lambda: compiled(x, w))}
+    taken = {"compile": seconds(lambda: compiled(x, w), clock)}
     (traced,) = compiled.traces
-    taken["derive"] = seconds(lambda: traced.derive(ALL))
+    taken["derive"] = seconds(lambda: traced.derive(ALL), clock)
     if passes:
         program = traced.program
-        taken |= {g.__name__: seconds(lambda g=g: g(program)) for g in (simplify, fuse, lower)}  # type: ignore[misc]
+        for run in (simplify, fuse, lower):
+            taken[run.__name__] = seconds(functools.partial(run, program), clock)
     return Measured(len(traced.program.instructions), taken)
 
 
-def in_jax(make: Callable[[Any, int], Function], repeats: int) -> dict[str, float]:
+def in_jax(make: Callable[[Any, int], Function], repeats: int, clock: Clock) -> dict[str, float]:
     """Trace, lower and compile the function, and its gradient, in JAX."""
     import jax
 
     f, args = make(jax.numpy, repeats), operands()
     return {
-        "JAX jit": seconds(lambda: jax.jit(f).lower(*args).compile()),
-        "JAX jit of grad": seconds(lambda: jax.jit(jax.value_and_grad(f, (0, 1))).lower(*args).compile()),
+        "JAX jit": seconds(lambda: jax.jit(f).lower(*args).compile(), clock),
+        "JAX jit of grad": seconds(lambda: jax.jit(jax.value_and_grad(f, (0, 1))).lower(*args).compile(), clock),
     }
 
 
 def main() -> None:
     """Measure the workloads that were asked for; all by default."""
-    global clock
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", help=f"any of {', '.join(WORKLOADS)}")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="instructions of the programs, about")
     parser.add_argument("--passes", action="store_true", help="also time simplify, fuse and lower on their own")
+    parser.add_argument("--cpu", action="store_true", help="time of this process instead of wall time")
     parser.add_argument(
         "--no-jax", action="store_true", help="leave JAX out: it takes minutes from 10,000 instructions on"
     )
     options = parser.parse_args()
-    if options.cpu:
-        clock = time.process_time
+    clock = time.process_time if options.cpu else time.perf_counter
     if unknown := [w for w in options.workloads if w not in WORKLOADS]:
         parser.error(f"unknown workload {unknown[0]}; there are {', '.join(WORKLOADS)}")
     beside_jax = not options.no_jax and importlib.util.find_spec("jax") is not None
@@ -196,9 +197,9 @@ def main() -> None:
         print(f"{name}: µs per instruction")
         for n, size in enumerate(options.sizes):
             repeats = repeats_for(WORKLOADS[name], size)
-            measured = in_wengert(WORKLOADS[name](wg, repeats), options.passes)
+            measured = in_wengert(WORKLOADS[name](wg, repeats), options.passes, clock)
             if beside_jax:
-                measured.seconds |= in_jax(WORKLOADS[name], repeats)
+                measured.seconds |= in_jax(WORKLOADS[name], repeats, clock)
             if n == 0:
                 print(f"{'instructions':>14}" + "".join(f"{key:>17}" for key in measured.seconds))
             per = [1e6 * s / measured.instructions for s in measured.seconds.values()]
