@@ -320,12 +320,15 @@ void unify_duals(const Op& op, PyObject* const* args, int n, Value** v, OwnedObj
 PyObject* try_on_duals(const Op& op, PyObject* const* args, int n) {
   Value* v[3];
   bool unified = true;
+  int parts = 0;
   if (thread_state.capturing || compares(op)) return nullptr;
   for (int i = 0; i < n; ++i) {
     v[i] = bottom_value(args[i]);
     if (!v[i] && !is_scalar(args[i])) return nullptr;
+    parts += count_parts(args[i]);
     unified &= v[i] && v[0] && v[i]->dtype == v[0]->dtype && same_shape(v[i], v[0]);
   }
+  if (parts > kLastBit) return nullptr;
   static const Attrs none;
   if (unified && op.map[static_cast<int>(v[0]->dtype)]) return call_on_duals(op, args, n, none);
   OwnedObjects o;
@@ -529,9 +532,13 @@ PyObject* noted_view(const Op& op, PyObject* y, PyObject* x, PyObject* const* at
 
 // An op on duals and plain tensors. Null without an exception if there is something else among the operands.
 PyObject* try_op_on_duals(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
-  if (thread_state.capturing || !op.differentiable || n_in > kLastBit || !any_dual(inputs, n_in)) return nullptr;
-  for (int i = 0; i < n_in; ++i)
+  if (thread_state.capturing || !op.differentiable || !any_dual(inputs, n_in)) return nullptr;
+  int parts = 0;
+  for (int i = 0; i < n_in; ++i) {
     if (!bottom_value(inputs[i])) return nullptr;
+    parts += count_parts(inputs[i]);
+  }
+  if (parts > kLastBit) return nullptr;
   Attrs attrs;
   parse_attrs(op, attr_values, n_attrs, attrs);
   if (any_symbolic(attrs)) return nullptr;

@@ -40,6 +40,12 @@ Value* bottom_value(PyObject* o) {
   return is_tensor(o) && as_tensor(o)->plain ? current(as_tensor(o)->tensor) : nullptr;
 }
 
+int count_parts(PyObject* o) {
+  if (!is_dual(o)) return 1;
+  const PairObject* pair = pair_of(o);
+  return count_parts(pair->value) + (pair->tangent == Py_None ? 0 : count_parts(pair->tangent));
+}
+
 namespace {
 
 // References that are dropped in the end.
@@ -127,6 +133,7 @@ void apply_to_values(Derived& p, PyObject* const* operands, int n, const int64_t
   SmallArray<Value*, 8> results(n_out);
   apply(p, in.data(), n, given, results.data());
   for (int i = 0; i < n_out; ++i) out[i] = results[i] ? wrap(results[i]) : nullptr;
+  if (PyErr_Occurred()) throw Error(ErrorKind::python, "");  // no memory for one of them: it is not a zero
 }
 
 void apply_to_objects(Derived& p, PyObject* const* operands, int n, const int64_t* given, PyObject** out) {

@@ -22,8 +22,12 @@ bool is_dual(PyObject* o);
 // The value at the bottom of a plain or dual tensor, for its type; null if something else is there.
 Value* bottom_value(PyObject* o);
 
-// An op on operands of which some are duals and the others plain tensors, unified if it is elementwise. A new reference
-// (a tuple for several outputs), or null with an exception. Throws.
+// How many plain tensors a plain or dual tensor is made of: a value and a tangent, at each level.
+int count_parts(PyObject* o);
+
+// An op on operands of which some are duals and the others plain tensors, unified if it is elementwise, which have
+// at most kLastBit parts together: masks have a bit for each. A new reference (a tuple for several outputs), or null
+// with an exception. Throws.
 PyObject* call_on_duals(const Op& op, PyObject* const* operands, int n, const Attrs& attrs);
 
 int init_dual_types(PyObject* module);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import wengert as wg
@@ -174,3 +175,27 @@ def test_backward_on_a_dual_says_what_it_is(value: Any) -> None:
     assert y.tangent.sum().backward()[x].tolist() == (6.0 * x).tolist()  # the remedy
     with pytest.raises(wg.GradientError, match="inside a compiled function"):
         wg.compile(lambda z: (z * z).sum().backward()[z])(x.detach())
+
+
+def test_operands_of_more_parts_than_a_mask_has_bits() -> None:
+    """Values and tangents of all levels together: 40 duals of duals, of which some have no tangent, have more than 63."""
+    n = 40
+    weights = wg.arange(1.0, n + 1.0, dtype=wg.float64)
+    constant = wg.ones((1,), dtype=wg.float64)
+
+    def f(x: Any) -> Any:
+        parts = [x[k : k + 1] ** 3 if k % 3 else constant for k in range(n)]
+        return (wg.concat(parts) * weights).sum()
+
+    x, v = wg.linspace(0.1, 1.0, n, dtype=wg.float64), wg.ones((n,), dtype=wg.float64)
+    second = wg.jvp(lambda z: wg.jvp(f, (z,), (v,))[1], (x,), (v,))[1]
+    expected = sum(6 * x[k].item() * (k + 1) for k in range(n) if k % 3)
+    np.testing.assert_allclose(second.item(), expected, rtol=1e-12)
+
+
+def test_elementwise_ops_at_many_levels() -> None:
+    f = lambda x: x * wg.exp(x)
+    for _ in range(6):
+        f = (lambda g: lambda x: wg.jvp(g, (x,), (wg.ones_like(x),))[1])(f)
+    x = wg.tensor(0.25, dtype=wg.float64)
+    np.testing.assert_allclose(f(x).item(), (0.25 + 6) * np.exp(0.25), rtol=1e-12)
