@@ -250,68 +250,46 @@ nb::object infinity_for(PyObject* const* args, const Operands& o) {
   return place == 0 ? nb::object() : nb::steal(PyFloat_FromDouble(place * std::numeric_limits<double>::infinity()));
 }
 
-struct OwnedObjects {
-  PyObject* at[3] = {};
-  ~OwnedObjects() {
-    for (PyObject* o : at) Py_XDECREF(o);
-  }
-};
-
 // An op with attributes on a plain or dual tensor, for a result that nobody sees as a view. A new reference; throws.
-PyObject* call_with(const Op& op, PyObject* x, const Attrs& attrs) {
-  if (is_dual(x)) {
-    PyObject* y = call_on_duals(op, &x, 1, attrs);
-    if (!y) throw Error(ErrorKind::python, "");
-    return y;
+nb::object call_with(const Op& op, const nb::object& x, const Attrs& attrs) {
+  PyObject* operand_object = x.ptr();
+  PyObject* y;
+  if (is_dual(operand_object)) {
+    y = call_on_duals(op, &operand_object, 1, attrs);
+  } else {
+    Value *v = operand(as_tensor(operand_object)), *out;
+    apply(op, &v, 1, attrs, &out);
+    y = wrap(out);
   }
-  Value *v = operand(as_tensor(x)), *out;
-  apply(op, &v, 1, attrs, &out);
-  PyObject* y = wrap(out);
   if (!y) throw Error(ErrorKind::python, "");
-  return y;
+  return nb::steal(y);
 }
 
 // Operands of an elementwise op, of which some are duals, in one dtype and one shape; v are their values at the bottom.
-void unify_duals(const Op& op, PyObject* const* args, int n, Value** v, OwnedObjects& o) {
+void unify_duals(const Op& op, PyObject* const* args, int n, Value** v, nb::object* unified) {
   static const Op& cast = *find_op("cast");
   static const Op& broadcast_to = *find_op("broadcast_to");
   const int first = op.kernel == Elementwise::where ? 1 : 0;
   const DType t = common_dtype(op, args, n, v);
-  Dims shape;
-  bool any = false;
+  Attrs shape;
+  shape.add(Attr::Kind::sizes);
   for (int i = 0; i < n; ++i)
-    if (v[i]) {
-      shape = any ? broadcast(op.name.c_str(), shape, v[i]->dims()) : v[i]->dims();
-      any = true;
-    }
+    if (v[i]) shape.v[0].dims = broadcast(op.name.c_str(), shape[0].dims, v[i]->dims());
   const Value* like = nullptr;
   for (int i = 0; i < n; ++i) {
     if (!v[i]) continue;
-    const DType wanted = i < first ? DType::Bool : t;
-    PyObject* x = Py_NewRef(args[i]);
-    o.at[i] = x;
-    if (v[i]->dtype != wanted) {
-      Attrs attrs;
-      attrs.add(Attr::Kind::integer).i = static_cast<int64_t>(wanted);
-      o.at[i] = nullptr;
-      nb::object before = nb::steal(x);
-      o.at[i] = call_with(cast, x, attrs);
-      x = o.at[i];
-    }
-    if (!(v[i]->dims() == shape)) {
-      Attrs attrs;
-      attrs.add(Attr::Kind::sizes).dims = shape;
-      o.at[i] = nullptr;
-      nb::object before = nb::steal(x);
-      o.at[i] = call_with(broadcast_to, x, attrs);
-    }
-    like = bottom_value(o.at[i]);
+    Attrs dtype;
+    dtype.add(Attr::Kind::integer).i = static_cast<int64_t>(i < first ? DType::Bool : t);
+    unified[i] = nb::borrow(args[i]);
+    if (static_cast<int64_t>(v[i]->dtype) != dtype[0].i) unified[i] = call_with(cast, unified[i], dtype);
+    if (!(v[i]->dims() == shape[0].dims)) unified[i] = call_with(broadcast_to, unified[i], shape);
+    like = bottom_value(unified[i].ptr());
   }
   for (int i = 0; i < n; ++i) {
     if (v[i]) continue;
-    o.at[i] = wrap(scalar_value(op, args[i], i < first ? DType::Bool : t, like));
-    if (!o.at[i]) throw Error(ErrorKind::python, "");
-    as_tensor(o.at[i])->requires_grad = 0;  // a number is nothing that a tape tracks
+    unified[i] = nb::steal(wrap(scalar_value(op, args[i], i < first ? DType::Bool : t, like)));
+    if (!unified[i]) throw Error(ErrorKind::python, "");
+    as_tensor(unified[i].ptr())->requires_grad = 0;  // a number is nothing that a tape tracks
   }
 }
 
@@ -331,9 +309,10 @@ PyObject* try_on_duals(const Op& op, PyObject* const* args, int n) {
   if (parts > kLastBit) return nullptr;
   static const Attrs none;
   if (unified && op.map[static_cast<int>(v[0]->dtype)]) return call_on_duals(op, args, n, none);
-  OwnedObjects o;
-  unify_duals(op, args, n, v, o);
-  return call_on_duals(op, o.at, n, none);
+  nb::object owned[3];
+  unify_duals(op, args, n, v, owned);
+  PyObject* operands[3] = {owned[0].ptr(), owned[1].ptr(), owned[2].ptr()};
+  return call_on_duals(op, operands, n, none);
 }
 
 bool any_dual(PyObject* const* args, int n) {

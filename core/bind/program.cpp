@@ -635,7 +635,6 @@ void init_program(nb::module_& m) {
         [](int a, int b) { return guarded([&] { return static_cast<int>(promote(dtype_from(a), dtype_from(b))); }); });
   nb::class_<Program>(m, "Program", "A program in executable form.")
       .def("run", &run_program)
-      .def_prop_ro("n_steps", [](const Program& p) { return p.steps.size(); })
       .def_prop_ro("size_leaves", [](const Program& p) { return leaves_to(p.sizes.leaves); });
   nb::class_<ProgramBuilder>(m, "ProgramBuilder")
       .def(nb::init<>())

@@ -50,15 +50,6 @@ nb::list sizes(const NodeHandle& h) {
   return out;
 }
 
-nb::list output_types(const NodeHandle& h) {
-  nb::list out;
-  if (h.node->types)
-    for (int i = 0; i < h.node->n_outputs; ++i)
-      out.append(
-          nb::make_tuple(static_cast<int>(h.node->types[i].dtype), nb::steal(dims_to_python(h.node->types[i].shape))));
-  return out;
-}
-
 // ([(dtype, shape) of operands], [attributes], [sizes given]), or None if no tape recorded the node.
 nb::object description(const NodeHandle& h) {
   const Description* d = h.node->description;
@@ -359,7 +350,6 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("id", [](const NodeHandle& h) { return h.node->id; })
       .def_prop_ro("freed", [](const NodeHandle& h) { return h.node->freed != Freed::no; })
       .def_prop_ro("n_outputs", [](const NodeHandle& h) { return static_cast<int>(h.node->n_outputs); })
-      .def_prop_ro("retains_grad", [](const NodeHandle& h) { return h.node->retains_grad; })
       .def_prop_ro("active", [](const NodeHandle& h) { return active(h.node); })
       .def_prop_ro("name",
                    [](const NodeHandle& h) {
@@ -383,7 +373,6 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("saved", &saved)
       .def_prop_ro("edges", &edges)
       .def_prop_ro("sizes", &sizes)
-      .def_prop_ro("output_types", &output_types)
       .def_prop_ro("description", &description)
       .def("keep_grad", [](const NodeHandle& h, nb::handle g) { keep_grad(h.node, value_from(g, "grad")); })
       .def("__eq__", [](const NodeHandle& a, const NodeHandle& b) { return a.node == b.node; })

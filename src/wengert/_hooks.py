@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from wengert import _core, errors
@@ -12,34 +12,15 @@ from wengert.ops.convert import convert_operand
 from wengert.program.trace import dispatch
 
 
-def _derive(*call: Any) -> Any:
-    from wengert.transforms.derive import derive_op
+def _deriving(name: str) -> Callable[..., Any]:
+    """A function of transforms.derive, which is imported when something is derived for the first time."""
 
-    return derive_op(*call)
+    def call(*arguments: Any) -> Any:
+        from wengert.transforms import derive
 
+        return getattr(derive, name)(*arguments)
 
-def _push(*call: Any) -> Any:
-    from wengert.transforms.derive import push_op
-
-    return push_op(*call)
-
-
-def _derive_again(*call: Any) -> Any:
-    from wengert.transforms.derive import derive_again
-
-    return derive_again(*call)
-
-
-def _push_again(*call: Any) -> Any:
-    from wengert.transforms.derive import push_again
-
-    return push_again(*call)
-
-
-def _narrow(*call: Any) -> Any:
-    from wengert.transforms.derive import narrow
-
-    return narrow(*call)
+    return call
 
 
 def _note_view(y: Any, x: Any, name: str, attrs: Any) -> None:
@@ -56,11 +37,11 @@ def install() -> None:
         {
             "dispatch": dispatch,
             "convert_operand": convert_operand,
-            "derive": _derive,
-            "push": _push,
-            "derive_again": _derive_again,
-            "push_again": _push_again,
-            "narrow": _narrow,
+            "derive": _deriving("derive_op"),
+            "push": _deriving("push_op"),
+            "derive_again": _deriving("derive_again"),
+            "push_again": _deriving("push_again"),
+            "narrow": _deriving("narrow"),
             "note_view": _note_view,
             "refuse_leaving": refuse_leaving,
         }

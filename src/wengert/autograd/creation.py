@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.conversion import EXACT, asarray, check_range, finish
 from wengert.autograd.device import check_device
-from wengert.dtypes import DType, as_dtype, complex64, float32, int64
+from wengert.dtypes import as_dtype, complex64, float32, int64
 from wengert.errors import ArgumentError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.program.trace import create, filled
@@ -322,13 +321,3 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
         view[order.index(i)] = a.size
         out.append(OPS["copy"](OPS["broadcast_to"](OPS["reshape"](a, tuple(view)), shape)))
     return tuple(out)
-
-
-def one_dtype(dtypes: Sequence[DType]) -> DType:
-    """The dtype that several promote to."""
-    from wengert.dtypes import ALL
-
-    code = dtypes[0].code
-    for d in dtypes[1:]:
-        code = _core.promote(code, d.code)
-    return ALL[code]

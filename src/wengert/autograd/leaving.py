@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import warnings
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from wengert import _core
+from wengert.debug.warning import user_line, warn_user
 from wengert.errors import CustomOpError, GradientError
 
 running_rule = threading.local()  # .name: of the custom op whose rule runs in order to be differentiated or transposed
 
-_PASSED_OVER = ("wengert", "numpy", "scipy")  # frames of these packages are not the user's
 _REMEDIES = {
     "numpy": "wg.sin(x) or np.sin(x) on the tensor itself; wg.stack or wg.tensor([x, y]) instead of np.array([x, y])",
     "float": "wg.sin(x) instead of math.sin(x)",
@@ -59,24 +57,9 @@ def refuse_leaving(x: Any, what: str, inside: bool) -> NoReturn:
     )
 
 
-def user_line() -> str:
-    """File and line of the innermost frame that belongs to the user."""
-    frame = sys._getframe(_frames_to_user())
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def _frames_to_user() -> int:
-    """How many frames the innermost one of the user's is above the caller."""
-    above, frame = 1, sys._getframe(2)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _PASSED_OVER:
-        above, frame = above + 1, frame.f_back
-    return above
-
-
 def warn_of_independence(what: str) -> None:
     """Say, once per line of the user's, that a derivative is zero because nothing leads to what it is by."""
-    warnings.warn(
+    warn_user(
         f"{what}: the result does not depend on the argument, so its derivative is zero; if it should depend, look for a "
-        "detach(), a no_grad() or a value that was computed outside of the function",
-        stacklevel=_frames_to_user() + 1,
+        "detach(), a no_grad() or a value that was computed outside of the function"
     )

@@ -1,16 +1,29 @@
-"""Warnings that point at the user's line."""
+"""The user's line: where warnings point, and what errors name."""
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PASSED_OVER = ("wengert", "numpy", "scipy")  # frames of these packages are not the user's
+
+
+def _frames_to_user() -> int:
+    """How many frames the innermost one of the user's is above the caller."""
+    above, frame = 1, sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _PASSED_OVER:
+        above, frame = above + 1, frame.f_back
+    return above
+
+
+def user_line() -> str:
+    """File and line of the innermost frame that belongs to the user."""
+    frame = sys._getframe(_frames_to_user())
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def warn_user(message: str) -> None:
-    """Warn at the innermost line outside this package.
+    """Warn at the innermost line of the user's.
 
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
@@ -18,7 +31,4 @@ def warn_user(message: str) -> None:
     >>> str(caught[0].message)
     'look here'
     """
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, stacklevel=_frames_to_user() + 1)
