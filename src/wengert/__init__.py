@@ -15,7 +15,7 @@ from wengert import _hooks
 
 _hooks.install()
 
-from wengert import autograd, functional
+from wengert import autograd, functional, tree
 from wengert._core import Tensor
 from wengert.autograd.context import AutogradContext, AutogradEngine
 from wengert.autograd.conversion import asarray, tensor
@@ -150,7 +150,7 @@ __all__ = [
     "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "linspace", "logspace", "manual_seed", "memory_stats",
     "meshgrid", "no_grad", "normal", "ones", "ones_like", "permutation", "rand", "rand_like", "randint", "randn",
     "randn_like", "reset_peak", "result_type", "set_grad_enabled", "set_num_threads", "show_config", "stop_gradient",
-    "tensor", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp", "zeros", "zeros_like",
+    "tensor", "tree", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp", "zeros", "zeros_like",
     *_LAZY, *functional.__all__,
 ]  # fmt: skip
 

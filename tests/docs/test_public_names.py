@@ -16,7 +16,7 @@ from wengert.ops.registry import OPS
 
 PACKAGES = [
     "wengert", "wengert.functional", "wengert.autograd", "wengert.nn", "wengert.nn.init", "wengert.nn.lora", "wengert.optim",
-    "wengert.optim.schedules", "wengert.optim.transforms", "wengert.data", "wengert.linalg", "wengert.fft",
+    "wengert.optim.schedules", "wengert.optim.transforms", "wengert.data", "wengert.linalg", "wengert.fft", "wengert.tree",
     "wengert.interop.scipy",
 ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from wengert.autograd.modes import no_grad
 from wengert.autograd.random import Generator, permutation, randint
 from wengert.data.samples import Subset, is_dataset, joined
 from wengert.errors import ArgumentError, ShapeError
-from wengert.program.tree import flatten, unflatten
+from wengert.tree import flatten, unflatten
 
 _EPOCH_BITS = 40  # an epoch draws from counters of its own: epoch · 2⁴⁰ and on
 

@@ -12,7 +12,7 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import asarray, tensor
 from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError, ShapeError
-from wengert.program.tree import flatten, unflatten
+from wengert.tree import flatten, unflatten
 
 _ARRAYS = ("__array__", "__array_interface__", "__dlpack__")
 
@@ -67,7 +67,8 @@ def joined(dataset: Any, chosen: Sequence[int]) -> Any:
     for i, (_, other) in zip(chosen, flat):
         if other != structure:
             raise ArgumentError(
-                f"batches: samples {chosen[0]} and {i} have different containers, so they cannot be joined to a batch"
+                f"batches: samples {chosen[0]} and {i} have different containers, so they cannot be joined to a batch:\n"
+                f"  {structure}\n  {other}"
             )
     return unflatten(structure, [_stacked(parts, chosen) for parts in zip(*(leaves for leaves, _ in flat))])
 

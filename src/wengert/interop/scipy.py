@@ -18,9 +18,9 @@ from wengert.autograd.conversion import asarray
 from wengert.autograd.modes import no_grad
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, DTypeError, GradientError
-from wengert.program.tree import flatten, unflatten
 from wengert.transforms.functional import hvp, value_and_grad
 from wengert.transforms.jacobian import hessian, jacobian
+from wengert.tree import flatten, leaves_like, unflatten
 
 # What a method takes beside the gradient; methods that are not here take no derivative.
 _BY_METHOD = {
@@ -52,7 +52,7 @@ class _Unknowns:
                 raise DTypeError(f"{who}: unknowns are real numbers, got {a.dtype}")
         self.shapes = [a.shape for a in arrays]
         self.start = np.concatenate([a.astype(np.float64).ravel() for a in arrays]) if arrays else np.zeros(0)
-        self.single = self.structure == "leaf"
+        self.single = self.structure.is_leaf
         if not self.start.size:
             raise ArgumentError(f"{who}: there are no unknowns in x0")
 
@@ -70,9 +70,7 @@ class _Unknowns:
         """A vector from containers of this structure, or from one number for all."""
         if isinstance(tree, (int, float)):
             return np.full(self.start.shape, float(tree))
-        leaves, structure = ([tree], self.structure) if self.single else flatten(tree)
-        if structure != self.structure:
-            raise ArgumentError(f"{who} must be a number or have the containers of x0")
+        leaves = [tree] if self.single else leaves_like(tree, self.structure, f"{self.who}: {who}")
         return np.concatenate([np.broadcast_to(np.asarray(x, float), s).ravel() for x, s in zip(leaves, self.shapes)])
 
     def function(self, f: Callable[..., Any], args: Sequence[Any]) -> Callable[[Tensor], Any]:

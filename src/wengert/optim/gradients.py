@@ -9,7 +9,7 @@ from wengert._core import Tensor
 from wengert.autograd.gradient_map import GradientMap
 from wengert.errors import ArgumentError
 from wengert.nn.parameter import Parameter
-from wengert.program.tree import flatten, unflatten
+from wengert.tree import flatten, is_container, unflatten
 
 
 class Found(NamedTuple):
@@ -76,11 +76,11 @@ def _of_parameters(parameters: list[Tensor], source: Any) -> Found:
 
 
 def _leaves(source: Any) -> tuple[list[Any], Any]:
-    if not isinstance(source, (Iterable, Tensor)):
+    if not (isinstance(source, (Iterable, Tensor)) or is_container(source)) or source is None:
         raise ArgumentError(
             f"gradients come in a map, a module, or containers of tensors, got a {type(source).__name__}"
         )
-    leaves, structure = flatten(source if isinstance(source, (list, tuple, dict, Tensor)) else list(source))
+    leaves, structure = flatten(source if isinstance(source, Tensor) or is_container(source) else list(source))
     wrong = next((x for x in leaves if not isinstance(x, Tensor)), None)
     if wrong is not None:
         raise ArgumentError(
@@ -94,7 +94,7 @@ def _parameters(params: Any) -> list[Any]:
         return []
     if hasattr(params, "named_parameters"):
         return [p for _, p in params.named_parameters()]
-    return flatten(params if isinstance(params, (list, tuple, dict, Tensor)) else list(params))[0]
+    return flatten(params if isinstance(params, Tensor) or is_container(params) else list(params))[0]
 
 
 def _into_map(source: GradientMap, keys: Iterable[int], new: list[Tensor]) -> GradientMap:

@@ -15,7 +15,7 @@ from wengert.dtypes import float64
 from wengert.errors import ArgumentError, GradientError
 from wengert.optim.line_search import Point, strong_wolfe
 from wengert.optim.optimizer import Optimizer, Options, Parameters, check_positive
-from wengert.program.tree import flatten, unflatten
+from wengert.tree import flatten, unflatten
 
 CURVATURE_FLOOR = 1e-10  # pairs with less than this yᵀs would make the approximation indefinite
 

@@ -15,7 +15,7 @@ from wengert.functional.arguments import as_dtype_of
 from wengert.optim.cohort import wide_rule
 from wengert.optim.update import state_dtype
 from wengert.program.compile import composite
-from wengert.program.tree import flatten, leaves_like, unflatten
+from wengert.tree import flatten, leaves_like, unflatten
 
 _compiled = functools.cache(composite)
 

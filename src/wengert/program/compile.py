@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from wengert import _core
+from wengert import _core, tree
 from wengert.dtypes import float32, int64
 from wengert.errors import ArgumentError, TraceError, WengertError
-from wengert.program import tree
 from wengert.program.call_trace import CallTrace, ClosesOver, call_trace
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer
@@ -172,7 +171,7 @@ def _trace_with(
             outputs = compiled.function(*arguments[: len(args)], **dict(zip(kwargs, arguments[len(args) :])))
             leaves, structure = tree.flatten(outputs)
             leaves = [_returned_number(x) if is_number(x) else x for x in leaves]
-        program = trace.program([_result(trace, x, compiled.__name__) for x in leaves if x is not None])
+        program = trace.program([_result(trace, x, compiled.__name__) for x in leaves])
     except BaseException as e:
         if isinstance(e, WengertError):
             sizes = [f"{n} = {size}" for t, g in zip(types, given) for n, size in zip(t.shape, g[1]) if n is not size]
@@ -191,11 +190,7 @@ def _trace_with(
     finally:
         guards = [*guards, *_core.close_guards()]
     captured = [x for x, _ in trace.captured.values()]
-    unflatten = (
-        None
-        if structure == "leaf" and leaves[0] is not None
-        else functools.partial(_built, structure, [x is None for x in leaves])
-    )
+    unflatten = None if structure.is_leaf else functools.partial(tree.unflatten, structure)
     traced = TracedFunction(compiled.__name__, program, guards)
     return (
         plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings(), numbers.guards
@@ -243,12 +238,6 @@ def _result(trace: CallTrace, x: Any, name: str) -> Operand:
     raise TraceError(
         f"{name}: a compiled function returns tensors, numbers, None and containers of them, not a {type(x).__name__}"
     )
-
-
-def _built(structure: Any, gaps: list[bool], results: list[Any]) -> Any:
-    """What the function returned, of tensors; nothing stands for None in a program."""
-    tensors = iter(results)
-    return tree.unflatten(structure, [None if gap else next(tensors) for gap in gaps])
 
 
 def _own_outputs(program: Program) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wengert import _core
+from wengert import _core, tree
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import ones_like, zeros, zeros_like
@@ -16,7 +16,6 @@ from wengert.autograd.rebinding import another_name, argument
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, real
-from wengert.program import tree
 from wengert.program.call_trace import call_trace
 from wengert.program.trace import Tracer
 from wengert.transforms.naming import named

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert import _core
+from wengert import _core, tree
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import zeros_like
@@ -19,7 +19,6 @@ from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError, DTypeError
 from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, make_complex
-from wengert.program import tree
 from wengert.transforms.functional import (
     by_arguments,
     differentiate_backwards,
