@@ -177,6 +177,21 @@ def rows_pure(x: Any) -> Any:
     return wg.stack([s[0], 2.0 * s[0], s[2], s[3]])
 
 
+def read_without_recording(x: Any) -> Any:
+    y, z = wg.ones((4,), dtype=wg.float64), x * x
+    part, other = y[1:], z[:3]
+    y[2:].mul_(wg.sin(x[:2]))
+    z.mul_(x)
+    with wg.no_grad():
+        assert [wg.sum(v).ndim for v in (part, y, other, z)] == [0, 0, 0, 0]
+    return wg.concat([part * other, y[3:] * z[3:]])
+
+
+def read_without_recording_pure(x: Any) -> Any:
+    one, s, z = wg.ones_like(x[0]), wg.sin(x), x * x * x
+    return wg.stack([one, s[0], s[1], s[1]]) * z
+
+
 PROGRAMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "element": (element, element_pure),
     "filled": (filled, filled_pure),
@@ -188,6 +203,7 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "masks and indices": (masks_and_indices, masks_and_indices_pure),
     "argument": (argument, argument_pure),
     "overwritten": (overwritten, overwritten_pure),
+    "read without recording": (read_without_recording, read_without_recording_pure),
     "rows": (rows, rows_pure),
 }
 

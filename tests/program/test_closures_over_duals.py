@@ -116,3 +116,22 @@ def test_in_place_writes_in_functions_that_close_over_duals() -> None:
     # w₀ w₁ x₀ and w₁ w₁ x₁
     assert wg.jvp(f, (x,), (v,))[1].tolist() == [0.5 * 3.0 + 2.0 * 1.0, 2 * 3.0 * 2.0 * 3.0]
     assert wg.vjp(f, x)[1](wg.ones((2,)))[0].tolist() == [3.0, 1.0 + 18.0]
+
+
+def test_a_tensor_of_the_trace_that_was_given_a_value_from_outside_can_be_changed_again() -> None:
+    x, v, c = (wg.tensor(a, dtype=wg.float64) for a in ([1.0, 3.0], [0.5, 2.0], [4.0, 5.0]))
+
+    def f(w: Any) -> Any:
+        def g() -> Any:
+            a, b = w * w, w * 2.0
+            a.copy_(w)
+            a.mul_(w)
+            b.copy_(c)
+            b[1:].add_(w[1:])
+            return a * b
+
+        return wg.compile(g)()
+
+    # 4 w₀² and w₁² (5 + w₁)
+    assert wg.jvp(f, (x,), (v,))[1].tolist() == [8 * 1.0 * 0.5, (2 * 3.0 * 8.0 + 9.0) * 2.0]
+    assert wg.hvp(lambda w: f(w).sum(), x, v).tolist() == [8 * 0.5, (10.0 + 6 * 3.0) * 2.0]

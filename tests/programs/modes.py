@@ -199,7 +199,7 @@ got = [grads.get(x) for x in leaves]
 with wg.GradientTape() as outer:
     with wg.GradientTape() as tape:
         y = loss(*X)
-    dot = inner(tape.gradient(y, X), V)
+    dot = tracked(inner(tape.gradient(y, X), V))
 got = outer.gradient(dot, X)
 """,
 }

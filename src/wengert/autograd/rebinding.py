@@ -14,6 +14,7 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
+from wengert.autograd.modes import enable_grad
 from wengert.errors import InPlaceError, TraceError
 from wengert.ops.registry import OPS, Op
 from wengert.program.call_trace import Name, call_trace, has_known_layout, require_same_but_for_ones
@@ -59,7 +60,8 @@ class View:
         version = self.base._pair.version
         if version != self.seen:
             self._require_sharing(pair.value, "this")
-            pair.give(self.of(self.base))
+            with enable_grad():  # what a view is of its base does not depend on whether its reader records
+                pair.give(self.of(self.base))
             self.seen = version
 
     def _require_sharing(self, y: Any, name: str) -> None:
@@ -132,6 +134,8 @@ def write(x: Any, value: Any, level: Any, name: str) -> None:
             f"{name}: a tensor {x.dtype.name}{tuple(x.shape)} from outside of the function that is being traced cannot be "
             "given a value with a tangent in place; compute a new tensor instead"
         )
+    if call_trace() is not None and not _is_traced(value):
+        value = OPS["copy"](value)  # in the trace: what was made there has a value there
     if not _is_dual(x):
         _lift(x, level, name)
     pair = x._pair
