@@ -195,6 +195,14 @@ def test_a_loss_that_is_not_a_number_says_where() -> None:
         optim.check_loss(wg.tensor(math.nan))
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_operations_are_computed_again_whose_sizes_the_derivative_does_not_need(n: int) -> None:
+    f = wg.compile(lambda x: wg.exp(x) + wg.arange(x.shape[0]))
+    x = wg.full((n,), 1e3, requires_grad=True)
+    with pytest.raises(wg.GradientError, match="the first operation that read or made such a value: <lambda> at"):
+        optim.check_loss(f(x * 1.0).sum())
+
+
 def test_a_negative_limit_is_refused() -> None:
     """It would turn the gradients around."""
     p = wg.Parameter([3.0, 4.0])

@@ -91,6 +91,25 @@ def test_a_tensor_kept_from_tracing_says_so(use: Any) -> None:
         use(kept[0])
 
 
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("full", lambda n: wg.zeros((n,))),
+        ("iota", lambda n: wg.arange(n)),
+        ("random_normal", lambda n: wg.randn((n,))),
+        ("broadcast_to", lambda n: wg.broadcast_to(wg.ones(()), (n,))),
+        ("reshape", lambda n: wg.reshape(wg.ones(3), (n,))),
+        ("slice", lambda n: wg.ones(5)[:n]),
+        ("size_scalar", lambda n: wg.ones(3) / n),
+    ],
+)
+def test_a_size_kept_from_tracing_says_so(name: str, use: Any) -> None:
+    kept = []
+    wg.compile(lambda x: (kept.append(x.shape[0]), x)[1])(wg.ones(3))
+    with pytest.raises(wg.TraceError, match=rf"{name}: a size was kept from the tracing .*Read the shape.*int\(size\)"):
+        use(kept[0])
+
+
 def test_errors_while_tracing_have_the_sizes() -> None:
     f = wg.compile(lambda x: x @ wg.ones((3, 2)))
     f(wg.ones((2, 3)))

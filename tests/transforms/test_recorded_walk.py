@@ -170,3 +170,21 @@ def test_python_does_not_run_per_instruction():
         return twice
 
     assert frames_of(chain(2)) == frames_of(chain(40))
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("first", [0, 3])
+def test_what_residuals_were_made_of_may_read_sizes_that_the_derivative_does_not(n, first):
+    f = wg.compile(lambda r, s: (s / (r * r + 1.0))[1:])
+
+    def gradients(n):
+        r, s = wg.tensor(np.linspace(0.2, 0.9, n)), wg.tensor(2.0, dtype=wg.float64)
+        with wg.GradientTape(persistent=True) as tape:
+            y = f(r, s).sum()
+        return [tape.gradient(y, [r, s]) for _ in range(2)]
+
+    gradients(first)
+    r = np.linspace(0.2, 0.9, n)
+    for by_r, by_s in gradients(n):
+        np.testing.assert_allclose(by_r.numpy()[1:], (-4.0 * r / (r * r + 1.0) ** 2)[1:])
+        np.testing.assert_allclose(by_s.item(), (1.0 / (r * r + 1.0))[1:].sum())

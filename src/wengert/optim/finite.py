@@ -10,11 +10,13 @@ from wengert._core import Tensor
 from wengert.autograd.modes import no_grad
 from wengert.errors import GradientError
 from wengert.functional.arguments import native
+from wengert.program.ir import Program
 from wengert.transforms.evaluate import evaluate
 from wengert.transforms.pullback import reachable
 
 _isfinite = native("isfinite")
 _INPUT = 0  # what a derivation saves: operands, results, residuals
+_OF_INPUT = 0  # what sizes are of: operands, attributes, contents, or given
 
 
 def check_loss(loss: Tensor, net: Any = None) -> Tensor:
@@ -75,7 +77,16 @@ def _outputs(node: Any) -> list[Tensor]:
     n = len(derivation.forward.inputs)
     if len(kept) < n:
         return []
+    inputs = [kept[k] for k in range(n)]
+    known = {(_OF_INPUT, k, axis): size for k, x in enumerate(inputs) for axis, size in enumerate(x.shape)}
+    known.update(zip(derivation.leaves, node.sizes))
+    if not all(leaf in known for leaf in _sizes_read(derivation.forward)):
+        return []  # sizes that were attributes of the operation, and that its derivative does not need
     with no_grad():
-        inputs = [kept[k] for k in range(n)]
-        made = evaluate(derivation.forward, inputs, derivation.leaves, node.sizes)
+        made = evaluate(derivation.forward, inputs, list(known), list(known.values()))
     return made[: derivation.n_outputs]
+
+
+def _sizes_read(program: Program) -> list[Any]:
+    attrs = [v for i in program.instructions for spec, v in zip(i.op.attrs, i.attrs) if spec.kind == "sizes"]
+    return _core.leaves_of_sizes(tuple(n for v in attrs for n in v if isinstance(n, _core.Dim)))

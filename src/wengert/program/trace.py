@@ -67,6 +67,13 @@ def create(op: Op, attrs: tuple[Any, ...]) -> Any:
     return op.function(*attrs) if trace is None else trace.emit(op, (), attrs)
 
 
+def _refuse_kept_size(name: str) -> NoReturn:
+    raise TraceError(
+        f"{name}: a size was kept from the tracing of a compiled function, where it has no value. Read the shape of a "
+        "tensor outside; or keep int(size), which makes the function trace anew for other sizes"
+    )
+
+
 def filled(shape: Shape, value: Any, dtype: int) -> Any:
     """A tensor of one value, now or in the trace that is open; attributes are real, so an imaginary part is added."""
     if not isinstance(value, complex):
@@ -291,6 +298,8 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
         # Plain tensors, but a size of the trace among the attributes; or a trace that leaves nothing out.
         if trace is not None and (attrs is not None or trace.captures):
             return trace.emit(op, inputs, attrs or ())
+        if attrs is not None:
+            _refuse_kept_size(name)
         return op(*inputs)  # unifying brought everything down
     return top._trace.process(op, inputs, attrs or ())
 
