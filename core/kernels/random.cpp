@@ -34,24 +34,6 @@ void philox_rounds(Lanes& x, uint32_t key_low, uint32_t key_high) {
   }
 }
 
-// The words of `blocks` consecutive counters, rounded up to whole lanes.
-void philox_words(uint32_t* words, RandomStream s, int64_t blocks) {
-  for (int64_t b = 0; b < blocks; b += kLanes) {
-    Lanes x;
-    for (int i = 0; i < kLanes; ++i) {
-      const uint64_t counter = s.counter + static_cast<uint64_t>(b + i);
-      x.c0[i] = static_cast<uint32_t>(counter);
-      x.c1[i] = static_cast<uint32_t>(counter >> 32);
-      x.c2[i] = x.c3[i] = 0;
-    }
-    philox_rounds(x, s.key_low, s.key_high);
-    for (int i = 0; i < kLanes; ++i) {
-      uint32_t* w = words + 4 * (b + i);
-      w[0] = x.c0[i], w[1] = x.c1[i], w[2] = x.c2[i], w[3] = x.c3[i];
-    }
-  }
-}
-
 constexpr int64_t per_block(bool wide) { return wide ? 2 : 4; }
 
 // Calls f(words, first, count) for tiles of elements. Words are 32 or, if wide, 64 bits per element; the
@@ -137,6 +119,23 @@ PhiloxBlock philox(PhiloxBlock counter, uint32_t key_low, uint32_t key_high) {
   }
   philox_rounds(x, key_low, key_high);
   return {x.c0[0], x.c1[0], x.c2[0], x.c3[0]};
+}
+
+void philox_words(uint32_t* words, RandomStream s, int64_t blocks, uint32_t attempt, uint32_t part) {
+  for (int64_t b = 0; b < blocks; b += kLanes) {
+    Lanes x;
+    for (int i = 0; i < kLanes; ++i) {
+      const uint64_t counter = s.counter + static_cast<uint64_t>(b + i);
+      x.c0[i] = static_cast<uint32_t>(counter);
+      x.c1[i] = static_cast<uint32_t>(counter >> 32);
+      x.c2[i] = attempt, x.c3[i] = part;
+    }
+    philox_rounds(x, s.key_low, s.key_high);
+    for (int i = 0; i < kLanes; ++i) {
+      uint32_t* w = words + 4 * (b + i);
+      w[0] = x.c0[i], w[1] = x.c1[i], w[2] = x.c2[i], w[3] = x.c3[i];
+    }
+  }
 }
 
 int64_t random_counters(RandomKind kind, int64_t size, DType dtype) {

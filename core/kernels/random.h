@@ -12,11 +12,15 @@ namespace wengert {
 using PhiloxBlock = std::array<uint32_t, 4>;
 PhiloxBlock philox(PhiloxBlock counter, uint32_t key_low, uint32_t key_high);
 
-// Counters are 64 bits wide; the upper half of Philox's 128 numbers the redraws of random_integers.
+// Counters are 64 bits wide; the upper half of Philox's 128 numbers what one element draws: its further attempts, and
+// the parts of an attempt that needs more than four words.
 struct RandomStream {
   uint32_t key_low, key_high;
   uint64_t counter;
 };
+
+// The four words of each of `blocks` consecutive counters; writes whole lanes, up to seven blocks more.
+void philox_words(uint32_t* words, RandomStream stream, int64_t blocks, uint32_t attempt = 0, uint32_t part = 0);
 
 enum class RandomKind : uint8_t { uniform, normal, integers };
 

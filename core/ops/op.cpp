@@ -253,6 +253,7 @@ void register_ops() {
   register_index_ops();
   register_matmul_ops();
   register_random_ops();
+  register_distribution_ops();
   register_create_ops();
   register_scan_ops();
   register_conv_ops();

@@ -75,6 +75,7 @@ void register_reduce_ops();
 void register_index_ops();
 void register_matmul_ops();
 void register_random_ops();
+void register_distribution_ops();
 void register_create_ops();
 void register_scan_ops();
 void register_conv_ops();

@@ -31,6 +31,10 @@ WITHOUT_REFERENCE = {
     "random_uniform": "random: distribution and reproducibility are tested in test_random.py",
     "random_normal": "random: distribution and reproducibility are tested in test_random.py",
     "random_integers": "random: distribution and reproducibility are tested in test_random.py",
+    **dict.fromkeys(
+        ("random_gamma", "random_poisson", "random_binomial", "random_multinomial", "random_categorical"),
+        "random: distribution and reproducibility are tested in test_distributions.py",
+    ),
 }
 
 
@@ -43,6 +47,7 @@ TESTED_ELSEWHERE = {
     "attention_cotangent": "its o and lse are those of its other operands: attention is tested to second order",
     "pinv": "at constant rank, and not by its cutoff: tested in tests/linalg",
     "eig": "vectors are defined up to phases: invariants are tested in tests/linalg",
+    "random_gamma": "the derivative keeps the probability, not the random words: tested in test_distributions.py",
 }
 
 

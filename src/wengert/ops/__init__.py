@@ -5,6 +5,7 @@ from wengert.ops import (
     arithmetic,
     attention,
     conv,
+    distributions,
     fft,
     index,
     linalg,
@@ -32,7 +33,7 @@ check_complete()
 install_documentation()
 
 __all__ = [
-    "OPS", "Op", "activations", "arithmetic", "attention", "conv", "fft", "index", "linalg", "matmul", "pool", "predicates",
-    "random", "recurrent", "reduce", "resample", "rows", "scan", "shape", "softmax", "sort", "special", "spectral",
-    "tangents", "transcendental",
+    "OPS", "Op", "activations", "arithmetic", "attention", "conv", "distributions", "fft", "index", "linalg", "matmul",
+    "pool", "predicates", "random", "recurrent", "reduce", "resample", "rows", "scan", "shape", "softmax", "sort",
+    "special", "spectral", "tangents", "transcendental",
 ]  # fmt: skip
