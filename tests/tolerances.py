@@ -43,6 +43,10 @@ LOOSER: dict[str, tuple[float, str]] = {
     **dict.fromkeys(
         ("matrix_exp", "matrix_exp_push"), (100.0, "small elements beside large ones: squaring errs by the largest")
     ),
+    **dict.fromkeys(
+        ("gammaincinv", "gammainccinv", "betaincinv"),
+        (4.0, "SciPy's own error: against mpmath (tests/functional/test_incomplete.py) these are the nearer"),
+    ),
     "cofactor": (
         30.0,
         "of singular matrices: sums over singular vectors, where the reference multiplies whole numbers",

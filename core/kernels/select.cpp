@@ -131,7 +131,11 @@ const InstructionSet& chosen() {
 }  // namespace
 
 const VectorKernels& kernels() {
-  static const VectorKernels& table = chosen().table();
+  static const VectorKernels table = [] {
+    VectorKernels whole = chosen().table();
+    fill_scalar_maps(whole);
+    return whole;
+  }();
   return table;
 }
 

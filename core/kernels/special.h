@@ -1,4 +1,4 @@
-// Special functions of an integer order, element by element in double.
+// Special functions that have integer orders besides their operands, element by element in double.
 #pragma once
 #include <cstdint>
 
@@ -6,13 +6,15 @@
 
 namespace wengert {
 
-enum class OrderedFunction : uint8_t {
-  polygamma,        // the n-th derivative of digamma
-  bessel_i,         // I_n(x) / x^n, an even entire function whose derivative is x I_{n+1}(x) / x^{n+1}
-  bessel_i_scaled,  // the same times e^-|x|
-};
+// f(operands, orders)
+using OrderedFunction = double (*)(const double* x, const int* orders);
 
-// y[i] = f_n(x[i]) for n elements of a real floating dtype.
-void map_ordered(OrderedFunction f, DType dtype, int order, const void* x, void* y, int64_t n);
+// I_n(x) / x^n, an even entire function whose derivative is x I_{n+1}(x) / x^{n+1}; and the same times e^-|x|.
+double bessel_i(int n, double x);
+double bessel_i_scaled(int n, double x);
+
+// y[i] = f({x[0][i], x[1][i], …}, orders) for n elements of a real floating dtype.
+void map_ordered(OrderedFunction f, DType dtype, const int* orders, const void* const* x, int operands, void* y,
+                 int64_t n);
 
 }  // namespace wengert

@@ -11,6 +11,7 @@ namespace wengert {
 enum class Elementwise : uint16_t {
 #define ELEMENTWISE(name, operands, dtype_class, result) name,
 #include "elementwise.def"
+#include "elementwise_scalar.def"
 #undef ELEMENTWISE
   count
 };
@@ -47,6 +48,9 @@ struct VectorKernels {
   ArgReduceFn argmax[kNumDTypes];
   ArgReduceFn argmin[kNumDTypes];
 };
+
+// Puts the kernels of elementwise_scalar.def into the table, which the instruction sets leave empty.
+void fill_scalar_maps(VectorKernels& table);
 
 // The table for this machine, chosen once; WENGERT_ISA=v2|v3|v4 overrides it (an unavailable set is refused).
 const VectorKernels& kernels();

@@ -58,6 +58,20 @@ WENGERT_INLINE T erfc(T x) {
   return x < T{0} ? T{2} - y : y;
 }
 
+// e^(x^2) erfc(x). Left of 0 it is 2 e^(x^2) less its value at -x; what the rounding of x^2 lost is put back.
+template <class T>
+WENGERT_INLINE T erfcx(T x) {
+  using F = Format<T>;
+  const T a = magnitude(x), t = a < F::kInf ? (a - T{4}) / (a + T{4}) : T{1};
+  const T y = erfc_factor(t) / madd(T{2}, a, T{1});
+  const T c = at_most(a, static_cast<T>(sizeof(T) == 4 ? 10.5 : 28.0));  // e^(x^2) is infinite there
+  const T square = c * c, high = from_bits<T>(to_bits(c) & F::kUpperHalf), low = c - high;
+  const T lost = ((square - high * high) - T{2} * high * low) - low * low;
+  const T power = exp(square);
+  const T left = power < F::kInf ? T{2} * madd(-lost, power, power) - y : F::kInf;
+  return x < T{0} ? left : y;
+}
+
 // erf(x)/x - 1 of z = x^2, for |x| <= 1 (Chebyshev interpolation in 50 digits, error 2^-62).
 WENGERT_INLINE double erf_near_zero(double z) {
   return polynomial(z, 0.128379167095512574, -0.376126389031837481, 0.112837916709548787, -0.0268661706450767932,
@@ -141,6 +155,14 @@ template <class T>
 WENGERT_INLINE T gelu_slope(T x) {
   constexpr T kPeak = static_cast<T>(0.39894228040143267794 * 0x1p-100);  // of the density
   const T a = tail_argument(x), left = lifted_gaussian(a) * madd(a, -kPeak, mills_ratio(a));
+  const T y = x > T{0} ? T{1} - left : left;
+  return from_bits<T>(to_bits(y) | mask<T>(x != x));
+}
+
+// Phi(x), of which the left tail keeps its digits.
+template <class T>
+WENGERT_INLINE T ndtr(T x) {
+  const T a = tail_argument(x), left = lifted_gaussian(a) * mills_ratio(a);
   const T y = x > T{0} ? T{1} - left : left;
   return from_bits<T>(to_bits(y) | mask<T>(x != x));
 }

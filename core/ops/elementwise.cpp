@@ -29,6 +29,7 @@ constexpr ResultType result_of(const char* word) {
 constexpr Record kRecords[] = {
 #define ELEMENTWISE(name, operands, dtype_class, result) {#name, operands, DTypeClass::dtype_class, result_of(#result)},
 #include "../kernels/elementwise.def"
+#include "../kernels/elementwise_scalar.def"
 #undef ELEMENTWISE
 };
 

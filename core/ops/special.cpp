@@ -1,46 +1,99 @@
-// Special functions of an integer order, which is an attribute.
+// Special functions of integer orders, which are attributes.
 #include "../kernels/special.h"
+#include "../kernels/gamma_parts.h"
 #include "../kernels/gather.h"
+#include "../kernels/scalar_functions.h"
 #include "check.h"
 
 namespace wengert {
 
 namespace {
 
-constexpr int64_t kMaxOrder = 170;  // 170! is the largest factorial that is a number
+struct Ordered {
+  const char* name;
+  int operands;
+  const char* orders[2];  // names of the attributes; one may be missing
+  int lowest, highest;    // of their sum
+  OrderedFunction function;
+};
 
-template <int lowest>
-void infer_ordered(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {
-  if (!is_floating(in[0].dtype)) {
-    fail(ErrorKind::dtype, op.name.c_str(), "takes real floating numbers, got " + to_string(in[0]));
+constexpr int kMaxOrder = 170;  // 170! is the largest factorial that is a number
+
+constexpr Ordered kOrdered[] = {
+    {"polygamma", 1, {"n"}, 1, kMaxOrder, [](const double* x, const int* n) { return special::polygamma(n[0], x[0]); }},
+    {"bessel_i", 1, {"n"}, 0, kMaxOrder, [](const double* x, const int* n) { return bessel_i(n[0], x[0]); }},
+    {"bessel_i_scaled",
+     1,
+     {"n"},
+     0,
+     kMaxOrder,
+     [](const double* x, const int* n) { return bessel_i_scaled(n[0], x[0]); }},
+    {"gammainc_by_a",
+     2,
+     {"n"},
+     1,
+     special::kGammaincOrders,
+     [](const double* x, const int* n) { return special::gammainc_by_a(x[0], x[1], n[0]); }},
+    {"betainc_by_ab",
+     3,
+     {"m", "n"},
+     1,
+     special::kBetaincOrders,
+     [](const double* x, const int* n) { return special::betainc_by_ab(x[0], x[1], x[2], n[0], n[1]); }},
+};
+
+int count_orders(const Ordered& f) { return f.orders[1] == nullptr ? 1 : 2; }
+
+template <int which>
+void infer_ordered(const Op& op, const Type* in, int n_in, const Attrs& attrs, Type* out) {
+  constexpr const Ordered& f = kOrdered[which];
+  for (int k = 0; k < n_in; ++k) {
+    if (!is_floating(in[k].dtype)) {
+      fail(ErrorKind::dtype, op.name.c_str(), "takes real floating numbers, got " + operands(in, n_in));
+    }
+    if (in[k].dtype != in[0].dtype || !(in[k].shape == in[0].shape)) {
+      fail(in[k].dtype != in[0].dtype ? ErrorKind::dtype : ErrorKind::shape, op.name.c_str(),
+           "the operands must have one shape and dtype, got " + operands(in, n_in));
+    }
   }
-  if (attrs[0].i < lowest || attrs[0].i > kMaxOrder) {
+  int64_t sum = 0, least = 0;
+  for (int k = 0; k < count_orders(f); ++k) {
+    sum += attrs[k].i;
+    least = std::min(least, attrs[k].i);
+  }
+  if (least < 0 || sum < f.lowest || sum > f.highest) {
     fail(ErrorKind::value, op.name.c_str(),
-         "the order must be between " + std::to_string(lowest) + " and " + std::to_string(kMaxOrder) + ", got " +
-             std::to_string(attrs[0].i));
+         "the order must be between " + std::to_string(f.lowest) + " and " + std::to_string(f.highest) + ", got " +
+             std::to_string(sum));
   }
   *out = in[0];
 }
 
-template <OrderedFunction f>
-void compute_ordered(const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
-  map_ordered(f, in[0]->dtype, static_cast<int>(attrs[0].i), Packed(in[0]).data(), out[0]->data, in[0]->size);
+template <int which>
+void compute_ordered(const Op&, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
+  constexpr const Ordered& f = kOrdered[which];
+  int orders[2] = {};
+  for (int k = 0; k < count_orders(f); ++k) orders[k] = static_cast<int>(attrs[k].i);
+  const Packed first(in[0]), second(in[n_in > 1 ? 1 : 0]), third(in[n_in > 2 ? 2 : 0]);
+  const void* x[] = {first.data(), second.data(), third.data()};
+  map_ordered(f.function, in[0]->dtype, orders, x, n_in, out[0]->data, in[0]->size);
 }
 
-template <OrderedFunction f, int lowest>
-void add_ordered(const char* name) {
-  add_op({.name = name,
-          .attrs = {{"n", Attr::Kind::integer}},
-          .infer = infer_ordered<lowest>,
-          .compute = compute_ordered<f>});
+template <int which>
+void add_ordered() {
+  constexpr const Ordered& f = kOrdered[which];
+  Op op{.name = f.name, .n_inputs = f.operands, .infer = infer_ordered<which>, .compute = compute_ordered<which>};
+  for (int k = 0; k < count_orders(f); ++k) op.attrs.push_back({f.orders[k], Attr::Kind::integer});
+  add_op(op);
+}
+
+template <int... which>
+void add_all(std::integer_sequence<int, which...>) {
+  (add_ordered<which>(), ...);
 }
 
 }  // namespace
 
-void register_special_ops() {
-  add_ordered<OrderedFunction::polygamma, 1>("polygamma");
-  add_ordered<OrderedFunction::bessel_i, 0>("bessel_i");
-  add_ordered<OrderedFunction::bessel_i_scaled, 0>("bessel_i_scaled");
-}
+void register_special_ops() { add_all(std::make_integer_sequence<int, std::size(kOrdered)>{}); }
 
 }  // namespace wengert

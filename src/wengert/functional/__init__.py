@@ -165,7 +165,7 @@ from wengert.functional.sorting import (
     unique_inverse,
     unique_values,
 )
-from wengert.functional.special import expit, i0, i0e, i1, i1e, logit, polygamma, sinc, xlog1py
+from wengert.functional.special import erfcinv, expit, i0, i0e, i1, i1e, log_ndtr, logit, polygamma, sinc, xlog1py
 from wengert.functional.statistics import corrcoef, cov
 from wengert.ops.registry import OPS
 
@@ -230,6 +230,7 @@ __all__ = [
     "einsum",
     "elu",
     "embedding",
+    "erfcinv",
     "expand_dims",
     "expit",
     "flatten",
@@ -263,6 +264,7 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "linear",
+    "log_ndtr",
     "log_sigmoid",
     "log_softmax",
     "logaddexp",

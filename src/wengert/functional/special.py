@@ -15,6 +15,7 @@ _digamma, _trigamma, _polygamma = native("digamma"), native("trigamma"), native(
 _bessel_i, _bessel_i_scaled = native("bessel_i"), native("bessel_i_scaled")
 _log, _log1p, _where, _sin, _abs = (native(n) for n in ("log", "log1p", "where", "sin", "abs"))
 _round, _remainder = native("round"), native("remainder")
+_erfcx, _ndtr, _ndtri = native("erfcx"), native("ndtr"), native("ndtri")
 _equal, _and, _or, _less_equal = (native(n) for n in ("equal", "logical_and", "logical_or", "less_equal"))
 
 expit = native("sigmoid")
@@ -75,6 +76,43 @@ def i1e(x: Any) -> Tensor:
     """
     t = as_floating(as_tensor(x, "i1e"))
     y: Tensor = t * _bessel_i_scaled(t, 1)
+    return y
+
+
+_SQRT_HALF = math.sqrt(0.5)
+
+
+@composite
+def _log_ndtr(x: Tensor) -> Any:
+    # Left of −1 ln(½ erfcx(−x/√2)) − x²/2; right of it ln(1 − Φ(−x)), where Φ(−x) is small.
+    left = x < -1.0
+    tail = _where(left, x, -1.0)
+    body = _where(left, 0.0, x)
+    return _where(left, _log(0.5 * _erfcx(tail * -_SQRT_HALF)) - 0.5 * tail * tail, _log1p(-_ndtr(-body)))
+
+
+def log_ndtr(x: Any) -> Tensor:
+    """ln Φ(x), the logarithm of the normal distribution function; also where Φ(x) underflows.
+
+    >>> log_ndtr([-40.0, 0.0]).tolist()
+    [-804.608..., -0.693147...]
+    """
+    y: Tensor = _log_ndtr(as_floating(as_tensor(x, "log_ndtr")))
+    return y
+
+
+@composite
+def _erfcinv(x: Tensor) -> Any:
+    return _ndtri(0.5 * x) * -_SQRT_HALF
+
+
+def erfcinv(x: Any) -> Tensor:
+    """The y with erfc(y) = x, for x from 0 to 2.
+
+    >>> erfcinv([1.0, 1e-10]).tolist()
+    [..., 4.572824...]
+    """
+    y: Tensor = _erfcinv(as_floating(as_tensor(x, "erfcinv")))
     return y
 
 

@@ -7,6 +7,7 @@ from wengert.ops import (
     conv,
     distributions,
     fft,
+    incomplete,
     index,
     linalg,
     matmul,
@@ -33,7 +34,7 @@ check_complete()
 install_documentation()
 
 __all__ = [
-    "OPS", "Op", "activations", "arithmetic", "attention", "conv", "distributions", "fft", "index", "linalg", "matmul",
-    "pool", "predicates", "random", "recurrent", "reduce", "resample", "rows", "scan", "shape", "softmax", "sort",
-    "special", "spectral", "tangents", "transcendental",
+    "OPS", "Op", "activations", "arithmetic", "attention", "conv", "distributions", "fft", "incomplete", "index",
+    "linalg", "matmul", "pool", "predicates", "random", "recurrent", "reduce", "resample", "rows", "scan", "shape",
+    "softmax", "sort", "special", "spectral", "tangents", "transcendental",
 ]  # fmt: skip

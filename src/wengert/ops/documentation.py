@@ -10,11 +10,24 @@ from wengert.ops.registry import OPS, Op
 from wengert.ops.samples import Array
 
 OPERANDS = {1: ["x"], 2: ["a", "b"], 3: ["condition", "a", "b"]}
+# Operands with names of their own.
+NAMED = {
+    "gammainc": ["a", "x"],
+    "gammaincc": ["a", "x"],
+    "gammaincinv": ["a", "p"],
+    "gammainccinv": ["a", "q"],
+    "betainc": ["a", "b", "x"],
+    "betaincinv": ["a", "b", "p"],
+}
 
 
 def parameters(op: Op) -> list[str]:
     """The names of an op's parameters: its operands, then its attributes."""
-    operands = OPERANDS.get(op.n_inputs) or (["xs"] if op.n_inputs < 0 else [f"x{k}" for k in range(op.n_inputs)])
+    operands = (
+        NAMED.get(op.name)
+        or OPERANDS.get(op.n_inputs)
+        or (["xs"] if op.n_inputs < 0 else [f"x{k}" for k in range(op.n_inputs)])
+    )
     return [*operands, *(a.name for a in op.attrs)]
 
 

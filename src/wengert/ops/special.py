@@ -13,6 +13,7 @@ from wengert.ops.samples import EXTREME, Invalid, Sample, binary, exactly, posit
 from wengert.ops.transcendental import exp
 
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
+_DENSITY_AT_ZERO = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 def scipy_special(name: str) -> Any:
@@ -46,6 +47,27 @@ erfinv = define(
     reference=scipy_special("erfinv"),
     jvp=lambda x_dot, y, x: x_dot * (exp(y * y) / _TWO_OVER_SQRT_PI),
     samples=unary(-0.9, 0.9, extreme=(1.0, -1.0, 0.0)),
+)
+erfcx: Op = define(
+    "erfcx",
+    formula="e^(x²) erfc x",
+    reference=scipy_special("erfcx"),
+    jvp=lambda x_dot, y, x: x_dot * (2.0 * x * y - _TWO_OVER_SQRT_PI),
+    samples=unary(extreme=(-30.0, -26.0, -5.0, -0.0, 0.0, 1.0, 30.0, 1e4, math.inf, -math.inf, math.nan)),
+)
+ndtr = define(
+    "ndtr",
+    formula="Φ(x) = ∫₋∞ˣ e^(−t²/2) dt / √(2π)",
+    reference=scipy_special("ndtr"),
+    jvp=lambda x_dot, y, x: x_dot * (_DENSITY_AT_ZERO * exp(-0.5 * x * x)),
+    samples=unary(extreme=(-5.0, -0.0, 0.0, 1.0, 9.0, 1e4, math.inf, -math.inf, math.nan)),
+)
+ndtri = define(
+    "ndtri",
+    formula="the x with Φ(x) = p",
+    reference=scipy_special("ndtri"),
+    jvp=lambda x_dot, y, x: x_dot * (exp(0.5 * y * y) / _DENSITY_AT_ZERO),
+    samples=unary(0.2, 0.8, extreme=(0.0, 1.0, 0.5, 1e-30, 1.5, -0.5, math.nan)),
 )
 lgamma = define(
     "lgamma",

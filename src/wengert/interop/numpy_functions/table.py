@@ -24,7 +24,8 @@ _SAME_UFUNCS = """
     log10 log1p logaddexp sin cos tan sinh cosh tanh hypot floor ceil trunc sign signbit copysign nextafter maximum minimum
     equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not bitwise_and
     bitwise_or bitwise_xor isnan isinf isfinite matmul vecdot erf erfc erfinv digamma logit xlogy betaln i0 i1 i0e i1e
-"""  # the last two rows are scipy.special's
+    gammainc gammaincc gammaincinv gammainccinv betainc betaincinv ndtr ndtri log_ndtr erfcx erfcinv
+"""  # the last three rows are scipy.special's
 _UFUNCS = {
     **{name: name for name in _SAME_UFUNCS.split()},
     "absolute": "abs", "fabs": "abs", "power": "pow", "conjugate": "conj", "rint": "round",
