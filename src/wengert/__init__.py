@@ -97,6 +97,7 @@ from wengert.errors import (
     TapeConsumedError,
     TraceError,
     WengertError,
+    WorkerError,
 )
 from wengert.functional import *
 from wengert.interop.array_api import VERSION as __array_api_version__
@@ -142,7 +143,7 @@ __all__ = [
     "ArgumentError", "AutogradContext", "AutogradEngine", "AxisError", "BudgetError", "CustomOp", "CustomOpError", "DType",
     "DTypeError", "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError", "GradientMap",
     "GradientTape", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError", "MemoryStats", "NumberRangeError",
-    "ShapeError", "Tape", "TapeConsumedError", "Tensor", "TraceError", "WengertError", "arange", "asarray",
+    "ShapeError", "Tape", "TapeConsumedError", "Tensor", "TraceError", "WengertError", "WorkerError", "arange", "asarray",
     "autograd", "bernoulli", "bfloat16", "bool_", "can_cast", "compile", "complex128", "complex64", "custom_op",
     "default_generator", "dual", "empty", "empty_like", "empty_pool", "enable_grad", "explain", "eye", "finfo",
     "float16", "float32", "float64", "from_dlpack", "full", "full_like", "functional", "geomspace", "get_num_threads",

@@ -69,6 +69,10 @@ class TraceError(WengertError, RuntimeError):
     """A function that cannot be traced: it branches on data, or changes Python objects."""
 
 
+class WorkerError(WengertError, RuntimeError):
+    """A worker of a data loader that died, hangs, or failed with an exception that cannot be handed on."""
+
+
 BY_KIND: dict[str, type[Exception]] = {
     "shape": ShapeError,
     "dtype": DTypeError,

@@ -112,15 +112,16 @@ def test_bad_data_is_named() -> None:
         data.load_state_dict({**data.state_dict(), "samples": 9})
 
 
-def test_errors_of_the_thread_reach_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = batches(np.arange(10), batch_size=2, prefetch=2)
+def test_errors_of_the_thread_reach_the_loop() -> None:
+    class Broken:
+        def __len__(self) -> int:
+            return 10
 
-    def broken(chosen: Any) -> Any:
-        raise RuntimeError("disk on fire")
+        def __getitem__(self, i: int) -> Any:
+            raise RuntimeError("disk on fire")
 
-    monkeypatch.setattr(data, "_batch", broken)
     with pytest.raises(RuntimeError, match="disk on fire"):
-        list(data)
+        list(batches(Broken(), batch_size=2, prefetch=2))
 
 
 def test_threads_end_with_their_loop() -> None:

@@ -25,7 +25,7 @@ IN_MODULES = {
     (wg, "seed"): "manual_seed", (wg, "cat"): "concat", (wg, "array"): "tensor", (wg, "jit"): "compile",
     (wg, "vmap"): "no vmap", (wg, "Function"): "CustomOp", (wg.autograd, "Function"): "CustomOp",
     (wg, "lr_scheduler"): "optim.schedules", (wg.optim, "lr_scheduler"): "optim.schedules",
-    (wg, "DataLoader"): "data.batches", (wg.data, "DataLoader"): "data.batches", (wg, "Identity"): "nn.Identity",
+    (wg, "DataLoader"): "data.DataLoader", (wg.data, "Dataset"): "data.DataLoader", (wg, "Identity"): "nn.Identity",
     (wg, "logdet"): "linalg.slogdet", (wg.linalg, "logdet"): "linalg.slogdet", (wg, "saved_memory_mb"): "memory_stats",
     (wg, "cross_entropy_loss"): "cross_entropy", (wg, "gradient_clipping"): "clip_grad_norm",
     (wg, "Linear"): "nn.Linear", (wg, "Adam"): "optim.Adam", (wg, "svd"): "linalg.svd", (wg.nn, "relu"): "relu",

@@ -1,13 +1,20 @@
-"""Data: batches of arrays, splits, and a progress bar for the loop, which stays your own."""
+"""Data: loaders of batches, data sets, samplers, and a progress bar for the loop, which stays your own."""
 
 from typing import Any
 
 from wengert._hooks import hide_frames
-from wengert.data.batches import Batches, batches, split
+from wengert.data.collate import collate
+from wengert.data.datasets import ConcatDataset, Subset, TensorDataset, random_split, split
+from wengert.data.fetching import WorkerInfo, worker_info
+from wengert.data.loader import DataLoader, batches
 from wengert.data.progress import progress
-from wengert.data.samples import Subset
+from wengert.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler, WeightedRandomSampler
 
-__all__ = ["Batches", "Subset", "batches", "progress", "split"]
+__all__ = [
+    "BatchSampler", "ConcatDataset", "DataLoader", "RandomSampler", "Sampler", "SequentialSampler", "Subset",
+    "TensorDataset", "WeightedRandomSampler", "WorkerInfo", "batches", "collate", "progress", "random_split", "split",
+    "worker_info",
+]  # fmt: skip
 
 hide_frames()
 
