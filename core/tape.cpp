@@ -189,10 +189,13 @@ Value* tape_handle(uint64_t id, Value* v) {
 uint32_t begin_extent() {
   if (++last_extent == 0) ++last_extent;
   extents.push_back(last_extent);
+  ++thread_state.n_extents;
   return last_extent;
 }
 
-void end_extent(uint32_t extent) { std::erase(extents, extent); }
+void end_extent(uint32_t extent) {
+  if (std::erase(extents, extent)) --thread_state.n_extents;
+}
 
 Lifetime longer(Lifetime a, Lifetime b) {
   if (a.lasting() || b.lasting()) return {};

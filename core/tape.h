@@ -87,6 +87,7 @@ struct ThreadState {
   bool grad_enabled = true;
   std::vector<Tape*>* tapes = nullptr;  // recording now, outermost first
   int n_tapes = 0;
+  int n_extents = 0;       // of reverse-mode transformations that run
   bool capturing = false;  // a function is traced that is called again: ops on plain tensors are instructions, too
   bool watched = false;    // a tape records, or a trace captures: operands are looked at
 };

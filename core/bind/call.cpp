@@ -1,10 +1,9 @@
 #include "call.h"
 
 #include <nanobind/nanobind.h>
-#include <structmember.h>
-
 #include <limits>
 
+#include "../small_array.h"
 #include "dual.h"
 
 namespace nb = nanobind;
@@ -38,6 +37,8 @@ namespace {
 PyTypeObject* traced_number = nullptr;
 
 }  // namespace
+
+void set_traced_number(PyTypeObject* type) { traced_number = type; }
 
 bool is_traced_number(PyObject* o) { return traced_number && PyType_IsSubtype(Py_TYPE(o), traced_number); }
 
@@ -83,15 +84,6 @@ bool compares(const Op& op) {
     case Elementwise::greater_equal: return true;
     default: return false;
   }
-}
-
-std::string digits_of(PyObject* integer) {
-  PyObject* text = PyObject_Str(integer);
-  const char* digits = text ? PyUnicode_AsUTF8(text) : nullptr;
-  std::string number = digits ? digits : "given";
-  Py_XDECREF(text);
-  PyErr_Clear();  // a number of very many digits has no text
-  return number;
 }
 
 [[noreturn]] void fail_outside(const Op& op, PyObject* s, DType t) {
@@ -366,95 +358,6 @@ PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot
 
 namespace {
 
-[[noreturn]] void fail_too_large(PyObject* integer, const char* op) {
-  fail(ErrorKind::range, op,
-       "the integer " + digits_of(integer) + " is out of range; sizes and offsets lie between -2**62 and 2**63 - 1");
-}
-
-int64_t integer_from(PyObject* o, const char* op) {
-  int overflow = 0;
-  int64_t i = PyLong_AsLongLongAndOverflow(o, &overflow);
-  if (i == -1 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
-  if (overflow) fail_too_large(o, op);
-  return i;
-}
-
-// A known size; numbers that far below stand for symbols.
-Dim concrete(PyObject* integer, const char* op) {
-  const Dim d = integer_from(integer, op);
-  if (d.symbolic()) fail_too_large(integer, op);
-  return d;
-}
-
-}  // namespace
-
-Dim dim_from_python(PyObject* o, const char* op) {
-  if (PyLong_Check(o)) return concrete(o, op);
-  Dim d;
-  if (nb::try_cast(nb::handle(o), d)) return d;
-  nb::object index = nb::steal(PyNumber_Index(o));
-  if (!index) throw Error(ErrorKind::python, "");
-  return concrete(index.ptr(), op);
-}
-
-int64_t number_of(Dim d) {
-  const int64_t n = d.hint();
-  [[maybe_unused]] const bool recorded = d == Dim(n);
-  return n;
-}
-
-PyObject* dim_to_python(Dim d) {
-  if (!d.symbolic()) return PyLong_FromLongLong(d.raw);
-  return nb::cast(d).release().ptr();
-}
-
-PyObject* dims_to_python(const Dims& d) {
-  PyObject* t = PyTuple_New(d.n);
-  for (int i = 0; t && i < d.n; ++i) PyTuple_SET_ITEM(t, i, dim_to_python(d[i]));
-  return t;
-}
-
-Dims dims_from_python(PyObject* o, const char* op) {
-  PyObject* fast = PySequence_Fast(o, "expected a tuple of integers");
-  if (!fast) throw Error(ErrorKind::python, "");
-  nb::object owner = nb::steal(fast);
-  Dims d;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i)
-    d.push(dim_from_python(PySequence_Fast_GET_ITEM(fast, i), op));
-  return d;
-}
-
-void parse_attrs(const Op& op, PyObject* const* values, int n, Attrs& attrs) {
-  if (n != static_cast<int>(op.attrs.size()))
-    fail(ErrorKind::value, op.name.c_str(),
-         "takes " + std::to_string(op.attrs.size()) + " attributes, got " + std::to_string(n));
-  for (int k = 0; k < n; ++k) {
-    Attr& a = attrs.add(op.attrs[k].kind);
-    switch (a.kind) {
-      case Attr::Kind::real:
-        a.f = PyFloat_AsDouble(values[k]);
-        if (a.f == -1.0 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
-        break;
-      case Attr::Kind::integer: {
-        const char* name = op.name.c_str();
-        a.i = PyLong_Check(values[k]) ? integer_from(values[k], name) : number_of(dim_from_python(values[k], name));
-        break;
-      }
-      default: a.dims = dims_from_python(values[k], op.name.c_str());
-    }
-  }
-}
-
-PyObject* attr_to_python(const Attr& a) {
-  switch (a.kind) {
-    case Attr::Kind::real: return PyFloat_FromDouble(a.f);
-    case Attr::Kind::integer: return PyLong_FromLongLong(a.i);
-    default: return dims_to_python(a.dims);
-  }
-}
-
-namespace {
-
 PyObject* wrap_outputs(const Op& op, PyObject* const* inputs, int n_in, Value** out) {
   if (op.n_outputs == 1) {
     // A result that shares its input's buffer is a view of that tensor.
@@ -493,205 +396,62 @@ bool any_symbolic(const Attrs& attrs) {
   return false;
 }
 
-}  // namespace
+bool all_plain(PyObject* const* inputs, int n) {
+  for (int i = 0; i < n; ++i)
+    if (!is_tensor(inputs[i]) || !as_tensor(inputs[i])->plain) return false;
+  return true;
+}
 
-namespace {
-
-// y, which a view op made of the dual x, follows writes to x. Takes y's reference.
-PyObject* noted_view(const Op& op, PyObject* y, PyObject* x, PyObject* const* attr_values, int n_attrs) {
-  if (!is_dual(y)) return y;
-  nb::object made = nb::steal(y), attrs = nb::steal(PyTuple_New(n_attrs));
-  if (!attrs) throw Error(ErrorKind::python, "");
-  for (int k = 0; k < n_attrs; ++k) PyTuple_SET_ITEM(attrs.ptr(), k, Py_NewRef(attr_values[k]));
-  PyObject* noted = PyObject_CallFunction(python_hooks.note_view, "OOsO", y, x, op.name.c_str(), attrs.ptr());
-  if (!noted) throw Error(ErrorKind::python, "");
-  Py_DECREF(noted);
-  return made.release().ptr();
+PyObject* call_on_plain(const Op& op, PyObject* const* inputs, int n_in, const Attrs& attrs) {
+  SmallArray<Value*, 8> v(n_in);
+  if (op.view) separate_elements(as_tensor(inputs[0])->tensor);
+  for (int i = 0; i < n_in; ++i) v[i] = operand(as_tensor(inputs[i]));
+  Value* out[kMaxOutputs];
+  apply(op, v.data(), n_in, attrs, out);
+  return wrap_outputs(op, inputs, n_in, out);
 }
 
 // An op on duals and plain tensors. Null without an exception if there is something else among the operands.
-PyObject* try_op_on_duals(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
-  if (thread_state.capturing || !op.differentiable || !any_dual(inputs, n_in)) return nullptr;
+PyObject* try_op_on_duals(const Op& op, PyObject* const* inputs, int n_in, const Attrs& attrs) {
+  if (thread_state.capturing || !op.differentiable) return nullptr;
   int parts = 0;
   for (int i = 0; i < n_in; ++i) {
     if (!bottom_value(inputs[i])) return nullptr;
     parts += count_parts(inputs[i]);
   }
   if (parts > kLastBit) return nullptr;
-  Attrs attrs;
-  parse_attrs(op, attr_values, n_attrs, attrs);
-  if (any_symbolic(attrs)) return nullptr;
   PyObject* y = call_on_duals(op, inputs, n_in, attrs);
   if (!y) throw Error(ErrorKind::python, "");
-  return op.view ? noted_view(op, y, inputs[0], attr_values, n_attrs) : y;
+  return y;
 }
 
 }  // namespace
 
+PyObject* try_op(const Op& op, PyObject* const* inputs, int n_in, const Attrs& attrs) {
+  if (thread_state.capturing) return nullptr;
+  return all_plain(inputs, n_in) ? call_on_plain(op, inputs, n_in, attrs) : try_op_on_duals(op, inputs, n_in, attrs);
+}
+
 PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
+  for (int i = 0; i < n_in; ++i)
+    if (!is_tensor(inputs[i]))
+      return PyErr_Format(PyExc_TypeError, "%s: operand %d is a %s; expected a tensor", op.name.c_str(), i,
+                          Py_TYPE(inputs[i])->tp_name);
   try {
-    if (PyObject* y = try_op_on_duals(op, inputs, n_in, attr_values, n_attrs)) return y;
-    for (int i = 0; i < n_in; ++i) {
-      if (!is_tensor(inputs[i])) {
-        PyErr_Format(PyExc_TypeError, "%s: operand %d is a %s; expected a tensor", op.name.c_str(), i,
-                     Py_TYPE(inputs[i])->tp_name);
-        return nullptr;
-      }
-      if (!as_tensor(inputs[i])->plain) return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
-    }
+    const bool plain = all_plain(inputs, n_in);
+    if (!plain && !any_dual(inputs, n_in)) return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
     Attrs attrs;
     parse_attrs(op, attr_values, n_attrs, attrs);
-    // A plain tensor meets a size of the trace: an instruction of that trace.
+    // A tensor meets a size of the trace: an instruction of that trace.
     if (any_symbolic(attrs)) return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
-    Value* few[8];
-    std::vector<Value*> many;
-    Value** v = few;
-    if (n_in > 8) v = (many.resize(n_in), many.data());
-    if (op.view) separate_elements(as_tensor(inputs[0])->tensor);
-    for (int i = 0; i < n_in; ++i) v[i] = operand(as_tensor(inputs[i]));
-    Value* out[kMaxOutputs];
-    apply(op, v, n_in, attrs, out);
-    return wrap_outputs(op, inputs, n_in, out);
+    if (plain) return call_on_plain(op, inputs, n_in, attrs);
+    PyObject* y = try_op_on_duals(op, inputs, n_in, attrs);
+    return y ? y : dispatch_op(op, inputs, n_in, attr_values, n_attrs);
   } catch (const Captured&) {
     return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
   } catch (...) {
     return raise_python();
   }
-}
-
-// ------------------------------------------------------------------------------------ the callable of each op
-
-namespace {
-
-struct OpFunction {
-  PyObject_HEAD;
-  vectorcallfunc call;
-  const Op* op;
-  PyObject* dict;
-};
-
-PyTypeObject* op_function_type = nullptr;
-
-// f(x, y, ..., attributes in order); an op with any number of inputs takes them as one sequence.
-PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* keywords) {
-  const Op& op = *reinterpret_cast<OpFunction*>(self)->op;
-  Py_ssize_t n = PyVectorcall_NARGS(nargsf);
-  PyObject* out = nullptr;
-  if (keywords && PyTuple_GET_SIZE(keywords)) {
-    if (PyTuple_GET_SIZE(keywords) != 1 || !op.elementwise ||
-        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, 0), "out") != 0) {
-      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument %R", op.name.c_str(),
-                   PyTuple_GET_ITEM(keywords, 0));
-      return nullptr;
-    }
-    out = args[n] == Py_None ? nullptr : args[n];
-    if (out && !is_tensor(out)) {
-      PyErr_Format(PyExc_TypeError, "%s: out is a tensor to write into, got a %s", op.name.c_str(),
-                   Py_TYPE(out)->tp_name);
-      return nullptr;
-    }
-  }
-  if (op.elementwise) {
-    if (n != op.n_inputs) {
-      PyErr_Format(PyExc_TypeError, "%s() takes %d operand(s), got %zd", op.name.c_str(), op.n_inputs, n);
-      return nullptr;
-    }
-    PyObject* y = call_elementwise(op, args, static_cast<int>(n), false);
-    if (!y || !out) return y;
-    PyObject* r = PyObject_CallMethod(out, "_assign", "Os", y, op.name.c_str());
-    Py_DECREF(y);
-    return r;
-  }
-  if (op.n_inputs >= 0) {
-    if (n < op.n_inputs) {
-      PyErr_Format(PyExc_TypeError, "%s() takes %d tensor(s)", op.name.c_str(), op.n_inputs);
-      return nullptr;
-    }
-    return call_op(op, args, op.n_inputs, args + op.n_inputs, static_cast<int>(n) - op.n_inputs);
-  }
-  if (n < 1) return PyErr_Format(PyExc_TypeError, "%s() takes a sequence of tensors", op.name.c_str());
-  PyObject* sequence = PySequence_Fast(args[0], "expected a sequence of tensors");
-  if (!sequence) return nullptr;
-  PyObject* r = call_op(op, PySequence_Fast_ITEMS(sequence), static_cast<int>(PySequence_Fast_GET_SIZE(sequence)),
-                        args + 1, static_cast<int>(n) - 1);
-  Py_DECREF(sequence);
-  return r;
-}
-
-PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
-  if (!instance || instance == Py_None) return Py_NewRef(self);
-  return PyMethod_New(self, instance);
-}
-
-void op_function_dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  Py_XDECREF(reinterpret_cast<OpFunction*>(self)->dict);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-PyObject* op_function_repr(PyObject* self) {
-  return PyUnicode_FromFormat("<wengert op %s>", reinterpret_cast<OpFunction*>(self)->op->name.c_str());
-}
-
-PyObject* reduce_by_name(PyObject* self, PyObject*) {
-  // Pickled and copied by name, like any function.
-  return PyUnicode_FromString(reinterpret_cast<OpFunction*>(self)->op->name.c_str());
-}
-
-PyMemberDef op_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(OpFunction, call), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(OpFunction, dict), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-PyGetSetDef op_properties[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr},
-};
-PyMethodDef op_methods[] = {
-    {"__reduce__", reduce_by_name, METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr},
-};
-PyType_Slot op_slots[] = {
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_descr_get, reinterpret_cast<void*>(bind_method)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(op_function_dealloc)},
-    {Py_tp_repr, reinterpret_cast<void*>(op_function_repr)},
-    {Py_tp_members, op_members},
-    {Py_tp_getset, op_properties},
-    {Py_tp_methods, op_methods},
-    {0, nullptr},
-};
-PyType_Spec op_spec = {"wengert.Op", sizeof(OpFunction), 0,
-                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, op_slots};
-
-}  // namespace
-
-PyObject* new_op_function(const Op* op) {
-  OpFunction* f = PyObject_New(OpFunction, op_function_type);
-  if (!f) return nullptr;
-  f->call = op_call;
-  f->op = op;
-  f->dict = nullptr;
-  return reinterpret_cast<PyObject*>(f);
-}
-
-void set_traced_number(PyTypeObject* type) { traced_number = type; }
-
-int init_call(PyObject* module) {
-  op_function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&op_spec));
-  if (!op_function_type) return -1;
-  PyObject* table = PyDict_New();
-  if (!table) return -1;
-  for (const Op* op : all_ops()) {
-    PyObject* f = new_op_function(op);
-    if (!f) return -1;
-    PyDict_SetItemString(table, op->name.c_str(), f);
-    Py_DECREF(f);
-  }
-  int r = PyModule_AddObjectRef(module, "ops", table);
-  Py_DECREF(table);
-  return r;
 }
 
 }  // namespace wengert

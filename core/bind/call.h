@@ -1,6 +1,6 @@
 // Calling ops from Python: operands, attributes, and the callable object of each op.
 #pragma once
-#include "tensor.h"
+#include "attributes.h"
 
 namespace wengert {
 
@@ -14,17 +14,13 @@ PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot
 // An op on tensors that are already as it wants them, with attributes in order.
 PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attrs, int n_attrs);
 
-void parse_attrs(const Op& op, PyObject* const* values, int n, Attrs& attrs);  // throws
-PyObject* attr_to_python(const Attr& a);
-Dim dim_from_python(PyObject* o, const char* op = "size");  // throws; op: for the message
-int64_t number_of(Dim d);  // a size used as a number: the program is specialised to it, by a guard
-PyObject* dim_to_python(Dim d);
-PyObject* dims_to_python(const Dims& d);
-Dims dims_from_python(PyObject* o, const char* op = "size");  // throws
+// The same with attributes that have been read, for operands that are plain or dual tensors. Null without an exception
+// for others, and while a function is traced. Throws.
+PyObject* try_op(const Op& op, PyObject* const* inputs, int n_in, const Attrs& attrs);
 
 PyObject* new_op_function(const Op* op);  // the callable of an op; a new reference
 bool is_traced_number(PyObject* o);
 void set_traced_number(PyTypeObject* type);  // of what stands for a number while tracing, as Dim does for sizes
-int init_call(PyObject* module);
+int init_op_functions(PyObject* module);
 
 }  // namespace wengert

@@ -11,23 +11,51 @@ namespace {
 PyTypeObject* dual_type = nullptr;       // the Python class DualTensor
 PyTypeObject* pair_type = nullptr;       // the Python class Pair
 PyTypeObject* pair_base_type = nullptr;  // its base, which has the fields
+PyTypeObject* view_type = nullptr;       // the same of View
+PyTypeObject* view_base_type = nullptr;
+PyTypeObject* level_type = nullptr;  // the same of Level
+PyTypeObject* level_base_type = nullptr;
 
-// What the dual stands for now: a view is read again if what it is a view of was written to. Borrowed; throws.
-PairObject* pair_of(PyObject* dual) {
-  auto* pair = reinterpret_cast<PairObject*>(as_tensor(dual)->held);
-  if (pair->view != Py_None) [[unlikely]] {
-    PyObject* view = Py_NewRef(pair->view);
-    PyObject* refreshed = PyObject_CallMethod(view, "refresh", "O", pair);
-    Py_DECREF(view);
-    if (!refreshed) throw Error(ErrorKind::python, "");
-    Py_DECREF(refreshed);
-  }
-  return pair;
+PairObject* held_pair(PyObject* dual) { return reinterpret_cast<PairObject*>(as_tensor(dual)->held); }
+
+int64_t n_writes = 0;  // to duals, of all levels
+
+// What the view reads is up to date; reads it again if it was written to. Throws.
+void reread(PairObject* pair) {
+  auto* view = reinterpret_cast<ViewObject*>(pair->view);
+  const int64_t version = held_pair(view->base)->version;
+  if (version == view->seen) return;
+  PyObject* read = PyObject_CallMethod(pair->view, "reread", "O", pair);
+  if (!read) throw Error(ErrorKind::python, "");
+  Py_DECREF(read);
+  view->seen = version;
+}
+
+bool is_view(const PairObject* pair) {
+  if (Py_TYPE(pair->view) != view_type) return false;
+  PyObject* base = reinterpret_cast<ViewObject*>(pair->view)->base;
+  PyObject* held = base && is_tensor(base) ? as_tensor(base)->held : nullptr;
+  return held && Py_TYPE(held) == pair_type;
 }
 
 bool is_whole(const PairObject* p) { return p->value && p->tangent && p->level && p->view && p->order > 0; }
 
 }  // namespace
+
+// A view is read again if what it is a view of, which may be a view itself, was written to.
+PairObject* pair_of(PyObject* dual) {
+  PairObject* pair = held_pair(dual);
+  if (pair->checked == n_writes || pair->view == Py_None) return pair;
+  std::vector<PairObject*> chain;
+  for (PairObject* p = pair; p->checked != n_writes && is_view(p);
+       p = held_pair(reinterpret_cast<ViewObject*>(p->view)->base))
+    chain.push_back(p);
+  for (; !chain.empty(); chain.pop_back()) {
+    reread(chain.back());
+    chain.back()->checked = n_writes;
+  }
+  return pair;
+}
 
 bool is_dual(PyObject* o) {
   if (Py_TYPE(o) != dual_type) return false;
@@ -94,7 +122,7 @@ struct Level {
 };
 
 // Takes the references to value and tangent.
-PyObject* new_dual(const Level& l, PyObject* value, PyObject* tangent) {
+PyObject* new_dual_of(PyObject* level, int64_t order, PyObject* value, PyObject* tangent) {
   PyObject* held = pair_type->tp_alloc(pair_type, 0);
   PyObject* d = held ? dual_type->tp_alloc(dual_type, 0) : nullptr;
   if (!d) {
@@ -106,8 +134,8 @@ PyObject* new_dual(const Level& l, PyObject* value, PyObject* tangent) {
   auto* pair = reinterpret_cast<PairObject*>(held);
   pair->value = value;
   pair->tangent = tangent;
-  pair->level = Py_NewRef(l.level);
-  pair->order = l.order;
+  pair->level = Py_NewRef(level);
+  pair->order = order;
   pair->view = Py_NewRef(Py_None);
   pair->known_layout = 1;
   clear_fields(as_tensor(d));
@@ -116,13 +144,12 @@ PyObject* new_dual(const Level& l, PyObject* value, PyObject* tangent) {
 }
 
 // Outputs at this level: values and tangents, of which an absent one (null) is zero. Takes the references. What has no
-// tangent is no dual, but for views: they follow writes to what they are views of.
-void join(const Level& l, PyObject** values_and_tangents, int n, PyObject** out, bool views = false) {
+// tangent is no dual.
+void join(const Level& l, PyObject** values_and_tangents, int n, PyObject** out) {
   for (int i = 0; i < n; ++i) {
     PyObject* value = std::exchange(values_and_tangents[i], nullptr);
     PyObject* tangent = std::exchange(values_and_tangents[n + i], nullptr);
-    if (views && !tangent) tangent = Py_NewRef(Py_None);
-    out[i] = value && tangent ? new_dual(l, value, tangent) : value;
+    out[i] = value && tangent ? new_dual_of(l.level, l.order, value, tangent) : value;
   }
 }
 
@@ -148,6 +175,47 @@ void apply_to_objects(Derived& p, PyObject* const* operands, int n, const int64_
   join(l, parts.at.data(), n_out, out);
 }
 
+PyObject* view_new(PyTypeObject* type, PyObject*, PyObject*) {
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self) new (&reinterpret_cast<ViewObject*>(self)->read) std::vector<Attr>();
+  return self;
+}
+
+// y, which a view op made of the dual x, follows writes to x if it shares its memory, as it would without tangents.
+void note_view(const Op& op, PyObject* y, PyObject* x, const Attrs& attrs) {
+  if (bottom_value(y)->buffer != bottom_value(x)->buffer) return;
+  PyObject* made = view_new(view_type, nullptr, nullptr);
+  if (!made) throw Error(ErrorKind::python, "");
+  Py_SETREF(held_pair(y)->view, made);
+  auto* view = reinterpret_cast<ViewObject*>(made);
+  view->base = Py_NewRef(x);
+  view->seen = pair_of(x)->version;
+  held_pair(y)->checked = n_writes;
+  view->name = PyUnicode_InternFromString(op.name.c_str());
+  if (!view->name) throw Error(ErrorKind::python, "");
+  view->read.assign(attrs.v, attrs.v + attrs.n);
+}
+
+// Ops that make views are linear: they are applied to the value and to the tangent. A view of a dual is one even
+// without a tangent: it follows writes.
+PyObject* view_of_dual(const Op& op, PyObject* x, const Attrs& attrs) {
+  const PairObject* pair = pair_of(x);
+  Objects parts(2);
+  parts.at[0] = try_op(op, &pair->value, 1, attrs);
+  if (!parts.at[0]) throw Error(ErrorKind::python, "");
+  parts.at[1] = pair->tangent == Py_None ? Py_NewRef(Py_None) : try_op(op, &pair->tangent, 1, attrs);
+  if (!parts.at[1]) throw Error(ErrorKind::python, "");
+  PyObject* y =
+      new_dual_of(pair->level, pair->order, std::exchange(parts.at[0], nullptr), std::exchange(parts.at[1], nullptr));
+  try {
+    note_view(op, y, x, attrs);
+  } catch (...) {
+    Py_DECREF(y);
+    throw;
+  }
+  return y;
+}
+
 PyObject* packed(PyObject** outputs, int n) {
   if (n == 1) return outputs[0];
   PyObject* t = PyTuple_New(n);
@@ -163,6 +231,7 @@ PyObject* packed(PyObject** outputs, int n) {
 }  // namespace
 
 PyObject* call_on_duals(const Op& op, PyObject* const* operands, int n, const Attrs& attrs) {
+  if (op.view && n == 1) return view_of_dual(op, operands[0], attrs);
   Level l(operands, n);
   SmallArray<Value*, 16> types(n);
   for (int i = 0; i < n; ++i) types[i] = bottom_value(l.parts[i]);
@@ -175,7 +244,7 @@ PyObject* call_on_duals(const Op& op, PyObject* const* operands, int n, const At
   Objects parts(2 * op.n_outputs);
   apply_to_objects(push, l.parts.data(), l.n_parts, given.data(), parts.at.data());
   SmallArray<PyObject*, kMaxOutputs> out(op.n_outputs);
-  join(l, parts.at.data(), op.n_outputs, out.data(), op.view != nullptr);
+  join(l, parts.at.data(), op.n_outputs, out.data());
   return packed(out.data(), op.n_outputs);
 }
 
@@ -214,6 +283,7 @@ int pair_init(PyObject* self, PyObject* args, PyObject* named) {
   Py_XSETREF(p->tangent, Py_NewRef(tangent));
   Py_XSETREF(p->view, Py_NewRef(view));
   p->version = version;
+  p->checked = -1;
   p->known_layout = static_cast<char>(known_layout);
   return 0;
 }
@@ -228,6 +298,88 @@ void pair_dealloc(PyObject* self) {
   type->tp_free(self);
   Py_DECREF(type);
 }
+
+int view_init(PyObject* self, PyObject* args, PyObject* named) {
+  static const char* names[] = {"base", "name", "attrs", "seen", "detached", nullptr};
+  PyObject *base, *name, *attrs;
+  long long seen;
+  int detached = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, named, "OUO!L|p", const_cast<char**>(names), &base, &name, &PyTuple_Type,
+                                   &attrs, &seen, &detached))
+    return -1;
+  auto* v = reinterpret_cast<ViewObject*>(self);
+  Py_XSETREF(v->base, Py_NewRef(base));
+  Py_XSETREF(v->name, Py_NewRef(name));
+  Py_XSETREF(v->attrs, Py_NewRef(attrs));
+  v->seen = seen;
+  v->detached = static_cast<char>(detached);
+  return 0;
+}
+
+// Drops what a view was made of, which may be a view itself, and so on: the rest of a long chain goes by queue.
+void drop_base(PyObject* base) {
+  constexpr int kDeepest = 64;
+  static thread_local int depth = 0;
+  static thread_local std::vector<PyObject*> waiting;
+  if (depth == kDeepest) return waiting.push_back(base);
+  ++depth;
+  Py_DECREF(base);
+  --depth;
+  while (depth == 0 && !waiting.empty()) {
+    PyObject* next = waiting.back();
+    waiting.pop_back();
+    ++depth;
+    Py_DECREF(next);
+    --depth;
+  }
+}
+
+void view_dealloc(PyObject* self) {
+  auto* v = reinterpret_cast<ViewObject*>(self);
+  PyTypeObject* type = Py_TYPE(self);
+  if (v->base) drop_base(v->base);
+  Py_XDECREF(v->name);
+  Py_XDECREF(v->attrs);
+  v->read.~vector();
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef view_members[] = {
+    {"base", T_OBJECT, offsetof(ViewObject, base), READONLY, nullptr},
+    {"name", T_OBJECT, offsetof(ViewObject, name), READONLY, nullptr},
+    {"seen", T_LONGLONG, offsetof(ViewObject, seen), 0, nullptr},
+    {"detached", T_BOOL, offsetof(ViewObject, detached), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyObject* get_attrs(PyObject* self, void*) {
+  auto* v = reinterpret_cast<ViewObject*>(self);
+  if (!v->attrs) {
+    Attrs attrs;
+    for (const Attr& a : v->read) attrs.add(a.kind) = a;
+    try {
+      v->attrs = attrs_to_python(attrs);
+    } catch (...) {
+      return raise_python();
+    }
+  }
+  return Py_NewRef(v->attrs);
+}
+
+PyGetSetDef view_properties[] = {
+    {"attrs", get_attrs, nullptr, "The attributes of the op.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+PyType_Slot view_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(view_new)},
+    {Py_tp_getset, view_properties},
+    {Py_tp_init, reinterpret_cast<void*>(view_init)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(view_dealloc)},
+    {Py_tp_members, view_members},
+    {0, nullptr},
+};
+PyType_Spec view_spec = {"wengert._core.View", sizeof(ViewObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                         view_slots};
 
 PyMemberDef members[] = {
     {"value", T_OBJECT, offsetof(PairObject, value), 0, nullptr},
@@ -250,32 +402,130 @@ PyType_Slot slots[] = {
 };
 PyType_Spec spec = {"wengert._core.Pair", sizeof(PairObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
-// set_dual_types(dual, pair): the classes of what ops on duals make.
+int level_init(PyObject* self, PyObject* args, PyObject* named) {
+  if (PyTuple_GET_SIZE(args) || named) return PyErr_SetString(PyExc_TypeError, "a level takes no arguments"), -1;
+  reinterpret_cast<LevelObject*>(self)->order = new_level();
+  return 0;
+}
+
+void level_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  Py_XDECREF(reinterpret_cast<LevelObject*>(self)->turned);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* get_turned(PyObject* self, void*) {
+  auto* l = reinterpret_cast<LevelObject*>(self);
+  if (!l->turned) l->turned = PyList_New(0);
+  return Py_XNewRef(l->turned);
+}
+
+int set_turned(PyObject* self, PyObject* turned, void*) {
+  if (!turned || !PyList_CheckExact(turned)) return PyErr_SetString(PyExc_TypeError, "turned: expected a list"), -1;
+  Py_XSETREF(reinterpret_cast<LevelObject*>(self)->turned, Py_NewRef(turned));
+  return 0;
+}
+
+PyMemberDef level_members[] = {
+    {"level", T_LONGLONG, offsetof(LevelObject, order), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyGetSetDef level_properties[] = {
+    {"turned", get_turned, set_turned, "Weak references to tensors that became duals of this level by a write.",
+     nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+PyType_Slot level_slots[] = {
+    {Py_tp_init, reinterpret_cast<void*>(level_init)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(level_dealloc)},
+    {Py_tp_members, level_members},
+    {Py_tp_getset, level_properties},
+    {0, nullptr},
+};
+PyType_Spec level_spec = {"wengert._core.Level", sizeof(LevelObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                          level_slots};
+
+// A class that has the fields of its base, and no others.
+bool is_like(PyObject* type, PyTypeObject* base) {
+  auto* t = reinterpret_cast<PyTypeObject*>(type);
+  return PyType_Check(type) && PyType_IsSubtype(t, base) && t->tp_basicsize == base->tp_basicsize;
+}
+
+// set_dual_types(dual, pair, view, level): the classes of what ops on duals make.
 PyObject* set_dual_types(PyObject*, PyObject* args) {
-  PyObject *dual, *pair;
-  if (!PyArg_ParseTuple(args, "OO", &dual, &pair)) return nullptr;
-  const bool fit = PyType_Check(dual) && PyType_Check(pair) &&
-                   PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(dual), tensor_type) &&
-                   reinterpret_cast<PyTypeObject*>(dual)->tp_basicsize == tensor_type->tp_basicsize &&
-                   PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(pair), pair_base_type) &&
-                   reinterpret_cast<PyTypeObject*>(pair)->tp_basicsize == pair_base_type->tp_basicsize;
-  if (!fit) return PyErr_SetString(PyExc_TypeError, "set_dual_types: expected subclasses of Tensor and Pair"), nullptr;
+  PyObject *dual, *pair, *view, *level;
+  if (!PyArg_ParseTuple(args, "OOOO", &dual, &pair, &view, &level)) return nullptr;
+  if (!is_like(dual, tensor_type) || !is_like(pair, pair_base_type) || !is_like(view, view_base_type) ||
+      !is_like(level, level_base_type)) {
+    PyErr_SetString(PyExc_TypeError,
+                    "set_dual_types: expected subclasses of Tensor, Pair, View and Level without more fields");
+    return nullptr;
+  }
   dual_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(dual));
   pair_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(pair));
+  view_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(view));
+  level_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(level));
+  Py_RETURN_NONE;
+}
+
+// pair_of(dual): what it stands for now.
+PyObject* read_pair(PyObject*, PyObject* dual) {
+  PyObject* held = is_tensor(dual) ? as_tensor(dual)->held : nullptr;
+  if (!held || Py_TYPE(held) != pair_type || !is_whole(reinterpret_cast<PairObject*>(held)))
+    return PyErr_SetString(PyExc_TypeError, "pair_of: expected a dual tensor"), nullptr;
+  try {
+    return Py_NewRef(reinterpret_cast<PyObject*>(pair_of(dual)));
+  } catch (...) {
+    return raise_python();
+  }
+}
+
+// note_dual_write(): what is a view of a dual may have to be read again.
+PyObject* note_dual_write(PyObject*, PyObject*) {
+  ++n_writes;
   Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
+    {"note_dual_write", note_dual_write, METH_NOARGS, nullptr},
+    {"pair_of", read_pair, METH_O, nullptr},
     {"set_dual_types", set_dual_types, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
+PyObject* new_dual(PyObject* level, PyObject* value, PyObject* tangent) {
+  const int64_t order = reinterpret_cast<LevelObject*>(level)->order;
+  return new_dual_of(level, order, Py_NewRef(value), Py_NewRef(tangent));
+}
+
+int64_t new_level() {
+  static int64_t last = 0;
+  return ++last;
+}
+
+PyObject* make_level() {
+  PyObject* made = level_type->tp_alloc(level_type, 0);
+  if (!made) throw Error(ErrorKind::python, "");
+  reinterpret_cast<LevelObject*>(made)->order = new_level();
+  return made;
+}
+
 int init_dual_types(PyObject* module) {
-  PyObject* base = PyType_FromSpec(&spec);
-  if (!base || PyModule_AddObjectRef(module, "Pair", base)) return -1;
-  pair_base_type = reinterpret_cast<PyTypeObject*>(base);
+  const struct {
+    const char* name;
+    PyType_Spec* spec;
+    PyTypeObject** type;
+  } bases[] = {{"Pair", &spec, &pair_base_type},
+               {"View", &view_spec, &view_base_type},
+               {"Level", &level_spec, &level_base_type}};
+  for (const auto& base : bases) {
+    PyObject* type = PyType_FromSpec(base.spec);
+    if (!type || PyModule_AddObjectRef(module, base.name, type)) return -1;
+    *base.type = reinterpret_cast<PyTypeObject*>(type);
+  }
   return PyModule_AddFunctions(module, functions);
 }
 

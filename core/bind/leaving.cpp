@@ -45,15 +45,12 @@ Value* plain_value(nb::handle h) {
   return current(as_tensor(h.ptr())->tensor);
 }
 
-void enter_transformation(const nb::list& tensors) {
+}  // namespace
+
+void enter_transformation(std::vector<Node*> sources) {
   if (!running) running = new std::vector<Sources>;
-  Sources& sources = running->emplace_back();
-  for (nb::handle h : tensors) {
-    Value* v = plain_value(h);
-    if (!v || !v->node) continue;
-    retain(v->node);
-    sources.push_back(v->node);
-  }
+  for (Node* n : sources) retain(n);
+  running->push_back(std::move(sources));
 }
 
 void leave_transformation() {
@@ -61,6 +58,15 @@ void leave_transformation() {
   Sources sources = std::move(running->back());
   running->pop_back();
   for (Node* n : sources) release(n);
+}
+
+namespace {
+
+void enter_by_tensors(const nb::list& tensors) {
+  Sources sources;
+  for (nb::handle h : tensors)
+    if (const Value* v = plain_value(h); v && v->node) sources.push_back(v->node);
+  enter_transformation(std::move(sources));
 }
 
 }  // namespace
@@ -76,7 +82,7 @@ bool may_leave(PyObject* tensor, const Value* v, Leaving how, const char* what) 
 }
 
 void init_leaving(nb::module_& m) {
-  m.def("enter_transformation", &enter_transformation);
+  m.def("enter_transformation", &enter_by_tensors);
   m.def("leave_transformation", &leave_transformation);
   // Whether the tensor depends on what a transformation that runs in this thread differentiates by.
   m.def("inside_transformation", [](nb::handle tensor) {

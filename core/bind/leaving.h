@@ -2,6 +2,8 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
+#include <vector>
+
 #include "tensor.h"
 
 namespace wengert {
@@ -13,6 +15,10 @@ enum class Leaving { number, array };
 
 // False with GradientError set if the value must not leave. `what` is what was called, such as "item".
 bool may_leave(PyObject* tensor, const Value* v, Leaving how, const char* what);
+
+// Between the two, numbers that depend on these nodes may not leave: derivatives by them are being computed.
+void enter_transformation(std::vector<Node*> sources);
+void leave_transformation();
 
 void init_leaving(nanobind::module_& m);
 

@@ -8,6 +8,7 @@
 #include "dual.h"
 #include "leaving.h"
 #include "program.h"
+#include "shortcut.h"
 
 namespace wengert {
 
@@ -105,7 +106,6 @@ void set_hooks(nb::dict hooks) {
   python_hooks.derive_again = take("derive_again");
   python_hooks.push_again = take("push_again");
   python_hooks.narrow = take("narrow");
-  python_hooks.note_view = take("note_view");
   python_hooks.refuse_leaving = take("refuse_leaving");
 }
 
@@ -127,7 +127,8 @@ void init(nb::module_& m) {
   waiting_hooks.enter = []() -> void* { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; };
   waiting_hooks.leave = take_gil;
   waiting_hooks.interrupted = [] { return PyErr_CheckSignals() != 0; };
-  if (init_tensor_type(m.ptr()) || init_dual_types(m.ptr()) || init_call(m.ptr())) throw nb::python_error();
+  if (init_tensor_type(m.ptr()) || init_dual_types(m.ptr()) || init_op_functions(m.ptr()) || init_shortcuts(m.ptr()))
+    throw nb::python_error();
   init_program(m);
   init_passes(m);
   init_tape(m);
@@ -136,6 +137,7 @@ void init(nb::module_& m) {
   init_callback(m);
   init_leaving(m);
   init_names(m);
+  init_transforms(m);
   m.def("from_buffer", &from_buffer);
   m.def("copy", &copy_tensor);
   m.def("nonzero", &nonzero);

@@ -7,9 +7,6 @@
 
 namespace wengert {
 
-namespace {
-
-// Another name for the tensor's value: writing to one of the two in place leaves the other as it is.
 nb::object another_name(nb::handle tensor) {
   Value* given = value_from(tensor, "another name");
   Value* v = alias(given);
@@ -21,6 +18,8 @@ nb::object another_name(nb::handle tensor) {
   as_tensor(named.ptr())->requires_grad = as_tensor(tensor.ptr())->requires_grad;
   return named;
 }
+
+namespace {
 
 // A class as Python defines it, with the layout of Tensor: instances of the two can become each other. Classes that
 // Python makes itself take their instances apart in a way of their own.

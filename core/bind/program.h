@@ -16,6 +16,16 @@ void init_compiled(nb::module_& m);
 void init_optimizer(nb::module_& m);
 void init_callback(nb::module_& m);
 void init_names(nb::module_& m);
+void init_transforms(nb::module_& m);
+
+// Another name for the tensor's value: writing to one of the two in place leaves the other as it is.
+nb::object another_name(nb::handle tensor);
+// A plain tensor as the end of a walk: with the edge that it has, also where the function has ended that it was tracked
+// for. A tape that records would take it for a tensor that nothing tracks. Borrowed; throws.
+Value* end_of_walk(nb::handle tensor, const char* what);
+// The tensor as a fresh leaf with an edge of its own: its gradient is that of the tensor, and nothing flows further.
+// `extent`: it is tracked until that ends, or for ever.
+nb::object fresh_leaf(nb::handle tensor, uint64_t id, uint32_t extent);
 
 // Runs f, translating our exceptions as the C-API functions do; nanobind sees the Python exception.
 template <class F>

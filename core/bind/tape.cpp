@@ -66,12 +66,14 @@ Value* plain_value(nb::handle h) {
   return is_tensor(h.ptr()) && as_tensor(h.ptr())->plain ? current(as_tensor(h.ptr())->tensor) : nullptr;
 }
 
-// An end of a walk: with the edge that it has, also where the function has ended that it was tracked for. A tape that
-// records would take it for a tensor that nothing tracks.
+}  // namespace
+
 Value* end_of_walk(nb::handle h, const char* what) {
   Value* v = plain_value(h);
   return v && v->node && v->node->lifetime.extent ? v : value_from(h, what);
 }
+
+namespace {
 
 nb::object node_of(nb::handle tensor) {
   Value* v = end_of_walk(tensor, "node");
@@ -159,7 +161,7 @@ nb::object backward_to_leaves(nb::handle tensor, nb::handle gradient, bool retai
 
 // The common case of `grad_of`: one output, and inputs in a list or a tuple. Returns a list of gradients, with None for
 // inputs that the output does not depend on; or None if this is another case.
-nb::object gradients_by(nb::handle tensor, nb::handle inputs, nb::handle gradient, bool retain_graph) {
+nb::object gradients_by(nb::handle tensor, nb::handle inputs, nb::handle gradient, bool retain_graph, bool record) {
   return guarded([&]() -> nb::object {
     if (!PyList_CheckExact(inputs.ptr()) && !PyTuple_CheckExact(inputs.ptr())) return nb::none();
     Value* y = plain_value(tensor);
@@ -175,7 +177,8 @@ nb::object gradients_by(nb::handle tensor, nb::handle inputs, nb::handle gradien
     WalkOptions options;
     options.retain_graph = retain_graph;
     options.sources = &edges;
-    Recording recording(false);
+    options.record = record;
+    Recording recording(record);
     WalkResult r = walk({{y, seed.v}}, options);
     nb::list gradients;
     for (size_t i = 0; i < xs.size(); ++i) {
@@ -202,8 +205,8 @@ void record_custom_node(nb::handle pullback, const nb::list& inputs, const nb::l
   });
 }
 
-// tensor as a fresh leaf with its own edge: its gradient is that of `tensor`, and nothing flows further. `extent`: it
-// is tracked until that ends.
+}  // namespace
+
 nb::object fresh_leaf(nb::handle tensor, uint64_t id, uint32_t extent) {
   Value* v = alias(value_from(tensor, "leaf"));
   v->node = new_leaf(id ? id : new_id(), {.extent = extent}, v->type());
@@ -211,6 +214,8 @@ nb::object fresh_leaf(nb::handle tensor, uint64_t id, uint32_t extent) {
   as_tensor(t.ptr())->requires_grad = 1;
   return t;
 }
+
+namespace {
 
 // What this tensor led to stays tracked until the extent ends, if nothing else keeps it tracked for longer.
 void track_in_extent(nb::handle tensor, uint32_t extent) {
@@ -384,7 +389,7 @@ void init_tape(nb::module_& m) {
   m.def("backward_to_leaves", &backward_to_leaves, nb::arg("tensor"), nb::arg("gradient").none(),
         nb::arg("retain_graph"));
   m.def("gradients_by", &gradients_by, nb::arg("tensor"), nb::arg("inputs"), nb::arg("gradient").none(),
-        nb::arg("retain_graph"));
+        nb::arg("retain_graph"), nb::arg("record"));
   m.def("record_custom", &record_custom_node);
   m.def("begin_extent", &begin_extent);
   m.def("end_extent", &end_extent);
@@ -397,6 +402,7 @@ void init_tape(nb::module_& m) {
   m.def("set_capturing", &set_capturing);
   m.def("mark_changed", &mark_changed);
   m.def("is_grad_enabled", [] { return thread_state.grad_enabled; });
+  m.def("inside_reverse", [] { return thread_state.n_extents > 0; });
   m.def("memory_stats", &memory_stats_dict);
   m.def("saved_by_line", &saved_by_line);
   m.def("clear_recorded", &clear_recorded);

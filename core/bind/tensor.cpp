@@ -4,8 +4,9 @@
 
 #include <utility>
 
-#include "call.h"
 #include "leaving.h"
+#include "shortcut.h"
+#include "subscript.h"
 #include "tensor_parts.h"
 
 namespace wengert {
@@ -130,9 +131,28 @@ PyObject* call_python(const char* method, PyObject* a, PyObject* b) {
   return PyObject_Vectorcall(f, args, 2, nullptr);
 }
 
-PyObject* power(PyObject* a, PyObject* b, PyObject*) { return call_python("pow", a, b); }
-PyObject* matrix_multiply(PyObject* a, PyObject* b) { return call_python("matmul", a, b); }
-PyObject* subscript(PyObject* a, PyObject* b) { return call_python("getitem", a, b); }
+// The shortcut if it takes the operands, else Python's function.
+PyObject* call_operator(Shortcut shortcut, const char* method, PyObject* a, PyObject* b) {
+  PyObject* args[2] = {a, b};
+  try {
+    if (PyObject* y = shortcut(args, 2, nullptr)) return y;
+  } catch (...) {
+    return raise_python();
+  }
+  return call_python(method, a, b);
+}
+
+PyObject* power(PyObject* a, PyObject* b, PyObject*) { return call_operator(try_power, "pow", a, b); }
+PyObject* matrix_multiply(PyObject* a, PyObject* b) { return call_operator(try_matmul, "matmul", a, b); }
+
+PyObject* subscript(PyObject* x, PyObject* key) {
+  try {
+    if (PyObject* y = try_subscript(x, key)) return y;
+  } catch (...) {
+    return raise_python();
+  }
+  return call_python("getitem", x, key);
+}
 
 int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
   if (!value) {

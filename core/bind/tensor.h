@@ -60,7 +60,6 @@ struct PythonHooks {
   PyObject* derive_again;  // the same of a derived program; and that program with some of its outputs only
   PyObject* push_again;
   PyObject* narrow;
-  PyObject* note_view;       // note_view(y, x, op, attrs): y is a view of the dual x
   PyObject* refuse_leaving;  // raises for a tensor whose numbers must not leave
   PyObject* dtypes[kNumDTypes];
   PyObject* errors[static_cast<int>(ErrorKind::count)];

@@ -23,13 +23,6 @@ def _deriving(name: str) -> Callable[..., Any]:
     return call
 
 
-def _note_view(y: Any, x: Any, name: str, attrs: Any) -> None:
-    from wengert.autograd.rebinding import note_view
-    from wengert.ops.registry import OPS
-
-    note_view(y, x, OPS[name], attrs)
-
-
 def install() -> None:
     """Register the hooks; once, at import."""
     _core.set_errors(errors.BY_KIND)
@@ -42,7 +35,6 @@ def install() -> None:
             "derive_again": _deriving("derive_again"),
             "push_again": _deriving("push_again"),
             "narrow": _deriving("narrow"),
-            "note_view": _note_view,
             "refuse_leaving": refuse_leaving,
         }
     )

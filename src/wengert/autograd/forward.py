@@ -6,14 +6,13 @@ and its tangent program, derived once per signature from the op's rule, runs bes
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.leaving import refuse_leaving
-from wengert.autograd.rebinding import Pair, another_name, argument, end, note_view, write
+from wengert.autograd.rebinding import Pair, View, another_name, argument, end, note_view, write
 from wengert.dtypes import DType
 from wengert.errors import GradientError, ShapeError
 from wengert.ops.registry import Op
@@ -22,7 +21,7 @@ from wengert.program.call_trace import Name
 from wengert.program.ir import Instruction, Program, Var, infer, is_one
 from wengert.program.numbers import is_number
 from wengert.program.simplify import simplify
-from wengert.program.trace import Trace, new_level
+from wengert.program.trace import Trace
 from wengert.transforms.evaluate import evaluate
 from wengert.transforms.linearize import is_complex, linearize
 
@@ -38,9 +37,7 @@ class DualTensor(Tensor):
 
     @property
     def _pair(self) -> Pair:
-        pair: Pair = self._held
-        if pair.view is not None:
-            pair.view.refresh(pair)
+        pair: Pair = _core.pair_of(self)
         return pair
 
     @property
@@ -134,15 +131,13 @@ class DualName(DualTensor, Name):  # type: ignore[misc, override]  # each has it
     __slots__ = ()
 
 
-_core.set_dual_types(DualTensor, Pair)
+class _Level(_core.Level):
+    """What dispatch calls for an op on duals of one level, which has a number, `level`.
 
+    `turned` holds weak references to tensors that became duals of this level by a write.
+    """
 
-class _Level:
-    """What dispatch calls for an op on duals of one level."""
-
-    def __init__(self) -> None:
-        self.level = new_level()
-        self.turned: list[Any] = []  # weak references to tensors that became duals of this level by a write
+    __slots__ = ()
 
     def pair(self, value: Any, tangent: Any) -> DualTensor:
         """A dual of this level; a tangent of None is zero."""
@@ -188,6 +183,8 @@ class _Level:
         note_view(y, x, op, attrs)
         return y
 
+
+_core.set_dual_types(DualTensor, Pair, View, _Level)
 
 _programs: dict[Any, list[tuple[Any, Program, list[Any]]]] = {}
 
@@ -293,7 +290,7 @@ def dual(value: Any, tangent: Any) -> DualTensor:
     >>> y.value.item(), y.tangent.item()
     (4.0, 4.0)
     """
-    return _make(_shared_level(), value, tangent)
+    return _make(_core.shared_level(), value, tangent)
 
 
 def _make(level: _Level, value: Any, tangent: Any) -> DualTensor:
@@ -309,19 +306,6 @@ def _make(level: _Level, value: Any, tangent: Any) -> DualTensor:
     return made
 
 
-_state = threading.local()
-
-
-def _shared_level() -> _Level:
-    # Duals that `dual` makes directly are parts of one direction, so they share a level; but inside a transformation that
-    # has started since it must be an inner one.
-    levels: list[_Level] = _state.__dict__.setdefault("shared", [])
-    running = getattr(_state, "running", 0)
-    while len(levels) <= running:
-        levels.append(_Level())  # levels below are made first, so they are outer ones
-    return levels[running]
-
-
 class running_forward:
     """Marks the extent of a forward-mode transformation: `dual` makes inner duals inside, and the tensors that were given
     tangents of its level in place lose them when it ends."""
@@ -330,11 +314,10 @@ class running_forward:
         self._level = level
 
     def __enter__(self) -> None:
-        _state.running = getattr(_state, "running", 0) + 1
+        _core.enter_forward()
 
     def __exit__(self, *exc: object) -> None:
-        del _state.__dict__.setdefault("shared", [])[_state.running :]
-        _state.running -= 1
+        _core.leave_forward()
         end(self._level)
 
 

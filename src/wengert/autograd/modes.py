@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
@@ -14,9 +13,6 @@ from wengert import _core
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_state = threading.local()
-
-
 class running_reverse:
     """Marks the extent of a reverse-mode transformation: derivatives taken inside are themselves recorded.
 
@@ -24,18 +20,16 @@ class running_reverse:
     """
 
     def __enter__(self) -> int:
-        _state.running = getattr(_state, "running", 0) + 1
         self._extent: int = _core.begin_extent()
         return self._extent
 
     def __exit__(self, *exc: object) -> None:
         _core.end_extent(self._extent)
-        _state.running -= 1
 
 
 def inside_reverse() -> bool:
     """Whether a reverse-mode transformation runs in this thread."""
-    return getattr(_state, "running", 0) > 0
+    return bool(_core.inside_reverse())
 
 
 class set_grad_enabled:

@@ -9,7 +9,6 @@ transformation ends it is again what it was, with the new value.
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
 from typing import Any
 
 from wengert import _core
@@ -40,50 +39,50 @@ class Pair(_core.Pair):
         self.version += 1
 
 
-@dataclass(slots=True, eq=False)
-class View:
-    """How a dual lies in another."""
+class View(_core.View):
+    """How a dual lies in another: View(base, name of the op, attrs, seen, detached=False).
 
-    base: Any
-    op: Op
-    attrs: tuple[Any, ...]
-    seen: int  # the version of the base's pair that the view reflects
-    detached: bool = False
+    `seen` is the version of the base's pair that the view reflects.
+    """
+
+    __slots__ = ()
+
+    @property
+    def op(self) -> Op:
+        """What makes the view of its base."""
+        return OPS[self.name]
 
     def of(self, base: Any) -> Any:
         """The view of a tensor of the base's type."""
         y = self.op(base, *self.attrs)
         return y.detach() if self.detached else y
 
-    def refresh(self, pair: Pair) -> None:
-        """Read the view again if its base was written to."""
-        version = self.base._pair.version
-        if version != self.seen:
-            self._require_sharing(pair.value, "this")
-            with enable_grad():  # what a view is of its base does not depend on whether its reader records
-                pair.give(self.of(self.base))
-            self.seen = version
+    def reread(self, pair: Pair) -> None:
+        """Read the view again: its base, which is up to date, was written to."""
+        self._require_sharing(pair.value, "this")
+        with enable_grad():  # what a view is of its base does not depend on whether its reader records
+            pair.give(self.of(self.base))
 
     def _require_sharing(self, y: Any, name: str) -> None:
         pair = self.base._pair
-        if self.op.name == "reshape" and not (pair.view is None and pair.known_layout) and _is_traced(pair.value):
+        if self.name == "reshape" and not (pair.view is None and pair.known_layout) and _is_traced(pair.value):
             require_same_but_for_ones(y, self.base, name)
 
     def updated(self, part: Any, name: str) -> Any:
         """The base with these values in the view's place."""
-        if self.detached or self.op.name not in ("reshape", "permute", "slice", "as_strided"):
-            made = "detach" if self.detached else self.op.name
+        if self.detached or self.name not in ("reshape", "permute", "slice", "as_strided"):
+            made = "detach" if self.detached else self.name
             raise InPlaceError(
                 f"{name}: a view that {made} made of a tensor with a tangent cannot be changed in place; change the tensor "
                 "that it was made of, or clone() it first"
             )
         self._require_sharing(part, name)
-        if self.op.name == "reshape":
+        if self.name == "reshape":
             return OPS["reshape"](part, self.base.shape)
-        if self.op.name == "permute":
+        if self.name == "permute":
             axes = self.attrs[0]
             return OPS["permute"](part, tuple(axes.index(k) for k in range(len(axes))))
-        if self.op.name == "slice":
+        if self.name == "slice":
             starts, _, steps = self.attrs
             return OPS["slice_update"](self.base, part, starts, steps)
         return OPS["as_strided_update"](self.base, part, *self.attrs)
@@ -104,7 +103,7 @@ def note_view(y: Any, x: Any, op: Op, attrs: tuple[Any, ...]) -> None:
     """y, which the op made of x, follows writes to x if it shares its memory, as it would without tangents."""
     inner_y, inner_x = _innermost(y), _innermost(x)
     if not (inner_x._plain and inner_y._plain) or _core.same_buffer(inner_y, inner_x):
-        y._held.view = View(x, op, attrs, x._pair.version)
+        y._held.view = View(x, op.name, attrs, x._pair.version)
 
 
 def _is_traced(x: Any) -> bool:
@@ -142,6 +141,7 @@ def write(x: Any, value: Any, level: Any, name: str) -> None:
     before = pair.level
     if pair.view is None:
         pair.give(value)
+        _core.note_dual_write()
     else:
         write(pair.view.base, pair.view.updated(value, name), level, name)
     if x._pair.level.level > before.level:
@@ -171,7 +171,7 @@ def _lift(x: Any, level: Any, name: str) -> None:
     root = level.pair(whole, None)
     _note_turned(root, level, None)
     for other, place, detached in names:
-        op, attrs = (OPS["as_strided"], place) if place is not None else (OPS["reshape"], (whole.shape,))
+        op, attrs = ("as_strided", place) if place is not None else ("reshape", (whole.shape,))
         value = _core.another_name(other)
         _become(other, Pair(value, None, level, View(root, op, attrs, root._pair.version, detached)))
         _note_turned(other, level, None)
@@ -198,7 +198,7 @@ def _lift_names(x: Name, level: Any) -> None:
         for ref in name._views:
             other = ref()
             if other is not None and other._view is not None and other._view.base is name:
-                todo.append((other, View(name, other._view.op, other._view.attrs, name._held.version)))
+                todo.append((other, View(name, other._view.op.name, other._view.attrs, name._held.version)))
 
 
 def _become_traced(x: Name, pair: Pair) -> None:
@@ -218,6 +218,7 @@ def end(level: Any) -> None:
         x = ref()
         if x is not None:
             _lower(x, level, before)
+            _core.note_dual_write()
 
 
 def _lower(x: Any, level: Any, before: Any) -> None:

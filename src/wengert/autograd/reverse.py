@@ -183,9 +183,10 @@ def grad_of(
     """
     xs = as_tensors(inputs, "grad_of: inputs")
     as_tensors(outputs, "grad_of: outputs")
-    gradients = None if create_graph else _core.gradients_by(outputs, xs, grad_outputs, bool(retain_graph))
+    retain = create_graph if retain_graph is None else bool(retain_graph)
+    gradients = _core.gradients_by(outputs, xs, grad_outputs, retain, create_graph)
     if gradients is None:
-        gradients = _pull_all(outputs, xs, grad_outputs, retain_graph, create_graph)
+        gradients = _pull_all(outputs, xs, grad_outputs, retain, create_graph)
     if not allow_unused:
         for k, g in enumerate(gradients):
             if g is None:
@@ -196,7 +197,7 @@ def grad_of(
     return tuple(gradients)
 
 
-def _pull_all(outputs: Any, xs: list[Tensor], seeds: Any, retain_graph: bool | None, create_graph: bool) -> list[Any]:
+def _pull_all(outputs: Any, xs: list[Tensor], seeds: Any, retain: bool, create_graph: bool) -> list[Any]:
     ys = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     given = seeds if isinstance(seeds, (list, tuple)) else [seeds] * len(ys)
     if len(given) != len(ys):
@@ -204,7 +205,6 @@ def _pull_all(outputs: Any, xs: list[Tensor], seeds: Any, retain_graph: bool | N
     for y in ys:
         require_recorded(y, "grad_of")
     bars = [seed_for(y, g, "grad_of") for y, g in zip(ys, given)]
-    retain = create_graph if retain_graph is None else retain_graph
     return pull(ys, bars, xs, retain=retain, record=create_graph)
 
 

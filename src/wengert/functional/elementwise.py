@@ -15,6 +15,7 @@ from wengert.errors import ArgumentError
 from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, full, native
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.reductions import all
+from wengert.functional.shortcuts import shortcut
 from wengert.program.compile import composite
 
 _where, _pow, _square, _sqrt, _reciprocal = (native(n) for n in ("where", "pow", "square", "sqrt", "reciprocal"))
@@ -106,6 +107,7 @@ def angle(x: Any) -> Tensor:
     return y
 
 
+@shortcut
 def pow(a: Any, b: Any) -> Tensor:
     """aᵇ. The exponents 1, 2, 3, ½, −½ and −1 are copies, products, roots and reciprocals.
 

@@ -10,6 +10,7 @@ from wengert.errors import ShapeError
 from wengert.functional.arguments import as_tensor, describe, native, one_axis, product, promoted
 from wengert.functional.reductions import sum
 from wengert.functional.shapes import moveaxis
+from wengert.functional.shortcuts import shortcut
 from wengert.ops.tangents import conj
 from wengert.program.compile import checked_composite, composite
 from wengert.program.trace import broadcast_shapes
@@ -18,6 +19,7 @@ _matmul, _reshape, _broadcast_to = native("matmul"), native("reshape"), native("
 _mul = native("mul")
 
 
+@shortcut
 def matmul(a: Any, b: Any) -> Tensor:
     """Σₖ aᵢₖ bₖⱼ over the last two axes; leading axes broadcast, vectors are rows on the left and columns on the right.
 

@@ -25,6 +25,7 @@ from wengert.functional.arguments import (
     wide,
 )
 from wengert.functional.foreign_names import explain_keywords
+from wengert.functional.shortcuts import shortcut
 from wengert.program.compile import composite
 
 _sum, _prod, _max, _min = native("sum"), native("prod"), native("max"), native("min")
@@ -48,6 +49,7 @@ def accumulable(x: Any, dtype: Any, name: str) -> Tensor:
     return t if t.dtype.is_inexact else as_dtype_of(t, default_sum_dtype(t.dtype))
 
 
+@shortcut
 @explain_keywords
 def sum(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """Σ x over the axes (all of them by default). Small integers and bools are summed as int64, unsigned as uint64.
@@ -82,6 +84,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: Li
 def max(
     x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
+@shortcut
 @explain_keywords
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: bool = False) -> Any:
     """The largest element over the axes; NaN if one is. Elements that tie share the derivative evenly.
@@ -102,6 +105,7 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: Li
 def min(
     x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
+@shortcut
 @explain_keywords
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False, return_indices: bool = False) -> Any:
     """The smallest element over the axes; NaN if one is. Elements that tie share the derivative evenly.
@@ -124,6 +128,7 @@ def _mean(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Any:
     return _sum(x, axes, keepdims) / number(_count(x, axes), x.dtype)
 
 
+@shortcut
 @explain_keywords
 def mean(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """Σ x / n over the axes. Integers give float32; half precision is summed in float32.

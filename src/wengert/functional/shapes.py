@@ -24,6 +24,7 @@ from wengert.functional.arguments import (
     shape_text,
 )
 from wengert.functional.foreign_names import explain_keywords
+from wengert.functional.shortcuts import shortcut
 from wengert.program.trace import broadcast_shapes as common_shape
 
 _reshape, _permute, _broadcast_to = native("reshape"), native("permute"), native("broadcast_to")
@@ -69,6 +70,7 @@ def _remaining(x: Tensor, known: list[Size], name: str) -> Size:
     return n // d
 
 
+@shortcut
 def reshape(x: Any, /, shape: Any, *more: Any, copy: bool | None = None) -> Tensor:
     """The same elements in row-major order under another shape; one size may be -1. Copies only if it must.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 import threading
@@ -18,14 +17,6 @@ from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type
 from wengert.program.numbers import is_number
 
 _state = threading.local()
-
-
-_levels = itertools.count(1)
-
-
-def new_level() -> int:
-    """A level above all that exist: transformations that start later are inner ones."""
-    return next(_levels)
 
 
 def _traces() -> list[Trace | None]:
@@ -181,7 +172,7 @@ class Trace:
     captures = False  # whether ops on plain tensors are instructions, too
 
     def __init__(self) -> None:
-        self.level = new_level()
+        self.level = _core.new_level()
         self.inputs: list[Var] = []
         self.instructions: list[Instruction] = []
         self.captured: dict[int, tuple[Any, Tracer]] = {}

@@ -12,7 +12,7 @@ from wengert.autograd.creation import ones_like, zeros, zeros_like
 from wengert.autograd.forward import DualTensor, _Level, running_forward
 from wengert.autograd.leaving import numbers_kept, warn_of_independence
 from wengert.autograd.modes import enable_grad, running_reverse
-from wengert.autograd.rebinding import another_name, argument
+from wengert.autograd.rebinding import another_name, argument, end
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, real
@@ -78,22 +78,39 @@ def _bring_up_to_date(result: Any) -> None:
             y = y._pair.value
 
 
+def _with_aux(result: Any, what: str) -> tuple[Any, Any]:
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise ArgumentError(f"{what}: with has_aux=True the function returns (value, aux)")
+    value, aux = result
+    return value, aux
+
+
 class _Pullback:
     """The reverse half of one evaluation of a function."""
 
     def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], has_aux: bool, what: str) -> None:
-        self.outer = bool(_core.is_grad_enabled())
-        leaves, self.structure = tree.flatten(args)
+        leaves, structure = tree.flatten(args)
+        outer = bool(_core.is_grad_enabled())
         with running_reverse() as extent:
-            self.sources = [_source(_as_differentiable(x, what), self.outer, extent) for x in leaves]
-            with enable_grad(), numbers_kept(map(_innermost, self.sources)):
-                result = f(*tree.unflatten(self.structure, [another_name(s) for s in self.sources]))
+            sources = [_source(_as_differentiable(x, what), outer, extent) for x in leaves]
+            with enable_grad(), numbers_kept(map(_innermost, sources)):
+                result = f(*tree.unflatten(structure, [another_name(s) for s in sources]))
                 _bring_up_to_date(result)
+        self._take(sources, structure, result, has_aux, what)
+
+    @classmethod
+    def evaluated(cls, sources: list[Any], result: Any, has_aux: bool, what: str) -> _Pullback:
+        """The same of an evaluation that has been made, with one tensor for each argument."""
+        made = cls.__new__(cls)
+        made._take(sources, tree.flatten(tuple(sources))[1], result, has_aux, what)
+        return made
+
+    def _take(self, sources: list[Any], structure: Any, result: Any, has_aux: bool, what: str) -> None:
+        self.outer = bool(_core.is_grad_enabled())
+        self.sources, self.structure = sources, structure
         self.aux = None
         if has_aux:
-            if not (isinstance(result, tuple) and len(result) == 2):
-                raise ArgumentError(f"{what}: with has_aux=True the function returns (value, aux)")
-            result, self.aux = result
+            result, self.aux = _with_aux(result, what)
         self.ys, self.out_structure = result_leaves(result, what)
         self.record = self.outer and any(map(_tracked, self.ys))  # an outer derivative may follow
 
@@ -172,6 +189,8 @@ def by_arguments(
 
 
 def _fitting(x: Any, like: Any, what: str) -> Tensor:
+    if _core.fits(like, x):
+        return x  # type: ignore[no-any-return]
     t = x if isinstance(x, Tensor) else asarray(x)
     if tuple(t.shape) != tuple(like.shape):
         raise ShapeError(f"{what} has shape {tuple(t.shape)}, expected {tuple(like.shape)}")
@@ -192,8 +211,23 @@ def value_and_grad(
     (5.0, [2.0, 4.0])
     """
 
+    single = isinstance(argnums, int)
+    positions: tuple[Any, ...] = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type]
+
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
-        p = _Pullback(*by_arguments(f, argnums, args, kwargs, "grad"), has_aux, "grad")
+        found = _core.value_and_gradient(f, args, kwargs, positions, _bring_up_to_date)
+        if found is None:
+            p = _Pullback(*by_arguments(f, argnums, args, kwargs, "grad"), has_aux, "grad")
+        elif len(found) == 2:
+            sources, result = found
+            p = _Pullback.evaluated(sources, result, has_aux, "grad")
+        else:
+            value, gradients, independent = found
+            if has_aux:
+                _with_aux(value, "grad")
+            if independent:
+                warn_of_independence("grad")
+            return value, gradients[0] if single else gradients
         if len(p.ys) != 1:
             raise GradientError(f"grad: the function returned {len(p.ys)} tensors; it must return one scalar")
         require_scalar(p.ys[0], "grad")
@@ -206,7 +240,7 @@ def value_and_grad(
         if p.independent:
             warn_of_independence("grad")
         value = (p.value(), p.detached_aux()) if has_aux else p.value()
-        return value, gradients[0] if isinstance(argnums, int) else gradients
+        return value, gradients[0] if single else gradients
 
     return named(with_gradient, "value_and_grad", f, "The value of {f}, and its gradient.")
 
@@ -240,6 +274,10 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
             raise ArgumentError(
                 f"jvp: {name} is a tuple with one entry per argument of f, got a {type(given).__name__}"
             )
+    found = _core.push_forward(f, primals, tangents, _split_result, end)
+    if found is not None:
+        y, y_dot = found
+        return y, y_dot
     xs, structure = tree.flatten(tuple(primals))
     x_dots = tree.leaves_like(tuple(tangents), structure, "jvp: the tuple of tangents")
     level = _Level()
@@ -247,12 +285,16 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     fitting = [_fitting(t, x, "jvp: the tangent") for x, t in zip(values, x_dots)]
     duals = [argument(level, x, t) for x, t in zip(values, fitting)]
     with running_forward(level):
-        result = f(*tree.unflatten(structure, duals))
-        leaves, out_structure = result_leaves(result, "jvp")
-        pairs = [level.split(y) for y in leaves]
+        return _split_result(level, f(*tree.unflatten(structure, duals)))
+
+
+def _split_result(level: Any, result: Any) -> tuple[Any, Any]:
+    """The values and the tangents of what a function returned, in its containers."""
+    leaves, structure = result_leaves(result, "jvp")
+    pairs = [level.split(y) for y in leaves]
     ys = [y for y, _ in pairs]
     y_dots = [_tangent_or_zeros(y, t) for y, t in pairs]
-    return tree.unflatten(out_structure, ys), tree.unflatten(out_structure, y_dots)
+    return tree.unflatten(structure, ys), tree.unflatten(structure, y_dots)
 
 
 def _tangent_or_zeros(y: Any, t: Any) -> Any:
@@ -270,20 +312,45 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
     12.0
     """
     p = _Pullback(f, args, False, "linearize")
-    y, structure = p.value(), p.out_structure
-    bars = [zeros_like(x) for x in p.ys]
+    push_leaves = _pushforward(p)
 
-    # The pullback is linear in ȳ; its own pullback is the pushforward (the transpose of the transpose).
     def push(*x_dots: Any) -> Any:
         if len(x_dots) != len(args):
             raise ArgumentError(f"linearize: {len(args)} arguments, but {len(x_dots)} tangents")
         tangents = tree.leaves_like(x_dots, p.structure, "linearize: the tuple of tangents")
         given = [_fitting(t, x, "linearize: the tangent") for t, x in zip(tangents, p.sources)]
-        _, back = differentiate_backwards(lambda *b: tuple(tree.flatten(p.pull(b, retain=True))[0]), tuple(bars))
-        return tree.unflatten(structure, list(back(tuple(given))))
+        return tree.unflatten(p.out_structure, push_leaves(given))
 
     doc = "The derivative of {f} at this point, along tangents of its arguments."
-    return y, named(push, "pushforward", f, doc)
+    return p.value(), named(push, "pushforward", f, doc)
+
+
+def _pushforward(p: _Pullback) -> Callable[[list[Any]], list[Any]]:
+    """The pullback is linear in ȳ, and its own pullback is the pushforward: the transpose of the transpose."""
+    zero = [zeros_like(y) for y in p.ys]
+    if not all(x._plain or isinstance(x, DualTensor) for x in (*p.ys, *p.sources)):  # what is traced is not recorded
+
+        def push_traced(x_dots: list[Any]) -> list[Any]:
+            _, back = differentiate_backwards(lambda *b: tuple(tree.flatten(p.pull(b, retain=True))[0]), tuple(zero))
+            return list(back(tuple(x_dots)))
+
+        return push_traced
+
+    y_bars = [_core.fresh_leaf(z) for z in zero]
+    x_bars: list[Any] = []  # recorded at the first push: from then on, a push is one walk
+
+    def push(x_dots: list[Any]) -> list[Any]:
+        if not x_bars:
+            with enable_grad():
+                x_bars.extend(pull(p.ys, y_bars, p.sources, retain=True, record=True))
+        outer = bool(_core.is_grad_enabled())
+        record = outer and (p.record or any(map(_tracked, x_dots)))
+        roots = [k for k, x in enumerate(x_bars) if x is not None]
+        xs, dots = [x_bars[k] for k in roots], [x_dots[k] for k in roots]
+        y_dots = pull(xs, dots, y_bars, retain=True, record=record) if roots else [None] * len(zero)
+        return [z if y_dot is None else y_dot for y_dot, z in zip(y_dots, zero)]
+
+    return push
 
 
 def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:

@@ -25,21 +25,16 @@ def pull(
 
     `retain`: the graph can be walked again. `record`: the result is recorded, to be differentiated itself.
     """
+    found: list[Any] | None = _core.pull_back(list(outputs), list(bars), list(sources), retain, record)
+    if found is not None:
+        return found
     everything = [*outputs, *bars, *sources]
     top = max((x for x in everything if not x._plain), key=lambda x: x._level, default=None)
     if isinstance(top, DualTensor):
         return _pull_dual(top, outputs, bars, sources, retain, record)
     if isinstance(top, Tracer):
         return _pull_traced(top, outputs, bars, sources)
-    edges = [_core.node_of(s) for s in sources]
-    gradients, reached, _, _, _ = _core.backward(list(zip(outputs, bars)), edges, retain, False, False, record)
-    return [_zeros(s) if g is None and r else g for g, r, s in zip(gradients, reached, sources)]
-
-
-def _zeros(x: Any) -> Any:
-    from wengert.autograd.creation import zeros_like
-
-    return zeros_like(x)
+    raise GradientError(f"a {type(top).__name__} cannot be differentiated backwards")
 
 
 def _pull_dual(
