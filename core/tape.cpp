@@ -10,6 +10,7 @@
 namespace wengert {
 
 constinit thread_local ThreadState thread_state;
+int64_t n_final_hooks = 0;
 TapeHooks tape_hooks;
 
 namespace {
@@ -66,7 +67,10 @@ void unlist(Node* n) {
   std::free(n->sizes);
   if (n->grad) release(n->grad);
   if (n->hooks) tape_hooks.drop_object(n->hooks);
-  if (n->custom) tape_hooks.drop_object(n->custom);
+  if (n->custom) {
+    n_final_hooks -= n->leaf;
+    tape_hooks.drop_object(n->custom);
+  }
   delete[] n->types;
   delete n->description;
 }

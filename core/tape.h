@@ -55,7 +55,10 @@ struct alignas(64) Node {
   void* hooks;               // a Python list
   Type* types;               // of the outputs, where there are several; of a leaf
   Description* description;  // of nodes that a tape recorded
-  void* custom;              // a Python callable that replaces `derivative` (custom ops)
+  union {
+    void* custom;       // a Python callable that replaces `derivative` (custom ops)
+    void* final_hooks;  // of a leaf: a Python list, called when its gradient is final
+  };
   // What every recorded instruction has:
   uint64_t seq;  // the order of recording: an instruction comes after all that it depends on
   const Derivative* derivative;
@@ -69,6 +72,7 @@ struct alignas(64) Node {
   Saved inline_saved[kInline];
 };
 
+extern int64_t n_final_hooks;  // leaves that have them
 Node* new_leaf(uint64_t id, Lifetime lifetime, const Type& type);
 inline void retain(Node* n) { ++n->refs; }
 // release(Node*) is declared in value.h; nodes are destroyed by queue, never by recursion.
@@ -122,6 +126,7 @@ struct TapeHooks {
   std::string (*describe_line)(SourceLine) = nullptr;
   // Calls hooks on a gradient: takes a reference, returns one.
   Value* (*call_hooks)(void* hooks, Value* gradient) = nullptr;
+  void (*call_final_hooks)(void* hooks) = nullptr;
   // Runs a custom op's backward: outputs as for a vjp program. `record`: it is itself to be differentiated.
   void (*call_custom)(Node* n, Value* const* bars, Value** out, bool record) = nullptr;
 };

@@ -19,9 +19,12 @@ constexpr int kNodesPerCheck = 256;  // for signals, where the work of a node is
 
 struct Slot {
   Node* node;
-  Value* bar;     // the cotangent of output 0; null: none yet, or a symbolic zero
-  uint32_t more;  // where cotangents of further outputs begin, or kNone
-  bool wanted;    // leads to a source
+  Value* bar;  // the cotangent of output 0; null: none yet, or a symbolic zero
+  union {
+    uint32_t more;     // where cotangents of further outputs begin, or kNone
+    uint32_t awaited;  // of a leaf, if that is counted: contributions to come
+  };
+  bool wanted;  // leads to a source
   bool scheduled;
 };
 
@@ -54,6 +57,7 @@ struct Walk {
   std::vector<Node*> owned;
   uint32_t latest = kNone;  // the scheduled slot that comes next; the heap has the others
   bool pruned = false;
+  bool counting = false;  // contributions to leaves: each is visited when its last one has arrived
 
   Walk(const std::vector<Root>& from, const WalkOptions& o) : options(o), roots(from), id(++last_walk) {
     std::swap(lists, spare_lists);
@@ -117,14 +121,16 @@ struct Walk {
       return;
     }
     if (!slot(s).scheduled) schedule(s);
-    if (!gradient) return;
-    Value*& at = bar(slot(s), output);
-    if (!at) {
-      at = gradient;
-      return;
+    if (gradient) {
+      Value*& at = bar(slot(s), output);
+      if (!at) {
+        at = gradient;
+      } else {
+        at = add(at, gradient);
+        release(gradient);
+      }
     }
-    at = add(at, gradient);
-    release(gradient);
+    if (counting && n->leaf && --slot(s).awaited == 0) lists.leaves.push_back(s);
   }
 
   // x + y. Takes x's reference, borrows y.
@@ -134,11 +140,15 @@ struct Walk {
     return add_recorded(x, y);
   }
 
-  // Leaves come last, so they only wait. Of the others, the latest is kept out of the heap: a chain never touches it.
+  // Leaves come last, so they only wait, unless their contributions are counted. Of the others, the latest is kept out
+  // of the heap: a chain never touches it.
   void schedule(uint32_t s) {
     slot(s).scheduled = true;
     const Node* n = slot(s).node;
-    if (n->leaf) return lists.leaves.push_back(s);
+    if (n->leaf) {
+      if (!counting) lists.leaves.push_back(s);
+      return;
+    }
     if (latest == kNone) {
       latest = s;
       return;
@@ -150,8 +160,8 @@ struct Walk {
 
   uint32_t next() {
     const uint32_t s = latest;
-    latest = kNone;
-    if (s != kNone) {
+    if (s != kNone && !(counting && !lists.leaves.empty())) {
+      latest = kNone;
       if (!lists.heap.empty()) latest = pop(lists.heap);
       return s;
     }
@@ -204,6 +214,36 @@ void prune(Walk& w) {
   for (Node* n : order)
     for (int i = 0; i < n->n_edges; ++i)
       if (is_wanted(w, n->edges[i].node)) w.slot(w.find(n)).wanted = true;
+}
+
+// Counts the contributions that leaves will get, if one of the leaves wants to know when it has the last one.
+void count_contributions(Walk& w) {
+  if (!w.pruned) {
+    std::vector<Node*> todo;
+    for (const Root& r : w.roots)
+      if (r.value->node) todo.push_back(r.value->node);
+    while (!todo.empty()) {
+      Node* n = todo.back();
+      todo.pop_back();
+      if (w.find(n) != kNone) continue;
+      w.slot_of(n);
+      for (int i = 0; i < n->n_edges; ++i)
+        if (n->edges[i].node) todo.push_back(n->edges[i].node);
+    }
+  }
+  for (const Slot& s : w.lists.slots) w.counting |= s.wanted && s.node->leaf && s.node->final_hooks;
+  if (!w.counting) return;
+  for (Slot& s : w.lists.slots)
+    if (s.node->leaf) s.awaited = 0;
+  auto count = [&](Node* to) {
+    if (to && to->leaf && is_wanted(w, to)) ++w.slot(w.find(to)).awaited;
+  };
+  for (const Root& r : w.roots) count(r.value->node);
+  for (size_t i = 0; i < w.lists.slots.size(); ++i) {
+    const Slot& s = w.lists.slots[i];
+    if (!s.wanted || s.node->leaf) continue;
+    for (int k = 0; k < s.node->n_edges; ++k) count(s.node->edges[k].node);
+  }
 }
 
 uint64_t wanted_edges(Walk& w, const Node* n) {
@@ -408,6 +448,7 @@ void visit(Walk& w, uint32_t slot, WalkResult& result) {
   if (!n->leaf) return run_node(w, n, slot, result);
   release(bar);
   w.slot(slot).bar = nullptr;
+  if (n->final_hooks && options.accumulate) tape_hooks.call_final_hooks(n->final_hooks);
 }
 
 }  // namespace
@@ -420,6 +461,8 @@ WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
     result.sources.resize(options.sources->size(), nullptr);
     result.reached.resize(options.sources->size(), false);
   }
+  if (n_final_hooks && options.accumulate) [[unlikely]]
+    count_contributions(w);
   for (const Root& r : roots) {
     if (!r.value->node) continue;
     retain(r.seed);

@@ -282,6 +282,30 @@ nb::list hooks_of(nb::handle tensor) {
   return nb::borrow<nb::list>(static_cast<PyObject*>(v->node->hooks));
 }
 
+// The hooks of a leaf that are called when its gradient is final; None if the tensor is no leaf.
+nb::object final_hooks_of(nb::handle tensor) {
+  Node* n = value_from(tensor, "register_post_accumulate_hook")->node;
+  if (!n || !n->leaf) return nb::none();
+  if (!n->final_hooks) {
+    n->final_hooks = nb::list().release().ptr();
+    ++n_final_hooks;
+  }
+  make_collectable(as_tensor(tensor.ptr()));
+  return nb::borrow(static_cast<PyObject*>(n->final_hooks));
+}
+
+void call_final_hooks(void* hooks) {
+  try {
+    const nb::list functions(nb::cast<nb::list>(nb::handle(static_cast<PyObject*>(hooks))));
+    std::vector<nb::object> snapshot;  // a hook may remove itself
+    for (nb::handle f : functions) snapshot.push_back(nb::borrow(f));
+    for (nb::object& f : snapshot) f();
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw Error(ErrorKind::python, "");
+  }
+}
+
 void retain_grad(nb::handle tensor) {
   Value* v = value_from(tensor, "retain_grad");
   if (!v->node || v->node->leaf) return;
@@ -364,7 +388,8 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("line", [](const NodeHandle& h) { return describe(h.node->line); })
       .def_prop_ro("custom",
                    [](const NodeHandle& h) {
-                     return h.node->custom ? nb::borrow(static_cast<PyObject*>(h.node->custom)) : nb::none();
+                     void* custom = h.node->leaf ? nullptr : h.node->custom;
+                     return custom ? nb::borrow(static_cast<PyObject*>(custom)) : nb::none();
                    })
       .def_prop_ro("derivation",
                    [](const NodeHandle& h) {
@@ -397,6 +422,7 @@ void init_tape(nb::module_& m) {
   m.def("fresh_leaf", &fresh_leaf, nb::arg("tensor"), nb::arg("id") = 0, nb::arg("extent") = 0);
   m.def("reattach", &reattach);
   m.def("hooks_of", &hooks_of);
+  m.def("final_hooks_of", &final_hooks_of);
   m.def("retain_grad", &retain_grad);
   m.def("set_grad_enabled", &set_grad_enabled);
   m.def("set_capturing", &set_capturing);
@@ -418,6 +444,7 @@ void init_tape(nb::module_& m) {
   tape_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
   tape_hooks.describe_line = describe;
   tape_hooks.call_hooks = call_hooks;
+  tape_hooks.call_final_hooks = call_final_hooks;
   tape_hooks.call_custom = call_custom;
 }
 

@@ -49,27 +49,32 @@ TensorObject* new_tensor() {
   return t;
 }
 
-// The hooks of the tensor's node, if they go when the tensor does: nothing else leads to the node.
-void** own_hooks(TensorObject* t) {
-  Value* v = t->tensor.value;
-  if (!v || !v->node || !v->node->hooks || v->node->refs != 1) return nullptr;
+// The tensor's node, if it goes when the tensor does, and its hooks with it: nothing else leads to it.
+Node* own_node(TensorObject* t) {
+  const Value* v = t->tensor.value;
+  if (!v || !v->node || v->node->refs != 1) return nullptr;
   const Alias* a = t->tensor.alias;
   if (a && a->refs != 1) return nullptr;
   const uint32_t own = a && a->base == v ? 2 : 1;
-  return v->refs == own ? &v->node->hooks : nullptr;
+  return v->refs == own ? v->node : nullptr;
 }
 
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  void** hooks = own_hooks(as_tensor(self));
-  if (hooks) Py_VISIT(static_cast<PyObject*>(*hooks));
+  const Node* n = own_node(as_tensor(self));
+  if (n) Py_VISIT(static_cast<PyObject*>(n->hooks));
+  if (n && n->leaf) Py_VISIT(static_cast<PyObject*>(n->final_hooks));
   Py_VISIT(as_tensor(self)->held);
   return 0;
 }
 
 int tensor_clear(PyObject* self) {
-  void** hooks = own_hooks(as_tensor(self));
-  if (hooks) Py_DECREF(static_cast<PyObject*>(std::exchange(*hooks, nullptr)));
+  Node* n = own_node(as_tensor(self));
+  if (n && n->hooks) Py_DECREF(static_cast<PyObject*>(std::exchange(n->hooks, nullptr)));
+  if (n && n->leaf && n->final_hooks) {
+    --n_final_hooks;
+    Py_DECREF(static_cast<PyObject*>(std::exchange(n->final_hooks, nullptr)));
+  }
   Py_CLEAR(as_tensor(self)->held);
   return 0;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, overload
 
@@ -250,6 +251,44 @@ def _run_hook(hook: Callable[[Tensor], Tensor | None], g: Tensor) -> Tensor | No
     return changed if changed.dtype == g.dtype else changed.astype(g.dtype)
 
 
+def register_post_accumulate_hook(self: Tensor, hook: Callable[[Tensor], object]) -> HookHandle:
+    """Call `hook(self)` when `backward` has added the last contribution to this leaf's `.grad`.
+
+    That is before the backward pass ends, in the order in which leaves were last used: to exchange gradients, or to
+    update a parameter and drop its gradient, while others are still being computed.
+
+    >>> import wengert as wg
+    >>> w = wg.tensor([1.0, 2.0], requires_grad=True)
+    >>> def update(w):
+    ...     with wg.no_grad():
+    ...         w -= 0.1 * w.grad
+    ...     w.grad = None
+    >>> h = w.register_post_accumulate_hook(update)
+    >>> grads = (w * w).sum().backward()
+    >>> [round(x, 3) for x in w.tolist()], w.grad
+    ([0.8, 1.6], None)
+    """
+    if not callable(hook):
+        raise TypeError(
+            f"register_post_accumulate_hook: the hook is a function of the tensor, got a {type(hook).__name__}"
+        )
+    hooks = _core.final_hooks_of(self) if self._plain and self.is_leaf and self.requires_grad else None
+    if hooks is None:
+        raise GradientError(
+            f"register_post_accumulate_hook: this tensor {self.dtype.name}{tuple(self.shape)} is no leaf that requires a "
+            "gradient; intermediates have register_hook"
+        )
+    announced = functools.partial(_announce, weakref.ref(self), hook)
+    hooks.append(announced)
+    return HookHandle(hooks, announced)
+
+
+def _announce(leaf: weakref.ref[Tensor], hook: Callable[[Tensor], object]) -> None:
+    tensor = leaf()
+    if tensor is not None:  # else nobody can see the gradient
+        hook(tensor)
+
+
 def retain_grad(self: Tensor) -> None:
     """Keep the gradient of this intermediate in `.grad`, and in the map that backward returns."""
     if _core.node_of(self) is None:
@@ -271,5 +310,5 @@ def stop_gradient(x: Any) -> Tensor:
 
 def attach() -> None:
     """Make these methods of Tensor; once, at import."""
-    for f in (backward, register_hook, retain_grad):
+    for f in (backward, register_hook, register_post_accumulate_hook, retain_grad):
         setattr(Tensor, f.__name__, f)

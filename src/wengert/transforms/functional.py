@@ -269,15 +269,15 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> y.item(), y_dot.item()
     (9.0, 6.0)
     """
+    found = _core.push_forward(f, primals, tangents, _split_result, end)
+    if found is not None:
+        y, y_dot = found
+        return y, y_dot
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise ArgumentError(
                 f"jvp: {name} is a tuple with one entry per argument of f, got a {type(given).__name__}"
             )
-    found = _core.push_forward(f, primals, tangents, _split_result, end)
-    if found is not None:
-        y, y_dot = found
-        return y, y_dot
     xs, structure = tree.flatten(tuple(primals))
     x_dots = tree.leaves_like(tuple(tangents), structure, "jvp: the tuple of tangents")
     level = _Level()
