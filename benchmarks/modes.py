@@ -11,7 +11,8 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("WENGERT_NUM_THREADS", "2")
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,19 +64,30 @@ def pytorch() -> dict[str, Any] | None:
     """Names that PyTorch's statements use; None if it is not installed."""
     try:
         import torch
-        from torch.autograd import forward_ad
     except ImportError:
         return None
     torch.set_num_threads(2)
     torch.manual_seed(0)
     x, w, b, z, v = torch.randn(8, 8), torch.randn(8, 8), torch.randn(8), torch.randn(50), torch.randn(50)
-    level = forward_ad.enter_dual_level()
     tracked = [t.clone().requires_grad_() for t in (x, w, b)]
     return dict(
-        torch=torch, level=level, z=z, v=v, X=tracked, zr=z.clone().requires_grad_(), d=forward_ad.make_dual(x, w), w=w,
+        torch=torch, z=z, v=v, X=tracked, zr=z.clone().requires_grad_(), w=w,
         chain=lambda x, w, b: torch.tanh(x * w + b).sum(), rosenbrock=rosenbrock, gradient=torch.func.grad(rosenbrock),
         x=x,
     )  # fmt: skip
+
+
+@contextmanager
+def _dual_level(names: dict[str, Any] | None) -> Iterator[None]:
+    """Inside, PyTorch's names have a dual, `d`: its transformations do not run while a level of its own is open."""
+    if names is None:
+        yield
+        return
+    from torch.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        names["d"] = forward_ad.make_dual(names["x"], names["w"])
+        yield
 
 
 def jax() -> dict[str, Any] | None:
@@ -156,8 +168,9 @@ def _row(work: Work, libraries: dict[str, dict[str, Any] | None], rounds: int) -
     for label, code in ((PYTORCH, work.pytorch), (JAX, work.jax)):
         if code and libraries[label] is not None:
             contenders[label] = (code, libraries[label])
-    calls = {label: statement(code, names or {}, _finish(label)) for label, (code, names) in contenders.items()}
-    timings, load = interleave(calls, rounds)
+    with _dual_level(libraries[PYTORCH] if "a dual" in work.name else None):
+        calls = {label: statement(code, names or {}, _finish(label)) for label, (code, names) in contenders.items()}
+        timings, load = interleave(calls, rounds)
     row = measure.timed_row(work.name, timings, load, goals={})
     row.goal, judged = _judge(work, timings)
     row.met = all(judged) if judged and len(judged) == row.goal.count(",") + 1 else None
