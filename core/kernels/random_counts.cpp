@@ -16,23 +16,6 @@ constexpr int64_t kTile = 512;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInverted = 10.0;  // means up to which adding up probabilities is faster than rejection
 
-// Two uniform numbers at a time: the first pair was drawn together with those of the other elements.
-class Pairs {
- public:
-  Pairs(const uint32_t* words, RandomStream s, int64_t element)
-      : first_{open_unit(wide_word(words)), open_unit(wide_word(words + 2))}, rest_(s, element) {}
-
-  std::array<double, 2> next() {
-    if (!used_) return used_ = true, first_;
-    return rest_.next();
-  }
-
- private:
-  std::array<double, 2> first_;
-  ElementStream rest_;
-  bool used_ = false;
-};
-
 // ln k! − (k + ½) ln(k + 1) + k + 1 − ½ ln 2π.
 double stirling_rest(double k) {
   constexpr double kTable[] = {0.0810614667953272,  0.0413406959554092, 0.0276779256849983, 0.02079067210376509,

@@ -12,6 +12,10 @@ namespace wengert {
 // generating gamma variables", 2000.
 void random_gamma(DType dtype, const void* a, void* y, int64_t n, bool logarithm, RandomStream stream);
 
+// Angles in [−π, π] with the density exp(κ cos x) / (2π I₀(κ)). Best and Fisher, "Efficient simulation of the von Mises
+// distribution", 1979.
+void random_von_mises(DType dtype, const void* concentration, void* y, int64_t n, RandomStream stream);
+
 // Counts with this mean: inversion for small ones, else transformed rejection (Hörmann, "The transformed rejection
 // method for generating Poisson random variables", 1993).
 void random_poisson(DType dtype, const void* rate, void* y, int64_t n, RandomStream stream);

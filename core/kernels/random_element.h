@@ -31,4 +31,21 @@ class ElementStream {
   uint32_t attempt_ = 0;
 };
 
+// The same, where the first two numbers were drawn together with those of other elements.
+class Pairs {
+ public:
+  Pairs(const uint32_t* words, RandomStream s, int64_t element)
+      : first_{open_unit(wide_word(words)), open_unit(wide_word(words + 2))}, rest_(s, element) {}
+
+  std::array<double, 2> next() {
+    if (!used_) return used_ = true, first_;
+    return rest_.next();
+  }
+
+ private:
+  std::array<double, 2> first_;
+  ElementStream rest_;
+  bool used_ = false;
+};
+
 }  // namespace wengert

@@ -62,6 +62,10 @@ void compute_gamma_tail(const Op&, Value* const* in, int, const Attrs& attrs, Va
              static_cast<int>(attrs[0].i));
 }
 
+void compute_von_mises(const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
+  random_von_mises(in[0]->dtype, Packed(in[0]).data(), out[0]->data, in[0]->size, stream(attrs[0], attrs[1]));
+}
+
 void compute_poisson(const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
   random_poisson(in[0]->dtype, Packed(in[0]).data(), out[0]->data, in[0]->size, stream(attrs[0], attrs[1]));
 }
@@ -125,6 +129,11 @@ void register_distribution_ops() {
           .attrs = {{"order", Kind::integer}},
           .infer = infer_gamma_tail,
           .compute = compute_gamma_tail});
+  add_op({.name = "random_von_mises",
+          .attrs = {key, counter},
+          .infer = infer_each<1, 0>,
+          .compute = compute_von_mises,
+          .differentiable = false});
   add_op({.name = "random_poisson",
           .attrs = {key, counter},
           .infer = infer_each<1, 0>,

@@ -32,7 +32,7 @@ WITHOUT_REFERENCE = {
     "random_normal": "random: distribution and reproducibility are tested in test_random.py",
     "random_integers": "random: distribution and reproducibility are tested in test_random.py",
     **dict.fromkeys(
-        ("random_gamma", "random_poisson", "random_binomial", "random_multinomial", "random_categorical"),
+        [f"random_{n}" for n in ("gamma", "von_mises", "poisson", "binomial", "multinomial", "categorical")],
         "random: distribution and reproducibility are tested in test_distributions.py",
     ),
 }

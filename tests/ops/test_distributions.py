@@ -16,7 +16,7 @@ from wengert.threads import get_num_threads, set_num_threads
 N = 100_000
 KEY, START = (1, 2), (0,)
 gamma, slope, tail = OPS["random_gamma"], OPS["gamma_slope"], OPS["gamma_tail"]
-poisson, binomial = OPS["random_poisson"], OPS["random_binomial"]
+poisson, binomial, von_mises = OPS["random_poisson"], OPS["random_binomial"], OPS["random_von_mises"]
 multinomial, categorical = OPS["random_multinomial"], OPS["random_categorical"]
 
 
@@ -51,6 +51,14 @@ def test_parameters_outside_of_their_domain_give_nan() -> None:
     assert np.isnan(array(poisson(rate, KEY, START))).tolist() == [True, True, False, False]
     n, p = asarray(np.array([1.5, -2.0, 4.0, 4.0])), asarray(np.array([0.5, 0.5, 1.5, 0.5]))
     assert np.isnan(array(binomial(n, p, KEY, START))).tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("concentration", [1e-9, 1e-3, 0.5, 1.0, 7.0, 1e3, 1e9])
+def test_von_mises(concentration: float, dtype: Any) -> None:
+    x = array(von_mises(filled(concentration, dtype=dtype), KEY, START)).astype(np.float64)
+    assert abs(x).max() <= np.float32(np.pi)
+    assert stats.kstest(x, stats.vonmises(concentration).cdf).pvalue > 1e-3
 
 
 def fits(x: Any, distribution: Any) -> None:
@@ -107,6 +115,7 @@ def test_categorical() -> None:
 DRAWS: dict[str, Any] = {
     "gamma": lambda n, start: gamma(filled(0.7, n), 0, KEY, start),
     "gamma float32": lambda n, start: gamma(filled(0.7, n, np.float32), 1, KEY, start),
+    "von_mises": lambda n, start: von_mises(filled(0.7, n), KEY, start),
     "poisson": lambda n, start: poisson(filled(11.0, n), KEY, start),
     "binomial": lambda n, start: binomial(filled(50.0, n), filled(0.4, n), KEY, start),
     "multinomial": lambda n, start: multinomial(filled(50.0, n), asarray(np.full((n, 3), 0.4)), KEY, start),

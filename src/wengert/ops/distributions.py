@@ -106,6 +106,14 @@ gamma_tail: Op = define(
     dear=True,
     public=False,
 )
+random_von_mises: Op = define(
+    "random_von_mises",
+    formula="x in [−π, π] with the density exp(κ cos x) / (2π I₀(κ))",
+    samples=[Sample((real(3, 4, low=0.3, high=30.0),), _STREAM, gradients=False)],
+    invalid=[Invalid((whole(3),), _STREAM, "DTypeError", "real floating")],
+    dear=True,
+    public=False,
+)
 random_poisson: Op = define(
     "random_poisson",
     formula="k with the probability λᵏ e^−λ / k!",
