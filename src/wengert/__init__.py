@@ -123,6 +123,8 @@ _hooks.hide_frames()
 _LAZY = {
     "linalg": "wengert.linalg",
     "fft": "wengert.fft",
+    "random": "wengert.random",
+    "stats": "wengert.stats",
     "nn": "wengert.nn",
     "optim": "wengert.optim",
     "data": "wengert.data",
@@ -133,6 +135,10 @@ _LAZY = {
     **{
         name: f"wengert.optim.clip:{name}"
         for name in ("GradientClipper", "clip_by_global_norm", "clip_by_value", "clip_grad_norm", "clip_grad_value")
+    },
+    **{
+        name: f"wengert.stats.draws:{name}"
+        for name in ("binomial", "exponential", "multinomial", "poisson", "truncated_normal")
     },
     "save": "wengert.interop.safetensors:save",
     "load": "wengert.interop.safetensors:load",

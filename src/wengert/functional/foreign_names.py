@@ -77,7 +77,6 @@ FOREIGN: dict[str, str] = {
     "swish": "silu",
     "binary_cross_entropy": "bce_loss",
     "binary_cross_entropy_with_logits": "bce_with_logits",
-    "multinomial": "randint or permutation",
     "trapz": "trapezoid",
     "histc": "histogram",
     "scatter_reduce": "segment_sum, segment_mean, segment_max and segment_min",

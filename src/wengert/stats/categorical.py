@@ -1,0 +1,145 @@
+"""One class out of several, and how often each of several trials gives it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wengert._core import Tensor
+from wengert.autograd.random import Generator
+from wengert.dtypes import int64
+from wengert.errors import ShapeError
+from wengert.functional.arguments import as_dtype_of, describe, native, number, product
+from wengert.functional.gather import take_along_axis
+from wengert.functional.reductions import argmax
+from wengert.functional.scanning import cumulative_sum
+from wengert.program.compile import composite
+from wengert.stats.domains import Domain, count_vector, counts, integers, named, real_vector, simplex
+from wengert.stats.draws import multinomial_counts
+from wengert.stats.odds import ClassOdds, times
+from wengert.stats.parameters import Shape, common_shape, generator_of, read, spread
+
+_exp, _where, _floor, _sum, _lgamma, _all = (native(n) for n in ("exp", "where", "floor", "sum", "lgamma", "all"))
+_and, _or, _reshape, _minimum, _maximum = (
+    native(n) for n in ("logical_and", "logical_or", "reshape", "minimum", "maximum")
+)
+_categorical = native("random_categorical")
+
+
+def _weights(owner: str, odds: Tensor) -> Tensor:
+    if odds.ndim == 0 or odds.shape[-1] == 0:
+        raise ShapeError(f"{owner}: needs a last axis of one class or more, got {describe(odds)}")
+    return odds
+
+
+class Categorical(ClassOdds):
+    """One of k classes, 0 … k − 1, whose probabilities are the last axis of `probs`, or the softmax of `logits`.
+
+    Samples are int64.
+
+    >>> Categorical([0.25, 0.75]).log_prob([0, 1]).tolist()
+    [-1.386294..., -0.287682...]
+    """
+
+    domains = named(probs=simplex, logits=real_vector)
+
+    def __init__(self, probs: Any = None, *, logits: Any = None) -> None:
+        (odds,) = read("Categorical", self._given(probs, logits), self.domains)
+        self._keep(_weights("Categorical", odds))
+        self.batch_shape, self.dtype = tuple(odds.shape[:-1]), odds.dtype
+
+    @property
+    def classes(self) -> Any:
+        """How many classes there are."""
+        return self._odds.shape[-1]
+
+    @property
+    def support(self) -> Domain:  # type: ignore[override]
+        """0 … k − 1."""
+        return integers(0, self.classes - 1)
+
+    def _picked(self, table: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The entries of a table of classes that the values name, and whether they name any."""
+        index = as_dtype_of(_minimum(_maximum(_floor(x), 0.0), number(self.classes - 1, x.dtype)), int64)
+        shape = common_shape("Categorical", tuple(x.shape), self.batch_shape)
+        rows = spread(table, (*shape, self.classes))
+        found = take_along_axis(rows, _reshape(spread(index, shape), (*shape, 1)), axis=-1)
+        known = _and(_and(x >= 0.0, x < number(self.classes, x.dtype)), _floor(x) == x)
+        return _reshape(found, shape), known
+
+    def _log_prob(self, x: Tensor) -> Tensor:
+        found, known = self._picked(self.logits, x)
+        return _where(known, found, _where(x == x, -math.inf, x))
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        found, _ = self._picked(cumulative_sum(self.probs, axis=-1), x)
+        return _where(x < 0.0, 0.0, found)
+
+    def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
+        rows = product(self.batch_shape)
+        draws = product(shape[: len(shape) - len(self.batch_shape)])
+        key, counter = generator_of(generator, "Categorical").place(2 * draws * rows, True)
+        drawn = _categorical(_reshape(self.probs.detach(), (rows, self.classes)), (draws,), key, counter)
+        return _reshape(drawn, shape)
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable class."""
+        return argmax(self._odds.detach(), axis=-1)
+
+    def entropy(self) -> Tensor:
+        """−Σ p ln p."""
+        return _entropy(self.probs, self.logits)
+
+
+@composite
+def _entropy(p: Tensor, log_p: Tensor) -> Tensor:
+    return -_sum(times(p, log_p), (p.ndim - 1,), 0)
+
+
+@composite
+def _multinomial_log_prob(x: Tensor, n: Tensor, log_p: Tensor) -> Tensor:
+    last = (x.ndim - 1,)
+    inside = _and(_all(_and(x >= 0.0, _floor(x) == x), last, 0), _sum(x, last, 0) == n)
+    terms = times(x, log_p)
+    ways = _lgamma(n + 1.0) - _sum(_lgamma(_maximum(x, 0.0) + 1.0), last, 0)
+    return _where(inside, ways + _sum(terms, (terms.ndim - 1,), 0), -math.inf)
+
+
+class Multinomial(ClassOdds):
+    """How often each of k classes comes in total_count trials; the classes are the last axis of `probs` or `logits`.
+
+    >>> Multinomial(4, [0.25, 0.75]).mean.tolist()
+    [1.0, 3.0]
+    """
+
+    domains = named(total_count=counts, probs=simplex, logits=real_vector)
+    support = count_vector
+
+    def __init__(self, total_count: Any, probs: Any = None, *, logits: Any = None) -> None:
+        given = {"total_count": total_count, **self._given(probs, logits)}
+        self.total_count, odds = read("Multinomial", given, self.domains)
+        self._keep(_weights("Multinomial", odds))
+        self.batch_shape = common_shape("Multinomial", tuple(self.total_count.shape), tuple(odds.shape[:-1]))
+        self.event_shape, self.dtype = tuple(odds.shape[-1:]), odds.dtype
+
+    @property
+    def _trials(self) -> Tensor:
+        return _reshape(self.total_count, (*self.total_count.shape, 1))
+
+    def _log_prob(self, x: Tensor) -> Tensor:
+        return _multinomial_log_prob(x, self.total_count, self.logits)
+
+    def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
+        return multinomial_counts(self.total_count, self.probs, shape, generator)
+
+    @property
+    def mean(self) -> Tensor:
+        """n p."""
+        return spread(self._trials * self.probs, (*self.batch_shape, *self.event_shape))
+
+    @property
+    def variance(self) -> Tensor:
+        """n p (1 − p), class by class."""
+        p = self.probs
+        return spread(self._trials * p * (1.0 - p), (*self.batch_shape, *self.event_shape))

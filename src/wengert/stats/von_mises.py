@@ -1,0 +1,82 @@
+"""The von Mises distribution of angles."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wengert._core import Tensor
+from wengert.autograd.random import Generator
+from wengert.functional.arguments import native
+from wengert.functional.special import i0e, i1e
+from wengert.program.compile import composite
+from wengert.stats.distribution import Distribution
+from wengert.stats.domains import named, positive, real
+from wengert.stats.parameters import Shape, place, spread
+
+_cos, _log, _remainder = (native(n) for n in ("cos", "log", "remainder"))
+_von_mises = native("random_von_mises")
+_LOG_TURN = math.log(2.0 * math.pi)
+
+
+@composite
+def _log_prob(x: Tensor, loc: Tensor, concentration: Tensor, scaled: Tensor) -> Tensor:
+    return concentration * (_cos(x - loc) - 1.0) - _LOG_TURN - _log(scaled)
+
+
+@composite
+def _turned(angle: Tensor, loc: Tensor) -> Tensor:
+    return _remainder(angle + loc + math.pi, 2.0 * math.pi) - math.pi
+
+
+@composite
+def _entropy(concentration: Tensor, along: Tensor, scaled: Tensor) -> Tensor:
+    return concentration * (1.0 - along) + _LOG_TURN + _log(scaled)
+
+
+class VonMises(Distribution):
+    """Angles around loc: exp(κ cos(x − loc)) / (2π I₀(κ)), with κ the concentration; samples lie in [−π, π).
+
+    The density has the period 2π. `variance` is the circular one, 1 − I₁(κ)/I₀(κ). Samples have no gradient.
+
+    >>> VonMises(0.0, 1.0).log_prob(0.0).item()
+    -1.073791...
+    """
+
+    domains = named(loc=real, concentration=positive)
+    support = real
+
+    def __init__(self, loc: Any, concentration: Any) -> None:
+        self.loc, self.concentration = self._read(loc=loc, concentration=concentration)
+
+    def _log_prob(self, x: Tensor) -> Tensor:
+        return _log_prob(x, self.loc, self.concentration, i0e(self.concentration))
+
+    def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
+        key, counter = place(generator, "VonMises", shape)
+        angle = _von_mises(spread(self.concentration.detach(), shape), key, counter)
+        return _turned(angle, self.loc.detach())
+
+    @property
+    def _along(self) -> Any:
+        """I₁(κ) / I₀(κ), the mean of cos(X − loc)."""
+        return i1e(self.concentration) / i0e(self.concentration)
+
+    @property
+    def mean(self) -> Tensor:
+        """loc."""
+        return self._batch(self.loc)
+
+    @property
+    def mode(self) -> Tensor:
+        """loc."""
+        return self._batch(self.loc)
+
+    @property
+    def variance(self) -> Tensor:
+        """1 − I₁(κ)/I₀(κ), the circular variance."""
+        return self._batch(1.0 - self._along)
+
+    def entropy(self) -> Tensor:
+        """ln(2π I₀(κ)) − κ I₁(κ)/I₀(κ)."""
+        return self._batch(_entropy(self.concentration, self._along, i0e(self.concentration)))
