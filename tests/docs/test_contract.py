@@ -300,3 +300,11 @@ def test_clipping_and_files(tmp_path: Path) -> None:
     assert wg.GradientClipper(1.0).clip_grads(grads).global_norm() == pytest.approx(1.0, rel=1e-5)
     wg.save(tmp_path / "model.safetensors", {"p": p})
     assert wg.load(tmp_path / "model.safetensors")["p"].tolist() == p.tolist()
+
+
+def test_distributions() -> None:
+    d = wg.stats.Normal(wg.tensor([0.0, 1.0]), 2.0)
+    assert d.log_prob(0.5).shape == d.cdf(0.5).shape == d.entropy().shape == (2,) and d.sample((3,)).shape == (3, 2)
+    assert wg.stats.kl(d, wg.stats.Normal(0.0, 2.0)).tolist() == [0.0, 0.125]
+    loc = wg.tensor(1.0, requires_grad=True)
+    assert wg.stats.Normal(loc, 2.0).sample((5,)).sum().backward()[loc].item() == 5.0

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator, rand
+from wengert.autograd.random import Generator
 from wengert.functional.arguments import as_dtype_of, native
 from wengert.program.compile import composite
 from wengert.stats.domains import binary, counts, half_open_unit, named, real, unit_interval
-from wengert.stats.draws import open_uniform
+from wengert.stats.draws import open_uniform, uniform_numbers
 from wengert.stats.odds import Odds, log_odds, times
 from wengert.stats.parameters import Shape
 
@@ -58,7 +58,7 @@ class Bernoulli(Odds):
         return _bernoulli_cdf(x, self.probs)
 
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
-        u = rand(shape, dtype=self.dtype, generator=generator)
+        u = uniform_numbers(shape, self.dtype, generator)
         return as_dtype_of(u < self.probs.detach(), self.dtype)
 
     @property

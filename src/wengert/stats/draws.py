@@ -12,10 +12,10 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.autograd.creation import as_shape
-from wengert.autograd.random import Generator, rand
+from wengert.autograd.random import Generator
 from wengert.dtypes import DType, as_dtype
 from wengert.errors import DTypeError, ShapeError
-from wengert.functional.arguments import as_dtype_of, native
+from wengert.functional.arguments import as_dtype_of, native, product
 from wengert.functional.special import _log_ndtr
 from wengert.program.compile import composite
 from wengert.program.trace import broadcast_shapes
@@ -30,8 +30,9 @@ from wengert.stats.domains import (
     unit_interval,
     weights,
 )
-from wengert.stats.parameters import Shape, common_shape, place, read, spread
+from wengert.stats.parameters import Shape, common_shape, generator_of, place, read, spread
 
+_uniform, _normal = native("random_uniform"), native("random_normal")
 _gamma, _poisson, _binomial = native("random_gamma"), native("random_poisson"), native("random_binomial")
 _multinomial = native("random_multinomial")
 _log1p, _sigmoid, _where = native("log1p"), native("sigmoid"), native("where")
@@ -44,9 +45,21 @@ def _opened(u: Tensor, half: float) -> Tensor:
     return _minimum(u + half, 1.0 - 2.0 * half)
 
 
+def uniform_numbers(shape: Shape, dtype: DType, generator: Generator | None) -> Tensor:
+    """What `rand` draws, for arguments that are known to be right."""
+    key, counter = generator_of(generator, "sample").place(product(shape), dtype.itemsize == 8)
+    return _uniform(shape, dtype.code, key, counter)
+
+
+def normal_numbers(shape: Shape, dtype: DType, generator: Generator | None) -> Tensor:
+    """What `randn` draws, for arguments that are known to be right."""
+    key, counter = generator_of(generator, "sample").place(product(shape), dtype.itemsize == 8)
+    return _normal(shape, dtype.code, key, counter)
+
+
 def open_uniform(shape: Shape, dtype: DType, generator: Generator | None) -> Tensor:
     """Uniform numbers that are neither 0 nor 1, so that no quantile of them is infinite."""
-    u = rand(shape, dtype=dtype, generator=generator)
+    u = uniform_numbers(shape, dtype, generator)
     # Half of the step of the grid on which numbers of this dtype are drawn.
     half = {8: 2.0**-54, 4: 2.0**-25}.get(dtype.itemsize, 2.0**-12 if dtype.name == "float16" else 2.0**-9)
     return _opened(u, half)
@@ -152,7 +165,7 @@ def exponential(rate: Any = 1.0, shape: Any = None, *, dtype: Any = None, genera
     (5,)
     """
     (t,), sizes = _read("exponential", {"rate": rate}, {"rate": positive}, shape, dtype)
-    return standard_exponential(rand(sizes, dtype=t.dtype, generator=generator), t)
+    return standard_exponential(uniform_numbers(sizes, t.dtype, generator), t)
 
 
 def poisson(rate: Any, shape: Any = None, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator, rand
+from wengert.autograd.random import Generator
 from wengert.functional.arguments import native
 from wengert.functional.elementwise import _xlogy
 from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import named, non_negative, positive
-from wengert.stats.draws import standard_exponential, standard_gamma
+from wengert.stats.draws import standard_exponential, standard_gamma, uniform_numbers
 from wengert.stats.parameters import Shape
 
 _exp, _log, _log1p, _expm1 = (native(n) for n in ("exp", "log", "log1p", "expm1"))
@@ -165,7 +165,7 @@ class Exponential(Distribution):
         return standard_exponential(p, self.rate)
 
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
-        return standard_exponential(rand(shape, dtype=self.dtype, generator=generator), self.rate)
+        return standard_exponential(uniform_numbers(shape, self.dtype, generator), self.rate)
 
     @property
     def mean(self) -> Tensor:

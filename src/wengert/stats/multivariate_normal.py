@@ -6,7 +6,7 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.autograd.creation import eye
-from wengert.autograd.random import Generator, randn
+from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError, LinAlgError, ShapeError
 from wengert.functional.arguments import describe, native
 from wengert.functional.diagonals import diagonal
@@ -19,6 +19,7 @@ from wengert.linalg.solving import solve_triangular
 from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import known, lower_cholesky, named, real, real_vector
+from wengert.stats.draws import normal_numbers
 from wengert.stats.normal import HALF_LOG_TWO_PI
 from wengert.stats.parameters import Shape, common_shape, read, spread
 
@@ -126,7 +127,7 @@ class MultivariateNormal(Distribution):
         return _log_density(solved(self.scale_tril, x - self.loc), self._diagonal)
 
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
-        z = randn(shape, dtype=self.dtype, generator=generator)
+        z = normal_numbers(shape, self.dtype, generator)
         return self.loc + times_vector(self.scale_tril, z)
 
     @property

@@ -6,12 +6,13 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator, randn
+from wengert.autograd.random import Generator
 from wengert.functional.arguments import native
 from wengert.functional.special import _log_ndtr
 from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import named, positive, real
+from wengert.stats.draws import normal_numbers
 from wengert.stats.parameters import Shape
 
 _exp, _log, _expm1, _where = (native(n) for n in ("exp", "log", "expm1", "where"))
@@ -92,7 +93,7 @@ class Normal(Distribution):
         return _icdf(p, self.loc, self.scale)
 
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
-        z = randn(shape, dtype=self.dtype, generator=generator)
+        z = normal_numbers(shape, self.dtype, generator)
         return _affine(z, self.loc, self.scale)
 
     @property
@@ -181,7 +182,7 @@ class LogNormal(Distribution):
         return _exp_affine(_ndtri(p), self.loc, self.scale)
 
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
-        z = randn(shape, dtype=self.dtype, generator=generator)
+        z = normal_numbers(shape, self.dtype, generator)
         return _exp_affine(z, self.loc, self.scale)
 
     @property

@@ -12,7 +12,7 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import as_shape
 from wengert.autograd.random import Generator, default_generator
-from wengert.dtypes import DType, float32
+from wengert.dtypes import ALL, DType, float32
 from wengert.errors import DTypeError, ShapeError
 from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, native, product
 from wengert.program.trace import broadcast_shapes
@@ -46,8 +46,6 @@ def read(owner: str, given: Mapping[str, Any], domains: Mapping[str, Domain]) ->
 
 
 def _promoted(a: DType, b: DType) -> DType:
-    from wengert.dtypes import ALL
-
     return a if a.code == b.code else ALL[_core.promote(a.code, b.code)]
 
 
@@ -86,7 +84,7 @@ def spread(x: Tensor, shape: Shape) -> Tensor:
 
 def sample_shape(shape: Any) -> Shape:
     """The shape of a sample, from a number or a sequence."""
-    return as_shape(shape) if shape != () else ()
+    return () if shape == () else as_shape(shape)
 
 
 def generator_of(generator: Generator | None, owner: str) -> Generator:

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator, randn
+from wengert.autograd.random import Generator
 from wengert.functional.arguments import native
 from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import named, positive, real
-from wengert.stats.draws import standard_gamma
+from wengert.stats.draws import normal_numbers, standard_gamma
 from wengert.stats.parameters import Shape
 
 _log, _log1p, _where, _square = (native(n) for n in ("log", "log1p", "where", "square"))
@@ -102,7 +102,7 @@ class StudentT(Distribution):
         return _icdf(p, self.df, self.loc, self.scale, self._least)
 
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
-        z = randn(shape, dtype=self.dtype, generator=generator)
+        z = normal_numbers(shape, self.dtype, generator)
         g = standard_gamma(0.5 * self.df, shape, generator)
         return _scaled(z, g, self.df, self.loc, self.scale)
 

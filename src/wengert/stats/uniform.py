@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator, rand
+from wengert.autograd.random import Generator
 from wengert.functional.arguments import native
 from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import Domain, finite, interval, named, require_less
+from wengert.stats.draws import uniform_numbers
 from wengert.stats.parameters import Shape
 
 _log, _where, _square, _or = (native(n) for n in ("log", "where", "square", "logical_or"))
@@ -70,7 +71,7 @@ class Uniform(Distribution):
         return _icdf(p, self.low, self.high)
 
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
-        return _icdf(rand(shape, dtype=self.dtype, generator=generator), self.low, self.high)
+        return _icdf(uniform_numbers(shape, self.dtype, generator), self.low, self.high)
 
     @property
     def mean(self) -> Tensor:
