@@ -11,17 +11,33 @@ namespace {
 // Formats. bfloat16 has none: it is refused where a format is asked for, and NumPy then asks __array__.
 const char* const kFormats[kNumDTypes] = {"?", "b", "h", "i", "q", "B", "H", "I", "Q", "e", "H", "f", "d", "Zf", "Zd"};
 
-// `A @ x` of a scipy.sparse matrix asks NumPy for an array of x before it gives x a chance to answer; without a buffer
-// NumPy asks __array__, which knows what to say.
-bool asked_by_sparse_product() {
+// The function that asks NumPy for an array, if its code satisfies the predicate.
+template <class F>
+bool asked_by(F&& predicate) {
   PyFrameObject* frame = PyEval_GetFrame();
   if (!frame) return false;
   PyCodeObject* code = PyFrame_GetCode(frame);
   const char* file = PyUnicode_AsUTF8(code->co_filename);
-  const bool found = PyUnicode_CompareWithASCIIString(code->co_name, "_matmul_dispatch") == 0 && file &&
-                     std::string_view(file).find("sparse") != std::string_view::npos;
+  const bool found = file && predicate(code, std::string_view(file));
   Py_DECREF(code);
   return found;
+}
+
+// `A @ x` of a scipy.sparse matrix asks NumPy for an array of x before it gives x a chance to answer; without a buffer
+// NumPy asks __array__, which knows what to say.
+bool asked_by_sparse_product() {
+  return asked_by([](const PyCodeObject* code, std::string_view file) {
+    return PyUnicode_CompareWithASCIIString(code->co_name, "_matmul_dispatch") == 0 &&
+           file.find("sparse") != std::string_view::npos;
+  });
+}
+
+// A method of one of scipy.stats' distributions: of a leaf it would compute a density without gradient. Again __array__
+// knows what to say.
+bool asked_by_distribution() {
+  return asked_by([](const PyCodeObject*, std::string_view file) {
+    return file.ends_with("_distn_infrastructure.py") || file.ends_with("_multivariate.py");
+  });
 }
 
 }  // namespace
@@ -33,6 +49,10 @@ int get_tensor_buffer(PyObject* self, Py_buffer* view, int flags) {
     return -1;
   }
   Tensor& t = as_tensor(self)->tensor;
+  if (tracked(current(t)) && asked_by_distribution()) {
+    PyErr_SetString(PyExc_BufferError, "distributions of scipy.stats have no gradient");
+    return -1;
+  }
   if (!may_leave(self, current(t), Leaving::array, "numpy")) return -1;
   try {
     separate_elements(t);

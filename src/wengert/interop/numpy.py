@@ -10,6 +10,7 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import bfloat16, uint16
+from wengert.interop.scipy_distributions import refuse_distributions
 
 
 def numpy(x: Tensor) -> np.ndarray[Any, Any]:
@@ -61,6 +62,8 @@ def array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[
     """What `numpy.asarray(x)` calls (the `__array__` protocol)."""
     if _asked_by_sparse_product():
         return np.array(None, object)  # as for things that no array can hold: SciPy then asks us
+    if x._plain and x.requires_grad:
+        refuse_distributions(x)
     a: np.ndarray[Any, Any] = x.numpy()
     if dtype is not None and a.dtype != dtype:
         if copy is False:
