@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import wengert as wg
+from tests import finite_differences as fd
 from wengert.errors import ArgumentError, IndexRangeError, ShapeError
 
 
@@ -58,3 +61,61 @@ def test_errors() -> None:
         wg.nn.Embedding(5, 2, padding_idx=5)
     with pytest.raises(IndexRangeError, match="9"):
         wg.nn.Embedding(5, 2)(wg.tensor([9]))
+
+
+@pytest.mark.parametrize("window", [0, 1, (3, 0), (0, 2)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_window_hides_what_is_far(window: Any, is_causal: bool) -> None:
+    q, k, v = (wg.asarray(np.random.default_rng(s).standard_normal((2, 3, 6, 4))) for s in range(3))
+    before, after = (window, window) if isinstance(window, int) else window
+    ahead = np.arange(6)[None, :] - np.arange(6)[:, None]
+    near = (ahead >= -before) & (ahead <= after)
+    y = wg.scaled_dot_product_attention(q, k, v, window=window, is_causal=is_causal)
+    expected = wg.scaled_dot_product_attention(q, k, v, attn_mask=near, is_causal=is_causal)
+    np.testing.assert_array_equal(y.numpy(), expected.numpy())
+    bias = np.random.default_rng(9).standard_normal((6, 6))
+    y = wg.scaled_dot_product_attention(q, k, v, attn_mask=wg.asarray(bias), window=window)
+    expected = wg.scaled_dot_product_attention(q, k, v, attn_mask=wg.asarray(np.where(near, bias, -np.inf)))
+    np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=1e-13)
+
+
+def test_groups_of_heads_share_keys_and_values() -> None:
+    q, k, v = (np.random.default_rng(s).standard_normal((2, h, 5, 4)) for s, h in enumerate((6, 2, 2)))
+    y = wg.scaled_dot_product_attention(q, k, v, enable_gqa=True, is_causal=True)
+    spread = (np.repeat(x, 3, axis=1) for x in (k, v))
+    np.testing.assert_allclose(
+        y.numpy(), wg.scaled_dot_product_attention(q, *spread, is_causal=True).numpy(), rtol=1e-12
+    )
+    fd.check(
+        lambda q, k, v: wg.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        q[:1, :, :3],
+        k[:1, :, :3],
+        v[:1, :, :3],
+    )
+    with pytest.raises(wg.ShapeError, match="a multiple of those of k and v"):
+        wg.scaled_dot_product_attention(q[:, :5], k, v, enable_gqa=True)
+    with pytest.raises(wg.ArgumentError, match="window must not be negative"):
+        wg.scaled_dot_product_attention(q, q, q, window=-1)
+
+
+@pytest.mark.parametrize(
+    "options", [dict(num_kv_heads=2), dict(num_kv_heads=1), dict(window=1), dict(window=(2, 0))], ids=str
+)
+def test_the_module_in_groups_and_windows(options: dict[str, Any]) -> None:
+    attention = wg.nn.MultiheadAttention(16, 4, batch_first=True, dtype="float64", **options)
+    x = wg.asarray(np.random.default_rng(0).standard_normal((2, 5, 16)))
+    y, weights = attention(x, x, x)
+    z, _ = attention(x, x, x, need_weights=False)
+    np.testing.assert_allclose(y.detach().numpy(), z.detach().numpy(), rtol=1e-10)
+    other = wg.asarray(np.random.default_rng(1).standard_normal((2, 5, 16)))
+    a, b = (attention(x, other, other, need_weights=n)[0].detach().numpy() for n in (False, True))
+    np.testing.assert_allclose(a, b, rtol=1e-10)
+    if "window" in options:
+        hidden = weights.detach().numpy() == 0
+        ahead = np.arange(5)[None, :] - np.arange(5)[:, None]
+        before, after = (1, 1) if options["window"] == 1 else options["window"]
+        np.testing.assert_array_equal(hidden[0], (ahead < -before) | (ahead > after))
+    else:
+        assert attention.in_proj_weight.shape == (16 + 2 * 4 * options["num_kv_heads"], 16)
+    with pytest.raises(wg.ArgumentError, match="4 heads cannot share 3 heads"):
+        wg.nn.MultiheadAttention(16, 4, num_kv_heads=3)

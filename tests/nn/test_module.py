@@ -373,3 +373,29 @@ def test_meta_learning_through_an_inner_optimizer() -> None:
     ends = [after({k: p + s * h * v[k] for k, p in start.items()}).item() for s in (1.0, -1.0)]
     assert along == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-6)
     assert wg.jvp(after, (start,), (v,))[1].item() == pytest.approx(along, rel=1e-10)
+
+
+def test_parameters_by_name() -> None:
+    net = Net()
+    for name, p in net.named_parameters():
+        assert net.get_parameter(name) is p
+    with pytest.raises(wg.ArgumentError, match="Net has no parameter 'first'; it has first.weight"):
+        net.get_parameter("first")
+    net.register_parameter("gain", wg.Parameter.ones((2,)))
+    net.register_parameter("offset", None)
+    assert net.get_parameter("gain") is net.gain and net.offset is None
+    for name, value, message in [
+        ("forward", None, "cannot be the name"),
+        ("a.b", None, "cannot be the name"),
+        ("plain", wg.ones(2), "Parameter\\(tensor\\) makes one"),
+    ]:
+        with pytest.raises(wg.ArgumentError, match=message):
+            net.register_parameter(name, value)
+
+
+def test_dtypes_by_name() -> None:
+    net = Net()
+    for method, dtype in [("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16"), ("float", "float32")]:
+        assert getattr(net, method)() is net
+        assert {p.dtype.name for p in net.parameters()} == {dtype} and net.mean.dtype.name == dtype
+    assert net.cpu() is net

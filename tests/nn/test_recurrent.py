@@ -151,3 +151,47 @@ def test_errors() -> None:
         wg.gru_cell(np.ones((2, 3)), np.ones((2, 4)), np.ones((8, 3)), np.ones((12, 4)))
     with pytest.raises(ShapeError, match="lstm_cell"):
         wg.lstm_cell(np.ones((2, 3)), (np.ones((2, 4)), np.ones((3, 4))), np.ones((16, 3)), np.ones((16, 4)))
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
+def test_a_simple_network_is_its_cell_step_by_step(nonlinearity: str) -> None:
+    layer = wg.nn.RNN(3, 4, nonlinearity=nonlinearity, dtype="float64")
+    cell = wg.nn.RNNCell(3, 4, nonlinearity=nonlinearity, dtype="float64")
+    cell.load_state_dict({k.removesuffix("_l0"): v for k, v in layer.state_dict().items()})
+    x = wg.tensor(np.random.default_rng(0).standard_normal((5, 2, 3)), requires_grad=True)
+    h, hs = None, []
+    for t in range(5):
+        h = cell(x[t], h)
+        hs.append(h)
+    y, last = layer(x)
+    np.testing.assert_allclose(y.detach().numpy(), wg.stack(hs).detach().numpy(), rtol=1e-13)
+    assert last[0].tolist() == y[-1].tolist()
+    w = {k: p.detach().numpy() for k, p in cell.named_parameters()}
+    state = np.zeros((2, 4))
+    for t in range(5):
+        z = x.detach().numpy()[t] @ w["weight_ih"].T + w["bias_ih"] + state @ w["weight_hh"].T + w["bias_hh"]
+        state = np.tanh(z) if nonlinearity == "tanh" else np.maximum(z, 0)
+    np.testing.assert_allclose(y[-1].detach().numpy(), state, rtol=1e-12)
+    layer.requires_grad_(False)
+    fd.check(lambda x: layer(x)[0], x.detach().numpy()[:3, :1])
+
+
+@pytest.mark.parametrize("kind", [wg.nn.LSTMCell, wg.nn.GRUCell, wg.nn.RNNCell])
+def test_cells_take_a_batch_or_none(kind: Any) -> None:
+    cell = kind(3, 4)
+    x = wg.ones((2, 3))
+    first = lambda made: made[0] if isinstance(made, tuple) else made
+    together, alone = first(cell(x)), first(cell(x[0]))
+    np.testing.assert_allclose(together[0].detach().numpy(), alone.detach().numpy(), rtol=1e-6)
+    state = cell(x)
+    assert first(cell(x, state)).shape == (2, 4)
+    with pytest.raises(ShapeError, match="_cell: x is"):
+        cell(wg.ones((2, 5)))
+    with pytest.raises(ArgumentError, match="sizes must be positive"):
+        kind(0, 4)
+
+
+def test_other_nonlinearities_are_refused() -> None:
+    for make in (wg.nn.RNN, wg.nn.RNNCell):
+        with pytest.raises(ArgumentError, match="'tanh' or 'relu', got 'gelu'"):
+            make(2, 2, nonlinearity="gelu")

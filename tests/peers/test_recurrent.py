@@ -1,4 +1,4 @@
-"""Cells and layers of LSTM and GRU beside PyTorch, with the same weights."""
+"""Cells and layers of LSTM, GRU and simple networks beside PyTorch, with the same weights."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _flat(made: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 def test_layer(name: str, options: dict[str, Any]) -> None:
     """Outputs, final states, and the gradients of input, initial state and all weights."""
     ours, theirs = _pair(name, **options)
@@ -99,7 +99,7 @@ def test_layer(name: str, options: dict[str, Any]) -> None:
         np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-9, atol=1e-11, err_msg=key)
 
 
-@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 def test_one_sequence_without_a_batch(name: str) -> None:
     ours, theirs = _pair(name)
     (x,) = _draw((6, 5))
@@ -107,7 +107,7 @@ def test_one_sequence_without_a_batch(name: str) -> None:
         np.testing.assert_allclose(y.detach().numpy(), z.detach().numpy(), rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 def test_first_weights_are_spread_as_pytorchs(name: str) -> None:
     wg.manual_seed(0)
     ours, theirs = getattr(wg.nn, name)(64, 100), getattr(torch.nn, name)(64, 100)

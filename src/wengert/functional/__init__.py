@@ -79,7 +79,8 @@ from wengert.functional.gather import (
     take_along_axis,
 )
 from wengert.functional.joining import concat, flip, repeat, roll, rot90, split, stack, tile, unstack
-from wengert.functional.linear import dot, linear, matmul, outer, tensordot, vecdot
+from wengert.functional.likelihood_losses import ctc_loss, gaussian_nll_loss, poisson_nll_loss
+from wengert.functional.linear import bilinear, dot, linear, matmul, outer, tensordot, vecdot
 from wengert.functional.losses import (
     bce_loss,
     bce_with_logits,
@@ -90,13 +91,28 @@ from wengert.functional.losses import (
     huber_loss,
     kl_div,
     l1_loss,
+    log_cosh_loss,
     mse_loss,
     smooth_l1_loss,
+)
+from wengert.functional.margin_losses import (
+    margin_ranking_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
     triplet_margin_loss,
 )
 from wengert.functional.missing import nan_to_num, nanmax, nanmean, nanmin, nansum
 from wengert.functional.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from wengert.functional.padding import pad
+from wengert.functional.patches import (
+    fold,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+    pixel_shuffle,
+    pixel_unshuffle,
+    unfold,
+)
 from wengert.functional.pooling import (
     avg_pool1d,
     avg_pool2d,
@@ -106,7 +122,7 @@ from wengert.functional.pooling import (
     max_pool3d,
 )
 from wengert.functional.products import cross, kron, vander
-from wengert.functional.recurrent import gru_cell, lstm_cell
+from wengert.functional.recurrent import gru_cell, lstm_cell, rnn_cell
 from wengert.functional.reductions import (
     all,
     any,
@@ -191,6 +207,7 @@ __all__ = [
     "batch_norm",
     "bce_loss",
     "bce_with_logits",
+    "bilinear",
     "bincount",
     "broadcast_arrays",
     "broadcast_shapes",
@@ -215,6 +232,7 @@ __all__ = [
     "cov",
     "cross",
     "cross_entropy",
+    "ctc_loss",
     "cummax",
     "cummin",
     "cumprod",
@@ -236,7 +254,9 @@ __all__ = [
     "flatten",
     "flip",
     "focal_loss",
+    "fold",
     "gather",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
     "group_norm",
@@ -264,6 +284,7 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "linear",
+    "log_cosh_loss",
     "log_ndtr",
     "log_sigmoid",
     "log_softmax",
@@ -272,6 +293,7 @@ __all__ = [
     "logit",
     "logsumexp",
     "lstm_cell",
+    "margin_ranking_loss",
     "masked_fill",
     "masked_select",
     "matmul",
@@ -280,12 +302,17 @@ __all__ = [
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mean",
     "median",
     "min",
     "mish",
     "moveaxis",
     "mse_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "multiply",
     "nan_to_num",
     "nanmax",
@@ -300,6 +327,9 @@ __all__ = [
     "outer",
     "pad",
     "permute_dims",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll_loss",
     "polygamma",
     "positive",
     "pow",
@@ -311,6 +341,7 @@ __all__ = [
     "repeat",
     "reshape",
     "rms_norm",
+    "rnn_cell",
     "roll",
     "rot90",
     "rotary_embedding",
@@ -352,6 +383,7 @@ __all__ = [
     "tril",
     "triplet_margin_loss",
     "triu",
+    "unfold",
     "unique_all",
     "unique_counts",
     "unique_inverse",

@@ -63,7 +63,8 @@ def _adaptive_max_pool(name: str, rank: int, x: Any, output_size: Any) -> Tensor
             longest, positions = _cover(int(n), size)
             t = take(t, positions.reshape(-1), axis=axis)
             window.append(longest)
-    return without_batch(largest_of_windows(name, rank, t, tuple(window), None, 0, 1, False), single)
+    y: Tensor = largest_of_windows(name, rank, t, tuple(window), None, 0, 1, False)
+    return without_batch(y, single)
 
 
 def adaptive_avg_pool1d(x: Any, output_size: Any) -> Tensor:

@@ -14,7 +14,7 @@ from wengert.program.compile import checked_composite, composite
 from wengert.program.numbers import as_real
 from wengert.program.trace import broadcast_shapes
 
-_attention, _broadcast_to, _reshape = native("attention"), native("broadcast_to"), native("reshape")
+_attention, _broadcast_to, _reshape, _where = (native(n) for n in ("attention", "broadcast_to", "reshape", "where"))
 _exp, _sin, _cos, _slice, _concat = (native(n) for n in ("exp", "sin", "cos", "slice", "concat"))
 
 _NAME = "scaled_dot_product_attention"
@@ -88,12 +88,18 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     dropout_p: float = 0.0,
     scale: float | None = None,
+    enable_gqa: bool = False,
+    window: int | tuple[int, int] | None = None,
 ) -> Tensor:
     """softmax(scale · q kᵀ + mask) v, with q (…, T, d), k (…, S, d) and v (…, S, e) (Vaswani et al., 2017).
 
     Leading axes broadcast. `attn_mask` broadcasts to (…, T, S): booleans (True: takes part) or numbers that are
     added. `is_causal`: position i sees positions 0 … i, also where T ≠ S. `scale` is 1/√d by default. `dropout_p` of the
     weights are dropped. A query that sees nothing gives zeros.
+
+    `enable_gqa`: q (…, heads, T, d) has a multiple of the heads of k and v, which groups of query heads share (Ainslie et
+    al., "GQA", 2023). `window`: position i sees only positions i − window … i + window, or (before, after); together
+    with `is_causal` it is the sliding window of Mistral and others. The mask for it has T · S elements.
 
     Computed block by block: memory grows with T, not with T · S, in the forward pass, the backward pass and forward mode
     (Dao et al., 2022). A second derivative, or the gradient of a mask, holds all T · S weights.
@@ -104,11 +110,57 @@ def scaled_dot_product_attention(
     [[2.0, 3.0]]
     """
     p = check_probability(dropout_p, _NAME)
+    if window is not None:
+        attn_mask = _windowed(q, k, attn_mask, window)
+    if enable_gqa:
+        return _grouped(q, k, v, attn_mask, is_causal, p, scale)
     is_causal, scale = bool(is_causal), None if scale is None else as_real(scale)
     if p == 0.0:
         y: Tensor = _attended_without_dropout(q, k, v, attn_mask, is_causal, scale)
         return y
     return _attended(q, k, v, attn_mask, is_causal, scale, p)
+
+
+def within_window(queries: Any, keys: Any, window: int | tuple[int, int]) -> Any:
+    """Which keys lie in the windows of which queries, (queries, keys)."""
+    before, after = (window, window) if isinstance(window, int) else window
+    if before < 0 or after < 0:
+        raise ArgumentError(f"{_NAME}: window must not be negative, got {window}")
+    ahead: Any = iota(keys) - _reshape(iota(queries), (queries, 1))
+    return (ahead >= -before) & (ahead <= after)
+
+
+def _windowed(q: Any, k: Any, mask: Any, window: int | tuple[int, int]) -> Any:
+    """The mask that also hides what lies outside of the window."""
+    near = within_window(as_tensor(q, _NAME).shape[-2], as_tensor(k, _NAME).shape[-2], window)
+    if mask is None:
+        return near
+    m = as_tensor(mask, _NAME)
+    return near & m if m.dtype.code == bool_.code else _where(near, m, -math.inf)
+
+
+def _grouped(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, p: float, scale: float | None) -> Tensor:
+    """Heads of queries in groups along an axis of its own, over which keys and values broadcast."""
+    a, b, c = _operands(q, k, v)
+    if min(a.ndim, b.ndim, c.ndim) < 3 or b.shape[-3] != c.shape[-3] or a.shape[-3] % b.shape[-3]:
+        shapes = ", ".join(describe(x) for x in (a, b, c))
+        raise ShapeError(
+            f"{_NAME}: with enable_gqa operands are (…, heads, positions, features), and the heads of q a multiple of those "
+            f"of k and v, got {shapes}"
+        )
+    heads, shared = a.shape[-3], b.shape[-3]
+
+    def split(x: Tensor, groups: Any) -> Any:
+        return _reshape(x, (*x.shape[:-3], shared, groups, *x.shape[-2:]))
+
+    m = None if mask is None else as_tensor(mask, _NAME)
+    if m is not None and m.ndim >= 3:
+        m = split(m, heads // shared) if m.shape[-3] == heads else _reshape(m, (*m.shape[:-2], 1, *m.shape[-2:]))
+    y = scaled_dot_product_attention(
+        split(a, heads // shared), split(b, 1), split(c, 1), attn_mask=m, is_causal=is_causal, dropout_p=p, scale=scale
+    )
+    whole: Tensor = _reshape(y, (*y.shape[:-4], heads, *y.shape[-2:]))
+    return whole
 
 
 def _halves(x: Tensor, interleaved: bool) -> tuple[Any, Any]:

@@ -127,15 +127,9 @@ FOREIGN_IN_MODULES: dict[str, str] = {
 
 # Methods of modules with parameters.
 FOREIGN_OF_NETWORKS: dict[str, str] = {
-    "double": "to('float64')",
-    "float": "to('float32')",
-    "half": "to('float16')",
-    "bfloat16": "to('bfloat16')",
-    "cpu": "to('cpu')",
     "cuda": "to('cuda')",
     "type": "to(dtype)",
     "add_module": "setattr(net, name, module)",
-    "register_parameter": "setattr(net, name, parameter)",
 }
 
 # Where else a name may stand.

@@ -7,7 +7,7 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.errors import ShapeError
-from wengert.functional.arguments import as_tensor, describe, native, one_axis, product, promoted
+from wengert.functional.arguments import as_floating, as_tensor, describe, native, one_axis, product, promoted
 from wengert.functional.reductions import sum
 from wengert.functional.shapes import moveaxis
 from wengert.functional.shortcuts import shortcut
@@ -16,7 +16,7 @@ from wengert.program.compile import checked_composite, composite
 from wengert.program.trace import broadcast_shapes
 
 _matmul, _reshape, _broadcast_to = native("matmul"), native("reshape"), native("broadcast_to")
-_mul = native("mul")
+_mul, _permute = native("mul"), native("permute")
 
 
 @shortcut
@@ -171,3 +171,37 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     """
     y: Tensor = _linear(x, weight, bias)
     return y
+
+
+@composite
+def _bilinear(a: Tensor, b: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+    # (…, i) and (o, i, j) give (…, o, j), of which each row is multiplied by b.
+    rows, i, j = weight.shape
+    flat = _reshape(_permute(weight, (1, 0, 2)), (i, rows * j))
+    made = _matmul(_reshape(a, (product(a.shape[:-1]), i)), flat, 0, 0)
+    parts = _reshape(made, (*a.shape[:-1], rows, j)) * _reshape(b, (*b.shape[:-1], 1, j))
+    y = sum(parts, -1)
+    return y if bias is None else y + bias
+
+
+def bilinear(a: Any, b: Any, weight: Any, bias: Any = None) -> Tensor:
+    """y[…, o] = Σ a[…, i] W[o, i, j] b[…, j] + bias[o], with W of shape (out, of a, of b).
+
+    >>> import wengert as wg
+    >>> bilinear([1.0, 2.0], [3.0], wg.ones((4, 2, 1))).tolist()
+    [9.0, 9.0, 9.0, 9.0]
+    """
+    given = [as_floating(as_tensor(x, "bilinear")) for x in (a, b, weight, *(() if bias is None else (bias,)))]
+    x, y, w, *rest = promoted(given)
+    fits = w.ndim == 3 and x.ndim >= 1 and y.ndim >= 1 and tuple(x.shape[:-1]) == tuple(y.shape[:-1])
+    fits = fits and x.shape[-1] == w.shape[1] and y.shape[-1] == w.shape[2]
+    if not fits or any(tuple(r.shape) != (w.shape[0],) for r in rest):
+        raise ShapeError(
+            "bilinear: takes (…, i), (…, j), a weight (out, i, j) and a bias (out,), got "
+            f"{', '.join(describe(t) for t in (x, y, w, *rest))}"
+        )
+    single = x.ndim == 1
+    if single:
+        x, y = _reshape(x, (1, *x.shape)), _reshape(y, (1, *y.shape))
+    made: Tensor = _bilinear(x, y, w, rest[0] if rest else None)
+    return _reshape(made, made.shape[1:]) if single else made

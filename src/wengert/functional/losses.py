@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from wengert._core import Tensor
@@ -27,7 +28,7 @@ from wengert.program.trace import broadcast_shapes
 
 _sum, _where, _abs = native("sum"), native("where"), native("abs")
 _exp, _log, _log1p, _maximum, _relu = (native(n) for n in ("exp", "log", "log1p", "maximum", "relu"))
-_sigmoid, _sqrt, _broadcast_to = native("sigmoid"), native("sqrt"), native("broadcast_to")
+_sigmoid, _sqrt, _sinh, _broadcast_to = (native(n) for n in ("sigmoid", "sqrt", "sinh", "broadcast_to"))
 
 
 def check_reduction(reduction: str, name: str, *more: str) -> None:
@@ -48,7 +49,7 @@ def reduced(loss: Tensor, reduction: str) -> Any:
     return as_dtype_of(_sum(terms, axes, 0) / number(loss.size, terms.dtype), loss.dtype)
 
 
-def _pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
+def pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
     """Prediction and target in one shape and the prediction's dtype."""
     p = as_floating(as_tensor(x, name))
     t = as_tensor(target, name)
@@ -72,7 +73,7 @@ def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     2.0
     """
     check_reduction(reduction, "mse_loss")
-    y: Tensor = _mse(*_pair(x, target, "mse_loss"), reduction)
+    y: Tensor = _mse(*pair(x, target, "mse_loss"), reduction)
     return y
 
 
@@ -88,7 +89,7 @@ def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     1.0
     """
     check_reduction(reduction, "l1_loss")
-    y: Tensor = _l1(*_pair(x, target, "l1_loss"), reduction)
+    y: Tensor = _l1(*pair(x, target, "l1_loss"), reduction)
     return y
 
 
@@ -108,7 +109,7 @@ def huber_loss(x: Any, target: Any, *, delta: float = 1.0, reduction: str = "mea
     check_reduction(reduction, "huber_loss")
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta must be positive, got {delta}")
-    y: Tensor = _huber(*_pair(x, target, "huber_loss"), reduction, as_real(delta))
+    y: Tensor = _huber(*pair(x, target, "huber_loss"), reduction, as_real(delta))
     return y
 
 
@@ -128,8 +129,28 @@ def smooth_l1_loss(x: Any, target: Any, *, beta: float = 1.0, reduction: str = "
     check_reduction(reduction, "smooth_l1_loss")
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: beta must not be negative, got {beta}")
-    x, t = _pair(x, target, "smooth_l1_loss")
+    x, t = pair(x, target, "smooth_l1_loss")
     y: Tensor = _smooth_l1(x, t, reduction, as_real(beta)) if beta else _l1(x, t, reduction)
+    return y
+
+
+@composite
+def _log_cosh(x: Tensor, target: Tensor, reduction: str) -> Any:
+    d = x - target
+    # ln cosh d = ln(1 + 2 sinh²(d/2)), exact where it is small; the other form does not overflow.
+    near = _log1p(2.0 * squared_size(_sinh(0.5 * d)))
+    far = _softplus(2.0 * d) - d - math.log(2.0)
+    return reduced(_where(_abs(d) < 1.0, near, far), reduction)
+
+
+def log_cosh_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
+    """ln cosh(x − target): ½d² for small differences, |d| − ln 2 for large ones, and smooth everywhere.
+
+    >>> log_cosh_loss([0.0, 1.0], [0.0, 0.0], reduction="none").tolist()
+    [0.0, 0.4337...]
+    """
+    check_reduction(reduction, "log_cosh_loss")
+    y: Tensor = _log_cosh(*pair(x, target, "log_cosh_loss"), reduction)
     return y
 
 
@@ -150,7 +171,7 @@ def bce_loss(p: Any, target: Any, *, weight: Any = None, reduction: str = "mean"
     0.6931...
     """
     check_reduction(reduction, "bce_loss")
-    p, t = _pair(p, target, "bce_loss")
+    p, t = pair(p, target, "bce_loss")
     y: Tensor = _bce(p, t, optional(weight, "bce_loss"), reduction)
     return y
 
@@ -182,7 +203,7 @@ def bce_with_logits(
     0.0
     """
     check_reduction(reduction, "bce_with_logits")
-    x, t = _pair(logits, target, "bce_with_logits")
+    x, t = pair(logits, target, "bce_with_logits")
     w, p = optional(weight, "bce_with_logits"), optional(pos_weight, "bce_with_logits")
     y: Tensor = _bce_logits(x, t, w, p, reduction)
     return y
@@ -213,7 +234,7 @@ def focal_loss(
     check_reduction(reduction, "focal_loss")
     if gamma < 0:
         raise ArgumentError(f"focal_loss: gamma must not be negative, got {gamma}")
-    x, t = _pair(logits, target, "focal_loss")
+    x, t = pair(logits, target, "focal_loss")
     y: Tensor = _focal(x, t, alpha, as_real(gamma), reduction)
     return y
 
@@ -230,7 +251,7 @@ def hinge_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     [0.5, 0.0]
     """
     check_reduction(reduction, "hinge_loss")
-    y: Tensor = _hinge(*_pair(x, target, "hinge_loss"), reduction)
+    y: Tensor = _hinge(*pair(x, target, "hinge_loss"), reduction)
     return y
 
 
@@ -294,30 +315,6 @@ def cosine_embedding_loss(a: Any, b: Any, target: Any, *, margin: float = 0.0, r
     return loss
 
 
-@composite
-def _triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float, reduction: str) -> Any:
-    # PyTorch's distance: the small number is added to the difference, so that the root is smooth at equal points.
-    def distance(x: Any) -> Any:
-        return _sqrt(_sum(squared_size(wide(anchor) - wide(x) + 1e-6), (anchor.ndim - 1,), 0))
-
-    loss = _relu(distance(near) - distance(far) + margin)
-    return narrow(reduced(loss, reduction), anchor.dtype)
-
-
-def triplet_margin_loss(anchor: Any, near: Any, far: Any, *, margin: float = 1.0, reduction: str = "mean") -> Tensor:
-    """max(0, |anchor − near| − |anchor − far| + margin), distances along the last axis (Schroff et al., 2015).
-
-    >>> triplet_margin_loss([[0.0, 0.0]], [[3.0, 4.0]], [[0.0, 5.0]]).item()
-    0.99999...
-    """
-    check_reduction(reduction, "triplet_margin_loss")
-    xs = promoted([as_floating(as_tensor(x, "triplet_margin_loss")) for x in (anchor, near, far)])
-    if xs[0].ndim == 0 or any(tuple(x.shape) != tuple(xs[0].shape) for x in xs):
-        raise ShapeError(f"triplet_margin_loss: points must have one shape, got {', '.join(map(describe, xs))}")
-    y: Tensor = _triplet(xs[0], xs[1], xs[2], as_real(margin), reduction)
-    return y
-
-
 # ---------------------------------------------------------------------------------------------- distributions
 
 
@@ -341,7 +338,7 @@ def kl_div(log_p: Any, target: Any, *, log_target: bool = False, reduction: str 
     0.0
     """
     check_reduction(reduction, "kl_div", "batchmean")
-    x, t = _pair(log_p, target, "kl_div")
+    x, t = pair(log_p, target, "kl_div")
     if reduction == "batchmean" and x.ndim == 0:
         raise ShapeError("kl_div: reduction='batchmean' needs a batch axis, got a tensor without axes")
     y: Tensor = _kl(x, t, reduction, bool(log_target))

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.dtypes import float32
+from wengert.dtypes import float32, int64
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import (
     as_dtype_of,
@@ -15,13 +15,16 @@ from wengert.functional.arguments import (
     as_tensor,
     describe,
     full,
+    iota,
     native,
+    number,
     product,
     shape_text,
 )
 from wengert.functional.windows import per_axis, with_batch, without_batch
 
 _argmax, _take, _sum = native("pool_argmax"), native("pool_take"), native("pool_sum")
+_remainder, _floor_divide, _reshape = native("remainder"), native("floor_divide"), native("reshape")
 
 Sizes = int | Sequence[int]
 
@@ -71,12 +74,37 @@ def _window(name: str, rank: int, x: Tensor, *options: Any, ceil_mode: bool) -> 
 
 
 def largest_of_windows(
-    name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Tensor:
+    name: str,
+    rank: int,
+    x: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool = False,
+) -> Any:
     """What `max_pool1d` and its like are, under a name for messages."""
     t, single = with_batch(name, rank, as_floating(as_tensor(x, name)))
     sizes, *attributes = _window(name, rank, t, kernel_size, stride, padding, dilation, ceil_mode=ceil_mode)
-    return without_batch(_take(t, _argmax(t, sizes, *attributes), *attributes), single)
+    taps = _argmax(t, sizes, *attributes)
+    y = without_batch(_take(t, taps, *attributes), single)
+    if not return_indices:
+        return y
+    return y, without_batch(_places(as_dtype_of(taps, int64), t.shape[2:], *attributes), single)
+
+
+def _places(taps: Any, sizes: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Tensor:
+    """Numbers of taps in their windows as numbers of elements of x, counted along all spatial axes."""
+    rank, place, rest = len(kernel), 0, taps
+    weights = [product(sizes[i + 1 :]) for i in range(rank)]
+    for i in reversed(range(rank)):
+        tap = _remainder(rest, kernel[i])
+        rest = _floor_divide(rest, kernel[i])
+        shape = tuple(taps.shape[2 + i] if k == i else 1 for k in range(rank))
+        window = _reshape(iota(taps.shape[2 + i]), shape)
+        place = place + (window * stride[i] + tap * dilation[i] - padding[i]) * number(weights[i], int64)
+    return place  # type: ignore[return-value]
 
 
 def max_pool1d(
@@ -87,21 +115,25 @@ def max_pool1d(
     padding: Sizes = 0,
     dilation: Sizes = 1,
     ceil_mode: bool = False,
-) -> Tensor:
+    return_indices: bool = False,
+) -> Any:
     """The largest element of every window of `kernel_size` elements, `stride` (by default kernel_size) apart.
 
     x is (batch, channels, length), or without batch. The elements of a window are `dilation` apart. With `ceil_mode` the
     last window may reach beyond the padding, if it begins before it. Of equal elements the first gets the gradient; NaN
-    is largest.
+    is largest. With `return_indices` the result is a pair: the elements, and where they are, counted along all spatial
+    axes, for `max_unpool1d`.
 
     >>> max_pool1d([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[3.0, 2.0]]]
+    >>> max_pool1d([[[1.0, 3.0, 2.0, 0.0]]], 2, return_indices=True)[1].tolist()
+    [[[1, 2]]]
     >>> max_pool1d([[[1.0, 3.0, 2.0, 0.0, 5.0]]], 2, ceil_mode=True).tolist()
     [[[3.0, 2.0, 5.0]]]
     >>> max_pool1d([[[1.0, 3.0, 2.0, 0.0]]], 2, stride=1, dilation=2).tolist()
     [[[2.0, 3.0]]]
     """
-    return largest_of_windows("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode)
+    return largest_of_windows("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool2d(
@@ -112,14 +144,15 @@ def max_pool2d(
     padding: Sizes = 0,
     dilation: Sizes = 1,
     ceil_mode: bool = False,
-) -> Tensor:
+    return_indices: bool = False,
+) -> Any:
     """The largest element of every window of (batch, channels, height, width); see `max_pool1d`.
 
     >>> import wengert as wg
     >>> max_pool2d(wg.reshape(wg.arange(16.0), (1, 1, 4, 4)), 2).tolist()
     [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
-    return largest_of_windows("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode)
+    return largest_of_windows("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool3d(
@@ -130,14 +163,15 @@ def max_pool3d(
     padding: Sizes = 0,
     dilation: Sizes = 1,
     ceil_mode: bool = False,
-) -> Tensor:
+    return_indices: bool = False,
+) -> Any:
     """The largest element of every window over three spatial axes; see `max_pool1d`.
 
     >>> import wengert as wg
     >>> max_pool3d(wg.ones((1, 2, 4, 4, 4)), 2).shape
     (1, 2, 2, 2, 2)
     """
-    return largest_of_windows("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode)
+    return largest_of_windows("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def average_windows(

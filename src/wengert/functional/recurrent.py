@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.errors import ShapeError
+from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import as_floating, as_tensor, describe, native, promoted
-from wengert.functional.joining import flip
+from wengert.functional.joining import flip, stack
+from wengert.functional.linear import linear
 from wengert.ops.shape import zeros_like
 from wengert.program.compile import composite
 
 _matmul, _reshape, _slice, _concat = (native(n) for n in ("matmul", "reshape", "slice", "concat"))
-_sigmoid, _tanh, _lstm, _gru = (native(n) for n in ("sigmoid", "tanh", "lstm", "gru"))
+_sigmoid, _tanh, _relu, _lstm, _gru = (native(n) for n in ("sigmoid", "tanh", "relu", "lstm", "gru"))
 
 
 def _groups(x: Tensor, count: int) -> list[Any]:
@@ -42,6 +43,27 @@ def _gru_step(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | N
     candidate = _tanh(n + _sigmoid(r + p) * m)
     update = _sigmoid(z + q)
     return candidate + update * (h - candidate)
+
+
+@composite
+def _rnn_step(
+    x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, relu: bool
+) -> Any:
+    y = _affine(x, w_ih, b_ih) + _affine(h, w_hh, b_hh)
+    return _relu(y) if relu else _tanh(y)
+
+
+@composite
+def _rnn_step_of_projected(x: Tensor, h: Tensor, w_hh: Tensor, relu: bool) -> Any:
+    y = x + _matmul(h, w_hh, 0, 1)
+    return _relu(y) if relu else _tanh(y)
+
+
+def is_relu(nonlinearity: str, name: str) -> bool:
+    """Whether it is "relu" and not "tanh"."""
+    if nonlinearity not in ("tanh", "relu"):
+        raise ArgumentError(f"{name}: nonlinearity is 'tanh' or 'relu', got {nonlinearity!r}")
+    return nonlinearity == "relu"
 
 
 def _cell_operands(name: str, groups: int, x: Any, state: tuple[Any, ...], parameters: tuple[Any, ...]) -> list[Any]:
@@ -94,6 +116,41 @@ def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any =
     """
     made: Tensor = _gru_step(*_cell_operands("gru_cell", 3, x, (h,), (w_ih, w_hh, b_ih, b_hh)))
     return made
+
+
+def rnn_cell(
+    x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None, *, nonlinearity: str = "tanh"
+) -> Tensor:
+    """One step of a simple recurrent network: tanh(x w_ihᵀ + b_ih + h w_hhᵀ + b_hh), or relu of it (Elman, 1990).
+
+    >>> import wengert as wg
+    >>> rnn_cell(wg.ones((2, 3)), wg.zeros((2, 4)), wg.ones((4, 3)), wg.ones((4, 4))).shape
+    (2, 4)
+    """
+    relu = is_relu(nonlinearity, "rnn_cell")
+    t, before, *weights = _cell_operands("rnn_cell", 1, x, (h,), (w_ih, w_hh, b_ih, b_hh))
+    made: Tensor = _rnn_step(t, before, weights[0], weights[1], weights[2], weights[3], relu)
+    return made
+
+
+def rnn_layer(
+    x: Tensor,
+    h0: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    reverse: bool,
+    relu: bool,
+) -> Tensor:
+    """h of all steps of x (steps, batch, input); `reverse` goes from the last step to the first."""
+    projected = linear(x, w_ih, b_ih if b_ih is None or b_hh is None else b_ih + b_hh)
+    steps = int(x.shape[0])
+    h, made = h0, []
+    for t in reversed(range(steps)) if reverse else range(steps):
+        h = _rnn_step_of_projected(projected[t], h, w_hh, relu)
+        made.append(h)
+    return stack(made[::-1] if reverse else made, axis=0)
 
 
 def _no_bias(weight: Tensor) -> Any:

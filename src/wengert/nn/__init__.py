@@ -32,24 +32,31 @@ from wengert.nn.activations import (
     Threshold,
 )
 from wengert.nn.attention import MultiheadAttention
-from wengert.nn.containers import ModuleDict, ModuleList, Sequential
+from wengert.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
 from wengert.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from wengert.nn.dropout import Dropout
 from wengert.nn.embedding import Embedding
-from wengert.nn.layers import Flatten, Identity, Linear
+from wengert.nn.layers import Bilinear, Flatten, Identity, Linear
 from wengert.nn.lora import LoRALinear
 from wengert.nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
     FocalLoss,
+    GaussianNLLLoss,
     HingeLoss,
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LogCoshLoss,
+    MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss,
     NLLLoss,
+    PoissonNLLLoss,
     SmoothL1Loss,
     TripletMarginLoss,
 )
@@ -66,6 +73,8 @@ from wengert.nn.normalisation import (
     RMSNorm,
 )
 from wengert.nn.parameter import Parameter, ParameterDict, parameters_to_vector, vector_to_parameters
+from wengert.nn.parametrize import register_parametrization, remove_parametrization, spectral_norm, weight_norm
+from wengert.nn.patches import Fold, PixelShuffle, PixelUnshuffle, Unfold
 from wengert.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -79,28 +88,40 @@ from wengert.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
     Upsample,
 )
-from wengert.nn.recurrent import GRU, LSTM
-from wengert.nn.transformer import TransformerEncoder, TransformerEncoderLayer
+from wengert.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from wengert.nn.transformer import (
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 __all__ = [
     "Module", "Parameter", "ParameterDict", "functional", "functional_call", "init", "lora",
     "parameters_to_vector", "vector_to_parameters",
-    "Sequential", "ModuleList", "ModuleDict",
-    "Linear", "LoRALinear", "Flatten", "Dropout", "Identity",
+    "register_parametrization", "remove_parametrization", "spectral_norm", "weight_norm",
+    "Sequential", "ModuleList", "ModuleDict", "ParameterList",
+    "Linear", "Bilinear", "LoRALinear", "Flatten", "Dropout", "Identity",
     "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "LayerNorm", "GroupNorm", "RMSNorm",
     "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
     "MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d",
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d",
     "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "Upsample",
+    "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "Fold", "Unfold", "PixelShuffle", "PixelUnshuffle",
     "CELU", "ELU", "GELU", "GLU", "SELU", "HardShrink", "HardSigmoid", "HardSwish", "HardTanh",
     "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish",
     "PReLU", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Softmax", "Softplus", "SoftShrink", "Softsign", "Tanh", "Threshold",
-    "Embedding", "LSTM", "GRU", "MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer",
-    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "FocalLoss", "HingeLoss", "HuberLoss",
-    "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss", "SmoothL1Loss", "TripletMarginLoss",
+    "Embedding", "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell",
+    "MultiheadAttention", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
+    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "CTCLoss", "FocalLoss", "GaussianNLLLoss",
+    "HingeLoss", "HuberLoss", "KLDivLoss", "L1Loss", "LogCoshLoss", "MarginRankingLoss", "MSELoss", "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "TripletMarginLoss",
 ]  # fmt: skip
 
 functional = wengert  # every function of tensors is there

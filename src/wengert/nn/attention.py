@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -11,6 +12,7 @@ from wengert.autograd.creation import ones_like
 from wengert.dtypes import bool_
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import as_tensor, describe
+from wengert.functional.attention import within_window
 from wengert.functional.dropout import check_probability
 from wengert.nn import init
 from wengert.nn.layers import Linear
@@ -32,6 +34,9 @@ class MultiheadAttention(Module):
     `scaled_dot_product_attention`. Weights are returned, averaged over the heads, only with `need_weights`; without, they
     are never held as a whole.
 
+    `num_kv_heads` heads of keys and values are shared by groups of query heads (Ainslie et al., "GQA", 2023); with 1 this is
+    multi-query attention. With `window`, a position sees only those as near as that, or (before, after).
+
     >>> import wengert as wg
     >>> y, weights = MultiheadAttention(8, 2, batch_first=True)(*[wg.ones((3, 5, 8))] * 3)
     >>> y.shape, weights.shape
@@ -46,34 +51,42 @@ class MultiheadAttention(Module):
         bias: bool = True,
         *,
         batch_first: bool = False,
+        num_kv_heads: int | None = None,
+        window: int | tuple[int, int] | None = None,
         dtype: Any = None,
     ) -> None:
         if num_heads < 1 or embed_dim % num_heads:
             raise ArgumentError(f"MultiheadAttention: {embed_dim} features cannot be shared by {num_heads} heads")
+        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if self.num_kv_heads < 1 or num_heads % self.num_kv_heads:
+            raise ArgumentError(
+                f"MultiheadAttention: {num_heads} heads cannot share {num_kv_heads} heads of keys and values"
+            )
+        self.window = window
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
         self.dropout = check_probability(dropout, "MultiheadAttention")
-        self.in_proj_weight = Parameter.zeros((3 * embed_dim, embed_dim), dtype=dtype)
+        self._shares = [embed_dim, *[embed_dim // num_heads * self.num_kv_heads] * 2]  # features of q, k and v
+        self.in_proj_weight = Parameter.zeros((sum(self._shares), embed_dim), dtype=dtype)
         init.xavier_uniform(self.in_proj_weight)
-        self.in_proj_bias = Parameter.zeros((3 * embed_dim,), dtype=dtype) if bias else None
+        self.in_proj_bias = Parameter.zeros((sum(self._shares),), dtype=dtype) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias, dtype=dtype)
         if self.out_proj.bias is not None:
             init.zeros(self.out_proj.bias)
 
     def _projected(self, query: Any, key: Any, value: Any) -> list[Any]:
-        n, bias = self.embed_dim, self.in_proj_bias
+        bias, ends = self.in_proj_bias, list(itertools.accumulate(self._shares))
         if query is key and key is value:
-            return list(F.split(F.linear(query, self.in_proj_weight, bias), 3, axis=-1))
+            return list(F.split(F.linear(query, self.in_proj_weight, bias), ends[:2], axis=-1))
         return [
-            F.linear(x, self.in_proj_weight[k * n : k * n + n], None if bias is None else bias[k * n : k * n + n])
-            for k, x in enumerate((query, key, value))
+            F.linear(x, self.in_proj_weight[start:end], None if bias is None else bias[start:end])
+            for x, start, end in zip((query, key, value), (0, *ends), ends)
         ]
 
     def _heads(self, x: Any) -> Any:
         """(batch, positions, features) as (batch, heads, positions, features of a head)."""
         batch, positions, features = x.shape
-        return F.permute_dims(
-            F.reshape(x, (batch, positions, self.num_heads, features // self.num_heads)), (0, 2, 1, 3)
-        )
+        size = self.embed_dim // self.num_heads
+        return F.permute_dims(F.reshape(x, (batch, positions, features // size, size)), (0, 2, 1, 3))
 
     def _mask(self, attn_mask: Any, key_padding_mask: Any, dtype: Any) -> Any:
         """Both masks as one that is added to (batch, heads, queries, keys)."""
@@ -120,11 +133,14 @@ class MultiheadAttention(Module):
         weights = None
         if need_weights:
             weights = self._weights(q, k, mask, is_causal)
-            y = F.matmul(F.dropout(weights, p), v)
+            y = F.matmul(F.dropout(weights, p), self._shared(v))
             if average_attn_weights:
                 weights = F.mean(weights, axis=1)
         else:
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, dropout_p=p)
+            grouped = self.num_kv_heads != self.num_heads
+            y = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, is_causal=is_causal, dropout_p=p, enable_gqa=grouped, window=self.window
+            )
         batch, _, positions, _ = y.shape
         y = F.reshape(F.permute_dims(y, (0, 2, 1, 3)), (batch, positions, self.embed_dim))
         if single:
@@ -133,8 +149,14 @@ class MultiheadAttention(Module):
             y = F.swapaxes(y, 0, 1)
         return self.out_proj(y), weights
 
+    def _shared(self, x: Any) -> Any:
+        """Heads of keys or values, each repeated for the queries that share it."""
+        return x if self.num_kv_heads == self.num_heads else F.repeat(x, self.num_heads // self.num_kv_heads, axis=1)
+
     def _weights(self, q: Any, k: Any, mask: Any, is_causal: bool) -> Any:
-        scores = F.matmul(q, F.matrix_transpose(k)) * (1.0 / math.sqrt(q.shape[-1]))
+        scores = F.matmul(q, F.matrix_transpose(self._shared(k))) * (1.0 / math.sqrt(q.shape[-1]))
+        if self.window is not None:
+            scores = F.where(within_window(q.shape[-2], k.shape[-2], self.window), scores, -math.inf)
         if mask is not None:
             scores = scores + mask
         if is_causal:
@@ -143,4 +165,7 @@ class MultiheadAttention(Module):
 
     def extra_repr(self) -> str:
         """Sizes."""
-        return f"{self.embed_dim}, {self.num_heads}" + (f", dropout={self.dropout}" if self.dropout else "")
+        options = [f"dropout={self.dropout}"] if self.dropout else []
+        options += [f"num_kv_heads={self.num_kv_heads}"] if self.num_kv_heads != self.num_heads else []
+        options += [f"window={self.window}"] if self.window is not None else []
+        return ", ".join([str(self.embed_dim), str(self.num_heads), *options])

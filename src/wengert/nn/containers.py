@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from wengert._core import Tensor
 from wengert.errors import ArgumentError
 from wengert.nn.module import Module
+from wengert.nn.parameter import Parameter
 
 
 class _Listed(Module):
@@ -68,7 +70,7 @@ class _Listed(Module):
 
 
 class Sequential(_Listed):
-    """Modules applied one after the other; slices are modules too.
+    """Modules applied one after the other; slices are modules too. A dict of modules gives them names.
 
     >>> import wengert as wg
     >>> net = Sequential(wg.nn.Linear(4, 8), wg.nn.ReLU(), wg.nn.Linear(8, 2))
@@ -80,13 +82,61 @@ class Sequential(_Listed):
       1: ReLU()
       2: Linear(8, 2)  # 18 parameters
     )
+    >>> net = Sequential({"hidden": wg.nn.Linear(4, 8), "out": wg.nn.Linear(8, 2)})
+    >>> list(net.state_dict()), net.hidden is net[0] is net["hidden"]
+    (['hidden.weight', 'hidden.bias', 'out.weight', 'out.bias'], True)
     """
 
-    def __init__(self, *layers: Module) -> None:
-        super().__init__(layers)
+    def __init__(self, *layers: Any) -> None:
+        named = layers[0] if len(layers) == 1 and isinstance(layers[0], Mapping) else None
+        self._names: list[str] | None = None
+        super().__init__(layers if named is None else named.values())
+        if named is not None:
+            taken = [name for name in named if not name.isidentifier() or hasattr(type(self), name)]
+            if taken:
+                raise ArgumentError(f"Sequential: {taken[0]!r} cannot be the name of a layer")
+            self._names = list(named)
+
+    def _held(self) -> Iterator[tuple[Any, Any]]:
+        yield from zip(self._keys(), self._layers)
+        yield from ((k, v) for k, v in vars(self).items() if k not in ("_layers", "_names"))
+
+    def _keys(self) -> Iterable[Any]:
+        """Names, and numbers of those that have none."""
+        names = self._names or []
+        return [*names, *range(len(names), len(self._layers))]
+
+    def _exchange(self, key: Any, value: Any) -> None:
+        if isinstance(key, str) and self._names and key in self._names:
+            key = self._names.index(key)
+        super()._exchange(key, value)
 
     def _of(self, modules: Sequence[Module]) -> Sequential:
         return Sequential(*modules)
+
+    def __getattr__(self, name: str) -> Any:
+        names = vars(self).get("_names") or []
+        if name in names:
+            return self._layers[names.index(name)]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str):
+            return getattr(self, index)
+        if isinstance(index, slice) and self._names:
+            return Sequential(dict(zip(self._names[index], self._layers[index])))
+        return super().__getitem__(index)
+
+    def __delitem__(self, index: Any) -> None:
+        super().__delitem__(index)
+        if self._names:
+            del self._names[index]
+
+    def insert(self, index: int, module: Module) -> None:
+        """Add a module before the one at `index`."""
+        if self._names:
+            raise ArgumentError("Sequential: layers with names cannot be inserted by number; make a new one of a dict")
+        super().insert(index, module)
 
     def forward(self, x: Any) -> Any:
         """The last layer's output."""
@@ -108,6 +158,55 @@ class ModuleList(_Listed):
 
     def _of(self, modules: Sequence[Module]) -> ModuleList:
         return ModuleList(modules)
+
+
+class ParameterList(Module):
+    """A list of parameters, for those who look for it; a plain list in an attribute does as well. Tensors become parameters.
+
+    >>> import wengert as wg
+    >>> weights = ParameterList([wg.ones((2,)), wg.zeros((3,))])
+    >>> [name for name, p in weights.named_parameters()], len(weights)
+    (['0', '1'], 2)
+    """
+
+    def __init__(self, parameters: Iterable[Tensor] = ()) -> None:
+        self._listed: list[Parameter] = []
+        self.extend(parameters)
+
+    def _held(self) -> Iterator[tuple[Any, Any]]:
+        yield from enumerate(self._listed)
+        yield from ((k, v) for k, v in vars(self).items() if k != "_listed")
+
+    def _exchange(self, key: Any, value: Any) -> None:
+        if isinstance(key, int):
+            self._listed[key] = value
+        else:
+            super()._exchange(key, value)
+
+    def append(self, parameter: Tensor) -> Self:
+        """Add a parameter at the end; returns this list."""
+        if not isinstance(parameter, Tensor):
+            raise ArgumentError(f"ParameterList: takes parameters and tensors, got a {type(parameter).__name__}")
+        self._listed.append(parameter if isinstance(parameter, Parameter) else Parameter(parameter))
+        return self
+
+    def extend(self, parameters: Iterable[Tensor]) -> Self:
+        """Add parameters at the end; returns this list."""
+        for p in parameters:
+            self.append(p)
+        return self
+
+    def __getitem__(self, index: Any) -> Any:
+        return ParameterList(self._listed[index]) if isinstance(index, slice) else self._listed[index]
+
+    def __setitem__(self, index: int, parameter: Tensor) -> None:
+        self._listed[index] = parameter if isinstance(parameter, Parameter) else Parameter(parameter)
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)
 
 
 class ModuleDict(Module):

@@ -52,6 +52,48 @@ class Linear(Module):
         return f"{in_features}, {out_features}" + ("" if self.bias is not None else ", bias=False")
 
 
+class Bilinear(Module):
+    """y[o] = Σ a[i] W[o, i, j] b[j] + bias[o], with weight W of shape (out_features, in1_features, in2_features).
+
+    Both start uniform in ±1/√in1_features.
+
+    >>> import wengert as wg
+    >>> Bilinear(3, 4, 2)(wg.ones((5, 3)), wg.ones((5, 4))).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        dtype: Any = None,
+        generator: Generator | None = None,
+    ) -> None:
+        if min(in1_features, in2_features, out_features) < 1:
+            raise ArgumentError(
+                f"Bilinear: sizes must be positive, got {in1_features}, {in2_features} and {out_features}"
+            )
+        bound = 1.0 / math.sqrt(in1_features)
+
+        def start(*shape: int) -> Parameter:
+            return Parameter._owning(uniform(-bound, bound, shape, dtype=dtype, generator=generator))
+
+        self.weight = start(out_features, in1_features, in2_features)
+        self.bias = start(out_features) if bias else None
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """The product of the last axes of a and b."""
+        return F.bilinear(a, b, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        out_features, first, second = self.weight.shape
+        return f"{first}, {second}, {out_features}" + ("" if self.bias is not None else ", bias=False")
+
+
 class Identity(Module):
     """The input itself: where a layer may stand, or none.
 

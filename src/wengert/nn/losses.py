@@ -155,19 +155,138 @@ class CosineEmbeddingLoss(Module):
 
 
 class TripletMarginLoss(Module):
-    """max(0, |anchor − near| − |anchor − far| + margin), averaged.
+    """max(0, |anchor − near|ₚ − |anchor − far|ₚ + margin), averaged.
 
     >>> import wengert as wg
     >>> TripletMarginLoss()(wg.zeros((1, 2)), wg.zeros((1, 2)), wg.ones((1, 2))).item()
     0.0
     """
 
-    def __init__(self, *, margin: float = 1.0, reduction: str = "mean") -> None:
-        self.margin, self.reduction = margin, reduction
+    def __init__(self, *, margin: float = 1.0, p: float = 2.0, reduction: str = "mean") -> None:
+        self.margin, self.p, self.reduction = margin, p, reduction
 
     def forward(self, anchor: Tensor, near: Tensor, far: Tensor) -> Tensor:
         """The loss."""
-        return F.triplet_margin_loss(anchor, near, far, margin=self.margin, reduction=self.reduction)
+        return F.triplet_margin_loss(anchor, near, far, margin=self.margin, p=self.p, reduction=self.reduction)
+
+
+class MarginRankingLoss(Module):
+    """max(0, margin − t (a − b)) for targets of −1 and 1, averaged; see `wengert.margin_ranking_loss`.
+
+    >>> import wengert as wg
+    >>> MarginRankingLoss()(wg.tensor([2.0]), wg.tensor([3.0]), wg.tensor([1])).item()
+    1.0
+    """
+
+    def __init__(self, *, margin: float = 0.0, reduction: str = "mean") -> None:
+        self.margin, self.reduction = margin, reduction
+
+    def forward(self, a: Tensor, b: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.margin_ranking_loss(a, b, target, margin=self.margin, reduction=self.reduction)
+
+
+class MultiLabelMarginLoss(Module):
+    """Σ max(0, 1 − x[label] + x[other]) / classes; see `wengert.multilabel_margin_loss`.
+
+    >>> import wengert as wg
+    >>> MultiLabelMarginLoss()(wg.tensor([[0.1, 0.2, 0.4, 0.8]]), wg.tensor([[3, 0, -1, 1]])).item()
+    0.8500...
+    """
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        self.reduction = reduction
+
+    def forward(self, x: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.multilabel_margin_loss(x, target, reduction=self.reduction)
+
+
+class MultiLabelSoftMarginLoss(Module):
+    """−mean of t ln σ(x) + (1 − t) ln(1 − σ(x)) over labels; see `wengert.multilabel_soft_margin_loss`.
+
+    >>> import wengert as wg
+    >>> MultiLabelSoftMarginLoss()(wg.zeros((1, 2)), wg.tensor([[1.0, 0.0]])).item()
+    0.6931...
+    """
+
+    weight: Any
+
+    def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
+        self.register_buffer("weight", weight)
+        self.reduction = reduction
+
+    def forward(self, logits: Tensor, target: Any) -> Tensor:
+        """The loss of logits."""
+        return F.multilabel_soft_margin_loss(logits, target, weight=self.weight, reduction=self.reduction)
+
+
+class LogCoshLoss(Module):
+    """ln cosh(x − target), averaged; see `wengert.log_cosh_loss`.
+
+    >>> import wengert as wg
+    >>> LogCoshLoss()(wg.tensor([1.0]), wg.tensor([0.0])).item()
+    0.4337...
+    """
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        self.reduction = reduction
+
+    def forward(self, x: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.log_cosh_loss(x, target, reduction=self.reduction)
+
+
+class GaussianNLLLoss(Module):
+    """½ (ln v + (x − target)²/v), averaged; see `wengert.gaussian_nll_loss`.
+
+    >>> import wengert as wg
+    >>> GaussianNLLLoss()(wg.tensor([1.0]), wg.tensor([3.0]), wg.tensor([4.0])).item()
+    1.1931...
+    """
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        self.full, self.eps, self.reduction = full, eps, reduction
+
+    def forward(self, x: Tensor, target: Any, var: Any) -> Tensor:
+        """The loss."""
+        return F.gaussian_nll_loss(x, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
+
+
+class PoissonNLLLoss(Module):
+    """eˣ − target · x, averaged; see `wengert.poisson_nll_loss`.
+
+    >>> import wengert as wg
+    >>> PoissonNLLLoss()(wg.tensor([0.0]), wg.tensor([2.0])).item()
+    1.0
+    """
+
+    def __init__(
+        self, *, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+    ) -> None:
+        self.log_input, self.full, self.eps, self.reduction = log_input, full, eps, reduction
+
+    def forward(self, x: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        options: dict[str, Any] = {"log_input": self.log_input, "full": self.full, "eps": self.eps}
+        return F.poisson_nll_loss(x, target, **options, reduction=self.reduction)
+
+
+class CTCLoss(Module):
+    """−ln of the probability of a sequence of labels over its alignments; see `wengert.ctc_loss`.
+
+    >>> import wengert as wg
+    >>> CTCLoss()(wg.log_softmax(wg.zeros((2, 1, 3))), [[1]], [2], [1]).item()
+    1.0986...
+    """
+
+    def __init__(self, *, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        self.blank, self.reduction, self.zero_infinity = blank, reduction, zero_infinity
+
+    def forward(self, log_probs: Tensor, targets: Any, input_lengths: Any, target_lengths: Any) -> Tensor:
+        """The loss of log-probabilities (frames, batch, classes)."""
+        options: dict[str, Any] = {"blank": self.blank, "zero_infinity": self.zero_infinity}
+        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, **options, reduction=self.reduction)
 
 
 class NLLLoss(Module):

@@ -20,6 +20,7 @@ from wengert.autograd.reverse import HookHandle
 from wengert.dtypes import as_dtype
 from wengert.errors import ArgumentError
 from wengert.functional.foreign_names import FOREIGN_OF_NETWORKS, ForeignMethod, readable
+from wengert.nn.backward_hooks import GradientWatch
 from wengert.nn.parameter import Parameter, ParameterDict
 from wengert.program.call_trace import call_trace
 
@@ -54,7 +55,7 @@ def _collect(owner: Any, prefix: str, seen: set[int], found: list[_Entry]) -> li
     return found
 
 
-_HOOK_LISTS = ("_hooks_before", "_hooks_after")
+_HOOK_LISTS = ("_hooks_before", "_hooks_after", "_hooks_of_gradients")
 
 
 class Module:
@@ -80,6 +81,7 @@ class Module:
     _hooked: bool = False  # whether a hook was ever registered: one look decides on the way of every call
     _hooks_before: Iterable[Callable[..., Any]] = ()
     _hooks_after: Iterable[Callable[..., Any]] = ()
+    _hooks_of_gradients: Iterable[Callable[..., Any]] = ()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; subclasses write it."""
@@ -92,11 +94,14 @@ class Module:
             changed = hook(self, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
+        watch = GradientWatch(self, self._hooks_of_gradients) if self._hooks_of_gradients else None
+        if watch is not None:
+            args = watch.inputs(args)
         result = self.forward(*args, **kwargs)
         for hook in tuple(self._hooks_after):
             changed = hook(self, args, result)
             result = result if changed is None else changed
-        return result
+        return result if watch is None else watch.outputs(result)
 
     def register_forward_pre_hook(self, hook: Callable[[Any, tuple[Any, ...]], Any]) -> HookHandle:
         """Call `hook(module, args)` before every call; what it returns, a tuple or one value, replaces the arguments.
@@ -120,6 +125,18 @@ class Module:
         (1, 2)
         """
         return self._add_hook("_hooks_after", hook)
+
+    def register_full_backward_hook(self, hook: Callable[[Any, tuple[Any, ...], tuple[Any, ...]], Any]) -> HookHandle:
+        """Call `hook(module, grad_input, grad_output)` when the gradients by the module's arguments are known; what it
+        returns, a tuple or one tensor, replaces them. None stands for arguments that have no gradient.
+
+        >>> import wengert as wg
+        >>> m = _example()
+        >>> handle = m.register_full_backward_hook(lambda module, inputs, outputs: print(outputs[0].tolist()))
+        >>> _ = m(wg.ones((1, 3), requires_grad=True)).sum().backward()
+        [[1.0, 1.0]]
+        """
+        return self._add_hook("_hooks_of_gradients", hook)
 
     def _add_hook(self, name: str, hook: Callable[..., Any]) -> HookHandle:
         self._hooked = True
@@ -203,6 +220,38 @@ class Module:
                 f"{type(self).__name__} has no module {name!r}; it has {', '.join(known)[2:] or 'none'}"
             )
         return known[name]
+
+    def get_parameter(self, name: str) -> Parameter:
+        """The parameter of this dotted name.
+
+        >>> import wengert as wg
+        >>> wg.nn.Sequential(_example()).get_parameter("0.bias").shape
+        (2,)
+        """
+        known = {e.name: e.value for e in self._entries() if isinstance(e.value, Parameter)}
+        if name not in known:
+            raise ArgumentError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known) or 'none'}")
+        return known[name]
+
+    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
+        """The same as `self.<name> = parameter`, for those who look for it.
+
+        >>> import wengert as wg
+        >>> m = Module()
+        >>> m.register_parameter("scale", wg.Parameter.ones((2,)))
+        >>> m.scale.tolist()
+        [1.0, 1.0]
+        """
+        if not name.isidentifier() or hasattr(type(self), name):
+            raise ArgumentError(
+                f"register_parameter: {name!r} cannot be the name of a parameter of {type(self).__name__}"
+            )
+        if parameter is not None and not isinstance(parameter, Parameter):
+            raise ArgumentError(
+                f"register_parameter: {name!r} must be a Parameter or None, got a {type(parameter).__name__}; "
+                "Parameter(tensor) makes one"
+            )
+        setattr(self, name, parameter)
 
     def register_buffer(self, name: str, tensor: Tensor | None, *, persistent: bool = True) -> None:
         """A tensor that belongs to the module but is not trained, such as a running mean; it is `self.<name>`.
@@ -296,6 +345,26 @@ class Module:
             else:
                 e.owner._exchange(e.key, cast)
         return self
+
+    def double(self) -> Self:
+        """`to("float64")`."""
+        return self.to("float64")
+
+    def float(self) -> Self:
+        """`to("float32")`."""
+        return self.to("float32")
+
+    def half(self) -> Self:
+        """`to("float16")`."""
+        return self.to("float16")
+
+    def bfloat16(self) -> Self:
+        """`to("bfloat16")`."""
+        return self.to("bfloat16")
+
+    def cpu(self) -> Self:
+        """`to("cpu")`."""
+        return self.to("cpu")
 
     # ------------------------------------------------------------------------------------------------ state
 

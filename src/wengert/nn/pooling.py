@@ -23,15 +23,17 @@ class _MaxPool(Module):
         dilation: Sizes = 1,
         *,
         ceil_mode: bool = False,
+        return_indices: bool = False,
     ) -> None:
+        self.return_indices = return_indices
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
         self.padding = padding
         self.dilation = dilation
         self.ceil_mode = ceil_mode
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The windows' largest elements."""
+    def forward(self, x: Tensor) -> Any:
+        """The windows' largest elements; with `return_indices` also where they are."""
         return type(self).function(
             x,
             self.kernel_size,
@@ -39,6 +41,7 @@ class _MaxPool(Module):
             padding=self.padding,
             dilation=self.dilation,
             ceil_mode=self.ceil_mode,
+            return_indices=self.return_indices,
         )
 
     def extra_repr(self) -> str:
@@ -77,6 +80,56 @@ class MaxPool3d(_MaxPool):
     """
 
     function = staticmethod(F.max_pool3d)
+
+
+class _MaxUnpool(Module):
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
+        self.kernel_size, self.padding = kernel_size, padding
+        self.stride = kernel_size if stride is None else stride
+
+    def forward(self, x: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        """Zeros with the elements of x at the indices."""
+        options = {"stride": self.stride, "padding": self.padding, "output_size": output_size}
+        return type(self).function(x, indices, self.kernel_size, **options)
+
+    def extra_repr(self) -> str:
+        """The window."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Zeros with elements where `MaxPool1d(…, return_indices=True)` found them.
+
+    >>> import wengert as wg
+    >>> MaxUnpool1d(2)(*MaxPool1d(2, return_indices=True)(wg.tensor([[[1.0, 3.0, 2.0, 0.0]]]))).tolist()
+    [[[0.0, 3.0, 2.0, 0.0]]]
+    """
+
+    function = staticmethod(F.max_unpool1d)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Zeros with elements where `MaxPool2d(…, return_indices=True)` found them.
+
+    >>> import wengert as wg
+    >>> MaxUnpool2d(2)(*MaxPool2d(2, return_indices=True)(wg.ones((1, 3, 8, 8)))).shape
+    (1, 3, 8, 8)
+    """
+
+    function = staticmethod(F.max_unpool2d)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Zeros with elements where `MaxPool3d(…, return_indices=True)` found them.
+
+    >>> import wengert as wg
+    >>> MaxUnpool3d(2)(*MaxPool3d(2, return_indices=True)(wg.ones((1, 3, 4, 4, 4)))).shape
+    (1, 3, 4, 4, 4)
+    """
+
+    function = staticmethod(F.max_unpool3d)
 
 
 class _AvgPool(Module):

@@ -1,4 +1,4 @@
-"""LSTM and GRU layers over sequences, with PyTorch's weights: state dicts map one to one."""
+"""Recurrent layers over sequences, with PyTorch's weights: state dicts map one to one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wengert.autograd.random import Generator, uniform
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import describe
 from wengert.functional.dropout import check_probability
-from wengert.functional.recurrent import gru_layer, lstm_layer
+from wengert.functional.recurrent import gru_layer, is_relu, lstm_layer, rnn_layer
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
 
@@ -164,3 +164,143 @@ class GRU(_Recurrent):
     def _run(self, x: Any, state: list[Any], weights: list[Any], reverse: bool) -> tuple[Any, ...]:
         (h,), (w_ih, w_hh, b_ih, b_hh) = state, weights
         return (gru_layer(x, h, w_ih, w_hh, b_ih, b_hh, reverse),)
+
+
+class RNN(_Recurrent):
+    """Simple recurrent networks (Elman, 1990): `y, h = rnn(x)` or `rnn(x, h0)`. Shapes are those of `LSTM`.
+
+    `nonlinearity` is "tanh" or "relu".
+
+    >>> import wengert as wg
+    >>> y, h = RNN(3, 4, nonlinearity="relu")(wg.ones((5, 2, 3)))
+    >>> y.shape, h.shape
+    ((5, 2, 4), (1, 2, 4))
+    """
+
+    groups, states = 1, 1
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh", **options: Any
+    ) -> None:
+        is_relu(nonlinearity, "RNN")
+        self.nonlinearity = nonlinearity
+        super().__init__(input_size, hidden_size, num_layers, **options)
+
+    def _run(self, x: Any, state: list[Any], weights: list[Any], reverse: bool) -> tuple[Any, ...]:
+        (h,), (w_ih, w_hh, b_ih, b_hh) = state, weights
+        return (rnn_layer(x, h, w_ih, w_hh, b_ih, b_hh, reverse, self.nonlinearity == "relu"),)
+
+
+class _Cell(Module):
+    """One step of a recurrent layer. Subclasses say how many groups of gates there are, and run the step."""
+
+    groups: int
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        *,
+        dtype: Any = None,
+        generator: Generator | None = None,
+    ) -> None:
+        if min(input_size, hidden_size) < 1:
+            raise ArgumentError(
+                f"{type(self).__name__}: sizes must be positive, got input_size={input_size}, hidden_size={hidden_size}"
+            )
+        self.input_size, self.hidden_size = input_size, hidden_size
+        bound, rows = 1.0 / math.sqrt(hidden_size), self.groups * hidden_size
+
+        def start(*shape: int) -> Parameter:
+            return Parameter._owning(uniform(-bound, bound, shape, dtype=dtype, generator=generator))
+
+        self.weight_ih, self.weight_hh = start(rows, input_size), start(rows, hidden_size)
+        self.bias_ih = start(rows) if bias else None
+        self.bias_hh = start(rows) if bias else None
+
+    def _step(self, x: Tensor, state: list[Any]) -> list[Any]:
+        raise NotImplementedError(f"{type(self).__name__} does not define _step")
+
+    def _weights(self) -> tuple[Any, ...]:
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+
+    def _stepped(self, x: Tensor, state: Any, count: int) -> list[Any]:
+        """The states after the step, of x with a batch or without."""
+        single = x.ndim == 1
+        x = F.expand_dims(x, axis=0) if single else x
+        if state is None:
+            states = [zeros((x.shape[0], self.hidden_size), dtype=x.dtype)] * count
+        else:
+            states = [F.expand_dims(s, axis=0) if single else s for s in state]
+        made = self._step(x, states)
+        return [F.squeeze(s, axis=0) for s in made] if single else made
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias_ih is not None else ", bias=False")
+
+
+class LSTMCell(_Cell):
+    """One step of an LSTM: `h, c = cell(x)` or `cell(x, (h, c))`, of x (batch, input) or (input,); see `lstm_cell`.
+
+    >>> import wengert as wg
+    >>> h, c = LSTMCell(3, 4)(wg.ones((2, 3)))
+    >>> h.shape, c.shape
+    ((2, 4), (2, 4))
+    """
+
+    groups = 4
+
+    def _step(self, x: Tensor, state: list[Any]) -> list[Any]:
+        return list(F.lstm_cell(x, (state[0], state[1]), *self._weights()))
+
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
+        """The state after the step."""
+        h, c = self._stepped(x, state, 2)
+        return h, c
+
+
+class GRUCell(_Cell):
+    """One step of a GRU: `h = cell(x)` or `cell(x, h)`, of x (batch, input) or (input,); see `gru_cell`.
+
+    >>> import wengert as wg
+    >>> GRUCell(3, 4)(wg.ones((2, 3))).shape
+    (2, 4)
+    """
+
+    groups = 3
+
+    def _step(self, x: Tensor, state: list[Any]) -> list[Any]:
+        return [F.gru_cell(x, state[0], *self._weights())]
+
+    def forward(self, x: Tensor, h: Any = None) -> Tensor:
+        """The state after the step."""
+        (made,) = self._stepped(x, None if h is None else [h], 1)
+        return made  # type: ignore[no-any-return]
+
+
+class RNNCell(_Cell):
+    """One step of a simple recurrent network: `h = cell(x)` or `cell(x, h)`; see `rnn_cell`.
+
+    >>> import wengert as wg
+    >>> RNNCell(3, 4, nonlinearity="relu")(wg.ones((2, 3))).shape
+    (2, 4)
+    """
+
+    groups = 1
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", **options: Any
+    ) -> None:
+        is_relu(nonlinearity, "RNNCell")
+        self.nonlinearity = nonlinearity
+        super().__init__(input_size, hidden_size, bias, **options)
+
+    def _step(self, x: Tensor, state: list[Any]) -> list[Any]:
+        return [F.rnn_cell(x, state[0], *self._weights(), nonlinearity=self.nonlinearity)]
+
+    def forward(self, x: Tensor, h: Any = None) -> Tensor:
+        """The state after the step."""
+        (made,) = self._stepped(x, None if h is None else [h], 1)
+        return made  # type: ignore[no-any-return]

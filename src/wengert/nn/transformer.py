@@ -1,4 +1,4 @@
-"""Encoder layers of transformers, with PyTorch's names: state dicts map one to one."""
+"""Encoder and decoder layers of transformers, with PyTorch's names: state dicts map one to one."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ from wengert.nn.module import Module
 from wengert.nn.normalisation import LayerNorm
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {"relu": native("relu"), "gelu": F.gelu, "silu": F.silu}
+
+
+def _activation(name: str, activation: str | Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    if not callable(activation) and activation not in _ACTIVATIONS:
+        raise ArgumentError(f"{name}: activation is one of {', '.join(_ACTIVATIONS)} or a function, got {activation!r}")
+    return activation if callable(activation) else _ACTIVATIONS[activation]
 
 
 class TransformerEncoderLayer(Module):
@@ -44,10 +50,7 @@ class TransformerEncoderLayer(Module):
         bias: bool = True,
         dtype: Any = None,
     ) -> None:
-        if not callable(activation) and activation not in _ACTIVATIONS:
-            raise ArgumentError(
-                f"TransformerEncoderLayer: activation is one of {', '.join(_ACTIVATIONS)} or a function, got {activation!r}"
-            )
+        self.activation = _activation("TransformerEncoderLayer", activation)
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
         self.dropout = Dropout(dropout)
@@ -56,7 +59,6 @@ class TransformerEncoderLayer(Module):
         self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
         self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        self.activation = activation if callable(activation) else _ACTIVATIONS[activation]
 
     def _attended(self, x: Tensor, mask: Any, padding: Any, is_causal: bool) -> Any:
         y, _ = self.self_attn(
@@ -98,3 +100,95 @@ class TransformerEncoder(Module):
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, is_causal)
         return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoderLayer(Module):
+    """Self-attention, attention to a memory, then two linear layers, each with dropout, a residual connection and a norm.
+
+    `norm_first`: norms come before instead. Operands and masks are those of `MultiheadAttention` (Vaswani et al., 2017).
+
+    >>> import wengert as wg
+    >>> layer = TransformerDecoderLayer(8, 2, 16, batch_first=True)
+    >>> layer(wg.ones((3, 5, 8)), wg.ones((3, 7, 8)), tgt_is_causal=True).shape
+    (3, 5, 8)
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        layer_norm_eps: float = 1e-5,
+        *,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        self.activation = _activation("TransformerDecoderLayer", activation)
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
+        self.norm_first = norm_first
+        self.norm1, self.norm2, self.norm3 = (
+            LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype) for _ in range(3)
+        )
+        self.dropout1, self.dropout2, self.dropout3 = (Dropout(dropout) for _ in range(3))
+
+    def _fed(self, x: Any) -> Any:
+        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """The layer's output, of the shape of `tgt`."""
+
+        def among(x: Any) -> Any:
+            options = {"attn_mask": tgt_mask, "key_padding_mask": tgt_key_padding_mask, "is_causal": tgt_is_causal}
+            return self.dropout1(self.self_attn(x, x, x, need_weights=False, **options)[0])
+
+        def to_memory(x: Any) -> Any:
+            options = {
+                "attn_mask": memory_mask, "key_padding_mask": memory_key_padding_mask, "is_causal": memory_is_causal
+            }  # fmt: skip
+            return self.dropout2(self.multihead_attn(x, memory, memory, need_weights=False, **options)[0])
+
+        x: Any = tgt
+        if self.norm_first:
+            x = x + among(self.norm1(x))
+            x = x + to_memory(self.norm2(x))
+            return x + self._fed(self.norm3(x))  # type: ignore[no-any-return]
+        x = self.norm1(x + among(x))
+        x = self.norm2(x + to_memory(x))
+        return self.norm3(x + self._fed(x))  # type: ignore[no-any-return]
+
+
+class TransformerDecoder(Module):
+    """Copies of a decoder layer, one after the other, and a norm at the end if one is given.
+
+    >>> import wengert as wg
+    >>> TransformerDecoder(TransformerDecoderLayer(8, 2, 16), 3)(wg.ones((5, 2, 8)), wg.ones((4, 2, 8))).shape
+    (5, 2, 8)
+    """
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
+        self.norm = norm
+
+    def forward(self, tgt: Tensor, memory: Tensor, *masks: Any, **more: Any) -> Tensor:
+        """The last layer's output; masks are those of `TransformerDecoderLayer`."""
+        for layer in self.layers:
+            tgt = layer(tgt, memory, *masks, **more)
+        return tgt if self.norm is None else self.norm(tgt)
