@@ -60,7 +60,6 @@ def column(*numbers: float) -> Any:
 LOC, SCALE = row(-0.5, 0.3, 1.2), column(0.7, 1.6)
 PROBS = np.array([[0.2, 0.5, 0.85], [0.35, 0.6, 0.15]])
 LOGITS = np.array([[-1.2, 0.1, 2.0], [0.7, -0.4, -3.0]])
-NO_ENTROPY_OR_QUANTILE = ("icdf", "entropy")
 
 
 def inverse(logits: Any) -> Any:
@@ -132,41 +131,41 @@ CASES: dict[str, Case] = {
     ),
     "Bernoulli": Case(
         wg.stats.Bernoulli, {"probs": PROBS}, scipy_stats.bernoulli,
-        low=0.0, high=2.0, whole=True, lacks=("icdf",), outside=(-1.0, 0.5, 2.0),
+        low=0.0, high=2.0, whole=True, outside=(-1.0, 0.5, 2.0),
     ),
     "Bernoulli of logits": Case(
         wg.stats.Bernoulli, {"logits": LOGITS}, lambda logits: scipy_stats.bernoulli(inverse(logits)),
-        low=0.0, high=2.0, whole=True, lacks=("icdf",), outside=(-1.0, 0.5, 2.0),
+        low=0.0, high=2.0, whole=True, outside=(-1.0, 0.5, 2.0),
     ),
     "Geometric": Case(
         wg.stats.Geometric, {"probs": PROBS}, scipy_stats.geom,
-        low=0.0, high=9.0, whole=True, shift=1, lacks=("icdf",), outside=(-1.0, 0.5),
+        low=0.0, high=9.0, whole=True, shift=1, outside=(-1.0, 0.5),
     ),
     "Geometric of logits": Case(
         wg.stats.Geometric, {"logits": LOGITS}, lambda logits: scipy_stats.geom(inverse(logits)),
-        low=0.0, high=9.0, whole=True, shift=1, lacks=("icdf",), outside=(-1.0, 0.5),
+        low=0.0, high=9.0, whole=True, shift=1, outside=(-1.0, 0.5),
     ),
     "Binomial": Case(
         wg.stats.Binomial, {"total_count": row(3.0, 8.0, 20.0), "probs": column(0.3, 0.9)}, scipy_stats.binom,
-        low=0.0, high=4.0, whole=True, lacks=("icdf",), fixed=("total_count",), outside=(-1.0, 0.5, 21.0),
+        low=0.0, high=4.0, whole=True, fixed=("total_count",), outside=(-1.0, 0.5, 21.0),
     ),
     "Binomial of logits": Case(
         wg.stats.Binomial, {"total_count": row(3.0, 8.0, 20.0), "logits": column(-1.0, 2.0)},
         lambda n, logits: scipy_stats.binom(n, inverse(logits)),
-        low=0.0, high=4.0, whole=True, lacks=("icdf",), fixed=("total_count",), outside=(-1.0, 0.5, 21.0),
+        low=0.0, high=4.0, whole=True, fixed=("total_count",), outside=(-1.0, 0.5, 21.0),
     ),
     "NegativeBinomial": Case(
         wg.stats.NegativeBinomial, {"total_count": row(0.7, 3.0, 8.5), "probs": column(0.3, 0.8)},
         lambda n, p: scipy_stats.nbinom(n, 1 - p),
-        low=0.0, high=30.0, whole=True, lacks=NO_ENTROPY_OR_QUANTILE, outside=(-1.0, 0.5),
+        low=0.0, high=30.0, whole=True, outside=(-1.0, 0.5),
     ),
     "NegativeBinomial of logits": Case(
         wg.stats.NegativeBinomial, {"total_count": row(0.7, 3.0, 8.5), "logits": column(-0.7, 1.5)},
         lambda n, logits: scipy_stats.nbinom(n, 1 - inverse(logits)),
-        low=0.0, high=30.0, whole=True, lacks=NO_ENTROPY_OR_QUANTILE, outside=(-1.0, 0.5),
+        low=0.0, high=30.0, whole=True, outside=(-1.0, 0.5),
     ),
     "Poisson": Case(
         wg.stats.Poisson, {"rate": np.array([[0.3, 2.0, 7.5], [11.0, 30.0, 1.0]])}, scipy_stats.poisson,
-        low=0.0, high=20.0, whole=True, lacks=("icdf",), outside=(-1.0, 0.5),
+        low=0.0, high=20.0, whole=True, outside=(-1.0, 0.5),
     ),
 }  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats as scipy_stats
 
 import wengert as wg
 from tests.stats.cases import CASES, Case
@@ -50,6 +51,17 @@ def test_icdf(case: Case) -> None:
     if not case.whole:
         near(d.cdf(d.icdf(P)), np.broadcast_to(P, (7, 2, 3)))
     assert np.isnan(d.icdf(np.array([-0.1, 1.1, np.nan])[:, None, None]).numpy()).all()
+
+
+def test_quantiles_of_counts_at_the_ends() -> None:
+    s = wg.stats
+    assert s.Poisson(3.0).icdf([0.0, 1.0]).tolist() == [0.0, np.inf]
+    assert s.Binomial(7, 0.5).icdf([0.0, 1.0]).tolist() == [0.0, 7.0]
+    assert s.Binomial(7, [0.0, 1.0]).icdf(0.5).tolist() == [0.0, 7.0]
+    assert s.Geometric(0.5).icdf([0.0, 0.5, 0.75, 0.76]).tolist() == [0.0, 0.0, 1.0, 2.0]
+    assert s.Bernoulli(0.25).icdf([0.75, 0.76]).tolist() == [0.0, 1.0]
+    f = wg.compile(lambda p: s.Poisson(wg.ones(3) * 300.0).icdf(p))
+    np.testing.assert_array_equal(f(wg.tensor([0.1, 0.5, 0.9])).numpy(), s.Poisson(300.0).icdf([0.1, 0.5, 0.9]).numpy())
 
 
 @pytest.mark.parametrize("case", HAVING["mean"])
@@ -108,3 +120,17 @@ def test_narrow_dtypes(case: Case, dtype: str) -> None:
     wide = case.kind(**{k: p.astype("float64") for k, p in narrow._described().items()})
     expected = wide.log_prob(wg.asarray(x).astype(dtype).astype("float64")).numpy()
     np.testing.assert_allclose(got.astype("float64").numpy(), expected, rtol=60 * VALUE[dtype], atol=60 * VALUE[dtype])
+
+
+def test_far_tails_stay_finite() -> None:
+    s = wg.stats
+    near(s.Cauchy(w64(0.0), 1.0).log_prob(1e200), -np.log(np.pi) - 400 * np.log(10.0))
+    assert np.isfinite(s.Cauchy(wg.zeros((), dtype="float16"), 1.0).log_prob(1000.0).item())
+    near(s.Normal(w64(0.0), 1.0).log_cdf(-40.0), -804.6084420137538)
+    near(s.Normal(w64(0.0), 1.0).log_survival(40.0), -804.6084420137538)
+    near(s.Logistic(w64(0.0), 1.0).log_cdf(-800.0), -800.0)
+    assert s.StudentT(w64(3.0)).survival(1e9).item() == pytest.approx(scipy_stats.t(3.0).sf(1e9), rel=1e-10)
+
+
+def w64(x: float) -> Any:
+    return wg.tensor(x, dtype=wg.float64)

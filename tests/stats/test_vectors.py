@@ -186,6 +186,7 @@ def test_multinomial(given: str) -> None:
         near(d.log_prob(x[:50])[:, i], theirs.logpmf(x[:50, i]))
         near(d.mean[i], n[i] * PROBS[i])
         near(d.variance[i], np.diagonal(theirs.cov()))
+        near(d.entropy()[i], theirs.entropy())
         np.testing.assert_allclose(np.cov(x[:, i].T), theirs.cov(), atol=0.12)
     assert (d.log_prob(np.array([1.0, 1.0, 1.0, 1.0])).numpy() == -np.inf).all()
 

@@ -14,8 +14,9 @@ from wengert.stats.draws import open_uniform, uniform_numbers
 from wengert.stats.odds import Odds, log_odds, times
 from wengert.stats.parameters import Shape
 
-_exp, _expm1, _log, _where, _floor = (native(n) for n in ("exp", "expm1", "log", "where", "floor"))
-_or, _and, _isnan = (native(n) for n in ("logical_or", "logical_and", "isnan"))
+_exp, _expm1, _log, _log1p = (native(n) for n in ("exp", "expm1", "log", "log1p"))
+_where, _floor, _ceil, _maximum = (native(n) for n in ("where", "floor", "ceil", "maximum"))
+_or, _and = native("logical_or"), native("logical_and")
 
 
 @composite
@@ -56,6 +57,9 @@ class Bernoulli(Odds):
 
     def _cdf(self, x: Tensor) -> Tensor:
         return _bernoulli_cdf(x, self.probs)
+
+    def _icdf(self, p: Tensor) -> Tensor:
+        return as_dtype_of(p.detach() > 1.0 - self.probs.detach(), self.dtype) + 0.0 * p.detach()
 
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
         u = uniform_numbers(shape, self.dtype, generator)
@@ -106,6 +110,16 @@ def _geometric_draw(u: Tensor, odds: Tensor, is_logit: bool) -> Tensor:
     return _floor(_log(u) / no)
 
 
+@composite
+def _geometric_icdf(p: Tensor, odds: Tensor, is_logit: bool) -> Tensor:
+    _, no = log_odds(odds, is_logit)
+    near = _ceil(_log1p(-p) / no) - 1.0
+    # Rounding may be one count off: too many if the one before is enough as well, too few if this one is not.
+    before = -_expm1(near * no) >= p
+    enough = -_expm1((near + 1.0) * no) >= p
+    return _maximum(_where(before, near - 1.0, _where(enough, near, near + 1.0)), 0.0)
+
+
 class Geometric(Odds):
     """How many trials fail before the first success: p (1 − p)ᵏ for k = 0, 1, …
 
@@ -128,6 +142,9 @@ class Geometric(Odds):
 
     def _survival(self, x: Tensor) -> Tensor:
         return _geometric_survival(x, self._odds, self._is_logit)
+
+    def _icdf(self, p: Tensor) -> Tensor:
+        return _geometric_icdf(p.detach(), self._odds.detach(), self._is_logit)
 
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
         u = open_uniform(shape, self.dtype, generator)

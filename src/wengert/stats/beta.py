@@ -18,7 +18,7 @@ from wengert.stats.domains import named, positive, simplex, unit_interval
 from wengert.stats.draws import ratio, standard_gamma
 from wengert.stats.parameters import Shape, read
 
-_log, _where, _lgamma, _digamma = (native(n) for n in ("log", "where", "lgamma", "digamma"))
+_where, _lgamma, _digamma = (native(n) for n in ("where", "lgamma", "digamma"))
 _betaln, _betainc, _betaincinv = native("betaln"), native("betainc"), native("betaincinv")
 _or, _sum, _all, _square = (native(n) for n in ("logical_or", "sum", "all", "square"))
 

@@ -14,10 +14,12 @@ from wengert.functional.gather import take_along_axis
 from wengert.functional.reductions import argmax
 from wengert.functional.scanning import cumulative_sum
 from wengert.program.compile import composite
+from wengert.stats.counts import Binomial
 from wengert.stats.domains import Domain, count_vector, counts, integers, named, real_vector, simplex
 from wengert.stats.draws import multinomial_counts
 from wengert.stats.odds import ClassOdds, times
 from wengert.stats.parameters import Shape, common_shape, generator_of, read, spread
+from wengert.stats.summing import counts_up_to, largest
 
 _exp, _where, _floor, _sum, _lgamma, _all = (native(n) for n in ("exp", "where", "floor", "sum", "lgamma", "all"))
 _and, _or, _reshape, _minimum, _maximum = (
@@ -143,3 +145,11 @@ class Multinomial(ClassOdds):
         """n p (1 − p), class by class."""
         p = self.probs
         return spread(self._trials * p * (1.0 - p), (*self.batch_shape, *self.event_shape))
+
+    def entropy(self) -> Tensor:
+        """−ln n! − n Σ p ln p + Σ E[ln x!], the last for counts x of each class, which are binomial."""
+        each = Binomial(self._trials, self.probs)
+        values = counts_up_to(largest(self.total_count, "Multinomial.entropy"), each)
+        expected = _sum(_exp(each._log_prob(values)) * _lgamma(values + 1.0), (0,), 0)
+        terms = expected - self._trials * times(self.probs, self.logits)
+        return self._batch(_sum(terms, (terms.ndim - 1,), 0) - _lgamma(self.total_count + 1.0))

@@ -7,10 +7,8 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.autograd.random import Generator
-from wengert.errors import TraceError
-from wengert.functional.arguments import as_dtype_of, iota, native
+from wengert.functional.arguments import native
 from wengert.functional.elementwise import _xlogy
-from wengert.interop.numpy import data
 from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import Domain, below_one, integers, named, non_negative, positive, real, unit_interval
@@ -18,9 +16,10 @@ from wengert.stats.domains import counts as whole_counts
 from wengert.stats.draws import binomial_counts, poisson_counts, standard_gamma
 from wengert.stats.odds import Odds, log_odds, times
 from wengert.stats.parameters import Shape
+from wengert.stats.summing import bound, largest, quantile, summed_entropy
 
 _exp, _log, _where, _floor = (native(n) for n in ("exp", "log", "where", "floor"))
-_or, _and, _sum, _relu, _reshape = (native(n) for n in ("logical_or", "logical_and", "sum", "relu", "reshape"))
+_and, _relu = native("logical_and"), native("relu")
 _minimum, _maximum, _lgamma = (native(n) for n in ("minimum", "maximum", "lgamma"))
 _betaln, _betainc = native("betaln"), native("betainc")
 _gammainc, _gammaincc = native("gammainc"), native("gammaincc")
@@ -28,19 +27,6 @@ _gammainc, _gammaincc = native("gammainc"), native("gammaincc")
 
 def _is_count(x: Any) -> Any:
     return _and(x >= 0.0, _floor(x) == x)
-
-
-def _entropy_by_summing(d: Distribution, most: float) -> Tensor:
-    """−Σ p ln p over 0, 1, … most."""
-    values = as_dtype_of(iota(int(most) + 1), d.dtype)
-    logs = d._log_prob(_reshape(values, (values.shape[0], *([1] * len(d.batch_shape)))))
-    return -_sum(times(_exp(logs), logs), (0,), 0)
-
-
-def _largest(x: Tensor, owner: str) -> float:
-    if not x._plain and type(x).__name__ != "DualTensor":
-        raise TraceError(f"{owner}.entropy: sums over as many counts as its parameters say, and cannot be compiled")
-    return float(data(x).max(initial=0.0))
 
 
 @composite
@@ -97,6 +83,9 @@ class Binomial(Odds):
     def _survival(self, x: Tensor) -> Tensor:
         return _binomial_survival(x, self.total_count, self.probs)
 
+    def _icdf(self, p: Tensor) -> Tensor:
+        return quantile(self._cdf, p, self._batch(self.total_count))
+
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
         return binomial_counts(self.total_count, self.probs, shape, generator)
 
@@ -117,7 +106,7 @@ class Binomial(Odds):
 
     def entropy(self) -> Tensor:
         """−Σ p(k) ln p(k) over all counts."""
-        return self._batch(_entropy_by_summing(self, _largest(self.total_count, "Binomial")))
+        return self._batch(summed_entropy(self, largest(self.total_count, "Binomial.entropy")))
 
 
 @composite
@@ -161,6 +150,9 @@ class Poisson(Distribution):
     def _survival(self, x: Tensor) -> Tensor:
         return _poisson_survival(x, self.rate)
 
+    def _icdf(self, p: Tensor) -> Tensor:
+        return quantile(self._cdf, p, bound(self.rate, self.rate, p))
+
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
         return poisson_counts(self.rate, shape, generator)
 
@@ -181,8 +173,8 @@ class Poisson(Distribution):
 
     def entropy(self) -> Tensor:
         """−Σ p(k) ln p(k) over all counts whose probability is not negligible."""
-        rate = _largest(self.rate, "Poisson")
-        return _entropy_by_summing(self, rate + 12.0 * math.sqrt(rate) + 40.0)
+        rate = largest(self.rate, "Poisson.entropy")
+        return summed_entropy(self, rate + 12.0 * math.sqrt(rate) + 40.0)
 
 
 @composite
@@ -234,6 +226,9 @@ class NegativeBinomial(Odds):
     def _survival(self, x: Tensor) -> Tensor:
         return _negative_binomial_survival(x, self.total_count, self.probs)
 
+    def _icdf(self, p: Tensor) -> Tensor:
+        return quantile(self._cdf, p, bound(self.mean, self.variance, p))
+
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
         rate = standard_gamma(self.total_count.detach(), shape, generator) * self._ratio.detach()
         return poisson_counts(rate, shape, generator)
@@ -252,3 +247,9 @@ class NegativeBinomial(Odds):
     def variance(self) -> Tensor:
         """n p / (1 − p)²."""
         return self._batch(self.total_count * self._ratio * (1.0 + self._ratio))
+
+    def entropy(self) -> Tensor:
+        """−Σ p(k) ln p(k) over all counts whose probability is not negligible."""
+        # Far from the mean, a probability is p times the one before.
+        far = self.mean + 12.0 * self.stddev - 45.0 / log_odds(self._odds, self._is_logit)[0]
+        return self._batch(summed_entropy(self, largest(far, "NegativeBinomial.entropy") + 40.0))

@@ -30,9 +30,9 @@ from wengert.stats.uniform import Uniform
 from wengert.stats.von_mises import VonMises
 from wengert.stats.weibull import Weibull
 
-_exp, _log, _log1p, _erf, _abs = (native(n) for n in ("exp", "log", "log1p", "erf", "abs"))
+_exp, _log, _erf, _abs = (native(n) for n in ("exp", "log", "erf", "abs"))
 _where, _square, _sum, _lgamma, _digamma = (native(n) for n in ("where", "square", "sum", "lgamma", "digamma"))
-_betaln, _pow, _and, _cos, _reshape = (native(n) for n in ("betaln", "pow", "logical_and", "cos", "reshape"))
+_betaln, _and, _cos = (native(n) for n in ("betaln", "logical_and", "cos"))
 
 
 # ------------------------------------------------------------------------------------------- within one family

@@ -13,8 +13,8 @@ from wengert.functional.arguments import as_tensor, native
 from wengert.interop.numpy import data
 from wengert.program.trace import tracing
 
-_all, _any, _and = native("all"), native("any"), native("logical_and")
-_floor, _abs, _sum, _isfinite, _isnan = (native(n) for n in ("floor", "abs", "sum", "isfinite", "isnan"))
+_all, _and = native("all"), native("logical_and")
+_floor, _abs, _sum, _isfinite = (native(n) for n in ("floor", "abs", "sum", "isfinite"))
 
 
 def known(*tensors: Tensor) -> bool:

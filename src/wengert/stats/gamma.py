@@ -15,7 +15,7 @@ from wengert.stats.domains import named, non_negative, positive
 from wengert.stats.draws import standard_exponential, standard_gamma, uniform_numbers
 from wengert.stats.parameters import Shape
 
-_exp, _log, _log1p, _expm1 = (native(n) for n in ("exp", "log", "log1p", "expm1"))
+_exp, _log, _expm1 = (native(n) for n in ("exp", "log", "expm1"))
 _where, _lgamma, _digamma, _relu = (native(n) for n in ("where", "lgamma", "digamma", "relu"))
 _gammainc, _gammaincc, _gammaincinv = native("gammainc"), native("gammaincc"), native("gammaincinv")
 

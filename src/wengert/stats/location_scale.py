@@ -17,8 +17,8 @@ from wengert.stats.draws import open_uniform
 from wengert.stats.parameters import Shape
 
 _exp, _log, _log1p, _expm1 = (native(n) for n in ("exp", "log", "log1p", "expm1"))
-_where, _abs, _square, _sign = (native(n) for n in ("where", "abs", "square", "sign"))
-_sin, _cos, _atan, _sigmoid, _maximum = (native(n) for n in ("sin", "cos", "atan", "sigmoid", "maximum"))
+_where, _abs, _square = (native(n) for n in ("where", "abs", "square"))
+_sin, _cos, _atan, _sigmoid, _hypot = (native(n) for n in ("sin", "cos", "atan", "sigmoid", "hypot"))
 
 EULER = 0.57721566490153286061
 
@@ -113,7 +113,9 @@ class Laplace(LocationScale):
 
 @composite
 def _cauchy_log_prob(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
-    return -_log1p(_square((x - loc) / scale)) - _log(math.pi * scale)
+    # ln(1 + z²) as twice ln √(1 + z²), whose square does not overflow: samples are large.
+    z = (x - loc) / scale
+    return -2.0 * _log(_hypot(z, 1.0 + 0.0 * z)) - _log(math.pi * scale)
 
 
 @composite

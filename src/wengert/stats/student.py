@@ -15,7 +15,7 @@ from wengert.stats.draws import normal_numbers, standard_gamma
 from wengert.stats.parameters import Shape
 
 _log, _log1p, _where, _square = (native(n) for n in ("log", "log1p", "where", "square"))
-_sqrt, _sign, _abs, _digamma = (native(n) for n in ("sqrt", "sign", "abs", "digamma"))
+_sqrt, _digamma = native("sqrt"), native("digamma")
 _betaln, _betainc, _betaincinv = native("betaln"), native("betainc"), native("betaincinv")
 
 
