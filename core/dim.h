@@ -16,6 +16,8 @@ struct Dim {
   static constexpr int64_t kSymbolic = INT64_MIN / 2;
   Dim() = default;  // unset: lists of sizes are made on the path of every op
   constexpr Dim(int64_t value) : raw(value) {}
+  Dim(const Dim&) = default;
+  Dim& operator=(const Dim&) & = default;  // not of temporaries: what is read from a constant list is a copy
   constexpr bool symbolic() const { return raw < kSymbolic; }
   int64_t hint() const;  // the example value; the value itself if concrete
 };

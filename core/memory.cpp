@@ -81,16 +81,11 @@ const char* name_of(Category c) {
 Buffer* allocate_slow(size_t bytes, int c, Category category) {
   if (bytes > physical_memory()) throw std::bad_alloc();
   if (memory_pool.system_requests == 0) memory_pool.most_pooled = most_pooled_bytes();
-  // What the hook frees may be just the block that is wanted.
-  if (memory_pool.reclaim && memory_pool.reclaim(bytes)) {
-    if (Buffer* b = take_pooled(c, bytes, category)) return b;
-  }
   ++memory_pool.system_requests;
   const size_t size = kClassBytes.of[c];
   const size_t used = memory_pool.most_pooled ? size : kLine * std::max<size_t>(1, (bytes + kLine - 1) / kLine);
   char* data = system_allocate(size, used);
   if (!data) {
-    if (memory_pool.reclaim) memory_pool.reclaim(bytes);
     empty_pool();
     data = system_allocate(size, used);
     if (!data) throw std::bad_alloc();
@@ -160,9 +155,15 @@ void destroy(Buffer* b) {
 }
 
 void set_category(Buffer* b, Category c) {
-  if (b->size_class != kForeign) {
-    memory_pool.stats.live_by_category[static_cast<int>(b->category)] -= b->bytes;
-    memory_pool.stats.live_by_category[static_cast<int>(c)] += b->bytes;
+  if (b->size_class != kForeign && b->category != c) {
+    MemoryStats& s = memory_pool.stats;
+    const int from = static_cast<int>(b->category), to = static_cast<int>(c);
+    s.live_by_category[from] -= b->bytes;
+    s.live_by_category[to] += b->bytes;
+    if (b->saved) {
+      s.saved_by_category[from] -= b->bytes;
+      s.saved_by_category[to] += b->bytes;
+    }
   }
   b->category = c;
 }
@@ -188,7 +189,5 @@ void empty_pool() {
   malloc_trim(0);  // what it keeps between blocks that are in use
 #endif
 }
-
-void set_reclaim(ReclaimFn fn) { memory_pool.reclaim = fn; }
 
 }  // namespace wengert

@@ -42,21 +42,22 @@ inline void release(Buffer* b) {
   if (--b->refs == 0) destroy(b);
 }
 void set_category(Buffer* b, Category c);
+// What takes the place of a parameter, a gradient or the state of an optimizer is one itself.
+inline void carry_category(const Buffer* from, Buffer* to) {
+  const Category c = from->category;
+  if (c == Category::parameter || c == Category::gradient || c == Category::optimizer) set_category(to, c);
+}
 extern void (*drop_source_line)(SourceLine line);  // gives up what a stored line owns; set by the bindings
 
 struct MemoryStats {
-  size_t live_bytes, peak_bytes, saved_bytes, pooled_bytes;
+  size_t live_bytes, peak_bytes, pooled_bytes;
   size_t live_by_category[kNumCategories];
+  size_t saved_by_category[kNumCategories];  // of these, what recorded instructions keep for backward
   uint64_t allocations, pool_hits;
 };
 MemoryStats memory_stats();
 void reset_peak();
 void empty_pool();  // give cached blocks back to the system
-
-// Called before an allocation goes to the system, with the bytes wanted; returns whether it freed something.
-// The hook for memory budgets; null by default.
-using ReclaimFn = bool (*)(size_t bytes);
-void set_reclaim(ReclaimFn fn);
 
 // A small object allocator with a free list, for the objects that every recorded op makes. GIL only. Objects are carved
 // from chunks; when many are free (after a long graph is dropped), chunks without a living object go back to the
@@ -185,7 +186,6 @@ struct MemoryPool {
   MemoryStats stats;         // but for pool_hits
   uint64_t system_requests;  // allocations that were not pool hits
   size_t most_pooled;        // half of the machine's memory; set before there is anything to pool
-  ReclaimFn reclaim;
 };
 extern constinit MemoryPool memory_pool;
 
@@ -227,10 +227,12 @@ inline Buffer* allocate(size_t bytes, Category category = Category::other) {
 
 // The tape's own accounting: a buffer counts once, however many instructions keep it.
 inline void note_saved(Buffer* b) {
-  if (b->saved++ == 0 && b->size_class != kForeign) memory_pool.stats.saved_bytes += b->bytes;
+  if (b->saved++ == 0 && b->size_class != kForeign)
+    memory_pool.stats.saved_by_category[static_cast<int>(b->category)] += b->bytes;
 }
 inline void note_unsaved(Buffer* b) {
-  if (--b->saved == 0 && b->size_class != kForeign) memory_pool.stats.saved_bytes -= b->bytes;
+  if (--b->saved == 0 && b->size_class != kForeign)
+    memory_pool.stats.saved_by_category[static_cast<int>(b->category)] -= b->bytes;
 }
 
 }  // namespace wengert

@@ -168,7 +168,7 @@ void leave_group(Tensor& t) {
 
 Attrs geometry(const Tensor& view) {
   Attrs attrs = geometry(view.value, view.alias->base);
-  attrs[2].dims[0] = view.offset / size_of(view.value->dtype);
+  attrs.v[2].dims[0] = view.offset / size_of(view.value->dtype);
   return attrs;
 }
 
@@ -284,6 +284,7 @@ void assign(Tensor& t, Value* owned, const char* op) {
       share_edge(v, result.v);
     }
     if (keeps_edge) share_edge(v, old);
+    carry_category(old->buffer, v->buffer);
     if (t.alias) {
       leave_group(t);
       t.is_base = false;

@@ -399,10 +399,12 @@ void keep_grad(Node* n, Value* gradient) {
   if (!n->grad) {
     retain(gradient);
     n->grad = new Alias{1, 0, gradient};
+    set_category(gradient->buffer, Category::gradient);
     return;
   }
   // An earlier map may still hold the old sum: `accumulate` adds in place only if nobody does.
   n->grad->base = add_recorded(n->grad->base, gradient);
+  set_category(n->grad->base->buffer, Category::gradient);
   ++n->grad->version;
 }
 

@@ -61,6 +61,7 @@ struct Update {
       } else {
         assign(targets[i]->tensor, out[i], "update");
       }
+      set_category(targets[i]->tensor.value->buffer, i == 0 ? Category::parameter : Category::optimizer);
     }
   }
 };

@@ -332,16 +332,23 @@ void mark_changed(nb::handle tensor, bool on) {
   as_tensor(tensor.ptr())->changed = on;
 }
 
+// By category, each buffer once: what backward needs is `saved`, but for parameters, which live anyway.
 nb::dict memory_stats_dict() {
-  MemoryStats s = memory_stats();
+  const MemoryStats s = memory_stats();
   nb::dict d, by;
+  size_t saved = 0;
+  for (int c = 0; c < kNumCategories; ++c) {
+    const bool counts = static_cast<Category>(c) != Category::parameter;
+    if (counts) saved += s.saved_by_category[c];
+    by[name_of(static_cast<Category>(c))] = s.live_by_category[c] - (counts ? s.saved_by_category[c] : 0);
+  }
+  by["saved"] = saved;
   d["live_bytes"] = s.live_bytes;
   d["peak_bytes"] = s.peak_bytes;
-  d["saved_bytes"] = s.saved_bytes;
+  d["saved_bytes"] = saved;
   d["pooled_bytes"] = s.pooled_bytes;
   d["allocations"] = s.allocations;
   d["pool_hits"] = s.pool_hits;
-  for (int c = 0; c < kNumCategories; ++c) by[name_of(static_cast<Category>(c))] = s.live_by_category[c];
   d["by_category"] = by;
   return d;
 }

@@ -83,6 +83,7 @@ int set_requires_grad(PyObject* self, PyObject* flag, void*) {
       t->tensor.value = v = own;
     }
     v->node = new_leaf(id_of(t), {}, v->type());
+    set_category(v->buffer, Category::parameter);
     if (t->tensor.alias && t->tensor.is_base) {
       retain(v);
       release(t->tensor.alias->base);
@@ -162,6 +163,7 @@ int set_grad(PyObject* self, PyObject* g, void*) {
   if (v->node->grad) release(v->node->grad);
   v->node->grad = new Alias{1, 0, gv};
   gv->buffer->shared = true;
+  set_category(gv->buffer, Category::gradient);
   return 0;
 }
 

@@ -401,3 +401,16 @@ def test_writes_in_forward_mode_keep_no_memory() -> None:
     assert _core.memory_stats()["live_bytes"] <= before, "without the collector"
     gc.collect()
     assert len(gc.get_objects()) <= objects + 20
+
+
+def test_a_view_of_a_tensor_that_moved_and_then_became_a_dual() -> None:
+    # The write to `a` gives it memory of its own; the view's place in it counts, not how far apart the two are.
+    def f(s: Any) -> Any:
+        a = wg.tensor([[0.7, 0.2, 0.3], [0.1, 0.5, 0.9]], dtype=wg.float64) * 2.0
+        row = a[-1]
+        a[...] = wg.sin(row)
+        a[1, 1].sub_(s * s)
+        return row.sum()
+
+    s = wg.tensor(0.3, dtype=wg.float64)
+    assert wg.jvp(f, (s,), (s,))[1].item() == -2 * 0.3 * 0.3
