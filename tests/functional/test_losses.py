@@ -253,3 +253,15 @@ def test_means_of_float16_do_not_overflow_on_the_way(loss: Any, n: int) -> None:
     got = loss(x, target)
     assert got.dtype == wg.float16
     assert float(got) == float(wg.astype(expected, wg.float16))
+
+
+def test_numbers_of_numpy_are_taken_exactly_at_every_call() -> None:
+    # From their second value on numbers are operands: what is computed of them must not be rounded to their type.
+    rng = np.random.default_rng(0)
+    y, p = rng.normal(size=(4, 5)), rng.dirichlet(np.ones(5), 4)
+    logits, target = wg.asarray(y), wg.asarray(p)
+    for share in (np.float32(0.3), np.float32(0.07), np.float32(0.4), np.int64(1), 0, np.float64(0.2)):
+        exact = float(share)
+        expected = -((p * (1 - exact) + exact / 5) * (y - np.log(np.exp(y).sum(1, keepdims=True)))).sum(1).mean()
+        found = wg.cross_entropy(logits, target, label_smoothing=share).item()
+        assert abs(found - expected) <= 1e-14, share

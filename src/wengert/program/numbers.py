@@ -159,8 +159,12 @@ def is_number(x: Any) -> bool:
 
 
 def as_real(x: Any) -> Any:
-    """A float; a number that is not known yet stays what it is."""
-    return x if type(x) is float or is_number(x) else float(x)
+    """The number as a float, exactly: what is computed of it is not computed in the precision of a NumPy scalar."""
+    if not is_number(x):
+        return x if type(x) is float else float(x)
+    if x._tensor.dtype is float64:
+        return x
+    return _number(x._numbers, OPS["cast"](x._tensor, float64.code), float(x._hint), x._roots, index=x._index)
 
 
 def _known(x: Any) -> Any:
