@@ -1,7 +1,8 @@
 """Sampling and densities beside torch.distributions: `python -m benchmarks.stats`.
 
-Small batches of ten distributions, large ones of a million. The distributions are made before; `made` rows make one and ask
-it for a density. Prints a table with goals, and writes benchmarks/results/stats.json and stats.md.
+Small batches of ten distributions, large ones of a million. The distributions are made before, except where a row says so:
+"differentiated" is the gradient by all parameters of the sum of a sample. Prints a table with goals, and writes
+benchmarks/results/stats.json and stats.md.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "Poisson": (POSITIVE,),
     "Categorical": ("simplex",),
 }
-METHODS = ("log_prob", "sample", "made")
+METHODS = ("log_prob", "sample", "gradient", "made")
+# Whose samples are differentiated, and which are made anew: a few stand for all.
+FEW = {"gradient": ("Normal", "Gamma", "Beta", "StudentT", "Dirichlet"), "made": ("Normal", "Gamma", "Categorical")}
 
 
 def arrays(kinds: tuple[str, ...], n: int) -> list[Any]:
@@ -96,8 +99,12 @@ def calls(family: str, method: str, n: int) -> dict[str, Any]:
     code = {
         "log_prob": ("d.log_prob(x)", "d.log_prob(x)"),
         "sample": ("d.sample()", f"d.{draw}()"),
+        "gradient": ("kind(*given).sample().sum().backward()", "kind(*given).rsample().sum().backward()"),
         "made": ("kind(*given).log_prob(x)", "kind(*given).log_prob(x)"),
     }[method]
+    if method == "gradient":
+        for t in (*ours, *theirs):
+            t.requires_grad_()
     return {
         "wengert": statement(code[0], {"d": d, "x": x, "kind": kind, "given": ours}),
         PYTORCH: statement(code[1], {"d": e, "x": y, "kind": peer, "given": theirs}),
@@ -112,13 +119,13 @@ def timed(family: str, method: str, n: int, rounds: int) -> Row:
 
 def title(family: str, method: str, n: int) -> str:
     """The name of a row."""
-    return f"{family}.{method}, {n:,}" if method != "made" else f"{family} made, then log_prob, {n:,}"
+    what = {"gradient": " made, sampled, differentiated", "made": " made, then log_prob"}.get(method, f".{method}")
+    return f"{family}{what}, {n:,}"
 
 
 def wanted() -> list[tuple[str, str, int]]:
-    """All rows: every family small and large; those that are made only for a few."""
-    few = ("Normal", "Gamma", "Categorical")
-    return [(f, m, n) for n in GOALS for m in METHODS for f in FAMILIES if m != "made" or f in few]
+    """All rows, small and large."""
+    return [(f, m, n) for n in GOALS for m in METHODS for f in FAMILIES if f in FEW.get(m, FAMILIES)]
 
 
 def main() -> None:

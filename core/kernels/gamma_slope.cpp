@@ -19,7 +19,7 @@ namespace {
 constexpr double kDepth = 38.0;
 constexpr int kNodes = 24, kNodesNarrow = 16;
 constexpr int64_t kGroup = 64;         // elements whose nodes go through the vector kernels together
-constexpr double kSeriesBelow = 16.0;  // z up to which the series of the lower tail has few terms
+constexpr double kSeriesBelow = 24.0;  // z up to which the series of the lower tail has few terms
 constexpr double kTaylorBelow = 0.5;   // |s| up to which e^s − 1 − s is summed
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -51,11 +51,19 @@ const GaussLegendre<n>& rule() {
   return made;
 }
 
-// e^s − 1 − s for |s| < kTaylorBelow.
-double exp_beyond_line(double s) {
-  double sum = 1.0;
-  for (int k = 16; k > 2; --k) sum = 1.0 + s / k * sum;
-  return 0.5 * s * s * sum;
+// 1 / k! for k from 2 on: what e^s − 1 − s is made of.
+constexpr std::array<double, 14> kTaylor = [] {
+  std::array<double, 14> c{};
+  double factorial = 1.0;
+  for (int k = 2; k < 16; ++k) c[static_cast<size_t>(k) - 2] = 1.0 / (factorial *= k);
+  return c;
+}();
+
+// e^s − 1 − s for |s| <= kTaylorBelow.
+inline double exp_beyond_line(double s) {
+  double sum = kTaylor.back();
+  for (size_t k = kTaylor.size() - 1; k-- > 0;) sum = kTaylor[k] + s * sum;
+  return s * s * sum;
 }
 
 // Where φ reaches `depth`, or a little further. Below: e^−s − 1 + s >= s² / (2 + s). Above: e^s − 1 − s >= s² / 2.
@@ -77,25 +85,37 @@ double log_excess(double a, double z, double l, double psi) {
   return std::log1p((z - a) / a) + below;
 }
 
-// z <= a: Σ z^k / (a)ₖ₊₁ and its derivative by a, in which the poles at a = 0 have cancelled.
-double slope_by_series(double a, double z, double l, double psi) {
+// z <= a: Σ z^k / (a)ₖ₊₁ and its derivative by a, in which the poles at a = 0 have cancelled. Terms below `least` of
+// the sum are left out.
+double slope_by_series(double a, double z, double l, double psi, double least) {
   double term = 1.0 / a, sum = term, harmonic = 0.0, slopes = 0.0;
-  for (int k = 1; term > 1e-17 * sum; ++k) {
-    term *= z / (a + k);
-    harmonic += 1.0 / (a + k);
+  for (double k = a + 1.0; term > least * sum; k += 1.0) {
+    const double share = 1.0 / k;
+    term *= z * share;
+    harmonic += share;
     sum += term;
     slopes += term * harmonic;
   }
   return slopes - (l - psi) * sum;
 }
 
+constexpr int kPowers = 24;  // for z <= 1
+
+// 1 / k, for the terms (−z)^k / k!.
+constexpr std::array<double, kPowers> kReciprocals = [] {
+  std::array<double, kPowers> r{};
+  for (int k = 1; k < kPowers; ++k) r[static_cast<size_t>(k)] = 1.0 / k;
+  return r;
+}();
+
 // a < z < 1: Σ (−z)^k / (k! (a + k)), and the same.
-double slope_by_powers(double a, double z, double l, double psi) {
+double slope_by_powers(double a, double z, double l, double psi, double least) {
   double power = 1.0, sum = 1.0 / a, slopes = 0.0;
-  for (int k = 1; k < 24; ++k) {
-    power *= -z / k;
-    sum += power / (a + k);
-    slopes += power * k / ((a + k) * (a + k));
+  for (int k = 1; k < kPowers && std::abs(power) > least; ++k) {
+    power *= -z * kReciprocals[static_cast<size_t>(k)];
+    const double share = 1.0 / (a + k);
+    sum += power * share;
+    slopes += power * k * share * share;
   }
   return -std::exp(z) * ((l - psi) * sum + slopes / a);
 }
@@ -108,16 +128,18 @@ class Group {
  public:
   void run(const double* a, const double* l, const double* psi, double* y, int64_t count) {
     waiting_ = 0;
+    const void* in = l;
+    vector_exp()(z_, &in, count);
     for (int64_t i = 0; i < count; ++i) {
-      const double z = std::exp(l[i]);
+      const double z = z_[i];
       if (!in_domain(a[i], l[i])) {
         y[i] = kNaN;
       } else if (z == kInf) {
         y[i] = 0.0;
       } else if (z <= a[i] && z <= kSeriesBelow) {
-        y[i] = slope_by_series(a[i], z, l[i], psi[i]);
+        y[i] = slope_by_series(a[i], z, l[i], psi[i], kLeast);
       } else if (z < 1.0) {
-        y[i] = slope_by_powers(a[i], z, l[i], psi[i]);
+        y[i] = slope_by_powers(a[i], z, l[i], psi[i], kLeast);
       } else {
         place(i, a[i], z, log_excess(a[i], z, l[i], psi[i]));
       }
@@ -126,6 +148,12 @@ class Group {
   }
 
  private:
+  static constexpr double kLeast = nodes == kNodes ? 1e-17 : 1e-9;  // relative size of the terms that count
+
+  static MapFn vector_exp() {
+    return kernels().map[static_cast<int>(Elementwise::exp)][static_cast<int>(DType::Float64)];
+  }
+
   struct Waiting {
     int64_t at;
     double z, distance, reach, excess, side;
@@ -140,7 +168,7 @@ class Group {
   }
 
   void integrate(double* y) {
-    const MapFn exp = kernels().map[static_cast<int>(Elementwise::exp)][static_cast<int>(DType::Float64)];
+    const MapFn exp = vector_exp();
     const int64_t all = waiting_ * nodes;
     const void* in = s_;
     exp(e_, &in, all);
@@ -169,7 +197,7 @@ class Group {
 
   int64_t waiting_ = 0;
   Waiting queue_[kGroup];
-  double s_[kGroup * nodes], e_[kGroup * nodes];
+  double z_[kGroup], s_[kGroup * nodes], e_[kGroup * nodes];
 };
 
 template <int nodes>
@@ -217,7 +245,7 @@ double tail(double a, double l, int order) {
   if (z > 1.0) return -odd * integral(a, z, order);
   double power = 1.0, sum = 0.0, factorial = 1.0;
   for (int k = 2; k <= order; ++k) factorial *= k;
-  for (int k = 0; k < 24; power *= -z / ++k) sum += power * std::pow(a + k, -order - 1);
+  for (int k = 0; k < kPowers; power *= -z / ++k) sum += power * std::pow(a + k, -order - 1);
   return -odd * factorial * std::exp(z) * sum;
 }
 
