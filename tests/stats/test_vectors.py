@@ -148,6 +148,21 @@ def test_categorical(given: str) -> None:
     assert d.log_prob([-1, 4]).tolist() == [-np.inf, -np.inf] and d.log_prob([0.5, 1.0]).tolist()[0] == -np.inf
 
 
+def test_more_classes_than_the_dtype_holds() -> None:
+    n = 5000
+    logits = np.zeros(n, np.float16)
+    logits[4999] = 8.0
+    d = wg.stats.Categorical(logits=wg.asarray(logits))
+    assert d.log_prob([4998, 4999]).numpy().argmax() == 1 and d.log_prob(5000).item() == -np.inf
+    assert d.log_prob(wg.tensor(4999, dtype=wg.uint16)).item() == d.log_prob(4999).item()
+    assert d.cdf([-1, 4999, 7000]).numpy()[0] == 0.0
+    p = np.full((3, n), 1 / n, np.float32)
+    x = wg.stats.Categorical(p).sample((1000,)).numpy()
+    assert x.max() > 4900 and x.min() < 100
+    for dtype in ("float16", "bfloat16", "float32"):
+        wg.stats.Categorical(wg.softmax(wg.randn(4, 300).astype(dtype)))  # sums that are 1 but for rounding
+
+
 @pytest.mark.parametrize("given", ["probs", "logits"])
 def test_derivatives_of_categorical(given: str) -> None:
     x = np.array([1, 2])

@@ -9,7 +9,7 @@ from wengert._core import Tensor
 from wengert.autograd.random import Generator
 from wengert.dtypes import int64
 from wengert.errors import ShapeError
-from wengert.functional.arguments import as_dtype_of, describe, native, number, product
+from wengert.functional.arguments import as_dtype_of, as_tensor, describe, native, number, product, signed
 from wengert.functional.gather import take_along_axis
 from wengert.functional.reductions import argmax
 from wengert.functional.scanning import cumulative_sum
@@ -22,9 +22,7 @@ from wengert.stats.parameters import Shape, common_shape, generator_of, read, sp
 from wengert.stats.summing import counts_up_to, largest
 
 _exp, _where, _floor, _sum, _lgamma, _all = (native(n) for n in ("exp", "where", "floor", "sum", "lgamma", "all"))
-_and, _or, _reshape, _minimum, _maximum = (
-    native(n) for n in ("logical_and", "logical_or", "reshape", "minimum", "maximum")
-)
+_and, _reshape, _maximum = native("logical_and"), native("reshape"), native("maximum")
 _categorical = native("random_categorical")
 
 
@@ -60,18 +58,25 @@ class Categorical(ClassOdds):
         """0 … k − 1."""
         return integers(0, self.classes - 1)
 
+    def _value(self, x: Any, method: str) -> Tensor:
+        """Classes stay integers, since the probabilities' dtype may not hold them all."""
+        t = as_tensor(x, "Categorical")
+        return signed(t, "Categorical") if t.dtype.is_integer else super()._value(t, method)
+
     def _picked(self, table: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """The entries of a table of classes that the values name, and whether they name any."""
-        index = as_dtype_of(_minimum(_maximum(_floor(x), 0.0), number(self.classes - 1, x.dtype)), int64)
+        whole = x if x.dtype.is_integer else _floor(x)
+        inside = _and(whole >= 0, whole < number(self.classes, x.dtype))
+        index = as_dtype_of(_where(inside, whole, _where(whole < 0, 0, number(self.classes - 1, x.dtype))), int64)
         shape = common_shape("Categorical", tuple(x.shape), self.batch_shape)
         rows = spread(table, (*shape, self.classes))
         found = take_along_axis(rows, _reshape(spread(index, shape), (*shape, 1)), axis=-1)
-        known = _and(_and(x >= 0.0, x < number(self.classes, x.dtype)), _floor(x) == x)
-        return _reshape(found, shape), known
+        return _reshape(found, shape), _and(inside, whole == x)
 
     def _log_prob(self, x: Tensor) -> Tensor:
-        found, known = self._picked(self.logits, x)
-        return _where(known, found, _where(x == x, -math.inf, x))
+        found, named = self._picked(self.logits, x)
+        nothing = -math.inf if x.dtype.is_integer else _where(x == x, -math.inf, x)
+        return _where(named, found, nothing)
 
     def _cdf(self, x: Tensor) -> Tensor:
         found, _ = self._picked(cumulative_sum(self.probs, axis=-1), x)

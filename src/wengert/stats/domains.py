@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
+from wengert.dtypes import finfo
 from wengert.errors import ArgumentError
 from wengert.functional.arguments import as_tensor, native
 from wengert.interop.numpy import data
@@ -99,7 +100,7 @@ def _whole(x: Tensor) -> Any:
 
 def _on_simplex(p: Tensor) -> Any:
     """Non-negative vectors of sum 1, up to rounding."""
-    slack = max(1e-6, 8 * float(np.finfo(np.float16).eps) if p.dtype.itemsize == 2 else 0.0)
+    slack = max(1e-6, 16.0 * finfo(p.dtype).eps)
     last = (p.ndim - 1,)
     return _and(_all(p >= 0.0, last, 0), _abs(_sum(p, last, 0) - 1.0) <= slack)
 
