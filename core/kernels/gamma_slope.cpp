@@ -150,6 +150,8 @@ class Group {
  private:
   static constexpr double kLeast = nodes == kNodes ? 1e-17 : 1e-9;  // relative size of the terms that count
 
+  static constexpr double kDirectBelow = nodes == kNodes ? 16.0 : 1e6;
+
   static MapFn vector_exp() {
     return kernels().map[static_cast<int>(Elementwise::exp)][static_cast<int>(DType::Float64)];
   }
@@ -172,17 +174,23 @@ class Group {
     const int64_t all = waiting_ * nodes;
     const void* in = s_;
     exp(e_, &in, all);
-    for (int64_t i = 0; i < all; ++i) {
-      const double near = exp_beyond_line(std::clamp(s_[i], -kTaylorBelow, kTaylorBelow));
-      e_[i] = std::abs(s_[i]) < kTaylorBelow ? near : e_[i] - 1.0 - s_[i];
-    }
-    for (int64_t j = 0; j < waiting_; ++j) {
-      const Waiting& w = queue_[j];
-      for (int64_t i = j * nodes; i < (j + 1) * nodes; ++i) e_[i] = -(w.distance * std::abs(s_[i]) + w.z * e_[i]);
-    }
+    for (int64_t j = 0; j < waiting_; ++j) set_exponents(queue_[j], s_ + j * nodes, e_ + j * nodes);
     in = e_;
     exp(e_, &in, all);
     for (int64_t j = 0; j < waiting_; ++j) y[queue_[j].at] = sum(queue_[j], s_ + j * nodes, e_ + j * nodes);
+  }
+
+  // e = −φ(s), of e = e^s. For small z the rounding errors of e^s − 1 − s do not matter.
+  static void set_exponents(const Waiting& w, const double* s, double* e) {
+    if (w.z < kDirectBelow) {
+      for (int k = 0; k < nodes; ++k) e[k] = -(w.distance * std::abs(s[k]) + w.z * (e[k] - 1.0 - s[k]));
+      return;
+    }
+    for (int k = 0; k < nodes; ++k) {
+      const double near = exp_beyond_line(std::clamp(s[k], -kTaylorBelow, kTaylorBelow));
+      const double beyond = std::abs(s[k]) < kTaylorBelow ? near : e[k] - 1.0 - s[k];
+      e[k] = -(w.distance * std::abs(s[k]) + w.z * beyond);
+    }
   }
 
   static double sum(const Waiting& w, const double* s, const double* e) {
