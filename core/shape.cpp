@@ -4,6 +4,11 @@
 
 namespace wengert {
 
+void fail_rank() {
+  throw Error(ErrorKind::shape, "a tensor has at most " + std::to_string(kMaxRank) +
+                                    " axes; join some with reshape, or use fewer indices");
+}
+
 Dim product(const Dims& d) {
   Dim p(1);
   for (Dim x : d) p = p * x;

@@ -10,6 +10,7 @@
 namespace wengert {
 
 inline constexpr int kMaxRank = 12;
+[[noreturn]] void fail_rank();  // an error that says so
 
 // A short list of sizes: a shape, a list of axes, a list of offsets.
 struct Dims {
@@ -21,7 +22,7 @@ struct Dims {
     for (Dim d : list) push(d);
   }
   void push(Dim d) {
-    if (n == kMaxRank) throw Error(ErrorKind::shape, "at most 12 dimensions are supported");
+    if (n == kMaxRank) fail_rank();
     v[n++] = d;
   }
   Dim& operator[](int i) { return v[i]; }

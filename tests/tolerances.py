@@ -47,6 +47,10 @@ LOOSER: dict[str, tuple[float, str]] = {
         ("gammaincinv", "gammainccinv", "betaincinv"),
         (4.0, "SciPy's own error: against mpmath (tests/functional/test_incomplete.py) these are the nearer"),
     ),
+    **dict.fromkeys(
+        ("bessel_iv", "bessel_ive", "bessel_kv", "bessel_kve"),
+        (10.0, "SciPy's own error, 4e-14 of kve; against mpmath (benchmarks/special.py) it is some units here"),
+    ),
     "cofactor": (
         30.0,
         "of singular matrices: sums over singular vectors, where the reference multiplies whole numbers",

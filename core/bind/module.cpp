@@ -60,7 +60,7 @@ nb::object from_buffer(nb::handle object, int dtype, bool writable) {
     DType t = DType::Bool;
     try {
       t = dtype_from(dtype);
-      if (view->ndim > kMaxRank) fail(ErrorKind::shape, "asarray", "at most 12 dimensions are supported");
+      if (view->ndim > kMaxRank) fail_rank();
       if (view->itemsize != size_of(t))
         fail(ErrorKind::dtype, "asarray",
              "elements of " + std::to_string(view->itemsize) + " bytes are no " + name_of(t));

@@ -13,6 +13,10 @@ inline constexpr double kTwoPi = 6.28318530717958647693;
 // ψ⁽ⁿ⁾(x), the n-th derivative of digamma, for n >= 0.
 double polygamma(int n, double x);
 
+// xᵃ e⁻ˣ / Γ(a + 1) for a > −1, as C. Loader computes it: Fast and accurate computation of binomial probabilities
+// (2000).
+double poisson(double a, double x);
+
 // ln Γ(x) − ((x − ½) ln x − x + ½ ln 2π) for x >= 10: the tail of Stirling's series (NIST DLMF 5.11.1).
 inline double stirling_tail(double x) {
   const double r = 1.0 / x, z = r * r;

@@ -31,7 +31,7 @@ double front_value(double a, double b, double x, double y) {
   }
   const double powers = x < y ? std::pow(x, a) : std::exp(a * std::log1p(-y));
   const double others = x < y ? std::exp(b * std::log1p(-x)) : std::pow(y, b);
-  if (n < 160.0 && powers > 1e-150 && others > 1e-150) {
+  if (high < 10.0 && powers > 1e-150 && others > 1e-150) {
     // 1/Γ(a) as a/Γ(a + 1): Γ overflows near 0
     return powers * others * std::tgamma(n + 1.0) / (std::tgamma(a + 1.0) * std::tgamma(b + 1.0)) * (low / n * high);
   }
@@ -100,6 +100,12 @@ double at_the_ends(double a, double b, double x, bool* inside) {
 }
 
 }  // namespace
+
+double beta(double a, double b) {
+  const double low = std::fmin(a, b), high = std::fmax(a, b);
+  if (high < 10.0) return std::tgamma(high) / std::tgamma(low + high) * std::tgamma(low);
+  return std::exp(std::lgamma(low) + lgamma_difference(low, high));
+}
 
 double betainc(double a, double b, double x) {
   bool inside;

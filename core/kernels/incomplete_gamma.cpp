@@ -3,8 +3,7 @@
 // By region: the series of P (NIST DLMF 8.11.4), that of Q for small a and x (8.7.3), the continued fraction of Q
 // (8.9.2, by Lentz's method), and Temme's expansion that is uniform in x for large a (8.12). Where they meet follows
 // A. Gil, J. Segura, N. Temme: Efficient and accurate algorithms for the computation and inversion of the incomplete
-// gamma function ratios, SIAM J. Sci. Comput. 34 (2012). The factor xᵃ e⁻ˣ / Γ(a + 1) is computed as C. Loader does:
-// Fast and accurate computation of binomial probabilities (2000).
+// gamma function ratios, SIAM J. Sci. Comput. 34 (2012).
 //
 // Each is a template over the type of a: a number, or a Jet, which carries the derivatives by a.
 #include <iterator>
@@ -19,17 +18,7 @@ namespace {
 
 constexpr int kMostTerms = 20000;
 
-// xᵃ e⁻ˣ / Γ(a + 1)
-double front_value(double a, double x) {
-  if (a < 10.0) {
-    const double half = std::exp(-0.5 * x);  // e⁻ˣ underflows before the product does
-    return std::pow(x, a) * half / std::tgamma(a + 1.0) * half;
-  }
-  if (x == 0.0) return 0.0;
-  return std::exp(-deviance(a, x, x - a) - stirling_tail(a)) / std::sqrt(kTwoPi * a);
-}
-
-double front(double a, double x) { return front_value(a, x); }
+double front(double a, double x) { return poisson(a, x); }
 template <int N>
 Jet<N, false> front(const Jet<N, false>& a, double x) {
   const double v = value_of(a);
@@ -39,7 +28,7 @@ Jet<N, false> front(const Jet<N, false>& a, double x) {
     factorial *= k;
     logarithm.c[k][0] = ((k == 1 ? std::log(x) : 0.0) - polygamma(k - 1, v + 1.0)) / factorial;
   }
-  return Jet<N, false>(front_value(v, x)) * exp_of_rest(logarithm);
+  return Jet<N, false>(poisson(v, x)) * exp_of_rest(logarithm);
 }
 
 // P = front · Σ xᵏ / ((a + 1) … (a + k))
@@ -50,7 +39,7 @@ T lower_series(const T& a, double x) {
     next = next + T(1.0);
     term = term * (T(x) / next);
     sum = sum + term;
-    if (size_of_jet(term) < kEpsilon * size_of_jet(sum)) break;
+    if (is_negligible(term, sum)) break;
   }
   return front(a, x) * sum;
 }
@@ -252,6 +241,15 @@ double at_the_ends(double a, double x, bool* inside) {
 
 }  // namespace
 
+double poisson(double a, double x) {
+  if (a < 10.0) {
+    const double half = std::exp(-0.5 * x);  // e⁻ˣ underflows before the product does
+    return std::pow(x, a) * half / std::tgamma(a + 1.0) * half;
+  }
+  if (x == 0.0) return 0.0;
+  return std::exp(-deviance(a, x, x - a) - stirling_tail(a)) / std::sqrt(kTwoPi * a);
+}
+
 double gammainc(double a, double x) {
   bool inside;
   const double end = at_the_ends(a, x, &inside);
@@ -272,7 +270,7 @@ double gammainc_density(double a, double x) {
   if (!(a > 0.0) || !(x >= 0.0)) return kNaN;
   if (x == 0.0) return a < 1.0 ? kInf : a == 1.0 ? 1.0 : 0.0;
   if (x == kInf || a == kInf) return 0.0;
-  return front_value(a, x) * (a / x);
+  return poisson(a, x) * (a / x);
 }
 
 double gammainc_by_a(double a, double x, int order) {

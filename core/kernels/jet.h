@@ -80,13 +80,24 @@ double value_of(const Jet<N, B>& x) {
   return x.c[0][0];
 }
 
-// The largest coefficient: what decides whether a series has converged.
+// The largest coefficient.
 inline double size_of_jet(double x) { return std::abs(x); }
 template <int N, bool B>
 double size_of_jet(const Jet<N, B>& x) {
   double largest = 0.0;
   Jet<N, B>::each([&](int i, int j) { largest = std::fmax(largest, std::abs(x.c[i][j])); });
   return largest;
+}
+
+// Whether a term changes no coefficient of a sum any more; each has a scale of its own.
+inline bool is_negligible(double term, double sum) { return std::abs(term) <= 0x1p-54 * std::abs(sum); }
+template <int N, bool B>
+bool is_negligible(const Jet<N, B>& term, const Jet<N, B>& sum) {
+  bool all = true;
+  Jet<N, B>::each([&](int i, int j) {
+    all &= is_negligible(term.c[i][j], sum.c[i][j]) || std::abs(term.c[i][j]) < std::numeric_limits<double>::min();
+  });
+  return all;
 }
 
 // f(x), from the Taylor coefficients f(v), f'(v), f''(v)/2, … at v = value_of(x).

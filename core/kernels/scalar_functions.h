@@ -1,5 +1,6 @@
 // Special functions of doubles, one element at a time. Names and conventions are those of scipy.special.
 #pragma once
+#include <complex>
 
 namespace wengert::special {
 
@@ -19,7 +20,25 @@ double betaincinv(double a, double b, double p);
 inline constexpr int kBetaincOrders = 4;
 double betainc_by_ab(double a, double b, double x, int m, int n);  // (∂/∂a)ᵐ (∂/∂b)ⁿ I for m + n up to kBetaincOrders
 
-// The normal distribution's quantile.
+// The normal distribution's quantile, and the error function of complex numbers.
 double ndtri(double p);
+std::complex<double> erf(std::complex<double> z);
+
+// Γ(x) and B(a, b) = Γ(a) Γ(b) / Γ(a + b)
+double gamma(double x);
+double beta(double a, double b);
+
+// Hurwitz' ζ(s, q) = Σ (q + k)⁻ˢ for s > 1, and (∂/∂s)ⁿ of it
+inline constexpr int kZetaOrders = 6;
+double zeta(double s, double q);
+double zeta_by_s(double s, double q, int order);
+
+// Bessel functions. J and Y of integer order; (∂/∂v)ⁿ of the modified functions of real order, `scaled` by e⁻|x| (I)
+// and eˣ (K).
+inline constexpr int kBesselOrders = 4;
+double bessel_j(int n, double x);
+double bessel_y(int n, double x);
+double bessel_iv(double v, double x, int order, bool scaled);
+double bessel_kv(double v, double x, int order, bool scaled);
 
 }  // namespace wengert::special

@@ -28,6 +28,18 @@ void fill(MapFn* by_dtype) {
   by_dtype[static_cast<int>(DType::BFloat16)] = map_scalar<BFloat, f, operands>;
 }
 
+// Complex numbers of which foreign buffers promise the alignment of a part only.
+template <class T>
+void map_complex_erf(void* out, const void* const* in, int64_t n) {
+  const auto* x = static_cast<const T*>(in[0]);
+  auto* y = static_cast<T*>(out);
+  for (int64_t i = 0; i < n; ++i) {
+    const std::complex<double> value = special::erf(std::complex<double>(x[2 * i], x[2 * i + 1]));
+    y[2 * i] = static_cast<T>(value.real());
+    y[2 * i + 1] = static_cast<T>(value.imag());
+  }
+}
+
 }  // namespace
 
 void fill_scalar_maps(VectorKernels& table) {
@@ -35,6 +47,9 @@ void fill_scalar_maps(VectorKernels& table) {
   fill<special::name, operands>(table.map[static_cast<int>(Elementwise::name)]);
 #include "elementwise_scalar.def"
 #undef ELEMENTWISE
+  MapFn* erf = table.map[static_cast<int>(Elementwise::erf)];  // of real numbers it is a vector kernel
+  erf[static_cast<int>(DType::Complex64)] = map_complex_erf<float>;
+  erf[static_cast<int>(DType::Complex128)] = map_complex_erf<double>;
 }
 
 }  // namespace wengert

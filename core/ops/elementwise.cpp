@@ -33,6 +33,9 @@ constexpr Record kRecords[] = {
 #undef ELEMENTWISE
 };
 
+// Of truth values the larger is `or`, the smaller `and`.
+bool is_extremum(const Op& op) { return op.kernel == Elementwise::maximum || op.kernel == Elementwise::minimum; }
+
 const Record& record(const Op& op) { return kRecords[static_cast<int>(op.kernel)]; }
 
 [[noreturn]] void reject(const Op& op, DType t, const char* wanted) {
@@ -47,7 +50,7 @@ const char* refusal(const Op& op, DType t) {
   switch (record(op).dtype_class) {
     case DTypeClass::number: return truth ? "numbers" : nullptr;
     case DTypeClass::real:
-      if (truth && op.kernel != Elementwise::less && op.kernel != Elementwise::greater &&
+      if (truth && !is_extremum(op) && op.kernel != Elementwise::less && op.kernel != Elementwise::greater &&
           op.kernel != Elementwise::less_equal && op.kernel != Elementwise::greater_equal)
         return "real numbers";
       return is_complex(t) ? "real numbers (complex numbers have no order)" : nullptr;
@@ -63,7 +66,7 @@ const char* refusal(const Op& op, DType t) {
 DType computing_dtype(const Op& op, DType t) {
   const bool truth = t == DType::Bool;
   switch (record(op).dtype_class) {
-    case DTypeClass::real: return truth ? DType::UInt8 : t;
+    case DTypeClass::real: return truth && !is_extremum(op) ? DType::UInt8 : t;
     case DTypeClass::floating:
     case DTypeClass::rfloat: return truth || is_integer(t) ? DType::Float32 : t;
     case DTypeClass::wfloat: return t == DType::Float64 ? t : DType::Float32;
@@ -82,7 +85,11 @@ DType result_dtype(const Op& op, DType compute) {
 }
 
 MapFn kernel_of(const Op& op, DType compute) {
-  return kernels().map[static_cast<int>(op.kernel)][static_cast<int>(compute)];
+  Elementwise kernel = op.kernel;
+  if (compute == DType::Bool && is_extremum(op)) {
+    kernel = kernel == Elementwise::maximum ? Elementwise::logical_or : Elementwise::logical_and;
+  }
+  return kernels().map[static_cast<int>(kernel)][static_cast<int>(compute)];
 }
 
 void infer_elementwise(const Op& op, const Type* in, int n_in, const Attrs&, Type* out) {

@@ -398,6 +398,20 @@ void infer_cast(const Op& op, const Type* in, int, const Attrs& attrs, Type* out
   *out = {to, in[0].shape};
 }
 
+void infer_bitcast(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {
+  const DType to = dtype_attr(op, attrs[0]);
+  if (size_of(to) != size_of(in[0].dtype) || to == DType::Bool) {
+    fail(ErrorKind::dtype, op.name.c_str(),
+         std::string("the bits of ") + to_string(in[0]) + " are no " + name_of(to) +
+             (to == DType::Bool ? "; compare with 0 instead" : ": the sizes of the elements differ"));
+  }
+  *out = {to, in[0].shape};
+}
+
+void compute_bitcast(const Op&, Value* const* in, int, const Attrs&, Value** out) {
+  copy_packed(out[0]->data, in[0]->data, in[0]->strides, in[0]->ndim, in[0]->shape, size_of(in[0]->dtype));
+}
+
 void compute_cast(const Op&, Value* const* in, int, const Attrs&, Value** out) {
   constexpr int64_t kTile = 16384, kBlock = 512;
   const Value* x = in[0];
@@ -483,6 +497,11 @@ void register_shape_ops() {
   add_op(
       {.name = "as_strided_add", .attrs = strided, .infer = infer_as_strided_add, .compute = compute_as_strided_add});
   add_op({.name = "cast", .attrs = {{"dtype", Kind::integer}}, .infer = infer_cast, .compute = compute_cast});
+  add_op({.name = "bitcast",
+          .attrs = {{"dtype", Kind::integer}},
+          .infer = infer_bitcast,
+          .compute = compute_bitcast,
+          .differentiable = false});
   add_op({.name = "stop_gradient",
           .attrs = {},
           .infer = infer_same,

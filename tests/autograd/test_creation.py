@@ -66,8 +66,9 @@ def test_assignment_of_a_number_that_does_not_fit() -> None:
 @pytest.mark.parametrize("make", [wg.linspace, wg.logspace, wg.geomspace])
 def test_ranges_say_what_they_take(make: Any) -> None:
     name = make.__name__
-    with pytest.raises(TypeError, match=f"{name}: start and stop are numbers, got a Tensor; use start"):
-        make(wg.tensor(1.0), 2.0, 3)
+    if make is not wg.linspace:  # which takes tensors: tests/functional/test_array_functions.py
+        with pytest.raises(TypeError, match=f"{name}: start and stop are numbers, got a Tensor; use start"):
+            make(wg.tensor(1.0), 2.0, 3)
     with pytest.raises(TypeError, match=f"{name}: start and stop are numbers, got a str"):
         make(1.0, "2", 3)
     with pytest.raises(TypeError, match=f"{name}: num is an integer, got 3.0"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -201,3 +202,59 @@ def test_inverse_error_function_where_its_methods_meet() -> None:
     y = np.concatenate([e + np.linspace(-1e-12, 1e-12, 41) for e in ends])
     y = np.concatenate([y, -y, np.linspace(-1, 1, 999)[1:-1], [5e-324, -1e-310]])
     np.testing.assert_allclose(wg.erfinv(wg.asarray(y)).numpy(), special.erfinv(y), rtol=2e-15, atol=0)
+
+
+GAMMA_ARGUMENTS = np.concatenate([np.linspace(-20.3, 170.4, 400), np.logspace(-300, 0, 40)])
+
+
+def test_gamma_and_its_reciprocal() -> None:
+    x = GAMMA_ARGUMENTS
+    np.testing.assert_allclose(wg.gamma(wg.asarray(x)).numpy(), special.gamma(x), rtol=1e-13)
+    np.testing.assert_allclose(wg.rgamma(wg.asarray(x)).numpy(), special.rgamma(x), rtol=1e-12, atol=1e-300)
+    poles = wg.tensor([0.0, -1.0, -2.0, -5.0], dtype=wg.float64)
+    np.testing.assert_array_equal(wg.rgamma(poles).numpy(), np.zeros(4))
+    slopes = wg.grad(lambda z: wg.sum(wg.rgamma(z)))(poles).numpy()  # (−1)ⁿ n!
+    np.testing.assert_allclose(slopes, [1.0, -1.0, 2.0, -120.0], rtol=1e-13)
+    check(wg.rgamma, np.array([0.3, 2.7, -1.4, 120.5]))
+
+
+def test_beta() -> None:
+    a, b = (m.ravel() for m in np.meshgrid([1e-8, 0.3, 4.5, 77.0, 500.0, 1e5], [0.5, 3.0, 12.0, 60.0]))
+    exact = np.array([float(mpmath.beta(s, t)) for s, t in zip(a, b)])
+    np.testing.assert_allclose(wg.beta(wg.asarray(a), wg.asarray(b)).numpy(), exact, rtol=2e-13, atol=1e-300)
+    c, d = np.array([0.5, -0.5, -2.5]), np.array([-0.3, -0.25, 4.0])
+    np.testing.assert_allclose(wg.beta(wg.asarray(c), wg.asarray(d)).numpy(), special.beta(c, d), rtol=1e-13)
+
+
+def test_entropy_terms() -> None:
+    x = np.array([-1.0, 0.0, 1e-300, 0.5, 1.0, 3.0, math.inf, math.nan])
+    np.testing.assert_allclose(wg.entr(wg.asarray(x)).numpy(), special.entr(x), rtol=1e-15)
+    a, b = (m.ravel() for m in np.meshgrid([-1.0, 0.0, 0.5, 2.0, math.nan], [-1.0, 0.0, 0.25, 3.0, math.nan]))
+    np.testing.assert_allclose(wg.rel_entr(wg.asarray(a), wg.asarray(b)).numpy(), special.rel_entr(a, b), rtol=1e-15)
+    check(wg.entr, np.array([0.2, 1.7]))
+    check(wg.rel_entr, np.array([0.2, 1.7]), np.array([0.5, 0.6]))
+
+
+def test_erf_of_complex_numbers() -> None:
+    rng = np.random.default_rng(3)
+    z = rng.uniform(-6, 6, 400) + 1j * rng.uniform(-6, 6, 400)
+    z = np.concatenate([z, z * 1e-3, z.real * 1e-5 + 1j * z.imag, z.real + 1j * z.imag * 1e-5, [1j, 0j, 5.0 + 0j]])
+    ours, theirs = wg.erf(wg.asarray(z)).numpy(), special.erf(z)
+    assert np.max(np.abs(ours - theirs) / np.maximum(np.abs(theirs), 1e-300)) < 2e-13
+    narrow = wg.erf(wg.asarray(z.astype(np.complex64))).numpy()
+    assert narrow.dtype == np.complex64
+
+
+def test_logsumexp_with_signs() -> None:
+    x = np.array([[0.3, -2.0, 700.0], [1.0, 2.0, -math.inf]])
+    b = np.array([[1.0, -4.0, 0.0], [-1.0, 0.5, 3.0]])
+    scipy_value, scipy_sign = special.logsumexp(x, b=b, axis=1, return_sign=True)
+    value, sign = wg.logsumexp(wg.asarray(x), 1, b=wg.asarray(b), return_sign=True)
+    np.testing.assert_allclose(value.numpy(), scipy_value, rtol=1e-14)
+    np.testing.assert_array_equal(sign.numpy(), scipy_sign)
+    unsigned = wg.logsumexp(wg.asarray(x), 1, b=wg.asarray(np.abs(b)), keepdims=True)
+    np.testing.assert_allclose(unsigned.numpy(), special.logsumexp(x, b=np.abs(b), axis=1, keepdims=True), rtol=1e-14)
+    assert math.isnan(wg.logsumexp([0.0, 0.0], b=[1.0, -2.0]).item())
+    assert wg.logsumexp([0.0, 0.0], b=[1.0, -1.0]).item() == -math.inf
+    check(lambda u, w: wg.logsumexp(u, b=w, return_sign=True)[0], np.array([0.3, -0.7]), np.array([1.5, -0.4]))
+    check(lambda u, w: wg.logsumexp(u, 0, b=w), np.array([[0.3, -0.7], [1.0, 0.2]]), np.array([[1.5], [0.4]]))

@@ -212,9 +212,17 @@ def _ends(start: Any, stop: Any, num: Any, name: str) -> tuple[Any, Any, int]:
     return ends[0], ends[1], operator.index(num)
 
 
+def _between(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any) -> Tensor:
+    from wengert.functional.arguments import as_dtype_of
+    from wengert.functional.sampled import between
+
+    y = between(start, stop, num, endpoint)
+    return y if dtype is None else as_dtype_of(y, as_dtype(dtype))
+
+
 def linspace(
-    start: complex,
-    stop: complex,
+    start: Any,
+    stop: Any,
     num: int,
     *,
     endpoint: bool = True,
@@ -222,12 +230,14 @@ def linspace(
     requires_grad: bool | None = None,
     device: Any = None,
 ) -> Tensor:
-    """`num` evenly spaced numbers from start to stop.
+    """`num` evenly spaced numbers from start to stop. Tensors are allowed, along a new first axis, with derivatives to both.
 
     >>> linspace(0.0, 1.0, 3).tolist()
     [0.0, 0.5, 1.0]
     """
     check_device(device)
+    if isinstance(start, Tensor) or isinstance(stop, Tensor):
+        return _between(start, stop, _ends(0, 1, num, "linspace")[2], endpoint, dtype)
     start, stop, num = _ends(start, stop, num, "linspace")
     return _spaced(np.linspace(start, stop, num, endpoint=endpoint), dtype, requires_grad)
 

@@ -15,6 +15,7 @@ from wengert.autograd.html import tensor_html
 from wengert.dtypes import as_dtype, bfloat16
 from wengert.errors import ShapeError
 from wengert.functional.arguments import as_dtype_of, describe, native
+from wengert.functional.at import At
 from wengert.functional.elementwise import is_operand, power_operator
 from wengert.functional.foreign_names import FOREIGN, ForeignMethod, readable
 from wengert.functional.indexing import assign, getitem, setitem
@@ -22,7 +23,8 @@ from wengert.interop import array_api, dlpack, numpy_functions, sparse
 from wengert.interop import numpy as numpy_interop
 
 # Functions whose first argument is not one tensor.
-_NO_METHOD = ("concat", "stack", "broadcast_arrays", "broadcast_shapes", "einsum", "make_complex")
+_NO_METHOD = ("concat", "stack", "broadcast_arrays", "broadcast_shapes", "einsum", "make_complex", "select", "jn",
+              "yn", "kn", "legendre", "sph_harm_y")  # fmt: skip
 _OF_DATA = ("data_ptr", "is_contiguous", "is_leaf", "strides")  # of tensors that hold data of their own
 _permute, _isnan, _isinf = native("permute"), native("isnan"), native("isinf")
 
@@ -246,6 +248,9 @@ def _members() -> dict[str, Any]:
         "mH": property(_adjoint, doc="The last two axes exchanged, and conjugated."),
         "real": property(functional.real, doc="The real part."),
         "imag": property(functional.imag, doc="The imaginary part."),
+        "at": property(
+            At, doc="`x.at[key].set(v)`, `.add`, `.multiply`, `.min`, `.max`: x changed at a place, as a copy."
+        ),
         "device": property(_device, doc="Where the memory is."),
         "nbytes": property(_nbytes, doc="Bytes of all elements."),
         "to": to,

@@ -17,25 +17,47 @@ from wengert.program.compile import composite
 _matmul, _reshape, _permute, _sum = native("matmul"), native("reshape"), native("permute"), native("sum")
 
 Labels = tuple[str, ...]
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # in alphabetical order
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
+def einsum(equation: Any, *operands: Any) -> Tensor:
     """Products of operands, summed over all labels that the output does not have: "ij,jk->ik" is a matrix product.
 
     A label that one operand has twice takes its diagonal; "..." stands for leading axes that broadcast; without "->" the
     output has the labels that occur once, in alphabetical order. The order of contractions is that of
-    `numpy.einsum_path`, from the shapes alone.
+    `numpy.einsum_path`, from the shapes alone. Operands may also stand before lists of numbers that label their axes, and
+    the labels of the output last: `einsum(a, [0, 1], b, [1, 2], [0, 2])`.
 
     >>> einsum("ij,j->i", [[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0]).tolist()
     [21.0, 43.0]
     """
     if not isinstance(equation, str):
-        raise TypeError(f"einsum: the equation comes first, as a string, got a {type(equation).__name__}")
+        equation, operands = _interleaved((equation, *operands))
     given = [as_tensor(x, "einsum") for x in operands]
     equation = equation.replace(" ", "")
     parse(equation, tuple(t.ndim for t in given))
     y: Tensor = _einsum(equation, *promoted(given))
     return y
+
+
+def _interleaved(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The equation of operands that stand before their labels, and the operands."""
+    operands, labels = given[: len(given) // 2 * 2 : 2], given[1::2]
+    if len(given) < 2 or not all(isinstance(x, (list, tuple)) for x in labels):
+        raise TypeError(
+            "einsum: the equation comes first, as a string, or each operand stands before a list of its labels; got "
+            + ", ".join(type(x).__name__ for x in given)
+        )
+    terms = [_letters(x) for x in labels]
+    output = f"->{_letters(given[-1])}" if len(given) % 2 else ""
+    return ",".join(terms) + output, operands
+
+
+def _letters(labels: Sequence[Any]) -> str:
+    for x in labels:
+        if x is not Ellipsis and not (isinstance(x, (int, np.integer)) and 0 <= x < len(_LETTERS)):
+            raise ArgumentError(f"einsum: labels are integers from 0 to {len(_LETTERS) - 1} and ..., got {x!r}")
+    return "".join("..." if x is Ellipsis else _LETTERS[x] for x in labels)
 
 
 @functools.lru_cache(maxsize=512)
@@ -170,9 +192,6 @@ def _path(equation: str, terms: tuple[Labels, ...], shapes: tuple[tuple[int, ...
     arrays = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
     steps = np.einsum_path(f"{inputs}->{output}", *arrays, optimize="greedy")[0][1:]
     return tuple(_two_at_a_time(steps, len(terms)))
-
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _two_at_a_time(steps: Sequence[Sequence[int]], count: int) -> Iterator[tuple[int, ...]]:

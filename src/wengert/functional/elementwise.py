@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from wengert._core import Dim, Tensor
 from wengert.dtypes import bool_, float32, float64
-from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, full, native
+from wengert.errors import ArgumentError, DTypeError, TraceError
+from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, full, native, promoted
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.reductions import all
 from wengert.functional.shortcuts import shortcut
+from wengert.interop.numpy import data
 from wengert.program.compile import composite
 
 _where, _pow, _square, _sqrt, _reciprocal = (native(n) for n in ("where", "pow", "square", "sqrt", "reciprocal"))
@@ -24,7 +25,7 @@ _isfinite, _isnan, _equal, _rsqrt = (native(n) for n in ("isfinite", "isnan", "e
 _conj, _real, _imag, _atan2, _signbit = (native(n) for n in ("conj", "real", "imag", "atan2", "signbit"))
 _and, _or, _less_equal, _clip = (native(n) for n in ("logical_and", "logical_or", "less_equal", "clip"))
 
-_round = native("round")
+_round, _remainder, _copysign = native("round"), native("remainder"), native("copysign")
 
 subtract = native("sub")
 multiply = native("mul")
@@ -287,3 +288,70 @@ def allclose(a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-8, equal_na
     True
     """
     return bool(all(isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)))
+
+
+@composite
+def _fmod(a: Tensor, b: Tensor) -> Any:
+    # The remainder of positive numbers, which is exact, with the sign of a.
+    size = _remainder(_abs(a), _abs(b))
+    return _where(a < 0, -size, size) if a.dtype.is_integer else _copysign(size, a)
+
+
+def fmod(a: Any, b: Any) -> Tensor:
+    """The remainder of a / b with the sign of a, as C's fmod; `remainder` has the sign of b.
+
+    >>> fmod([-7.0, 7.0], 3.0).tolist()
+    [-1.0, 1.0]
+    """
+    y: Tensor = _fmod(*both_tensors(a, b, "fmod"))
+    return y
+
+
+def both_tensors(a: Any, b: Any, name: str) -> tuple[Tensor, Tensor]:
+    """Two operands as tensors; a Python number beside a tensor takes its dtype."""
+    from wengert.autograd.conversion import asarray
+
+    def beside(value: Any, other: Any) -> Tensor:
+        if type(value) in (int, float) and isinstance(other, Tensor):
+            fits = other.dtype.is_inexact or (type(value) is int and other.dtype.is_integer)
+            return asarray(value, dtype=other.dtype if fits else None)
+        return as_tensor(value, name)
+
+    first, second = promoted([beside(a, b), beside(b, a)])
+    return first, second
+
+
+def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Tensor:
+    """Of each element the choice whose condition is the first that holds, or else the default.
+
+    >>> import wengert as wg
+    >>> x = wg.tensor([-2.0, 0.5, 3.0])
+    >>> select([x < 0, x > 1], [-x, x * x], 1.0).tolist()
+    [2.0, 1.0, 9.0]
+    """
+    if len(conditions) != len(choices) or not conditions:
+        raise ArgumentError(f"select: needs as many choices as conditions, got {len(choices)} and {len(conditions)}")
+    for condition in conditions:
+        if as_tensor(condition, "select").dtype.code != bool_.code:
+            raise DTypeError(f"select: conditions are truth values, got {as_tensor(condition, 'select').dtype.name}")
+    y = default
+    for condition, choice in zip(reversed(conditions), reversed(choices)):
+        y = _where(as_tensor(condition, "select"), choice, y)
+    chosen: Tensor = y
+    return chosen
+
+
+def real_if_close(x: Any, tol: float = 100.0) -> Tensor:
+    """The real part, if all imaginary parts are smaller than `tol` times the precision of the dtype (or than `tol`, where it
+    is 1 or less); else x. The dtype depends on data, so it is refused while tracing.
+
+    >>> real_if_close([2.0 + 1e-18j]).tolist()
+    [2.0]
+    """
+    t = as_tensor(x, "real_if_close")
+    if t.dtype.kind != "c":
+        return t
+    if not t._plain and not hasattr(t, "value"):
+        raise TraceError("real_if_close: whether the result is real depends on data; take real(x)")
+    limit = tol * float(np.finfo(t.dtype.name).eps) if tol > 1 else tol
+    return real(t) if bool((np.abs(np.imag(data(t))) < limit).all()) else t

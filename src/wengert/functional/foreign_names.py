@@ -79,7 +79,6 @@ FOREIGN: dict[str, str] = {
     "binary_cross_entropy_with_logits": "bce_with_logits",
     "trapz": "trapezoid",
     "histc": "histogram",
-    "scatter_reduce": "segment_sum, segment_mean, segment_max and segment_min",
     "nan_to_num_": "nan_to_num",
     "randperm": "permutation",
     "seed": "manual_seed",

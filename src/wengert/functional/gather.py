@@ -132,7 +132,7 @@ def gather(x: Any, indices: Any, *, axis: int = -1) -> Tensor:
     return _checked("gather", _take_along, part, i, k)
 
 
-def _scattered(op: Any, x: Tensor, i: Tensor, src: Tensor, axis: int, name: str) -> Tensor:
+def scattered(op: Any, x: Tensor, i: Tensor, src: Tensor, axis: int, name: str) -> Tensor:
     """x with the leading part that the indices cover changed by the op."""
     k = one_axis(axis, x.ndim, name)
     s = _broadcast_to(src, i.shape) if src.ndim == 0 else src
@@ -153,7 +153,7 @@ def scatter(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
     [[6, 0, 5]]
     """
     t, i, s = as_tensor(x, "scatter"), as_index(index, "scatter"), as_tensor(src, "scatter")
-    return _scattered(_put_along, t, i, as_dtype_of(s, t.dtype), axis, "scatter")
+    return scattered(_put_along, t, i, as_dtype_of(s, t.dtype), axis, "scatter")
 
 
 @explain_keywords
@@ -166,7 +166,7 @@ def scatter_add(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
     [[0, 0, 12]]
     """
     t, s = promoted([as_tensor(x, "scatter_add"), as_tensor(src, "scatter_add")])
-    return _scattered(_scatter_add, t, as_index(index, "scatter_add"), s, axis, "scatter_add")
+    return scattered(_scatter_add, t, as_index(index, "scatter_add"), s, axis, "scatter_add")
 
 
 def one_hot(index: Any, num_classes: int, *, dtype: Any = float32) -> Tensor:

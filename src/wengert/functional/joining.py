@@ -120,6 +120,41 @@ def split(x: Any, sections_or_indices: int | Sequence[int], *, axis: int = 0) ->
     return pieces
 
 
+def _split_at(x: Any, sections_or_indices: int | Sequence[int], axis: int, least: int, name: str) -> list[Tensor]:
+    t = as_tensor(x, name)
+    if t.ndim < least:
+        raise ShapeError(f"{name}: needs {least} axes or more, got {describe(t)}")
+    return split(t, sections_or_indices, axis=axis)
+
+
+def hsplit(x: Any, sections_or_indices: int | Sequence[int]) -> list[Tensor]:
+    """`split` along axis 1, or along axis 0 of a vector.
+
+    >>> [t.tolist() for t in hsplit([[1, 2], [3, 4]], 2)]
+    [[[1], [3]], [[2], [4]]]
+    """
+    t = as_tensor(x, "hsplit")
+    return _split_at(t, sections_or_indices, 0 if t.ndim == 1 else 1, 1, "hsplit")
+
+
+def vsplit(x: Any, sections_or_indices: int | Sequence[int]) -> list[Tensor]:
+    """`split` along axis 0 of a tensor with two axes or more.
+
+    >>> [t.tolist() for t in vsplit([[1, 2], [3, 4]], 2)]
+    [[[1, 2]], [[3, 4]]]
+    """
+    return _split_at(x, sections_or_indices, 0, 2, "vsplit")
+
+
+def dsplit(x: Any, sections_or_indices: int | Sequence[int]) -> list[Tensor]:
+    """`split` along axis 2 of a tensor with three axes or more.
+
+    >>> [t.tolist() for t in dsplit([[[1, 2]]], 2)]
+    [[[[1]]], [[[2]]]]
+    """
+    return _split_at(x, sections_or_indices, 2, 3, "dsplit")
+
+
 @explain_keywords
 def flip(x: Any, axis: Axis = None) -> Tensor:
     """Elements in reverse order along the axes; a view.

@@ -17,16 +17,19 @@ from wengert.functional.arguments import (
     as_floating,
     as_tensor,
     default_sum_dtype,
+    full,
     narrow,
     native,
     number,
     one_axis,
     product,
+    promoted,
     wide,
 )
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.shortcuts import shortcut
 from wengert.program.compile import composite
+from wengert.program.trace import broadcast_shapes as common_shape
 
 _sum, _prod, _max, _min = native("sum"), native("prod"), native("max"), native("min")
 _any, _all, _argmax, _argmin = native("any"), native("all"), native("argmax"), native("argmin")
@@ -37,7 +40,8 @@ _exp, _log, _isfinite, _reshape = (
     native("isfinite"),
     native("reshape"),
 )
-_maximum = native("maximum")
+_maximum, _not_equal, _equal, _sign = (native(n) for n in ("maximum", "not_equal", "equal", "sign"))
+_broadcast_to = native("broadcast_to")
 _real, _imag = native("real"), native("imag")
 
 
@@ -261,14 +265,48 @@ def _logsumexp(x: Tensor, axis: Axis, keepdims: bool) -> Any:
     return y if keepdims else _reshape(y, tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
 
+@composite
+def _signed_logsumexp(x: Tensor, b: Tensor, axes: tuple[int, ...], keepdims: int) -> Any:
+    counts = _not_equal(b, 0.0)
+    largest = _max(_where(counts, x, -math.inf), axes, 1).detach()
+    shift = _where(_isfinite(largest), largest, 0.0)
+    total = _sum(_where(counts, b * _exp(_where(counts, x, 0.0) - shift), 0.0), axes, keepdims)
+    size = _abs(total)
+    nothing = _equal(size, 0.0)
+    rest = shift if keepdims else _reshape(shift, size.shape)
+    y = _where(nothing, -math.inf, _log(_where(nothing, 1.0, size)) + rest)
+    return y, _sign(total.detach())
+
+
+@overload
+def logsumexp(
+    x: Any, axis: Axis = -1, *, b: Any = None, keepdims: bool = False, return_sign: Literal[False] = False
+) -> Tensor: ...
+@overload
+def logsumexp(
+    x: Any, axis: Axis = -1, *, b: Any = None, keepdims: bool = False, return_sign: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
 @explain_keywords
-def logsumexp(x: Any, axis: Axis = -1, *, keepdims: bool = False) -> Tensor:
+def logsumexp(x: Any, axis: Axis = -1, *, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
     """ln Σ eˣ over the axes (the last by default, all for None), without overflow; −∞ if there is nothing to sum.
+
+    `b` are factors, ln |Σ b eˣ|, which may be negative; with `return_sign` the result is a pair, the logarithm and the sign
+    of the sum. Without it a negative sum gives NaN.
 
     >>> logsumexp([1000.0, 1000.0]).item()
     1000.693...
+    >>> [t.item() for t in logsumexp([0.0, 1.0], b=[1.0, -1.0], return_sign=True)]
+    [0.541324..., -1.0]
     """
     t = as_floating(as_tensor(x, "logsumexp"))
+    if b is not None or return_sign:
+        factors = full(t.shape, 1.0, t.dtype) if b is None else as_floating(as_tensor(b, "logsumexp"))
+        shape = common_shape("logsumexp", t.shape, factors.shape)
+        t, factors = (_broadcast_to(z, shape) for z in promoted([t, factors]))
+        axes = all_axes(axis, t.ndim, "logsumexp") if t.ndim else ()
+        value, sign = _signed_logsumexp(wide(t), wide(factors), axes, int(keepdims))
+        value, sign = as_dtype_of(value, t.dtype), as_dtype_of(sign, t.dtype)
+        return (value, sign) if return_sign else _where(sign < 0.0, math.nan, value)
     if t.ndim == 0 and axis == -1:
         return t
     if isinstance(axis, (list, tuple)):

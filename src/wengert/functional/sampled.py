@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from wengert._core import Tensor
 from wengert.dtypes import int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.functional.arguments import (
+    as_dtype_of,
     as_floating,
     as_tensor,
     decreases,
@@ -21,7 +24,7 @@ from wengert.functional.arguments import (
     promoted,
 )
 from wengert.functional.convolution import conv1d
-from wengert.functional.elementwise import conj
+from wengert.functional.elementwise import both_tensors, conj
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.joining import concat, flip
 from wengert.functional.padding import pad
@@ -189,3 +192,71 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
     if w.shape[0] > x.shape[0]:
         return flip(_slid(w, x, mode, "correlate"))
     return _slid(x, w, mode, "correlate")
+
+
+def _part(x: Tensor, axis: int, start: Any, size: Any) -> Tensor:
+    starts, sizes = [0] * x.ndim, list(x.shape)
+    starts[axis], sizes[axis] = start, size
+    return _slice(x, tuple(starts), tuple(sizes), (1,) * x.ndim)
+
+
+def _slopes(y: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
+    """Second-order differences inside, one-sided ones at the ends (of the order that is asked for)."""
+    n = y.shape[axis]
+    if n < edge_order + 1:
+        raise ShapeError(f"gradient: needs {edge_order + 1} samples along axis {axis}, got {describe(y)}")
+    h: Any = spacing
+    if isinstance(spacing, Tensor) and spacing.ndim == 1:
+        if spacing.shape[0] != n:
+            raise ShapeError(f"gradient: {describe(spacing)} are no coordinates for axis {axis} of {describe(y)}")
+        steps = diff(spacing)
+        h = _reshape(steps, tuple(n - 1 if k == axis else 1 for k in range(y.ndim)))
+    secants = diff(y, axis=axis) / h
+    uneven = isinstance(h, Tensor) and h.ndim > 0
+    first, last = _part(secants, axis, 0, 1), _part(secants, axis, n - 2, 1)
+    if n == 2:
+        return concat([first, last], axis)
+    before, after = _part(secants, axis, 0, n - 2), _part(secants, axis, 1, n - 2)
+    weight: Any = 0.5
+    if uneven:
+        left, right = _part(h, axis, 0, n - 2), _part(h, axis, 1, n - 2)
+        weight = right / (left + right)
+    inside = weight * before + (1.0 - weight) * after
+    if edge_order == 2:  # through the secant beside it: the slope changes evenly
+        first = first + (first - _part(inside, axis, 0, 1))
+        last = last + (last - _part(inside, axis, n - 3, 1))
+    return concat([first, inside, last], axis)
+
+
+def gradient(y: Any, *spacing: Any, axis: int | Sequence[int] | None = None, edge_order: int = 1) -> Any:
+    """The slopes of samples along an axis, or a list of them for several (all by default), as numpy.gradient: differences
+    of second order inside, of `edge_order` at the ends. The spacing is a number or the coordinates, one for all axes or
+    one for each; derivatives flow to it as well.
+
+    >>> gradient([1.0, 4.0, 9.0, 16.0]).tolist()
+    [3.0, 4.0, 6.0, 7.0]
+    """
+    t = as_floating(as_tensor(y, "gradient"))
+    if edge_order not in (1, 2):
+        raise ArgumentError(f"gradient: edge_order must be 1 or 2, got {edge_order}")
+    axes = range(t.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    named = [one_axis(a, t.ndim, "gradient") for a in axes]
+    given = [1.0] if not spacing else list(spacing)
+    if len(given) == 1:
+        given = given * len(named)
+    if len(given) != len(named):
+        raise ArgumentError(f"gradient: one spacing for all axes, or one for each of {len(named)}, got {len(given)}")
+    steps = [h if isinstance(h, (int, float)) else as_floating(as_tensor(h, "gradient")) for h in given]
+    made = [_slopes(t, h, k, edge_order) for k, h in zip(named, steps)]
+    return made[0] if len(made) == 1 and (axis is None or isinstance(axis, int)) else made
+
+
+def between(start: Any, stop: Any, num: int, endpoint: bool) -> Tensor:
+    """`linspace` of tensors: along a new first axis, evenly spaced, with derivatives to both ends. The last value is the
+    stop itself."""
+    a, b = both_tensors(start, stop, "linspace")
+    a, b = as_floating(a), as_floating(b)
+    parts = num - 1 if endpoint else num
+    places = as_dtype_of(iota(num), a.dtype) / float(builtins.max(parts, 1))
+    places = _reshape(places, (num, *(1,) * builtins.max(a.ndim, b.ndim)))
+    return a * (1.0 - places) + b * places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -19,6 +20,7 @@ from wengert.functional.arguments import (
     promoted,
 )
 from wengert.functional.foreign_names import explain_keywords
+from wengert.functional.joining import flip
 from wengert.functional.reductions import accumulable
 
 _cumsum, _cumprod, _logcumsumexp = native("cumsum"), native("cumprod"), native("logcumsumexp")
@@ -36,36 +38,66 @@ def _only_axis(t: Tensor, axis: int | None, name: str) -> int:
     return one_axis(axis, t.ndim, name)
 
 
-def _scan(op: Any, x: Any, axis: int | None, dtype: Any, initial: float | None, name: str) -> Tensor:
+def _with_initial(y: Tensor, k: int, initial: float, reverse: bool, exclusive: bool) -> Tensor:
+    """The running values after the initial one, which stands where the scan starts; without the whole if `exclusive`."""
+    first = full(tuple(1 if i == k else n for i, n in enumerate(y.shape)), initial, y.dtype)
+    if exclusive:
+        if y.shape[k] == 0:
+            return y
+        sizes = tuple(n - 1 if i == k else n for i, n in enumerate(y.shape))
+        y = _slice(y, tuple(int(i == k and reverse) for i in range(y.ndim)), sizes, (1,) * y.ndim)
+    return _concat([y, first] if reverse else [first, y], k)
+
+
+def _scan(op: Any, x: Any, axis: int | None, dtype: Any, initial: float, name: str, kinds: tuple[bool, ...]) -> Tensor:
     t = accumulable(x, dtype, name)
     k = _only_axis(t, axis, name)
-    y: Tensor = op(t, k, 0)
-    if initial is None:
-        return y
-    first = full(tuple(1 if i == k else n for i, n in enumerate(t.shape)), initial, t.dtype)
-    return _concat([first, y], k)
+    include_initial, reverse, exclusive = kinds
+    if include_initial and exclusive:
+        raise ArgumentError(f"{name}: give include_initial=True or exclusive=True, not both")
+    y: Tensor = op(t, k, int(reverse))
+    return _with_initial(y, k, initial, reverse, exclusive) if include_initial or exclusive else y
 
 
 @explain_keywords
-def cumulative_sum(x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False) -> Tensor:
+def cumulative_sum(
+    x: Any,
+    axis: int | None = None,
+    *,
+    dtype: Any = None,
+    include_initial: bool = False,
+    reverse: bool = False,
+    exclusive: bool = False,
+) -> Tensor:
     """Sums of the first 1, 2, … elements along an axis; `include_initial` puts a 0 in front. Alias: cumsum.
 
-    >>> cumulative_sum([1, 2, 3]).tolist()
-    [1, 3, 6]
+    `reverse` starts from the end; `exclusive` leaves out of each sum the element at its place.
+
+    >>> cumulative_sum([1, 2, 3]).tolist(), cumulative_sum([1, 2, 3], reverse=True, exclusive=True).tolist()
+    ([1, 3, 6], [5, 3, 0])
     """
-    return _scan(_cumsum, x, axis, dtype, 0.0 if include_initial else None, "cumulative_sum")
+    return _scan(_cumsum, x, axis, dtype, 0.0, "cumulative_sum", (include_initial, reverse, exclusive))
 
 
 @explain_keywords
-def cumulative_prod(x: Any, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False) -> Tensor:
+def cumulative_prod(
+    x: Any,
+    axis: int | None = None,
+    *,
+    dtype: Any = None,
+    include_initial: bool = False,
+    reverse: bool = False,
+    exclusive: bool = False,
+) -> Tensor:
     """Products of the first 1, 2, … elements along an axis; `include_initial` puts a 1 in front. Alias: cumprod.
 
-    The derivative is right where elements are zero, and takes one pass.
+    `reverse` starts from the end; `exclusive` leaves out of each product the element at its place. The derivative is right
+    where elements are zero, and takes one pass.
 
-    >>> cumulative_prod([1, 2, 3]).tolist()
-    [1, 2, 6]
+    >>> cumulative_prod([1, 2, 3]).tolist(), cumulative_prod([1, 2, 3], exclusive=True).tolist()
+    ([1, 2, 6], [1, 1, 2])
     """
-    return _scan(_cumprod, x, axis, dtype, 1.0 if include_initial else None, "cumulative_prod")
+    return _scan(_cumprod, x, axis, dtype, 1.0, "cumulative_prod", (include_initial, reverse, exclusive))
 
 
 cumsum = cumulative_sum
@@ -73,43 +105,53 @@ cumprod = cumulative_prod
 
 
 @explain_keywords
-def logcumsumexp(x: Any, *, axis: int | None = None) -> Tensor:
+def logcumsumexp(x: Any, *, axis: int | None = None, reverse: bool = False, exclusive: bool = False) -> Tensor:
     """ln Σ eˣ of the first 1, 2, … elements along an axis, without overflow.
+
+    `reverse` starts from the end; `exclusive` leaves out of each sum the element at its place: −∞ where none is left.
 
     >>> logcumsumexp([1000.0, 1000.0]).tolist()
     [1000.0, 1000.693...]
     """
     t = as_floating(as_tensor(x, "logcumsumexp"))
     k = _only_axis(t, axis, "logcumsumexp")
-    if t.dtype.itemsize == 2:  # the derivative reads the running value, whose rounding would be a wrong weight
-        return as_dtype_of(_logcumsumexp(as_dtype_of(t, float32), k, 0), t.dtype)
-    return _logcumsumexp(t, k, 0)
+    # The derivative reads the running value, whose rounding to a half type would be a wrong weight.
+    y = _logcumsumexp(as_dtype_of(t, float32) if t.dtype.itemsize == 2 else t, k, int(reverse))
+    return as_dtype_of(_with_initial(y, k, -math.inf, reverse, True) if exclusive else y, t.dtype)
+
+
+def _running(op: Any, x: Tensor, k: int, reverse: bool) -> tuple[Tensor, Tensor]:
+    if not reverse:
+        both: tuple[Tensor, Tensor] = op(x, k)
+        return both
+    values, places = op(flip(x, k), k)
+    return flip(values, k), x.shape[k] - 1 - flip(places, k)
 
 
 @explain_keywords
-def cummax(x: Any, *, axis: int | None = None) -> tuple[Tensor, Tensor]:
+def cummax(x: Any, *, axis: int | None = None, reverse: bool = False) -> tuple[Tensor, Tensor]:
     """The largest of the first 1, 2, … elements along an axis, and where it first was. NaN stays from where it appears.
+    `reverse` starts from the end, from where "first" is counted then.
 
     >>> values, indices = cummax([1.0, 3.0, 2.0, 3.0])
     >>> values.tolist(), indices.tolist()
     ([1.0, 3.0, 3.0, 3.0], [0, 1, 1, 1])
     """
     t = as_tensor(x, "cummax")
-    both: tuple[Tensor, Tensor] = _cummax(t, _only_axis(t, axis, "cummax"))
-    return both
+    return _running(_cummax, t, _only_axis(t, axis, "cummax"), reverse)
 
 
 @explain_keywords
-def cummin(x: Any, *, axis: int | None = None) -> tuple[Tensor, Tensor]:
+def cummin(x: Any, *, axis: int | None = None, reverse: bool = False) -> tuple[Tensor, Tensor]:
     """The smallest of the first 1, 2, … elements along an axis, and where it first was. NaN stays from where it appears.
+    `reverse` starts from the end, from where "first" is counted then.
 
     >>> values, indices = cummin([2.0, 3.0, 1.0, 1.0])
     >>> values.tolist(), indices.tolist()
     ([2.0, 2.0, 1.0, 1.0], [0, 0, 2, 2])
     """
     t = as_tensor(x, "cummin")
-    both: tuple[Tensor, Tensor] = _cummin(t, _only_axis(t, axis, "cummin"))
-    return both
+    return _running(_cummin, t, _only_axis(t, axis, "cummin"), reverse)
 
 
 @explain_keywords

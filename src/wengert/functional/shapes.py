@@ -9,7 +9,7 @@ from typing import Any
 from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import as_dtype
-from wengert.errors import ArgumentError, ShapeError
+from wengert.errors import ArgumentError, AxisError, ShapeError
 from wengert.functional.arguments import (
     Axis,
     Size,
@@ -28,7 +28,7 @@ from wengert.functional.shortcuts import shortcut
 from wengert.program.trace import broadcast_shapes as common_shape
 
 _reshape, _permute, _broadcast_to = native("reshape"), native("permute"), native("broadcast_to")
-_copy = native("copy")
+_copy, _bitcast = native("copy"), native("bitcast")
 
 
 def _sizes(shape: Any, more: tuple[Any, ...], name: str) -> tuple[Size, ...]:
@@ -187,6 +187,61 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return _permute(t, tuple(order))
 
 
+def rollaxis(x: Any, axis: int, start: int = 0) -> Tensor:
+    """The axis moved until it stands before `start`, as in NumPy; `moveaxis` says it better.
+
+    >>> rollaxis([[[1, 2, 3]]], 2).shape
+    (3, 1, 1)
+    """
+    t = as_tensor(x, "rollaxis")
+    source = one_axis(axis, t.ndim, "rollaxis")
+    place = operator.index(start)
+    place = place + t.ndim if place < 0 else place
+    if not 0 <= place <= t.ndim:
+        raise AxisError(f"rollaxis: start = {start} is out of range for a tensor with {t.ndim} axes")
+    return moveaxis(t, source, place - 1 if place > source else place)
+
+
+def _at_least(ndim: int, xs: tuple[Any, ...]) -> Any:
+    """Tensors with new axes as NumPy places them: one of a vector in front, and the third behind."""
+
+    def one(x: Any) -> Tensor:
+        t = as_tensor(x, f"atleast_{ndim}d")
+        while t.ndim < min(ndim, 2):
+            t = expand_dims(t, 0)
+        return expand_dims(t, t.ndim) if t.ndim < ndim else t
+
+    made = tuple(one(x) for x in xs)
+    return made[0] if len(made) == 1 else made
+
+
+def atleast_1d(*xs: Any) -> Any:
+    """Tensors with one axis or more; of several a tuple.
+
+    >>> atleast_1d(1.0).shape
+    (1,)
+    """
+    return _at_least(1, xs)
+
+
+def atleast_2d(*xs: Any) -> Any:
+    """Tensors with two axes or more; a vector becomes a row. Of several a tuple.
+
+    >>> atleast_2d([1.0, 2.0]).shape
+    (1, 2)
+    """
+    return _at_least(2, xs)
+
+
+def atleast_3d(*xs: Any) -> Any:
+    """Tensors with three axes or more, as NumPy: (n,) becomes (1, n, 1) and (m, n) becomes (m, n, 1). Of several a tuple.
+
+    >>> atleast_3d([1.0, 2.0]).shape
+    (1, 2, 1)
+    """
+    return _at_least(3, xs)
+
+
 @explain_keywords
 def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Tensor:
     """New axes of size 1 at these places of the result.
@@ -263,6 +318,16 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tens
     if t.dtype.code == wanted.code:
         return _copy(t) if copy else t
     return as_dtype_of(t, wanted)
+
+
+def bitcast(x: Any, dtype: Any) -> Tensor:
+    """The same bits read as numbers of another dtype whose elements have the same size. No derivative flows through.
+
+    >>> import wengert as wg
+    >>> hex(bitcast(wg.tensor(1.0), wg.int32).item())
+    '0x3f800000'
+    """
+    return _bitcast(as_tensor(x, "bitcast").detach(), as_dtype(dtype).code)
 
 
 def clone(x: Any) -> Tensor:

@@ -7,6 +7,7 @@ is refused with an ArgumentError that says where it is (`unique_*` and `isin` ta
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +71,39 @@ def argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = 
     """
     t = as_tensor(x, "argsort")
     return _argsort(t, one_axis(axis, t.ndim, "argsort"), int(bool(descending)), 0)
+
+
+def _check_kth(kth: Any, n: Any, name: str) -> None:
+    for k in kth if isinstance(kth, (list, tuple)) else (kth,):
+        if not -n <= operator.index(k) < n:
+            raise ArgumentError(f"{name}: kth = {k} is out of range for an axis of size {n}")
+
+
+@explain_keywords
+def partition(x: Any, kth: int | Sequence[int], *, axis: int = -1) -> Tensor:
+    """The elements along an axis with the kth where it would stand in order, no larger ones before it and no smaller ones
+    after it. What is given here is the sorted tensor, which is one of those.
+
+    >>> partition([3.0, 1.0, 2.0], 1).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    t = as_tensor(x, "partition")
+    k = one_axis(axis, t.ndim, "partition")
+    _check_kth(kth, t.shape[k], "partition")
+    return _sorted(t, k, 0, "partition")
+
+
+@explain_keywords
+def argpartition(x: Any, kth: int | Sequence[int], *, axis: int = -1) -> Tensor:
+    """The positions from which `partition` takes its elements, as int64.
+
+    >>> argpartition([3.0, 1.0, 2.0], 1).tolist()
+    [1, 2, 0]
+    """
+    t = as_tensor(x, "argpartition")
+    k = one_axis(axis, t.ndim, "argpartition")
+    _check_kth(kth, t.shape[k], "argpartition")
+    return _argsort(t, k, 0, 0)
 
 
 @explain_keywords

@@ -16,6 +16,7 @@ _bessel_i, _bessel_i_scaled = native("bessel_i"), native("bessel_i_scaled")
 _log, _log1p, _where, _sin, _abs = (native(n) for n in ("log", "log1p", "where", "sin", "abs"))
 _round, _remainder = native("round"), native("remainder")
 _erfcx, _ndtr, _ndtri = native("erfcx"), native("ndtr"), native("ndtri")
+_gamma, _lgamma, _exp, _isnan = native("gamma"), native("lgamma"), native("exp"), native("isnan")
 _equal, _and, _or, _less_equal = (native(n) for n in ("equal", "logical_and", "logical_or", "less_equal"))
 
 expit = native("sigmoid")
@@ -131,6 +132,67 @@ def logit(x: Any) -> Tensor:
     """
     y: Tensor = _logit(as_floating(as_tensor(x, "logit")))
     return y
+
+
+@composite
+def _rgamma(x: Tensor) -> Any:
+    # 1/Γ; left of ½ its reflection sin(πx) Γ(1 − x) / π, which has no poles; far to the right, where Γ overflows, e^−ln Γ.
+    # Γ(1 − x) as −x Γ(−x), because 1 − x is rounded.
+    left, right = x < 0.5, x > 100.0
+    reflected = _where(left, x, 0.0)
+    whole = _round(reflected)
+    sine = _sin((reflected - whole) * math.pi) * (1.0 - 2.0 * _remainder(whole, 2.0))
+    turned = x < -0.5
+    away = _where(turned, -x, 1.0)
+    mirrored = _where(turned, away * _gamma(away), _gamma(_where(turned, 1.0, 1.0 - reflected)))
+    near = _where(_or(left, right), 1.0, x)
+    far = _exp(-_lgamma(_where(right, x, 200.0)))
+    return _where(left, sine * mirrored * (1.0 / math.pi), _where(right, far, 1.0 / _gamma(near)))
+
+
+def rgamma(x: Any) -> Tensor:
+    """1/Γ(x), which is 0 at the poles of Γ and has derivatives there.
+
+    >>> rgamma([3.0, -1.0]).tolist()
+    [0.5, ...]
+    """
+    y: Tensor = _rgamma(as_floating(as_tensor(x, "rgamma")))
+    return y
+
+
+@composite
+def _entr(x: Tensor) -> Any:
+    positive = x > 0.0
+    inside = -x * _log(_where(positive, x, 1.0))
+    return _where(_or(positive, _isnan(x)), inside, _where(_equal(x, 0.0), 0.0, -math.inf))
+
+
+def entr(x: Any) -> Tensor:
+    """−x ln x, 0 at 0 and −∞ left of it: the terms of an entropy. The derivative at 0 is 0.
+
+    >>> entr([0.0, 0.5, 1.0]).tolist()
+    [0.0, 0.346573..., -0.0]
+    """
+    y: Tensor = _entr(as_floating(as_tensor(x, "entr")))
+    return y
+
+
+@composite
+def _rel_entr(x: Tensor, y: Tensor) -> Any:
+    inside, nan = _and(x > 0.0, y > 0.0), _or(_isnan(x), _isnan(y))
+    quotient = _log(_where(inside, x, 1.0) / _where(inside, y, 1.0))
+    other = _where(nan, math.nan, _where(_and(_equal(x, 0.0), y >= 0.0), 0.0, math.inf))
+    return _where(inside, x * quotient, other)
+
+
+def rel_entr(x: Any, y: Any) -> Tensor:
+    """x ln(x / y), 0 where x is 0 and ∞ where one is negative or y is 0: the terms of Kullback and Leibler's divergence.
+
+    >>> rel_entr([0.0, 0.5], [0.5, 0.25]).tolist()
+    [0.0, 0.346573...]
+    """
+    z: Tensor = _rel_entr(as_floating(as_tensor(x, "rel_entr")), as_floating(as_tensor(y, "rel_entr")))
+    return z
 
 
 @composite

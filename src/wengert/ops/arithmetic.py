@@ -10,7 +10,7 @@ import numpy as np
 
 from wengert.ops.predicates import signbit
 from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import EXTREME, Invalid, Sample, binary, exactly, unary, whole
+from wengert.ops.samples import EXTREME, Invalid, Sample, binary, exactly, truth, unary, whole
 from wengert.ops.samples import real as reals
 from wengert.ops.tangents import conj, either, is_complex, real, select
 from wengert.ops.transcendental import log
@@ -107,7 +107,11 @@ maximum = define(
     formula="max(a, b); NaN if either is; ties share the derivative",
     reference=np.maximum,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot * _share(a, b, y) + b_dot * _share(b, a, y),
-    samples=[*binary(), Sample((exactly(1.0, math.nan, 2.0), exactly(1.0, 1.0, math.nan)), gradients=False)],
+    samples=[
+        *binary(),
+        Sample((exactly(1.0, math.nan, 2.0), exactly(1.0, 1.0, math.nan)), gradients=False),
+        Sample((truth(2, 3), truth(2, 3)), gradients=False),
+    ],
 )
 minimum = define(
     "minimum",

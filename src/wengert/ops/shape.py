@@ -8,7 +8,7 @@ import numpy as np
 
 from wengert.dtypes import ALL as DTYPES
 from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, complex, real
+from wengert.ops.samples import Invalid, Sample, complex, index, real
 from wengert.ops.zero import ZERO
 from wengert.program.ir import is_one
 from wengert.program.trace import create
@@ -77,6 +77,18 @@ def _cast_back(y_bar: Any, x: Any, dtype: int) -> Any:
     return cast(y_bar if x.dtype.kind == "c" else real(y_bar), x.dtype.code)
 
 
+define(
+    "bitcast",
+    formula="the same bits as numbers of another dtype",
+    reference=lambda x, dtype: x.view(DTYPES[dtype].name),
+    samples=[
+        Sample((index(2, 3, below=2**62),), (12,), gradients=False),
+        Sample((index(3, below=100),), (8,), gradients=False),
+        Sample((index(0, 3, below=100),), (8,), gradients=False),
+    ],
+    invalid=[Invalid((index(2, 3, below=5),), (11,), "DTypeError", "sizes of the elements differ")],
+    public=False,
+)
 cast: Op = define(
     "cast",
     formula="the same numbers in another dtype",

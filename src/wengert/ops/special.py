@@ -76,6 +76,17 @@ lgamma = define(
     jvp=lambda x_dot, y, x: x_dot * digamma(x),
     samples=unary(0.5, 4.0),
 )
+gamma = define(
+    "gamma",
+    formula="Γ(x)",
+    reference=scipy_special("gamma"),
+    jvp=lambda x_dot, y, x: x_dot * (y * digamma(x)),
+    samples=[
+        *unary(0.5, 4.0),
+        Sample((exactly(-0.4, -1.7, -3.25),)),
+        Sample((exactly(0.0, -0.0, -1.0, -2.0, 170.5, 172.0, -170.5, math.inf, math.nan),), gradients=False),
+    ],
+)
 digamma: Op = define(
     "digamma",
     formula="d/dx ln Γ(x)",
@@ -182,6 +193,11 @@ def _betaln_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
     return a_dot * (_digamma(a) - both) + b_dot * (_digamma(b) - both)
 
 
+def _beta_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
+    both = digamma(a + b)
+    return a_dot * (y * (_digamma(a) - both)) + b_dot * (y * (_digamma(b) - both))
+
+
 def _digamma(x: Any) -> Any:
     """digamma, also of a literal."""
     if isinstance(x, (int, float)):
@@ -191,6 +207,16 @@ def _digamma(x: Any) -> Any:
     return digamma(x)
 
 
+beta = define(
+    "beta",
+    formula="B(a, b) = Γ(a) Γ(b) / Γ(a + b)",
+    reference=scipy_special("beta"),
+    jvp=lambda a_dot, b_dot, y, a, b: _beta_jvp(a_dot, b_dot, y, a, b),
+    samples=[
+        *binary(a=(0.3, 3.0), b=(0.3, 3.0)),
+        Sample((exactly(1e-3, 15.0, 200.0, 0.5), exactly(2.0, 30.0, 1.5, -0.25)), gradients=False),
+    ],
+)
 betaln = define(
     "betaln",
     formula="ln |Γ(a) Γ(b) / Γ(a + b)|",

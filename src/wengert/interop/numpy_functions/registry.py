@@ -21,7 +21,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 DATA_ONLY = {
     "array_equal", "array_equiv", "array2string", "array_repr", "array_str", "shares_memory", "may_share_memory",
     "save", "savez", "savez_compressed", "savetxt", "iscomplexobj", "isrealobj", "common_type", "argwhere", "flatnonzero",
-    "digitize", "histogram_bin_edges", "lexsort", "argpartition",
+    "digitize", "histogram_bin_edges", "lexsort",
 }  # fmt: skip
 
 

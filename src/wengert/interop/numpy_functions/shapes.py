@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,18 +62,23 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
 
 
 @function("atleast_1d")
-def _atleast_1d(*xs: Any) -> Any:
-    return _each(lambda x: wg.reshape(x, (1,)) if x.ndim == 0 else x, xs)
+def _atleast_1d(*arys: Any) -> Any:
+    return wg.atleast_1d(*arys)
 
 
 @function("atleast_2d")
-def _atleast_2d(*xs: Any) -> Any:
-    return _each(lambda x: wg.reshape(x, (1, x.size)) if x.ndim < 2 else x, xs)
+def _atleast_2d(*arys: Any) -> Any:
+    return wg.atleast_2d(*arys)
 
 
-def _each(f: Callable[[Tensor], Tensor], xs: Sequence[Any]) -> Any:
-    made = tuple(f(as_tensor(x, "atleast")) for x in xs)
-    return made[0] if len(made) == 1 else made
+@function("atleast_3d")
+def _atleast_3d(*arys: Any) -> Any:
+    return wg.atleast_3d(*arys)
+
+
+@function("gradient")
+def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    return wg.gradient(f, *varargs, axis=axis, edge_order=edge_order)
 
 
 @function("vstack", "row_stack")

@@ -22,10 +22,11 @@ Function = Callable[..., Any]
 _SAME_UFUNCS = """
     add subtract multiply divide floor_divide remainder positive negative reciprocal square sqrt exp exp2 expm1 log log2
     log10 log1p logaddexp sin cos tan sinh cosh tanh hypot floor ceil trunc sign signbit copysign nextafter maximum minimum
-    equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not bitwise_and
+    fmod equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not bitwise_and
     bitwise_or bitwise_xor isnan isinf isfinite matmul vecdot erf erfc erfinv digamma logit xlogy betaln i0 i1 i0e i1e
-    gammainc gammaincc gammaincinv gammainccinv betainc betaincinv ndtr ndtri log_ndtr erfcx erfcinv
-"""  # the last three rows are scipy.special's
+    gammainc gammaincc gammaincinv gammainccinv betainc betaincinv ndtr ndtri log_ndtr erfcx erfcinv gamma rgamma beta entr
+    rel_entr j0 j1 y0 y1 yn iv ive kv kve kn k0 k0e k1 k1e
+"""  # the last four rows are scipy.special's
 _UFUNCS = {
     **{name: name for name in _SAME_UFUNCS.split()},
     "absolute": "abs", "fabs": "abs", "power": "pow", "conjugate": "conj", "rint": "round",
@@ -71,6 +72,10 @@ _FUNCTIONS = {
     "broadcast_to": "broadcast_to: array shape | subok",
     "unstack": "unstack: x | axis",
     "split": "split: ary indices_or_sections | axis",
+    "hsplit": "hsplit: ary indices_or_sections",
+    "vsplit": "vsplit: ary indices_or_sections",
+    "dsplit": "dsplit: ary indices_or_sections",
+    "rollaxis": "rollaxis: a axis start",
     "flip": "flip: m axis",
     "roll": "roll: a shift | axis",
     "tile": "tile: A reps",
@@ -84,6 +89,8 @@ _FUNCTIONS = {
     "copy": "clone: a | order subok",
     # elements
     "where": "where",
+    "select": "select: condlist choicelist default",
+    "real_if_close": "real_if_close: a tol",
     "isclose": "isclose: a b | rtol atol equal_nan",
     "allclose": "allclose: a b | rtol atol equal_nan",
     "real": "real: val",
@@ -99,6 +106,8 @@ _FUNCTIONS = {
     "kron": "kron: a b",
     # order, search
     "searchsorted": "searchsorted: a v | side sorter",
+    "partition": "partition: a kth | axis kind order",
+    "argpartition": "argpartition: a kth | axis kind order",
     "take_along_axis": "take_along_axis: arr indices | axis",
     "nonzero": "nonzero: a",
     "isin": "isin: element test_elements | assume_unique invert kind",
@@ -151,7 +160,7 @@ _IDLE: dict[str, tuple[Any, ...]] = {
     "order": (None, "C", "K", "A"),
     "subok": (True, False),
     "casting": ("same_kind", "unsafe"),
-    "kind": (None, "sort", "table"),
+    "kind": (None, "sort", "table", "introselect"),
     "overwrite_input": (False, True),
     "assume_unique": (False, True),
     "method": ("linear",),
