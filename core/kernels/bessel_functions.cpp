@@ -79,7 +79,7 @@ double k_by_integral(double v, double x, int order) {
   const double step = std::fmin(0.17, 0.55 / std::sqrt(std::hypot(x, v))), peak = std::asinh(v / x);
   double sum = order == 0 ? 0.5 : 0.0;
   for (int k = 1; k < kMostTerms; ++k) {
-    const double t = k * step, s = std::sinh(0.5 * t), back = std::exp(-2.0 * v * t);
+    const double t = k * step, s = std::sinh(0.5 * t), back = v * t > 20.0 ? 0.0 : std::exp(-2.0 * v * t);
     double term = 0.5 * std::exp(v * t - 2.0 * x * s * s) * (order % 2 == 0 ? 1.0 + back : 1.0 - back);
     for (int i = 0; i < order; ++i) term *= t;
     sum += term;

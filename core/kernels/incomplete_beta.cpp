@@ -170,12 +170,14 @@ double betaincinv(double a, double b, double p) {
     const double newton = error / betainc_density(a, b, x);
     const double bend = 0.5 * newton * ((a - 1.0) / x - (b - 1.0) / (1.0 - x));
     double next = x - newton / (1.0 - std::fmin(std::fmax(bend, -0.8), 0.8));
-    if (!(next > low && next < high)) {
+    const bool halved = !(next >= low && next <= high);
+    if (halved) {
       next = high > 4.0 * low ? std::sqrt(std::fmax(low, kSmallest) * high) : 0.5 * (low + high);
     }
     const double step = std::abs(next - x);
     x = next;
-    if (step <= 2.0 * kEpsilon * x || high - low <= 4.0 * kEpsilon * low) break;
+    // Halley's step cubes the error: after a small one there is nothing left.
+    if (step <= (halved ? 2.0 * kEpsilon : 1e-6) * std::fmin(x, 1.0 - x) || high - low <= 4.0 * kEpsilon * low) break;
   }
   return x;
 }

@@ -314,10 +314,12 @@ double solve(double a, double p, double q) {
     const double slope = gammainc_density(a, x), newton = error / slope;
     const double bend = std::fmin(std::fmax(0.5 * newton * ((a - 1.0) / x - 1.0), -0.8), 0.8);
     double next = x - newton / (1.0 - bend);
-    if (!(next > low && next < high)) next = high == kInf ? 2.0 * x : low == 0.0 ? 0.25 * x : 0.5 * (low + high);
+    const bool halved = !(next >= low && next <= high);
+    if (halved) next = high == kInf ? 2.0 * x : low == 0.0 ? 0.25 * x : 0.5 * (low + high);
     const double step = std::abs(next - x);
     x = next;
-    if (step <= 2.0 * kEpsilon * x || high - low <= 4.0 * kEpsilon * low) break;
+    // Halley's step cubes the error: after a small one there is nothing left.
+    if (step <= (halved ? 2.0 * kEpsilon : 1e-6) * x || high - low <= 4.0 * kEpsilon * low) break;
   }
   return x;
 }

@@ -258,3 +258,32 @@ def test_logsumexp_with_signs() -> None:
     assert wg.logsumexp([0.0, 0.0], b=[1.0, -1.0]).item() == -math.inf
     check(lambda u, w: wg.logsumexp(u, b=w, return_sign=True)[0], np.array([0.3, -0.7]), np.array([1.5, -0.4]))
     check(lambda u, w: wg.logsumexp(u, 0, b=w), np.array([[0.3, -0.7], [1.0, 0.2]]), np.array([[1.5], [0.4]]))
+
+
+def test_names_of_scipy_special() -> None:
+    """Functions of scipy.special that are given tensors are ours, with gradients."""
+    a = np.array([-2.5, -0.5, 0.3, 1.7, 4.0])
+    p = np.array([0.1, 0.3, 0.45, 0.7, 0.9])
+    calls: dict[str, Any] = {
+        "jn": lambda s, x: s.jn(2, x),
+        "jv": lambda s, x: s.jv(1.0, x),
+        "eval_legendre": lambda s, x: s.eval_legendre(3, x),
+        "gammasgn": lambda s, x: s.gammasgn(x),
+        "gamma": lambda s, x: s.gamma(x),
+        "rgamma": lambda s, x: s.rgamma(x),
+        "kl_div": lambda s, x: s.kl_div(p, abs(x)),
+        "rel_entr": lambda s, x: s.rel_entr(abs(x), p),
+        "xlog1py": lambda s, x: s.xlog1py(p, abs(x)),
+        "zeta": lambda s, x: s.zeta(1.5 + abs(x), 2.0),
+        "iv": lambda s, x: s.iv(0.5, abs(x)),
+        "kve": lambda s, x: s.kve(1.5, abs(x)),
+        "yn": lambda s, x: s.yn(2, abs(x)),
+        "erfcx": lambda s, x: s.erfcx(x),
+    }
+    for name, f in calls.items():
+        got = f(special, wg.asarray(a))
+        assert isinstance(got, wg.Tensor), name
+        np.testing.assert_allclose(got.numpy(), f(special, a), rtol=1e-12, err_msg=name)
+    assert special.gammasgn(wg.tensor([0.0, -1.0])).tolist()[0] == 1.0
+    with pytest.raises(TypeError, match="the order is an integer"):
+        special.jv(0.5, wg.tensor([1.0]))

@@ -38,9 +38,29 @@ def _modf(x: Any) -> tuple[Any, Any]:
     return wg.where(wg.isinf(x), wg.copysign(wg.zeros_like(x), x), x - whole), whole
 
 
-@ufunc("fmod")
-def _fmod(a: Any, b: Any) -> Any:
-    return wg.sign(a) * wg.remainder(wg.abs(a), wg.abs(b))
+@ufunc("jv")  # which scipy.special.jn is, too
+def _jv(v: Any, x: Any) -> Any:
+    if isinstance(v, Tensor) or v != int(v):
+        raise TypeError(f"scipy.special.jv: the order is an integer in wengert, got {v!r}")
+    return wg.jn(int(v), x)
+
+
+@ufunc("eval_legendre")
+def _eval_legendre(n: Any, x: Any) -> Any:
+    if isinstance(n, Tensor):
+        raise TypeError("scipy.special.eval_legendre: the degree is an integer in wengert, got a tensor")
+    return wg.legendre(n, x)
+
+
+@ufunc("kl_div")
+def _kl_div(x: Any, y: Any) -> Any:
+    return wg.rel_entr(x, y) - x + y
+
+
+@ufunc("gammasgn")
+def _gammasgn(x: Any) -> Any:
+    below = wg.where(wg.remainder(wg.floor(x), 2.0) == 0.0, 1.0, -1.0)
+    return wg.where(x > 0.0, 1.0, wg.where(wg.floor(x) == x, wg.where(x == 0.0, wg.copysign(1.0, x), math.nan), below))
 
 
 @ufunc("fmax")

@@ -25,7 +25,7 @@ _SAME_UFUNCS = """
     fmod equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not bitwise_and
     bitwise_or bitwise_xor isnan isinf isfinite matmul vecdot erf erfc erfinv digamma logit xlogy betaln i0 i1 i0e i1e
     gammainc gammaincc gammaincinv gammainccinv betainc betaincinv ndtr ndtri log_ndtr erfcx erfcinv gamma rgamma beta entr
-    rel_entr j0 j1 y0 y1 yn iv ive kv kve kn k0 k0e k1 k1e
+    rel_entr xlog1py j0 j1 y0 y1 yn iv ive kv kve kn k0 k0e k1 k1e
 """  # the last four rows are scipy.special's
 _UFUNCS = {
     **{name: name for name in _SAME_UFUNCS.split()},
@@ -33,6 +33,7 @@ _UFUNCS = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
     "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
     "invert": "bitwise_invert", "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift",
+    "_zeta": "zeta", "_riemann_zeta": "zeta",
     "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid", "log_expit": "log_sigmoid", "polygamma": "polygamma",
 }  # fmt: skip
 
