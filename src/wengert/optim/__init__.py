@@ -5,25 +5,38 @@ from typing import Any
 from wengert._hooks import hide_frames
 from wengert.optim import schedules, transforms
 from wengert.optim.accumulate import GradientAccumulator
+from wengert.optim.adadelta import Adadelta, AdadeltaConfig
 from wengert.optim.adafactor import Adafactor, AdafactorConfig
 from wengert.optim.adagrad import Adagrad, AdagradConfig
 from wengert.optim.adam import Adam, AdamConfig, AdamW, AdamWConfig
+from wengert.optim.adamax import Adamax, AdamaxConfig
 from wengert.optim.clip import GradientClipper, clip_by_global_norm, clip_by_value, clip_grad_norm, clip_grad_value
 from wengert.optim.ema import EMA
 from wengert.optim.finite import check_loss
 from wengert.optim.lbfgs import LBFGS, LBFGSConfig
+from wengert.optim.levenberg_marquardt import LevenbergMarquardt, LevenbergMarquardtConfig
 from wengert.optim.lion import Lion, LionConfig
+from wengert.optim.muon import Muon, MuonConfig
+from wengert.optim.nadam import NAdam, NAdamConfig
+from wengert.optim.newton import NewtonCG, NewtonCGConfig
 from wengert.optim.optimizer import Optimizer
+from wengert.optim.radam import RAdam, RAdamConfig
 from wengert.optim.rmsprop import RMSprop, RMSpropConfig
+from wengert.optim.rprop import Rprop, RpropConfig
 from wengert.optim.schedules import ReduceOnPlateau, Scheduler
 from wengert.optim.sgd import SGD, SGDConfig
+from wengert.optim.shampoo import Shampoo, ShampooConfig
 from wengert.optim.statistics import GradientStatistics
+from wengert.optim.wrappers import SAM, Lookahead
 
 __all__ = [
-    "Adafactor", "AdafactorConfig", "Adagrad", "AdagradConfig", "Adam", "AdamConfig", "AdamW", "AdamWConfig",
-    "LBFGS", "LBFGSConfig", "Lion", "LionConfig", "Optimizer", "RMSprop", "RMSpropConfig", "SGD", "SGDConfig",
-    "EMA", "GradientAccumulator", "GradientClipper", "GradientStatistics", "ReduceOnPlateau", "Scheduler",
-    "check_loss", "clip_by_global_norm", "clip_by_value", "clip_grad_norm", "clip_grad_value", "schedules", "transforms",
+    "Adadelta", "AdadeltaConfig", "Adafactor", "AdafactorConfig", "Adagrad", "AdagradConfig", "Adam", "Adamax",
+    "AdamaxConfig", "AdamConfig", "AdamW", "AdamWConfig", "EMA", "GradientAccumulator", "GradientClipper",
+    "GradientStatistics", "LBFGS", "LBFGSConfig", "LevenbergMarquardt", "LevenbergMarquardtConfig", "Lion",
+    "LionConfig", "Lookahead", "Muon", "MuonConfig", "NAdam", "NAdamConfig", "NewtonCG", "NewtonCGConfig",
+    "Optimizer", "RAdam", "RAdamConfig", "ReduceOnPlateau", "RMSprop", "RMSpropConfig", "Rprop", "RpropConfig", "SAM",
+    "Scheduler", "SGD", "SGDConfig", "Shampoo", "ShampooConfig", "check_loss", "clip_by_global_norm", "clip_by_value",
+    "clip_grad_norm", "clip_grad_value", "schedules", "transforms",
 ]  # fmt: skip
 
 hide_frames()

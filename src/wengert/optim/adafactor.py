@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from wengert import functional as F
 from wengert.dtypes import DType, bfloat16
 from wengert.functional.arguments import native
 from wengert.optim.numbers import minimum, power
-from wengert.optim.optimizer import Optimizer, Options, Parameters, check_positive
+from wengert.optim.optimizer import Optimizer, Options, check_positive
 from wengert.optim.update import Rule
 
 _square, _maximum, _rsqrt, _sqrt = native("square"), native("maximum"), native("rsqrt"), native("sqrt")
@@ -31,7 +31,7 @@ class AdafactorConfig:
     eps: tuple[float | None, float] = (None, 1e-3)
     d: float = 1.0
     weight_decay: float = 0.0
-    maximize: bool = False
+    maximize: bool = field(default=False, kw_only=True)
 
 
 def _epsilon(dtype: DType) -> float:
@@ -81,29 +81,6 @@ class Adafactor(Optimizer):
 
     Config = AdafactorConfig
     elementwise = False
-
-    def __init__(
-        self,
-        params: Parameters | AdafactorConfig | None = None,
-        lr: Any = None,
-        beta2_decay: float | None = None,
-        eps: tuple[float | None, float] | None = None,
-        d: float | None = None,
-        weight_decay: float | None = None,
-        *,
-        maximize: bool | None = None,
-        config: AdafactorConfig | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            config,
-            lr=lr,
-            beta2_decay=beta2_decay,
-            eps=None if eps is None else tuple(eps),
-            d=d,
-            weight_decay=weight_decay,
-            maximize=maximize,
-        )
 
     @classmethod
     def check(cls, options: Options) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wengert.functional.arguments import native
-from wengert.optim.optimizer import Optimizer, Options, Parameters, check_positive
+from wengert.optim.optimizer import Optimizer, Options
 from wengert.optim.update import Rule
 
 _sqrt, _square = native("sqrt"), native("square")
@@ -26,7 +26,7 @@ class AdagradConfig:
     weight_decay: float = 0.0
     initial_accumulator_value: float = 0.0
     eps: float = 1e-10
-    maximize: bool = False
+    maximize: bool = field(default=False, kw_only=True)
 
 
 @functools.cache
@@ -52,36 +52,6 @@ class Adagrad(Optimizer):
     """
 
     Config = AdagradConfig
-
-    def __init__(
-        self,
-        params: Parameters | AdagradConfig | None = None,
-        lr: Any = None,
-        lr_decay: float | None = None,
-        weight_decay: float | None = None,
-        initial_accumulator_value: float | None = None,
-        eps: float | None = None,
-        *,
-        maximize: bool | None = None,
-        config: AdagradConfig | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            config,
-            lr=lr,
-            lr_decay=lr_decay,
-            weight_decay=weight_decay,
-            initial_accumulator_value=initial_accumulator_value,
-            eps=eps,
-            maximize=maximize,
-        )
-
-    @classmethod
-    def check(cls, options: Options) -> None:
-        """Raise if an option makes no sense."""
-        super().check(options)
-        names = ("eps", "lr_decay", "initial_accumulator_value")
-        check_positive("Adagrad", **{name: options[name] for name in names})
 
     @classmethod
     def slots(cls, options: Options) -> dict[str, float]:

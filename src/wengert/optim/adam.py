@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wengert.functional.arguments import native
 from wengert.optim.numbers import one_minus_power, sqrt
-from wengert.optim.optimizer import Optimizer, Options, Parameters, check_betas, check_positive
+from wengert.optim.optimizer import Optimizer, Options
 from wengert.optim.update import Rule
 
 _sqrt, _square, _maximum = native("sqrt"), native("square"), native("maximum")
@@ -27,7 +27,7 @@ class AdamConfig:
     eps: float = 1e-8
     weight_decay: float = 0.0
     amsgrad: bool = False
-    maximize: bool = False
+    maximize: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,36 +75,6 @@ class Adam(Optimizer):
     """
 
     Config = AdamConfig
-
-    def __init__(
-        self,
-        params: Parameters | AdamConfig | None = None,
-        lr: Any = None,
-        betas: tuple[float, float] | None = None,
-        eps: float | None = None,
-        weight_decay: float | None = None,
-        amsgrad: bool | None = None,
-        *,
-        maximize: bool | None = None,
-        config: AdamConfig | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            config,
-            lr=lr,
-            betas=None if betas is None else tuple(betas),
-            eps=eps,
-            weight_decay=weight_decay,
-            amsgrad=amsgrad,
-            maximize=maximize,
-        )
-
-    @classmethod
-    def check(cls, options: Options) -> None:
-        """Raise if an option makes no sense."""
-        super().check(options)
-        check_positive(cls.__name__, eps=options["eps"])
-        check_betas(cls.__name__, options["betas"])
 
     @classmethod
     def slots(cls, options: Options) -> dict[str, float]:

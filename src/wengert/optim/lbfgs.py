@@ -13,8 +13,9 @@ from wengert.autograd.creation import zeros
 from wengert.autograd.modes import enable_grad, no_grad
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, GradientError
+from wengert.optim.curvature import joined, parted
 from wengert.optim.line_search import Point, strong_wolfe
-from wengert.optim.optimizer import Optimizer, Options, Parameters, check_positive
+from wengert.optim.optimizer import Optimizer, Options
 from wengert.tree import flatten, unflatten
 
 CURVATURE_FLOOR = 1e-10  # pairs with less than this yᵀs would make the approximation indefinite
@@ -61,19 +62,6 @@ def _direction(gradient: Any, steps: Sequence[Any], changes: Sequence[Any]) -> A
     return q
 
 
-def _joined(leaves: Sequence[Any]) -> Any:
-    return F.concat([F.reshape(x, (-1,)) for x in leaves])
-
-
-def _parted(vector: Any, like: Sequence[Any]) -> list[Any]:
-    parts, start = [], 0
-    for p in like:
-        size = int(p.size)
-        parts.append(F.reshape(vector[start : start + size], tuple(p.shape)))
-        start += size
-    return parts
-
-
 class LBFGS(Optimizer):
     """A quasi-Newton method that remembers the last steps and changes of the gradient (Liu & Nocedal, 1989).
 
@@ -96,38 +84,14 @@ class LBFGS(Optimizer):
 
     Config = LBFGSConfig
 
-    def __init__(
-        self,
-        params: Parameters | LBFGSConfig | None = None,
-        lr: Any = None,
-        max_iter: int | None = None,
-        max_eval: int | None = None,
-        tolerance_grad: float | None = None,
-        tolerance_change: float | None = None,
-        history_size: int | None = None,
-        line_search_fn: str | None = None,
-        *,
-        config: LBFGSConfig | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            config,
-            lr=lr,
-            max_iter=max_iter,
-            max_eval=max_eval,
-            tolerance_grad=tolerance_grad,
-            tolerance_change=tolerance_change,
-            history_size=history_size,
-            line_search_fn=line_search_fn,
-        )
+    def __init__(self, params: Any = None, *values: Any, **options: Any) -> None:
+        super().__init__(params, *values, **options)
         self._memory: dict[str, Any] = {"iterations": 0, "steps": [], "changes": []}
 
     @classmethod
     def check(cls, options: Options) -> None:
         """Raise if an option makes no sense."""
         super().check(options)
-        names = ("tolerance_grad", "tolerance_change")
-        check_positive("LBFGS", **{name: options[name] for name in names})
         if options["history_size"] < 1 or options["max_iter"] < 1:
             raise ArgumentError("LBFGS: history_size and max_iter are at least 1")
         if options["line_search_fn"] not in (None, "strong_wolfe"):
@@ -199,7 +163,7 @@ class LBFGS(Optimizer):
         """Go along d, and say where that leads and how often the closure was called."""
         options = self.param_groups[0]
         with no_grad():
-            x = _joined([p.detach() for p in self._parameters()])
+            x = joined([p.detach() for p in self._parameters()])
         if options["line_search_fn"] is None:
             self._place(x, d, t)
             if last:  # nobody will look at the gradient there
@@ -218,7 +182,7 @@ class LBFGS(Optimizer):
     def _place(self, x: Tensor, d: Tensor, t: float) -> None:
         parameters = self._parameters()
         with no_grad():
-            for p, value in zip(parameters, _parted(x + d * t, parameters)):
+            for p, value in zip(parameters, parted(x + d * t, parameters)):
                 p._assign(value if value.dtype == p.dtype else value.astype(p.dtype), "step")
 
     def _evaluate(self, closure: Callable[[], Any], t: float, d: Tensor | None) -> tuple[Tensor, Point]:
@@ -231,7 +195,7 @@ class LBFGS(Optimizer):
                 "the closure must call backward() on a loss that depends on them"
             )
         with no_grad():
-            g = _joined([zeros(p.shape, dtype=p.dtype) if p.grad is None else p.grad.detach() for p in parameters])
+            g = joined([zeros(p.shape, dtype=p.dtype) if p.grad is None else p.grad.detach() for p in parameters])
             slope = 0.0 if d is None else float(_dot(g, d))
         loss = asarray(loss).detach()
         return loss, Point(t, float(loss), g, slope)
@@ -288,7 +252,7 @@ class LBFGS(Optimizer):
         given = flatten(grads)[0]
         if len(given) != len(leaves):
             raise ArgumentError(f"LBFGS.update: {len(leaves)} parameters, but {len(given)} gradients")
-        g, rate = _joined(given), chosen["lr"]
+        g, rate = joined(given), chosen["lr"]
         steps, changes = state["steps"], state["changes"]
         if state["gradient"] is None:
             rate = rate * F.minimum(1.0 / F.sum(F.abs(g)), asarray(1.0, dtype=g.dtype))
@@ -296,7 +260,7 @@ class LBFGS(Optimizer):
             y = g - state["gradient"]
             steps, changes = _remember(steps, changes, state["move"], y, chosen["history_size"])
         move = _direction(g, steps, changes) * rate
-        new = unflatten(structure, _parted(_joined(leaves) + move, leaves))
+        new = unflatten(structure, parted(joined(leaves) + move, leaves))
         return new, {"step": state["step"] + 1.0, "steps": steps, "changes": changes, "gradient": g, "move": move}
 
 

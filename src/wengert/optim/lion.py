@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wengert.functional.arguments import native
-from wengert.optim.optimizer import Optimizer, Options, Parameters, check_betas
+from wengert.optim.optimizer import Optimizer, Options
 from wengert.optim.update import Rule
 
 _sign = native("sign")
@@ -24,7 +24,7 @@ class LionConfig:
     lr: float = 1e-4
     betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = 0.0
-    maximize: bool = False
+    maximize: bool = field(default=False, kw_only=True)
 
 
 @functools.cache
@@ -50,25 +50,6 @@ class Lion(Optimizer):
     """
 
     Config = LionConfig
-
-    def __init__(
-        self,
-        params: Parameters | LionConfig | None = None,
-        lr: Any = None,
-        betas: tuple[float, float] | None = None,
-        weight_decay: float | None = None,
-        *,
-        maximize: bool | None = None,
-        config: LionConfig | None = None,
-    ) -> None:
-        fixed = None if betas is None else tuple(betas)
-        super().__init__(params, config, lr=lr, betas=fixed, weight_decay=weight_decay, maximize=maximize)
-
-    @classmethod
-    def check(cls, options: Options) -> None:
-        """Raise if an option makes no sense."""
-        super().check(options)
-        check_betas("Lion", options["betas"])
 
     @classmethod
     def slots(cls, options: Options) -> dict[str, float]:

@@ -9,7 +9,8 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.functional.arguments import native
 
-_sqrt, _expm1, _pow, _minimum, _where = (native(n) for n in ("sqrt", "expm1", "pow", "minimum", "where"))
+_sqrt, _exp, _expm1, _pow = (native(n) for n in ("sqrt", "exp", "expm1", "pow"))
+_minimum, _maximum, _where = (native(n) for n in ("minimum", "maximum", "where"))
 
 
 def sqrt(x: Any) -> Any:
@@ -60,3 +61,30 @@ def one_minus_power(beta: float, step: Any) -> Any:
         return 1.0
     exponent = step * log(beta)
     return -(_expm1(exponent) if isinstance(exponent, Tensor) else expm1(exponent))
+
+
+def power_of(base: float, exponent: Any) -> Any:
+    """A constant to any power.
+
+    >>> power_of(2.0, 3)
+    8.0
+    """
+    return _exp(exponent * log(base)) if isinstance(exponent, Tensor) else base**exponent
+
+
+def maximum(a: Any, b: float) -> Any:
+    """The larger of two numbers.
+
+    >>> maximum(1.0, 2.0)
+    2.0
+    """
+    return _maximum(a, b) if isinstance(a, Tensor) else max(a, b)
+
+
+def choose(condition: Any, a: Any, b: Any) -> Any:
+    """a where the condition holds, else b.
+
+    >>> choose(True, 1.0, 2.0)
+    1.0
+    """
+    return _where(condition, a, b) if isinstance(condition, Tensor) else (a if condition else b)

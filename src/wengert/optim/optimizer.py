@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -38,7 +39,14 @@ class Optimizer:
     Config: ClassVar[type[Any]]
     elementwise: ClassVar[bool] = True  # False: the rule looks at a whole tensor, not at one element
 
-    def __init__(self, params: Any, config: Any, **given: Any) -> None:
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if hasattr(cls, "Config"):
+            cls.__signature__ = _signature(cls.Config)  # type: ignore[attr-defined]
+
+    def __init__(self, params: Any = None, *values: Any, config: Any = None, **options: Any) -> None:
+        """Options by position or name, in the order of the Config, which alone defines them; None stands for its value."""
+        given = self._named(values, options)
         if dataclasses.is_dataclass(params):  # Adam(AdamConfig(...)): to be given pairs
             if config is not None:
                 raise ArgumentError(f"{type(self).__name__}: config is given twice")
@@ -47,7 +55,7 @@ class Optimizer:
             raise ArgumentError(
                 f"{type(self).__name__}: config is a {self.Config.__name__}, got a {type(config).__name__}"
             )
-        chosen = {k: v for k, v in given.items() if v is not None}
+        chosen = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items() if v is not None}
         self.defaults = {**_fields(config or self.Config()), **chosen}
         self.param_groups: list[Group] = []
         self._names: dict[int, str] = {}
@@ -61,12 +69,34 @@ class Optimizer:
             if params is not None and not listed:
                 raise ArgumentError(f"{type(self).__name__}: the list of parameters is empty")
 
+    @classmethod
+    def _named(cls, values: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options by name, of those that were given by position and by name."""
+        fields = dataclasses.fields(cls.Config)
+        by_position = [f.name for f in fields if not f.kw_only]
+        names = ", ".join(f.name for f in fields)
+        if len(values) > len(by_position):
+            raise TypeError(f"{cls.__name__} takes {len(by_position)} options by position, got {len(values)}: {names}")
+        named = dict(zip(by_position, values))
+        for name in options:
+            if name in named:
+                raise TypeError(f"{cls.__name__}: {name} is given by position and by name")
+            if not any(f.name == name for f in fields):
+                raise TypeError(f"{cls.__name__} has no option {name!r}; it has {names}")
+        return {**named, **options}
+
     # ----------------------------------------------------------------------------------- what subclasses say
 
     @classmethod
     def check(cls, options: Options) -> None:
-        """Raise if an option makes no sense."""
-        check_positive(cls.__name__, lr=options["lr"], weight_decay=options.get("weight_decay", 0.0))
+        """Raise if an option makes no sense. What options of the same name have in common is checked here."""
+        for name, value in options.items():
+            if name in _NOT_NEGATIVE and value is not None and not isinstance(value, tuple):
+                check_positive(cls.__name__, **{name: value})
+            elif name in _FRACTIONS:
+                check_fraction(cls.__name__, **{name: value})
+            elif name == "betas":
+                check_betas(cls.__name__, value)
 
     @classmethod
     def slots(cls, options: Options) -> dict[str, float]:
@@ -481,6 +511,25 @@ class Optimizer:
         """
         given = options if lr is None else {**options, "lr": lr}
         return pure.update(cls, params, grads, state, cls._options(given))
+
+
+_NOT_NEGATIVE = frozenset(
+    ("lr", "weight_decay", "eps", "momentum", "lr_decay", "damping", "initial_accumulator_value", "d", "momentum_decay",
+     "tolerance_grad", "tolerance_change")
+)  # fmt: skip
+_FRACTIONS = frozenset(("alpha", "rho"))
+
+
+def _signature(config: type[Any]) -> inspect.Signature:
+    """What an optimizer with these options is called with: `(params=None, lr=0.001, …, *, config=None)`."""
+    make = inspect.Parameter
+    listed = [make("params", make.POSITIONAL_OR_KEYWORD, default=None)]
+    fields = sorted(dataclasses.fields(config), key=lambda f: bool(f.kw_only))
+    for f in fields:
+        kind = make.KEYWORD_ONLY if f.kw_only else make.POSITIONAL_OR_KEYWORD
+        listed.append(make(f.name, kind, default=f.default, annotation=f.type))
+    listed.append(make("config", make.KEYWORD_ONLY, default=None, annotation=f"{config.__name__} | None"))
+    return inspect.Signature(listed)
 
 
 def _fields(config: Any) -> dict[str, Any]:

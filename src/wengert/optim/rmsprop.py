@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wengert.functional.arguments import native
-from wengert.optim.optimizer import Optimizer, Options, Parameters, check_fraction, check_positive
+from wengert.optim.optimizer import Optimizer, Options
 from wengert.optim.update import Rule
 
 _sqrt, _square = native("sqrt"), native("square")
@@ -27,7 +27,7 @@ class RMSpropConfig:
     weight_decay: float = 0.0
     momentum: float = 0.0
     centered: bool = False
-    maximize: bool = False
+    maximize: bool = field(default=False, kw_only=True)
 
 
 @functools.cache
@@ -66,38 +66,6 @@ class RMSprop(Optimizer):
     """
 
     Config = RMSpropConfig
-
-    def __init__(
-        self,
-        params: Parameters | RMSpropConfig | None = None,
-        lr: Any = None,
-        alpha: float | None = None,
-        eps: float | None = None,
-        weight_decay: float | None = None,
-        momentum: float | None = None,
-        centered: bool | None = None,
-        *,
-        maximize: bool | None = None,
-        config: RMSpropConfig | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            config,
-            lr=lr,
-            alpha=alpha,
-            eps=eps,
-            weight_decay=weight_decay,
-            momentum=momentum,
-            centered=centered,
-            maximize=maximize,
-        )
-
-    @classmethod
-    def check(cls, options: Options) -> None:
-        """Raise if an option makes no sense."""
-        super().check(options)
-        check_positive("RMSprop", eps=options["eps"], momentum=options["momentum"])
-        check_fraction("RMSprop", alpha=options["alpha"])
 
     @classmethod
     def slots(cls, options: Options) -> dict[str, float]:

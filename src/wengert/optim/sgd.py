@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wengert.errors import ArgumentError
 from wengert.optim.numbers import at_first
-from wengert.optim.optimizer import Optimizer, Options, Parameters, check_positive
+from wengert.optim.optimizer import Optimizer, Options
 from wengert.optim.update import Rule
 
 
@@ -25,7 +25,7 @@ class SGDConfig:
     dampening: float = 0.0
     weight_decay: float = 0.0
     nesterov: bool = False
-    maximize: bool = False
+    maximize: bool = field(default=False, kw_only=True)
 
 
 @functools.cache
@@ -58,34 +58,10 @@ class SGD(Optimizer):
 
     Config = SGDConfig
 
-    def __init__(
-        self,
-        params: Parameters | SGDConfig | None = None,
-        lr: Any = None,
-        momentum: float | None = None,
-        dampening: float | None = None,
-        weight_decay: float | None = None,
-        nesterov: bool | None = None,
-        *,
-        maximize: bool | None = None,
-        config: SGDConfig | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            config,
-            lr=lr,
-            momentum=momentum,
-            dampening=dampening,
-            weight_decay=weight_decay,
-            nesterov=nesterov,
-            maximize=maximize,
-        )
-
     @classmethod
     def check(cls, options: Options) -> None:
         """Raise if an option makes no sense."""
         super().check(options)
-        check_positive("SGD", momentum=options["momentum"])
         if options["nesterov"] and (not options["momentum"] or options["dampening"]):
             raise ArgumentError("SGD: nesterov needs a momentum and no dampening")
 
