@@ -282,10 +282,11 @@ inline void attach(Node* n, Value* const* out, int n_out) {
 
 namespace {
 
-void describe(Node* n, Value* const* in, int n_in, const Attrs* attrs) {
-  n->description = new Description;
-  for (int i = 0; i < n_in; ++i) n->description->operands.push_back(in[i]->type());
-  if (attrs) n->description->attrs = *attrs;
+void describe(Node* n, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out) {
+  auto* d = n->description = new Description;
+  for (int i = 0; i < n_in; ++i) d->operands.push_back(in[i]->type());
+  for (int i = 0; i < n_out; ++i) d->results.push_back(out[i]->type());
+  if (attrs) d->attrs = *attrs;
 }
 
 // The list that is given to a derived program is as long as the highest entry that is read of it.
@@ -305,7 +306,7 @@ void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs,
   retain(&d);
   link(n, in, d.edges.data(), static_cast<int>(d.edges.size()));
   if (thread_state.n_tapes) [[unlikely]] {
-    describe(n, in, n_in, attrs);
+    describe(n, in, n_in, attrs, out, d.n_outputs);
     if (d.forward) describe_given(n, d.forward->sizes.leaves, given);
   }
   n->saved = room(n->inline_saved, d.saves.size());
@@ -334,6 +335,7 @@ void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, 
   Node* n = new_node();
   n->custom = custom;
   link(n, in, nullptr, n_in);
+  if (thread_state.n_tapes) describe(n, in, 0, nullptr, out, n_out);
   attach(n, out, n_out);
 }
 

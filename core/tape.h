@@ -20,7 +20,7 @@ struct Saved {
 
 // What a tape keeps of an instruction besides what backward needs, so that its program can be printed and verified.
 struct Description {
-  std::vector<Type> operands;
+  std::vector<Type> operands, results;
   Attrs attrs;
   std::vector<int64_t> given;  // sizes, to a derived program
 };

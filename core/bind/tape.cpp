@@ -62,6 +62,14 @@ nb::object description(const NodeHandle& h) {
   return nb::make_tuple(operands, attrs, given);
 }
 
+nb::list results(const NodeHandle& h) {
+  nb::list out;
+  if (const Description* d = h.node->description)
+    for (const Type& t : d->results)
+      out.append(nb::make_tuple(static_cast<int>(t.dtype), nb::steal(dims_to_python(t.shape))));
+  return out;
+}
+
 Value* plain_value(nb::handle h) {
   return is_tensor(h.ptr()) && as_tensor(h.ptr())->plain ? current(as_tensor(h.ptr())->tensor) : nullptr;
 }
@@ -411,6 +419,7 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("edges", &edges)
       .def_prop_ro("sizes", &sizes)
       .def_prop_ro("description", &description)
+      .def_prop_ro("results", &results)
       .def("keep_grad", [](const NodeHandle& h, nb::handle g) { keep_grad(h.node, value_from(g, "grad")); })
       .def("__eq__", [](const NodeHandle& a, const NodeHandle& b) { return a.node == b.node; })
       .def("__hash__", [](const NodeHandle& h) { return reinterpret_cast<Py_ssize_t>(h.node) >> 4; });

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
@@ -12,9 +11,10 @@ from wengert._core import Tensor
 from wengert.autograd.creation import zeros, zeros_like
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import inside_reverse
+from wengert.autograd.recorded import Entry, recorded_program
 from wengert.autograd.reverse import as_tensors, seed_for
 from wengert.errors import DTypeError, GradientError, TapeConsumedError
-from wengert.program.ir import Instruction, Program, Type, Var, infer
+from wengert.program.ir import Program
 from wengert.transforms.pullback import pull
 
 
@@ -191,6 +191,19 @@ class GradientTape:
         """What was recorded, as a program: it prints and verifies."""
         return recorded_program(self._record.nodes())
 
+    @property
+    def entries(self) -> list[Entry]:
+        """What was recorded, one entry for each instruction: `op`, `inputs`, `outputs`, `saved`, `line`.
+
+        >>> import wengert as wg
+        >>> with GradientTape() as tape:
+        ...     y = wg.exp(wg.ones((2, 3)))
+        >>> entry = tape.entries[0]
+        >>> entry.op, [str(t) for t in entry.outputs]
+        ('exp', ['float32[2, 3]'])
+        """
+        return [Entry(node) for node in self._record.nodes()]
+
     def __repr__(self) -> str:
         state = "recording" if self.recording else "consumed" if self._consumed else "ready"
         return f"<GradientTape {state}, {len(self._record.nodes())} instructions>"
@@ -207,70 +220,4 @@ def _seed(y: Tensor, given: Any) -> Tensor:
     return seed_for(y, given, "gradient")
 
 
-def recorded_program(nodes: Sequence[Any]) -> Program:
-    """Recorded nodes as a program whose inputs are the leaves and the operands that are not differentiated."""
-    values: dict[tuple[int, int], Var] = {}
-    inputs: list[Var] = []
-    instructions: list[Instruction] = []
-    for node in nodes:
-        if node.custom is not None:
-            raise GradientError("program: a custom op is opaque; it has no program to show")
-        env = _operands(node, values, inputs)
-        sizes = _known_sizes(node)
-        for i in node.derivation.forward.instructions:
-            instructions.append(_concrete(i, env, *sizes))
-        for k, o in enumerate(node.derivation.forward.outputs[: node.derivation.n_outputs]):
-            if isinstance(o, Var):
-                values[node.key, k] = env[o]
-    read = {v for i in instructions for v in i.vars()}
-    results = [o for i in instructions for o in i.outputs if o not in read]
-    return Program(inputs, instructions, list(results))
-
-
-def _operands(node: Any, values: dict[tuple[int, int], Var], inputs: list[Var]) -> dict[Var, Var]:
-    """The operands of a node's program as values of the recorded one."""
-    derivation = node.derivation
-    types = [Type(d, s) for d, s in node.description[0]]
-    env: dict[Var, Var] = {}
-    for index, edge in zip(derivation.edges, node.edges):
-        if edge is None:
-            continue
-        key = (edge[0].key, edge[1])
-        if key not in values:
-            values[key] = Var(types[index])
-            inputs.append(values[key])
-        env[derivation.forward.inputs[index]] = values[key]
-    for v, t in zip(derivation.forward.inputs, types):
-        if v not in env:  # not differentiated
-            env[v] = Var(t)
-            inputs.append(env[v])
-    return env
-
-
-def _known_sizes(node: Any) -> tuple[list[Any], list[Any]]:
-    operands, attrs, given = node.description
-    leaves = [(0, k, axis) for k, (_, shape) in enumerate(operands) for axis in range(len(shape))]
-    sizes = [n for _, shape in operands for n in shape]
-    for k, value in enumerate(attrs):
-        if isinstance(value, tuple):
-            leaves += [(1, k, j) for j in range(len(value))]
-            sizes += value
-    leaves += [(3, 0, k) for k in range(len(given))]
-    return leaves, [*sizes, *given]
-
-
-def _concrete(i: Instruction, env: dict[Var, Var], leaves: list[Any], sizes: list[Any]) -> Instruction:
-    """The instruction with sizes that are known put in."""
-
-    def known(shape: Any) -> Any:
-        return tuple(_core.substitute_sizes(shape, leaves, sizes))
-
-    inputs = tuple(env[x] if isinstance(x, Var) else x for x in i.inputs)
-    attrs = tuple(known(v) if a.kind == "sizes" else v for a, v in zip(i.op.attrs, i.attrs))
-    outputs = tuple(Var(t) for t in infer(i.op, inputs, attrs))
-    made = Instruction(i.op, inputs, attrs, outputs)
-    env.update(zip(i.outputs, outputs))
-    return made
-
-
-__all__ = ["GradientTape", "Tape", "recorded_program"]
+__all__ = ["GradientTape", "Tape"]
