@@ -1,7 +1,8 @@
 """Forward mode: tensors that carry a tangent.
 
-A dual tensor at a level pairs a value with a tangent; both may be duals of lower levels. An op on duals runs on the values,
-and its tangent program, derived once per signature from the op's rule, runs beside it.
+A dual tensor at a level pairs a value with a tangent; both may be duals of lower levels. An op on duals of plain tensors is
+applied natively, as one program for value and tangent. What comes here is the rest: where a function is being traced, the
+op is an instruction of the trace, and its rule makes those of its tangent.
 """
 
 from __future__ import annotations
@@ -18,12 +19,7 @@ from wengert.errors import GradientError, ShapeError
 from wengert.ops.registry import Op
 from wengert.ops.zero import ZERO
 from wengert.program.call_trace import Name
-from wengert.program.ir import Instruction, Program, Var, infer, is_one
-from wengert.program.numbers import is_number
-from wengert.program.simplify import simplify
-from wengert.program.trace import Trace
-from wengert.transforms.evaluate import evaluate
-from wengert.transforms.linearize import is_complex, linearize
+from wengert.transforms.linearize import is_complex, jvp_rule
 
 
 @_core.tensor_layout  # a plain tensor that is given a value with a tangent becomes one of these
@@ -173,8 +169,9 @@ class _Level(_core.Level):
         if all(t is None for t in tangents):
             return outputs
         ys = (outputs,) if op.n_outputs == 1 else outputs
-        y_dots = _tangents(op, values, tangents, ys, attrs)
-        duals = tuple(self.dual(y, t) for y, t in zip(ys, y_dots))
+        dots = [ZERO if t is None else t for t in tangents]
+        y_dots = jvp_rule(op, dots, outputs, values, attrs)
+        duals = tuple(self.dual(y, t) for y, t in zip(ys, (y_dots,) if op.n_outputs == 1 else y_dots))
         return duals[0] if op.n_outputs == 1 else duals
 
     def _view(self, op: Op, x: DualTensor, x_dot: Any, value: Any, attrs: tuple[Any, ...]) -> DualTensor:
@@ -185,100 +182,6 @@ class _Level(_core.Level):
 
 
 _core.set_dual_types(DualTensor, Pair, View, _Level)
-
-_programs: dict[Any, list[tuple[Any, Program, list[Any]]]] = {}
-
-
-def _tangents(op: Op, values: list[Any], tangents: list[Any], ys: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
-    """Output tangents, by the op's tangent program for this signature."""
-    attrs = tuple(map(_static, attrs))
-    given = [t for t in tangents if t is not None]
-    tensors = [v for v in values if isinstance(v, Tensor)]
-    program, leaves = _tangent_program(op, values, tuple(t is not None for t in tangents), attrs)
-    sizes = [_size_at(leaf, tensors, attrs) for leaf in leaves]
-    return evaluate(program, [*given, *ys, *tensors], leaves, sizes)
-
-
-def _static(attr: Any) -> Any:
-    """An attribute without numbers of a compiled function that is being traced: tangent programs outlive the trace."""
-    if isinstance(attr, tuple):
-        return tuple(map(_static, attr))
-    return attr.known() if is_number(attr) else attr
-
-
-def _size_at(leaf: tuple[int, int, int], tensors: list[Any], attrs: tuple[Any, ...]) -> Any:
-    kind, source, index = leaf
-    return tensors[source].shape[index] if kind == 0 else attrs[source][index]
-
-
-def _signature(op: Op, values: list[Any], which: tuple[bool, ...], attrs: tuple[Any, ...]) -> Any:
-    types = tuple(
-        (v.dtype.code, tuple(map(is_one, v.shape))) if isinstance(v, Tensor) else (type(v), v) for v in values
-    )
-    static = tuple(tuple(map(is_one, v)) if a.kind == "sizes" else v for a, v in zip(op.attrs, attrs))
-    return (op.name, types, which, static)
-
-
-def _tangent_program(
-    op: Op, values: list[Any], which: tuple[bool, ...], attrs: tuple[Any, ...]
-) -> tuple[Program, list[Any]]:
-    from wengert.transforms.derive import _symbolic_attrs, symbolic_types
-
-    key = _signature(op, values, which, attrs)
-    tensors = [v for v in values if isinstance(v, Tensor)]
-    for guards, program, leaves in _programs.get(key, ()):
-        if _guards_hold(guards, tensors, attrs):
-            return program, leaves
-    _core.open_guards()
-    try:
-        concrete = [(v.dtype.code, tuple(_hint(n) for n in v.shape)) for v in tensors]
-        types = iter(symbolic_types(concrete))
-        hints = tuple(tuple(_hint(n) for n in v) if a.kind == "sizes" else v for a, v in zip(op.attrs, attrs))
-        sizes = _symbolic_attrs(op.name, hints)
-        inputs = [Var(next(types)) if isinstance(v, Tensor) else v for v in values]
-        program = _trace_tangent(op, inputs, which, sizes)
-    finally:
-        guards = _core.describe_guards(_core.close_guards())
-    leaves = [(0, k, axis) for k, v in enumerate(tensors) for axis in range(v.ndim)]
-    leaves += [(1, k, j) for k, (a, v) in enumerate(zip(op.attrs, attrs)) if a.kind == "sizes" for j in range(len(v))]
-    _programs.setdefault(key, []).append((guards, program, leaves))
-    return program, leaves
-
-
-def _hint(n: Any) -> int:
-    return n if isinstance(n, int) else n.hint
-
-
-def _guards_hold(guards: list[Any], tensors: list[Any], attrs: tuple[Any, ...]) -> bool:
-    if not guards:
-        return True
-    leaves = [(0, k, axis) for k, v in enumerate(tensors) for axis in range(v.ndim)]
-    leaves += [(1, k, j) for k, v in enumerate(attrs) if isinstance(v, tuple) for j in range(len(v))]
-    sizes = [_size_at(leaf, tensors, attrs) for leaf in leaves]
-    for a, comparison, b, outcome in guards:
-        left, right = _core.substitute_sizes((a, b), leaves, sizes)
-        if (left == right if comparison == "==" else left < right) != outcome:
-            return False
-    return True
-
-
-def _trace_tangent(op: Op, inputs: list[Any], which: tuple[bool, ...], attrs: tuple[Any, ...]) -> Program:
-    from wengert.program.ir import Const
-
-    trace = Trace()
-    primals: dict[Var, Any] = {v: trace.tracer(v) for v in inputs if isinstance(v, Var)}
-    dtype = next(v.type.dtype for v in reversed(inputs) if isinstance(v, Var))
-    operands = tuple(v if isinstance(v, Var) else Const(v, dtype) for v in inputs)
-    dots = {v: trace.tracer(Var(v.type, linear=True)) for v, w in zip(inputs, which) if w}
-    outputs = tuple(Var(t) for t in infer(op, operands, attrs))
-    tangents: dict[Var, Any] = dict(dots)
-    with trace:
-        linearize(trace, [Instruction(op, operands, attrs, outputs)], primals, tangents)
-    made = [primals[o]._var for o in outputs]
-    body = [i for i in trace.instructions if i.outputs[0] not in made]
-    results = [None if tangents.get(o, ZERO) is ZERO else tangents[o]._var for o in outputs]
-    variables = [v for v in inputs if isinstance(v, Var)]
-    return simplify(Program([*(d._var for d in dots.values()), *made, *variables], body, results))
 
 
 def dual(value: Any, tangent: Any) -> DualTensor:

@@ -12,7 +12,8 @@ from typing import Any
 from wengert.ops.registry import OPS
 from wengert.ops.shape import zeros_like
 from wengert.ops.zero import ZERO
-from wengert.program.trace import Trace, tracing
+from wengert.program.ir import Type
+from wengert.program.trace import Trace, Tracer, tracing
 
 Rule = Callable[..., Any]
 
@@ -27,17 +28,18 @@ def _tuple(x: Any) -> tuple[Any, ...]:
 
 
 def _composed_jvp(meaning: Rule, dots: Sequence[Any], inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
-    """Output tangents of a composed function, inside the rule that is being traced."""
+    """Output tangents of a composed function, inside the rule that is being traced, or on tensors of any level."""
+    from wengert.transforms.evaluate import apply
     from wengert.transforms.linearize import linearize
 
     outer, inner = tracing(), Trace()
-    assert outer is not None
-    symbols = [inner.input(x._var.type) for x in inputs]
+    symbols = [inner.input(Type(x.dtype.code, x.shape)) for x in inputs]
     with inner:
         outputs = _tuple(meaning(*symbols, **attrs))
     primals = {s._var: x for s, x in zip(symbols, inputs)}
     tangents = {s._var: t for s, t in zip(symbols, dots) if t is not ZERO}
-    linearize(outer, inner.instructions, primals, tangents)
+    in_trace = outer is not None and all(isinstance(x, Tracer) for x in inputs)
+    linearize(outer.process if outer and in_trace else apply, inner.instructions, primals, tangents)
     return tuple(tangents.get(y._var, ZERO) for y in outputs)
 
 

@@ -148,7 +148,7 @@ def _pushed(program: Program, mask: int) -> Program:
     tangents: dict[Var, Any] = {v: trace.tracer(Var(v.type, linear=True)) for v in wanted}
     dots = [t._var for t in tangents.values()]
     with trace:
-        linearize(trace, program.instructions, primals, tangents)
+        linearize(trace.process, program.instructions, primals, tangents)
     ys = [_output(primals, o) for o in program.outputs]
     y_dots = [_cotangent(tangents.get(o, ZERO)) if isinstance(o, Var) else None for o in program.outputs]
     return simplify(Program([*trace.inputs, *dots], trace.instructions, [*ys, *y_dots]))
@@ -327,7 +327,7 @@ def derive(program: Program, mask: int, name: str, past: Sequence[Instruction] =
     given = {v: primals[v] for v in program.inputs}
     with trace:
         _linearize_past(trace, past, given, primals, tangents)
-        linearize(trace, program.instructions, primals, tangents)
+        linearize(trace.process, program.instructions, primals, tangents)
     outputs = [_output(primals, o) for o in program.outputs]
     bars_in = [Var(o.type) for o in program.outputs if isinstance(o, Var)]
 
@@ -357,7 +357,7 @@ def _linearize_past(
     """Tangents of residuals. Their values are those that are given: computing them again is dead code."""
     again: dict[Var, Var] = {}
     for i in past:
-        linearize(trace, [i], primals, tangents)
+        linearize(trace.process, [i], primals, tangents)
         for o in i.outputs:
             if o in given:
                 again[primals[o]._var] = given[o]._var

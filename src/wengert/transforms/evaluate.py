@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
+from wengert.ops.registry import Op
 from wengert.program.ir import Const, Program, Var
 from wengert.program.trace import create
+
+
+def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    """The outputs of an op on tensors of any level."""
+    if not operands:
+        return create(op, attrs)
+    return op(operands, *attrs) if op.n_inputs < 0 else op(*operands, *attrs)
 
 
 def evaluate(program: Program, inputs: Sequence[Any], leaves: list[Any], sizes: list[Any]) -> list[Any]:
@@ -18,12 +26,7 @@ def evaluate(program: Program, inputs: Sequence[Any], leaves: list[Any], sizes: 
         attrs = tuple(
             _core.substitute_sizes(v, leaves, sizes) if a.kind == "sizes" else v for a, v in zip(i.op.attrs, i.attrs)
         )
-        if not operands:
-            outputs = create(i.op, attrs)
-        elif i.op.n_inputs < 0:
-            outputs = i.op(operands, *attrs)
-        else:
-            outputs = i.op(*operands, *attrs)
+        outputs = apply(i.op, operands, attrs)
         env.update(zip(i.outputs, (outputs,) if i.op.n_outputs == 1 else outputs))
     return [_output(env, o) for o in program.outputs]
 

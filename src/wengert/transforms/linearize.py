@@ -53,9 +53,15 @@ def zeros_like(x: Any) -> Any:
 
 
 def linearize(
-    trace: Trace, instructions: Sequence[Instruction], primals: dict[Var, Any], tangents: dict[Var, Any]
+    apply: Callable[[Op, Sequence[Any], tuple[Any, ...]], Any],
+    instructions: Sequence[Instruction],
+    primals: dict[Var, Any],
+    tangents: dict[Var, Any],
 ) -> None:
-    """Run `instructions` in `trace` on primals and tangents; both dictionaries gain the values they make."""
+    """Run `instructions` on primals and tangents; both dictionaries gain the values they make.
+
+    `apply(op, inputs, attrs)` runs one: in a trace it is that one's `process`.
+    """
 
     def primal(x: Operand) -> Any:
         return x.value if isinstance(x, Const) else primals[x]
@@ -63,7 +69,7 @@ def linearize(
     for i in instructions:
         inputs = [primal(x) for x in i.inputs]
         dots = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
-        outputs = trace.process(i.op, inputs, i.attrs)
+        outputs = apply(i.op, inputs, i.attrs)
         ys = (outputs,) if i.op.n_outputs == 1 else outputs
         primals.update(zip(i.outputs, ys))
         if all(d is ZERO for d in dots) or not i.op.differentiable:
