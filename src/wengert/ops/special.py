@@ -202,8 +202,10 @@ def _digamma(x: Any) -> Any:
     """digamma, also of a literal."""
     if isinstance(x, (int, float)):
         from wengert.autograd.conversion import asarray
+        from wengert.program.trace import untraced
 
-        return digamma(asarray(float(x), dtype="float64")).item()
+        with untraced():  # a literal has a number, also where a function is being traced
+            return digamma(asarray(float(x), dtype="float64")).item()
     return digamma(x)
 
 
