@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "number.h"
 #include "random_draws.h"
 #include "random_element.h"
+#include "vector.h"
 
 namespace wengert {
 
@@ -26,14 +28,23 @@ double stirling_rest(double k) {
   return (1.0 / 12 - (1.0 / 360 - z / 1260) * z) / (k + 1.0);
 }
 
-double poisson_by_inversion(double rate, Pairs& u) {
+// 1 / k for counts that come by inversion: with a mean of ten, none is larger.
+constexpr int kMostInverted = 64;
+constexpr std::array<double, kMostInverted> kReciprocals = [] {
+  std::array<double, kMostInverted> r{};
+  for (int k = 1; k < kMostInverted; ++k) r[static_cast<size_t>(k)] = 1.0 / k;
+  return r;
+}();
+
+// `none` is e^−rate.
+double poisson_by_inversion(double rate, double none, Pairs& u) {
   for (;;) {  // again only where rounding leaves a rest that no count has
-    double rest = u.next()[0], p = std::exp(-rate), k = 0.0;
-    for (; rest > p && p > 0.0; p *= rate / k) {
+    double rest = u.next()[0], p = none;
+    for (int k = 1; k < kMostInverted; ++k) {
+      if (rest <= p) return k - 1;
       rest -= p;
-      k += 1.0;
+      p *= rate * kReciprocals[static_cast<size_t>(k)];
     }
-    if (p > 0.0) return k;
   }
 }
 
@@ -52,10 +63,10 @@ double poisson_by_rejection(double rate, Pairs& pairs) {
   }
 }
 
-double poisson(double rate, Pairs& pairs) {
+double poisson(double rate, double none, Pairs& pairs) {
   if (!(rate >= 0.0)) return kNaN;
   if (rate == std::numeric_limits<double>::infinity()) return rate;
-  return rate < kInverted ? poisson_by_inversion(rate, pairs) : poisson_by_rejection(rate, pairs);
+  return rate < kInverted ? poisson_by_inversion(rate, none, pairs) : poisson_by_rejection(rate, pairs);
 }
 
 double binomial_by_inversion(double n, double p, Pairs& u) {
@@ -150,9 +161,21 @@ void multinomial_row(double left, const void* p, T* y, int64_t row, int64_t clas
 }  // namespace
 
 void random_poisson(DType dtype, const void* rate, void* y, int64_t n, RandomStream s) {
+  const MapFn exp = kernels().map[static_cast<int>(Elementwise::exp)][static_cast<int>(DType::Float64)];
   with_floating(dtype, [&]<class T>() {
-    draw_each(static_cast<T*>(y), n, s,
-              [&](int64_t i, Pairs& u) { return narrowed<T>(poisson(widened<T>(rate, i), u)); });
+    parallel_for((n + kTile - 1) / kTile, [&](int64_t tile) {
+      const int64_t first = tile * kTile, count = std::min(kTile, n - first);
+      uint32_t words[4 * kTile];
+      double rates[kTile], none[kTile];
+      philox_words(words, {s.key_low, s.key_high, s.counter + static_cast<uint64_t>(first)}, count);
+      for (int64_t i = 0; i < count; ++i) rates[i] = widened<T>(rate, first + i), none[i] = -rates[i];
+      const void* in = none;
+      exp(none, &in, count);
+      for (int64_t i = 0; i < count; ++i) {
+        Pairs pairs(words + 4 * i, s, first + i);
+        static_cast<T*>(y)[first + i] = narrowed<T>(poisson(rates[i], none[i], pairs));
+      }
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 #include "special.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "../threads.h"
@@ -8,6 +9,19 @@
 #include "number.h"
 
 namespace wengert {
+
+namespace {
+
+// 1 / k: a product for each term of a series instead of a division, which takes three times as long.
+constexpr std::array<double, 128> kReciprocals = [] {
+  std::array<double, 128> r{};
+  for (int k = 1; k < 128; ++k) r[static_cast<size_t>(k)] = 1.0 / k;
+  return r;
+}();
+
+double reciprocal(int k) { return k < 128 ? kReciprocals[static_cast<size_t>(k)] : 1.0 / k; }
+
+}  // namespace
 
 // e^-|x| I_n(x) / x^n. The power series (NIST DLMF 10.25.2) has positive terms only; beyond, Hankel's expansion
 // (10.40.1) reaches full accuracy before its terms grow again.
@@ -19,7 +33,7 @@ double bessel_i_scaled(int n, double x) {
     const double y = 0.25 * x * x;
     double sum = term;
     for (int k = 1; term > 1e-17 * sum; ++k) {
-      term *= y / (static_cast<double>(k) * (n + k));
+      term *= y * (reciprocal(k) * reciprocal(n + k));
       sum += term;
     }
     return x == x ? sum * std::exp(-x) : x;

@@ -21,7 +21,8 @@ from wengert.stats.odds import ClassOdds, times
 from wengert.stats.parameters import Shape, common_shape, generator_of, read, spread
 from wengert.stats.summing import counts_up_to, largest
 
-_exp, _where, _floor, _sum, _lgamma, _all = (native(n) for n in ("exp", "where", "floor", "sum", "lgamma", "all"))
+_exp, _log, _where, _floor, _sum = (native(n) for n in ("exp", "log", "where", "floor", "sum"))
+_lgamma, _all = native("lgamma"), native("all")
 _and, _reshape, _maximum = native("logical_and"), native("reshape"), native("maximum")
 _categorical = native("random_categorical")
 
@@ -63,24 +64,18 @@ class Categorical(ClassOdds):
         t = as_tensor(x, "Categorical")
         return signed(t, "Categorical") if t.dtype.is_integer else super()._value(t, method)
 
-    def _picked(self, table: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The entries of a table of classes that the values name, and whether they name any."""
-        whole = x if x.dtype.is_integer else _floor(x)
-        inside = _and(whole >= 0, whole < number(self.classes, x.dtype))
-        index = as_dtype_of(_where(inside, whole, _where(whole < 0, 0, number(self.classes - 1, x.dtype))), int64)
-        shape = common_shape("Categorical", tuple(x.shape), self.batch_shape)
-        rows = spread(table, (*shape, self.classes))
-        found = take_along_axis(rows, _reshape(spread(index, shape), (*shape, 1)), axis=-1)
-        return _reshape(found, shape), _and(inside, whole == x)
-
     def _log_prob(self, x: Tensor) -> Tensor:
-        found, named = self._picked(self.logits, x)
-        nothing = -math.inf if x.dtype.is_integer else _where(x == x, -math.inf, x)
-        return _where(named, found, nothing)
+        shape = common_shape("Categorical", tuple(x.shape), self.batch_shape)
+        if not self._is_logit:  # one logarithm for each value, not for each class
+            return _log(_picked(spread(self._odds, (*shape, self.classes)), spread(x, shape), 0.0))
+        return _picked(spread(self.logits, (*shape, self.classes)), spread(x, shape), -math.inf)
 
     def _cdf(self, x: Tensor) -> Tensor:
-        found, _ = self._picked(cumulative_sum(self.probs, axis=-1), x)
-        return _where(x < 0.0, 0.0, found)
+        shape = common_shape("Categorical", tuple(x.shape), self.batch_shape)
+        whole = x if x.dtype.is_integer else _floor(x)
+        last = number(self.classes - 1, x.dtype)
+        sums = spread(cumulative_sum(self.probs, axis=-1), (*shape, self.classes))
+        return _picked(sums, spread(_where(whole > last, last, whole), shape), 0.0)
 
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
         rows = product(self.batch_shape)
@@ -97,6 +92,19 @@ class Categorical(ClassOdds):
     def entropy(self) -> Tensor:
         """−Σ p ln p."""
         return _entropy(self.probs, self.logits)
+
+
+@composite
+def _picked(table: Tensor, x: Tensor, otherwise: float) -> Tensor:
+    """The entries of a table of classes that the values name; `otherwise` for those that name none, NaN for NaN."""
+    classes = number(table.shape[-1], x.dtype)
+    whole = x if x.dtype.is_integer else _floor(x)
+    named = _and(_and(whole >= 0, whole < classes), whole == x)
+    index = _reshape(as_dtype_of(_where(named, whole, 0), int64), (*x.shape, 1))
+    found = _reshape(take_along_axis(table, index, axis=-1), x.shape)
+    if x.dtype.is_integer:
+        return _where(named, found, otherwise)
+    return _where(named, found, _where(x == x, otherwise, math.nan))
 
 
 @composite

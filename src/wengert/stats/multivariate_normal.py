@@ -8,7 +8,7 @@ from wengert._core import Tensor
 from wengert.autograd.creation import eye
 from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError, LinAlgError, ShapeError
-from wengert.functional.arguments import describe, native
+from wengert.functional.arguments import describe, native, product
 from wengert.functional.diagonals import diagonal
 from wengert.functional.joining import flip
 from wengert.functional.linear import matmul
@@ -68,12 +68,18 @@ def _inverse_factor(precision: Tensor) -> Tensor:
 
 def solved(factor: Tensor, x: Tensor) -> Tensor:
     """L⁻¹ x for the vectors along the last axis of x."""
+    if factor.ndim == 2 and x.ndim > 1:  # one matrix for all: they are the columns of one right side
+        rows = _reshape(x, (product(x.shape[:-1]), x.shape[-1]))
+        z = solve_triangular(factor, matrix_transpose(rows), upper=False)
+        return _reshape(matrix_transpose(z), tuple(x.shape))
     z = solve_triangular(factor, _reshape(x, (*x.shape, 1)), upper=False)
     return _reshape(z, z.shape[:-1])
 
 
 def times_vector(factor: Tensor, z: Tensor) -> Tensor:
     """L z for the vectors along the last axis of z."""
+    if factor.ndim == 2:
+        return matmul(z, matrix_transpose(factor))
     y = matmul(factor, _reshape(z, (*z.shape, 1)))
     return _reshape(y, y.shape[:-1])
 
