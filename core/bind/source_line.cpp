@@ -5,7 +5,7 @@
 
 // The interpreter's frame struct is private and differs between versions; these are the fields in front of what we
 // read.
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000 && !defined(PYPY_VERSION)
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000 && !defined(PYPY_VERSION)
 #define WENGERT_FAST_FRAMES 1
 #endif
 
@@ -35,15 +35,15 @@ struct Frame {
   PyCodeObject* f_code;
   PyObject* frame_obj;
   Frame* previous;
-  _Py_CODEUNIT* prev_instr;
+  _Py_CODEUNIT* instruction;
   bool entry() const { return false; }
 };
 #else
 struct Frame {
-  PyCodeObject* f_code;
+  PyCodeObject* f_code;  // since 3.13 an object that may be something else
   Frame* previous;
   PyObject *f_funcobj, *f_globals, *f_builtins, *f_locals, *frame_obj;
-  _Py_CODEUNIT* prev_instr;
+  _Py_CODEUNIT* instruction;
   int stacktop;
   uint16_t return_offset;
   char owner;
@@ -51,6 +51,14 @@ struct Frame {
   bool entry() const { return owner == 3; }  // FRAME_OWNED_BY_CSTACK
 };
 #endif
+
+Frame* current_frame() {
+#if PY_VERSION_HEX < 0x030D0000
+  return reinterpret_cast<Frame*>(PyThreadState_GET()->cframe->current_frame);
+#else
+  return reinterpret_cast<Frame*>(PyThreadState_GET()->current_frame);
+#endif
+}
 
 // Null for frames of the interpreter itself.
 PyCodeObject* code_of(const Frame* frame) {
@@ -67,7 +75,7 @@ void add_internal_file(PyObject* filename) {
 
 SourceLine current_line() {
 #ifdef WENGERT_FAST_FRAMES
-  auto* frame = reinterpret_cast<Frame*>(PyThreadState_GET()->cframe->current_frame);
+  Frame* frame = current_frame();
   PyCodeObject* code = code_of(frame);
   while (code && frame->previous && (frame->entry() || internal(code->co_filename))) {
     frame = frame->previous;
@@ -75,7 +83,7 @@ SourceLine current_line() {
   }
   if (!code) return {};
   Py_INCREF(code);
-  auto offset = frame->prev_instr - reinterpret_cast<_Py_CODEUNIT*>(code->co_code_adaptive);
+  auto offset = frame->instruction - reinterpret_cast<_Py_CODEUNIT*>(code->co_code_adaptive);
   return {code, static_cast<int32_t>(offset * sizeof(_Py_CODEUNIT))};
 #else
   PyFrameObject* frame = PyEval_GetFrame();
