@@ -207,7 +207,9 @@ def _count(x: Any) -> int:
 
 
 def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """The matrix of second derivatives of a scalar function, forward over reverse: shape x.shape + x.shape.
+    """The matrix of second derivatives of a scalar function: shape x.shape + x.shape.
+
+    The gradient is computed and recorded once; each row is a pull through what was recorded.
 
     >>> import wengert as wg
     >>> hessian(lambda x: (x * x * x).sum())(wg.tensor([1.0, 2.0])).tolist()
@@ -218,6 +220,6 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
         g, point = _of_one(f, argnums, args, kwargs)
         for x in _tensor_leaves(point)[0]:
             _reject_complex(x, "hessian")
-        return jacfwd(grad(g))(point)
+        return jacrev(grad(g))(point)
 
     return named(hessian_of, "hessian", f, "The Hessian of {f}.")
