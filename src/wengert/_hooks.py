@@ -13,12 +13,12 @@ from wengert.program.trace import dispatch
 
 
 def _deriving(name: str) -> Callable[..., Any]:
-    """A function of transforms.derive, which is imported when something is derived for the first time."""
+    """A function of transforms.variants, which is imported when something is derived for the first time."""
 
     def call(*arguments: Any) -> Any:
-        from wengert.transforms import derive
+        from wengert.transforms import variants
 
-        return getattr(derive, name)(*arguments)
+        return getattr(variants, name)(*arguments)
 
     return call
 

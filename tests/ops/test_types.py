@@ -14,7 +14,8 @@ from wengert.ops.registry import Op
 from wengert.ops.samples import Sample
 from wengert.program.compile import compile
 from wengert.program.ir import Instruction, Program, Var, infer
-from wengert.transforms.derive import _symbolic_attrs, _unified_types, derive, narrowed, symbolic_types
+from wengert.transforms.derive import derive
+from wengert.transforms.variants import _symbolic_attrs, _unified_types, narrowed, symbolic_types
 
 
 def _hint(n: Any) -> int:

@@ -101,7 +101,7 @@ class TracedFunction:
 
     def derive(self, mask: int) -> tuple[Any, Any]:
         """The derivative by the inputs in the mask, for the core, with all guards so far."""
-        from wengert.transforms.derive import derive_program
+        from wengert.transforms.variants import derive_program
 
         _core.open_guards()
         try:
@@ -152,7 +152,7 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
 def _trace_with(
     compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operands: set[int], numbers: Numbers
 ) -> tuple[Any, ...]:
-    from wengert.transforms.derive import symbolic_types
+    from wengert.transforms.variants import symbolic_types
 
     arguments = [*args, *kwargs.values()]
     which = [k for k, x in enumerate(arguments) if isinstance(x, _core.Tensor) or k in operands]
