@@ -35,7 +35,7 @@ struct Frame {
   PyCodeObject* f_code;
   PyObject* frame_obj;
   Frame* previous;
-  _Py_CODEUNIT* instruction;
+  const char* instruction;
   bool entry() const { return false; }
 };
 #else
@@ -43,7 +43,7 @@ struct Frame {
   PyCodeObject* f_code;  // since 3.13 an object that may be something else
   Frame* previous;
   PyObject *f_funcobj, *f_globals, *f_builtins, *f_locals, *frame_obj;
-  _Py_CODEUNIT* instruction;
+  const char* instruction;
   int stacktop;
   uint16_t return_offset;
   char owner;
@@ -83,8 +83,7 @@ SourceLine current_line() {
   }
   if (!code) return {};
   Py_INCREF(code);
-  auto offset = frame->instruction - reinterpret_cast<_Py_CODEUNIT*>(code->co_code_adaptive);
-  return {code, static_cast<int32_t>(offset * sizeof(_Py_CODEUNIT))};
+  return {code, static_cast<int32_t>(frame->instruction - code->co_code_adaptive)};
 #else
   PyFrameObject* frame = PyEval_GetFrame();
   if (!frame) return {};
