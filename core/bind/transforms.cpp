@@ -256,7 +256,7 @@ nb::object value_and_gradient(nb::handle f, const nb::tuple& args, nb::handle kw
       for (const nb::object& s : sources) names.push_back(renamed(s));
       NumbersKept kept(sources);
       y = call_with(f, args, kwargs, positions, names);
-      if (!is_tensor(y.ptr()) || !as_tensor(y.ptr())->plain) settle(y);
+      if (!is_simple(y)) settle(y);  // looking at a dual has brought it up to date
     }
     names.clear();
     if (!is_real_scalar(y) || thread_state.capturing) {
