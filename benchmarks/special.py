@@ -200,7 +200,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="functions (default: all)")
-    parser.add_argument("--points", type=int, default=300, help="random points of each function")
+    parser.add_argument("--points", type=int, default=200, help="random points of each function")
     arguments = parser.parse_args()
     print("| function | domain | median | largest error | median, float32 | largest error, float32 |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -87,6 +87,7 @@ def test_partition_keeps_its_promise() -> None:
         i = wg.argpartition(wg.asarray(x), kth).numpy()
         np.testing.assert_array_equal(np.take_along_axis(x, i, -1), y)
         assert isinstance(np.argpartition(wg.asarray(x), kth), wg.Tensor)
+    assert (np.partition(wg.asarray(x), 7, axis=None).numpy() == np.sort(x, axis=None)).all()
     with pytest.raises(ArgumentError, match="kth = 20 is out of range"):
         wg.partition(wg.asarray(x), 20)
 
@@ -132,6 +133,10 @@ def test_linspace_of_tensors() -> None:
         got = wg.linspace(wg.asarray(a), wg.asarray(b), 5, endpoint=endpoint)
         np.testing.assert_allclose(got.numpy(), np.linspace(a, b, 5, endpoint=endpoint), rtol=1e-15)
     assert wg.linspace(wg.tensor(1.0), 2.0, 1).tolist() == [1.0] and wg.linspace(wg.tensor(1.0), 2.0, 0).shape == (0,)
+    through, step = np.linspace(wg.asarray(a), wg.asarray(b), 5, retstep=True, axis=-1)
+    expected, length = np.linspace(a, b, 5, retstep=True, axis=-1)
+    np.testing.assert_allclose(through.numpy(), expected, rtol=1e-15)
+    np.testing.assert_allclose(step.numpy(), length, rtol=1e-15)
     check(lambda x, y: wg.linspace(x, y, 4), np.array([0.3, 2.0]), np.array([1.0, -1.0]))
 
 

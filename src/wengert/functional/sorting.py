@@ -73,36 +73,39 @@ def argsort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = 
     return _argsort(t, one_axis(axis, t.ndim, "argsort"), int(bool(descending)), 0)
 
 
-def _check_kth(kth: Any, n: Any, name: str) -> None:
+def _partitioned(x: Any, kth: Any, axis: int | None, name: str) -> tuple[Tensor, int]:
+    """The tensor and its axis, if every kth is on it; without an axis all elements as a vector."""
+    t = as_tensor(x, name)
+    if axis is None:
+        t, axis = _reshape(t, (t.size,)), 0
+    place = one_axis(axis, t.ndim, name)
+    n = t.shape[place]
     for k in kth if isinstance(kth, (list, tuple)) else (kth,):
         if not -n <= operator.index(k) < n:
             raise ArgumentError(f"{name}: kth = {k} is out of range for an axis of size {n}")
+    return t, place
 
 
 @explain_keywords
-def partition(x: Any, kth: int | Sequence[int], *, axis: int = -1) -> Tensor:
+def partition(x: Any, kth: int | Sequence[int], *, axis: int | None = -1) -> Tensor:
     """The elements along an axis with the kth where it would stand in order, no larger ones before it and no smaller ones
-    after it. What is given here is the sorted tensor, which is one of those.
+    after it; all elements as a vector, if the axis is None. What is given here is the sorted tensor, which is one of those.
 
     >>> partition([3.0, 1.0, 2.0], 1).tolist()
     [1.0, 2.0, 3.0]
     """
-    t = as_tensor(x, "partition")
-    k = one_axis(axis, t.ndim, "partition")
-    _check_kth(kth, t.shape[k], "partition")
+    t, k = _partitioned(x, kth, axis, "partition")
     return _sorted(t, k, 0, "partition")
 
 
 @explain_keywords
-def argpartition(x: Any, kth: int | Sequence[int], *, axis: int = -1) -> Tensor:
+def argpartition(x: Any, kth: int | Sequence[int], *, axis: int | None = -1) -> Tensor:
     """The positions from which `partition` takes its elements, as int64.
 
     >>> argpartition([3.0, 1.0, 2.0], 1).tolist()
     [1, 2, 0]
     """
-    t = as_tensor(x, "argpartition")
-    k = one_axis(axis, t.ndim, "argpartition")
-    _check_kth(kth, t.shape[k], "argpartition")
+    t, k = _partitioned(x, kth, axis, "argpartition")
     return _argsort(t, k, 0, 0)
 
 

@@ -76,6 +76,14 @@ def _atleast_3d(*arys: Any) -> Any:
     return wg.atleast_3d(*arys)
 
 
+@function("linspace")
+def _linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
+) -> Any:
+    y = wg.moveaxis(wg.linspace(start, stop, num, endpoint=endpoint, dtype=dtype), 0, axis)
+    return (y, (stop - start) / max(num - 1 if endpoint else num, 1)) if retstep else y
+
+
 @function("gradient")
 def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     return wg.gradient(f, *varargs, axis=axis, edge_order=edge_order)
