@@ -85,6 +85,19 @@ def test_explicit_false_is_never_tracked() -> None:
     assert grads[0] is None and grads[1] is None and grads[2].tolist() == [3.0, 8.0]
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_a_target_may_be_a_source(used: bool) -> None:
+    x, numbers = wg.tensor([1.0, 2.0]), wg.tensor([1, 2])
+    with wg.GradientTape(persistent=True) as tape:
+        y = (x * x).sum() if used else x[0].detach()
+    assert tape.gradient(x, x).tolist() == [1.0, 1.0]
+    assert tape.gradient([x, x], [x], [x, None])[0].tolist() == [2.0, 3.0]
+    if used:
+        assert tape.gradient([x, y], x).tolist() == [3.0, 5.0]
+    assert tape.forward_gradient(x, x).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert tape.gradient(numbers, numbers) is None
+
+
 def test_integers_are_not_tracked() -> None:
     i = wg.tensor([1, 2])
     x = values(1.0, 2.0)

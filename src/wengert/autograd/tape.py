@@ -104,8 +104,11 @@ class GradientTape:
         if len(seeds) != len(targets):
             raise GradientError(f"gradient: {len(targets)} targets, but {len(seeds)} output_gradients")
         self._consume()
-        pairs = [(y, _seed(y, s)) for y, s in zip(targets, seeds) if not y._plain or _core.node_of(y) is not None]
+        pairs = [(y, _seed(y, s)) for y, s in zip(targets, seeds) if _is_tracked(y)]
         gradients = self._pull(pairs, [self._handles(x) for x in xs]) if pairs else [None] * len(xs)
+        for y, s in zip(targets, seeds):
+            if y.dtype.is_inexact and not _is_tracked(y):  # nothing was recorded for it, but it may be a source itself
+                gradients = [_added(g, _seed(y, s)) if x is y else g for x, g in zip(xs, gradients)]
         self._finish()
         return gradients[0] if single else gradients
 
@@ -172,8 +175,10 @@ class GradientTape:
         if self._consumed:
             self._consume()
         seed = _core.fresh_leaf(zeros_like(target), 0)
-        handles = self._handles(source)
-        parts = [g for g in pull([target], [seed], handles, retain=True, record=True) if g is not None]
+        if source is target and not _is_tracked(target):
+            parts = [seed]
+        else:
+            parts = [g for g in pull([target], [seed], self._handles(source), retain=True, record=True) if g is not None]
         pulled = functools.reduce(operator.add, parts) if parts else None
         if pulled is None or _core.node_of(pulled) is None:
             return zeros((*target.shape, *source.shape), dtype=target.dtype)
@@ -210,6 +215,14 @@ class GradientTape:
 
 
 Tape = GradientTape
+
+
+def _is_tracked(x: Tensor) -> bool:
+    return not x._plain or _core.node_of(x) is not None
+
+
+def _added(g: Tensor | None, more: Tensor) -> Tensor:
+    return more if g is None else g + more
 
 
 def _seed(y: Tensor, given: Any) -> Tensor:
