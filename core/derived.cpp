@@ -1,5 +1,7 @@
 #include "derived.h"
 
+#include <list>
+#include <string>
 #include <unordered_map>
 
 namespace wengert {
@@ -48,15 +50,52 @@ Derived::~Derived() {
 
 namespace {
 
+// What was derived from ops, by signature. Attributes are part of a signature, and a loop may bring new ones for ever
+// (an eps or a probability that is computed): of those that were not asked for longest the cache forgets all but
+// kCapacity.
 template <class T>
-struct Known {
-  GuardSet guards;
-  T* made;
-};
+class Cache {
+ public:
+  static constexpr size_t kCapacity = 1024;
 
-// What was derived from ops, by signature. There is a bounded number of signatures in a program; they are never freed.
-template <class T>
-using Cache = std::unordered_map<std::string, std::vector<Known<T>>>;
+  T* find(const std::string& key, Value* const* in, const Attrs& attrs, const int64_t* given) {
+    for (auto [it, end] = by_key_.equal_range(key); it != end; ++it) {
+      const Place place = it->second;
+      if (!place->guards.hold(in, &attrs, given)) continue;
+      entries_.splice(entries_.begin(), entries_, place);
+      return place->made;
+    }
+    return nullptr;
+  }
+
+  // Takes the reference.
+  void add(const std::string& key, GuardSet guards, T* made) {
+    entries_.push_front({key, std::move(guards), made});
+    by_key_.emplace(key, entries_.begin());
+    while (entries_.size() > kCapacity) forget_last();
+  }
+
+ private:
+  struct Entry {
+    std::string key;
+    GuardSet guards;
+    T* made;
+  };
+  using Place = typename std::list<Entry>::iterator;
+
+  void forget_last() {
+    const Place last = std::prev(entries_.end());
+    auto [it, end] = by_key_.equal_range(last->key);
+    while (it != end && it->second != last) ++it;
+    by_key_.erase(it);
+    T* made = last->made;
+    entries_.erase(last);
+    release(made);  // at the end: it may call Python
+  }
+
+  std::list<Entry> entries_;  // the one that was asked for last comes first
+  std::unordered_multimap<std::string, Place> by_key_;
+};
 
 template <class T>
 Cache<T>& cache_of_ops() {
@@ -102,22 +141,27 @@ void signature(std::string& key, const Op& op, Value* const* in, int n_in, const
 bool reads_sizes(const Derivative& d) { return !d.sizes.empty() || (d.forward && !d.forward->sizes.leaves.empty()); }
 bool reads_sizes(const Derived& p) { return !p.program->sizes.leaves.empty(); }
 
-// What was derived from an op. `any_shape`, if given: where that is kept which holds for every rank and every size.
+template <class T>
+T* shared(T* made) {
+  retain(made);
+  return made;
+}
+
+// A reference to what was derived from an op. `any_shape`, if given: where that is kept which holds for every rank and
+// every size.
 template <class T, class Derive>
-T& find_of_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, const int64_t* given, uint64_t mask,
+T* find_of_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, const int64_t* given, uint64_t mask,
               T** any_shape, Derive derive) {
   static std::string looked_up;  // keeps its memory from call to call
   signature(looked_up, op, in, n_in, attrs, mask);
   Cache<T>& cache = cache_of_ops<T>();
-  if (auto it = cache.find(looked_up); it != cache.end())
-    for (const Known<T>& k : it->second)
-      if (k.guards.hold(in, &attrs, given)) return *k.made;
+  if (T* known = cache.find(looked_up, in, attrs, given)) return shared(known);
   const std::string key = looked_up;  // deriving may look up others
   GuardSet guards;
   T* made = derive(op, in, n_in, attrs, mask, guards);
-  if (any_shape && !reads_sizes(*made) && guards.guards.empty()) *any_shape = made;
-  cache[key].push_back({std::move(guards), made});
-  return *made;
+  if (any_shape && !reads_sizes(*made) && guards.guards.empty()) *any_shape = shared(made);
+  cache.add(key, std::move(guards), shared(made));
+  return made;
 }
 
 // A variant of a derived program: known, or derived now.
@@ -143,19 +187,20 @@ T** place_for_any_shape(const Op& op, T* (&table)[kNumDTypes][8], DType dtype, u
 
 }  // namespace
 
-const Derivative& find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) {
+Handle<const Derivative> find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask) {
   auto* place = place_for_any_shape(op, const_cast<Op&>(op).derivatives, in[n_in - 1]->dtype, mask);
-  return find_of_op(op, in, n_in, attrs, nullptr, mask, place, derive_hooks.op);
+  return Handle<const Derivative>(find_of_op(op, in, n_in, attrs, nullptr, mask, place, derive_hooks.op));
 }
 
 const Derivative& find_derivative(Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask) {
   return find_variant(p.derivatives, p, in, n_in, given, mask, derive_hooks.program);
 }
 
-Derived& find_push(const Op& op, Value* const* in, int n_in, const Attrs& attrs, const int64_t* given, uint64_t mask) {
+Handle<Derived> find_push(const Op& op, Value* const* in, int n_in, const Attrs& attrs, const int64_t* given,
+                          uint64_t mask) {
   auto* place = place_for_any_shape(op, const_cast<Op&>(op).pushes, in[n_in - 1]->dtype, mask);
-  if (place && *place) return **place;
-  return find_of_op(op, in, n_in, attrs, given, mask, place, derive_hooks.push_op);
+  if (place && *place) return Handle<Derived>(shared(*place));
+  return Handle<Derived>(find_of_op(op, in, n_in, attrs, given, mask, place, derive_hooks.push_op));
 }
 
 Derived& find_push(Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask) {

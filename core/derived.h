@@ -118,12 +118,28 @@ struct DeriveHooks {
 };
 extern DeriveHooks derive_hooks;
 
-// The derivative of an op by the operands in the mask, or of a derived program: known, or derived now.
-const Derivative& find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask);
+// A reference to something that is counted.
+template <class T>
+struct Handle {
+  T* held;
+  explicit Handle(T* owned) : held(owned) {}
+  Handle(const Handle& o) : held(o.held) { retain(held); }
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { release(held); }
+  T* share() const {
+    retain(held);
+    return held;
+  }
+};
+
+// The derivative of an op by the operands in the mask, or of a derived program: known, or derived now. What was derived
+// of ops is forgotten when it was not asked for in a long time; the handle keeps it.
+Handle<const Derivative> find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask);
 const Derivative& find_derivative(Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask);
 // The push of an op by the operands in the mask, or of a derived program. The sizes that are given to that of an op are
 // those among its attributes.
-Derived& find_push(const Op& op, Value* const* in, int n_in, const Attrs& attrs, const int64_t* given, uint64_t mask);
+Handle<Derived> find_push(const Op& op, Value* const* in, int n_in, const Attrs& attrs, const int64_t* given,
+                          uint64_t mask);
 Derived& find_push(Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask);
 // The derived program with only those outputs that are in the mask.
 Derived& find_narrowed(Derived& p, uint64_t mask);

@@ -168,25 +168,38 @@ bool dim_compare(Dim a, Dim b, Comparison c) {
   return outcome;
 }
 
-Dim new_symbol(SizeLeaf leaf, int64_t hint) {
+namespace {
+
+thread_local std::vector<std::vector<int32_t>> symbols_at_work;
+
+int32_t unused_symbol(SizeLeaf leaf, int64_t hint) {
   auto& unused = table().unused;
   if (auto it = unused.find({leaf.kind, leaf.source, leaf.index, hint}); it != unused.end()) {
     const int32_t id = it->second;
     unused.erase(it);
-    return of_atom(id);
+    return id;
   }
-  int32_t id = static_cast<int32_t>(table().atoms.size());
   table().atoms.push_back({Atom::leaf, leaf, 0, 0, hint});
+  return static_cast<int32_t>(table().atoms.size()) - 1;
+}
+
+}  // namespace
+
+Dim new_symbol(SizeLeaf leaf, int64_t hint) {
+  const int32_t id = unused_symbol(leaf, hint);
+  if (!symbols_at_work.empty()) symbols_at_work.back().push_back(id);
   return of_atom(id);
 }
 
-void reuse_symbol(Dim d) {
-  if (!d.symbolic()) return;
-  const Expression& e = table().expressions[index_of(d.raw)];
-  if (e.terms.size() != 1 || e.constant != 0 || e.terms.begin()->second != 1) return;
-  const int32_t id = e.terms.begin()->first;
-  const Atom& a = table().atoms[id];
-  if (a.kind == Atom::leaf) table().unused.insert({{a.size.kind, a.size.source, a.size.index, a.hint}, id});
+void open_symbols() { symbols_at_work.emplace_back(); }
+
+void close_symbols() {
+  if (symbols_at_work.empty()) fail(ErrorKind::value, "close_symbols", "no list of symbols is open in this thread");
+  for (int32_t id : symbols_at_work.back()) {
+    const Atom& a = table().atoms[id];
+    table().unused.insert({{a.size.kind, a.size.source, a.size.index, a.hint}, id});
+  }
+  symbols_at_work.pop_back();
 }
 
 std::string to_string(Dim d) {

@@ -53,10 +53,11 @@ struct SizeLeaf {
   }
 };
 
+// A symbol that no trace and no derivation which is at work has. Those made since `open_symbols` are for others after
+// `close_symbols`: a finished program reads its sizes by their leaves. Expressions that they occur in are shared, too.
 Dim new_symbol(SizeLeaf leaf, int64_t hint);
-// A symbol of a trace that came to nothing: the next one for such a leaf and hint is this one, and so are the
-// expressions that it occurs in.
-void reuse_symbol(Dim d);
+void open_symbols();
+void close_symbols();
 std::string to_string(Dim d);
 // The leaves that a size is made of; and whether it is nothing but one leaf.
 std::vector<SizeLeaf> leaves_of(Dim d);

@@ -69,7 +69,8 @@ struct FusedGroup {
 
 struct Step {
   const Op* op = nullptr;
-  Attrs attrs;  // sizes are references into the program's SizeProgram
+  std::shared_ptr<const Op> owned;  // the op, if it was made at run time
+  Attrs attrs;                      // sizes are references into the program's SizeProgram
   bool symbolic = false;
   bool gemm = false;
   std::unique_ptr<FusedGroup> group;

@@ -392,10 +392,10 @@ void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value**
   Held held(in, n_in);
   const uint64_t mask = op.differentiable ? tracked_mask(in, n_in) : 0;
   if (!mask) return run_op(op, in, n_in, attrs, out);
-  const Derivative* d = nullptr;
-  if (op.elementwise && mask < 8) d = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
-  if (!d) d = &find_derivative(op, in, n_in, attrs, mask);
-  apply_derivative(*d, in, n_in, &attrs, out);
+  const Derivative* known = nullptr;
+  if (op.elementwise && mask < 8) known = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
+  if (known) return apply_derivative(*known, in, n_in, &attrs, out);
+  apply_derivative(*find_derivative(op, in, n_in, attrs, mask).held, in, n_in, &attrs, out);
 }
 
 Value* apply_elementwise(const Op& op, Value* const* in, int n_in) {
@@ -405,10 +405,10 @@ Value* apply_elementwise(const Op& op, Value* const* in, int n_in) {
     for (int i = 0; i < n_in; ++i) mask |= unsigned{tracked(in[i])} << i;
   if (!mask) return run_unified(op, in, n_in);
   const Derivative* d = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
-  if (!d) [[unlikely]]
-    d = &find_derivative(op, in, n_in, kNoAttrs, mask);
   Value* y;
-  if (d->forward) {
+  if (!d) [[unlikely]] {
+    apply_derivative(*find_derivative(op, in, n_in, kNoAttrs, mask).held, in, n_in, &kNoAttrs, &y);
+  } else if (d->forward) {
     apply_program(*d, in, n_in, &kNoAttrs, nullptr, &y);
   } else {
     y = run_unified(op, in, n_in);

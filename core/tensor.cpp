@@ -83,7 +83,7 @@ Value* place_in_base(const Tensor& t) {
 Value* linked(const Op& op, Value* x, const Attrs& attrs) {
   Value* out;
   if (x->node)
-    apply_derivative(find_derivative(op, &x, 1, attrs, 1), &x, 1, &attrs, &out);
+    apply_derivative(*find_derivative(op, &x, 1, attrs, 1).held, &x, 1, &attrs, &out);
   else
     apply(op, &x, 1, attrs, &out);
   return out;
@@ -123,9 +123,9 @@ void record_update(Alias& a, const Value* view, Value* result) {
   Value* in[2] = {packed.v, result};
   uint64_t mask = (tracked(in[0]) ? 1 : 0) | (tracked(in[1]) ? 2 : 0);
   Attrs attrs = geometry(view, packed.v);
-  const Derivative& d = find_derivative(*update, in, 2, attrs, mask);
+  const Handle<const Derivative> d = find_derivative(*update, in, 2, attrs, mask);
   Ref updated(alias(packed.v));
-  record(d, in, 2, &attrs, nullptr, &updated.v, nullptr);
+  record(*d.held, in, 2, &attrs, nullptr, &updated.v, nullptr);
   Ref base = in_order_of(a.base, updated.v, axes);
   std::swap(a.base, base.v);
 }

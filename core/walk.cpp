@@ -354,6 +354,8 @@ void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
   if (!w.options.retain_graph) {
     free_saved(n);
     n->freed = Freed::by_backward;
+    // They have been called for the last time; what they close over may lead back to this node.
+    if (n->hooks) tape_hooks.drop_object(std::exchange(n->hooks, nullptr));
   }
   send_all(w, n, out.data(), result);
 }

@@ -13,7 +13,7 @@ struct Callback {
   nb::object function;  // takes the operands, returns a sequence of outputs
 };
 
-const Callback& callback_of(const Op& op) { return *static_cast<const Callback*>(op.data); }
+const Callback& callback_of(const Op& op) { return *static_cast<const Callback*>(op.data.get()); }
 
 void infer_callback(const Op& op, const Type*, int, const Attrs&, Type* out) {
   const std::vector<Type>& types = callback_of(op).outputs;
@@ -39,13 +39,13 @@ void compute_callback(const Op& op, Value* const* in, int n_in, const Attrs& att
   }
 }
 
-// A new op under a name of its own; its callable. It lives as long as the process: programs refer to it.
+// A new op under a name of its own; its callable. It lives as long as that and programs refer to it.
 nb::object add_callback(const std::string& name, int n_inputs, const nb::list& outputs, const nb::object& function) {
   return guarded([&] {
     if (outputs.size() < 1 || outputs.size() > kMaxOutputs)
       fail(ErrorKind::value, name.c_str(),
            "has " + std::to_string(outputs.size()) + " outputs; 1 to 4 are supported here");
-    auto* callback = new Callback;
+    auto callback = std::make_shared<Callback>();
     for (nb::handle h : outputs) {
       nb::tuple t = nb::cast<nb::tuple>(h);
       callback->outputs.push_back(
@@ -59,7 +59,8 @@ nb::object add_callback(const std::string& name, int n_inputs, const nb::list& o
     op.infer = infer_callback;
     op.compute = compute_callback;
     op.data = callback;
-    return nb::steal(new_op_function(&add_op(std::move(op))));
+    const std::shared_ptr<const Op> added = add_temporary_op(std::move(op));
+    return nb::steal(new_op_function(added.get()));
   });
 }
 
@@ -69,7 +70,7 @@ void set_kernel(const std::string& name, const nb::object& function) {
   guarded([&] {
     Op* op = find_op(name);
     if (!op) fail(ErrorKind::value, name.c_str(), "is no op");
-    auto* callback = new Callback;
+    auto callback = std::make_shared<Callback>();
     callback->function = function;
     op->data = callback;
     op->compute = compute_callback;

@@ -240,9 +240,9 @@ PyObject* call_on_duals(const Op& op, PyObject* const* operands, int n, const At
   for (int k = 0; k < attrs.n; ++k)
     if (attrs[k].kind == Attr::Kind::sizes)
       for (Dim d : attrs[k].dims) *next++ = d.raw;
-  Derived& push = find_push(op, types.data(), n, attrs, given.data(), l.mask);
+  const Handle<Derived> push = find_push(op, types.data(), n, attrs, given.data(), l.mask);
   Objects parts(2 * op.n_outputs);
-  apply_to_objects(push, l.parts.data(), l.n_parts, given.data(), parts.at.data());
+  apply_to_objects(*push.held, l.parts.data(), l.n_parts, given.data(), parts.at.data());
   SmallArray<PyObject*, kMaxOutputs> out(op.n_outputs);
   join(l, parts.at.data(), op.n_outputs, out.data());
   return packed(out.data(), op.n_outputs);

@@ -12,6 +12,7 @@ struct OpFunction {
   PyObject_HEAD;
   vectorcallfunc call;
   const Op* op;
+  std::shared_ptr<const Op> owned;  // the op, if it was made at run time
   PyObject* dict;
 };
 
@@ -71,6 +72,7 @@ PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
 void op_function_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   Py_XDECREF(reinterpret_cast<OpFunction*>(self)->dict);
+  std::destroy_at(&reinterpret_cast<OpFunction*>(self)->owned);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -117,6 +119,7 @@ PyObject* new_op_function(const Op* op) {
   if (!f) return nullptr;
   f->call = op_call;
   f->op = op;
+  std::construct_at(&f->owned, op->owned.lock());
   f->dict = nullptr;
   return reinterpret_cast<PyObject*>(f);
 }

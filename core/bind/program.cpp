@@ -110,6 +110,7 @@ struct ProgramBuilder {
     guarded([&] {
       Step s;
       s.op = &op_named(name);
+      s.owned = s.op->owned.lock();
       s.attrs = attrs_from(*s.op, attrs);
       for (int k = 0; k < s.attrs.n; ++k)
         if (s.attrs.v[k].kind == Attr::Kind::sizes) {
@@ -342,6 +343,8 @@ DerivativeHandle make_derivative(const nb::object& op_name, const std::string& n
   auto made = std::make_unique<Derivative>();
   Derivative* d = made.get();
   if (!op_name.is_none()) d->op = &op_named(nb::cast<std::string>(op_name));
+  if (d->op && !d->op->owned.expired())
+    fail(ErrorKind::value, "derivative", "an op that was made at run time has none outside of programs");
   guarded([&] { check_derivative(d->op, forward.get(), *vjp.held->program, saves, edges, n_outputs); });
   d->name = name;
   d->forward = std::move(forward);
@@ -546,7 +549,8 @@ void bind_dim(nb::module_& m) {
       .def_prop_ro("hint", &Dim::hint)
       .def_prop_ro("is_leaf", [](Dim a) { return is_leaf(a); })
       .def_prop_ro("raw", [](Dim a) { return a.raw; });
-  m.def("reuse_symbol", [](nb::handle size) { return guarded([&] { reuse_symbol(dim_from_python(size.ptr())); }); });
+  m.def("open_symbols", &open_symbols);
+  m.def("close_symbols", [] { guarded(close_symbols); });
   m.def("new_symbol", [=](int kind, int source, int index, int64_t hint) {
     return guarded([&] { return py(new_symbol(leaf_from(kind, source, index), hint)); });
   });

@@ -60,19 +60,7 @@ DType dtype_from(int code);                                                     
 void check_count(const Program& p, size_t n);                                        // whether it takes n inputs
 void check_leaves(const std::vector<SizeLeaf>& leaves, Value* const* in, size_t n);  // whether n operands have these
 
-// A reference-counted object of the core as Python holds it.
-template <class T>
-struct Handle {
-  T* held;
-  explicit Handle(T* owned) : held(owned) {}
-  Handle(const Handle& o) : held(o.held) { retain(held); }
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() { release(held); }
-  T* share() const {
-    retain(held);
-    return held;
-  }
-};
+// As Python holds them.
 using DerivativeHandle = Handle<Derivative>;
 using DerivedHandle = Handle<Derived>;
 

@@ -117,6 +117,19 @@ Op& add_op(Op op) {
   return *added;
 }
 
+std::shared_ptr<const Op> add_temporary_op(Op op) {
+  static int next_id = 1 << 20;  // above those of all other ops
+  op.id = next_id++;
+  auto* added = new Op(std::move(op));
+  names()[added->name] = added;
+  std::shared_ptr<const Op> owner(added, [](const Op* gone) {
+    names().erase(gone->name);
+    delete gone;
+  });
+  added->owned = owner;
+  return owner;
+}
+
 Op* find_op(const std::string& name) {
   auto it = names().find(name);
   return it == names().end() ? nullptr : it->second;

@@ -1,6 +1,7 @@
 // The native half of an op's record: shape-and-dtype rule and kernel. The mathematical half, under the same name, is
 // in src/wengert/ops/; the two are joined at import.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,9 @@ struct Op {
   // dtype is refused, and the dtype of the result.
   MapFn map[kNumDTypes] = {};
   DType map_result[kNumDTypes] = {};
-  bool differentiable = true;  // false: outputs carry no gradient at all (comparisons, argmax)
-  const void* data = nullptr;  // of ops that are made at run time
+  bool differentiable = true;             // false: outputs carry no gradient at all (comparisons, argmax)
+  std::shared_ptr<const void> data = {};  // of ops whose kernel is a Python function
+  std::weak_ptr<const Op> owned = {};     // of an op that is made at run time: who refers to it shares it
 
   // Of the common case, all operands of one dtype, no attributes and any shape: [dtype][which need gradients, or have
   // a tangent].
@@ -45,7 +47,8 @@ struct Op {
 
 inline constexpr int kMaxOutputs = 4;
 
-Op& add_op(Op op);  // at start only
+Op& add_op(Op op);                                  // at start only
+std::shared_ptr<const Op> add_temporary_op(Op op);  // which has its name as long as somebody refers to it
 Op* find_op(const std::string& name);
 const std::vector<Op*>& all_ops();
 void register_ops();  // calls the registration function of every family

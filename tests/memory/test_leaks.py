@@ -54,6 +54,31 @@ def test_recorded_ops_with_changing_numbers() -> None:
     assert_bounded(lambda i: ((x * (0.5 + i * 1e-4)) ** (2.0 + i * 1e-4)).sum().backward(inputs=[x]))
 
 
+# What is derived for an op is kept per value of such a number, but only for the last thousand of them.
+def _layer_norm(x: Any, k: float) -> Any:
+    return wg.layer_norm(x, (4,), eps=k)
+
+
+def test_derivatives_of_ops_with_changing_numbers() -> None:
+    x = X.clone().requires_grad_()
+    assert_bounded(lambda i: _layer_norm(x, 0.5 + i * 1e-4).sum().backward(inputs=[x]), 300, warm=1100)
+
+
+def test_forward_mode_of_ops_with_changing_numbers() -> None:
+    assert_bounded(lambda i: wg.jvp(lambda x: _layer_norm(x, 0.5 + i * 1e-4), (X,), (X,)), 300, warm=1600)
+
+
+def test_a_derivative_that_was_forgotten_is_made_again() -> None:
+    x = X.clone().requires_grad_()
+    first = _layer_norm(x, 0.25)
+    (expected,) = wg.grad_of([first], [x], [X], retain_graph=True)
+    for i in range(1100):
+        _layer_norm(x, 0.5 + i * 1e-3)
+    (kept,) = wg.grad_of([first], [x], [X])
+    (again,) = wg.grad_of([_layer_norm(x, 0.25)], [x], [X])
+    assert kept.tolist() == again.tolist() == expected.tolist()
+
+
 def test_changing_sizes() -> None:
     f = wg.compile(lambda x: wg.softmax(x * 2.0, axis=-1).sum())
     x = wg.tensor(np.ones((60, 50)), requires_grad=True)
@@ -142,6 +167,41 @@ def test_products_that_fail(shapes: Any, requires_grad: bool) -> None:
             a @ b
 
     assert_bounded(fail, 2000)
+
+
+@wg.custom_op
+def _cube_by_jvp(a: Any) -> Any:
+    return wg.asarray(a.numpy() ** 3)
+
+
+@_cube_by_jvp.defjvp
+def _(a_dot: Any, y: Any, a: Any) -> Any:
+    return 3 * a * a * a_dot
+
+
+@wg.custom_op
+def _cube_by_vjp(a: Any) -> Any:
+    return wg.asarray(a.numpy() ** 3)
+
+
+@_cube_by_vjp.defvjp
+def _(y_bar: Any, y: Any, a: Any) -> Any:
+    return wg.asarray(3 * a.numpy() ** 2) * y_bar
+
+
+SHORT_LIVED = {
+    "sizes": lambda x: wg.softmax(x[1:] * 2.0, axis=-1).sum(),
+    "a custom op with a JVP": lambda x: _cube_by_jvp(x).sum(),
+    "a custom op with a VJP": lambda x: _cube_by_vjp(x).sum(),
+}
+
+
+@pytest.mark.parametrize("name", SHORT_LIVED)
+def test_compiled_functions_that_are_gone(name: str) -> None:
+    """With what was traced, derived and called back."""
+    x = X.clone().requires_grad_()
+    f = SHORT_LIVED[name]
+    assert_bounded(lambda i: wg.compile(lambda x: f(x))(x).backward(inputs=[x]), 500)
 
 
 def test_compiled_functions_that_fail() -> None:

@@ -176,7 +176,7 @@ class _Call:
             return self._on_duals(top, args)
         trace = top._trace if isinstance(top, Tracer) else tracing()
         if tensors and trace is not None and (top is not None or trace.captures):
-            return TracedCall(self, args)(trace)
+            return TracedCall(self, args)(trace, tensors)
         with no_grad():
             result = self.forward(*(x.detach() if isinstance(x, Tensor) else x for x in args))
         single = not isinstance(result, (tuple, list))
@@ -335,18 +335,17 @@ class TracedCall:
 
     def __init__(self, call: _Call, args: tuple[Any, ...]) -> None:
         self.call = call
-        self.tensors = [x for x in args if isinstance(x, Tensor)]
         self.static = [None if isinstance(x, Tensor) else (x,) for x in args]  # None: a tensor goes here
 
-    def __call__(self, trace: Any) -> Any:
-        shapes = [tuple(int(n) for n in x.shape) for x in self.tensors]
+    def __call__(self, trace: Any, tensors: list[Tensor]) -> Any:
+        shapes = [tuple(int(n) for n in x.shape) for x in tensors]
         with untraced():
-            outputs = self.run(*(full(s, 1, dtype=x.dtype) for s, x in zip(shapes, self.tensors)))
+            outputs = self.run(*(full(s, 1, dtype=x.dtype) for s, x in zip(shapes, tensors)))
         types = [(y.dtype.code, tuple(y.shape)) for y in outputs]
         transpose = [lambda y_bar, x: self.call.vjp(y_bar, x)] if self.call.linear else []  # type: ignore[misc]
-        op = define_callback(self.call.name, len(self.tensors), types, self.run, jvp=self.tangents, transpose=transpose)
+        op = define_callback(self.call.name, len(tensors), types, self.run, jvp=self.tangents, transpose=transpose)
         self.single_type = types[0] if len(types) == 1 else None
-        return trace.emit(op, self.tensors, ())
+        return trace.emit(op, tensors, ())
 
     def filled(self, tensors: Sequence[Any]) -> list[Any]:
         """All arguments, with these tensors in their places."""
@@ -361,7 +360,7 @@ class TracedCall:
 
     def tangents(self, *values: Any) -> Any:
         """The rule of the instruction: the custom one, or the transpose of a custom VJP."""
-        n = len(self.tensors)
+        n = self.static.count(None)
         x_dots, y, xs = values[:n], values[n], values[n + 1 :]
         ys = y if isinstance(y, tuple) else (y,)
         given = [zeros_like(x) if d is ZERO else d for d, x in zip(x_dots, xs) if _differentiable(x)]

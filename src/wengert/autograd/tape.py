@@ -178,7 +178,9 @@ class GradientTape:
         if source is target and not _is_tracked(target):
             parts = [seed]
         else:
-            parts = [g for g in pull([target], [seed], self._handles(source), retain=True, record=True) if g is not None]
+            parts = [
+                g for g in pull([target], [seed], self._handles(source), retain=True, record=True) if g is not None
+            ]
         pulled = functools.reduce(operator.add, parts) if parts else None
         if pulled is None or _core.node_of(pulled) is None:
             return zeros((*target.shape, *source.shape), dtype=target.dtype)

@@ -13,6 +13,8 @@ Ops that are not holomorphic have a rule of their own for complex operands, `com
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +33,7 @@ class Attr:
     kind: str
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Op:
     """An op: what the core says of it, and its mathematics."""
 
@@ -68,7 +70,16 @@ class Op:
         return {a.name: v for a, v in zip(self.attrs, values)}
 
 
-OPS: dict[str, Op] = {}
+class _Ops(dict[str, Op]):
+    """Ops by name. Those that are made while tracing are found, too, as long as a program has them."""
+
+    def __missing__(self, name: str) -> Op:
+        return _CALLBACKS[name]
+
+
+OPS: dict[str, Op] = _Ops()
+_CALLBACKS: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
+_numbers_of_callbacks = itertools.count()
 _KINDS = ("integer", "real", "integers", "sizes")
 _NATIVE = {row[0]: row for row in _core.op_table()}
 
@@ -131,8 +142,11 @@ def define_callback(
     jvp: Rule,
     transpose: Sequence[Rule | None] = (),
 ) -> Op:
-    """An op made while tracing, whose kernel is a Python function; under a name of its own."""
-    unique = f"{name}#{len(OPS)}"
+    """An op made while tracing, whose kernel is a Python function; under a name of its own.
+
+    It lives as long as the programs that have it. `function` and the rules must not refer to one of them.
+    """
+    unique = f"{name}#{next(_numbers_of_callbacks)}"
     native = _core.add_callback(unique, n_inputs, outputs, function)
     op = Op(
         unique,
@@ -148,7 +162,7 @@ def define_callback(
         dear=True,
         public=False,
     )
-    OPS[unique] = op
+    _CALLBACKS[unique] = op
     return op
 
 

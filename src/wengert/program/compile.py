@@ -9,7 +9,7 @@ import gc
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,12 +18,12 @@ from wengert.dtypes import float32, int64
 from wengert.errors import ArgumentError, TraceError, WengertError
 from wengert.program.call_trace import CallTrace, ClosesOver, call_trace
 from wengert.program.fuse import Group, fuse
-from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer
+from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
 from wengert.program.numbers import Numbers, is_number, may_be_operand, operand_type
 from wengert.program.retrace import Recent, history
 from wengert.program.simplify import simplify, without_stops
-from wengert.program.sizes import unify_sizes
+from wengert.program.sizes import own_symbols, unify_sizes
 from wengert.program.trace import tracing
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -149,6 +149,7 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     return traced
 
 
+@own_symbols()
 def _trace_with(
     compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operands: set[int], numbers: Numbers
 ) -> tuple[Any, ...]:
@@ -176,7 +177,6 @@ def _trace_with(
         if isinstance(e, WengertError):
             sizes = [f"{n} = {size}" for t, g in zip(types, given) for n, size in zip(t.shape, g[1]) if n is not size]
             e.add_note(f"while tracing {compiled.__name__}" + (f", where {', '.join(sizes)}" if sizes else ""))
-        _abandon(types)
         raise
     finally:
         numbers.ended = True
@@ -195,12 +195,6 @@ def _trace_with(
     return (
         plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings(), numbers.guards
     )  # fmt: skip
-
-
-def _abandon(types: Sequence[Type]) -> None:
-    """The trace came to nothing: its symbols are for the next one, or each call that fails would leave some behind."""
-    for size in (n for t in types for n in t.shape):
-        _core.reuse_symbol(size)
 
 
 def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:

@@ -1,12 +1,23 @@
-"""Sizes that a guard says are equal, as one expression."""
+"""Symbols for sizes; and sizes that a guard says are equal, as one expression."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
 from wengert.program.ir import Instruction, Program, Shape, Size, Type, Var
+
+
+class own_symbols(contextlib.ContextDecorator):
+    """Around what makes a program: inside, no symbol is one of those around; afterwards, its symbols are for others."""
+
+    def __enter__(self) -> None:
+        _core.open_symbols()
+
+    def __exit__(self, *exc: object) -> None:
+        _core.close_symbols()
 
 
 class EqualSizes:

@@ -14,7 +14,7 @@ from wengert._core import same_sizes
 from wengert.ops.registry import OPS
 from wengert.program.ir import Const, Instruction, Program, Type, Var, infer, remove_dead
 from wengert.program.lower import lower
-from wengert.program.sizes import EqualSizes
+from wengert.program.sizes import EqualSizes, own_symbols
 from wengert.transforms.derive import Derivable, Derivation, Leaf, derive, push
 
 _NOTHING, _FROM_INPUT, _FROM_RESULT = 0, 1, 2  # as core/derived.h: OutputRef::Kind
@@ -66,6 +66,7 @@ def _unified_types(name: str, types: Sequence[tuple[int, tuple[int, ...]]], size
     return inputs, sizes
 
 
+@own_symbols()
 def derive_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[Any, ...], mask: int) -> Any:
     """The derivative of one op, for the core: (native derivative, guards)."""
     _core.infer(name, types, attrs)  # what is refused is refused with its numbers, not with the symbols below
@@ -80,6 +81,7 @@ def derive_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[
     return native, guards
 
 
+@own_symbols()
 def push_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[Any, ...], mask: int) -> Any:
     """The push of one op, for the core: (native derived program, guards)."""
     _core.infer(name, types, attrs)
@@ -107,6 +109,7 @@ def derive_program(program: Program, mask: int, name: str) -> tuple[Derivation, 
     return derivation, _hand_over(derivation, None)
 
 
+@own_symbols()
 def derive_again(source: Derivable, types: list[tuple[int, Any]], given: list[int], mask: int) -> Any:
     """The derivative of a derived program, for the core: (native derivative, guards, whether it holds for every rank)."""
     program, past = _retyped(source, types, given)
@@ -122,6 +125,7 @@ def derive_again(source: Derivable, types: list[tuple[int, Any]], given: list[in
     return native, guards, any_rank
 
 
+@own_symbols()
 def push_again(source: Derivable, types: list[tuple[int, Any]], given: list[int], mask: int) -> Any:
     """The push of a derived program, for the core: (native derived program, guards, whether it holds for every rank)."""
     program, past = _retyped(source, types, given)
