@@ -29,7 +29,7 @@ class _Heap(ctypes.Structure):
     ]
 
 
-def _heap_bytes() -> int:
+def heap_bytes() -> int:
     """Bytes that malloc has given out; 0 where the C library does not say."""
     ask = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if ask is None:
@@ -45,7 +45,7 @@ def growth(step: Callable[[int], object], iterations: int = 2000, warm: int = 20
     def measure() -> tuple[int, int, int]:
         gc.collect()
         _core.empty_pool()
-        return wg.memory_stats().live_bytes, tracemalloc.get_traced_memory()[0], _heap_bytes()
+        return wg.memory_stats().live_bytes, tracemalloc.get_traced_memory()[0], heap_bytes()
 
     tracemalloc.start()  # first: its own tables are on the heap, too
     try:

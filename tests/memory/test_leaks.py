@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
-from tests.memory.growth import assert_bounded, growth
+from tests.memory.growth import assert_bounded, growth, heap_bytes
 
 X = wg.tensor(np.linspace(-1.0, 1.0, 12).reshape(3, 4))
 LABELS = wg.tensor([0, 2, 1])
@@ -59,13 +59,27 @@ def _layer_norm(x: Any, k: float) -> Any:
     return wg.layer_norm(x, (4,), eps=k)
 
 
-def test_derivatives_of_ops_with_changing_numbers() -> None:
+def _gradient(i: int) -> Any:
     x = X.clone().requires_grad_()
-    assert_bounded(lambda i: _layer_norm(x, 0.5 + i * 1e-4).sum().backward(inputs=[x]), 300, warm=1100)
+    return _layer_norm(x, 0.5 + i * 1e-4).sum().backward(inputs=[x])
 
 
-def test_forward_mode_of_ops_with_changing_numbers() -> None:
-    assert_bounded(lambda i: wg.jvp(lambda x: _layer_norm(x, 0.5 + i * 1e-4), (X,), (X,)), 300, warm=1600)
+def _tangent(i: int) -> Any:
+    return wg.jvp(lambda x: _layer_norm(x, 0.5 + i * 1e-4), (X,), (X,))
+
+
+@pytest.mark.parametrize("derive", [_gradient, _tangent])
+def test_derivatives_of_ops_with_changing_numbers(derive: Any) -> None:
+    """In counts of objects: where caches replace thousands of them, the tables of tracemalloc grow themselves."""
+    counts = []
+    for first, end in ((0, 1600), (1600, 2200)):
+        for i in range(first, end):
+            derive(i)
+        gc.collect()
+        wg.empty_pool()
+        counts.append((len(gc.get_objects()), heap_bytes()))
+    (objects, heap), (more_objects, more_heap) = counts
+    assert more_objects - objects < 600 and more_heap - heap < 600 * 100, counts
 
 
 def test_a_derivative_that_was_forgotten_is_made_again() -> None:
@@ -244,8 +258,23 @@ def _hook_over_a_view() -> None:
     y[1:].sum().backward()
 
 
+def _hook_over_what_comes_later() -> None:
+    h = X.clone().requires_grad_() * 2.0
+    h.register_hook(lambda g: g * loss.detach())
+    loss = (h * h).sum()
+    loss.backward()  # after which no hook is called any more
+
+
 @pytest.mark.parametrize(
-    "make", [_hook_on_a_result, _hook_on_a_leaf, _hook_on_a_parameter, _hook_that_was_called, _hook_over_a_view]
+    "make",
+    [
+        _hook_on_a_result,
+        _hook_on_a_leaf,
+        _hook_on_a_parameter,
+        _hook_that_was_called,
+        _hook_over_a_view,
+        _hook_over_what_comes_later,
+    ],
 )
 def test_hooks_that_close_over_their_tensor(make: Any) -> None:
     assert_bounded(lambda i: make(), 2000)

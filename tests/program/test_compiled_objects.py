@@ -96,7 +96,7 @@ def test_a_tensor_kept_from_tracing_says_so(use: Any) -> None:
     [
         ("full", lambda n: wg.zeros((n,))),
         ("iota", lambda n: wg.arange(n)),
-        ("random_normal", lambda n: wg.randn((n,))),
+        ("random numbers", lambda n: wg.randn((n,))),
         ("broadcast_to", lambda n: wg.broadcast_to(wg.ones(()), (n,))),
         ("reshape", lambda n: wg.reshape(wg.ones(3), (n,))),
         ("slice", lambda n: wg.ones(5)[:n]),
@@ -106,8 +106,10 @@ def test_a_tensor_kept_from_tracing_says_so(use: Any) -> None:
 def test_a_size_kept_from_tracing_says_so(name: str, use: Any) -> None:
     kept = []
     wg.compile(lambda x: (kept.append(x.shape[0]), x)[1])(wg.ones(3))
+    state = wg.default_generator.get_state()
     with pytest.raises(wg.TraceError, match=rf"{name}: a size was kept from the tracing .*Read the shape.*int\(size\)"):
         use(kept[0])
+    assert wg.default_generator.get_state() == state
 
 
 def test_errors_while_tracing_have_the_sizes() -> None:

@@ -19,7 +19,7 @@ from wengert.errors import ArgumentError, DTypeError, NumberRangeError, TraceErr
 from wengert.functional.arguments import as_dtype_of, as_tensor, native, product
 from wengert.interop.numpy import data
 from wengert.program.call_trace import CallTrace, call_trace
-from wengert.program.trace import tracing
+from wengert.program.trace import refuse_kept_size, tracing
 
 _uniform, _normal, _integers = (
     native("random_uniform"),
@@ -83,6 +83,8 @@ class Generator:
     def place(self, size: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
         """Key and counter of a draw of this many elements, now or in every call of the function that is traced."""
         trace = tracing()
+        if isinstance(size, _core.Dim) and trace is None:
+            refuse_kept_size("random numbers")  # before the counter becomes one
         if trace is None:
             low, high, first = self.reserve(self.counters(size, wide))
             return (low, high), (first,)

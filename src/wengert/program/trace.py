@@ -58,7 +58,8 @@ def create(op: Op, attrs: tuple[Any, ...]) -> Any:
     return op.function(*attrs) if trace is None else trace.emit(op, (), attrs)
 
 
-def _refuse_kept_size(name: str) -> NoReturn:
+def refuse_kept_size(name: str) -> NoReturn:
+    """For a size that is a symbol where no function is being traced."""
     raise TraceError(
         f"{name}: a size was kept from the tracing of a compiled function, where it has no value. Read the shape of a "
         "tensor outside; or keep int(size), which makes the function trace anew for other sizes"
@@ -290,7 +291,7 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
         if trace is not None and (attrs is not None or trace.captures):
             return trace.emit(op, inputs, attrs or ())
         if attrs is not None:
-            _refuse_kept_size(name)
+            refuse_kept_size(name)
         return op(*inputs)  # unifying brought everything down
     return top._trace.process(op, inputs, attrs or ())
 
