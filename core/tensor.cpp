@@ -167,9 +167,16 @@ void leave_group(Tensor& t) {
 }
 
 Attrs geometry(const Tensor& view) {
+  if (view.is_base) return geometry(view.alias->base, view.alias->base);
   Attrs attrs = geometry(view.value, view.alias->base);
   attrs.v[2].dims[0] = view.offset / size_of(view.value->dtype);
   return attrs;
+}
+
+Value* base_in_memory_order(const Alias& a) {
+  if (a.repacked || memory_order(a.base).n != a.base->ndim) return nullptr;
+  Dims axes;
+  return in_memory_order(a.base, axes).take();
 }
 
 void destroy(Tensor& t) {

@@ -31,6 +31,8 @@ void leave_group(Tensor& t);
 
 // Geometry of a view within its base, in elements, as attributes of the as_strided ops: shape, strides, offset.
 Attrs geometry(const Tensor& view);
+// The base with its axes in the order of memory, and so contiguous: a new reference, or null if its memory has gaps.
+Value* base_in_memory_order(const Alias& a);
 
 // `v` becomes a view in t's alias group. Takes v's value as it is.
 void join(Tensor& base, Tensor& view, bool detached);

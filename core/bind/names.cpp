@@ -73,31 +73,31 @@ TensorObject* object_of(Tensor* t) {
   return reinterpret_cast<TensorObject*>(reinterpret_cast<char*>(t) - offsetof(TensorObject, tensor));
 }
 
-// The tensors that a write to this one changes: [(tensor, its place in the base, or None for a base; whether it is
-// detached)], and the base. None if it is the only one.
+// The tensors that a write to this one changes: [(tensor, its place in the base, or None for all of it; whether it is
+// detached)], and the base, with its axes in the order of memory. None if it is the only one.
 nb::object sharing(nb::handle tensor) {
   return guarded([&]() -> nb::object {
     value_from(tensor, "sharing");
     Tensor& t = as_tensor(tensor.ptr())->tensor;
     if (!t.alias || t.alias->refs == 1) return nb::none();
     const Alias& a = *t.alias;
+    Ref whole(base_in_memory_order(a));
     nb::list names;
     uint32_t count = 0;
     for (Tensor* other = a.names; other; other = other->following, ++count) {
       nb::object place = nb::none();
-      if (!other->is_base) {
+      if (!other->is_base || !a.base->contiguous) {
         const Attrs attrs = geometry(*other);
         place = nb::make_tuple(nb::steal(dims_to_python(attrs[0].dims)), nb::steal(dims_to_python(attrs[1].dims)),
                                nb::steal(dims_to_python(attrs[2].dims)));
       }
       names.append(nb::make_tuple(nb::borrow(reinterpret_cast<PyObject*>(object_of(other))), place, other->detached));
     }
-    if (count != a.refs || !a.base->contiguous || a.repacked)
+    if (count != a.refs || !whole.v)
       throw Error(ErrorKind::in_place, to_string(a.base->type()) +
-                                           " is a gradient, or not contiguous and has views, so it cannot be given a "
-                                           "value with a tangent in place; clone() it first");
-    retain(a.base);
-    return nb::make_tuple(names, to_python(a.base));
+                                           " is a gradient, or has views and gaps in its memory, so it cannot be given "
+                                           "a value with a tangent in place; clone() it first");
+    return nb::make_tuple(names, to_python(whole.take()));
   });
 }
 

@@ -580,3 +580,36 @@ def test_random_residuals():
 
     with pytest.raises(wg.CustomOpError, match="Scaled: .*other results the second time"):
         Scaled()(x).sum().backward(create_graph=True, inputs=[x])
+
+
+FACTOR = np.array([2.0, -1.0, 0.5])
+
+
+@pytest.mark.parametrize("mode", ["jvp", "vjp"])
+def test_rules_of_compiled_functions_close_over_tensors(mode: str) -> None:
+    factor = wg.tensor(FACTOR)
+
+    @wg.custom_op
+    def scaled_square(x: Any) -> Any:
+        return wg.asarray(FACTOR * x.numpy() ** 2)
+
+    if mode == "jvp":
+        scaled_square.defjvp(lambda x_dot, y, x: x_dot * (2.0 * x * factor))
+    else:
+        scaled_square.defvjp(lambda y_bar, y, x: y_bar * (2.0 * x * factor))
+    f = wg.compile(lambda x: scaled_square(x).sum())
+    x, v = wg.tensor([1.0, 2.0, 4.0], dtype=wg.float64), wg.tensor([1.0, 0.5, 0.25], dtype=wg.float64)
+    for _ in range(2):
+        np.testing.assert_allclose(wg.grad(f)(x).numpy(), 2 * FACTOR * x.numpy())
+        np.testing.assert_allclose(wg.compile(wg.grad(f))(x).numpy(), 2 * FACTOR * x.numpy())
+    if mode == "jvp":
+        np.testing.assert_allclose(wg.jvp(f, (x,), (v,))[1].item(), float((2 * FACTOR * x.numpy() * v.numpy()).sum()))
+        np.testing.assert_allclose(wg.hvp(f, x, v).numpy(), 2 * FACTOR * v.numpy())
+    factor.mul_(2.0)  # rules read it when they run
+    np.testing.assert_allclose(wg.grad(f)(x).numpy(), 4 * FACTOR * x.numpy())
+    leaf = wg.tensor(FACTOR, requires_grad=True)
+    scaled_square.defjvp(lambda x_dot, y, x: x_dot * (x * leaf)) if mode == "jvp" else scaled_square.defvjp(
+        lambda y_bar, y, x: y_bar * (x * leaf)
+    )
+    with pytest.raises(wg.CustomOpError, match="closes over a tensor .*requires a gradient.*argument of the op"):
+        wg.grad(wg.compile(lambda x: scaled_square(x).sum()))(x)

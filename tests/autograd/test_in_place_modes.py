@@ -177,6 +177,22 @@ def rows_pure(x: Any) -> Any:
     return wg.stack([s[0], 2.0 * s[0], s[2], s[3]])
 
 
+def transposed_views(x: Any) -> Any:
+    y = wg.cos(wg.permute_dims(wg.zeros((2, 3), dtype=wg.float64), (1, 0)))  # with the layout of its operand
+    row, column = y[2], y[:, 0]
+    y[:1].add_(x[:2])
+    row.mul_(x[2:])
+    column[1] = x[0] * x[1]
+    return wg.concat([wg.sum(y, axis=0) * column[:2], row])
+
+
+def transposed_views_pure(x: Any) -> Any:
+    one = wg.ones_like(x[0])
+    a, b = x[0] + one, x[1] + one
+    first = wg.stack([a + x[0] * x[1] + x[2], b + one + x[3]])
+    return wg.concat([first * wg.stack([a, x[0] * x[1]]), x[2:]])
+
+
 def read_without_recording(x: Any) -> Any:
     y, z = wg.ones((4,), dtype=wg.float64), x * x
     part, other = y[1:], z[:3]
@@ -203,6 +219,7 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "masks and indices": (masks_and_indices, masks_and_indices_pure),
     "argument": (argument, argument_pure),
     "overwritten": (overwritten, overwritten_pure),
+    "transposed views": (transposed_views, transposed_views_pure),
     "read without recording": (read_without_recording, read_without_recording_pure),
     "rows": (rows, rows_pure),
 }

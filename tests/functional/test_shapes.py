@@ -170,6 +170,7 @@ def test_methods():
         (lambda x: x.squeeze(0), ValueError, "size 2"),
         (lambda x: x.broadcast_to((4, 5)), ValueError, "broadcast"),
         (lambda x: x.split(4), ValueError, "split"),
+        (lambda x: x[:0].split(2**64), ValueError, "split: axis 0 .* is empty; it makes at most"),
         (lambda x: x.expand_dims(5), ValueError, "axis 5"),
         (lambda x: wg.concat([]), ValueError, "at least one"),
         (lambda x: wg.concat([x, wg.ones((3, 3))], axis=1), ValueError, "concat"),

@@ -25,6 +25,15 @@ def _same(a: wg.Tensor, b: wg.Tensor) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
 
 
+@pytest.mark.parametrize("dtype", [wg.complex64, wg.complex128], ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", [(), (0,), (1,) * 11 + (2,)], ids=str)
+def test_complex_tensors_of_any_rank(shape: tuple[int, ...], dtype: wg.DType, tmp_path: Path) -> None:
+    t = wg.full(shape, 1 + 2j, dtype=dtype)
+    wg.save(tmp_path / "a.safetensors", {"t": t})
+    back = wg.load(tmp_path / "a.safetensors")["t"]
+    assert back.dtype == dtype and back.shape == shape and back.tolist() == t.tolist()
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
 @pytest.mark.parametrize("shape", [(), (3,), (0, 4), (2, 3, 2)])
 def test_every_dtype_and_shape(dtype: Any, shape: tuple[int, ...], tmp_path: Path) -> None:
@@ -216,6 +225,7 @@ HOSTILE = [
     (_file(STRUCTURE('{"generator": [1]}'), EIGHT), "does not fit"),
     (_file({"__metadata__": {"wengert.complex": '["b"]'}, "a": _entry()}, EIGHT), "said to be complex"),
     (_file({"__metadata__": {"wengert.complex": '["a"]'}, "a": _entry("I32")}, EIGHT), "said to be complex"),
+    (_file({"__metadata__": {"wengert.complex": '["a"]'}, "a": _entry(shape=(1,) * 13 + (2,))}, EIGHT), "13 axes"),
 ]  # fmt: skip
 
 

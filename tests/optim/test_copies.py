@@ -110,3 +110,10 @@ def test_gradient_maps_are_copied(copied: str) -> None:
     twin.insert(12345, wg.ones((1,)))
     assert grads[x].tolist() == [2.0, 4.0] and len(grads) == 1
     assert wg.explain(copy.deepcopy(grads), x) == wg.explain(grads, x)
+
+
+@pytest.mark.parametrize("copied", COPIES)
+@pytest.mark.parametrize("mode", ["norm", "value", "per_layer", "adaptive"])
+def test_clippers_are_copied(mode: str, copied: str) -> None:
+    clipper = wg.GradientClipper(0.5, mode)
+    assert repr(COPIES[copied](clipper)) == repr(clipper)

@@ -156,7 +156,7 @@ def test_a_storm_of_static_values_warns_once_and_is_bounded() -> None:
     with pytest.warns(UserWarning, match=r"f: traced 32 times for different values of argument 'rate'") as caught:
         for k in range(300):
             np.testing.assert_array_equal(f(x, k / 100).numpy(), X * math.exp(k / 100))
-    assert len(caught) == 1
+    assert [w.filename for w in caught] == [__file__]
     assert len(f.traces) <= 128
 
 
@@ -166,7 +166,7 @@ def test_a_storm_of_static_containers_warns_once_and_is_bounded() -> None:
     with pytest.warns(UserWarning, match="traced 32 times") as caught:
         for k in range(200):
             np.testing.assert_array_equal(f(x, ["a" * (k + 1)]).numpy(), X * (k + 1))
-    assert len(caught) == 1
+    assert [w.filename for w in caught] == [__file__]
     assert len(f.report()) <= 128
 
 

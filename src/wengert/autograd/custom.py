@@ -27,6 +27,7 @@ from wengert.errors import CustomOpError, TraceError
 from wengert.interop.numpy import data
 from wengert.ops.registry import define_callback
 from wengert.ops.zero import ZERO
+from wengert.program.ir import Instruction, Var
 from wengert.program.trace import Tracer, tracing, untraced
 
 
@@ -376,7 +377,8 @@ class TracedCall:
         """The custom rule as instructions; where they are not linear, as one instruction that cannot be transposed."""
         linear = [d for d in x_dots if isinstance(d, Tracer)]
         start = len(linear[0]._trace.instructions) if linear else 0
-        y_dots = self.call._push(x_dots, ys, self.filled(xs))
+        with _constants_as_instructions((*x_dots, *xs)):
+            y_dots = self.call._push(x_dots, ys, self.filled(xs))
         why = not_linear(linear[0]._trace.instructions[start:], y_dots) if linear else None
         if why is not None:
             y_dots = self._opaque(x_dots, ys, xs, why)
@@ -424,7 +426,7 @@ class TracedCall:
     def _pulled(self, y_bar: Any, ys: Sequence[Any], xs: Sequence[Any]) -> Sequence[Any]:
         """Cotangents by the custom VJP: as instructions, or where it needs numbers or residuals, by a call-back."""
         if not self.call.residuals:
-            with contextlib.suppress(TraceError):
+            with contextlib.suppress(TraceError), _constants_as_instructions((y_bar, *xs)):
                 return self.call._pull(tuple(self.filled(xs)), tuple(ys), [y_bar])
         name, m = self.call.name, len(ys)
 
@@ -447,6 +449,32 @@ class TracedCall:
         op = define_callback(f"{name} pulled", 1 + m + len(xs), types, run, jvp=refuse)
         made = op(y_bar, *ys, *xs)
         return made if isinstance(made, tuple) else (made,)
+
+
+@contextlib.contextmanager
+def _constants_as_instructions(operands: Sequence[Any]) -> Iterator[None]:
+    """Inside, tensors that a rule closes over are read by instructions: the trace of a derivative has no inputs for them."""
+    traces = [x._trace for x in operands if isinstance(x, Tracer) and not x._trace.captures]
+    if not traces:
+        yield
+        return
+    trace, start = traces[0], len(traces[0].instructions)
+    before = dict(trace.captured)
+    yield
+    fresh = [trace.captured.pop(key) for key in list(trace.captured) if key not in before]
+    trace.instructions[start:start] = [_reading(constant, tracer._var) for constant, tracer in fresh]
+
+
+def _reading(constant: Tensor, var: Var) -> Instruction:
+    if constant.requires_grad:
+        raise CustomOpError(
+            f"the rule of a custom op closes over a tensor {constant.dtype.name}{tuple(constant.shape)} that requires a "
+            "gradient, which a compiled function would lose; make it an argument of the op, or detach() it"
+        )
+    read = define_callback(
+        "constant", 0, [(constant.dtype.code, tuple(constant.shape))], lambda: [constant], jvp="zero"
+    )
+    return Instruction(read, (), (), (var,))
 
 
 def _numbers(y: Any) -> Any:

@@ -98,6 +98,9 @@ def _clamped(index: int, n: Size) -> Size:
     return n if place > n else place
 
 
+_MOST_EMPTY_PARTS = 2**20  # nothing is any number of parts of nothing
+
+
 @explain_keywords
 def split(x: Any, sections_or_indices: int | Sequence[int], *, axis: int = 0) -> list[Tensor]:
     """Parts along an axis: a number of equal parts, or the indices to cut at (NumPy's rules).
@@ -112,6 +115,8 @@ def split(x: Any, sections_or_indices: int | Sequence[int], *, axis: int = 0) ->
         parts = operator.index(sections_or_indices)
         if parts <= 0 or n % parts != 0:
             raise ShapeError(f"split: axis {k} of {describe(t)} has size {n}, which {parts} equal parts do not make")
+        if parts > _MOST_EMPTY_PARTS and parts > n:
+            raise ShapeError(f"split: axis {k} of {describe(t)} is empty; it makes at most {_MOST_EMPTY_PARTS} parts")
         return [narrow(t, k, i * (n // parts), n // parts) for i in range(parts)]
     cuts = [_clamped(operator.index(i), n) for i in sections_or_indices]  # type: ignore[union-attr]
     pieces = []

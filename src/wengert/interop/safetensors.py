@@ -18,7 +18,6 @@ import numpy as np
 
 from wengert import _core, dtypes
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, LoadError
 from wengert.interop import state_tree
@@ -116,10 +115,6 @@ def load(path: str | os.PathLike[str], *, key_map: KeyMap | None = None) -> Any:
     with open(path, "rb") as f:
         places, notes, start = _read_header(f, str(path))
         tensors = {name: _read_tensor(f, place, start, str(path)) for name, place in places.items()}
-    for name in _json_of(notes, _COMPLEX, str(path), []):
-        if name not in tensors or tensors[name].shape[-1:] != (2,) or tensors[name].dtype.kind != "f":
-            raise LoadError(f"{path}: {name!r} is said to be complex, but is no pair of reals")
-        tensors[name] = _as_complex(tensors[name])
     if key_map is not None:
         return _renamed(tensors, key_map, str(path))
     if _STRUCTURE not in notes:
@@ -149,6 +144,11 @@ def _read_header(f: BufferedReader, path: str) -> tuple[dict[str, _Place], dict[
     if not isinstance(notes, dict) or not all(isinstance(v, str) for v in notes.values()):
         raise LoadError(f"{path}: the metadata are not texts by name")
     places = {name: _place(name, entry, path) for name, entry in header.items()}
+    for name in _json_of(notes, _COMPLEX, path, []):
+        places[name] = _as_complex(name, places.get(name), path)
+    for name, place in places.items():
+        if len(place.shape) > MAX_DIMENSIONS:
+            raise LoadError(f"{path}: {name!r} has {len(place.shape)} axes; tensors have at most {MAX_DIMENSIONS}")
     _check_cover(places, size - 8 - length, path)
     return places, notes, 8 + length
 
@@ -184,8 +184,6 @@ def _place(name: str, entry: Any, path: str) -> _Place:
         raise LoadError(f"{path}: {name!r} has dtype {str(dtype)[:20]!r}; known are {', '.join(_NAMES)}")
     if not isinstance(shape, list) or not all(map(_is_count, shape)):
         raise LoadError(f"{path}: {name!r} has no proper shape: {str(shape)[:80]}")
-    if len(shape) > MAX_DIMENSIONS:
-        raise LoadError(f"{path}: {name!r} has {len(shape)} axes; tensors have at most {MAX_DIMENSIONS}")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_is_count, offsets)):
         raise LoadError(f"{path}: {name!r} has no proper data_offsets: {str(offsets)[:80]}")
     kind, (begin, end) = _NAMES[dtype], offsets
@@ -195,6 +193,16 @@ def _place(name: str, entry: Any, path: str) -> _Place:
             f"data_offsets {offsets} give {end - begin}"
         )
     return _Place(kind, tuple(shape), begin, end)
+
+
+_COMPLEX_OF = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}
+
+
+def _as_complex(name: str, pairs: _Place | None, path: str) -> _Place:
+    """Pairs of reals along the last axis, as one number each."""
+    if pairs is None or pairs.shape[-1:] != (2,) or pairs.dtype not in _COMPLEX_OF:
+        raise LoadError(f"{path}: {name!r} is said to be complex, but is no pair of reals")
+    return pairs._replace(dtype=_COMPLEX_OF[pairs.dtype], shape=pairs.shape[:-1])
 
 
 def _check_cover(places: Mapping[str, _Place], size: int, path: str) -> None:
@@ -220,12 +228,6 @@ def _read_tensor(f: BufferedReader, p: _Place, start: int, path: str) -> Tensor:
     kind = np.dtype(np.uint16) if p.dtype.name == "bfloat16" else p.dtype.to_numpy()
     read: Tensor = _core.copy(_core.from_buffer(raw.view(kind).reshape(p.shape), p.dtype.code, False))
     return read
-
-
-def _as_complex(pairs: Tensor) -> Tensor:
-    a = np.ascontiguousarray(pairs.numpy())
-    kind = np.complex64 if a.dtype == np.float32 else np.complex128
-    return _core.copy(asarray(a.view(kind)[..., 0]))  # type: ignore[no-any-return]
 
 
 def _renamed(tensors: Mapping[str, Tensor], key_map: KeyMap, path: str) -> dict[str, Tensor]:

@@ -139,7 +139,7 @@ def define_callback(
     outputs: list[tuple[int, tuple[int, ...]]],
     function: Callable[..., Any],
     *,
-    jvp: Rule,
+    jvp: Rule | str,
     transpose: Sequence[Rule | None] = (),
 ) -> Op:
     """An op made while tracing, whose kernel is a Python function; under a name of its own.

@@ -111,5 +111,8 @@ class GradientClipper:
 
     __call__ = clip_grads
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.limit, self.mode)
+
     def __repr__(self) -> str:
         return f"GradientClipper({self.limit}, mode={self.mode!r})"

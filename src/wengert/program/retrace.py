@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections import OrderedDict
 from typing import Any
 
+from wengert.debug.warning import warn_user
 from wengert.program.numbers import may_be_operand
 
 _MANY = 32  # values of one argument, each with a trace of its own, that are worth a warning
@@ -54,11 +54,10 @@ def _name(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position
 
 
 def _warn(compiled: Any, what: str) -> None:
-    warnings.warn(
+    warn_user(
         f"{compiled.__name__}: traced {_MANY} times for different values of {what}, which the function uses as a Python "
         "number (for a size, an axis or a branch) or which is no number; each value is a trace of its own. Pass a tensor "
-        "where the value is only computed with, or compile a function for the values that stay",
-        stacklevel=3,
+        "where the value is only computed with, or compile a function for the values that stay"
     )
 
 
