@@ -308,3 +308,26 @@ def test_distributions() -> None:
     assert wg.stats.kl(d, wg.stats.Normal(0.0, 2.0)).tolist() == [0.0, 0.125]
     loc = wg.tensor(1.0, requires_grad=True)
     assert wg.stats.Normal(loc, 2.0).sample((5,)).sum().backward()[loc].item() == 5.0
+
+
+def test_trees() -> None:
+    tree = {"w": wg.ones(2), "b": [wg.zeros(1), None]}
+    doubled = wg.tree.map(lambda a, b: a + b, tree, tree)
+    assert doubled["w"].tolist() == [2.0, 2.0] and doubled["b"][1] is None
+    back = wg.tree.unflatten(wg.tree.structure(tree), wg.tree.leaves(tree))
+    assert back["b"][0] is tree["b"][0]
+
+    class Box:
+        def __init__(self, content: object) -> None:
+            self.content = content
+
+    wg.tree.register(Box, lambda box: ((box.content,), None), lambda _, children: Box(*children))
+    assert wg.tree.leaves(Box({"a": 1})) == [1]
+
+
+def test_data_loaders() -> None:
+    dataset = [(np.full(2, k, np.float32), k) for k in range(5)]
+    loader = wg.data.DataLoader(
+        dataset, batch_size=2, shuffle=False, num_workers=0, collate=None, drop_last=False, generator=None
+    )
+    assert [(tuple(x.shape), t.tolist()) for x, t in loader] == [((2, 2), [0, 1]), ((2, 2), [2, 3]), ((1, 2), [4])]

@@ -70,6 +70,16 @@ def test_elements_are_where_the_indices_say(rank: int) -> None:
     np.testing.assert_array_equal(compiled(wg.asarray(x))[1].numpy(), places.numpy())
 
 
+@pytest.mark.parametrize("size", [4, 5, 3, (2, None)])
+def test_adaptive_pooling_says_where_too(size: Any) -> None:
+    layer = wg.nn.AdaptiveMaxPool2d(size, return_indices=True)
+    y, at = layer(wg.asarray(X))
+    np.testing.assert_array_equal(
+        np.take_along_axis(X.reshape(2, 3, -1), at.numpy().reshape(2, 3, -1), 2), y.numpy().reshape(2, 3, -1)
+    )
+    np.testing.assert_array_equal(y.numpy(), wg.nn.AdaptiveMaxPool2d(size)(wg.asarray(X)).numpy())
+
+
 def test_derivatives_of_unpooling() -> None:
     values, places = wg.max_pool2d(X, 2, return_indices=True)
     fd.check(lambda v: wg.max_unpool2d(v, places, 2, output_size=(5, 6)), values.numpy())

@@ -196,6 +196,18 @@ def test_pooling_with_indices_and_back(rank: int, shape: tuple[int, ...], kernel
 
 
 @pytest.mark.parametrize(
+    ("rank", "shape", "size"),
+    [(1, (2, 3, 10), 4), (2, (2, 3, 8, 7), (3, 7)), (2, (3, 8, 6), 2), (3, (1, 2, 5, 4, 6), (2, 3, 4))],
+)
+def test_adaptive_pooling_with_indices(rank: int, shape: tuple[int, ...], size: Any) -> None:
+    x = np.random.default_rng(0).permutation(int(np.prod(shape))).reshape(shape).astype(np.float64)
+    y, at = getattr(wg, f"adaptive_max_pool{rank}d")(wg.asarray(x), size, return_indices=True)
+    z, there = getattr(tf, f"adaptive_max_pool{rank}d")(torch.tensor(x), size, return_indices=True)
+    np.testing.assert_array_equal(y.numpy(), z.numpy())
+    np.testing.assert_array_equal(at.numpy(), there.numpy())
+
+
+@pytest.mark.parametrize(
     "how", [dict(size=(5, 9)), dict(size=(3, 4)), dict(scale=1.7), dict(scale=(0.6, 2.3))], ids=str
 )
 @pytest.mark.parametrize("mode", ["nearest-exact", "bicubic", "bicubic, corners"])

@@ -183,9 +183,8 @@ class Processes:
         """Give worker k its next task."""
         receiver = self._receivers[k]
         message = pickle.dumps((task, receiver.returned()), 5)
-        with contextlib.suppress(
-            BrokenPipeError, ConnectionResetError
-        ):  # it died: `result` says so when its turn comes
+        # If it died, `result` says so when its turn comes.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             receiver.connection.send_bytes(message)
 
     def result(self, k: int, task: Task) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
+from wengert.autograd.conversion import asarray
 from wengert.errors import ArgumentError
 from wengert.functional.arguments import as_floating, as_tensor, describe, native
 from wengert.functional.gather import take
@@ -52,19 +53,25 @@ def _cover(n: int, size: int) -> tuple[int, Any]:
     return longest, np.minimum(low[:, None] + np.arange(longest), high[:, None] - 1)
 
 
-def _adaptive_max_pool(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
+def _adaptive_max_pool(name: str, rank: int, x: Any, output_size: Any, return_indices: bool) -> Any:
     t, single, goal = _goal(name, rank, x, output_size)
-    window = []
-    for axis, size in enumerate(goal, 2):
-        n = t.shape[axis]
+    window, places, sizes = [], [], tuple(int(n) for n in t.shape[2:])
+    for axis, (n, size) in enumerate(zip(sizes, goal), 2):
         if n // size * size == n:
-            window.append(int(n) // size)
+            window.append(n // size)
+            places.append(np.arange(n))
         else:
-            longest, positions = _cover(int(n), size)
+            longest, positions = _cover(n, size)
             t = take(t, positions.reshape(-1), axis=axis)
             window.append(longest)
-    y: Tensor = largest_of_windows(name, rank, t, tuple(window), None, 0, 1, False)
-    return without_batch(y, single)
+            places.append(positions.reshape(-1))
+    if not return_indices:
+        y: Tensor = largest_of_windows(name, rank, t, tuple(window), None, 0, 1, False)
+        return without_batch(y, single)
+    y, at = largest_of_windows(name, rank, t, tuple(window), None, 0, 1, False, return_indices=True)
+    # Where the elements that were taken stand in x.
+    numbers = np.ravel_multi_index(np.meshgrid(*places, indexing="ij"), sizes).reshape(-1)
+    return without_batch(y, single), without_batch(take(asarray(numbers), at), single)
 
 
 def adaptive_avg_pool1d(x: Any, output_size: Any) -> Tensor:
@@ -96,32 +103,33 @@ def adaptive_avg_pool3d(x: Any, output_size: Any) -> Tensor:
     return _adaptive_avg_pool("adaptive_avg_pool3d", 3, x, output_size)
 
 
-def adaptive_max_pool1d(x: Any, output_size: Any) -> Tensor:
+def adaptive_max_pool1d(x: Any, output_size: Any, *, return_indices: bool = False) -> Any:
     """The largest elements of `output_size` windows that cover x, those of `adaptive_avg_pool1d`; None keeps an axis.
 
-    Of equal elements the first gets the gradient; NaN is largest.
+    Of equal elements the first gets the gradient; NaN is largest. With `return_indices` the result is a pair: the elements,
+    and where they are, counted along all spatial axes.
 
     >>> adaptive_max_pool1d([[[1.0, 2.0, 3.0, 4.0, 5.0]]], 2).tolist()
     [[[3.0, 5.0]]]
     """
-    return _adaptive_max_pool("adaptive_max_pool1d", 1, x, output_size)
+    return _adaptive_max_pool("adaptive_max_pool1d", 1, x, output_size, return_indices)
 
 
-def adaptive_max_pool2d(x: Any, output_size: Any) -> Tensor:
+def adaptive_max_pool2d(x: Any, output_size: Any, *, return_indices: bool = False) -> Any:
     """The largest elements of windows that cover (batch, channels, height, width); see `adaptive_max_pool1d`.
 
     >>> import wengert as wg
     >>> adaptive_max_pool2d(wg.ones((2, 3, 7, 5)), (3, None)).shape
     (2, 3, 3, 5)
     """
-    return _adaptive_max_pool("adaptive_max_pool2d", 2, x, output_size)
+    return _adaptive_max_pool("adaptive_max_pool2d", 2, x, output_size, return_indices)
 
 
-def adaptive_max_pool3d(x: Any, output_size: Any) -> Tensor:
+def adaptive_max_pool3d(x: Any, output_size: Any, *, return_indices: bool = False) -> Any:
     """The largest elements of windows that cover three spatial axes; see `adaptive_max_pool1d`.
 
     >>> import wengert as wg
     >>> adaptive_max_pool3d(wg.ones((2, 3, 7, 5, 4)), 2).shape
     (2, 3, 2, 2, 2)
     """
-    return _adaptive_max_pool("adaptive_max_pool3d", 3, x, output_size)
+    return _adaptive_max_pool("adaptive_max_pool3d", 3, x, output_size, return_indices)

@@ -246,7 +246,17 @@ class AdaptiveAvgPool3d(_AdaptivePool):
     function = staticmethod(F.adaptive_avg_pool3d)
 
 
-class AdaptiveMaxPool1d(_AdaptivePool):
+class _AdaptiveMaxPool(_AdaptivePool):
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, x: Tensor) -> Any:
+        """The windows' largest elements; with `return_indices` also where they are."""
+        return type(self).function(x, self.output_size, return_indices=self.return_indices)
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """The largest elements of as many windows as wanted, over (batch, channels, length).
 
     >>> import wengert as wg
@@ -257,7 +267,7 @@ class AdaptiveMaxPool1d(_AdaptivePool):
     function = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptivePool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """The largest elements of as many windows as wanted, over (batch, channels, height, width).
 
     >>> import wengert as wg
@@ -268,7 +278,7 @@ class AdaptiveMaxPool2d(_AdaptivePool):
     function = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveMaxPool3d(_AdaptivePool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """The largest elements of as many windows as wanted, over three spatial axes.
 
     >>> import wengert as wg
