@@ -252,9 +252,15 @@ def test_random_numbers_of_workers_depend_on_seed_epoch_and_batch_alone() -> Non
     assert epochs(make(3), 2) == found != epochs(make(3, 2), 2)
     numbers = [x for epoch in found for batch in epoch for column in batch for x in column]
     assert len(set(numbers)) == len(numbers) == 48
-    resumed = make(2)
-    resumed.load_state_dict({**resumed.state_dict(), "seed": 1, "epoch": 1, "position": 2})
-    assert [listed(b) for b in resumed] == found[1][2:]
+
+    for options in ({}, {"shuffle": True}, {"sampler": RandomSampler(8, seed=5)}):
+        first, resumed = (DataLoader(Random(), 2, num_workers=2, **options) for _ in range(2))
+        whole, state = [], first.state_dict()
+        for k, batch in enumerate(first):
+            whole.append(listed(batch))
+            state = first.state_dict() if k == 1 else state
+        resumed.load_state_dict(state)
+        assert [listed(b) for b in resumed] == whole[2:]
 
 
 class Who:

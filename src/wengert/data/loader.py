@@ -112,7 +112,7 @@ class DataLoader:
 
     def _chosen_order(self, shuffle: bool, sampler: Any, batch_sampler: Any) -> Any:
         """A Sampler or an iterable of numbers; a `batch_sampler`; or None of a stream."""
-        self._in_batches = batch_sampler is not None
+        self._in_batches, self._sampler_given = batch_sampler is not None, isinstance(sampler, Sampler)
         if not self._map:
             if shuffle or sampler is not None or batch_sampler is not None:
                 raise ArgumentError(
@@ -279,8 +279,10 @@ class DataLoader:
         >>> next(it).tolist(), data.state_dict()
         ([0.0, 1.0], {'seed': 0, 'epoch': 0, 'position': 1, 'samples': 6, 'batch_size': 2})
         """
+        given = {"sampler_seed": self._order.seed} if self._sampler_given else {}
         return {
-            "seed": self._order.seed if isinstance(self._order, Sampler) else self._seed,
+            "seed": self._seed,
+            **given,
             "epoch": self.epoch,
             "position": self._position,
             "samples": self._samples,
@@ -300,7 +302,7 @@ class DataLoader:
                 )
         self._seed, self.epoch, self._position = int(state["seed"]), int(state["epoch"]), int(state["position"])
         if isinstance(self._order, Sampler):
-            self._order.seed = self._seed
+            self._order.seed = int(state.get("sampler_seed", state["seed"]))
         if self._crew is not None:  # it has the old seed
             self._crew.close()
             self._crew = None
