@@ -121,10 +121,22 @@ struct Level {
   }
 };
 
+// Recently dropped pairs, kept for the next op. They keep their reference to the type.
+constexpr int kMostDropped = 256;
+PyObject* dropped_pairs[kMostDropped];
+int n_dropped = 0;
+
+PyObject* new_pair() {
+  if (!n_dropped) return pair_type->tp_alloc(pair_type, 0);
+  PyObject* pair = dropped_pairs[--n_dropped];
+  _Py_NewReference(pair);
+  return pair;
+}
+
 // Takes the references to value and tangent.
 PyObject* new_dual_of(PyObject* level, int64_t order, PyObject* value, PyObject* tangent) {
-  PyObject* held = pair_type->tp_alloc(pair_type, 0);
-  PyObject* d = held ? dual_type->tp_alloc(dual_type, 0) : nullptr;
+  PyObject* held = new_pair();
+  auto* d = held ? reinterpret_cast<PyObject*>(new_dual_tensor()) : nullptr;
   if (!d) {
     Py_XDECREF(held);
     Py_DECREF(value);
@@ -137,8 +149,8 @@ PyObject* new_dual_of(PyObject* level, int64_t order, PyObject* value, PyObject*
   pair->level = Py_NewRef(level);
   pair->order = order;
   pair->view = Py_NewRef(Py_None);
+  pair->version = pair->checked = 0;
   pair->known_layout = 1;
-  clear_fields(as_tensor(d));
   as_tensor(d)->held = held;
   return d;
 }
@@ -295,6 +307,10 @@ void pair_dealloc(PyObject* self) {
   Py_XDECREF(p->tangent);
   Py_XDECREF(p->level);
   Py_XDECREF(p->view);
+  if (type == pair_type && n_dropped < kMostDropped) {
+    dropped_pairs[n_dropped++] = self;
+    return;
+  }
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -463,6 +479,7 @@ PyObject* set_dual_types(PyObject*, PyObject* args) {
     return nullptr;
   }
   dual_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(dual));
+  set_dual_tensor_type(dual_type);
   pair_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(pair));
   view_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(view));
   level_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(level));

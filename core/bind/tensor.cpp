@@ -16,10 +16,22 @@ PythonHooks python_hooks = {};
 
 namespace {
 
-// Recently dropped exact tensors, kept for the next op. They keep their reference to the type.
-constexpr int kMaxFree = 256;
-TensorObject* free_tensors[kMaxFree];
-int n_free = 0;
+// Recently dropped tensors of one type, kept for the next op. They keep their reference to the type.
+struct Dropped {
+  static constexpr int kMost = 256;
+  TensorObject* at[kMost];
+  int n = 0;
+
+  TensorObject* take(PyTypeObject* type) {
+    if (!n) return PyObject_GC_New(TensorObject, type);  // untracked: most have no part in cycles
+    TensorObject* t = at[--n];
+    _Py_NewReference(reinterpret_cast<PyObject*>(t));
+    return t;
+  }
+  bool give(TensorObject* t) { return n < kMost ? (at[n++] = t, true) : false; }
+};
+Dropped dropped_tensors, dropped_duals;
+PyTypeObject* dual_tensor_type = nullptr;
 
 }  // namespace
 
@@ -37,15 +49,8 @@ void clear_fields(TensorObject* t) {
 namespace {
 
 TensorObject* new_tensor() {
-  TensorObject* t;
-  if (n_free) {
-    t = free_tensors[--n_free];
-    _Py_NewReference(reinterpret_cast<PyObject*>(t));
-  } else {
-    t = PyObject_GC_New(TensorObject, tensor_type);
-    if (!t) return nullptr;
-  }
-  clear_fields(t);
+  TensorObject* t = dropped_tensors.take(tensor_type);
+  if (t) clear_fields(t);
   return t;
 }
 
@@ -88,10 +93,8 @@ void tensor_dealloc(PyObject* self) {
   if (t->weak) PyObject_ClearWeakRefs(self);
   destroy(t->tensor);
   Py_XDECREF(t->held);
-  if (type == tensor_type && n_free < kMaxFree) {
-    free_tensors[n_free++] = t;
-    return;
-  }
+  if (type == tensor_type && dropped_tensors.give(t)) return;
+  if (type == dual_tensor_type && dropped_duals.give(t)) return;
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -465,6 +468,14 @@ PyObject* wrap(Value* owned) {
   t->tensor.value = owned;
   t->plain = true;
   return reinterpret_cast<PyObject*>(t);
+}
+
+void set_dual_tensor_type(PyTypeObject* type) { dual_tensor_type = type; }
+
+TensorObject* new_dual_tensor() {
+  TensorObject* t = dropped_duals.take(dual_tensor_type);
+  if (t) clear_fields(t);
+  return t;
 }
 
 PyObject* wrap_view(Value* owned, TensorObject* base, bool detached) {

@@ -27,6 +27,9 @@ inline TensorObject* as_tensor(PyObject* o) { return reinterpret_cast<TensorObje
 void clear_fields(TensorObject* t);  // of a new object
 void tensor_dealloc(PyObject* self);
 
+void set_dual_tensor_type(PyTypeObject* type);  // once; its instances are recycled as plain tensors are
+TensorObject* new_dual_tensor();                // an empty shell; a new reference, or null with MemoryError
+
 PyObject* wrap(Value* owned);  // a new plain tensor; takes the reference; null with MemoryError
 PyObject* wrap_view(Value* owned, TensorObject* base, bool detached);
 uint64_t id_of(TensorObject* t);
