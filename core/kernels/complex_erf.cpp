@@ -58,7 +58,7 @@ Complex near_zero(Complex z) {
 
 }  // namespace
 
-// By erf(−z) = −erf(z) and erf(z̄) = conj(erf(z)) the first quadrant is enough; there iz̄ … is mirrored into it too.
+// By erf(−z) = −erf(z) and erf(z̄) = conj(erf(z)) the first quadrant is enough.
 Complex erf(Complex z) {
   if (z.imag() == 0.0) return {std::erf(z.real()), z.imag()};
   if (z.real() < 0.0 || (z.real() == 0.0 && std::signbit(z.real()))) return -erf(-z);
