@@ -79,7 +79,8 @@ int get_tensor_buffer(PyObject* self, Py_buffer* view, int flags) {
   int64_t element = size_of(v->dtype);
   for (int i = 0; i < v->ndim; ++i) {
     room[i] = v->shape[i];
-    room[kMaxRank + i] = v->strides[i] * element;
+    // The step along an axis of one element leads nowhere, and may be larger than any memory.
+    room[kMaxRank + i] = v->shape[i] > 1 ? v->strides[i] * element : element;
   }
   v->buffer->pinned = true;  // someone outside may read and write it from now on
   view->obj = Py_NewRef(self);
