@@ -105,7 +105,7 @@ PyObject* dispatch(const Op& op, PyObject* const* inputs, int n_in, PyObject* at
   PyObject* tuple = PyTuple_New(n_in);
   if (!tuple) return nullptr;
   for (int i = 0; i < n_in; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(inputs[i]));
-  PyObject* name = PyUnicode_InternFromString(op.name.c_str());
+  PyObject* name = PyUnicode_FromString(op.name.c_str());  // not interned: names of callbacks would stay for ever
   PyObject* args[3] = {name, tuple, attrs ? attrs : Py_None};
   PyObject* r = PyObject_Vectorcall(python_hooks.dispatch, args, 3, nullptr);
   Py_DECREF(name);

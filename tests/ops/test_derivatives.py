@@ -200,13 +200,10 @@ def test_every_op_has_a_rule_or_says_zero() -> None:
 def test_an_undefined_derivative_raises_and_names_the_op() -> None:
     op = define_callback("mystery", 1, [(float64.code, (2,))], lambda x: [x], jvp="undefined")
     x = tensor(np.ones(2))
-    try:
-        with pytest.raises(GradientError, match="mystery"):
-            jvp(op, (x,), (x,))
-        with pytest.raises(GradientError, match="mystery"):
-            vjp(op, x)[1](x)
-    finally:
-        del OPS[op.name]
+    with pytest.raises(GradientError, match="mystery"):
+        jvp(op, (x,), (x,))
+    with pytest.raises(GradientError, match="mystery"):
+        vjp(op, x)[1](x)
 
 
 def _zero(op: Op, sample: Sample) -> bool:
