@@ -18,6 +18,8 @@ PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* con
 // for others, and while a function is traced. Throws.
 PyObject* try_op(const Op& op, PyObject* const* inputs, int n_in, const Attrs& attrs);
 
+// The slot of callables that are methods of the class they stand in, as functions are. A new reference.
+PyObject* bind_method(PyObject* self, PyObject* instance, PyObject* type);
 PyObject* new_op_function(const Op* op);  // the callable of an op; a new reference
 bool is_traced_number(PyObject* o);
 void set_traced_number(PyTypeObject* type);  // of what stands for a number while tracing, as Dim does for sizes

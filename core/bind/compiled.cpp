@@ -644,11 +644,6 @@ void compiled_dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
-PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
-  if (!instance || instance == Py_None) return Py_NewRef(self);
-  return PyMethod_New(self, instance);
-}
-
 PyObject* entries(PyObject* object, void*) {
   nb::list out;
   for (auto& [key, list] : reinterpret_cast<Compiled*>(object)->cache->by_key)

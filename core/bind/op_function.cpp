@@ -64,11 +64,6 @@ PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject
   return r;
 }
 
-PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
-  if (!instance || instance == Py_None) return Py_NewRef(self);
-  return PyMethod_New(self, instance);
-}
-
 void op_function_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   Py_XDECREF(reinterpret_cast<OpFunction*>(self)->dict);
@@ -113,6 +108,11 @@ PyType_Spec op_spec = {"wengert.Op", sizeof(OpFunction), 0,
                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, op_slots};
 
 }  // namespace
+
+PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
+  if (!instance || instance == Py_None) return Py_NewRef(self);
+  return PyMethod_New(self, instance);
+}
 
 PyObject* new_op_function(const Op* op) {
   OpFunction* f = PyObject_New(OpFunction, op_function_type);

@@ -200,11 +200,6 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t n, PyObject* keywor
   return PyObject_Vectorcall(f->function, args, n, keywords);
 }
 
-PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
-  if (!instance || instance == Py_None) return Py_NewRef(self);
-  return PyMethod_New(self, instance);
-}
-
 void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   Py_XDECREF(reinterpret_cast<Function*>(self)->function);

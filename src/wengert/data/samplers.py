@@ -54,10 +54,10 @@ class Sampler:
 
     def order(self, epoch: int) -> Any:
         """The numbers of the samples in this epoch."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define order(epoch)")
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define __len__")
 
     def __iter__(self) -> Iterator[int]:
         order = self.order(self.epoch)

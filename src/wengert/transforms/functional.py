@@ -313,12 +313,16 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
     """
     p = _Pullback(f, args, False, "linearize")
     push_leaves = _pushforward(p)
+    flat = all(isinstance(x, Tensor) for x in args)
 
     def push(*x_dots: Any) -> Any:
         if len(x_dots) != len(args):
             raise ArgumentError(f"linearize: {len(args)} arguments, but {len(x_dots)} tangents")
-        tangents = tree.leaves_like(x_dots, p.structure, "linearize: the tuple of tangents")
-        given = [_fitting(t, x, "linearize: the tangent") for t, x in zip(tangents, p.sources)]
+        if flat and all(map(_core.fits, p.sources, x_dots)):
+            given = list(x_dots)
+        else:
+            tangents = tree.leaves_like(x_dots, p.structure, "linearize: the tuple of tangents")
+            given = [_fitting(t, x, "linearize: the tangent") for t, x in zip(tangents, p.sources)]
         return tree.unflatten(p.out_structure, push_leaves(given))
 
     doc = "The derivative of {f} at this point, along tangents of its arguments."
