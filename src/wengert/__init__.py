@@ -108,6 +108,7 @@ from wengert.program.compile import compile
 from wengert.threads import get_num_threads, set_num_threads
 from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp
 from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev
+from wengert.transforms.vmap import vmap
 
 __version__ = "0.1.0"
 
@@ -157,7 +158,8 @@ __all__ = [
     "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "linspace", "logspace", "manual_seed", "memory_stats",
     "meshgrid", "no_grad", "normal", "ones", "ones_like", "permutation", "rand", "rand_like", "randint", "randn",
     "randn_like", "reset_peak", "result_type", "set_grad_enabled", "set_num_threads", "show_config", "stop_gradient",
-    "tensor", "tree", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp", "zeros", "zeros_like",
+    "tensor", "tree", "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp", "vmap", "zeros",
+    "zeros_like",
     *_LAZY, *functional.__all__,
 ]  # fmt: skip
 

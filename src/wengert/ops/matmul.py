@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import define
+from wengert.ops.batching import all_mapped
+from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.tangents import conj
+from wengert.program.ir import is_one
 
 
 def _reference(a: Any, b: Any, transpose_a: int, transpose_b: int) -> Any:
@@ -27,12 +29,30 @@ def _right(y_bar: Any, a: Any, b: Any, transpose_a: int, transpose_b: int) -> An
     return matmul(conj(a), y_bar, 1 - transpose_a, 0)
 
 
-matmul = define(
+def _of_examples(size: Any, mapped: Any, a: Any, b: Any, transpose_a: int, transpose_b: int) -> Any:
+    """One product where one matrix is the same for all examples: the rows of the others lie one below the other."""
+    from wengert.ops.shape import permute, reshape
+
+    first, second = mapped
+    if first and not second and a.ndim == 3 and (not transpose_a or is_one(a.shape[1])):
+        rows = a.shape[2 if transpose_a else 1]
+        y = matmul(reshape(a, (size * rows, a.shape[1 if transpose_a else 2])), b, 0, transpose_b)
+        return reshape(y, (size, rows, y.shape[1]))
+    if second and not first and b.ndim == 3 and (transpose_b or is_one(b.shape[2])):  # (a bᵀ)ᵀ = b aᵀ
+        columns = b.shape[1 if transpose_b else 2]
+        flat = reshape(b, (size * columns, b.shape[2 if transpose_b else 1]))
+        y = matmul(flat, a, 0, 1 - transpose_a)
+        return permute(reshape(y, (size, columns, y.shape[1])), (0, 2, 1))
+    return matmul(*all_mapped(size, mapped, (a, b)), transpose_a, transpose_b)
+
+
+matmul: Op = define(
     "matmul",
     formula="Σₖ aᵢₖ bₖⱼ, with flags for transposed operands",
     reference=_reference,
     jvp="bilinear",
     transpose=(_left, _right),
+    vmap=_of_examples,
     samples=[
         Sample((real(2, 3), real(3, 4)), (0, 0)),
         Sample((real(3, 2), real(3, 4)), (1, 0)),

@@ -39,6 +39,7 @@ sum = define(
     reference=_reference(np.sum),
     jvp="linear",
     transpose=lambda y_bar, x, axes, keepdims: _spread(y_bar, x, axes, keepdims),
+    vmap="axes",
     samples=[*_AXES, Sample((real(0, 3),), ((0,), 0)), Sample((whole(3, 4),), ((1,), 0))],
     invalid=[Invalid((real(2, 3),), ((2,), 0), "ShapeError", "sum")],
     dear=True,
@@ -72,6 +73,7 @@ prod = define(
     formula="Π x",
     reference=_reference(np.prod),
     jvp=lambda x_dot, y, x, axes, keepdims: sum(x_dot * _others(x, axes), axes, keepdims) if axes else x_dot,
+    vmap="axes",
     samples=[*_AXES, Sample((exactly(2.0, 0.0, 3.0),), ((0,), 0)), Sample((exactly(0.0, 0.0, 3.0),), ((0,), 0))],
     dear=True,
     public=False,
@@ -90,6 +92,7 @@ def _extremum(name: str, formula: str, reference: Any) -> Op:
         formula=formula,
         reference=_reference(reference),
         jvp=jvp,
+        vmap="axes",
         samples=[*_AXES, Sample((exactly(1.0, np.nan, 3.0),), ((0,), 0), gradients=False)],
         invalid=[Invalid((real(0, 3),), ((0,), 0), "ArgumentError", name)],
         dear=True,
@@ -103,7 +106,9 @@ min = _extremum("min", "the smallest element; ties share the derivative", np.min
 
 def _truth(name: str, formula: str, reference: Any) -> Op:
     samples = [Sample((truth(2, 3),), ((1,), 0), gradients=False), Sample((truth(4),), ((0,), 1), gradients=False)]
-    return define(name, formula=formula, reference=_reference(reference), samples=samples, dear=True, public=False)
+    return define(
+        name, formula=formula, reference=_reference(reference), vmap="axes", samples=samples, dear=True, public=False
+    )
 
 
 any = _truth("any", "whether one element is true", np.any)
@@ -119,6 +124,7 @@ def _position(name: str, formula: str, reference: Any) -> Op:
         name,
         formula=formula,
         reference=lambda x, axis, keepdims: reference(x, axis=axis, keepdims=bool(keepdims)),
+        vmap="axes",
         samples=samples,
         invalid=[Invalid((real(0, 3),), (0, 0), "ArgumentError", name)],
         dear=True,

@@ -9,6 +9,11 @@ derivative that is zero everywhere), `"undefined"` (differentiating raises).
 
 The rules of holomorphic functions serve complex numbers as they stand: a product's transpose conjugates its coefficient.
 Ops that are not holomorphic have a rule of their own for complex operands, `complex_jvp`.
+
+A batch rule, `vmap`, says how the op runs once for many examples that lie along a new first axis of some of its operands.
+Words: `"elementwise"` (the default of elementwise ops), `"leading"` (the op maps over leading axes), `"axes"` (the
+attributes `axis`, `axes` and `shape` count one axis more). Else a function of the number of examples, which operands have
+them, the operands, and the attributes by name; its results all have the axis. `transforms/batch.py` applies them.
 """
 
 from __future__ import annotations
@@ -54,6 +59,7 @@ class Op:
     invalid: Sequence[Invalid] = ()
     dear: bool = False
     public: bool = True
+    vmap: Rule | str = "undefined"
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)
@@ -96,6 +102,7 @@ def define(
     invalid: Sequence[Invalid] = (),
     dear: bool = False,
     public: bool = True,
+    vmap: Rule | str = "undefined",
 ) -> Op:
     """Join the mathematics of an op to the core's record of the same name.
 
@@ -127,6 +134,7 @@ def define(
         invalid,
         dear,
         public,
+        "elementwise" if elementwise else vmap,
     )
     op.function.__name__ = name
     OPS[name] = op

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert.dtypes import ALL as DTYPES
+from wengert.ops.batching import all_mapped
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, complex, index, real
 from wengert.ops.zero import ZERO
@@ -19,6 +20,7 @@ reshape: Op = define(
     reference=np.reshape,
     jvp="linear",
     transpose=lambda y_bar, x, shape: reshape(y_bar, x.shape),
+    vmap="axes",
     samples=[
         Sample((real(2, 3),), ((3, 2),)),
         Sample((real(2, 3),), ((6,),)),
@@ -33,6 +35,7 @@ permute: Op = define(
     reference=np.transpose,
     jvp="linear",
     transpose=lambda y_bar, x, axes: permute(y_bar, tuple(int(a) for a in np.argsort(axes))),
+    vmap=lambda size, mapped, x, axes: permute(x, (0, *(a + 1 for a in axes))),
     samples=[Sample((real(2, 3, 4),), ((2, 0, 1),)), Sample((real(2, 3),), ((1, 0),)), Sample((real(),), ((),))],
     invalid=[Invalid((real(2, 3),), ((0, 0),), "ShapeError", "permute")],
     public=False,
@@ -54,12 +57,18 @@ def _sum_to(y_bar: Any, x: Any, shape: Any) -> Any:
     return reshape(y_bar, x.shape)
 
 
-broadcast_to = define(
+def _repeat_examples(size: Any, mapped: Any, x: Any, shape: Any) -> Any:
+    ones = (1,) * (len(shape) - x.ndim + 1)
+    return broadcast_to(reshape(x, (size, *ones, *x.shape[1:])) if ones else x, (size, *shape))
+
+
+broadcast_to: Op = define(
     "broadcast_to",
     formula="repeated along axes of size 1 and new leading axes",
     reference=np.broadcast_to,
     jvp="linear",
     transpose=_sum_to,
+    vmap=_repeat_examples,
     samples=[
         Sample((real(3),), ((2, 3),)),
         Sample((real(2, 1),), ((2, 3),)),
@@ -81,6 +90,7 @@ define(
     "bitcast",
     formula="the same bits as numbers of another dtype",
     reference=lambda x, dtype: x.view(DTYPES[dtype].name),
+    vmap="elementwise",
     samples=[
         Sample((index(2, 3, below=2**62),), (12,), gradients=False),
         Sample((index(3, below=100),), (8,), gradients=False),
@@ -94,6 +104,7 @@ cast: Op = define(
     formula="the same numbers in another dtype",
     jvp=lambda x_dot, y, x, dtype: cast(x_dot, dtype) if DTYPES[dtype].is_inexact else ZERO,
     transpose=_cast_back,
+    vmap="elementwise",
     samples=[
         Sample((real(2, 3),), (12,)),
         Sample((real(),), (12,)),
@@ -107,6 +118,7 @@ stop_gradient = define(
     "stop_gradient",
     formula="x, through which no derivative flows",
     reference=lambda x: x,
+    vmap="elementwise",
     samples=[Sample((real(2, 3),), gradients=False)],
     public=False,
 )
@@ -116,6 +128,7 @@ contiguous = define(
     reference=np.ascontiguousarray,
     jvp="linear",
     transpose=lambda y_bar, x: y_bar,
+    vmap="elementwise",
     samples=[Sample((real(2, 3),))],
     public=False,
 )
@@ -138,6 +151,7 @@ slice: Op = define(
     reference=_np_slice,
     jvp="linear",
     transpose=_slice_transpose,
+    vmap=lambda size, mapped, x, starts, sizes, steps: slice(x, (0, *starts), (size, *sizes), (1, *steps)),
     samples=[
         Sample((real(4, 5),), ((1, 0), (2, 3), (1, 2))),
         Sample((real(6),), ((5,), (3,), (-2,))),
@@ -161,6 +175,7 @@ unslice: Op = define(
     reference=_np_unslice,
     jvp="linear",
     transpose=lambda y_bar, x, shape, starts, steps: slice(y_bar, starts, x.shape, steps),
+    vmap=lambda size, mapped, x, shape, starts, steps: unslice(x, (size, *shape), (0, *starts), (1, *steps)),
     samples=[Sample((real(2, 3),), ((4, 6), (1, 0), (1, 2))), Sample((real(3),), ((6,), (5,), (-2,)))],
     public=False,
 )
@@ -180,6 +195,9 @@ slice_update: Op = define(
     transpose=(
         lambda y_bar, x, v, starts, steps: slice_update(y_bar, zeros_like(v), starts, steps),
         lambda y_bar, x, v, starts, steps: slice(y_bar, starts, v.shape, steps),
+    ),
+    vmap=lambda size, mapped, x, v, starts, steps: slice_update(
+        *all_mapped(size, mapped, (x, v)), (0, *starts), (1, *steps)
     ),
     samples=[Sample((real(4, 6), real(2, 3)), ((1, 0), (1, 2)))],
     public=False,
@@ -208,6 +226,7 @@ concat = define(
     reference=lambda *a: np.concatenate(a[:-1], axis=a[-1]),
     jvp="linear",
     transpose=_concat_transpose,
+    vmap="axes",
     samples=[
         Sample((real(2, 3), real(1, 3)), (0,)),
         Sample((real(2, 3), real(2, 0), real(2, 2)), (1,)),
@@ -215,7 +234,16 @@ concat = define(
     invalid=[Invalid((real(2, 3), real(2, 4)), (0,), "ShapeError", "concat")],
     public=False,
 )
-as_strided = define(
+
+
+def _count(shape: Any) -> Any:
+    n: Any = 1
+    for size in shape:
+        n = n * size
+    return n
+
+
+as_strided: Op = define(
     "as_strided",
     formula="elements offset + Σ iₖ·strideₖ of the packed input",
     reference=lambda x, shape, strides, offset: np.lib.stride_tricks.as_strided(
@@ -223,6 +251,9 @@ as_strided = define(
     ),
     jvp="linear",
     transpose=lambda y_bar, x, shape, strides, offset: as_strided_add(y_bar, x.shape, strides, offset),
+    vmap=lambda size, mapped, x, shape, strides, offset: as_strided(
+        x, (size, *shape), (_count(x.shape[1:]), *strides), offset
+    ),
     samples=[Sample((real(4, 3),), ((2, 2), (3, 1), (1,))), Sample((real(6),), ((4, 2), (1, 1), (0,)))],
     public=False,
 )
@@ -241,6 +272,9 @@ as_strided_add: Op = define(
     reference=_np_strided_add,
     jvp="linear",
     transpose=lambda y_bar, x, shape, strides, offset: as_strided(y_bar, x.shape, strides, offset),
+    vmap=lambda size, mapped, x, shape, strides, offset: as_strided_add(
+        x, (size, *shape), (_count(shape), *strides), offset
+    ),
     samples=[Sample((real(2, 2),), ((4, 3), (3, 1), (1,))), Sample((real(4, 2),), ((6,), (1, 1), (0,)))],
     public=False,
 )
@@ -253,6 +287,11 @@ def _np_strided_update(x: Any, v: Any, shape: Any, strides: Any, offset: Any) ->
     return y
 
 
+def _update_examples(size: Any, mapped: Any, x: Any, v: Any, shape: Any, strides: Any, offset: Any) -> Any:
+    x, v = all_mapped(size, mapped, (x, v))
+    return as_strided_update(x, v, (size, *shape), (_count(x.shape[1:]), *strides), offset)
+
+
 as_strided_update: Op = define(
     "as_strided_update",
     formula="x with v written at offset + Σ iₖ·strideₖ",
@@ -262,6 +301,7 @@ as_strided_update: Op = define(
         lambda y_bar, x, v, shape, strides, offset: as_strided_update(y_bar, zeros_like(v), shape, strides, offset),
         lambda y_bar, x, v, shape, strides, offset: as_strided(y_bar, v.shape, strides, offset),
     ),
+    vmap=_update_examples,
     samples=[Sample((real(4, 3), real(2, 2)), ((2, 2), (3, 1), (1,)))],
     public=False,
 )
@@ -271,6 +311,7 @@ triu: Op = define(
     reference=np.triu,
     jvp="linear",
     transpose=lambda y_bar, x, k: triu(y_bar, k),
+    vmap="leading",
     samples=[Sample((real(3, 4),), (0,)), Sample((real(2, 3, 3),), (1,))],
     invalid=[Invalid((real(3),), (0,), "ShapeError", "triu")],
     public=False,
@@ -281,6 +322,7 @@ tril: Op = define(
     reference=np.tril,
     jvp="linear",
     transpose=lambda y_bar, x, k: tril(y_bar, k),
+    vmap="leading",
     samples=[Sample((real(3, 4),), (0,)), Sample((real(2, 3, 3),), (-1,))],
     public=False,
 )

@@ -171,6 +171,7 @@ class Trace:
     """A program in the making."""
 
     captures = False  # whether ops on plain tensors are instructions, too
+    absorbs = False  # whether ops on tensors of the transformations around it are, too
 
     def __init__(self) -> None:
         self.level = _core.new_level()
@@ -293,6 +294,9 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
         if attrs is not None:
             refuse_kept_size(name)
         return op(*inputs)  # unifying brought everything down
+    trace = tracing()
+    if trace is not None and trace.absorbs and trace.level > top._level:
+        return trace.process(op, inputs, attrs or ())
     return top._trace.process(op, inputs, attrs or ())
 
 

@@ -14,7 +14,7 @@ from wengert.autograd.forward import DualTensor
 from wengert.errors import GradientError
 from wengert.ops.zero import ZERO
 from wengert.program.ir import Const, Operand, Var
-from wengert.program.trace import Tracer
+from wengert.program.trace import Trace, Tracer
 from wengert.transforms.linearize import is_linear, jvp_rule, transpose
 
 
@@ -33,7 +33,7 @@ def pull(
     if isinstance(top, DualTensor):
         return _pull_dual(top, outputs, bars, sources, retain, record)
     if isinstance(top, Tracer):
-        return _pull_traced(top, outputs, bars, sources)
+        return _pull_traced(outputs, bars, sources)
     raise GradientError(f"a {type(top).__name__} cannot be differentiated backwards")
 
 
@@ -57,8 +57,15 @@ def _pull_dual(
 # ------------------------------------------------------------------------------------------------ traced values
 
 
-def _pull_traced(top: Tracer, outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
-    trace = top._trace
+def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
+    """In the trace of the outputs; cotangents may be of one inside of it, as those of many examples are."""
+    traced = [x for x in (*outputs, *sources) if isinstance(x, Tracer)]
+    if not traced:
+        raise GradientError(
+            "a function that was evaluated outside cannot be pulled back inside a function that is being traced, by compile "
+            "or vmap; evaluate it there, with vjp or grad inside"
+        )
+    trace: Trace = max(traced, key=lambda x: x._level)._trace
     made = [trace.operand(y, 0) for y in outputs]  # first: a stale view is read from its base again, by instructions
     existing = list(trace.instructions)
     dots: dict[Var, Any] = {}

@@ -1,0 +1,45 @@
+"""What batch rules are made of. The examples lie along the first axis of an operand that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wengert.ops.registry import OPS, Op
+
+
+def spread(x: Any, size: Any) -> Any:
+    """x once for each example: a view that repeats it."""
+    return OPS["broadcast_to"](x, (size, *x.shape))
+
+
+def all_mapped(size: Any, mapped: Sequence[bool], operands: Sequence[Any]) -> list[Any]:
+    """The operands, all with the axis of the examples."""
+    return [x if m else spread(x, size) for x, m in zip(operands, mapped)]
+
+
+def merge(x: Any, axis: int = 0) -> Any:
+    """The axis of the examples as the slow part of another axis of an example."""
+    if axis:
+        x = OPS["permute"](x, (*range(1, axis + 1), 0, *range(axis + 1, x.ndim)))
+    shape = x.shape
+    return OPS["reshape"](x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+
+
+def unmerge(y: Any, size: Any, n: Any, axis: int = 0) -> Any:
+    """The examples out of an axis that they were merged into, of which each has n elements."""
+    y = OPS["reshape"](y, (*y.shape[:axis], size, n, *y.shape[axis + 1 :]))
+    return OPS["permute"](y, (axis, *range(axis), *range(axis + 1, y.ndim))) if axis else y
+
+
+def shifted(op: Op, size: Any, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Attributes that count axes, for operands with the axis of the examples."""
+    return tuple(_shifted(a.name, size, value) for a, value in zip(op.attrs, attrs))
+
+
+def _shifted(name: str, size: Any, value: Any) -> Any:
+    if name == "axis":
+        return value + 1
+    if name == "axes":
+        return tuple(a + 1 for a in value)
+    return (size, *value) if name == "shape" else value

@@ -1,0 +1,338 @@
+"""Batching of functions: a function of one example becomes one of many, without a loop."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from wengert import _core, tree
+from wengert._core import Tensor
+from wengert.autograd.conversion import asarray
+from wengert.autograd.modes import set_grad_enabled
+from wengert.debug.warning import user_line
+from wengert.errors import ArgumentError, AxisError, ShapeError, TraceError
+from wengert.functional.indexing import assign
+from wengert.ops.batching import spread
+from wengert.ops.registry import OPS, Op
+from wengert.program.call_trace import CallTrace, Name, call_trace
+from wengert.program.compile import _call_structured, _report, _wrap
+from wengert.program.ir import Const, Operand, Type, Var
+from wengert.program.numbers import is_number
+from wengert.program.simplify import simplify
+from wengert.program.trace import Trace, Tracer, filled
+from wengert.transforms.batch import Examples
+from wengert.transforms.naming import named
+
+_STREAMS = 2**16  # how many examples have a stream of random numbers of their own, whatever the size of the batch
+
+
+class Example(Name):
+    """A tensor of one example, while a function of it is traced."""
+
+    __slots__ = ()
+
+    def _refuse(self, verb: str, remedy: str) -> NoReturn:
+        self._trace._require_open((self,))
+        remedy = remedy.replace("the compiled function", "the function that vmap maps")
+        raise TraceError(
+            f"vmap: the function {verb} the data of a tensor {self._var.type} of one example, at {user_line()}; it runs "
+            f"once for all examples, and its tensors have no data. {remedy}; or map it with a Python loop"
+        )
+
+
+class ExampleTrace(CallTrace):
+    """The program of one example in the making. What is not of the example is an input of its own, whatever it is."""
+
+    absorbs = True
+
+    def __init__(self, size: Any) -> None:
+        super().__init__()
+        self.size = size
+        self.outer = call_trace()
+        if self.outer is not None:
+            self.made = self.outer.made
+
+    def tracer(self, var: Var) -> Name:
+        """A tensor that stands for `var`."""
+        name = super().tracer(var)
+        name.__class__ = Example
+        return name
+
+    def capture(self, x: Any) -> Name:
+        """A tensor from outside, of any level: it is the same for all examples."""
+        if isinstance(x, Name) and isinstance(x._trace, CallTrace):
+            x._trace._require_open((x,))
+        name: Any = Trace.capture(self, x)
+        self._entry.setdefault(name, name._var)
+        return name  # type: ignore[no-any-return]
+
+    def __exit__(self, *exc: object) -> None:
+        captured, self.captured = self.captured, {}
+        super().__exit__(*exc)
+        self.captured = captured
+        for x, _ in captured.values():
+            if x._plain:
+                _core.mark_changed(x, False)
+
+    def _own(self, x: Any) -> Any:
+        if not isinstance(x, Tensor) or (isinstance(x, Tracer) and x._trace is self):
+            return x
+        return self.capture(x)
+
+    def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        """Append an instruction; its outputs as tensors."""
+        return super().emit(op, [self._own(x) for x in inputs], attrs)
+
+    def variables(self, x: Any) -> list[Var]:
+        """The values whose cotangents add up to the gradient by x."""
+        if isinstance(x, Tracer) and x._trace is not self:
+            known = self.captured.get(id(x))
+            return [] if known is None else super().variables(known[1])
+        return super().variables(x)
+
+    def owns(self, x: Any) -> bool:
+        """Whether x is no tensor of a transformation inside the function."""
+        return bool(x._plain or x._level <= self.level)
+
+    def write(self, x: Any, value: Any, op: str) -> None:
+        """x has a new value from here on."""
+        super().write(self._own(x), self._own(value), op)
+        if x._plain:
+            _core.mark_changed(x, True)
+
+    def draw(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
+        """Key and first counter of a draw of n elements by each example, for so many that the size is no matter."""
+        streams = _STREAMS
+        while not self.size <= streams:
+            streams *= 2
+        counters = generator.counters(n, wide) * streams
+        if self.outer is not None:
+            return self.outer.draw(generator, counters * 2, True)  # a counter has two numbers of 64 bits
+        low, high, first = generator.reserve(counters)
+        return (low, high), (first,)
+
+    def numbers(self, read: Any, count: int, dtype: Any) -> NoReturn:
+        """Not available: an optimizer steps once for all examples."""
+        self._refuse_effect("steps an optimizer")
+
+    def read(self, owner: Any, setting: str) -> None:
+        """The function has looked at an attribute."""
+        if self.outer is not None:
+            self.outer.read(owner, setting)
+
+    def accumulate(self, x: Any, gradient: Any) -> None:
+        """Not available: gradients of one example have no place in a tensor of all."""
+        self._refuse_effect("calls backward()")
+
+    def clear_grad(self, x: Any) -> None:
+        """Not available."""
+        self._refuse_effect("changes .grad")
+
+    def _refuse_effect(self, what: str) -> NoReturn:
+        raise TraceError(
+            f"vmap: the function {what}, at {user_line()}, which one example cannot do for all; use grad() inside, and "
+            "return what it gives"
+        )
+
+
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Any:
+    """f of one example as a function of many: yᵢ = f(xᵢ) for all i at once, without a loop.
+
+    `in_axes` says along which axis of each argument the examples lie: an integer for all of them, or a tuple with one entry
+    per argument, which is an integer, None (the same for all examples) or a container like the argument. Arguments given by
+    name are the same for all. `out_axes` says where the examples lie in the results. `axis_size` is the number of examples
+    where no argument has them.
+
+    f is traced once per signature, as by `compile`; see there what it may do. It does not see how many examples there are.
+    Random numbers are drawn anew for each example, from a stream of its own: they do not depend on the size of the batch.
+    The result differentiates, and nests with every other transformation.
+
+    >>> import wengert as wg
+    >>> dot = lambda a, b: (a * b).sum()
+    >>> a, b = wg.ones((5, 3)), wg.ones((3, 5))
+    >>> wg.vmap(dot, in_axes=(0, 1))(a, b).tolist()
+    [3.0, 3.0, 3.0, 3.0, 3.0]
+    >>> wg.vmap(wg.grad(dot), in_axes=(0, None))(a, wg.tensor([1.0, 2.0, 3.0]))[0].tolist()
+    [1.0, 2.0, 3.0]
+    """
+    if not callable(f):
+        raise ArgumentError(f"vmap: takes a function, got a {type(f).__name__}")
+    if axis_size is not None and not (_is_axis(axis_size) and axis_size >= 0):
+        raise ArgumentError(f"vmap: axis_size is a number of examples, got {axis_size!r}")
+    run = functools.partial(_run, f, in_axes, out_axes, axis_size)
+    mapped = named(_wrap(run, "vmap", slow=_call_on_arrays), "vmap", f, "{f} for many examples at once.")
+    mapped.report = functools.partial(_report, weakref.ref(mapped))
+    return mapped
+
+
+def _call_on_arrays(mapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Arguments in containers, or arrays, which become tensors."""
+    leaves, structure = tree.flatten((args, kwargs))
+    if not any(isinstance(x, np.ndarray) for x in leaves):
+        return _call_structured(mapped, args, kwargs)
+    converted = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
+    args, kwargs = tree.unflatten(structure, converted)
+    return mapped(*args, **kwargs)
+
+
+def _run(f: Callable[..., Any], in_axes: Any, out_axes: Any, axis_size: int | None, *args: Any, **kwargs: Any) -> Any:
+    """f on all examples: traced on one, and run on tensors of any level."""
+    leaves, structure = tree.flatten(args)
+    axes = _axes_of_arguments(in_axes, args, leaves)
+    size = _common_size(leaves, axes, axis_size, args)
+    trace = ExampleTrace(size)
+    columns = [x if a is None else _to_front(x, a) for x, a in zip(leaves, axes)]
+    given = [x if a is None else trace.argument(Type(x.dtype.code, tuple(x.shape[1:]))) for x, a in zip(columns, axes)]
+    with trace:
+        results, out_structure = tree.flatten(f(*tree.unflatten(structure, given), **kwargs))
+        outputs = [_result(trace, x) for x in results]
+    program = simplify(trace.program(outputs))
+    arguments = [x for x, a in zip(columns, axes) if a is not None]
+    captured = [x for x, _ in trace.captured.values()]
+    values: dict[Var, Any] = dict(zip(program.inputs, [*arguments, *captured]))
+    examples = Examples(size, values, set(program.inputs[: len(arguments)]))
+    examples.run(program.instructions)
+    new = program.outputs[len(outputs) :]
+    _write_back(trace, examples, new, [(x, a) for x, a in zip(leaves, axes) if a is not None], captured)
+    places = _axes_of_results(out_axes, out_structure, len(results))
+    made = [_placed(examples, o, a) for o, a in zip(program.outputs, places)]
+    return tree.unflatten(out_structure, made)
+
+
+def _to_front(x: Any, axis: int) -> Any:
+    return OPS["permute"](x, (axis, *(k for k in range(x.ndim) if k != axis))) if axis else x
+
+
+def _from_front(x: Any, axis: int) -> Any:
+    rest = list(range(1, x.ndim))
+    return OPS["permute"](x, (*rest[:axis], 0, *rest[axis:])) if axis else x
+
+
+# ---------------------------------------------------------------------------------------------------------- arguments
+
+
+def _axes_of_arguments(in_axes: Any, args: tuple[Any, ...], leaves: list[Any]) -> list[int | None]:
+    """The axis of the examples in every leaf of the arguments, not negative; None for what is the same for all."""
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not isinstance(in_axes, tuple):
+        in_axes = (in_axes,) * len(args)
+    if len(in_axes) != len(args):
+        raise ArgumentError(f"vmap: in_axes has {len(in_axes)} entries for {len(args)} positional arguments")
+    axes: list[Any] = []
+    for k, (entry, x) in enumerate(zip(in_axes, args)):
+        axes += _spread_axes(entry, x, f"vmap: in_axes[{k}]")
+    return [None if a is None else _axis_of(x, a, "in_axes") for x, a in zip(leaves, axes)]
+
+
+def _spread_axes(axes: Any, x: Any, what: str) -> list[Any]:
+    """One axis per leaf of x: of an integer or None the same for all, of containers each its own."""
+    if axes is None or _is_axis(axes):
+        return [axes] * len(tree.leaves(x))
+    parts, structure = tree.flatten(x, is_leaf=lambda part: part is not x)
+    if structure.is_leaf:
+        raise ArgumentError(f"{what} is {axes!r}; an axis is an integer, or None")
+    entries = tree.leaves_like(axes, structure, what, is_leaf=lambda entry: entry is not axes)
+    return [a for entry, part in zip(entries, parts) for a in _spread_axes(entry, part, what)]
+
+
+def _is_axis(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
+
+
+def _axis_of(x: Any, axis: int, what: str) -> int:
+    if not isinstance(x, Tensor):
+        raise ArgumentError(
+            f"vmap: a {type(x).__name__} has no axis of examples; give it None in {what}, or make a tensor of it"
+        )
+    if not -x.ndim <= axis < x.ndim:
+        raise AxisError(f"vmap: {what} {axis} is out of range for a tensor of shape {tuple(x.shape)}")
+    return axis + x.ndim if axis < 0 else axis
+
+
+def _common_size(leaves: list[Any], axes: list[int | None], axis_size: int | None, args: tuple[Any, ...]) -> Any:
+    sizes = [x.shape[a] for x, a in zip(leaves, axes) if a is not None]
+    if axis_size is not None:
+        sizes.insert(0, axis_size)
+    if not sizes:
+        raise ArgumentError(
+            "vmap: no argument has an axis of examples; say how many there are with axis_size, or where they lie with "
+            "in_axes"
+        )
+    if not all(n == sizes[0] for n in sizes[1:]):
+        raise ShapeError(f"vmap: the numbers of examples differ: {', '.join(_named_sizes(args, axes, axis_size))}")
+    return next((n for n in sizes if isinstance(n, int)), sizes[0])
+
+
+def _named_sizes(args: tuple[Any, ...], axes: list[int | None], axis_size: int | None) -> list[str]:
+    found = [] if axis_size is None else [f"axis_size is {axis_size}"]
+    remaining = iter(axes)
+    for k, argument in enumerate(args):
+        parts = tree.flatten(argument)[0]
+        for j, x in enumerate(parts):
+            axis = next(remaining)
+            if axis is not None:
+                name = f"argument {k}" if len(parts) == 1 else f"tensor {j} of argument {k}"
+                shape = tuple(n if isinstance(n, int) else n.hint for n in x.shape)
+                found.append(f"{name} of shape {shape} has {shape[axis]} along axis {axis}")
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------ results
+
+
+def _result(trace: ExampleTrace, x: Any) -> Operand:
+    if is_number(x):
+        x = x.known()
+    if isinstance(x, Tensor):
+        if not trace.owns(x):
+            raise TraceError("vmap: the function returns a tensor of a transformation inside it, such as a dual")
+        return trace.operand(trace._own(x), 0)
+    if isinstance(x, (bool, int, float, complex)):
+        return trace.operand(trace._own(asarray(x)), 0)
+    raise TraceError(
+        f"vmap: the function returns tensors, numbers, None and containers of them, not a {type(x).__name__}"
+    )
+
+
+def _axes_of_results(out_axes: Any, structure: Any, count: int) -> list[int | None]:
+    if out_axes is None or _is_axis(out_axes):
+        return [out_axes] * count
+    return _spread_axes(out_axes, tree.unflatten(structure, [0] * count), "vmap: out_axes")
+
+
+def _placed(examples: Examples, o: Operand | None, axis: int | None) -> Any:
+    if isinstance(o, Const):
+        value = filled((), o.value, o.dtype)
+        return value if axis is None else spread(value, examples.size)
+    assert isinstance(o, Var)
+    if axis is None:
+        if o in examples.mapped:
+            raise ArgumentError("vmap: out_axes is None for a result that differs between examples")
+        return examples.values[o]
+    y = examples.with_axis(o)
+    if not -y.ndim <= axis < y.ndim:
+        raise AxisError(f"vmap: out_axes {axis} is out of range for a result of shape {tuple(y.shape)}")
+    return _from_front(y, axis + y.ndim if axis < 0 else axis)
+
+
+def _write_back(
+    trace: ExampleTrace, examples: Examples, new: Sequence[Any], arguments: list[tuple[Any, int]], captured: list[Any]
+) -> None:
+    """What the function has changed in place is changed in the tensors that its arguments were examples of."""
+    for (name, position), o in zip(trace.changed(), new):
+        with set_grad_enabled(name._recorded):
+            if position < len(arguments):
+                x, axis = arguments[position]
+                assign(x, _from_front(examples.with_axis(o), axis), name._op)
+            elif o in examples.mapped:
+                raise TraceError(
+                    f"vmap: {name._op} writes what differs between examples to a tensor {name._var.type} that is the same "
+                    "for all; write to a tensor that is mapped, or return the value"
+                )
+            else:
+                assign(captured[position - len(arguments)], examples.values[o], name._op)
