@@ -274,13 +274,13 @@ void require_assignable(Tensor& t, bool recorded, const char* op) {
   if (!alone(t)) refuse_places(t, op);
 }
 
-void assign(Tensor& t, Value* owned, const char* op) {
+void assign(Tensor& t, Value* owned, const char* op, bool recorded) {
   Ref result(owned);
   Value* old = current(t);
   if (result->dtype != old->dtype || !(result->dims() == old->dims()))
     fail(ErrorKind::shape, op,
          "the result " + to_string(result->type()) + " does not fit in place of " + to_string(old->type()));
-  const bool keeps_edge = lasting_leaf(old) && !(result->node && thread_state.grad_enabled && tracked(result.v));
+  const bool keeps_edge = !recorded || (lasting_leaf(old) && !(result->node && tracked(result.v)));
   if (alone(t)) {
     Value* v;
     if (result->refs == 1 && result->buffer->refs == 1 && result->contiguous) {
@@ -316,14 +316,14 @@ void assign(Tensor& t, Value* owned, const char* op) {
   copy_into(packed ? packed.v : result.v, old);
   mark_written(old->buffer);
   Value* v = alias(old);
-  share_edge(v, keeps_edge || (t.detached) ? old : result.v);
+  share_edge(v, keeps_edge || t.detached ? old : result.v);
   if (t.alias) {
     Alias& a = *t.alias;
     if (t.is_base) {
       retain(v);
       release(a.base);
       a.base = v;
-    } else if (!t.detached) {
+    } else if (recorded && !t.detached) {
       record_update(a, v, v);
     }
     t.seen = ++a.version;

@@ -53,7 +53,7 @@ void require_assignable(Tensor& t, bool recorded, const char* op);
 
 // t = result, in place. Takes the result's reference; its type is t's type. The buffer is taken over, copied or written
 // through, so that neither other views nor saved values see anything wrong; writing through a pinned buffer
-// that the tape needs raises when that backward runs.
-void assign(Tensor& t, Value* result, const char* op);
+// that the tape needs raises when that backward runs. Where the write is not recorded, t keeps the edge that it had.
+void assign(Tensor& t, Value* result, const char* op, bool recorded);
 
 }  // namespace wengert

@@ -22,7 +22,6 @@ namespace {
 struct Write {
   uint32_t input, output;
   bool recorded;  // not under no_grad
-  bool used;      // results depend on it after it was changed under no_grad
   std::string op;
 };
 
@@ -279,7 +278,7 @@ PyObject* call_slowly(PyObject* hook, Compiled* self, PyObject* const* args, Py_
   return nb::handle(hook)(nb::handle(reinterpret_cast<PyObject*>(self)), nb::tuple(positional), named).release().ptr();
 }
 
-// (draws, begin, commit, [(input, output, recorded, used, op)], sources, number of results)
+// (draws, begin, commit, [(input, output, recorded, op)], sources, number of results)
 std::unique_ptr<Effects> read_effects(const nb::tuple& t) {
   auto e = std::make_unique<Effects>();
   e->draws = nb::cast<SizeList>(nb::object(t[0]));
@@ -288,8 +287,7 @@ std::unique_ptr<Effects> read_effects(const nb::tuple& t) {
   for (nb::handle h : nb::cast<nb::list>(nb::object(t[3]))) {
     nb::tuple w = nb::cast<nb::tuple>(h);
     e->writes.push_back({nb::cast<uint32_t>(nb::object(w[0])), nb::cast<uint32_t>(nb::object(w[1])),
-                         nb::cast<bool>(nb::object(w[2])), nb::cast<bool>(nb::object(w[3])),
-                         nb::cast<std::string>(nb::object(w[4]))});
+                         nb::cast<bool>(nb::object(w[2])), nb::cast<std::string>(nb::object(w[3]))});
   }
   for (nb::handle h : nb::cast<nb::list>(nb::object(t[4]))) e->sources.push_back(nb::cast<uint64_t>(h));
   e->n_results = nb::cast<size_t>(nb::object(t[5]));
@@ -432,17 +430,6 @@ void find_targets(const Entry& e, Call& call, Value* const* in, size_t n, Tensor
   }
 }
 
-// A leaf that was changed under no_grad is still that leaf; but the program has an edge to what it was before only.
-void refuse_changed_leaves(const Effects& effects, Value* const* in) {
-  for (const Write& w : effects.writes)
-    if (w.used && tracked(in[w.input]) && in[w.input]->node->leaf)
-      throw Error(ErrorKind::gradient,
-                  w.op + ": the compiled function changes a leaf that requires a gradient, " +
-                      to_string(in[w.input]->type()) +
-                      ", under no_grad() and uses it afterwards, so that the derivative of its results by that leaf is "
-                      "not known; return values that do not depend on it, or call the function under no_grad()");
-}
-
 // An output that no tracked input leads to is no part of the graph.
 void drop_unrelated_edges(const Effects& effects, uint64_t mask, Value** out) {
   for (size_t i = 0; i < effects.sources.size(); ++i)
@@ -482,7 +469,6 @@ PyObject* run_with_effects(Entry& e, Call& call) {
   check_count(*e.plain, n);
   SmallArray<TensorObject*, kFewOperands> targets(effects.writes.size());
   find_targets(e, call, in.data(), n, targets.data());
-  if (thread_state.grad_enabled) refuse_changed_leaves(effects, in.data());
   if (mask && n_out > UINT16_MAX)  // as Node::n_outputs
     throw Error(ErrorKind::gradient,
                 "a compiled function that changes more than " + std::to_string(UINT16_MAX - effects.n_results) +
@@ -490,8 +476,10 @@ PyObject* run_with_effects(Entry& e, Call& call) {
   SmallArray<Value*, kFewOperands> out(n_out);
   run_program(e, in.data(), n, mask, out.data());
   drop_unrelated_edges(effects, mask, out.data());
-  for (size_t k = 0; k < effects.writes.size(); ++k)
-    assign(targets[k]->tensor, out[effects.writes[k].output], effects.writes[k].op.c_str());
+  for (size_t k = 0; k < effects.writes.size(); ++k) {
+    const Write& w = effects.writes[k];
+    assign(targets[k]->tensor, out[w.output], w.op.c_str(), w.recorded && thread_state.grad_enabled);
+  }
   if (!effects.commit.is_none()) {
     nb::list last;
     for (size_t i = effects.n_results + effects.writes.size(); i < n_out; ++i) last.append(to_python(out[i]));

@@ -59,7 +59,7 @@ struct Update {
         ++out[i]->buffer->version;
         release(out[i]);
       } else {
-        assign(targets[i]->tensor, out[i], "update");
+        assign(targets[i]->tensor, out[i], "update", false);
       }
       set_category(targets[i]->tensor.value->buffer, i == 0 ? Category::parameter : Category::optimizer);
     }

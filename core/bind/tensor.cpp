@@ -310,8 +310,8 @@ PyObject* adopt(PyObject* self, PyObject* other) {
   Py_RETURN_NONE;
 }
 
-// A write in a function that is traced is a write in every call of it.
-PyObject* assign_in_trace(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+// A write in a function that is traced is a write in every call of it; one of or to a dual rebinds it.
+PyObject* assign_in_python(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n != 2) return PyErr_SetString(PyExc_TypeError, "expected a tensor and the name of an op"), nullptr;
   PyObject* operators = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "_operators");
   PyObject* f = operators ? PyDict_GetItemString(operators, "assign") : nullptr;
@@ -323,9 +323,9 @@ PyObject* assign_in_trace(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 
 // _assign(source, op name): this tensor gets the source's contents, in place.
 PyObject* assign_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  if (thread_state.capturing) return assign_in_trace(self, args, n);
-  if (n != 2 || !is_tensor(args[0]) || !as_tensor(args[0])->plain || !as_tensor(self)->plain)
-    return PyErr_SetString(PyExc_TypeError, "_assign(tensor, op name)"), nullptr;
+  if (thread_state.capturing) return assign_in_python(self, args, n);
+  if (n != 2 || !is_tensor(args[0])) return PyErr_SetString(PyExc_TypeError, "_assign(tensor, op name)"), nullptr;
+  if (!as_tensor(args[0])->plain || !as_tensor(self)->plain) return assign_in_python(self, args, n);
   const char* op = PyUnicode_AsUTF8(args[1]);
   if (!op) return nullptr;
   try {
@@ -333,7 +333,7 @@ PyObject* assign_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     Tensor& source = as_tensor(args[0])->tensor;
     Value* r = current(source);
     retain(r);
-    assign(as_tensor(self)->tensor, r, op);
+    assign(as_tensor(self)->tensor, r, op, thread_state.grad_enabled);
   } catch (...) {
     return raise_python();
   }
@@ -342,7 +342,7 @@ PyObject* assign_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 
 // _take(result, op name): the same, but the result is a temporary that nobody will use again; its buffer is taken over.
 PyObject* take_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  if (thread_state.capturing) return assign_in_trace(self, args, n);
+  if (thread_state.capturing) return assign_in_python(self, args, n);
   if (n != 2 || !is_tensor(args[0]) || !as_tensor(args[0])->plain || !as_tensor(self)->plain || args[0] == self)
     return PyErr_SetString(PyExc_TypeError, "_take(temporary tensor, op name)"), nullptr;
   const char* op = PyUnicode_AsUTF8(args[1]);
@@ -356,7 +356,7 @@ PyObject* take_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     } else {
       source.value = empty(r->dtype, {0});
     }
-    assign(as_tensor(self)->tensor, r, op);
+    assign(as_tensor(self)->tensor, r, op, thread_state.grad_enabled);
   } catch (...) {
     return raise_python();
   }

@@ -435,6 +435,17 @@ void compute_cast(const Op&, Value* const* in, int, const Attrs&, Value** out) {
 
 void infer_same(const Op&, const Type* in, int, const Attrs&, Type* out) { *out = in[0]; }
 
+void infer_replace_value(const Op& op, const Type* in, int n, const Attrs&, Type* out) {
+  require_same_dtype(op, in, 0, 1, n);
+  if (!(in[0].shape == in[1].shape))
+    fail(ErrorKind::shape, op.name.c_str(), "operands must have the same shape, got " + operands(in, n));
+  *out = in[0];
+}
+
+void compute_replace_value(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  compute_pack(op, in + 1, 1, attrs, out);
+}
+
 void infer_triangle(const Op& op, const Type* in, int, const Attrs&, Type* out) {
   if (in[0].shape.n < 2) {
     fail(ErrorKind::shape, op.name.c_str(), "needs at least two axes, got " + to_string(in[0]));
@@ -507,6 +518,7 @@ void register_shape_ops() {
           .infer = infer_same,
           .view = [](const Op&, const Value* x, const Attrs&, const Type&) { return alias(x); },
           .differentiable = false});
+  add_op({.name = "replace_value", .n_inputs = 2, .infer = infer_replace_value, .compute = compute_replace_value});
   add_op({.name = "contiguous", .attrs = {}, .infer = infer_same, .compute = compute_pack});
   add_op({.name = "triu", .attrs = diagonal, .infer = infer_triangle, .compute = compute_triangle<true>});
   add_op({.name = "tril", .attrs = diagonal, .infer = infer_triangle, .compute = compute_triangle<false>});

@@ -431,3 +431,9 @@ def test_a_view_of_a_tensor_that_moved_and_then_became_a_dual() -> None:
 
     s = wg.tensor(0.3, dtype=wg.float64)
     assert wg.jvp(f, (s,), (s,))[1].item() == -2 * 0.3 * 0.3
+
+
+def test_out_of_another_type_is_refused_in_forward_mode() -> None:
+    for out in (wg.zeros((3,), dtype=wg.float64), wg.zeros((4,), dtype=wg.float32)):
+        with pytest.raises(wg.ShapeError, match=r"sin: the result float64\(4,\) does not fit in place of float"):
+            wg.jvp(lambda x, out=out: wg.sin(x, out=out), (t(X),), (t(V),))

@@ -45,6 +45,7 @@ TESTED_ELSEWHERE = {
     "undefined_cotangent": "there is none: svd and qr are tested in tests/linalg",
     "attention_tangent": "its o and lse are those of its other operands: attention is tested to second order",
     "attention_cotangent": "its o and lse are those of its other operands: attention is tested to second order",
+    "replace_value": "its derivative is that of another value: tests/autograd/test_in_place_no_grad.py",
     "pinv": "at constant rank, and not by its cutoff: tested in tests/linalg",
     "eig": "vectors are defined up to phases: invariants are tested in tests/linalg",
     "random_gamma": "the derivative keeps the probability, not the random words: tested in test_distributions.py",

@@ -140,12 +140,29 @@ def write(x: Any, value: Any, level: Any, name: str) -> None:
     pair = x._pair
     before = pair.level
     if pair.view is None:
-        pair.give(value)
+        pair.give(value if _core.is_grad_enabled() else _replaced(pair.level.pair(pair.value, pair.tangent), value))
         _core.note_dual_write()
     else:
         write(pair.view.base, pair.view.updated(value, name), level, name)
     if x._pair.level.level > before.level:
         _note_turned(x, level, before)
+
+
+def _replaced(old: Any, new: Any) -> Any:
+    """What a write under no_grad leaves: the new numbers, tangents included, with the edges of the old ones."""
+    if _is_dual(new):
+        level = new._pair.level
+        value, tangent = level.split(old)
+        new_tangent = new._pair.tangent
+        return level.pair(
+            _replaced(value, new._pair.value), None if new_tangent is None else _replaced(tangent, new_tangent)
+        )
+    if _is_dual(old):
+        return _replaced(old._pair.value, new)
+    if old is None:
+        return new.detach()
+    with enable_grad():
+        return OPS["replace_value"](old, new.detach())
 
 
 def _note_turned(x: Any, level: Any, before: Any) -> None:

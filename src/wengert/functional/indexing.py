@@ -42,7 +42,7 @@ from wengert.functional.keys import (
     same_size,
 )
 from wengert.program.call_trace import call_trace
-from wengert.program.trace import broadcast_shapes, untraced
+from wengert.program.trace import broadcast_shapes, same_shape, untraced
 
 _slice, _reshape, _permute, _take = (
     native("slice"),
@@ -248,6 +248,11 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
         return x
     if not (x._plain and value._plain):
         levelled: list[Any] = [t for t in (x, value) if not t._plain]
+        if x.dtype != value.dtype or not same_shape(x.shape, value.shape):
+            raise ShapeError(
+                f"{name}: the result {value.dtype.name}{tuple(value.shape)} does not fit in place of "
+                f"{x.dtype.name}{tuple(x.shape)}"
+            )
         top = max(levelled, key=lambda t: t._level)
         top._trace.rebind(x, value, name)
         return x

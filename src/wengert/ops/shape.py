@@ -122,6 +122,15 @@ stop_gradient = define(
     samples=[Sample((real(2, 3),), gradients=False)],
     public=False,
 )
+replace_value = define(
+    "replace_value",
+    formula="the elements of `value` with the derivative of x: what a write under no_grad leaves",
+    reference=lambda x, value: value,
+    jvp=lambda x_dot, value_dot, y, x, value: x_dot,
+    samples=[Sample((real(2, 3), real(2, 3)), gradients=False)],  # by design not the derivative of its value
+    invalid=[Invalid((real(2, 3), real(3, 2)), (), "ShapeError", "replace_value")],
+    public=False,
+)
 contiguous = define(
     "contiguous",
     formula="a packed copy",

@@ -75,14 +75,14 @@ class View:
 class Name(Tracer):
     """A tensor of a call's trace. Writing in place gives the name another value, as it does outside of traces."""
 
-    __slots__ = ("_leaves", "_op", "_recorded", "_version", "_view", "_views")
+    __slots__ = ("_op", "_recorded", "_source", "_version", "_view", "_views")
 
     _trace: CallTrace
     _version: int  # counts writes
     _view: View | None
     _views: list[weakref.ref[Name]]  # what is a view of this one
     _recorded: bool  # whether a write was recorded, not under no_grad
-    _leaves: list[Var]  # values after writes under no_grad: a leaf stays the same leaf
+    _source: Var  # the value whose derivative it has: a write under no_grad leaves it
     _op: str  # that wrote last
 
     def _refuse(self, verb: str, remedy: str) -> NoReturn:
@@ -103,7 +103,7 @@ class CallTrace(Trace):
         self.commits: dict[Any, Callable[[], None]] = {}  # what else a call that succeeds changes
         self.gradients: dict[int, tuple[Any, Any]] = {}  # leaves, and what is added to their `.grad`
         self.freed: set[Var] = set()  # values whose graph a backward has used up
-        self.results: Sequence[Any] = ()
+        self._program = Program([], [], [])  # when it is finished
         self.steps: dict[Any, int] = {}  # how many steps of an optimizer each call makes, by what is updated
         self._read: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # settings of Python objects
         self._entry: dict[Name, Var] = {}  # the values that names had when the call began
@@ -121,8 +121,8 @@ class CallTrace(Trace):
     def tracer(self, var: Var) -> Name:
         """A tensor that stands for `var`."""
         t = Name.__new__(Name)
-        t._trace, t._var, t._level = self, var, self.level
-        t._version, t._view, t._views, t._recorded, t._leaves, t._op = 0, None, [], False, [], ""
+        t._trace, t._var, t._source, t._level = self, var, var, self.level
+        t._version, t._view, t._views, t._recorded, t._op = 0, None, [], False, ""
         return t
 
     def argument(self, type_: Type) -> Name:
@@ -197,7 +197,7 @@ class CallTrace(Trace):
             self._current(base)
             if base._version != view.seen:
                 _require_view(name, "this")
-                name._var = super().emit(view.op, (base,), view.attrs)._var
+                name._var = name._source = super().emit(view.op, (base,), view.attrs)._var
                 view.seen = base._version
                 name._version += 1
         return name._var
@@ -214,7 +214,7 @@ class CallTrace(Trace):
         if _core.is_grad_enabled() or op.name == "stop_gradient":
             return made
         for y in made if op.n_outputs > 1 else (made,):
-            y._var = self._stopped(y._var)
+            y._var = y._source = self._stopped(y._var)
         return made
 
     def _stopped(self, var: Var) -> Var:
@@ -235,8 +235,7 @@ class CallTrace(Trace):
         var = self.operand(value, 0)
         if not isinstance(var, Var) or var.type.dtype != name._var.type.dtype or not same_shape(value.shape, x.shape):
             raise TraceError(f"{op}: {value!r} does not fit in place of {x!r}")
-        recorded = _core.is_grad_enabled()
-        self._give(name, var if recorded else self._stopped(var), op, recorded)
+        self._give(name, var, op, _core.is_grad_enabled())
         if x._plain:
             _core.mark_changed(x, True)
 
@@ -250,14 +249,20 @@ class CallTrace(Trace):
             self._current(name)
             self._update_base(name, name._view, var, op, recorded)
             return
-        name._var = var
+        if recorded:
+            name._var = name._source = var
+        else:
+            name._var = self._replaced(name._var, var)
         name._version += 1
         name._recorded |= recorded
         name._op = op
-        if recorded:
-            name._leaves.clear()
-        else:
-            name._leaves.append(var)
+
+    def _replaced(self, old: Var, new: Var) -> Var:
+        """The new value with the derivative of the old one."""
+        if not DTYPES[new.type.dtype].is_inexact:
+            return new
+        replaced = super().emit(OPS["replace_value"], (self.tracer(old), self.tracer(self._stopped(new))), ())
+        return replaced._var  # type: ignore[no-any-return]
 
     def _update_base(self, name: Name, view: View, var: Var, op: str, recorded: bool) -> None:
         """A write through a view is a write to what it is a view of."""
@@ -272,8 +277,8 @@ class CallTrace(Trace):
         elif view.op.name == "slice":
             starts, _, steps = view.attrs
             whole = super().emit(OPS["slice_update"], (base, new), (starts, steps))
-        elif view.op.name == "stop_gradient" and base in self._entry:  # detach() of what was there before the call
-            whole, recorded = self.tracer(self._stopped(var)), False
+        elif view.op.name == "stop_gradient":  # detach(): a write through it is not recorded
+            whole, recorded = new, False
         else:
             raise TraceError(
                 f"{op}: a tensor {name._var.type} that {view.op.name} made cannot be changed in place inside a compiled "
@@ -289,13 +294,11 @@ class CallTrace(Trace):
 
     def variables(self, x: Any) -> list[Var]:
         """The values whose cotangents add up to the gradient by x."""
-        if isinstance(x, Name):
-            return [self._current(x)]
-        known = self.captured.get(id(x))
-        if known is None:
+        name: Any = x if isinstance(x, Name) else self.captured.get(id(x), (None, None))[1]
+        if name is None:
             return []
-        name: Any = known[1]
-        return [self._entry[name], *name._leaves] if name._leaves or not name._version else [self._current(name)]
+        self._current(name)
+        return [name._source]
 
     def free(self, y: Name) -> None:
         """The graph that led to y is gone: neither y nor what it was computed from is differentiated any more."""
@@ -326,24 +329,21 @@ class CallTrace(Trace):
 
     def program(self, outputs: Sequence[Any]) -> Program:
         """The finished program: arguments, hidden inputs, captured tensors; results, then new values."""
-        self.results = outputs
-        changed = [name._var for name, _ in self.changed()]
+        changed = [name._var if name._recorded else self._stopped(name._var) for name, _ in self.changed()]
         captured = [self._entry[name] for _, name in self.captured.values()]  # type: ignore[index]
         inputs = [*self.inputs, *(v for _, v in self.hidden), *captured]
         gradients = [self.operand(g, 0) for _, g in self.gradients.values()]
-        return Program(inputs, self.instructions, [*outputs, *changed, *gradients])
+        self._program = Program(inputs, self.instructions, [*outputs, *changed, *gradients])
+        return self._program
 
     def effects(self) -> tuple[Any, ...] | None:
         """What a call does besides computing its results, for the core; None if nothing."""
         changed = self.changed()
         if not (self.hidden or changed or self.commits or self.gradients):
             return None
-        program = self.program(self.results)
+        program = self._program
         n_results = len(program.outputs) - len(changed) - len(self.gradients)
-        late = self._used_after_change(program, n_results)
-        writes = [
-            (k, n_results + j, name._recorded, bool(late >> j & 1), name._op) for j, (name, k) in enumerate(changed)
-        ]
+        writes = [(k, n_results + j, name._recorded, name._op) for j, (name, k) in enumerate(changed)]
         amounts = tuple(source.taken for source, _ in self.hidden)
         sources = [source for source, _ in self.hidden]
         commits, leaves = list(self.commits.values()), [x for x, _ in self.gradients.values()]
@@ -362,16 +362,6 @@ class CallTrace(Trace):
             reach(program, input_bits(program), self.freed),
             n_results,
         )
-
-    def _used_after_change(self, program: Program, n_results: int) -> int:
-        """The tensors that are changed under no_grad and that results depend on afterwards, as bits."""
-        changed = [name for name, _ in self.changed()]
-        starts = {v: 1 << j for j, name in enumerate(changed) for v in name._leaves}
-        found = 0
-        for k, bits in enumerate(reach(program, starts, self.freed)):
-            if k < n_results or (k - n_results < len(changed) and not changed[k - n_results]._leaves):
-                found |= bits
-        return found
 
 
 def _require_view(name: Name, op: str) -> None:

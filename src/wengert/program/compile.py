@@ -240,7 +240,7 @@ def _own_outputs(program: Program) -> Program:
 
     shared = set(program.inputs)
     for i in program.instructions:
-        if i.op.view and any(v in shared for v in i.vars()):
+        if (i.op.view or i.op.name == "replace_value") and i.inputs[-1] in shared:  # views have one operand
             shared.update(i.outputs)
     body, outputs, seen = list(program.instructions), [], set()
     for o in program.outputs:

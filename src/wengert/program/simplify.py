@@ -44,20 +44,23 @@ def _with_inputs(i: Instruction, replaced: dict[Var, Operand]) -> Instruction:
     return i
 
 
+_READ_BY_DERIVATIVES = ("stop_gradient", "replace_value")  # the value is that of the last operand
+
+
 def without_stops(program: Program) -> Program:
-    """The program without `stop_gradient`, which only derivatives read: for running it."""
-    if all(i.op.name != "stop_gradient" for i in program.instructions):
+    """The program without `stop_gradient` and `replace_value`, which only derivatives read: for running it."""
+    if all(i.op.name not in _READ_BY_DERIVATIVES for i in program.instructions):
         return program
     replaced: dict[Var, Operand] = {}
     body = []
     for original in program.instructions:
         i = _with_inputs(original, replaced)
-        if i.op.name == "stop_gradient":
-            replaced[i.outputs[0]] = i.inputs[0]
+        if i.op.name in _READ_BY_DERIVATIVES:
+            replaced[i.outputs[0]] = i.inputs[-1]
         else:
             body.append(i)
     outputs = [replaced.get(o, o) if isinstance(o, Var) else o for o in program.outputs]
-    return Program(program.inputs, body, outputs)
+    return Program(program.inputs, remove_dead(body, outputs), outputs)
 
 
 def _key(i: Instruction) -> Any:
