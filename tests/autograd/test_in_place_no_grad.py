@@ -156,3 +156,9 @@ def test_an_argument_of_grad_is_written_under_no_grad() -> None:
         x = t(X)
         np.testing.assert_allclose(g(x).numpy(), 6 * X, rtol=1e-12)
         assert x.tolist() == X.tolist()
+
+
+def test_examples_of_vmap_are_written_under_no_grad() -> None:
+    g = wg.grad(program(WRITES["y[1:] = x"]))
+    rows = np.stack([X, X + 1.0])
+    np.testing.assert_allclose(wg.vmap(g)(t(rows)).numpy(), np.stack([g(t(r)).numpy() for r in rows]), rtol=1e-12)

@@ -127,6 +127,7 @@ replace_value = define(
     formula="the elements of `value` with the derivative of x: what a write under no_grad leaves",
     reference=lambda x, value: value,
     jvp=lambda x_dot, value_dot, y, x, value: x_dot,
+    vmap="elementwise",
     samples=[Sample((real(2, 3), real(2, 3)), gradients=False)],  # by design not the derivative of its value
     invalid=[Invalid((real(2, 3), real(3, 2)), (), "ShapeError", "replace_value")],
     public=False,
