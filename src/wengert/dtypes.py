@@ -240,7 +240,7 @@ def finfo(type: Any, /) -> FloatInfo:
     if parts.name == "bfloat16":
         import ml_dtypes
 
-        limits = ml_dtypes.finfo(parts.to_numpy())  # type: ignore[no-untyped-call]
+        limits = ml_dtypes.finfo(parts.to_numpy())
     else:
         limits = np.finfo(parts.to_numpy())
     eps, high, low, tiny = (float(v) for v in (limits.eps, limits.max, limits.min, limits.smallest_normal))
