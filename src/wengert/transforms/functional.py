@@ -18,7 +18,7 @@ from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, real
 from wengert.program.call_trace import call_trace
 from wengert.program.trace import Tracer
-from wengert.transforms.naming import named
+from wengert.transforms.naming import named, transformed
 from wengert.transforms.pullback import pull, require_real, require_scalar
 
 
@@ -242,7 +242,8 @@ def value_and_grad(
         value = (p.value(), p.detached_aux()) if has_aux else p.value()
         return value, gradients[0] if single else gradients
 
-    return named(with_gradient, "value_and_grad", f, "The value of {f}, and its gradient.")
+    doc = "The value of {f}, and its gradient."
+    return transformed(with_gradient, doc, value_and_grad, f, argnums=argnums, has_aux=has_aux)
 
 
 def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -258,7 +259,7 @@ def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool 
         value, g = both(*args, **kwargs)
         return (g, value[1]) if has_aux else g
 
-    return named(gradient, "grad", f, "The gradient of {f}.")
+    return transformed(gradient, "The gradient of {f}.", grad, f, argnums=argnums, has_aux=has_aux)
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:

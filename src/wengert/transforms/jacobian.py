@@ -26,7 +26,7 @@ from wengert.transforms.functional import (
     jvp,
     result_leaves,
 )
-from wengert.transforms.naming import named
+from wengert.transforms.naming import transformed
 
 
 def _reject_complex(x: Any, what: str) -> None:
@@ -127,7 +127,7 @@ def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
         by_input = [_column_blocks(at(k), x) for k, x in enumerate(xs)]
         return _nest([list(row) for row in zip(*by_input)], y_structure, x_structure)
 
-    return named(jacobian_of, "jacfwd", f, "The Jacobian of {f}.")
+    return transformed(jacobian_of, "The Jacobian of {f}.", jacfwd, f, argnums=argnums)
 
 
 def _row(pull_back: Callable[[Any], list[Any]], y: Any, e: Tensor) -> list[Any]:
@@ -171,7 +171,7 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
 
         return _nest([_row_blocks(from_output(k), v, xs) for k, v in enumerate(ys)], y_structure, x_structure)
 
-    return named(jacobian_of, "jacrev", f, "The Jacobian of {f}.")
+    return transformed(jacobian_of, "The Jacobian of {f}.", jacrev, f, argnums=argnums)
 
 
 def jacobian(f: Callable[..., Any], mode: str = "auto", *, argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
@@ -199,7 +199,7 @@ def jacobian(f: Callable[..., Any], mode: str = "auto", *, argnums: int | Sequen
             chosen = "forward" if _count(result_leaves(y, "jacobian")[0]) >= _count(point) else "reverse"
         return (jacfwd if chosen == "forward" else jacrev)(f, argnums)(*args, **kwargs)
 
-    return named(jacobian_of, "jacobian", f, "The Jacobian of {f}.")
+    return transformed(jacobian_of, "The Jacobian of {f}.", jacobian, f, mode=mode, argnums=argnums)
 
 
 def _count(x: Any) -> int:
@@ -222,4 +222,4 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
             _reject_complex(x, "hessian")
         return jacrev(grad(g))(point)
 
-    return named(hessian_of, "hessian", f, "The Hessian of {f}.")
+    return transformed(hessian_of, "The Hessian of {f}.", hessian, f, argnums=argnums)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,3 +23,37 @@ def named(made: F, transformation: str, f: Any, doc: str, same_arguments: bool =
     if same_arguments:
         made.__wrapped__ = f  # type: ignore[attr-defined]  # `inspect` looks there when it is asked for the signature
     return made
+
+
+class Transformed(functools.partial):  # type: ignore[type-arg]
+    """A function that a transformation made of another one. It is copied and pickled as `transform(f, **options)`."""
+
+    _recipe: tuple[Callable[..., Any], Any, dict[str, Any]]
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _transform, self._recipe
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)  # as functions in classes
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__} at {id(self):#x}>"
+
+
+def _transform(transform: Callable[..., Any], f: Any, options: dict[str, Any]) -> Any:
+    return transform(f, **options)
+
+
+def transformed(
+    made: Callable[..., Any], doc: str, transform: Callable[..., Any], f: Any, **options: Any
+) -> Transformed:
+    """`made` under the name `transform(f)`: what `transform(f, **options)` gives to users.
+
+    >>> def loss(x): ...
+    >>> def grad(f): return transformed(lambda x: None, "The gradient of {f}.", grad, f)
+    >>> grad(loss)
+    <function grad(loss) at ...>
+    """
+    result = named(Transformed(made), transform.__name__, f, doc)
+    result._recipe = (transform, f, options)
+    return result
