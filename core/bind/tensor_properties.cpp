@@ -33,9 +33,42 @@ PyObject* get_ndim(PyObject* self, void*) {
   return v ? PyLong_FromLong(v->ndim) : nullptr;
 }
 
+// A number of elements is an int that says what to write where it is called, as PyTorch's size() is.
+PyObject* call_count(PyObject*, PyObject*, PyObject*) {
+  PyErr_SetString(
+      PyExc_TypeError,
+      "size is not a method of tensors but the number of elements; write x.shape for the sizes of all axes, "
+      "and x.shape[axis] for one of them");
+  return nullptr;
+}
+
+PyObject* reduce_count(PyObject* self, PyObject*) {
+  PyObject* plain = PyNumber_Add(self, Py_False);  // an int
+  return plain ? Py_BuildValue("O(N)", &PyLong_Type, plain) : nullptr;
+}
+
+PyMethodDef count_methods[] = {
+    {"__reduce__", reduce_count, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyTypeObject* new_count_type() {
+  PyType_Slot slots[] = {
+      {Py_tp_call, reinterpret_cast<void*>(call_count)},
+      {Py_tp_methods, count_methods},
+      {0, nullptr},
+  };
+  PyType_Spec spec = {"wengert.ElementCount", 0, 0, Py_TPFLAGS_DEFAULT, slots};
+  PyObject* bases = Py_BuildValue("(O)", &PyLong_Type);
+  PyObject* made = bases ? PyType_FromSpecWithBases(&spec, bases) : nullptr;
+  Py_XDECREF(bases);
+  return reinterpret_cast<PyTypeObject*>(made);
+}
+
 PyObject* get_size(PyObject* self, void*) {
+  static PyTypeObject* count_type = new_count_type();
   Value* v = value_of(self, "size");
-  return v ? PyLong_FromLongLong(v->size) : nullptr;
+  return v && count_type ? PyObject_CallFunction(reinterpret_cast<PyObject*>(count_type), "L", v->size) : nullptr;
 }
 
 PyObject* get_plain(PyObject* self, void*) { return PyBool_FromLong(as_tensor(self)->plain); }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 import re
 import subprocess
 import sys
@@ -23,7 +26,7 @@ METHODS = {
 }  # fmt: skip
 IN_MODULES = {
     (wg, "seed"): "manual_seed", (wg, "cat"): "concat", (wg, "array"): "tensor", (wg, "jit"): "compile",
-    (wg, "vmap"): "no vmap", (wg, "Function"): "CustomOp", (wg.autograd, "Function"): "CustomOp",
+    (wg, "Function"): "CustomOp", (wg.autograd, "Function"): "CustomOp",
     (wg, "lr_scheduler"): "optim.schedules", (wg.optim, "lr_scheduler"): "optim.schedules",
     (wg, "DataLoader"): "data.DataLoader", (wg.data, "Dataset"): "data.DataLoader", (wg, "Identity"): "nn.Identity",
     (wg, "logdet"): "linalg.slogdet", (wg.linalg, "logdet"): "linalg.slogdet", (wg, "saved_memory_mb"): "memory_stats",
@@ -41,6 +44,30 @@ def test_methods(name: str) -> None:
         AttributeError, match=re.escape(f"Tensor has no attribute '{name}'; wengert has {METHODS[name]}")
     ):
         getattr(x, name)
+
+
+@pytest.mark.parametrize("cls", [wg.Tensor, wg.DualTensor, wg.nn.Parameter, wg.nn.Linear])
+def test_all_that_dir_lists_of_a_class_can_be_read(cls: type) -> None:
+    assert [n for n in dir(cls) if not hasattr(cls, n)] == []
+
+
+def test_a_foreign_name_of_the_class_says_what_to_write() -> None:
+    view: Any = wg.Tensor.view  # type: ignore[attr-defined]
+    assert "reshape" in repr(view) and "reshape" in view.__doc__
+    with pytest.raises(AttributeError, match="Tensor has no attribute 'view'; wengert has reshape"):
+        view(wg.ones(4), (2, 2))
+
+
+def test_size_is_a_number_that_says_what_to_write_where_it_is_called() -> None:
+    n: Any = wg.ones((2, 3)).size
+    for args in ((), (0,)):
+        with pytest.raises(TypeError, match=r"size is not a method.* x\.shape .* x\.shape\[axis\]"):
+            n(*args)
+    assert n == 6 and isinstance(n, int) and repr(n) == "6" and type(n + 1) is int
+    for made in (pickle.loads(pickle.dumps(n)), copy.copy(n), copy.deepcopy(n), json.loads(json.dumps(n))):
+        assert made == 6 and type(made) is int
+    with pytest.raises(TypeError, match=r"size is not a method"):
+        wg.jvp(lambda x: x.size(), (wg.ones(2),), (wg.ones(2),))
 
 
 @pytest.mark.parametrize(("module", "name"), IN_MODULES, ids=lambda v: getattr(v, "__name__", v))

@@ -109,7 +109,6 @@ FOREIGN_IN_MODULES: dict[str, str] = {
     "array": "tensor, which copies, and asarray, which shares memory",
     "jit": "compile",
     "function": "compile",
-    "vmap": "no vmap: functions take stacks along leading axes, and stack([f(x) for x in xs]) maps any other",
     "Function": "CustomOp, and the decorator custom_op",
     "Variable": "Parameter, or tensor(data, requires_grad=True)",
     "lr_scheduler": "optim.schedules, which optim.Scheduler applies",
@@ -183,13 +182,29 @@ def _letters(name: str) -> str:
 
 
 class ForeignMethod:
-    """Stands on a type under a foreign name; reading it raises with ours, so `hasattr` is still False."""
+    """Stands on a type under a foreign name. Reading it from an instance raises with ours, so `hasattr` is False there.
+
+    The type gives the object itself, as it does for properties: what `dir(Tensor)` lists can be read, and says what to
+    write. (A metaclass could hide the name, but would slow down every `isinstance` of the type.)
+    """
 
     def __init__(self, name: str, ours: str) -> None:
         self.name, self.ours = name, ours
+        self.__doc__ = f"Not available under this name; wengert has {ours}."
 
-    def __get__(self, instance: Any, owner: type) -> NoReturn:
-        raise AttributeError(f"{owner.__name__} has no attribute {self.name!r}; wengert has {self.ours}")
+    def __get__(self, instance: Any, owner: type) -> ForeignMethod:
+        if instance is None:
+            return self
+        raise self._error(owner)
+
+    def __call__(self, x: Any, /, *args: Any, **options: Any) -> NoReturn:
+        raise self._error(type(x))
+
+    def __repr__(self) -> str:
+        return f"<no {self.name!r}; wengert has {self.ours}>"
+
+    def _error(self, owner: type) -> AttributeError:
+        return AttributeError(f"{owner.__name__} has no attribute {self.name!r}; wengert has {self.ours}")
 
 
 def readable(x: Any, unreadable: tuple[str, ...] = ()) -> list[str]:
