@@ -28,6 +28,7 @@ def named(made: F, transformation: str, f: Any, doc: str, same_arguments: bool =
 class Transformed(functools.partial):  # type: ignore[type-arg]
     """A function that a transformation made of another one. It is copied and pickled as `transform(f, **options)`."""
 
+    __name__: str
     _recipe: tuple[Callable[..., Any], Any, dict[str, Any]]
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
