@@ -90,8 +90,12 @@ void compute_topk(const Op& op, Value* const* in, int, const Attrs& attrs, Value
 void infer_searchsorted(const Op& op, const Type* in, int n, const Attrs&, Type* out) {
   require_same_dtype(op, in, 0, 1, n);
   require_ordered(op, in[0]);
-  if (in[0].shape.n != 1) {
-    fail(ErrorKind::shape, op.name.c_str(), "searches a sorted vector, got " + operands(in, n));
+  const int rows = in[0].shape.n - 1;
+  bool fits = rows == 0 || (rows > 0 && in[1].shape.n >= rows);
+  for (int i = 0; i < rows && fits; ++i) fits = in[0].shape[i] == in[1].shape[i];
+  if (!fits) {
+    fail(ErrorKind::shape, op.name.c_str(),
+         "searches a sorted vector, or one for each row of the values, got " + operands(in, n));
   }
   *out = {DType::Int64, in[1].shape};
 }
@@ -99,15 +103,22 @@ void infer_searchsorted(const Op& op, const Type* in, int n, const Attrs&, Type*
 // Of the sorted vector only the ends are looked at for NaN: searching is faster than reading all of it.
 void compute_searchsorted(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   const Packed x(in[0]), y(in[1]);
-  const int64_t n = in[0]->size, element = size_of(in[0]->dtype);
+  const int64_t n = in[0]->shape[in[0]->ndim - 1], element = size_of(in[0]->dtype);
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < in[0]->ndim; ++i) rows *= in[0]->shape[i];
+  const int64_t each = rows ? in[1]->size / rows : 0;
   if (attrs[1].i == 0) {
     if (find_nan(in[1]->dtype, y.data(), in[1]->size) >= 0) refuse_nan(op, in[1], y);
-    for (int64_t end : {int64_t{0}, n - 1}) {
-      if (n > 0 && find_nan(in[0]->dtype, x.data() + end * element, 1) == 0) refuse_nan(op, in[0], x);
+    for (int64_t row = 0; row < rows && n > 0; ++row) {
+      for (int64_t end : {row * n, row * n + n - 1}) {
+        if (find_nan(in[0]->dtype, x.data() + end * element, 1) == 0) refuse_nan(op, in[0], x);
+      }
     }
   }
-  search_sorted(in[0]->dtype, x.data(), n, y.data(), in[1]->size, attrs[0].i != 0,
-                reinterpret_cast<int64_t*>(out[0]->data));
+  for (int64_t row = 0; row < rows; ++row) {
+    search_sorted(in[0]->dtype, x.data() + row * n * element, n, y.data() + row * each * element, each, attrs[0].i != 0,
+                  reinterpret_cast<int64_t*>(out[0]->data) + row * each);
+  }
 }
 
 }  // namespace

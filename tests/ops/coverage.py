@@ -20,7 +20,8 @@ from wengert.ops import OPS
 from wengert.ops.registry import Op
 
 _NODE = re.compile(r"::(?P<test>\w+)\[(?P<op>[^-\]]+)-\d+(-(?P<dtype>\w+))?\]$")
-NO_VMAP = "no: batching of programs is not built yet"
+VMAP = ("test_vmap_is_the_loop", "test_vmap_of_first_order", "test_vmap_of_second_order")
+STREAMS = "test_vmap_draws_from_a_stream_of_each_example"
 RANDOM = ("random_uniform", "random_normal", "random_integers")
 MADE = "elsewhere: test_creation_in_every_dtype"
 # What the results by op and sample do not show.
@@ -56,13 +57,21 @@ def row(op: Op, results: Results) -> dict[str, str]:
     cells = {
         "value": results.of(op, "test_value") or _value(op),
         "compiled": results.of(op, "test_compiled_call_has_the_same_bits") or _without_operands(op),
-        "vmap": NO_VMAP,
+        "vmap": _vmap(op, results),
         "float16": _float16(op, results),
         "complex": _complex(op, results),
     }
     first = _derivative(op, results, "test_first_order")
     cells |= {"jvp": first, "vjp": first, "second order": _derivative(op, results, "test_second_order")}
     return {c: EXPLAINED.get((op.name, c), cells[c]) for c in COLUMNS}
+
+
+def _vmap(op: Op, results: Results) -> str:
+    """Without a loop over the examples: no op has one."""
+    if op.vmap == "undefined":
+        return "no: it has no operands, and makes the same for all examples"
+    found = {results.of(op, test) for test in (*VMAP, STREAMS)} - {""}
+    return "failed" if "failed" in found else "yes" if found else "untested"
 
 
 def _value(op: Op) -> str:

@@ -67,9 +67,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
         return 0
     if options.holes:
-        rows = {
-            n: r for n, r in rows.items() if any(status(r[c]) not in ("yes", "zero") for c in COLUMNS if c != "vmap")
-        }
+        rows = {n: r for n, r in rows.items() if any(status(r[c]) not in ("yes", "zero") for c in COLUMNS)}
     plain = options.plain or not _can_print_marks()
     _print(rows, _PLAIN if plain else _MARKS)
     if options.names or options.holes:

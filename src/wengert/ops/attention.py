@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wengert.dtypes import float32, int64
+from wengert.ops.batching import all_mapped, by_meaning, count
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.matmul import matmul
 from wengert.ops.random import random_uniform
 from wengert.ops.reduce import all, sum
-from wengert.ops.registry import Op, define
+from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Array, Invalid, Sample, exactly, real, truth
 from wengert.ops.shape import broadcast_to, cast, full, iota, reshape, zeros_like
 from wengert.ops.softmax import softmax, softmax_push
@@ -134,6 +135,30 @@ def _zero_outputs(q: Any, k: Any, v: Any, mask: Any, o: Any, lse: Any) -> tuple[
     return create(full, ((*lse.shape, v.shape[-1]), v.dtype.code, 0.0)), zeros_like(lse)
 
 
+# --------------------------------------------------------------------------------------------------------- batching
+
+
+def _attention(q: Any, k: Any, v: Any, mask: Any, *, scale: float, causal: int, **draw: Any) -> tuple[Any, Any]:
+    w = _weights(q, k, mask, scale, causal)
+    _, lse = attention(q, k, v, mask, scale, causal, 0.0, draw["key"], draw["counter"])
+    return matmul(w * _kept(w, **draw), v, 0, 0), lse
+
+
+def _of_examples(name: str, q: int, meaning: Any) -> Any:
+    """The batch rule: examples are a batch dimension. Where dropout would not begin with a counter of its own for each of
+    them, the op is run as what it means. `q`: which operand the queries are; keys and values follow."""
+
+    def rule(size: Any, mapped: Any, *operands: Any, **attrs: Any) -> Any:
+        if attrs["dropout"] != 0.0:
+            scores = [operands[i].shape[1:] if mapped[i] else operands[i].shape for i in (q, q + 1)]
+            n = count(scores[0][:-1]) * scores[1][-2]
+            if n // 4 * 4 != n:
+                return by_meaning(meaning, size, mapped, operands, attrs)
+        return OPS[name](*all_mapped(size, mapped, operands), *attrs.values())
+
+    return rule
+
+
 # ------------------------------------------------------------------------------------------- references and samples
 
 
@@ -229,6 +254,7 @@ attention: Op = define(
     formula="softmax(scale · q kᵀ) v, and the logarithm of each row's sum of exponentials",
     reference=_np_attention,
     jvp=_attention_jvp,
+    vmap=_of_examples("attention", 0, _attention),
     samples=[c.sample(results=False) for c in _CASES],
     invalid=[
         Invalid(
@@ -250,6 +276,7 @@ attention_tangent: Op = define(
     reference=_np_tangent,
     jvp=jvp_of_linear("attention_tangent", 3, _tangent),
     transpose=transpose_by("attention_cotangent", 3, _zero_outputs),
+    vmap=_of_examples("attention_tangent", 3, _tangent),
     samples=[c.sample(c.q, c.k, c.v, results=True) for c in _CASES],
     dear=True,
     public=False,
@@ -260,6 +287,7 @@ attention_cotangent: Op = define(
     reference=_np_cotangent,
     jvp=jvp_of_linear("attention_cotangent", 2, _cotangent),
     transpose=transpose_by("attention_tangent", 2, lambda q, k, v, *_: (zeros_like(q), zeros_like(k), zeros_like(v))),
+    vmap=_of_examples("attention_cotangent", 2, _cotangent),
     samples=[c.sample((*c.q[:-1], c.v[-1]), c.q[:-1], results=True) for c in _CASES],
     dear=True,
     public=False,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from wengert.dtypes import int64
 from wengert.ops.registry import OPS, Op
+from wengert.program.trace import create
 
 
 def spread(x: Any, size: Any) -> Any:
@@ -39,7 +41,35 @@ def shifted(op: Op, size: Any, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _shifted(name: str, size: Any, value: Any) -> Any:
     if name == "axis":
-        return value + 1
+        return value + 1 if value >= 0 else value
     if name == "axes":
-        return tuple(a + 1 for a in value)
+        return tuple(a + 1 if a >= 0 else a for a in value)
     return (size, *value) if name == "shape" else value
+
+
+def indices_of_all(i: Any, n: Any, size: Any) -> Any:
+    """Indices into n elements of each example as indices into those of all examples, one after the other.
+
+    What is out of range for one example is out of range for all of them.
+    """
+    rows = create(OPS["iota"], ((size,), int64.code, 0.0, 1.0))
+    first = OPS["reshape"](rows, (size, *(1 for _ in i.shape[1:]))) * n
+    total, negative = size * n, i < 0
+    inside = (i >= -n) & (i < n)
+    where = OPS["where"]
+    return where(inside, where(negative, i + n, i) + first, where(negative, i - total, i + total))
+
+
+def count(shape: Any) -> Any:
+    """The number of elements."""
+    n: Any = 1
+    for size in shape:
+        n = n * size
+    return n
+
+
+def by_meaning(meaning: Callable[..., Any], size: Any, mapped: Sequence[bool], operands: Any, attrs: Any) -> Any:
+    """The results of an op that is composed of others: those of the others for many examples."""
+    from wengert.transforms.batch import batched_function
+
+    return batched_function(meaning, size, mapped, operands, attrs)

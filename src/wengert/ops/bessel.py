@@ -32,6 +32,7 @@ def _cylinder(name: str, scipy: str, samples: list[Sample]) -> Op:
         formula=f"{name[-1].upper()}ₙ(x)",
         reference=lambda x, n: scipy_special(scipy)(n, x),
         jvp=rule,
+        vmap="elementwise",
         samples=samples,
         invalid=[
             Invalid((positive(3),), (-1,), "ArgumentError", "the order must be"),
@@ -105,6 +106,7 @@ def _modified(name: str, formula: str, reference: Any, slope: Callable[..., Any]
         formula=formula,
         reference=reference,
         jvp=rule,
+        vmap="elementwise",
         samples=[
             Sample((real(2, 3, low=0.2, high=3.0), real(2, 3, low=0.3, high=4.0)), (0,)),
             Sample((real(3, low=0.2, high=3.0), real(3, low=0.3, high=4.0)), (1,)),
@@ -188,6 +190,7 @@ zeta_by_s: Op = define(
     formula="(∂/∂s)ⁿ ζ(s, q) = (∂/∂s)ⁿ Σ (q + k)⁻ˢ over k = 0, 1, …",
     reference=_zeta,
     jvp=_zeta_jvp,
+    vmap="elementwise",
     samples=[
         Sample((real(2, 3, low=1.5, high=6.0), real(2, 3, low=0.5, high=4.0)), (0,)),
         Sample((real(3, low=1.5, high=6.0), real(3, low=0.5, high=4.0)), (1,)),

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.ops.batching import all_mapped, merge, unmerge
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.shape import broadcast_to, reshape
@@ -100,6 +101,39 @@ def _invalid(name: str) -> list[Invalid]:
     ]
 
 
+# Examples are merged into the batch where they share the kernel; else each has channels, and groups, of its own.
+
+
+def _conv_of_examples(size: Any, mapped: Any, x: Any, w: Any, *bias: Any, groups: int, **rest: Any) -> Any:
+    """Of `conv` and `conv_bias`."""
+    op, attrs = (conv_bias if bias else conv), rest.values()
+    if not any(mapped[1:]):
+        return unmerge(op(merge(x), w, *bias, *attrs, groups), size, x.shape[1])
+    parameters = all_mapped(size, mapped[1:], (w, *bias))
+    n, merged = parameters[0].shape[1], [merge(p) for p in parameters]
+    if not mapped[0] and groups == 1:
+        return unmerge(op(x, *merged, *attrs, 1), size, n, 1)
+    (x,) = all_mapped(size, mapped[:1], (x,))
+    return unmerge(op(merge(x, 1), *merged, *attrs, groups * int(size)), size, n, 1)
+
+
+def _conv_transpose_of_examples(size: Any, mapped: Any, y: Any, w: Any, *, groups: int, **rest: Any) -> Any:
+    if not mapped[1]:
+        return unmerge(conv_transpose(merge(y), w, *rest.values(), groups), size, y.shape[1])
+    y, w = all_mapped(size, mapped, (y, w))
+    x = conv_transpose(merge(y, 1), merge(w), *rest.values(), groups * int(size))
+    return unmerge(x, size, w.shape[2] * groups, 1)
+
+
+def _conv_kernel_of_examples(size: Any, mapped: Any, x: Any, y: Any, *, groups: int, **rest: Any) -> Any:
+    if groups == 1 and not mapped[0]:
+        return unmerge(conv_kernel(x, merge(y, 1), *rest.values(), 1), size, y.shape[2])
+    if groups == 1 and not mapped[1]:
+        return unmerge(conv_kernel(merge(x, 1), y, *rest.values(), 1), size, x.shape[2], 1)
+    x, y = all_mapped(size, mapped, (x, y))
+    return unmerge(conv_kernel(merge(x, 1), merge(y, 1), *rest.values(), groups * int(size)), size, y.shape[2])
+
+
 conv: Op = define(
     "conv",
     formula="Σ w[o, c, k] · x[n, c, j·stride + k·dilation − padding] over c and k",
@@ -113,6 +147,7 @@ conv: Op = define(
             conj(x), y_bar, w.shape[2:], stride, padding, dilation, groups
         ),
     ),
+    vmap=_conv_of_examples,
     samples=_samples(0, 1),
     invalid=[
         *_invalid("conv"),
@@ -134,6 +169,7 @@ conv_transpose: Op = define(
             x_bar, conj(y), w.shape[2:], stride, padding, dilation, groups
         ),
     ),
+    vmap=_conv_transpose_of_examples,
     samples=_samples(2, 1),
     invalid=_invalid("conv_transpose")[:5],
     dear=True,
@@ -152,6 +188,7 @@ conv_kernel: Op = define(
             conj(x), w_bar, y.shape[2:], stride, padding, dilation, groups
         ),
     ),
+    vmap=_conv_kernel_of_examples,
     samples=_samples(0, 2),
     invalid=[
         *_invalid("conv_kernel")[:5],
@@ -179,6 +216,7 @@ conv_bias: Op = define(
     formula="conv(x, w) + b, without a pass of its own for the bias",
     reference=_np_conv_bias,
     jvp=_conv_bias_jvp,
+    vmap=_conv_of_examples,
     samples=[Sample((*s.inputs, real(s.inputs[1].shape[0])), s.attrs) for s in _samples(0, 1)[:5]],
     invalid=[
         Invalid(

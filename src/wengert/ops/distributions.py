@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import Op, define
+from wengert.ops.batching import all_mapped
+from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, real, whole
 from wengert.ops.special import digamma, trigamma
 from wengert.ops.transcendental import exp, log
@@ -67,6 +68,7 @@ random_gamma: Op = define(
     "random_gamma",
     formula="z with the density z^(a−1) e^−z / Γ(a), or ln z; its derivative keeps the probability of less than z",
     jvp=_gamma_jvp,
+    vmap="leading",
     samples=[
         Sample((real(3, 4, low=0.3, high=3.0),), (0, *_STREAM), gradients=False),
         Sample((exactly(1e-3, 0.5, 1.0, 2.5, 100.0),), (1, *_STREAM), gradients=False),
@@ -81,6 +83,7 @@ gamma_slope: Op = define(
     formula="d ln z/da of a draw z of Gamma(a, 1) at l = ln z",
     reference=_np_slope,
     jvp=_slope_jvp,
+    vmap="leading",
     samples=[
         Sample((real(2, 3, low=0.5, high=3.0), real(2, 3, low=-1.0, high=1.5))),
         Sample((exactly(0.8, 2.5, 20.0, 50.0, 50.0), exactly(0.7, 0.2, 2.9, 3.7, 4.1))),
@@ -96,6 +99,7 @@ gamma_tail: Op = define(
     formula="∫ ln(t/z)ᵏ t^(a−1) e^−t dt / (z^a e^−z), z = e^l, over t > z, or minus that over t < z where z <= a",
     reference=_np_tail,
     jvp=_tail_jvp,
+    vmap="leading",
     samples=[
         Sample((real(2, 3, low=2.0, high=3.0), real(2, 3, low=-1.0, high=0.6)), (0,)),
         Sample((real(2, 3, low=1.0, high=2.0), real(2, 3, low=0.8, high=1.5)), (1,)),
@@ -109,6 +113,7 @@ gamma_tail: Op = define(
 random_von_mises: Op = define(
     "random_von_mises",
     formula="x in [−π, π] with the density exp(κ cos x) / (2π I₀(κ))",
+    vmap="leading",
     samples=[Sample((real(3, 4, low=0.3, high=30.0),), _STREAM, gradients=False)],
     invalid=[Invalid((whole(3),), _STREAM, "DTypeError", "real floating")],
     dear=True,
@@ -117,6 +122,7 @@ random_von_mises: Op = define(
 random_poisson: Op = define(
     "random_poisson",
     formula="k with the probability λᵏ e^−λ / k!",
+    vmap="leading",
     samples=[
         Sample((real(3, 4, low=0.3, high=30.0),), _STREAM, gradients=False),
         Sample((real(0, 4),), _STREAM, gradients=False),
@@ -128,6 +134,7 @@ random_poisson: Op = define(
 random_binomial: Op = define(
     "random_binomial",
     formula="how many of n trials succeed, each with the probability p",
+    vmap="leading",
     samples=[Sample((exactly(5.0, 100.0, 0.0), exactly(0.25, 0.75, 0.5)), _STREAM, gradients=False)],
     invalid=[Invalid((real(3), real(4)), _STREAM, "ShapeError", "one shape")],
     dear=True,
@@ -136,6 +143,7 @@ random_binomial: Op = define(
 random_multinomial: Op = define(
     "random_multinomial",
     formula="how many of n trials fall into each class of a row of weights",
+    vmap="leading",
     samples=[Sample((exactly(5.0, 100.0), real(2, 4, low=0.1, high=1.0)), _STREAM, gradients=False)],
     invalid=[
         Invalid((real(3), real(4, 2)), _STREAM, "ShapeError", "one count for each row"),
@@ -144,9 +152,22 @@ random_multinomial: Op = define(
     dear=True,
     public=False,
 )
+
+
+def _categorical_of_examples(size: Any, mapped: Any, p: Any, draws: Any, key: Any, counter: Any) -> Any:
+    """With a row of weights for each draw: so that the counters of an example follow each other."""
+    (p,) = all_mapped(size, mapped, (p,))
+    rows, classes = p.shape[1:]
+    (n,) = draws
+    each = OPS["broadcast_to"](OPS["reshape"](p, (size, 1, rows, classes)), (size, n, rows, classes))
+    y = random_categorical(OPS["reshape"](each, (size * n * rows, classes)), (1,), key, counter)
+    return OPS["reshape"](y, (size, n, rows))
+
+
 random_categorical: Op = define(
     "random_categorical",
     formula="the class of each draw from every row of weights",
+    vmap=_categorical_of_examples,
     samples=[Sample((real(2, 4, low=0.1, high=1.0),), ((5,), *_STREAM), gradients=False)],
     invalid=[Invalid((real(4),), ((5,), *_STREAM), "ShapeError", "takes a matrix")],
     dear=True,

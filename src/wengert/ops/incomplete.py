@@ -138,6 +138,7 @@ gammainc_by_a: Op = define(
     formula="(∂/∂a)ⁿ P(a, x)",
     reference=_gammainc_by_a,
     jvp=_gammainc_by_a_jvp,
+    vmap="elementwise",
     samples=[
         Sample((real(2, 3, low=0.3, high=4.0), real(2, 3, low=0.2, high=5.0)), (1,)),
         Sample((real(4, low=0.3, high=30.0), real(4, low=0.2, high=40.0)), (2,)),
@@ -300,6 +301,7 @@ betainc_by_ab: Op = define(
     formula="(∂/∂a)ᵐ (∂/∂b)ⁿ Iₓ(a, b)",
     reference=_betainc_by_ab,
     jvp=_betainc_by_ab_jvp,
+    vmap="elementwise",
     samples=[
         Sample(_triple(2, 3), (1, 0)),
         Sample(_triple(2), (0, 1)),

@@ -6,12 +6,64 @@ from typing import Any
 
 import numpy as np
 
+from wengert.ops.batching import all_mapped, indices_of_all
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, index, real
-from wengert.ops.shape import broadcast_to, iota, reshape, zeros_like
+from wengert.ops.shape import broadcast_to, iota, permute, reshape, zeros_like
 from wengert.ops.tangents import where
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
+
+
+def _to_second(x: Any, axis: int, count: int = 1) -> Any:
+    """`count` axes of the examples, from `axis` on, directly after that of the examples."""
+    moved = range(axis + 1, axis + 1 + count)
+    order = (0, *moved, *(a for a in range(1, x.ndim) if a not in moved))
+    return x if order == tuple(range(x.ndim)) else permute(x, order)
+
+
+def _from_second(y: Any, axis: int, count: int = 1) -> Any:
+    """The axes that `_to_second` has moved, where they were."""
+    rest = list(range(1 + count, y.ndim))
+    order = (0, *rest[:axis], *range(1, 1 + count), *rest[axis:])
+    return y if order == tuple(range(y.ndim)) else permute(y, order)
+
+
+def _take_of_examples(size: Any, mapped: Any, x: Any, i: Any, axis: int) -> Any:
+    if not mapped[1]:
+        return take(x, i, axis + 1)
+    if not mapped[0]:
+        y = take(x, i, axis)
+        return permute(y, (axis, *(a for a in range(y.ndim) if a != axis))) if axis else y
+    rows = _to_second(x, axis)
+    flat = reshape(rows, (size * rows.shape[1], *rows.shape[2:]))
+    return _from_second(take(flat, indices_of_all(i, rows.shape[1], size), 0), axis, i.ndim - 1)
+
+
+def _add_of_examples(size: Any, mapped: Any, x: Any, i: Any, shape: Any, axis: int) -> Any:
+    if not mapped[1]:
+        return index_add(x, i, (size, *shape), axis + 1)
+    (x,) = all_mapped(size, mapped[:1], (x,))
+    n, rest = shape[axis], (*shape[:axis], *shape[axis + 1 :])
+    flat = index_add(_to_second(x, axis, i.ndim - 1), indices_of_all(i, n, size), (size * n, *rest), 0)
+    return _from_second(reshape(flat, (size, n, *rest)), axis)
+
+
+def _put_of_examples(size: Any, mapped: Any, x: Any, i: Any, v: Any, axis: int) -> Any:
+    x, v = all_mapped(size, (mapped[0], mapped[2]), (x, v))
+    if not mapped[1]:
+        return index_put(x, i, v, axis + 1)
+    rows, values = _to_second(x, axis), _to_second(v, axis)
+    flat, written = (reshape(t, (size * t.shape[1], *t.shape[2:])) for t in (rows, values))
+    index = reshape(indices_of_all(i, rows.shape[1], size), (written.shape[0],))
+    return _from_second(reshape(index_put(flat, index, written, 0), rows.shape), axis)
+
+
+def _winners_of_examples(examples: Any, mapped: Any, i: Any, /, size: Any) -> Any:
+    (n,) = size
+    flat = reshape(indices_of_all(i, n, examples), (examples * i.shape[1],))
+    return reshape(winners(flat, (examples * n,)), i.shape)
+
 
 take: Op = define(
     "take",
@@ -19,6 +71,7 @@ take: Op = define(
     reference=lambda x, i, axis: np.take(x, i, axis=axis),
     jvp=lambda x_dot, i_dot, y, x, i, axis: take(x_dot, i, axis),
     transpose=(lambda y_bar, x, i, axis: index_add(y_bar, i, x.shape, axis), None),
+    vmap=_take_of_examples,
     samples=[
         Sample((real(4, 3), index(5, below=4)), (0,)),
         Sample((real(2, 5, 3), index(2, 2, below=5)), (1,)),
@@ -45,6 +98,7 @@ index_add: Op = define(
     reference=_np_index_add,
     jvp=lambda x_dot, i_dot, y, x, i, shape, axis: index_add(x_dot, i, shape, axis),
     transpose=(lambda y_bar, x, i, shape, axis: take(y_bar, i, axis), None),
+    vmap=_add_of_examples,
     samples=[
         Sample((real(5, 3), index(5, below=4)), ((4, 3), 0)),
         Sample((real(2, 2, 2, 3), index(2, 2, below=5)), ((2, 5, 3), 1)),
@@ -79,16 +133,18 @@ index_put: Op = define(
         None,
         lambda y_bar, x, i, v, axis: where(_winning(i, v, axis, x.shape[axis]), take(y_bar, i, axis), 0.0),
     ),
+    vmap=_put_of_examples,
     samples=[
         Sample((real(5, 3), exactly(4, 0, 4, 1), real(4, 3)), (0,)),
         Sample((real(2, 5), exactly(3, 3, 0), real(2, 3)), (1,)),
     ],
     public=False,
 )
-winners = define(
+winners: Op = define(
     "winners",
     formula="whether no later entry has the same index",
     reference=lambda i, size: np.array([k not in i[j + 1 :] for j, k in enumerate(i)], bool),
+    vmap=_winners_of_examples,
     samples=[Sample((exactly(4, 0, 4, 1),), ((5,),), gradients=False)],
     public=False,
 )
@@ -98,6 +154,7 @@ take_along_axis: Op = define(
     reference=lambda x, i, axis: np.take_along_axis(x, i, axis=axis),
     jvp=lambda x_dot, i_dot, y, x, i, axis: take_along_axis(x_dot, i, axis),
     transpose=(lambda y_bar, x, i, axis: scatter_add_along_axis(y_bar, i, x.shape, axis), None),
+    vmap="axes",
     samples=[
         Sample((real(3, 4), index(3, 2, below=4)), (1,)),
         Sample((real(3, 4), index(5, 4, below=3)), (0,)),
@@ -121,6 +178,7 @@ scatter_add_along_axis: Op = define(
     reference=_np_scatter_add,
     jvp=lambda x_dot, i_dot, y, x, i, shape, axis: scatter_add_along_axis(x_dot, i, shape, axis),
     transpose=(lambda y_bar, x, i, shape, axis: take_along_axis(y_bar, i, axis), None),
+    vmap="axes",
     samples=[
         Sample((real(3, 2), index(3, 2, below=4)), ((3, 4), 1)),
         Sample((real(5, 4), index(5, 4, below=3)), ((3, 4), 0)),
@@ -150,6 +208,7 @@ scatter_add: Op = define(
         None,
         lambda y_bar, x, i, v, axis: take_along_axis(y_bar, i, axis),
     ),
+    vmap="axes",
     samples=[
         Sample((real(3, 4), index(3, 2, below=4), real(3, 2)), (1,)),
         Sample((real(3, 4), index(5, 4, below=3), real(5, 4)), (0,)),
@@ -196,6 +255,7 @@ scatter_along_axis: Op = define(
         None,
         lambda y_bar, x, i, v, axis: where(_last_along(i, axis, x), take_along_axis(y_bar, i, axis), 0.0),
     ),
+    vmap="axes",
     samples=[
         Sample((real(3, 4), exactly(0, 0, 1, 2, 3, 3, shape=(3, 2)), real(3, 2)), (1,)),
     ],

@@ -106,6 +106,7 @@ lu_factor = define(
     "lu_factor",
     formula="factors and pivots, for lu_solve",
     reference=_np_lu_factor,
+    vmap="leading",
     samples=[Sample((regular(3, 3),)), Sample((regular(2, 4, 4),)), Sample((regular(0, 0),))],
     invalid=NOT_SQUARE,
     dear=True,
@@ -141,6 +142,7 @@ lu_solve: Op = define(
         None,
         lambda y_bar, factors, pivots, a, b, adjoint: lu_solve(factors, pivots, a, y_bar, 1 - adjoint),
     ),
+    vmap="leading",
     samples=[
         Sample((triangular(3, 3), Array((3,), kind="pivot"), triangular(3, 3), reals(3, 2)), (0,), gradients=False),
         Sample((triangular(3, 3), Array((3,), kind="pivot"), triangular(3, 3), reals(3, 1)), (1,), gradients=False),
@@ -159,6 +161,7 @@ inv: Op = define(
     formula="A⁻¹",
     reference=lambda a, check: np.linalg.inv(a),
     jvp=lambda a_dot, y, a, check: -product(y, a_dot, y),
+    vmap="leading",
     samples=[Sample((regular(3, 3),), (1,)), Sample((regular(2, 4, 4),), (0,)), Sample((regular(0, 0),), (1,))],
     invalid=[
         *(i._replace(attrs=(1,)) for i in NOT_SQUARE),
@@ -198,6 +201,7 @@ solve_triangular: Op = define(
             a, y_bar, upper, 1 - adjoint, unit, right, 0
         ),
     ),
+    vmap="leading",
     samples=[
         Sample((triangular(3, 3), reals(3, 2)), (1, 0, 0, 0, 1)),
         Sample((triangular(3, 3), reals(3, 1)), (0, 0, 0, 0, 1)),
@@ -225,6 +229,7 @@ det = define(
     formula="the determinant",
     reference=np.linalg.det,
     jvp=lambda a_dot, y, a: _total(a_dot * cofactor(a)),
+    vmap="leading",
     samples=[
         Sample((regular(3, 3),)),
         Sample((regular(2, 2, 2),)),
@@ -250,6 +255,7 @@ slogdet = define(
     formula="sign and ln |·| of the determinant",
     reference=np.linalg.slogdet,
     jvp=_slogdet_jvp,
+    vmap="leading",
     samples=[Sample((regular(3, 3),)), Sample((regular(2, 2, 2),)), Sample((regular(0, 0),))],
     invalid=NOT_SQUARE,
     dear=True,
@@ -298,6 +304,7 @@ cofactor: Op = define(
     formula="∂ det(A) / ∂Aᵢⱼ",
     reference=_np_cofactor,
     jvp=_cofactor_jvp,
+    vmap="leading",
     samples=[
         Sample((regular(3, 3),)),
         Sample((regular(2, 2, 2),)),
@@ -346,6 +353,7 @@ lu = define(
     formula="permutation, L and U with A[permutation] = L U",
     reference=_np_lu,
     jvp=_lu_jvp,
+    vmap="leading",
     samples=[Sample((regular(3, 3),)), Sample((regular(2, 4, 3),)), Sample((regular(3, 5),))],
     invalid=[NOT_SQUARE[1]],
     dear=True,
@@ -365,6 +373,7 @@ cholesky = define(
     formula="lower triangular L with L Lᴴ = (A + Aᴴ)/2",
     reference=lambda a: np.linalg.cholesky((a + np.conj(np.swapaxes(a, -1, -2))) / 2),
     jvp=_cholesky_jvp,
+    vmap="leading",
     samples=[Sample((spd(3, 3),)), Sample((spd(2, 4, 4),)), Sample((regular(0, 0),))],
     invalid=[
         *NOT_SQUARE,

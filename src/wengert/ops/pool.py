@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import Op, define
+from wengert.ops.batching import all_mapped, merge, unmerge
+from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, real
 
 
@@ -100,10 +101,21 @@ def _taps(sizes: Any) -> Any:
     return exactly(*(k * 5 % 4 for k in range(n)), shape=tuple(sizes))
 
 
+def _of_examples(name: str) -> Any:
+    """The batch rule: examples are part of the batch."""
+
+    def rule(size: Any, mapped: Any, *operands: Any, **attrs: Any) -> Any:
+        given = all_mapped(size, mapped, operands)
+        return unmerge(OPS[name](*map(merge, given), *attrs.values()), size, given[0].shape[1])
+
+    return rule
+
+
 pool_argmax = define(
     "pool_argmax",
     formula="the number of the largest element of every window; of equal ones the first, and NaN is largest",
     reference=_np_argmax,
+    vmap=_of_examples("pool_argmax"),
     samples=[Sample((real(*x),), tuple(w), gradients=False) for x, *w in _SHAPES]
     + [
         Sample(
@@ -136,6 +148,7 @@ pool_take: Op = define(
         ),
         None,
     ),
+    vmap=_of_examples("pool_take"),
     samples=[Sample((real(*x), _taps((*x[:2], *y))), tuple(w)) for x, y, *w in _TAKEN],
     invalid=[
         Invalid((real(1, 1, 4), exactly(9, shape=(1, 1, 1))), ((2,), (1,), (0,), (1,)), "IndexRangeError", "tap 9"),
@@ -158,6 +171,7 @@ pool_put: Op = define(
         ),
         None,
     ),
+    vmap=_of_examples("pool_put"),
     samples=[Sample((real(*x[:2], *y), _taps((*x[:2], *y))), (x[2:], *w)) for x, y, *w in _TAKEN],
     invalid=[
         Invalid(
@@ -178,6 +192,7 @@ pool_sum: Op = define(
     transpose=lambda y_bar, x, sizes, kernel, stride, padding, dilation: pool_spread(
         y_bar, x.shape[2:], kernel, stride, padding, dilation
     ),
+    vmap=_of_examples("pool_sum"),
     samples=[Sample((real(*x),), tuple(w)) for x, *w in _SHAPES],
     invalid=_invalid("pool_sum"),
     dear=True,
@@ -191,6 +206,7 @@ pool_spread: Op = define(
     transpose=lambda x_bar, y, sizes, kernel, stride, padding, dilation: pool_sum(
         x_bar, y.shape[2:], kernel, stride, padding, dilation
     ),
+    vmap=_of_examples("pool_spread"),
     samples=[Sample((real(*x[:2], *y),), (x[2:], *w)) for x, y, *w in _SHAPES],
     invalid=_invalid("pool_spread"),
     dear=True,

@@ -6,27 +6,64 @@ from typing import Any
 
 import numpy as np
 
-from wengert.dtypes import float32
-from wengert.ops.registry import Op, define
+from wengert.dtypes import ALL as DTYPES
+from wengert.dtypes import complex128, float32, float64, int64
+from wengert.ops.batching import all_mapped, count
+from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, real, whole
+from wengert.program.trace import create
 
-random_uniform = define(
+# Each example draws from counters of its own, which follow those of the one before: a whole number of them.
+
+
+def _per_counter(dtype: int) -> int:
+    """How many numbers one counter gives, as `random_counters` in core/kernels/random.h."""
+    t = DTYPES[dtype]
+    return (2 if t in (float64, complex128, int64) else 4) // (2 if t.kind == "c" else 1)
+
+
+def _draw_examples(op: Op, size: Any, attrs: dict[str, Any]) -> Any:
+    shape, *rest = attrs.values()
+    per, n = _per_counter(attrs.get("dtype", int64.code)), count(shape)
+    padded = (n + per - 1) // per * per
+    y = create(op, ((size, padded), *rest))
+    return OPS["reshape"](_cut(y, n), (size, *shape))
+
+
+def _cut(rows: Any, n: Any) -> Any:
+    return rows if rows.shape[1] == n else OPS["slice"](rows, (0, 0), (rows.shape[0], n), (1, 1))
+
+
+def _drop_examples(size: Any, mapped: Any, x: Any, p: float, key: Any, counter: Any) -> Any:
+    (x,) = all_mapped(size, mapped, (x,))
+    n = count(x.shape[1:])
+    padded = (n + 3) // 4 * 4
+    rows = OPS["reshape"](x, (size, n))
+    if padded != n:
+        rows = OPS["concat"]([rows, create(OPS["full"], ((size, padded - n), x.dtype.code, 0.0))], 1)
+    return OPS["reshape"](_cut(random_dropout(rows, p, key, counter), n), x.shape)
+
+
+random_uniform: Op = define(
     "random_uniform",
     formula="uniform on [0, 1)",
+    vmap=lambda size, mapped, **attrs: _draw_examples(random_uniform, size, attrs),
     samples=[Sample((), ((3, 4), 11, (1, 2), (0,)), gradients=False)],
     dear=True,
     public=False,
 )
-random_normal = define(
+random_normal: Op = define(
     "random_normal",
     formula="standard normal",
+    vmap=lambda size, mapped, **attrs: _draw_examples(random_normal, size, attrs),
     samples=[Sample((), ((3, 4), 11, (1, 2), (0,)), gradients=False)],
     dear=True,
     public=False,
 )
-random_integers = define(
+random_integers: Op = define(
     "random_integers",
     formula="uniform integers in [low, high)",
+    vmap=lambda size, mapped, **attrs: _draw_examples(random_integers, size, attrs),
     samples=[Sample((), ((3, 4), (1, 2), (0,), (0,), (10,)), gradients=False)],
     dear=True,
     public=False,
@@ -44,6 +81,7 @@ random_dropout: Op = define(
     reference=_np_dropout,
     jvp="linear",
     transpose=lambda y_bar, x, p, key, counter: random_dropout(y_bar, p, key, counter),
+    vmap=_drop_examples,
     samples=[
         Sample((real(7, 5),), (0.3, (1, 2), (3,))),
         Sample((real(67),), (0.0, (1, 2), (0,))),

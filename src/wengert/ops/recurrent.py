@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from wengert.ops.activations import sigmoid
+from wengert.ops.batching import by_meaning, merge, spread, unmerge
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.matmul import matmul
-from wengert.ops.registry import Op, define
+from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.shape import broadcast_to, concat, reshape, slice, zeros_like
 from wengert.ops.transcendental import tanh
@@ -174,6 +176,56 @@ def _gru_cotangent(h_bar: Any, w: Any, gates: Any, h: Any, h0: Any) -> tuple[Any
     return _stacked(bars[::-1]), carry
 
 
+# ------------------------------------------------------------------------------------------------------- batching
+
+
+def _lstm(x: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b: Any) -> tuple[Any, Any, Any]:
+    n, made = w_hh.shape[1], []
+    h, c = h0, c0
+    pre = _times(x, w_ih)
+    for t in range(int(x.shape[0])):
+        z = _at(pre, t) + matmul(h, w_hh, 0, 1)
+        i, f, g, o = _groups(z + broadcast_to(b, z.shape), n, 4)
+        i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
+        c = f * c + i * g
+        h = o * tanh(c)
+        made.append((h, c, concat([i, f, g, o], 1)))
+    hs, cs, gates = zip(*made)
+    return _stacked(list(hs)), _stacked(list(cs)), _stacked(list(gates))
+
+
+def _gru(x: Any, h0: Any, w_ih: Any, w_hh: Any, b: Any) -> tuple[Any, Any]:
+    n, made, h = w_hh.shape[1], [], h0
+    pre = _times(x, w_ih)
+    first, second, third, fourth = _groups(b, n, 4)
+    for t in range(int(x.shape[0])):
+        a, d, c = _groups(_at(pre, t), n, 3)
+        p, q, r = _groups(matmul(h, w_hh, 0, 1), n, 3)
+        first, second, third, fourth = (broadcast_to(v, p.shape) for v in (first, second, third, fourth))
+        reset, update, share = sigmoid(a + p + first), sigmoid(d + q + second), r + fourth
+        candidate = tanh(c + third + reset * share)
+        h = (1.0 - update) * candidate + update * h
+        made.append((h, concat([reset, update, candidate, share], 1)))
+    hs, gates = zip(*made)
+    return _stacked(list(hs)), _stacked(list(gates))
+
+
+def _of_examples(name: str, axes: tuple[int | None, ...], made: tuple[int, ...], meaning: Any) -> Any:
+    """The batch rule: examples are part of the batch, which is this axis of each operand and result. Where each has a weight
+    of its own (an axis of None), the steps are run one by one, for all examples at once."""
+
+    def rule(size: Any, mapped: Any, *operands: Any) -> Any:
+        if any(m and a is None for m, a in zip(mapped, axes)) and int(operands[0].shape[-3]):
+            return by_meaning(meaning, size, mapped, operands, {})
+        parts = [x if a is None else merge(x if m else spread(x, size), a) for x, m, a in zip(operands, mapped, axes)]
+        ys = OPS[name](*parts)
+        n = operands[0].shape[1 + mapped[0]]
+        outputs = tuple(unmerge(y, size, n, a) for y, a in zip(ys if len(made) > 1 else (ys,), made))
+        return outputs if len(made) > 1 else outputs[0]
+
+    return rule
+
+
 # ------------------------------------------------------------------------------------------- references and samples
 
 
@@ -265,6 +317,7 @@ lstm: Op = define(
     formula="h, c and gates of all steps: c = f c + i g, h = o tanh c, gates of x w_ihᵀ + h w_hhᵀ + b",
     reference=_np_lstm,
     jvp=_lstm_jvp,
+    vmap=_of_examples("lstm", (1, 0, 0, None, None, None), (1, 1, 1), _lstm),
     samples=[
         Sample((real(t, b, m), real(b, n), real(b, n), real(4 * n, m), real(4 * n, n), real(4 * n)))
         for (t, b, n), m in zip(_SIZES, _WIDTHS)
@@ -284,6 +337,7 @@ lstm_tangent: Op = define(
     reference=_np_lstm_tangent,
     jvp=jvp_of_linear("lstm_tangent", 3, _lstm_tangent),
     transpose=transpose_by("lstm_cotangent", 3, lambda w, gates, c, c0: (zeros_like(c), zeros_like(c))),
+    vmap=_of_examples("lstm_tangent", (1, 0, 0, None, 1, 1, 0), (1, 1), _lstm_tangent),
     samples=[
         Sample(
             (real(t, b, 4 * n), real(b, n), real(b, n), real(4 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n))
@@ -301,6 +355,7 @@ lstm_cotangent: Op = define(
     transpose=transpose_by(
         "lstm_tangent", 2, lambda w, gates, c, c0: (zeros_like(gates), zeros_like(c0), zeros_like(c0))
     ),
+    vmap=_of_examples("lstm_cotangent", (1, 1, None, 1, 1, 0), (1, 0, 0), _lstm_cotangent),
     samples=[
         Sample((real(t, b, n), real(t, b, n), real(4 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n)))
         for t, b, n in _SIZES
@@ -313,6 +368,7 @@ gru: Op = define(
     formula="h and gates of all steps: h = (1 − z) n + z h, n = tanh(x + r q)",
     reference=_np_gru,
     jvp=_gru_jvp,
+    vmap=_of_examples("gru", (1, 0, None, None, None), (1, 1), _gru),
     samples=[
         Sample((real(t, b, m), real(b, n), real(3 * n, m), real(3 * n, n), real(4 * n)))
         for (t, b, n), m in zip(_SIZES, _WIDTHS)
@@ -327,6 +383,7 @@ gru_tangent: Op = define(
     reference=_np_gru_tangent,
     jvp=jvp_of_linear("gru_tangent", 2, _gru_tangent),
     transpose=transpose_by("gru_cotangent", 2, lambda w, gates, h, h0: (zeros_like(h),)),
+    vmap=_of_examples("gru_tangent", (1, 0, None, 1, 1, 0), (1,), _gru_tangent),
     samples=[
         Sample((real(t, b, 4 * n), real(b, n), real(3 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n)))
         for t, b, n in _SIZES
@@ -340,6 +397,7 @@ gru_cotangent: Op = define(
     reference=lambda h_bar, *rest: _GRU_T([h_bar], rest),
     jvp=jvp_of_linear("gru_cotangent", 1, _gru_cotangent),
     transpose=transpose_by("gru_tangent", 1, lambda w, gates, h, h0: (zeros_like(gates), zeros_like(h0))),
+    vmap=_of_examples("gru_cotangent", (1, None, 1, 1, 0), (1, 0), _gru_cotangent),
     samples=[
         Sample((real(t, b, n), real(3 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n))) for t, b, n in _SIZES
     ],

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert import _core
+from wengert.ops.batching import all_mapped, merge, spread, unmerge
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.reduce import sum
 from wengert.ops.registry import OPS, Op, define
@@ -126,11 +127,32 @@ def _statistics(shape: tuple[int, ...], across: int = 0) -> tuple[Any, Any]:
     return real(*numbers), real(*numbers, low=0.5, high=2.0)
 
 
+def _of_examples(name: str, axes: tuple[int, ...], made: tuple[int, ...]) -> Any:
+    """The batch rule. Each example has groups of its own: `axes` and `made` say where groups are in operands and results.
+    Where rows do not go across the batch and the parameters are shared, examples are part of the batch instead."""
+
+    def rule(size: Any, mapped: Any, *operands: Any, **attrs: Any) -> Any:
+        batch, groups = operands[0].shape[mapped[0] :][:2]
+        shared = not any(m and axis == 0 for m, axis in zip(mapped, axes))
+        if shared and not attrs["across"] and 0 not in made:
+            rows = [merge(x if m else spread(x, size)) if axis else x for x, m, axis in zip(operands, mapped, axes)]
+            n, places = batch, (0,) * len(made)
+        else:
+            rows = [merge(x, axis) for x, axis in zip(all_mapped(size, mapped, operands), axes)]
+            n, places = groups, made
+        ys = OPS[name](*rows, *attrs.values())
+        outputs = tuple(unmerge(y, size, n, a) for y, a in zip(ys if len(made) > 1 else (ys,), places))
+        return outputs if len(made) > 1 else outputs[0]
+
+    return rule
+
+
 standardise: Op = define(
     "standardise",
     formula="y = (x − mean) / √(variance + eps) · weight + bias along rows, their mean and variance",
     reference=_np_standardise,
     jvp=_standardise_jvp,
+    vmap=_of_examples("standardise", (1, 0, 0), (1, 1, 1)),
     samples=[
         *(Sample((real(*s), *_parameters(s, 2)), way) for s, way in _CASES),
         *(Sample((real(*s), *_parameters(s, 2)), (1e-5, 1, 0)) for s in _LONG_LAYOUTS),
@@ -151,6 +173,7 @@ standardise_tangent: Op = define(
     reference=_np_tangent,
     jvp=jvp_of_linear("standardise_tangent", 3, _tangent),
     transpose=transpose_by("standardise_cotangent", 3, lambda x, *_: (zeros_like(x),)),
+    vmap=_of_examples("standardise_tangent", (1, 0, 0, 1, 1, 1, 0), (1,)),
     samples=[
         Sample((real(*s), *_parameters(s, 2), real(*s), *_statistics(s, way[2]), *_parameters(s, 1)), way)
         for s, way in _CASES
@@ -176,6 +199,7 @@ standardise_cotangent: Op = define(
         1,
         lambda x, mean, variance, weight: (zeros_like(x), zeros_like(weight), zeros_like(weight)),
     ),
+    vmap=_of_examples("standardise_cotangent", (1, 1, 1, 1, 0), (1, 0, 0)),
     samples=[Sample((real(*s), real(*s), *_statistics(s, way[2]), *_parameters(s, 1)), way) for s, way in _CASES],
     invalid=[
         Invalid(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert.dtypes import ALL as DTYPES
-from wengert.ops.batching import all_mapped
+from wengert.ops.batching import all_mapped, count
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, complex, index, real
 from wengert.ops.zero import ZERO
@@ -246,13 +246,6 @@ concat = define(
 )
 
 
-def _count(shape: Any) -> Any:
-    n: Any = 1
-    for size in shape:
-        n = n * size
-    return n
-
-
 as_strided: Op = define(
     "as_strided",
     formula="elements offset + Σ iₖ·strideₖ of the packed input",
@@ -262,7 +255,7 @@ as_strided: Op = define(
     jvp="linear",
     transpose=lambda y_bar, x, shape, strides, offset: as_strided_add(y_bar, x.shape, strides, offset),
     vmap=lambda size, mapped, x, shape, strides, offset: as_strided(
-        x, (size, *shape), (_count(x.shape[1:]), *strides), offset
+        x, (size, *shape), (count(x.shape[1:]), *strides), offset
     ),
     samples=[Sample((real(4, 3),), ((2, 2), (3, 1), (1,))), Sample((real(6),), ((4, 2), (1, 1), (0,)))],
     public=False,
@@ -283,7 +276,7 @@ as_strided_add: Op = define(
     jvp="linear",
     transpose=lambda y_bar, x, shape, strides, offset: as_strided(y_bar, x.shape, strides, offset),
     vmap=lambda size, mapped, x, shape, strides, offset: as_strided_add(
-        x, (size, *shape), (_count(shape), *strides), offset
+        x, (size, *shape), (count(shape), *strides), offset
     ),
     samples=[Sample((real(2, 2),), ((4, 3), (3, 1), (1,))), Sample((real(4, 2),), ((6,), (1, 1), (0,)))],
     public=False,
@@ -299,7 +292,7 @@ def _np_strided_update(x: Any, v: Any, shape: Any, strides: Any, offset: Any) ->
 
 def _update_examples(size: Any, mapped: Any, x: Any, v: Any, shape: Any, strides: Any, offset: Any) -> Any:
     x, v = all_mapped(size, mapped, (x, v))
-    return as_strided_update(x, v, (size, *shape), (_count(x.shape[1:]), *strides), offset)
+    return as_strided_update(x, v, (size, *shape), (count(x.shape[1:]), *strides), offset)
 
 
 as_strided_update: Op = define(

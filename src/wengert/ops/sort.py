@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.ops.batching import all_mapped
 from wengert.ops.index import take_along_axis
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Array, Invalid, Sample, exactly, index, real, truth, whole
@@ -53,6 +54,7 @@ argsort: Op = define(
     "argsort",
     formula="the positions of the elements in order; equal ones keep theirs",
     reference=_np_argsort,
+    vmap="axes",
     samples=[s._replace(attrs=(*s.attrs, 0), gradients=False) for s in _ORDERS],
     invalid=[s._replace(attrs=(*s.attrs, 0)) for s in _DISORDER],
     dear=True,
@@ -63,6 +65,7 @@ sort: Op = define(
     formula="the elements in order",
     reference=_np_sort,
     jvp=lambda x_dot, y, x, axis, descending: take_along_axis(x_dot, argsort(x, axis, descending, 0), axis),
+    vmap="axes",
     samples=_ORDERS,
     invalid=_DISORDER,
     dear=True,
@@ -73,6 +76,7 @@ sort_with_indices: Op = define(
     formula="the elements in order, and their positions",
     reference=lambda x, axis, descending: (_np_sort(x, axis, descending), _np_argsort(x, axis, descending)),
     jvp=lambda x_dot, y, x, axis, descending: (take_along_axis(x_dot, y[1], axis), ZERO),
+    vmap="axes",
     samples=_ORDERS,
     invalid=_DISORDER,
     dear=True,
@@ -90,6 +94,7 @@ topk: Op = define(
     formula="the k largest (or smallest) elements in order, and their positions",
     reference=_np_topk,
     jvp=lambda x_dot, y, x, k, axis, largest: (take_along_axis(x_dot, y[1], axis), ZERO),
+    vmap="axes",
     samples=[
         Sample((apart(6),), ((2,), 0, 1)),
         Sample((apart(2, 65),), ((1,), 1, 0)),
@@ -106,15 +111,32 @@ topk: Op = define(
     dear=True,
     public=False,
 )
+
+
+def _np_searchsorted(x: Any, v: Any, right: int, nan_last: int) -> Any:
+    if x.ndim == 1:
+        return np.searchsorted(x, v, side="right" if right else "left")
+    found = [_np_searchsorted(a, b, right, nan_last) for a, b in zip(x, v)]
+    return np.array(found, np.int64).reshape(v.shape)
+
+
+def _search_examples(size: Any, mapped: Any, x: Any, v: Any, right: int, nan_last: int) -> Any:
+    if not mapped[0] and x.ndim == 1:
+        return searchsorted(x, v, right, nan_last)
+    return searchsorted(*all_mapped(size, mapped, (x, v)), right, nan_last)
+
+
 searchsorted: Op = define(
     "searchsorted",
-    formula="how many elements of a sorted vector are smaller (or, on the right side, not larger)",
-    reference=lambda x, v, right, nan_last: np.searchsorted(x, v, side="right" if right else "left"),
+    formula="how many elements of a sorted vector, or of that of each row, are smaller (or, on the right side, not larger)",
+    reference=_np_searchsorted,
+    vmap=_search_examples,
     samples=[
         Sample((exactly(-1.0, 0.5, 0.5, 2.0), real(3, 5)), (0, 0), gradients=False),
         Sample((exactly(-1.0, 0.5, 0.5, 2.0), exactly(0.5, -2.0, 2.0, 3.0, math.inf)), (1, 0), gradients=False),
         Sample((exactly(0, 2, 2, 5), index(7, below=7)), (1, 0), gradients=False),
         Sample((real(0), real(3)), (0, 0), gradients=False),
+        Sample((exactly(-1.0, 0.5, 0.5, 0.0, 1.0, 1.5, shape=(2, 3)), real(2, 4)), (1, 0), gradients=False),
     ],
     invalid=[
         Invalid((real(2, 3), real(3)), (0, 0), "ShapeError", "sorted vector"),

@@ -121,6 +121,7 @@ polygamma: Op = define(
     formula="(d/dx)ⁿ⁺¹ ln Γ(x)",
     reference=lambda x, n: scipy_special("polygamma")(n, x),
     jvp=lambda x_dot, y, x, n: x_dot * polygamma(x, n + 1),
+    vmap="elementwise",
     samples=[
         Sample((positive(2, 3),), (2,)),
         Sample((real(7, low=4.0, high=30.0),), (1,)),
@@ -154,6 +155,7 @@ bessel_i: Op = define(
     formula="Iₙ(x) / xⁿ",
     reference=_bessel(False),
     jvp=lambda x_dot, y, x, n: x_dot * (x * bessel_i(x, n + 1)),
+    vmap="elementwise",
     samples=[
         Sample((real(2, 3),), (0,)),
         Sample((real(7, low=-6.0, high=6.0),), (1,)),
@@ -170,6 +172,7 @@ bessel_i_scaled: Op = define(
     formula="e^−|x| Iₙ(x) / xⁿ",
     reference=_bessel(True),
     jvp=lambda x_dot, y, x, n: x_dot * (x * bessel_i_scaled(x, n + 1) - sign(x) * y),
+    vmap="elementwise",
     samples=[
         Sample((real(2, 3, gap=0.05),), (0,)),
         Sample((exactly(-60.0, 3.0, 25.5, 30.0),), (1,)),

@@ -66,6 +66,22 @@ class Examples:
         return apply_rule(i.op, self.size, mapped, operands, i.attrs)
 
 
+def batched_function(
+    f: Callable[..., Any], size: Any, mapped: Sequence[bool], operands: Sequence[Any], attrs: Any
+) -> Any:
+    """f, which is composed of ops, for many examples; its results all have their axis."""
+    trace = Trace()
+    given = [trace.input(Type(x.dtype.code, tuple(x.shape[1:] if m else x.shape))) for x, m in zip(operands, mapped)]
+    with trace:
+        results = f(*given, **attrs)
+    made = results if isinstance(results, tuple) else (results,)
+    which = {v for v, m in zip(trace.inputs, mapped) if m}
+    examples = Examples(size, dict(zip(trace.inputs, operands)), which)
+    examples.run(trace.instructions)
+    outputs = tuple(examples.with_axis(y._var) for y in made)
+    return outputs if isinstance(results, tuple) else outputs[0]
+
+
 def draws(op: Op, attrs: tuple[Any, ...]) -> bool:
     """Whether an instruction draws random numbers."""
     named = op.named_attrs(attrs)
