@@ -282,3 +282,194 @@ def test_what_is_no_function() -> None:
         wg.vmap(3)  # type: ignore[arg-type]
     with pytest.raises(wg.ArgumentError, match="axis_size"):
         wg.vmap(f, axis_size=-1)
+
+
+# --------------------------------------------------------------------------------------------------------- custom ops
+
+
+@wg.custom_op
+def cube(x: Any) -> Any:
+    return wg.asarray(np.asarray(x) ** 3)
+
+
+@cube.defjvp
+def _(x_dot: Any, y: Any, x: Any) -> Any:
+    return 3 * x**2 * x_dot
+
+
+@wg.custom_op
+def scaled_sine(x: Any, w: Any, scale: float) -> Any:
+    return wg.asarray(np.sin(np.asarray(x)) * np.asarray(w) * scale)
+
+
+@scaled_sine.defvjp
+def _(y_bar: Any, y: Any, x: Any, w: Any, scale: float) -> Any:
+    return y_bar * wg.cos(x) * w * scale, y_bar * wg.sin(x) * scale
+
+
+class Doubled(wg.CustomOp):
+    """Several outputs, saved residuals."""
+
+    def forward(self, x: Any) -> Any:
+        self.save(x * 2.0)
+        return x * x
+
+    def backward(self, y_bar: Any, x: Any) -> Any:
+        return y_bar * self.saved[0]
+
+
+def test_custom_ops_run_in_a_loop_and_the_report_says_so() -> None:
+    x = wg.asarray(X)
+    mapped = wg.vmap(lambda z: cube(z).sum())
+    near(mapped(x), (X**3).sum(1))
+    assert mapped.report()[0].loops == ("cube",)
+    assert "cube: one example after the other" in str(mapped.report()[0])
+    assert wg.vmap(f).report() == []
+
+
+@pytest.mark.parametrize("g", [lambda x: (cube(x) * wg.sin(x)).sum(), lambda x: Doubled()(x).sum()])
+def test_derivatives_of_custom_ops(g: Any) -> None:
+    x = wg.asarray(X)
+    expected = loop(wg.grad(g), X)
+    near(wg.vmap(wg.grad(g))(x), expected)
+    near(wg.grad(lambda z: wg.vmap(g)(z).sum())(x), expected)
+
+
+def test_forward_mode_and_second_order_of_a_custom_op() -> None:
+    x, v = wg.asarray(X), wg.asarray(array(N, 3))
+
+    def g(z: Any) -> Any:
+        return cube(z).sum()
+
+    near(wg.jvp(wg.vmap(g), (x,), (v,))[1], (3 * X**2 * np.asarray(v)).sum(1))
+    near(wg.vmap(lambda a, b: wg.hvp(g, a, b))(x, v), 6 * X * np.asarray(v))
+    near(wg.hvp(lambda z: wg.vmap(g)(z).sum(), x, v), 6 * X * np.asarray(v))
+
+
+def test_operands_that_the_examples_of_a_custom_op_share() -> None:
+    w = wg.asarray(array(3))
+
+    def total(x: Any, w: Any) -> Any:
+        return wg.vmap(lambda z: scaled_sine(z, w, 2.0))(x).sum()
+
+    by_x, by_w = wg.grad(total, argnums=(0, 1))(wg.asarray(X), w)
+    near(by_x, np.cos(X) * np.asarray(w) * 2.0)
+    near(by_w, (np.sin(X) * 2.0).sum(0))
+
+
+def test_a_batch_rule_of_its_own() -> None:
+    calls = []
+
+    @wg.custom_op
+    def squared(x: Any, k: float) -> Any:
+        calls.append(x.shape)
+        return wg.asarray(np.asarray(x) ** 2 * k)
+
+    @squared.defjvp
+    def _(x_dot: Any, y: Any, x: Any, k: float) -> Any:
+        return 2.0 * k * x * x_dot
+
+    @squared.defvmap
+    def _(size: int, mapped: tuple[bool, ...], x: Any, k: float) -> Any:
+        assert (size, mapped) == (N, (True, False))
+        return squared(x, k)
+
+    mapped = wg.vmap(lambda x: squared(x, 3.0).sum())
+    mapped(wg.asarray(X))
+    calls.clear()
+    near(mapped(wg.asarray(X)), (X**2).sum(1) * 3.0)
+    assert calls == [(N, 3)]
+    assert mapped.report()[0].loops == ()
+    near(wg.vmap(wg.grad(lambda x: squared(x, 3.0).sum()))(wg.asarray(X)), 6.0 * X)
+
+
+def test_a_batch_rule_that_forgets_the_examples() -> None:
+    @wg.custom_op
+    def same(x: Any) -> Any:
+        return x
+
+    same.defvmap(lambda size, mapped, x: x.sum())
+    with pytest.raises(wg.CustomOpError, match=r"same: the vmap rule has to return 4 examples .* shape \(\)"):
+        wg.vmap(same)(wg.asarray(X))
+
+
+def test_a_custom_class_with_a_batch_rule() -> None:
+    class Negated(wg.CustomOp):
+        def forward(self, x: Any) -> Any:
+            return -x
+
+        def backward(self, y_bar: Any, x: Any) -> Any:
+            return -y_bar
+
+        def vmap(self, size: int, mapped: tuple[bool, ...], x: Any) -> Any:
+            return Negated()(x)
+
+    mapped = wg.vmap(lambda x: Negated()(x))
+    near(mapped(wg.asarray(X)), -X)
+    assert mapped.report()[0].loops == ()
+
+
+# ------------------------------------------------------------------------------------------------------ random numbers
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: x + wg.randn(3),
+        lambda x: wg.dropout(x, 0.5),
+        lambda x: wg.dropout(wg.dropout(x, 0.3) + wg.rand(5)[1:4], 0.2) * wg.randn(2, dtype=wg.float64)[1],
+        lambda x: x * wg.randint(0, 100, (3,)),
+        lambda x: wg.vmap(lambda z: z + wg.randn(3))(wg.stack([x, x])),
+        lambda x: wg.stats.Gamma(wg.exp(x), 1.0).sample(),
+    ],
+    ids=["normal", "dropout", "several", "integers", "nested", "gamma"],
+)
+def test_examples_draw_numbers_that_do_not_depend_on_their_number(draw: Any) -> None:
+    x = wg.ones((5, 3), dtype=wg.float64)
+    mapped = wg.vmap(draw)
+    made = []
+    for n in (5, 3, 5):
+        wg.manual_seed(11)
+        made.append(np.asarray(mapped(x[:n])))
+    np.testing.assert_array_equal(made[0][:3], made[1])
+    np.testing.assert_array_equal(made[0], made[2])
+    assert len({row.tobytes() for row in made[0]}) == 5
+    assert not np.array_equal(np.asarray(mapped(x)), made[0])
+
+
+def test_gradients_see_the_numbers_that_were_drawn() -> None:
+    x = wg.asarray(X)
+    mapped = wg.vmap(lambda z: wg.dropout(z, 0.5))
+    wg.manual_seed(3)
+    y = np.asarray(mapped(x))
+    wg.manual_seed(3)
+    near(wg.grad(lambda z: mapped(z).sum())(x), y / X)
+    wg.manual_seed(3)
+    near(wg.vmap(wg.grad(lambda z: wg.dropout(z, 0.5).sum()))(x), y / X)
+
+
+# ------------------------------------------------------------------------------------------------------------- modules
+
+
+def test_an_ensemble_of_modules() -> None:
+    net = wg.nn.Sequential(wg.nn.Linear(3, 4), wg.nn.Tanh(), wg.nn.Linear(4, 2))
+    members = [{k: wg.randn(p.shape) for k, p in net.named_parameters()} for _ in range(N)]
+    stacked = {k: wg.stack([m[k] for m in members]) for k in members[0]}
+    x = wg.randn(5, 3)
+
+    def loss(params: Any, x: Any) -> Any:
+        return (wg.nn.functional_call(net, params, x) ** 2).sum()
+
+    got = wg.vmap(wg.grad(loss), (0, None))(stacked, x)
+    for k in got:
+        expected = np.stack([np.asarray(wg.grad(loss)(m, x)[k]) for m in members])
+        np.testing.assert_allclose(np.asarray(got[k]), expected, rtol=2e-5, atol=1e-5)
+
+
+def test_modules_in_training_follow_their_mode() -> None:
+    net = wg.nn.Dropout(0.5)
+    mapped = wg.vmap(lambda x: net(x))
+    x = wg.ones((4, 8))
+    assert 0.0 in np.asarray(mapped(x))
+    net.eval()
+    assert mapped(x).tolist() == x.tolist()

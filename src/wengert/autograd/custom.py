@@ -59,6 +59,11 @@ class CustomOp:
         """Cotangents of the inputs."""
         raise CustomOpError(f"{type(self).__name__} does not define backward")
 
+    def vmap(self, size: int, mapped: tuple[bool, ...], *args: Any) -> Any:
+        """The results for `size` examples, along their first axis, where the arguments in `mapped` have the examples along
+        theirs. A class that does not define it is called for one example after the other."""
+        raise CustomOpError(f"{type(self).__name__} does not define vmap")
+
     def save(self, *values: Any) -> None:
         """Keep values for backward, in `self.saved`."""
         self.saved = values
@@ -77,7 +82,8 @@ class CustomOp:
             (self.saved,) = kept
             return self.backward(*bars_and_inputs)
 
-        return _Call(type(self).__name__, forward, None, backward, residuals=kept)(*args)
+        batched = self.vmap if type(self).vmap is not CustomOp.vmap else None
+        return _Call(type(self).__name__, forward, None, backward, residuals=kept, vmap=batched)(*args)
 
 
 class FunctionOp:
@@ -87,6 +93,7 @@ class FunctionOp:
         self._forward = forward
         self._jvp: Callable[..., Any] | None = None
         self._vjp: Callable[..., Any] | None = None
+        self._vmap: Callable[..., Any] | None = None
         functools.update_wrapper(self, forward)
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,6 +106,12 @@ class FunctionOp:
         self._vjp = rule
         return rule
 
+    def defvmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """The rule (size, mapped, *xs) → results for `size` examples, along their first axis, where the arguments in `mapped`
+        have the examples along theirs. Without it, `vmap` calls the operation for one example after the other."""
+        self._vmap = rule
+        return rule
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args = _in_order(self._forward, args, kwargs)
         name = getattr(self, "__name__", "custom op")
@@ -106,7 +119,7 @@ class FunctionOp:
             vjp = None
         else:
             vjp = self._vjp
-        return _Call(name, self._forward, self._jvp, vjp, passes_outputs=True)(*args)
+        return _Call(name, self._forward, self._jvp, vjp, passes_outputs=True, vmap=self._vmap)(*args)
 
 
 def _in_order(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -157,8 +170,9 @@ class _Call:
         passes_outputs: bool = False,
         linear: bool = False,
         residuals: list[tuple[Any, ...]] | None = None,
+        vmap: Callable[..., Any] | None = None,
     ) -> None:
-        self.name, self.forward, self.jvp, self.vjp = name, forward, jvp, vjp
+        self.name, self.forward, self.jvp, self.vjp, self.vmap = name, forward, jvp, vjp, vmap
         self.passes_outputs, self.linear, self._residuals = (
             passes_outputs,
             linear,
@@ -344,7 +358,10 @@ class TracedCall:
             outputs = self.run(*(full(s, 1, dtype=x.dtype) for s, x in zip(shapes, tensors)))
         types = [(y.dtype.code, tuple(y.shape)) for y in outputs]
         transpose = [lambda y_bar, x: self.call.vjp(y_bar, x)] if self.call.linear else []  # type: ignore[misc]
-        op = define_callback(self.call.name, len(tensors), types, self.run, jvp=self.tangents, transpose=transpose)
+        batched = None if self.call.vmap is None else self.batched
+        op = define_callback(
+            self.call.name, len(tensors), types, self.run, jvp=self.tangents, transpose=transpose, vmap=batched
+        )
         self.single_type = types[0] if len(types) == 1 else None
         return trace.emit(op, tensors, ())
 
@@ -358,6 +375,20 @@ class TracedCall:
         with no_grad(), untraced():
             result = self.call.forward(*self.filled(tensors))
         return [self.call._output(y) for y in (result if isinstance(result, (tuple, list)) else [result])]
+
+    def batched(self, size: Any, mapped: tuple[bool, ...], *tensors: Any) -> Any:
+        """The batch rule of the instruction, by the custom one, which knows all arguments."""
+        n, which = int(size), iter(mapped)
+        given = [s is None and next(which) for s in self.static]
+        assert self.call.vmap is not None
+        made = self.call.vmap(n, tuple(given), *self.filled(tensors))
+        for y in made if isinstance(made, (tuple, list)) else (made,):
+            if not isinstance(y, Tensor) or not y.ndim or y.shape[0] != n:
+                shape = tuple(y.shape) if isinstance(y, Tensor) else f"of a {type(y).__name__}"
+                raise CustomOpError(
+                    f"{self.call.name}: the vmap rule has to return {n} examples along the first axis, got the shape {shape}"
+                )
+        return tuple(made) if isinstance(made, (tuple, list)) else made
 
     def tangents(self, *values: Any) -> Any:
         """The rule of the instruction: the custom one, or the transpose of a custom VJP."""

@@ -18,6 +18,7 @@ them, the operands, and the attributes by name; its results all have the axis. `
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
@@ -149,11 +150,15 @@ def define_callback(
     *,
     jvp: Rule | str,
     transpose: Sequence[Rule | None] = (),
+    vmap: Rule | None = None,
 ) -> Op:
     """An op made while tracing, whose kernel is a Python function; under a name of its own.
 
-    It lives as long as the programs that have it. `function` and the rules must not refer to one of them.
+    It lives as long as the programs that have it. `function` and the rules must not refer to one of them. Without a batch
+    rule it is called for one example after the other.
     """
+    if vmap is None:
+        vmap = functools.partial(_run_in_a_loop, name, outputs, function, jvp, tuple(transpose))
     unique = f"{name}#{next(_numbers_of_callbacks)}"
     native = _core.add_callback(unique, n_inputs, outputs, function)
     op = Op(
@@ -169,9 +174,16 @@ def define_callback(
         transpose=tuple(transpose),
         dear=True,
         public=False,
+        vmap=vmap,
     )
     _CALLBACKS[unique] = op
     return op
+
+
+def _run_in_a_loop(*arguments: Any) -> Any:
+    from wengert.transforms.looping import run_in_a_loop
+
+    return run_in_a_loop(*arguments)
 
 
 def check_complete() -> None:

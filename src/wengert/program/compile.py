@@ -26,6 +26,7 @@ from wengert.program.simplify import simplify, without_stops
 from wengert.program.sizes import own_symbols, unify_sizes
 from wengert.program.trace import tracing
 
+IN_A_LOOP = "in a loop"  # what the names of custom ops end with that vmap calls for one example after the other
 F = TypeVar("F", bound=Callable[..., Any])
 Convert = Callable[..., tuple[Any, ...]]
 
@@ -40,11 +41,17 @@ class Report:
     passes: int  # steps that move data: fused groups and calls that are not views
     bytes: int  # read and written by those steps, at the sizes of the first call
     program: str
+    loops: tuple[str, ...] = ()  # the custom ops that vmap calls for one example after the other
 
     def __str__(self) -> str:
         return (
             f"{self.instructions} instructions in {self.groups} fused groups, {self.passes} passes over memory "
-            f"({self.bytes:,} bytes), {self.gemms} matrix products\n{self.program}"
+            f"({self.bytes:,} bytes), {self.gemms} matrix products{self._loops()}\n{self.program}"
+        )
+
+    def _loops(self) -> str:
+        return f"; {', '.join(self.loops)}: one example after the other, add a batch rule with defvmap" * bool(
+            self.loops
         )
 
 
@@ -63,7 +70,9 @@ def summarize(program: Program) -> Report:
         groups += isinstance(unit, Group)
         gemms += sum(i.op.name == "matmul" for i in members)
         moved += _traffic(members, reads)
-    return Report(len(program.instructions), groups, gemms, passes, moved, str(program))
+    loops = (name for i in program.instructions if (name := i.op.name.partition("#")[0]).endswith(IN_A_LOOP))
+    names = tuple(dict.fromkeys(name.removesuffix(IN_A_LOOP).rstrip() for name in loops))
+    return Report(len(program.instructions), groups, gemms, passes, moved, str(program), names)
 
 
 def _traffic(members: list[Instruction], reads: Counter[Var]) -> int:

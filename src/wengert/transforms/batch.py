@@ -6,12 +6,14 @@ once for all. The rules stand in the records of the ops.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert.errors import TraceError
 from wengert.ops.batching import all_mapped, shifted, spread
 from wengert.ops.registry import Op
+from wengert.ops.zero import ZERO
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace
@@ -67,18 +69,27 @@ class Examples:
 
 
 def batched_function(
-    f: Callable[..., Any], size: Any, mapped: Sequence[bool], operands: Sequence[Any], attrs: Any
+    f: Callable[..., Any],
+    size: Any,
+    mapped: Sequence[bool],
+    operands: Sequence[Any],
+    attrs: dict[str, Any],
+    linear: Sequence[bool] = (),
 ) -> Any:
-    """f, which is composed of ops, for many examples; its results all have their axis."""
+    """f, which is composed of ops, for many examples; its results all have their axis, but for symbolic zeros.
+
+    `linear`: the operands that are tangents.
+    """
     trace = Trace()
-    given = [trace.input(Type(x.dtype.code, tuple(x.shape[1:] if m else x.shape))) for x, m in zip(operands, mapped)]
+    types = [Type(x.dtype.code, tuple(x.shape[1:] if m else x.shape)) for x, m in zip(operands, mapped)]
+    given = [trace.input(t, tangent) for t, tangent in itertools.zip_longest(types, linear, fillvalue=False)]
     with trace:
         results = f(*given, **attrs)
     made = results if isinstance(results, tuple) else (results,)
-    which = {v for v, m in zip(trace.inputs, mapped) if m}
-    examples = Examples(size, dict(zip(trace.inputs, operands)), which)
+    values = dict(zip(trace.inputs, operands)) | {t._var: x for x, t in trace.captured.values()}
+    examples = Examples(size, values, {v for v, m in zip(trace.inputs, mapped) if m})
     examples.run(trace.instructions)
-    outputs = tuple(examples.with_axis(y._var) for y in made)
+    outputs = tuple(y if y is ZERO else examples.with_axis(trace.value(y)) for y in made)
     return outputs if isinstance(results, tuple) else outputs[0]
 
 
