@@ -107,8 +107,8 @@ class FunctionOp:
         return rule
 
     def defvmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """The rule (size, mapped, *xs) → results for `size` examples, along their first axis, where the arguments in `mapped`
-        have the examples along theirs. Without it, `vmap` calls the operation for one example after the other."""
+        """The rule (size, mapped, *xs) → results for `size` examples, along their first axis, where the arguments in
+        `mapped` have the examples along theirs. Without it, `vmap` calls the operation for one example after the other."""
         self._vmap = rule
         return rule
 

@@ -6,7 +6,6 @@ once for all. The rules stand in the records of the ops.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -82,7 +81,7 @@ def batched_function(
     """
     trace = Trace()
     types = [Type(x.dtype.code, tuple(x.shape[1:] if m else x.shape)) for x, m in zip(operands, mapped)]
-    given = [trace.input(t, tangent) for t, tangent in itertools.zip_longest(types, linear, fillvalue=False)]
+    given = [trace.input(t, bool(linear) and linear[k]) for k, t in enumerate(types)]
     with trace:
         results = f(*given, **attrs)
     made = results if isinstance(results, tuple) else (results,)
