@@ -69,6 +69,10 @@ class TraceError(WengertError, RuntimeError):
     """A function that cannot be traced: it branches on data, or changes Python objects."""
 
 
+class SolverError(WengertError, RuntimeError):
+    """A solver that could not go on: no steps left, or steps that have become too small."""
+
+
 class WorkerError(WengertError, RuntimeError):
     """A worker of a data loader that died, hangs, or failed with an exception that cannot be handed on."""
 

@@ -110,6 +110,9 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     {'a': 10, 'b': (20, 30)}
     """
     given = list(leaves)
+    node = structure._node
+    if node is not None and node[0] is tuple and len(node[2]) == len(given) and not any(node[2]):
+        return tuple(given)  # what most compiled functions return: each of their calls comes here
     rest = iter(given)
     try:
         built = _build(structure._node, rest)

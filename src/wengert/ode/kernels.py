@@ -1,0 +1,132 @@
+"""The inner work of a solver as compiled functions, one native call each: a step with its error, the same with states
+inside of it, and both without the error, for when the steps are repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from wengert import functional as F
+from wengert.autograd.conversion import asarray
+from wengert.autograd.creation import eye
+from wengert.numerics.functions import Cache, Function, numbers_of
+from wengert.ode.methods import Carry, Method
+from wengert.program.compile import compile
+from wengert.transforms.functional import jvp
+
+_CACHE = Cache()
+_AT_ONCE = 8  # columns of a Jacobian in one call: a program grows with them
+
+
+class Tolerances(NamedTuple):
+    """Of the error of a step: |error| ≤ atol + rtol · max(|y|, |y₁|), root mean square. `share` is 1 / (numbers that
+    count)."""
+
+    atol: Any
+    rtol: Any
+    share: Any
+
+
+class Kernels:
+    """Functions of plain tensors. `th` holds t and h; carries, Jacobians and parameters follow one by one."""
+
+    def __init__(self, method: Method, flow: Callable[..., Any], wrap: Callable[[Any], Any]) -> None:
+        """`flow(t, y, *params)`: the right-hand side, of vectors. `wrap` is what is made of each function."""
+        self.method = method
+        n, m = method.n_carried, 2 if method.implicit else 0
+
+        def stepped(th: Any, rest: Sequence[Any]) -> Any:
+            carry, jacobians, params = rest[:n], rest[n : n + m], rest[n + m :]
+            return method.step(lambda t, y: flow(t, y, *params), th[0], th[1], tuple(carry), jacobians)
+
+        def attempt(th: Any, atol: Any, rtol: Any, share: Any, *rest: Any) -> Any:
+            made = stepped(th, rest)
+            return (*made.carry, _norm(made, rest[0], atol, rtol, share))
+
+        def attempt_inside(th: Any, theta: Any, atol: Any, rtol: Any, share: Any, *rest: Any) -> Any:
+            made = stepped(th, rest)
+            return (*made.carry, _norm(made, rest[0], atol, rtol, share), made.dense(theta))
+
+        def advance(th: Any, *rest: Any) -> Any:
+            return stepped(th, rest).carry
+
+        def advance_inside(th: Any, theta: Any, *rest: Any) -> Any:
+            made = stepped(th, rest)
+            return (*made.carry, made.dense(theta))
+
+        def start(t: Any, y: Any, *params: Any) -> Any:
+            return method.start(lambda t, y: flow(t, y, *params), t, y)
+
+        def columns(th: Any, y: Any, units: Any, *params: Any) -> Any:
+            directions = [units[k] for k in range(int(units.shape[0]))]
+            return F.stack([jvp(lambda y: flow(th[0], y, *params), (y,), (e,))[1] for e in directions], axis=1)
+
+        def by_time(th: Any, y: Any, *params: Any) -> Any:
+            return jvp(lambda t: flow(t, y, *params), (th[0],), (asarray(1.0, dtype=th.dtype),))[1]
+
+        self.slope = wrap(lambda t, y, *params: flow(t, y, *params))
+        self.start = wrap(start)
+        self._attempt, self._attempt_inside = wrap(attempt), wrap(attempt_inside)
+        self._advance, self._advance_inside = wrap(advance), wrap(advance_inside)
+        self._columns, self._by_time = wrap(columns), wrap(by_time)
+        self._units: list[Any] = []  # rows of the identity, some at a time
+
+    def attempt(self, th: Any, theta: Any, carry: Carry, params: Sequence[Any], tolerances: Tolerances) -> Any:
+        """(the next carry, the norm of the error, the states at the places `theta`, or None of none)."""
+        rest = (*carry, *self._jacobians(th, carry[0], params), *params)
+        if theta is None:
+            *new, error = self._attempt(th, *tolerances, *rest)
+            return tuple(new), error, None
+        *new, error, inside = self._attempt_inside(th, theta, *tolerances, *rest)
+        return tuple(new), error, inside
+
+    def advance(self, th: Any, theta: Any, carry: Carry, params: Sequence[Any]) -> Any:
+        """(the next carry, the states at the places `theta`, or None of none); differentiable by everything."""
+        rest = (*carry, *self._jacobians(th, carry[0], params), *params)
+        if theta is None:
+            return tuple(self._advance(th, *rest)), None
+        *new, inside = self._advance_inside(th, theta, *rest)
+        return tuple(new), inside
+
+    def _jacobians(self, th: Any, y: Any, params: Sequence[Any]) -> tuple[Any, ...]:
+        """∂f/∂y, some columns at a time, and ∂f/∂t, where the method needs them."""
+        if not self.method.implicit:
+            return ()
+        if not self._units:
+            identity = eye(int(y.shape[0]), dtype=y.dtype)
+            self._units = [identity[k : k + _AT_ONCE] for k in range(0, int(y.shape[0]), _AT_ONCE)]
+        parts = [self._columns(th, y, units, *params) for units in self._units]
+        by_state = parts[0] if len(parts) == 1 else F.concat(parts, axis=1)
+        return by_state, self._by_time(th, y, *params)
+
+
+def _norm(made: Any, y: Any, atol: Any, rtol: Any, share: Any) -> Any:
+    allowed = atol + rtol * F.maximum(F.abs(y), F.abs(made.carry[0]))
+    ratio = F.abs(made.error) / allowed
+    return F.sqrt(F.sum(ratio * ratio) * share)
+
+
+def compiled_kernels(method: Method, flow: Function) -> Kernels:
+    """Compiled ones, shared with every other function that has the same instructions."""
+    # The kernels keep the program, but not the tensors that this function was traced with.
+    bare = Function(flow.program, ())
+    found: Kernels = _CACHE.get((method.name, flow.key), lambda: Kernels(method, bare, compile))
+    return found
+
+
+def plain_kernels(method: Method, flow: Callable[..., Any]) -> Kernels:
+    """Of a function that cannot be traced, with results that are numbers alone, whatever the function closes over."""
+
+    def stripped(f: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            made = f(*args)
+            return tuple(map(numbers_of, made)) if isinstance(made, tuple) else numbers_of(made)
+
+        return run
+
+    return Kernels(method, flow, stripped)
+
+
+def recorded_kernels(method: Method, flow: Callable[..., Any]) -> Kernels:
+    """Of a function that cannot be traced: op by op."""
+    return Kernels(method, flow, lambda f: f)
