@@ -245,3 +245,69 @@ def test_the_stiff_method_through_a_stiff_system() -> None:
         e[k] = h
         slope = (of(wg.asarray(rates + e)).item() - of(wg.asarray(rates - e)).item()) / (2 * h)
         assert found[k] == pytest.approx(slope, rel=1e-4)
+
+
+# --------------------------------------------------------------------------------------------- the continuous adjoint
+
+
+@pytest.mark.parametrize("method", FAST)
+def test_continuous_adjoint_by_state_parameters_and_times(method: str) -> None:
+    given = {**options(method), "gradient": "continuous"}
+    if method == "rk4":
+        given["step_size"] = 0.002  # what is differentiated is the equation: its steps must be small
+    found = wg.grad(lambda *xs: loss(*xs, **given), argnums=(0, 1, 2))(*map(wg.asarray, (START, RATES, TIMES)))
+    expected = gradient(numeric(**options("dopri5")), (START, RATES, TIMES))
+    for g, e in zip(found, expected):
+        assert_near(g.numpy(), e, 1e-6 if method == "rk4" else FIRST_ORDER)
+
+
+def test_continuous_and_discrete_meet_as_the_tolerance_falls() -> None:
+    def by_parameters(adjoint: str, tolerance: float) -> Any:
+        of = lambda p: loss(wg.asarray(START), p, wg.asarray(TIMES), rtol=tolerance, atol=tolerance, gradient=adjoint)
+        return wg.grad(of)(wg.asarray(RATES)).numpy()
+
+    gaps = [
+        np.abs(by_parameters("continuous", tol) - by_parameters("discrete", tol)).max() for tol in (1e-4, 1e-7, 1e-10)
+    ]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 1e-8
+
+
+def test_continuous_second_order_and_forward_mode() -> None:
+    def of(p: Any, adjoint: str = "continuous") -> Any:
+        return loss(wg.asarray(START), p, wg.asarray(TIMES), gradient=adjoint, **TIGHT)
+
+    p, v = wg.asarray(RATES), wg.asarray(seeds([(3,)])[0])
+    exact = wg.hvp(lambda p: of(p, "discrete"), p, v).numpy()
+    assert_near(wg.hvp(of, p, v).numpy(), exact, SECOND_ORDER)
+    assert_near(wg.grad(lambda p: (wg.grad(of)(p) * v).sum())(p).numpy(), exact, SECOND_ORDER)
+    assert wg.jvp(of, (p,), (v,))[1].item() == pytest.approx((wg.grad(of)(p) * v).sum().item(), rel=1e-7)
+
+
+def test_continuous_over_what_f_closes_over_and_backwards_in_time() -> None:
+    def of(p: Any, adjoint: str) -> Any:
+        y = odeint(lambda t, y: f(t, y, p), START, TIMES[::-1].copy(), gradient=adjoint, **TIGHT).y
+        return (y * WEIGHTS).sum()
+
+    p = wg.asarray(RATES)
+    discrete, continuous = (wg.grad(lambda p: of(p, adjoint))(p).numpy() for adjoint in ("discrete", "continuous"))
+    np.testing.assert_allclose(continuous, discrete, rtol=1e-7)
+
+
+def test_continuous_with_complex_states_and_real_parameters() -> None:
+    def of(re: Any, im: Any, adjoint: str) -> Any:
+        given = {**TIGHT, "gradient": adjoint}
+        y = odeint(lambda t, y: (re + 1j * im) * y, wg.tensor([1.0 + 0.5j], dtype=wg.complex128), [0.0, 0.8], **given).y
+        return wg.real(y[-1] * (0.3 - 0.8j)).sum()
+
+    xs = [wg.asarray(np.float64(x)) for x in (-0.3, 1.7)]
+    discrete, continuous = (
+        wg.grad(lambda a, b: of(a, b, adjoint), argnums=(0, 1))(*xs) for adjoint in ("discrete", "continuous")
+    )
+    for a, b in zip(discrete, continuous):
+        assert a.item() == pytest.approx(b.item(), rel=1e-7)
+
+
+def test_continuous_refuses_what_it_cannot_trace() -> None:
+    with pytest.raises(wg.TraceError, match="gradient='discrete' takes it as it is"):
+        odeint(lambda t, y: -y if float(y) > 0 else y, 1.0, [0.0, 1.0], gradient="continuous")

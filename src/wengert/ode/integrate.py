@@ -12,13 +12,14 @@ from wengert import functional as F
 from wengert.autograd.conversion import asarray
 from wengert.autograd.modes import no_grad
 from wengert.dtypes import float64
-from wengert.errors import ArgumentError
+from wengert.errors import ArgumentError, TraceError
 from wengert.numerics.functions import Cache, Function, is_differentiated, numbers_of
+from wengert.ode.adjoint import adjoint_states
 from wengert.ode.events import Crossing, Detector, Event, as_events, differentiable_crossing, scalar
 from wengert.ode.kernels import compiled_kernels, plain_kernels, recorded_kernels
 from wengert.ode.methods import Method, method_named
 from wengert.ode.problem import Problem
-from wengert.ode.replay import Grid, Replay, grid_of
+from wengert.ode.replay import Replay, grid_of
 from wengert.ode.solution import EventPoint, Solution
 from wengert.ode.stepping import Options, Path, Stepper
 from wengert.program.compile import compile
@@ -67,7 +68,12 @@ def odeint(
     options = _options(problem, chosen, rtol, atol, max_steps, step_size, checkpoints)
     if gradient not in ("discrete", "continuous"):
         raise ArgumentError(f"odeint: gradient is 'discrete' or 'continuous', got {gradient!r}")
-    return _solved(problem, chosen, options, as_events(events))
+    if gradient == "continuous" and problem.function is None:
+        raise TraceError(
+            "odeint: gradient='continuous' needs an f that can be traced, and this one branches on numbers, draws random "
+            "ones or changes something; gradient='discrete' takes it as it is"
+        )
+    return _solved(problem, chosen, options, gradient, as_events(events))
 
 
 def _options(
@@ -94,26 +100,54 @@ def _options(
     return Options(absolute, relative, problem.layout.size, max_steps, step_size, checkpoints)
 
 
-def _solved(problem: Problem, method: Method, options: Options, events: Sequence[Event]) -> Solution:
-    function = problem.function
-    forward = plain_kernels(method, problem.flow) if function is None else compiled_kernels(method, function)
+def _solved(problem: Problem, method: Method, options: Options, gradient: str, events: Sequence[Event]) -> Solution:
     detector = None if not events else Detector(events, _values(problem, events))
+    if problem.function is not None:
+        given = (problem.y, problem.times, problem.numbers, problem.params)
+        path, states = _differentiable(problem.function, *given, method, options, gradient, detector)
+        return _assembled(problem, path, states, events)
     with no_grad():
         y, params = numbers_of(problem.y), [numbers_of(p) for p in problem.params]
+        forward = plain_kernels(method, problem.flow)
         path = Stepper(forward, y, problem.numbers, params, problem.real, options, detector).run()
-    states = path.states
-    if function is None:
-        again = recorded_kernels(method, problem.flow)
-        if is_differentiated(again.slope(problem.times[0], problem.y, *problem.params)):
-            replay = Replay(path, again, *_grid(problem, method, path), problem.params)
-            states = replay.again(*replay.inputs(problem.y))
-    elif any(map(is_differentiated, (problem.y, problem.times, *problem.params))):
-        states = Replay(path, forward, *_grid(problem, method, path), problem.params).states(problem.y)
+    states, again = path.states, recorded_kernels(method, problem.flow)
+    if is_differentiated(again.slope(problem.times[0], problem.y, *problem.params)):
+        grid = grid_of(path, problem.times, method.adaptive)
+        replay = Replay(path, again, grid, is_differentiated(problem.times), problem.params)
+        states = replay.again(*replay.inputs(problem.y))
     return _assembled(problem, path, states, events)
 
 
-def _grid(problem: Problem, method: Method, path: Path) -> tuple[Grid, bool]:
-    return grid_of(path, problem.real, problem.times, method.adaptive), is_differentiated(problem.times)
+def _differentiable(
+    flow: Function,
+    y: Any,
+    times: Any,
+    numbers: list[float],
+    params: Sequence[Any],
+    method: Method,
+    options: Options,
+    gradient: str,
+    detector: Detector | None = None,
+) -> tuple[Path, Any]:
+    """The forward solution, and its states as a function of all that they depend on."""
+    kernels = compiled_kernels(method, flow)
+    with no_grad():
+        plain = [numbers_of(p) for p in params]
+        path = Stepper(kernels, numbers_of(y), numbers, plain, times.dtype, options, detector).run()
+    given = (y, times, *params)
+    if not any(map(is_differentiated, given)):
+        return path, path.states
+    if gradient == "discrete" or not all(x._plain for x in given):  # forward mode goes along the steps
+        grid = grid_of(path, times, method.adaptive)
+        return path, Replay(path, kernels, grid, is_differentiated(times), params).states(y)
+    events = asarray(np.array(path.times[path.n_reached :], times.dtype.to_numpy()))
+    row_times = F.concat([times[: path.n_reached], events])[asarray(np.array(path.rows))]
+
+    def solve(flow: Function, y: Any, times: Any, numbers: list[float], params: Sequence[Any], options: Options) -> Any:
+        return _differentiable(flow, y, times, numbers, params, method, options, gradient)[1]
+
+    row_numbers = [path.times[k] for k in path.rows]
+    return path, adjoint_states(flow, path.states, y, row_times, row_numbers, params, options, solve)
 
 
 def _values(problem: Problem, events: Sequence[Event]) -> Callable[[Any, Any], Any]:

@@ -33,9 +33,10 @@ class Grid:
     places: Any
 
 
-def grid_of(path: Path, real: DType, times: Any, adaptive: bool) -> Grid:
+def grid_of(path: Path, times: Any, adaptive: bool) -> Grid:
     """The grid as a function of the times. Of a method with fixed steps it is proportional to their distances; of others the
     first time moves all steps, and the last one changes the length of the last step, all other lengths being constant."""
+    real = times.dtype
     t, h = (np.array([getattr(s, name) for s in path.steps]) for name in "th")
     holder = np.array([n for n, s in enumerate(path.steps) for _ in s.inside], np.int64)
     which = np.array([k for s in path.steps for k in s.inside], np.int64)
