@@ -114,7 +114,8 @@ struct DeriveHooks {
   Derived* (*push_program)(const Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask,
                            GuardSet& guards, int& rank) = nullptr;
   Derived* (*narrow)(const Derived& p, uint64_t mask) = nullptr;
-  void (*drop_object)(void* object) = nullptr;  // a PyObject reference
+  void* (*share_object)(void* object) = nullptr;  // a new reference to a PyObject
+  void (*drop_object)(void* object) = nullptr;
 };
 extern DeriveHooks derive_hooks;
 

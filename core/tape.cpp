@@ -39,7 +39,6 @@ Node* new_node() {
   n->hooks = nullptr;
   n->types = nullptr;
   n->custom = nullptr;
-  n->description = nullptr;
   n->derivative = nullptr;
   n->edges = n->inline_edges;
   n->saved = n->inline_saved;
@@ -72,7 +71,6 @@ void unlist(Node* n) {
     tape_hooks.drop_object(n->custom);
   }
   delete[] n->types;
-  delete n->description;
 }
 
 // One test instead of many.
@@ -86,7 +84,7 @@ void take_apart(Node* n) {
   for (int i = 0; i < n->n_edges; ++i)
     if (n->edges[i].node) release(n->edges[i].node);
   const bool spilled = n->edges != n->inline_edges || n->saved != n->inline_saved;
-  if (spilled || any(n->sizes, n->grad, n->hooks, n->custom, n->types, n->description)) drop_extras(n);
+  if (spilled || any(n->sizes, n->grad, n->hooks, n->custom, n->types)) drop_extras(n);
   if (n->line.code) tape_hooks.drop_line(n->line);
   if (n->derivative) release(n->derivative);
   if (!n->leaf) unlist(n);
@@ -138,6 +136,9 @@ void Tape::clear() {
   std::vector<Node*> owned = std::move(nodes);
   nodes.clear();
   for (Node* n : owned) release(n);
+  auto logged = std::move(calls);
+  calls.clear();
+  logged.clear();
   auto held = std::move(handles);
   handles.clear();
   for (auto& [id, handle] : held) release(handle);
@@ -147,7 +148,10 @@ void Tape::clear() {
 void start(Tape& t) {
   ThreadState& s = thread_state;
   if (!s.tapes) s.tapes = new std::vector<Tape*>;
-  if (!t.epoch) t.epoch = ++last_epoch;
+  if (!t.epoch) {
+    t.epoch = ++last_epoch;
+    t.start = last_made();
+  }
   t.recording = true;
   s.tapes->push_back(&t);
   s.n_tapes = static_cast<int>(s.tapes->size());
@@ -160,6 +164,17 @@ void stop(Tape& t) {
   if (!s.tapes) return;
   std::erase(*s.tapes, &t);
   s.n_tapes = static_cast<int>(s.tapes->size());
+  s.watched = s.n_tapes || s.capturing;
+}
+
+void pause_tapes() {
+  thread_state.n_tapes = 0;
+  thread_state.watched = thread_state.capturing;
+}
+
+void resume_tapes() {
+  ThreadState& s = thread_state;
+  s.n_tapes = s.tapes ? static_cast<int>(s.tapes->size()) : 0;
   s.watched = s.n_tapes || s.capturing;
 }
 
@@ -280,35 +295,12 @@ inline void attach(Node* n, Value* const* out, int n_out) {
 
 }  // namespace
 
-namespace {
-
-void describe(Node* n, Value* const* in, int n_in, const Attrs* attrs, Value* const* out, int n_out) {
-  auto* d = n->description = new Description;
-  for (int i = 0; i < n_in; ++i) d->operands.push_back(in[i]->type());
-  for (int i = 0; i < n_out; ++i) d->results.push_back(out[i]->type());
-  if (attrs) d->attrs = *attrs;
-}
-
-// The list that is given to a derived program is as long as the highest entry that is read of it.
-void describe_given(Node* n, const std::vector<SizeLeaf>& leaves, const int64_t* given) {
-  std::vector<int64_t>& kept = n->description->given;
-  for (const SizeLeaf& l : leaves)
-    if (l.kind == SizeLeaf::given && l.index >= static_cast<int32_t>(kept.size()))
-      kept.assign(given, given + l.index + 1);
-}
-
-}  // namespace
-
 void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
             Value* const* out, Value* const* residuals) {
   Node* n = new_node();
   n->derivative = &d;
   retain(&d);
   link(n, in, d.edges.data(), static_cast<int>(d.edges.size()));
-  if (thread_state.n_tapes) [[unlikely]] {
-    describe(n, in, n_in, attrs, out, d.n_outputs);
-    if (d.forward) describe_given(n, d.forward->sizes.leaves, given);
-  }
   n->saved = room(n->inline_saved, d.saves.size());
   for (const SavedRef& s : d.saves) {
     Value* v;
@@ -335,11 +327,73 @@ void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, 
   Node* n = new_node();
   n->custom = custom;
   link(n, in, nullptr, n_in);
-  if (thread_state.n_tapes) describe(n, in, 0, nullptr, out, n_out);
   attach(n, out, n_out);
 }
 
+Call& log_call(std::string name, Value* const* in, int n_in, Value* const* out, int n_results, int n_outputs) {
+  std::vector<Tape*>& tapes = *thread_state.tapes;
+  auto call = new_call(std::move(name), tapes.back()->start, in, n_in, out, n_results, n_outputs);
+  for (int i = 0; i < n_in; ++i)
+    if (thread_state.grad_enabled && tracked(in[i])) {
+      call->operands[i].node = in[i]->node;
+      call->operands[i].output = in[i]->output;
+    }
+  call->line = tape_hooks.source_line();
+  for (Tape* t : tapes) t->calls.push_back(call);
+  return *call;
+}
+
+void check_operands(const Call& call) {
+  for (const Call::Operand& o : call.operands)
+    if (o.value && o.value->buffer->version != o.version)
+      throw Error(ErrorKind::in_place, call.name + " cannot be run again: a tensor it read, " +
+                                           to_string(o.value->type()) + ", was changed in place. It was read at " +
+                                           tape_hooks.describe_line(call.line) + " and overwritten at " +
+                                           tape_hooks.describe_line(o.value->buffer->written) +
+                                           "; pass the values for the inputs, or write to a copy (clone())");
+}
+
+Call& log_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value* const* out) {
+  Call& call = log_call(op.name, in, n_in, out, op.n_outputs, op.n_outputs);
+  call.op = &op;
+  call.attrs.assign(attrs.v, attrs.v + attrs.n);
+  return call;
+}
+
 namespace {
+
+// A broadcast number is a number.
+void log_untracked(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value* const* out) {
+  if (n_in == 1 && in[0]->made == Value::kLiteral && is_uniform(out[0]))
+    out[0]->made = Value::kLiteral;
+  else
+    log_op(op, in, n_in, attrs, out);
+}
+
+// The node of a recorded call; what it keeps of the results is known by their numbers.
+void set_node(Call& call, const Derivative& d, Value* const* out) {
+  for (int i = 0; i < d.n_outputs && !call.node; ++i) call.node = out[i]->node;
+  if (!call.node) return;
+  retain(call.node);
+  for (int i = 0; i < call.node->n_saved; ++i) {
+    const SavedRef& s = d.saves[i];
+    if (s.kind != SavedRef::input)
+      call.node->saved[i].value->made = call.first + s.index + (s.kind == SavedRef::residual ? d.n_outputs : 0);
+  }
+}
+
+// The list that is given to a derived program is as long as the highest entry that is read of it.
+void log_program(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
+                 Value* const* results) {
+  Call& call = log_call(d.name, in, n_in, results, static_cast<int>(d.forward->outputs.size()), d.n_outputs);
+  call.ran = d.forward;
+  call.python = derive_hooks.share_object(d.python);
+  if (attrs) call.attrs.assign(attrs->v, attrs->v + attrs->n);
+  for (const SizeLeaf& l : d.forward->sizes.leaves)
+    if (l.kind == SizeLeaf::given && l.index >= static_cast<int32_t>(call.given.size()))
+      call.given.assign(given, given + l.index + 1);
+  set_node(call, d, results);
+}
 
 const Attrs kNoAttrs;
 
@@ -353,6 +407,8 @@ void apply_program(const Derivative& d, Value* const* in, int n_in, const Attrs*
   run(forward, in, sizes.data(), results.data());
   std::copy_n(results.data(), d.n_outputs, out);
   if (d.n_outputs) record(d, in, n_in, attrs, given, out, results.data() + d.n_outputs);
+  if (thread_state.n_tapes) [[unlikely]]
+    log_program(d, in, n_in, attrs, given, results.data());
   for (size_t i = d.n_outputs; i < forward.outputs.size(); ++i) release(results[i]);
 }
 
@@ -363,20 +419,49 @@ Value* shared(Value* v) {
 
 }  // namespace
 
+void record_op(const Op& op, const Derivative& d, Value* const* in, int n_in, const Attrs& attrs, Value* const* out) {
+  record(d, in, n_in, &attrs, nullptr, out, nullptr);
+  if (thread_state.n_tapes) [[unlikely]]
+    set_node(log_op(op, in, n_in, attrs, out), d, out);
+}
+
 void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out) {
   if (d.forward) return apply_program(d, in, n_in, attrs, nullptr, out);
   run_op(*d.op, in, n_in, *attrs, out);
-  record(d, in, n_in, attrs, nullptr, out, nullptr);
+  record_op(*d.op, d, in, n_in, *attrs, out);
 }
+
+namespace {
+
+void run_plain(const Derived& p, Value* const* in, const int64_t* given, Value** out) {
+  if (p.all_given) return run(*p.program, in, given, out);
+  SmallArray<int64_t, 16> sizes(p.program->sizes.leaves.size());
+  gather_sizes(p.program->sizes.leaves, in, nullptr, given, sizes.data());
+  run(*p.program, in, sizes.data(), out);
+}
+
+// Symbolic zeros are no results.
+void log_plain(const Derived& p, Value* const* in, int n_in, const int64_t* given, Value* const* out) {
+  const int n_out = static_cast<int>(p.program->outputs.size());
+  SmallArray<Value*, 8> results(n_out);
+  const int n = static_cast<int>(std::remove_copy(out, out + n_out, results.data(), nullptr) - results.data());
+  Call& call = log_call("", in, n_in, results.data(), n, n);
+  call.ran = p.program;
+  call.python = derive_hooks.share_object(p.python);
+  call.given.assign(given, given + p.n_given);
+  call.sizes_given = p.all_given;
+}
+
+}  // namespace
 
 void apply(Derived& p, Value* const* in, int n_in, const int64_t* given, Value** out) {
   Held held(in, n_in);
   const uint64_t mask = tracked_mask(in, n_in);
-  if (!mask && p.all_given) return run(*p.program, in, given, out);
   if (!mask) {
-    SmallArray<int64_t, 16> sizes(p.program->sizes.leaves.size());
-    gather_sizes(p.program->sizes.leaves, in, nullptr, given, sizes.data());
-    return run(*p.program, in, sizes.data(), out);
+    run_plain(p, in, given, out);
+    if (thread_state.n_tapes) [[unlikely]]
+      log_plain(p, in, n_in, given, out);
+    return;
   }
   const Derivative& d = find_derivative(p, in, n_in, given, mask);
   SmallArray<Value*, 8> results(d.n_outputs);
@@ -391,7 +476,12 @@ void apply(Derived& p, Value* const* in, int n_in, const int64_t* given, Value**
 void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
   Held held(in, n_in);
   const uint64_t mask = op.differentiable ? tracked_mask(in, n_in) : 0;
-  if (!mask) return run_op(op, in, n_in, attrs, out);
+  if (!mask) {
+    run_op(op, in, n_in, attrs, out);
+    if (thread_state.n_tapes) [[unlikely]]
+      log_untracked(op, in, n_in, attrs, out);
+    return;
+  }
   const Derivative* known = nullptr;
   if (op.elementwise && mask < 8) known = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
   if (known) return apply_derivative(*known, in, n_in, &attrs, out);
@@ -403,7 +493,12 @@ Value* apply_elementwise(const Op& op, Value* const* in, int n_in) {
   unsigned mask = 0;
   if (op.differentiable && thread_state.grad_enabled)
     for (int i = 0; i < n_in; ++i) mask |= unsigned{tracked(in[i])} << i;
-  if (!mask) return run_unified(op, in, n_in);
+  if (!mask) {
+    Value* y = run_unified(op, in, n_in);
+    if (thread_state.n_tapes) [[unlikely]]
+      log_untracked(op, in, n_in, kNoAttrs, &y);
+    return y;
+  }
   const Derivative* d = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];
   Value* y;
   if (!d) [[unlikely]] {
@@ -412,7 +507,7 @@ Value* apply_elementwise(const Op& op, Value* const* in, int n_in) {
     apply_program(*d, in, n_in, &kNoAttrs, nullptr, &y);
   } else {
     y = run_unified(op, in, n_in);
-    record(*d, in, n_in, &kNoAttrs, nullptr, &y, nullptr);
+    record_op(op, *d, in, n_in, kNoAttrs, &y);
   }
   return y;
 }

@@ -4,7 +4,7 @@
 #include <functional>
 #include <unordered_map>
 
-#include "derived.h"
+#include "calls.h"
 
 namespace wengert {
 
@@ -16,13 +16,6 @@ struct Edge {
 struct Saved {
   Value* value;
   uint32_t version;
-};
-
-// What a tape keeps of an instruction besides what backward needs, so that its program can be printed and verified.
-struct Description {
-  std::vector<Type> operands, results;
-  Attrs attrs;
-  std::vector<int64_t> given;  // sizes, to a derived program
 };
 
 // For how long what a node computes is tracked: while the tape with this number records, or while the function is being
@@ -52,9 +45,8 @@ struct alignas(64) Node {
   uint64_t id;  // of leaves, and of intermediates whose gradient is kept
   Alias* grad;  // the same; shared with the tensors that `.grad` gave out: writing to one of them is writing to it
   int64_t* sizes;
-  void* hooks;               // a Python list
-  Type* types;               // of the outputs, where there are several; of a leaf
-  Description* description;  // of nodes that a tape recorded
+  void* hooks;  // a Python list
+  Type* types;  // of the outputs, where there are several; of a leaf
   union {
     void* custom;       // a Python callable that replaces `derivative` (custom ops)
     void* final_hooks;  // of a leaf: a Python list, called when its gradient is final
@@ -80,7 +72,9 @@ inline void retain(Node* n) { ++n->refs; }
 struct Tape {
   uint32_t epoch = 0;  // of what was recorded since the tape was cleared
   bool recording = false;
-  std::vector<Node*> nodes;  // in order of recording
+  uint32_t start = 0;                              // last_made() when recording began
+  std::vector<Node*> nodes;                        // in order of recording
+  std::vector<std::shared_ptr<const Call>> calls;  // the same, and calls that have no derivative
   // Tensors that are tracked only because this tape records, by id: their values with an edge to a leaf of this tape's.
   std::unordered_map<uint64_t, Value*> handles;
   void clear();
@@ -104,6 +98,9 @@ Value* tape_handle(uint64_t id, Value* v);
 
 void start(Tape& t);
 void stop(Tape& t);
+// Until they are resumed, the tapes of this thread record nothing.
+void pause_tapes();
+void resume_tapes();
 // The extent of a reverse-mode transformation: the call of the function that it differentiates. Leaves made for it are
 // tracked, in every thread, until it ends; then only what also depends on something else is.
 uint32_t begin_extent();
@@ -165,6 +162,16 @@ bool any_tracked(Value* const* in, int n_in);
 void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
             Value* const* out, Value* const* residuals);
 void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, int n_out);
+
+// The same for an op that ran, on all that there is to record of it.
+void record_op(const Op& op, const Derivative& d, Value* const* in, int n_in, const Attrs& attrs, Value* const* out);
+
+// Adds a call to the tapes that record, of which there is one. Its results are outputs followed by what was computed
+// for backward alone; the caller says what ran.
+Call& log_call(std::string name, Value* const* in, int n_in, Value* const* out, int n_results, int n_outputs);
+Call& log_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value* const* out);
+// Throws if what a call read from outside was overwritten since.
+void check_operands(const Call& call);
 
 struct Root {
   Value* value;

@@ -62,6 +62,7 @@ void copy_on_write(Alias& a) {
   }
   copy_into(a.base, copy.v);
   share_edge(copy.v, a.base);
+  copy->made = a.base->made;
   std::swap(a.base, copy.v);
 }
 
@@ -71,6 +72,7 @@ Value* place_in_base(const Tensor& t) {
     throw Error(ErrorKind::in_place, "a view of a tensor with gaps in its memory, " + to_string(t.value->type()) +
                                          ", cannot follow a write that gave that tensor new memory; clone() it first");
   Value* v = alias(t.value);
+  v->made = 0;
   release(v->buffer);
   v->buffer = t.alias->base->buffer;
   retain(v->buffer);
@@ -113,11 +115,22 @@ Ref in_order_of(const Value* base, Value* packed, const Dims& axes) {
   return Ref(permuted(packed, back));
 }
 
+// The same where nothing is tracked: tapes know what the base is made of.
+void log_update(Alias& a, const Value* view, Value* result) {
+  static const Op* update = find_op("as_strided_update");
+  if (!thread_state.n_tapes) return;
+  Value* in[2] = {a.base, result};
+  if (a.base->contiguous)
+    log_op(*update, in, 2, geometry(view, a.base), &a.base);
+  else
+    a.base->made = 0;
+}
+
 // The base after `view` (a part of its buffer) was given the value `result`, for the tape.
 void record_update(Alias& a, const Value* view, Value* result) {
   static const Op* update = find_op("as_strided_update");
   Value* tracked_by[2] = {a.base, result};
-  if (!any_tracked(tracked_by, 2)) return;
+  if (!any_tracked(tracked_by, 2)) return log_update(a, view, result);
   Dims axes;
   Ref packed = in_memory_order(a.base, axes);
   Value* in[2] = {packed.v, result};
@@ -125,7 +138,7 @@ void record_update(Alias& a, const Value* view, Value* result) {
   Attrs attrs = geometry(view, packed.v);
   const Handle<const Derivative> d = find_derivative(*update, in, 2, attrs, mask);
   Ref updated(alias(packed.v));
-  record(*d.held, in, 2, &attrs, nullptr, &updated.v, nullptr);
+  record_op(*update, *d.held, in, 2, attrs, &updated.v);
   Ref base = in_order_of(a.base, updated.v, axes);
   std::swap(a.base, base.v);
 }
@@ -193,6 +206,8 @@ Value* refresh(Tensor& t) {
   } else {
     Ref here(place_in_base(t));
     if (t.detached || !a.base->node) {
+      if (thread_state.n_tapes && a.base->contiguous)
+        log_op(*as_strided, &a.base, 1, geometry(here.v, a.base), &here.v);
       set_value(t, here.take());
     } else {
       Dims axes;
@@ -265,6 +280,7 @@ void separate_elements(Tensor& t) {
   if (t.alias || !repeats_elements(t.value) || !alone(t)) return;
   Ref packed(contiguous(t.value));
   share_edge(packed.v, t.value);
+  packed->made = t.value->made;
   set_value(t, packed.take());
 }
 
@@ -289,6 +305,7 @@ void assign(Tensor& t, Value* owned, const char* op, bool recorded) {
       v = empty_like(result.v, result->dtype);
       copy_into(result.v, v);
       share_edge(v, result.v);
+      v->made = result->made;
     }
     if (keeps_edge) share_edge(v, old);
     carry_category(old->buffer, v->buffer);
@@ -316,6 +333,7 @@ void assign(Tensor& t, Value* owned, const char* op, bool recorded) {
   copy_into(packed ? packed.v : result.v, old);
   mark_written(old->buffer);
   Value* v = alias(old);
+  v->made = result->made;
   share_edge(v, keeps_edge || t.detached ? old : result.v);
   if (t.alias) {
     Alias& a = *t.alias;
@@ -325,6 +343,8 @@ void assign(Tensor& t, Value* owned, const char* op, bool recorded) {
       a.base = v;
     } else if (recorded && !t.detached) {
       record_update(a, v, v);
+    } else {
+      log_update(a, v, v);
     }
     t.seen = ++a.version;
   }

@@ -220,6 +220,7 @@ Value* alias(const Value* x) {
   retain(v->buffer);
   v->data = x->data;
   v->size = x->size;
+  v->made = x->made;
   copy_axes(v, x);
   return v;
 }

@@ -19,6 +19,7 @@ struct alignas(64) Value {
   uint8_t ndim;
   bool contiguous;
   uint32_t output;  // which output of `node` this is
+  uint32_t made;    // the number of the result of a call that a tape recorded (calls.h); 0: it comes from elsewhere
   Buffer* buffer;
   char* data;
   int64_t size;
@@ -26,6 +27,8 @@ struct alignas(64) Value {
   int64_t* shape;
   int64_t* strides;  // in elements
   int64_t axes[2 * kFewAxes];
+
+  static constexpr uint32_t kLiteral = UINT32_MAX;  // as `made`: a number in the source, or drawn by a call itself
 
   int64_t bytes() const { return size * size_of(dtype); }
   Dims dims() const {
@@ -44,7 +47,7 @@ inline Value* new_value(int ndim) {  // other fields than these are unset
   v->refs = 1;
   v->ndim = static_cast<uint8_t>(ndim);
   v->node = nullptr;
-  v->output = 0;
+  v->output = v->made = 0;
   v->shape = v->axes;
   v->strides = v->axes + kFewAxes;
   if (ndim > kFewAxes) [[unlikely]]
@@ -112,7 +115,7 @@ Value* scalar_int(DType dtype, int64_t x);
 // Another view of v's buffer, `offset` elements further. Not tracked.
 Value* view(const Value* v, const Dims& shape, const int64_t* strides, int64_t offset);
 Value* uniform_like(const Value* x, DType dtype);  // one element (unset) with x's shape
-Value* alias(const Value* v);                      // the same view, not tracked
+Value* alias(const Value* v);                      // the same view and the same result of a call; not tracked
 Value* contiguous(const Value* v);                 // v itself, or a packed copy
 
 void set_scalar(DType dtype, void* out, double x);

@@ -97,6 +97,7 @@ Value* scalar_value(const Op& op, PyObject* s, DType t, const Value* like) {
   if (is_integer(t) && PyLong_Check(s) && place_of(s, t) != 0) fail_outside(op, s, t);
   Ref v(like ? uniform_like(like, t) : empty(t, {}));
   set_number(s, t, v->data);
+  v->made = Value::kLiteral;
   return v.take();
 }
 

@@ -142,11 +142,15 @@ double read_real(PyObject* o) {
 
 // A number as a value without axes; null if it is an integer too large for that.
 Value* number_value(PyObject* o, NumberKind kind) {
-  if (!is_integral(kind)) return scalar(kind == NumberKind::float32 ? DType::Float32 : DType::Float64, read_real(o));
-  int64_t i;
-  if (!read_integer(o, i) || i > kLargestInteger || i < -kLargestInteger) return nullptr;
-  Value* v = empty(DType::Int64, {});
-  *reinterpret_cast<int64_t*>(v->data) = i;
+  Value* v;
+  if (is_integral(kind)) {
+    int64_t i;
+    if (!read_integer(o, i) || i > kLargestInteger || i < -kLargestInteger) return nullptr;
+    v = scalar_int(DType::Int64, i);
+  } else {
+    v = scalar(kind == NumberKind::float32 ? DType::Float32 : DType::Float64, read_real(o));
+  }
+  v->made = Value::kLiteral;
   return v;
 }
 
@@ -217,7 +221,7 @@ bool put_static(Key& key, PyObject* o) {
 
 constexpr size_t kFewOperands = 16;
 
-struct Call {
+struct Arguments {
   Key key;
   SmallArray<Value*, kFewOperands> in;
   SmallArray<PyObject*, kFewOperands> given;  // the arguments that these are the values of
@@ -225,8 +229,8 @@ struct Call {
   Kind kind = Kind::fast;
   std::vector<Ref> numbers;  // owns those that are operands
 
-  Call(const Cache& cache, PyObject* const* args, Py_ssize_t n, PyObject* names)
-      : Call(n + (names ? PyTuple_GET_SIZE(names) : 0)) {
+  Arguments(const Cache& cache, PyObject* const* args, Py_ssize_t n, PyObject* names)
+      : Arguments(n + (names ? PyTuple_GET_SIZE(names) : 0)) {
     for (Py_ssize_t i = 0; i < n; ++i) argument(cache, args[i], static_cast<size_t>(i));
     for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
       put_static(key, PyTuple_GET_ITEM(names, i));
@@ -235,7 +239,8 @@ struct Call {
   }
 
  private:
-  explicit Call(Py_ssize_t arguments) : in(static_cast<size_t>(arguments)), given(static_cast<size_t>(arguments)) {}
+  explicit Arguments(Py_ssize_t arguments)
+      : in(static_cast<size_t>(arguments)), given(static_cast<size_t>(arguments)) {}
 
   void argument(const Cache& cache, PyObject* o, size_t position) {
     if (is_tensor(o)) {
@@ -295,7 +300,7 @@ std::unique_ptr<Effects> read_effects(const nb::tuple& t) {
 }
 
 // The executor trusts an entry: what Python made of the trace is looked at once, here.
-void check_entry(const Entry& e, Call& call) {
+void check_entry(const Entry& e, Arguments& call) {
   auto require = [](bool holds, const char* what) {
     if (!holds) fail(ErrorKind::value, "compile", what);
   };
@@ -360,7 +365,7 @@ void drop_one(Compiled* self) {
   cache.by_key.erase(bucket);
 }
 
-Entry& keep(Compiled* self, Call& call, Entry&& e) {
+Entry& keep(Compiled* self, Arguments& call, Entry&& e) {
   check_entry(e, call);
   if (self->cache->count >= kMostEntries) drop_one(self);
   std::list<Entry>& entries = self->cache->by_key[std::string(call.key.bytes())];
@@ -390,6 +395,13 @@ const Derivative& derivative_for(Entry& e, uint64_t mask, Value* const* in) {
   return *e.derivatives.back().second.held;
 }
 
+void log_plain(const Entry& e, Value* const* in, int n_in, Value* const* out) {
+  const int n = static_cast<int>(e.plain->outputs.size());
+  Call& call = log_call(nb::cast<std::string>(e.python.attr("name")), in, n_in, out, n, n);
+  call.ran = e.plain;
+  call.python = nb::object(e.python).release().ptr();
+}
+
 void run_program(Entry& e, Value** in, size_t n, uint64_t mask, Value** out) {
   Held held(in, static_cast<int>(n));
   if (mask) {
@@ -398,6 +410,8 @@ void run_program(Entry& e, Value** in, size_t n, uint64_t mask, Value** out) {
     SmallArray<int64_t, 32> sizes(e.plain->sizes.leaves.size());
     gather_sizes(e.plain->sizes.leaves, in, nullptr, nullptr, sizes.data());
     run(*e.plain, in, sizes.data(), out);
+    if (thread_state.n_tapes) [[unlikely]]
+      log_plain(e, in, static_cast<int>(n), out);
   }
 }
 
@@ -409,7 +423,7 @@ PyObject* results_of(const Entry& e, Value** out, size_t n) {
 }
 
 // Tensors that are written to, in the order of `writes`. Refuses what cannot be written before anything runs.
-void find_targets(const Entry& e, Call& call, Value* const* in, size_t n, TensorObject** targets) {
+void find_targets(const Entry& e, Arguments& call, Value* const* in, size_t n, TensorObject** targets) {
   const size_t n_hidden = n - call.n_in - e.captured.size();
   for (size_t k = 0; k < e.effects->writes.size(); ++k) {
     const Write& w = e.effects->writes[k];
@@ -446,7 +460,7 @@ nb::list begin(const Effects& effects, Value* const* in) {
 }
 
 // By which inputs a call will be differentiated; hidden ones, which are not there yet, are never tracked.
-uint64_t active_mask(const Entry& e, Call& call) {
+uint64_t active_mask(const Entry& e, Arguments& call) {
   if (!thread_state.grad_enabled) return 0;
   uint64_t mask = tracked_mask(call.in.data(), static_cast<int>(call.n_in)), active = 0;
   size_t i = e.plain->n_inputs - e.captured.size();
@@ -456,7 +470,7 @@ uint64_t active_mask(const Entry& e, Call& call) {
   return mask & active;
 }
 
-PyObject* run_with_effects(Entry& e, Call& call) {
+PyObject* run_with_effects(Entry& e, Arguments& call) {
   const Effects& effects = *e.effects;
   const uint64_t mask = active_mask(e, call);
   if (mask) derivative_for(e, mask, call.in.data());  // before anything is drawn
@@ -464,7 +478,10 @@ PyObject* run_with_effects(Entry& e, Call& call) {
   const size_t n = call.n_in + hidden.size() + e.captured.size(), n_out = e.plain->outputs.size();
   SmallArray<Value*, kFewOperands> in(n);
   Value** next = std::copy_n(call.in.data(), call.n_in, in.data());
-  for (nb::handle h : hidden) *next++ = value_from(h, "compile");
+  for (nb::handle h : hidden) {
+    *next = value_from(h, "compile");
+    (*next++)->made = Value::kLiteral;
+  }
   for (nb::handle h : e.captured) *next++ = operand(as_tensor(h.ptr()));
   check_count(*e.plain, n);
   SmallArray<TensorObject*, kFewOperands> targets(effects.writes.size());
@@ -488,7 +505,7 @@ PyObject* run_with_effects(Entry& e, Call& call) {
   return results_of(e, out.data(), effects.n_results);
 }
 
-PyObject* run_entry(Entry& e, Call& call) {
+PyObject* run_entry(Entry& e, Arguments& call) {
   const size_t n_captured = e.captured.size(), n = call.n_in + n_captured;
   SmallArray<Value*, kFewOperands> with_captured(n_captured ? n : 0);
   Value** in = call.in.data();
@@ -522,7 +539,7 @@ bool settings_hold(Entry& e) {
 }
 
 // Runs an entry, which stays in the cache meanwhile.
-PyObject* run_found(Compiled* self, Entry& e, Call& call) {
+PyObject* run_found(Compiled* self, Entry& e, Arguments& call) {
   struct Running {
     Entry& e;
     explicit Running(Entry& entered) : e(entered) { ++e.running; }
@@ -546,7 +563,7 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     return nullptr;
   }
   try {
-    Call call(*self->cache, args, n, names);
+    Arguments call(*self->cache, args, n, names);
     if (call.n_in == 0 && thread_state.capturing) throw Captured();
     if (call.kind == Kind::not_plain) return call_slowly(self->lifted, self, args, n, names);
     if (call.kind == Kind::structured) return call_slowly(self->slow, self, args, n, names);
@@ -560,7 +577,7 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
           return run_found(self, e, call);
     std::optional<Entry> traced = trace_entry(self, args, n, names);
     if (!traced) return call_slowly(self->lifted, self, args, n, names);
-    Call again(*self->cache, args, n, names);  // other numbers may be operands now
+    Arguments again(*self->cache, args, n, names);  // other numbers may be operands now
     Entry& e = keep(self, again, std::move(*traced));
     return run_found(self, e, again);
   } catch (const OtherSizes&) {

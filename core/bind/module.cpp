@@ -89,6 +89,7 @@ nb::object copy_tensor(nb::handle tensor) {
     Value* v = value_from(tensor, "clone");
     Ref copy(empty_like(v, v->dtype));
     copy_into(v, copy.v);
+    copy->made = v->made;
     return to_python(copy.take());
   });
 }

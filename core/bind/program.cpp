@@ -442,6 +442,7 @@ void set_derive_hooks() {
       return nb::cast<DerivedHandle&>(made).share();
     });
   };
+  derive_hooks.share_object = [](void* o) -> void* { return Py_XNewRef(static_cast<PyObject*>(o)); };
   derive_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
 }
 

@@ -1,5 +1,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -50,24 +51,96 @@ nb::list sizes(const NodeHandle& h) {
   return out;
 }
 
-// ([(dtype, shape) of operands], [attributes], [sizes given]), or None if no tape recorded the node.
-nb::object description(const NodeHandle& h) {
-  const Description* d = h.node->description;
-  if (!d) return nb::none();
-  nb::list operands, attrs, given;
-  for (const Type& t : d->operands)
-    operands.append(nb::make_tuple(static_cast<int>(t.dtype), nb::steal(dims_to_python(t.shape))));
-  for (int k = 0; k < d->attrs.n; ++k) attrs.append(nb::steal(attr_to_python(d->attrs[k])));
-  for (int64_t n : d->given) given.append(n);
-  return nb::make_tuple(operands, attrs, given);
+nb::tuple type_to_python(const Type& t) {
+  return nb::make_tuple(static_cast<int>(t.dtype), nb::steal(dims_to_python(t.shape)));
 }
 
-nb::list results(const NodeHandle& h) {
+// ((dtype, shape), number of the result that was read, tensor or None, who gets its cotangent): the tensor of what
+// comes from outside.
+nb::list operands(const Call& call) {
   nb::list out;
-  if (const Description* d = h.node->description)
-    for (const Type& t : d->results)
-      out.append(nb::make_tuple(static_cast<int>(t.dtype), nb::steal(dims_to_python(t.shape))));
+  for (const Call::Operand& o : call.operands) {
+    nb::object value = nb::none();
+    if (o.value) {
+      retain(o.value);
+      value = to_python(o.value);
+    }
+    out.append(nb::make_tuple(type_to_python(o.type), o.made, value,
+                              nb::make_tuple(reinterpret_cast<uintptr_t>(o.node), o.output)));
+  }
   return out;
+}
+
+// What identifies the memory that an operand from outside had: the same for two reads of the same value.
+nb::object place_of(const Call& call, size_t k) {
+  const Value* v = call.operands.at(k).value;
+  nb::list strides;
+  for (int i = 0; i < v->ndim; ++i) strides.append(v->strides[i]);
+  return nb::make_tuple(reinterpret_cast<uintptr_t>(v->buffer), reinterpret_cast<uintptr_t>(v->data),
+                        call.operands[k].version, static_cast<int>(v->dtype), nb::steal(dims_to_python(v->dims())),
+                        nb::tuple(strides));
+}
+
+nb::list run_call(const Call& call, const nb::list& given) {
+  return guarded([&] {
+    if (nb::len(given) != call.operands.size()) fail(ErrorKind::value, "replay", "takes one tensor for each operand");
+    SmallArray<Value*, 8> in(call.operands.size()), out(call.results.size());
+    for (size_t i = 0; i < call.operands.size(); ++i) in[i] = value_from(given[i], "replay");
+    Held held(in.data(), static_cast<int>(call.operands.size()));
+    run_again(call, in.data(), out.data());
+    nb::list results;
+    for (size_t i = 0; i < call.results.size(); ++i) results.append(to_python(out[i]));
+    return results;
+  });
+}
+
+// `again` calls the custom op on tensors like these.
+void log_custom(const std::string& name, nb::handle again, const nb::list& inputs, const nb::list& outputs) {
+  guarded([&] {
+    std::vector<Value*> in, out;
+    for (nb::handle h : inputs) in.push_back(value_from(h, "custom op"));
+    for (nb::handle h : outputs) out.push_back(value_from(h, "custom op"));
+    const int n_in = static_cast<int>(in.size()), n_out = static_cast<int>(out.size());
+    if (!thread_state.n_tapes) return;
+    Call& call = log_call(name, in.data(), n_in, out.data(), n_out, n_out);
+    call.python = again.inc_ref().ptr();
+    for (Value* v : out)
+      if (v->node && !call.node) retain(call.node = v->node);
+  });
+}
+
+void bind_call(nb::module_& m) {
+  nb::class_<Call>(m, "Call", "What ran while a tape recorded.")
+      .def_ro("name", &Call::name)
+      .def_ro("given", &Call::given)
+      .def_ro("sizes_given", &Call::sizes_given)
+      .def_ro("first", &Call::first)
+      .def_ro("n_outputs", &Call::n_outputs)
+      .def_prop_ro("is_op", [](const Call& c) { return c.op != nullptr; })
+      .def_prop_ro("is_custom", [](const Call& c) { return !c.op && !c.ran; })
+      .def_prop_ro("python", [](const Call& c) { return nb::borrow(static_cast<PyObject*>(c.python)); })
+      .def_prop_ro("attrs",
+                   [](const Call& c) {
+                     nb::list attrs;
+                     for (const Attr& a : c.attrs) attrs.append(nb::steal(attr_to_python(a)));
+                     return nb::tuple(attrs);
+                   })
+      .def_prop_ro("results",
+                   [](const Call& c) {
+                     nb::list types;
+                     for (const Type& t : c.results) types.append(type_to_python(t));
+                     return types;
+                   })
+      .def_prop_ro("operands", &operands)
+      .def_prop_ro("node", [](const Call& c) { return c.node ? nb::cast(NodeHandle(c.node)) : nb::none(); })
+      .def_prop_ro("line", [](const Call& c) { return describe(c.line); })
+      .def("place_of", &place_of)
+      .def("check_operands", [](const Call& c) { guarded([&] { check_operands(c); }); })
+      .def("run", &run_call);
+  m.def("log_custom", &log_custom);
+  m.def("number_of_result", [](nb::handle h) { return end_of_walk(h, "program")->made; });
+  m.def("pause_tapes", &pause_tapes);
+  m.def("resume_tapes", &resume_tapes);
 }
 
 Value* plain_value(nb::handle h) {
@@ -141,6 +214,7 @@ Ref simple_seed(Value* y, nb::handle given) {
     if (y->size != 1 || !is_floating(y->dtype)) return Ref();
     Ref one(empty_like(y, y->dtype));
     set_scalar(y->dtype, one->data, 1.0);
+    one->made = Value::kLiteral;
     return one;
   }
   Value* seed = plain_value(given);
@@ -376,9 +450,10 @@ void bind_tape_class(nb::module_& m) {
            })
       .def_ro("recording", &Tape::recording)
       .def_ro("epoch", &Tape::epoch)
-      .def("nodes", [](const Tape& t) {
+      .def_prop_ro("n_nodes", [](const Tape& t) { return t.nodes.size(); })
+      .def("calls", [](const Tape& t) {
         nb::list out;
-        for (Node* n : t.nodes) out.append(NodeHandle(n));
+        for (const auto& call : t.calls) out.append(std::const_pointer_cast<Call>(call));
         return out;
       });
   m.def("recording_tapes", [] { return thread_state.n_tapes; });
@@ -418,11 +493,10 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("saved", &saved)
       .def_prop_ro("edges", &edges)
       .def_prop_ro("sizes", &sizes)
-      .def_prop_ro("description", &description)
-      .def_prop_ro("results", &results)
       .def("keep_grad", [](const NodeHandle& h, nb::handle g) { keep_grad(h.node, value_from(g, "grad")); })
       .def("__eq__", [](const NodeHandle& a, const NodeHandle& b) { return a.node == b.node; })
       .def("__hash__", [](const NodeHandle& h) { return reinterpret_cast<Py_ssize_t>(h.node) >> 4; });
+  bind_call(m);
   bind_tape_class(m);
   m.def("node_of", &node_of);
   m.def("backward", &backward, nb::arg("roots"), nb::arg("sources").none(), nb::arg("retain_graph"),

@@ -236,6 +236,7 @@ nb::object one_like(nb::handle y) {
   const Value* v = bottom_value(y.ptr());
   Ref one(empty_like(v, v->dtype));
   set_scalar(v->dtype, one->data, 1.0);
+  one->made = Value::kLiteral;
   return to_python(one.take());
 }
 

@@ -58,6 +58,14 @@ def _made(t: Tensor) -> Tensor:
     return t
 
 
+def as_constant(t: Tensor) -> Tensor:
+    """t, known to the tapes that record as a constant of what is recorded."""
+    if _core.recording_tapes():
+        kept = _core.copy(t)
+        _core.log_custom("constant", lambda: [kept], [], [t])
+    return t
+
+
 def tensor(data: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
     """A new tensor that owns a copy of `data`: a number, nested lists, an array, or another tensor.
 
@@ -127,7 +135,8 @@ def asarray(
         copy = False
     if dtype is not None and as_dtype(a.dtype) != as_dtype(dtype):
         a, copy = _converted(a, as_dtype(dtype)), False
-    return finish(_from_numpy(a, copy), requires_grad)
+    t = _from_numpy(a, copy)
+    return finish(as_constant(t) if isinstance(obj, (list, tuple, int, float, complex)) else t, requires_grad)
 
 
 def _types_in(obj: Any) -> set[type]:
@@ -161,7 +170,7 @@ def _from_numbers(obj: Any, types: set[type], dtype: Any) -> Tensor | None:
     if any(isinstance(x, (list, tuple)) for x in obj[:1]):
         return None
     try:
-        return _core.from_buffer(array.array(code, obj), t.code, True)  # type: ignore[no-any-return]
+        return as_constant(_core.from_buffer(array.array(code, obj), t.code, True))
     except (OverflowError, TypeError):  # beyond int64; lists of different depths
         return None
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.conversion import EXACT, asarray, check_range, finish
+from wengert.autograd.conversion import EXACT, as_constant, asarray, check_range, finish
 from wengert.autograd.device import check_device
 from wengert.dtypes import as_dtype, complex64, float32, int64
 from wengert.errors import ArgumentError, ShapeError
@@ -289,7 +289,7 @@ def geomspace(
 
 def _spaced(a: np.ndarray[Any, Any], dtype: Any, requires_grad: bool | None) -> Tensor:
     default = complex64 if a.dtype.kind == "c" else float32
-    return asarray(a, dtype=default if dtype is None else dtype, requires_grad=requires_grad)
+    return finish(as_constant(asarray(a, dtype=default if dtype is None else dtype)), requires_grad)
 
 
 def eye(
@@ -309,7 +309,7 @@ def eye(
     check_device(device)
     check_count(n_rows * (n_rows if n_cols is None else n_cols), "eye")
     a = np.eye(n_rows, n_cols, k, dtype=as_dtype(dtype or float32).to_numpy())
-    return asarray(a, requires_grad=requires_grad)
+    return finish(as_constant(asarray(a)), requires_grad)
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class CustomOp:
     """
 
     saved: tuple[Any, ...] = ()
+    pure = True  # forward gives the same results for the same inputs: it may be called again
 
     def forward(self, *args: Any) -> Any:
         """The operation itself."""
@@ -83,14 +84,16 @@ class CustomOp:
             return self.backward(*bars_and_inputs)
 
         batched = self.vmap if type(self).vmap is not CustomOp.vmap else None
-        return _Call(type(self).__name__, forward, None, backward, residuals=kept, vmap=batched)(*args)
+        again = self if self.pure else None
+        return _Call(type(self).__name__, forward, None, backward, residuals=kept, vmap=batched, again=again)(*args)
 
 
 class FunctionOp:
     """What `@custom_op` makes of a function."""
 
-    def __init__(self, forward: Callable[..., Any]) -> None:
+    def __init__(self, forward: Callable[..., Any], pure: bool = True) -> None:
         self._forward = forward
+        self._pure = pure
         self._jvp: Callable[..., Any] | None = None
         self._vjp: Callable[..., Any] | None = None
         self._vmap: Callable[..., Any] | None = None
@@ -119,7 +122,8 @@ class FunctionOp:
             vjp = None
         else:
             vjp = self._vjp
-        return _Call(name, self._forward, self._jvp, vjp, passes_outputs=True, vmap=self._vmap)(*args)
+        again = self if self._pure else None
+        return _Call(name, self._forward, self._jvp, vjp, passes_outputs=True, vmap=self._vmap, again=again)(*args)
 
 
 def _in_order(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -135,8 +139,19 @@ def _in_order(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     return bound.args
 
 
-def custom_op(f: Callable[..., Any]) -> FunctionOp:
+@overload
+def custom_op(f: Callable[..., Any]) -> FunctionOp: ...
+
+
+@overload
+def custom_op(*, pure: bool = True) -> Callable[[Callable[..., Any]], FunctionOp]: ...
+
+
+def custom_op(f: Callable[..., Any] | None = None, *, pure: bool = True) -> Any:
     """A custom operation from a function; give it a rule with `@f.defjvp` or `@f.defvjp`.
+
+    `pure=False`, as in `@custom_op(pure=False)`, declares that it does something else each time it is called (it reads a
+    clock, a file, a generator of its own): then it is never called again to recompute its results.
 
     >>> import wengert as wg
     >>> @custom_op
@@ -148,14 +163,16 @@ def custom_op(f: Callable[..., Any]) -> FunctionOp:
     >>> wg.grad(cube)(wg.tensor(2.0)).item()
     12.0
     """
-    return FunctionOp(f)
+    return functools.partial(FunctionOp, pure=pure) if f is None else FunctionOp(f, pure)
 
 
 def linear_op(
     name: str, forward: Callable[[Tensor], Any], push: Callable[[Any], Any], pull: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
     """An operation that is linear in its one argument: `push` is the operation itself, `pull` its transpose."""
-    return _Call(name, forward, lambda x_dot, y, x: push(x_dot), lambda y_bar, x: pull(y_bar), linear=True)
+    call = _Call(name, forward, lambda x_dot, y, x: push(x_dot), lambda y_bar, x: pull(y_bar), linear=True)
+    call.again = call
+    return call
 
 
 class _Call:
@@ -171,6 +188,7 @@ class _Call:
         linear: bool = False,
         residuals: list[tuple[Any, ...]] | None = None,
         vmap: Callable[..., Any] | None = None,
+        again: Callable[..., Any] | None = None,
     ) -> None:
         self.name, self.forward, self.jvp, self.vjp, self.vmap = name, forward, jvp, vjp, vmap
         self.passes_outputs, self.linear, self._residuals = (
@@ -178,6 +196,7 @@ class _Call:
             linear,
             [] if residuals is None else residuals,
         )
+        self.again = again  # calls the operation anew; None: it is not pure
 
     @property
     def residuals(self) -> bool:
@@ -192,7 +211,7 @@ class _Call:
         trace = top._trace if isinstance(top, Tracer) else tracing()
         if tensors and trace is not None and (top is not None or trace.captures):
             return TracedCall(self, args)(trace, tensors)
-        with no_grad():
+        with no_grad(), _unrecorded():
             result = self.forward(*(x.detach() if isinstance(x, Tensor) else x for x in args))
         single = not isinstance(result, (tuple, list))
         ys = [self._output(y) for y in ([result] if single else result)]
@@ -201,6 +220,9 @@ class _Call:
             # Values of their own, not views of the outputs: a node must not own what owns it.
             kept = tuple(_core.fresh_leaf(y, 0).detach() for y in ys)
             _core.record_custom(functools.partial(self._pull_node, args, kept), floating, ys)
+        if _core.recording_tapes():
+            static = [None if isinstance(x, Tensor) else (x,) for x in args]
+            _core.log_custom(self.name, functools.partial(_call_again, self.name, self.again, static), tensors, ys)
         return ys[0] if single else type(result)(ys)
 
     def _output(self, y: Any) -> Tensor:
@@ -340,6 +362,25 @@ class _Call:
         wanted = "forward mode needs a rule that is linear in its cotangent, and this backward is not"
         remedy = "add a defjvp rule, or use reverse mode"
         return transposed(pull, ys, x_dots, f"{self.name}: {wanted}", remedy)
+
+
+def _call_again(name: str, op: Callable[..., Any] | None, static: list[Any], *tensors: Any) -> list[Any]:
+    """What a tape recorded as a custom operation, on other tensors."""
+    if op is None:
+        raise CustomOpError(f"{name} cannot be run again: it was declared with pure=False, so its results may differ")
+    fresh = iter(tensors)
+    result = op(*(next(fresh) if s is None else s[0] for s in static))
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+@contextlib.contextmanager
+def _unrecorded() -> Iterator[None]:
+    """Inside, tapes record nothing."""
+    _core.pause_tapes()
+    try:
+        yield
+    finally:
+        _core.resume_tapes()
 
 
 class TracedCall:

@@ -11,10 +11,9 @@ from wengert._core import Tensor
 from wengert.autograd.creation import zeros, zeros_like
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import inside_reverse
-from wengert.autograd.recorded import Entry, recorded_program
+from wengert.autograd.recorded import Entry, RecordedProgram, recorded_program
 from wengert.autograd.reverse import as_tensors, seed_for
 from wengert.errors import DTypeError, GradientError, TapeConsumedError
-from wengert.program.ir import Program
 from wengert.transforms.pullback import pull
 
 
@@ -194,9 +193,20 @@ class GradientTape:
         """op(*args): custom operations record themselves."""
         return op(*args, **kwargs)
 
-    def program(self) -> Program:
-        """What was recorded, as a program: it prints and verifies."""
-        return recorded_program(self._record.nodes())
+    def program(self, *results: Tensor) -> RecordedProgram:
+        """What was recorded, as a program: it prints, verifies, and runs again, on the same or on other values.
+
+        It computes these results, or, if none are given, those that nothing has used.
+
+        >>> import wengert as wg
+        >>> x = wg.tensor([1.0, -2.0])
+        >>> with GradientTape() as tape:
+        ...     y = wg.where(x > 0, x * x, 0.0).sum()
+        >>> program = tape.program()
+        >>> program().item(), program(wg.tensor([-1.0, 3.0])).item()
+        (1.0, 9.0)
+        """
+        return recorded_program(self._record.calls(), results)
 
     @property
     def entries(self) -> list[Entry]:
@@ -209,11 +219,11 @@ class GradientTape:
         >>> entry.op, [str(t) for t in entry.outputs]
         ('exp', ['float32[2, 3]'])
         """
-        return [Entry(node) for node in self._record.nodes()]
+        return [Entry(call) for call in self._record.calls() if call.node is not None]
 
     def __repr__(self) -> str:
         state = "recording" if self.recording else "consumed" if self._consumed else "ready"
-        return f"<GradientTape {state}, {len(self._record.nodes())} instructions>"
+        return f"<GradientTape {state}, {self._record.n_nodes} instructions>"
 
 
 Tape = GradientTape

@@ -125,9 +125,12 @@ def _linear_index(x: Tensor, terms: list[Term], name: str) -> Tensor:
     if all(t.index._plain for t in terms) and all(isinstance(n, int) for n in (*sizes, *shape)):
         from wengert.autograd.conversion import asarray
 
+        checked = [_checked(t, x, name) for t in named]
+        if _core.recording_tapes():  # which know by instructions how the index was computed
+            return _traced_linear_index(named, sizes, shape)
         flat = np.zeros(shape, np.int64)
-        for t, n in zip(named, sizes):
-            i = _checked(t, x, name).numpy()
+        for index, n in zip(checked, sizes):
+            i = index.numpy()
             flat = flat * n + np.where(i < 0, i + n, i)
         return asarray(flat)
     return _traced_linear_index(named, sizes, shape)

@@ -1,0 +1,60 @@
+#include "calls.h"
+
+#include <algorithm>
+
+#include "small_array.h"
+
+namespace wengert {
+
+namespace {
+
+uint32_t last = 0;  // one for all tapes: a value may be read while another one records than when it was made
+
+uint32_t next_numbers(int n) {
+  const auto count = static_cast<uint32_t>(n);
+  if (last >= Value::kLiteral - count) last = 0;  // after four thousand million results
+  last += count;
+  return last - count + 1;
+}
+
+}  // namespace
+
+Call::~Call() {
+  for (const Operand& o : operands)
+    if (o.value) release(o.value);
+  if (node) release(node);
+  if (python) derive_hooks.drop_object(python);
+  if (line.code) drop_source_line(line);
+}
+
+uint32_t last_made() { return last; }
+
+std::shared_ptr<Call> new_call(std::string name, uint32_t start, Value* const* in, int n_in, Value* const* out,
+                               int n_results, int n_outputs) {
+  auto call = std::make_shared<Call>();
+  call->name = std::move(name);
+  call->n_outputs = n_outputs;
+  for (int i = 0; i < n_in; ++i) {
+    const bool outside = in[i]->made <= start || in[i]->made == Value::kLiteral;
+    if (outside) retain(in[i]);
+    call->operands.push_back({in[i]->made, in[i]->buffer->version, outside ? in[i] : nullptr, in[i]->type()});
+  }
+  call->first = next_numbers(n_results);
+  for (int i = 0; i < n_results; ++i) {
+    call->results.push_back(out[i]->type());
+    out[i]->made = call->first + static_cast<uint32_t>(i);
+  }
+  return call;
+}
+
+void run_again(const Call& call, Value* const* in, Value** out) {
+  Attrs attrs;
+  for (const Attr& a : call.attrs) attrs.add(a.kind) = a;
+  if (call.op) return run_op(*call.op, in, static_cast<int>(call.operands.size()), attrs, out);
+  if (call.sizes_given) return run(*call.ran, in, call.given.data(), out);
+  SmallArray<int64_t, 16> sizes(call.ran->sizes.leaves.size());
+  gather_sizes(call.ran->sizes.leaves, in, &attrs, call.given.data(), sizes.data());
+  run(*call.ran, in, sizes.data(), out);
+}
+
+}  // namespace wengert
