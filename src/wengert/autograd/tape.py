@@ -169,7 +169,7 @@ class GradientTape:
         The recorded derivative is linear in its seed, so its transpose pushes a tangent of the source forward; nothing
         is evaluated again. Shape: target.shape + source.shape.
         """
-        from wengert.transforms.jacobian import _assemble, _basis
+        from wengert.transforms.jacobian import _basis, _stacked
 
         if self._consumed:
             self._consume()
@@ -184,7 +184,7 @@ class GradientTape:
         if pulled is None or _core.node_of(pulled) is None:
             return zeros((*target.shape, *source.shape), dtype=target.dtype)
         columns = [pull([pulled], [e], [seed], retain=True, record=False)[0] for e in _basis(source)]
-        stacked = _assemble(columns, tuple(source.shape), tuple(target.shape))
+        stacked = _core.ops["reshape"](_stacked(columns), (*source.shape, *target.shape))
         n, m = source.ndim, target.ndim
         jacobian: Tensor = _core.ops["permute"](stacked, (*range(n, n + m), *range(n)))
         return jacobian

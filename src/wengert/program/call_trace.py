@@ -15,7 +15,7 @@ from wengert.dtypes import DType, float64, int64
 from wengert.errors import TraceError
 from wengert.ops.registry import OPS, Op
 from wengert.program.ir import Program, Type, Var, remove_dead
-from wengert.program.trace import Trace, Tracer, same_shape, tracing
+from wengert.program.trace import Trace, Tracer, is_open, same_shape, tracing
 
 _CONTENT = 2  # as core/dim.h: SizeLeaf::content
 _LAST_BIT = 63  # as core/tape.h: kLastBit
@@ -111,7 +111,7 @@ class CallTrace(Trace):
 
     def __exit__(self, *exc: object) -> None:
         super().__exit__(*exc)
-        if tracing() is not self:
+        if not is_open(self):
             self._ended = True
             for x, _ in self.captured.values():
                 _core.mark_changed(x, False)

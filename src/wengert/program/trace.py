@@ -31,6 +31,11 @@ def tracing() -> Trace | None:
     return open_traces[-1] if open_traces else None
 
 
+def is_open(trace: Trace) -> bool:
+    """Whether a trace is open in this thread, be it around others."""
+    return trace in _traces()
+
+
 class untraced:
     """Inside, ops without operands run at once, whatever is being traced around: for Python that runs while tracing."""
 

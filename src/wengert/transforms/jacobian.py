@@ -1,4 +1,4 @@
-"""Jacobians and Hessians, exact, column by column or row by row.
+"""Jacobians and Hessians, exact: all columns or rows in one pass.
 
 Arguments and results may be nested containers: the Jacobian then has the structure of the result, and in each place of it
 the structure of the argument.
@@ -16,9 +16,11 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import zeros_like
 from wengert.autograd.modes import no_grad
+from wengert.dtypes import int64
 from wengert.errors import ArgumentError, DTypeError
 from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, make_complex
+from wengert.program.trace import create, tracing
 from wengert.transforms.functional import (
     by_arguments,
     differentiate_backwards,
@@ -27,6 +29,8 @@ from wengert.transforms.functional import (
     result_leaves,
 )
 from wengert.transforms.naming import transformed
+from wengert.transforms.replay import replayed
+from wengert.transforms.vmap import run_mapped
 
 
 def _reject_complex(x: Any, what: str) -> None:
@@ -37,6 +41,24 @@ def _reject_complex(x: Any, what: str) -> None:
         )
 
 
+def _over_basis(f: Callable[[Tensor], list[Any]], x: Any, chunk: int | None) -> list[Any]:
+    """f of every unit vector of x's space, each result with those along axes like x's before its own.
+
+    While a function is traced that is one pass over what f does with the vectors, or one per `chunk` of them; otherwise f
+    runs for one after the other.
+    """
+    if tracing() is None:
+        passes = [f(e) for e in _basis(x)]
+        stacked = [_stacked(list(parts)) for parts in zip(*passes)]
+    elif chunk is None or int(x.size) <= chunk:
+        stacked = run_mapped(f, _unit_vectors(x, 0, x.size))
+    else:
+        starts = range(0, int(x.size), chunk)
+        parts = [run_mapped(f, _unit_vectors(x, k, min(chunk, int(x.size) - k))) for k in starts]
+        stacked = [OPS["concat"](list(column), 0) for column in zip(*parts)]
+    return [OPS["reshape"](s, (*x.shape, *s.shape[1:])) for s in stacked]
+
+
 def _basis(x: Any) -> list[Tensor]:
     """The unit vectors of x's space."""
     n = int(x.size)
@@ -44,13 +66,20 @@ def _basis(x: Any) -> list[Tensor]:
     for k in range(n):
         e = np.zeros(n, x.dtype.to_numpy())
         e[k] = 1
-        units.append(asarray(e.reshape(tuple(int(s) for s in x.shape))))
+        units.append(asarray(e.reshape(_shape(x))))
     return units
 
 
-def _assemble(parts: list[Any], lead: tuple[int, ...], rest: tuple[int, ...]) -> Any:
-    flat = OPS["concat"]([OPS["reshape"](p, (1, *rest)) for p in parts], 0)
-    return OPS["reshape"](flat, (*lead, *rest))
+def _unit_vectors(x: Any, first: int, count: Any) -> Any:
+    """`count` unit vectors of x's space, from the one of this element on, along a new first axis."""
+    iota = OPS["iota"]
+    rows = OPS["reshape"](create(iota, ((count,), int64.code, float(first), 1.0)), (count, 1))
+    columns = OPS["reshape"](create(iota, ((x.size,), int64.code, 0.0, 1.0)), (1, x.size))
+    return OPS["reshape"](OPS["cast"](rows == columns, x.dtype.code), (count, *x.shape))
+
+
+def _stacked(parts: list[Any]) -> Any:
+    return OPS["concat"]([OPS["reshape"](p, (1, *p.shape)) for p in parts], 0)
 
 
 def _shape(x: Any) -> tuple[int, ...]:
@@ -58,7 +87,7 @@ def _shape(x: Any) -> tuple[int, ...]:
 
 
 def _zero_block(y: Any, x: Any) -> Any:
-    return OPS["full"]((*_shape(y), *_shape(x)), _core.promote(y.dtype.code, x.dtype.code), 0.0)
+    return create(OPS["full"], ((*_shape(y), *_shape(x)), _core.promote(y.dtype.code, x.dtype.code), 0.0))
 
 
 def _tensor_leaves(x: Any) -> tuple[list[Any], Any]:
@@ -89,27 +118,33 @@ def _columns(g: Callable[[Any], Any], x: Any, e: Tensor) -> list[Any]:
     return [c if c.dtype.kind == "c" else make_complex(c, i) for c, i in zip(columns, push(e * 1j))]
 
 
-def _column_blocks(g: Callable[[Any], Any], x: Any) -> list[Any]:
+def _column_blocks(g: Callable[[Any], Any], x: Any, chunk: int | None) -> list[Any]:
     """The derivative of every output by one tensor."""
-    passes = [_columns(g, x, e) for e in _basis(x)]
-    if not passes:
+    if not x.size:
         return [_zero_block(y, x) for y in _tensor_leaves(g(x))[0]]
     blocks = []
-    for columns in zip(*passes):
-        n, m = x.ndim, columns[0].ndim
-        stacked = _assemble(list(columns), _shape(x), _shape(columns[0]))
-        blocks.append(OPS["permute"](stacked, (*range(n, n + m), *range(n))))
+    for columns in _over_basis(lambda e: _columns(g, x, e), x, chunk):
+        n, m = x.ndim, columns.ndim
+        blocks.append(OPS["permute"](columns, (*range(n, m), *range(n))))
     return blocks
 
 
-def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """The Jacobian ∂yᵢ/∂xⱼ in forward mode, one pass per input element: shape y.shape + x.shape.
+def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, chunk: int | None = None) -> Callable[..., Any]:
+    """The Jacobian ∂yᵢ/∂xⱼ in forward mode, from the derivative along every input element: shape y.shape + x.shape.
+
+    f runs once, and its derivatives in one pass, or one for each `chunk` of elements, which needs less memory.
 
     >>> import wengert as wg
     >>> jacfwd(lambda x: x * x)(wg.tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
+    _require_chunk(chunk, "jacfwd")
+    made = replayed(_forward(f, argnums, chunk), f, ("jacfwd", argnums, chunk))
+    return transformed(made, "The Jacobian of {f}.", jacfwd, f, argnums=argnums, chunk=chunk)
+
+
+def _forward(f: Callable[..., Any], argnums: int | Sequence[int], chunk: int | None) -> Callable[..., Any]:
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         g, point = _of_one(f, argnums, args, kwargs)
         xs, x_structure = _tensor_leaves(point)
@@ -124,10 +159,15 @@ def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
 
             return of_leaf
 
-        by_input = [_column_blocks(at(k), x) for k, x in enumerate(xs)]
+        by_input = [_column_blocks(at(k), x, chunk) for k, x in enumerate(xs)]
         return _nest([list(row) for row in zip(*by_input)], y_structure, x_structure)
 
-    return transformed(jacobian_of, "The Jacobian of {f}.", jacfwd, f, argnums=argnums)
+    return jacobian_of
+
+
+def _require_chunk(chunk: Any, what: str) -> None:
+    if chunk is not None and not (isinstance(chunk, int) and not isinstance(chunk, bool) and chunk > 0):
+        raise ArgumentError(f"{what}: chunk is how many derivatives are computed at a time, at least 1, got {chunk!r}")
 
 
 def _row(pull_back: Callable[[Any], list[Any]], y: Any, e: Tensor) -> list[Any]:
@@ -140,22 +180,29 @@ def _row(pull_back: Callable[[Any], list[Any]], y: Any, e: Tensor) -> list[Any]:
     return [conj(r) if r.dtype.kind == "c" else make_complex(r, i) for r, i in zip(rows, pull_back(e * 1j))]
 
 
-def _row_blocks(pull_back: Callable[[Any], list[Any]], y: Any, xs: list[Any]) -> list[Any]:
+def _row_blocks(pull_back: Callable[[Any], list[Any]], y: Any, xs: list[Any], chunk: int | None) -> list[Any]:
     """The derivative of one output by every tensor."""
-    passes = [_row(pull_back, y, e) for e in _basis(y)]
-    if not passes:
+    if not y.size:
         return [_zero_block(y, x) for x in xs]
-    return [_assemble(list(rows), _shape(y), _shape(x)) for rows, x in zip(zip(*passes), xs)]
+    return _over_basis(lambda e: _row(pull_back, y, e), y, chunk)
 
 
-def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """The Jacobian ∂yᵢ/∂xⱼ in reverse mode, one pass per output element: shape y.shape + x.shape.
+def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, chunk: int | None = None) -> Callable[..., Any]:
+    """The Jacobian ∂yᵢ/∂xⱼ in reverse mode, from the gradient of every output element: shape y.shape + x.shape.
+
+    f runs once, and its gradients in one pass, or one for each `chunk` of elements, which needs less memory.
 
     >>> import wengert as wg
     >>> jacrev(lambda x: x * x)(wg.tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
+    _require_chunk(chunk, "jacrev")
+    made = replayed(_reverse(f, argnums, chunk), f, ("jacrev", argnums, chunk))
+    return transformed(made, "The Jacobian of {f}.", jacrev, f, argnums=argnums, chunk=chunk)
+
+
+def _reverse(f: Callable[..., Any], argnums: int | Sequence[int], chunk: int | None) -> Callable[..., Any]:
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         g, point = _of_one(f, argnums, args, kwargs)
         xs, x_structure = _tensor_leaves(point)
@@ -169,13 +216,17 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
 
             return pull
 
-        return _nest([_row_blocks(from_output(k), v, xs) for k, v in enumerate(ys)], y_structure, x_structure)
+        return _nest([_row_blocks(from_output(k), v, xs, chunk) for k, v in enumerate(ys)], y_structure, x_structure)
 
-    return transformed(jacobian_of, "The Jacobian of {f}.", jacrev, f, argnums=argnums)
+    return jacobian_of
 
 
-def jacobian(f: Callable[..., Any], mode: str = "auto", *, argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """The Jacobian, in the mode that needs fewer passes: forward if the outputs are more than the inputs.
+def jacobian(
+    f: Callable[..., Any], mode: str = "auto", *, argnums: int | Sequence[int] = 0, chunk: int | None = None
+) -> Callable[..., Any]:
+    """The Jacobian, in the mode that has fewer derivatives to compute: forward if the outputs are more than the inputs.
+
+    They are computed in one pass, or one for each `chunk` of them, which needs less memory.
 
     Containers give containers: the structure of the result, and in each place of it that of the argument. A complex
     function of complex numbers must be holomorphic; a real one has ∂y/∂Re x + i ∂y/∂Im x, as in `grad`.
@@ -197,19 +248,21 @@ def jacobian(f: Callable[..., Any], mode: str = "auto", *, argnums: int | Sequen
             with no_grad():
                 y = g(tree.unflatten(structure, [OPS["copy"](x) for x in xs]))  # which g may change
             chosen = "forward" if _count(result_leaves(y, "jacobian")[0]) >= _count(point) else "reverse"
-        return (jacfwd if chosen == "forward" else jacrev)(f, argnums)(*args, **kwargs)
+        return (_forward if chosen == "forward" else _reverse)(f, argnums, chunk)(*args, **kwargs)
 
-    return transformed(jacobian_of, "The Jacobian of {f}.", jacobian, f, mode=mode, argnums=argnums)
+    _require_chunk(chunk, "jacobian")
+    made = replayed(jacobian_of, f, ("jacobian", mode, argnums, chunk))
+    return transformed(made, "The Jacobian of {f}.", jacobian, f, mode=mode, argnums=argnums, chunk=chunk)
 
 
 def _count(x: Any) -> int:
     return sum(int(v.size) for v in _tensor_leaves(x)[0])
 
 
-def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, chunk: int | None = None) -> Callable[..., Any]:
     """The matrix of second derivatives of a scalar function: shape x.shape + x.shape.
 
-    The gradient is computed and recorded once; each row is a pull through what was recorded.
+    The gradient is computed once, and its derivatives in one pass, or one for each `chunk` of rows, which needs less memory.
 
     >>> import wengert as wg
     >>> hessian(lambda x: (x * x * x).sum())(wg.tensor([1.0, 2.0])).tolist()
@@ -220,6 +273,8 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
         g, point = _of_one(f, argnums, args, kwargs)
         for x in _tensor_leaves(point)[0]:
             _reject_complex(x, "hessian")
-        return jacrev(grad(g))(point)
+        return _reverse(grad(g), 0, chunk)(point)
 
-    return transformed(hessian_of, "The Hessian of {f}.", hessian, f, argnums=argnums)
+    _require_chunk(chunk, "hessian")
+    made = replayed(hessian_of, f, ("hessian", argnums, chunk))
+    return transformed(made, "The Hessian of {f}.", hessian, f, argnums=argnums, chunk=chunk)

@@ -30,6 +30,9 @@ def pull(
         return found
     everything = [*outputs, *bars, *sources]
     top = max((x for x in everything if not x._plain), key=lambda x: x._level, default=None)
+    own = max((x for x in (*outputs, *sources) if not x._plain), key=lambda x: x._level, default=None)
+    if isinstance(own, DualTensor) and isinstance(top, Tracer):  # cotangents of many examples, of one evaluation
+        top = own
     if isinstance(top, DualTensor):
         return _pull_dual(top, outputs, bars, sources, retain, record)
     if isinstance(top, Tracer):

@@ -12,6 +12,7 @@ import numpy as np
 from wengert import _core, tree
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
+from wengert.autograd.forward import DualTensor
 from wengert.autograd.modes import set_grad_enabled
 from wengert.debug.warning import user_line
 from wengert.errors import ArgumentError, AxisError, ShapeError, TraceError
@@ -189,7 +190,8 @@ def _run(f: Callable[..., Any], in_axes: Any, out_axes: Any, axis_size: int | No
     given = [x if a is None else trace.argument(Type(x.dtype.code, tuple(x.shape[1:]))) for x, a in zip(columns, axes)]
     with trace:
         results, out_structure = tree.flatten(f(*tree.unflatten(structure, given), **kwargs))
-        outputs = [_result(trace, x) for x in results]
+        recipes = [_Recipe(trace, x) for x in results]
+        outputs = [_result(trace, x) for recipe in recipes for x in recipe.parts]
     program = simplify(trace.program(outputs))
     arguments = [x for x, a in zip(columns, axes) if a is not None]
     captured = [x for x, _ in trace.captured.values()]
@@ -199,8 +201,17 @@ def _run(f: Callable[..., Any], in_axes: Any, out_axes: Any, axis_size: int | No
     new = program.outputs[len(outputs) :]
     _write_back(trace, examples, new, [(x, a) for x, a in zip(leaves, axes) if a is not None], captured)
     places = _axes_of_results(out_axes, out_structure, len(results))
-    made = [_placed(examples, o, a) for o, a in zip(program.outputs, places)]
+    remaining = iter(program.outputs)
+    made = [
+        recipe.rebuilt([_placed(examples, next(remaining), a) for _ in recipe.parts])
+        for recipe, a in zip(recipes, places)
+    ]
     return tree.unflatten(out_structure, made)
+
+
+def run_mapped(f: Callable[[Any], Any], x: Any) -> Any:
+    """f of every x[i], inside a function that is traced."""
+    return _run(f, 0, 0, None, x)
 
 
 def _to_front(x: Any, axis: int) -> Any:
@@ -283,6 +294,28 @@ def _named_sizes(args: tuple[Any, ...], axes: list[int | None], axis_size: int |
 
 
 # ------------------------------------------------------------------------------------------------------------ results
+
+
+class _Recipe:
+    """A result in parts. What is pulled back through duals of a transformation around, for one example, is a dual of that
+    transformation whose value and tangent are of the example; it is put together again when all examples have run."""
+
+    def __init__(self, trace: ExampleTrace, x: Any) -> None:
+        self.level: Any = None
+        self.parts = [x]
+        if isinstance(x, DualTensor) and x._level < trace.level:
+            self.level = x._trace
+            value, tangent = self.level.split(x)
+            self.inner = [_Recipe(trace, part) for part in (value, tangent) if part is not None]
+            self.parts = [p for recipe in self.inner for p in recipe.parts]
+
+    def rebuilt(self, parts: list[Any]) -> Any:
+        """The result of parts like these."""
+        if self.level is None:
+            return parts[0]
+        remaining = iter(parts)
+        made = [recipe.rebuilt([next(remaining) for _ in recipe.parts]) for recipe in self.inner]
+        return self.level.dual(made[0], made[1] if len(made) > 1 else None)
 
 
 def _result(trace: ExampleTrace, x: Any) -> Operand:

@@ -1,0 +1,244 @@
+"""Which functions may be traced once and replayed, although their users did not ask for it with `compile`.
+
+A replay runs no Python. That must not show: so a function is replayed only where its code is seen to depend on nothing but
+its arguments, tensors, and constants that are the same as before, and to do nothing but compute. All others run as they are
+written, in every call.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import math
+import types
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wengert import _core, tree
+from wengert._core import Tensor
+from wengert.dtypes import DType
+from wengert.program.call_trace import call_trace
+from wengert.program.compile import _wrap
+from wengert.program.trace import tracing
+from wengert.transforms.naming import Transformed
+
+_CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.generic, DType)
+_MODULES = ("wengert", "math", "numpy", "operator", "functools", "itertools", "cmath")
+_BUILTINS = frozenset({
+    "abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "filter", "float", "frozenset", "int",
+    "isinstance", "len", "list", "map", "max", "min", "pow", "range", "reversed", "round", "set", "slice", "sorted",
+    "str", "sum", "tuple", "type", "zip",
+})  # fmt: skip
+# What changes something that lives longer than the call.
+_EFFECTS = frozenset({
+    "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "IMPORT_FROM", "IMPORT_STAR",
+})  # fmt: skip
+_MOST = 64  # functions that are remembered
+
+
+class Effect(BaseException):
+    """The function that is being traced does more than compute; it says nothing about it to handlers of users'."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Code:
+    """What the code of a function reads from outside."""
+
+    pure: bool
+    names: tuple[str, ...]  # global ones
+
+
+@functools.lru_cache(maxsize=512)
+def _examine(code: types.CodeType) -> _Code:
+    names: dict[str, None] = {}
+    pure = not code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
+    pure = pure or code.co_name == "<genexpr>"
+    for i in dis.get_instructions(code):
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            names[i.argval] = None
+        pure = pure and i.opname not in _EFFECTS
+        pure = pure and not (i.opname in ("STORE_DEREF", "DELETE_DEREF") and i.argval in code.co_freevars)
+        pure = pure and not (i.opname in ("LOAD_ATTR", "LOAD_METHOD") and i.argval == "random")
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            found = _examine(inner)
+            pure = pure and found.pure
+            names.update(dict.fromkeys(found.names))
+    return _Code(pure, tuple(names))
+
+
+class _NotReplayable(Exception):
+    pass
+
+
+def _read(f: Any, state: list[Any], seen: set[int]) -> None:
+    """Append what f depends on besides its arguments. Raises where that is not known."""
+    if isinstance(f, _core.Compiled):
+        state.append(f)
+    elif isinstance(f, Transformed):
+        transform, inner, options = f._recipe
+        state.append(transform)
+        for value in options.values():
+            _read_value(value, state, seen)
+        _read(inner, state, seen)
+    elif isinstance(f, functools.partial):
+        _read(f.func, state, seen)
+        for value in (*f.args, *f.keywords.values()):
+            _read_value(value, state, seen)
+    elif isinstance(f, types.FunctionType):
+        _read_function(f, state, seen)
+    else:
+        raise _NotReplayable
+
+
+def _read_function(f: types.FunctionType, state: list[Any], seen: set[int]) -> None:
+    state.append(f.__code__)
+    if id(f) in seen:
+        return
+    seen.add(id(f))
+    for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+        _read_value(value, state, seen)
+    for cell in f.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            raise _NotReplayable from None
+        _read_value(value, state, seen)
+    if _is_trusted(f.__module__):
+        return
+    found = _examine(f.__code__)
+    if not found.pure:
+        raise _NotReplayable
+    for name in found.names:
+        if name in f.__globals__:
+            _read_value(f.__globals__[name], state, seen)
+        elif name not in _BUILTINS:
+            raise _NotReplayable
+
+
+def _read_value(value: Any, state: list[Any], seen: set[int]) -> None:
+    if isinstance(value, _CONSTANTS) or type(value) is Tensor:
+        state.append(value)
+    elif isinstance(value, tuple) and type(value) is tuple:
+        state.append(len(value))
+        for part in value:
+            _read_value(part, state, seen)
+    elif isinstance(value, types.ModuleType):
+        if not _is_trusted(value.__name__):
+            raise _NotReplayable
+        state.append(value)
+    elif isinstance(value, (types.BuiltinFunctionType, np.ufunc)) or (
+        isinstance(value, type) and _is_trusted(value.__module__)
+    ):
+        if getattr(value, "__module__", None) not in (None, "builtins") and not _is_trusted(value.__module__ or ""):
+            raise _NotReplayable
+        if value in (print, input, open, exec, eval):
+            raise _NotReplayable
+        state.append(value)
+    else:
+        _read(value, state, seen)
+
+
+def _is_trusted(module: str | None) -> bool:
+    return module is not None and module.partition(".")[0].removeprefix("_") in _MODULES
+
+
+def _same(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if type(a) is not type(b) or not isinstance(a, (*_CONSTANTS, types.CodeType)):
+        return False
+    return bool(a == b) and not (isinstance(a, float) and math.copysign(1.0, a) != math.copysign(1.0, b))
+
+
+@dataclass(slots=True)
+class _Known:
+    state: list[Any]
+    compiled: Any  # None for a function that was found to do more than compute
+
+    def fits(self, state: list[Any]) -> bool:
+        return len(state) == len(self.state) and all(map(_same, state, self.state))
+
+
+_shared: OrderedDict[Any, _Known] = OrderedDict()  # of functions that close over no tensors, by their code
+
+
+def replayed(made: Callable[..., Any], f: Any, options: tuple[Any, ...]) -> Callable[..., Any]:
+    """`made`, which transforms f: traced at its first call and replayed in the next ones, where that cannot be noticed.
+
+    Of functions that close over tensors only what is called a second time is traced: it must be kept with them.
+    """
+    own: list[_Known] = []
+    calls = 0
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        if tracing() is not None or not _are_plain(args, kwargs):
+            return made(*args, **kwargs)
+        state: list[Any] = []
+        try:
+            _read(f, state, set())
+        except _NotReplayable:
+            return made(*args, **kwargs)
+        calls += 1
+        if any(isinstance(x, Tensor) for x in state):
+            if calls == 1 or (own and not own[0].fits(state)):
+                return made(*args, **kwargs)
+            if not own:
+                own.append(_Known(state, _compiled(made, f)))
+            known = own[0]
+        else:
+            known = _find(made, f, options, state)
+        if known.compiled is None:
+            return made(*args, **kwargs)
+        try:
+            return known.compiled(*args, **kwargs)
+        except (Effect, Exception):
+            known.compiled = None  # written as it is, it says what is wrong; or there is nothing wrong with it
+            return made(*args, **kwargs)
+
+    return call
+
+
+def _find(made: Callable[..., Any], f: Any, options: tuple[Any, ...], state: list[Any]) -> _Known:
+    key = (options, state[0])
+    known = _shared.get(key)
+    if known is None or not known.fits(state):
+        known = _shared[key] = _Known(state, _compiled(made, f))
+    _shared.move_to_end(key)
+    if len(_shared) > _MOST:
+        _shared.popitem(last=False)
+    return known
+
+
+def _compiled(made: Callable[..., Any], f: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = made(*args, **kwargs)
+        trace = call_trace()
+        if trace is None or trace.hidden or trace.changed() or trace.commits or trace.gradients:
+            raise Effect
+        return result
+
+    return _wrap(run, getattr(f, "__name__", type(f).__name__))
+
+
+def _are_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether arguments are plain tensors, and numbers beside them."""
+    for x in (*args, *kwargs.values()):
+        if isinstance(x, Tensor):
+            if not x._plain:
+                return False
+        elif tree.is_container(x):
+            if not all(isinstance(v, Tensor) and v._plain for v in tree.leaves(x)):
+                return False
+        elif not isinstance(x, (bool, int, float)):
+            return False
+    return any(isinstance(x, Tensor) or tree.is_container(x) for x in args)
+
+
+__all__ = ["Effect", "replayed"]
