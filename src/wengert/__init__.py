@@ -131,6 +131,7 @@ _LAZY = {
     "optim": "wengert.optim",
     "data": "wengert.data",
     "ode": "wengert.ode",
+    "optimize": "wengert.optimize",
     "scipy": "wengert.interop.scipy",
     "Parameter": "wengert.nn.parameter:Parameter",
     "ParameterDict": "wengert.nn.parameter:ParameterDict",

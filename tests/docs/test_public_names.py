@@ -17,7 +17,8 @@ from wengert.ops.registry import OPS
 PACKAGES = [
     "wengert", "wengert.functional", "wengert.autograd", "wengert.nn", "wengert.nn.init", "wengert.nn.lora", "wengert.optim",
     "wengert.optim.schedules", "wengert.optim.transforms", "wengert.data", "wengert.linalg", "wengert.fft", "wengert.tree",
-    "wengert.interop.scipy", "wengert.random", "wengert.stats", "wengert.stats.transforms", "wengert.ode",
+    "wengert.interop.scipy", "wengert.random", "wengert.stats", "wengert.stats.transforms",
+    "wengert.ode", "wengert.optimize",
 ]  # fmt: skip
 
 

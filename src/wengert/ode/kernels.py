@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 from wengert import functional as F
 from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import eye
 from wengert.numerics.functions import Cache, Function, numbers_of
+from wengert.numerics.jacobians import Jacobian
 from wengert.ode.methods import Carry, Method
 from wengert.program.compile import compile
 from wengert.transforms.functional import jvp
 
 _CACHE = Cache()
-_AT_ONCE = 8  # columns of a Jacobian in one call: a program grows with them
 
 
 class Tolerances(NamedTuple):
@@ -57,10 +56,6 @@ class Kernels:
         def start(t: Any, y: Any, *params: Any) -> Any:
             return method.start(lambda t, y: flow(t, y, *params), t, y)
 
-        def columns(th: Any, y: Any, units: Any, *params: Any) -> Any:
-            directions = [units[k] for k in range(int(units.shape[0]))]
-            return F.stack([jvp(lambda y: flow(th[0], y, *params), (y,), (e,))[1] for e in directions], axis=1)
-
         def by_time(th: Any, y: Any, *params: Any) -> Any:
             return jvp(lambda t: flow(t, y, *params), (th[0],), (asarray(1.0, dtype=th.dtype),))[1]
 
@@ -68,8 +63,8 @@ class Kernels:
         self.start = wrap(start)
         self._attempt, self._attempt_inside = wrap(attempt), wrap(attempt_inside)
         self._advance, self._advance_inside = wrap(advance), wrap(advance_inside)
-        self._columns, self._by_time = wrap(columns), wrap(by_time)
-        self._units: list[Any] = []  # rows of the identity, some at a time
+        self._by_state = Jacobian(lambda y, th, *params: flow(th[0], y, *params), wrap)
+        self._by_time = wrap(by_time)
 
     def attempt(self, th: Any, theta: Any, carry: Carry, params: Sequence[Any], tolerances: Tolerances) -> Any:
         """(the next carry, the norm of the error, the states at the places `theta`, or None of none)."""
@@ -89,15 +84,10 @@ class Kernels:
         return tuple(new), inside
 
     def _jacobians(self, th: Any, y: Any, params: Sequence[Any]) -> tuple[Any, ...]:
-        """∂f/∂y, some columns at a time, and ∂f/∂t, where the method needs them."""
+        """∂f/∂y and ∂f/∂t, where the method needs them."""
         if not self.method.implicit:
             return ()
-        if not self._units:
-            identity = eye(int(y.shape[0]), dtype=y.dtype)
-            self._units = [identity[k : k + _AT_ONCE] for k in range(0, int(y.shape[0]), _AT_ONCE)]
-        parts = [self._columns(th, y, units, *params) for units in self._units]
-        by_state = parts[0] if len(parts) == 1 else F.concat(parts, axis=1)
-        return by_state, self._by_time(th, y, *params)
+        return self._by_state(y, th, *params), self._by_time(th, y, *params)
 
 
 def _norm(made: Any, y: Any, atol: Any, rtol: Any, share: Any) -> Any:

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from wengert import functional as F
-from wengert import tree
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from wengert.numerics.arguments import Arguments
 from wengert.numerics.functions import Function, as_function, numbers_of
 from wengert.numerics.vectors import Layout
 from wengert.program.trace import tracing
-
-
-class Arguments:
-    """The further arguments of the user's functions: tensors, which are parameters, and everything else, which stays."""
-
-    def __init__(self, args: tuple[Any, ...], real: DType) -> None:
-        """Floating numbers and arrays become tensors, numbers in the dtype of the state: others do not compile anew."""
-        leaves, self._structure = tree.flatten(args)
-        self._leaves = [_parameter(x, real) for x in leaves]
-        self.tensors = [x for x in self._leaves if isinstance(x, Tensor)]
-
-    def filled(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments with other tensors."""
-        fresh = iter(tensors)
-        leaves = [next(fresh) if isinstance(x, Tensor) else x for x in self._leaves]
-        found: tuple[Any, ...] = tree.unflatten(self._structure, leaves)
-        return found
-
-
-def _parameter(x: Any, real: DType) -> Any:
-    if isinstance(x, (float, np.floating)):
-        return asarray(float(x), dtype=real)
-    return asarray(x) if isinstance(x, np.ndarray) else x
 
 
 class Problem:

@@ -18,6 +18,7 @@ from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import zeros_like
 from wengert.autograd.custom import custom_op
 from wengert.dtypes import DType
+from wengert.numerics.arguments import Floating
 from wengert.numerics.functions import is_differentiated
 from wengert.ode.kernels import Kernels
 from wengert.ode.methods import Carry
@@ -79,8 +80,8 @@ class Replay:
 
     def __init__(self, path: Path, kernels: Kernels, grid: Grid, moving: bool, params: Sequence[Any]) -> None:
         """`moving`: the grid is differentiated, and an input of the operation; otherwise it is constant."""
-        self.path, self.kernels, self.grid, self.moving, self.params = path, kernels, grid, moving, list(params)
-        self._floating = [k for k, p in enumerate(params) if p.dtype.is_inexact]
+        self.path, self.kernels, self.grid, self.moving = path, kernels, grid, moving
+        self._floating = Floating(params)
         counts = [len(s.inside) for s in path.steps]
         rows = [n + (s.end is not None) for n, s in zip(counts, path.steps)]
         self._places = np.cumsum([0, *counts]).tolist()  # where those of each step begin
@@ -89,7 +90,7 @@ class Replay:
     def inputs(self, y: Any) -> list[Any]:
         """What the states are differentiable functions of."""
         grid = [self.grid.steps, self.grid.places] if self.moving else []
-        return [y, *grid, *(self.params[k] for k in self._floating)]
+        return [y, *grid, *self._floating.tensors]
 
     def again(self, y: Any, *inputs: Any) -> Any:
         """All rows of states, computed once more from the beginning."""
@@ -109,7 +110,7 @@ class Replay:
     def _read(self, inputs: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
         """Steps, places and parameters, of the inputs after the initial state."""
         grid, floating = (inputs[:2], inputs[2:]) if self.moving else ((self.grid.steps, self.grid.places), inputs)
-        return grid[0], grid[1], self._filled(floating)
+        return grid[0], grid[1], self._floating.filled(floating)
 
     def _between(
         self, first: int, last: int, carry: Carry, steps: Any, places: Any, params: Sequence[Any]
@@ -133,7 +134,7 @@ class Replay:
         if any(map(is_differentiated, (bar, *inputs))):  # what checkpoints hold has no history, so from the beginning
             return differentiate_backwards(self.again, tuple(inputs))[1](bar)
         steps, places, params = self._read(inputs[1:])
-        floating = [params[k] for k in self._floating]
+        floating = [params[k] for k in self._floating.places]
         edges = [*sorted(self.path.checkpoints), len(self.path.steps)]
         carry_bar = [zeros_like(x) for x in self.path.checkpoints[edges[-2]]]
         total: list[Any] = [None] * len(floating)
@@ -145,7 +146,8 @@ class Replay:
             by_place.append(place_bar)
             total = _added(total, bars)
         _, pull_start = differentiate_backwards(
-            lambda t, y, *p: tuple(self.kernels.start(t, y, *self._filled(p))), (steps[0, 0], inputs[0], *floating)
+            lambda t, y, *p: tuple(self.kernels.start(t, y, *self._floating.filled(p))),
+            (steps[0, 0], inputs[0], *floating),
         )
         t_bar, y_bar, *bars = pull_start(tuple(carry_bar))
         grid_bars = []
@@ -163,7 +165,7 @@ class Replay:
 
         def run(*given: Any) -> Any:
             (steps, places), rest = (given[n : n + 2], given[n + 2 :]) if self.moving else (grid, given[n:])
-            after, rows = self._between(first, last, given[:n], steps, places, self._filled(rest))
+            after, rows = self._between(first, last, given[:n], steps, places, self._floating.filled(rest))
             return after, F.concat(rows) if rows else None
 
         _, pull = differentiate_backwards(run, (*carry, *(grid if self.moving else ()), *floating))
@@ -174,12 +176,6 @@ class Replay:
             return list(found[:n]), grid_bars, list(bars)
 
         return pulled
-
-    def _filled(self, floating: Sequence[Any]) -> list[Any]:
-        params = list(self.params)
-        for k, value in zip(self._floating, floating):
-            params[k] = value
-        return params
 
 
 def _added(total: Sequence[Any], more: Sequence[Any]) -> list[Any]:

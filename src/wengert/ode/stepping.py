@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ import numpy as np
 
 from wengert import _core
 from wengert import functional as F
-from wengert.dtypes import DType, float64
+from wengert.dtypes import DType
 from wengert.errors import ArgumentError, LinAlgError, SolverError
+from wengert.numerics.scalars import number, vector
 from wengert.ode.control import Controller, first_step
 from wengert.ode.events import Crossing, Detector
 from wengert.ode.kernels import Kernels, Tolerances
@@ -180,12 +180,12 @@ class Stepper:
         return len(self.times)
 
     def _attempt(self, t: float, h: float, inside: Sequence[int], carry: Carry) -> tuple[Carry, float, Any]:
-        theta = None if not inside else _vector([(self.times[k] - t) / h for k in inside], self.real)
+        theta = None if not inside else vector([(self.times[k] - t) / h for k in inside], self.real)
         self.statistics.evaluations += self.method.evaluations
         self.statistics.jacobians += self.method.implicit
         try:
             new, error, states = self.kernels.attempt(
-                _vector((t, h), self.real), theta, carry, self.params, self.tolerances
+                vector((t, h), self.real), theta, carry, self.params, self.tolerances
             )
         except LinAlgError:  # a singular matrix: another step has another one
             return carry, math.inf, None
@@ -217,7 +217,7 @@ class Stepper:
         return ended
 
     def _inside(self, step: Taken, carry: Carry, places: Sequence[float]) -> Any:
-        th, theta = _vector((step.t, step.h), self.real), _vector(places, self.real)
+        th, theta = vector((step.t, step.h), self.real), vector(places, self.real)
         self.statistics.evaluations += self.method.evaluations
         return self.kernels.attempt(th, theta, carry, self.params, self.tolerances)[2]
 
@@ -233,7 +233,7 @@ class Stepper:
     # ---------------------------------------------------------------------------------------------------- numbers
 
     def _time(self, t: float) -> Any:
-        return _array(t, self.real)
+        return number(t, self.real)
 
     def _slope(self, t: float, y: Any) -> Any:
         self.statistics.evaluations += 1
@@ -288,8 +288,3 @@ def _array(value: Any, dtype: DType) -> Any:
     a = np.array(value, dtype.to_numpy())
     made = _core.from_buffer(a.reshape(-1), dtype.code, True)
     return made if a.ndim else F.reshape(made, ())
-
-
-def _vector(values: Sequence[float], dtype: DType) -> Any:
-    """A tensor of few numbers, made in less than a microsecond."""
-    return _core.from_buffer(array.array("d" if dtype == float64 else "f", values), dtype.code, True)
