@@ -59,8 +59,8 @@ def draw(seed: int, index: int) -> Case:
     pick: Any = lambda options: options[int(rng.integers(len(options)))]
     program = without_dead_code(generate(rng))
     mode = pick(["value", "value under no_grad"] if program.writes_arguments else list(MODES))
-    # Leaves cannot be written while recording.
-    wrappings = [w for w in WRAPPINGS if not (program.writes_arguments and "reverse" in w)]
+    # Leaves cannot be written while recording; examples are copies of the arguments.
+    wrappings = [w for w in WRAPPINGS if not (program.writes_arguments and ("reverse" in w or "mapped" in w))]
     sizes = pick(SMALL if "jac" in mode or "hess" in mode else SIZES)
     draw_numbers = lambda: (pick(FLOATS), pick(INTEGERS))
     return Case(

@@ -49,6 +49,20 @@ F = wg.compile(lambda p, numbers: f(p["x"], *p["others"], *numbers))
 def g(x, *others):
     return F({"x": x, "others": others}, (k, j))
 """,
+    "mapped": """
+F = wg.vmap(f, (0, 0, 0, 0, None, None))
+def g(*xs):
+    return tuple(y[1] for y in F(*(wg.stack([x * 0.9, x]) for x in xs), k, j))
+""",
+    "mapped over some, along the last axis": """
+F = wg.vmap(f, (-1, None, None, -1, None, None), -1)
+def g(x, y, r, s):
+    return tuple(a[..., 0] for a in F(wg.stack([x, x * 0.9], axis=-1), y, r, wg.stack([s, s], axis=-1), k, j))
+""",
+    "mapped twice, in compiled": """
+F = wg.vmap(wg.vmap(lambda *xs: f(*xs, k, j)))
+g = wg.compile(lambda *xs: tuple(y[1, 0] for y in F(*(wg.stack([wg.stack([x * 0.9] * 3), wg.stack([x] * 3)]) for x in xs))))
+""",
 }
 
 # How the arrays become tensors.
@@ -156,6 +170,14 @@ got = tape.gradient(y, X)
     "jacrev": f"got = contracted(wg.jacrev(g, {_ALL})(*X))",
     "jacfwd": f"got = contracted(wg.jacfwd(g, {_ALL})(*X))",
     "jacobian": f"got = contracted(wg.jacobian(g, {_ALL})(*X))",
+    "jacrev, compiled": f"got = contracted(wg.compile(wg.jacrev(g, {_ALL}))(*X))",
+    "jacfwd, compiled": f"got = contracted(wg.compile(wg.jacfwd(g, {_ALL}))(*X))",
+    "grad, mapped": f"""
+got = [t[1] for t in wg.vmap(wg.grad(loss, {_ALL}))(*(wg.stack([x * 0.9, x]) for x in X))]
+""",
+    "vjp, mapped over cotangents": """
+got = [t[1] for t in wg.vmap(lambda *cs: wg.vjp(g, *X)[1](cs))(*(wg.stack([c * 2.0, c]) for c in C))]
+""",
 }
 TANGENTS = {
     "jvp": "got = wg.jvp(g, tuple(X), tuple(V))[1]",
@@ -166,6 +188,9 @@ with wg.ForwardADContext() as context:
     got = [y.tangent if isinstance(y, wg.DualTensor) else None for y in ys]
 """,
     "linearize": "y, push = wg.linearize(g, *X)\npush(*W)\ngot = push(*V)",
+    "jvp, mapped over tangents": """
+got = [t[1] for t in wg.vmap(lambda *vs: wg.jvp(g, tuple(X), vs)[1])(*(wg.stack([w, v]) for v, w in zip(V, W)))]
+""",
     # The pullback is linear in the cotangent: its gradient by that is J v.
     "gradient by the cotangent": """
 bars = [c.requires_grad_() for c in C]
@@ -186,6 +211,11 @@ SECOND = {
     "jacfwd of grad": "got = applied(wg.jacfwd(wg.grad(lambda p: loss(*p)))(tuple(X)))",
     "jacrev of grad": "got = applied(wg.jacrev(wg.grad(lambda p: loss(*p)))(tuple(X)))",
     "hessian": "got = applied(wg.hessian(lambda p: loss(*p))(tuple(X)))",
+    "hessian, compiled": "got = applied(wg.compile(wg.hessian(lambda p: loss(*p)))(tuple(X)))",
+    "hvp, mapped over directions": """
+products = wg.vmap(lambda *vs: wg.hvp(lambda p: loss(*p), tuple(X), vs))
+got = [t[1] for t in products(*(wg.stack([w, v]) for v, w in zip(V, W)))]
+""",
     "create_graph": """
 pulled = wg.grad_of([tracked(loss(*leaves))], leaves, create_graph=True, allow_unused=True)
 got = wg.grad_of([tracked(inner(pulled, V))], leaves, allow_unused=True)

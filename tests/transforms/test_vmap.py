@@ -132,6 +132,21 @@ def test_closing_over_a_dual() -> None:
     near(y_dot, np.asarray(expected))
 
 
+def test_per_sample_gradients() -> None:
+    def loss(p: Any, x: Any, t: Any, *, scale: float = 1.0) -> Any:
+        return ((wg.tanh(p["w"] @ x) - t) ** 2).sum() * scale
+
+    p = {"w": wg.asarray(array(2, 3))}
+    x, t = array(N, 3), array(N, 2)
+    got = wg.per_sample_grad(loss)(p, wg.asarray(x), wg.asarray(t), scale=3.0)
+    near(got["w"], loop(lambda a, b: wg.grad(loss)(p, a, b, scale=3.0)["w"], x, t))
+    by_t, by_p = wg.per_sample_grad(lambda t, x, p: loss(p, x, t), argnums=(0, -1))(wg.asarray(t[0]), wg.asarray(x), p)
+    near(by_p["w"], loop(lambda a: wg.grad(loss)(p, a, wg.asarray(t[0]))["w"], x))
+    assert by_t.shape == (N, 2)
+    with pytest.raises(wg.ArgumentError, match="argnums 3 is out of range for 2"):
+        wg.per_sample_grad(loss, argnums=3)(p, wg.asarray(x))
+
+
 # ------------------------------------------------------------------------------------------------- axes and containers
 
 

@@ -26,7 +26,8 @@ from wengert.program.numbers import is_number
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer, filled
 from wengert.transforms.batch import Examples
-from wengert.transforms.naming import named
+from wengert.transforms.functional import grad
+from wengert.transforms.naming import named, transformed
 
 _STREAMS = 2**16  # how many examples have a stream of random numbers of their own, whatever the size of the batch
 
@@ -168,6 +169,33 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: 
     mapped = named(_wrap(run, "vmap", slow=_call_on_arrays), "vmap", f, "{f} for many examples at once.")
     mapped.report = functools.partial(_report, weakref.ref(mapped))
     return mapped
+
+
+def per_sample_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+    """The gradient of f for each example: gᵢ = ∂f(p, xᵢ, …)/∂p, along a new first axis.
+
+    The arguments `argnums` are the same for all examples; the other positional ones have them along their first axis.
+
+    >>> import wengert as wg
+    >>> loss = lambda w, x, t: ((x @ w - t) ** 2).sum()
+    >>> w, x, t = wg.ones((3,)), wg.ones((5, 3)), wg.zeros((5,))
+    >>> wg.per_sample_grad(loss)(w, x, t).shape
+    (5, 3)
+    """
+    gradient = grad(f, argnums)
+    mapped: dict[int, Any] = {}  # by the number of positional arguments
+    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    def gradients(*args: Any, **kwargs: Any) -> Any:
+        n = len(args)
+        if n not in mapped:
+            if any(not -n <= k < n for k in chosen):
+                raise ArgumentError(f"per_sample_grad: argnums {argnums} is out of range for {n} positional arguments")
+            shared = {k % n for k in chosen}
+            mapped[n] = vmap(gradient, tuple(None if k in shared else 0 for k in range(n)))
+        return mapped[n](*args, **kwargs)
+
+    return transformed(gradients, "The gradient of {f} for each example.", per_sample_grad, f, argnums=argnums)
 
 
 def _call_on_arrays(mapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
