@@ -7,12 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from wengert import functional as F
-from wengert.autograd.conversion import asarray
 from wengert.numerics.functions import Cache, Function, numbers_of
-from wengert.numerics.jacobians import Jacobian
 from wengert.ode.methods import Carry, Method
 from wengert.program.compile import compile
-from wengert.transforms.functional import jvp
 
 _CACHE = Cache()
 
@@ -27,16 +24,16 @@ class Tolerances(NamedTuple):
 
 
 class Kernels:
-    """Functions of plain tensors. `th` holds t and h; carries, Jacobians and parameters follow one by one."""
+    """Functions of plain tensors. `th` holds t and h; carries and parameters follow one by one."""
 
     def __init__(self, method: Method, flow: Callable[..., Any], wrap: Callable[[Any], Any]) -> None:
         """`flow(t, y, *params)`: the right-hand side, of vectors. `wrap` is what is made of each function."""
         self.method = method
-        n, m = method.n_carried, 2 if method.implicit else 0
+        n = method.n_carried
 
         def stepped(th: Any, rest: Sequence[Any]) -> Any:
-            carry, jacobians, params = rest[:n], rest[n : n + m], rest[n + m :]
-            return method.step(lambda t, y: flow(t, y, *params), th[0], th[1], tuple(carry), jacobians)
+            carry, params = rest[:n], rest[n:]
+            return method.step(lambda t, y: flow(t, y, *params), th[0], th[1], tuple(carry))
 
         def attempt(th: Any, atol: Any, rtol: Any, share: Any, *rest: Any) -> Any:
             made = stepped(th, rest)
@@ -56,19 +53,14 @@ class Kernels:
         def start(t: Any, y: Any, *params: Any) -> Any:
             return method.start(lambda t, y: flow(t, y, *params), t, y)
 
-        def by_time(th: Any, y: Any, *params: Any) -> Any:
-            return jvp(lambda t: flow(t, y, *params), (th[0],), (asarray(1.0, dtype=th.dtype),))[1]
-
         self.slope = wrap(lambda t, y, *params: flow(t, y, *params))
         self.start = wrap(start)
         self._attempt, self._attempt_inside = wrap(attempt), wrap(attempt_inside)
         self._advance, self._advance_inside = wrap(advance), wrap(advance_inside)
-        self._by_state = Jacobian(lambda y, th, *params: flow(th[0], y, *params), wrap)
-        self._by_time = wrap(by_time)
 
     def attempt(self, th: Any, theta: Any, carry: Carry, params: Sequence[Any], tolerances: Tolerances) -> Any:
         """(the next carry, the norm of the error, the states at the places `theta`, or None of none)."""
-        rest = (*carry, *self._jacobians(th, carry[0], params), *params)
+        rest = (*carry, *params)
         if theta is None:
             *new, error = self._attempt(th, *tolerances, *rest)
             return tuple(new), error, None
@@ -77,17 +69,11 @@ class Kernels:
 
     def advance(self, th: Any, theta: Any, carry: Carry, params: Sequence[Any]) -> Any:
         """(the next carry, the states at the places `theta`, or None of none); differentiable by everything."""
-        rest = (*carry, *self._jacobians(th, carry[0], params), *params)
+        rest = (*carry, *params)
         if theta is None:
             return tuple(self._advance(th, *rest)), None
         *new, inside = self._advance_inside(th, theta, *rest)
         return tuple(new), inside
-
-    def _jacobians(self, th: Any, y: Any, params: Sequence[Any]) -> tuple[Any, ...]:
-        """∂f/∂y and ∂f/∂t, where the method needs them."""
-        if not self.method.implicit:
-            return ()
-        return self._by_state(y, th, *params), self._by_time(th, y, *params)
 
 
 def _norm(made: Any, y: Any, atol: Any, rtol: Any, share: Any) -> Any:

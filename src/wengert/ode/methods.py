@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from wengert import functional as F
-from wengert.autograd.creation import eye
+from wengert.autograd.creation import eye, ones_like
 from wengert.errors import ArgumentError
 from wengert.functional.arguments import native
 from wengert.ode import rodas5p as rodas
 from wengert.ode.tableaus import BOSH3, DOPRI5, HEUN, RK4, TSIT5, Row, Tableau
+from wengert.transforms.functional import jvp
+from wengert.transforms.jacobian import jacfwd
 
 _lu_factor, _lu_solve = native("lu_factor"), native("lu_solve")
 
@@ -42,7 +44,7 @@ class RungeKutta:
         """What the first step is given."""
         return (y, flow(t, y)) if self.tableau.reuses_last else (y,)
 
-    def step(self, flow: Flow, t: Any, h: Any, carry: Carry, jacobians: Sequence[Any] = ()) -> Step:
+    def step(self, flow: Flow, t: Any, h: Any, carry: Carry) -> Step:
         """One step of length h."""
         tableau, y = self.tableau, carry[0]
         k = [carry[1] if tableau.reuses_last else flow(t, y)]
@@ -80,9 +82,11 @@ class Rosenbrock:
         """What the first step is given."""
         return (y,)
 
-    def step(self, flow: Flow, t: Any, h: Any, carry: Carry, jacobians: Sequence[Any] = ()) -> Step:
-        """One step of length h. `jacobians`: ∂f/∂y and ∂f/∂t at its beginning."""
-        (y,), (by_state, by_time) = carry, jacobians
+    def step(self, flow: Flow, t: Any, h: Any, carry: Carry) -> Step:
+        """One step of length h."""
+        (y,) = carry
+        by_state = jacfwd(lambda y: flow(t, y))(y)
+        _, by_time = jvp(lambda t: flow(t, y), (t,), (ones_like(t),))
         matrix = eye(y.shape[0], dtype=y.dtype) / (h * rodas.GAMMA) - by_state
         factors, pivots = _lu_factor(matrix)
         k: list[Any] = []
