@@ -95,6 +95,18 @@ def test_ode_parameters(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_pendulum(seed: int, tmp_path: Path) -> None:
+    example = load("pendulum")
+    found, errors, times, seen = example.fit(seed)
+    for name, truth in example.TRUTH.items():
+        assert found[name] == pytest.approx(truth, abs=4.0 * errors[name])
+        assert errors[name] < 0.02
+    pytest.importorskip("matplotlib", reason="pictures")
+    example.draw(tmp_path / "demo" / "pendulum.png", found, times, seen)
+    assert (tmp_path / "demo" / "pendulum.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_gradient_penalty(seed: int) -> None:
     found, exact = load("gradient_penalty").train(steps=400, seed=seed)
     assert found == pytest.approx(exact, rel=0.12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from wengert._core import Tensor
 from wengert.numerics.functions import numbers_of
 
 
@@ -31,7 +32,7 @@ class EventPoint:
     """
 
     index: int
-    t: Any
+    t: Tensor
     y: Any
 
 
@@ -49,7 +50,7 @@ class Solution:
     Solution(2 times from 0 to 1, 7 steps, 0 rejected, 46 evaluations)
     """
 
-    t: Any
+    t: Tensor
     y: Any
     stats: Statistics
     event: EventPoint | None

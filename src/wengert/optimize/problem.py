@@ -23,7 +23,7 @@ from wengert.numerics.vectors import Layout
 from wengert.program.compile import compile
 from wengert.program.trace import tracing
 from wengert.transforms.functional import grad, jvp, value_and_grad
-from wengert.transforms.jacobian import jacfwd
+from wengert.transforms.jacobian import hessian, jacfwd
 
 _CACHE = Cache()
 
@@ -43,17 +43,13 @@ class Derivatives:
             with enable_grad():  # under no_grad a gradient comes without tangents
                 return jvp(lambda x: grad(f)(x, *params), (x,), (v,))[1]
 
-        def hessian(x: Any, *params: Any) -> Any:
-            with enable_grad():
-                return jacfwd(grad(f))(x, *params)
-
         self.value = wrap(lambda x, *params: f(x, *params))
         self.value_and_gradient = wrap(lambda x, *params: value_and_grad(f)(x, *params))
         self.gradient = wrap(lambda x, *params: grad(f)(x, *params))
         self.along = wrap(along)  # of a number: the place at x + t d, and value, gradient and slope there
         self.product = wrap(product)  # of a number: its Hessian times a vector
         self.jacobian = wrap(jacfwd(f))
-        self.hessian = wrap(hessian)
+        self.hessian = wrap(hessian(f))
 
 
 class Problem:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wengert import functional as F
-from wengert.autograd.modes import enable_grad, no_grad
+from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError, ShapeError
 from wengert.numerics.implicit import dense
 from wengert.numerics.scalars import number
@@ -15,7 +15,7 @@ from wengert.optimize.result import CONVERGED, OptimizeResult
 from wengert.optimize.trust_region import Goals, Place, search
 from wengert.program.compile import compile
 from wengert.transforms.functional import grad
-from wengert.transforms.jacobian import jacfwd
+from wengert.transforms.jacobian import hessian
 
 _METHODS = ("lm", "dogleg")
 # ρ(z) of squares z, and its first two derivatives
@@ -156,12 +156,5 @@ def _differentiable(problem: Problem, place: Place, loss: str, f_scale: float) -
     def cost(x: Any, *params: Any) -> Any:
         return total(problem.derivatives.value(x, *params), scale, loss)
 
-    def gradient(x: Any, *params: Any) -> Any:
-        return grad(cost)(x, *params)
-
-    def hessian(x: Any, *params: Any) -> Any:
-        with enable_grad():  # under no_grad a gradient comes without tangents
-            return jacfwd(gradient)(x, *params)
-
-    x = problem.differentiable(place.x, gradient, dense(hessian))
+    x = problem.differentiable(place.x, grad(cost), dense(hessian(cost)))
     return x, cost(x, *problem.params)
