@@ -40,6 +40,20 @@ def cubes(z: Any) -> Any:
     return (z * z * z).sum()
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda z: wg.softmax(wg.tanh(z) @ wg.ones((3, 3), dtype=wg.float64), axis=-1),
+        lambda z: wg.gelu(z) + sum(z[i] * math.sin(i) for i in range(3)),
+        functools.partial(lambda k, z: z**k, 3),
+        wg.grad(lambda z: (z**3).sum()),
+        wg.sin,
+    ],
+)
+def test_what_is_seen_to_compute_only(f: Any) -> None:
+    assert replay._state_of(f)
+
+
 def test_side_effects_happen_in_every_call() -> None:
     seen = []
 
@@ -164,6 +178,36 @@ def test_objects_and_arrays_are_read_in_every_call() -> None:
         array[:] = settings["factor"] = model.factor = value
         for jacobian in jacobians:
             assert np.diag(np.asarray(jacobian(x()))).tolist() == [value] * 3
+
+
+def test_containers_that_are_closed_over() -> None:
+    parameters = {"w": wg.asarray(np.full(3, 2.0)), "layers": [wg.asarray(np.ones(3))], "scale": 3.0}
+    jacobian = wg.jacrev(lambda z: z * parameters["w"] * parameters["layers"][0] * parameters["scale"])
+    for value in (6.0, 6.0, 6.0):
+        assert np.diag(np.asarray(jacobian(x()))).tolist() == [value] * 3
+    parameters["scale"] = 4.0
+    assert np.diag(np.asarray(jacobian(x()))).tolist() == [8.0] * 3
+    parameters["layers"][0] = wg.asarray(np.full(3, 5.0))
+    assert np.diag(np.asarray(jacobian(x()))).tolist() == [40.0] * 3
+
+
+def test_containers_that_the_function_changes() -> None:
+    counts: dict[str, int] = {}
+    seen: list[Any] = []
+
+    def count(z: Any) -> Any:
+        counts["calls"] = counts.get("calls", 0) + 1
+        return z * z
+
+    def note(z: Any) -> Any:
+        (lambda: seen.append(1))()
+        return z * z
+
+    for f in (count, note):
+        jacobian = wg.jacrev(f)
+        for _ in range(4):
+            jacobian(x())
+    assert (counts, seen) == ({"calls": 4}, [1] * 4)
 
 
 def test_random_numbers_are_drawn_in_every_call() -> None:

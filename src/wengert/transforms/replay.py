@@ -11,6 +11,7 @@ import dis
 import functools
 import inspect
 import math
+import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,15 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from wengert import _core, tree
+from wengert import _core, functional, tree
 from wengert._core import Tensor
 from wengert.dtypes import DType
+from wengert.ops.registry import OPS, Op
 from wengert.program.call_trace import call_trace
 from wengert.program.compile import _wrap
 from wengert.program.trace import tracing
 from wengert.transforms.naming import Transformed
 
 _CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.generic, DType)
+_NATIVE = (type(OPS["add"].function), type(functional.sum), Op)
 _MODULES = ("wengert", "math", "numpy", "operator", "functools", "itertools", "cmath")
 _BUILTINS = frozenset({
     "abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "filter", "float", "frozenset", "int",
@@ -37,6 +40,11 @@ _BUILTINS = frozenset({
 # What changes something that lives longer than the call.
 _EFFECTS = frozenset({
     "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "IMPORT_FROM", "IMPORT_STAR",
+})  # fmt: skip
+# What may change a container.
+_CHANGES = frozenset({
+    "add", "append", "clear", "delitem", "discard", "extend", "insert", "iadd", "ior", "move_to_end", "pop", "popitem",
+    "remove", "reverse", "setdefault", "setitem", "sort", "update",
 })  # fmt: skip
 _MOST = 64  # functions that are remembered
 
@@ -51,34 +59,52 @@ class _Code:
 
     pure: bool
     names: tuple[str, ...]  # global ones
+    changes: bool  # whether it may change a container
 
 
 @functools.lru_cache(maxsize=512)
 def _examine(code: types.CodeType) -> _Code:
     names: dict[str, None] = {}
     pure = not code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
-    pure = pure or code.co_name == "<genexpr>"
+    pure, changes = pure or code.co_name == "<genexpr>", False
     for i in dis.get_instructions(code):
         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             names[i.argval] = None
         pure = pure and i.opname not in _EFFECTS
         pure = pure and not (i.opname in ("STORE_DEREF", "DELETE_DEREF") and i.argval in code.co_freevars)
-        pure = pure and not (i.opname in ("LOAD_ATTR", "LOAD_METHOD") and i.argval == "random")
+        attribute = i.argval if i.opname in ("LOAD_ATTR", "LOAD_METHOD") else ""
+        pure = pure and attribute != "random"
+        changes = changes or i.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") or attribute in _CHANGES
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             found = _examine(inner)
-            pure = pure and found.pure
+            pure, changes = pure and found.pure, changes or found.changes
             names.update(dict.fromkeys(found.names))
-    return _Code(pure, tuple(names))
+    return _Code(pure, tuple(names), changes)
 
 
 class _NotReplayable(Exception):
     pass
 
 
-def _read(f: Any, state: list[Any], seen: set[int]) -> None:
-    """Append what f depends on besides its arguments. Raises where that is not known."""
-    if isinstance(f, _core.Compiled):
+class _State(list[Any]):
+    """What a function depends on besides its arguments: constants, tensors, code."""
+
+    containers = changes = False
+
+
+def _state_of(f: Any) -> _State:
+    """Raises _NotReplayable where it is not known, or may be changed by f."""
+    state = _State()
+    _read(f, state, set())
+    if state.containers and state.changes:
+        raise _NotReplayable
+    return state
+
+
+def _read(f: Any, state: _State, seen: set[int]) -> None:
+    """Append what f depends on."""
+    if isinstance(f, (_core.Compiled, *_NATIVE)):
         state.append(f)
     elif isinstance(f, Transformed):
         transform, inner, options = f._recipe
@@ -96,7 +122,10 @@ def _read(f: Any, state: list[Any], seen: set[int]) -> None:
         raise _NotReplayable
 
 
-def _read_function(f: types.FunctionType, state: list[Any], seen: set[int]) -> None:
+def _read_function(f: types.FunctionType, state: _State, seen: set[int]) -> None:
+    if _is_ours(f):
+        state.append(f)
+        return
     state.append(f.__code__)
     if id(f) in seen:
         return
@@ -114,6 +143,7 @@ def _read_function(f: types.FunctionType, state: list[Any], seen: set[int]) -> N
     found = _examine(f.__code__)
     if not found.pure:
         raise _NotReplayable
+    state.changes |= found.changes
     for name in found.names:
         if name in f.__globals__:
             _read_value(f.__globals__[name], state, seen)
@@ -121,12 +151,13 @@ def _read_function(f: types.FunctionType, state: list[Any], seen: set[int]) -> N
             raise _NotReplayable
 
 
-def _read_value(value: Any, state: list[Any], seen: set[int]) -> None:
-    if isinstance(value, _CONSTANTS) or type(value) is Tensor:
+def _read_value(value: Any, state: _State, seen: set[int]) -> None:
+    if isinstance(value, (*_CONSTANTS, *_NATIVE)) or type(value) is Tensor:
         state.append(value)
-    elif isinstance(value, tuple) and type(value) is tuple:
-        state.append(len(value))
-        for part in value:
+    elif type(value) in (tuple, list, dict):
+        state.containers |= type(value) is not tuple
+        state += (type(value), len(value))
+        for part in value if type(value) is not dict else (x for pair in value.items() for x in pair):
             _read_value(part, state, seen)
     elif isinstance(value, types.ModuleType):
         if not _is_trusted(value.__name__):
@@ -142,6 +173,11 @@ def _read_value(value: Any, state: list[Any], seen: set[int]) -> None:
         state.append(value)
     else:
         _read(value, state, seen)
+
+
+def _is_ours(f: types.FunctionType) -> bool:
+    """Whether f is a function of the library, not one that it made for a user."""
+    return _is_trusted(f.__module__) and getattr(sys.modules[f.__module__], f.__name__, None) is f
 
 
 def _is_trusted(module: str | None) -> bool:
@@ -180,9 +216,8 @@ def replayed(made: Callable[..., Any], f: Any, options: tuple[Any, ...]) -> Call
         nonlocal calls
         if tracing() is not None or not _are_plain(args, kwargs):
             return made(*args, **kwargs)
-        state: list[Any] = []
         try:
-            _read(f, state, set())
+            state = _state_of(f)
         except _NotReplayable:
             return made(*args, **kwargs)
         calls += 1

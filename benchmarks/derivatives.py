@@ -1,0 +1,231 @@
+"""Gradients, Jacobians, Hessians and gradients of examples, beside JAX, PyTorch and autograd:
+`python -m benchmarks.derivatives`.
+
+Contenders run in turns in one process, in float32. JAX is compiled (`jit`), PyTorch is `torch.func`, autograd is HIPS's.
+Prints a table with goals, and writes benchmarks/results/derivatives.json and derivatives.md.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("WENGERT_NUM_THREADS", "2")
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import wengert as wg
+from benchmarks import command_line, measure
+from benchmarks.measure import Row, interleave, statement
+
+HAND, PYTORCH, JAX, AUTOGRAD = "by hand", "PyTorch", "JAX jit", "autograd"
+RNG = np.random.default_rng(0)
+POINTS = {n: RNG.normal(size=n).astype(np.float32) for n in (50, 500)}
+DIRECTIONS = {n: RNG.normal(size=n).astype(np.float32) for n in (50, 500)}
+SIZES = ((32, 64), (64, 64), (64, 10))  # of the layers
+EXAMPLES = 256
+WEIGHTS = [(RNG.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in SIZES]
+INPUTS, TARGETS = (RNG.normal(size=(EXAMPLES, n)).astype(np.float32) for n in (SIZES[0][0], SIZES[-1][1]))
+
+
+@dataclass
+class Work:
+    """What is timed: our statement, those beside it, and the goals as factors over them (below 1: how much slower)."""
+
+    name: str
+    code: str
+    beside: dict[str, str] = field(default_factory=dict)
+    goals: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+
+
+def rosenbrock(x: Any) -> Any:
+    """The banana function of many variables."""
+    return (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()
+
+
+def fresh() -> Any:
+    """The same function, which no cache knows."""
+    return eval("lambda x: (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()")
+
+
+def network(tanh: Any) -> Any:
+    """The loss of one example, or of many, of a network of dense layers."""
+
+    def loss(weights: Any, x: Any, t: Any) -> Any:
+        for w in weights[:-1]:
+            x = tanh(x @ w)
+        return ((x @ weights[-1] - t) ** 2).sum()
+
+    return loss
+
+
+def by_hand(weights: Any, x: Any, t: Any) -> Any:
+    """The gradients of all examples as one writes them down without vmap."""
+    w1, w2, w3 = weights
+    h1 = wg.tanh(x @ w1)
+    h2 = wg.tanh(h1 @ w2)
+    d3 = 2.0 * (h2 @ w3 - t)
+    d2 = (d3 @ w3.T) * (1.0 - h2 * h2)
+    d1 = (d2 @ w2.T) * (1.0 - h1 * h1)
+    return [a[:, :, None] @ d[:, None, :] for a, d in ((x, d1), (h1, d2), (h2, d3))]
+
+
+def block(x: Any, w: Any, v: Any) -> Any:
+    """A residual block, of one example or of many."""
+    return x + wg.gelu(wg.layer_norm(x, (x.shape[-1],)) @ w) @ v
+
+
+def ours() -> dict[str, Any]:
+    """Names that our statements use."""
+    gradient, loss = wg.grad(rosenbrock), network(wg.tanh)
+    weights = [wg.asarray(w) for w in WEIGHTS]
+    wide = wg.asarray(RNG.normal(size=(64, 128)).astype(np.float32))
+    products = wg.compile(lambda z, v: wg.hvp(rosenbrock, z, v))
+    return dict(
+        wg=wg, z=_named(wg.asarray, POINTS), v=_named(wg.asarray, DIRECTIONS), rosenbrock=rosenbrock, fresh=fresh,
+        gradient=gradient, compiled=wg.compile(gradient), products=products, hessian=wg.hessian(rosenbrock),
+        compiled_hessian=wg.compile(wg.hessian(rosenbrock)), weights=weights, x=wg.asarray(INPUTS),
+        t=wg.asarray(TARGETS), per_sample=wg.per_sample_grad(loss), by_hand=wg.compile(by_hand),
+        blocks=wg.vmap(block, (0, None, None)), block=wg.compile(block), y=wg.asarray(RNG.normal(size=(256, 64))),
+        wide=[wide.astype(wg.float64), wide.T.astype(wg.float64)], layer=wg.jacrev(_layer(wg.tanh, weights)),
+    )  # fmt: skip
+
+
+def _layer(tanh: Any, weights: Any) -> Any:
+    return lambda x: tanh(tanh(x @ weights[0]) @ weights[1])
+
+
+def _named(make: Any, arrays: dict[int, Any]) -> dict[int, Any]:
+    return {n: make(a) for n, a in arrays.items()}
+
+
+def pytorch() -> dict[str, Any] | None:
+    """Names that PyTorch's statements use; None if it is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    torch.set_num_threads(2)
+    tensor, func = torch.from_numpy, torch.func
+    gradient = func.grad(rosenbrock)
+    weights = [tensor(w) for w in WEIGHTS]
+    return dict(
+        z=_named(tensor, POINTS), v=_named(tensor, DIRECTIONS), gradient=gradient, hessian=func.hessian(rosenbrock),
+        products=lambda z, v: func.jvp(gradient, (z,), (v,))[1], weights=weights, x=tensor(INPUTS), t=tensor(TARGETS),
+        per_sample=func.vmap(func.grad(network(torch.tanh)), (None, 0, 0)),
+        layer=func.jacrev(_layer(torch.tanh, weights)),
+    )  # fmt: skip
+
+
+def jax() -> dict[str, Any] | None:
+    """Names that JAX's statements use; None if it is not installed."""
+    try:
+        import jax
+        import jax.numpy as jnp
+    except ImportError:
+        return None
+    gradient = jax.grad(rosenbrock)
+    weights = [jnp.asarray(w) for w in WEIGHTS]
+    return dict(
+        jax=jax, done=jax.block_until_ready, z=_named(jnp.asarray, POINTS), v=_named(jnp.asarray, DIRECTIONS),
+        gradient=jax.jit(gradient), hessian=jax.jit(jax.hessian(rosenbrock)), fresh=fresh,
+        products=jax.jit(lambda z, v: jax.jvp(gradient, (z,), (v,))[1]), weights=weights, x=jnp.asarray(INPUTS),
+        t=jnp.asarray(TARGETS), per_sample=jax.jit(jax.vmap(jax.grad(network(jnp.tanh)), (None, 0, 0))),
+        layer=jax.jit(jax.jacrev(_layer(jnp.tanh, weights))),
+    )  # fmt: skip
+
+
+def autograd() -> dict[str, Any] | None:
+    """Names that autograd's statements use; None if it is not installed."""
+    try:
+        import autograd as hips
+        import autograd.numpy as anp
+    except ImportError:
+        return None
+    f = lambda x: anp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+    return dict(z=POINTS, v=DIRECTIONS, gradient=hips.grad(f), hessian=hips.hessian(f))
+
+
+def _rosenbrock(n: int) -> list[Work]:
+    peers = {PYTORCH: f"gradient(z[{n}])", JAX: f"done(gradient(z[{n}]))", AUTOGRAD: f"gradient(z[{n}])"}
+    products = {PYTORCH: f"products(z[{n}], v[{n}])", JAX: f"done(products(z[{n}], v[{n}]))"}
+    hessians = {PYTORCH: f"hessian(z[{n}])", JAX: f"done(hessian(z[{n}]))"}
+    hessians |= {AUTOGRAD: f"hessian(z[{n}])"} if n < 100 else {}
+    return [
+        Work(f"gradient, Rosenbrock {n}", f"gradient(z[{n}])", peers),
+        Work(f"gradient, Rosenbrock {n}, compiled", f"compiled(z[{n}])", {JAX: peers[JAX]}, {JAX: 1.0}),
+        Work(f"hvp, Rosenbrock {n}", f"wg.hvp(rosenbrock, z[{n}], v[{n}])", products),
+        Work(f"hvp, Rosenbrock {n}, compiled", f"products(z[{n}], v[{n}])", {JAX: products[JAX]}, {JAX: 1.0}),
+        Work(f"Hessian, Rosenbrock {n}", f"hessian(z[{n}])", hessians, {PYTORCH: 20.0}),
+        Work(f"Hessian, Rosenbrock {n}, compiled", f"compiled_hessian(z[{n}])", {JAX: hessians[JAX]}, {JAX: 1.0}),
+    ]
+
+
+WORK = (
+    *_rosenbrock(50),
+    *_rosenbrock(500),
+    Work(
+        "Hessian, Rosenbrock 50, first call",
+        "wg.compile(wg.hessian(fresh()))(z[50])",
+        {JAX: "done(jax.jit(jax.hessian(fresh()))(z[50]))"},
+        {JAX: 10.0},
+    ),
+    Work(
+        "Jacobian of two layers, 32 to 64",
+        "layer(x[0])",
+        {PYTORCH: "layer(x[0])", JAX: "done(layer(x[0]))"},
+    ),
+    Work(
+        "gradients of 256 examples, network 32-64-64-10",
+        "per_sample(weights, x, t)",
+        {
+            HAND: "by_hand(weights, x, t)",
+            PYTORCH: "per_sample(weights, x, t)",
+            JAX: "done(per_sample(weights, x, t))",
+        },
+        {HAND: 1 / 1.5, PYTORCH: 3.0, JAX: 1.0},
+    ),
+    Work(
+        "residual block of 256 examples, vmap",
+        "blocks(y, *wide)",
+        {HAND: "block(y, *wide)"},
+        {HAND: 1 / 1.5},
+        note="by hand: compiled, on the whole batch",
+    ),
+)
+
+
+def _row(work: Work, libraries: dict[str, dict[str, Any] | None], rounds: int) -> Row:
+    calls = {"wengert": statement(work.code, libraries["wengert"] or {})}
+    for label, code in work.beside.items():
+        names = libraries[label]
+        if names is not None:
+            calls[label] = statement(code, names)
+    timings, load = interleave(calls, rounds)
+    missing = [label for label in work.beside if libraries[label] is None]
+    return measure.timed_row(work.name, timings, load, goals=work.goals, missing=missing, note=work.note)
+
+
+def main() -> None:
+    """Run the rows that were asked for; all by default."""
+    options = command_line.parse("benchmarks.derivatives", __doc__, [w.name for w in WORK], rounds=15)
+    own = ours()
+    libraries = {"wengert": own, HAND: own, PYTORCH: pytorch(), JAX: jax(), AUTOGRAD: autograd()}
+    rows = []
+    for work in WORK:
+        if work.name in options.rows:
+            rows.append(_row(work, libraries, options.rounds))
+            print(f"{work.name}: {rows[-1].values['wengert']:,.4g} {rows[-1].unit}", flush=True)
+    measure.show(rows)
+    if not options.dry:
+        title = "Gradients, Jacobians, Hessians and gradients of examples"
+        for path in measure.write("derivatives", title, rows, measure.machine(measure.versions())):
+            print("wrote", path.relative_to(measure.RESULTS.parent.parent))
+
+
+if __name__ == "__main__":
+    main()
