@@ -68,7 +68,16 @@ def _tangent(i: int) -> Any:
     return wg.jvp(lambda x: _layer_norm(x, 0.5 + i * 1e-4), (X,), (X,))
 
 
-@pytest.mark.parametrize("derive", [_gradient, _tangent])
+def _dropout_gradient(i: int) -> Any:
+    x = X.clone().requires_grad_()
+    return wg.dropout(x, 0.25 + i * 1e-4).sum().backward(inputs=[x])
+
+
+def _dropout_tangent(i: int) -> Any:
+    return wg.jvp(lambda x: wg.dropout(x, 0.25 + i * 1e-4), (X,), (X,))
+
+
+@pytest.mark.parametrize("derive", [_gradient, _tangent, _dropout_gradient, _dropout_tangent])
 def test_derivatives_of_ops_with_changing_numbers(derive: Any) -> None:
     """In counts of objects: where caches replace thousands of them, the tables of tracemalloc grow themselves."""
     counts = []

@@ -29,9 +29,15 @@ def symbolic_types(types: Sequence[tuple[int, tuple[int, ...]]]) -> list[Type]:
     ]
 
 
+def _example(spec: Any, n: int) -> int:
+    """The size that a symbol has as its example. A symbol lives as long as the process and serves every program with the
+    same example: so the place in a stream of random numbers, which never comes again and decides nothing, is 0."""
+    return 0 if spec.name in ("key", "counter") else n
+
+
 def _symbolic_attrs(name: str, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(
-        tuple(n if n == 1 else _core.new_symbol(_OF_ATTRIBUTE, k, j, n) for j, n in enumerate(value))
+        tuple(n if n == 1 else _core.new_symbol(_OF_ATTRIBUTE, k, j, _example(spec, n)) for j, n in enumerate(value))
         if spec.kind == "sizes"
         else value
         for k, (spec, value) in enumerate(zip(OPS[name].attrs, attrs))
@@ -42,7 +48,7 @@ def _given_attrs(name: str, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Attributes whose sizes are symbols for a list of sizes that is given to the program: all of them, in order."""
     position = itertools.count()
     return tuple(
-        tuple(n if n == 1 else _core.new_symbol(_GIVEN, 0, k, n) for n, k in zip(value, position))
+        tuple(n if n == 1 else _core.new_symbol(_GIVEN, 0, k, _example(spec, n)) for n, k in zip(value, position))
         if spec.kind == "sizes"
         else value
         for spec, value in zip(OPS[name].attrs, attrs)
