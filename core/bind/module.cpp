@@ -138,6 +138,7 @@ void init(nb::module_& m) {
   init_callback(m);
   init_leaving(m);
   init_names(m);
+  init_hook_cycles(m);
   init_transforms(m);
   m.def("from_buffer", &from_buffer);
   m.def("copy", &copy_tensor);

@@ -274,6 +274,27 @@ def _hook_over_what_comes_later() -> None:
     loss.backward()  # after which no hook is called any more
 
 
+def _hook_over_what_comes_later_in_a_graph_that_is_not_walked() -> None:
+    h = X.clone().requires_grad_() * 2.0
+    h.register_hook(lambda g: g * loss.detach())
+    loss = (h * h).sum()
+
+
+def _hooks_over_each_other() -> None:
+    h = X.clone().requires_grad_() * 2.0
+    rows = [h[0], h[1:]]
+    h.register_hook(lambda g: g * loss.detach())
+    h.register_hook(lambda g, row=rows[1]: g * row[0].detach() * h.detach())
+    loss = (h * h * rows[0]).sum()
+    loss.register_hook(lambda g: g * rows[0].sum().detach())
+
+
+def _hook_of_a_leaf_over_its_loss() -> None:
+    x = X.clone().requires_grad_()
+    x.register_post_accumulate_hook(lambda x: loss.detach())
+    loss = (x * x).sum()
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -289,6 +310,21 @@ def test_hooks_that_close_over_their_tensor(make: Any) -> None:
     assert_bounded(lambda i: make(), 2000)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [_hook_over_what_comes_later_in_a_graph_that_is_not_walked, _hooks_over_each_other, _hook_of_a_leaf_over_its_loss],
+)
+def test_hooks_that_no_walk_has_called(make: Any) -> None:
+    """Full collections find them; so that tables of what is alive in between do not grow, there are many."""
+
+    def step(i: int) -> None:
+        make()
+        if i % 100 == 0:
+            gc.collect()
+
+    assert_bounded(step, 600)
+
+
 def test_hooks_live_as_long_as_the_graph() -> None:
     x = X.clone().requires_grad_()
     calls: list[int] = []
@@ -302,3 +338,22 @@ def test_hooks_live_as_long_as_the_graph() -> None:
     gc.collect()
     loss.backward()
     assert calls == [2]
+
+
+def test_hooks_over_what_comes_later_live_while_something_leads_to_them() -> None:
+    x = X.clone().requires_grad_()
+    calls: list[float] = []
+
+    def hooked(keep: str) -> Any:
+        h = x * 2.0
+        handle = h.register_hook(lambda g: calls.append(loss.ndim))
+        loss = (h * h).sum()
+        kept = {"loss": loss, "other": h.exp().sum(), "view": loss[None], "list": [loss], "handle": (handle, loss)}
+        return kept[keep]
+
+    for n, keep in enumerate(("loss", "other", "view", "list", "handle"), start=1):
+        found = hooked(keep)
+        gc.collect()
+        found = found[-1] if isinstance(found, (list, tuple)) else found
+        found.sum().backward()
+        assert len(calls) == n, keep

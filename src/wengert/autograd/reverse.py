@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, overload
@@ -222,6 +223,28 @@ class HookHandle:
             self._hooks.remove(self._hook)
 
 
+_hooks: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()  # all that are registered
+
+
+def _add_hook(hooks: list[Any], hook: Callable[..., Any]) -> HookHandle:
+    hooks.append(hook)
+    _hooks.add(hook)
+    if _free_unreachable_hooks not in gc.callbacks:
+        gc.callbacks.append(_free_unreachable_hooks)
+    return HookHandle(hooks, hook)
+
+
+def _free_unreachable_hooks(
+    phase: str, info: Mapping[str, Any], hooks: Any = _hooks, free: Any = _core.free_unreachable_hooks
+) -> None:
+    """With each full collection: the collector does not see cycles of a hook and what was computed from its tensor.
+
+    (The defaults are there even where a collection at the end of the process finds the module empty.)
+    """
+    if phase == "start" and info["generation"] == 2 and hooks:
+        free(list(hooks))
+
+
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
     """Call `hook(gradient)` when the gradient of this tensor is known; what it returns replaces the gradient.
 
@@ -236,9 +259,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     if not callable(hook):
         raise TypeError(f"register_hook: the hook is a function of the gradient, got a {type(hook).__name__}")
     hooks = _core.hooks_of(self)
-    checked = functools.partial(_run_hook, hook)
-    hooks.append(checked)
-    return HookHandle(hooks, checked)
+    return _add_hook(hooks, functools.partial(_run_hook, hook))
 
 
 def _run_hook(hook: Callable[[Tensor], Tensor | None], g: Tensor) -> Tensor | None:
@@ -278,9 +299,7 @@ def register_post_accumulate_hook(self: Tensor, hook: Callable[[Tensor], object]
             f"register_post_accumulate_hook: this tensor {self.dtype.name}{tuple(self.shape)} is no leaf that requires a "
             "gradient; intermediates have register_hook"
         )
-    announced = functools.partial(_announce, weakref.ref(self), hook)
-    hooks.append(announced)
-    return HookHandle(hooks, announced)
+    return _add_hook(hooks, functools.partial(_announce, weakref.ref(self), hook))
 
 
 def _announce(leaf: weakref.ref[Tensor], hook: Callable[[Tensor], object]) -> None:
