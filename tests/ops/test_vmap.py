@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.sampling import TESTED_ELSEWHERE, array, call, cases, differentiable, make, outputs, tensor
+from tests.ops.sampling import (
+    TESTED_ELSEWHERE,
+    array,
+    call,
+    cases,
+    differentiable,
+    make,
+    outputs,
+    takes_complex,
+    tensor,
+)
 from tests.tolerances import AGREEMENT, assert_near
 from wengert.dtypes import as_dtype
 from wengert.ops import OPS
@@ -78,6 +88,34 @@ def test_vmap_is_the_loop(op: Op, sample: Sample) -> None:
             expected = np.stack([array(ys[k]) for ys in loop])
             assert y.dtype == loop[0][k].dtype
             _assert_same(op, array(y), expected, f"output {k}, examples in {mapped}, last axis: {last}")
+
+
+@pytest.mark.parametrize("n", [0, 1])
+@pytest.mark.parametrize(("op", "sample"), cases(lambda op, sample: op.n_inputs != 0 and not draws(op, sample.attrs)))
+def test_vmap_of_few_examples(op: Op, sample: Sample, n: int) -> None:
+    """None, and one: sizes that broadcast, and that may be no size at all to a kernel."""
+    arrays = make(sample, "float64", op.name)
+    alone = outputs(op, [tensor(a) for a in arrays], sample.attrs)
+    for mapped in _variants(len(arrays)):
+        given = [np.broadcast_to(a, (n, *a.shape)).copy() if m else a for a, m in zip(arrays, mapped)]
+        axes = tuple(0 if m else None for m in mapped)
+        got = vmap(lambda *xs: outputs(op, xs, sample.attrs), axes)(*map(tensor, given))
+        for y, expected in zip(got, alone):
+            assert (y.shape, y.dtype) == ((n, *expected.shape), expected.dtype)
+            np.testing.assert_allclose(array(y), np.stack([array(expected)] * n) if n else array(y), 1e-12, 1e-12)
+
+
+def _complex(op: Op, sample: Sample) -> bool:
+    return op.n_inputs != 0 and not draws(op, sample.attrs) and takes_complex(op, sample)
+
+
+@pytest.mark.parametrize(("op", "sample"), cases(_complex))
+def test_vmap_of_complex_examples(op: Op, sample: Sample) -> None:
+    examples = [make(sample, "complex128", op.name, extra) for extra in range(N)]
+    got = vmap(lambda *xs: outputs(op, xs, sample.attrs))(*(tensor(np.stack(column)) for column in zip(*examples)))
+    for k, y in enumerate(got):
+        loop = [array(outputs(op, [tensor(a) for a in e], sample.attrs)[k]) for e in examples]
+        _assert_same(op, array(y), np.stack(loop), f"output {k}")
 
 
 # --------------------------------------------------------------------------------------------------- derivatives

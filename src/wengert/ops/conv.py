@@ -16,9 +16,10 @@ import numpy as np
 from wengert.ops.batching import all_mapped, merge, unmerge
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, real
-from wengert.ops.shape import broadcast_to, reshape
+from wengert.ops.shape import broadcast_to, full, reshape
 from wengert.ops.tangents import conj
 from wengert.ops.zero import ZERO
+from wengert.program.trace import create
 
 
 def _terms(x: Any, w: Any, y: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
@@ -114,13 +115,22 @@ def _conv_of_examples(size: Any, mapped: Any, x: Any, w: Any, *bias: Any, groups
     if not mapped[0] and groups == 1:
         return unmerge(op(x, *merged, *attrs, 1), size, n, 1)
     (x,) = all_mapped(size, mapped[:1], (x,))
+    if not size:
+        return _nothing(x, x.shape[1], n, rest)
     return unmerge(op(merge(x, 1), *merged, *attrs, groups * int(size)), size, n, 1)
+
+
+def _nothing(like: Any, first: Any, second: Any, attrs: dict[str, Any]) -> Any:
+    """The results of no examples; there are no convolutions of no groups."""
+    return create(full, ((0, first, second, *attrs["sizes"]), like.dtype.code, 0.0))
 
 
 def _conv_transpose_of_examples(size: Any, mapped: Any, y: Any, w: Any, *, groups: int, **rest: Any) -> Any:
     if not mapped[1]:
         return unmerge(conv_transpose(merge(y), w, *rest.values(), groups), size, y.shape[1])
     y, w = all_mapped(size, mapped, (y, w))
+    if not size:
+        return _nothing(y, y.shape[1], w.shape[2] * groups, rest)
     x = conv_transpose(merge(y, 1), merge(w), *rest.values(), groups * int(size))
     return unmerge(x, size, w.shape[2] * groups, 1)
 
@@ -131,6 +141,8 @@ def _conv_kernel_of_examples(size: Any, mapped: Any, x: Any, y: Any, *, groups: 
     if groups == 1 and not mapped[1]:
         return unmerge(conv_kernel(merge(x, 1), y, *rest.values(), 1), size, x.shape[2], 1)
     x, y = all_mapped(size, mapped, (x, y))
+    if not size:
+        return _nothing(x, y.shape[2], x.shape[2] // groups, rest)
     return unmerge(conv_kernel(merge(x, 1), merge(y, 1), *rest.values(), groups * int(size)), size, y.shape[2])
 
 
