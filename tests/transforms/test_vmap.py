@@ -132,6 +132,17 @@ def test_closing_over_a_dual() -> None:
     near(y_dot, np.asarray(expected))
 
 
+def test_pulling_many_cotangents_through_what_was_evaluated_before() -> None:
+    """One walk for each: what was recorded outside is no program of the trace."""
+    x = wg.asarray(X[0])
+    y, pull = wg.vjp(lambda z: wg.sin(z) * z.sum(), x)
+    rows = wg.vmap(pull)(wg.eye(3, dtype=wg.float64))[0]
+    near(rows, np.asarray(wg.jacrev(lambda z: wg.sin(z) * z.sum())(x)))
+    near(wg.compile(pull)(wg.ones((3,), dtype=wg.float64))[0], np.asarray(rows).sum(0))
+    _, push = wg.linearize(lambda z: wg.sin(z) * z.sum(), x)
+    near(wg.vmap(push)(wg.eye(3, dtype=wg.float64)), np.asarray(rows).T)
+
+
 def test_per_sample_gradients() -> None:
     def loss(p: Any, x: Any, t: Any, *, scale: float = 1.0) -> Any:
         return ((wg.tanh(p["w"] @ x) - t) ** 2).sum() * scale

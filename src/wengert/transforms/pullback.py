@@ -12,10 +12,11 @@ from typing import Any
 from wengert import _core
 from wengert.autograd.forward import DualTensor
 from wengert.errors import GradientError
+from wengert.ops.registry import define_callback
 from wengert.ops.zero import ZERO
 from wengert.program.ir import Const, Operand, Var
-from wengert.program.trace import Trace, Tracer
-from wengert.transforms.linearize import is_linear, jvp_rule, transpose
+from wengert.program.trace import Trace, Tracer, untraced
+from wengert.transforms.linearize import is_linear, jvp_rule, transpose, zeros_like
 
 
 def pull(
@@ -36,7 +37,7 @@ def pull(
     if isinstance(top, DualTensor):
         return _pull_dual(top, outputs, bars, sources, retain, record)
     if isinstance(top, Tracer):
-        return _pull_traced(outputs, bars, sources)
+        return _pull_traced(outputs, bars, sources, record)
     raise GradientError(f"a {type(top).__name__} cannot be differentiated backwards")
 
 
@@ -60,9 +61,11 @@ def _pull_dual(
 # ------------------------------------------------------------------------------------------------ traced values
 
 
-def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
+def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[Any], record: bool) -> list[Any]:
     """In the trace of the outputs; cotangents may be of one inside of it, as those of many examples are."""
     traced = [x for x in (*outputs, *sources) if isinstance(x, Tracer)]
+    if not traced and not record and len(sources) <= _MOST_RESULTS:
+        return _pull_recorded(outputs, bars, sources)
     if not traced:
         raise GradientError(
             "a function that was evaluated outside cannot be pulled back inside a function that is being traced, by compile "
@@ -106,6 +109,22 @@ def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[
                 g = g + cotangents.get(dots[v]._var, ZERO)
             results.append(None if g is ZERO else g)
     return results
+
+
+_MOST_RESULTS = 4  # of a callback, as core/ops/op.h: kMaxOutputs
+
+
+def _pull_recorded(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
+    """Through what was recorded before the trace: an instruction that walks it, linear in the cotangents."""
+
+    def walk(*given: Any) -> list[Any]:
+        with untraced():
+            found = pull(outputs, given, sources, retain=True, record=False)
+        return [zeros_like(x) if g is None else g for g, x in zip(found, sources)]
+
+    types = [(x.dtype.code, tuple(x.shape)) for x in sources]
+    made = define_callback("pullback", len(bars), types, walk, jvp="linear")(*bars)
+    return [made] if len(sources) == 1 else list(made)
 
 
 def reachable(roots: Sequence[Any]) -> dict[int, Any]:
