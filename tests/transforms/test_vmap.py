@@ -210,6 +210,18 @@ def test_one_trace_serves_every_number_of_examples() -> None:
     assert mapped(wg.zeros((0, 3), dtype=wg.float64)).shape == (0, 3)
 
 
+def test_a_function_that_is_mapped_anew_is_not_traced_anew() -> None:
+    traced = []
+    for scale in (2.0, 2.0, 3.0):
+        mapped = wg.vmap(lambda x: x * scale)
+        assert mapped(wg.ones((2,))).tolist() == [scale] * 2
+        traced.append(mapped.traces[0])
+    assert traced[0] is traced[1] and traced[1] is not traced[2]
+    x = wg.ones((2,))
+    assert wg.vmap(wg.grad(lambda x: x * x))(x) is not wg.vmap(wg.grad(lambda x: x * x * x))(x)
+    assert wg.vmap(wg.grad(lambda x: x * x * x))(x).tolist() == [3.0, 3.0]
+
+
 def test_captured_tensors_are_read_in_every_call() -> None:
     w = wg.tensor([1.0, 2.0])
     mapped = wg.vmap(lambda x: (x * w).sum())

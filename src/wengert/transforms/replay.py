@@ -228,7 +228,7 @@ def replayed(made: Callable[..., Any], f: Any, options: tuple[Any, ...]) -> Call
                 own.append(_Known(state, _compiled(made, f)))
             known = own[0]
         else:
-            known = _find(made, f, options, state)
+            known = _find(options, state, lambda: _compiled(made, f))
         if known.compiled is None:
             return made(*args, **kwargs)
         try:
@@ -240,11 +240,21 @@ def replayed(made: Callable[..., Any], f: Any, options: tuple[Any, ...]) -> Call
     return call
 
 
-def _find(made: Callable[..., Any], f: Any, options: tuple[Any, ...], state: list[Any]) -> _Known:
+def shared(make: Callable[[], Any], f: Any, options: tuple[Any, ...]) -> Any:
+    """`make()`, a compiled function of f, or what it was when it was asked for the last time, if f is still the same."""
+    try:
+        state = _state_of(f)
+        hash(options)
+    except (_NotReplayable, TypeError):
+        return make()
+    return make() if any(isinstance(x, Tensor) for x in state) else _find(options, state, make).compiled
+
+
+def _find(options: tuple[Any, ...], state: _State, make: Callable[[], Any]) -> _Known:
     key = (options, state[0])
     known = _shared.get(key)
     if known is None or not known.fits(state):
-        known = _shared[key] = _Known(state, _compiled(made, f))
+        known = _shared[key] = _Known(state, make())
     _shared.move_to_end(key)
     if len(_shared) > _MOST:
         _shared.popitem(last=False)
@@ -276,4 +286,4 @@ def _are_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return any(isinstance(x, Tensor) or tree.is_container(x) for x in args)
 
 
-__all__ = ["Effect", "replayed"]
+__all__ = ["Effect", "replayed", "shared"]

@@ -28,6 +28,7 @@ from wengert.program.trace import Trace, Tracer, filled
 from wengert.transforms.batch import Examples
 from wengert.transforms.functional import grad
 from wengert.transforms.naming import named, transformed
+from wengert.transforms.replay import shared
 
 _STREAMS = 2**16  # how many examples have a stream of random numbers of their own, whatever the size of the batch
 
@@ -165,10 +166,14 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: 
         raise ArgumentError(f"vmap: takes a function, got a {type(f).__name__}")
     if axis_size is not None and not (_is_axis(axis_size) and axis_size >= 0):
         raise ArgumentError(f"vmap: axis_size is a number of examples, got {axis_size!r}")
-    run = functools.partial(_run, f, in_axes, out_axes, axis_size)
-    mapped = named(_wrap(run, "vmap", slow=_call_on_arrays), "vmap", f, "{f} for many examples at once.")
-    mapped.report = functools.partial(_report, weakref.ref(mapped))
-    return mapped
+
+    def make() -> Any:
+        run = functools.partial(_run, f, in_axes, out_axes, axis_size)
+        mapped = named(_wrap(run, "vmap", slow=_call_on_arrays), "vmap", f, "{f} for many examples at once.")
+        mapped.report = functools.partial(_report, weakref.ref(mapped))
+        return mapped
+
+    return shared(make, f, ("vmap", in_axes, out_axes, axis_size))  # a function that is mapped anew is not traced anew
 
 
 def per_sample_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
