@@ -1,4 +1,4 @@
-// The error function of complex numbers, from Faddeeva's w(z) = e^−z² erfc(−iz).
+// The error functions of complex numbers, from Faddeeva's w(z) = e^−z² erfc(−iz).
 //
 // w by the trapezoidal rules of M. Al Azah, S. N. Chandler-Wilde: Computation of the complex error function using
 // modified trapezoidal rules, SIAM J. Numer. Anal. 59 (2021), with N = 11: a relative error of a few 1e-15 in the first
@@ -56,6 +56,15 @@ Complex near_zero(Complex z) {
   return sum * (2.0 / std::sqrt(kPi));
 }
 
+// erfc(z) in the first quadrant: e^−z² w(iz), where iz = −y + ix and w(−conj(u)) = conj(w(u)).
+Complex far_from_zero(Complex z) {
+  const double x = z.real(), y = z.imag();
+  const double size = std::exp((y - x) * (y + x));
+  if (size == 0.0) return 0.0;
+  const Complex gauss(size * std::cos(2.0 * x * y), -size * std::sin(2.0 * x * y));
+  return gauss * std::conj(faddeeva(Complex(y, x)));
+}
+
 }  // namespace
 
 // By erf(−z) = −erf(z) and erf(z̄) = conj(erf(z)) the first quadrant is enough.
@@ -63,13 +72,15 @@ Complex erf(Complex z) {
   if (z.imag() == 0.0) return {std::erf(z.real()), z.imag()};
   if (z.real() < 0.0 || (z.real() == 0.0 && std::signbit(z.real()))) return -erf(-z);
   if (z.imag() < 0.0) return std::conj(erf(std::conj(z)));
-  if (std::norm(z) < 1.0) return near_zero(z);
-  // w(iz) with iz = −y + ix, and w(−conj(u)) = conj(w(u))
-  const double x = z.real(), y = z.imag();
-  const double size = std::exp((y - x) * (y + x));
-  if (size == 0.0) return 1.0;
-  const Complex gauss(size * std::cos(2.0 * x * y), -size * std::sin(2.0 * x * y));  // e^−z²
-  return 1.0 - gauss * std::conj(faddeeva(Complex(y, x)));
+  return std::norm(z) < 1.0 ? near_zero(z) : 1.0 - far_from_zero(z);
+}
+
+// By erfc(−z) = 2 − erfc(z), and erfc(z̄) = conj(erfc(z)).
+Complex erfc(Complex z) {
+  if (z.imag() == 0.0) return {std::erfc(z.real()), -z.imag()};
+  if (z.real() < 0.0) return 2.0 - erfc(-z);
+  if (z.imag() < 0.0) return std::conj(erfc(std::conj(z)));
+  return std::norm(z) < 1.0 ? 1.0 - near_zero(z) : far_from_zero(z);
 }
 
 }  // namespace wengert::special

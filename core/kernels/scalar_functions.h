@@ -20,9 +20,15 @@ double betaincinv(double a, double b, double p);
 inline constexpr int kBetaincOrders = 4;
 double betainc_by_ab(double a, double b, double x, int m, int n);  // (∂/∂a)ᵐ (∂/∂b)ⁿ I for m + n up to kBetaincOrders
 
-// The normal distribution's quantile, and the error function of complex numbers.
+// The normal distribution's quantile, and the error functions of complex numbers.
 double ndtri(double p);
 std::complex<double> erf(std::complex<double> z);
+std::complex<double> erfc(std::complex<double> z);
+
+// The von Mises distribution's: F(x; κ) of an angle x around 0, (∂/∂κ)ⁿ F, and the inverse by x in [−π, π].
+inline constexpr int kVonMisesOrders = 4;
+double von_mises_cdf(double x, double k, int order);
+double von_mises_icdf(double p, double k);
 
 // Γ(x) and B(a, b) = Γ(a) Γ(b) / Γ(a + b)
 double gamma(double x);

@@ -29,15 +29,22 @@ void fill(MapFn* by_dtype) {
 }
 
 // Complex numbers of which foreign buffers promise the alignment of a part only.
-template <class T>
-void map_complex_erf(void* out, const void* const* in, int64_t n) {
+template <class T, std::complex<double> (*f)(std::complex<double>)>
+void map_complex(void* out, const void* const* in, int64_t n) {
   const auto* x = static_cast<const T*>(in[0]);
   auto* y = static_cast<T*>(out);
   for (int64_t i = 0; i < n; ++i) {
-    const std::complex<double> value = special::erf(std::complex<double>(x[2 * i], x[2 * i + 1]));
+    const std::complex<double> value = f(std::complex<double>(x[2 * i], x[2 * i + 1]));
     y[2 * i] = static_cast<T>(value.real());
     y[2 * i + 1] = static_cast<T>(value.imag());
   }
+}
+
+// Of real numbers it is a vector kernel.
+template <std::complex<double> (*f)(std::complex<double>)>
+void fill_complex(MapFn* by_dtype) {
+  by_dtype[static_cast<int>(DType::Complex64)] = map_complex<float, f>;
+  by_dtype[static_cast<int>(DType::Complex128)] = map_complex<double, f>;
 }
 
 }  // namespace
@@ -47,9 +54,8 @@ void fill_scalar_maps(VectorKernels& table) {
   fill<special::name, operands>(table.map[static_cast<int>(Elementwise::name)]);
 #include "elementwise_scalar.def"
 #undef ELEMENTWISE
-  MapFn* erf = table.map[static_cast<int>(Elementwise::erf)];  // of real numbers it is a vector kernel
-  erf[static_cast<int>(DType::Complex64)] = map_complex_erf<float>;
-  erf[static_cast<int>(DType::Complex128)] = map_complex_erf<double>;
+  fill_complex<special::erf>(table.map[static_cast<int>(Elementwise::erf)]);
+  fill_complex<special::erfc>(table.map[static_cast<int>(Elementwise::erfc)]);
 }
 
 }  // namespace wengert

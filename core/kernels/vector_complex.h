@@ -178,6 +178,15 @@ inline Complex<T> expm1(Complex<T> a) {
   return {math::expm1(a.re) * libm::cos(a.im) - T{2} * half * half + T{0}, math::exp(a.re) * libm::sin(a.im)};
 }
 
+template <class T>
+inline Complex<T> exp2(Complex<T> a) {
+  constexpr T kLog2 = static_cast<T>(0.69314718055994530942);
+  const T size = math::exp2(a.re), angle = a.im * kLog2;
+  if (a.im == T{0}) return {size, a.im};
+  if (!is_finite(a)) return exp(Complex<T>{a.re, angle});
+  return {size * libm::cos(angle), size * libm::sin(angle)};
+}
+
 // |1 + a|^2 = 1 + re (2 + re) + im^2 near 0; elsewhere the plain logarithm.
 template <class T>
 inline Complex<T> log1p(Complex<T> a) {

@@ -14,7 +14,8 @@ template <class R>
 using ResultStorage = std::conditional_t<std::is_same_v<R, bool>, uint8_t, R>;
 
 template <class Op, class T, int Operands>
-concept HasFar = (Operands == 1) && requires(T a) { Op::apply_far(a); };
+concept HasFar = (Operands == 1 && requires(T a) { Op::apply_far(a); }) ||
+                 (Operands == 2 && requires(T a, T b) { Op::apply_far(a, b); });
 
 template <class Op, class T>
 WENGERT_INLINE void map_loop(void* out, const void* const* in, int64_t n, std::integral_constant<int, 1>) {
@@ -59,23 +60,34 @@ struct FlagOf<Complex<T>> {
 };
 
 // Elements out of range are rare: a block is computed as a whole, and they are then replaced.
-template <class Op, class T>
+template <class Op, class T, int Operands>
 void map_with_far(void* out, const void* const* in, int64_t n) {
   constexpr int64_t kBlock = 256;
-  auto* y = static_cast<T*>(out);
-  const auto* a = static_cast<const T*>(in[0]);
-  for (int64_t start = 0; start < n; start += kBlock, y += kBlock, a += kBlock) {
+  for (int64_t start = 0; start < n; start += kBlock) {
     const int64_t m = n - start < kBlock ? n - start : kBlock;
+    const void* block[Operands];
+    for (int k = 0; k < Operands; ++k) block[k] = static_cast<const T*>(in[k]) + start;
+    const auto* a = static_cast<const T*>(block[0]);
+    const auto* b = static_cast<const T*>(block[Operands - 1]);
+    const auto near = [](T p, T q) {
+      if constexpr (Operands == 1) return Op::in_range(p);
+      if constexpr (Operands == 2) return Op::in_range(p, q);
+    };
     using Flag = typename FlagOf<T>::type;
     Flag far = 0;
-    for (int64_t i = 0; i < m; ++i) far |= Op::in_range(a[i]) ? Flag{0} : Flag{1};
-    T before[kBlock];
-    if (far != 0) std::memcpy(before, a, static_cast<size_t>(m) * sizeof(T));  // `y` may be `a`
-#pragma GCC ivdep
-    for (int64_t i = 0; i < m; ++i) y[i] = Op::apply(a[i]);
+    for (int64_t i = 0; i < m; ++i) far |= near(a[i], b[i]) ? Flag{0} : Flag{1};
+    T before[Operands][kBlock];
+    for (int k = 0; k < Operands && far != 0; ++k) {  // `out` may be an input
+      std::memcpy(before[k], block[k], static_cast<size_t>(m) * sizeof(T));
+    }
+    auto* y = static_cast<T*>(out) + start;
+    map_loop<Op, T>(y, block, m, std::integral_constant<int, Operands>{});
     if (far == 0) continue;
     for (int64_t i = 0; i < m; ++i) {
-      if (!Op::in_range(before[i])) y[i] = Op::apply_far(before[i]);
+      const T p = before[0][i], q = before[Operands - 1][i];
+      if (near(p, q)) continue;
+      if constexpr (Operands == 1) y[i] = Op::apply_far(p);
+      if constexpr (Operands == 2) y[i] = Op::apply_far(p, q);
     }
   }
 }
@@ -91,7 +103,7 @@ void map_half(void* out, const void* const* in, int64_t n) {
     for (int k = 0; k < Operands; ++k) widen(buffer[k], static_cast<const H*>(in[k]) + start, m);
     void* result = BoolResult ? static_cast<void*>(static_cast<uint8_t*>(out) + start) : buffer[0];
     if constexpr (HasFar<Op, float, Operands>) {
-      map_with_far<Op, float>(result, operands, m);
+      map_with_far<Op, float, Operands>(result, operands, m);
     } else {
       map<Op, float, Operands>(result, operands, m);
     }
@@ -179,7 +191,7 @@ constexpr MapFn map_of() {
   } else if constexpr (HalfNumber<T> && !Applicable<Op, T, Operands>) {
     return map_half<Op, T, Operands, BoolResult>;
   } else if constexpr (HasFar<Op, T, Operands>) {
-    return map_with_far<Op, T>;
+    return map_with_far<Op, T, Operands>;
   } else if constexpr (Applicable<Op, T, Operands>) {
     return map<Op, typename LoopTypeOf<Op, T>::type, Operands>;
   } else {

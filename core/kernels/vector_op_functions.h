@@ -128,14 +128,24 @@ WENGERT_LIBM_BINARY(hypot)
       return math::name(a);              \
     }                                    \
   };
-WENGERT_REAL_FUNCTION(exp2)
 WENGERT_REAL_FUNCTION(erf)
 WENGERT_REAL_FUNCTION(erfc)
 WENGERT_REAL_FUNCTION(erfcx)
 WENGERT_REAL_FUNCTION(ndtr)
 WENGERT_REAL_FUNCTION(gelu)
 WENGERT_REAL_FUNCTION(gelu_slope)
+WENGERT_REAL_FUNCTION(i0e)
 #undef WENGERT_REAL_FUNCTION
+struct exp2 {
+  template <Float T>
+  WENGERT_INLINE static T apply(T a) {
+    return math::exp2(a);
+  }
+  template <class T>
+  static Complex<T> apply(Complex<T> a) {
+    return complex::exp2(a);
+  }
+};
 struct erfinv {
   template <Float T>
   WENGERT_INLINE static T apply(T a) {
@@ -170,8 +180,16 @@ WENGERT_GAMMA_FUNCTION(digamma, math::digamma_left)
 WENGERT_GAMMA_FUNCTION(trigamma, math::trigamma_left)
 #undef WENGERT_GAMMA_FUNCTION
 struct betaln {
-  static double apply(double a, double b) { return math::betaln(a, b); }
-  static float apply(float a, float b) { return static_cast<float>(math::betaln(a, b)); }
+  WENGERT_INLINE static double apply(double a, double b) { return math::betaln(a, b); }
+  WENGERT_INLINE static float apply(float a, float b) { return static_cast<float>(math::betaln(a, b)); }
+  template <Float T>
+  WENGERT_INLINE static bool in_range(T a, T b) {
+    return (a > T{0}) & (b > T{0}) & (a < Format<T>::kInf) & (b < Format<T>::kInf);
+  }
+  template <Float T>
+  static T apply_far(T a, T b) {
+    return static_cast<T>(math::betaln_far(a, b));
+  }
 };
 
 }  // namespace wengert::WENGERT_ISA_NAMESPACE::op

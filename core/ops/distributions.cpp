@@ -129,11 +129,8 @@ void register_distribution_ops() {
           .attrs = {{"order", Kind::integer}},
           .infer = infer_gamma_tail,
           .compute = compute_gamma_tail});
-  add_op({.name = "random_von_mises",
-          .attrs = {key, counter},
-          .infer = infer_each<1, 0>,
-          .compute = compute_von_mises,
-          .differentiable = false});
+  add_op(
+      {.name = "random_von_mises", .attrs = {key, counter}, .infer = infer_each<1, 0>, .compute = compute_von_mises});
   add_op({.name = "random_poisson",
           .attrs = {key, counter},
           .infer = infer_each<1, 0>,

@@ -49,6 +49,7 @@ TESTED_ELSEWHERE = {
     "pinv": "at constant rank, and not by its cutoff: tested in tests/linalg",
     "eig": "vectors are defined up to phases: invariants are tested in tests/linalg",
     "random_gamma": "the derivative keeps the probability, not the random words: tested in test_distributions.py",
+    "random_von_mises": "samples keep their probability: tested in tests/stats",
 }
 
 

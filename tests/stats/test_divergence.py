@@ -88,6 +88,7 @@ COUNTS: dict[str, tuple[Any, Any, int]] = {
     "Bernoulli of logits": (s.Bernoulli(logits=w(-0.4)), s.Bernoulli(w(0.6)), 2),
     "Binomial": (s.Binomial(w(7.0), w(0.3)), s.Binomial(w(7.0), logits=w(0.6)), 8),
     "Geometric": (s.Geometric(w(0.3)), s.Geometric(w(0.6)), 200),
+    "NegativeBinomial": (s.NegativeBinomial(w(2.5), w(0.3)), s.NegativeBinomial(w(2.5), logits=w(0.6)), 100),
     "Poisson": (s.Poisson(w(3.0)), s.Poisson(w(5.0)), 60),
     "Categorical": (s.Categorical(w(0.2, 0.3, 0.5)), s.Categorical(logits=w(1.0, 0.5, -0.5)), 3),
 }

@@ -2,6 +2,7 @@
 
 from wengert.ops import (
     activations,
+    angles,
     arithmetic,
     attention,
     bessel,
@@ -35,7 +36,7 @@ check_complete()
 install_documentation()
 
 __all__ = [
-    "OPS", "Op", "activations", "arithmetic", "attention", "bessel", "conv", "distributions", "fft", "incomplete",
-    "index", "linalg", "matmul", "pool", "predicates", "random", "recurrent", "reduce", "resample", "rows", "scan",
-    "shape", "softmax", "sort", "special", "spectral", "tangents", "transcendental",
+    "OPS", "Op", "activations", "angles", "arithmetic", "attention", "bessel", "conv", "distributions", "fft",
+    "incomplete", "index", "linalg", "matmul", "pool", "predicates", "random", "recurrent", "reduce", "resample",
+    "rows", "scan", "shape", "softmax", "sort", "special", "spectral", "tangents", "transcendental",
 ]  # fmt: skip

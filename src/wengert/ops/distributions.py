@@ -1,4 +1,5 @@
-"""Draws of distributions with parameters, and how draws of the gamma distribution move with theirs.
+"""Draws of distributions with parameters, and how draws of the gamma distribution move with theirs (`angles` has the
+von Mises distribution).
 
 A draw z of Gamma(a, 1) keeps its probability P(a, z) while a changes (Figurnov, Mohamed and Mnih, "Implicit
 reparameterization gradients", 2018). With p the density and l = ln z, d ln z/da is
@@ -107,15 +108,6 @@ gamma_tail: Op = define(
         Sample((real(0, 4), real(0, 4)), (0,)),
     ],
     invalid=[Invalid((real(3), real(3)), (-1,), "ArgumentError", "the order must be")],
-    dear=True,
-    public=False,
-)
-random_von_mises: Op = define(
-    "random_von_mises",
-    formula="x in [−π, π] with the density exp(κ cos x) / (2π I₀(κ))",
-    vmap="leading",
-    samples=[Sample((real(3, 4, low=0.3, high=30.0),), _STREAM, gradients=False)],
-    invalid=[Invalid((whole(3),), _STREAM, "DTypeError", "real floating")],
     dear=True,
     public=False,
 )

@@ -18,7 +18,7 @@ from wengert.ops.transcendental import log, log1p
 from wengert.ops.zero import ZERO
 
 
-def _tensors(*operands: Any) -> tuple[Any, ...]:
+def tensors(*operands: Any) -> tuple[Any, ...]:
     """Operands of a rule with literals filled to the shape of the others. The clamp is the literal whatever it clamps."""
     like = next(x for x in operands if not isinstance(x, (int, float)))
     clip = OPS["clip"]
@@ -29,7 +29,7 @@ def _psi(n: int, x: Any) -> Any:
     return digamma(x) if n == 0 else polygamma(x, n)
 
 
-def _bell(density: Any, slopes: list[Any]) -> Any:
+def bell(density: Any, slopes: list[Any]) -> Any:
     """The n-th derivative of e^L where e^L is the density and L', L'', … the n slopes: Bell's recurrence."""
     made = [density]
     for n in range(1, len(slopes) + 1):
@@ -44,14 +44,14 @@ def _bell(density: Any, slopes: list[Any]) -> Any:
 def _gammainc_jvp(sign: float) -> Any:
     def rule(a_dot: Any, x_dot: Any, y: Any, a: Any, x: Any) -> Any:
         by_x = ZERO if x_dot is ZERO else x_dot * (sign * gammainc_density(a, x))
-        return by_x if a_dot is ZERO else by_x + a_dot * (sign * gammainc_by_a(*_tensors(a, x), 1))
+        return by_x if a_dot is ZERO else by_x + a_dot * (sign * gammainc_by_a(*tensors(a, x), 1))
 
     return rule
 
 
 def _density_by_a(a: Any, x: Any, n: int) -> Any:
     slopes = [log(x) - digamma(a), *(-_psi(k, a) for k in range(1, n))]
-    return _bell(gammainc_density(a, x), slopes)
+    return bell(gammainc_density(a, x), slopes)
 
 
 def _gammainc_by_a_jvp(a_dot: Any, x_dot: Any, y: Any, a: Any, x: Any, n: int) -> Any:
@@ -60,14 +60,14 @@ def _gammainc_by_a_jvp(a_dot: Any, x_dot: Any, y: Any, a: Any, x: Any, n: int) -
 
 
 def _gammainc_density_jvp(a_dot: Any, x_dot: Any, y: Any, a: Any, x: Any) -> Any:
-    a, x = _tensors(a, x)
+    a, x = tensors(a, x)
     by_x = ZERO if x_dot is ZERO else x_dot * (y * ((a - 1.0) / x - 1.0))
     return by_x if a_dot is ZERO else by_x + a_dot * (y * (log(x) - digamma(a)))
 
 
 def _gamma_quantile_jvp(sign: float) -> Any:
     def rule(a_dot: Any, p_dot: Any, y: Any, a: Any, p: Any) -> Any:
-        (a, y) = _tensors(a, y)
+        (a, y) = tensors(a, y)
         slope = gammainc_density(a, y)
         by_p = ZERO if p_dot is ZERO else p_dot * (sign / slope)
         return by_p if a_dot is ZERO else by_p - a_dot * (gammainc_by_a(a, y, 1) / slope)
@@ -190,8 +190,8 @@ gammainccinv: Op = define(
 def _betainc_jvp(a_dot: Any, b_dot: Any, x_dot: Any, y: Any, a: Any, b: Any, x: Any) -> Any:
     made = ZERO if x_dot is ZERO else x_dot * betainc_density(a, b, x)
     if a_dot is not ZERO:
-        made = made + a_dot * betainc_by_ab(*_tensors(a, b, x), 1, 0)
-    return made if b_dot is ZERO else made + b_dot * betainc_by_ab(*_tensors(a, b, x), 0, 1)
+        made = made + a_dot * betainc_by_ab(*tensors(a, b, x), 1, 0)
+    return made if b_dot is ZERO else made + b_dot * betainc_by_ab(*tensors(a, b, x), 0, 1)
 
 
 def _betainc_by_ab_jvp(a_dot: Any, b_dot: Any, x_dot: Any, y: Any, a: Any, b: Any, x: Any, m: int, n: int) -> Any:
@@ -225,7 +225,7 @@ def _beta_slope(a: Any, b: Any, x: Any, p: int, q: int) -> Any:
 
 
 def _betainc_density_jvp(a_dot: Any, b_dot: Any, x_dot: Any, y: Any, a: Any, b: Any, x: Any) -> Any:
-    a, b, x = _tensors(a, b, x)
+    a, b, x = tensors(a, b, x)
     made = ZERO if x_dot is ZERO else x_dot * (y * ((a - 1.0) / x - (b - 1.0) / (1.0 - x)))
     both = digamma(a + b)
     if a_dot is not ZERO:
@@ -234,7 +234,7 @@ def _betainc_density_jvp(a_dot: Any, b_dot: Any, x_dot: Any, y: Any, a: Any, b: 
 
 
 def _betaincinv_jvp(a_dot: Any, b_dot: Any, p_dot: Any, y: Any, a: Any, b: Any, p: Any) -> Any:
-    a, b, y = _tensors(a, b, y)
+    a, b, y = tensors(a, b, y)
     slope = betainc_density(a, b, y)
     made = ZERO if p_dot is ZERO else p_dot / slope
     if a_dot is not ZERO:

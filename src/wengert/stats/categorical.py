@@ -77,6 +77,9 @@ class Categorical(ClassOdds):
         sums = spread(cumulative_sum(self.probs, axis=-1), (*shape, self.classes))
         return _picked(sums, spread(_where(whole > last, last, whole), shape), 0.0)
 
+    def _icdf(self, p: Tensor) -> Tensor:
+        return _least_class(_reshape(p.detach(), (*p.shape, 1)), cumulative_sum(self.probs.detach(), axis=-1))
+
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
         rows = product(self.batch_shape)
         draws = product(shape[: len(shape) - len(self.batch_shape)])
@@ -105,6 +108,15 @@ def _picked(table: Tensor, x: Tensor, otherwise: float) -> Tensor:
     if x.dtype.is_integer:
         return _where(named, found, otherwise)
     return _where(named, found, _where(x == x, otherwise, math.nan))
+
+
+@composite
+def _least_class(p: Tensor, sums: Tensor) -> Tensor:
+    """The first class whose sum of probabilities is p or more; the last where rounding leaves none."""
+    below = _sum(as_dtype_of(sums < p, p.dtype), (max(p.ndim, sums.ndim) - 1,), 0)
+    given = _reshape(p, p.shape[:-1])
+    last = number(sums.shape[-1] - 1, p.dtype)
+    return _where(given == given, _where(below > last, last, below), math.nan)
 
 
 @composite

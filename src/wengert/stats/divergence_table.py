@@ -14,7 +14,7 @@ from wengert.program.compile import composite
 from wengert.stats.bernoulli import Bernoulli, Geometric
 from wengert.stats.beta import Beta, Dirichlet
 from wengert.stats.categorical import Categorical, Multinomial
-from wengert.stats.counts import Binomial, Poisson
+from wengert.stats.counts import Binomial, NegativeBinomial, Poisson
 from wengert.stats.distribution import Distribution
 from wengert.stats.divergence import kl, register_kl
 from wengert.stats.domains import known
@@ -166,6 +166,12 @@ def _of_bernoullis(p: Bernoulli, q: Bernoulli) -> Any:
 def _of_binomials(p: Binomial, q: Binomial) -> Any:
     _same_trials(p, q)
     return p.total_count * _two_classes(p._odds, p._is_logit, q._odds, q._is_logit)
+
+
+@register_kl(NegativeBinomial, NegativeBinomial)
+def _of_negative_binomials(p: NegativeBinomial, q: NegativeBinomial) -> Any:
+    _same_trials(p, q)
+    return p.total_count / (1.0 - p.probs) * _two_classes(p._odds, p._is_logit, q._odds, q._is_logit)
 
 
 @register_kl(Geometric, Geometric)

@@ -12,10 +12,10 @@ from wengert.functional.special import i0e, i1e
 from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import named, positive, real
-from wengert.stats.parameters import Shape, place, spread
+from wengert.stats.parameters import Shape, common_shape, place, spread
 
 _cos, _log, _remainder = (native(n) for n in ("cos", "log", "remainder"))
-_von_mises = native("random_von_mises")
+_draw, _probability, _quantile = native("random_von_mises"), native("von_mises_cdf"), native("von_mises_icdf")
 _LOG_TURN = math.log(2.0 * math.pi)
 
 
@@ -34,17 +34,25 @@ def _entropy(concentration: Tensor, along: Tensor, scaled: Tensor) -> Tensor:
     return concentration * (1.0 - along) + _LOG_TURN + _log(scaled)
 
 
+def _together(x: Tensor, concentration: Tensor) -> tuple[Tensor, Tensor]:
+    """Both of one shape, as an op with an order takes them."""
+    shape = common_shape("VonMises", tuple(x.shape), tuple(concentration.shape))
+    return spread(x, shape), spread(concentration, shape)
+
+
 class VonMises(Distribution):
     """Angles around loc: exp(κ cos(x − loc)) / (2π I₀(κ)), with κ the concentration; samples lie in [−π, π).
 
-    The density has the period 2π. `variance` is the circular one, 1 − I₁(κ)/I₀(κ). Samples have no gradient.
+    The density has the period 2π; `cdf` is 0 at loc − π and 1 at loc + π, and beyond it goes on by 1 for every turn, as in
+    SciPy. `variance` is the circular one, 1 − I₁(κ)/I₀(κ). Samples have implicit gradients.
 
-    >>> VonMises(0.0, 1.0).log_prob(0.0).item()
-    -1.073791...
+    >>> VonMises(0.0, 1.0).log_prob(0.0).item(), VonMises(0.0, 1.0).cdf(1.0).item()
+    (-1.073791..., 0.794355...)
     """
 
     domains = named(loc=real, concentration=positive)
     support = real
+    reparametrised = True
 
     def __init__(self, loc: Any, concentration: Any) -> None:
         self.loc, self.concentration = self._read(loc=loc, concentration=concentration)
@@ -52,10 +60,18 @@ class VonMises(Distribution):
     def _log_prob(self, x: Tensor) -> Tensor:
         return _log_prob(x, self.loc, self.concentration, i0e(self.concentration))
 
+    def _cdf(self, x: Tensor) -> Tensor:
+        return _probability(*_together(x - self.loc, self.concentration), 0)
+
+    def _survival(self, x: Tensor) -> Tensor:
+        return _probability(*_together(self.loc - x, self.concentration), 0)
+
+    def _icdf(self, p: Tensor) -> Tensor:
+        return self.loc + _quantile(p, self.concentration)
+
     def _sample(self, shape: Shape, generator: Generator | None) -> Tensor:
         key, counter = place(generator, "VonMises", shape)
-        angle = _von_mises(spread(self.concentration.detach(), shape), key, counter)
-        return _turned(angle, self.loc.detach())
+        return _turned(_draw(spread(self.concentration, shape), key, counter), self.loc)
 
     @property
     def _along(self) -> Any:
