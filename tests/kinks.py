@@ -93,6 +93,7 @@ KINKS: dict[str, Kink] = {
     "0 ** y": Kink(
         lambda m, x: (0 * x) ** x, [2.0], lambda m, x: m.zeros_like(x) ** x, lambda m, x: m.zeros_like(x) ** x
     ),
+    "0 ** y, y < 0": Kink(lambda m, x: m.zeros_like(x) ** x, [-1.0]),
     "0 ** y, y = 0": Kink(lambda m, x: m.zeros_like(x) ** x, [0.0]),
     "x ** 0.5": Kink(lambda m, x: x**0.5, [0.0]),
     "x ** 3, x < 0": Kink(lambda m, x: x**3.0, [-2.0]),

@@ -211,3 +211,25 @@ def test_hard_tanh_between_equal_bounds():
         assert wg.grad(lambda t, b=bound: wg.hard_tanh(t, b, b).sum())(x).tolist() == [0.0] * 3
     with pytest.raises(wg.ArgumentError, match="must not be greater"):
         wg.hard_tanh(x, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("f", [wg.softmax, wg.log_softmax])
+@pytest.mark.parametrize("axes", [(0, 2), (-1, 0), (1,), (0, 1, 2)])
+def test_softmax_over_several_axes(f, axes):
+    x = np.random.default_rng(2).normal(size=(2, 3, 4))
+    e = np.exp(x)
+    expected = e / e.sum(axes, keepdims=True)
+    np.testing.assert_allclose(
+        f(wg.asarray(x), axis=axes).numpy(), expected if f is wg.softmax else np.log(expected), rtol=1e-14
+    )
+    check(lambda t: f(t, axis=axes), x)
+    with pytest.raises(wg.ShapeError, match="name an axis twice"):
+        f(wg.asarray(x), axis=(0, 0))
+
+
+def test_softplus_with_beta():
+    x = np.array([-800.0, -1.0, 0.0, 2.0, 800.0])
+    np.testing.assert_allclose(wg.softplus(wg.asarray(x), beta=3.0).numpy(), np.logaddexp(0, 3 * x) / 3, rtol=1e-15)
+    np.testing.assert_array_equal(wg.nn.Softplus(3.0)(wg.asarray(x)).numpy(), wg.softplus(wg.asarray(x), 3.0).numpy())
+    with pytest.raises(wg.ArgumentError, match="beta must be positive, got 0"):
+        wg.softplus(1.0, beta=0)

@@ -25,6 +25,17 @@ def test_nearest_repeats() -> None:
     np.testing.assert_array_equal(down, x[:, :, ::2])
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_the_nearest_elements_keep_their_dtype(mode: str) -> None:
+    x = data(2, 3, 8, 5) * 100
+    for size in ((4, 10), (11, 3)):
+        floating = wg.upsample(wg.asarray(np.round(x)), size=size, mode=mode).numpy()
+        whole = wg.upsample(wg.asarray(np.round(x).astype(np.int16)), size=size, mode=mode)
+        assert whole.dtype == wg.int16
+        np.testing.assert_array_equal(whole.numpy(), floating)
+    assert wg.upsample(wg.asarray(x.astype(np.int16)), size=(4, 4), mode="bilinear").dtype == wg.float32
+
+
 @pytest.mark.parametrize("align_corners", [False, True])
 def test_interpolation_is_exact_for_what_is_linear(align_corners: bool) -> None:
     x = np.arange(5.0)[None, None, :, None] * 2.0 + np.arange(7.0)

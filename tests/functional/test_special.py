@@ -245,6 +245,48 @@ def test_erf_of_complex_numbers() -> None:
     assert narrow.dtype == np.complex64
 
 
+def test_erfc_of_complex_numbers() -> None:
+    rng = np.random.default_rng(4)
+    z = rng.uniform(-6, 6, 400) + 1j * rng.uniform(-6, 6, 400)
+    z = np.concatenate([z, z * 1e-3, z.real + 1j * z.imag * 1e-5, [1j, 0j, 5.0 + 0j, -5.0 - 1e-9j]])
+    ours, theirs = wg.erfc(wg.asarray(z)).numpy(), special.erfc(z)
+    assert np.max(np.abs(ours - theirs) / np.maximum(np.abs(theirs), 1e-300)) < 2e-13
+
+
+def test_powers_of_two_with_complex_exponents() -> None:
+    z = np.random.default_rng(5).normal(size=(50, 2)) @ [3.0, 3.0j]
+    np.testing.assert_allclose(wg.exp2(wg.asarray(z)).numpy(), np.exp2(z), rtol=1e-14)
+    assert wg.exp2(wg.asarray(2000.0 + 0j)).item() == complex(math.inf, 0.0)
+
+
+def test_multivariate_gamma() -> None:
+    a = np.array([[1.6, 2.5], [4.0, 30.0]])
+    for d in (1, 2, 4):
+        np.testing.assert_allclose(wg.multigammaln(wg.asarray(a), d).numpy(), special.multigammaln(a, d), rtol=1e-14)
+    check(lambda x: wg.multigammaln(x, 3), a)
+    with pytest.raises(ArgumentError, match="d must be positive, got 0"):
+        wg.multigammaln(1.0, 0)
+
+
+def test_logarithm_of_beta_in_every_range() -> None:
+    """Both small, one large, both large: beside 40 digits, since SciPy's own has seven where the result is near 0."""
+    rng = np.random.default_rng(6)
+    a, b = np.exp(rng.uniform(-6.0, 12.0, (2, 300)))
+    with mpmath.workdps(40):
+        exact = [float(mpmath.log(mpmath.beta(x, y))) for x, y in zip(a.tolist(), b.tolist())]
+    size = np.maximum(1.0, np.abs(exact))
+    np.testing.assert_allclose(wg.betaln(wg.asarray(a), wg.asarray(b)).numpy() / size, exact / size, atol=4e-15)
+    narrow = wg.betaln(*(wg.asarray(v.astype(np.float32)) for v in (a, b))).numpy()
+    np.testing.assert_allclose(narrow / size, exact / size, atol=2e-6)  # of arguments that are rounded
+
+
+def test_scaled_bessel_function_across_its_ranges() -> None:
+    x = np.concatenate([np.linspace(0.0, 30.0, 301), [7.9999, 8.0, 1e3, 1e8], [-3.0, -9.0]])
+    np.testing.assert_allclose(wg.i0e(wg.asarray(x)).numpy(), special.i0e(x), rtol=1e-15)
+    narrow = x.astype(np.float32)
+    np.testing.assert_allclose(wg.i0e(wg.asarray(narrow)).numpy(), special.i0e(narrow.astype(float)), rtol=1e-7)
+
+
 def test_logsumexp_with_signs() -> None:
     x = np.array([[0.3, -2.0, 700.0], [1.0, 2.0, -math.inf]])
     b = np.array([[1.0, -4.0, 0.0], [-1.0, 0.5, 3.0]])

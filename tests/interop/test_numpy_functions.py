@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 
 import numpy as np
@@ -106,6 +107,7 @@ CASES = {
     "repeat": (lambda x: np.repeat(x, 2, axis=1), (M,)),
     "pad": (lambda x: np.pad(x, ((1, 0), (0, 2))), (M,)),
     "pad value": (lambda x: np.pad(x, 1, constant_values=3.0), (M,)),
+    "pad symmetric": (lambda x: np.pad(x, 2, mode="symmetric"), (M,)),
     "pad edge": (lambda x: np.pad(x, 1, mode="edge"), (M,)),
     "tril": (np.tril, (M,)),
     "triu": (lambda x: np.triu(x, 1), (M,)),
@@ -149,6 +151,10 @@ CASES = {
     "linalg.cholesky": (lambda x: np.linalg.cholesky(x @ x.T + np.eye(3)), (S,)),
     "linalg.svd": (lambda x: np.linalg.svd(x, compute_uv=False), (M,)),
     "linalg.eigvalsh": (lambda x: np.linalg.eigvalsh(x + x.T), (S,)),
+    "linalg.eigvalsh upper": (lambda x: np.linalg.eigvalsh(x + x.T, UPLO="U"), (S,)),
+    "linalg.eigh upper": (lambda x: np.abs(np.linalg.eigh(x + x.T, "U")[1]), (S,)),
+    "gradient": (lambda x: np.gradient(x)[1], (M,)),
+    "angle": (np.angle, (M,)),
     "linalg.matrix_power": (lambda x: np.linalg.matrix_power(x, 3), (S,)),
     "fft.fft": (lambda x: np.abs(np.fft.fft(x)), (M,)),
     "fft.rfft": (lambda x: np.real(np.fft.rfft(x, axis=0)), (M,)),
@@ -267,6 +273,17 @@ def test_questions_about_data():
     target = np.zeros((3, 4))
     np.copyto(target, x)
     np.testing.assert_array_equal(target, M)
+
+
+def test_kinds_of_numbers():
+    z, x = np.array([1 + 2j, 3, -1j]), np.array([1.0, math.inf, -math.inf, math.nan])
+    for f in (np.iscomplex, np.isreal):
+        assert f(wg.asarray(z)).tolist() == f(z).tolist()
+        assert f(wg.asarray(x)).tolist() == f(x).tolist()
+    for f in (np.isposinf, np.isneginf):
+        assert f(wg.asarray(x)).tolist() == f(x).tolist()
+    assert np.angle(wg.asarray(x)).dtype == wg.float64
+    assert isinstance(np.gradient(wg.asarray(M)), tuple)
 
 
 def test_columns_of_plots_are_data():

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, native, one_axis, wide
+from wengert.functional.arguments import (
+    all_axes,
+    as_dtype_of,
+    as_floating,
+    as_tensor,
+    describe,
+    native,
+    one_axis,
+    product,
+    wide,
+)
 from wengert.functional.elementwise import _softplus
 from wengert.functional.foreign_names import explain_keywords
 from wengert.program.compile import composite
@@ -314,9 +325,18 @@ def _softmax(x: Tensor, axis: int) -> Tensor:
     return _permute(_softmax_of_rows(_permute(x, order)), back)
 
 
+def _as_rows(t: Tensor, axis: Sequence[int], name: str, of_rows: Callable[[Tensor], Tensor]) -> Tensor:
+    """A function of rows, of several axes as one."""
+    axes = all_axes(tuple(axis), t.ndim, name)
+    order = (*(i for i in range(t.ndim) if i not in axes), *axes)
+    moved = _permute(t, order)
+    rows = _reshape(moved, (*moved.shape[: t.ndim - len(axes)], product(moved.shape[t.ndim - len(axes) :])))
+    return _permute(_reshape(of_rows(rows), moved.shape), tuple(order.index(i) for i in range(t.ndim)))
+
+
 @explain_keywords
-def softmax(x: Any, axis: int = -1) -> Tensor:
-    """eˣ / Σ eˣ along an axis, without overflow.
+def softmax(x: Any, axis: int | Sequence[int] = -1) -> Tensor:
+    """eˣ / Σ eˣ along an axis, or over several, without overflow.
 
     >>> softmax([1e4, 1e4]).tolist()
     [0.5, 0.5]
@@ -324,6 +344,8 @@ def softmax(x: Any, axis: int = -1) -> Tensor:
     t = _input(x, "softmax")
     if t.size == 0:
         return _copy(t)
+    if isinstance(axis, (tuple, list)):
+        return _as_rows(t, axis, "softmax", _softmax_of_rows)
     return _softmax(t, one_axis(axis, t.ndim, "softmax"))
 
 
@@ -343,8 +365,8 @@ def _log_softmax(x: Tensor, axis: int) -> Any:
 
 
 @explain_keywords
-def log_softmax(x: Any, axis: int = -1) -> Tensor:
-    """x − ln Σ eˣ along an axis, without overflow.
+def log_softmax(x: Any, axis: int | Sequence[int] = -1) -> Tensor:
+    """x − ln Σ eˣ along an axis, or over several, without overflow.
 
     >>> log_softmax([1e4, 0.0]).tolist()
     [0.0, -10000.0]
@@ -352,6 +374,8 @@ def log_softmax(x: Any, axis: int = -1) -> Tensor:
     t = _input(x, "log_softmax")
     if t.size == 0:
         return _copy(t)
+    if isinstance(axis, (tuple, list)):
+        return _as_rows(t, axis, "log_softmax", _log_softmax_of_rows)
     k = one_axis(axis, t.ndim, "log_softmax")
     y: Tensor = _log_softmax_of_rows(t) if k == t.ndim - 1 else _log_softmax(t, k)
     return y

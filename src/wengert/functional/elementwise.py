@@ -201,17 +201,19 @@ def _softplus(x: Tensor) -> Any:
 
 
 @composite
-def _compiled_softplus(x: Tensor) -> Any:
-    return _softplus(x)
+def _compiled_softplus(x: Tensor, beta: float) -> Any:
+    return _softplus(x) if beta == 1.0 else _softplus(x * beta) / beta
 
 
-def softplus(x: Any) -> Tensor:
-    """ln(1 + eˣ), without overflow.
+def softplus(x: Any, beta: float = 1.0) -> Tensor:
+    """ln(1 + e^βx) / β, without overflow.
 
     >>> softplus([0.0, 1000.0]).tolist()
     [0.693147..., 1000.0]
     """
-    y: Tensor = _compiled_softplus(as_floating(as_tensor(x, "softplus")))
+    if not beta > 0.0:
+        raise ArgumentError(f"softplus: beta must be positive, got {beta}")
+    y: Tensor = _compiled_softplus(as_floating(as_tensor(x, "softplus")), float(beta))
     return y
 
 

@@ -58,25 +58,26 @@ def _source(mode: str, n: Size, before: int, after: int) -> Tensor:
         return _remainder(place, size)
     if mode == "edge":
         return _minimum(_maximum(place, 0), size - 1)
-    period = (size - 1) * 2
+    edge = 1 if mode == "symmetric" else 0  # whether the last element is mirrored too
+    period = (size - 1 + edge) * 2
     period = _maximum(period, 1) if isinstance(period, Tensor) else max(period, 1)
     folded = _remainder(place, period)
-    return _minimum(folded, period - folded)
+    return _minimum(folded, period - edge - folded)
 
 
 @explain_keywords
 def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> Tensor:
     """More elements before and after along each axis: `((before, after), …)`, one pair for all, or one number.
 
-    mode: "constant" (`value`), "edge" (the last element), "reflect" (mirrored, without the last) or "wrap" (round the
-    end).
+    mode: "constant" (`value`), "edge" (the last element), "reflect" (mirrored, without the last), "symmetric" (mirrored,
+    with the last) or "wrap" (round the end).
 
     >>> pad([1, 2, 3], (1, 2)).tolist(), pad([1, 2, 3], 2, mode="reflect").tolist()
     ([0, 1, 2, 3, 0, 0], [3, 2, 1, 2, 3, 2, 1])
     """
     t = as_tensor(x, "pad")
-    if mode not in ("constant", "edge", "reflect", "wrap"):
-        raise ArgumentError(f"pad: mode is 'constant', 'edge', 'reflect' or 'wrap', got {mode!r}")
+    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
+        raise ArgumentError(f"pad: mode is 'constant', 'edge', 'reflect', 'symmetric' or 'wrap', got {mode!r}")
     pairs = _pairs(pad_width, t.ndim)
     if mode == "constant":
         shape = tuple([n + b + a for n, (b, a) in zip(t.shape, pairs)])

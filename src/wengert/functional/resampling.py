@@ -33,7 +33,7 @@ def upsample(
 
     `mode` is `"nearest"` (the element at ⌊j n/m⌋) or `"nearest-exact"` (at ⌊(j + ½) n/m⌋), or `"linear"`, `"bilinear"`,
     `"trilinear"` for one, two, three spatial axes, or `"bicubic"` for two. Interpolation takes elements as areas; with
-    `align_corners` as points, of which the outermost stay.
+    `align_corners` as points, of which the outermost stay. The nearest elements keep their dtype, integers too.
 
     >>> upsample([[[1.0, 3.0]]], scale=2).tolist()
     [[[1.0, 1.0, 3.0, 3.0]]]
@@ -42,7 +42,8 @@ def upsample(
     >>> upsample([[[1.0, 3.0, 5.0]]], size=2, mode="nearest-exact").tolist()
     [[[1.0, 5.0]]]
     """
-    t = as_floating(as_tensor(x, "upsample"))
+    t = as_tensor(x, "upsample")
+    t = t if mode in _NEAREST and not t.dtype.is_inexact else as_floating(t)  # elements that are copied may be integers
     rank = t.ndim - 2
     if rank not in (1, 2, 3):
         raise ShapeError(f"upsample: takes (batch, channels, one to three spatial axes), got {describe(t)}")
@@ -66,8 +67,8 @@ def upsample(
     # The last axis first: along the others whole rows are combined.
     for goal, factor, axis in zip(reversed(goals), reversed(factors), range(t.ndim - 1, 1, -1)):
         ratio = 0.0 if factor is None else 1.0 / factor
-        if mode == "nearest-exact":
-            t = _at_centres(t, goal, axis, ratio)
+        if mode == "nearest-exact" or not t.dtype.is_inexact:
+            t = _nearest(t, goal, axis, ratio, 0.5 if mode == "nearest-exact" else 0.0)
         elif mode == "bicubic":
             t = _cubic(t, goal, axis, ratio, align_corners)
         else:
@@ -75,9 +76,10 @@ def upsample(
     return t
 
 
-def _at_centres(t: Any, size: int, axis: int, ratio: float) -> Tensor:
+def _nearest(t: Any, size: int, axis: int, ratio: float, offset: float) -> Tensor:
+    """The elements at ⌊(j + offset) n/m⌋."""
     n = int(t.shape[axis])
-    at = np.floor((np.arange(size, dtype=np.float32) + np.float32(0.5)) * np.float32(ratio or n / size))
+    at = np.floor((np.arange(size, dtype=np.float32) + np.float32(offset)) * np.float32(ratio or n / size))
     return take(t, asarray(np.minimum(at.astype(np.int64), n - 1)), axis=axis)
 
 

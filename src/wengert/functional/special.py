@@ -12,7 +12,7 @@ from wengert.functional.arguments import as_floating, as_tensor, native
 from wengert.program.compile import composite
 
 _digamma, _trigamma, _polygamma = native("digamma"), native("trigamma"), native("polygamma")
-_bessel_i, _bessel_i_scaled = native("bessel_i"), native("bessel_i_scaled")
+_bessel_i, _bessel_i_scaled, _i0e = native("bessel_i"), native("bessel_i_scaled"), native("i0e")
 _log, _log1p, _where, _sin, _abs = (native(n) for n in ("log", "log1p", "where", "sin", "abs"))
 _round, _remainder = native("round"), native("remainder")
 _erfcx, _ndtr, _ndtri = native("erfcx"), native("ndtr"), native("ndtri")
@@ -40,6 +40,27 @@ def polygamma(n: int, x: Any) -> Tensor:
     return _trigamma(t) if order == 1 else _polygamma(t, order)
 
 
+@composite
+def _multigammaln(a: Tensor, d: int) -> Any:
+    y: Any = 0.25 * d * (d - 1) * math.log(math.pi)
+    for j in range(d):
+        y = y + _lgamma(a - 0.5 * j)
+    return y
+
+
+def multigammaln(a: Any, d: int) -> Tensor:
+    """ln Γ_d(a) = d(d − 1)/4 · ln π + Σ ln Γ(a − j/2) over j < d, the multivariate gamma function's; a > (d − 1)/2.
+
+    >>> multigammaln(2.5, 2).item()
+    0.857047...
+    """
+    order = operator.index(d)
+    if order < 1:
+        raise ArgumentError(f"multigammaln: the dimension d must be positive, got {d}")
+    y: Tensor = _multigammaln(as_floating(as_tensor(a, "multigammaln")), order)
+    return y
+
+
 def i0(x: Any) -> Tensor:
     """The modified Bessel function I₀(x) (NIST DLMF 10.25).
 
@@ -55,7 +76,7 @@ def i0e(x: Any) -> Tensor:
     >>> i0e(1000.0).item()
     0.012617...
     """
-    return _bessel_i_scaled(as_floating(as_tensor(x, "i0e")), 0)
+    return _i0e(as_floating(as_tensor(x, "i0e")))
 
 
 def i1(x: Any) -> Tensor:

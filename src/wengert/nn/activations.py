@@ -131,16 +131,20 @@ class HardSigmoid(Module):
 
 
 class Softplus(Module):
-    """ln(1 + eˣ).
+    """ln(1 + e^βx) / β.
 
     >>> import wengert as wg
     >>> Softplus()(wg.tensor([1000.0])).tolist()
     [1000.0]
     """
 
+    def __init__(self, beta: float = 1.0) -> None:
+        super().__init__()
+        self.beta = beta
+
     def forward(self, x: Tensor) -> Tensor:
-        """ln(1 + eˣ)."""
-        return F.softplus(x)
+        """ln(1 + e^βx) / β."""
+        return F.softplus(x, self.beta)
 
 
 class LogSigmoid(Module):

@@ -77,10 +77,13 @@ def _log(x: Any, y: Any) -> Any:
 
 
 def _pow_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
-    # x⁰ is 1 for every x, so its derivative is 0 even at x = 0; 0ᵇ is 0 for b > 0, so its derivative by b is 0.
+    # x⁰ is 1 for every x, so its derivative is 0 even at x = 0; 0ᵇ is 0 for b > 0, so its derivative by b is 0, and for
+    # b < 0, where it is ∞ and falls, −∞.
     base = a_dot if a_dot is ZERO else a_dot * either(b == 0, 0.0, b * pow(a, b - 1.0))
-    exponent = b_dot if b_dot is ZERO else b_dot * (either(a == 0, 0.0, _log(a, y)) * y)
-    return base + exponent
+    if b_dot is ZERO:
+        return base
+    at_zero = 0.0 if is_complex(y) else either(b < 0, -y, 0.0)
+    return base + b_dot * either(a == 0, at_zero, _log(a, y) * y)
 
 
 pow = define(

@@ -129,9 +129,28 @@ def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None,
 
 @function("angle")
 def _angle(z: Any, deg: bool = False) -> Any:
-    z = as_tensor(z, "angle")
-    turn = wg.atan2(wg.imag(z), wg.real(z)) if z.dtype.kind == "c" else wg.where(z < 0, math.pi, 0.0)
+    turn = wg.angle(z)
     return _degrees(turn) if deg else turn
+
+
+@function("iscomplex")
+def _iscomplex(x: Any) -> Any:
+    return wg.not_equal(wg.imag(x), 0) if x.dtype.kind == "c" else wg.zeros(x.shape, dtype=bool)
+
+
+@function("isreal")
+def _isreal(x: Any) -> Any:
+    return wg.logical_not(_iscomplex(x))
+
+
+@function("isposinf")
+def _isposinf(x: Any, out: Any = None) -> Any:
+    return wg.equal(x, math.inf)
+
+
+@function("isneginf")
+def _isneginf(x: Any, out: Any = None) -> Any:
+    return wg.equal(x, -math.inf)
 
 
 @function("sinc")

@@ -86,7 +86,8 @@ def _linspace(
 
 @function("gradient")
 def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    return wg.gradient(f, *varargs, axis=axis, edge_order=edge_order)
+    slopes = wg.gradient(f, *varargs, axis=axis, edge_order=edge_order)
+    return tuple(slopes) if isinstance(slopes, list) else slopes
 
 
 @function("vstack", "row_stack")

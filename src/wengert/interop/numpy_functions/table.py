@@ -166,7 +166,7 @@ _IDLE: dict[str, tuple[Any, ...]] = {
     "assume_unique": (False, True),
     "method": ("linear",),
     "where": (True,),
-    "UPLO": ("L",),
+    "UPLO": ("L", "U"),  # the Hermitian part is taken, which has both
     "mode": ("reduced",),
     "sorter": (None,),
     "mean": (None,),
