@@ -451,6 +451,29 @@ def test_a_gradient_of_one_number_gets_memory_when_it_is_written() -> None:
     assert g.tolist() == a.tolist() == [7.0, 1.0, 1.0]
 
 
+REPEATED: dict[str, Callable[[Any], Any]] = {
+    "tile": lambda x: wg.tile(x, (2, 1)),
+    "repeat": lambda x: wg.repeat(x, 2, axis=0),
+    "meshgrid": lambda x: wg.meshgrid(x[0], x[0])[0],
+}
+
+
+@pytest.mark.parametrize("name", list(REPEATED))
+def test_what_repeats_elements_has_each_of_them_once(name: str) -> None:
+    x = wg.tensor([[1.0, 2.0, 3.0]])
+    y = REPEATED[name](x)
+    y[0, 0] = 5.0
+    assert y.tolist()[0] == [5.0, 2.0, 3.0] and y.tolist()[1] == [1.0, 2.0, 3.0] and x.tolist() == [[1.0, 2.0, 3.0]]
+
+    def f(x: Any) -> Any:
+        y = REPEATED[name](x)
+        y[0, 0] = 5.0
+        return (y * y).sum()
+
+    times = y.shape[0]
+    assert wg.grad(f)(x).tolist() == [[2.0 * (times - 1), 4.0 * times, 6.0 * times]]
+
+
 def test_numpy_sees_overlapping_elements_read_only() -> None:
     for dtype in (wg.float32, wg.bfloat16):
         x = wg.ones((2,), dtype=dtype)

@@ -132,6 +132,13 @@ def test_logsumexp_extremes():
     assert wg.logsumexp(wg.tensor(2.0)).item() == 2.0
 
 
+def test_logsumexp_of_nothing():
+    for f in (wg.logsumexp, wg.compile(wg.logsumexp)):
+        assert f(wg.zeros((0,))).item() == -np.inf
+        assert f(wg.zeros((2, 0))).tolist() == [-np.inf, -np.inf]
+    assert wg.grad(lambda x: wg.logsumexp(x))(wg.zeros((0,))).shape == (0,)
+
+
 @pytest.mark.parametrize("order", [1, 2, 3, 0.5, np.inf, -np.inf, 0])
 def test_norm(order):
     a = data((3, 4)) + 0.1
