@@ -377,7 +377,7 @@ void collect_sources(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
 Value* saved_operand(Node* n, int i) {
   Value* v = n->saved[i].value;
   const SavedRef& ref = n->derivative->saves[i];
-  if (ref.kind != SavedRef::output) {
+  if (ref.kind != SavedRef::output || !is_inexact(v->dtype)) {  // as when recording: integers have no edge
     retain(v);
     return v;
   }

@@ -171,6 +171,24 @@ def test_an_iteration_over_nested_derivatives_stays_flat(inner: str) -> None:
     assert _core.memory_stats()["live_bytes"] <= live
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: wg.sort(x),
+        lambda x: wg.sort(x * x, descending=True),
+        lambda x: wg.topk(wg.sin(x), 2)[0],
+        lambda x: wg.cummin(x * x)[0],
+        lambda x: wg.median(wg.exp(x)),
+        lambda x: wg.max(x * x, axis=0, return_indices=True)[0],
+    ],
+    ids=["sort", "sort descending", "topk", "cummin", "median", "max"],
+)
+def test_positions_that_are_kept_lead_nowhere(f: Callable[[Any], Any]) -> None:
+    """Ops of two results keep the integers among them; derivatives that read those have no edge to the op."""
+    g = wg.grad(lambda x: (wg.grad(lambda x: f(x).sum())(x) * x).sum())(wg.tensor([3.0, 1.0, 2.0, 5.0]))
+    assert not g.requires_grad and wg.compile(lambda x: x)(g).is_leaf
+
+
 def descent(steps: int) -> Callable[[Any], Any]:
     """The loss after some steps of gradient descent, as a function of where it starts."""
     loss = lambda w: ((w * w - 1.0) * w).sum()
