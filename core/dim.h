@@ -99,6 +99,7 @@ struct SizeProgram {
   void set_leaves(const std::vector<SizeLeaf>& first);
   // A reference to the step that will hold d (d itself if concrete). Leaves and steps are shared.
   Dim compile(Dim d);
+  int64_t number(SizeLeaf leaf);  // its index among the leaves, of which it becomes one
   void evaluate(const int64_t* leaf_values, int64_t* results) const;
   static int64_t resolve(Dim d, const int64_t* results) {
     return d.symbolic() ? results[Dim::kSymbolic - 1 - d.raw] : d.raw;
@@ -106,7 +107,6 @@ struct SizeProgram {
 
  private:
   Dim place(Kind kind, Dim a, Dim b);
-  int64_t number(SizeLeaf leaf);
   std::unordered_map<int64_t, int64_t> compiled_;  // raw symbol → reference
   std::unordered_map<uint64_t, int64_t> numbers_;  // key of a leaf → its index
 };

@@ -42,12 +42,16 @@ bool reusable(const Value* v) {
   return v->refs == 1 && v->buffer->refs == 1 && v->contiguous && !v->node && !v->buffer->pinned;
 }
 
+void run_steps(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
+               int given, bool wrote);
+
 // One execution of a program. Results of steps, and the first `given` inputs, are owned: each is released when it has
 // been read for the last time, or becomes an output.
 struct Run {
   const Program& p;
   Value** slots;
   const int64_t* sizes;
+  const int64_t* leaf_sizes;
   Value* const* donated;
   int given;
   int small_steps = 0;
@@ -58,6 +62,7 @@ struct Run {
   void step(const Step& s);
   bool worked(const Step& s);
   void call(const Step& s);
+  void choose(const Step& s);
   Value* spare_operand(const Step& s, DType dtype) const;
   Value* donated_for(int32_t slot) const;
   void drop(int32_t slot) {
@@ -368,14 +373,31 @@ void Run::call(const Step& s) {
   for (size_t i = 0; i < s.out.size(); ++i) slots[s.out[i]] = results[i];
 }
 
+// Numbers that are no index choose the nearest region.
+void Run::choose(const Step& s) {
+  const Value* index = slots[s.in[0]];
+  const auto last = static_cast<int64_t>(s.regions.size()) - 1;
+  const int64_t chosen = index->dtype == DType::Bool ? *reinterpret_cast<const bool*>(index->data)
+                                                     : *reinterpret_cast<const int64_t*>(index->data);
+  const Region& region = s.regions[std::clamp<int64_t>(chosen, 0, last)];
+  SmallArray<Value*, kFew> operands(s.in.size()), results(s.out.size());
+  for (size_t i = 1; i < s.in.size(); ++i) operands[i - 1] = slots[s.in[i]];
+  SmallArray<int64_t, kFew> leaves(region.leaves.size());
+  for (size_t i = 0; i < region.leaves.size(); ++i) leaves[i] = leaf_sizes[region.leaves[i]];
+  run_steps(*region.program, operands.data(), leaves.data(), results.data(), nullptr, 0, wrote);
+  for (size_t i = 0; i < s.out.size(); ++i) slots[s.out[i]] = results[i];
+}
+
 void Run::step(const Step& s) {
   ++run_counters.steps;
   run_counters.gemms += s.gemm;
   if (s.group) {
     ++run_counters.groups;
     run_group(*s.group, *this);
-  } else {
+  } else if (s.regions.empty()) {
     call(s);
+  } else {
+    choose(s);
   }
   for (int32_t d : s.drop) drop(d);
   for (int32_t d : s.drop_input)
@@ -466,16 +488,17 @@ bool run_one_block(const Program& p, Value* const* in, Value** out, int given) {
   return true;
 }
 
-}  // namespace
-
-void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated, int given) {
+// `wrote`: as Run::wrote.
+void run_steps(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
+               int given, bool wrote) {
   if (p.one_block && !donated && run_one_block(p, in, out, given)) return;
   SmallArray<Value*, kFew> slots(p.n_slots);
   SmallArray<int64_t, kFew> sizes(p.sizes.steps.size());
   std::copy(in, in + p.n_inputs, slots.data());
   std::fill(slots.data() + p.n_inputs, slots.data() + p.n_slots, nullptr);
   for (auto& [slot, value] : p.constants) slots[slot] = value;
-  Run r{p, slots.data(), sizes.data(), donated, given};
+  Run r{p, slots.data(), sizes.data(), leaf_sizes, donated, given};
+  r.wrote = wrote;
   try {
     if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, sizes.data());
     for (const Step& s : p.steps) {
@@ -494,6 +517,12 @@ void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** 
     out[i] = slot < 0 ? nullptr : slots[slot];
     if (out[i] && !(p.moves[i] && r.owns(slot))) retain(out[i]);
   }
+}
+
+}  // namespace
+
+void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated, int given) {
+  run_steps(p, in, leaf_sizes, out, donated, given, false);
 }
 
 }  // namespace wengert

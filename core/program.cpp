@@ -146,6 +146,12 @@ void Program::verify() const {
       require(static_cast<int>(s.out.size()) == s.op->n_outputs &&
                   (s.op->n_inputs < 0 || static_cast<int>(s.in.size()) == s.op->n_inputs),
               "a step has another number of operands or results than its op");
+    for (const Region& r : s.regions) {
+      require(!s.in.empty() && r.program->n_inputs == static_cast<int>(s.in.size()) - 1 &&
+                  r.program->outputs.size() == s.out.size(),
+              "a step has another number of operands or results than one of its regions");
+      require(std::count(r.program->outputs.begin(), r.program->outputs.end(), -1) == 0, "a region lacks a result");
+    }
     for (int32_t slot : s.out) make(slot);
   }
   for (int32_t slot : outputs)

@@ -67,6 +67,14 @@ struct FusedGroup {
   void fill_constants();
 };
 
+struct Program;
+
+// A program inside another, on values of that one.
+struct Region {
+  std::shared_ptr<const Program> program;
+  std::vector<int32_t> leaves;  // where its sizes lie among those of the program around it
+};
+
 struct Step {
   const Op* op = nullptr;
   std::shared_ptr<const Op> owned;  // the op, if it was made at run time
@@ -74,6 +82,7 @@ struct Step {
   bool symbolic = false;
   bool gemm = false;
   std::unique_ptr<FusedGroup> group;
+  std::vector<Region> regions;      // one of them runs: the first operand says which, the others are its operands
   std::vector<int32_t> in, out;     // slots
   std::vector<int32_t> drop;        // results that are not read after this step
   std::vector<int32_t> drop_input;  // inputs of the program that are not read after this step

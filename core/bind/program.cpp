@@ -123,6 +123,22 @@ struct ProgramBuilder {
     });
   }
 
+  // One of these programs, chosen by the first operand, on the others.
+  void choose(const std::vector<std::shared_ptr<Program>>& programs, nb::handle in, nb::handle out) {
+    guarded([&] {
+      Step s;
+      if (programs.empty()) fail(ErrorKind::value, "choose", "takes at least one program");
+      for (const std::shared_ptr<Program>& program : programs) {
+        Region r{program, {}};
+        for (const SizeLeaf& l : program->sizes.leaves) r.leaves.push_back(static_cast<int32_t>(p->sizes.number(l)));
+        s.regions.push_back(std::move(r));
+      }
+      s.in = slots(in);
+      s.out = slots(out);
+      p->steps.push_back(std::move(s));
+    });
+  }
+
   // registers: (dtype, row, input slot or -1, output slot or -1, output shape, constant or None)
   // code: (kind, op name or dtype, row, inputs, output)
   // like: a slot with the shape of the iteration space, or -1
@@ -644,6 +660,7 @@ void init_program(nb::module_& m) {
   nb::class_<ProgramBuilder>(m, "ProgramBuilder")
       .def(nb::init<>())
       .def("call", &ProgramBuilder::call)
+      .def("choose", &ProgramBuilder::choose)
       .def("fused", &ProgramBuilder::fused)
       .def("set_leaves", &ProgramBuilder::set_leaves)
       .def("keep_sizes", &ProgramBuilder::keep_sizes)

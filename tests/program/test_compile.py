@@ -474,7 +474,7 @@ def test_moments_of_complex_numbers(f: Any, dtype: Any) -> None:
 @pytest.mark.parametrize(
     ("f", "message"),
     [
-        (lambda x: x if x.sum() > 0 else -x, r"branches on .* Use where\(\) instead of if"),
+        (lambda x: x if x.sum() > 0 else -x, r"branches on .* Use where\(\) or cond\(\) instead of if"),
         (lambda x: x * x.sum().item(), r"reads with item\(\) .* Compute with the tensor itself"),
         (lambda x: x * float(x.sum()), "converts to a Python number .* Compute with the tensor itself"),
         (lambda x: x * int(x.sum()), "converts to a Python number .* Compute with the tensor itself"),

@@ -14,7 +14,7 @@ from wengert.autograd.conversion import asarray
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.ops.registry import OPS, define_callback
-from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer, remove_dead
+from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer, remove_dead, resized_attrs
 from wengert.transforms.evaluate import apply
 
 _LITERAL = 2**32 - 1  # as core/value.h: Value::kLiteral
@@ -263,7 +263,7 @@ def _known_sizes(call: Any) -> tuple[list[Any], list[Any]]:
 def _concrete(i: Instruction, env: dict[Any, Operand], replace: Any) -> Instruction:
     """The instruction with sizes that are known put in."""
     inputs = tuple(env[x] if isinstance(x, Var) else x for x in i.inputs)
-    attrs = tuple(tuple(replace(v)) if a.kind == "sizes" else v for a, v in zip(i.op.attrs, i.attrs))
+    attrs = resized_attrs(i.op, i.attrs, lambda shape: tuple(replace(shape)))
     outputs = tuple(Var(t) for t in infer(i.op, inputs, attrs))
     env.update(zip(i.outputs, outputs))
     return Instruction(i.op, inputs, attrs, outputs)

@@ -61,6 +61,7 @@ class Op:
     dear: bool = False
     public: bool = True
     vmap: Rule | str = "undefined"
+    infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes; None: the core knows the rule
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)

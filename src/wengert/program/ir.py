@@ -6,7 +6,7 @@ There is one IR. Rules are traced into it, derivatives are rewritten in it, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,10 @@ class Instruction:
         """The operands that are values."""
         return [x for x in self.inputs if isinstance(x, Var)]
 
+    def regions(self) -> tuple[Program, ...]:
+        """The programs that it holds, of which one runs."""
+        return tuple(p for a, value in zip(self.op.attrs, self.attrs) if a.kind == "programs" for p in value)
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Program:
@@ -110,6 +114,8 @@ class Program:
             for v in i.vars():
                 if v not in known:
                     raise AssertionError(f"{i.op.name} reads a value that no earlier instruction makes")
+            for region in i.regions():
+                region.verify()
             expected = infer(i.op, i.inputs, i.attrs)
             if len(expected) != len(i.outputs):
                 raise AssertionError(f"{i.op.name} has {len(i.outputs)} outputs, expected {len(expected)}")
@@ -130,6 +136,8 @@ _ELEMENTWISE: dict[tuple[Any, ...], int] = {}
 
 def infer(op: Op, inputs: Sequence[Operand], attrs: tuple[Any, ...]) -> list[Type]:
     """The output types of an instruction, by the op's own shape rule."""
+    if op.infer is not None:
+        return list(op.infer(attrs))
     of: Type | None = None
     for x in inputs:
         if isinstance(x, Var):
@@ -162,6 +170,35 @@ def _infer_elementwise(op: Op, inputs: Sequence[Operand], of: Type) -> Type:
     return of if dtype == of.dtype else Type(dtype, of.shape)
 
 
+def resized_attrs(op: Op, attrs: tuple[Any, ...], sizes: Callable[[Shape], Shape]) -> tuple[Any, ...]:
+    """The attributes with other sizes, also of the programs among them."""
+    if not attrs:
+        return attrs
+    return tuple(
+        [
+            sizes(v) if a.kind == "sizes" else tuple(resized(p, sizes) for p in v) if a.kind == "programs" else v
+            for a, v in zip(op.attrs, attrs)
+        ]
+    )
+
+
+def resized(program: Program, sizes: Callable[[Shape], Shape], before: Sequence[Instruction] = ()) -> Program:
+    """The program with other sizes, after instructions that may make some of its inputs."""
+    made: dict[Var, Var] = {}
+
+    def var(v: Var) -> Var:
+        if v not in made:
+            made[v] = Var(Type(v.type.dtype, sizes(v.type.shape)), v.linear)
+        return made[v]
+
+    inputs = list(map(var, program.inputs))
+    body = []
+    for i in (*before, *program.instructions):
+        operands = tuple([var(x) if isinstance(x, Var) else x for x in i.inputs])
+        body.append(Instruction(i.op, operands, resized_attrs(i.op, i.attrs, sizes), tuple(map(var, i.outputs))))
+    return Program(inputs, body, [var(o) if isinstance(o, Var) else o for o in program.outputs])
+
+
 def remove_dead(instructions: Sequence[Instruction], outputs: Iterable[Operand | None]) -> list[Instruction]:
     """The instructions that the outputs need, in order."""
     live = {o for o in outputs if isinstance(o, Var)}
@@ -174,7 +211,11 @@ def remove_dead(instructions: Sequence[Instruction], outputs: Iterable[Operand |
 
 
 def format_program(program: Program) -> str:
-    """The program as text, one instruction a line."""
+    """The program as text, one instruction a line; the programs that one holds stand below it."""
+    return "\n".join(_lines(program))
+
+
+def _lines(program: Program) -> Iterator[str]:
     names: dict[Var, str] = {}
 
     def name(x: Operand | None) -> str:
@@ -185,14 +226,14 @@ def format_program(program: Program) -> str:
         return names.setdefault(x, f"v{len(names)}")
 
     def attrs(i: Instruction) -> str:
-        pairs = (f"{a.name}={v}" for a, v in zip(i.op.attrs, i.attrs))
+        pairs = (f"{a.name}={v}" for a, v in zip(i.op.attrs, i.attrs) if a.kind != "programs")
         return "".join(f" {p}" for p in pairs)
 
-    header = ", ".join(f"{name(v)}: {v.type}" for v in program.inputs)
-    lines = [f"({header}) ->"]
+    yield f"({', '.join(f'{name(v)}: {v.type}' for v in program.inputs)}) ->"
     for i in program.instructions:
         operands = ", ".join(map(name, i.inputs))
         results = ", ".join(f"{name(v)}: {v.type}" for v in i.outputs)
-        lines.append(f"  {results} = {i.op.name} {operands}{attrs(i)}")
-    lines.append(f"  return {', '.join(map(name, program.outputs))}")
-    return "\n".join(lines)
+        yield f"  {results} = {i.op.name} {operands}{attrs(i)}"
+        for region in i.regions():
+            yield from (f"    {line}" for line in _lines(region))
+    yield f"  return {', '.join(map(name, program.outputs))}"

@@ -66,6 +66,8 @@ def without_stops(program: Program) -> Program:
 def _key(i: Instruction) -> Any:
     """Equal for instructions that compute the same."""
     operands = [x if isinstance(x, Var) else (repr(x.value), x.dtype) for x in i.inputs]
+    if regions := i.regions():
+        return (i.op.name, *map(id, regions), *operands)
     return (i.op.name, attr_key(i.attrs) if i.attrs else None, *operands)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
-from wengert.program.ir import Instruction, Program, Shape, Size, Type, Var
+from wengert.program.ir import Instruction, Program, Shape, Size, Type, Var, resized_attrs
 
 
 class own_symbols(contextlib.ContextDecorator):
@@ -90,10 +90,7 @@ def unify_sizes(program: Program, guards: Sequence[Any]) -> Program:
 
     inputs, body = [remade(v) for v in program.inputs], []
     for i in program.instructions:
-        attrs = i.attrs
-        if attrs:
-            specs = zip(i.op.attrs, attrs)
-            attrs = tuple([sizes(v, _core.attr_key(v)) if spec.kind == "sizes" else v for spec, v in specs])
+        attrs = resized_attrs(i.op, i.attrs, lambda shape: sizes(shape, _core.attr_key(shape)))
         operands = tuple([made[x] if isinstance(x, Var) else x for x in i.inputs])
         body.append(Instruction(i.op, operands, attrs, tuple([remade(v) for v in i.outputs])))
     return Program(inputs, body, [made[o] if isinstance(o, Var) else o for o in program.outputs])

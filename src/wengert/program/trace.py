@@ -134,7 +134,7 @@ class Tracer(_core.Tensor):
         return int(self.shape[0])
 
     def __bool__(self) -> NoReturn:
-        self._refuse("branches on", "Use where() instead of if, or branch outside the compiled function")
+        self._refuse("branches on", "Use where() or cond() instead of if, or branch outside the compiled function")
 
     def __float__(self) -> NoReturn:
         self._refuse("converts to a Python number", _KEEP_TENSOR)

@@ -12,7 +12,7 @@ from wengert.program.ir import Instruction, Operand, Program, Var, remove_dead
 from wengert.program.mincut import minimum_vertex_cut
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer
-from wengert.transforms.linearize import is_linear, linearize, transpose
+from wengert.transforms.linearize import is_linear, linearize, transpose, zeros_like
 
 _LAST_BIT = 63  # as core/derived.h: kLastBit
 _INPUT, _OUTPUT, _RESIDUAL = 0, 1, 2  # as core/derived.h: SavedRef::Kind
@@ -99,16 +99,50 @@ def derive(program: Program, mask: int, name: str, past: Sequence[Instruction] =
 
 def push(program: Program, mask: int) -> Program:
     """The program together with its tangents: inputs, then tangents of those in the mask → outputs, then their tangents."""
+    return push_by(program, [k for k in range(len(program.inputs)) if mask >> min(k, _LAST_BIT) & 1])
+
+
+def push_by(program: Program, wanted: Sequence[int]) -> Program:
+    """As `push`, by these inputs."""
     trace = Trace()
     primals: dict[Var, Any] = {v: trace.input(v.type) for v in program.inputs}
-    wanted = [v for k, v in enumerate(program.inputs) if mask >> min(k, _LAST_BIT) & 1]
-    tangents: dict[Var, Any] = {v: trace.tracer(Var(v.type, linear=True)) for v in wanted}
+    varied = (program.inputs[k] for k in wanted)
+    tangents: dict[Var, Any] = {v: trace.tracer(Var(v.type, linear=True)) for v in varied}
     dots = [t._var for t in tangents.values()]
     with trace:
         linearize(trace.process, program.instructions, primals, tangents)
     ys = [_output(primals, o) for o in program.outputs]
     y_dots = [_cotangent(tangents.get(o, ZERO)) if isinstance(o, Var) else None for o in program.outputs]
     return simplify(Program([*trace.inputs, *dots], trace.instructions, [*ys, *y_dots]))
+
+
+def pull_linear(program: Program, linear: Sequence[int]) -> Program:
+    """The transpose of a program that is linear in these inputs: the other inputs, then cotangents of the outputs →
+    cotangents of the linear inputs."""
+    trace = Trace()
+    made: dict[Var, Var] = {}
+    varying = {program.inputs[k] for k in linear}
+    for v in program.inputs:
+        made[v] = Var(v.type, linear=True) if v in varying else trace.input(v.type)._var
+    linear_part: list[Instruction] = []
+    for i in program.instructions:
+        if any(v in varying for v in i.vars()):
+            varying.update(i.outputs)
+        made.update((o, Var(o.type, o in varying)) for o in i.outputs)
+        (same,) = _renamed([i], made)
+        (linear_part if i.outputs[0] in varying else trace.instructions).append(same)
+    bars: dict[Var, Any] = {}
+    for o in program.outputs:
+        bar = trace.input(o.type)  # type: ignore[union-attr]
+        if o in varying:
+            bars[made[o]] = bars.get(made[o], ZERO) + bar
+    with trace:
+        transpose(trace, linear_part, bars)
+        cotangents = [bars.get(made[program.inputs[k]], ZERO) for k in linear]
+        filled = [
+            zeros_like(trace.tracer(made[program.inputs[k]])) if b is ZERO else b for k, b in zip(linear, cotangents)
+        ]
+    return simplify(Program(trace.inputs, trace.instructions, [x._var for x in filled]))
 
 
 def _linearize_past(

@@ -7,7 +7,7 @@ from typing import Any
 
 from wengert import _core
 from wengert.ops.registry import Op
-from wengert.program.ir import Const, Program, Var
+from wengert.program.ir import Const, Program, Var, resized_attrs
 from wengert.program.trace import create
 
 
@@ -23,9 +23,7 @@ def evaluate(program: Program, inputs: Sequence[Any], leaves: list[Any], sizes: 
     env: dict[Var, Any] = dict(zip(program.inputs, inputs))
     for i in program.instructions:
         operands = [x.value if isinstance(x, Const) else env[x] for x in i.inputs]
-        attrs = tuple(
-            _core.substitute_sizes(v, leaves, sizes) if a.kind == "sizes" else v for a, v in zip(i.op.attrs, i.attrs)
-        )
+        attrs = resized_attrs(i.op, i.attrs, lambda shape: tuple(_core.substitute_sizes(shape, leaves, sizes)))
         outputs = apply(i.op, operands, attrs)
         env.update(zip(i.outputs, (outputs,) if i.op.n_outputs == 1 else outputs))
     return [_output(env, o) for o in program.outputs]

@@ -12,7 +12,7 @@ from typing import Any
 from wengert import _core
 from wengert._core import same_sizes
 from wengert.ops.registry import OPS
-from wengert.program.ir import Const, Instruction, Program, Type, Var, infer, remove_dead
+from wengert.program.ir import Const, Instruction, Program, Type, Var, infer, remove_dead, resized
 from wengert.program.lower import lower
 from wengert.program.sizes import EqualSizes, own_symbols
 from wengert.transforms.derive import Derivable, Derivation, Leaf, derive, push
@@ -200,7 +200,10 @@ def _sizes_to_keep(program: Program, past: list[Instruction]) -> list[Any]:
 
 
 def _attr_sizes(i: Instruction) -> Iterable[Any]:
-    return (n for spec, value in zip(i.op.attrs, i.attrs) if spec.kind == "sizes" for n in value)
+    yield from (n for spec, value in zip(i.op.attrs, i.attrs) if spec.kind == "sizes" for n in value)
+    for region in i.regions():
+        yield from (n for v in region.inputs for n in v.type.shape)
+        yield from (n for inner in region.instructions for n in _attr_sizes(inner))
 
 
 def _is_leaf(n: Any) -> bool:
@@ -242,19 +245,6 @@ def _retyped(source: Derivable, types: list[tuple[int, Any]], given: list[int]) 
 
 
 def _remade(source: Derivable, sizes: Callable[[Any], Any]) -> tuple[Program, list[Instruction]]:
-    made: dict[Var, Var] = {}
-
-    def var(v: Var) -> Var:
-        if v not in made:
-            made[v] = Var(Type(v.type.dtype, sizes(v.type.shape)))
-        return made[v]
-
-    def instruction(i: Instruction) -> Instruction:
-        attrs = tuple(sizes(v) if spec.kind == "sizes" else v for spec, v in zip(i.op.attrs, i.attrs))
-        inputs = tuple(var(x) if isinstance(x, Var) else x for x in i.inputs)
-        return Instruction(i.op, inputs, attrs, tuple(map(var, i.outputs)))
-
-    program = source.program
-    inputs = list(map(var, program.inputs))
-    past, body = list(map(instruction, source.past)), list(map(instruction, program.instructions))
-    return Program(inputs, body, [var(o) if isinstance(o, Var) else o for o in program.outputs]), past
+    made = resized(source.program, sizes, source.past)
+    n = len(source.past)
+    return Program(made.inputs, made.instructions[n:], made.outputs), made.instructions[:n]

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from wengert import _core, tree
+from wengert import tree
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.forward import DualTensor
@@ -18,13 +18,14 @@ from wengert.debug.warning import user_line
 from wengert.errors import ArgumentError, AxisError, ShapeError, TraceError
 from wengert.functional.indexing import assign
 from wengert.ops.batching import spread
-from wengert.ops.registry import OPS, Op
-from wengert.program.call_trace import CallTrace, Name, call_trace
+from wengert.ops.registry import OPS
+from wengert.program.call_trace import Name
 from wengert.program.compile import _call_structured, _report, _wrap
+from wengert.program.inner_trace import InnerTrace
 from wengert.program.ir import Const, Operand, Type, Var
 from wengert.program.numbers import is_number
 from wengert.program.simplify import simplify
-from wengert.program.trace import Trace, Tracer, filled
+from wengert.program.trace import filled
 from wengert.transforms.batch import Examples
 from wengert.transforms.functional import grad
 from wengert.transforms.naming import named, transformed
@@ -47,65 +48,21 @@ class Example(Name):
         )
 
 
-class ExampleTrace(CallTrace):
-    """The program of one example in the making. What is not of the example is an input of its own, whatever it is."""
+class ExampleTrace(InnerTrace):
+    """The program of one example in the making."""
 
-    absorbs = True
+    what = "vmap: the function"
+    remedy = "which one example cannot do for all; use grad() inside, and return what it gives"
 
     def __init__(self, size: Any) -> None:
         super().__init__()
         self.size = size
-        self.outer = call_trace()
-        if self.outer is not None:
-            self.made = self.outer.made
 
     def tracer(self, var: Var) -> Name:
         """A tensor that stands for `var`."""
         name = super().tracer(var)
         name.__class__ = Example
         return name
-
-    def capture(self, x: Any) -> Name:
-        """A tensor from outside, of any level: it is the same for all examples."""
-        if isinstance(x, Name) and isinstance(x._trace, CallTrace):
-            x._trace._require_open((x,))
-        name: Any = Trace.capture(self, x)
-        self._entry.setdefault(name, name._var)
-        return name  # type: ignore[no-any-return]
-
-    def __exit__(self, *exc: object) -> None:
-        captured, self.captured = self.captured, {}
-        super().__exit__(*exc)
-        self.captured = captured
-        for x, _ in captured.values():
-            if x._plain:
-                _core.mark_changed(x, False)
-
-    def _own(self, x: Any) -> Any:
-        if not isinstance(x, Tensor) or (isinstance(x, Tracer) and x._trace is self):
-            return x
-        return self.capture(x)
-
-    def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-        """Append an instruction; its outputs as tensors."""
-        return super().emit(op, [self._own(x) for x in inputs], attrs)
-
-    def variables(self, x: Any) -> list[Var]:
-        """The values whose cotangents add up to the gradient by x."""
-        if isinstance(x, Tracer) and x._trace is not self:
-            known = self.captured.get(id(x))
-            return [] if known is None else super().variables(known[1])
-        return super().variables(x)
-
-    def owns(self, x: Any) -> bool:
-        """Whether x is no tensor of a transformation inside the function."""
-        return bool(x._plain or x._level <= self.level)
-
-    def write(self, x: Any, value: Any, op: str) -> None:
-        """x has a new value from here on."""
-        super().write(self._own(x), self._own(value), op)
-        if x._plain:
-            _core.mark_changed(x, True)
 
     def draw(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
         """Key and first counter of a draw of n elements by each example, for so many that the size is no matter."""
@@ -117,29 +74,6 @@ class ExampleTrace(CallTrace):
             return self.outer.draw(generator, counters * 2, True)  # a counter has two numbers of 64 bits
         low, high, first = generator.reserve(counters)
         return (low, high), (first,)
-
-    def numbers(self, read: Any, count: int, dtype: Any) -> NoReturn:
-        """Not available: an optimizer steps once for all examples."""
-        self._refuse_effect("steps an optimizer")
-
-    def read(self, owner: Any, setting: str) -> None:
-        """The function has looked at an attribute."""
-        if self.outer is not None:
-            self.outer.read(owner, setting)
-
-    def accumulate(self, x: Any, gradient: Any) -> None:
-        """Not available: gradients of one example have no place in a tensor of all."""
-        self._refuse_effect("calls backward()")
-
-    def clear_grad(self, x: Any) -> None:
-        """Not available."""
-        self._refuse_effect("changes .grad")
-
-    def _refuse_effect(self, what: str) -> NoReturn:
-        raise TraceError(
-            f"vmap: the function {what}, at {user_line()}, which one example cannot do for all; use grad() inside, and "
-            "return what it gives"
-        )
 
 
 def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Any:

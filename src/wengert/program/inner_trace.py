@@ -1,0 +1,91 @@
+"""The trace of a part of a function: what one example does in vmap, what one branch does in cond."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.debug.warning import user_line
+from wengert.errors import TraceError
+from wengert.ops.registry import Op
+from wengert.program.call_trace import CallTrace, Name, call_trace
+from wengert.program.ir import Var
+from wengert.program.trace import Trace, Tracer
+
+
+class InnerTrace(CallTrace):
+    """A program in the making. What is not its own is an input, whatever it is: plain, dual, or of the trace around it."""
+
+    absorbs = True
+    what = "the function"  # as messages call what is traced
+    remedy = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer = call_trace()
+        if self.outer is not None:
+            self.made = self.outer.made
+
+    def capture(self, x: Any) -> Name:
+        """A tensor from outside, of any level."""
+        if isinstance(x, Name) and isinstance(x._trace, CallTrace):
+            x._trace._require_open((x,))
+        name: Any = Trace.capture(self, x)
+        self._entry.setdefault(name, name._var)
+        return name  # type: ignore[no-any-return]
+
+    def __exit__(self, *exc: object) -> None:
+        captured, self.captured = self.captured, {}
+        super().__exit__(*exc)
+        self.captured = captured
+        for x, _ in captured.values():
+            if x._plain:
+                _core.mark_changed(x, False)
+
+    def _own(self, x: Any) -> Any:
+        if not isinstance(x, Tensor) or (isinstance(x, Tracer) and x._trace is self):
+            return x
+        return self.capture(x)
+
+    def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+        """Append an instruction; its outputs as tensors."""
+        return super().emit(op, [self._own(x) for x in inputs], attrs)
+
+    def variables(self, x: Any) -> list[Var]:
+        """The values whose cotangents add up to the gradient by x."""
+        if isinstance(x, Tracer) and x._trace is not self:
+            known = self.captured.get(id(x))
+            return [] if known is None else super().variables(known[1])
+        return super().variables(x)
+
+    def owns(self, x: Any) -> bool:
+        """Whether x is no tensor of a transformation inside the function."""
+        return bool(x._plain or x._level <= self.level)
+
+    def write(self, x: Any, value: Any, op: str) -> None:
+        """x has a new value from here on."""
+        super().write(self._own(x), self._own(value), op)
+        if x._plain:
+            _core.mark_changed(x, True)
+
+    def read(self, owner: Any, setting: str) -> None:
+        """The function has looked at an attribute."""
+        if self.outer is not None:
+            self.outer.read(owner, setting)
+
+    def numbers(self, read: Any, count: int, dtype: Any) -> NoReturn:
+        """Not available."""
+        self._refuse_effect("steps an optimizer")
+
+    def accumulate(self, x: Any, gradient: Any) -> None:
+        """Not available."""
+        self._refuse_effect("calls backward()")
+
+    def clear_grad(self, x: Any) -> None:
+        """Not available."""
+        self._refuse_effect("changes .grad")
+
+    def _refuse_effect(self, effect: str) -> NoReturn:
+        raise TraceError(f"{self.what} {effect}, at {user_line()}, {self.remedy}")

@@ -1,0 +1,286 @@
+"""Branches on data: `cond` and `switch`. Traced, they are instructions that hold a program for each branch.
+
+The derivative of such an instruction is another one, whose branches are the derivatives of its branches; so it has every
+mode and every order, and only the branch that is taken runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert import tree
+from wengert._core import Tensor
+from wengert.autograd.creation import full
+from wengert.dtypes import ALL as DTYPES
+from wengert.dtypes import bool_, int64
+from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from wengert.ops.registry import OPS, Attr, Op
+from wengert.ops.zero import ZERO
+from wengert.program.call_trace import call_trace
+from wengert.program.compile import _own_outputs
+from wengert.program.inner_trace import InnerTrace
+from wengert.program.ir import Instruction, Program, Type, Var, remove_dead
+from wengert.program.simplify import simplify
+from wengert.program.trace import Tracer, dispatch, same_shape, tracing
+from wengert.transforms.batch import batch
+from wengert.transforms.derive import pull_linear, push_by
+from wengert.transforms.evaluate import apply, evaluate
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
+    """true_fn(*operands) where pred holds, else false_fn(*operands). Only one of them runs.
+
+    Outside of traced functions this is an `if`. Inside of `compile` and `vmap`, where there are no data to branch on, both
+    branches are traced, and each call takes one of them; for a batch of predicates, both run and `where` chooses. Branches
+    return the same structure with the same dtypes and shapes. They may close over tensors, and draw random numbers; they
+    must not change tensors from outside in place. Derivatives of any order in both modes are those of the branch taken.
+
+    >>> import wengert as wg
+    >>> @wg.compile
+    ... def f(x):
+    ...     return wg.cond(x.sum() > 0, lambda x: x * x, lambda x: -x, x)
+    >>> f(wg.tensor([1.0, 2.0])).tolist(), f(wg.tensor([-1.0, -2.0])).tolist()
+    ([1.0, 4.0], [1.0, 2.0])
+    """
+    _require_callable("cond", {"true_fn": true_fn, "false_fn": false_fn})
+    if not _is_traced(pred):
+        return (true_fn if _number("cond", "the predicate", pred) else false_fn)(*operands)
+    index = _scalar("cond", "the predicate", pred)
+    if index.dtype != bool_:
+        index = index != 0
+    return _choose("cond", index, {"false_fn": false_fn, "true_fn": true_fn}, operands)
+
+
+def switch(index: Any, fns: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """fns[index](*operands). Only one of them runs; an index out of range takes the nearest branch.
+
+    As `cond`, of more than two branches.
+
+    >>> import wengert as wg
+    >>> f = wg.compile(lambda k, x: wg.switch(k, [wg.sin, wg.cos, wg.exp], x))
+    >>> f(wg.tensor(2), wg.tensor(0.0)).item()
+    1.0
+    """
+    if not isinstance(fns, (list, tuple)) or not fns:
+        raise ArgumentError(f"switch: takes a list of functions, at least one, got {fns!r}")
+    named = {f"branch {k}": f for k, f in enumerate(fns)}
+    _require_callable("switch", named)
+    if not _is_traced(index):
+        k = int(_number("switch", "the index", index))
+        return fns[min(max(k, 0), len(fns) - 1)](*operands)
+    chosen = _scalar("switch", "the index", index)
+    if not chosen.dtype.is_integer:
+        raise DTypeError(f"switch: the index must be an integer, got {chosen.dtype.name}")
+    return _choose("switch", OPS["cast"](chosen, int64.code), named, operands)
+
+
+# ------------------------------------------------------------------------------------------------------------ arguments
+
+
+def _is_traced(x: Any) -> bool:
+    return isinstance(x, Tensor) and (isinstance(x, Tracer) or call_trace() is not None)
+
+
+def _require_callable(name: str, functions: dict[str, Any]) -> None:
+    for label, f in functions.items():
+        if not callable(f):
+            raise ArgumentError(f"{name}: {label} must be a function, got a {type(f).__name__}")
+
+
+def _scalar(name: str, what: str, x: Tensor) -> Any:
+    if x.size != 1:
+        raise ShapeError(
+            f"{name}: {what} must be one number, got shape {tuple(x.shape)}; use where() for one per element"
+        )
+    return OPS["reshape"](x, ()) if x.ndim else x
+
+
+def _number(name: str, what: str, x: Any) -> Any:
+    return _scalar(name, what, x).item() if isinstance(x, Tensor) else x
+
+
+# ------------------------------------------------------------------------------------------------------------- tracing
+
+
+class _BranchTrace(InnerTrace):
+    """The program of one branch in the making."""
+
+    remedy = "which a branch cannot do; return what it computes, and use it outside"
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def draw(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
+        """Key and counter of a draw: taken from the generator whether the branch runs or not."""
+        if self.outer is not None:
+            return self.outer.draw(generator, n, wide)
+        low, high, first = generator.reserve(generator.counters(n, wide))
+        return (low, high), (first,)
+
+
+def _choose(name: str, index: Any, branches: dict[str, Callable[..., Any]], operands: Sequence[Any]) -> Any:
+    """The instruction of these branches on these operands."""
+    leaves, structure = tree.flatten(list(operands))
+    tensors = [x for x in leaves if isinstance(x, Tensor)]
+    traced = [_traced(f"{name}: {label}", f, leaves, structure) for label, f in branches.items()]
+    outside = {k: x for trace, _, _ in traced for k, (x, _) in trace.captured.items()}
+    programs = [_program(trace, outputs, outside) for trace, outputs, _ in traced]
+    _require_alike(name, list(branches), programs, [s for *_, s in traced])
+    op = _op(len(programs[0].outputs))
+    made = apply(op, [index, *tensors, *outside.values()], (tuple(programs),))
+    return tree.unflatten(traced[0][2], list(made) if op.n_outputs > 1 else [made])
+
+
+def _traced(what: str, f: Callable[..., Any], leaves: Sequence[Any], structure: Any) -> tuple[Any, list[Var], Any]:
+    trace = _BranchTrace(what)
+    given = [trace.argument(Type(x.dtype.code, tuple(x.shape))) if isinstance(x, Tensor) else x for x in leaves]
+    with trace:
+        results, out_structure = tree.flatten(f(*tree.unflatten(structure, given)))
+        outputs = [trace.value(_result(what, y)) for y in results]
+        changed = trace.changed()
+    if changed:
+        raise TraceError(
+            f"{what} changes a tensor {changed[0][0]._var.type} from outside in place ({changed[0][0]._op}), "
+            f"{trace.remedy}"
+        )
+    return trace, outputs, out_structure
+
+
+def _result(what: str, y: Any) -> Tensor:
+    if isinstance(y, Tensor):
+        return y
+    if isinstance(y, (bool, int, float, complex)):
+        return full((), y)
+    raise TraceError(f"{what} must return tensors, numbers and containers of them, got a {type(y).__name__}")
+
+
+def _program(trace: Any, outputs: list[Var], outside: dict[int, Any]) -> Program:
+    """The program of a branch, with an input for each tensor that one of the branches closes over."""
+    known = {k: trace._entry[name] for k, (_, name) in trace.captured.items()}
+    inputs = [known.get(k) or Var(Type(x.dtype.code, tuple(x.shape))) for k, x in outside.items()]
+    return _own_outputs(simplify(Program([*trace.inputs, *inputs], trace.instructions, list(outputs))))
+
+
+def _require_alike(name: str, labels: list[str], programs: list[Program], structures: list[Any]) -> None:
+    for label, program, structure in zip(labels[1:], programs[1:], structures[1:]):
+        if structure != structures[0]:
+            raise TraceError(
+                f"{name}: branches must return the same structure; {labels[0]} returns {structures[0]}, {label} {structure}"
+            )
+        for k, (a, b) in enumerate(zip(programs[0].outputs, program.outputs)):
+            assert isinstance(a, Var) and isinstance(b, Var)
+            if a.type.dtype != b.type.dtype or not same_shape(a.type.shape, b.type.shape):
+                raise TraceError(
+                    f"{name}: branches must return the same types; result {k} is {a.type} of {labels[0]}, {b.type} of "
+                    f"{label}; convert one with astype, or broadcast_to"
+                )
+
+
+# ----------------------------------------------------------------------------------------------------- the instruction
+
+_OPS: dict[int, Op] = {}  # by the number of results
+
+
+def _op(n_outputs: int) -> Op:
+    if n_outputs not in _OPS:
+        name = "switch" if n_outputs == 1 else f"switch_{n_outputs}"
+
+        def run(operands: Sequence[Any], branches: tuple[Program, ...]) -> Any:
+            return _run(name, operands, branches)
+
+        _OPS[n_outputs] = OPS[name] = Op(
+            name,
+            run,
+            -1,
+            n_outputs,
+            (Attr("branches", "programs"),),
+            elementwise=False,
+            differentiable=True,
+            view=False,
+            jvp=_push,
+            transpose=(_pull,),
+            formula="the results of one of the branches; the first operand says which, the others are its operands",
+            dear=True,
+            public=False,
+            vmap=_batched,
+            infer=lambda attrs: [o.type for o in attrs[0][0].outputs],
+        )
+    return _OPS[n_outputs]
+
+
+def _run(name: str, operands: Sequence[Any], branches: tuple[Program, ...]) -> Any:
+    trace = tracing()
+    if any(not x._plain for x in operands) or (trace is not None and trace.captures):
+        return dispatch(name, tuple(operands), (branches,))
+    chosen = min(max(int(operands[0].item()), 0), len(branches) - 1)
+    results = evaluate(branches[chosen], operands[1:], [], [])
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _push(*given: Any, branches: tuple[Program, ...]) -> Any:
+    """Tangents: those of the branch that is taken, which computes its values once more on the way."""
+    n = len(given) // 2
+    dots, (index, *xs) = given[1:n], given[n + 1 :]
+    wanted = [k for k, d in enumerate(dots) if d is not ZERO]
+    m = len(branches[0].outputs)
+    pushes = [push_by(b, wanted) for b in branches]
+    moving = [k for k in range(m) if any(p.outputs[m + k] is not None for p in pushes)]
+    y_dots = [ZERO] * m
+    if moving:
+        tangents = tuple(_tangents(p, branches[0], m, moving) for p in pushes)
+        made = apply(_op(len(moving)), [index, *xs, *(dots[k] for k in wanted)], (tangents,))
+        for k, y_dot in zip(moving, made if len(moving) > 1 else (made,)):
+            y_dots[k] = y_dot
+    return y_dots[0] if m == 1 else tuple(y_dots)
+
+
+def _tangents(pushed: Program, primal: Program, m: int, moving: Sequence[int]) -> Program:
+    """What a push computes, of which only these tangents are wanted; zeros where a branch has none."""
+    body, outputs = list(pushed.instructions), []
+    for k in moving:
+        tangent = pushed.outputs[m + k]
+        if tangent is None:
+            type_ = primal.outputs[k].type  # type: ignore[union-attr]
+            tangent = Var(type_, linear=True)
+            body.append(Instruction(OPS["full"], (), (type_.shape, type_.dtype, 0.0), (tangent,)))
+        outputs.append(tangent)
+    return _own_outputs(Program(pushed.inputs, remove_dead(body, outputs), list(outputs)))
+
+
+def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], branches: tuple[Program, ...]) -> list[Any]:
+    """Cotangents of the operands in which it is linear: by the transpose of the branch that is taken."""
+    index, *xs = operands
+    linear = [k - 1 for k in which]
+    results = branches[0].outputs
+    bars = [
+        full(o.type.shape, 0.0, dtype=DTYPES[o.type.dtype]) if b is ZERO else b  # type: ignore[union-attr]
+        for b, o in zip(y_bar if len(results) > 1 else (y_bar,), results)
+    ]
+    pulls = tuple(_own_outputs(pull_linear(b, linear)) for b in branches)
+    others = [x for k, x in enumerate(xs) if k not in linear]
+    made = apply(_op(len(linear)), [index, *others, *bars], (pulls,))
+    return list(made) if len(linear) > 1 else [made]
+
+
+def _batched(size: Any, mapped: Sequence[bool], index: Any, *xs: Any, branches: tuple[Program, ...]) -> Any:
+    """Many examples: the same branch for all, or each branch for all and the right one for each."""
+    programs = [batch(b, mapped[1:], size) for b in branches]
+    if not mapped[0]:
+        return apply(_op(len(branches[0].outputs)), [index, *xs], (tuple(map(_own_outputs, programs)),))
+    results = [evaluate(p, xs, [], []) for p in programs]
+    chosen = results[0]
+    number = OPS["cast"](index, int64.code)
+    for k, others in enumerate(results[1:], start=1):
+        chosen = [_where(number >= k, y, x) for x, y in zip(chosen, others)]
+    return chosen[0] if len(chosen) == 1 else tuple(chosen)
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    """One condition per example, along the first axis."""
+    ones = OPS["reshape"](condition, (condition.shape[0], *(1,) * (x.ndim - 1)))
+    return OPS["where"](OPS["broadcast_to"](ones, x.shape), x, y)
+
+
+__all__ = ["cond", "switch"]
