@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,57 @@ _uniform, _normal, _integers = (
 )
 
 
+class _Draws(threading.local):
+    """What this thread does with draws besides making them."""
+
+    logs: tuple[list[Any], ...] = ()  # each gets what is drawn
+    repeated: Repeated | None = None  # where draws are taken from instead
+
+
+class Repeated:
+    """Draws that were logged, one after the other; `differ` once there are more, fewer, or others."""
+
+    def __init__(self, log: list[tuple[int, tuple[int, int, int]]]) -> None:
+        self._log, self._next, self._others = log, 0, False
+
+    @property
+    def differ(self) -> bool:
+        """Whether something else was drawn than the first time."""
+        return self._others or self._next != len(self._log)
+
+    def take(self, counters: int) -> tuple[int, int, int]:
+        """The key and the first counter of the next draw."""
+        taken, place = self._log[self._next] if self._next < len(self._log) else (-1, (0, 0, 0))
+        self._others |= taken != counters
+        self._next += 1
+        return place
+
+
+_draws = _Draws()
+
+
+@contextmanager
+def draws_logged() -> Iterator[list[Any]]:
+    """Inside, what this thread draws is written to the list, from whatever generator."""
+    before, log = _draws.logs, list[Any]()
+    _draws.logs = (*before, log)
+    try:
+        yield log
+    finally:
+        _draws.logs = before
+
+
+@contextmanager
+def draws_repeated(log: list[Any]) -> Iterator[Repeated]:
+    """Inside, this thread draws again what was logged; generators stay as they are, whatever is done to them."""
+    before = _draws.logs, _draws.repeated
+    _draws.logs, _draws.repeated = (), Repeated(log)
+    try:
+        yield _draws.repeated
+    finally:
+        _draws.logs, _draws.repeated = before
+
+
 class Generator:
     """A stream of random numbers: a 64-bit key, made of the seed, and a counter that every draw moves on.
 
@@ -45,10 +97,15 @@ class Generator:
         self._refuse_traced("manual_seed")
         if seed is not None and not hasattr(seed, "__index__"):
             raise TypeError(f"manual_seed: a seed is an integer, got {seed!r}")
-        with self._lock:
-            self._seed = int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
-            self._counter = 0
+        if not self._left_alone():
+            with self._lock:
+                self._seed = int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
+                self._counter = 0
         return self
+
+    def _left_alone(self) -> bool:
+        """Whether draws come from a log, so that this generator is not to be set; a new one is started all the same."""
+        return _draws.repeated is not None and hasattr(self, "_seed")
 
     def _refuse_traced(self, what: str) -> None:
         if call_trace() is not None:
@@ -75,10 +132,15 @@ class Generator:
 
     def reserve(self, counters: int) -> tuple[int, int, int]:
         """Move on by this many counters: the two halves of the key, and the first of them."""
-        with self._lock:
-            first = self._counter
-            self._counter += counters
-            return *self.key, first
+        if _draws.repeated is not None:
+            place = _draws.repeated.take(counters)
+        else:
+            with self._lock:
+                place = *self.key, self._counter
+                self._counter += counters
+        for log in _draws.logs:
+            log.append((counters, place))
+        return place
 
     def place(self, size: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
         """Key and counter of a draw of this many elements, now or in every call of the function that is traced."""
@@ -102,7 +164,8 @@ class Generator:
         seed, counter = state
         if counter < 0:
             raise ArgumentError(f"Generator.set_state: the counter must not be negative, got {counter}")
-        self._seed, self._counter = int(seed), int(counter)
+        if not self._left_alone():
+            self._seed, self._counter = int(seed), int(counter)
 
     def __getstate__(self) -> tuple[int, int]:
         return self.get_state()
