@@ -104,6 +104,7 @@ from wengert.functional import *
 from wengert.interop.array_api import VERSION as __array_api_version__
 from wengert.interop.array_api import namespace_info as __array_namespace_info__
 from wengert.interop.dlpack import from_dlpack
+from wengert.memory.checkpoint import checkpoint, checkpoint_sequential
 from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak
 from wengert.program.compile import compile
 from wengert.threads import get_num_threads, set_num_threads
@@ -156,6 +157,7 @@ __all__ = [
     "GradientMap", "GradientTape", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError", "MemoryStats",
     "NumberRangeError", "ShapeError", "SolverError", "Tape", "TapeConsumedError", "Tensor", "TraceError",
     "WengertError", "WorkerError", "arange", "asarray", "autograd", "bernoulli", "bfloat16", "bool_", "can_cast",
+    "checkpoint", "checkpoint_sequential",
     "compile", "complex128", "complex64", "cond", "custom_op", "default_generator", "dual", "empty", "empty_like",
     "empty_pool", "enable_grad", "explain", "eye", "finfo", "float16", "float32", "float64", "from_dlpack", "full",
     "full_like", "functional", "geomspace", "get_num_threads", "grad", "grad_of", "hessian", "hvp", "iinfo", "int16",

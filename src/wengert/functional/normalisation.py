@@ -24,6 +24,7 @@ from wengert.functional.arguments import (
     promoted,
     shape_text,
 )
+from wengert.memory.recomputing import recomputing
 from wengert.program.compile import composite
 from wengert.program.numbers import as_real
 
@@ -273,5 +274,7 @@ def batch_norm(
 
 
 def _move(running: Tensor, towards: Tensor, momentum: float) -> None:
+    if recomputing():  # they moved the first time
+        return
     with no_grad():
         running += momentum * (as_dtype_of(towards.detach(), running.dtype) - running)

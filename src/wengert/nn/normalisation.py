@@ -12,6 +12,7 @@ from wengert.autograd.modes import no_grad
 from wengert.dtypes import float64, int64
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import describe
+from wengert.memory.recomputing import recomputing
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
 
@@ -192,7 +193,7 @@ class _BatchNorm(_ChannelNorm):
         """x, normalised."""
         self._check(x)
         momentum: Any = self.momentum
-        if self.training and self.num_batches_tracked is not None:
+        if self.training and self.num_batches_tracked is not None and not recomputing():
             with no_grad():
                 self.num_batches_tracked += 1
                 if momentum is None and self.running_mean is not None:  # a tensor: a compiled function has no number
