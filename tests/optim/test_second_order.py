@@ -1,4 +1,4 @@
-"""Newton's method and Levenberg–Marquardt: one step by NumPy, convergence, states, errors."""
+"""Newton's method, Levenberg–Marquardt and the natural gradient: one step by NumPy, convergence, states, errors."""
 
 from __future__ import annotations
 
@@ -136,3 +136,66 @@ def test_what_cannot_be_minimised_is_refused_and_nothing_changes(kind: Any) -> N
         with pytest.raises(wg.ArgumentError):
             kind([p], **bad)
     assert p.tolist() == [1.0, 1.0]
+
+
+def softmax_problem() -> tuple[Any, Any, Any]:
+    """A hidden layer and three classes: parameters, the function, and its logits as a function of all parameters."""
+    w = wg.Parameter(0.5 * RNG.normal(size=(4, 3)))
+    v = wg.Parameter(0.5 * RNG.normal(size=(3, 3)))
+    x, labels = wg.asarray(RNG.normal(size=(6, 4))), wg.asarray(RNG.integers(0, 3, 6))
+
+    def logits(flat: Any) -> Any:
+        return wg.tanh(x @ flat[:12].reshape((4, 3))) @ flat[12:].reshape((3, 3))
+
+    def function() -> Any:
+        made = wg.tanh(x @ w) @ v
+        return made, wg.cross_entropy(made, labels)
+
+    return (w, v), function, logits
+
+
+def test_a_natural_gradient_step_beside_the_dense_fisher_matrix() -> None:
+    (w, v), function, logits = softmax_problem()
+    flat = np.concatenate([w.numpy().ravel(), v.numpy().ravel()])
+    z = logits(wg.asarray(flat)).numpy()
+    jacobian = wg.jacobian(logits)(wg.asarray(flat)).numpy()  # (6, 3, 21)
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    fisher = np.zeros((21, 21))
+    for i in range(6):
+        for label in range(3):  # E[∇ ln p ∇ ln pᵀ] over what the model itself would draw
+            score = (np.eye(3)[label] - p[i]) @ jacobian[i]
+            fisher += p[i, label] * np.outer(score, score) / 6
+    g = np.concatenate([t.numpy().ravel() for t in wg.grad_of(function()[1], [w, v])])
+    expected = flat - 0.7 * np.linalg.solve(fisher + 0.01 * np.eye(21), g)
+    opt = optim.NaturalGradient([w, v], lr=0.7, damping=0.01, cg_tolerance=1e-12)
+    before = function()[1].item()
+    assert opt.step(function).item() == before
+    np.testing.assert_allclose(np.concatenate([w.numpy().ravel(), v.numpy().ravel()]), expected, rtol=1e-7, atol=1e-9)
+    for _ in range(20):
+        opt.step(function)
+    assert function()[1].item() < 0.1 * before
+
+
+def test_a_natural_gradient_step_solves_linear_regression() -> None:
+    x, y = RNG.normal(size=(20, 4)), RNG.normal(size=20)
+    w = wg.Parameter(np.zeros(4))
+
+    def function() -> Any:
+        made = wg.asarray(x) @ w
+        return made, wg.mse_loss(made, wg.asarray(y))
+
+    optim.NaturalGradient([w], damping=0.0, cg_tolerance=1e-12).step(function)
+    np.testing.assert_allclose(w.numpy(), np.linalg.lstsq(x, y)[0], rtol=1e-7)
+
+
+def test_natural_gradients_of_bad_functions() -> None:
+    w = wg.Parameter([1.0])
+    opt = optim.NaturalGradient([w])
+    with pytest.raises(wg.ArgumentError, match="the function must return the outputs and the loss, got a Tensor"):
+        opt.step(lambda: (w * w).sum())
+    with pytest.raises(wg.GradientError, match="the loss must be computed of the outputs"):
+        opt.step(lambda: (w * 2.0, (w * w).sum()))
+    with pytest.raises(wg.ArgumentError, match="takes a function that computes the loss"):
+        opt.step()
+    with pytest.raises(wg.ArgumentError, match="damping must not be negative, got -1"):
+        optim.NaturalGradient([w], damping=-1.0)

@@ -18,6 +18,7 @@ from wengert.optim.levenberg_marquardt import LevenbergMarquardt, LevenbergMarqu
 from wengert.optim.lion import Lion, LionConfig
 from wengert.optim.muon import Muon, MuonConfig
 from wengert.optim.nadam import NAdam, NAdamConfig
+from wengert.optim.natural_gradient import NaturalGradient, NaturalGradientConfig
 from wengert.optim.newton import NewtonCG, NewtonCGConfig
 from wengert.optim.optimizer import Optimizer
 from wengert.optim.radam import RAdam, RAdamConfig
@@ -33,10 +34,11 @@ __all__ = [
     "Adadelta", "AdadeltaConfig", "Adafactor", "AdafactorConfig", "Adagrad", "AdagradConfig", "Adam", "Adamax",
     "AdamaxConfig", "AdamConfig", "AdamW", "AdamWConfig", "EMA", "GradientAccumulator", "GradientClipper",
     "GradientStatistics", "LBFGS", "LBFGSConfig", "LevenbergMarquardt", "LevenbergMarquardtConfig", "Lion",
-    "LionConfig", "Lookahead", "Muon", "MuonConfig", "NAdam", "NAdamConfig", "NewtonCG", "NewtonCGConfig",
-    "Optimizer", "RAdam", "RAdamConfig", "ReduceOnPlateau", "RMSprop", "RMSpropConfig", "Rprop", "RpropConfig", "SAM",
-    "Scheduler", "SGD", "SGDConfig", "Shampoo", "ShampooConfig", "check_loss", "clip_by_global_norm", "clip_by_value",
-    "clip_grad_norm", "clip_grad_value", "schedules", "transforms",
+    "LionConfig", "Lookahead", "Muon", "MuonConfig", "NAdam", "NAdamConfig", "NaturalGradient",
+    "NaturalGradientConfig", "NewtonCG", "NewtonCGConfig", "Optimizer", "RAdam", "RAdamConfig", "ReduceOnPlateau",
+    "RMSprop", "RMSpropConfig", "Rprop", "RpropConfig", "SAM", "Scheduler", "SGD", "SGDConfig", "Shampoo",
+    "ShampooConfig", "check_loss", "clip_by_global_norm", "clip_by_value", "clip_grad_norm", "clip_grad_value",
+    "schedules", "transforms",
 ]  # fmt: skip
 
 hide_frames()

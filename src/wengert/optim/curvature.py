@@ -56,8 +56,29 @@ def hessian_product(gradient: Any, parameters: Sequence[Tensor]) -> Product:
     return product
 
 
-def gauss_newton_product(residuals: Any, parameters: Sequence[Tensor], who: str) -> Product:
-    """v ↦ Jᵀ J v of recorded residuals: J v is the derivative of u ↦ Jᵀ u, which is linear, along v."""
+def hessian_product_by(loss: Any, outputs: Any, who: str) -> Product:
+    """u ↦ H u, of a recorded loss by the outputs that it was computed of."""
+    with enable_grad():
+        try:
+            (slope,) = grad_of(loss, [outputs], create_graph=True)
+        except GradientError as e:
+            raise GradientError(f"{who}.step: the loss must be computed of the outputs; {e}") from e
+
+    def product(u: Any) -> Any:
+        if not slope.requires_grad:
+            return u * 0.0  # a linear function
+        with enable_grad():
+            (found,) = grad_of(F.sum(slope * u), [outputs], retain_graph=True, allow_unused=True)
+        return u * 0.0 if found is None else found.detach()
+
+    return product
+
+
+def gauss_newton_product(
+    residuals: Any, parameters: Sequence[Tensor], who: str, curvature: Product | None = None
+) -> Product:
+    """v ↦ Jᵀ H J v of recorded residuals, where H is `curvature`, or 1: J v is the derivative of u ↦ Jᵀ u, which is linear,
+    along v."""
     u = zeros(tuple(residuals.shape), dtype=residuals.dtype, requires_grad=True)
     with enable_grad():
         pulled = gradients(residuals, parameters, who, u)
@@ -65,7 +86,8 @@ def gauss_newton_product(residuals: Any, parameters: Sequence[Tensor], who: str)
     def product(v: Any) -> Any:
         with enable_grad():
             (pushed,) = grad_of(F.sum(pulled * v), [u], retain_graph=True)
-            found = grad_of(residuals, list(parameters), pushed.detach(), retain_graph=True, allow_unused=True)
+            weighted = pushed.detach() if curvature is None else curvature(pushed.detach())
+            found = grad_of(residuals, list(parameters), weighted, retain_graph=True, allow_unused=True)
         return joined([zeros_like(p.detach()) if g is None else g.detach() for g, p in zip(found, parameters)])
 
     return product
