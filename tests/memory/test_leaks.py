@@ -227,6 +227,27 @@ def test_compiled_functions_that_are_gone(name: str) -> None:
     assert_bounded(lambda i: wg.compile(lambda x: f(x))(x).backward(inputs=[x]), 500)
 
 
+MAPPED = {
+    "vmap over a closure": lambda x, w: wg.vmap(lambda row: wg.tanh(row * w).sum())(x).sum(),
+    "vmap of a custom op": lambda x, w: wg.vmap(lambda row: (_cube_by_jvp(row) * w).sum())(x).sum(),
+    "hessian of an object": lambda x, w: wg.hessian(_Squares(w))(x[0]).sum(),
+}
+
+
+class _Squares:
+    def __init__(self, w: Any) -> None:
+        self.w = w
+
+    def __call__(self, row: Any) -> Any:
+        return (row**3 * self.w).sum()
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_mapped_functions_that_are_gone(name: str) -> None:
+    x = X.clone().requires_grad_()
+    assert_bounded(lambda i: MAPPED[name](x, X[0] * 2.0).backward(inputs=[x]), 100, 40)
+
+
 def test_compiled_functions_that_fail() -> None:
     f = wg.compile(lambda x: wg.softmax(x, axis=0) @ x)
 

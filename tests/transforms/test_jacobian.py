@@ -56,6 +56,28 @@ def test_chunks_and_containers(jacobian: Any, chunk: int | None) -> None:
     assert_same(wg.compile(jacobian(wide, chunk=chunk))(point()), expected)
 
 
+def test_what_does_not_fit_into_memory_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.linspace(-1.0, 1.0, 20)
+    whole, parts = (wg.compile(wg.hessian(lambda z: rosenbrock(z))) for _ in range(2))
+    whole(wg.asarray(x))
+    monkeypatch.setattr(wg.transforms.vmap, "_MOST_BYTES", 20_000)
+    np.testing.assert_allclose(np.asarray(parts(wg.asarray(x))), rosen_hess(x), rtol=1e-12, atol=1e-11)
+    assert parts.report()[0].instructions > whole.report()[0].instructions
+
+
+def test_writes_outside_happen() -> None:
+    count = wg.zeros(())
+
+    def f(z: Any) -> Any:
+        count.add_(1.0)
+        return z * z
+
+    for jacobian in (wg.compile(wg.jacfwd(f)), wg.compile(wg.jacrev(f, chunk=2)), wg.compile(wg.jacfwd(f, chunk=2))):
+        count.zero_()
+        jacobian(wg.ones((3,)))
+        assert count.item() == 1.0
+
+
 def loop(f: Any, p: Any) -> Any:
     """Row by row."""
     y, pull = wg.vjp(f, p)
@@ -112,6 +134,37 @@ def test_higher_orders_and_other_modes_around() -> None:
     np.testing.assert_allclose(np.asarray(total), 24 * np.asarray(x), rtol=1e-12)
     many = wg.vmap(wg.hessian(f))(wg.stack([x, v]))
     np.testing.assert_allclose(np.asarray(many[1]), np.diag(12 * np.asarray(v) ** 2), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("jacobian", [wg.jacfwd, wg.jacrev])
+def test_all_rows_see_what_was_drawn_once(jacobian: Any) -> None:
+    """The derivative of a draw draws the same again, for every row."""
+    x = wg.asarray(np.linspace(1.0, 2.0, 7))
+    q = wg.asarray(np.random.default_rng(0).normal(size=(3, 5)))
+
+    def dropped(z: Any) -> Any:
+        y = wg.dropout(z, 0.5)
+        return y * y, y
+
+    def attended(z: Any) -> Any:
+        y = wg.scaled_dot_product_attention(z, z, z, dropout_p=0.4)
+        return y * 2.0, y
+
+    for f, point in ((dropped, x), (attended, q)):
+        both = wg.compile(lambda z, f=f: jacobian(lambda u: f(u), chunk=None)(z))
+        for _ in range(2):
+            state = wg.default_generator.get_state()
+            got = both(point)
+            wg.default_generator.set_state(state)
+            y, pull = wg.vjp(f, point)
+            for k, (block, leaf) in enumerate(zip(got, y)):
+                rows = []
+                for j in range(leaf.size):
+                    bars = [wg.zeros_like(t) for t in y]
+                    bars[k] = wg.asarray(np.eye(leaf.size)[j].reshape(leaf.shape))
+                    rows.append(np.asarray(pull(tuple(bars))[0]))
+                expected = np.stack(rows).reshape(*leaf.shape, *point.shape)
+                np.testing.assert_allclose(np.asarray(block), expected, rtol=1e-10, atol=1e-12)
 
 
 def test_empty() -> None:

@@ -156,6 +156,7 @@ def _of_examples(name: str, q: int, meaning: Any) -> Any:
                 return by_meaning(meaning, size, mapped, operands, attrs)
         return OPS[name](*all_mapped(size, mapped, operands), *attrs.values())
 
+    rule.meaning = meaning  # type: ignore[attr-defined]  # where all examples draw the same
     return rule
 
 

@@ -44,6 +44,13 @@ def _drop_examples(size: Any, mapped: Any, x: Any, p: float, key: Any, counter: 
     return OPS["reshape"](_cut(random_dropout(rows, p, key, counter), n), x.shape)
 
 
+def _dropped(x: Any, p: float, key: Any, counter: Any) -> Any:
+    return x * random_dropout(create(OPS["full"], (x.shape, x.dtype.code, 1.0)), p, key, counter)
+
+
+_drop_examples.meaning = _dropped  # type: ignore[attr-defined]  # where all examples draw the same
+
+
 random_uniform: Op = define(
     "random_uniform",
     formula="uniform on [0, 1)",

@@ -19,16 +19,13 @@ from wengert.program.trace import Trace
 from wengert.transforms.evaluate import apply
 
 
-def batch(program: Program, mapped: Sequence[bool], size: Any, same_draws: bool = False) -> Program:
-    """The program of `size` examples, where the inputs in `mapped` have the axis of the examples; all outputs have it.
-
-    `same_draws`: all examples draw the same random numbers; otherwise each has a stream of its own.
-    """
+def batch(program: Program, mapped: Sequence[bool], size: Any) -> Program:
+    """The program of `size` examples, where the inputs in `mapped` have the axis of the examples; all outputs have it."""
     trace = Trace()
     values: dict[Var, Any] = {}
     for v, m in zip(program.inputs, mapped):
         values[v] = trace.input(Type(v.type.dtype, (size, *v.type.shape)) if m else v.type)
-    examples = Examples(size, values, {v for v, m in zip(program.inputs, mapped) if m}, same_draws)
+    examples = Examples(size, values, {v for v, m in zip(program.inputs, mapped) if m})
     with trace:
         examples.run(program.instructions)
         outputs = [o if not isinstance(o, Var) else examples.with_axis(o)._var for o in program.outputs]
@@ -36,21 +33,30 @@ def batch(program: Program, mapped: Sequence[bool], size: Any, same_draws: bool 
 
 
 class Examples:
-    """The values of a program that runs for many examples at once: on tensors of any level, through dispatch."""
+    """The values of a program that runs for many examples at once: on tensors of any level, through dispatch.
 
-    def __init__(self, size: Any, values: dict[Var, Any], mapped: set[Var], same_draws: bool = False) -> None:
-        self.size = size
-        self.values = values
-        self.mapped = mapped  # the values that have the axis of the examples
-        self.same_draws = same_draws
+    `mapped` are the values that have the axis of the examples. `draws_each(counter)`: whether each example draws random
+    numbers of its own there; otherwise the program draws again what was drawn once, for all of them.
+    """
+
+    def __init__(
+        self, size: Any, values: dict[Var, Any], mapped: set[Var], draws_each: Callable[[Any], bool] = lambda _: True
+    ) -> None:
+        self.size, self.values, self.mapped, self.draws_each = size, values, mapped, draws_each
 
     def run(self, instructions: Sequence[Instruction]) -> None:
         """Compute what the instructions make."""
         for i in instructions:
             operands = [x.value if isinstance(x, Const) else self.values[x] for x in i.inputs]
             which = [x in self.mapped for x in i.inputs]
-            each = any(which) or (draws(i.op, i.attrs) and not self.same_draws)
-            outputs = self._apply(i, operands, which) if each else apply(i.op, operands, i.attrs)
+            own_draw = draws(i.op, i.attrs) and self._draws_each(i)
+            each = any(which) or own_draw
+            if not each:
+                outputs = apply(i.op, operands, i.attrs)
+            elif draws(i.op, i.attrs) and not own_draw:
+                outputs = _drawing_the_same(i, self.size, which, operands)
+            else:
+                outputs = apply_rule(i.op, self.size, which, operands, i.attrs)
             made = (outputs,) if i.op.n_outputs == 1 else outputs
             self.values.update(zip(i.outputs, made))
             if each:
@@ -61,10 +67,8 @@ class Examples:
         value = self.values[x]  # type: ignore[index]
         return value if x in self.mapped else spread(value, self.size)
 
-    def _apply(self, i: Instruction, operands: list[Any], mapped: list[bool]) -> Any:
-        if self.same_draws and draws(i.op, i.attrs):
-            return _with_same_draws(i, operands, self.size)
-        return apply_rule(i.op, self.size, mapped, operands, i.attrs)
+    def _draws_each(self, i: Instruction) -> bool:
+        return self.draws_each(i.op.named_attrs(i.attrs)["counter"][0])
 
 
 def batched_function(
@@ -74,10 +78,11 @@ def batched_function(
     operands: Sequence[Any],
     attrs: dict[str, Any],
     linear: Sequence[bool] = (),
+    draws_each: Callable[[Any], bool] = lambda _: True,
 ) -> Any:
     """f, which is composed of ops, for many examples; its results all have their axis, but for symbolic zeros.
 
-    `linear`: the operands that are tangents.
+    `linear`: the operands that are tangents. `draws_each` as in `Examples`.
     """
     trace = Trace()
     types = [Type(x.dtype.code, tuple(x.shape[1:] if m else x.shape)) for x, m in zip(operands, mapped)]
@@ -86,7 +91,7 @@ def batched_function(
         results = f(*given, **attrs)
     made = results if isinstance(results, tuple) else (results,)
     values = dict(zip(trace.inputs, operands)) | {t._var: x for x, t in trace.captured.values()}
-    examples = Examples(size, values, {v for v, m in zip(trace.inputs, mapped) if m})
+    examples = Examples(size, values, {v for v, m in zip(trace.inputs, mapped) if m}, draws_each)
     examples.run(trace.instructions)
     outputs = tuple(y if y is ZERO else examples.with_axis(trace.value(y)) for y in made)
     return outputs if isinstance(results, tuple) else outputs[0]
@@ -125,13 +130,10 @@ def _axes(op: Op, size: Any, mapped: Sequence[bool], operands: Sequence[Any], at
 _WORDS: dict[str, Callable[..., Any]] = {"elementwise": _elementwise, "leading": _leading, "axes": _axes}
 
 
-def _with_same_draws(i: Instruction, operands: list[Any], size: Any) -> Any:
-    """A linear instruction that draws, on many tangents: what it draws does not depend on them."""
-    if i.op.name != "random_dropout":
-        raise TraceError(f"{i.op.name}: it has no batch rule for many tangents of one draw")
-    (x,) = operands
-    from wengert.ops.shape import full
-    from wengert.program.trace import create
-
-    kept = i.op(create(full, (x.shape[1:], x.dtype.code, 1.0)), *i.attrs)
-    return x * spread(kept, size)
+def _drawing_the_same(i: Instruction, size: Any, mapped: list[bool], operands: list[Any]) -> Any:
+    """An op on many examples that draw the same numbers, such as the cotangents of one draw: as what it means."""
+    meaning = getattr(i.op.vmap, "meaning", None)
+    if meaning is None:
+        raise TraceError(f"vmap: {i.op.name} has no batch rule for examples of which all draw the same numbers")
+    attrs = i.op.named_attrs(i.attrs)
+    return batched_function(meaning, size, mapped, operands, attrs, draws_each=lambda _: False)

@@ -6,6 +6,7 @@ the structure of the argument.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,6 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import zeros_like
 from wengert.autograd.modes import no_grad
-from wengert.dtypes import int64
 from wengert.errors import ArgumentError, DTypeError
 from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, make_complex
@@ -30,7 +30,7 @@ from wengert.transforms.functional import (
 )
 from wengert.transforms.naming import transformed
 from wengert.transforms.replay import replayed
-from wengert.transforms.vmap import run_mapped
+from wengert.transforms.vmap import run_on_units
 
 
 def _reject_complex(x: Any, what: str) -> None:
@@ -41,21 +41,17 @@ def _reject_complex(x: Any, what: str) -> None:
         )
 
 
-def _over_basis(f: Callable[[Tensor], list[Any]], x: Any, chunk: int | None) -> list[Any]:
+def _over_basis(f: Callable[[Tensor], list[Any]], x: Any, chunk: int | None, once: list[Any]) -> list[Any]:
     """f of every unit vector of x's space, each result with those along axes like x's before its own.
 
     While a function is traced that is one pass over what f does with the vectors, or one per `chunk` of them; otherwise f
-    runs for one after the other.
+    runs for one after the other. `once`: what f has drawn at random when it was traced before.
     """
     if tracing() is None:
         passes = [f(e) for e in _basis(x)]
         stacked = [_stacked(list(parts)) for parts in zip(*passes)]
-    elif chunk is None or int(x.size) <= chunk:
-        stacked = run_mapped(f, _unit_vectors(x, 0, x.size))
     else:
-        starts = range(0, int(x.size), chunk)
-        parts = [run_mapped(f, _unit_vectors(x, k, min(chunk, int(x.size) - k))) for k in starts]
-        stacked = [OPS["concat"](list(column), 0) for column in zip(*parts)]
+        stacked = run_on_units(f, functools.partial(_unit_vectors, x), x.size, chunk, once)
     return [OPS["reshape"](s, (*x.shape, *s.shape[1:])) for s in stacked]
 
 
@@ -72,10 +68,9 @@ def _basis(x: Any) -> list[Tensor]:
 
 def _unit_vectors(x: Any, first: int, count: Any) -> Any:
     """`count` unit vectors of x's space, from the one of this element on, along a new first axis."""
-    iota = OPS["iota"]
-    rows = OPS["reshape"](create(iota, ((count,), int64.code, float(first), 1.0)), (count, 1))
-    columns = OPS["reshape"](create(iota, ((x.size,), int64.code, 0.0, 1.0)), (1, x.size))
-    return OPS["reshape"](OPS["cast"](rows == columns, x.dtype.code), (count, *x.shape))
+    ones = create(OPS["full"], ((count,), x.dtype.code, 1.0))
+    units = OPS["as_strided_add"](ones, (count, x.size), (x.size + 1,), (first,))  # on a diagonal
+    return OPS["reshape"](units, (count, *x.shape))
 
 
 def _stacked(parts: list[Any]) -> Any:
@@ -118,12 +113,12 @@ def _columns(g: Callable[[Any], Any], x: Any, e: Tensor) -> list[Any]:
     return [c if c.dtype.kind == "c" else make_complex(c, i) for c, i in zip(columns, push(e * 1j))]
 
 
-def _column_blocks(g: Callable[[Any], Any], x: Any, chunk: int | None) -> list[Any]:
+def _column_blocks(g: Callable[[Any], Any], x: Any, chunk: int | None, once: list[Any]) -> list[Any]:
     """The derivative of every output by one tensor."""
     if not x.size:
         return [_zero_block(y, x) for y in _tensor_leaves(g(x))[0]]
     blocks = []
-    for columns in _over_basis(lambda e: _columns(g, x, e), x, chunk):
+    for columns in _over_basis(lambda e: _columns(g, x, e), x, chunk, once):
         n, m = x.ndim, columns.ndim
         blocks.append(OPS["permute"](columns, (*range(n, m), *range(n))))
     return blocks
@@ -159,7 +154,8 @@ def _forward(f: Callable[..., Any], argnums: int | Sequence[int], chunk: int | N
 
             return of_leaf
 
-        by_input = [_column_blocks(at(k), x, chunk) for k, x in enumerate(xs)]
+        once: list[Any] = []
+        by_input = [_column_blocks(at(k), x, chunk, once) for k, x in enumerate(xs)]
         return _nest([list(row) for row in zip(*by_input)], y_structure, x_structure)
 
     return jacobian_of
@@ -184,7 +180,7 @@ def _row_blocks(pull_back: Callable[[Any], list[Any]], y: Any, xs: list[Any], ch
     """The derivative of one output by every tensor."""
     if not y.size:
         return [_zero_block(y, x) for x in xs]
-    return _over_basis(lambda e: _row(pull_back, y, e), y, chunk)
+    return _over_basis(lambda e: _row(pull_back, y, e), y, chunk, [])
 
 
 def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, chunk: int | None = None) -> Callable[..., Any]:

@@ -31,6 +31,7 @@ from wengert.transforms.functional import grad
 from wengert.transforms.naming import named, transformed
 from wengert.transforms.replay import shared
 
+_MOST_BYTES = 2**30  # of the values that many derivatives of one function have at a time
 _STREAMS = 2**16  # how many examples have a stream of random numbers of their own, whatever the size of the batch
 
 
@@ -54,9 +55,16 @@ class ExampleTrace(InnerTrace):
     what = "vmap: the function"
     remedy = "which one example cannot do for all; use grad() inside, and return what it gives"
 
-    def __init__(self, size: Any) -> None:
+    def __init__(self, size: Any, once: list[Any] | None = None) -> None:
         super().__init__()
         self.size = size
+        self._once = None if once is None else iter(list(once))
+        self._made = once
+        self.drawn: set[Any] = set()  # the first counters of what each example draws itself
+
+    def example_of(self, x: Any) -> Name:
+        """A new argument, for what lies along the first axis of x."""
+        return self.argument(Type(x.dtype.code, tuple(x.shape[1:])))
 
     def tracer(self, var: Var) -> Name:
         """A tensor that stands for `var`."""
@@ -65,15 +73,40 @@ class ExampleTrace(InnerTrace):
         return name
 
     def draw(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
-        """Key and first counter of a draw of n elements by each example, for so many that the size is no matter."""
+        """Key and first counter of a draw of n elements by each example, for so many that the size is no matter; or of one
+        draw for all of them."""
+        if self._once is not None:
+            return self._draw_once(generator, n, wide)
         streams = _STREAMS
         while not self.size <= streams:
             streams *= 2
         counters = generator.counters(n, wide) * streams
+        key, (first,) = self._place(generator, counters * 2, True)  # a counter has two numbers of 64 bits
+        self.drawn.add(_raw(first))
+        return key, (first,)
+
+    def _place(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
         if self.outer is not None:
-            return self.outer.draw(generator, counters * 2, True)  # a counter has two numbers of 64 bits
-        low, high, first = generator.reserve(counters)
+            return self.outer.draw(generator, n, wide)
+        low, high, first = generator.reserve(generator.counters(n, wide))
         return (low, high), (first,)
+
+    def _draw_once(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
+        """The next one of the draws that this function has made before, or a new one."""
+        assert self._once is not None and self._made is not None
+        drawn: Any = next(self._once, None)
+        if drawn is None:
+            drawn = self._place(generator, n, wide)
+            self._made.append(drawn)
+        return drawn  # type: ignore[no-any-return]
+
+    def draws_each(self, counter: Any) -> bool:
+        """Whether examples draw there; otherwise it is a draw of before, which is drawn again for a derivative."""
+        return _raw(counter) in self.drawn
+
+
+def _raw(size: Any) -> Any:
+    return size if isinstance(size, int) else ("symbol", size.raw)
 
 
 def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Any:
@@ -151,34 +184,93 @@ def _run(f: Callable[..., Any], in_axes: Any, out_axes: Any, axis_size: int | No
     """f on all examples: traced on one, and run on tensors of any level."""
     leaves, structure = tree.flatten(args)
     axes = _axes_of_arguments(in_axes, args, leaves)
-    size = _common_size(leaves, axes, axis_size, args)
-    trace = ExampleTrace(size)
+    trace = ExampleTrace(_common_size(leaves, axes, axis_size, args))
     columns = [x if a is None else _to_front(x, a) for x, a in zip(leaves, axes)]
-    given = [x if a is None else trace.argument(Type(x.dtype.code, tuple(x.shape[1:]))) for x, a in zip(columns, axes)]
-    with trace:
-        results, out_structure = tree.flatten(f(*tree.unflatten(structure, given), **kwargs))
-        recipes = [_Recipe(trace, x) for x in results]
-        outputs = [_result(trace, x) for recipe in recipes for x in recipe.parts]
-    program = simplify(trace.program(outputs))
-    arguments = [x for x, a in zip(columns, axes) if a is not None]
-    captured = [x for x, _ in trace.captured.values()]
-    values: dict[Var, Any] = dict(zip(program.inputs, [*arguments, *captured]))
-    examples = Examples(size, values, set(program.inputs[: len(arguments)]))
-    examples.run(program.instructions)
-    new = program.outputs[len(outputs) :]
-    _write_back(trace, examples, new, [(x, a) for x, a in zip(leaves, axes) if a is not None], captured)
-    places = _axes_of_results(out_axes, out_structure, len(results))
-    remaining = iter(program.outputs)
-    made = [
-        recipe.rebuilt([_placed(examples, next(remaining), a) for _ in recipe.parts])
-        for recipe, a in zip(recipes, places)
-    ]
-    return tree.unflatten(out_structure, made)
+    given = [x if a is None else trace.example_of(x) for x, a in zip(columns, axes)]
+    program = _ExampleProgram(trace, lambda: f(*tree.unflatten(structure, given), **kwargs))
+    examples = program.run(trace.size, [x for x, a in zip(columns, axes) if a is not None])
+    program.write_back(examples, [(x, a) for x, a in zip(leaves, axes) if a is not None])
+    return program.results(examples, out_axes)
 
 
-def run_mapped(f: Callable[[Any], Any], x: Any) -> Any:
-    """f of every x[i], inside a function that is traced."""
-    return _run(f, 0, 0, None, x)
+def run_on_units(
+    f: Callable[[Any], Any], units: Callable[[int, Any], Any], n: Any, chunk: int | None, once: list[Any]
+) -> list[Any]:
+    """f of n vectors, along a new first axis of each of its results; `units(first, count)` makes some of the vectors.
+
+    In chunks of so many or, where that is None, as many as fit into memory. `once`: what f has drawn at random, for all of
+    the vectors at once; it draws the same again.
+    """
+    some = units(0, n)
+    trace = ExampleTrace(n, once)
+    given = trace.example_of(some)
+    program = _ExampleProgram(trace, lambda: f(given))
+    if chunk is None:
+        chunk = program.fitting(n)
+    if chunk is None or int(n) <= chunk:
+        examples = program.run(n, [some])
+        program.write_back(examples, [(some, 0)])
+        return list(program.results(examples, 0))
+    parts = []
+    for first in range(0, int(n), chunk):
+        count = min(chunk, int(n) - first)
+        examples = program.run(count, [units(first, count)])
+        parts.append(program.results(examples, 0))
+    program.write_back(examples, [(some, 0)])
+    return [OPS["concat"](list(column), 0) for column in zip(*parts)]
+
+
+class _ExampleProgram:
+    """A function that was traced on one example, to be run on many."""
+
+    def __init__(self, trace: ExampleTrace, call: Callable[[], Any]) -> None:
+        self.trace = trace
+        with trace:
+            results, self.structure = tree.flatten(call())
+            self.recipes = [_Recipe(trace, x) for x in results]
+            outputs = [_result(trace, x) for recipe in self.recipes for x in recipe.parts]
+        self.program = simplify(trace.program(outputs))
+        self.captured = [x for x, _ in trace.captured.values()]
+        self.new: list[Any] = self.program.outputs[len(outputs) :]  # values of what was written to
+
+    def run(self, size: Any, arguments: list[Any]) -> Examples:
+        """On `size` examples, along the first axis of the arguments."""
+        inputs = self.program.inputs
+        values: dict[Var, Any] = dict(zip(inputs, [*arguments, *self.captured]))
+        examples = Examples(size, values, set(inputs[: len(arguments)]), self.trace.draws_each)
+        examples.run(self.program.instructions)
+        return examples
+
+    def results(self, examples: Examples, out_axes: Any) -> Any:
+        """What the function returned, of all examples."""
+        places = _axes_of_results(out_axes, self.structure, len(self.recipes))
+        remaining = iter(self.program.outputs)
+        made = [
+            recipe.rebuilt([_placed(examples, next(remaining), axis) for _ in recipe.parts])
+            for recipe, axis in zip(self.recipes, places)
+        ]
+        return tree.unflatten(self.structure, made)
+
+    def fitting(self, n: Any) -> int | None:
+        """How many examples may run at a time; None if all may."""
+        each = sum(o.type.example_bytes() for i in self.program.instructions if not i.op.view for o in i.outputs)
+        all_of_them = each * (n if isinstance(n, int) else n.hint)
+        return None if all_of_them <= _MOST_BYTES else max(1, _MOST_BYTES // each)
+
+    def write_back(self, examples: Examples, arguments: list[tuple[Any, int]]) -> None:
+        """What the function has changed in place is changed in the tensors that its arguments were examples of."""
+        for (name, position), o in zip(self.trace.changed(), self.new):
+            with set_grad_enabled(name._recorded):
+                if position < len(arguments):
+                    x, axis = arguments[position]
+                    assign(x, _from_front(examples.with_axis(o), axis), name._op)
+                elif o in examples.mapped:
+                    raise TraceError(
+                        f"vmap: {name._op} writes what differs between examples to a tensor {name._var.type} that is the "
+                        "same for all; write to a tensor that is mapped, or return the value"
+                    )
+                else:
+                    assign(self.captured[position - len(arguments)], examples.values[o], name._op)
 
 
 def _to_front(x: Any, axis: int) -> Any:
@@ -318,21 +410,3 @@ def _placed(examples: Examples, o: Operand | None, axis: int | None) -> Any:
     if not -y.ndim <= axis < y.ndim:
         raise AxisError(f"vmap: out_axes {axis} is out of range for a result of shape {tuple(y.shape)}")
     return _from_front(y, axis + y.ndim if axis < 0 else axis)
-
-
-def _write_back(
-    trace: ExampleTrace, examples: Examples, new: Sequence[Any], arguments: list[tuple[Any, int]], captured: list[Any]
-) -> None:
-    """What the function has changed in place is changed in the tensors that its arguments were examples of."""
-    for (name, position), o in zip(trace.changed(), new):
-        with set_grad_enabled(name._recorded):
-            if position < len(arguments):
-                x, axis = arguments[position]
-                assign(x, _from_front(examples.with_axis(o), axis), name._op)
-            elif o in examples.mapped:
-                raise TraceError(
-                    f"vmap: {name._op} writes what differs between examples to a tensor {name._var.type} that is the same "
-                    "for all; write to a tensor that is mapped, or return the value"
-                )
-            else:
-                assign(captured[position - len(arguments)], examples.values[o], name._op)
