@@ -145,6 +145,27 @@ def test_tensors_that_are_closed_over() -> None:
     assert np.diag(np.asarray(jacobian(x()))).tolist() == [7.0] * 3
 
 
+def test_numbers_that_are_read_of_tensors() -> None:
+    """A trace would take them for constants."""
+    w = wg.asarray(np.array(2.0))
+    functions = [
+        lambda z: z * float(w),
+        lambda z: z * w.item(),
+        lambda z: z * math.exp(w),
+        lambda z: z * np.asarray(w),
+        lambda z: z * 2.0 if w > 2.5 else z * 3.0,
+        lambda z: z * 2.0 if w else z * 3.0,
+        lambda z: z * int(w),
+    ]
+    expected: list[Any] = [float, float, math.exp, float]
+    expected += [lambda v: 2.0 if v > 2.5 else 3.0, lambda v: 2.0 if v else 3.0, int]
+    jacobians = [wg.jacrev(f) for f in functions]
+    for value in (2.0, 2.0, 3.0, 0.0, 2.0):
+        w.fill_(value)
+        for jacobian, slope in zip(jacobians, expected):
+            np.testing.assert_allclose(np.diag(np.asarray(jacobian(x()))), slope(value))
+
+
 def test_gradients_reach_tensors_that_are_closed_over() -> None:
     w = wg.tensor(np.full(3, 2.0), requires_grad=True)
     jacobian = wg.jacrev(lambda z: z * w * w)

@@ -46,6 +46,9 @@ _CHANGES = frozenset({
     "add", "append", "clear", "delitem", "discard", "extend", "insert", "iadd", "ior", "move_to_end", "pop", "popitem",
     "remove", "reverse", "setdefault", "setitem", "sort", "update",
 })  # fmt: skip
+# What may make a Python number of a tensor, which a trace takes for a constant: methods, builtins, modules.
+_READING = frozenset({"item", "numpy", "tolist", "float", "int", "bool", "complex", "round", "str", "max", "min"})
+_READING_MODULES = ("math", "cmath", "numpy", "operator")
 _MOST = 64  # functions that are remembered
 
 
@@ -60,27 +63,30 @@ class _Code:
     pure: bool
     names: tuple[str, ...]  # global ones
     changes: bool  # whether it may change a container
+    numbers: bool  # whether it may read the numbers of a tensor
 
 
 @functools.lru_cache(maxsize=512)
 def _examine(code: types.CodeType) -> _Code:
     names: dict[str, None] = {}
     pure = not code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
-    pure, changes = pure or code.co_name == "<genexpr>", False
+    pure, changes, numbers = pure or code.co_name == "<genexpr>", False, False
     for i in dis.get_instructions(code):
         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             names[i.argval] = None
+            numbers = numbers or i.argval in _READING
         pure = pure and i.opname not in _EFFECTS
         pure = pure and not (i.opname in ("STORE_DEREF", "DELETE_DEREF") and i.argval in code.co_freevars)
         attribute = i.argval if i.opname in ("LOAD_ATTR", "LOAD_METHOD") else ""
         pure = pure and attribute != "random"
         changes = changes or i.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") or attribute in _CHANGES
+        numbers = numbers or attribute in _READING or ("JUMP" in i.opname and "_IF_" in i.opname)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             found = _examine(inner)
-            pure, changes = pure and found.pure, changes or found.changes
+            pure, changes, numbers = pure and found.pure, changes or found.changes, numbers or found.numbers
             names.update(dict.fromkeys(found.names))
-    return _Code(pure, tuple(names), changes)
+    return _Code(pure, tuple(names), changes, numbers)
 
 
 class _NotReplayable(Exception):
@@ -90,14 +96,14 @@ class _NotReplayable(Exception):
 class _State(list[Any]):
     """What a function depends on besides its arguments: constants, tensors, code."""
 
-    containers = changes = False
+    tensors = containers = changes = numbers = False
 
 
 def _state_of(f: Any) -> _State:
     """Raises _NotReplayable where it is not known, or may be changed by f."""
     state = _State()
     _read(f, state, set())
-    if state.containers and state.changes:
+    if (state.containers and state.changes) or (state.tensors and state.numbers):
         raise _NotReplayable
     return state
 
@@ -144,6 +150,7 @@ def _read_function(f: types.FunctionType, state: _State, seen: set[int]) -> None
     if not found.pure:
         raise _NotReplayable
     state.changes |= found.changes
+    state.numbers |= found.numbers
     for name in found.names:
         if name in f.__globals__:
             _read_value(f.__globals__[name], state, seen)
@@ -152,8 +159,11 @@ def _read_function(f: types.FunctionType, state: _State, seen: set[int]) -> None
 
 
 def _read_value(value: Any, state: _State, seen: set[int]) -> None:
-    if isinstance(value, (*_CONSTANTS, *_NATIVE)) or type(value) is Tensor:
+    if isinstance(value, (*_CONSTANTS, *_NATIVE)):
         state.append(value)
+    elif isinstance(value, Tensor) and value._plain:
+        state.append(value)
+        state.tensors = True
     elif type(value) in (tuple, list, dict):
         state.containers |= type(value) is not tuple
         state += (type(value), len(value))
@@ -163,6 +173,7 @@ def _read_value(value: Any, state: _State, seen: set[int]) -> None:
         if not _is_trusted(value.__name__):
             raise _NotReplayable
         state.append(value)
+        state.numbers |= value.__name__.partition(".")[0] in _READING_MODULES
     elif isinstance(value, (types.BuiltinFunctionType, np.ufunc)) or (
         isinstance(value, type) and _is_trusted(value.__module__)
     ):
@@ -221,7 +232,7 @@ def replayed(made: Callable[..., Any], f: Any, options: tuple[Any, ...]) -> Call
         except _NotReplayable:
             return made(*args, **kwargs)
         calls += 1
-        if any(isinstance(x, Tensor) for x in state):
+        if state.tensors:
             if calls == 1 or (own and not own[0].fits(state)):
                 return made(*args, **kwargs)
             if not own:
@@ -247,7 +258,7 @@ def shared(make: Callable[[], Any], f: Any, options: tuple[Any, ...]) -> Any:
         hash(options)
     except (_NotReplayable, TypeError):
         return make()
-    return make() if any(isinstance(x, Tensor) for x in state) else _find(options, state, make).compiled
+    return make() if state.tensors else _find(options, state, make).compiled
 
 
 def _find(options: tuple[Any, ...], state: _State, make: Callable[[], Any]) -> _Known:
