@@ -105,8 +105,8 @@ def test_what_newcomers_write_is_explained() -> None:
     x = wg.ones(2)
     for call, match in (
         (lambda: wg.Tensor([1.0, 2.0]), r"wengert.tensor\(data\) makes a tensor"),
-        (lambda: wg.concat(x, x), r"concat: takes one list of tensors, concat\(\[a, b\], axis\)"),
-        (lambda: wg.stack(x, x), "stack: takes one list of tensors"),
+        (lambda: wg.concat(x, x), r"concat: tensors must be passed as one list: concat\(\[a, b\], axis\)"),
+        (lambda: wg.stack(x, x), "stack: tensors must be passed as one list"),
         (lambda: wg.manual_seed(1.5), "manual_seed: a seed is an integer, got 1.5"),
         (lambda: wg.save({"x": x}, "x.safetensors"), "save: the path comes first, then the state; got a dict"),
     ):

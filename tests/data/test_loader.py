@@ -505,7 +505,7 @@ def test_bad_arguments_are_named() -> None:
         (lambda: DataLoader([1], num_workers=-1), "num_workers must be at least 0, got -1"),
         (lambda: DataLoader([1], num_workers=1, prefetch=0), "prefetch must be at least 1, got 0"),
         (lambda: DataLoader([1], timeout=0), "timeout must be positive"),
-        (lambda: DataLoader([1], workers="fibre"), "workers are"),  # type: ignore[arg-type]
+        (lambda: DataLoader([1], workers="fibre"), "workers must be"),  # type: ignore[arg-type]
         (lambda: DataLoader([]), "dataset is empty"),
         (lambda: DataLoader("text"), "got a str"),
         (lambda: DataLoader(3), "got a int"),

@@ -93,7 +93,7 @@ def test_partition_keeps_its_promise() -> None:
 
 
 def test_select_refuses_what_numpy_refuses() -> None:
-    with pytest.raises(DTypeError, match="truth values"):
+    with pytest.raises(DTypeError, match="must be bool"):
         wg.select([wg.tensor([1, 0])], [wg.tensor([1.0, 2.0])])
     with pytest.raises(ArgumentError, match="as many choices as conditions"):
         wg.select([wg.tensor([True])], [])
@@ -146,7 +146,7 @@ def test_einsum_with_labels_behind_operands() -> None:
         _same(f(wg.asarray(a), [0, 1], wg.asarray(b), [1, 2], [2, 0]), np.einsum(a, [0, 1], b, [1, 2], [2, 0]))
         _same(f(wg.asarray(a), [30, 2], wg.asarray(b), [2, 1]), np.einsum(a, [30, 2], b, [2, 1]))
         _same(f(wg.asarray(X), [..., 1], [1, ...]), np.einsum(X, [..., 1], [1, ...]))
-    with pytest.raises(ArgumentError, match="labels are integers from 0 to 51"):
+    with pytest.raises(ArgumentError, match="labels must be integers from 0 to 51"):
         wg.einsum(wg.asarray(a), [0, 99])
     with pytest.raises(TypeError, match="equation comes first"):
         wg.einsum(wg.asarray(a), wg.asarray(b))

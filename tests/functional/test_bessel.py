@@ -46,7 +46,7 @@ def test_integer_orders(n: int) -> None:
     np.testing.assert_allclose(_ours(wg.jn, n, REAL), special.jv(n, REAL), rtol=1e-11, atol=1e-15)
     np.testing.assert_allclose(_ours(wg.yn, n, POSITIVE), special.yn(n, POSITIVE), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(_ours(wg.kn, n, POSITIVE), special.kn(n, POSITIVE), rtol=1e-13)
-    with pytest.raises(TypeError, match="the order n is an integer"):
+    with pytest.raises(TypeError, match="the order n must be an integer"):
         wg.jn(0.5, 1.0)  # type: ignore[arg-type]
 
 

@@ -105,7 +105,7 @@ def test_transposed_is_the_transpose(case: Any, extra: int) -> None:
     ]
     f = TRANSPOSED[rank]
     if min(sizes) < 1:
-        with pytest.raises(ShapeError, match="no positions"):
+        with pytest.raises(ShapeError, match="would be empty"):
             f(wg.asarray(y), wg.asarray(w), output_padding=output_padding, **options)
         return
     got = f(wg.asarray(y), wg.asarray(w), output_padding=output_padding, **options).numpy()
@@ -315,7 +315,7 @@ BAD: list[Any] = [
     (lambda: wg.conv2d(X, W, bias=wg.ones((4,))), ShapeError, "bias must have shape (6,)"),
     (lambda: wg.conv_transpose2d(X, W), ShapeError, "the weight takes 6 channels, x has 4"),
     (lambda: wg.conv_transpose2d(X, wg.ones((4, 6, 3, 3)), output_padding=1), ArgumentError, "output_padding"),
-    (lambda: wg.conv_transpose2d(X, wg.ones((4, 6, 1, 1)), padding=8), ShapeError, "no positions"),
+    (lambda: wg.conv_transpose2d(X, wg.ones((4, 6, 1, 1)), padding=8), ShapeError, "would be empty"),
 ]
 
 

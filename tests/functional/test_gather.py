@@ -191,7 +191,7 @@ def test_masks():
     check(lambda x: wg.masked_fill(x * x, mask, 3.0), a)
     check(lambda x, v: wg.masked_fill(x, mask, v), a, np.array(0.5))
     assert wg.masked_select(wg.ones((2, 2)), wg.zeros((2, 2)) > 1).shape == (0,)
-    with pytest.raises(wg.DTypeError, match="masked_fill: the mask is bool"):
+    with pytest.raises(wg.DTypeError, match="masked_fill: the mask must be bool"):
         wg.masked_fill(wg.asarray(a), a, 0.0)
     with pytest.raises(wg.ShapeError, match="masked_select"):
         wg.masked_select(wg.asarray(a), [True, False, True])

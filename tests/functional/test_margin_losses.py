@@ -104,8 +104,8 @@ def test_bad_arguments_are_named() -> None:
         (lambda: wg.gaussian_nll_loss(X, Y, -np.ones(3)), "must not be negative"),
         (lambda: wg.multilabel_margin_loss(X, LABELS.astype(float)), "integers"),
         (lambda: wg.multilabel_margin_loss(X, LABELS + 1), "label 3, but there are 3 classes"),
-        (lambda: wg.multilabel_margin_loss(X, LABELS[:2]), "has its shape"),
-        (lambda: wg.margin_ranking_loss(X, Y, SIGNS, reduction="max"), "reduction is one of"),
+        (lambda: wg.multilabel_margin_loss(X, LABELS[:2]), "and the target the same"),
+        (lambda: wg.margin_ranking_loss(X, Y, SIGNS, reduction="max"), "reduction must be one of"),
     ]:
         with pytest.raises(wg.WengertError, match=message):
             call()

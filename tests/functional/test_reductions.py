@@ -132,13 +132,6 @@ def test_logsumexp_extremes():
     assert wg.logsumexp(wg.tensor(2.0)).item() == 2.0
 
 
-def test_logsumexp_of_nothing():
-    for f in (wg.logsumexp, wg.compile(wg.logsumexp)):
-        assert f(wg.zeros((0,))).item() == -np.inf
-        assert f(wg.zeros((2, 0))).tolist() == [-np.inf, -np.inf]
-    assert wg.grad(lambda x: wg.logsumexp(x))(wg.zeros((0,))).shape == (0,)
-
-
 @pytest.mark.parametrize("order", [1, 2, 3, 0.5, np.inf, -np.inf, 0])
 def test_norm(order):
     a = data((3, 4)) + 0.1
@@ -171,7 +164,7 @@ def test_methods_and_errors():
         x.max(0, keepdim=True)
     with pytest.raises(wg.ShapeError, match="sum: axis 2"):
         x.sum(2)
-    with pytest.raises(wg.ShapeError, match="twice"):
+    with pytest.raises(wg.ShapeError, match="repeat an axis"):
         x.sum((0, -2))
     with pytest.raises(TypeError, match="sum: got a str"):
         wg.sum("ab")

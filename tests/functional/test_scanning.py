@@ -129,7 +129,7 @@ def test_diff() -> None:
 def test_errors() -> None:
     x = wg.ones((2, 3))
     for f in (wg.cumulative_sum, wg.cumulative_prod, wg.logcumsumexp, wg.cummax, wg.cummin):
-        with pytest.raises(ShapeError, match=f"{f.__name__}: give the axis"):
+        with pytest.raises(ShapeError, match=f"{f.__name__}: axis is required"):
             f(x)
         with pytest.raises(ShapeError, match=f"{f.__name__}: axis 2"):
             f(x, axis=2)

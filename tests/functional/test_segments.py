@@ -117,7 +117,7 @@ def test_errors(name: str) -> None:
         f(x, [0, -1, 0], num_segments=5)
     with pytest.raises(wg.ArgumentError, match=f"{name}: num_segments must not be negative"):
         f(x, [0, 0, 0], num_segments=-1)
-    with pytest.raises(TypeError, match=f"{name}: num_segments is an integer, got 1.5"):
+    with pytest.raises(TypeError, match=f"{name}: num_segments must be an integer, got 1.5"):
         f(x, [0, 0, 0], num_segments=1.5)
     with pytest.raises(wg.DTypeError, match=f"{name}: indices must be integers"):
         f(x, [0.0, 0.0, 0.0], num_segments=1)
@@ -127,7 +127,7 @@ def test_errors(name: str) -> None:
 
 
 def test_errors_of_bincount() -> None:
-    with pytest.raises(wg.IndexRangeError, match="bincount: counts 0, 1, …, got -1, which is negative"):
+    with pytest.raises(wg.IndexRangeError, match="bincount: x must not be negative, got -1"):
         wg.bincount([0, -1])
     with pytest.raises(wg.ShapeError, match=r"bincount: weights float32\(1,\) must have the shape of x int64\(2,\)"):
         wg.bincount([0, 1], weights=[1.0])

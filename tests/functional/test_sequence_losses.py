@@ -64,8 +64,8 @@ def test_long_sequences_neither_overflow_nor_vanish() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([[1]], [9], [1]), "at most the 4 frames"),
-        (([[0]], [4], [1]), "not the blank 0"),
+        (([[1]], [9], [1]), "at most 4, the number of frames"),
+        (([[0]], [4], [1]), "other than the blank 0"),
         (([[7]], [4], [1]), "below 3"),
         (([[1]], [4, 4], [1]), "as many lengths"),
         (([1, 2], [4], [1]), "all 1 labels"),

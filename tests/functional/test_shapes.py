@@ -235,5 +235,5 @@ def test_pad_checks_its_widths():
 def test_widths_of_pad_are_integers() -> None:
     """They were cut to integers, silently."""
     for widths in (1.5, ((1.5, 1),), ((True, False),)):
-        with pytest.raises(wg.ArgumentError, match="pad: widths are integers, got"):
+        with pytest.raises(wg.ArgumentError, match="pad: widths must be integers, got"):
             wg.pad(wg.ones((3,)), widths)

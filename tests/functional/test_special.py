@@ -188,7 +188,7 @@ def test_inside_compiled_functions() -> None:
 def test_errors() -> None:
     with pytest.raises(ArgumentError, match="polygamma: the order n must not be negative, got -1"):
         wg.polygamma(-1, 1.0)
-    with pytest.raises(TypeError, match="polygamma: the order n is an integer"):
+    with pytest.raises(TypeError, match="polygamma: the order n must be an integer"):
         wg.polygamma(0.5, 1.0)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="polygamma: the order"):
         wg.polygamma(171, 1.0)

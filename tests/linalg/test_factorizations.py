@@ -248,7 +248,7 @@ def test_refusals(name: str) -> None:
 
 
 def test_qr_mode() -> None:
-    with pytest.raises(wg.ArgumentError, match="qr: mode is 'reduced' or 'complete', got 'r'"):
+    with pytest.raises(wg.ArgumentError, match="qr: mode must be 'reduced' or 'complete', got 'r'"):
         wg.linalg.qr(wg.eye(2), mode="r")
 
 

@@ -124,7 +124,7 @@ def test_matrix_function_refuses() -> None:
 
 
 def test_matrix_power_takes_integers() -> None:
-    with pytest.raises(TypeError, match=r"matrix_power: the exponent is an integer, got 1\.5"):
+    with pytest.raises(TypeError, match=r"matrix_power: the exponent must be an integer, got 1\.5"):
         wg.linalg.matrix_power(wg.eye(2), 1.5)  # type: ignore[arg-type]
 
 

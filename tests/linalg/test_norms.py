@@ -52,13 +52,15 @@ def test_norm_follows_numpy() -> None:
     _near(wg.linalg.norm(x, axis=(2, 0), ord=1, keepdims=True).numpy(), np.linalg.norm(a, 1, (2, 0), True))
     _near(wg.linalg.norm(x[0], ord=-2).numpy(), np.linalg.norm(a[0], -2))
     _near(wg.linalg.norm(x[0, 0], ord=3).numpy(), np.linalg.norm(a[0, 0], 3))
-    with pytest.raises(wg.ShapeError, match=r"norm: with ord=1, name one axis or two; got float64\(2, 3, 4\)"):
+    with pytest.raises(
+        wg.ShapeError, match=r"norm: with ord=1, axis must name one axis or two, got float64\(2, 3, 4\)"
+    ):
         wg.linalg.norm(x, ord=1)
-    with pytest.raises(wg.ArgumentError, match="is a norm of matrices"):
+    with pytest.raises(wg.ArgumentError, match="is a matrix norm"):
         wg.linalg.norm(x, axis=0, ord="fro")
     with pytest.raises(wg.ShapeError, match="one axis or two"):
         wg.linalg.norm(x, axis=(0, 1, 2), ord=2)
-    with pytest.raises(wg.ArgumentError, match="matrix_norm: ord is"):
+    with pytest.raises(wg.ArgumentError, match="matrix_norm: ord must be"):
         wg.linalg.matrix_norm(x, ord=3)
 
 

@@ -282,8 +282,8 @@ def test_what_cannot_be_trained_is_refused() -> None:
     for bad, message in [
         ([p, p], "given twice"),
         ([3.0], "float; pass net.parameters"),
-        (p, "come as a list"),
-        (nn.Linear(2, 2), "come as a list"),
+        (p, "must be a list"),
+        (nn.Linear(2, 2), "must be a list"),
         ([], "empty"),
         ([p * 2.0], "recorded op"),
     ]:
@@ -332,7 +332,7 @@ def test_states_that_do_not_fit_are_refused_as_a_whole() -> None:
         p.set_grad(np.ones(p.shape))
     opt.step()
     state = opt.state_dict()
-    with pytest.raises(wg.ArgumentError, match="no state of an optimizer"):
+    with pytest.raises(wg.ArgumentError, match="not the state of an optimizer"):
         opt.load_state_dict({"weight": a})
     with pytest.raises(wg.ArgumentError, match=r"groups of \[2\] parameters, this Adam of \[1\]"):
         optim.Adam([wg.Parameter.ones((2,))]).load_state_dict(state)
@@ -520,7 +520,7 @@ def test_step_refuses_what_is_no_map() -> None:
     for bad in (p, lambda: None, {"p": p}):
         with pytest.raises(wg.ArgumentError, match="takes the map that backward"):
             optim.SGD([p]).step(bad)
-    with pytest.raises(wg.ArgumentError, match="config is a SGDConfig, got a AdamConfig"):
+    with pytest.raises(wg.ArgumentError, match="config must be a SGDConfig, got a AdamConfig"):
         optim.SGD([p], config=optim.AdamConfig())  # type: ignore[arg-type]
 
 
@@ -565,7 +565,7 @@ def test_a_config_may_come_first() -> None:
     opt = optim.Adam(wg.AdamConfig(lr=0.5))
     opt.step([(p, np.ones(2))])
     assert np.allclose(p.numpy(), 0.5)
-    with pytest.raises(wg.ArgumentError, match="config is a SGDConfig, got a AdamConfig"):
+    with pytest.raises(wg.ArgumentError, match="config must be a SGDConfig, got a AdamConfig"):
         optim.SGD(wg.AdamConfig())  # type: ignore[arg-type]
     with pytest.raises(wg.ArgumentError, match="config is given twice"):
         optim.Adam(wg.AdamConfig(), config=wg.AdamConfig())

@@ -252,12 +252,12 @@ def test_muon_makes_all_directions_equal() -> None:
     ("make", "message"),
     [
         (lambda p: optim.NAdam(p, momentum_decay=-1.0), "momentum_decay must not be negative"),
-        (lambda p: optim.RAdam(p, betas=(0.9, 1.0)), "betas are two numbers"),
-        (lambda p: optim.Adadelta(p, rho=1.5), r"rho lies in \[0, 1\)"),
-        (lambda p: optim.Rprop(p, etas=(1.2, 0.5)), "one below and one above 1"),
-        (lambda p: optim.Rprop(p, step_sizes=(1.0, 0.5)), "smallest and the largest"),
-        (lambda p: optim.Muon(p, adjust_lr="none"), "adjust_lr is 'original'"),
-        (lambda p: optim.Shampoo(p, eps=0.0), "eps is positive"),
+        (lambda p: optim.RAdam(p, betas=(0.9, 1.0)), "betas must be two numbers"),
+        (lambda p: optim.Adadelta(p, rho=1.5), r"rho must be in \[0, 1\)"),
+        (lambda p: optim.Rprop(p, etas=(1.2, 0.5)), "one number below 1 and one above"),
+        (lambda p: optim.Rprop(p, step_sizes=(1.0, 0.5)), "smallest, largest"),
+        (lambda p: optim.Muon(p, adjust_lr="none"), "adjust_lr must be 'original'"),
+        (lambda p: optim.Shampoo(p, eps=0.0), "eps must be positive"),
         (lambda p: optim.Adamax(p, eps=-1.0), "eps must not be negative"),
     ],
 )

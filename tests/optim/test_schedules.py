@@ -64,10 +64,10 @@ def test_what_makes_no_sense_is_refused() -> None:
     for make, message in [
         (lambda: s.step(0), "step: lengths"),
         (lambda: s.cosine(-1), "cosine: lengths"),
-        (lambda: s.warmup_cosine(5, 5), "warm-up is a part"),
+        (lambda: s.warmup_cosine(5, 5), "warmup must be"),
         (lambda: s.one_cycle(10, anneal="steep"), "anneal"),
         (lambda: s.sequential([s.constant()], [3]), "0 milestones"),
-        (lambda: s.sequential([s.constant()] * 3, [5, 2]), "in order"),
+        (lambda: s.sequential([s.constant()] * 3, [5, 2]), "in increasing order"),
         (lambda: optim.ReduceOnPlateau(_optimizer(1.0), "best"), "mode"),
     ]:
         with pytest.raises(wg.ArgumentError, match=message):

@@ -113,7 +113,7 @@ def test_sam_puts_the_weights_back_if_the_closure_fails() -> None:
 def test_bad_arguments_are_named() -> None:
     sgd = optim.SGD([wg.Parameter(np.ones(2))])
     for call, message in [
-        (lambda: optim.Lookahead(sgd, k=0), "k is at least 1"),
+        (lambda: optim.Lookahead(sgd, k=0), "k must be at least 1"),
         (lambda: optim.Lookahead(sgd, alpha=0.0), "alpha in"),
         (lambda: optim.Lookahead([1]), "wraps an optimizer, got a list"),  # type: ignore[arg-type]
         (lambda: optim.SAM(sgd, rho=0.0), "rho must be positive"),

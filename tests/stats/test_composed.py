@@ -177,7 +177,7 @@ def test_transforms_of_users() -> None:
     near(d.log_prob(x**3), normals().log_prob(x).numpy() - np.log(3 * x**2), 1e-8)
     with pytest.raises(NotImplementedError, match="must define inverse"):
         t.Transform().inverse(1.0)
-    with pytest.raises(TypeError, match="takes one transform or more, got ufunc"):
+    with pytest.raises(TypeError, match="takes at least one transform, got ufunc"):
         t.Compose([np.exp])
     with pytest.raises(wg.ArgumentError, match="scale must not be 0"):
         t.Affine(0.0, 0.0)

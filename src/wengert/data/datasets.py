@@ -210,7 +210,7 @@ def _sizes(lengths: Sequence[float], n: int) -> list[int]:
         sizes = [int(x) for x in lengths]
     else:
         if any(not 0 <= x <= 1 for x in lengths) or abs(sum(lengths) - 1) > 1e-6:
-            raise ArgumentError(f"random_split: fractions are between 0 and 1 and sum to 1, got {list(lengths)}")
+            raise ArgumentError(f"random_split: fractions must be between 0 and 1 and sum to 1, got {list(lengths)}")
         sizes = [int(x * n) for x in lengths]
         for k in range(n - sum(sizes)):  # what rounding left over, one each
             sizes[k % len(sizes)] += 1

@@ -106,7 +106,7 @@ class DataLoader:
             if not isinstance(value, int) or value < least:
                 raise ArgumentError(f"DataLoader: {name} must be at least {least}, got {value!r}")
         if self._workers not in ("process", "thread"):
-            raise ArgumentError(f'DataLoader: workers are "process" or "thread", got {self._workers!r}')
+            raise ArgumentError(f'DataLoader: workers must be "process" or "thread", got {self._workers!r}')
         if self._timeout is not None and self._timeout <= 0:
             raise ArgumentError(f"DataLoader: timeout must be positive or None, got {self._timeout}")
 

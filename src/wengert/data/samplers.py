@@ -107,8 +107,8 @@ class RandomSampler(Sampler):
         self.num_samples = self._samples if num_samples is None else num_samples
         if self.num_samples < 1 or (self.num_samples > self._samples and not replacement):
             raise ArgumentError(
-                f"RandomSampler: num_samples is between 1 and the {self._samples} samples, got {num_samples}; more need "
-                "replacement=True"
+                f"RandomSampler: num_samples must be between 1 and the {self._samples} samples, got {num_samples}; more "
+                "need replacement=True"
             )
         self.seed = drawn_seed(generator) if seed is None else seed
 
@@ -145,14 +145,14 @@ class WeightedRandomSampler(Sampler):
         w = np.asarray(weights, np.float64)
         if w.ndim != 1 or not w.size or not np.isfinite(w).all() or (w < 0).any() or not w.any():
             raise ArgumentError(
-                "WeightedRandomSampler: weights are a vector of finite numbers, none of them negative and one at least "
+                "WeightedRandomSampler: weights must be a vector of finite numbers, none of them negative and one at least "
                 f"positive, got {weights!r}"[:300]
             )
         possible = int(np.count_nonzero(w))
         if num_samples < 1 or (not replacement and num_samples > possible):
             raise ArgumentError(
-                f"WeightedRandomSampler: num_samples is at least 1, and without replacement at most the {possible} samples "
-                f"of positive weight, got {num_samples}"
+                f"WeightedRandomSampler: num_samples must be at least 1, and without replacement at most the {possible} "
+                f"samples of positive weight, got {num_samples}"
             )
         self.weights, self.num_samples, self.replacement = w, num_samples, replacement
         self.seed = drawn_seed(generator) if seed is None else seed

@@ -123,7 +123,7 @@ def gelu(x: Any, *, approximate: str = "none") -> Tensor:
     [0.0, 0.8413...]
     """
     if approximate not in ("none", "tanh"):
-        raise ArgumentError(f"gelu: approximate is 'none' or 'tanh', got {approximate!r}")
+        raise ArgumentError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
     t = _input(x, "gelu")
     y: Tensor = _gelu(t) if approximate == "none" else _gelu_tanh(t)
     return y
@@ -300,7 +300,7 @@ def prelu(x: Any, weight: Any) -> Tensor:
     """
     t, w = _input(x, "prelu"), _input(weight, "prelu")
     if w.ndim > 1:
-        raise ShapeError(f"prelu: the weight is one number or one for each channel, got {describe(w)}")
+        raise ShapeError(f"prelu: weight must have one element, or one for each channel, got {describe(w)}")
     if w.ndim == 1 and w.shape[0] != 1:
         channel = min(1, t.ndim - 1)
         if t.ndim == 0 or t.shape[channel] != w.shape[0]:

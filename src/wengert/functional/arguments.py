@@ -121,7 +121,7 @@ def all_axes(axis: Axis, ndim: int, name: str) -> tuple[int, ...]:
         return (one_axis(axis, ndim, name),)
     axes = tuple(sorted(one_axis(a, ndim, name) for a in axis))
     if len(set(axes)) != len(axes):
-        raise ShapeError(f"{name}: axes {tuple(axis)} name an axis twice")
+        raise ShapeError(f"{name}: axes {tuple(axis)} repeat an axis")
     return axes
 
 

@@ -26,7 +26,7 @@ def _operands(q: Any, k: Any, v: Any) -> list[Tensor]:
         raise DTypeError(f"{_NAME}: is defined for real numbers, got {describe(xs[0])}")
     if any(x.ndim < 2 for x in xs):
         shapes = ", ".join(describe(x) for x in xs)
-        raise ShapeError(f"{_NAME}: q, k and v are (…, positions, features), got {shapes}")
+        raise ShapeError(f"{_NAME}: q, k and v must have shape (…, positions, features), got {shapes}")
     return xs
 
 
@@ -37,7 +37,9 @@ def _mask(mask: Any, like: Tensor, ndim: int) -> Tensor:
     m = as_tensor(mask, _NAME)
     if m.dtype.code != bool_.code:
         if not m.dtype.is_floating:
-            raise DTypeError(f"{_NAME}: attn_mask is boolean (True: takes part) or floating (added), got {describe(m)}")
+            raise DTypeError(
+                f"{_NAME}: attn_mask must be boolean (True: takes part) or floating (added to the scores), got {describe(m)}"
+            )
         m = as_dtype_of(m, like.dtype)
     return _reshape(m, (*(1,) * (ndim - m.ndim), *m.shape)) if m.ndim < ndim else m
 
@@ -202,7 +204,8 @@ def rotary_embedding(x: Any, *, base: float = 10000.0, positions: Any = None, in
     t = as_floating(as_tensor(x, "rotary_embedding"))
     if t.ndim < 2 or not t.dtype.is_floating or int(t.shape[-1]) % 2 or not int(t.shape[-1]):
         raise ShapeError(
-            f"rotary_embedding: x is (…, positions, features) with an even number of features, got {describe(t)}"
+            "rotary_embedding: x must have shape (…, positions, features) with an even number of features, got "
+            f"{describe(t)}"
         )
     if base <= 0:
         raise ArgumentError(f"rotary_embedding: base must be positive, got {base}")

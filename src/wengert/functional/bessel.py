@@ -23,7 +23,7 @@ def _order(n: Any, name: str) -> int:
     try:
         order = operator.index(n)
     except TypeError:
-        raise TypeError(f"{name}: the order n is an integer, got {n!r}") from None
+        raise TypeError(f"{name}: the order n must be an integer, got {n!r}") from None
     return order
 
 

@@ -120,7 +120,9 @@ def _classes(
                 "class indices must be integers"
             )
     elif not y.dtype.is_integer:
-        raise DTypeError(f"{name}: targets are class indices of an integer dtype, got {describe(y)}; use astype(int)")
+        raise DTypeError(
+            f"{name}: targets must be class indices of an integer dtype, got {describe(y)}; use astype(int)"
+        )
     elif tuple(y.shape) != (*t.shape[:k], *t.shape[k + 1 :]):
         raise ShapeError(
             f"{name}: class indices {describe(y)} do not fit scores {describe(t)} with classes on axis {k}: "
@@ -185,7 +187,7 @@ def _cross_entropy(
     """With classes on `axis`, or on axis 1 (0 for a vector) if it is None."""
     check_reduction(reduction, name)
     if not 0.0 <= label_smoothing <= 1.0:
-        raise ArgumentError(f"{name}: label_smoothing lies between 0 and 1, got {label_smoothing}")
+        raise ArgumentError(f"{name}: label_smoothing must be between 0 and 1, got {label_smoothing}")
     x = as_tensor(logits, name)
     x, t, w = _classes(x, target, weight, min(1, x.ndim - 1) if axis is None else axis, name, False)
     k = one_axis(min(1, x.ndim - 1) if axis is None else axis, x.ndim, name)

@@ -55,7 +55,7 @@ def _both_sides(
         if padding == "valid":
             return (0,) * rank, (0,) * rank
         if padding != "same":
-            raise ArgumentError(f'{name}: padding is a number per axis, "same" or "valid", got {padding!r}')
+            raise ArgumentError(f'{name}: padding must be one number per axis, "same" or "valid", got {padding!r}')
         if any(s != 1 for s in stride):
             raise ArgumentError(f'{name}: padding="same" needs stride 1, got {shape_text(stride)}')
         total = [d * (int(k) - 1) for d, k in zip(dilation, kernel)]
@@ -189,7 +189,7 @@ def _convolve_transposed(
         size = (n - 1) * s - 2 * p + d * (k - 1) + e + 1
         if k < 1 or n < 1 or size < 1:
             raise ShapeError(
-                f"{name}: the result would have no positions: {describe(x)}, weight {describe(weight)}, "
+                f"{name}: the result would be empty: {describe(x)}, weight {describe(weight)}, "
                 f"padding {shape_text(before)}"
             )
         sizes.append(size)

@@ -20,7 +20,7 @@ def reserve(shape: Any, generator: Generator | None) -> tuple[tuple[Any, Any], t
 def check_probability(p: float, name: str) -> float:
     """A probability, as a float."""
     if not 0.0 <= p <= 1.0:
-        raise ArgumentError(f"{name}: p is a probability between 0 and 1, got {p}")
+        raise ArgumentError(f"{name}: the probability must be between 0 and 1, got {p}")
     return float(p)
 
 

@@ -56,7 +56,7 @@ def _interleaved(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 def _letters(labels: Sequence[Any]) -> str:
     for x in labels:
         if x is not Ellipsis and not (isinstance(x, (int, np.integer)) and 0 <= x < len(_LETTERS)):
-            raise ArgumentError(f"einsum: labels are integers from 0 to {len(_LETTERS) - 1} and ..., got {x!r}")
+            raise ArgumentError(f"einsum: labels must be integers from 0 to {len(_LETTERS) - 1} and ..., got {x!r}")
     return "".join("..." if x is Ellipsis else _LETTERS[x] for x in labels)
 
 
@@ -84,7 +84,7 @@ def parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], La
         return inputs, (*dotted, *sorted(x for x in set(letters) if letters.count(x) == 1))
     before, after, dots = named[-1]
     if len(set(before + after)) != len(before + after):
-        raise ArgumentError(f"einsum: the output of {equation!r} names a label twice")
+        raise ArgumentError(f"einsum: the output of {equation!r} repeats a label")
     unknown = sorted(set(before + after) - set(letters))
     if unknown:
         raise ArgumentError(f"einsum: the output of {equation!r} names {', '.join(unknown)}, which no operand has")
@@ -94,7 +94,7 @@ def parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], La
 def _named(term: str, equation: str) -> tuple[str, str, bool]:
     before, dots, after = term.partition("...")
     if any(not x.isalpha() for x in before + after):
-        raise ArgumentError(f"einsum: labels are letters, '...', ',' and '->', got {equation!r}")
+        raise ArgumentError(f"einsum: the equation must consist of letters, '...', ',' and '->', got {equation!r}")
     return before, after, bool(dots)
 
 

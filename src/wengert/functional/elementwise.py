@@ -335,7 +335,7 @@ def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) 
         raise ArgumentError(f"select: needs as many choices as conditions, got {len(choices)} and {len(conditions)}")
     for condition in conditions:
         if as_tensor(condition, "select").dtype.code != bool_.code:
-            raise DTypeError(f"select: conditions are truth values, got {as_tensor(condition, 'select').dtype.name}")
+            raise DTypeError(f"select: conditions must be bool, got {as_tensor(condition, 'select').dtype.name}")
     y = default
     for condition, choice in zip(reversed(conditions), reversed(choices)):
         y = _where(as_tensor(condition, "select"), choice, y)
@@ -354,6 +354,8 @@ def real_if_close(x: Any, tol: float = 100.0) -> Tensor:
     if t.dtype.kind != "c":
         return t
     if not t._plain and not hasattr(t, "value"):
-        raise TraceError("real_if_close: whether the result is real depends on data; take real(x)")
+        raise TraceError(
+            "real_if_close: whether the result is real depends on the data, which a traced function cannot read; use real(x)"
+        )
     limit = tol * float(np.finfo(t.dtype.name).eps) if tol > 1 else tol
     return real(t) if bool((np.abs(np.imag(data(t))) < limit).all()) else t

@@ -28,7 +28,7 @@ _SCALES = {"backward": (0, 2), "ortho": (1, 1), "forward": (2, 0)}  # of the for
 
 def _scale(norm: str, inverse: bool, name: str) -> int:
     if norm not in _SCALES:
-        raise ArgumentError(f"{name}: norm is 'backward', 'ortho' or 'forward', got {norm!r}")
+        raise ArgumentError(f"{name}: norm must be 'backward', 'ortho' or 'forward', got {norm!r}")
     return _SCALES[norm][inverse]
 
 
@@ -52,9 +52,9 @@ def _length(n: Any, name: str) -> Any:
     try:
         length = operator.index(n)
     except TypeError:
-        raise TypeError(f"{name}: the length of an axis is an integer, got {n!r}") from None
+        raise TypeError(f"{name}: the length of a transformed axis must be an integer, got {n!r}") from None
     if length < 1:
-        raise ArgumentError(f"{name}: an axis is transformed at a length of at least 1, got {length}")
+        raise ArgumentError(f"{name}: the length of a transformed axis must be at least 1, got {length}")
     return length
 
 
@@ -162,7 +162,7 @@ def _axes(x: Tensor, s: Sizes, axes: Sizes, name: str) -> tuple[list[int], list[
     if len(lengths) != len(found):
         raise ShapeError(f"{name}: s has {len(lengths)} lengths for {len(found)} axes")
     if len(set(found)) != len(found):
-        raise ShapeError(f"{name}: axes {tuple(axes)} name an axis twice")
+        raise ShapeError(f"{name}: axes {tuple(axes)} repeat an axis")
     return found, lengths
 
 
@@ -277,7 +277,7 @@ def _frequencies(values: Any, n: int, d: float, dtype: Any, device: Any, name: s
     check_device(device)
     wanted = float32 if dtype is None else as_dtype(dtype)
     if not wanted.is_floating:
-        raise DTypeError(f"{name}: frequencies are real floating numbers, got dtype {wanted}")
+        raise DTypeError(f"{name}: dtype must be a real floating dtype, got {wanted}")
     return asarray(values(_length(n, name), d=d), dtype=wanted)
 
 

@@ -53,7 +53,7 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Tensor:
     t = as_tensor(x, "take")
     if axis is None:
         if t.ndim != 1:
-            raise ShapeError(f"take: give the axis for a tensor with {t.ndim} axes, got {describe(t)}")
+            raise ShapeError(f"take: axis is required for a tensor with {t.ndim} axes, got {describe(t)}")
         axis = 0
     return _take(t, as_index(indices, "take"), one_axis(axis, t.ndim, "take"))
 
@@ -67,14 +67,16 @@ def index_select(x: Any, index: Any, *, axis: int) -> Tensor:
     """
     t, i = as_tensor(x, "index_select"), as_index(index, "index_select")
     if i.ndim != 1:
-        raise ShapeError(f"index_select: the index is a vector, got {describe(i)}; take allows any shape")
+        raise ShapeError(f"index_select: the index must be a vector, got {describe(i)}; take allows any shape")
     return _checked("index_select", _take, t, i, one_axis(axis, t.ndim, "index_select"))
 
 
 def _aligned(x: Tensor, i: Tensor, axis: int, name: str) -> tuple[Tensor, Tensor, int]:
     """x and indices with all sizes equal but along the axis."""
     if x.ndim != i.ndim:
-        raise ShapeError(f"{name}: x and indices need equally many axes, got {describe(x)} and {describe(i)}")
+        raise ShapeError(
+            f"{name}: x and indices must have the same number of axes, got {describe(x)} and {describe(i)}"
+        )
     k = one_axis(axis, x.ndim, name)
     rest = broadcast_shapes(name, (*x.shape[:k], *x.shape[k + 1 :]), (*i.shape[:k], *i.shape[k + 1 :]))
     x = _broadcast_to(x, (*rest[:k], x.shape[k], *rest[k:]))
@@ -196,7 +198,7 @@ def embedding(index: Any, weight: Any, *, padding_idx: int | None = None) -> Ten
     """
     w, i = as_tensor(weight, "embedding"), as_index(index, "embedding")
     if w.ndim != 2:
-        raise ShapeError(f"embedding: the weight is (entries, features), got shape {shape_text(w.shape)}")
+        raise ShapeError(f"embedding: the weight must have shape (entries, features), got {shape_text(w.shape)}")
     rows = _checked("embedding", _take, w, i, 0)
     if padding_idx is None:
         return rows
@@ -221,7 +223,7 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     """
     t = as_tensor(x, "nonzero")
     if t.ndim == 0:
-        raise ShapeError("nonzero: a tensor without axes has no indices; compare it with 0")
+        raise ShapeError("nonzero: a 0-d tensor has no indices; compare it with 0 instead")
     rows = _found(t, "nonzero")
     n = rows.shape[0]
     return tuple(_reshape(_slice(rows, (0, k), (n, 1), (1, 1)), (n,)) for k in range(t.ndim))
@@ -239,7 +241,7 @@ def argwhere(x: Any) -> Tensor:
 def _as_mask(mask: Any, x: Tensor, name: str) -> Tensor:
     m = as_tensor(mask, name)
     if m.dtype.kind != "b":
-        raise DTypeError(f"{name}: the mask is bool, got {describe(m)}; compare it first, e.g. mask != 0")
+        raise DTypeError(f"{name}: the mask must be bool, got {describe(m)}; compare it first, e.g. mask != 0")
     return _broadcast_to(m, broadcast_shapes(name, m.shape, x.shape))
 
 

@@ -38,14 +38,14 @@ def concat(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
     [1, 2, 3]
     """
     if isinstance(axis, Tensor):
-        raise TypeError("concat: takes one list of tensors, concat([a, b], axis)")
+        raise TypeError("concat: tensors must be passed as one list: concat([a, b], axis)")
     tensors = [as_tensor(x, "concat") for x in xs]
     if not tensors:
         raise ArgumentError("concat: needs at least one tensor")
     if axis is None:
         tensors, axis = [_reshape(t, (t.size,)) for t in tensors], 0
     if tensors[0].ndim == 0:
-        raise ShapeError("concat: tensors without axes cannot be joined; use stack")
+        raise ShapeError("concat: 0-d tensors cannot be concatenated; use stack")
     return _concat(promoted(tensors), one_axis(axis, tensors[0].ndim, "concat"))
 
 
@@ -57,7 +57,7 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
     [[1, 3], [2, 4]]
     """
     if isinstance(axis, Tensor):  # type: ignore[unreachable]
-        raise TypeError("stack: takes one list of tensors, stack([a, b], axis)")
+        raise TypeError("stack: tensors must be passed as one list: stack([a, b], axis)")
     tensors = [as_tensor(x, "stack") for x in xs]
     if not tensors:
         raise ArgumentError("stack: needs at least one tensor")
@@ -114,7 +114,9 @@ def split(x: Any, sections_or_indices: int | Sequence[int], *, axis: int = 0) ->
     if not hasattr(sections_or_indices, "__len__"):
         parts = operator.index(sections_or_indices)
         if parts <= 0 or n % parts != 0:
-            raise ShapeError(f"split: axis {k} of {describe(t)} has size {n}, which {parts} equal parts do not make")
+            raise ShapeError(
+                f"split: axis {k} of {describe(t)} has size {n}, which cannot be split into {parts} equal parts"
+            )
         if parts > _MOST_EMPTY_PARTS and parts > n:
             raise ShapeError(f"split: axis {k} of {describe(t)} is empty; it makes at most {_MOST_EMPTY_PARTS} parts")
         return [narrow(t, k, i * (n // parts), n // parts) for i in range(parts)]
@@ -223,10 +225,10 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
     """
     t = as_tensor(x, "rot90")
     if len(axes) != 2:
-        raise ArgumentError(f"rot90: a plane has two axes, got {tuple(axes)}")
+        raise ArgumentError(f"rot90: axes must be a pair, got {tuple(axes)}")
     a, b = (one_axis(i, t.ndim, "rot90") for i in axes)
     if a == b:
-        raise ArgumentError(f"rot90: a plane has two different axes, got {tuple(axes)} for {t.ndim} axes")
+        raise ArgumentError(f"rot90: the two axes must differ, got {tuple(axes)} for {t.ndim} axes")
     quarters = operator.index(k) % 4
     if quarters == 0:
         return _copy(t)

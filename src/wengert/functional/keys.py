@@ -92,13 +92,13 @@ def _as_array(k: Any, name: str) -> Tensor:
     """An index array or mask: int64 or bool."""
     if not isinstance(k, (Tensor, list, tuple, np.ndarray, bool, np.bool_)):
         raise TypeError(
-            f"{name}: {type(k).__name__} is no index; use integers, slices, None, ..., index arrays and masks"
+            f"{name}: {type(k).__name__} cannot be an index; use integers, slices, None, ..., index arrays and masks"
         )
     t = as_tensor(k, name)
     if t.dtype.kind == "b":
         return t
     if not t.dtype.is_integer and not (isinstance(k, (list, tuple)) and t.size == 0):
-        raise DTypeError(f"{name}: index arrays are integers or bools, got {describe(t)}")
+        raise DTypeError(f"{name}: index arrays must be integers or bools, got {describe(t)}")
     return signed(t, name) if t.dtype.is_integer else as_dtype_of(t, int64)
 
 
@@ -128,7 +128,7 @@ def _filled(x: Tensor, entries: list[Any], name: str) -> list[Any]:
     dots = [i for i, k in enumerate(entries) if k is Ellipsis]
     used = sum(map(_consumed, entries))
     if len(dots) > 1:
-        raise IndexRangeError(f"{name}: a key holds at most one ellipsis ('...')")
+        raise IndexRangeError(f"{name}: an index may contain at most one ellipsis ('...')")
     if used > x.ndim:
         raise IndexRangeError(f"{name}: {used} indices for {describe(x)}, which has {x.ndim} axes")
     at = dots[0] if dots else len(entries)

@@ -124,7 +124,9 @@ def ctc_loss(
     single = x.ndim == 2
     x = x.reshape((x.shape[0], 1, x.shape[1])) if single else x
     if x.ndim != 3 or not x.dtype.is_floating:
-        raise ShapeError(f"{name}: log_probs is real, (frames, batch, classes) or (frames, classes), got {describe(x)}")
+        raise ShapeError(
+            f"{name}: log_probs must be real, with shape (frames, batch, classes) or (frames, classes), got {describe(x)}"
+        )
     frames, lengths, states, skips = _alignments(x, targets, input_lengths, target_lengths, blank)
     dtype = x.dtype
     x = as_dtype_of(x, float32) if dtype.itemsize == 2 else x
@@ -161,17 +163,19 @@ def _alignments(x: Any, targets: Any, input_lengths: Any, target_lengths: Any, b
     labels = np.asarray(targets)
     for what, v in (("targets", labels), ("input_lengths", frames), ("target_lengths", lengths)):
         if v.dtype.kind not in "iu" and v.size:
-            raise DTypeError(f"ctc_loss: {what} are integers, got {v.dtype}")
+            raise DTypeError(f"ctc_loss: {what} must be integers, got {v.dtype}")
     if not 0 <= blank < classes:
         raise ArgumentError(f"ctc_loss: blank must be one of the {classes} classes, got {blank}")
     if len(frames) != n or len(lengths) != n:
         raise ShapeError(f"ctc_loss: {n} sequences need as many lengths, got {len(frames)} and {len(lengths)}")
     if (frames > steps).any() or (frames < 0).any() or (lengths < 0).any():
-        raise ArgumentError(f"ctc_loss: input_lengths are at most the {steps} frames, and lengths not negative")
+        raise ArgumentError(
+            f"ctc_loss: input_lengths must be at most {steps}, the number of frames, and no length may be negative"
+        )
     rows = _rows(labels, lengths, n)
     listed = np.arange(rows.shape[1]) < lengths[:, None]
     if ((rows < 0) | (rows >= classes))[listed].any() or (rows == blank)[listed].any():
-        raise ArgumentError(f"ctc_loss: targets are classes below {classes}, and not the blank {blank}")
+        raise ArgumentError(f"ctc_loss: targets must be class indices below {classes}, other than the blank {blank}")
     rows = np.where(listed, rows, blank)
     states = np.full((n, 2 * rows.shape[1] + 1), blank, np.int64)
     states[:, 1::2] = rows

@@ -35,7 +35,7 @@ def check_reduction(reduction: str, name: str, *more: str) -> None:
     """Refuse any other word."""
     if reduction not in ("mean", "sum", "none", *more):
         words = ", ".join(repr(r) for r in ("mean", "sum", "none", *more))
-        raise ArgumentError(f"{name}: reduction is one of {words}, got {reduction!r}")
+        raise ArgumentError(f"{name}: reduction must be one of {words}, got {reduction!r}")
 
 
 def reduced(loss: Tensor, reduction: str) -> Any:
@@ -54,7 +54,7 @@ def pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
     p = as_floating(as_tensor(x, name))
     t = as_tensor(target, name)
     if t.ndim and tuple(t.shape) != tuple(p.shape):
-        raise ShapeError(f"{name}: prediction {describe(p)} and target {describe(t)} must have one shape")
+        raise ShapeError(f"{name}: prediction {describe(p)} and target {describe(t)} must have the same shape")
     return p, t if t.dtype.is_inexact else as_dtype_of(t, p.dtype)
 
 

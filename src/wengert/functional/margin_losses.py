@@ -101,10 +101,10 @@ def multilabel_margin_loss(x: Any, target: Any, *, reduction: str = "mean") -> T
     check_reduction(reduction, name)
     t, labels = as_floating(as_tensor(x, name)), as_tensor(target, name)
     if not labels.dtype.is_integer:
-        raise DTypeError(f"{name}: the target lists labels, which are integers, got {describe(labels)}")
+        raise DTypeError(f"{name}: the target lists labels, which must be integers, got {describe(labels)}")
     if t.ndim not in (1, 2) or tuple(labels.shape) != tuple(t.shape):
         raise ShapeError(
-            f"{name}: x is (batch, classes) or (classes,), and the target has its shape, got {describe(t)} and "
+            f"{name}: x must have shape (batch, classes) or (classes,), and the target the same, got {describe(t)} and "
             f"{describe(labels)}"
         )
     if labels._plain and labels.size and int(labels.numpy().max()) >= t.shape[-1]:
@@ -145,6 +145,6 @@ def triplet_margin_loss(
         raise ArgumentError(f"triplet_margin_loss: p must be positive, got {p}")
     xs = promoted([as_floating(as_tensor(x, "triplet_margin_loss")) for x in (anchor, near, far)])
     if xs[0].ndim == 0 or any(tuple(x.shape) != tuple(xs[0].shape) for x in xs):
-        raise ShapeError(f"triplet_margin_loss: points must have one shape, got {', '.join(map(describe, xs))}")
+        raise ShapeError(f"triplet_margin_loss: points must have the same shape, got {', '.join(map(describe, xs))}")
     y: Tensor = _triplet(xs[0], xs[1], xs[2], as_real(margin), float(p), reduction)
     return y

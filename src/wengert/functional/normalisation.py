@@ -163,11 +163,11 @@ def _per_channel(parameter: Tensor | None, x: Tensor) -> Any:
 
 def _check_channels(name: str, x: Tensor, *parameters: Any) -> None:
     if x.ndim < 2:
-        raise ShapeError(f"{name}: takes x of shape (batch, channels, ...), got {describe(x)}")
+        raise ShapeError(f"{name}: x must have shape (batch, channels, ...), got {describe(x)}")
     for p in parameters:
         if p is not None and (p.ndim != 1 or p.shape[0] != x.shape[1]):
             raise ShapeError(
-                f"{name}: weight, bias and statistics have one entry per channel, got {describe(p)} for {describe(x)}"
+                f"{name}: weight, bias and statistics must have one entry per channel, got {describe(p)} for {describe(x)}"
             )
 
 

@@ -43,7 +43,7 @@ def _pairs(pad_width: Any, ndim: int) -> list[tuple[Size, Size]]:
                 f"pad: pad_width {pad_width!r} must be (before, after) for each of {ndim} axes, one pair, or one number"
             ) from None
         if widths.dtype.kind not in "iu" and widths.size:
-            raise ArgumentError(f"pad: widths are integers, got {pad_width!r}")
+            raise ArgumentError(f"pad: widths must be integers, got {pad_width!r}")
     for before, after in pairs:
         if before < 0 or after < 0:
             raise ArgumentError(f"pad: widths must not be negative, got {pad_width!r}")
@@ -77,7 +77,7 @@ def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> 
     """
     t = as_tensor(x, "pad")
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
-        raise ArgumentError(f"pad: mode is 'constant', 'edge', 'reflect', 'symmetric' or 'wrap', got {mode!r}")
+        raise ArgumentError(f"pad: mode must be 'constant', 'edge', 'reflect', 'symmetric' or 'wrap', got {mode!r}")
     pairs = _pairs(pad_width, t.ndim)
     if mode == "constant":
         shape = tuple([n + b + a for n, (b, a) in zip(t.shape, pairs)])

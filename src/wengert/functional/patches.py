@@ -30,7 +30,7 @@ def _positions(
     padded = [int(n) + 2 * p for n, p in zip(size, around)]
     counts = [(n - d * (k - 1) - 1) // s + 1 for n, d, k, s in zip(padded, apart, kernel, step)]
     if min(counts) < 1:
-        raise ShapeError(f"{name}: windows of {kernel} do not fit a picture of {tuple(int(n) for n in size)}")
+        raise ShapeError(f"{name}: windows of {kernel} do not fit an image of {tuple(int(n) for n in size)}")
     rows, columns = (np.arange(k)[:, None] * d + np.arange(c) * s for k, d, c, s in zip(kernel, apart, counts, step))
     places = rows[:, None, :, None] * padded[1] + columns[None, :, None, :]
     return places.reshape(kernel[0] * kernel[1], counts[0] * counts[1]), around, padded

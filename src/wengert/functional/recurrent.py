@@ -62,7 +62,7 @@ def _rnn_step_of_projected(x: Tensor, h: Tensor, w_hh: Tensor, relu: bool) -> An
 def is_relu(nonlinearity: str, name: str) -> bool:
     """Whether it is "relu" and not "tanh"."""
     if nonlinearity not in ("tanh", "relu"):
-        raise ArgumentError(f"{name}: nonlinearity is 'tanh' or 'relu', got {nonlinearity!r}")
+        raise ArgumentError(f"{name}: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
     return nonlinearity == "relu"
 
 

@@ -78,7 +78,7 @@ def prod(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None
 
 def _single(axis: Axis, name: str) -> int | None:
     if axis is not None and not isinstance(axis, int):
-        raise ArgumentError(f"{name}: return_indices takes one axis or None, for all elements, got {axis}")
+        raise ArgumentError(f"{name}: with return_indices, axis must be one integer or None, got {axis}")
     return axis
 
 
@@ -352,5 +352,5 @@ def norm(x: Any, axis: Axis = None, *, ord: float = 2, keepdims: bool = False) -
     """
     t = as_floating(as_tensor(x, "norm"))
     if not isinstance(ord, (int, float)):
-        raise ArgumentError(f"norm: ord is a number, got {ord!r}")
+        raise ArgumentError(f"norm: ord must be a number, got {ord!r}")
     return narrow(_norm(wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)

@@ -53,7 +53,7 @@ def upsample(
             f'upsample: mode is "nearest", "nearest-exact" or, by spatial axes, {names}; got {mode!r} for {describe(t)}'
         )
     if align_corners and mode in _NEAREST:
-        raise ArgumentError("upsample: align_corners has a meaning for interpolation only; choose a linear mode")
+        raise ArgumentError("upsample: align_corners applies to interpolation only; choose a linear mode")
     if (size is None) == (scale is None):
         raise ArgumentError(f"upsample: give either size or scale, got size={size} and scale={scale}")
     ns = [int(n) for n in t.shape[2:]]

@@ -70,13 +70,15 @@ def _knots(xp: Any, fp: Any, ordered: bool) -> tuple[Tensor, Tensor]:
     given = as_tensor(xp, "interp")
     places, values = as_floating(given), as_floating(as_tensor(fp, "interp"))
     if places.ndim != 1 or values.ndim != 1 or places.shape[0] != values.shape[0]:
-        raise ShapeError(f"interp: xp and fp are vectors of one length, got {describe(places)} and {describe(values)}")
+        raise ShapeError(
+            f"interp: xp and fp must be vectors of the same length, got {describe(places)} and {describe(values)}"
+        )
     if places.shape[0] == 0:
-        raise ShapeError("interp: needs one point or more, got none")
+        raise ShapeError("interp: needs at least one point, got none")
     if places.dtype.kind == "c":
         raise DTypeError(f"interp: the places xp are real, got {describe(places)}")
     if ordered and decreases(given):
-        raise ArgumentError("interp: xp must increase; sort the points first")
+        raise ArgumentError("interp: xp must be increasing; sort the points first")
     return places, values
 
 
@@ -103,7 +105,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     places, values = _knots(xp, fp, period is None)
     t = as_floating(as_tensor(x, "interp"))
     if t.dtype.kind == "c":
-        raise DTypeError(f"interp: x is real, got {describe(t)}")
+        raise DTypeError(f"interp: x must be real, got {describe(t)}")
     t, places = promoted([t, places])
     if period is not None:
         if period == 0:
@@ -152,7 +154,7 @@ def _slid(a: Tensor, v: Tensor, mode: str, name: str) -> Tensor:
     m = int(v.shape[0])
     around = {"full": (m - 1, m - 1), "same": (m // 2, m - 1 - m // 2), "valid": (0, 0)}
     if mode not in around:
-        raise ArgumentError(f"{name}: mode is 'full', 'same' or 'valid', got {mode!r}")
+        raise ArgumentError(f"{name}: mode must be 'full', 'same' or 'valid', got {mode!r}")
     return _valid(pad(a, (around[mode],)) if mode != "valid" else a, v)
 
 

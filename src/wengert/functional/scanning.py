@@ -33,7 +33,7 @@ def _only_axis(t: Tensor, axis: int | None, name: str) -> int:
     """The axis, which may be left out for vectors."""
     if axis is None:
         if t.ndim != 1:
-            raise ShapeError(f"{name}: give the axis for a tensor with {t.ndim} axes, got {describe(t)}")
+            raise ShapeError(f"{name}: axis is required for a tensor with {t.ndim} axes, got {describe(t)}")
         return 0
     return one_axis(axis, t.ndim, name)
 

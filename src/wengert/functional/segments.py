@@ -38,7 +38,7 @@ def _segments(x: Any, ids: Any, num_segments: int, name: str) -> tuple[Tensor, T
     """The rows and their ids, checked as far as they are known."""
     t, i = as_tensor(x, name), as_index(ids, name)
     if not hasattr(num_segments, "__index__"):
-        raise TypeError(f"{name}: num_segments is an integer, got {num_segments!r}")
+        raise TypeError(f"{name}: num_segments must be an integer, got {num_segments!r}")
     if i.ndim != 1 or t.ndim == 0 or t.shape[0] != i.shape[0]:
         raise ShapeError(f"{name}: needs one id for each row of x, got {describe(t)} and ids {describe(i)}")
     if num_segments < 0:
@@ -89,7 +89,7 @@ def segment_mean(x: Any, ids: Any, *, num_segments: int) -> Tensor:
     """
     t, i = _segments(x, ids, num_segments, "segment_mean")
     if t.dtype.kind == "c":  # a count is real: both parts of a complex number are divided by it
-        raise DTypeError(f"segment_mean: means are of real numbers, got {describe(t)}; take real and imag apart")
+        raise DTypeError(f"segment_mean: x must be real, got {describe(t)}; average real(x) and imag(x) separately")
     y: Tensor = _segment_mean(as_floating(t), i, int(num_segments))
     return y
 
@@ -120,9 +120,7 @@ def _segment_max(x: Tensor, ids: Tensor, n: int) -> Any:
 
 def _ordered(t: Tensor, name: str) -> Tensor:
     if t.dtype.kind not in "iuf":
-        raise DTypeError(
-            f"{name}: {t.dtype.name} has no order that is meant here, got {describe(t)}; use integers or floats"
-        )
+        raise DTypeError(f"{name}: {t.dtype.name} is not ordered, got {describe(t)}; use integers or floats")
     return t
 
 
@@ -168,13 +166,13 @@ def bincount(x: Any, *, weights: Any = None, minlength: int = 0) -> Tensor:
     """
     i = as_index(x, "bincount")
     if i.ndim != 1:
-        raise ShapeError(f"bincount: counts the entries of a vector, got {describe(i)}")
+        raise ShapeError(f"bincount: x must be a vector, got {describe(i)}")
     if not i._plain:
         raise TraceError(f"bincount: the largest entry of {describe(i)} is data; use segment_sum with num_segments")
     if minlength < 0:
         raise ArgumentError(f"bincount: minlength must not be negative, got {minlength}")
     if i.size and (lowest := int(i.numpy().min())) < 0:
-        raise IndexRangeError(f"bincount: counts 0, 1, …, got {lowest}, which is negative")
+        raise IndexRangeError(f"bincount: x must not be negative, got {lowest}")
     highest = int(i.numpy().max()) if i.size else -1
     w = full(i.shape, 1.0, int64) if weights is None else as_tensor(weights, "bincount")
     if tuple(w.shape) != tuple(i.shape):
@@ -190,12 +188,12 @@ def _edges(x: Tensor, bins: Any, limits: Sequence[float] | None) -> Tensor:
     if not isinstance(bins, (int, np.integer)):
         edges = as_tensor(bins, "histogram")
         if edges.ndim != 1 or edges.shape[0] < 2:
-            raise ShapeError(f"histogram: edges are a vector of two or more, got {describe(edges)}")
+            raise ShapeError(f"histogram: edges must be a vector of at least two numbers, got {describe(edges)}")
         if decreases(edges):
-            raise ArgumentError("histogram: edges must increase")
+            raise ArgumentError("histogram: edges must be increasing")
         return as_dtype_of(edges, dtype).detach()
     if bins < 1:
-        raise ArgumentError(f"histogram: needs one bin or more, got {bins}")
+        raise ArgumentError(f"histogram: bins must be at least 1, got {bins}")
     if limits is None:
         if not x._plain and not hasattr(x, "value"):
             raise TraceError(f"histogram: the range of {describe(x)} is data; pass range=(low, high) or the edges")
@@ -204,9 +202,9 @@ def _edges(x: Tensor, bins: Any, limits: Sequence[float] | None) -> Tensor:
     try:
         low, high = (float(v) for v in limits)
     except (TypeError, ValueError):
-        raise ArgumentError(f"histogram: range is (low, high), got {limits!r}") from None
+        raise ArgumentError(f"histogram: range must be (low, high), got {limits!r}") from None
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise ArgumentError(f"histogram: the range must be finite and increase, got ({low}, {high})")
+        raise ArgumentError(f"histogram: the range must be finite and increasing, got ({low}, {high})")
     if low == high:
         low, high = low - 0.5, high + 0.5
     return asarray(np.linspace(low, high, int(bins) + 1), dtype=dtype)

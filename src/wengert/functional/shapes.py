@@ -40,7 +40,7 @@ def _sizes(shape: Any, more: tuple[Any, ...], name: str) -> tuple[Size, ...]:
     try:
         return tuple(s if isinstance(s, (int, _core.Dim)) else operator.index(s) for s in shape)
     except TypeError:
-        raise TypeError(f"{name}: a shape consists of integers, got {shape!r}") from None
+        raise TypeError(f"{name}: a shape must consist of integers, got {shape!r}") from None
 
 
 def _same(a: Size, b: Size) -> bool:
@@ -180,7 +180,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     given = [(a,) if isinstance(a, int) else tuple(a) for a in (source, destination)]
     sources, places = ([one_axis(a, t.ndim, "moveaxis") for a in axes] for axes in given)
     if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
-        raise ShapeError(f"moveaxis: {source} and {destination} must be equally many different axes")
+        raise ShapeError(f"moveaxis: {source} and {destination} must name the same number of axes, each once")
     order = [a for a in range(t.ndim) if a not in sources]
     for place, axis in sorted(zip(places, sources)):
         order.insert(place, axis)

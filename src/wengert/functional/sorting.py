@@ -135,9 +135,9 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
     """
     a, b = as_tensor(x1, "searchsorted"), as_tensor(x2, "searchsorted")
     if side not in ("left", "right"):
-        raise ArgumentError(f"searchsorted: side is 'left' or 'right', got {side!r}")
+        raise ArgumentError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
     if a.ndim != 1:
-        raise ShapeError(f"searchsorted: x1 is a sorted vector, got {describe(a)}")
+        raise ShapeError(f"searchsorted: x1 must be a sorted vector, got {describe(a)}")
     if sorter is not None:
         i = as_index(sorter, "searchsorted")
         if i.ndim != 1 or i.shape[0] != a.shape[0]:
@@ -208,7 +208,7 @@ def quantile(x: Any, q: Any, *, axis: Any = None, keepdims: bool = False) -> Ten
     dtype = float32 if ordered.dtype.itemsize == 2 else ordered.dtype  # half precision cannot count the elements
     parts = as_dtype_of(q, dtype) if isinstance(q, Tensor) else _asarray(q, dtype)
     if parts.ndim > 1:
-        raise ShapeError(f"quantile: q is a number or a vector, got {describe(parts)}")
+        raise ShapeError(f"quantile: q must be a number or a vector, got {describe(parts)}")
     if parts._plain and not np.all((data(parts) >= 0) & (data(parts) <= 1)):
         raise ArgumentError(f"quantile: q must be in [0, 1], got {parts.tolist()}")
     n: Any = ordered.shape[-1]

@@ -31,7 +31,7 @@ def polygamma(n: int, x: Any) -> Tensor:
     try:
         order = operator.index(n)
     except TypeError:
-        raise TypeError(f"polygamma: the order n is an integer, got {n!r}") from None
+        raise TypeError(f"polygamma: the order n must be an integer, got {n!r}") from None
     if order < 0:
         raise ArgumentError(f"polygamma: the order n must not be negative, got {order}")
     t = as_floating(as_tensor(x, "polygamma"))

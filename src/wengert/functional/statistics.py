@@ -56,7 +56,9 @@ def cov(
     if y is not None:
         t, other = promoted([t, _variables(y, rowvar, "cov")])
         if t.shape[1] != other.shape[1]:
-            raise ShapeError(f"cov: m and y must have as many observations, got {t.shape[1]} and {other.shape[1]}")
+            raise ShapeError(
+                f"cov: m and y must have the same number of observations, got {t.shape[1]} and {other.shape[1]}"
+            )
         t = concat([t, other], 0)
     dtype, t = t.dtype, wide(t)
     correction = (0.0 if bias else 1.0) if ddof is None else float(ddof)

@@ -37,9 +37,9 @@ class Checkpointer:
 
     def __init__(self, directory: str | os.PathLike[str], *, keep: int | None = 3, prefix: str = "checkpoint") -> None:
         if keep is not None and keep < 1:
-            raise ArgumentError(f"Checkpointer: keep is at least 1, or None for all, got {keep}")
+            raise ArgumentError(f"Checkpointer: keep must be at least 1, or None for all, got {keep}")
         if not re.fullmatch(r"[\w-]+", prefix):
-            raise ArgumentError(f"Checkpointer: the prefix {prefix!r} is no part of a file name")
+            raise ArgumentError(f"Checkpointer: prefix {prefix!r} cannot be part of a file name")
         self.directory, self.keep, self.prefix = Path(directory), keep, prefix
         self.directory.mkdir(parents=True, exist_ok=True)
 
@@ -56,7 +56,7 @@ class Checkpointer:
     def save(self, step: int, state: Any) -> Path:
         """Write the state of a step, then delete what is older than the last `keep`."""
         if step < 0:
-            raise ArgumentError(f"Checkpointer.save: steps are counted from 0, got {step}")
+            raise ArgumentError(f"Checkpointer.save: step must not be negative, got {step}")
         remove_left_over(self.directory, f"{self.prefix}-")
         safetensors.save(self.path(step), state)
         for old in self.steps()[: -self.keep] if self.keep else ():

@@ -56,7 +56,7 @@ def save(path: str | os.PathLike[str], state: Any, *, metadata: Mapping[str, str
     tensors, structure = state_tree.encode(state)
     notes: dict[Any, Any] = dict(metadata or {})
     if any(not isinstance(k, str) or not isinstance(v, str) for k, v in notes.items()):
-        raise ArgumentError("save: metadata are texts by name")
+        raise ArgumentError("save: metadata must be a dict of strings")
     if structure is not None:
         notes[_STRUCTURE] = json.dumps(structure)
     complex_names = [name for name, t in tensors.items() if t.dtype.kind == "c"]
@@ -139,10 +139,10 @@ def _read_header(f: BufferedReader, path: str) -> tuple[dict[str, _Place], dict[
         raise LoadError(f"{path}: a header of {length} bytes; more than {MOST_HEADER_BYTES} are refused")
     header = _parse(f.read(length), "the header", path)
     if not isinstance(header, dict):
-        raise LoadError(f"{path}: the header is no JSON object")
+        raise LoadError(f"{path}: the header is not a JSON object")
     notes = header.pop("__metadata__", {})
     if not isinstance(notes, dict) or not all(isinstance(v, str) for v in notes.values()):
-        raise LoadError(f"{path}: the metadata are not texts by name")
+        raise LoadError(f"{path}: the metadata is not a dict of strings")
     places = {name: _place(name, entry, path) for name, entry in header.items()}
     for name in _json_of(notes, _COMPLEX, path, []):
         places[name] = _as_complex(name, places.get(name), path)
@@ -201,7 +201,7 @@ _COMPLEX_OF = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex1
 def _as_complex(name: str, pairs: _Place | None, path: str) -> _Place:
     """Pairs of reals along the last axis, as one number each."""
     if pairs is None or pairs.shape[-1:] != (2,) or pairs.dtype not in _COMPLEX_OF:
-        raise LoadError(f"{path}: {name!r} is said to be complex, but is no pair of reals")
+        raise LoadError(f"{path}: {name!r} is marked as complex, but does not hold pairs of real numbers")
     return pairs._replace(dtype=_COMPLEX_OF[pairs.dtype], shape=pairs.shape[:-1])
 
 

@@ -49,7 +49,7 @@ class _Unknowns:
         arrays = [np.asarray(x.detach() if isinstance(x, Tensor) else x) for x in leaves]
         for a in arrays:
             if a.dtype.kind not in "biuf" and a.dtype.name != "bfloat16":
-                raise DTypeError(f"{who}: unknowns are real numbers, got {a.dtype}")
+                raise DTypeError(f"{who}: unknowns must be real numbers, got {a.dtype}")
         self.shapes = [a.shape for a in arrays]
         self.start = np.concatenate([a.astype(np.float64).ravel() for a in arrays]) if arrays else np.zeros(0)
         self.single = self.structure.is_leaf
@@ -179,7 +179,7 @@ def _bounds(unknowns: _Unknowns, bounds: Any) -> Any:
     if isinstance(bounds, optimize.Bounds):
         return bounds
     if not isinstance(bounds, tuple) or len(bounds) != 2:
-        raise ArgumentError("bounds are a pair (lower, upper), each a number, None, or containers like x0")
+        raise ArgumentError("bounds must be a pair (lower, upper), each a number, None, or containers like x0")
     lower, upper = (
         np.full(unknowns.start.shape, fill) if b is None else unknowns.vector(b, "bounds")
         for b, fill in zip(bounds, (-np.inf, np.inf))

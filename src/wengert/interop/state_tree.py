@@ -36,7 +36,7 @@ def _describe(x: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(x, Mapping):
         for k in x:
             if type(k) not in (str, int):
-                raise ArgumentError(f"save: {name or 'the state'} has a key {k!r}; keys are texts and integers")
+                raise ArgumentError(f"save: {name or 'the state'} has a key {k!r}; keys must be strings or integers")
         return {"dict": [[k, _describe(v, _join(name, k), tensors)] for k, v in x.items()]}
     if type(x) in (list, tuple):
         return {type(x).__name__: [_describe(v, _join(name, k), tensors) for k, v in enumerate(x)]}

@@ -59,7 +59,7 @@ def qr(a: Any, *, mode: str = "reduced") -> QRResult:
     5.0
     """
     if mode not in ("reduced", "complete"):
-        raise ArgumentError(f"qr: mode is 'reduced' or 'complete', got {mode!r}")
+        raise ArgumentError(f"qr: mode must be 'reduced' or 'complete', got {mode!r}")
     q, r = _qr(inexact(matrices(a, "qr"), "qr"), int(mode == "complete"))
     return QRResult(q, r)
 

@@ -32,7 +32,7 @@ def matrix_power(a: Any, n: int) -> Tensor:
     [[1, 5], [0, 1]]
     """
     if not hasattr(n, "__index__"):
-        raise TypeError(f"matrix_power: the exponent is an integer, got {n!r}; for others there is matrix_function")
+        raise TypeError(f"matrix_power: the exponent must be an integer, got {n!r}; use matrix_function for others")
     t, exponent = square(a, "matrix_power"), operator.index(n)
     if exponent == 0:
         return _where(False, t, eye(t.shape[-1], dtype=t.dtype))  # depends on a, with derivative 0

@@ -61,7 +61,7 @@ def matrix_norm(x: Any, *, keepdims: bool = False, ord: float | str = "fro") -> 
     if ord == "nuc" or ord in (2, -2):
         return _singular(str(ord), t, keepdims)
     if ord not in (1, -1, math.inf, -math.inf):
-        raise ArgumentError(f"matrix_norm: ord is 'fro', 'nuc', ±1, ±2 or ±inf, got {ord!r}")
+        raise ArgumentError(f"matrix_norm: ord must be 'fro', 'nuc', ±1, ±2 or ±inf, got {ord!r}")
     along, across = (-2, -1) if abs(float(ord)) == 1 else (-1, -2)
     sums = sum(_abs(t), along, keepdims=True)
     pick = max if float(ord) > 0 else min
@@ -81,14 +81,14 @@ def norm(x: Any, *, axis: Axes = None, keepdims: bool = False, ord: float | str 
     if ord is None:
         return vector_norm(t, axis=axis, keepdims=keepdims)
     if axis is None and t.ndim not in (1, 2):
-        raise ShapeError(f"norm: with ord={ord!r}, name one axis or two; got {describe(t)}")
+        raise ShapeError(f"norm: with ord={ord!r}, axis must name one axis or two, got {describe(t)}")
     axes = tuple(axis) if isinstance(axis, Sequence) else tuple(range(t.ndim)) if axis is None else (axis,)
     if len(axes) == 1:
         if isinstance(ord, str):
-            raise ArgumentError(f"norm: ord {ord!r} is a norm of matrices, and one axis is a vector")
+            raise ArgumentError(f"norm: ord {ord!r} is a matrix norm, but one axis selects vectors; pass two axes")
         return vector_norm(t, axis=axes, keepdims=keepdims, ord=ord)
     if len(axes) != 2:
-        raise ShapeError(f"norm: axis names one axis or two, got {axis!r}")
+        raise ShapeError(f"norm: axis must name one axis or two, got {axis!r}")
     all_axes(axes, t.ndim, "norm")
     row, col = (one_axis(a, t.ndim, "norm") for a in axes)
     y = matrix_norm(moveaxis(t, (row, col), (-2, -1)), keepdims=keepdims, ord=ord)

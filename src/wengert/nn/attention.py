@@ -56,11 +56,11 @@ class MultiheadAttention(Module):
         dtype: Any = None,
     ) -> None:
         if num_heads < 1 or embed_dim % num_heads:
-            raise ArgumentError(f"MultiheadAttention: {embed_dim} features cannot be shared by {num_heads} heads")
+            raise ArgumentError(f"MultiheadAttention: embed_dim={embed_dim} must be divisible by num_heads={num_heads}")
         self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if self.num_kv_heads < 1 or num_heads % self.num_kv_heads:
             raise ArgumentError(
-                f"MultiheadAttention: {num_heads} heads cannot share {num_kv_heads} heads of keys and values"
+                f"MultiheadAttention: num_heads={num_heads} must be divisible by num_kv_heads={num_kv_heads}"
             )
         self.window = window
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
@@ -120,7 +120,7 @@ class MultiheadAttention(Module):
             if x.ndim not in (2, 3) or x.ndim != query.ndim or x.shape[-1] != self.embed_dim:
                 shapes = ", ".join(describe(t) for t in (query, key, value))
                 raise ShapeError(
-                    f"MultiheadAttention: operands have {self.embed_dim} features and 2 or 3 axes, got {shapes}"
+                    f"MultiheadAttention: operands must have {self.embed_dim} features and 2 or 3 axes, got {shapes}"
                 )
         parts = self._projected(query, key, value)
         if single:

@@ -60,7 +60,7 @@ def fans(tensor: Tensor) -> tuple[int, int]:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"init: fills a tensor or parameter in place, got a {type(tensor).__name__}")
     if tensor.ndim < 2:
-        raise ShapeError(f"init: a weight has at least two axes, got {tensor.dtype.name}{tuple(tensor.shape)}")
+        raise ShapeError(f"init: a weight must have at least two axes, got {tensor.dtype.name}{tuple(tensor.shape)}")
     field = math.prod(tensor.shape[2:])
     return tensor.shape[1] * field, tensor.shape[0] * field
 
@@ -175,7 +175,7 @@ def xavier_normal(tensor: Tensor, gain: float = 1.0, *, generator: Generator | N
 
 def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
-        raise ArgumentError(f"init: mode is 'fan_in' or 'fan_out', got {mode!r}")
+        raise ArgumentError(f"init: mode must be 'fan_in' or 'fan_out', got {mode!r}")
     return calculate_gain(nonlinearity, a) / math.sqrt(max(fans(tensor)[mode == "fan_out"], 1))
 
 

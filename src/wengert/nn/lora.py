@@ -85,7 +85,7 @@ class LoRALinear(Module):
     ) -> None:
         out_features, in_features = base.weight.shape
         if rank < 1:
-            raise ArgumentError(f"LoRALinear: the rank is at least 1, got {rank}")
+            raise ArgumentError(f"LoRALinear: rank must be at least 1, got {rank}")
         self.rank, self.alpha, self.dora = rank, float(rank if alpha is None else alpha), dora
         self.weight, self.bias = base.weight, base.bias
         for p in (self.weight, self.bias):

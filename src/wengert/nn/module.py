@@ -328,7 +328,7 @@ class Module:
         check_device(device)
         kind = None if dtype is None else as_dtype(dtype)
         if kind is not None and not kind.is_floating:
-            raise ArgumentError(f"{type(self).__name__}.to: parameters are floating numbers, and cannot be {kind.name}")
+            raise ArgumentError(f"{type(self).__name__}.to: parameters must have a floating dtype, got {kind.name}")
         for e in self._entries():
             if (
                 kind is None

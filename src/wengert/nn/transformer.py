@@ -22,7 +22,9 @@ _ACTIVATIONS: dict[str, Callable[..., Any]] = {"relu": native("relu"), "gelu": F
 
 def _activation(name: str, activation: str | Callable[[Tensor], Tensor]) -> Callable[..., Any]:
     if not callable(activation) and activation not in _ACTIVATIONS:
-        raise ArgumentError(f"{name}: activation is one of {', '.join(_ACTIVATIONS)} or a function, got {activation!r}")
+        raise ArgumentError(
+            f"{name}: activation must be one of {', '.join(_ACTIVATIONS)} or a function, got {activation!r}"
+        )
     return activation if callable(activation) else _ACTIVATIONS[activation]
 
 

@@ -22,7 +22,7 @@ class GradientAccumulator:
 
     def __init__(self, every: int, *, average: bool = True) -> None:
         if every < 1:
-            raise ArgumentError(f"GradientAccumulator: every is at least 1, got {every}")
+            raise ArgumentError(f"GradientAccumulator: every must be at least 1, got {every}")
         self.every, self.average = every, average
         self.count, self._total = 0, GradientMap()
 

@@ -99,9 +99,9 @@ class GradientClipper:
             "adaptive": transforms.clip_adaptive,
         }
         if mode not in kinds:
-            raise ArgumentError(f"GradientClipper: mode is one of {', '.join(kinds)}, got {mode!r}")
+            raise ArgumentError(f"GradientClipper: mode must be one of {', '.join(kinds)}, got {mode!r}")
         if not limit > 0.0:
-            raise ArgumentError(f"GradientClipper: the limit is positive, got {limit}")
+            raise ArgumentError(f"GradientClipper: limit must be positive, got {limit}")
         self.limit, self.mode = limit, mode
         self._transform = kinds[mode](limit)
 

@@ -38,7 +38,7 @@ class EMA:
 
     def __init__(self, weights: Any, decay: float = 0.999, *, warmup: bool = False, debias: bool = False) -> None:
         if not 0.0 <= decay < 1.0:
-            raise ArgumentError(f"EMA: decay lies in [0, 1), got {decay}")
+            raise ArgumentError(f"EMA: decay must be in [0, 1), got {decay}")
         self.decay, self.warmup, self.debias = decay, warmup, debias
         self.steps, self._weight_of_start = 0, 1.0
         self._names, self._weights = _named(weights)

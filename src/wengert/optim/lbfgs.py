@@ -93,9 +93,11 @@ class LBFGS(Optimizer):
         """Raise if an option makes no sense."""
         super().check(options)
         if options["history_size"] < 1 or options["max_iter"] < 1:
-            raise ArgumentError("LBFGS: history_size and max_iter are at least 1")
+            raise ArgumentError("LBFGS: history_size and max_iter must be at least 1")
         if options["line_search_fn"] not in (None, "strong_wolfe"):
-            raise ArgumentError(f"LBFGS: line_search_fn is None or 'strong_wolfe', got {options['line_search_fn']!r}")
+            raise ArgumentError(
+                f"LBFGS: line_search_fn must be None or 'strong_wolfe', got {options['line_search_fn']!r}"
+            )
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         """The only group: the Hessian has no parts."""

@@ -56,9 +56,9 @@ class LevenbergMarquardt(SecondOrder):
         """Raise if an option makes no sense."""
         super().check(options)
         if not options["up"] > 1.0 > options["down"] > 0.0:
-            raise ArgumentError("LevenbergMarquardt: up is above 1, and down between 0 and 1")
+            raise ArgumentError("LevenbergMarquardt: up must be above 1, and down between 0 and 1")
         if options["max_cg"] < 1 or not 0.0 < options["cg_tolerance"] < 1.0:
-            raise ArgumentError("LevenbergMarquardt: max_cg is at least 1, and cg_tolerance between 0 and 1")
+            raise ArgumentError("LevenbergMarquardt: max_cg must be at least 1, and cg_tolerance between 0 and 1")
 
     def step(self, function: Any = None) -> Tensor:
         """One step that decreases Σ r², or none; returns Σ r² before it."""

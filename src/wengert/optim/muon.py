@@ -87,9 +87,11 @@ class Muon(Optimizer):
         """Raise if an option makes no sense."""
         super().check(options)
         if options["adjust_lr"] not in ("original", "match_rms_adamw"):
-            raise ArgumentError(f"Muon: adjust_lr is 'original' or 'match_rms_adamw', got {options['adjust_lr']!r}")
+            raise ArgumentError(
+                f"Muon: adjust_lr must be 'original' or 'match_rms_adamw', got {options['adjust_lr']!r}"
+            )
         if options["ns_steps"] < 1 or len(options["ns_coefficients"]) != 3:
-            raise ArgumentError("Muon: ns_steps is at least 1, and ns_coefficients are three numbers")
+            raise ArgumentError("Muon: ns_steps must be at least 1, and ns_coefficients three numbers")
 
     def _add(self, k: int, named: Any) -> None:
         p = named[1] if isinstance(named, tuple) else named

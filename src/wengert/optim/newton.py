@@ -80,7 +80,7 @@ class NewtonCG(SecondOrder):
         """Raise if an option makes no sense."""
         super().check(options)
         if options["max_cg"] < 1 or not 0.0 < options["cg_tolerance"] < 1.0:
-            raise ArgumentError("NewtonCG: max_cg is at least 1, and cg_tolerance between 0 and 1")
+            raise ArgumentError("NewtonCG: max_cg must be at least 1, and cg_tolerance between 0 and 1")
 
     def step(self, function: Any = None) -> Tensor:
         """One step; returns the loss before it."""

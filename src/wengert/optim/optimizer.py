@@ -53,7 +53,7 @@ class Optimizer:
             params, config = None, params
         if config is not None and not isinstance(config, self.Config):
             raise ArgumentError(
-                f"{type(self).__name__}: config is a {self.Config.__name__}, got a {type(config).__name__}"
+                f"{type(self).__name__}: config must be a {self.Config.__name__}, got a {type(config).__name__}"
             )
         chosen = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items() if v is not None}
         self.defaults = {**_fields(config or self.Config()), **chosen}
@@ -144,7 +144,7 @@ class Optimizer:
         name, p = named if isinstance(named, tuple) else (None, named)
         who = type(self).__name__
         if not isinstance(p, Tensor):
-            raise ArgumentError(f"{who}: parameters are tensors, got a {type(p).__name__}; pass net.parameters()")
+            raise ArgumentError(f"{who}: parameters must be tensors, got a {type(p).__name__}; pass net.parameters()")
         if p.id in self._names:
             raise ArgumentError(f"{who}: {self._names[p.id]} is given twice")
         label = f"{name or f'parameter {len(self._names)}'} {p.dtype.name}{tuple(p.shape)}"
@@ -416,7 +416,9 @@ class Optimizer:
         """Go on from what `state_dict` gave. All that does not fit is named at once, and then nothing is loaded."""
         who = type(self).__name__
         if not {"param_groups", "state"} <= set(state):
-            raise ArgumentError(f"load_state_dict: this is no state of an optimizer; {who}.state_dict() gives one")
+            raise ArgumentError(
+                f"load_state_dict: this is not the state of an optimizer; {who}.state_dict() returns one"
+            )
         groups, kept = state["param_groups"], state["state"]
         sizes, own = [len(g["params"]) for g in groups], [len(g["params"]) for g in self.param_groups]
         if sizes != own:
@@ -550,7 +552,7 @@ def _as_list(params: Any, name: str) -> list[Any]:
         return []
     if isinstance(params, (Tensor, str)) or not isinstance(params, Iterable):
         raise ArgumentError(
-            f"{name}: parameters come as a list, got a {type(params).__name__}; pass net.parameters() or [p]"
+            f"{name}: parameters must be a list, got a {type(params).__name__}; pass net.parameters() or [p]"
         )
     return list(params.items() if hasattr(params, "items") else params)
 
@@ -566,7 +568,7 @@ def check_fraction(name: str, **options: Any) -> None:
     """Raise, naming the option, if one does not lie in [0, 1)."""
     for option, value in options.items():
         if not 0.0 <= value < 1.0:
-            raise ArgumentError(f"{name}: {option} lies in [0, 1), got {value}")
+            raise ArgumentError(f"{name}: {option} must be in [0, 1), got {value}")
 
 
 def _options(group: Group) -> Options:
@@ -578,7 +580,7 @@ def _options(group: Group) -> Options:
 def check_betas(name: str, betas: Any) -> None:
     """Raise unless these are two numbers in [0, 1)."""
     if len(betas) != 2 or not all(0.0 <= b < 1.0 for b in betas):
-        raise ArgumentError(f"{name}: betas are two numbers in [0, 1), got {betas}")
+        raise ArgumentError(f"{name}: betas must be two numbers in [0, 1), got {betas}")
 
 
 def _some(labels: Iterable[str], most: int = 6) -> str:

@@ -64,9 +64,9 @@ class Rprop(Optimizer):
         super().check(options)
         (less, more), (least, most) = options["etas"], options["step_sizes"]
         if not 0.0 < less < 1.0 < more:
-            raise ArgumentError(f"Rprop: etas are one below and one above 1, got {options['etas']}")
+            raise ArgumentError(f"Rprop: etas must be one number below 1 and one above, got {options['etas']}")
         if not 0.0 <= least <= most:
-            raise ArgumentError(f"Rprop: step_sizes are the smallest and the largest step, got {options['step_sizes']}")
+            raise ArgumentError(f"Rprop: step_sizes must be (smallest, largest), got {options['step_sizes']}")
 
     @classmethod
     def slots(cls, options: Options) -> dict[str, float]:

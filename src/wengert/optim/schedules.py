@@ -148,7 +148,7 @@ def warmup_cosine(warmup: int, steps: int, start: float = 0.0, final: float = 0.
     [0.0, 0.5, 1.0, 0.854, 0.5, 0.146, 0.0]
     """
     if not 0 < warmup < steps:
-        raise ArgumentError(f"warmup_cosine: the warm-up is a part of all {steps} steps, got {warmup}")
+        raise ArgumentError(f"warmup_cosine: warmup must be at least 1 and less than the {steps} steps, got {warmup}")
     return sequential([linear_warmup(warmup, start), cosine(steps - warmup, final)], [warmup])
 
 
@@ -163,7 +163,7 @@ def one_cycle(
     """
     _check("one_cycle", steps)
     if anneal not in ("cosine", "linear"):
-        raise ArgumentError(f"one_cycle: anneal is 'cosine' or 'linear', got {anneal!r}")
+        raise ArgumentError(f"one_cycle: anneal must be 'cosine' or 'linear', got {anneal!r}")
     between = _half_cosine if anneal == "cosine" else lambda a, b, x: a + (b - a) * x
     low, top = 1.0 / start_divisor, peak * steps - 1.0
 
@@ -195,7 +195,7 @@ def sequential(schedules: Sequence[Schedule], milestones: Sequence[int]) -> Sche
     """
     if len(milestones) != len(schedules) - 1 or sorted(milestones) != list(milestones):
         raise ArgumentError(
-            f"sequential: between {len(schedules)} schedules there are {len(schedules) - 1} milestones, in order; got "
+            f"sequential: {len(schedules)} schedules need {len(schedules) - 1} milestones in increasing order, got "
             f"{list(milestones)}"
         )
     starts = [0, *milestones]
@@ -213,7 +213,7 @@ def _half_cosine(a: float, b: float, x: float) -> float:
 
 def _check(name: str, *counts: int) -> None:
     if any(n < 1 for n in counts):
-        raise ArgumentError(f"{name}: lengths are at least 1, got {', '.join(map(str, counts))}")
+        raise ArgumentError(f"{name}: lengths must be at least 1, got {', '.join(map(str, counts))}")
 
 
 class Scheduler:
@@ -294,7 +294,7 @@ class ReduceOnPlateau:
     ) -> None:
         if mode not in ("min", "max") or not 0.0 < factor < 1.0:
             raise ArgumentError(
-                f"ReduceOnPlateau: mode is 'min' or 'max' and 0 < factor < 1, got {mode!r} and {factor}"
+                f"ReduceOnPlateau: mode must be 'min' or 'max', and factor between 0 and 1, got {mode!r} and {factor}"
             )
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.cooldown, self.min_lr = threshold, cooldown, min_lr

@@ -99,7 +99,7 @@ class Shampoo(Optimizer):
         """Raise if an option makes no sense."""
         super().check(options)
         if not options["eps"] > 0.0 or options["max_size"] < 1:
-            raise ArgumentError("Shampoo: eps is positive, and max_size at least 1")
+            raise ArgumentError("Shampoo: eps must be positive, and max_size at least 1")
 
     @classmethod
     def slots(cls, options: Options) -> dict[str, float]:

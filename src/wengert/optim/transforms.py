@@ -140,7 +140,7 @@ def norm(gradients: Gradients, kind: float = 2.0) -> Tensor:
     if kind == math.inf:
         return F.max(F.stack([F.max(g) for g in wide]))
     if not kind > 0.0:
-        raise ArgumentError(f"norm: the kind of a norm is positive, got {kind}")
+        raise ArgumentError(f"norm: kind must be positive, got {kind}")
     return F.sum(F.stack([F.sum(g**kind) for g in wide])) ** (1.0 / kind)
 
 
@@ -150,7 +150,7 @@ def _scaled(g: Tensor, factor: Tensor) -> Tensor:
 
 def _require_limit(limit: float, what: str) -> None:
     if not limit >= 0.0:  # a negative one would turn the gradients around
-        raise ArgumentError(f"{what}: the limit of gradients must not be negative, got {limit}")
+        raise ArgumentError(f"{what}: the limit must not be negative, got {limit}")
 
 
 def clip_norm(max_norm: float) -> Transform:

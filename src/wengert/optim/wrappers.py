@@ -66,7 +66,7 @@ class Lookahead(_Around):
     def __init__(self, optimizer: Optimizer, k: int = 5, alpha: float = 0.5) -> None:
         super().__init__(optimizer)
         if k < 1 or not 0.0 < alpha <= 1.0:
-            raise ArgumentError(f"Lookahead: k is at least 1 and alpha in (0, 1], got {k} and {alpha}")
+            raise ArgumentError(f"Lookahead: k must be at least 1 and alpha in (0, 1], got {k} and {alpha}")
         self.k, self.alpha, self._steps = k, alpha, 0
         self._slow: list[Tensor] = [tensor(p.detach()) for p in self._parameters()]
 

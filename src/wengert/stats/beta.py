@@ -172,7 +172,9 @@ class Dirichlet(Distribution):
     def __init__(self, concentration: Any) -> None:
         (c,) = read("Dirichlet", {"concentration": concentration}, self.domains)
         if c.ndim == 0 or c.shape[-1] == 0:
-            raise ShapeError(f"Dirichlet: the concentration needs a last axis of one class or more, got {describe(c)}")
+            raise ShapeError(
+                f"Dirichlet: the last axis of the concentration must hold at least one class, got {describe(c)}"
+            )
         self.concentration = c
         self.batch_shape, self.event_shape, self.dtype = tuple(c.shape[:-1]), tuple(c.shape[-1:]), c.dtype
 

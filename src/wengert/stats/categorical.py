@@ -29,7 +29,7 @@ _categorical = native("random_categorical")
 
 def _weights(owner: str, odds: Tensor) -> Tensor:
     if odds.ndim == 0 or odds.shape[-1] == 0:
-        raise ShapeError(f"{owner}: needs a last axis of one class or more, got {describe(odds)}")
+        raise ShapeError(f"{owner}: the last axis must hold at least one class, got {describe(odds)}")
     return odds
 
 

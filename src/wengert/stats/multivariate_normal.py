@@ -117,7 +117,7 @@ class MultivariateNormal(Distribution):
     def _check_shapes(self, form: str, matrix: Tensor) -> None:
         if self.loc.ndim == 0:
             raise ShapeError(
-                "MultivariateNormal: loc is a vector or a batch of them, got a number; Normal takes numbers"
+                "MultivariateNormal: loc must be a vector or a batch of vectors, got a number; use Normal for numbers"
             )
         n = self.loc.shape[-1]
         if matrix.ndim < 2 or matrix.shape[-1] != n or matrix.shape[-2] != n:

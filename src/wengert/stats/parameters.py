@@ -31,7 +31,7 @@ def read(owner: str, given: Mapping[str, Any], domains: Mapping[str, Domain]) ->
     dtype = float32
     for k, t in enumerate(tensors.values()):
         if t.dtype.kind == "c":
-            raise DTypeError(f"{owner}: parameters are real numbers, got {describe(t)}")
+            raise DTypeError(f"{owner}: parameters must be real numbers, got {describe(t)}")
         dtype = t.dtype if k == 0 else _promoted(dtype, t.dtype)
     found = []
     for name, x in given.items():
@@ -60,11 +60,11 @@ def value(owner: str, x: Any, batch_shape: Shape, event_shape: Shape, dtype: DTy
     t = as_tensor(x, owner) if not isinstance(x, (int, float)) else asarray(x, dtype=dtype)
     if not t.dtype.is_floating:
         if t.dtype.kind == "c":
-            raise DTypeError(f"{owner}: values are real numbers, got {describe(t)}")
+            raise DTypeError(f"{owner}: values must be real numbers, got {describe(t)}")
         t = as_dtype_of(t, dtype)
     shape, k = tuple(t.shape), len(event_shape)
     if len(shape) < k or shape[len(shape) - k :] != event_shape:
-        raise ShapeError(f"{owner}: values end with the event shape {event_shape}, got {describe(t)}")
+        raise ShapeError(f"{owner}: values must end with the event shape {event_shape}, got {describe(t)}")
     if shape[: len(shape) - k] != batch_shape:
         _check_batch(owner, t, batch_shape, shape[: len(shape) - k])
     return t
@@ -90,7 +90,7 @@ def sample_shape(shape: Any) -> Shape:
 def generator_of(generator: Generator | None, owner: str) -> Generator:
     """The generator that was given, or the default one."""
     if generator is not None and not isinstance(generator, Generator):
-        raise TypeError(f"{owner}: generator is a wengert.Generator, got a {type(generator).__name__}")
+        raise TypeError(f"{owner}: generator must be a wengert.Generator, got a {type(generator).__name__}")
     return generator or default_generator
 
 

@@ -255,7 +255,7 @@ class Compose(Transform):
         self.parts = tuple(parts)
         if not self.parts or any(not isinstance(t, Transform) for t in self.parts):
             kinds = ", ".join(type(t).__name__ for t in self.parts) or "none"
-            raise TypeError(f"Compose: takes one transform or more, got {kinds}")
+            raise TypeError(f"Compose: takes at least one transform, got {kinds}")
         self.event_ndim = max(t.event_ndim for t in self.parts)
         self.domain, self.codomain = self.parts[0].domain, self.parts[-1].codomain
         ways = [t.increasing for t in self.parts]

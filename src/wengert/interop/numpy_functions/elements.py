@@ -48,7 +48,7 @@ def _jv(v: Any, x: Any) -> Any:
 @ufunc("eval_legendre")
 def _eval_legendre(n: Any, x: Any) -> Any:
     if isinstance(n, Tensor):
-        raise TypeError("scipy.special.eval_legendre: the degree is an integer in wengert, got a tensor")
+        raise TypeError("scipy.special.eval_legendre: the degree must be an integer, got a tensor")
     return wg.legendre(n, x)
 
 
