@@ -86,9 +86,9 @@ WENGERT_INLINE T gate(T x) {
   return T{1} / madd(T{1} + expm1_reduced(r), power_of_two<T>(n), T{1});
 }
 
-// The loops over hidden units, short ones where functions are dear: chains of a few dozen instructions overlap only if
-// several fit in the processor's window. `ivdep`: no array that is written overlaps another, except element upon
-// element.
+// The loops over hidden units, short ones where functions are expensive: chains of a few dozen instructions overlap
+// only if several fit in the processor's window. `ivdep`: no array that is written overlaps another, except element
+// upon element.
 
 template <class T>
 void lstm(int64_t n, T* gates, const T* c_before, T* c, T* h) {

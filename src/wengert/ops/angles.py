@@ -110,7 +110,7 @@ von_mises_cdf: Op = define(
         Invalid((real(3), real(4)), (0,), "ShapeError", "one shape"),
         Invalid((real(3), real(3)), (5,), "ArgumentError", "the order must be between 0 and 4"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 von_mises_icdf: Op = define(
@@ -123,7 +123,7 @@ von_mises_icdf: Op = define(
         Sample((exactly(0.2, 0.5, 0.7), exactly(31.0, 3.0, 35.0))),
         Sample((real(0, 4), real(0, 4))),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 random_von_mises: Op = define(
@@ -133,6 +133,6 @@ random_von_mises: Op = define(
     vmap="leading",
     samples=[Sample((real(3, 4, low=0.3, high=30.0),), _STREAM, gradients=False)],
     invalid=[Invalid((whole(3),), _STREAM, "DTypeError", "real floating")],
-    dear=True,
+    expensive=True,
     public=False,
 )

@@ -268,7 +268,7 @@ attention: Op = define(
         Invalid((real(3), real(3), real(3), truth(1)), _CASES[0].options, "ShapeError", "two"),
         Invalid((real(2, 3),) * 3 + (truth(2, 2),), (0.5, 0, 1.0, (1, 2), (0,)), "ArgumentError", "[0, 1)"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 attention_tangent: Op = define(
@@ -279,7 +279,7 @@ attention_tangent: Op = define(
     transpose=transpose_by("attention_cotangent", 3, _zero_outputs),
     vmap=_of_examples("attention_tangent", 3, _tangent),
     samples=[c.sample(c.q, c.k, c.v, results=True) for c in _CASES],
-    dear=True,
+    expensive=True,
     public=False,
 )
 attention_cotangent: Op = define(
@@ -290,6 +290,6 @@ attention_cotangent: Op = define(
     transpose=transpose_by("attention_tangent", 2, lambda q, k, v, *_: (zeros_like(q), zeros_like(k), zeros_like(v))),
     vmap=_of_examples("attention_cotangent", 2, _cotangent),
     samples=[c.sample((*c.q[:-1], c.v[-1]), c.q[:-1], results=True) for c in _CASES],
-    dear=True,
+    expensive=True,
     public=False,
 )

@@ -38,7 +38,7 @@ def _cylinder(name: str, scipy: str, samples: list[Sample]) -> Op:
             Invalid((positive(3),), (-1,), "ArgumentError", "the order must be"),
             Invalid((whole(3),), (2,), "DTypeError", "real floating"),
         ],
-        dear=True,
+        expensive=True,
         public=False,
     )
     return op
@@ -115,7 +115,7 @@ def _modified(name: str, formula: str, reference: Any, slope: Callable[..., Any]
             Sample(_EMPTY, (0,)),
         ],
         invalid=[Invalid((positive(3), positive(3)), (5,), "ArgumentError", "the order must be between 0 and 4")],
-        dear=True,
+        expensive=True,
         public=False,
     )
     return op
@@ -202,6 +202,6 @@ zeta_by_s: Op = define(
         Sample(_EMPTY, (0,)),
     ],
     invalid=[Invalid((positive(3), positive(3)), (7,), "ArgumentError", "the order must be between 0 and 6")],
-    dear=True,
+    expensive=True,
     public=False,
 )

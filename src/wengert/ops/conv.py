@@ -165,7 +165,7 @@ conv: Op = define(
         *_invalid("conv"),
         Invalid((real(2, 3, 4, 4), real(2, 4, 3, 3)), ((2, 2), (1, 1), (0, 0), (1, 1), 1), "ShapeError", "channels"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 conv_transpose: Op = define(
@@ -184,7 +184,7 @@ conv_transpose: Op = define(
     vmap=_conv_transpose_of_examples,
     samples=_samples(2, 1),
     invalid=_invalid("conv_transpose")[:5],
-    dear=True,
+    expensive=True,
     public=False,
 )
 conv_kernel: Op = define(
@@ -206,7 +206,7 @@ conv_kernel: Op = define(
         *_invalid("conv_kernel")[:5],
         Invalid((real(2, 3, 4, 4), real(3, 2, 2, 2)), ((3, 3), (1, 1), (0, 0), (1, 1), 1), "ShapeError", "batch"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -235,6 +235,6 @@ conv_bias: Op = define(
             (real(2, 3, 4, 4), real(2, 3, 3, 3), real(3)), ((2, 2), (1, 1), (0, 0), (1, 1), 1), "ShapeError", "bias"
         )
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )

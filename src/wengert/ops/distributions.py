@@ -76,7 +76,7 @@ random_gamma: Op = define(
         Sample((real(0, 4),), (0, *_STREAM), gradients=False),
     ],
     invalid=[_NOT_FLOATING, Invalid((real(3),), (0, (1,), (3,)), "ArgumentError", "key must have 2 entries")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 gamma_slope: Op = define(
@@ -92,7 +92,7 @@ gamma_slope: Op = define(
         Sample((real(0, 4), real(0, 4))),
     ],
     invalid=[Invalid((real(3), real(4)), (), "ShapeError", "one shape")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 gamma_tail: Op = define(
@@ -108,7 +108,7 @@ gamma_tail: Op = define(
         Sample((real(0, 4), real(0, 4)), (0,)),
     ],
     invalid=[Invalid((real(3), real(3)), (-1,), "ArgumentError", "the order must be")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 random_poisson: Op = define(
@@ -120,7 +120,7 @@ random_poisson: Op = define(
         Sample((real(0, 4),), _STREAM, gradients=False),
     ],
     invalid=[Invalid((whole(3),), _STREAM, "DTypeError", "real floating")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 random_binomial: Op = define(
@@ -129,7 +129,7 @@ random_binomial: Op = define(
     vmap="leading",
     samples=[Sample((exactly(5.0, 100.0, 0.0), exactly(0.25, 0.75, 0.5)), _STREAM, gradients=False)],
     invalid=[Invalid((real(3), real(4)), _STREAM, "ShapeError", "one shape")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 random_multinomial: Op = define(
@@ -141,7 +141,7 @@ random_multinomial: Op = define(
         Invalid((real(3), real(4, 2)), _STREAM, "ShapeError", "one count for each row"),
         Invalid((real(3), real(3, 0)), _STREAM, "ShapeError", "one class or more"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -162,6 +162,6 @@ random_categorical: Op = define(
     vmap=_categorical_of_examples,
     samples=[Sample((real(2, 4, low=0.1, high=1.0),), ((5,), *_STREAM), gradients=False)],
     invalid=[Invalid((real(4),), ((5,), *_STREAM), "ShapeError", "takes a matrix")],
-    dear=True,
+    expensive=True,
     public=False,
 )

@@ -89,7 +89,7 @@ fft_complex: Op = define(
         Invalid((spectrum(3),), (1, 0, 0), "ShapeError", "axis 1"),
         Invalid((spectrum(0),), (0, 0, 0), "ArgumentError", "empty"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -116,7 +116,7 @@ fft_to_half: Op = define(
         Sample((_signal(2),), (0, 0)),
     ],
     invalid=[Invalid((spectrum(3),), (0, 0), "DTypeError", "takes float32 and float64")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 fft_from_half: Op = define(
@@ -133,6 +133,6 @@ fft_from_half: Op = define(
         Sample((spectrum(1),), (0, (1,), 0)),
     ],
     invalid=[Invalid((spectrum(3),), (0, (9,), 0), "ShapeError", "has 5 entries")],
-    dear=True,
+    expensive=True,
     public=False,
 )

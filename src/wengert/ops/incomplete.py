@@ -105,7 +105,7 @@ gammainc: Op = define(
             gradients=False,
         ),
     ],
-    dear=True,
+    expensive=True,
 )  # fmt: skip
 gammaincc: Op = define(
     "gammaincc",
@@ -120,7 +120,7 @@ gammaincc: Op = define(
             gradients=False,
         ),
     ],
-    dear=True,
+    expensive=True,
 )  # fmt: skip
 gammainc_density: Op = define(
     "gammainc_density",
@@ -130,7 +130,7 @@ gammainc_density: Op = define(
     ),
     jvp=_gammainc_density_jvp,
     samples=[*binary(a=(0.3, 4.0), b=(0.2, 5.0)), Sample((real(5, low=11.0, high=30.0), real(5, low=5.0, high=30.0)))],
-    dear=True,
+    expensive=True,
     public=False,
 )  # fmt: skip
 gammainc_by_a: Op = define(
@@ -151,7 +151,7 @@ gammainc_by_a: Op = define(
         Invalid((positive(3), positive(3)), (5,), "ArgumentError", "the order must be between 1 and 4"),
         Invalid((positive(3), positive(4)), (1,), "ShapeError", "one shape"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 gammaincinv: Op = define(
@@ -166,7 +166,7 @@ gammaincinv: Op = define(
             gradients=False,
         ),
     ],
-    dear=True,
+    expensive=True,
 )
 gammainccinv: Op = define(
     "gammainccinv",
@@ -180,7 +180,7 @@ gammainccinv: Op = define(
             gradients=False,
         ),
     ],
-    dear=True,
+    expensive=True,
 )
 
 
@@ -285,7 +285,7 @@ betainc: Op = define(
             gradients=False,
         ),
     ],
-    dear=True,
+    expensive=True,
 )  # fmt: skip
 betainc_density: Op = define(
     "betainc_density",
@@ -293,7 +293,7 @@ betainc_density: Op = define(
     reference=_betainc_density,
     jvp=_betainc_density_jvp,
     samples=[Sample(_triple(2, 3)), Sample(_triple()), Sample(_triple(0, 4)), Sample(_LARGE)],
-    dear=True,
+    expensive=True,
     public=False,
 )
 betainc_by_ab: Op = define(
@@ -314,7 +314,7 @@ betainc_by_ab: Op = define(
         Invalid(_triple(3), (0, 0), "ArgumentError", "the order must be between 1 and 4"),
         Invalid(_triple(3), (3, 2), "ArgumentError", "the order must be between 1 and 4"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 betaincinv: Op = define(
@@ -331,5 +331,5 @@ betaincinv: Op = define(
             gradients=False,
         ),
     ],
-    dear=True,
+    expensive=True,
 )

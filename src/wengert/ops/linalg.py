@@ -109,7 +109,7 @@ lu_factor = define(
     vmap="leading",
     samples=[Sample((regular(3, 3),)), Sample((regular(2, 4, 4),)), Sample((regular(0, 0),))],
     invalid=NOT_SQUARE,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -153,7 +153,7 @@ lu_solve: Op = define(
         ),
         Invalid((triangular(3, 3), exactly(1, 2, 3), triangular(3, 3), reals(3, 1)), (0,), "DTypeError", "pivots"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 inv: Op = define(
@@ -168,7 +168,7 @@ inv: Op = define(
         Invalid((reals(2, 2, low=0.0, high=0.0),), (1,), "LinAlgError", "the matrix of float64(2, 2) is singular"),
         Invalid((reals(3, 2, 2, low=0.0, high=0.0),), (1,), "LinAlgError", "matrix (0,) of float64(3, 2, 2)"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -218,7 +218,7 @@ solve_triangular: Op = define(
         Invalid((triangular(2, 3, 3), reals(3, 2)), (1, 0, 0, 0, 1), "ShapeError", "leading axes"),
         Invalid((reals(2, 2, low=0.0, high=0.0), reals(2, 1)), (1, 0, 0, 0, 1), "LinAlgError", "zero on its diagonal"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -237,7 +237,7 @@ det = define(
         Sample((regular(2, 0, 0),)),
     ],
     invalid=NOT_SQUARE,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -258,7 +258,7 @@ slogdet = define(
     vmap="leading",
     samples=[Sample((regular(3, 3),)), Sample((regular(2, 2, 2),)), Sample((regular(0, 0),))],
     invalid=NOT_SQUARE,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -313,7 +313,7 @@ cofactor: Op = define(
         Sample((regular(0, 0),)),
     ],
     invalid=NOT_SQUARE,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -356,7 +356,7 @@ lu = define(
     vmap="leading",
     samples=[Sample((regular(3, 3),)), Sample((regular(2, 4, 3),)), Sample((regular(3, 5),))],
     invalid=[NOT_SQUARE[1]],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -379,6 +379,6 @@ cholesky = define(
         *NOT_SQUARE,
         Invalid((reals(2, 2, low=-1.0, high=-0.5),), error="LinAlgError", match="is not positive definite"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )

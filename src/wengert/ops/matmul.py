@@ -62,6 +62,6 @@ matmul: Op = define(
         Sample((real(2, 0), real(0, 3)), (0, 0)),
     ],
     invalid=[Invalid((real(2, 3), real(4, 5)), (0, 0), "ShapeError", "matmul")],
-    dear=True,
+    expensive=True,
     public=False,
 )

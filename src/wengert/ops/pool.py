@@ -127,7 +127,7 @@ pool_argmax = define(
         Invalid((real(1, 1, 4, 4),), ((9, 2), (2, 2), (1, 1), (0, 0), (1, 1)), "ShapeError", "do not lie inside"),
         Invalid((real(1, 1, 2),), ((2,), (2,), (1,), (1,), (3,)), "ShapeError", "do not lie inside"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 _TAKEN: list[Any] = [
@@ -155,7 +155,7 @@ pool_take: Op = define(
         Invalid((real(1, 1, 4), exactly(0.5, shape=(1, 1, 1))), ((2,), (1,), (0,), (1,)), "DTypeError", "integers"),
         Invalid((real(1, 2, 4), exactly(0, shape=(1, 1, 1))), ((2,), (1,), (0,), (1,)), "ShapeError", "do not fit"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 pool_put: Op = define(
@@ -181,7 +181,7 @@ pool_put: Op = define(
             "do not fit",
         )
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 pool_sum: Op = define(
@@ -195,7 +195,7 @@ pool_sum: Op = define(
     vmap=_of_examples("pool_sum"),
     samples=[Sample((real(*x),), tuple(w)) for x, *w in _SHAPES],
     invalid=_invalid("pool_sum"),
-    dear=True,
+    expensive=True,
     public=False,
 )
 pool_spread: Op = define(
@@ -209,6 +209,6 @@ pool_spread: Op = define(
     vmap=_of_examples("pool_spread"),
     samples=[Sample((real(*x[:2], *y),), (x[2:], *w)) for x, y, *w in _SHAPES],
     invalid=_invalid("pool_spread"),
-    dear=True,
+    expensive=True,
     public=False,
 )

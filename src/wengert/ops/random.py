@@ -56,7 +56,7 @@ random_uniform: Op = define(
     formula="uniform on [0, 1)",
     vmap=lambda size, mapped, **attrs: _draw_examples(random_uniform, size, attrs),
     samples=[Sample((), ((3, 4), 11, (1, 2), (0,)), gradients=False)],
-    dear=True,
+    expensive=True,
     public=False,
 )
 random_normal: Op = define(
@@ -64,7 +64,7 @@ random_normal: Op = define(
     formula="standard normal",
     vmap=lambda size, mapped, **attrs: _draw_examples(random_normal, size, attrs),
     samples=[Sample((), ((3, 4), 11, (1, 2), (0,)), gradients=False)],
-    dear=True,
+    expensive=True,
     public=False,
 )
 random_integers: Op = define(
@@ -72,7 +72,7 @@ random_integers: Op = define(
     formula="uniform integers in [low, high)",
     vmap=lambda size, mapped, **attrs: _draw_examples(random_integers, size, attrs),
     samples=[Sample((), ((3, 4), (1, 2), (0,), (0,), (10,)), gradients=False)],
-    dear=True,
+    expensive=True,
     public=False,
 )
 

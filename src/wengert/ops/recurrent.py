@@ -328,7 +328,7 @@ lstm: Op = define(
         Invalid((real(3, 2, 5), *_STATES, real(8, 5), real(8, 2), real(6)), (), "ShapeError", "(4 hidden)"),
         Invalid((real(3, 4, 5), *_STATES, real(8, 5), real(8, 2), real(8)), (), "ShapeError", "h0"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 lstm_tangent: Op = define(
@@ -344,7 +344,7 @@ lstm_tangent: Op = define(
         )
         for t, b, n in _SIZES
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 lstm_cotangent: Op = define(
@@ -360,7 +360,7 @@ lstm_cotangent: Op = define(
         Sample((real(t, b, n), real(t, b, n), real(4 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n)))
         for t, b, n in _SIZES
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 gru: Op = define(
@@ -374,7 +374,7 @@ gru: Op = define(
         for (t, b, n), m in zip(_SIZES, _WIDTHS)
     ],
     invalid=[Invalid((real(3, 2, 5), real(2, 2), real(8, 5), real(8, 2), real(8)), (), "ShapeError", "3 hidden")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 gru_tangent: Op = define(
@@ -388,7 +388,7 @@ gru_tangent: Op = define(
         Sample((real(t, b, 4 * n), real(b, n), real(3 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n)))
         for t, b, n in _SIZES
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 gru_cotangent: Op = define(
@@ -401,6 +401,6 @@ gru_cotangent: Op = define(
     samples=[
         Sample((real(t, b, n), real(3 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n))) for t, b, n in _SIZES
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )

@@ -42,7 +42,7 @@ sum = define(
     vmap="axes",
     samples=[*_AXES, Sample((real(0, 3),), ((0,), 0)), Sample((whole(3, 4),), ((1,), 0))],
     invalid=[Invalid((real(2, 3),), ((2,), 0), "ShapeError", "sum")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -75,7 +75,7 @@ prod = define(
     jvp=lambda x_dot, y, x, axes, keepdims: sum(x_dot * _others(x, axes), axes, keepdims) if axes else x_dot,
     vmap="axes",
     samples=[*_AXES, Sample((exactly(2.0, 0.0, 3.0),), ((0,), 0)), Sample((exactly(0.0, 0.0, 3.0),), ((0,), 0))],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -95,7 +95,7 @@ def _extremum(name: str, formula: str, reference: Any) -> Op:
         vmap="axes",
         samples=[*_AXES, Sample((exactly(1.0, np.nan, 3.0),), ((0,), 0), gradients=False)],
         invalid=[Invalid((real(0, 3),), ((0,), 0), "ArgumentError", name)],
-        dear=True,
+        expensive=True,
         public=False,
     )
 
@@ -107,7 +107,13 @@ min = _extremum("min", "the smallest element; ties share the derivative", np.min
 def _truth(name: str, formula: str, reference: Any) -> Op:
     samples = [Sample((truth(2, 3),), ((1,), 0), gradients=False), Sample((truth(4),), ((0,), 1), gradients=False)]
     return define(
-        name, formula=formula, reference=_reference(reference), vmap="axes", samples=samples, dear=True, public=False
+        name,
+        formula=formula,
+        reference=_reference(reference),
+        vmap="axes",
+        samples=samples,
+        expensive=True,
+        public=False,
     )
 
 
@@ -127,7 +133,7 @@ def _position(name: str, formula: str, reference: Any) -> Op:
         vmap="axes",
         samples=samples,
         invalid=[Invalid((real(0, 3),), (0, 0), "ArgumentError", name)],
-        dear=True,
+        expensive=True,
         public=False,
     )
 

@@ -58,7 +58,7 @@ class Op:
     reference: Callable[..., Any] | None = None
     samples: Sequence[Sample] = ()
     invalid: Sequence[Invalid] = ()
-    dear: bool = False
+    expensive: bool = False
     public: bool = True
     vmap: Rule | str = "undefined"
     infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes; None: the core knows the rule
@@ -102,13 +102,13 @@ def define(
     reference: Callable[..., Any] | None = None,
     samples: Sequence[Sample] = (),
     invalid: Sequence[Invalid] = (),
-    dear: bool = False,
+    expensive: bool = False,
     public: bool = True,
     vmap: Rule | str = "undefined",
 ) -> Op:
     """Join the mathematics of an op to the core's record of the same name.
 
-    `dear`: recomputing it in a backward pass costs more than keeping its result.
+    `expensive`: recomputing it in a backward pass costs more than keeping its result.
     """
     if name not in _NATIVE:
         raise ImportError(f"op {name!r} has a rule but no kernel: add it to core/ops/")
@@ -134,7 +134,7 @@ def define(
         reference,
         samples,
         invalid,
-        dear,
+        expensive,
         public,
         "elementwise" if elementwise else vmap,
     )
@@ -173,7 +173,7 @@ def define_callback(
         False,
         jvp,
         transpose=tuple(transpose),
-        dear=True,
+        expensive=True,
         public=False,
         vmap=vmap,
     )

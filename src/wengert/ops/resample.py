@@ -72,7 +72,7 @@ resample: Op = define(
     vmap="axes",
     samples=[Sample((real(*shape),), ((size,), *rest)) for shape, size, *rest in _SAMPLES],
     invalid=_INVALID,
-    dear=True,
+    expensive=True,
     public=False,
 )
 resample_transpose: Op = define(
@@ -84,6 +84,6 @@ resample_transpose: Op = define(
     vmap="axes",
     samples=[Sample((real(*shape),), ((size,), *rest)) for shape, size, *rest in _SAMPLES],
     invalid=_INVALID,
-    dear=True,
+    expensive=True,
     public=False,
 )

@@ -164,7 +164,7 @@ standardise: Op = define(
         Invalid((real(2, 3), real(1, 3), real(1, 3)), (1e-5, 1, 0), "ShapeError", "(batch, groups, members, length)"),
         Invalid((real(2, 1, 3, 1), real(1, 2), real(1, 3)), (1e-5, 1, 0), "ShapeError", "(groups, members)"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 standardise_tangent: Op = define(
@@ -186,7 +186,7 @@ standardise_tangent: Op = define(
             "one number a row",
         ),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 standardise_cotangent: Op = define(
@@ -209,6 +209,6 @@ standardise_cotangent: Op = define(
             "one number a row",
         ),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )

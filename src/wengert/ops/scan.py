@@ -40,7 +40,7 @@ cumsum: Op = define(
     vmap="axes",
     samples=[Sample((real(2, 5),), (1, 0)), Sample((real(4, 3),), (0, 1)), Sample((real(0),), (0, 0))],
     invalid=_NOT_NUMBERS,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -92,7 +92,7 @@ linear_recurrence: Op = define(
         Sample((real(1), real(1)), (0, 0)),
     ],
     invalid=[Invalid((real(3), real(4)), (0, 0), "ShapeError", "one shape")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 # y[k] = x[k] y[k − 1], so the tangent is a linear recurrence: no division, so that zeros are harmless.
@@ -108,7 +108,7 @@ cumprod = define(
         Sample((exactly(2.0, 0.0, 3.0, 0.0, 1.5),), (0, 0)),
     ],
     invalid=_NOT_NUMBERS,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -144,7 +144,7 @@ logcumsumexp: Op = define(
         Sample((real(0),), (0, 0)),
     ],
     invalid=[Invalid((whole(3),), (0, 0), "DTypeError", "real floating")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -179,7 +179,7 @@ def _extremum(name: str, formula: str, reference: Any) -> Op:
             Sample((real(0, 3),), (0,)),
         ],
         invalid=[Invalid((truth(3),), (0,), "DTypeError", "bool"), Invalid((real(3),), (1,), "ShapeError", "axis 1")],
-        dear=True,
+        expensive=True,
         public=False,
     )
 

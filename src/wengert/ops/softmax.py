@@ -66,7 +66,7 @@ softmax = define(
     vmap="leading",
     samples=_MAP_SAMPLES,
     invalid=_MAP_INVALID,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -88,7 +88,7 @@ softmax_push: Op = define(
     vmap="leading",
     samples=_push_samples(0.0, 0.002),
     invalid=_PUSH_INVALID,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -106,7 +106,7 @@ log_softmax = define(
     vmap="leading",
     samples=_MAP_SAMPLES,
     invalid=_MAP_INVALID,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -126,7 +126,7 @@ log_softmax_push: Op = define(
     vmap="leading",
     samples=_push_samples(-9.0, -6.0),
     invalid=_PUSH_INVALID,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -146,6 +146,6 @@ log_softmax_pull: Op = define(
     vmap="leading",
     samples=_push_samples(-9.0, -6.0),
     invalid=_PUSH_INVALID,
-    dear=True,
+    expensive=True,
     public=False,
 )

@@ -57,7 +57,7 @@ argsort: Op = define(
     vmap="axes",
     samples=[s._replace(attrs=(*s.attrs, 0), gradients=False) for s in _ORDERS],
     invalid=[s._replace(attrs=(*s.attrs, 0)) for s in _DISORDER],
-    dear=True,
+    expensive=True,
     public=False,
 )
 sort: Op = define(
@@ -68,7 +68,7 @@ sort: Op = define(
     vmap="axes",
     samples=_ORDERS,
     invalid=_DISORDER,
-    dear=True,
+    expensive=True,
     public=False,
 )
 sort_with_indices: Op = define(
@@ -79,7 +79,7 @@ sort_with_indices: Op = define(
     vmap="axes",
     samples=_ORDERS,
     invalid=_DISORDER,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -108,7 +108,7 @@ topk: Op = define(
         Invalid((real(2, 3),), ((4,), 1, 1), "ArgumentError", "got k = 4 for float64(2, 3)"),
         Invalid((exactly(1.0, math.nan, 2.0),), ((1,), 0, 1), "ArgumentError", "NaN at [1]"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -143,6 +143,6 @@ searchsorted: Op = define(
         Invalid((exactly(1.0, 2.0), exactly(math.nan)), (0, 0), "ArgumentError", "NaN at [0]"),
         Invalid((exactly(1.0, math.nan), exactly(1.0)), (0, 0), "ArgumentError", "NaN at [1]"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )

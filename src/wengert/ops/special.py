@@ -130,7 +130,7 @@ polygamma: Op = define(
         Sample((real(0, 4),), (1,)),
     ],
     invalid=_ORDERS,
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -164,7 +164,7 @@ bessel_i: Op = define(
         Sample((real(0, 4),), (1,)),
     ],
     invalid=_ORDERS,
-    dear=True,
+    expensive=True,
     public=False,
 )
 bessel_i_scaled: Op = define(
@@ -180,7 +180,7 @@ bessel_i_scaled: Op = define(
         Sample((real(0, 4),), (1,)),
     ],
     invalid=_ORDERS,
-    dear=True,
+    expensive=True,
     public=False,
 )
 

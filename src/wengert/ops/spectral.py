@@ -115,7 +115,7 @@ qr = define(
         Sample((regular(3, 0),), (1,), gradients=False),
     ],
     invalid=[_NO_MATRIX._replace(attrs=(0,))],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -184,7 +184,7 @@ svd: Op = define(
         Sample((spaced(2, 0),), (1,), gradients=False),
     ],
     invalid=[_NO_MATRIX._replace(attrs=(0,)), Invalid((_NAN,), (0,), "LinAlgError", "contains NaN or infinity")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -202,7 +202,7 @@ svdvals = define(
     vmap="leading",
     samples=[Sample((spaced(3, 3),)), Sample((spaced(2, 4, 3),)), Sample((spaced(3, 5),)), Sample((spaced(3, 0),))],
     invalid=[_NO_MATRIX, Invalid((_NAN,), (), "LinAlgError", "contains NaN or infinity")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -227,7 +227,7 @@ eigh: Op = define(
         Sample((spaced(0, 0),)),
     ],
     invalid=[*NOT_SQUARE, Invalid((_NAN,), (), "LinAlgError", "contains NaN or infinity")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -245,7 +245,7 @@ eigvalsh = define(
     vmap="leading",
     samples=[Sample((spaced(3, 3),)), Sample((spaced(2, 4, 4),)), Sample((spaced(0, 0),))],
     invalid=[*NOT_SQUARE, Invalid((_NAN,), (), "LinAlgError", "contains NaN or infinity")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -274,7 +274,7 @@ eig: Op = define(
     vmap="leading",
     samples=[Sample((spaced(3, 3),), gradients=False), Sample((spaced(2, 4, 4),), gradients=False)],
     invalid=[*NOT_SQUARE, Invalid((_NAN,), (), "LinAlgError", "contains NaN or infinity")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -292,7 +292,7 @@ eigvals = define(
     vmap="leading",
     samples=[Sample((spaced(3, 3),)), Sample((spaced(2, 4, 4),)), Sample((spaced(0, 0),))],
     invalid=[*NOT_SQUARE, Invalid((_NAN,), (), "LinAlgError", "contains NaN or infinity")],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -324,7 +324,7 @@ pinv = define(
         Invalid((reals(3), positive()), (), "ShapeError", "at least two axes"),
         Invalid((spaced(3, 3), positive(2)), (), "ShapeError", "one real cutoff for each matrix"),
     ],
-    dear=True,
+    expensive=True,
     public=False,
 )
 
@@ -364,7 +364,7 @@ matrix_exp = define(
     vmap="leading",
     samples=[Sample((regular(3, 3),)), Sample((regular(2, 4, 4),)), Sample((spaced(3, 3),)), Sample((regular(0, 0),))],
     invalid=NOT_SQUARE,
-    dear=True,
+    expensive=True,
     public=False,
 )
 matrix_exp_push: Op = define(
@@ -376,6 +376,6 @@ matrix_exp_push: Op = define(
     vmap="leading",
     samples=[Sample((regular(3, 3), regular(3, 3))), Sample((spaced(2, 3, 3), regular(2, 3, 3)))],
     invalid=[Invalid((regular(3, 3), regular(2, 2)), (), "ShapeError", "direction of its type")],
-    dear=True,
+    expensive=True,
     public=False,
 )

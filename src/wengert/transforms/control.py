@@ -202,7 +202,7 @@ def _op(n_outputs: int) -> Op:
             jvp=_push,
             transpose=(_pull,),
             formula="the results of one of the branches; the first operand says which, the others are its operands",
-            dear=True,
+            expensive=True,
             public=False,
             vmap=_batched,
             infer=lambda attrs: [o.type for o in attrs[0][0].outputs],

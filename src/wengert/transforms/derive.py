@@ -265,7 +265,7 @@ def _choose_saved(
     sources = list(xs)
     for i in early:
         order.extend(i.outputs)
-        if i.op.dear:
+        if i.op.expensive:
             sources.extend(i.outputs)
         else:
             edges.extend((v, o) for v in i.vars() for o in i.outputs)
