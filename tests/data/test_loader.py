@@ -527,4 +527,4 @@ def test_a_number_out_of_range_is_refused_in_workers_too() -> None:
     with pytest.raises(IndexError, match="out of range"):
         list(DataLoader(data, 2, sampler=[0, 7], num_workers=1))
     for workers in (0, 1):
-        assert [b.tolist() for b in DataLoader(data, 2, sampler=[0, -1], num_workers=workers)] == [[0, 2]]
+        assert [b.tolist() for (b,) in DataLoader(data, 2, sampler=[0, -1], num_workers=workers)] == [[0, 2]]

@@ -92,6 +92,15 @@ def test_tensor_data_sets() -> None:
         data[3]
 
 
+def test_samples_of_one_tensor_are_tuples() -> None:
+    """As in PyTorch, whose users unpack them: `for (x,) in loader`."""
+    data = TensorDataset(wg.arange(4))
+    assert isinstance(data[1], tuple) and data[1][0].item() == 1
+    assert [x.tolist() for (x,) in wg.data.DataLoader(data, batch_size=3)] == [[0, 1, 2], [3]]
+    assert [x.tolist() for x in wg.data.DataLoader(wg.arange(4), batch_size=3)] == [[0, 1, 2], [3]]
+    assert TensorDataset({"x": wg.arange(4)})[2]["x"].item() == 2
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -272,3 +272,11 @@ def test_isin() -> None:
     assert wg.isin([True, False], [True]).tolist() == [True, False]
     assert wg.isin([1, 2], wg.zeros((0,))).tolist() == [False, False]
     assert wg.compile(wg.isin)(wg.asarray(a), wg.asarray(b)).tolist() == np.isin(a, b).tolist()
+
+
+@pytest.mark.parametrize("f", [lambda x: wg.topk(x, 2), wg.cummax, wg.cummin])
+def test_results_with_positions_are_named(f):
+    for g in (f, wg.compile(f)):
+        found = g(wg.tensor([1.0, 3.0, 2.0]))
+        values, indices = found
+        assert found.values is values and found.indices is indices

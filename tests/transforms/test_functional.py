@@ -401,3 +401,8 @@ def test_derivatives_that_vanish_do_not_warn():
     assert wg.grad(lambda x: (x * 0.0).sum())(x).tolist() == [0.0, 0.0]
     y, push = wg.linearize(lambda x: x * 2.0, x)
     assert push(x).tolist() == [2.0, 4.0]
+
+
+def test_strings_among_the_leaves_are_explained() -> None:
+    with pytest.raises(wg.DTypeError, match=r"grad: an argument holds the string 'm'.*metadata=\{\"static\": True\}"):
+        wg.grad(lambda p: p["w"] * 2.0)({"name": "m", "w": wg.tensor(1.0)})

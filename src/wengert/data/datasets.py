@@ -50,8 +50,8 @@ def _has_buffer(x: Any) -> bool:
 class TensorDataset:
     """Arrays and tensors side by side, with the samples along their first axes; also nested containers of them.
 
-    Sample i is the tuple of their i-th rows, or in the containers that were given. A `DataLoader` takes the rows of a whole
-    batch at once. Data sets may stand beside the arrays, if they have as many samples.
+    Sample i is the tuple of their i-th rows, of one array too, or in the container that was given. A `DataLoader` takes the
+    rows of a whole batch at once. Data sets may stand beside the arrays, if they have as many samples.
 
     >>> data = TensorDataset(np.arange(4.0), np.arange(4) ** 2)
     >>> len(data), [x.item() for x in data[3]]
@@ -59,7 +59,19 @@ class TensorDataset:
     """
 
     def __init__(self, *arrays: Any) -> None:
-        self._columns, self._structure, self._samples = columns(arrays, type(self).__name__)
+        alone = len(arrays) == 1 and is_array(arrays[0])
+        self._columns, self._structure, self._samples = columns((arrays,) if alone else arrays, type(self).__name__)
+
+    @classmethod
+    def of(cls, *arrays: Any) -> TensorDataset:
+        """The same, but samples of one array are its rows.
+
+        >>> TensorDataset.of(np.arange(4.0))[3].item()
+        3.0
+        """
+        made = cls.__new__(cls)
+        made._columns, made._structure, made._samples = columns(arrays, cls.__name__)
+        return made
 
     def __len__(self) -> int:
         return self._samples

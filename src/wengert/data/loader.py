@@ -319,9 +319,9 @@ class DataLoader:
 def _as_dataset(x: Any) -> Any:
     """Arrays, and tuples and dicts of them, as data sets; data sets and iterables as they are."""
     if isinstance(x, Tensor) or is_array(x):
-        return TensorDataset(x)
+        return TensorDataset.of(x)
     if isinstance(x, (tuple, dict)) and x and all(isinstance(c, Tensor) or is_array(c) for c in leaves(x)):
-        return TensorDataset(x)
+        return TensorDataset.of(x)
     if is_dataset(x) and not isinstance(x, dict):
         return x
     if isinstance(x, (str, dict)) or not isinstance(x, Iterable):
@@ -355,6 +355,6 @@ def batches(
     (3, [[0, 1], [4, 9], [16]])
     """
     return DataLoader(
-        TensorDataset(*arrays),
+        TensorDataset.of(*arrays),
         batch_size, shuffle, drop_last=drop_last, seed=seed, generator=generator, prefetch=prefetch,
     )  # fmt: skip

@@ -42,6 +42,7 @@ FOREIGN: dict[str, str] = {
     "long": "astype('int64')",
     "cpu": "to('cpu')",
     "cuda": "to('cuda')",
+    "is_cuda": "the property device",
     "mm": "matmul",
     "bmm": "matmul",
     "mv": "matmul",
@@ -120,6 +121,8 @@ FOREIGN_IN_MODULES: dict[str, str] = {
     "gradient_clipping": "clip_grad_norm, clip_grad_value and GradientClipper",
     "clip_grad_norm_": "clip_grad_norm",
     "clip_grad_value_": "clip_grad_value",
+    "device": "names of devices: to('cpu'), zeros(3, device='cpu')",
+    "utils": "clip_grad_norm, clip_grad_value, and in nn parametrize",
     "set_default_dtype": "the argument dtype= of every function that makes tensors",
 }
 

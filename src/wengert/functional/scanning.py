@@ -22,6 +22,7 @@ from wengert.functional.arguments import (
 from wengert.functional.foreign_names import explain_keywords
 from wengert.functional.joining import flip
 from wengert.functional.reductions import accumulable
+from wengert.functional.results import ValuesAndIndices
 
 _cumsum, _cumprod, _logcumsumexp = native("cumsum"), native("cumprod"), native("logcumsumexp")
 _cummax: Any = native("cummax")
@@ -120,16 +121,15 @@ def logcumsumexp(x: Any, *, axis: int | None = None, reverse: bool = False, excl
     return as_dtype_of(_with_initial(y, k, -math.inf, reverse, True) if exclusive else y, t.dtype)
 
 
-def _running(op: Any, x: Tensor, k: int, reverse: bool) -> tuple[Tensor, Tensor]:
+def _running(op: Any, x: Tensor, k: int, reverse: bool) -> ValuesAndIndices:
     if not reverse:
-        both: tuple[Tensor, Tensor] = op(x, k)
-        return both
+        return ValuesAndIndices(*op(x, k))
     values, places = op(flip(x, k), k)
-    return flip(values, k), x.shape[k] - 1 - flip(places, k)
+    return ValuesAndIndices(flip(values, k), x.shape[k] - 1 - flip(places, k))
 
 
 @explain_keywords
-def cummax(x: Any, *, axis: int | None = None, reverse: bool = False) -> tuple[Tensor, Tensor]:
+def cummax(x: Any, *, axis: int | None = None, reverse: bool = False) -> ValuesAndIndices:
     """The largest of the first 1, 2, … elements along an axis, and where it first was. NaN stays from where it appears.
     `reverse` starts from the end, from where "first" is counted then.
 
@@ -142,7 +142,7 @@ def cummax(x: Any, *, axis: int | None = None, reverse: bool = False) -> tuple[T
 
 
 @explain_keywords
-def cummin(x: Any, *, axis: int | None = None, reverse: bool = False) -> tuple[Tensor, Tensor]:
+def cummin(x: Any, *, axis: int | None = None, reverse: bool = False) -> ValuesAndIndices:
     """The smallest of the first 1, 2, … elements along an axis, and where it first was. NaN stays from where it appears.
     `reverse` starts from the end, from where "first" is counted then.
 

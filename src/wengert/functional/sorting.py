@@ -31,6 +31,7 @@ from wengert.functional.arguments import (
     wide,
 )
 from wengert.functional.foreign_names import explain_keywords
+from wengert.functional.results import ValuesAndIndices
 from wengert.interop.numpy import data
 
 _sort, _argsort, _topk, _searchsorted = (native(n) for n in ("sort", "argsort", "topk", "searchsorted"))
@@ -110,7 +111,7 @@ def argpartition(x: Any, kth: int | Sequence[int], *, axis: int | None = -1) -> 
 
 
 @explain_keywords
-def topk(x: Any, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+def topk(x: Any, k: int, *, axis: int = -1, largest: bool = True) -> ValuesAndIndices:
     """The k largest (or smallest) elements along an axis in order, and their positions; of equal elements the first.
 
     >>> values, indices = topk([1.0, 4.0, 2.0, 4.0], 3)
@@ -119,8 +120,7 @@ def topk(x: Any, k: int, *, axis: int = -1, largest: bool = True) -> tuple[Tenso
     """
     t = as_tensor(x, "topk")
     count = k if isinstance(k, _core.Dim) else operator.index(k)
-    both: Any = _topk(t, (count,), one_axis(axis, t.ndim, "topk"), int(bool(largest)))
-    return both  # type: ignore[no-any-return]
+    return ValuesAndIndices(*_topk(t, (count,), one_axis(axis, t.ndim, "topk"), int(bool(largest))))
 
 
 @explain_keywords

@@ -40,6 +40,11 @@ def _source(x: Any, outer: bool, extent: int = 0) -> Any:
 
 
 def _as_differentiable(x: Any, what: str) -> Tensor:
+    if isinstance(x, str):
+        raise DTypeError(
+            f"{what}: an argument holds the string {x!r}, which has no derivative; leave it out of argnums, or, in a "
+            'dataclass, out of the leaves by dataclasses.field(metadata={"static": True})'
+        )
     t = x if isinstance(x, Tensor) else asarray(x)
     if not t.dtype.is_inexact:
         raise DTypeError(
