@@ -31,9 +31,13 @@ class Function:
     It is called with its arguments followed by values for those.
     """
 
-    def __init__(self, program: Program, captured: Sequence[Any]) -> None:
+    def __init__(self, program: Program, captured: Sequence[Any], key: Key | None = None) -> None:
         self.program, self.captured = program, list(captured)
-        self.key = _key(program)
+        self.key = Key(program) if key is None else key
+
+    def bare(self) -> Function:
+        """The same without the captured tensors, which what is compiled of it must not keep."""
+        return Function(self.program, (), self.key)
 
     def __call__(self, *inputs: Any) -> Any:
         results = evaluate(self.program, inputs, [], [])
@@ -67,7 +71,23 @@ def as_function(f: Callable[..., Any], examples: Sequence[Any]) -> Function | No
     return Function(program, [x for x, _ in trace.captured.values()])
 
 
-def _key(program: Program) -> Hashable:
+class Key:
+    """The instructions of a program: equal, and hashed alike, for programs that do the same."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, program: Program) -> None:
+        self._parts = _parts(program)
+        self._hash = hash(self._parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and (self is other or self._parts == other._parts)
+
+
+def _parts(program: Program) -> Hashable:
     numbers: dict[Var, int] = {}
 
     def operand(x: Any) -> Hashable:

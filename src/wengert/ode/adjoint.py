@@ -30,6 +30,7 @@ Solve = Callable[[Function, Any, Any, list[float], Sequence[Any], Options], Any]
 
 def adjoint_states(
     flow: Function,
+    slope: Callable[..., Any],
     states: Any,
     y: Any,
     times: Any,
@@ -38,8 +39,11 @@ def adjoint_states(
     options: Options,
     solve: Solve,
 ) -> Any:
-    """Rows of states as a function of the initial one, of their times and of the parameters, for reverse mode."""
-    pullback = _Pullback(flow, numbers, params, options, solve)
+    """Rows of states as a function of the initial one, of their times and of the parameters, for reverse mode.
+
+    `slope` is the flow, compiled.
+    """
+    pullback = _Pullback(flow, slope, numbers, params, options, solve)
     op = custom_op(lambda *inputs: states)
     op.defvjp(pullback)
     return op(y, times, *(params[k] for k in pullback.floating))
@@ -49,9 +53,16 @@ class _Pullback:
     """The rule of the operation: cotangents of rows of states to those of what they depend on."""
 
     def __init__(
-        self, flow: Function, numbers: Sequence[float], params: Sequence[Any], options: Options, solve: Solve
+        self,
+        flow: Function,
+        slope: Callable[..., Any],
+        numbers: Sequence[float],
+        params: Sequence[Any],
+        options: Options,
+        solve: Solve,
     ) -> None:
-        self.flow, self.numbers, self.params, self.solve = flow, list(numbers), list(params), solve
+        self.flow, self.slope, self.solve = flow, slope, solve
+        self.numbers, self.params = list(numbers), list(params)
         self.floating = [k for k, p in enumerate(params) if p.dtype.is_inexact]
         sizes = [math.prod(params[k].shape) for k in self.floating]
         self._ends = np.cumsum([0, *sizes]).tolist()
@@ -65,7 +76,7 @@ class _Pullback:
         augmented = self._augmented(states[0], times[0], params)
         n, last = int(states.shape[1]), len(self.numbers) - 1
         carried, totals = bar[last], zeros((self._ends[-1],), dtype=y.dtype)
-        slopes = [self.flow(times[i], states[i], *params) for i in range(last + 1)]
+        slopes = [self.slope(times[i], states[i], *params) for i in range(last + 1)]
         time_bars = [_inner(bar[i], slopes[i]) for i in range(last + 1)]
         for i in range(last, 0, -1):
             start = F.concat([states[i], carried, zeros_like(totals)])

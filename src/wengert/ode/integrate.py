@@ -147,7 +147,7 @@ def _differentiable(
         return _differentiable(flow, y, times, numbers, params, method, options, gradient)[1]
 
     row_numbers = [path.times[k] for k in path.rows]
-    return path, adjoint_states(flow, path.states, y, row_times, row_numbers, params, options, solve)
+    return path, adjoint_states(flow, kernels.slope, path.states, y, row_times, row_numbers, params, options, solve)
 
 
 def _values(problem: Problem, events: Sequence[Event]) -> Callable[[Any, Any], Any]:
@@ -162,8 +162,7 @@ def _values(problem: Problem, events: Sequence[Event]) -> Callable[[Any, Any], A
     if function is None:
         return lambda t, y: flat(t, y, *arguments.tensors)
     params = [numbers_of(p) for p in (*arguments.tensors, *function.captured)]
-    bare = Function(function.program, ())
-    compiled = _CACHE.get(function.key, lambda: compile(bare))
+    compiled = _CACHE.get(function.key, lambda: compile(function.bare()))
     return lambda t, y: compiled(t, y, *params)
 
 

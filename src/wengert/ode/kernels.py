@@ -84,9 +84,7 @@ def _norm(made: Any, y: Any, atol: Any, rtol: Any, share: Any) -> Any:
 
 def compiled_kernels(method: Method, flow: Function) -> Kernels:
     """Compiled ones, shared with every other function that has the same instructions."""
-    # The kernels keep the program, but not the tensors that this function was traced with.
-    bare = Function(flow.program, ())
-    found: Kernels = _CACHE.get((method.name, flow.key), lambda: Kernels(method, bare, compile))
+    found: Kernels = _CACHE.get((method.name, flow.key), lambda: Kernels(method, flow.bare(), compile))
     return found
 
 

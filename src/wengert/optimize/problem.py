@@ -17,7 +17,7 @@ from wengert.autograd.modes import enable_grad, no_grad
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, GradientError, ShapeError, TraceError
 from wengert.numerics.arguments import Arguments
-from wengert.numerics.functions import Cache, Function, as_function, is_differentiated, numbers_of
+from wengert.numerics.functions import Cache, as_function, is_differentiated, numbers_of
 from wengert.numerics.implicit import LinearSolver, implicit
 from wengert.numerics.vectors import Layout
 from wengert.program.compile import compile
@@ -85,8 +85,8 @@ class Problem:
     def _derivatives(self) -> Derivatives:
         if self.function is None:
             return Derivatives(self._flat, lambda f: f)
-        bare = Function(self.function.program, ())
-        found: Derivatives = _CACHE.get(self.function.key, lambda: Derivatives(bare, compile))
+        function = self.function
+        found: Derivatives = _CACHE.get(function.key, lambda: Derivatives(function.bare(), compile))
         return found
 
     # ------------------------------------------------------------------------------------- counted evaluations
