@@ -27,7 +27,7 @@ class Problem:
         self.layout = layout = Layout(y0, "odeint", "y0", complex_allowed=True)
         self.real = layout.real
         self.y = layout.vector()
-        if not self.y._plain and tracing() is not None:
+        if tracing() is not None:
             raise TraceError(
                 "odeint: chooses its steps by the numbers, so it cannot be traced into a compiled function; call it outside "
                 "(it compiles its own steps)"
