@@ -613,3 +613,12 @@ def test_rules_of_compiled_functions_close_over_tensors(mode: str) -> None:
     )
     with pytest.raises(wg.CustomOpError, match="closes over a tensor .*requires a gradient.*argument of the op"):
         wg.grad(wg.compile(lambda x: scaled_square(x).sum()))(x)
+
+
+@pytest.mark.parametrize("tracked", [None, True])
+def test_the_result_itself_is_what_a_tape_differentiates(tracked: bool | None) -> None:
+    x = wg.tensor([2.0, 3.0], requires_grad=tracked)
+    with wg.GradientTape() as tape:
+        y = Cube()(x)
+        assert y.requires_grad
+    assert tape.gradient(y, x).tolist() == [12.0, 27.0]

@@ -19,6 +19,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import full, zeros_like
+from wengert.autograd.custom_node import record_node, tapes_paused, value_of
 from wengert.autograd.forward import DualTensor
 from wengert.autograd.leaving import numbers_kept, running_rule
 from wengert.autograd.linear_rule import not_linear, transposed
@@ -211,15 +212,15 @@ class _Call:
         trace = top._trace if isinstance(top, Tracer) else tracing()
         if tensors and trace is not None and (top is not None or trace.captures):
             return TracedCall(self, args)(trace, tensors)
-        with no_grad(), _unrecorded():
+        with no_grad(), tapes_paused():
             result = self.forward(*(x.detach() if isinstance(x, Tensor) else x for x in args))
         single = not isinstance(result, (tuple, list))
         ys = [self._output(y) for y in ([result] if single else result)]
         floating = [x for x in tensors if x.dtype.is_inexact]
         if _core.is_grad_enabled() and any(x.requires_grad or _core.recording_tapes() for x in floating):
             # Values of their own, not views of the outputs: a node must not own what owns it.
-            kept = tuple(_core.fresh_leaf(y, 0).detach() for y in ys)
-            _core.record_custom(functools.partial(self._pull_node, args, kept), floating, ys)
+            kept = tuple(value_of(y) for y in ys)
+            ys = record_node(functools.partial(self._pull_node, args, kept), floating, ys)
         if _core.recording_tapes():
             static = [None if isinstance(x, Tensor) else (x,) for x in args]
             _core.log_custom(self.name, functools.partial(_call_again, self.name, self.again, static), tensors, ys)
@@ -371,16 +372,6 @@ def _call_again(name: str, op: Callable[..., Any] | None, static: list[Any], *te
     fresh = iter(tensors)
     result = op(*(next(fresh) if s is None else s[0] for s in static))
     return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
-@contextlib.contextmanager
-def _unrecorded() -> Iterator[None]:
-    """Inside, tapes record nothing."""
-    _core.pause_tapes()
-    try:
-        yield
-    finally:
-        _core.resume_tapes()
 
 
 class TracedCall:

@@ -20,6 +20,7 @@ import numpy as np
 from wengert import _core, tree
 from wengert._core import Tensor
 from wengert.autograd.creation import zeros, zeros_like
+from wengert.autograd.custom_node import record_node, tapes_paused, value_of
 from wengert.autograd.modes import enable_grad
 from wengert.autograd.random import draws_logged, draws_repeated
 from wengert.errors import ArgumentError, GradientError
@@ -98,7 +99,7 @@ class _Input:
 
     def __init__(self, x: Tensor) -> None:
         self.edge = _core.node_of(x) if x.dtype.is_inexact else None
-        self._value = _value_of(x)
+        self._value = value_of(x)
         self._keeper = _keeper(self._value) if x.dtype.is_inexact else None
 
     def attached(self) -> Tensor:
@@ -126,7 +127,7 @@ class _Region:
     def replace(self, results: list[Any]) -> list[Any]:
         """The results, with those in `outputs` as outputs of one node."""
         edges = [_attached(e, _PLACEHOLDER) for e in self.captured]
-        made = _recorded(self, [*(x.attached() for x in self.inputs), *edges], [results[k] for k in self.outputs])
+        made = record_node(self, [*(x.attached() for x in self.inputs), *edges], [results[k] for k in self.outputs])
         replaced = list(results)
         for k, y in zip(self.outputs, made):
             replaced[k] = y
@@ -301,7 +302,7 @@ def _walk_without_cotangents(roots: Sequence[_Edge], sources: Sequence[_Edge], r
     """Visit all on the way from the roots to the sources, but compute nothing; say which sources were reached."""
     ends = [_attached(e, _PLACEHOLDER) for e in roots]
     with enable_grad():
-        (nothing,) = _recorded(lambda bars: [None] * len(roots), ends, [_PLACEHOLDER])
+        (nothing,) = record_node(lambda bars: [None] * len(roots), ends, [_PLACEHOLDER])
     _, reached, *_ = _core.backward([(nothing, _PLACEHOLDER)], list(sources), retain, False, False)
     return list(reached)
 
@@ -320,47 +321,21 @@ def _forget(nodes: Sequence[Any]) -> None:
     _walk_without_cotangents(edges, edges, retain=False)
 
 
-def _value_of(x: Tensor) -> Tensor:
-    """x as it is now, under a name of its own, which no tape tracks."""
-    with _tapes_paused():
-        value: Tensor = _core.fresh_leaf(x.detach()).detach()
-    if value.dtype.is_inexact:
-        value.requires_grad = False
-    return value
-
-
 def _attached(edge: _Edge, x: Tensor) -> Tensor:
     return _core.reattach(edge[0], edge[1], x)  # type: ignore[no-any-return]
 
 
-def _recorded(pullback: Callable[..., list[Any]], inputs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
-    """Tensors with these values, as the outputs of one node."""
-    outputs = [_value_of(y) for y in values]
-    if outputs:
-        _core.record_custom(pullback, inputs, outputs)
-    return [_core.reattach(_core.node_of(y)[0], k, y) for k, y in enumerate(outputs)]
-
-
 def _behind(leaf: Tensor) -> Tensor:
     """The leaf as if it had been computed: functions may write to such arguments in place, but not to leaves."""
-    return _recorded(lambda bars, node=None: bars, [leaf], [leaf])[0]
+    return record_node(lambda bars, node=None: bars, [leaf], [leaf])[0]
 
 
 def _keeper(x: Tensor) -> Any:
     """An instruction that keeps x, and says so to the statistics; it computes nothing, of no element of x."""
     leaf = _core.fresh_leaf(x)
-    with enable_grad(), _tapes_paused():
+    with enable_grad(), tapes_paused():
         none = (_reshape(leaf, (1,)) if leaf.ndim == 0 else leaf)[:0]
         return _core.node_of(none * none)[0]
-
-
-@contextmanager
-def _tapes_paused() -> Iterator[None]:
-    _core.pause_tapes()
-    try:
-        yield
-    finally:
-        _core.resume_tapes()
 
 
 @contextmanager
