@@ -142,6 +142,7 @@ _LAZY = {
         name: f"wengert.optim.clip:{name}"
         for name in ("GradientClipper", "clip_by_global_norm", "clip_by_value", "clip_grad_norm", "clip_grad_value")
     },
+    **{name: f"wengert.optim.scaler:{name}" for name in ("DynamicLossScaler", "GradScaler", "StaticLossScaler")},
     **{
         name: f"wengert.stats.draws:{name}"
         for name in ("binomial", "exponential", "multinomial", "poisson", "truncated_normal")

@@ -24,6 +24,7 @@ from wengert.optim.optimizer import Optimizer
 from wengert.optim.radam import RAdam, RAdamConfig
 from wengert.optim.rmsprop import RMSprop, RMSpropConfig
 from wengert.optim.rprop import Rprop, RpropConfig
+from wengert.optim.scaler import DynamicLossScaler, GradScaler, StaticLossScaler
 from wengert.optim.schedules import ReduceOnPlateau, Scheduler
 from wengert.optim.sgd import SGD, SGDConfig
 from wengert.optim.shampoo import Shampoo, ShampooConfig
@@ -32,12 +33,14 @@ from wengert.optim.wrappers import SAM, Lookahead
 
 __all__ = [
     "Adadelta", "AdadeltaConfig", "Adafactor", "AdafactorConfig", "Adagrad", "AdagradConfig", "Adam", "Adamax",
-    "AdamaxConfig", "AdamConfig", "AdamW", "AdamWConfig", "EMA", "GradientAccumulator", "GradientClipper",
+    "AdamaxConfig", "AdamConfig", "AdamW", "AdamWConfig", "DynamicLossScaler", "EMA",
+    "GradScaler", "GradientAccumulator", "GradientClipper",
     "GradientStatistics", "LBFGS", "LBFGSConfig", "LevenbergMarquardt", "LevenbergMarquardtConfig", "Lion",
     "LionConfig", "Lookahead", "Muon", "MuonConfig", "NAdam", "NAdamConfig", "NaturalGradient",
     "NaturalGradientConfig", "NewtonCG", "NewtonCGConfig", "Optimizer", "RAdam", "RAdamConfig", "ReduceOnPlateau",
     "RMSprop", "RMSpropConfig", "Rprop", "RpropConfig", "SAM", "Scheduler", "SGD", "SGDConfig", "Shampoo",
-    "ShampooConfig", "check_loss", "clip_by_global_norm", "clip_by_value", "clip_grad_norm", "clip_grad_value",
+    "ShampooConfig", "StaticLossScaler",
+    "check_loss", "clip_by_global_norm", "clip_by_value", "clip_grad_norm", "clip_grad_value",
     "schedules", "transforms",
 ]  # fmt: skip
 

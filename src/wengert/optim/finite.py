@@ -35,22 +35,23 @@ def check_loss(loss: Tensor, net: Any = None) -> Tensor:
     value = loss.item() if loss.size == 1 else "not finite"
     lines = [f"the loss is {value}."]
     for name, p in net.named_parameters() if net is not None else ():
-        n = _bad(p)
+        n = not_finite(p)
         if n:
             lines.append(f"  parameter {name} {p.dtype.name}{tuple(p.shape)}: {n} of {p.size} elements are not finite")
-    lines.append(f"  {_first_operation(loss)}")
+    lines.append(f"  {first_operation(_core.node_of(loss))}")
     raise GradientError("\n".join(lines))
 
 
-def _bad(x: Any) -> int:
+def not_finite(x: Any) -> int:
+    """How many elements are infinite or NaN."""
     if not isinstance(x, Tensor) or not x.dtype.is_inexact:
         return 0
     with no_grad():
         return int(x.size) - int(F.count_nonzero(_isfinite(x.detach())).item())
 
 
-def _first_operation(loss: Tensor) -> str:
-    edge = _core.node_of(loss)
+def first_operation(edge: Any) -> str:
+    """The first operation that read or made something infinite or NaN, of those that led to an edge."""
     if edge is None or edge[0].is_leaf:
         return "nothing was recorded for it"
     nodes = sorted(reachable([edge]).values(), key=lambda n: n.seq)
@@ -60,7 +61,7 @@ def _first_operation(loss: Tensor) -> str:
             continue
         if node.freed:
             return "its graph was freed by backward(); call check_loss before it"
-        if any(_bad(v) for v in (*node.saved, *_outputs(node))):
+        if any(not_finite(v) for v in (*node.saved, *_outputs(node))):
             return f"the first operation that read or made such a value: {node.name} at {node.line}"
         last = node
     return (

@@ -1,0 +1,316 @@
+"""Loss scaling: gradients in half precision, kept clear of underflow and overflow (Micikevicius et al., 2018).
+
+Small gradients are zero in float16, whose smallest number is 6·10⁻⁸. The loss is multiplied by a scale S before backward,
+and the gradients by 1/S, in float32, before the step. Where S was too large, gradients are infinite or NaN: the step is
+skipped, and S becomes smaller. After many good steps it becomes larger again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from wengert import _core, tree
+from wengert._core import Tensor
+from wengert.autograd.custom_node import record_node
+from wengert.autograd.gradient_map import GradientMap
+from wengert.autograd.modes import no_grad
+from wengert.dtypes import float32
+from wengert.errors import ArgumentError, GradientError, TraceError
+from wengert.functional.arguments import native
+from wengert.optim.overflow import Overflow, Watch
+from wengert.program.call_trace import call_trace
+
+_isfinite = native("isfinite")
+_LARGEST_SCALE = 2.0**127  # a finite float32
+
+
+class StaticLossScaler:
+    """A scale that stays as it is. Steps that overflow are skipped all the same.
+
+    >>> StaticLossScaler(128.0).scale
+    128.0
+    """
+
+    def __init__(self, scale: float) -> None:
+        self.scale = _positive(type(self).__name__, "scale", scale)
+
+    def update(self, overflowed: bool) -> bool:
+        """After a step; whether the scale is another one now."""
+        return False
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` takes."""
+        return {"scale": self.scale}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.scale = _positive(type(self).__name__, "scale", state["scale"])
+
+
+class DynamicLossScaler(StaticLossScaler):
+    """A scale that is multiplied by `backoff_factor` after each overflow, and by `growth_factor` after `growth_interval`
+    steps without one.
+
+    >>> s = DynamicLossScaler(init_scale=8.0, growth_interval=2)
+    >>> for overflowed in (True, False, False, False):
+    ...     _ = s.update(overflowed)
+    >>> s.scale
+    8.0
+    """
+
+    def __init__(
+        self,
+        init_scale: float = 65536.0,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+    ) -> None:
+        who = type(self).__name__
+        self.scale = _positive(who, "init_scale", init_scale)
+        if not 1.0 < growth_factor < math.inf:
+            raise ArgumentError(f"{who}: growth_factor must be greater than 1, got {growth_factor}")
+        if not 0.0 < backoff_factor < 1.0:
+            raise ArgumentError(f"{who}: backoff_factor must lie between 0 and 1, got {backoff_factor}")
+        if growth_interval < 1 or int(growth_interval) != growth_interval:
+            raise ArgumentError(f"{who}: growth_interval must be a positive number of steps, got {growth_interval}")
+        self.growth_factor, self.backoff_factor = float(growth_factor), float(backoff_factor)
+        self.growth_interval = int(growth_interval)
+        self.good_steps = 0  # since the scale was last changed
+
+    def update(self, overflowed: bool) -> bool:
+        """After a step; whether the scale is another one now."""
+        before = self.scale
+        self.good_steps = 0 if overflowed else self.good_steps + 1
+        if overflowed:
+            self.scale *= self.backoff_factor
+        elif self.good_steps == self.growth_interval:
+            self.good_steps = 0
+            if self.scale * self.growth_factor <= _LARGEST_SCALE:
+                self.scale *= self.growth_factor
+        return self.scale != before
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scale, and how many good steps it has seen."""
+        return {"scale": self.scale, "good_steps": self.good_steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        super().load_state_dict(state)
+        self.good_steps = int(state["good_steps"])
+
+
+class GradScaler:
+    """Scales losses, unscales gradients, skips steps that overflowed, adapts the scale, and says what overflowed.
+
+    `loss_scaler` decides on the scale; by default it is a DynamicLossScaler with the other options. Steps are those of
+    any optimizer that takes gradients. Several optimizers may step before one `update`. Weights are best kept in float32
+    and cast in the forward pass: gradients of float16 parameters are rounded to float16 again when they are unscaled.
+
+    >>> import wengert as wg
+    >>> w = wg.Parameter(wg.tensor([2.0], dtype=wg.float16))
+    >>> optimizer, scaler = wg.optim.SGD([w], lr=0.5), GradScaler(init_scale=1024.0)
+    >>> grads = scaler.scale((w * w).sum()).backward()
+    >>> scaler.step(optimizer, grads), scaler.update()
+    (True, None)
+    >>> w.tolist(), scaler.get_scale()
+    ([0.0], 1024.0)
+    """
+
+    def __init__(
+        self,
+        init_scale: float = 65536.0,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        *,
+        loss_scaler: StaticLossScaler | None = None,
+        min_scale: float = 2.0**-24,
+    ) -> None:
+        if loss_scaler is not None and not isinstance(loss_scaler, StaticLossScaler):
+            raise ArgumentError(
+                f"GradScaler: loss_scaler is a StaticLossScaler or a DynamicLossScaler, got a {type(loss_scaler).__name__}"
+            )
+        options = (init_scale, growth_factor, backoff_factor, growth_interval)
+        self.loss_scaler = loss_scaler or DynamicLossScaler(*options)
+        self.min_scale = _positive("GradScaler", "min_scale", min_scale)
+        self.steps = self.skipped_steps = 0
+        self._stepped: list[tuple[Any, bool]] = []  # optimizers since the last update, and whether they overflowed
+        self._unscaled: list[Any] = []  # optimizers and maps whose gradients are unscaled already
+        self._watch: Watch | None = None
+        self._watching = True  # the first steps, and those after a change, are the ones that overflow
+        self._overflow: Overflow | None = None  # the latest
+
+    @property
+    def _scale(self) -> float:
+        return self.loss_scaler.scale
+
+    def get_scale(self) -> float:
+        """What losses are multiplied by."""
+        return self.loss_scaler.scale
+
+    # ------------------------------------------------------------------------------------------------- one step
+
+    def scale(self, losses: Any) -> Any:
+        """The loss, or each in a container, times the scale; in float32 where it is in half precision."""
+        trace = call_trace()
+        if trace is not None:
+            trace.read(self, "_scale")  # another scale is another compiled function
+        leaves, structure = tree.flatten(losses)
+        return tree.unflatten(structure, [self._scaled(loss) for loss in leaves])
+
+    def _scaled(self, loss: Any) -> Tensor:
+        if not isinstance(loss, Tensor) or not loss.dtype.is_inexact:
+            what = f"{loss.dtype.name}{tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            raise ArgumentError(f"GradScaler.scale: a loss is a floating tensor, got {what}")
+        wide = loss.astype(float32) if loss.dtype.is_floating and loss.dtype.itemsize < 4 else loss
+        scaled: Tensor = wide * self._scale
+        if not scaled._plain or not scaled.requires_grad or call_trace() is not None:
+            return scaled
+        self._watch = Watch(loss, scaled, every=self._watching)
+        return record_node(self._watch, [scaled], [scaled])[0]
+
+    def unscale_(self, source: Any) -> Any:
+        """Divide the gradients by the scale, in an optimizer's parameters or in a map, so that they can be clipped before
+        `step`, which does not divide them again. Returns the source."""
+        if any(x is source for x in self._unscaled):
+            raise GradientError(
+                "GradScaler.unscale_: these gradients are unscaled already; call update() after the step"
+            )
+        if isinstance(source, GradientMap):
+            for key, g in list(source.items()):
+                source[key] = self._divided(g)
+        else:
+            for p in _parameters(source):
+                if p.grad is not None:
+                    p.grad = self._divided(p.grad).astype(p.dtype)
+        self._unscaled.append(source)
+        return source
+
+    def step(self, optimizer: Any, grads: Any = None) -> bool:
+        """`optimizer.step(grads)` with gradients that are divided by the scale, unless one is infinite or NaN.
+
+        `grads` as for the optimizer: a map, pairs, a list, or nothing for those in `.grad`. Returns whether it stepped.
+        """
+        if call_trace() is not None:
+            raise TraceError(
+                "GradScaler.step: whether a step is made depends on data; call it outside compiled functions"
+            )
+        if any(o is optimizer for o, _ in self._stepped):
+            raise GradientError("GradScaler.step: this optimizer has stepped already; call update() after each step")
+        parameters = _parameters(optimizer)
+        given = self._gradients(optimizer, parameters, grads)
+        bad = [p for p in parameters if p in given and not bool(_isfinite(given[p]).all())]
+        self._stepped.append((optimizer, bool(bad)))
+        if bad:
+            self._note_overflow(optimizer, given, bad)
+            for p in parameters:  # as a step does with what it has used
+                p.grad = None
+            return False
+        optimizer.step(given)
+        return True
+
+    def _gradients(self, optimizer: Any, parameters: list[Tensor], grads: Any) -> GradientMap:
+        """Unscaled gradients of the parameters, in their dtypes."""
+        if callable(grads):
+            raise ArgumentError(
+                f"GradScaler.step: {type(optimizer).__name__} computes losses itself, by a function; scaling works with "
+                "optimizers that take gradients"
+            )
+        ready = any(x is grads or (grads is None and x is optimizer) for x in self._unscaled)
+        if grads is None:
+            pairs = [(p, p.grad) for p in parameters if p.grad is not None]
+        elif isinstance(grads, GradientMap):
+            pairs = [(p, grads[p]) for p in parameters if p in grads]
+        else:
+            pairs = optimizer._paired(grads)
+        if not pairs:
+            raise GradientError(
+                "GradScaler.step: no parameter of the optimizer has a gradient; call scale(loss).backward() before"
+            )
+        made = GradientMap()
+        for p, g in pairs:
+            unscaled = g if ready else self._divided(g)
+            made[p] = unscaled if unscaled.dtype == p.dtype else unscaled.astype(p.dtype)
+        return made
+
+    def _divided(self, g: Tensor) -> Tensor:
+        with no_grad():
+            wide = g.astype(float32) if g.dtype.is_floating and g.dtype.itemsize < 4 else g
+            return wide * (1.0 / self._scale)
+
+    def update(self) -> None:
+        """Adapt the scale to the steps since the last update."""
+        if not self._stepped:
+            raise GradientError("GradScaler.update: no step was made since the last update")
+        overflowed = any(bad for _, bad in self._stepped)
+        self._stepped, self._unscaled, self._watch = [], [], None
+        self.steps += 1
+        self.skipped_steps += overflowed
+        changed = self.loss_scaler.update(overflowed)
+        self._watching = overflowed or changed
+        if changed:
+            _core.settings_changed()
+        if overflowed and self._scale < self.min_scale:
+            raise GradientError(
+                f"GradScaler: gradients overflow at every scale down to {self._scale:g}, so it is not the scale that makes "
+                f"them. {self.report()}"
+            )
+
+    # ---------------------------------------------------------------------------------------------------- report
+
+    def _note_overflow(self, optimizer: Any, given: GradientMap, bad: list[Tensor]) -> None:
+        names: dict[int, str] = getattr(optimizer, "_names", {})
+        labels = [names.get(p.id, f"{p.dtype.name}{tuple(p.shape)}") for p in bad]
+        found = None if self._watch is None else self._watch.first({p.id: given[p] for p in bad})
+        self._overflow = Overflow(self.steps + 1, self._scale, labels, len(given), found, names)
+
+    def report(self, net: Any = None) -> str:
+        """What overflowed last: the first operation and the layer it is in, and the gradients that are not finite.
+
+        Layers are known by the names of parameters: of `net`, or of the optimizer, where it was given
+        `net.named_parameters()`. In the first step, and after an overflow or a change of the scale, every operation of
+        backward is watched; an overflow in another step is known by the forward operation or by the gradients.
+        """
+        if self._overflow is None:
+            return f"no overflow in {self.steps} steps; the scale is {self._scale:g}"
+        names = {} if net is None else {p.id: name for name, p in net.named_parameters()}
+        return self._overflow.text(names)
+
+    # ----------------------------------------------------------------------------------------------------- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the scale, and how many steps were made and skipped."""
+        return {
+            "loss_scaler": self.loss_scaler.state_dict(),
+            "steps": self.steps,
+            "skipped_steps": self.skipped_steps,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        missing = [k for k in self.state_dict() if k not in state]
+        if missing:
+            raise ArgumentError(f"GradScaler.load_state_dict: the state does not fit, missing: {', '.join(missing)}")
+        self.loss_scaler.load_state_dict(state["loss_scaler"])
+        self.steps, self.skipped_steps = int(state["steps"]), int(state["skipped_steps"])
+        _core.settings_changed()
+
+    def __repr__(self) -> str:
+        return f"GradScaler(scale={self._scale:g}, steps={self.steps}, skipped_steps={self.skipped_steps})"
+
+
+def _parameters(optimizer: Any) -> list[Tensor]:
+    if not hasattr(optimizer, "param_groups"):
+        raise ArgumentError(f"GradScaler: takes an optimizer, got a {type(optimizer).__name__}")
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _positive(who: str, name: str, value: float) -> float:
+    if not 0.0 < value < math.inf:
+        raise ArgumentError(f"{who}: {name} must be positive and finite, got {value}")
+    return float(value)
+
+
+__all__ = ["DynamicLossScaler", "GradScaler", "StaticLossScaler"]
