@@ -42,7 +42,7 @@ Dims check_operands(const Op& op, const Type* in, const Attrs& attrs) {
   const Dims &q = in[0].shape, &k = in[1].shape, &v = in[2].shape;
   if (!is_floating(in[0].dtype) || in[1].dtype != in[0].dtype || in[2].dtype != in[0].dtype) {
     fail(ErrorKind::dtype, op.name.c_str(),
-         "q, k and v must have one real floating dtype, got " + operands(in, 3) + "; cast them");
+         "q, k and v must have the same real floating dtype, got " + operands(in, 3) + "; cast them");
   }
   const int n = q.n;
   if (n < 2 || k.n != n || v.n != n)
@@ -67,7 +67,7 @@ Dims check_operands(const Op& op, const Type* in, const Attrs& attrs) {
   require_entries(op, op.attrs[kKey], attrs[kKey], 2);
   require_entries(op, op.attrs[kCounter], attrs[kCounter], 1);
   if (!(attrs[kDropout].f >= 0 && attrs[kDropout].f < 1)) {
-    fail(ErrorKind::value, op.name.c_str(), "dropout lies in [0, 1), got " + std::to_string(attrs[kDropout].f));
+    fail(ErrorKind::value, op.name.c_str(), "dropout must be in [0, 1), got " + std::to_string(attrs[kDropout].f));
   }
   return scores;
 }

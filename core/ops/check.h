@@ -50,7 +50,7 @@ inline void require_entries(const Op& op, const AttrSpec& spec, const Attr& attr
 inline void require_same_dtype(const Op& op, const Type* in, int a, int b, int n) {
   if (in[a].dtype != in[b].dtype) {
     fail(ErrorKind::dtype, op.name.c_str(),
-         "operands must have one dtype, got " + operands(in, n) + "; cast one of them");
+         "operands must have the same dtype, got " + operands(in, n) + "; cast one of them");
   }
 }
 

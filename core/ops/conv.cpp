@@ -40,7 +40,7 @@ void require_floating(const Op& op, const Type* in, int n) {
 
 void require_kernel(const Op& op, const Dims& sizes, const Type* in, int n) {
   for (Dim d : sizes) {
-    if (d < Dim(1)) fail(ErrorKind::shape, op.name.c_str(), "a kernel without elements, got " + operands(in, n));
+    if (d < Dim(1)) fail(ErrorKind::shape, op.name.c_str(), "the kernel must not be empty, got " + operands(in, n));
   }
 }
 
@@ -110,7 +110,7 @@ void infer_kernel(const Op& op, const Type* in, int n, const Attrs& attrs, Type*
   const Dim channels = per_group(op, x[1], attrs[kGroups].i, "input", in, n);
   per_group(op, y[1], attrs[kGroups].i, "output", in, n);
   if (!(x[0] == y[0])) {
-    fail(ErrorKind::shape, op.name.c_str(), "operands must have one batch size, got " + operands(in, n));
+    fail(ErrorKind::shape, op.name.c_str(), "operands must have the same batch size, got " + operands(in, n));
   }
   *out = {in[0].dtype, with_spatial(y[1], channels, sizes)};
 }

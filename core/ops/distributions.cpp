@@ -35,7 +35,7 @@ template <int n, int key>
 void infer_each(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {
   require_floating(op, in, n);
   if (n == 2 && !(in[0].shape == in[1].shape)) {
-    fail(ErrorKind::shape, op.name.c_str(), "operands must have one shape, got " + operands(in, n));
+    fail(ErrorKind::shape, op.name.c_str(), "operands must have the same shape, got " + operands(in, n));
   }
   if constexpr (key >= 0) require_stream(op, attrs, key);
   *out = in[0];
@@ -77,7 +77,7 @@ void compute_binomial(const Op&, Value* const* in, int, const Attrs& attrs, Valu
 
 void require_classes(const Op& op, const Type& p) {
   if (p.shape.n == 0 || p.shape[p.shape.n - 1] == Dim{0}) {
-    fail(ErrorKind::shape, op.name.c_str(), "needs one class or more along the last axis, got " + to_string(p));
+    fail(ErrorKind::shape, op.name.c_str(), "needs at least one class along the last axis, got " + to_string(p));
   }
 }
 

@@ -10,13 +10,13 @@ using Kind = Attr::Kind;
 DType complex_of(const Op& op, const Type& x) {
   if (x.dtype == DType::Float32) return DType::Complex64;
   if (x.dtype == DType::Float64) return DType::Complex128;
-  fail(ErrorKind::dtype, op.name.c_str(), "takes float32 and float64, got " + to_string(x));
+  fail(ErrorKind::dtype, op.name.c_str(), "takes float32 or float64, got " + to_string(x));
 }
 
 DType real_of(const Op& op, const Type& x) {
   if (x.dtype == DType::Complex64) return DType::Float32;
   if (x.dtype == DType::Complex128) return DType::Float64;
-  fail(ErrorKind::dtype, op.name.c_str(), "takes complex64 and complex128, got " + to_string(x));
+  fail(ErrorKind::dtype, op.name.c_str(), "takes complex64 or complex128, got " + to_string(x));
 }
 
 int transformed_axis(const Op& op, const Type& x, const Attr& attr) {

@@ -48,11 +48,11 @@ void infer_lu_solve(const Op& op, const Type* in, int n, const Attrs&, Type* out
   require_same_batch(op, in, n, 0, 3);
   const Dims& b = in[3].shape;
   if (in[1].dtype != DType::Int32 || !(in[1].shape == with_last(in[0].shape, 1, {}))) {
-    fail(ErrorKind::dtype, op.name.c_str(), "pivots are those of lu_factor, got " + to_string(in[1]));
+    fail(ErrorKind::dtype, op.name.c_str(), "pivots must be those that lu_factor returned, got " + to_string(in[1]));
   }
   if (!(b[b.n - 2] == in[0].shape[b.n - 1])) {
     fail(ErrorKind::shape, op.name.c_str(),
-         to_string(in[0]) + " and " + to_string(in[3]) + " do not fit: they must have as many rows");
+         to_string(in[0]) + " and " + to_string(in[3]) + " do not fit: they must have the same number of rows");
   }
   out[0] = in[3];
 }
@@ -68,7 +68,8 @@ void compute_lu_solve(const Op& op, Value* const* in, int, const Attrs& attrs, V
   const int64_t n = rows_of(x), k = columns_of(x), batch = batch_of(x);
   const bool adjoint = attrs[0].i != 0;
   for (int64_t i = 0; i < batch; ++i) {
-    if (!are_pivots(pivots.at<int>(i), n)) fail(ErrorKind::value, op.name.c_str(), "pivots are those of lu_factor");
+    if (!are_pivots(pivots.at<int>(i), n))
+      fail(ErrorKind::value, op.name.c_str(), "pivots must be those that lu_factor returned");
   }
   with_lapack_type(x->dtype, [&]<class T>() {
     for_matrices(batch, static_cast<double>(n) * n * k, [&](int64_t first, int64_t last) {
@@ -195,7 +196,7 @@ void infer_solve_triangular(const Op& op, const Type* in, int n, const Attrs& at
   const bool right = attrs[3].i != 0;
   if (!(b[b.n - (right ? 1 : 2)] == in[0].shape[b.n - 1])) {
     fail(ErrorKind::shape, op.name.c_str(),
-         to_string(in[0]) + " and " + to_string(in[1]) + " do not fit: they must have as many " +
+         to_string(in[0]) + " and " + to_string(in[1]) + " do not fit: they must have the same number of " +
              (right ? "columns" : "rows"));
   }
   out[0] = in[1];

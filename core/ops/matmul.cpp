@@ -37,7 +37,7 @@ void infer_matmul(const Op& op, const Type* in, int n, const Attrs& attrs, Type*
     auto described = [](const Type& t, bool transposed) { return to_string(t) + (transposed ? " transposed" : ""); };
     fail(ErrorKind::shape, name,
          described(in[0], ta) + " and " + described(in[1], tb) +
-             " do not fit: the columns of the first must be as many as the rows of the second");
+             " do not fit: the first must have as many columns as the second has rows");
   }
   shape.push(a[ta ? col : row]);
   shape.push(b[tb ? row : col]);

@@ -57,7 +57,7 @@ void infer_dropout(const Op& op, const Type* in, int, const Attrs& attrs, Type* 
     fail(ErrorKind::dtype, op.name.c_str(), "takes real floating numbers, got " + to_string(in[0]));
   }
   if (!(attrs[0].f >= 0 && attrs[0].f < 1)) {
-    fail(ErrorKind::value, op.name.c_str(), "p lies in [0, 1), got " + std::to_string(attrs[0].f));
+    fail(ErrorKind::value, op.name.c_str(), "p must be in [0, 1), got " + std::to_string(attrs[0].f));
   }
   require_entries(op, op.attrs[1], attrs[1], 2);
   require_entries(op, op.attrs[2], attrs[2], 1);

@@ -17,7 +17,7 @@ Sizes check_sizes(const Op& op, const Type& gates, const Type& w, int blocks) {
   const char* name = op.name.c_str();
   if (!is_floating(gates.dtype) || w.dtype != gates.dtype) {
     fail(ErrorKind::dtype, name,
-         "operands must have one real floating dtype, got " + to_string(gates) + " and " + to_string(w));
+         "operands must have the same real floating dtype, got " + to_string(gates) + " and " + to_string(w));
   }
   if (gates.shape.n != 3 || w.shape.n != 2 || !(w.shape[0] == w.shape[1] * blocks) ||
       !(gates.shape[2] == w.shape[1] * 4)) {
@@ -35,7 +35,7 @@ Sizes check_input(const Op& op, const Type& x, const Type& w_ih, const Type& w_h
     return to_string(x) + ", " + to_string(w_ih) + ", " + to_string(w_hh) + " and " + to_string(b);
   };
   if (!is_floating(x.dtype) || w_ih.dtype != x.dtype || w_hh.dtype != x.dtype || b.dtype != x.dtype) {
-    fail(ErrorKind::dtype, name, "operands must have one real floating dtype, got " + got());
+    fail(ErrorKind::dtype, name, "operands must have the same real floating dtype, got " + got());
   }
   const bool fit = x.shape.n == 3 && w_ih.shape.n == 2 && w_hh.shape.n == 2 && b.shape.n == 1 &&
                    w_hh.shape[0] == w_hh.shape[1] * blocks && w_ih.shape[0] == w_hh.shape[0] &&

@@ -45,7 +45,7 @@ void infer_recurrence(const Op& op, const Type* in, int n, const Attrs& attrs, T
   require_number(op, in[0]);
   require_same_dtype(op, in, 0, 1, n);
   if (!(in[0].shape == in[1].shape)) {
-    fail(ErrorKind::shape, op.name.c_str(), "coefficients and terms must have one shape, got " + operands(in, n));
+    fail(ErrorKind::shape, op.name.c_str(), "coefficients and terms must have the same shape, got " + operands(in, n));
   }
   *out = in[1];
 }

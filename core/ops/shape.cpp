@@ -22,7 +22,7 @@ void infer_reshape(const Op& op, const Type* in, int, const Attrs& attrs, Type* 
   if (!countable(attrs[0].dims)) {
     fail(ErrorKind::shape, op.name.c_str(),
          "cannot reshape " + to_string(in[0]) + ", which has " + to_string(product(in[0].shape)) + " elements, to " +
-             to_string(attrs[0].dims) + ", which has more than any tensor");
+             to_string(attrs[0].dims) + ", which is more than a tensor can hold");
   }
   const Dims& shape = shape_attr(op, attrs[0]);
   if (!(product(in[0].shape) == product(shape))) {
@@ -319,7 +319,7 @@ void check_strided(const Op& op, const Dims& shape, const Dims& strides, int64_t
   if (low < 0 || high >= count) {
     fail(ErrorKind::index, op.name.c_str(),
          "shape " + to_string(shape) + " with strides " + to_string(strides) + " and offset " + std::to_string(offset) +
-             " leaves the " + std::to_string(count) + " elements it is laid over");
+             " reaches beyond the " + std::to_string(count) + " elements of the tensor");
   }
 }
 
@@ -402,7 +402,7 @@ void infer_bitcast(const Op& op, const Type* in, int, const Attrs& attrs, Type* 
   const DType to = dtype_attr(op, attrs[0]);
   if (size_of(to) != size_of(in[0].dtype) || to == DType::Bool) {
     fail(ErrorKind::dtype, op.name.c_str(),
-         std::string("the bits of ") + to_string(in[0]) + " are no " + name_of(to) +
+         std::string("the bits of ") + to_string(in[0]) + " cannot be read as " + name_of(to) +
              (to == DType::Bool ? "; compare with 0 instead" : ": the sizes of the elements differ"));
   }
   *out = {to, in[0].shape};

@@ -19,7 +19,7 @@ void infer_push(const Op& op, const Type* in, int n, const Attrs& attrs, Type* o
   infer_map(op, in, n, attrs, out);
   require_same_dtype(op, in, 0, 1, n);
   if (!(in[1].shape == in[0].shape)) {
-    fail(ErrorKind::shape, op.name.c_str(), "takes two operands of one shape, got " + operands(in, n));
+    fail(ErrorKind::shape, op.name.c_str(), "operands must have the same shape, got " + operands(in, n));
   }
 }
 

@@ -35,7 +35,8 @@ std::string position_of(const Value* x, int64_t flat) {
 void sort(const Op& op, const Value* x, int axis, int64_t keep, bool descending, bool nan_last, Value* values,
           Value* indices) {
   if (x->shape[axis] > int64_t{0xffffffff}) {
-    fail(ErrorKind::value, op.name.c_str(), to_string(x->type()) + ": lines of 2^32 elements and more are not sorted");
+    fail(ErrorKind::value, op.name.c_str(),
+         to_string(x->type()) + ": an axis of 2^32 elements or more cannot be sorted");
   }
   const Packed packed(x);
   const bool nan = sort_lines(x->dtype, packed.data(), around_axis(x->shape, x->ndim, axis), keep, descending,
@@ -95,7 +96,7 @@ void infer_searchsorted(const Op& op, const Type* in, int n, const Attrs&, Type*
   for (int i = 0; i < rows && fits; ++i) fits = in[0].shape[i] == in[1].shape[i];
   if (!fits) {
     fail(ErrorKind::shape, op.name.c_str(),
-         "searches a sorted vector, or one for each row of the values, got " + operands(in, n));
+         "needs a sorted vector, or one for each row of the values, got " + operands(in, n));
   }
   *out = {DType::Int64, in[1].shape};
 }

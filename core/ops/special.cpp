@@ -93,7 +93,7 @@ void infer_ordered(const Op& op, const Type* in, int n_in, const Attrs& attrs, T
     }
     if (in[k].dtype != in[0].dtype || !(in[k].shape == in[0].shape)) {
       fail(in[k].dtype != in[0].dtype ? ErrorKind::dtype : ErrorKind::shape, op.name.c_str(),
-           "the operands must have one shape and dtype, got " + operands(in, n_in));
+           "the operands must have the same shape and dtype, got " + operands(in, n_in));
     }
   }
   int64_t sum = 0, least = 0;

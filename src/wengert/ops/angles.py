@@ -107,7 +107,7 @@ von_mises_cdf: Op = define(
         Sample((real(0, 4), real(0, 4)), (0,)),
     ],
     invalid=[
-        Invalid((real(3), real(4)), (0,), "ShapeError", "one shape"),
+        Invalid((real(3), real(4)), (0,), "ShapeError", "same shape"),
         Invalid((real(3), real(3)), (5,), "ArgumentError", "the order must be between 0 and 4"),
     ],
     expensive=True,

@@ -91,7 +91,7 @@ gamma_slope: Op = define(
         Sample((exactly(0.1, 0.1, 1e3, 1e3, 7.0), exactly(-3.0, 1.5, 6.8, 7.0, -0.5)), gradients=False),
         Sample((real(0, 4), real(0, 4))),
     ],
-    invalid=[Invalid((real(3), real(4)), (), "ShapeError", "one shape")],
+    invalid=[Invalid((real(3), real(4)), (), "ShapeError", "same shape")],
     expensive=True,
     public=False,
 )
@@ -128,7 +128,7 @@ random_binomial: Op = define(
     formula="how many of n trials succeed, each with the probability p",
     vmap="leading",
     samples=[Sample((exactly(5.0, 100.0, 0.0), exactly(0.25, 0.75, 0.5)), _STREAM, gradients=False)],
-    invalid=[Invalid((real(3), real(4)), _STREAM, "ShapeError", "one shape")],
+    invalid=[Invalid((real(3), real(4)), _STREAM, "ShapeError", "same shape")],
     expensive=True,
     public=False,
 )
@@ -139,7 +139,7 @@ random_multinomial: Op = define(
     samples=[Sample((exactly(5.0, 100.0), real(2, 4, low=0.1, high=1.0)), _STREAM, gradients=False)],
     invalid=[
         Invalid((real(3), real(4, 2)), _STREAM, "ShapeError", "one count for each row"),
-        Invalid((real(3), real(3, 0)), _STREAM, "ShapeError", "one class or more"),
+        Invalid((real(3), real(3, 0)), _STREAM, "ShapeError", "at least one class"),
     ],
     expensive=True,
     public=False,

@@ -149,7 +149,7 @@ gammainc_by_a: Op = define(
     invalid=[
         Invalid((positive(3), positive(3)), (0,), "ArgumentError", "the order must be between 1 and 4"),
         Invalid((positive(3), positive(3)), (5,), "ArgumentError", "the order must be between 1 and 4"),
-        Invalid((positive(3), positive(4)), (1,), "ShapeError", "one shape"),
+        Invalid((positive(3), positive(4)), (1,), "ShapeError", "same shape"),
     ],
     expensive=True,
     public=False,

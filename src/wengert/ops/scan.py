@@ -91,7 +91,7 @@ linear_recurrence: Op = define(
         Sample((exactly(0.5, 0.0, 2.0, -1.0), real(4)), (0, 0)),
         Sample((real(1), real(1)), (0, 0)),
     ],
-    invalid=[Invalid((real(3), real(4)), (0, 0), "ShapeError", "one shape")],
+    invalid=[Invalid((real(3), real(4)), (0, 0), "ShapeError", "same shape")],
     expensive=True,
     public=False,
 )

@@ -48,7 +48,7 @@ def _push_samples(low: float, high: float) -> list[Sample]:
 
 _PUSH_INVALID = [
     Invalid((whole(2, 3), whole(2, 3)), (), "DTypeError", "real floating"),
-    Invalid((real(2, 3), real(2, 4)), (), "ShapeError", "one shape"),
+    Invalid((real(2, 3), real(2, 4)), (), "ShapeError", "same shape"),
     Invalid((real(), real()), (), "ShapeError", "takes rows"),
 ]
 
