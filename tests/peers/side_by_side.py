@@ -139,8 +139,8 @@ def _in_jax(
         return tuple(_listed(f(*zs)))
 
     def gradient(*zs: Any) -> tuple[Any, ...]:
-        pulled = jax.vjp(outputs, *zs)[1](tuple(np.conj(b) for b in y_bars))
-        return tuple(jax.numpy.conj(g) for g in pulled)
+        conjugate = jax.vjp(outputs, *zs)[1](tuple(np.conj(b) for b in y_bars))
+        return tuple(jax.numpy.conj(g) for g in conjugate)
 
     xs = tuple(jax.numpy.asarray(a) for a in arrays)
     second: Sequence[Any] = ()
@@ -148,4 +148,5 @@ def _in_jax(
         second = jax.vjp(gradient, *xs)[1](tuple(jax.numpy.asarray(np.conj(d)) for d in x_dots))
         second = [np.conj(g) for g in second]
     y_dots = () if "jvp" in lacks else jax.jvp(outputs, xs, tuple(x_dots))[1]
-    return Results(list(outputs(*xs)), list(gradient(*xs)), list(y_dots), list(second))
+    pulled = () if "vjp" in lacks else gradient(*xs)
+    return Results(list(outputs(*xs)), list(pulled), list(y_dots), list(second))

@@ -31,6 +31,9 @@ DISAGREEMENTS = {
     "copy": "in PyTorch and JAX not an op",
     "hard_swish_slope": "in PyTorch and JAX not an op: the derivative of hard_swish, which is compared",
     "gelu_slope": "in PyTorch and JAX not an op: the derivative of gelu, which is compared",
+    "gammainc_density": "in PyTorch and JAX not an op: the derivative of gammainc by x, which is compared",
+    "betainc_density": "in PyTorch and JAX not an op: the derivative of betainc by x, which is compared",
+    **dict.fromkeys(("gammaincinv", "gammainccinv", "betaincinv"), "in neither: SciPy's, compared in tests/functional"),
     "nextafter": "without a derivative there; ours is that of x, from which it differs by one unit in the last place",
 }
 # op: by peer, what it cannot do, or does wrongly.
@@ -40,6 +43,11 @@ LACKS = {
     "lgamma": {"torch": ("second order",)},  # its trigamma is right to 1e-9 only; ours is SciPy's
     # The same; and JAX's trigamma is wrong for negative numbers, where ours agrees with finite differences.
     "digamma": {"torch": _DERIVATIVES, "jax": _DERIVATIVES},
+    # PyTorch's are right to 1e-9 only for large operands, and JAX has no second ones: ours are compared
+    # with mpmath's in tests/functional/test_incomplete.py.
+    "gammainc": {"torch": PARTS, "jax": ("second order",)},
+    "gammaincc": {"torch": PARTS, "jax": ("second order",)},
+    "betainc": {"jax": _DERIVATIVES},
     "gelu": {"jax": PARTS},  # an approximation by tanh, unless told otherwise: compared in test_activations.py
     "betaln": {"jax": PARTS},  # right to 2e-8 only for large operands; ours is SciPy's
 }
