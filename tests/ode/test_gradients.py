@@ -180,6 +180,17 @@ def test_functions_that_branch_on_numbers_are_differentiated_too() -> None:
     assert wg.jvp(of, (p,), (v,))[1].item() == pytest.approx((expected * v).sum().item(), rel=1e-9)
 
 
+def test_functions_that_are_not_traced_and_do_not_depend_on_the_state() -> None:
+    def constant(t: Any, y: Any) -> Any:
+        return wg.asarray(START) if float(t.detach()) >= 0.0 else -wg.asarray(START)
+
+    of = lambda y0, end: odeint(constant, y0, wg.stack([end * 0.0, end])).y[-1, 0]
+    xs = wg.asarray(START), wg.asarray(np.float64(0.7))
+    by_state, by_time = wg.grad(of, argnums=(0, 1))(*xs)
+    np.testing.assert_allclose(by_state.numpy(), [1.0, 0.0])
+    assert by_time.item() == pytest.approx(START[0])
+
+
 def test_trees_of_parameters_and_states() -> None:
     def of(params: Any, y0: Any) -> Any:
         def slope(t: Any, y: Any, params: Any) -> Any:

@@ -111,7 +111,8 @@ def _solved(problem: Problem, method: Method, options: Options, gradient: str, e
         forward = plain_kernels(method, problem.flow)
         path = Stepper(forward, y, problem.numbers, params, problem.real, options, detector).run()
     states, again = path.states, recorded_kernels(method, problem.flow)
-    if is_differentiated(again.slope(problem.times[0], problem.y, *problem.params)):
+    given = (problem.y, problem.times, *problem.params)
+    if any(map(is_differentiated, (*given, again.slope(problem.times[0], problem.y, *problem.params)))):
         grid = grid_of(path, problem.times, method.adaptive)
         replay = Replay(path, again, grid, is_differentiated(problem.times), problem.params)
         states = replay.again(*replay.inputs(problem.y))

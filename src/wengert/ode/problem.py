@@ -29,8 +29,8 @@ class Problem:
         self.y = layout.vector()
         if tracing() is not None:
             raise TraceError(
-                "odeint: chooses its steps by the numbers, so it cannot be traced into a compiled function; call it outside "
-                "(it compiles its own steps)"
+                "odeint: chooses its steps by the numbers, so it cannot be traced by compile or vmap; call it outside (it "
+                "compiles its own steps), and give it many states at once as one y0 with another axis"
             )
         self.times, self.numbers = _times(t, self.real)
         self.arguments = arguments = Arguments(args, self.real)

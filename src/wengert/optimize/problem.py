@@ -60,12 +60,12 @@ class Problem:
             raise ArgumentError(f"{who}: f must be a function f(x, *args), got a {type(f).__name__}")
         self.who = who
         self.layout = layout = Layout(x0, who, "x0")
-        self.x = numbers_of(layout.vector()) if tracing() is None else layout.vector()
         if tracing() is not None:
             raise TraceError(
-                f"{who}: decides by the numbers when to stop, so it cannot be traced into a compiled function; call it "
-                "outside (it compiles its own steps)"
+                f"{who}: decides by the numbers when to stop, so it cannot be traced by compile or vmap; call it outside "
+                "(it compiles its own steps)"
             )
+        self.x = numbers_of(layout.vector())
         if not np.isfinite(self.x.numpy()).all():
             raise ArgumentError(f"{who}: x0 holds NaN or infinity")
         self.arguments = arguments = Arguments(args if isinstance(args, tuple) else (args,), layout.real)
