@@ -26,7 +26,7 @@ def decay(t: Any, y: Any) -> Any:
         ([0.0], r"at least two times.*\(1,\)"),
         (1.0, r"at least two times.*got shape \(\)"),
         ([[0.0, 1.0]], r"\(1, 2\)"),
-        ([0.0, 1j], "times t are real"),
+        ([0.0, 1j], "times t must be real"),
     ],
 )
 def test_times(t: Any, message: str) -> None:
@@ -49,8 +49,8 @@ def test_times(t: Any, message: str) -> None:
         ({"step_size": 0.0}, "step_size must be a finite number other than 0, got 0.0"),
         ({"method": "euler"}, "method 'euler' is unknown; there are dopri5, tsit5, bosh3, heun, rk4, rodas5p"),
         ({"method": 5}, "method 5 is unknown"),
-        ({"gradient": "adjoint"}, "gradient is 'discrete' or 'continuous', got 'adjoint'"),
-        ({"events": [3]}, r"takes a function g\(t, y, \*args\), got a int"),
+        ({"gradient": "adjoint"}, "gradient must be 'discrete' or 'continuous', got 'adjoint'"),
+        ({"events": [3]}, r"g must be a function g\(t, y, \*args\), got int"),
     ],
 )
 def test_options(given: Any, message: str) -> None:
@@ -63,7 +63,7 @@ def test_methods_are_found_in_any_case_of_letters() -> None:
 
 
 def test_directions_of_events() -> None:
-    with pytest.raises(wg.ArgumentError, match="direction is -1, 0 or 1, got 2"):
+    with pytest.raises(wg.ArgumentError, match="direction must be -1, 0 or 1, got 2"):
         wg.ode.Event(lambda t, y: y, direction=2)
     with pytest.raises(wg.ShapeError, match=r"event 0 must return one real number, got float64\(2,\)"):
         odeint(decay, [1.0, 2.0], [0.0, 1.0], events=lambda t, y: y)
@@ -88,7 +88,7 @@ def test_what_f_returns(f: Any, error: type[Exception], message: str) -> None:
 
 
 def test_f_is_a_function() -> None:
-    with pytest.raises(wg.ArgumentError, match=r"f must be a function f\(t, y, \*args\), got a float"):
+    with pytest.raises(wg.ArgumentError, match=r"f must be a function f\(t, y, \*args\), got float"):
         odeint(1.0, 1.0, [0.0, 1.0])  # type: ignore[arg-type]
 
 

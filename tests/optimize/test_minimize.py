@@ -210,7 +210,7 @@ def test_many_unknowns_are_differentiated_without_forming_a_matrix() -> None:
         ({"method": "cg"}, "method 'cg' is unknown; there are bfgs, l-bfgs, l-bfgs-b, newton-cg, gd, nelder-mead"),
         ({"tol": 0.0}, "tol must be positive, got 0.0"),
         ({"maxiter": -1}, "maxiter must be positive, got -1"),
-        ({"bounds": 3.0}, r"bounds are a pair \(lower, upper\)"),
+        ({"bounds": 3.0}, r"bounds must be a pair \(lower, upper\)"),
         ({"bounds": (1.0, 0.0)}, "the lower bound 1 is above the upper bound 0, at element 0"),
         ({"bounds": (0.0, 1.0), "method": "bfgs"}, "method 'bfgs' takes no bounds; 'l-bfgs-b' does"),
     ],
@@ -228,7 +228,7 @@ def test_options(given: Any, message: str) -> None:
         (lambda x: x.sum(), [np.nan], "x0 holds NaN or infinity"),
         (lambda x: x.sum(), [], "there are no numbers in x0"),
         (lambda x: x.sum(), wg.ones(2, dtype=wg.complex64), "x0 holds complex numbers; split them"),
-        (3.0, [1.0], r"f must be a function f\(x, \*args\), got a float"),
+        (3.0, [1.0], r"f must be a function f\(x, \*args\), got float"),
     ],
 )
 def test_functions_and_starts(f: Any, x0: Any, message: str) -> None:

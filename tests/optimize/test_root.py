@@ -160,7 +160,7 @@ def test_root_scalar_refuses() -> None:
     for given in ({}, {"bracket": (0.0, 2.0), "x0": 1.0}):
         with pytest.raises(wg.ArgumentError, match=r"takes a bracket \(a, b\), or x0"):
             root_scalar(square, **given)
-    with pytest.raises(wg.ArgumentError, match="is a pair"):
+    with pytest.raises(wg.ArgumentError, match="must be a pair"):
         root_scalar(square, bracket=(1.0, 2.0, 3.0))  # type: ignore[arg-type]
     with pytest.raises(wg.ArgumentError, match="method 'newton' takes x0"):
         root_scalar(square, bracket=(0.0, 2.0), method="newton")

@@ -36,9 +36,9 @@ class Event:
 
     def __post_init__(self) -> None:
         if not callable(self.g):
-            raise ArgumentError(f"Event: takes a function g(t, y, *args), got a {type(self.g).__name__}")
+            raise ArgumentError(f"Event: g must be a function g(t, y, *args), got {type(self.g).__name__}")
         if self.direction not in (-1, 0, 1):
-            raise ArgumentError(f"Event: direction is -1, 0 or 1, got {self.direction!r}")
+            raise ArgumentError(f"Event: direction must be -1, 0 or 1, got {self.direction!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def odeint(
     problem = Problem(f, y0, t, args)
     options = _options(problem, chosen, rtol, atol, max_steps, step_size, checkpoints)
     if gradient not in ("discrete", "continuous"):
-        raise ArgumentError(f"odeint: gradient is 'discrete' or 'continuous', got {gradient!r}")
+        raise ArgumentError(f"odeint: gradient must be 'discrete' or 'continuous', got {gradient!r}")
     if gradient == "continuous" and problem.function is None:
         raise TraceError(
             "odeint: gradient='continuous' needs an f that can be traced, and this one branches on numbers, draws random "

@@ -23,7 +23,7 @@ class Problem:
 
     def __init__(self, f: Callable[..., Any], y0: Any, t: Any, args: tuple[Any, ...]) -> None:
         if not callable(f):
-            raise ArgumentError(f"odeint: f must be a function f(t, y, *args), got a {type(f).__name__}")
+            raise ArgumentError(f"odeint: f must be a function f(t, y, *args), got {type(f).__name__}")
         self.layout = layout = Layout(y0, "odeint", "y0", complex_allowed=True)
         self.real = layout.real
         self.y = layout.vector()
@@ -60,9 +60,11 @@ def _times(t: Any, real: DType) -> tuple[Any, list[float]]:
         t = F.stack([x if isinstance(x, Tensor) else asarray(float(x), dtype=real) for x in t])
     given = t if isinstance(t, Tensor) else asarray(np.asarray(t))
     if given.dtype.kind == "c":
-        raise DTypeError(f"odeint: the times t are real, got {given.dtype.name}{tuple(given.shape)}")
+        raise DTypeError(f"odeint: the times t must be real, got {given.dtype.name}{tuple(given.shape)}")
     if given.ndim != 1 or given.shape[0] < 2:
-        raise ShapeError(f"odeint: t holds at least two times, the first that of y0, got shape {tuple(given.shape)}")
+        raise ShapeError(
+            f"odeint: t must hold at least two times, the first that of y0, got shape {tuple(given.shape)}"
+        )
     numbers = np.asarray(numbers_of(given).numpy(), np.float64)
     steps = np.diff(numbers)
     if not np.isfinite(numbers).all():

@@ -89,7 +89,9 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[Any, Any]:
     if bounds is None:
         bounds = (None, None)
     if not isinstance(bounds, tuple) or len(bounds) != 2:
-        raise ArgumentError("minimize: bounds are a pair (lower, upper), each a number, None, or containers like x0")
+        raise ArgumentError(
+            "minimize: bounds must be a pair (lower, upper), each a number, None, or containers like x0"
+        )
     lower, upper = (
         np.full(layout.size, fill) if b is None else layout.filled(b, "bounds")
         for b, fill in zip(bounds, (-np.inf, np.inf))

@@ -57,7 +57,7 @@ class Problem:
 
     def __init__(self, who: str, f: Callable[..., Any], x0: Any, args: Any, scalar: bool) -> None:
         if not callable(f):
-            raise ArgumentError(f"{who}: f must be a function f(x, *args), got a {type(f).__name__}")
+            raise ArgumentError(f"{who}: f must be a function f(x, *args), got {type(f).__name__}")
         self.who = who
         self.layout = layout = Layout(x0, who, "x0")
         if tracing() is not None:

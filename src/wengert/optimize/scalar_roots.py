@@ -92,7 +92,7 @@ def root_scalar(
 
 def _ends(bracket: Any) -> tuple[Any, Any]:
     if not isinstance(bracket, (tuple, list)) or len(bracket) != 2:
-        raise ArgumentError("root_scalar: the bracket is a pair (a, b) of numbers or arrays")
+        raise ArgumentError("root_scalar: the bracket must be a pair (a, b) of numbers or arrays")
     given = [numbers_of(e) if isinstance(e, Tensor) else asarray(np.asarray(e, np.float64)) for e in bracket]
     typed = [e.dtype for e, b in zip(given, bracket) if isinstance(b, Tensor)]
     dtype = result_type(*typed) if typed else float64
