@@ -63,6 +63,7 @@ struct Run {
   bool worked(const Step& s);
   void call(const Step& s);
   void choose(const Step& s);
+  void repeat(const Step& s);
   Value* spare_operand(const Step& s, DType dtype) const;
   Value* donated_for(int32_t slot) const;
   void drop(int32_t slot) {
@@ -388,12 +389,97 @@ void Run::choose(const Step& s) {
   for (size_t i = 0; i < s.out.size(); ++i) slots[s.out[i]] = results[i];
 }
 
+// One turn's slice of a value along its first axis.
+Value* slice(const Value* x, int64_t turn) {
+  Dims shape;
+  shape.n = x->ndim - 1;
+  for (int i = 0; i < shape.n; ++i) shape[i] = x->shape[i + 1];
+  return view(x, shape, x->strides + 1, turn * x->strides[0]);
+}
+
+// What a loop carries from turn to turn, the slices of the turn at hand, and what was made so far.
+class Turns {
+ public:
+  Turns(const Step& s, Value* const* slots, const int64_t* sizes, const int64_t* leaf_sizes)
+      : loop_(*s.loop),
+        body_(*s.regions[0].program),
+        n_fixed_(s.in.size() - loop_.n_carried - loop_.n_sliced),
+        length_(SizeProgram::resolve(loop_.length, sizes)),
+        operands_(s.in.size()),
+        results_(s.out.size()),
+        leaves_(s.regions[0].leaves.size()) {
+    for (size_t i = 0; i < leaves_.size(); ++i) leaves_[i] = leaf_sizes[s.regions[0].leaves[i]];
+    for (size_t i = 0; i < s.in.size(); ++i) {
+      if (i < n_carried())
+        carried_.push_back(Ref::share(slots[s.in[i]]));
+      else if (i < n_carried() + n_fixed_)
+        operands_[i] = slots[s.in[i]];
+      else
+        sliced_.push_back(slots[s.in[i]]);
+    }
+    for (size_t i = 0; i < loop_.stacked_shapes.size(); ++i)
+      stacked_.emplace_back(empty(loop_.stacked_dtypes[i], resolve(loop_.stacked_shapes[i], sizes)));
+    for (const Value* x : sliced_)
+      if (x->ndim == 0 || x->shape[0] != length_)
+        fail(ErrorKind::shape, "scan", "a value of which each turn reads a slice has another length than the loop");
+  }
+
+  int64_t length() const { return length_; }
+
+  void run(int64_t count, bool wrote) {
+    const int64_t turn = loop_.reverse ? length_ - 1 - count : count;
+    std::vector<Ref> slices;
+    for (size_t i = 0; i < sliced_.size(); ++i) {
+      slices.emplace_back(slice(sliced_[i], turn));
+      operands_[n_carried() + n_fixed_ + i] = slices.back().v;
+    }
+    // The run takes these: their memory serves for what is carried on, if nobody else sees it.
+    for (size_t i = 0; i < n_carried(); ++i) operands_[i] = carried_[i].take();
+    run_steps(body_, operands_.data(), leaves_.data(), results_.data(), nullptr, loop_.n_carried, wrote);
+    std::vector<Ref> made;
+    for (size_t i = 0; i < results_.size(); ++i) made.emplace_back(results_[i]);
+    for (size_t i = 0; i < n_carried(); ++i) carried_[i] = std::move(made[i]);
+    for (size_t i = 0; i < stacked_.size(); ++i) {
+      Ref place(slice(stacked_[i].v, turn));
+      copy_into(made[n_carried() + i].v, place.v);
+    }
+  }
+
+  void finish(const Step& s, Value** slots) {
+    for (size_t i = 0; i < s.out.size(); ++i)
+      slots[s.out[i]] = (i < n_carried() ? carried_[i] : stacked_[i - n_carried()]).take();
+  }
+
+ private:
+  size_t n_carried() const { return static_cast<size_t>(loop_.n_carried); }
+
+  const Loop& loop_;
+  const Program& body_;
+  size_t n_fixed_;
+  int64_t length_;
+  std::vector<Value*> operands_, results_;
+  std::vector<int64_t> leaves_;
+  std::vector<Ref> carried_, stacked_;
+  std::vector<const Value*> sliced_;
+};
+
+void Run::repeat(const Step& s) {
+  Turns turns(s, slots, sizes, leaf_sizes);
+  for (int64_t count = 0; count < turns.length(); ++count) {
+    turns.run(count, wrote);
+    if (!wrote && count % kSmallSteps == kSmallSteps - 1) check_interrupt();
+  }
+  turns.finish(s, slots);
+}
+
 void Run::step(const Step& s) {
   ++run_counters.steps;
   run_counters.gemms += s.gemm;
   if (s.group) {
     ++run_counters.groups;
     run_group(*s.group, *this);
+  } else if (s.loop) {
+    repeat(s);
   } else if (s.regions.empty()) {
     call(s);
   } else {

@@ -147,11 +147,18 @@ void Program::verify() const {
                   (s.op->n_inputs < 0 || static_cast<int>(s.in.size()) == s.op->n_inputs),
               "a step has another number of operands or results than its op");
     for (const Region& r : s.regions) {
-      require(!s.in.empty() && r.program->n_inputs == static_cast<int>(s.in.size()) - 1 &&
-                  r.program->outputs.size() == s.out.size(),
-              "a step has another number of operands or results than one of its regions");
+      const int chosen_by = s.loop ? 0 : 1;
+      require(
+          r.program->n_inputs == static_cast<int>(s.in.size()) - chosen_by && r.program->outputs.size() == s.out.size(),
+          "a step has another number of operands or results than one of its regions");
       require(std::count(r.program->outputs.begin(), r.program->outputs.end(), -1) == 0, "a region lacks a result");
     }
+    if (const Loop* l = s.loop.get())
+      require(s.regions.size() == 1 && l->n_carried >= 0 && l->n_sliced >= 0 &&
+                  l->n_carried + l->n_sliced <= static_cast<int>(s.in.size()) &&
+                  l->n_carried + l->stacked_shapes.size() == s.out.size() &&
+                  l->stacked_dtypes.size() == l->stacked_shapes.size(),
+              "a loop has another number of operands or results than its region");
     for (int32_t slot : s.out) make(slot);
   }
   for (int32_t slot : outputs)

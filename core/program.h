@@ -75,6 +75,17 @@ struct Region {
   std::vector<int32_t> leaves;  // where its sizes lie among those of the program around it
 };
 
+// A loop: its region runs once per element of a leading axis. Operands: values that are carried on from one turn to the
+// next, values that stay the same, and values of which each turn reads one slice. Results: what was carried at the end,
+// and what each turn made, stacked.
+struct Loop {
+  Dim length;  // a size reference
+  int n_carried = 0, n_sliced = 0;
+  bool reverse = false;
+  std::vector<DType> stacked_dtypes;
+  std::vector<Dims> stacked_shapes;  // size references
+};
+
 struct Step {
   const Op* op = nullptr;
   std::shared_ptr<const Op> owned;  // the op, if it was made at run time
@@ -83,6 +94,7 @@ struct Step {
   bool gemm = false;
   std::unique_ptr<FusedGroup> group;
   std::vector<Region> regions;      // one of them runs: the first operand says which, the others are its operands
+  std::unique_ptr<Loop> loop;       // then there is one region, which runs many times
   std::vector<int32_t> in, out;     // slots
   std::vector<int32_t> drop;        // results that are not read after this step
   std::vector<int32_t> drop_input;  // inputs of the program that are not read after this step

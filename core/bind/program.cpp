@@ -123,16 +123,40 @@ struct ProgramBuilder {
     });
   }
 
+  Region region(std::shared_ptr<const Program> program) {
+    Region r{std::move(program), {}};
+    for (const SizeLeaf& l : r.program->sizes.leaves) r.leaves.push_back(static_cast<int32_t>(p->sizes.number(l)));
+    return r;
+  }
+
   // One of these programs, chosen by the first operand, on the others.
   void choose(const std::vector<std::shared_ptr<Program>>& programs, nb::handle in, nb::handle out) {
     guarded([&] {
       Step s;
       if (programs.empty()) fail(ErrorKind::value, "choose", "takes at least one program");
-      for (const std::shared_ptr<Program>& program : programs) {
-        Region r{program, {}};
-        for (const SizeLeaf& l : program->sizes.leaves) r.leaves.push_back(static_cast<int32_t>(p->sizes.number(l)));
-        s.regions.push_back(std::move(r));
+      for (const std::shared_ptr<Program>& program : programs) s.regions.push_back(region(program));
+      s.in = slots(in);
+      s.out = slots(out);
+      p->steps.push_back(std::move(s));
+    });
+  }
+
+  // A loop over `length` slices; stacked: (dtype, shape) of what the turns make, with their axis.
+  void repeat(const std::shared_ptr<Program>& body, nb::handle length, int n_carried, int n_sliced, bool reverse,
+              const nb::list& stacked, nb::handle in, nb::handle out) {
+    guarded([&] {
+      Step s;
+      s.loop = std::make_unique<Loop>();
+      s.loop->length = sizes(length)[0];
+      s.loop->n_carried = n_carried;
+      s.loop->n_sliced = n_sliced;
+      s.loop->reverse = reverse;
+      for (nb::handle h : stacked) {
+        nb::tuple t = nb::cast<nb::tuple>(h);
+        s.loop->stacked_dtypes.push_back(dtype_from(nb::cast<int>(nb::object(t[0]))));
+        s.loop->stacked_shapes.push_back(sizes(nb::object(t[1])));
       }
+      s.regions.push_back(region(body));
       s.in = slots(in);
       s.out = slots(out);
       p->steps.push_back(std::move(s));
@@ -661,6 +685,7 @@ void init_program(nb::module_& m) {
       .def(nb::init<>())
       .def("call", &ProgramBuilder::call)
       .def("choose", &ProgramBuilder::choose)
+      .def("repeat", &ProgramBuilder::repeat)
       .def("fused", &ProgramBuilder::fused)
       .def("set_leaves", &ProgramBuilder::set_leaves)
       .def("keep_sizes", &ProgramBuilder::keep_sizes)

@@ -108,9 +108,10 @@ from wengert.memory.checkpoint import checkpoint, checkpoint_sequential
 from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak
 from wengert.program.compile import compile
 from wengert.threads import get_num_threads, set_num_threads
-from wengert.transforms.control import cond, switch
+from wengert.transforms.branches import cond, switch
 from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp
 from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev
+from wengert.transforms.loops import fori_loop, scan
 from wengert.transforms.vmap import per_sample_grad, vmap
 
 __version__ = "0.1.0"
@@ -160,12 +161,12 @@ __all__ = [
     "WengertError", "WorkerError", "arange", "asarray", "autograd", "bernoulli", "bfloat16", "bool_", "can_cast",
     "checkpoint", "checkpoint_sequential",
     "compile", "complex128", "complex64", "cond", "custom_op", "default_generator", "dual", "empty", "empty_like",
-    "empty_pool", "enable_grad", "explain", "eye", "finfo", "float16", "float32", "float64", "from_dlpack", "full",
-    "full_like", "functional", "geomspace", "get_num_threads", "grad", "grad_of", "hessian", "hvp", "iinfo", "int16",
+    "empty_pool", "enable_grad", "explain", "eye", "finfo", "float16", "float32", "float64", "fori_loop", "from_dlpack",
+    "full", "full_like", "functional", "geomspace", "get_num_threads", "grad", "grad_of", "hessian", "hvp", "iinfo", "int16",
     "int32", "int64", "int8", "is_grad_enabled", "isdtype", "jacfwd", "jacobian", "jacrev", "jvp", "linearize",
     "linspace", "logspace", "manual_seed", "memory_stats", "meshgrid", "no_grad", "normal", "ones", "ones_like",
     "per_sample_grad", "permutation", "rand", "rand_like", "randint", "randn", "randn_like", "reset_peak",
-    "result_type", "set_grad_enabled", "set_num_threads", "show_config", "stop_gradient", "switch", "tensor", "tree",
+    "result_type", "scan", "set_grad_enabled", "set_num_threads", "show_config", "stop_gradient", "switch", "tensor", "tree",
     "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp", "vmap", "zeros", "zeros_like", *_LAZY,
     *functional.__all__,
 ]  # fmt: skip

@@ -61,7 +61,10 @@ class Op:
     expensive: bool = False
     public: bool = True
     vmap: Rule | str = "undefined"
-    infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes; None: the core knows the rule
+    # Of ops that hold programs, which the core has no op for:
+    infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes
+    lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
+    linearize: Callable[..., Any] | None = None  # inputs, tangents, attributes → outputs, tangents; replaces the primal
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)

@@ -92,8 +92,8 @@ def _read_outside(program: Program, units: list[Any]) -> set[Any]:
 
 def _lower_call(builder: Any, slots: _Slots, i: Instruction) -> None:
     inputs = [slots.of[x] if isinstance(x, Var) else _literal(builder, slots, x, i) for x in i.inputs]
-    if regions := i.regions():
-        builder.choose([lower(p) for p in regions], inputs, [slots.new(v) for v in i.outputs])
+    if i.op.lower is not None:
+        i.op.lower(builder, i.attrs, [lower(p) for p in i.regions()], inputs, [slots.new(v) for v in i.outputs])
         return
     builder.call(i.op.name, i.attrs, inputs, [slots.new(v) for v in i.outputs])
 

@@ -69,6 +69,11 @@ def linearize(
     for i in instructions:
         inputs = [primal(x) for x in i.inputs]
         dots = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
+        if i.op.linearize is not None and any(d is not ZERO for d in dots):
+            ys, y_dots = i.op.linearize(inputs, dots, i.attrs)
+            primals.update(zip(i.outputs, ys))
+            tangents.update((v, d) for v, d in zip(i.outputs, y_dots) if d is not ZERO)
+            continue
         outputs = apply(i.op, inputs, i.attrs)
         ys = (outputs,) if i.op.n_outputs == 1 else outputs
         primals.update(zip(i.outputs, ys))

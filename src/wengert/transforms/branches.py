@@ -17,15 +17,13 @@ from wengert.dtypes import bool_, int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.ops.registry import OPS, Attr, Op
 from wengert.ops.zero import ZERO
-from wengert.program.call_trace import call_trace
 from wengert.program.compile import _own_outputs
-from wengert.program.inner_trace import InnerTrace
-from wengert.program.ir import Instruction, Program, Type, Var, remove_dead
-from wengert.program.simplify import simplify
-from wengert.program.trace import Tracer, dispatch, same_shape, tracing
+from wengert.program.ir import Instruction, Program, Var, remove_dead
+from wengert.program.trace import dispatch, same_shape, tracing
 from wengert.transforms.batch import batch
 from wengert.transforms.derive import pull_linear, push_by
 from wengert.transforms.evaluate import apply, evaluate
+from wengert.transforms.regions import PartTrace, closed_over, is_traced, require_callable, traced_part, types_of
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
@@ -43,8 +41,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     >>> f(wg.tensor([1.0, 2.0])).tolist(), f(wg.tensor([-1.0, -2.0])).tolist()
     ([1.0, 4.0], [1.0, 2.0])
     """
-    _require_callable("cond", {"true_fn": true_fn, "false_fn": false_fn})
-    if not _is_traced(pred):
+    require_callable("cond", {"true_fn": true_fn, "false_fn": false_fn})
+    if not is_traced(pred):
         return (true_fn if _number("cond", "the predicate", pred) else false_fn)(*operands)
     index = _scalar("cond", "the predicate", pred)
     if index.dtype != bool_:
@@ -65,8 +63,8 @@ def switch(index: Any, fns: Sequence[Callable[..., Any]], *operands: Any) -> Any
     if not isinstance(fns, (list, tuple)) or not fns:
         raise ArgumentError(f"switch: takes a list of functions, at least one, got {fns!r}")
     named = {f"branch {k}": f for k, f in enumerate(fns)}
-    _require_callable("switch", named)
-    if not _is_traced(index):
+    require_callable("switch", named)
+    if not is_traced(index):
         k = int(_number("switch", "the index", index))
         return fns[min(max(k, 0), len(fns) - 1)](*operands)
     chosen = _scalar("switch", "the index", index)
@@ -76,16 +74,6 @@ def switch(index: Any, fns: Sequence[Callable[..., Any]], *operands: Any) -> Any
 
 
 # ------------------------------------------------------------------------------------------------------------ arguments
-
-
-def _is_traced(x: Any) -> bool:
-    return isinstance(x, Tensor) and (isinstance(x, Tracer) or call_trace() is not None)
-
-
-def _require_callable(name: str, functions: dict[str, Any]) -> None:
-    for label, f in functions.items():
-        if not callable(f):
-            raise ArgumentError(f"{name}: {label} must be a function, got a {type(f).__name__}")
 
 
 def _scalar(name: str, what: str, x: Tensor) -> Any:
@@ -103,14 +91,8 @@ def _number(name: str, what: str, x: Any) -> Any:
 # ------------------------------------------------------------------------------------------------------------- tracing
 
 
-class _BranchTrace(InnerTrace):
+class _BranchTrace(PartTrace):
     """The program of one branch in the making."""
-
-    remedy = "which a branch cannot do; return what it computes, and use it outside"
-
-    def __init__(self, what: str) -> None:
-        super().__init__()
-        self.what = what
 
     def draw(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
         """Key and counter of a draw: taken from the generator whether the branch runs or not."""
@@ -124,43 +106,22 @@ def _choose(name: str, index: Any, branches: dict[str, Callable[..., Any]], oper
     """The instruction of these branches on these operands."""
     leaves, structure = tree.flatten(list(operands))
     tensors = [x for x in leaves if isinstance(x, Tensor)]
-    traced = [_traced(f"{name}: {label}", f, leaves, structure) for label, f in branches.items()]
-    outside = {k: x for trace, _, _ in traced for k, (x, _) in trace.captured.items()}
-    programs = [_program(trace, outputs, outside) for trace, outputs, _ in traced]
-    _require_alike(name, list(branches), programs, [s for *_, s in traced])
+
+    def on_tensors(f: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            fresh = iter(given)
+            return f(*tree.unflatten(structure, [next(fresh) if isinstance(x, Tensor) else x for x in leaves]))
+
+        return run
+
+    types = types_of(tensors)
+    parts = [traced_part(_BranchTrace(f"{name}: {label}"), on_tensors(f), types) for label, f in branches.items()]
+    outside = closed_over(parts)
+    programs = [p.program(outside) for p in parts]
+    _require_alike(name, list(branches), programs, [p.structure for p in parts])
     op = _op(len(programs[0].outputs))
     made = apply(op, [index, *tensors, *outside.values()], (tuple(programs),))
-    return tree.unflatten(traced[0][2], list(made) if op.n_outputs > 1 else [made])
-
-
-def _traced(what: str, f: Callable[..., Any], leaves: Sequence[Any], structure: Any) -> tuple[Any, list[Var], Any]:
-    trace = _BranchTrace(what)
-    given = [trace.argument(Type(x.dtype.code, tuple(x.shape))) if isinstance(x, Tensor) else x for x in leaves]
-    with trace:
-        results, out_structure = tree.flatten(f(*tree.unflatten(structure, given)))
-        outputs = [trace.value(_result(what, y)) for y in results]
-        changed = trace.changed()
-    if changed:
-        raise TraceError(
-            f"{what} changes a tensor {changed[0][0]._var.type} from outside in place ({changed[0][0]._op}), "
-            f"{trace.remedy}"
-        )
-    return trace, outputs, out_structure
-
-
-def _result(what: str, y: Any) -> Tensor:
-    if isinstance(y, Tensor):
-        return y
-    if isinstance(y, (bool, int, float, complex)):
-        return full((), y)
-    raise TraceError(f"{what} must return tensors, numbers and containers of them, got a {type(y).__name__}")
-
-
-def _program(trace: Any, outputs: list[Var], outside: dict[int, Any]) -> Program:
-    """The program of a branch, with an input for each tensor that one of the branches closes over."""
-    known = {k: trace._entry[name] for k, (_, name) in trace.captured.items()}
-    inputs = [known.get(k) or Var(Type(x.dtype.code, tuple(x.shape))) for k, x in outside.items()]
-    return _own_outputs(simplify(Program([*trace.inputs, *inputs], trace.instructions, list(outputs))))
+    return tree.unflatten(parts[0].structure, list(made) if op.n_outputs > 1 else [made])
 
 
 def _require_alike(name: str, labels: list[str], programs: list[Program], structures: list[Any]) -> None:
@@ -206,6 +167,7 @@ def _op(n_outputs: int) -> Op:
             public=False,
             vmap=_batched,
             infer=lambda attrs: [o.type for o in attrs[0][0].outputs],
+            lower=lambda builder, attrs, programs, inputs, outputs: builder.choose(programs, inputs, outputs),
         )
     return _OPS[n_outputs]
 

@@ -1,0 +1,433 @@
+"""Loops: `scan` and `fori_loop`. Traced, a loop is one instruction that holds the program of a turn.
+
+Its derivative is a loop again. In the forward pass the values that were carried into each turn are kept, stacked; the
+tangent is a loop over them that is linear in what it carries, and the cotangent is that loop transposed, which runs the
+other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from wengert import tree
+from wengert._core import Tensor
+from wengert.autograd.conversion import asarray
+from wengert.autograd.creation import arange, full
+from wengert.dtypes import ALL as DTYPES
+from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from wengert.ops.batching import spread
+from wengert.ops.registry import OPS, Attr, Op
+from wengert.ops.zero import ZERO
+from wengert.program.call_trace import call_trace
+from wengert.program.compile import _own_outputs
+from wengert.program.ir import Instruction, Operand, Program, Type, Var, remove_dead
+from wengert.program.simplify import simplify
+from wengert.program.trace import Trace, dispatch, same_shape, tracing
+from wengert.transforms.batch import batch
+from wengert.transforms.derive import pull_linear, push_by
+from wengert.transforms.evaluate import apply, evaluate
+from wengert.transforms.linearize import zeros_like
+from wengert.transforms.regions import PartTrace, closed_over, is_traced, require_callable, traced_part, types_of
+
+
+def scan(
+    body_fn: Callable[[Any, Any], Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False
+) -> tuple[Any, Any]:
+    """A loop that carries values on, and makes one result per turn: (carry, y) = body_fn(carry, x).
+
+        cₜ₊₁, yₜ = body(cₜ, xₜ)  for t = 0 … n - 1,  c₀ = init
+
+    Returns the last carry and the y of all turns, stacked along a new first axis. `xs` holds tensors whose first axis is
+    that of the turns; without it, `length` says how many there are, and x is None. `reverse` goes from the last slice to
+    the first. The carry keeps its structure, dtypes and shapes.
+
+    Outside of traced functions this is a Python loop. Inside of `compile` and `vmap` the body is traced once, however many
+    turns there are; derivatives of any order, in both modes, are loops again, for which what is carried into each turn is
+    kept.
+
+    >>> import wengert as wg
+    >>> @wg.compile
+    ... def sums(x):
+    ...     return wg.scan(lambda total, x: (total + x, total + x), wg.tensor(0.0), x)
+    >>> total, partial = sums(wg.tensor([1.0, 2.0, 3.0]))
+    >>> total.item(), partial.tolist()
+    (6.0, [1.0, 3.0, 6.0])
+    """
+    require_callable("scan", {"body_fn": body_fn})
+    carried, structure = tree.flatten(init)
+    carried = [_as_tensor("scan", "init", c) for c in carried]
+    sliced, sliced_structure = tree.flatten(xs)
+    sliced = [_as_tensor("scan", "xs", x) for x in sliced]
+    n = _length("scan", sliced, length)
+    if any(is_traced(x) for x in (*carried, *sliced)) or call_trace() is not None:
+        return _traced_scan(body_fn, carried, structure, sliced, sliced_structure, n, reverse)
+    return _python_scan(body_fn, carried, structure, sliced, sliced_structure, n, reverse)
+
+
+def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init: Any) -> Any:
+    """The carry after the turns i = lower … upper - 1 of carry = body_fn(i, carry).
+
+    The numbers of turns are known when the function is traced. As `scan`, without results of the turns.
+
+    >>> import wengert as wg
+    >>> wg.compile(lambda x: wg.fori_loop(0, 3, lambda i, c: c * x, wg.tensor(1.0)))(wg.tensor(2.0)).item()
+    8.0
+    """
+    require_callable("fori_loop", {"body_fn": body_fn})
+    for what, bound in (("lower", lower), ("upper", upper)):
+        if isinstance(bound, Tensor) or not hasattr(bound, "__index__"):
+            raise ArgumentError(f"fori_loop: {what} must be an integer, got a {type(bound).__name__}")
+    turns = arange(lower, upper) if upper - lower > 0 else arange(0)
+    return scan(lambda carry, i: (body_fn(i, carry), None), init, turns)[0]
+
+
+# ------------------------------------------------------------------------------------------------------------ arguments
+
+
+def _as_tensor(name: str, what: str, x: Any) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    try:
+        return asarray(x)
+    except (TypeError, ValueError) as e:
+        raise ArgumentError(f"{name}: {what} must hold tensors, arrays and numbers ({e})") from None
+
+
+def _length(name: str, sliced: Sequence[Tensor], length: Any) -> Any:
+    for x in sliced:
+        if x.ndim == 0:
+            raise ShapeError(f"{name}: each turn takes a slice of xs, but one has no axes")
+        if x.shape[0] != sliced[0].shape[0]:
+            sizes = ", ".join(str(x.shape[0]) for x in sliced)
+            raise ShapeError(f"{name}: the first axes of xs must have the same size, got {sizes}")
+    if not sliced and length is None:
+        raise ArgumentError(f"{name}: takes xs, or the length of the loop")
+    if length is not None and not (hasattr(length, "__index__") and not isinstance(length, Tensor) and length >= 0):
+        raise ArgumentError(f"{name}: length must be an integer that is not negative, got {length!r}")
+    if sliced and length is not None and not sliced[0].shape[0] == length:
+        raise ShapeError(f"{name}: length is {length}, but xs has {sliced[0].shape[0]} slices")
+    return sliced[0].shape[0] if sliced else length
+
+
+def _pair(result: Any) -> tuple[Any, Any]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise ArgumentError(f"scan: body_fn must return a pair, the carry and the result of the turn, got {result!r}")
+    return result
+
+
+def _require_same_carry(before: Sequence[Type], after: Sequence[Type], structures: tuple[Any, Any]) -> None:
+    if structures[0] != structures[1]:
+        raise ArgumentError(
+            f"scan: the carry must keep its structure; it was {structures[0]}, a turn made {structures[1]}"
+        )
+    for k, (a, b) in enumerate(zip(before, after)):
+        if not same_shape(a.shape, b.shape):
+            raise ShapeError(f"scan: the carry must keep its types; entry {k} was {a}, a turn made {b}")
+        if a.dtype != b.dtype:
+            raise DTypeError(f"scan: the carry must keep its types; entry {k} was {a}, a turn made {b}; use astype")
+
+
+def _python_scan(
+    body_fn: Any, carried: list[Any], structure: Any, sliced: list[Any], sliced_structure: Any, n: int, reverse: bool
+) -> tuple[Any, Any]:
+    made: list[list[Any]] = []
+    out_structure = None
+    for t in reversed(range(n)) if reverse else range(n):
+        x = tree.unflatten(sliced_structure, [s[t] for s in sliced])
+        carry, y = _pair(body_fn(tree.unflatten(structure, carried), x))
+        leaves, after = tree.flatten(carry)
+        leaves = [_as_tensor("scan", "the carry", c) for c in leaves]
+        _require_same_carry(types_of(carried), types_of(leaves), (structure, after))
+        carried = leaves
+        results, out_structure = tree.flatten(y)
+        made.append([_as_tensor("scan", "the results", r) for r in results])
+    if out_structure is None:
+        raise ArgumentError("scan: a loop of no turns has no results; trace it with compile, or return init")
+    turns = made[::-1] if reverse else made
+    stacked = [OPS["concat"]([OPS["reshape"](r, (1, *r.shape)) for r in row], 0) for row in zip(*turns)]
+    return tree.unflatten(structure, carried), tree.unflatten(out_structure, stacked)
+
+
+# ------------------------------------------------------------------------------------------------------------- tracing
+
+
+class _BodyTrace(PartTrace):
+    """The program of one turn in the making."""
+
+    def draw(self, generator: Any, n: Any, wide: bool) -> NoReturn:
+        """Not available: all turns would draw the same numbers."""
+        raise TraceError(
+            f"{self.what} draws random numbers, which would be the same in every turn; draw them before the loop, along a "
+            "first axis, and pass them as xs"
+        )
+
+
+def _traced_scan(
+    body_fn: Any, carried: list[Any], structure: Any, sliced: list[Any], sliced_structure: Any, n: Any, reverse: bool
+) -> tuple[Any, Any]:
+    structures: list[Any] = []
+
+    def body(*given: Any) -> Any:
+        carry = tree.unflatten(structure, given[: len(carried)])
+        pair = _pair(body_fn(carry, tree.unflatten(sliced_structure, given[len(carried) :])))
+        structures[:] = [tree.flatten(part)[1] for part in pair]
+        return pair
+
+    slices = [Type(t.dtype, t.shape[1:]) for t in types_of(sliced)]
+    part = traced_part(_BodyTrace("scan: body_fn"), body, [*types_of(carried), *slices])
+    after = [v.type for v in part.outputs[: structures[0].num_leaves]]
+    _require_same_carry(types_of(carried), after, (structure, structures[0]))
+    outside = closed_over([part])
+    program = _ordered(part.program(outside), len(carried), len(sliced))
+    loop = _Loop(program, n, len(carried), len(sliced), reverse)
+    made = loop.apply([*carried, *outside.values(), *sliced])
+    return tree.unflatten(structure, made[: len(carried)]), tree.unflatten(structures[1], made[len(carried) :])
+
+
+def _ordered(program: Program, n_carried: int, n_sliced: int) -> Program:
+    """The program with what stays the same before the slices."""
+    carried, rest = program.inputs[:n_carried], program.inputs[n_carried:]
+    return Program([*carried, *rest[n_sliced:], *rest[:n_sliced]], program.instructions, program.outputs)
+
+
+# ----------------------------------------------------------------------------------------------------- the instruction
+
+
+@dataclass(slots=True)
+class _Loop:
+    """What an instruction holds. Its operands, and the inputs of a turn: carried, the same in all turns, sliced."""
+
+    body: Program
+    length: Any
+    n_carried: int
+    n_sliced: int
+    reverse: bool
+
+    @classmethod
+    def of(cls, attrs: tuple[Any, ...]) -> _Loop:
+        """Of the attributes of an instruction."""
+        (body,), (length,), n_carried, n_sliced, reverse = attrs
+        return cls(body, length, n_carried, n_sliced, bool(reverse))
+
+    @property
+    def n_fixed(self) -> int:
+        """How many operands are the same in all turns."""
+        return len(self.body.inputs) - self.n_carried - self.n_sliced
+
+    @property
+    def stacked(self) -> list[Type]:
+        """The types of what the turns make, with their axis."""
+        turn = (o.type for o in self.body.outputs[self.n_carried :])  # type: ignore[union-attr]
+        return [Type(t.dtype, (self.length, *t.shape)) for t in turn]
+
+    @property
+    def results(self) -> list[Type]:
+        """The types of the results."""
+        return [o.type for o in self.body.outputs[: self.n_carried]] + self.stacked  # type: ignore[union-attr]
+
+    def apply(self, operands: Sequence[Any]) -> list[Any]:
+        """The results, on tensors of any level."""
+        attrs = ((self.body,), (self.length,), self.n_carried, self.n_sliced, int(self.reverse))
+        op = _op(len(self.body.outputs))
+        if op.n_outputs == 0:
+            return []
+        made = apply(op, list(operands), attrs)
+        return list(made) if op.n_outputs > 1 else [made]
+
+
+_OPS: dict[int, Op] = {}  # by the number of results
+
+
+def _op(n_outputs: int) -> Op:
+    if n_outputs not in _OPS:
+        name = "scan" if n_outputs == 1 else f"scan_{n_outputs}"
+
+        def run(operands: Sequence[Any], *attrs: Any) -> Any:
+            return _run(name, operands, attrs)
+
+        specs = (("body", "programs"), ("length", "sizes"), ("n_carried", "integer"), ("n_sliced", "integer"))
+        _OPS[n_outputs] = OPS[name] = Op(
+            name,
+            run,
+            -1,
+            n_outputs,
+            (*(Attr(*s) for s in specs), Attr("reverse", "integer")),
+            elementwise=False,
+            differentiable=True,
+            view=False,
+            jvp=_push,
+            transpose=(_pull,),
+            formula="the last carried values, and the results of all turns, stacked",
+            dear=True,
+            public=False,
+            vmap=_batched,
+            infer=lambda attrs: _Loop.of(attrs).results,
+            lower=_lower,
+            linearize=_linearize,
+        )
+    return _OPS[n_outputs]
+
+
+def _lower(builder: Any, attrs: tuple[Any, ...], programs: list[Any], inputs: list[int], outputs: list[int]) -> None:
+    loop = _Loop.of(attrs)
+    stacked = [(t.dtype, t.shape) for t in loop.stacked]
+    builder.repeat(programs[0], (loop.length,), loop.n_carried, loop.n_sliced, loop.reverse, stacked, inputs, outputs)
+
+
+def _run(name: str, operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    trace = tracing()
+    if any(not x._plain for x in operands) or (trace is not None and trace.captures):
+        return dispatch(name, tuple(operands), attrs)
+    loop = _Loop.of(attrs)
+    n, m = loop.n_carried, loop.n_carried + loop.n_fixed
+    carried, fixed, sliced = list(operands[:n]), operands[n:m], operands[m:]
+    made = []
+    for t in reversed(range(loop.length)) if loop.reverse else range(loop.length):
+        results = evaluate(loop.body, [*carried, *fixed, *(x[t] for x in sliced)], [], [])
+        carried = results[:n]
+        made.append([OPS["reshape"](y, (1, *y.shape)) for y in results[n:]])
+    turns = made[::-1] if loop.reverse else made
+    stacked = [OPS["concat"](list(row), 0) for row in zip(*turns)]
+    if not turns:
+        stacked = [full(t.shape, 0, dtype=DTYPES[t.dtype]) for t in loop.stacked]
+    results = [*carried, *stacked]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+# ------------------------------------------------------------------------------------------------------------ derivatives
+
+
+def _linearize(inputs: Sequence[Any], dots: Sequence[Any], attrs: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """The loop, which keeps what it carries into each turn; and a loop over that for the tangents."""
+    loop = _Loop.of(attrs)
+    n, m = loop.n_carried, len(loop.body.outputs)
+    pushed, wanted, moving = _pushed_turn(loop, [d is not ZERO for d in dots])
+    keeping = Program(loop.body.inputs, loop.body.instructions, [*loop.body.outputs, *loop.body.inputs[:n]])
+    kept = _Loop(_own_outputs(keeping), loop.length, n, loop.n_sliced, loop.reverse).apply(inputs)
+    tangent = _Loop(
+        _tangent_turn(loop, pushed, wanted, moving), loop.length, sum(k < n for k in wanted), 0, loop.reverse
+    )
+    rest, slices = inputs[n : n + loop.n_fixed], inputs[n + loop.n_fixed :]
+    varied = [zeros_like(inputs[k]) if dots[k] is ZERO else dots[k] for k in wanted]
+    carried_dots = [d for k, d in zip(wanted, varied) if k < n]
+    fixed_dots = [d for k, d in zip(wanted, varied) if n <= k < n + loop.n_fixed]
+    sliced_dots = [d for k, d in zip(wanted, varied) if k >= n + loop.n_fixed]
+    sliced = [*kept[m:], *slices, *sliced_dots]
+    tangent.n_sliced = len(sliced)
+    y_dots: list[Any] = [ZERO] * m
+    made = tangent.apply([*carried_dots, *rest, *fixed_dots, *sliced])
+    for k, y_dot in zip([*(k for k in wanted if k < n), *moving], made):
+        y_dots[k] = y_dot
+    return kept[:m], y_dots
+
+
+def _pushed_turn(loop: _Loop, varied: list[bool]) -> tuple[Program, list[int], list[int]]:
+    """The push of a turn, the inputs that have a tangent, and the results of turns that have one.
+
+    What is carried has a tangent if it begins with one, or if a turn gives it one.
+    """
+    n = loop.n_carried
+    inexact = [DTYPES[v.type.dtype].is_inexact for v in loop.body.inputs]
+    while True:
+        wanted = [k for k, v in enumerate(varied) if v and inexact[k]]
+        pushed = push_by(loop.body, wanted)
+        tangents = pushed.outputs[len(loop.body.outputs) :]
+        fresh = [k for k in range(n) if tangents[k] is not None and not varied[k]]
+        if not fresh:
+            return pushed, wanted, [k for k in range(n, len(tangents)) if tangents[k] is not None]
+        for k in fresh:
+            varied[k] = True
+
+
+def _tangent_turn(loop: _Loop, pushed: Program, wanted: list[int], moving: list[int]) -> Program:
+    """One turn of the loop for the tangents. Inputs: carried tangents; what stays the same, and its tangents; the values
+    carried into the turn, slices, and their tangents."""
+    n, m = loop.n_carried, len(loop.body.outputs)
+    values, dots = pushed.inputs[: len(loop.body.inputs)], pushed.inputs[len(loop.body.inputs) :]
+    end = n + loop.n_fixed
+    carried_dots = [d for k, d in zip(wanted, dots) if k < n]
+    fixed_dots = [d for k, d in zip(wanted, dots) if n <= k < end]
+    sliced_dots = [d for k, d in zip(wanted, dots) if k >= end]
+    inputs = [*carried_dots, *values[n:end], *fixed_dots, *values[:n], *values[end:], *sliced_dots]
+    body, outputs = list(pushed.instructions), []
+    for k in (*(k for k in wanted if k < n), *moving):
+        tangent = pushed.outputs[m + k]
+        if tangent is None:
+            type_ = loop.body.outputs[k].type  # type: ignore[union-attr]
+            tangent = Var(type_, linear=True)
+            body.append(Instruction(OPS["full"], (), (type_.shape, type_.dtype, 0.0), (tangent,)))
+        outputs.append(tangent)
+    return _own_outputs(simplify(Program(inputs, remove_dead(body, outputs), list(outputs))))
+
+
+def _push(*given: Any, **attrs: Any) -> Any:
+    """Tangents alone, where the results are known already."""
+    n = len(given) // 2
+    dots, inputs = given[:n], given[n + 1 :]
+    y_dots = _linearize(inputs, dots, tuple(attrs.values()))[1]
+    return y_dots[0] if len(y_dots) == 1 else tuple(y_dots)
+
+
+def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], **attrs: Any) -> list[Any]:
+    """The transposed loop: it goes the other way round, carries cotangents, and adds up those of what stays the same."""
+    loop = _Loop.of(tuple(attrs.values()))
+    n, end = loop.n_carried, loop.n_carried + loop.n_fixed
+    linear = sorted(
+        {*range(n), *which}
+    )  # a loop for tangents is linear in all that it carries, also in what begins as zeros
+    y_bars = list(y_bar) if len(loop.body.outputs) > 1 else [y_bar]
+    bars = [full(t.shape, 0.0, dtype=DTYPES[t.dtype]) if b is ZERO else b for b, t in zip(y_bars, loop.results)]
+    fixed = [k for k in linear if n <= k < end]
+    sums = [zeros_like(operands[k]) for k in fixed]
+    others = [operands[k] for k in range(n, end) if k not in linear]
+    slices = [operands[k] for k in range(end, len(operands)) if k not in linear]
+    turn = _transposed_turn(loop, linear)
+    back = _Loop(turn, loop.length, n + len(fixed), len(slices) + len(bars) - n, not loop.reverse)
+    made = back.apply([*bars[:n], *sums, *others, *slices, *bars[n:]])
+    found = dict(zip([*range(n), *fixed, *(k for k in linear if k >= end)], made))
+    return [found[k] for k in which]
+
+
+def _transposed_turn(loop: _Loop, linear: list[int]) -> Program:
+    """One turn back. Inputs: cotangents of what was carried on, sums; what stays the same; slices, and the cotangents of
+    what the turn made. Outputs: cotangents of what was carried into it, sums; those of slices."""
+    n, end = loop.n_carried, loop.n_carried + loop.n_fixed
+    types = [v.type for v in loop.body.inputs]
+    fixed = [k for k in linear if n <= k < end]
+    pull = pull_linear(loop.body, linear)
+    trace = Trace()
+    bars = [trace.input(types[k]) for k in range(n)]
+    sums = [trace.input(types[k]) for k in fixed]
+    others = [trace.input(types[k]) for k in range(n, end) if k not in linear]
+    slices = [trace.input(types[k]) for k in range(end, len(types)) if k not in linear]
+    made_bars = [trace.input(o.type) for o in loop.body.outputs[n:]]  # type: ignore[union-attr]
+    with trace:
+        cotangents = dict(zip(linear, evaluate(pull, [*others, *slices, *bars, *made_bars], [], [])))
+        added = [s + cotangents[k] for s, k in zip(sums, fixed)]
+    results = [*(cotangents[k] for k in range(n)), *added, *(cotangents[k] for k in linear if k >= end)]
+    outputs: list[Operand | None] = [x._var for x in results]
+    return _own_outputs(simplify(Program(trace.inputs, trace.instructions, outputs)))
+
+
+def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) -> Any:
+    """Many examples at once in every turn; all that is carried has their axis."""
+    loop = _Loop.of(tuple(attrs.values()))
+    n, end = loop.n_carried, loop.n_carried + loop.n_fixed
+    body = batch(loop.body, [*(True for _ in range(n)), *mapped[n:]], size)
+    carried = [x if m else spread(x, size) for x, m in zip(operands[:n], mapped)]
+    slices = [_swapped(x) if m else x for x, m in zip(operands[end:], mapped[end:])]
+    made = _Loop(_own_outputs(body), loop.length, n, loop.n_sliced, loop.reverse).apply(
+        [*carried, *operands[n:end], *slices]
+    )
+    results = [*made[:n], *map(_swapped, made[n:])]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _swapped(x: Any) -> Any:
+    """x with its first two axes in the other order."""
+    return OPS["permute"](x, (1, 0, *range(2, x.ndim)))
+
+
+__all__ = ["fori_loop", "scan"]

@@ -1,0 +1,89 @@
+"""Parts of a function that are programs of their own: the branches of `cond`, the body of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wengert import tree
+from wengert._core import Tensor
+from wengert.autograd.creation import full
+from wengert.errors import ArgumentError, TraceError
+from wengert.program.call_trace import call_trace
+from wengert.program.compile import _own_outputs
+from wengert.program.inner_trace import InnerTrace
+from wengert.program.ir import Program, Type, Var
+from wengert.program.simplify import simplify
+from wengert.program.trace import Tracer
+
+
+def is_traced(x: Any) -> bool:
+    """Whether a tensor has no data now, as a function is being traced."""
+    return isinstance(x, Tensor) and (isinstance(x, Tracer) or call_trace() is not None)
+
+
+def require_callable(name: str, functions: dict[str, Any]) -> None:
+    """Raise if one of the functions is none."""
+    for label, f in functions.items():
+        if not callable(f):
+            raise ArgumentError(f"{name}: {label} must be a function, got a {type(f).__name__}")
+
+
+class PartTrace(InnerTrace):
+    """The program of a part in the making; `what` is its name in messages."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+        self.remedy = f"which a part of a traced function cannot do; return what it computes from {what.split()[-1]}"
+
+
+@dataclass(slots=True)
+class Part:
+    """A part that was traced."""
+
+    trace: PartTrace
+    outputs: list[Var]
+    structure: Any  # of the results
+
+    def program(self, outside: dict[int, Any]) -> Program:
+        """A closed program: its inputs are the arguments, and an input for each of the tensors from outside."""
+        trace: Any = self.trace
+        known = {k: trace._entry[name] for k, (_, name) in trace.captured.items()}
+        inputs = [known.get(k) or Var(Type(x.dtype.code, tuple(x.shape))) for k, x in outside.items()]
+        return _own_outputs(simplify(Program([*trace.inputs, *inputs], trace.instructions, list(self.outputs))))
+
+
+def types_of(tensors: Sequence[Any]) -> list[Type]:
+    """The types of tensors."""
+    return [Type(x.dtype.code, tuple(x.shape)) for x in tensors]
+
+
+def traced_part(trace: PartTrace, f: Callable[..., Any], types: Sequence[Type]) -> Part:
+    """f of tensors of these types; it must not change what is outside."""
+    given = [trace.argument(t) for t in types]
+    with trace:
+        results, out_structure = tree.flatten(f(*given))
+        outputs = [trace.value(as_result(trace.what, y)) for y in results]
+        changed = trace.changed()
+    if changed:
+        name = changed[0][0]
+        raise TraceError(
+            f"{trace.what} changes a tensor {name._var.type} from outside in place ({name._op}), {trace.remedy}"
+        )
+    return Part(trace, outputs, out_structure)
+
+
+def closed_over(parts: Sequence[Part]) -> dict[int, Any]:
+    """The tensors from outside that parts read, by identity."""
+    return {k: x for p in parts for k, (x, _) in p.trace.captured.items()}
+
+
+def as_result(what: str, y: Any) -> Tensor:
+    """A result of a part as a tensor."""
+    if isinstance(y, Tensor):
+        return y
+    if isinstance(y, (bool, int, float, complex)):
+        return full((), y)
+    raise TraceError(f"{what} must return tensors, numbers and containers of them, got a {type(y).__name__}")
