@@ -260,7 +260,7 @@ def _op(n_outputs: int) -> Op:
             jvp=_push,
             transpose=(_pull,),
             formula="the last carried values, and the results of all turns, stacked",
-            dear=True,
+            expensive=True,
             public=False,
             vmap=_batched,
             infer=lambda attrs: _Loop.of(attrs).results,
