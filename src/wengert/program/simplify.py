@@ -77,9 +77,18 @@ def _is(x: Operand, value: float) -> bool:
 
 def _times_one(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
     a, b = i.inputs
-    if _is(b, 1.0) and isinstance(a, Var):
+    if isinstance(a, Var) and _is_one(b, producers):
         return a
-    return b if i.op.name == "mul" and _is(a, 1.0) and isinstance(b, Var) else None
+    commutes = i.op.name in ("mul", "scale", "strong_product")  # a tangent of one is not zero
+    return b if commutes and isinstance(b, Var) and _is_one(a, producers) else None
+
+
+def _is_one(x: Operand, producers: dict[Var, Instruction]) -> bool:
+    """Whether every element is known to be 1, as of the cotangent that a gradient begins with."""
+    made = producers.get(x) if isinstance(x, Var) else None
+    while made is not None and made.op.name in ("broadcast_to", "reshape"):
+        made = producers.get(made.inputs[0])  # type: ignore[arg-type]
+    return _is(x, 1.0) or (made is not None and made.op.name == "full" and made.attrs[2] == 1.0)
 
 
 def _same_shape(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
@@ -125,6 +134,7 @@ _IDENTITIES: dict[str, Callable[[Instruction, dict[Var, Instruction]], Operand |
     "div": _times_one,
     "scale": _times_one,
     "unscale": _times_one,
+    "strong_product": _times_one,
     "broadcast_to": _same_shape,
     "reshape": _same_shape,
     "cast": _same_dtype,
