@@ -137,7 +137,7 @@ from wengert.functional.margin_losses import (
     multilabel_soft_margin_loss,
     triplet_margin_loss,
 )
-from wengert.functional.missing import nan_to_num, nanmax, nanmean, nanmin, nansum
+from wengert.functional.nan_functions import nan_to_num, nanmax, nanmean, nanmin, nansum
 from wengert.functional.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from wengert.functional.padding import pad
 from wengert.functional.patches import (
