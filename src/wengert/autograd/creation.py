@@ -214,7 +214,7 @@ def _ends(start: Any, stop: Any, num: Any, name: str) -> tuple[Any, Any, int]:
 
 def _between(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any) -> Tensor:
     from wengert.functional.arguments import as_dtype_of
-    from wengert.functional.sampled import between
+    from wengert.functional.sampled_functions import between
 
     y = between(start, stop, num, endpoint)
     return y if dtype is None else as_dtype_of(y, as_dtype(dtype))

@@ -176,7 +176,7 @@ from wengert.functional.reductions import (
     var,
 )
 from wengert.functional.resampling import upsample
-from wengert.functional.sampled import convolve, correlate, gradient, interp, trapezoid
+from wengert.functional.sampled_functions import convolve, correlate, gradient, interp, trapezoid
 from wengert.functional.scanning import (
     cummax,
     cummin,
