@@ -8,8 +8,8 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.functional.arguments import as_dtype_of, as_tensor, iota, native
 from wengert.functional.indexing import getitem, setitem
-from wengert.functional.keys import entries_of
 from wengert.functional.scatter_reduce import scatter_reduce
+from wengert.functional.subscripts import entries_of
 
 _reshape, _copy, _broadcast_to = native("reshape"), native("copy"), native("broadcast_to")
 _maximum, _minimum, _mul, _add = native("maximum"), native("minimum"), native("mul"), native("add")

@@ -27,7 +27,7 @@ from wengert.functional.arguments import (
     product,
     shape_text,
 )
-from wengert.functional.keys import (
+from wengert.functional.subscripts import (
     ARRAY,
     INTEGER,
     NEW,
