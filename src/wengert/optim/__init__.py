@@ -12,7 +12,6 @@ from wengert.optim.adam import Adam, AdamConfig, AdamW, AdamWConfig
 from wengert.optim.adamax import Adamax, AdamaxConfig
 from wengert.optim.clip import GradientClipper, clip_by_global_norm, clip_by_value, clip_grad_norm, clip_grad_value
 from wengert.optim.ema import EMA
-from wengert.optim.finite import check_loss
 from wengert.optim.lbfgs import LBFGS, LBFGSConfig
 from wengert.optim.levenberg_marquardt import LevenbergMarquardt, LevenbergMarquardtConfig
 from wengert.optim.lion import Lion, LionConfig
@@ -20,6 +19,7 @@ from wengert.optim.muon import Muon, MuonConfig
 from wengert.optim.nadam import NAdam, NAdamConfig
 from wengert.optim.natural_gradient import NaturalGradient, NaturalGradientConfig
 from wengert.optim.newton import NewtonCG, NewtonCGConfig
+from wengert.optim.non_finite import check_loss
 from wengert.optim.optimizer import Optimizer
 from wengert.optim.radam import RAdam, RAdamConfig
 from wengert.optim.rmsprop import RMSprop, RMSpropConfig

@@ -16,7 +16,7 @@ from wengert.autograd.modes import no_grad
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 from wengert.nn.parameter import Parameter, reset_grad
-from wengert.optim import pure
+from wengert.optim import stateless
 from wengert.optim.cohort import Cohort, Plan
 from wengert.optim.update import Rule, state_dtype, update_program
 from wengert.program.call_trace import CallTrace, call_trace
@@ -496,7 +496,7 @@ class Optimizer:
         >>> sorted(wg.optim.Adam.init({"w": wg.ones((3,))}))
         ['m', 'step', 'v']
         """
-        return pure.init(cls, params, cls._options(options))
+        return stateless.init(cls, params, cls._options(options))
 
     @classmethod
     def update(
@@ -512,7 +512,7 @@ class Optimizer:
         ([0.5, 0.5], 1.0)
         """
         given = options if lr is None else {**options, "lr": lr}
-        return pure.update(cls, params, grads, state, cls._options(given))
+        return stateless.update(cls, params, grads, state, cls._options(given))
 
 
 _NOT_NEGATIVE = frozenset(

@@ -12,7 +12,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.creation import zeros
 from wengert.autograd.custom_node import value_of
-from wengert.optim.finite import first_operation, not_finite
+from wengert.optim.non_finite import first_operation, not_finite
 from wengert.transforms.pullback import reachable
 
 _MOST_SHOWN = 6
