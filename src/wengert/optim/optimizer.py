@@ -17,8 +17,8 @@ from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 from wengert.nn.parameter import Parameter, reset_grad
 from wengert.optim import stateless
-from wengert.optim.cohort import Cohort, Plan
 from wengert.optim.update import Rule, state_dtype, update_program
+from wengert.optim.update_batch import Plan, UpdateBatch
 from wengert.program.call_trace import CallTrace, call_trace
 from wengert.program.trace import untraced
 
@@ -59,7 +59,7 @@ class Optimizer:
         self.defaults = {**_fields(config or self.Config()), **chosen}
         self.param_groups: list[Group] = []
         self._names: dict[int, str] = {}
-        self._cohorts: list[list[Cohort]] = []
+        self._update_batches: list[list[UpdateBatch]] = []
         listed = _as_list(params, type(self).__name__)
         if listed and isinstance(listed[0], dict):
             for group in listed:
@@ -136,7 +136,7 @@ class Optimizer:
         made: Group = {"params": [], **self.defaults, **{k: v for k, v in group.items() if k != "params"}}
         self.check(made)
         self.param_groups.append(made)
-        self._cohorts.append([])
+        self._update_batches.append([])
         for p in _as_list(group["params"], name):
             self._add(len(self.param_groups) - 1, p)
 
@@ -154,12 +154,12 @@ class Optimizer:
             raise ArgumentError(f"{who}: {label} is the result of a recorded op; only leaves can be trained")
         self._names[p.id] = label
         self.param_groups[k]["params"].append(p)
-        for cohort in self._cohorts[k]:
-            if cohort.steps == 0 and cohort.dtype == p.dtype:
-                cohort.parameters.append(p)
-                cohort.states.append([])
+        for update_batch in self._update_batches[k]:
+            if update_batch.steps == 0 and update_batch.dtype == p.dtype:
+                update_batch.parameters.append(p)
+                update_batch.states.append([])
                 return
-        self._cohorts[k].append(Cohort(p.dtype, [p], [[]], 0))
+        self._update_batches[k].append(UpdateBatch(p.dtype, [p], [[]], 0))
 
     # -------------------------------------------------------------------------------------------------- steps
 
@@ -298,10 +298,10 @@ class Optimizer:
     def _step(self, given: dict[int, Tensor] | None) -> None:
         updated = False
         for k, group in enumerate(self.param_groups):
-            for cohort in tuple(self._cohorts[k]):
-                gradients = None if given is None else [given.get(p.id) for p in cohort.parameters]
-                if cohort.steps == 0 or not self._update(group, cohort, gradients):
-                    updated |= self._update_part(k, cohort, gradients)
+            for update_batch in tuple(self._update_batches[k]):
+                gradients = None if given is None else [given.get(p.id) for p in update_batch.parameters]
+                if update_batch.steps == 0 or not self._update(group, update_batch, gradients):
+                    updated |= self._update_part(k, update_batch, gradients)
                 else:
                     updated = True
         if not updated:
@@ -310,20 +310,20 @@ class Optimizer:
                 f"({_some(self._names.values())}); call backward() on a loss that depends on them first"
             )
 
-    def _update(self, group: Group, cohort: Cohort, gradients: list[Tensor | None] | None) -> bool:
-        """Update all of the cohort; False, and nothing is changed, if a gradient is missing."""
+    def _update(self, group: Group, update_batch: UpdateBatch, gradients: list[Tensor | None] | None) -> bool:
+        """Update all of the update_batch; False, and nothing is changed, if a gradient is missing."""
         options = _options(group)
         trace = call_trace()
         if trace is not None:
-            return self._update_in_trace(trace, group, cohort, gradients)
-        numbers = self.numbers(options, cohort.steps + 1)
-        plan, now = cohort.plan, list(options.values())
+            return self._update_in_trace(trace, group, update_batch, gradients)
+        numbers = self.numbers(options, update_batch.steps + 1)
+        plan, now = update_batch.plan, list(options.values())
         if plan is None or plan.options != now:
-            plan = self._plan(options, cohort, len(numbers))
-            cohort.plan = plan if _unchangeable(options) else None
-        return cohort.run(plan, gradients, numbers)
+            plan = self._plan(options, update_batch, len(numbers))
+            update_batch.plan = plan if _unchangeable(options) else None
+        return update_batch.run(plan, gradients, numbers)
 
-    def _update_in_trace(self, trace: CallTrace, group: Group, cohort: Cohort, gradients: Any) -> bool:
+    def _update_in_trace(self, trace: CallTrace, group: Group, update_batch: UpdateBatch, gradients: Any) -> bool:
         """`_update` in every call of the function that is traced, with the options and the count of that call."""
         if gradients is None:
             raise TraceError(
@@ -331,13 +331,13 @@ class Optimizer:
             )
         if any(g is None for g in gradients):
             return False
-        rule, ahead = self.rule(_options(group)), trace.steps.get(cohort, 0)
-        known, trained = cohort.tensors(), [p.requires_grad for p in group["params"]]
+        rule, ahead = self.rule(_options(group)), trace.steps.get(update_batch, 0)
+        known, trained = update_batch.tensors(), [p.requires_grad for p in group["params"]]
 
         def numbers() -> tuple[Any, ...]:
             now = _options(group)
-            here = any(c is cohort for cohorts in self._cohorts for c in cohorts)
-            same = all(map(operator.is_, known, cohort.tensors()))
+            here = any(c is update_batch for update_batches in self._update_batches for c in update_batches)
+            same = all(map(operator.is_, known, update_batch.tensors()))
             if not here or self.rule(now) is not rule or not same:
                 raise TraceError(
                     f"{type(self).__name__}.step: the state of the optimizer, or an option other than the learning rate, "
@@ -348,36 +348,36 @@ class Optimizer:
                     f"{type(self).__name__}.step: requires_grad of a parameter was changed since the function was compiled; "
                     "compile it again"
                 )
-            return self.numbers(now, cohort.steps + 1 + ahead)
+            return self.numbers(now, update_batch.steps + 1 + ahead)
 
-        count = len(self.numbers(_options(group), cohort.steps + 1))
-        cohort.trace_step(rule, gradients, trace.numbers(numbers, count, state_dtype(cohort.dtype)))
-        trace.steps[cohort] = ahead + 1
-        trace.commits[cohort] = lambda: cohort.count(trace.steps[cohort])
+        count = len(self.numbers(_options(group), update_batch.steps + 1))
+        update_batch.trace_step(rule, gradients, trace.numbers(numbers, count, state_dtype(update_batch.dtype)))
+        trace.steps[update_batch] = ahead + 1
+        trace.commits[update_batch] = lambda: update_batch.count(trace.steps[update_batch])
         return True
 
-    def _plan(self, options: Options, cohort: Cohort, n_numbers: int) -> Plan:
+    def _plan(self, options: Options, update_batch: UpdateBatch, n_numbers: int) -> Plan:
         slots, rule = self.slots(options), self.rule(options)
-        if len(slots) != len(cohort.states[0]):
+        if len(slots) != len(update_batch.states[0]):
             raise ArgumentError(
                 f"{type(self).__name__}.step: the options now need {', '.join(slots) or 'no state'}, but the "
-                f"state was made for others after {cohort.steps} steps; make a new optimizer"
+                f"state was made for others after {update_batch.steps} steps; make a new optimizer"
             )
-        program = update_program(rule, cohort.dtype, len(slots), n_numbers) if self.elementwise else None
-        return Plan(list(options.values()), cohort.dtype, rule, len(slots), program)
+        program = update_program(rule, update_batch.dtype, len(slots), n_numbers) if self.elementwise else None
+        return Plan(list(options.values()), update_batch.dtype, rule, len(slots), program)
 
-    def _update_part(self, k: int, cohort: Cohort, gradients: list[Tensor | None] | None) -> bool:
-        """Update those of the cohort that have gradients; the others stay behind, as a cohort of their own."""
-        found = [p.grad for p in cohort.parameters] if gradients is None else gradients
+    def _update_part(self, k: int, update_batch: UpdateBatch, gradients: list[Tensor | None] | None) -> bool:
+        """Update those of the update_batch that have gradients; the others stay behind, as a update_batch of their own."""
+        found = [p.grad for p in update_batch.parameters] if gradients is None else gradients
         missing = [i for i, g in enumerate(found) if g is None]
         if len(missing) == len(found):
             return False
         if missing:
-            self._cohorts[k].append(cohort.split(missing))
-        for p, state in zip(cohort.parameters, cohort.states):
+            self._update_batches[k].append(update_batch.split(missing))
+        for p, state in zip(update_batch.parameters, update_batch.states):
             if not state:
                 state += self._start(self.param_groups[k], p)
-        return self._update(self.param_groups[k], cohort, [g for g in found if g is not None])
+        return self._update(self.param_groups[k], update_batch, [g for g in found if g is not None])
 
     @classmethod
     def _start(cls, options: Options, p: Tensor) -> list[Tensor]:
@@ -388,13 +388,13 @@ class Optimizer:
 
     # -------------------------------------------------------------------------------------------------- state
 
-    def _find(self) -> dict[int, tuple[Cohort, int]]:
+    def _find(self) -> dict[int, tuple[UpdateBatch, int]]:
         """Where each parameter is, by id."""
         return {
-            p.id: (cohort, i)
-            for cohorts in self._cohorts
-            for cohort in cohorts
-            for i, p in enumerate(cohort.parameters)
+            p.id: (update_batch, i)
+            for update_batches in self._update_batches
+            for update_batch in update_batches
+            for i, p in enumerate(update_batch.parameters)
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -403,10 +403,10 @@ class Optimizer:
         for group in self.param_groups:
             numbered = range(n, n + len(group["params"]))
             for number, p in zip(numbered, group["params"]):
-                cohort, i = places[p.id]
-                if cohort.steps:
-                    copies = {name: tensor(t) for name, t in zip(self.slots(group), cohort.states[i])}
-                    state[number] = {"step": cohort.steps, **copies}
+                update_batch, i = places[p.id]
+                if update_batch.steps:
+                    copies = {name: tensor(t) for name, t in zip(self.slots(group), update_batch.states[i])}
+                    state[number] = {"step": update_batch.steps, **copies}
             options = {k: tensor(v) if isinstance(v, Tensor) else v for k, v in group.items()}
             groups.append({**options, "params": list(numbered)})
             n = numbered.stop
@@ -434,7 +434,7 @@ class Optimizer:
             raise ArgumentError("load_state_dict: the state does not fit:\n  " + "\n  ".join(problems))
         for k, (group, loaded) in enumerate(zip(self.param_groups, groups)):
             group.update({name: v for name, v in loaded.items() if name != "params"})
-            self._cohorts[k] = self._load_group(group, [kept.get(i) for i in loaded["params"]])
+            self._update_batches[k] = self._load_group(group, [kept.get(i) for i in loaded["params"]])
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles, which hold the parameters, too; ids of theirs are those of the copies."""
@@ -458,16 +458,16 @@ class Optimizer:
     def _parameters(self) -> list[Tensor]:
         return [p for g in self.param_groups for p in g["params"]]
 
-    def _load_group(self, group: Group, kept: list[Any]) -> list[Cohort]:
-        cohorts: dict[tuple[DType, int], Cohort] = {}
+    def _load_group(self, group: Group, kept: list[Any]) -> list[UpdateBatch]:
+        update_batches: dict[tuple[DType, int], UpdateBatch] = {}
         for p, entry in zip(group["params"], kept):
             steps = int(entry["step"]) if entry else 0
-            cohort = cohorts.setdefault((p.dtype, steps), Cohort(p.dtype, [], [], steps))
-            cohort.parameters.append(p)
+            update_batch = update_batches.setdefault((p.dtype, steps), UpdateBatch(p.dtype, [], [], steps))
+            update_batch.parameters.append(p)
             names = self.slots(group) if entry else ()
             wide = state_dtype(p.dtype)
-            cohort.states.append([tensor(entry[n], dtype=wide, requires_grad=False) for n in names])
-        return list(cohorts.values())
+            update_batch.states.append([tensor(entry[n], dtype=wide, requires_grad=False) for n in names])
+        return list(update_batches.values())
 
     def __repr__(self) -> str:
         lines = []

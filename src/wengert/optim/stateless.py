@@ -12,8 +12,8 @@ from wengert.autograd.creation import full, zeros
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError
 from wengert.functional.arguments import as_dtype_of
-from wengert.optim.cohort import wide_rule
 from wengert.optim.update import state_dtype
+from wengert.optim.update_batch import wide_rule
 from wengert.program.compile import composite
 from wengert.tree import flatten, leaves_like, unflatten
 

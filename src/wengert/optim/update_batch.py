@@ -32,7 +32,7 @@ class Plan:
         self.program = program  # None for a rule that looks at whole tensors
 
 
-class Cohort:
+class UpdateBatch:
     """Parameters of one group and one dtype that have made the same number of steps, with their states."""
 
     __slots__ = ("dtype", "parameters", "plan", "states", "steps")
@@ -46,15 +46,15 @@ class Cohort:
 
     def __reduce__(self) -> Any:
         """For copies and pickles: all but the plan, which is made again."""
-        return Cohort, (self.dtype, self.parameters, self.states, self.steps)
+        return UpdateBatch, (self.dtype, self.parameters, self.states, self.steps)
 
-    def split(self, chosen: Sequence[int]) -> Cohort:
-        """Take the parameters at these positions out, as a cohort of their own."""
+    def split(self, chosen: Sequence[int]) -> UpdateBatch:
+        """Take the parameters at these positions out, as a update_batch of their own."""
         out = set(chosen)
         parameters, states = [self.parameters[k] for k in chosen], [self.states[k] for k in chosen]
         self.parameters = [p for k, p in enumerate(self.parameters) if k not in out]
         self.states = [s for k, s in enumerate(self.states) if k not in out]
-        return Cohort(self.dtype, parameters, states, self.steps)
+        return UpdateBatch(self.dtype, parameters, states, self.steps)
 
     def run(self, plan: Plan, gradients: list[Tensor | None] | None, numbers: tuple[float, ...]) -> bool:
         """One step in place; False, and nothing is changed, if a gradient is missing."""
