@@ -194,8 +194,15 @@ nb::object pull_back(const nb::list& outputs, const nb::list& bars, const nb::li
   });
 }
 
+// x cut from the graph; tangents of transformations around this one stay, under no_grad as well.
 nb::object detached(nb::handle x) {
-  while (is_dual(x.ptr())) x = pair_of(x.ptr())->value;
+  if (is_dual(x.ptr())) {
+    const PairObject* pair = pair_of(x.ptr());
+    nb::object value = detached(pair->value);
+    if (pair->tangent == Py_None) return value;
+    nb::object tangent = detached(pair->tangent);
+    return stolen(new_dual(pair->level, value.ptr(), tangent.ptr()));
+  }
   Value* v = current(as_tensor(x.ptr())->tensor);
   return stolen(wrap_view(alias(v), as_tensor(x.ptr()), true));
 }

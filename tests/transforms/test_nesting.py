@@ -244,3 +244,15 @@ def test_high_orders_at_zero(name: str) -> None:
             for derivative in chain:
                 g = derivative(g)
             assert g(s(0.0)).item() == pytest.approx(expected, abs=1e-12), (order, chain)
+
+
+@pytest.mark.parametrize("inner", [by_grad, by_vjp, by_linearize, by_jvp, by_jacfwd, by_jacrev])
+@pytest.mark.parametrize("outer", [by_jvp, by_jacfwd, by_grad, by_vjp, by_jacrev])
+def test_no_grad_around_transformations_changes_nothing(inner: Any, outer: Any) -> None:
+    """It ends what is recorded around them, not what they differentiate."""
+    with wg.no_grad():
+        assert outer(inner(lambda x: wg.sin(x) * x))(s(0.7)).item() == pytest.approx(
+            2 * math.cos(0.7) - 0.7 * math.sin(0.7), rel=1e-12
+        )
+        value, slope = wg.jvp(wg.value_and_grad(lambda x: x**3), (s(2.0),), (s(1.0),))[1]
+        assert (value.item(), slope.item()) == (12.0, 12.0)

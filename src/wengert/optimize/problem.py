@@ -13,7 +13,7 @@ from wengert import functional as F
 from wengert import tree
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import enable_grad, no_grad
+from wengert.autograd.modes import no_grad
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, GradientError, ShapeError, TraceError
 from wengert.numerics.arguments import Arguments
@@ -40,8 +40,7 @@ class Derivatives:
             return moved, value, gradient, F.sum(gradient * d)
 
         def product(v: Any, x: Any, *params: Any) -> Any:
-            with enable_grad():  # under no_grad a gradient comes without tangents
-                return jvp(lambda x: grad(f)(x, *params), (x,), (v,))[1]
+            return jvp(lambda x: grad(f)(x, *params), (x,), (v,))[1]
 
         self.value = wrap(lambda x, *params: f(x, *params))
         self.value_and_gradient = wrap(lambda x, *params: value_and_grad(f)(x, *params))

@@ -60,6 +60,14 @@ def _innermost(x: Any) -> Any:
     return x
 
 
+def _without_history(x: Any) -> Any:
+    """x cut from the graph; tangents of a transformation around this one stay, under no_grad as well."""
+    if isinstance(x, DualTensor):
+        value, tangent = x._trace.split(x)
+        return x._trace.dual(_without_history(value), None if tangent is None else _without_history(tangent))
+    return x.detach()
+
+
 def _tracked(x: Any) -> bool:
     """Whether x depends on something tracked; what only the arguments of a finished function led to is not any more."""
     if isinstance(x, DualTensor):
@@ -131,7 +139,7 @@ class _Pullback:
 
     def value(self) -> Any:
         """The function's value, cut from the graph unless an outer derivative may need it."""
-        kept = [y if self.record or (self.outer and not y._plain) else y.detach() for y in self.ys]
+        kept = [y if self.record or (self.outer and not y._plain) else _without_history(y) for y in self.ys]
         return tree.unflatten(self.out_structure, kept)
 
     def pull(self, bars: Sequence[Any], retain: bool) -> Any:
@@ -142,7 +150,7 @@ class _Pullback:
         self.independent = all(g is None for g in gradients)
         filled = [zeros_like(s) if g is None else g for g, s in zip(gradients, self.sources)]
         if not self.outer:
-            filled = [g if g._plain else g.detach() for g in filled]
+            filled = [g if g._plain else _without_history(g) for g in filled]
         return tree.unflatten(self.structure, filled)
 
 
