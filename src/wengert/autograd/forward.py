@@ -161,6 +161,9 @@ class _Level(_core.Level):
     def process(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         pairs = [self.split(x) for x in inputs]
         values, tangents = [v for v, _ in pairs], [t for _, t in pairs]
+        dots = [ZERO if t is None else t for t in tangents]
+        if op.linearize is not None and any(d is not ZERO for d in dots):
+            return self._duals(op, *op.linearize(values, dots, attrs, True))
         outputs = op(values, *attrs) if op.n_inputs < 0 else op(*values, *attrs)
         if not op.differentiable or op.rule(any(map(is_complex, values))) == "zero":
             return outputs
@@ -168,10 +171,11 @@ class _Level(_core.Level):
             return self._view(op, inputs[0], tangents[0], outputs, attrs)
         if all(t is None for t in tangents):
             return outputs
-        ys = (outputs,) if op.n_outputs == 1 else outputs
-        dots = [ZERO if t is None else t for t in tangents]
         y_dots = jvp_rule(op, dots, outputs, values, attrs)
-        duals = tuple(self.dual(y, t) for y, t in zip(ys, (y_dots,) if op.n_outputs == 1 else y_dots))
+        return self._duals(op, outputs, y_dots) if op.n_outputs > 1 else self._duals(op, (outputs,), (y_dots,))
+
+    def _duals(self, op: Op, ys: Sequence[Any], y_dots: Sequence[Any]) -> Any:
+        duals = tuple(self.dual(y, t) for y, t in zip(ys, y_dots))
         return duals[0] if op.n_outputs == 1 else duals
 
     def _view(self, op: Op, x: DualTensor, x_dot: Any, value: Any, attrs: tuple[Any, ...]) -> DualTensor:

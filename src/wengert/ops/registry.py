@@ -64,7 +64,8 @@ class Op:
     # Of ops that hold programs, which the core has no op for:
     infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes
     lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
-    linearize: Callable[..., Any] | None = None  # inputs, tangents, attributes → outputs, tangents; replaces the primal
+    # Inputs, tangents, attributes, whether nothing will be transposed → outputs, tangents. It replaces the primal.
+    linearize: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)

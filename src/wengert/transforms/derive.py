@@ -99,18 +99,18 @@ def derive(program: Program, mask: int, name: str, past: Sequence[Instruction] =
 
 def push(program: Program, mask: int) -> Program:
     """The program together with its tangents: inputs, then tangents of those in the mask → outputs, then their tangents."""
-    return push_by(program, [k for k in range(len(program.inputs)) if mask >> min(k, _LAST_BIT) & 1])
+    return push_by(program, [k for k in range(len(program.inputs)) if mask >> min(k, _LAST_BIT) & 1], forward=True)
 
 
-def push_by(program: Program, wanted: Sequence[int]) -> Program:
-    """As `push`, by these inputs."""
+def push_by(program: Program, wanted: Sequence[int], forward: bool = False) -> Program:
+    """As `push`, by these inputs. `forward`: the tangents will not be transposed."""
     trace = Trace()
     primals: dict[Var, Any] = {v: trace.input(v.type) for v in program.inputs}
     varied = (program.inputs[k] for k in wanted)
     tangents: dict[Var, Any] = {v: trace.tracer(Var(v.type, linear=True)) for v in varied}
     dots = [t._var for t in tangents.values()]
     with trace:
-        linearize(trace.process, program.instructions, primals, tangents)
+        linearize(trace.process, program.instructions, primals, tangents, forward)
     ys = [_output(primals, o) for o in program.outputs]
     y_dots = [_cotangent(tangents.get(o, ZERO)) if isinstance(o, Var) else None for o in program.outputs]
     return simplify(Program([*trace.inputs, *dots], trace.instructions, [*ys, *y_dots]))

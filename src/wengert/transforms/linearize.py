@@ -57,10 +57,11 @@ def linearize(
     instructions: Sequence[Instruction],
     primals: dict[Var, Any],
     tangents: dict[Var, Any],
+    forward: bool = False,
 ) -> None:
     """Run `instructions` on primals and tangents; both dictionaries gain the values they make.
 
-    `apply(op, inputs, attrs)` runs one: in a trace it is that one's `process`.
+    `apply(op, inputs, attrs)` runs one: in a trace it is that one's `process`. `forward`: nothing will be transposed.
     """
 
     def primal(x: Operand) -> Any:
@@ -70,7 +71,7 @@ def linearize(
         inputs = [primal(x) for x in i.inputs]
         dots = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
         if i.op.linearize is not None and any(d is not ZERO for d in dots):
-            ys, y_dots = i.op.linearize(inputs, dots, i.attrs)
+            ys, y_dots = i.op.linearize(inputs, dots, i.attrs, forward)
             primals.update(zip(i.outputs, ys))
             tangents.update((v, d) for v, d in zip(i.outputs, y_dots) if d is not ZERO)
             continue

@@ -22,9 +22,9 @@ from wengert.ops.registry import OPS, Attr, Op
 from wengert.ops.zero import ZERO
 from wengert.program.call_trace import call_trace
 from wengert.program.compile import _own_outputs
-from wengert.program.ir import Instruction, Operand, Program, Type, Var, remove_dead
+from wengert.program.ir import Instruction, Operand, Program, Type, Var
 from wengert.program.simplify import simplify
-from wengert.program.trace import Trace, dispatch, same_shape, tracing
+from wengert.program.trace import Trace, Tracer, dispatch, same_shape, tracing
 from wengert.transforms.batch import batch
 from wengert.transforms.derive import pull_linear, push_by
 from wengert.transforms.evaluate import apply, evaluate
@@ -204,12 +204,13 @@ class _Loop:
     n_carried: int
     n_sliced: int
     reverse: bool
+    linear: bool = False  # in all that it carries: a loop for tangents
 
     @classmethod
     def of(cls, attrs: tuple[Any, ...]) -> _Loop:
         """Of the attributes of an instruction."""
-        (body,), (length,), n_carried, n_sliced, reverse = attrs
-        return cls(body, length, n_carried, n_sliced, bool(reverse))
+        (body,), (length,), n_carried, n_sliced, reverse, linear = attrs
+        return cls(body, length, n_carried, n_sliced, bool(reverse), bool(linear))
 
     @property
     def n_fixed(self) -> int:
@@ -229,7 +230,7 @@ class _Loop:
 
     def apply(self, operands: Sequence[Any]) -> list[Any]:
         """The results, on tensors of any level."""
-        attrs = ((self.body,), (self.length,), self.n_carried, self.n_sliced, int(self.reverse))
+        attrs = ((self.body,), (self.length,), self.n_carried, self.n_sliced, int(self.reverse), int(self.linear))
         op = _op(len(self.body.outputs))
         if op.n_outputs == 0:
             return []
@@ -247,13 +248,14 @@ def _op(n_outputs: int) -> Op:
         def run(operands: Sequence[Any], *attrs: Any) -> Any:
             return _run(name, operands, attrs)
 
-        specs = (("body", "programs"), ("length", "sizes"), ("n_carried", "integer"), ("n_sliced", "integer"))
+        specs = [("body", "programs"), ("length", "sizes")]
+        specs += [(a, "integer") for a in ("n_carried", "n_sliced", "reverse", "linear")]
         _OPS[n_outputs] = OPS[name] = Op(
             name,
             run,
             -1,
             n_outputs,
-            (*(Attr(*s) for s in specs), Attr("reverse", "integer")),
+            tuple(Attr(*s) for s in specs),
             elementwise=False,
             differentiable=True,
             view=False,
@@ -299,23 +301,26 @@ def _run(name: str, operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
 # ------------------------------------------------------------------------------------------------------------ derivatives
 
 
-def _linearize(inputs: Sequence[Any], dots: Sequence[Any], attrs: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """The loop, which keeps what it carries into each turn; and a loop over that for the tangents."""
+def _linearize(
+    inputs: Sequence[Any], dots: Sequence[Any], attrs: tuple[Any, ...], forward: bool
+) -> tuple[list[Any], list[Any]]:
+    """The loop, which keeps what it carries into each turn, and a loop over that for the tangents. Where nothing will be
+    transposed, one loop for both, which keeps nothing."""
     loop = _Loop.of(attrs)
     n, m = loop.n_carried, len(loop.body.outputs)
-    pushed, wanted, moving = _pushed_turn(loop, [d is not ZERO for d in dots])
+    pushed, wanted, moving = _pushed_turn(loop, [d is not ZERO for d in dots], forward)
+    if forward:
+        return _joint(loop, pushed, wanted, moving, inputs, dots)
     keeping = Program(loop.body.inputs, loop.body.instructions, [*loop.body.outputs, *loop.body.inputs[:n]])
     kept = _Loop(_own_outputs(keeping), loop.length, n, loop.n_sliced, loop.reverse).apply(inputs)
-    tangent = _Loop(
-        _tangent_turn(loop, pushed, wanted, moving), loop.length, sum(k < n for k in wanted), 0, loop.reverse
-    )
+    turn = _tangent_turn(loop, pushed, wanted, moving)
     rest, slices = inputs[n : n + loop.n_fixed], inputs[n + loop.n_fixed :]
     varied = [zeros_like(inputs[k]) if dots[k] is ZERO else dots[k] for k in wanted]
     carried_dots = [d for k, d in zip(wanted, varied) if k < n]
     fixed_dots = [d for k, d in zip(wanted, varied) if n <= k < n + loop.n_fixed]
     sliced_dots = [d for k, d in zip(wanted, varied) if k >= n + loop.n_fixed]
     sliced = [*kept[m:], *slices, *sliced_dots]
-    tangent.n_sliced = len(sliced)
+    tangent = _Loop(turn, loop.length, len(carried_dots), len(sliced), loop.reverse, linear=True)
     y_dots: list[Any] = [ZERO] * m
     made = tangent.apply([*carried_dots, *rest, *fixed_dots, *sliced])
     for k, y_dot in zip([*(k for k in wanted if k < n), *moving], made):
@@ -323,7 +328,59 @@ def _linearize(inputs: Sequence[Any], dots: Sequence[Any], attrs: tuple[Any, ...
     return kept[:m], y_dots
 
 
-def _pushed_turn(loop: _Loop, varied: list[bool]) -> tuple[Program, list[int], list[int]]:
+def _joint(
+    loop: _Loop, pushed: Program, wanted: list[int], moving: list[int], inputs: Sequence[Any], dots: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Values and tangents in one loop."""
+    n, m, end = loop.n_carried, len(loop.body.outputs), loop.n_carried + loop.n_fixed
+    carried = [k for k in wanted if k < n]
+    varied = [zeros_like(inputs[k]) if dots[k] is ZERO else dots[k] for k in wanted]
+
+    def in_order(values: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        ordered: list[Any] = []
+        for first, last in ((0, n), (n, end), (end, len(values))):
+            ordered += [*values[first:last], *(d for k, d in zip(wanted, tangents) if first <= k < last)]
+        return ordered
+
+    tangents = _outputs_of(loop, pushed, [*carried, *moving])
+    body = Program(
+        in_order(pushed.inputs[: len(inputs)], pushed.inputs[len(inputs) :]),
+        tangents.instructions,
+        [
+            *pushed.outputs[:n],
+            *tangents.outputs[: len(carried)],
+            *pushed.outputs[n:m],
+            *tangents.outputs[len(carried) :],
+        ],
+    )
+    n_sliced = loop.n_sliced + sum(k >= end for k in wanted)
+    both = _Loop(_own_outputs(simplify(body)), loop.length, n + len(carried), n_sliced, loop.reverse)
+    made = both.apply(in_order(inputs, varied))
+    first = n + len(carried)
+    ys = [*made[:n], *made[first : first + m - n]]
+    for y in ys:
+        if isinstance(y, Tracer):
+            y._var.linear = False  # values, beside tangents
+    y_dots: list[Any] = [ZERO] * m
+    for k, y_dot in zip([*carried, *moving], [*made[n:first], *made[first + m - n :]]):
+        y_dots[k] = y_dot
+    return ys, y_dots
+
+
+def _outputs_of(loop: _Loop, pushed: Program, which: Sequence[int]) -> Program:
+    """The push with the tangents of these results alone; zeros where one has none."""
+    body, outputs, m = list(pushed.instructions), [], len(loop.body.outputs)
+    for k in which:
+        tangent = pushed.outputs[m + k]
+        if tangent is None:
+            type_ = loop.body.outputs[k].type  # type: ignore[union-attr]
+            tangent = Var(type_, linear=True)
+            body.append(Instruction(OPS["full"], (), (type_.shape, type_.dtype, 0.0), (tangent,)))
+        outputs.append(tangent)
+    return Program(pushed.inputs, body, list(outputs))
+
+
+def _pushed_turn(loop: _Loop, varied: list[bool], forward: bool) -> tuple[Program, list[int], list[int]]:
     """The push of a turn, the inputs that have a tangent, and the results of turns that have one.
 
     What is carried has a tangent if it begins with one, or if a turn gives it one.
@@ -332,7 +389,7 @@ def _pushed_turn(loop: _Loop, varied: list[bool]) -> tuple[Program, list[int], l
     inexact = [DTYPES[v.type.dtype].is_inexact for v in loop.body.inputs]
     while True:
         wanted = [k for k, v in enumerate(varied) if v and inexact[k]]
-        pushed = push_by(loop.body, wanted)
+        pushed = push_by(loop.body, wanted, forward)
         tangents = pushed.outputs[len(loop.body.outputs) :]
         fresh = [k for k in range(n) if tangents[k] is not None and not varied[k]]
         if not fresh:
@@ -344,29 +401,22 @@ def _pushed_turn(loop: _Loop, varied: list[bool]) -> tuple[Program, list[int], l
 def _tangent_turn(loop: _Loop, pushed: Program, wanted: list[int], moving: list[int]) -> Program:
     """One turn of the loop for the tangents. Inputs: carried tangents; what stays the same, and its tangents; the values
     carried into the turn, slices, and their tangents."""
-    n, m = loop.n_carried, len(loop.body.outputs)
+    n = loop.n_carried
     values, dots = pushed.inputs[: len(loop.body.inputs)], pushed.inputs[len(loop.body.inputs) :]
     end = n + loop.n_fixed
     carried_dots = [d for k, d in zip(wanted, dots) if k < n]
     fixed_dots = [d for k, d in zip(wanted, dots) if n <= k < end]
     sliced_dots = [d for k, d in zip(wanted, dots) if k >= end]
     inputs = [*carried_dots, *values[n:end], *fixed_dots, *values[:n], *values[end:], *sliced_dots]
-    body, outputs = list(pushed.instructions), []
-    for k in (*(k for k in wanted if k < n), *moving):
-        tangent = pushed.outputs[m + k]
-        if tangent is None:
-            type_ = loop.body.outputs[k].type  # type: ignore[union-attr]
-            tangent = Var(type_, linear=True)
-            body.append(Instruction(OPS["full"], (), (type_.shape, type_.dtype, 0.0), (tangent,)))
-        outputs.append(tangent)
-    return _own_outputs(simplify(Program(inputs, remove_dead(body, outputs), list(outputs))))
+    made = _outputs_of(loop, pushed, [*(k for k in wanted if k < n), *moving])
+    return _own_outputs(simplify(Program(inputs, made.instructions, made.outputs)))
 
 
 def _push(*given: Any, **attrs: Any) -> Any:
     """Tangents alone, where the results are known already."""
     n = len(given) // 2
     dots, inputs = given[:n], given[n + 1 :]
-    y_dots = _linearize(inputs, dots, tuple(attrs.values()))[1]
+    y_dots = _linearize(inputs, dots, tuple(attrs.values()), False)[1]
     return y_dots[0] if len(y_dots) == 1 else tuple(y_dots)
 
 
@@ -418,7 +468,7 @@ def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) ->
     body = batch(loop.body, [*(True for _ in range(n)), *mapped[n:]], size)
     carried = [x if m else spread(x, size) for x, m in zip(operands[:n], mapped)]
     slices = [_swapped(x) if m else x for x, m in zip(operands[end:], mapped[end:])]
-    made = _Loop(_own_outputs(body), loop.length, n, loop.n_sliced, loop.reverse).apply(
+    made = _Loop(_own_outputs(body), loop.length, n, loop.n_sliced, loop.reverse, loop.linear).apply(
         [*carried, *operands[n:end], *slices]
     )
     results = [*made[:n], *map(_swapped, made[n:])]
