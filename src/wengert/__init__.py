@@ -148,6 +148,8 @@ _LAZY = {
         name: f"wengert.stats.draws:{name}"
         for name in ("binomial", "exponential", "multinomial", "poisson", "truncated_normal")
     },
+    "fingerprint": "wengert.debug.fingerprint:fingerprint",
+    "compare_runs": "wengert.debug.compare_runs:compare_runs",
     "save": "wengert.interop.safetensors:save",
     "load": "wengert.interop.safetensors:load",
     "Checkpointer": "wengert.interop.checkpointer:Checkpointer",

@@ -186,6 +186,21 @@ def is_container(x: Any) -> bool:
     return _kind(cls) is not None
 
 
+def labelled(x: Any) -> list[tuple[str, Any]]:
+    """The children of a container, each with how it is reached.
+
+    >>> labelled({"a": 1, "b": (2, 3)})
+    [("['a']", 1), ("['b']", (2, 3))]
+    """
+    cls: Any = type(x)
+    kind = _kind(cls)
+    if kind is None:
+        raise ArgumentError(f"tree: {_a(cls)} is no container")
+    parts, extra = kind.parts(x)
+    children = list(parts)
+    return list(zip(kind.labels(extra, len(children)), children))
+
+
 # -------------------------------------------------------------------------------------------------- nodes
 
 
