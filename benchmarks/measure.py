@@ -253,8 +253,15 @@ def markdown_table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def write(name: str, title: str, rows: Sequence[Row], described: Mapping[str, Any]) -> list[Path]:
-    """Both reports, into benchmarks/results/."""
+IN_TURNS = (
+    "Contenders run in turns in one process; times are the best of all samples (medians are in the JSON file). "
+    "The foreign load is the number of cores that other processes kept busy meanwhile: above "
+    f"{QUIET:g}, a time with two threads says little."
+)
+
+
+def write(name: str, title: str, rows: Sequence[Row], described: Mapping[str, Any], how: str = IN_TURNS) -> list[Path]:
+    """Both reports, into benchmarks/results/; `how` says how it was measured."""
     RESULTS.mkdir(exist_ok=True)
     on = ", ".join(f"{k} {v}" for k, v in described.items())
     text = [
@@ -262,9 +269,7 @@ def write(name: str, title: str, rows: Sequence[Row], described: Mapping[str, An
         "",
         f"Measured on: {on}.",
         "",
-        "Contenders run in turns in one process; times are the best of all samples (medians are in the JSON file). "
-        "The foreign load is the number of cores that other processes kept busy meanwhile: above "
-        f"{QUIET:g}, a time with two threads says little.",
+        how,
         "",
         markdown_table(rows),
         "",
