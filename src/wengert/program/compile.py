@@ -406,7 +406,12 @@ def compile(f: F) -> F:
 
 
 def _reduce(compiled: Any) -> Any:
-    """For copies and pickles: by name, as functions are, or compiled again of what was compiled, with nothing traced."""
+    """For copies and pickles: by name, as functions are, or compiled again of what was compiled, with nothing traced.
+
+    A function that a transformation made only to compile it has a recipe: the transformation, and its arguments.
+    """
+    if (recipe := getattr(compiled.function, "recipe", None)) is not None:
+        return recipe
     found: Any = sys.modules.get(compiled.__module__)
     for part in compiled.__qualname__.split("."):
         found = getattr(found, part, None)

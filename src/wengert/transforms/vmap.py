@@ -135,7 +135,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: 
         raise ArgumentError(f"vmap: axis_size is a number of examples, got {axis_size!r}")
 
     def make() -> Any:
-        run = functools.partial(_run, f, in_axes, out_axes, axis_size)
+        run: Any = functools.partial(_run, f, in_axes, out_axes, axis_size)
+        run.recipe = (vmap, (f, in_axes, out_axes, axis_size))
         mapped = named(_wrap(run, "vmap", slow=_call_on_arrays), "vmap", f, "{f} for many examples at once.")
         mapped.report = functools.partial(_report, weakref.ref(mapped))
         return mapped
