@@ -224,3 +224,29 @@ def test_programs_of_tapes_run_again_to_the_bit(drawn: Any) -> None:
 
 def _shared(a: Any, b: Any) -> bool:
     return np.shares_memory(a.numpy(), b.numpy())
+
+
+@given(programs(STEPS))
+@settings(SETTINGS, max_examples=25)
+def test_loops_and_branches_of_random_bodies(drawn: Any) -> None:
+    f, _, shape = drawn
+    arrays = inputs(shape)
+
+    def turn(c: Any, x: Any) -> Any:
+        y = f(c, x).sum() * 0.1
+        return wg.cond(y > 0, lambda y: wg.tanh(c + y), lambda y: wg.sin(c) * y, y), y
+
+    def looped(c: Any, xs: Any) -> Any:
+        c, ys = wg.scan(turn, c, xs)
+        return (c * c).sum() + (ys * wg.arange(3)).sum()
+
+    c, xs = wg.tensor(arrays[0]), wg.tensor(np.stack([arrays[1] * s for s in (1.0, -0.5, 0.3)]))
+    compiled = wg.compile(looped)
+    np.testing.assert_allclose(compiled(c, xs).numpy(), looped(c, xs).numpy(), rtol=1e-9, atol=1e-11)
+    eager = wg.grad(looped, (0, 1))(c, xs)
+    for g in (wg.grad(compiled, (0, 1)), wg.compile(wg.grad(looped, (0, 1)))):
+        for ours, theirs in zip(g(c, xs), eager):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-7, atol=1e-9)
+    dots = (wg.ones_like(c), wg.ones_like(xs))
+    pushed, expected = (wg.jvp(g, (c, xs), dots)[1].numpy() for g in (compiled, looped))
+    np.testing.assert_allclose(pushed, expected, rtol=1e-7, atol=1e-9)
