@@ -150,7 +150,11 @@ def test_all_rows_see_what_was_drawn_once(jacobian: Any) -> None:
         y = wg.scaled_dot_product_attention(z, z, z, dropout_p=0.4)
         return y * 2.0, y
 
-    for f, point in ((dropped, x), (attended, q)):
+    def chosen(z: Any) -> Any:
+        y = wg.cond(z.sum() > 0.0, lambda u: wg.dropout(u, 0.5), lambda u: u, z)
+        return y * y, y
+
+    for f, point in ((dropped, x), (attended, q), (chosen, x)):
         both = wg.compile(lambda z, f=f: jacobian(lambda u: f(u), chunk=None)(z))
         for _ in range(2):
             state = wg.default_generator.get_state()

@@ -34,6 +34,7 @@ def energy(x: Any, w: Any) -> Any:
 
 X, W = array(N, 3), array(5, 3)
 SHARED = wg.asarray(W)
+HALF = wg.tensor(0.5)
 
 
 def f(x: Any) -> Any:
@@ -459,8 +460,10 @@ def test_a_custom_class_with_a_batch_rule() -> None:
         lambda x: x * wg.randint(0, 100, (3,)),
         lambda x: wg.vmap(lambda z: z + wg.randn(3))(wg.stack([x, x])),
         lambda x: wg.stats.Gamma(wg.exp(x), 1.0).sample(),
+        lambda x: wg.cond(x[0] > 0.0, lambda z: z + wg.randn(3), lambda z: z, x),
+        lambda x: x * wg.cond(HALF > 0.0, lambda z: z + wg.randn(3), lambda z: z + wg.zeros((3,)), HALF),
     ],
-    ids=["normal", "dropout", "several", "integers", "nested", "gamma"],
+    ids=["normal", "dropout", "several", "integers", "nested", "gamma", "branch", "branch of all"],
 )
 def test_examples_draw_numbers_that_do_not_depend_on_their_number(draw: Any) -> None:
     x = wg.ones((5, 3), dtype=wg.float64)

@@ -7,6 +7,7 @@ once for all. The rules stand in the records of the ops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from wengert.errors import TraceError
@@ -17,6 +18,9 @@ from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace
 from wengert.transforms.evaluate import apply
+
+DrawsEach = Callable[[Any], bool]
+_draws_each: ContextVar[DrawsEach] = ContextVar("draws_each", default=lambda _: True)
 
 
 def batch(program: Program, mapped: Sequence[bool], size: Any) -> Program:
@@ -36,20 +40,29 @@ class Examples:
     """The values of a program that runs for many examples at once: on tensors of any level, through dispatch.
 
     `mapped` are the values that have the axis of the examples. `draws_each(counter)`: whether each example draws random
-    numbers of its own there; otherwise the program draws again what was drawn once, for all of them.
+    numbers of its own there; otherwise the program draws again what was drawn once, for all of them. A program inside of
+    an instruction is told by the one around it.
     """
 
     def __init__(
-        self, size: Any, values: dict[Var, Any], mapped: set[Var], draws_each: Callable[[Any], bool] = lambda _: True
+        self, size: Any, values: dict[Var, Any], mapped: set[Var], draws_each: DrawsEach | None = None
     ) -> None:
-        self.size, self.values, self.mapped, self.draws_each = size, values, mapped, draws_each
+        self.size, self.values, self.mapped = size, values, mapped
+        self.draws_each: DrawsEach = draws_each or _draws_each.get()
 
     def run(self, instructions: Sequence[Instruction]) -> None:
         """Compute what the instructions make."""
+        token = _draws_each.set(self.draws_each)
+        try:
+            self._run(instructions)
+        finally:
+            _draws_each.reset(token)
+
+    def _run(self, instructions: Sequence[Instruction]) -> None:
         for i in instructions:
             operands = [x.value if isinstance(x, Const) else self.values[x] for x in i.inputs]
             which = [x in self.mapped for x in i.inputs]
-            own_draw = draws(i.op, i.attrs) and self._draws_each(i)
+            own_draw = self._draws_itself(i)
             each = any(which) or own_draw
             if not each:
                 outputs = apply(i.op, operands, i.attrs)
@@ -67,8 +80,11 @@ class Examples:
         value = self.values[x]  # type: ignore[index]
         return value if x in self.mapped else spread(value, self.size)
 
-    def _draws_each(self, i: Instruction) -> bool:
-        return self.draws_each(i.op.named_attrs(i.attrs)["counter"][0])
+    def _draws_itself(self, i: Instruction) -> bool:
+        """Whether each example draws numbers of its own in this instruction, or in one that it holds."""
+        if any(self._draws_itself(j) for region in i.regions() for j in region.instructions):
+            return True
+        return draws(i.op, i.attrs) and self.draws_each(i.op.named_attrs(i.attrs)["counter"][0])
 
 
 def batched_function(
@@ -78,7 +94,7 @@ def batched_function(
     operands: Sequence[Any],
     attrs: dict[str, Any],
     linear: Sequence[bool] = (),
-    draws_each: Callable[[Any], bool] = lambda _: True,
+    draws_each: DrawsEach | None = None,
 ) -> Any:
     """f, which is composed of ops, for many examples; its results all have their axis, but for symbolic zeros.
 
