@@ -171,7 +171,15 @@ def test_hooks_of_what_it_closes_over_are_called_once():
     assert calls == [3.0, 4.0] and final == [40.0]
 
 
-def test_intermediates_that_the_function_closes_over():
+class Holder:
+    """Hides a tensor from those who look at closures."""
+
+    def __init__(self, **tensors):
+        vars(self).update(tensors)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_intermediates_that_the_function_closes_over(hidden):
     x, w = leaves((3, 3), (3, 3))
     calls = []
 
@@ -179,7 +187,9 @@ def test_intermediates_that_the_function_closes_over():
         memory = wg.exp(w)
         memory.register_hook(lambda g: calls.append(1) or g * 2)
         memory.retain_grad()
-        grads = (run(lambda x: x @ memory, x).sum() + memory.sum()).backward()
+        held = Holder(memory=memory)
+        f = (lambda x: x @ held.memory) if hidden else (lambda x: x @ memory)
+        grads = (run(f, x).sum() + memory.sum()).backward()
         return grads, memory.grad
 
     (plain, plain_memory), (kept, kept_memory) = loss(lambda f, x: f(x)), loss(wg.checkpoint)
@@ -189,25 +199,61 @@ def test_intermediates_that_the_function_closes_over():
     assert_same_bits(kept_memory, plain_memory)
 
 
-def test_captured_tensors_that_depend_on_each_other_are_refused():
+def test_captured_tensors_that_depend_on_each_other():
     x, w = leaves((3, 3), (3, 3))
-    normal = w / wg.norm(w)
+    held = Holder(normal=w / wg.norm(w))
     with pytest.raises(
         wg.GradientError, match=r"closes over a tensor that was computed outside, by .*pass it as an arg"
     ):
-        wg.checkpoint(lambda x: (x @ normal) * w, x)
-    plain = ((x @ normal) * w).sum().backward(retain_graph=True)
-    kept = wg.checkpoint(lambda x, n, w: (x @ n) * w, x, normal, w).sum().backward()
-    assert_same_bits(kept[w], plain[w])
+        wg.checkpoint(lambda x: (x @ held.normal) * w, x)
+    normal = {"n": [held.normal]}
+    plain = ((x @ held.normal) * w).sum().backward(retain_graph=True)
+    for kept in (
+        wg.checkpoint(lambda x, n, w: (x @ n) * w, x, held.normal, w).sum().backward(retain_graph=True),
+        wg.checkpoint(lambda x: (x @ normal["n"][0]) * w, x).sum().backward(),
+    ):
+        np.testing.assert_allclose(kept[w].numpy(), plain[w].numpy(), rtol=1e-13)
 
 
 def test_an_argument_that_it_closes_over_as_well():
     x = wg.tensor(3.0, requires_grad=True)
     assert wg.checkpoint(lambda a: a * x, x).backward()[x].item() == 6.0
     h = x * 1.0
-    y = wg.checkpoint(lambda a: a * h, h)
+    assert wg.checkpoint(lambda a: a * h, h).backward()[x].item() == 6.0
+    held = Holder(h=x * 1.0)
+    y = wg.checkpoint(lambda a: a * held.h, held.h)
     with pytest.raises(wg.GradientError, match="closes over a tensor that was computed outside"):
         y.backward()
+
+
+def test_closures_with_defaults_empty_cells_and_names_of_their_own():
+    x = wg.tensor(3.0, requires_grad=True)
+    h = x * x
+
+    def f(a, b=2.0, *, c=4.0):
+        nonlocal h
+        h = h * b  # in the second run, from where the first one began
+        if a is None:
+            return late
+        return h * a * c
+
+    y = wg.checkpoint(f, x)
+    after = h
+    assert y.backward()[x].item() == 3 * 9 * 8
+    assert h is after
+    late = None
+
+
+def test_arguments_of_nested_gradients_that_it_closes_over():
+    w, x = (t.detach() for t in leaves((3, 2), (5, 3)))
+
+    def second(run):
+        def loss(ps):
+            return run(lambda x: wg.tanh(x @ ps["w"]), x).sum()
+
+        return wg.grad(lambda ps: (wg.grad(loss)(ps)["w"] ** 2).sum())({"w": w})["w"]
+
+    np.testing.assert_allclose(second(wg.checkpoint).numpy(), second(lambda f, x: f(x)).numpy(), rtol=1e-12)
 
 
 def test_what_escapes_keeps_its_own_graph():

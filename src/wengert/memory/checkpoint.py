@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import types
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,11 +41,11 @@ def checkpoint(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """f(*args, **kwargs), of which only the arguments are kept for backward: f runs again when its derivative is needed.
 
     n regions in a row keep n inputs and, while one of them runs, what that one records. Each costs one more run of f.
-    Arguments and results may be containers of tensors. Parameters that f closes over get their gradients, too; other
-    tensors that require a gradient are best passed as arguments. Random numbers are drawn again as they were, and the
-    generator is left alone. f has to compute the same again: what it changes elsewhere it changes twice, and another
-    result raises GradientError. What is not recorded (`no_grad`, forward mode, and what `compile` or `vmap` traces, where
-    the compiler decides what is kept) simply calls f.
+    Arguments and results may be containers of tensors. What f closes over gets its gradients, too; where a tensor that was
+    computed before is hidden in an object that f uses, it may have to be passed as an argument, and an error says so.
+    Random numbers are drawn again as they were, and the generator is left alone. f has to compute the same again: what it
+    changes elsewhere it changes twice, and another result raises GradientError. What is not recorded (`no_grad`, forward
+    mode, and what `compile` or `vmap` traces, where the compiler decides what is kept) simply calls f.
 
     >>> import wengert as wg
     >>> runs = []
@@ -58,7 +59,7 @@ def checkpoint(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """
     if not callable(f):
         raise TypeError(f"checkpoint: takes a function and its arguments, got a {type(f).__name__}")
-    leaves, structure = tree.flatten((args, kwargs))
+    leaves, structure = tree.flatten((args, kwargs, _computed_cells(f)))
     traced = tracing() is not None or any(isinstance(x, Tensor) and not x._plain for x in leaves)
     if traced or not _core.is_grad_enabled():
         return f(*args, **kwargs)
@@ -224,9 +225,11 @@ class _UserRegion(_Region):
     def run(self, inputs: list[Tensor]) -> list[Any]:
         """The function again, on other tensors."""
         given = iter([_behind(x) if x.requires_grad else x for x in inputs])
-        args, kwargs = tree.unflatten(self._structure, [next(given) if x is None else x[0] for x in self._others])
+        leaves = [next(given) if x is None else x[0] for x in self._others]
+        args, kwargs, cells = tree.unflatten(self._structure, leaves)
+        f = _with_cells(self._f, cells) if cells else self._f
         with draws_repeated(self._draws) as draws, recomputation():
-            result = self._f(*args, **kwargs)
+            result = f(*args, **kwargs)
         results, structure = tree.flatten(result)
         if draws.differ:
             self._refuse("drew other random numbers")
@@ -386,6 +389,33 @@ def _meeting(met: dict[_Edge, Tensor], edge: _Edge, retains: bool, thread: int) 
 
 def _elsewhere(hook: Callable[[Tensor], Any], thread: int) -> Callable[[Tensor], Any]:
     return lambda g: None if threading.get_ident() == thread else hook(g)
+
+
+# -------------------------------------------------------------------------------------------------------- closures
+
+
+def _computed_cells(f: Any) -> dict[int, Any]:
+    """The variables that a function closes over which hold results of recorded operations: further arguments of a region.
+    Leaves need not be: the walk finds them."""
+    cells = (f.__closure__ or ()) if isinstance(f, types.FunctionType) else ()
+    found = {}
+    for k, cell in enumerate(cells):
+        try:
+            content = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        held = [content] if isinstance(content, Tensor) else tree.leaves(content) if tree.is_container(content) else ()
+        if any(isinstance(x, Tensor) and x._plain and x.requires_grad and not x.is_leaf for x in held):
+            found[k] = content
+    return found
+
+
+def _with_cells(f: Any, contents: dict[int, Any]) -> Callable[..., Any]:
+    """The same function with other values for some of the variables that it closes over."""
+    cells = [types.CellType(contents[k]) if k in contents else cell for k, cell in enumerate(f.__closure__)]
+    made = types.FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, tuple(cells))
+    made.__kwdefaults__ = f.__kwdefaults__
+    return made
 
 
 # --------------------------------------------------------------------------------------------------------- results
