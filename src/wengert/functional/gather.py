@@ -210,7 +210,10 @@ def _found(x: Any, name: str) -> Tensor:
     """The indices of the elements that are not zero, one row for each."""
     t = as_tensor(x, name)
     if not t._plain and not hasattr(t, "value"):
-        raise TraceError(f"{name}: how many elements of {describe(t)} are not zero is data, which tracing cannot read")
+        raise TraceError(
+            f"{name}: the number of nonzero elements of {describe(t)} depends on its data, which a traced function cannot "
+            "read; use where(mask, x, 0), or call it outside of the compiled function"
+        )
     rows: Tensor = _core.nonzero(t if t._plain else t.detach())
     return rows
 

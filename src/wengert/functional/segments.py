@@ -168,7 +168,9 @@ def bincount(x: Any, *, weights: Any = None, minlength: int = 0) -> Tensor:
     if i.ndim != 1:
         raise ShapeError(f"bincount: x must be a vector, got {describe(i)}")
     if not i._plain:
-        raise TraceError(f"bincount: the largest entry of {describe(i)} is data; use segment_sum with num_segments")
+        raise TraceError(
+            f"bincount: the largest entry of {describe(i)} is not known while tracing; use segment_sum with num_segments"
+        )
     if minlength < 0:
         raise ArgumentError(f"bincount: minlength must not be negative, got {minlength}")
     if i.size and (lowest := int(i.numpy().min())) < 0:
@@ -196,7 +198,9 @@ def _edges(x: Tensor, bins: Any, limits: Sequence[float] | None) -> Tensor:
         raise ArgumentError(f"histogram: bins must be at least 1, got {bins}")
     if limits is None:
         if not x._plain and not hasattr(x, "value"):
-            raise TraceError(f"histogram: the range of {describe(x)} is data; pass range=(low, high) or the edges")
+            raise TraceError(
+                f"histogram: the range of {describe(x)} is not known while tracing; pass range=(low, high) or the edges"
+            )
         values = data(x)
         limits = (values.min(), values.max()) if values.size else (0.0, 1.0)
     try:

@@ -254,7 +254,10 @@ class UniqueInverse(NamedTuple):
 def _unique(x: Any, name: str) -> UniqueAll:
     t = as_tensor(x, name)
     if not t._plain and not hasattr(t, "value"):
-        raise TraceError(f"{name}: how many elements of {describe(t)} are distinct is data, which tracing cannot read")
+        raise TraceError(
+            f"{name}: the number of distinct elements of {describe(t)} depends on its data, which a traced function cannot "
+            "read; call it outside of the compiled function"
+        )
     from wengert.autograd.conversion import asarray
 
     flat = _reshape(t, (t.size,))

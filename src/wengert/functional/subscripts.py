@@ -175,8 +175,8 @@ def _mask_terms(x: Tensor, mask: Tensor, axis: int, name: str) -> list[Term]:
             )
     if not hasattr(mask, "value") and not mask._plain:
         raise TraceError(
-            f"{name}: the number of elements that a mask {describe(mask)} selects is data, which a traced function "
-            "cannot read; use where(mask, x, 0)"
+            f"{name}: the number of elements that a mask {describe(mask)} selects depends on its data, which a traced "
+            "function cannot read; use where(mask, x, 0)"
         )
     found = np.nonzero(mask.numpy() if mask.ndim else mask.numpy().reshape(1))
     from wengert.autograd.conversion import asarray
