@@ -356,6 +356,7 @@ void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
     n->freed = Freed::by_backward;
     // They have been called for the last time; what they close over may lead back to this node.
     if (n->hooks) tape_hooks.drop_object(std::exchange(n->hooks, nullptr));
+    if (n->custom) tape_hooks.drop_object(std::exchange(n->custom, nullptr));  // and the inputs that it keeps
   }
   send_all(w, n, out.data(), result);
 }

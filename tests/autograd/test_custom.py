@@ -622,3 +622,17 @@ def test_the_result_itself_is_what_a_tape_differentiates(tracked: bool | None) -
         y = Cube()(x)
         assert y.requires_grad
     assert tape.gradient(y, x).tolist() == [12.0, 27.0]
+
+
+def test_backward_frees_what_a_custom_op_keeps_while_its_result_lives() -> None:
+    @wg.custom_op
+    def double(x: Any) -> Any:
+        return x * 2.0
+
+    double.defvjp(lambda y_bar, y, x: 2.0 * y_bar)
+    w = wg.ones((1000,), requires_grad=True)
+    before = wg.memory_stats().live_bytes
+    y = double(w * 3.0)
+    y.sum().backward()
+    w.grad = None
+    assert wg.memory_stats().live_bytes - before <= y.size * 4 + 64  # the result alone: not the argument

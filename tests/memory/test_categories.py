@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import wengert as wg
@@ -21,6 +22,8 @@ class _Change:
     """By how much the categories change inside."""
 
     def __enter__(self) -> dict[str, int]:
+        gc.collect()
+        gc.collect()  # what other tests have left behind is not freed inside
         self._before, self.by = _by_category(), {}
         return self.by
 
