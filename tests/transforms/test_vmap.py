@@ -514,3 +514,14 @@ def test_modules_in_training_follow_their_mode() -> None:
     assert 0.0 in np.asarray(mapped(x))
     net.eval()
     assert mapped(x).tolist() == x.tolist()
+
+
+def test_tangents_around_a_compiled_jacobian_of_a_gradient() -> None:
+    def f(x: Any) -> Any:
+        return (x**4).sum() + x[0] * x[1] ** 2
+
+    x, v = wg.tensor([1.0, 2.0], dtype=wg.float64), wg.tensor([0.5, -1.0], dtype=wg.float64)
+    for hessian in (wg.jacfwd(wg.grad(f)), wg.jacrev(wg.grad(f)), wg.jacfwd(wg.jacfwd(f))):
+        compiled = wg.compile(lambda x, h=hessian: h(x))
+        for ours, theirs in zip(wg.jvp(compiled, (x,), (v,)), wg.jvp(hessian, (x,), (v,))):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-14)

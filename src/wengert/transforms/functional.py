@@ -25,10 +25,12 @@ from wengert.transforms.pullback import pull, require_real, require_scalar
 def _source(x: Any, outer: bool, extent: int = 0) -> Any:
     """x as a variable of its own, tracked until the extent ends: derivatives stop there, but for those of an outer
     transformation."""
-    if isinstance(x, DualTensor):
+    trace = call_trace()
+    absorbed = trace is not None and trace.absorbs and not x._plain and x._level < trace.level
+    if isinstance(x, DualTensor) and not absorbed:
         value, tangent = x._trace.split(x)
         return x._trace.pair(_source(value, outer, extent), tangent)
-    if isinstance(x, Tracer) or call_trace() is not None:
+    if isinstance(x, Tracer) or trace is not None:
         return OPS["copy"](x)
     if outer and (x.requires_grad or _core.recording_tapes()):
         same = OPS["reshape"](x, x.shape)
