@@ -188,8 +188,7 @@ def main() -> None:
     measure.show(rows)
     if not options.dry:
         title = "Loaders of data beside PyTorch's, per sample"
-        for path in measure.write("data", title, rows, measure.machine(measure.versions())):
-            print("wrote", path.relative_to(measure.RESULTS.parent.parent))
+        measure.write("data", title, rows, measure.machine(measure.versions()))
 
 
 if __name__ == "__main__":

@@ -223,8 +223,7 @@ def main() -> None:
     measure.show(rows)
     if not options.dry:
         title = "Gradients, Jacobians, Hessians and gradients of examples"
-        for path in measure.write("derivatives", title, rows, measure.machine(measure.versions())):
-            print("wrote", path.relative_to(measure.RESULTS.parent.parent))
+        measure.write("derivatives", title, rows, measure.machine(measure.versions()))
 
 
 if __name__ == "__main__":

@@ -248,8 +248,7 @@ def main() -> None:
     measure.show(rows)
     if not options.dry:
         title = "The eager engine beside PyTorch and JAX"
-        for path in measure.write("eager", title, rows, measure.machine(measure.versions())):
-            print("wrote", path.relative_to(measure.RESULTS.parent.parent))
+        measure.write("eager", title, rows, measure.machine(measure.versions()))
 
 
 if __name__ == "__main__":

@@ -260,8 +260,8 @@ IN_TURNS = (
 )
 
 
-def write(name: str, title: str, rows: Sequence[Row], described: Mapping[str, Any], how: str = IN_TURNS) -> list[Path]:
-    """Both reports, into benchmarks/results/; `how` says how it was measured."""
+def write(name: str, title: str, rows: Sequence[Row], described: Mapping[str, Any], how: str = IN_TURNS) -> None:
+    """Both reports, into benchmarks/results/, naming the files; `how` says how it was measured."""
     RESULTS.mkdir(exist_ok=True)
     on = ", ".join(f"{k} {v}" for k, v in described.items())
     text = [
@@ -278,4 +278,5 @@ def write(name: str, title: str, rows: Sequence[Row], described: Mapping[str, An
     content = {"title": title, "machine": described, "rows": [asdict(r) for r in rows]}
     paths[0].write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     paths[1].write_text("\n".join(text))
-    return paths
+    for path in paths:
+        print("wrote", path.relative_to(RESULTS.parent.parent))

@@ -182,8 +182,7 @@ def main() -> None:
     measure.show(rows)
     if not options.dry:
         described = {**measure.machine(measure.versions()), "threads": "1"}
-        for path in measure.write("memory", "Checkpoints beside PyTorch's", rows, described, HOW):
-            print("wrote", path.relative_to(measure.RESULTS.parent.parent))
+        measure.write("memory", "Checkpoints beside PyTorch's", rows, described, HOW)
 
 
 if __name__ == "__main__":

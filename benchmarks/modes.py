@@ -212,8 +212,7 @@ def main() -> None:
     measure.show(rows)
     if not options.dry:
         title = "Every mode of differentiation"
-        for path in measure.write("modes", title, rows, measure.machine(measure.versions())):
-            print("wrote", path.relative_to(measure.RESULTS.parent.parent))
+        measure.write("modes", title, rows, measure.machine(measure.versions()))
 
 
 if __name__ == "__main__":

@@ -213,8 +213,7 @@ def main() -> None:
     measure.show(rows)
     if not options.dry:
         title = "Differential equations beside SciPy, torchdiffeq and Diffrax"
-        for path in measure.write("ode", title, rows, measure.machine(measure.versions())):
-            print("wrote", path.relative_to(measure.RESULTS.parent.parent))
+        measure.write("ode", title, rows, measure.machine(measure.versions()))
 
 
 if __name__ == "__main__":

@@ -117,8 +117,7 @@ def main() -> None:
         print(f"{name}: {rows[-1].values['wengert']:,.4g} {rows[-1].unit} ({shown})", flush=True)
     measure.show(rows)
     if not options.dry:
-        for path in measure.write("optimize", "Solvers beside SciPy's", rows, measure.machine(measure.versions())):
-            print("wrote", path.relative_to(measure.RESULTS.parent.parent))
+        measure.write("optimize", "Solvers beside SciPy's", rows, measure.machine(measure.versions()))
 
 
 if __name__ == "__main__":

@@ -140,8 +140,7 @@ def main() -> None:
         )
     measure.show(rows)
     if not options.dry:
-        for path in measure.write("stats", "Distributions beside PyTorch", rows, measure.machine(measure.versions())):
-            print("wrote", path.relative_to(measure.RESULTS.parent.parent))
+        measure.write("stats", "Distributions beside PyTorch", rows, measure.machine(measure.versions()))
 
 
 if __name__ == "__main__":

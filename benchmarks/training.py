@@ -116,8 +116,7 @@ def main() -> None:
     measure.show(rows)
     if not options.dry:
         title = "Training steps beside PyTorch and JAX"
-        for path in measure.write("training", title, rows, measure.machine(measure.versions())):
-            print("wrote", path.relative_to(measure.RESULTS.parent.parent))
+        measure.write("training", title, rows, measure.machine(measure.versions()))
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs,
             Value* const* out, Value* const* residuals);
 void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, int n_out);
 
-// The same for an op that ran, on all that there is to record of it.
+// Records an op that ran: its node, and the call if a tape records.
 void record_op(const Op& op, const Derivative& d, Value* const* in, int n_in, const Attrs& attrs, Value* const* out);
 
 // Adds a call to the tapes that record, of which there is one. Its results are outputs followed by what was computed

@@ -123,7 +123,7 @@ class _Region:
 
     def run(self, inputs: list[Tensor]) -> list[Any]:
         """The results, recorded by these inputs."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define run")
 
     def replace(self, results: list[Any]) -> list[Any]:
         """The results, with those in `outputs` as outputs of one node."""

@@ -194,7 +194,7 @@ def _trace_with(
     _core.open_guards()
     try:
         with _without_collections():
-            program = _own_outputs(simplify(unify_sizes(program, guards)))
+            program = own_outputs(simplify(unify_sizes(program, guards)))
             plain = lower(program)
     finally:
         guards = [*guards, *_core.close_guards()]
@@ -243,7 +243,7 @@ def _result(trace: CallTrace, x: Any, name: str) -> Operand:
     )
 
 
-def _own_outputs(program: Program) -> Program:
+def own_outputs(program: Program) -> Program:
     """Outputs that would share an input's buffer, or be the same value twice, become copies."""
     from wengert.ops.registry import OPS
 

@@ -15,15 +15,25 @@ from wengert.autograd.creation import full
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import bool_, int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
-from wengert.ops.registry import OPS, Attr, Op
+from wengert.ops.registry import OPS, Op
 from wengert.ops.zero import ZERO
-from wengert.program.compile import _own_outputs
-from wengert.program.ir import Instruction, Program, Var, remove_dead
-from wengert.program.trace import dispatch, same_shape, tracing
+from wengert.program.compile import own_outputs
+from wengert.program.ir import Program, Var
+from wengert.program.simplify import simplify
+from wengert.program.trace import same_shape
 from wengert.transforms.batch import batch
 from wengert.transforms.derive import pull_linear, push_by
 from wengert.transforms.evaluate import apply, evaluate
-from wengert.transforms.regions import PartTrace, closed_over, is_traced, require_callable, traced_part, types_of
+from wengert.transforms.regions import (
+    PartTrace,
+    closed_over,
+    is_traced,
+    region_op,
+    require_callable,
+    tangents_of,
+    traced_part,
+    types_of,
+)
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
@@ -141,44 +151,26 @@ def _require_alike(name: str, labels: list[str], programs: list[Program], struct
 
 # ----------------------------------------------------------------------------------------------------- the instruction
 
-_OPS: dict[int, Op] = {}  # by the number of results
-
 
 def _op(n_outputs: int) -> Op:
-    if n_outputs not in _OPS:
-        name = "switch" if n_outputs == 1 else f"switch_{n_outputs}"
-
-        def run(operands: Sequence[Any], branches: tuple[Program, ...]) -> Any:
-            return _run(name, operands, branches)
-
-        _OPS[n_outputs] = OPS[name] = Op(
-            name,
-            run,
-            -1,
-            n_outputs,
-            (Attr("branches", "programs"),),
-            elementwise=False,
-            differentiable=True,
-            view=False,
-            jvp=_push,
-            transpose=(_pull,),
-            formula="the results of one of the branches; the first operand says which, the others are its operands",
-            expensive=True,
-            public=False,
-            vmap=_batched,
-            infer=lambda attrs: [o.type for o in attrs[0][0].outputs],
-            lower=lambda builder, attrs, programs, inputs, outputs: builder.choose(programs, inputs, outputs),
-        )
-    return _OPS[n_outputs]
+    return region_op(
+        "switch",
+        n_outputs,
+        [("branches", "programs")],
+        evaluated=_evaluated,
+        jvp=_push,
+        transpose=(_pull,),
+        formula="the results of one of the branches; the first operand says which, the others are its operands",
+        vmap=_batched,
+        infer=lambda attrs: [o.type for o in attrs[0][0].outputs],
+        lower=lambda builder, attrs, programs, inputs, outputs: builder.choose(programs, inputs, outputs),
+    )
 
 
-def _run(name: str, operands: Sequence[Any], branches: tuple[Program, ...]) -> Any:
-    trace = tracing()
-    if any(not x._plain for x in operands) or (trace is not None and trace.captures):
-        return dispatch(name, tuple(operands), (branches,))
+def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
+    (branches,) = attrs
     chosen = min(max(int(operands[0].item()), 0), len(branches) - 1)
-    results = evaluate(branches[chosen], operands[1:], [], [])
-    return results[0] if len(results) == 1 else tuple(results)
+    return evaluate(branches[chosen], operands[1:], [], [])
 
 
 def _push(*given: Any, branches: tuple[Program, ...]) -> Any:
@@ -191,24 +183,11 @@ def _push(*given: Any, branches: tuple[Program, ...]) -> Any:
     moving = [k for k in range(m) if any(p.outputs[m + k] is not None for p in pushes)]
     y_dots = [ZERO] * m
     if moving:
-        tangents = tuple(_tangents(p, branches[0], m, moving) for p in pushes)
+        tangents = tuple(own_outputs(simplify(tangents_of(p, branches[0], moving))) for p in pushes)
         made = apply(_op(len(moving)), [index, *xs, *(dots[k] for k in wanted)], (tangents,))
         for k, y_dot in zip(moving, made if len(moving) > 1 else (made,)):
             y_dots[k] = y_dot
     return y_dots[0] if m == 1 else tuple(y_dots)
-
-
-def _tangents(pushed: Program, primal: Program, m: int, moving: Sequence[int]) -> Program:
-    """What a push computes, of which only these tangents are wanted; zeros where a branch has none."""
-    body, outputs = list(pushed.instructions), []
-    for k in moving:
-        tangent = pushed.outputs[m + k]
-        if tangent is None:
-            type_ = primal.outputs[k].type  # type: ignore[union-attr]
-            tangent = Var(type_, linear=True)
-            body.append(Instruction(OPS["full"], (), (type_.shape, type_.dtype, 0.0), (tangent,)))
-        outputs.append(tangent)
-    return _own_outputs(Program(pushed.inputs, remove_dead(body, outputs), list(outputs)))
 
 
 def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], branches: tuple[Program, ...]) -> list[Any]:
@@ -220,7 +199,7 @@ def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], branches: t
         full(o.type.shape, 0.0, dtype=DTYPES[o.type.dtype]) if b is ZERO else b  # type: ignore[union-attr]
         for b, o in zip(y_bar if len(results) > 1 else (y_bar,), results)
     ]
-    pulls = tuple(_own_outputs(pull_linear(b, linear)) for b in branches)
+    pulls = tuple(own_outputs(pull_linear(b, linear)) for b in branches)
     others = [x for k, x in enumerate(xs) if k not in linear]
     made = apply(_op(len(linear)), [index, *others, *bars], (pulls,))
     return list(made) if len(linear) > 1 else [made]
@@ -230,7 +209,7 @@ def _batched(size: Any, mapped: Sequence[bool], index: Any, *xs: Any, branches: 
     """Many examples: the same branch for all, or each branch for all and the right one for each."""
     programs = [batch(b, mapped[1:], size) for b in branches]
     if not mapped[0]:
-        return apply(_op(len(branches[0].outputs)), [index, *xs], (tuple(map(_own_outputs, programs)),))
+        return apply(_op(len(branches[0].outputs)), [index, *xs], (tuple(map(own_outputs, programs)),))
     results = [evaluate(p, xs, [], []) for p in programs]
     chosen = results[0]
     number = OPS["cast"](index, int64.code)

@@ -18,18 +18,27 @@ from wengert.autograd.creation import arange, full
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.ops.batching import spread
-from wengert.ops.registry import OPS, Attr, Op
+from wengert.ops.registry import OPS, Op
 from wengert.ops.zero import ZERO
 from wengert.program.call_trace import call_trace
-from wengert.program.compile import _own_outputs
-from wengert.program.ir import Instruction, Operand, Program, Type, Var
+from wengert.program.compile import own_outputs
+from wengert.program.ir import Operand, Program, Type
 from wengert.program.simplify import simplify
-from wengert.program.trace import Trace, Tracer, dispatch, same_shape, tracing
+from wengert.program.trace import Trace, Tracer, same_shape
 from wengert.transforms.batch import batch
 from wengert.transforms.derive import pull_linear, push_by
 from wengert.transforms.evaluate import apply, evaluate
 from wengert.transforms.linearize import zeros_like
-from wengert.transforms.regions import PartTrace, closed_over, is_traced, require_callable, traced_part, types_of
+from wengert.transforms.regions import (
+    PartTrace,
+    closed_over,
+    is_traced,
+    region_op,
+    require_callable,
+    tangents_of,
+    traced_part,
+    types_of,
+)
 
 
 def scan(
@@ -238,38 +247,24 @@ class _Loop:
         return list(made) if op.n_outputs > 1 else [made]
 
 
-_OPS: dict[int, Op] = {}  # by the number of results
-
-
 def _op(n_outputs: int) -> Op:
-    if n_outputs not in _OPS:
-        name = "scan" if n_outputs == 1 else f"scan_{n_outputs}"
-
-        def run(operands: Sequence[Any], *attrs: Any) -> Any:
-            return _run(name, operands, attrs)
-
-        specs = [("body", "programs"), ("length", "sizes")]
-        specs += [(a, "integer") for a in ("n_carried", "n_sliced", "reverse", "linear")]
-        _OPS[n_outputs] = OPS[name] = Op(
-            name,
-            run,
-            -1,
-            n_outputs,
-            tuple(Attr(*s) for s in specs),
-            elementwise=False,
-            differentiable=True,
-            view=False,
-            jvp=_push,
-            transpose=(_pull,),
-            formula="the last carried values, and the results of all turns, stacked",
-            expensive=True,
-            public=False,
-            vmap=_batched,
-            infer=lambda attrs: _Loop.of(attrs).results,
-            lower=_lower,
-            linearize=_linearize,
-        )
-    return _OPS[n_outputs]
+    return region_op(
+        "scan",
+        n_outputs,
+        [
+            ("body", "programs"),
+            ("length", "sizes"),
+            *((a, "integer") for a in ("n_carried", "n_sliced", "reverse", "linear")),
+        ],
+        evaluated=_evaluated,
+        jvp=_push,
+        transpose=(_pull,),
+        formula="the last carried values, and the results of all turns, stacked",
+        vmap=_batched,
+        infer=lambda attrs: _Loop.of(attrs).results,
+        lower=_lower,
+        linearize=_linearize,
+    )
 
 
 def _lower(builder: Any, attrs: tuple[Any, ...], programs: list[Any], inputs: list[int], outputs: list[int]) -> None:
@@ -278,10 +273,7 @@ def _lower(builder: Any, attrs: tuple[Any, ...], programs: list[Any], inputs: li
     builder.repeat(programs[0], (loop.length,), loop.n_carried, loop.n_sliced, loop.reverse, stacked, inputs, outputs)
 
 
-def _run(name: str, operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-    trace = tracing()
-    if any(not x._plain for x in operands) or (trace is not None and trace.captures):
-        return dispatch(name, tuple(operands), attrs)
+def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
     loop = _Loop.of(attrs)
     n, m = loop.n_carried, loop.n_carried + loop.n_fixed
     carried, fixed, sliced = list(operands[:n]), operands[n:m], operands[m:]
@@ -294,8 +286,7 @@ def _run(name: str, operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     stacked = [OPS["concat"](list(row), 0) for row in zip(*turns)]
     if not turns:
         stacked = [full(t.shape, 0, dtype=DTYPES[t.dtype]) for t in loop.stacked]
-    results = [*carried, *stacked]
-    return results[0] if len(results) == 1 else tuple(results)
+    return [*carried, *stacked]
 
 
 # ------------------------------------------------------------------------------------------------------------ derivatives
@@ -312,7 +303,7 @@ def _linearize(
     if forward:
         return _joint(loop, pushed, wanted, moving, inputs, dots)
     keeping = Program(loop.body.inputs, loop.body.instructions, [*loop.body.outputs, *loop.body.inputs[:n]])
-    kept = _Loop(_own_outputs(keeping), loop.length, n, loop.n_sliced, loop.reverse).apply(inputs)
+    kept = _Loop(own_outputs(keeping), loop.length, n, loop.n_sliced, loop.reverse).apply(inputs)
     turn = _tangent_turn(loop, pushed, wanted, moving)
     rest, slices = inputs[n : n + loop.n_fixed], inputs[n + loop.n_fixed :]
     varied = [zeros_like(inputs[k]) if dots[k] is ZERO else dots[k] for k in wanted]
@@ -342,7 +333,7 @@ def _joint(
             ordered += [*values[first:last], *(d for k, d in zip(wanted, tangents) if first <= k < last)]
         return ordered
 
-    tangents = _outputs_of(loop, pushed, [*carried, *moving])
+    tangents = tangents_of(pushed, loop.body, [*carried, *moving])
     body = Program(
         in_order(pushed.inputs[: len(inputs)], pushed.inputs[len(inputs) :]),
         tangents.instructions,
@@ -354,7 +345,7 @@ def _joint(
         ],
     )
     n_sliced = loop.n_sliced + sum(k >= end for k in wanted)
-    both = _Loop(_own_outputs(simplify(body)), loop.length, n + len(carried), n_sliced, loop.reverse)
+    both = _Loop(own_outputs(simplify(body)), loop.length, n + len(carried), n_sliced, loop.reverse)
     made = both.apply(in_order(inputs, varied))
     first = n + len(carried)
     ys = [*made[:n], *made[first : first + m - n]]
@@ -365,19 +356,6 @@ def _joint(
     for k, y_dot in zip([*carried, *moving], [*made[n:first], *made[first + m - n :]]):
         y_dots[k] = y_dot
     return ys, y_dots
-
-
-def _outputs_of(loop: _Loop, pushed: Program, which: Sequence[int]) -> Program:
-    """The push with the tangents of these results alone; zeros where one has none."""
-    body, outputs, m = list(pushed.instructions), [], len(loop.body.outputs)
-    for k in which:
-        tangent = pushed.outputs[m + k]
-        if tangent is None:
-            type_ = loop.body.outputs[k].type  # type: ignore[union-attr]
-            tangent = Var(type_, linear=True)
-            body.append(Instruction(OPS["full"], (), (type_.shape, type_.dtype, 0.0), (tangent,)))
-        outputs.append(tangent)
-    return Program(pushed.inputs, body, list(outputs))
 
 
 def _pushed_turn(loop: _Loop, varied: list[bool], forward: bool) -> tuple[Program, list[int], list[int]]:
@@ -408,8 +386,8 @@ def _tangent_turn(loop: _Loop, pushed: Program, wanted: list[int], moving: list[
     fixed_dots = [d for k, d in zip(wanted, dots) if n <= k < end]
     sliced_dots = [d for k, d in zip(wanted, dots) if k >= end]
     inputs = [*carried_dots, *values[n:end], *fixed_dots, *values[:n], *values[end:], *sliced_dots]
-    made = _outputs_of(loop, pushed, [*(k for k in wanted if k < n), *moving])
-    return _own_outputs(simplify(Program(inputs, made.instructions, made.outputs)))
+    made = tangents_of(pushed, loop.body, [*(k for k in wanted if k < n), *moving])
+    return own_outputs(simplify(Program(inputs, made.instructions, made.outputs)))
 
 
 def _push(*given: Any, **attrs: Any) -> Any:
@@ -458,7 +436,7 @@ def _transposed_turn(loop: _Loop, linear: list[int]) -> Program:
         added = [s + cotangents[k] for s, k in zip(sums, fixed)]
     results = [*(cotangents[k] for k in range(n)), *added, *(cotangents[k] for k in linear if k >= end)]
     outputs: list[Operand | None] = [x._var for x in results]
-    return _own_outputs(simplify(Program(trace.inputs, trace.instructions, outputs)))
+    return own_outputs(simplify(Program(trace.inputs, trace.instructions, outputs)))
 
 
 def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) -> Any:
@@ -468,7 +446,7 @@ def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) ->
     body = batch(loop.body, [*(True for _ in range(n)), *mapped[n:]], size)
     carried = [x if m else spread(x, size) for x, m in zip(operands[:n], mapped)]
     slices = [_swapped(x) if m else x for x, m in zip(operands[end:], mapped[end:])]
-    made = _Loop(_own_outputs(body), loop.length, n, loop.n_sliced, loop.reverse, loop.linear).apply(
+    made = _Loop(own_outputs(body), loop.length, n, loop.n_sliced, loop.reverse, loop.linear).apply(
         [*carried, *operands[n:end], *slices]
     )
     results = [*made[:n], *map(_swapped, made[n:])]

@@ -10,12 +10,13 @@ from wengert import tree
 from wengert._core import Tensor
 from wengert.autograd.creation import full
 from wengert.errors import ArgumentError, TraceError
+from wengert.ops.registry import OPS, Attr, Op
 from wengert.program.call_trace import call_trace
-from wengert.program.compile import _own_outputs
+from wengert.program.compile import own_outputs
 from wengert.program.inner_trace import InnerTrace
-from wengert.program.ir import Program, Type, Var
+from wengert.program.ir import Instruction, Program, Type, Var
 from wengert.program.simplify import simplify
-from wengert.program.trace import Tracer
+from wengert.program.trace import Tracer, dispatch, tracing
 
 
 def is_traced(x: Any) -> bool:
@@ -52,7 +53,7 @@ class Part:
         trace: Any = self.trace
         known = {k: trace._entry[name] for k, (_, name) in trace.captured.items()}
         inputs = [known.get(k) or Var(Type(x.dtype.code, tuple(x.shape))) for k, x in outside.items()]
-        return _own_outputs(simplify(Program([*trace.inputs, *inputs], trace.instructions, list(self.outputs))))
+        return own_outputs(simplify(Program([*trace.inputs, *inputs], trace.instructions, list(self.outputs))))
 
 
 def types_of(tensors: Sequence[Any]) -> list[Type]:
@@ -87,3 +88,45 @@ def as_result(what: str, y: Any) -> Tensor:
     if isinstance(y, (bool, int, float, complex)):
         return full((), y)
     raise TraceError(f"{what} must return tensors, numbers and containers of them, got a {type(y).__name__}")
+
+
+def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **rules: Any) -> Op:
+    """The op of a family of instructions that hold programs, for so many results: made the first time."""
+    name = family if n_outputs == 1 else f"{family}_{n_outputs}"
+    if name not in OPS:
+
+        def run(operands: Sequence[Any], *values: Any) -> Any:
+            trace = tracing()
+            if any(not x._plain for x in operands) or (trace is not None and trace.captures):
+                return dispatch(name, tuple(operands), values)
+            results = evaluated(operands, values)
+            return results[0] if len(results) == 1 else tuple(results)
+
+        evaluated = rules.pop("evaluated")
+        OPS[name] = Op(
+            name,
+            run,
+            -1,
+            n_outputs,
+            tuple(Attr(*a) for a in attrs),
+            elementwise=False,
+            differentiable=True,
+            view=False,
+            expensive=True,
+            public=False,
+            **rules,
+        )
+    return OPS[name]
+
+
+def tangents_of(pushed: Program, primal: Program, which: Sequence[int]) -> Program:
+    """A push with the tangents of these results alone; zeros where it has none."""
+    body, outputs, m = list(pushed.instructions), [], len(primal.outputs)
+    for k in which:
+        tangent = pushed.outputs[m + k]
+        if tangent is None:
+            type_ = primal.outputs[k].type  # type: ignore[union-attr]
+            tangent = Var(type_, linear=True)
+            body.append(Instruction(OPS["full"], (), (type_.shape, type_.dtype, 0.0), (tangent,)))
+        outputs.append(tangent)
+    return Program(pushed.inputs, body, list(outputs))
