@@ -110,8 +110,10 @@ from wengert.program.compile import compile
 from wengert.threads import get_num_threads, set_num_threads
 from wengert.transforms.branches import cond, switch
 from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp
+from wengert.transforms.hybrid import HybridScheduler
 from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev
 from wengert.transforms.loops import fori_loop, scan
+from wengert.transforms.schedule import SchedulerConfig
 from wengert.transforms.vmap import per_sample_grad, vmap
 
 __version__ = "0.1.0"
@@ -158,8 +160,9 @@ _LAZY = {
 __all__ = [
     "ArgumentError", "AutogradContext", "AutogradEngine", "AxisError", "BudgetError", "CustomOp", "CustomOpError",
     "DType", "DTypeError", "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError",
-    "GradientMap", "GradientTape", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError", "MemoryStats",
-    "NumberRangeError", "ShapeError", "SolverError", "Tape", "TapeConsumedError", "Tensor", "TraceError",
+    "GradientMap", "GradientTape", "HybridScheduler", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError",
+    "MemoryStats",
+    "NumberRangeError", "SchedulerConfig", "ShapeError", "SolverError", "Tape", "TapeConsumedError", "Tensor", "TraceError",
     "WengertError", "WorkerError", "arange", "asarray", "autograd", "bernoulli", "bfloat16", "bool_", "can_cast",
     "checkpoint", "checkpoint_sequential",
     "compile", "complex128", "complex64", "cond", "custom_op", "default_generator", "dual", "empty", "empty_like",

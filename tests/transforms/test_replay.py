@@ -268,3 +268,13 @@ def test_closed_over_tensors_are_not_kept_alive() -> None:
     alive = used()
     gc.collect()
     assert alive() is None
+
+
+def test_a_large_jacobian_of_a_closure_is_one_pass_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(x: Any) -> Any:
+        raise AssertionError("one derivative after the other")
+
+    monkeypatch.setattr("wengert.transforms.jacobian._basis", refuse)
+    w = wg.ones((300, 2))
+    for jacobian in (wg.jacobian, wg.jacfwd, wg.jacrev):
+        assert jacobian(lambda x: wg.tanh(x @ w))(wg.zeros((300,))).shape == (2, 300)

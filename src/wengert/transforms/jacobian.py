@@ -20,6 +20,7 @@ from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError, DTypeError
 from wengert.ops.registry import OPS
 from wengert.ops.tangents import conj, make_complex
+from wengert.program.compile import _wrap
 from wengert.program.trace import create, tracing
 from wengert.transforms.functional import (
     by_arguments,
@@ -28,8 +29,10 @@ from wengert.transforms.functional import (
     jvp,
     result_leaves,
 )
+from wengert.transforms.hybrid import Differentiate, TracedFunction, run_plan
 from wengert.transforms.naming import transformed
 from wengert.transforms.replay import replayed
+from wengert.transforms.schedule import STRATEGIES, SchedulerConfig, plan_program
 from wengert.transforms.vmap import run_on_units
 
 
@@ -218,11 +221,18 @@ def _reverse(f: Callable[..., Any], argnums: int | Sequence[int], chunk: int | N
 
 
 def jacobian(
-    f: Callable[..., Any], mode: str = "auto", *, argnums: int | Sequence[int] = 0, chunk: int | None = None
+    f: Callable[..., Any],
+    mode: str | SchedulerConfig = "auto",
+    *,
+    argnums: int | Sequence[int] = 0,
+    chunk: int | None = None,
 ) -> Callable[..., Any]:
-    """The Jacobian, in the mode that has fewer derivatives to compute: forward if the outputs are more than the inputs.
+    """The Jacobian, in the mode that is predicted to cost least.
 
-    They are computed in one pass, or one for each `chunk` of them, which needs less memory.
+    "auto" is the hybrid scheduler: forward mode, with a pass for each input, reverse mode, with one for each output, or
+    "mixed", which cuts the function where all paths lead through few numbers and multiplies the Jacobians of both parts.
+    A `SchedulerConfig` instead of a word sets its thresholds; `HybridScheduler.plan` says what it chooses. The passes of
+    one mode are one batch, or one for each `chunk` of them, which needs less memory.
 
     Containers give containers: the structure of the result, and in each place of it that of the argument. A complex
     function of complex numbers must be holomorphic; a real one has ∂y/∂Re x + i ∂y/∂Im x, as in `grad`.
@@ -233,22 +243,58 @@ def jacobian(
     >>> jacobian(lambda p: p["a"] * p["b"])({"a": wg.tensor(2.0), "b": wg.tensor(3.0)})
     {'a': tensor(3.), 'b': tensor(2.)}
     """
-    if mode not in ("auto", "forward", "reverse"):
-        raise ArgumentError(f"jacobian: mode is 'auto', 'forward' or 'reverse', got {mode!r}")
+    if not isinstance(mode, SchedulerConfig) and mode not in STRATEGIES:
+        raise ArgumentError(
+            f"jacobian: mode is 'auto', 'forward', 'reverse', 'mixed' or a SchedulerConfig, got {mode!r}"
+        )
+    config = mode if isinstance(mode, SchedulerConfig) else SchedulerConfig(strategy=mode)
 
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
-        chosen = mode
-        if chosen == "auto":
-            g, point = _of_one(f, argnums, args, kwargs)
-            xs, structure = _tensor_leaves(point)
-            with no_grad():
-                y = g(tree.unflatten(structure, [OPS["copy"](x) for x in xs]))  # which g may change
-            chosen = "forward" if _count(result_leaves(y, "jacobian")[0]) >= _count(point) else "reverse"
-        return (_forward if chosen == "forward" else _reverse)(f, argnums, chunk)(*args, **kwargs)
+        if config.strategy == "forward":
+            return _forward(f, argnums, chunk)(*args, **kwargs)
+        if config.strategy == "reverse":
+            return _reverse(f, argnums, chunk)(*args, **kwargs)
+        if tracing() is None:
+            if config.strategy == "mixed":  # a cut needs the program
+                return _wrap(jacobian_of, "jacobian")(*args, **kwargs)
+            return _of_fewer(f, argnums, chunk, args, kwargs)
+        g, point = _of_one(f, argnums, args, kwargs)
+        return _scheduled(g, point, config, chunk)
 
     _require_chunk(chunk, "jacobian")
     made = replayed(jacobian_of, f, ("jacobian", mode, argnums, chunk))
     return transformed(made, "The Jacobian of {f}.", jacobian, f, mode=mode, argnums=argnums, chunk=chunk)
+
+
+def _of_fewer(
+    f: Callable[..., Any], argnums: int | Sequence[int], chunk: int | None, args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Row by row, or column by column where the outputs are at least as many as the inputs."""
+    g, point = _of_one(f, argnums, args, kwargs)
+    xs, structure = _tensor_leaves(point)
+    with no_grad():
+        y = g(tree.unflatten(structure, [OPS["copy"](x) for x in xs]))  # which g may change
+    forward = _count(result_leaves(y, "jacobian")[0]) >= _count(point)
+    return (_forward if forward else _reverse)(f, argnums, chunk)(*args, **kwargs)
+
+
+def _scheduled(g: Callable[[Any], Any], point: Any, config: SchedulerConfig, chunk: int | None) -> Any:
+    """The Jacobian of a function that is being traced, as the scheduler plans it."""
+    xs, x_structure = _tensor_leaves(point)
+    traced = TracedFunction(lambda *leaves: g(tree.unflatten(x_structure, leaves)), xs, "jacobian")
+    plan = plan_program(traced.program, traced.sources, config)
+    values = dict(zip(traced.program.inputs, [*xs, *traced.captured]))
+    blocks = run_plan(traced.program, plan, traced.sources, values, in_mode(chunk))
+    return _nest(blocks, traced.structure, x_structure)
+
+
+def in_mode(chunk: int | None) -> Differentiate:
+    """The Jacobian of a function of one argument in forward or reverse mode, in chunks."""
+
+    def differentiate(mode: str, f: Callable[[Any], Any], x: Any) -> Any:
+        return (_forward if mode == "forward" else _reverse)(f, 0, chunk)(x)
+
+    return differentiate
 
 
 def _count(x: Any) -> int:

@@ -50,6 +50,7 @@ _CHANGES = frozenset({
 _READING = frozenset({"item", "numpy", "tolist", "float", "int", "bool", "complex", "round", "str", "max", "min"})
 _READING_MODULES = ("math", "cmath", "numpy", "operator")
 _MOST = 64  # functions that are remembered
+_MANY = 256  # elements
 
 
 class Effect(BaseException):
@@ -218,7 +219,8 @@ _shared: OrderedDict[Any, _Known] = OrderedDict()  # of functions that close ove
 def replayed(made: Callable[..., Any], f: Any, options: tuple[Any, ...]) -> Callable[..., Any]:
     """`made`, which transforms f: traced at its first call and replayed in the next ones, where that cannot be noticed.
 
-    Of functions that close over tensors only what is called a second time is traced: it must be kept with them.
+    Of functions that close over tensors, whose traces must be kept with them, only what is called a second time is traced,
+    or what is called on so many numbers that derivatives one after the other would take longer than tracing.
     """
     own: list[_Known] = []
     calls = 0
@@ -233,7 +235,7 @@ def replayed(made: Callable[..., Any], f: Any, options: tuple[Any, ...]) -> Call
             return made(*args, **kwargs)
         calls += 1
         if state.tensors:
-            if calls == 1 or (own and not own[0].fits(state)):
+            if (calls == 1 and not _are_many(args)) or (own and not own[0].fits(state)):
                 return made(*args, **kwargs)
             if not own:
                 own.append(_Known(state, _compiled(made, f)))
@@ -281,6 +283,10 @@ def _compiled(made: Callable[..., Any], f: Any) -> Any:
         return result
 
     return _wrap(run, getattr(f, "__name__", type(f).__name__))
+
+
+def _are_many(args: tuple[Any, ...]) -> bool:
+    return sum(x.size for x in tree.leaves(args) if isinstance(x, Tensor)) >= _MANY
 
 
 def _are_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
