@@ -46,10 +46,10 @@ class HybridScheduler:
     The costs of each way are predicted from the program: arithmetic and bytes of each instruction's derivative.
 
     >>> import wengert as wg
-    >>> down, up = wg.ones((40, 2)), wg.ones((2, 40))
+    >>> down, up = wg.ones((400, 2)), wg.ones((2, 400))
     >>> scheduler = HybridScheduler()
-    >>> plan = scheduler.plan(lambda x: wg.tanh(x @ down) @ up, wg.ones((40,)))
-    mixed: 4 passes for 40 outputs by 40 inputs
+    >>> plan = scheduler.plan(lambda x: wg.tanh(x @ down) @ up, wg.ones((400,)))
+    mixed: 4 passes for 400 outputs by 400 inputs
       cut at float32[...2]: reverse before it, forward after it, then a product
       forward ... ms predicted
       mixed ... ms predicted
