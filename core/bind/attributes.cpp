@@ -49,6 +49,12 @@ Dim dim_from_python(PyObject* o, const char* op) {
 }
 
 int64_t number_of(Dim d) {
+  for (SizeLeaf leaf : leaves_of(d))
+    if (leaf.kind == SizeLeaf::given && leaf.source != 0)
+      fail(
+          ErrorKind::trace, "size",
+          "a size that a static graph does not know before it runs cannot become a Python number; compute with tensors "
+          "(x / x.shape[0] is one), or give the placeholder this size");
   const int64_t n = d.hint();
   [[maybe_unused]] const bool recorded = d == Dim(n);
   return n;

@@ -506,7 +506,7 @@ template <class F>
 nb::object on_number(Dim a, nb::handle b, F op, bool swapped) {
   if (is_tensor(b.ptr()) || is_traced_number(b.ptr()))  // operands of the other's op: it is asked next
     return nb::borrow(Py_NotImplemented);
-  nb::object number = nb::int_(number_of(a));
+  nb::object number = nb::int_(guarded([&] { return number_of(a); }));
   PyObject* made = swapped ? op(b.ptr(), number.ptr()) : op(number.ptr(), b.ptr());
   if (!made) throw nb::python_error();
   return nb::steal(made);
@@ -585,7 +585,7 @@ void bind_dim(nb::module_& m) {
       .def("__ge__", [=](Dim a, nb::handle h) { return with(a, h, [=](Dim b) { return b <= a; }, compare<Py_GE>); })
       .def("__bool__", [=](Dim a) { return !(a == Dim(0)); })
       .def("__hash__", [](Dim a) { return static_cast<Py_ssize_t>(a.raw); })
-      .def("__index__", &number_of)
+      .def("__index__", [](Dim a) { return guarded([&] { return number_of(a); }); })
       .def("__repr__", [](Dim a) { return to_string(a); })
       .def_prop_ro("hint", &Dim::hint)
       .def_prop_ro("is_leaf", [](Dim a) { return is_leaf(a); })

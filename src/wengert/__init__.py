@@ -150,6 +150,7 @@ _LAZY = {
         name: f"wengert.stats.draws:{name}"
         for name in ("binomial", "exponential", "multinomial", "poisson", "truncated_normal")
     },
+    **{name: f"wengert.graph:{name}" for name in ("Graph", "Placeholder", "Variable")},
     "fingerprint": "wengert.debug.fingerprint:fingerprint",
     "compare_runs": "wengert.debug.compare_runs:compare_runs",
     "save": "wengert.interop.safetensors:save",

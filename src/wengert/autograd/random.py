@@ -20,7 +20,7 @@ from wengert.errors import ArgumentError, DTypeError, NumberRangeError, TraceErr
 from wengert.functional.arguments import as_dtype_of, as_tensor, native, product
 from wengert.interop.numpy import data
 from wengert.program.call_trace import CallTrace, call_trace
-from wengert.program.trace import refuse_kept_size, tracing
+from wengert.program.trace import refuse_kept_size, standing_trace, tracing
 
 _uniform, _normal, _integers = (
     native("random_uniform"),
@@ -142,9 +142,10 @@ class Generator:
             log.append((counters, place))
         return place
 
-    def place(self, size: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
-        """Key and counter of a draw of this many elements, now or in every call of the function that is traced."""
-        trace = tracing()
+    def place(self, size: Any, wide: bool, like: Any = None) -> tuple[tuple[Any, Any], tuple[Any]]:
+        """Key and counter of a draw of this many elements, now or in every call of the function that is traced; or in every
+        run of the static graph that the size, or a tensor that the numbers are for, belongs to."""
+        trace = tracing() or standing_trace(size) or standing_trace(like)
         if isinstance(size, _core.Dim) and trace is None:
             refuse_kept_size("random numbers")  # before the counter becomes one
         if trace is None:

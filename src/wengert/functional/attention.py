@@ -61,7 +61,7 @@ def _attended(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: fl
     factor = 1.0 / math.sqrt(max(1, int(a.shape[-1]))) if scale is None else scale
     key, counter = ((0, 0), (0,))
     if p > 0.0:
-        key, counter = reserve((*batch, a.shape[-2], b.shape[-2]), None)
+        key, counter = reserve((*batch, a.shape[-2], b.shape[-2]), None, a)
     if p == 1.0:
         c, p = c * 0.0, 0.0
     o: Any = _attention(

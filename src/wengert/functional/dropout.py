@@ -12,9 +12,9 @@ from wengert.functional.arguments import as_floating, as_tensor, full, native, p
 _dropout = native("random_dropout")
 
 
-def reserve(shape: Any, generator: Generator | None) -> tuple[tuple[Any, Any], tuple[Any]]:
-    """Key and counter of a draw of one 32-bit number for each element of `shape`."""
-    return (generator or default_generator).place(product(shape), False)
+def reserve(shape: Any, generator: Generator | None, like: Tensor) -> tuple[tuple[Any, Any], tuple[Any]]:
+    """Key and counter of a draw of one 32-bit number for each element of `shape`, to be used with a tensor."""
+    return (generator or default_generator).place(product(shape), False, like)
 
 
 def check_probability(p: float, name: str) -> float:
@@ -40,5 +40,5 @@ def dropout(x: Any, p: float = 0.5, *, training: bool = True, generator: Generat
         return t
     if p == 1.0:
         return t * full((), 0.0, t.dtype)
-    key, counter = reserve(t.shape, generator)
+    key, counter = reserve(t.shape, generator, t)
     return _dropout(t, p, key, counter)

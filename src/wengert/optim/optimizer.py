@@ -20,7 +20,7 @@ from wengert.optim import stateless
 from wengert.optim.update import Rule, state_dtype, update_program
 from wengert.optim.update_batch import Plan, UpdateBatch
 from wengert.program.call_trace import CallTrace, call_trace
-from wengert.program.trace import untraced
+from wengert.program.trace import Tracer, untraced
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Group = dict[str, Any]
@@ -142,6 +142,7 @@ class Optimizer:
 
     def _add(self, k: int, named: Any) -> None:
         name, p = named if isinstance(named, tuple) else (None, named)
+        p = _trained(p)
         who = type(self).__name__
         if not isinstance(p, Tensor):
             raise ArgumentError(f"{who}: parameters must be tensors, got a {type(p).__name__}; pass net.parameters()")
@@ -216,7 +217,9 @@ class Optimizer:
 
     def _by_id(self, pairs: Iterable[Any], who: str) -> dict[int, Tensor]:
         """Gradients that fit, by the id of their parameter; nothing has changed if one does not."""
-        listed = list(pairs)
+        listed = [
+            (_trained(pair[0]), *pair[1:]) if isinstance(pair, (tuple, list)) and pair else pair for pair in pairs
+        ]
         for pair in listed:
             self._check_pair(pair, who)
         given: dict[int, Tensor] = {}
@@ -545,6 +548,11 @@ def _unchangeable(options: Options) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _trained(p: Any) -> Any:
+    """The parameter that holds a variable of a static graph; anything else is itself."""
+    return getattr(p, "parameter", p) if isinstance(p, Tracer) else p
 
 
 def _as_list(params: Any, name: str) -> list[Any]:

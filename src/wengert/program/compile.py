@@ -24,7 +24,7 @@ from wengert.program.numbers import Numbers, is_number, may_be_operand, operand_
 from wengert.program.retrace import Recent, history
 from wengert.program.simplify import simplify, without_stops
 from wengert.program.sizes import own_symbols, unify_sizes
-from wengert.program.trace import tracing
+from wengert.program.trace import standing_trace, tracing
 
 IN_A_LOOP = "in a loop"  # what the names of custom ops end with that vmap calls for one example after the other
 F = TypeVar("F", bound=Callable[..., Any])
@@ -321,6 +321,10 @@ def _push(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     leaves, structure = tree.flatten((args, kwargs))
     lifted: list[Any] = [x for x in leaves if isinstance(x, _core.Tensor) and not x._plain]
     top = max(lifted, key=lambda x: x._level, default=None)
+    graph = standing_trace(top)
+    if graph is not None:
+        with graph:
+            return compiled.function(*args, **kwargs)
     if not isinstance(top, DualTensor) or tracing() is not None:
         return compiled.function(*args, **kwargs)
     level = top._trace

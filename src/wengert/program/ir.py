@@ -6,7 +6,7 @@ There is one IR. Rules are traced into it, derivatives are rewritten in it, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -210,20 +210,21 @@ def remove_dead(instructions: Sequence[Instruction], outputs: Iterable[Operand |
     return kept[::-1]
 
 
-def format_program(program: Program) -> str:
-    """The program as text, one instruction a line; the programs that one holds stand below it."""
-    return "\n".join(_lines(program))
+def format_program(program: Program, names: Mapping[Var, str] | None = None) -> str:
+    """The program as text, one instruction a line; the programs that one holds stand below it. `names` are those of values;
+    others are numbered."""
+    return "\n".join(_lines(program, names or {}))
 
 
-def _lines(program: Program) -> Iterator[str]:
-    names: dict[Var, str] = {}
+def _lines(program: Program, given: Mapping[Var, str]) -> Iterator[str]:
+    names: dict[Var, str] = dict(given)
 
     def name(x: Operand | None) -> str:
         if x is None:
             return "0"
         if isinstance(x, Const):
             return repr(x.value)
-        return names.setdefault(x, f"v{len(names)}")
+        return names.setdefault(x, f"v{len(names) - len(given)}")
 
     def attrs(i: Instruction) -> str:
         pairs = (f"{a.name}={v}" for a, v in zip(i.op.attrs, i.attrs) if a.kind != "programs")
@@ -235,5 +236,5 @@ def _lines(program: Program) -> Iterator[str]:
         results = ", ".join(f"{name(v)}: {v.type}" for v in i.outputs)
         yield f"  {results} = {i.op.name} {operands}{attrs(i)}"
         for region in i.regions():
-            yield from (f"    {line}" for line in _lines(region))
+            yield from (f"    {line}" for line in _lines(region, {}))
     yield f"  return {', '.join(map(name, program.outputs))}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import operator
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, complex64, complex128, float32, float64, int64
-from wengert.errors import DTypeError, NumberRangeError, TraceError
+from wengert.errors import DTypeError, NumberRangeError, TraceError, WengertError
 from wengert.ops.registry import OPS, Op
 from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, infer
 from wengert.program.numbers import is_number
@@ -34,6 +35,22 @@ def tracing() -> Trace | None:
 def is_open(trace: Trace) -> bool:
     """Whether a trace is open in this thread, be it around others."""
     return trace in _traces()
+
+
+# Traces that take instructions in without being open, by the number that their sizes have as source: static graphs.
+STANDING: weakref.WeakValueDictionary[int, Trace] = weakref.WeakValueDictionary()
+_GIVEN = 3  # as core/dim.h: SizeLeaf::given
+
+
+def standing_trace(x: Any) -> Trace | None:
+    """The static graph that a tensor or a size belongs to, if no trace is open."""
+    if tracing() is not None:
+        return None
+    if isinstance(x, Tracer):
+        return x._trace if x._trace.standing else None
+    if not isinstance(x, _core.Dim):
+        return None
+    return next((STANDING.get(source) for kind, source, _ in _core.leaves_of_sizes((x,)) if kind == _GIVEN), None)
 
 
 class untraced:
@@ -177,6 +194,7 @@ class Trace:
 
     captures = False  # whether ops on plain tensors are instructions, too
     absorbs = False  # whether ops on tensors of the transformations around it are, too
+    standing = False  # whether it takes instructions in without being open, as static graphs do
 
     def __init__(self) -> None:
         self.level = _core.new_level()
@@ -257,6 +275,9 @@ class Trace:
         """What dispatch calls for an op on this trace's tensors."""
         return self.emit(op, inputs, attrs)
 
+    def explain(self, error: Exception) -> None:
+        """Put into the message of an error what is known here about the sizes that it names."""
+
     def program(self, outputs: Sequence[Any]) -> Program:
         """The finished program; inputs are followed by captured tensors."""
         captured = [t._var for _, t in self.captured.values()]
@@ -288,7 +309,13 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
             inputs = _with_sizes(inputs)
         if any(is_number(x) for x in inputs):
             inputs = _with_numbers(op, inputs)
-        inputs = unify(op, inputs)
+        try:
+            inputs = unify(op, inputs)
+        except WengertError as e:
+            for x in inputs:
+                if isinstance(x, Tracer):
+                    x._trace.explain(e)
+            raise
     levelled: list[Any] = [x for x in inputs if isinstance(x, _core.Tensor) and not x._plain]
     top = max(levelled, key=_level_of) if len(levelled) > 1 else levelled[0] if levelled else None
     if top is None:
@@ -297,12 +324,17 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
         if trace is not None and (attrs is not None or trace.captures):
             return trace.emit(op, inputs, attrs or ())
         if attrs is not None:
-            refuse_kept_size(name)
+            standing = next((t for a in attrs for n in _sizes_in(a) if (t := standing_trace(n)) is not None), None)
+            return refuse_kept_size(name) if standing is None else standing.emit(op, inputs, attrs)
         return op(*inputs)  # unifying brought everything down
     trace = tracing()
     if trace is not None and trace.absorbs and trace.level > top._level:
         return trace.process(op, inputs, attrs or ())
     return top._trace.process(op, inputs, attrs or ())
+
+
+def _sizes_in(attr: Any) -> tuple[Any, ...]:
+    return attr if isinstance(attr, tuple) else ()
 
 
 # Dtypes in which elementwise ops compute, by (op, dtype that the operands promote to).
@@ -425,10 +457,10 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _known_to_trace(x: Any, sizes: Shape) -> Any:
     """x, or what stands for it in the trace that the sizes belong to: nothing runs now with sizes that are symbols."""
-    trace = tracing()
-    if trace is None or not x._plain or not any(isinstance(n, _core.Dim) for n in sizes):
+    if not x._plain or not any(isinstance(n, _core.Dim) for n in sizes):
         return x
-    return trace.capture(x)
+    trace = tracing() or next((t for n in sizes if (t := standing_trace(n)) is not None), None)
+    return x if trace is None else trace.capture(x)
 
 
 def same_shape(a: Shape, b: Shape) -> bool:
