@@ -79,7 +79,7 @@ class RecordedProgram(Program):
 
     __slots__ = ("_steps", "arguments")
 
-    def __init__(self, reader: _Reader, outputs: list[Operand | None]) -> None:
+    def __init__(self, reader: Reader, outputs: list[Operand | None]) -> None:
         instructions = [i for s in reader.steps for i in s.instructions]
         super().__init__(list(reader.inputs.values()), remove_dead(instructions, outputs), outputs)
         self.arguments: tuple[Tensor, ...] = tuple(reader.arguments)
@@ -114,7 +114,7 @@ class RecordedProgram(Program):
         return given
 
 
-class _Reader:
+class Reader:
     """Reads calls into instructions on values with known sizes."""
 
     def __init__(self) -> None:
@@ -181,6 +181,10 @@ class _Reader:
             )
         return made
 
+    def received(self, receiver: tuple[Any, int] | None) -> Var | None:
+        """The value whose cotangent this output of a node gets."""
+        return None if receiver is None else self._received.get((receiver[0].key, receiver[1]))
+
     def unused(self) -> list[Operand | None]:
         """Differentiable results that no call reads."""
         used = {x for s in self.steps for x in s.operands}
@@ -190,7 +194,7 @@ class _Reader:
 
 def recorded_program(calls: Sequence[Any], results: Sequence[Tensor]) -> RecordedProgram:
     """Recorded calls as a program that computes these results; without any, those that nothing has used."""
-    reader = _Reader()
+    reader = Reader()
     for call in calls:
         reader.read(call)
     return RecordedProgram(reader, [reader.result(y) for y in results] or reader.unused())
@@ -269,4 +273,4 @@ def _concrete(i: Instruction, env: dict[Any, Operand], replace: Any) -> Instruct
     return Instruction(i.op, inputs, attrs, outputs)
 
 
-__all__ = ["Entry", "RecordedProgram", "recorded_program"]
+__all__ = ["Entry", "Reader", "RecordedProgram", "recorded_program"]

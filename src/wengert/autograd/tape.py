@@ -8,20 +8,23 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import zeros, zeros_like
+from wengert.autograd.creation import zeros
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import inside_reverse
 from wengert.autograd.recorded import Entry, RecordedProgram, recorded_program
 from wengert.autograd.reverse import as_tensors, seed_for
-from wengert.errors import DTypeError, GradientError, TapeConsumedError
+from wengert.errors import DTypeError, GradientError, ShapeError, TapeConsumedError
+from wengert.transforms.hybrid import HybridScheduler, as_config
 from wengert.transforms.pullback import pull
+from wengert.transforms.schedule import Plan, SchedulerConfig
 
 
 class GradientTape:
     """Records every operation on floating tensors inside its `with` block, and differentiates what was recorded.
 
     Tensors need no `requires_grad`; one that was explicitly set to False is not tracked. A tape that is not persistent is
-    consumed by its first `gradient` or `backward`. Tapes nest, and each thread has its own.
+    consumed by its first `gradient`, `jacobian` or `backward`. Tapes nest, and each thread has its own. `scheduler` decides
+    how Jacobians are computed.
 
     >>> import wengert as wg
     >>> x = wg.tensor(3.0)
@@ -31,11 +34,13 @@ class GradientTape:
     6.0
     """
 
-    def __init__(self, persistent: bool = False) -> None:
+    def __init__(self, persistent: bool = False, *, scheduler: SchedulerConfig | HybridScheduler | None = None) -> None:
         self._record = _core.TapeRecord()
         self._persistent = persistent
         self._consumed = False
         self._watched: dict[int, Tensor] = {}
+        self._scheduler = None if scheduler is None else as_config(scheduler, "GradientTape")
+        self.plan: Plan | None = None  # of the last Jacobian
 
     # ------------------------------------------------------------------------------------------ recording
 
@@ -163,31 +168,83 @@ class GradientTape:
         if not (self._persistent or keep) and not self._record.recording:
             self._record.clear()
 
-    def forward_gradient(self, source: Tensor, target: Tensor) -> Tensor:
-        """The Jacobian of target by source, column by column: one pass per element of the source.
+    def jacobian(self, target: Tensor, sources: Any) -> Any:
+        """The Jacobian of the target by the sources, ∂yᵢ/∂xⱼ: shape target.shape + source.shape; None where unconnected.
 
-        The recorded derivative is linear in its seed, so its transpose pushes a tangent of the source forward; nothing
-        is evaluated again. Shape: target.shape + source.shape.
+        `sources`: one tensor (→ one Jacobian) or a sequence (→ a list). The tape's scheduler decides how it is computed;
+        `plan` says what it decided (of several sources: of the last). While a tape records, the Jacobian is recorded, too.
+
+        >>> import wengert as wg
+        >>> x = wg.tensor([1.0, 2.0, 3.0])
+        >>> with GradientTape(scheduler=wg.SchedulerConfig("reverse")) as tape:
+        ...     y = x[1:] * x[:-1]
+        >>> tape.jacobian(y, x).tolist()
+        [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
+        >>> tape.plan.passes
+        2
         """
-        from wengert.transforms.jacobian import _basis, _stacked
+        self._consume()
+        single = isinstance(sources, Tensor)
+        found = [self._jacobian(target, x, self._config) for x in as_tensors(sources, "jacobian: sources")]
+        self._finish()
+        return found[0] if single else found
 
+    def batch_jacobian(self, target: Tensor, source: Tensor) -> Tensor | None:
+        """The Jacobian of each example, ∂y[b]/∂x[b], for a target whose examples do not depend on each other.
+
+        Target and source have the examples along their first axes; shape (examples, *target.shape[1:], *source.shape[1:]).
+
+        >>> import wengert as wg
+        >>> x = wg.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> with GradientTape() as tape:
+        ...     y = x * x
+        >>> tape.batch_jacobian(y, x)[1].tolist()
+        [[6.0, 0.0], [0.0, 8.0]]
+        """
+        if target.ndim == 0 or source.ndim == 0 or target.shape[0] != source.shape[0]:
+            raise ShapeError(
+                f"batch_jacobian: the first axes of the target, {tuple(target.shape)}, and of the source, "
+                f"{tuple(source.shape)}, must have the same examples"
+            )
+        self._consume()
+        found = self._jacobian(target, source, self._config, by_example=True)
+        self._finish()
+        if found is None:
+            return None
+        m = target.ndim - 1
+        return _core.ops["permute"](found, (m, *range(m), *range(m + 1, found.ndim)))  # type: ignore[no-any-return]
+
+    def forward_gradient(self, source: Tensor, target: Tensor) -> Tensor:
+        """The Jacobian of target by source in forward mode: a derivative for each element of the source.
+
+        What was recorded is pushed forward, all columns in one pass; nothing of the user's runs again. Shape:
+        target.shape + source.shape.
+        """
         if self._consumed:
             self._consume()
-        seed = _core.fresh_leaf(zeros_like(target), 0)
-        if source is target and not _is_tracked(target):
-            parts = [seed]
-        else:
-            parts = [
-                g for g in pull([target], [seed], self._handles(source), retain=True, record=True) if g is not None
-            ]
-        pulled = functools.reduce(operator.add, parts) if parts else None
-        if pulled is None or _core.node_of(pulled) is None:
-            return zeros((*target.shape, *source.shape), dtype=target.dtype)
-        columns = [pull([pulled], [e], [seed], retain=True, record=False)[0] for e in _basis(source)]
-        stacked = _core.ops["reshape"](_stacked(columns), (*source.shape, *target.shape))
-        n, m = source.ndim, target.ndim
-        jacobian: Tensor = _core.ops["permute"](stacked, (*range(n, n + m), *range(n)))
-        return jacobian
+        found = self._jacobian(target, source, SchedulerConfig("forward"))
+        return zeros((*target.shape, *source.shape), dtype=target.dtype) if found is None else found
+
+    @property
+    def _config(self) -> SchedulerConfig:
+        return SchedulerConfig() if self._scheduler is None else self._scheduler
+
+    def _jacobian(self, target: Tensor, source: Tensor, config: SchedulerConfig, by_example: bool = False) -> Any:
+        from wengert.autograd.recorded_jacobian import RecordedJacobian
+
+        (y,) = as_tensors(target, "jacobian: the target")
+        self.plan = Plan("forward", source.size, y.size)
+        if y is source and not _is_tracked(y):
+            return _identity(y, by_example)
+        names = self._handles(source) if _is_tracked(y) else []
+        if not names:
+            return None
+        made = RecordedJacobian(self._record.calls() if y._plain else [], y, names, by_example)
+        if not made.connected():
+            return None
+        record = not y._plain or bool(_core.recording_tapes()) or inside_reverse()
+        found, self.plan = made.compute(config, record)
+        return found
 
     def custom_op(self, op: Any, *args: Any, **kwargs: Any) -> Any:
         """op(*args): custom operations record themselves."""
@@ -231,6 +288,13 @@ Tape = GradientTape
 
 def _is_tracked(x: Tensor) -> bool:
     return not x._plain or _core.node_of(x) is not None
+
+
+def _identity(y: Tensor, by_example: bool) -> Tensor:
+    """The Jacobian of y by itself, or of the sum over its examples."""
+    from wengert.transforms.jacobian import jacrev
+
+    return jacrev(lambda x: x.sum(axis=0) if by_example else x)(y.detach())  # type: ignore[no-any-return]
 
 
 def _added(g: Tensor | None, more: Tensor) -> Tensor:
