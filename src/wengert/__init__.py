@@ -151,6 +151,8 @@ _LAZY = {
         for name in ("binomial", "exponential", "multinomial", "poisson", "truncated_normal")
     },
     **{name: f"wengert.graph:{name}" for name in ("Graph", "Placeholder", "Variable")},
+    "psum": "wengert.transforms.collectives:psum",
+    "pmean": "wengert.transforms.collectives:pmean",
     "fingerprint": "wengert.debug.fingerprint:fingerprint",
     "compare_runs": "wengert.debug.compare_runs:compare_runs",
     "save": "wengert.interop.safetensors:save",

@@ -15,6 +15,7 @@ from wengert.autograd.conversion import asarray
 from wengert.autograd.forward import DualTensor
 from wengert.autograd.modes import set_grad_enabled
 from wengert.debug.warning import user_line
+from wengert.dtypes import float32
 from wengert.errors import ArgumentError, AxisError, ShapeError, TraceError
 from wengert.functional.indexing import assign
 from wengert.ops.batching import spread
@@ -25,7 +26,7 @@ from wengert.program.inner_trace import InnerTrace
 from wengert.program.ir import Const, Operand, Type, Var
 from wengert.program.numbers import is_number
 from wengert.program.simplify import simplify
-from wengert.program.trace import filled
+from wengert.program.trace import create, filled
 from wengert.transforms.batch import Examples
 from wengert.transforms.functional import grad
 from wengert.transforms.naming import named, transformed
@@ -61,6 +62,8 @@ class ExampleTrace(InnerTrace):
         self._once = None if once is None else iter(list(once))
         self._made = once
         self.drawn: set[Any] = set()  # the first counters of what each example draws itself
+        self.axis_name: str | None = None
+        self.anchor: Any = None  # a number of each example, where their axis has a name: `collectives` sums over it
 
     def example_of(self, x: Any) -> Name:
         """A new argument, for what lies along the first axis of x."""
@@ -109,13 +112,20 @@ def _raw(size: Any) -> Any:
     return size if isinstance(size, int) else ("symbol", size.raw)
 
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None) -> Any:
+def vmap(
+    f: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: int | None = None,
+    *,
+    axis_name: str | None = None,
+) -> Any:
     """f of one example as a function of many: yᵢ = f(xᵢ) for all i at once, without a loop.
 
     `in_axes` says along which axis of each argument the examples lie: an integer for all of them, or a tuple with one entry
     per argument, which is an integer, None (the same for all examples) or a container like the argument. Arguments given by
     name are the same for all. `out_axes` says where the examples lie in the results. `axis_size` is the number of examples
-    where no argument has them.
+    where no argument has them. With an `axis_name`, `psum` and `pmean` inside of f sum over all examples.
 
     f is traced once per signature, as by `compile`; see there what it may do. It does not see how many examples there are.
     Random numbers are drawn anew for each example, from a stream of its own: they do not depend on the size of the batch.
@@ -133,15 +143,20 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: 
         raise ArgumentError(f"vmap: takes a function, got a {type(f).__name__}")
     if axis_size is not None and not (_is_axis(axis_size) and axis_size >= 0):
         raise ArgumentError(f"vmap: axis_size is a number of examples, got {axis_size!r}")
+    if axis_name is not None and not isinstance(axis_name, str):
+        raise ArgumentError(f"vmap: axis_name is a string, got a {type(axis_name).__name__}")
 
     def make() -> Any:
-        run: Any = functools.partial(_run, f, in_axes, out_axes, axis_size)
-        run.recipe = (vmap, (f, in_axes, out_axes, axis_size))
+        run: Any = functools.partial(_run, f, in_axes, out_axes, axis_size, axis_name)
+        again = functools.partial(vmap, axis_name=axis_name) if axis_name is not None else vmap
+        run.recipe = (again, (f, in_axes, out_axes, axis_size))
         mapped = named(_wrap(run, "vmap", slow=_call_on_arrays), "vmap", f, "{f} for many examples at once.")
         mapped.report = functools.partial(_report, weakref.ref(mapped))
         return mapped
 
-    return shared(make, f, ("vmap", in_axes, out_axes, axis_size))  # a function that is mapped anew is not traced anew
+    return shared(
+        make, f, ("vmap", in_axes, out_axes, axis_size, axis_name)
+    )  # a function that is mapped anew is not traced anew
 
 
 def per_sample_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
@@ -181,16 +196,30 @@ def _call_on_arrays(mapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return mapped(*args, **kwargs)
 
 
-def _run(f: Callable[..., Any], in_axes: Any, out_axes: Any, axis_size: int | None, *args: Any, **kwargs: Any) -> Any:
+def _run(
+    f: Callable[..., Any],
+    in_axes: Any,
+    out_axes: Any,
+    axis_size: int | None,
+    axis_name: str | None,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
     """f on all examples: traced on one, and run on tensors of any level."""
     leaves, structure = tree.flatten(args)
     axes = _axes_of_arguments(in_axes, args, leaves)
     trace = ExampleTrace(_common_size(leaves, axes, axis_size, args))
     columns = [x if a is None else _to_front(x, a) for x, a in zip(leaves, axes)]
     given = [x if a is None else trace.example_of(x) for x, a in zip(columns, axes)]
+    places = [(x, a) for x, a in zip(leaves, axes) if a is not None]
+    mapped = [x for x, a in zip(columns, axes) if a is not None]
+    if axis_name is not None:
+        mapped.append(create(OPS["full"], ((trace.size,), float32.code, 0.0)))
+        places.append((mapped[-1], 0))
+        trace.axis_name, trace.anchor = axis_name, trace.example_of(mapped[-1])
     program = _ExampleProgram(trace, lambda: f(*tree.unflatten(structure, given), **kwargs))
-    examples = program.run(trace.size, [x for x, a in zip(columns, axes) if a is not None])
-    program.write_back(examples, [(x, a) for x, a in zip(leaves, axes) if a is not None])
+    examples = program.run(trace.size, mapped)
+    program.write_back(examples, places)
     return program.results(examples, out_axes)
 
 
