@@ -153,6 +153,8 @@ _LAZY = {
     **{name: f"wengert.graph:{name}" for name in ("Graph", "Placeholder", "Variable")},
     "psum": "wengert.transforms.collectives:psum",
     "pmean": "wengert.transforms.collectives:pmean",
+    **{name: f"wengert.debug.gradient_check:{name}" for name in ("NumericalChecker", "check_gradients")},
+    "check_custom_op": "wengert.debug.custom_op_check:check_custom_op",
     "fingerprint": "wengert.debug.fingerprint:fingerprint",
     "compare_runs": "wengert.debug.compare_runs:compare_runs",
     "save": "wengert.interop.safetensors:save",

@@ -1,0 +1,58 @@
+"""A limit on the time that a function of the user's may take."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Iterator
+
+from wengert.errors import WengertError
+
+
+class DeadlineError(WengertError, TimeoutError):
+    """A function that ran for longer than it was allowed to."""
+
+
+@contextlib.contextmanager
+def deadline(seconds: float | None, what: str) -> Iterator[None]:
+    """Raise DeadlineError in this thread if the block takes longer. It takes effect between two Python instructions.
+
+    >>> with deadline(10.0, "nothing"):
+    ...     pass
+    """
+    if seconds is None:
+        yield
+        return
+    thread = threading.get_ident()
+    lock, done = threading.Lock(), threading.Event()
+    fired = False
+
+    def watch() -> None:
+        nonlocal fired
+        if done.wait(seconds):
+            return
+        with lock:
+            if not done.is_set():
+                fired = True
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Expired))
+
+    watcher = threading.Thread(target=watch, daemon=True, name="wengert deadline")
+    watcher.start()
+    try:
+        try:
+            yield
+        finally:
+            with lock:
+                done.set()
+            if fired:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None)
+    except _Expired:
+        raise DeadlineError(f"{what} was stopped after {seconds:g} s; give a longer time_limit, or None") from None
+
+
+class _Expired(BaseException):
+    """What the other thread raises: no `except Exception` of the user's catches it."""
+
+
+__all__ = ["DeadlineError", "deadline"]

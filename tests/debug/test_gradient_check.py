@@ -1,0 +1,142 @@
+"""The gradient checker on programs of which the verdict is known."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wengert as wg
+from tests.debug.gradient_programs import KINKS, OTHERS, WRONG
+
+
+@pytest.mark.parametrize(("name", "f", "inputs"), WRONG, ids=[p[0] for p in WRONG])
+def test_wrong_rules_are_bugs(name: str, f: Any, inputs: Any) -> None:
+    report = wg.check_gradients(f, *inputs)
+    assert report.verdict == "bug" and not report, report
+
+
+@pytest.mark.parametrize(("name", "f", "inputs"), KINKS, ids=[p[0] for p in KINKS])
+def test_kinks_are_no_bugs(name: str, f: Any, inputs: Any) -> None:
+    report = wg.check_gradients(f, *inputs)
+    assert report.verdict == "kink", report
+
+
+@pytest.mark.parametrize(("name", "f", "inputs", "verdict"), OTHERS, ids=[p[0] for p in OTHERS])
+def test_noise_is_neither(name: str, f: Any, inputs: Any, verdict: str) -> None:
+    report = wg.check_gradients(f, *inputs)
+    assert report.verdict == verdict and report.is_valid == (verdict == "ok"), report
+
+
+def test_reports_say_where_and_by_how_much() -> None:
+    @wg.custom_op
+    def cube(x: Any) -> Any:
+        return x * x * x
+
+    @cube.defvjp
+    def _(y_bar: Any, y: Any, x: Any) -> Any:
+        return y_bar * wg.where(wg.asarray(np.arange(6).reshape(2, 3) == 4), 1.0, 3.0 * x * x)
+
+    x = wg.tensor(np.linspace(0.5, 2.0, 6).reshape(2, 3))
+    report = wg.check_gradients(lambda p: cube(p["w"]).sum(), {"w": x})
+    assert report.verdict == "bug" and report.worst_index == (1, 1) and report.worst_input == "input 0['w']"
+    worst = report.worst
+    assert worst is not None and worst.analytic == 1.0
+    assert abs(worst.numerical - 3 * x[1, 1].item() ** 2) <= worst.error_bar < 1e-6
+    assert abs(report.max_error - (3 * x[1, 1].item() ** 2 - 1)) < 1e-6
+    assert "input 0['w'][1, 1]" in str(report) and "[1, 1]" in report._repr_html_()
+
+
+def test_the_output_that_is_wrong_is_named() -> None:
+    @wg.custom_op
+    def pair(x: Any) -> Any:
+        return x * 2.0, wg.sin(x)
+
+    @pair.defjvp
+    def _(x_dot: Any, y: Any, z: Any, x: Any) -> Any:
+        return 2.0 * x_dot, x_dot * wg.where(wg.asarray([True, True, False]), wg.cos(x), 0.5)
+
+    report = wg.check_gradients(pair, wg.tensor([0.1, 0.2, 0.3], dtype=wg.float64))
+    assert report.worst is not None and report.worst.output == "output 1[2]" and report.worst_index == (2,)
+
+
+def test_every_element_is_compared_on_request() -> None:
+    x = wg.tensor([0.5, 1.0, 1.5], dtype=wg.float64)
+    report = wg.check_gradients(lambda x: wg.cumsum(x * x, axis=0), x, full=True)
+    assert report and len([f for f in report.findings if f.mode == "reverse"]) == 9
+    z = wg.tensor([1 + 2j, 0.5 - 1j])
+    assert wg.check_gradients(lambda z: (z * z).real, z, full=True)
+    checker = wg.NumericalChecker()
+    r = checker.check_gradient_central(lambda x: (x**3).sum(), x)
+    assert r.is_valid and r.max_error < 1e-9 and r.worst_index is not None
+    assert checker.check_jacobian(lambda x, y: x * y, x, x + 1.0) and checker.check_second_order(wg.sin, x)
+
+
+def test_steps_of_ones_own() -> None:
+    x = wg.tensor([0.5, 1.0], dtype=wg.float64)
+    assert wg.check_gradients(lambda x: wg.exp(x), x, eps=1e-3)
+    loose = wg.check_gradients(lambda x: (x * x.detach()).sum() * 1e-9 + (x * x).sum(), x, rtol=1e-3)
+    assert loose.verdict == "ok"
+    assert wg.check_gradients(lambda x: (x * x.detach()).sum() * 1e-4 + (x * x).sum(), x).verdict == "bug"
+
+
+@pytest.mark.parametrize("result", [None, "text", wg.tensor([1, 2])])
+def test_functions_without_a_floating_result(result: Any) -> None:
+    with pytest.raises(wg.ArgumentError, match="no floating tensor"):
+        wg.check_gradients(lambda x: result, wg.ones(2))
+
+
+def test_nothing_to_check() -> None:
+    with pytest.raises(wg.ArgumentError, match="none of the inputs"):
+        wg.check_gradients(lambda x: x, wg.tensor([1, 2]))
+    assert wg.check_gradients(lambda x: x * 2.0, wg.zeros((0, 3)))
+
+
+def test_exceptions_of_the_function_are_its_own() -> None:
+    def fails(x: Any) -> Any:
+        raise LookupError("of the user's")
+
+    with pytest.raises(LookupError, match="of the user's"):
+        wg.check_gradients(fails, wg.ones(2))
+
+
+def test_functions_that_fail_nearby_are_checked_where_they_do_not() -> None:
+    def positive(x: Any) -> Any:
+        if bool((x < 0.99).any()):
+            raise ValueError("too small")
+        return wg.log(x).sum()
+
+    assert wg.check_gradients(positive, wg.tensor([1.0, 2.0], dtype=wg.float64), second_order=False).verdict == "ok"
+
+
+def test_functions_that_run_for_ever_are_stopped() -> None:
+    def endless(x: Any) -> Any:
+        while True:
+            pass
+
+    before = time.monotonic()
+    with pytest.raises(TimeoutError, match="check_gradients: endless was stopped after 0.2 s"):
+        wg.check_gradients(endless, wg.ones(2), time_limit=0.2)
+    assert time.monotonic() - before < 60
+
+
+def test_modes_that_are_missing_are_noted() -> None:
+    class ClipGradient(wg.CustomOp):
+        def forward(self, x: Any) -> Any:
+            return x
+
+        def backward(self, y_bar: Any, x: Any) -> Any:
+            return wg.clip(y_bar, -100.0, 100.0)
+
+    report = wg.check_gradients(ClipGradient(), wg.tensor([0.5, 2.0], dtype=wg.float64))
+    assert report.verdict == "ok" and any("forward mode is not available" in n for n in report.notes)
+
+
+def test_the_inputs_and_the_generator_stay_as_they_are() -> None:
+    x = wg.tensor([0.5, 2.0], requires_grad=True)
+    state = wg.default_generator.get_state()
+    assert wg.check_gradients(lambda x: (x * wg.dropout(x, 0.5)).sum(), x.detach().clone())
+    assert x.tolist() == [0.5, 2.0] and x.grad is None
+    assert wg.default_generator.get_state() == state
