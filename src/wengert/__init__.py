@@ -151,6 +151,19 @@ _LAZY = {
         for name in ("binomial", "exponential", "multinomial", "poisson", "truncated_normal")
     },
     **{name: f"wengert.graph:{name}" for name in ("Graph", "Placeholder", "Variable")},
+    **{
+        name: f"wengert.transforms.curvature:{name}"
+        for name in (
+            "empirical_fisher_vp",
+            "estimate_hessian_diagonal",
+            "estimate_hessian_trace",
+            "fisher_vp",
+            "ggnvp",
+            "hessian_blocks",
+            "hessian_diagonal",
+            "hessian_trace",
+        )
+    },
     "psum": "wengert.transforms.collectives:psum",
     "pmean": "wengert.transforms.collectives:pmean",
     **{name: f"wengert.debug.gradient_check:{name}" for name in ("NumericalChecker", "check_gradients")},
