@@ -168,6 +168,7 @@ _LAZY = {
     "pmean": "wengert.transforms.collectives:pmean",
     **{name: f"wengert.debug.gradient_check:{name}" for name in ("NumericalChecker", "check_gradients")},
     "check_custom_op": "wengert.debug.custom_op_check:check_custom_op",
+    "draw": "wengert.debug.drawing:draw",
     "fingerprint": "wengert.debug.fingerprint:fingerprint",
     "compare_runs": "wengert.debug.compare_runs:compare_runs",
     "save": "wengert.interop.safetensors:save",

@@ -12,9 +12,9 @@ from wengert import _core, tree
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.modes import no_grad
+from wengert.debug.drawing import to_dot, to_svg, to_text
 from wengert.dtypes import DType, float32
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError, WengertError
-from wengert.graph.drawing import to_dot, to_svg
 from wengert.graph.nodes import GraphTrace, Node, Placeholder, Variable
 from wengert.program.compile import compile
 from wengert.program.ir import Program, Type, Var, format_program, infer, remove_dead, resized
@@ -229,7 +229,7 @@ class Graph:
         written to a file if there is a path, whose suffix names the format: .svg, .dot or .txt.
         """
         kind = format or (Path(path).suffix.lstrip(".").lower() if path is not None else "svg")
-        writers: dict[str, Callable[..., str]] = {"svg": to_svg, "dot": to_dot, "txt": format_program}
+        writers: dict[str, Callable[..., str]] = {"svg": to_svg, "dot": to_dot, "txt": to_text}
         if kind not in writers:
             raise ArgumentError(f"draw: the format must be svg, dot or txt, got {kind!r}")
         drawing = self._trace.readable(writers[kind](self.program(fetches), self._names()))

@@ -107,6 +107,11 @@ class Program:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from wengert.debug.drawing import to_svg  # of no use outside notebooks
+
+        return to_svg(self)
+
     def verify(self) -> None:
         """Raise if a value is read before it is made, made twice, or has another type than its op says."""
         known = set(self.inputs)
