@@ -25,14 +25,27 @@ struct Write {
   std::string op;
 };
 
+// The `.grad` of a leaf that the function reads or changes.
+struct LeafGrad {
+  enum Before : uint8_t { not_read, absent, present };
+  enum After : uint8_t { untouched, forgotten, replaced, added };
+  uint32_t leaf;  // which input it is
+  Before before;
+  DType dtype;         // of what is present
+  uint32_t input = 0;  // which input that is
+  After after;
+  uint32_t output = 0;  // that is the new one, or is added
+};
+
 // What a program takes and gives besides arguments, captured tensors and results.
 struct Effects {
-  SizeList draws;                 // how far each stream of random numbers moves on
-  nb::object begin;               // begin(how far): tensors that follow the arguments
-  nb::object commit;              // commit(the last outputs): after a call that succeeded; or None
+  SizeList draws;     // how far each stream of random numbers moves on
+  nb::object begin;   // begin(how far): tensors that follow the arguments; None where the function is to be traced anew
+  nb::object commit;  // commit(): after a call that succeeded; or None
   std::vector<Write> writes;      // in place, after the run
   std::vector<uint64_t> sources;  // of each output: the inputs that it can be differentiated by
-  size_t n_results = 0;           // outputs that the caller sees; those of `writes` and for `commit` follow
+  size_t n_results = 0;           // outputs that the caller sees; those of `writes` and `grads` follow
+  std::vector<LeafGrad> grads;
 };
 
 // What the trace has asked about a number that is an operand.
@@ -58,8 +71,19 @@ struct NumberGuard {
   }
 };
 
+// What a tensor is to reverse mode: `backward` inside the function differentiates by the leaves.
+enum class Role : char { constant, leaf, hooked_leaf, computed };
+
+Role role_of(const Value* v) {
+  if (!tracked(v)) return Role::constant;
+  if (!v->node->leaf) return Role::computed;
+  return v->node->hooks || v->node->final_hooks ? Role::hooked_leaf : Role::leaf;
+}
+
 struct Entry {
   GuardSet guards;
+  std::vector<Type> captured_types;  // a tensor from outside may be given another dtype
+  std::vector<Role> roles;           // of arguments and captured tensors, if the trace depends on them
   std::vector<NumberGuard> numbers;
   std::shared_ptr<Program> plain;
   std::vector<std::pair<uint64_t, DerivativeHandle>> derivatives;  // by which inputs need gradients
@@ -283,7 +307,8 @@ PyObject* call_slowly(PyObject* hook, Compiled* self, PyObject* const* args, Py_
   return nb::handle(hook)(nb::handle(reinterpret_cast<PyObject*>(self)), nb::tuple(positional), named).release().ptr();
 }
 
-// (draws, begin, commit, [(input, output, recorded, op)], sources, number of results)
+// (draws, begin, commit, [(input, output, recorded, op)], sources, number of results,
+//  [(leaf, before, dtype, input, after, output)])
 std::unique_ptr<Effects> read_effects(const nb::tuple& t) {
   auto e = std::make_unique<Effects>();
   e->draws = nb::cast<SizeList>(nb::object(t[0]));
@@ -296,6 +321,13 @@ std::unique_ptr<Effects> read_effects(const nb::tuple& t) {
   }
   for (nb::handle h : nb::cast<nb::list>(nb::object(t[4]))) e->sources.push_back(nb::cast<uint64_t>(h));
   e->n_results = nb::cast<size_t>(nb::object(t[5]));
+  for (nb::handle h : nb::cast<nb::list>(nb::object(t[6]))) {
+    nb::tuple g = nb::cast<nb::tuple>(h);
+    e->grads.push_back(
+        {nb::cast<uint32_t>(nb::object(g[0])), static_cast<LeafGrad::Before>(nb::cast<int>(nb::object(g[1]))),
+         dtype_from(nb::cast<int>(nb::object(g[2]))), nb::cast<uint32_t>(nb::object(g[3])),
+         static_cast<LeafGrad::After>(nb::cast<int>(nb::object(g[4]))), nb::cast<uint32_t>(nb::object(g[5]))});
+  }
   return e;
 }
 
@@ -320,10 +352,63 @@ void check_entry(const Entry& e, Arguments& call) {
   for (const Write& w : effects.writes)
     require(w.input < static_cast<size_t>(e.plain->n_inputs) && w.output < outputs.size(),
             "a tensor that is changed in place does not exist");
+  for (const LeafGrad& g : effects.grads)
+    require(g.leaf < static_cast<size_t>(e.plain->n_inputs) && g.input < static_cast<size_t>(e.plain->n_inputs) &&
+                (g.after < LeafGrad::replaced || g.output < outputs.size()),
+            "a gradient that is read or changed does not exist");
+}
+
+// The tensor that an input of the program is; null for hidden ones and numbers.
+TensorObject* input_tensor(const Entry& e, Arguments& call, size_t index) {
+  const size_t n_hidden = e.plain->n_inputs - call.n_in - e.captured.size();
+  PyObject* o = index < call.n_in              ? call.given[index]
+                : index < call.n_in + n_hidden ? nullptr
+                                               : PyList_GET_ITEM(e.captured.ptr(), index - call.n_in - n_hidden);
+  return o && is_tensor(o) ? as_tensor(o) : nullptr;
+}
+
+std::vector<Role> roles_of(const Entry& e, Arguments& call) {
+  std::vector<Role> roles;
+  for (size_t i = 0; i < call.n_in; ++i) roles.push_back(role_of(call.in[i]));
+  for (nb::handle h : e.captured) roles.push_back(role_of(current(as_tensor(h.ptr())->tensor)));
+  return roles;
+}
+
+bool roles_hold(const Entry& e, Arguments& call) {
+  const Role* expected = e.roles.data();
+  if (e.roles.empty()) return true;
+  for (size_t i = 0; i < call.n_in; ++i)
+    if (role_of(call.in[i]) != *expected++) return false;
+  for (nb::handle h : e.captured)
+    if (role_of(current(as_tensor(h.ptr())->tensor)) != *expected++) return false;
+  return true;
+}
+
+bool captured_types_hold(const Entry& e) {
+  const Type* expected = e.captured_types.data();
+  for (nb::handle h : e.captured) {
+    const Value* v = current(as_tensor(h.ptr())->tensor);
+    if (v->dtype != expected->dtype || !(v->dims() == expected->shape)) return false;
+    ++expected;
+  }
+  return true;
+}
+
+bool grads_hold(const Entry& e, Arguments& call) {
+  if (!e.effects) return true;
+  for (const LeafGrad& g : e.effects->grads) {
+    if (g.before == LeafGrad::not_read) continue;
+    const TensorObject* t = input_tensor(e, call, g.leaf);
+    const Value* v = t ? current(const_cast<Tensor&>(t->tensor)) : nullptr;
+    const bool present = v && v->node && v->node->grad;
+    if (present != (g.before == LeafGrad::present) || (present && v->node->grad->base->dtype != g.dtype)) return false;
+  }
+  return true;
 }
 
 // Nothing if the function has no program of its own.
-std::optional<Entry> trace_entry(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+std::optional<Entry> trace_entry(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names,
+                                 bool& asks_roles) {
   nb::object made = nb::steal(call_slowly(self->trace, self, args, n, names));
   if (made.is_none()) return std::nullopt;
   nb::tuple traced = nb::cast<nb::tuple>(made);
@@ -341,6 +426,7 @@ std::optional<Entry> trace_entry(Compiled* self, PyObject* const* args, Py_ssize
                          static_cast<NumberGuard::Comparison>(nb::cast<int>(nb::object(t[1]))),
                          nb::cast<double>(nb::object(t[2])), nb::cast<bool>(nb::object(t[3]))});
   }
+  asks_roles = nb::cast<bool>(nb::object(traced[8]));
   e.settings_seen = settings_epoch;
   return e;
 }
@@ -365,13 +451,15 @@ void drop_one(Compiled* self) {
   cache.by_key.erase(bucket);
 }
 
-Entry& keep(Compiled* self, Arguments& call, Entry&& e) {
+std::list<Entry>& keep(Compiled* self, Arguments& call, Entry&& e, bool asks_roles) {
   check_entry(e, call);
+  for (nb::handle h : e.captured) e.captured_types.push_back(current(as_tensor(h.ptr())->tensor)->type());
+  if (asks_roles) e.roles = roles_of(e, call);
   if (self->cache->count >= kMostEntries) drop_one(self);
   std::list<Entry>& entries = self->cache->by_key[std::string(call.key.bytes())];
-  entries.push_back(std::move(e));
+  entries.push_front(std::move(e));
   ++self->cache->count;
-  return entries.back();
+  return entries;
 }
 
 bool of_attribute(const SizeLeaf& l) { return l.kind == SizeLeaf::attribute; }
@@ -423,17 +511,14 @@ PyObject* results_of(const Entry& e, Value** out, size_t n) {
 }
 
 // Tensors that are written to, in the order of `writes`. Refuses what cannot be written before anything runs.
-void find_targets(const Entry& e, Arguments& call, Value* const* in, size_t n, TensorObject** targets) {
-  const size_t n_hidden = n - call.n_in - e.captured.size();
+void find_targets(const Entry& e, Arguments& call, const nb::list& hidden, Value* const* in, size_t n,
+                  TensorObject** targets) {
   for (size_t k = 0; k < e.effects->writes.size(); ++k) {
     const Write& w = e.effects->writes[k];
-    if (w.input < call.n_in && is_tensor(call.given[w.input])) {
-      targets[k] = as_tensor(call.given[w.input]);
-    } else if (w.input < call.n_in + n_hidden) {
-      fail(ErrorKind::value, "compile", "a number or a hidden operand is not changed in place");
-    } else {
-      targets[k] = as_tensor(PyList_GET_ITEM(e.captured.ptr(), w.input - call.n_in - n_hidden));
-    }
+    targets[k] = input_tensor(e, call, w.input);
+    if (!targets[k] && w.input >= call.n_in && is_tensor(PyList_GET_ITEM(hidden.ptr(), w.input - call.n_in)))
+      targets[k] = as_tensor(PyList_GET_ITEM(hidden.ptr(), w.input - call.n_in));  // a gradient
+    if (!targets[k]) fail(ErrorKind::value, "compile", "a number is not changed in place");
     for (size_t i = 0; i < n; ++i)
       if (i != w.input && (in[i]->buffer == in[w.input]->buffer || share_memory(in[i], in[w.input])))
         throw Error(ErrorKind::trace,
@@ -453,10 +538,18 @@ void drop_unrelated_edges(const Effects& effects, uint64_t mask, Value** out) {
     }
 }
 
-nb::list begin(const Effects& effects, Value* const* in) {
+// The hidden inputs of a call; false if what the trace has assumed of Python objects is not so any more.
+bool begin(const Entry& e, Arguments& call, nb::list& hidden) {
   nb::list amounts;
-  for (int64_t n : effects.draws.evaluate(in)) amounts.append(n);
-  return nb::cast<nb::list>(effects.begin(amounts));
+  for (int64_t n : e.effects->draws.evaluate(call.in.data())) amounts.append(n);
+  nb::object given = e.effects->begin(amounts);
+  if (given.is_none()) return false;
+  hidden = nb::cast<nb::list>(given);
+  for (nb::handle h : hidden)
+    if (!h.is_none()) value_from(h, "compile")->made = Value::kLiteral;
+  for (const LeafGrad& g : e.effects->grads)
+    if (g.before == LeafGrad::present) hidden[g.input - call.n_in] = nb::steal(grad_of(input_tensor(e, call, g.leaf)));
+  return true;
 }
 
 // By which inputs a call will be differentiated; hidden ones, which are not there yet, are never tracked.
@@ -470,22 +563,44 @@ uint64_t active_mask(const Entry& e, Arguments& call) {
   return mask & active;
 }
 
-PyObject* run_with_effects(Entry& e, Arguments& call) {
+// What a call with effects needs before it runs.
+struct Prepared {
+  uint64_t mask = 0;
+  nb::list hidden;
+};
+
+bool prepare(Entry& e, Arguments& call, Prepared& made) {
+  if (!e.effects) return true;
+  made.mask = active_mask(e, call);
+  if (made.mask) derivative_for(e, made.mask, call.in.data());  // before anything is drawn
+  return begin(e, call, made.hidden);
+}
+
+void store_grads(const Entry& e, Arguments& call, Value** out) {
+  for (const LeafGrad& g : e.effects->grads) {
+    TensorObject* t = g.after == LeafGrad::untouched ? nullptr : input_tensor(e, call, g.leaf);
+    if (!t) continue;
+    if (g.after == LeafGrad::added) {
+      Ref sum(out[g.output]);
+      if (Node* leaf = current(t->tensor)->node) keep_grad(leaf, sum.v);
+    } else {
+      store_grad(t, g.after == LeafGrad::replaced ? out[g.output] : nullptr);
+    }
+  }
+}
+
+PyObject* run_with_effects(Entry& e, Arguments& call, Prepared& made) {
   const Effects& effects = *e.effects;
-  const uint64_t mask = active_mask(e, call);
-  if (mask) derivative_for(e, mask, call.in.data());  // before anything is drawn
-  const nb::list hidden = begin(effects, call.in.data());
+  const uint64_t mask = made.mask;
+  const nb::list& hidden = made.hidden;
   const size_t n = call.n_in + hidden.size() + e.captured.size(), n_out = e.plain->outputs.size();
   SmallArray<Value*, kFewOperands> in(n);
   Value** next = std::copy_n(call.in.data(), call.n_in, in.data());
-  for (nb::handle h : hidden) {
-    *next = value_from(h, "compile");
-    (*next++)->made = Value::kLiteral;
-  }
+  for (nb::handle h : hidden) *next++ = value_from(h, "compile");
   for (nb::handle h : e.captured) *next++ = operand(as_tensor(h.ptr()));
   check_count(*e.plain, n);
   SmallArray<TensorObject*, kFewOperands> targets(effects.writes.size());
-  find_targets(e, call, in.data(), n, targets.data());
+  find_targets(e, call, hidden, in.data(), n, targets.data());
   if (mask && n_out > UINT16_MAX)  // as Node::n_outputs
     throw Error(ErrorKind::gradient,
                 "a compiled function that changes more than " + std::to_string(UINT16_MAX - effects.n_results) +
@@ -497,11 +612,8 @@ PyObject* run_with_effects(Entry& e, Arguments& call) {
     const Write& w = effects.writes[k];
     assign(targets[k]->tensor, out[w.output], w.op.c_str(), w.recorded && thread_state.grad_enabled);
   }
-  if (!effects.commit.is_none()) {
-    nb::list last;
-    for (size_t i = effects.n_results + effects.writes.size(); i < n_out; ++i) last.append(to_python(out[i]));
-    effects.commit(last);
-  }
+  store_grads(e, call, out.data());
+  if (!effects.commit.is_none()) effects.commit();
   return results_of(e, out.data(), effects.n_results);
 }
 
@@ -538,21 +650,29 @@ bool settings_hold(Entry& e) {
   return true;
 }
 
-// Runs an entry, which stays in the cache meanwhile.
-PyObject* run_found(Compiled* self, Entry& e, Arguments& call) {
+// Runs an entry, which stays in the cache meanwhile; null, and no exception is set, if it is not for this call.
+PyObject* run_found(Compiled* self, std::list<Entry>& entries, std::list<Entry>::iterator at, Arguments& call) {
   struct Running {
     Entry& e;
     explicit Running(Entry& entered) : e(entered) { ++e.running; }
     ~Running() { --e.running; }
-  } running(e);
-  e.used = ++self->cache->calls;
-  return e.effects ? run_with_effects(e, call) : run_entry(e, call);
+  } running(*at);
+  Prepared made;
+  if (!prepare(*at, call, made)) return nullptr;
+  at->used = ++self->cache->calls;
+  if (at != entries.begin()) entries.splice(entries.begin(), entries, at);  // the next call is likely the same
+  return at->effects ? run_with_effects(*at, call, made) : run_entry(*at, call);
 }
 
 bool numbers_hold(const Entry& e, Value* const* in) {
   for (const NumberGuard& g : e.numbers)
     if (!g.holds(in)) return false;
   return true;
+}
+
+bool holds(Entry& e, Arguments& call) {
+  return e.guards.hold(call.in.data(), nullptr) && numbers_hold(e, call.in.data()) && captured_types_hold(e) &&
+         roles_hold(e, call) && grads_hold(e, call) && settings_hold(e);
 }
 
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
@@ -571,15 +691,21 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
       auto it = self->cache->by_key.find(std::string(call.key.bytes()));
       self->latest = it == self->cache->by_key.end() ? nullptr : &*it;
     }
-    if (self->latest)
-      for (Entry& e : self->latest->second)
-        if (e.guards.hold(call.in.data(), nullptr) && numbers_hold(e, call.in.data()) && settings_hold(e))
-          return run_found(self, e, call);
-    std::optional<Entry> traced = trace_entry(self, args, n, names);
+    if (self->latest) {
+      std::list<Entry>& entries = self->latest->second;
+      for (auto e = entries.begin(); e != entries.end(); ++e)
+        if (holds(*e, call))
+          if (PyObject* result = run_found(self, entries, e, call); result || PyErr_Occurred()) return result;
+    }
+    bool asks_roles = false;
+    std::optional<Entry> traced = trace_entry(self, args, n, names, asks_roles);
     if (!traced) return call_slowly(self->lifted, self, args, n, names);
     Arguments again(*self->cache, args, n, names);  // other numbers may be operands now
-    Entry& e = keep(self, again, std::move(*traced));
-    return run_found(self, e, again);
+    std::list<Entry>& entries = keep(self, again, std::move(*traced), asks_roles);
+    PyObject* result = run_found(self, entries, entries.begin(), again);
+    if (!result && !PyErr_Occurred())
+      fail(ErrorKind::trace, "compile", "what the function reads of Python objects changes while it is traced");
+    return result;
   } catch (const OtherSizes&) {
     return compiled_call(object, args, nargsf, names);
   } catch (const Captured&) {

@@ -364,6 +364,15 @@ nb::list hooks_of(nb::handle tensor) {
   return nb::borrow<nb::list>(static_cast<PyObject*>(v->node->hooks));
 }
 
+// The list of a tensor's hooks, or of those for when its gradient is final; None if there is none.
+nb::object existing_hooks(nb::handle tensor, bool final) {
+  if (!is_tensor(tensor.ptr()) || !as_tensor(tensor.ptr())->plain) return nb::none();
+  const Node* n = current(as_tensor(tensor.ptr())->tensor)->node;
+  void* hooks = !n ? nullptr : !final ? n->hooks : n->leaf ? n->final_hooks : nullptr;
+  if (!hooks) return nb::none();
+  return nb::borrow(static_cast<PyObject*>(hooks));
+}
+
 // The hooks of a leaf that are called when its gradient is final; None if the tensor is no leaf.
 nb::object final_hooks_of(nb::handle tensor) {
   Node* n = value_from(tensor, "register_post_accumulate_hook")->node;
@@ -513,6 +522,11 @@ void init_tape(nb::module_& m) {
   m.def("reattach", &reattach);
   m.def("hooks_of", &hooks_of);
   m.def("final_hooks_of", &final_hooks_of);
+  m.def("existing_hooks", &existing_hooks);
+  m.def("grad_of", [](nb::handle tensor) {
+    if (!is_tensor(tensor.ptr())) throw nb::type_error("grad_of: takes a tensor");
+    return nb::steal(grad_of(as_tensor(tensor.ptr())));
+  });
   m.def("retain_grad", &retain_grad);
   m.def("set_grad_enabled", &set_grad_enabled);
   m.def("set_capturing", &set_capturing);

@@ -14,6 +14,16 @@ namespace wengert {
 PyTypeObject* tensor_type = nullptr;
 PythonHooks python_hooks = {};
 
+PyObject* call_python(const char* method, PyObject* a, PyObject* b) {
+  static PyObject* operators = nullptr;  // wengert's implementations of operators that are not one elementwise op
+  if (!operators) operators = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "_operators");
+  if (!operators) return nullptr;
+  PyObject* f = PyDict_GetItemString(operators, method);
+  if (!f) return Py_NewRef(Py_NotImplemented);
+  PyObject* args[2] = {a, b};
+  return PyObject_Vectorcall(f, args, 2, nullptr);
+}
+
 namespace {
 
 // Recently dropped tensors of one type, kept for the next op. They keep their reference to the type.
@@ -127,16 +137,6 @@ template <Elementwise kernel>
 PyObject* unary(PyObject* a) {
   static const Op& op = *all_ops()[static_cast<int>(kernel)];
   return call_elementwise(op, &a, 1, true);
-}
-
-PyObject* call_python(const char* method, PyObject* a, PyObject* b) {
-  static PyObject* operators = nullptr;  // wengert's implementations of operators that are not one elementwise op
-  if (!operators) operators = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "_operators");
-  if (!operators) return nullptr;
-  PyObject* f = PyDict_GetItemString(operators, method);
-  if (!f) return Py_NewRef(Py_NotImplemented);
-  PyObject* args[2] = {a, b};
-  return PyObject_Vectorcall(f, args, 2, nullptr);
 }
 
 // The shortcut if it takes the operands, else Python's function.

@@ -33,6 +33,10 @@ TensorObject* new_dual_tensor();                // an empty shell; a new referen
 PyObject* wrap(Value* owned);  // a new plain tensor; takes the reference; null with MemoryError
 PyObject* wrap_view(Value* owned, TensorObject* base, bool detached);
 uint64_t id_of(TensorObject* t);
+PyObject* grad_of(TensorObject* t);              // its `.grad`: a new reference, or null with an exception
+void store_grad(TensorObject* t, Value* owned);  // makes this its `.grad`, or forgets it; takes the reference
+// What Tensor._operators has under this name, of two objects; a new reference, or null with an exception.
+PyObject* call_python(const char* method, PyObject* a, PyObject* b);
 // Lets the garbage collector look at a tensor whose node has hooks. Others have no part in cycles of Python objects.
 void make_collectable(TensorObject* t);
 

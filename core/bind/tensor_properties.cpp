@@ -131,18 +131,61 @@ PyObject* get_is_leaf(PyObject* self, void*) {
   return v ? PyBool_FromLong(!v->node || v->node->leaf) : nullptr;
 }
 
-// What `.grad` holds belongs to one call, not to all calls of a function that is traced.
-bool refuse_grad_in_trace() {
-  if (!thread_state.capturing) return false;
-  PyErr_SetString(python_hooks.errors[static_cast<int>(ErrorKind::trace)],
-                  "grad: inside a compiled function gradients are in the map that backward() returns; use that, and "
-                  "optimizer.step(grads)");
-  return true;
+PyObject* get_grad(PyObject* self, void*) {
+  if (thread_state.capturing) return call_python("grad", self, Py_None);
+  return grad_of(as_tensor(self));
 }
 
-PyObject* get_grad(PyObject* self, void*) {
-  if (refuse_grad_in_trace()) return nullptr;
-  TensorObject* t = as_tensor(self);
+int set_grad(PyObject* self, PyObject* g, void*) {
+  if (thread_state.capturing) {
+    PyObject* done = call_python("set_grad", self, g ? g : Py_None);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+  }
+  Value* v = value_of(self, "grad");
+  if (!v) return -1;
+  if (!g || g == Py_None) return store_grad(as_tensor(self), nullptr), 0;
+  if (!v->node) {
+    PyErr_SetString(python_hooks.errors[static_cast<int>(ErrorKind::gradient)],
+                    "grad: this tensor does not require a gradient; set requires_grad first");
+    return -1;
+  }
+  if (!is_tensor(g) || !as_tensor(g)->plain)
+    return PyErr_SetString(PyExc_TypeError, "grad: expected a tensor or None"), -1;
+  Value* gv = current(as_tensor(g)->tensor);
+  if (!(gv->dims() == v->dims())) {
+    PyErr_Format(python_hooks.errors[static_cast<int>(ErrorKind::shape)],
+                 "grad: a gradient of shape %s does not fit a tensor of shape %s", to_string(gv->dims()).c_str(),
+                 to_string(v->dims()).c_str());
+    return -1;
+  }
+  retain(gv);
+  gv->buffer->shared = true;
+  store_grad(as_tensor(self), gv);
+  return 0;
+}
+
+PyObject* get_data_pointer(PyObject* self, void*) {
+  Value* v = value_of(self, "data_ptr");
+  return v ? PyLong_FromVoidPtr(v->data) : nullptr;
+}
+
+PyObject* get_pinned(PyObject* self, void*) {
+  return PyBool_FromLong(as_tensor(self)->plain && current(as_tensor(self)->tensor)->buffer->pinned);
+}
+
+PyObject* get_overlaps(PyObject* self, void*) {
+  return PyBool_FromLong(as_tensor(self)->plain && has_shared_elements(as_tensor(self)->tensor));
+}
+
+PyObject* get_contiguous(PyObject* self, void*) {
+  Value* v = value_of(self, "is_contiguous");
+  return v ? PyBool_FromLong(v->contiguous) : nullptr;
+}
+
+}  // namespace
+
+PyObject* grad_of(TensorObject* t) {
   if (!t->plain) Py_RETURN_NONE;
   Value* v = current(t->tensor);
   if (!v->node || !v->node->grad) Py_RETURN_NONE;
@@ -167,58 +210,18 @@ PyObject* get_grad(PyObject* self, void*) {
   return g;
 }
 
-int set_grad(PyObject* self, PyObject* g, void*) {
-  if (refuse_grad_in_trace()) return -1;
-  Value* v = value_of(self, "grad");
-  if (!v) return -1;
-  if (!g || g == Py_None) {
-    if (v->node && v->node->grad) {
-      release(v->node->grad);
-      v->node->grad = nullptr;
-    }
-    return 0;
+void store_grad(TensorObject* t, Value* owned) {
+  Node* node = current(t->tensor)->node;
+  if (!node) {
+    if (owned) release(owned);
+    return;
   }
-  if (!v->node) {
-    PyErr_SetString(python_hooks.errors[static_cast<int>(ErrorKind::gradient)],
-                    "grad: this tensor does not require a gradient; set requires_grad first");
-    return -1;
-  }
-  if (!is_tensor(g) || !as_tensor(g)->plain)
-    return PyErr_SetString(PyExc_TypeError, "grad: expected a tensor or None"), -1;
-  Value* gv = current(as_tensor(g)->tensor);
-  if (!(gv->dims() == v->dims())) {
-    PyErr_Format(python_hooks.errors[static_cast<int>(ErrorKind::shape)],
-                 "grad: a gradient of shape %s does not fit a tensor of shape %s", to_string(gv->dims()).c_str(),
-                 to_string(v->dims()).c_str());
-    return -1;
-  }
-  retain(gv);
-  if (v->node->grad) release(v->node->grad);
-  v->node->grad = new Alias{1, 0, gv};
-  gv->buffer->shared = true;
-  set_category(gv->buffer, Category::gradient);
-  return 0;
+  if (node->grad) release(std::exchange(node->grad, nullptr));
+  if (!owned) return;
+  if (owned->buffer->refs > 1) owned->buffer->shared = true;
+  node->grad = new Alias{1, 0, owned};
+  set_category(owned->buffer, Category::gradient);
 }
-
-PyObject* get_data_pointer(PyObject* self, void*) {
-  Value* v = value_of(self, "data_ptr");
-  return v ? PyLong_FromVoidPtr(v->data) : nullptr;
-}
-
-PyObject* get_pinned(PyObject* self, void*) {
-  return PyBool_FromLong(as_tensor(self)->plain && current(as_tensor(self)->tensor)->buffer->pinned);
-}
-
-PyObject* get_overlaps(PyObject* self, void*) {
-  return PyBool_FromLong(as_tensor(self)->plain && has_shared_elements(as_tensor(self)->tensor));
-}
-
-PyObject* get_contiguous(PyObject* self, void*) {
-  Value* v = value_of(self, "is_contiguous");
-  return v ? PyBool_FromLong(v->contiguous) : nullptr;
-}
-
-}  // namespace
 
 PyGetSetDef tensor_properties[] = {
     {"shape", get_shape, nullptr, "Sizes of the axes, as a tuple.", nullptr},

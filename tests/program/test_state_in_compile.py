@@ -497,63 +497,61 @@ def test_gradients_that_nobody_uses_are_accumulated() -> None:
 
 def test_backward_in_a_compiled_function() -> None:
     w = wg.tensor([1.0, 2.0], requires_grad=True)
-    with pytest.raises(wg.GradientError, match="value_and_grad"):
+    with pytest.raises(wg.GradientError, match="depends on none"):
         wg.compile(lambda x: (x * x).sum().backward() and x)(wg.ones(2))
     f = wg.compile(lambda x: (x * x * w).sum().backward(inputs=[x])[x])
     assert f(wg.ones(2)).tolist() == [2.0, 4.0] and w.grad is None
-    with pytest.raises(wg.TraceError, match=r"optimizer.step\(grads\)"):
-        wg.compile(lambda x: x * w.grad)(wg.ones(2))
-    optimizer = wg.optim.SGD([w], lr=0.1)
-
-    def step(x: Any) -> Any:
-        loss = (x * w).sum()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    with pytest.raises(wg.TraceError, match="step"):
-        wg.compile(step)(wg.ones(2))
-    w.sum().backward()
-    wg.compile(lambda x: optimizer.zero_grad() or x * 1)(wg.ones(2))
+    outside = w * 2.0
+    g = wg.compile(lambda x: (x * outside).sum().backward() and x)
+    with pytest.raises(wg.GradientError, match=r"computed outside.*detach\(\)"):
+        g(wg.ones(2))
     assert w.grad is None
 
 
-def test_a_changed_optimizer_is_noticed() -> None:
-    w = nn.Parameter(wg.ones(2))
-    optimizer = wg.optim.Adam([w])
+def test_a_changed_optimizer_is_followed() -> None:
+    results = []
+    for compiled in (False, True):
+        w = nn.Parameter(wg.ones(2))
+        optimizer = wg.optim.Adam([w], weight_decay=0.0)
 
-    @wg.compile
-    def step(x: Any) -> Any:
-        loss = (x * w).sum()
-        optimizer.step(loss.backward())
-        return loss
+        def step(x: Any, w: Any = w, optimizer: Any = optimizer) -> Any:
+            loss = (x * w * w).sum()
+            optimizer.step(loss.backward())
+            return loss
 
-    step(wg.ones(2))
-    state = optimizer.state_dict()
-    step(wg.ones(2))
-    before = w.tolist()
-    optimizer.load_state_dict(state)
-    with pytest.raises(wg.TraceError, match="compile it again"):
-        step(wg.ones(2))
-    assert w.tolist() == before
+        run = wg.compile(step) if compiled else step
+        run(wg.ones(2))
+        state = optimizer.state_dict()
+        run(wg.ones(2))
+        optimizer.load_state_dict(state)
+        run(wg.ones(2))
+        optimizer.param_groups[0]["weight_decay"] = 0.1
+        run(wg.ones(2))
+        optimizer.add_param_group({"params": [nn.Parameter(wg.ones(3))]})  # which gets no gradient
+        run(wg.ones(2))
+        results.append((w.tolist(), optimizer.state_dict()["state"][0]["step"]))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("frozen_first", [False, True])
-def test_a_parameter_that_is_frozen_is_noticed(frozen_first: bool) -> None:
-    w, v = nn.Parameter(wg.ones(2)), nn.Parameter(wg.ones(2))
-    v.requires_grad = not frozen_first
-    optimizer = wg.optim.SGD([w, v], lr=0.1)
+def test_a_parameter_that_is_frozen_is_followed(frozen_first: bool) -> None:
+    results = []
+    for compiled in (False, True):
+        w, v = nn.Parameter(wg.ones(2)), nn.Parameter(wg.ones(2))
+        v.requires_grad = not frozen_first
+        optimizer = wg.optim.SGD([w, v], lr=0.1, momentum=0.9)
 
-    @wg.compile
-    def step(x: Any) -> None:
-        optimizer.step((x * w * v).sum().backward())
+        def step(x: Any, w: Any = w, v: Any = v, optimizer: Any = optimizer) -> None:
+            optimizer.step((x * w * v).sum().backward())
 
-    step(wg.ones(2))
-    before = w.tolist(), v.tolist()
-    v.requires_grad = frozen_first
-    with pytest.raises(wg.TraceError, match="SGD.step: requires_grad of a parameter was changed.*compile it again"):
-        step(wg.ones(2))
-    assert (w.tolist(), v.tolist()) == before
+        run = wg.compile(step) if compiled else step
+        run(wg.ones(2))
+        v.requires_grad = frozen_first
+        run(wg.ones(2))
+        v.requires_grad = not frozen_first
+        run(wg.ones(2))
+        results.append((w.tolist(), v.tolist()))
+    assert results[0] == results[1]
 
 
 def test_what_was_there_before_is_kept_where_memory_is_shared_with_numpy() -> None:

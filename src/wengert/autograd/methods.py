@@ -13,7 +13,7 @@ from wengert.autograd.device import CPU, Device, check_device
 from wengert.autograd.display import tensor_format, tensor_repr
 from wengert.autograd.html import tensor_html
 from wengert.dtypes import as_dtype, bfloat16
-from wengert.errors import ShapeError
+from wengert.errors import ShapeError, TraceError
 from wengert.functional.arguments import as_dtype_of, describe, native
 from wengert.functional.at import At
 from wengert.functional.elementwise import is_operand, power_operator
@@ -21,6 +21,7 @@ from wengert.functional.foreign_names import FOREIGN, ForeignMethod, readable
 from wengert.functional.indexing import assign, getitem, setitem
 from wengert.interop import array_api, dlpack, numpy_functions, sparse
 from wengert.interop import numpy as numpy_interop
+from wengert.program.call_trace import CallTrace, call_trace
 
 # Functions whose first argument is not one tensor.
 _NO_METHOD = ("concat", "stack", "broadcast_arrays", "broadcast_shapes", "einsum", "make_complex", "select", "jn",
@@ -201,6 +202,22 @@ def reduce_ex(self: Tensor, protocol: Any) -> tuple[Any, ...]:
     return _rebuild, (type(self), a, self.dtype.name, self.requires_grad and self.is_leaf)
 
 
+def _grad_in_trace(x: Tensor, _: None) -> Any:
+    """`x.grad` where a function is traced."""
+    return _call_trace().grad(x)
+
+
+def _set_grad_in_trace(x: Tensor, gradient: Any) -> None:
+    _call_trace().set_grad(x, gradient)
+
+
+def _call_trace() -> CallTrace:
+    trace = call_trace()
+    if trace is None:
+        raise TraceError("grad: .grad is not there in the rule of an op")
+    return trace
+
+
 def _protocol() -> dict[str, Any]:
     """Special methods, and what NumPy and other libraries call."""
     return {
@@ -210,6 +227,8 @@ def _protocol() -> dict[str, Any]:
             "getitem": getitem,
             "setitem": setitem,
             "assign": assign,
+            "grad": _grad_in_trace,
+            "set_grad": _set_grad_in_trace,
         },
         "__repr__": tensor_repr,
         "__format__": tensor_format,

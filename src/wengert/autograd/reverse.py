@@ -128,22 +128,52 @@ def _backward_in_trace(y: Name, gradient: Any, retain: bool, inputs: Any) -> Gra
     trace: Any = y._trace
     seed = seed_for(y, gradient, "backward")
     with enable_grad():
-        chosen = trace.leaves() if inputs is None else as_tensors(inputs, "backward: inputs")
-        gradients = pull([y], [seed], chosen, retain=True, record=True)
+        leaves, computed = trace.sources()
+        retained = [x for x, _ in trace.retained.values()]
+        chosen = [*leaves, *retained] if inputs is None else as_tensors(inputs, "backward: inputs")
+        beyond = computed if inputs is None else []
+        gradients = pull([y], [seed], [*chosen, *beyond], retain=True, record=True)
+        for x, g in zip(beyond, gradients[len(chosen) :]):
+            if g is not None:
+                raise GradientError(
+                    f"backward: inside a compiled function a tensor {x.dtype.name}{tuple(x.shape)} was computed outside, "
+                    "where backward would go on; detach() it, or call backward() outside"
+                )
         grads = GradientMap()
         for x, g in zip(chosen, gradients):
             if g is not None:
-                grads[x] = g
-                if x._plain:
-                    trace.accumulate(x, g.detach())
+                grads[x] = _hooked(trace, x, g)
+                trace.accumulate(x, grads[x].detach())
+                for hook in _hooks_in_trace(trace, x, True):
+                    hook()
     if not grads._gradients and inputs is None:
         raise GradientError(
-            f"backward: inside a compiled function the gradients are those by captured tensors that require one, and "
-            f"this {y.dtype.name}{tuple(y.shape)} depends on none; for arguments use value_and_grad"
+            f"backward: inside a compiled function the gradients are those by arguments and captured tensors that require "
+            f"one, and this {y.dtype.name}{tuple(y.shape)} depends on none"
         )
     if not retain:
         trace.free(y)
     return grads
+
+
+def _hooks_in_trace(trace: Any, x: Any, final: bool) -> list[Any]:
+    """The hooks of an argument or a captured tensor; they are traced, and with other hooks the function is traced anew."""
+    if isinstance(x, Name) and x not in trace._given:
+        return []
+    hooks = _core.existing_hooks(trace.given(x), final)
+    if hooks is None:
+        return []
+    known = list(hooks)
+    trace.checks.append(lambda: len(hooks) == len(known) and all(a is b for a, b in zip(hooks, known)))
+    return known
+
+
+def _hooked(trace: Any, x: Any, g: Tensor) -> Tensor:
+    """The gradient of a leaf as its hooks leave it."""
+    for hook in _hooks_in_trace(trace, x, False):
+        changed = hook(g)
+        g = g if changed is None else changed
+    return g
 
 
 @overload
@@ -310,6 +340,8 @@ def _announce(leaf: weakref.ref[Tensor], hook: Callable[[Tensor], object]) -> No
 
 def retain_grad(self: Tensor) -> None:
     """Keep the gradient of this intermediate in `.grad`, and in the map that backward returns."""
+    if isinstance(self, Name):
+        return self._trace.retain_grad(self)
     if _core.node_of(self) is None:
         raise GradientError("retain_grad: this tensor does not require a gradient")
     _core.retain_grad(self)

@@ -6,17 +6,20 @@ import math
 from typing import Any
 
 from wengert.autograd.modes import no_grad
-from wengert.errors import ArgumentError, GradientError
+from wengert.errors import ArgumentError, GradientError, TraceError
+from wengert.functional import isfinite, logical_and, where
+from wengert.functional.arguments import as_dtype_of
 from wengert.optim import transforms
-from wengert.optim.gradients import find_in_place, in_containers
+from wengert.optim.gradients import Found, find_in_place, in_containers
+from wengert.program.call_trace import call_trace
 
 
 def clip_grad_norm(
     grads_or_params: Any, max_norm: float, norm_type: float = 2.0, *, error_if_nonfinite: bool = False
-) -> float:
+) -> Any:
     """Scale all gradients down, in a map or in the `.grad` of parameters, so that their norm is at most `max_norm`.
 
-    Returns the norm they had.
+    Returns the norm they had: a number, and inside a compiled function a float64 tensor without axes.
 
     >>> import wengert as wg
     >>> p = wg.Parameter([3.0, 4.0])
@@ -27,6 +30,8 @@ def clip_grad_norm(
     transforms.clip_norm(max_norm)  # refuses a limit that is none
     found = find_in_place(grads_or_params, "clip_grad_norm", "clip_by_global_norm")
     with no_grad():
+        if call_trace() is not None:
+            return _clip_in_trace(found, max_norm, norm_type, error_if_nonfinite)
         total = float(transforms.norm(found.gradients, norm_type)) if found.gradients else 0.0
         if error_if_nonfinite and not math.isfinite(total):
             raise GradientError(
@@ -36,6 +41,20 @@ def clip_grad_norm(
         factor = max_norm / (total + 1e-6)  # PyTorch's
         if factor < 1.0 or not math.isfinite(total):
             found.put([g * factor for g in found.gradients])
+    return total
+
+
+def _clip_in_trace(found: Found, max_norm: float, norm_type: float, error_if_nonfinite: bool) -> Any:
+    """The same without a look at the norm: gradients that are small enough are multiplied by one."""
+    if error_if_nonfinite:
+        raise TraceError(
+            "clip_grad_norm: error_if_nonfinite looks at data, which a compiled function cannot; leave it out, and look at "
+            "the norm that is returned outside of the function"
+        )
+    total = transforms.norm(found.gradients, norm_type)
+    factor = max_norm / (total + 1e-6)
+    factor = where(logical_and(factor >= 1.0, isfinite(total)), 1.0, factor)
+    found.put([g * as_dtype_of(factor, g.dtype) for g in found.gradients])
     return total
 
 

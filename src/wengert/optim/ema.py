@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from wengert import _core
@@ -12,7 +12,9 @@ from wengert.autograd.conversion import asarray, tensor
 from wengert.autograd.modes import no_grad
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError
+from wengert.functional.arguments import as_dtype_of
 from wengert.optim.update import state_dtype, update_program
+from wengert.program.call_trace import CallTrace, call_trace
 
 
 def _average(average: Any, weight: Any, rate: Any) -> tuple[Any, ...]:
@@ -50,17 +52,51 @@ class EMA:
 
     def update(self) -> None:
         """Take the present weights into the averages; in place, one native call for all weights of a dtype."""
-        self.steps += 1
-        t = self.steps
-        decay = min(self.decay, (1.0 + t) / (10.0 + t)) if self.warmup else self.decay
-        self._weight_of_start *= decay
-        rate = (1.0 - decay) / (1.0 - self._weight_of_start) if self.debias else 1.0 - decay
+        trace = call_trace()
+        if trace is not None:
+            return self._update_in_trace(trace)
+        self._advance()
+        rate = self._rate()
         for dtype, chosen in self._by_dtype.items():
             weights = [self._weights[k].detach() for k in chosen]
             weights = [p if p.dtype == dtype else p.astype(dtype) for p in weights]
             averages = [self._averages[k] for k in chosen]
             program = update_program(_average, dtype, 0, 1)
             _core.update_in_place(program, averages, weights, [[] for _ in chosen], (rate,), dtype.code)
+
+    def _decay(self) -> float:
+        t = self.steps
+        return min(self.decay, (1.0 + t) / (10.0 + t)) if self.warmup else self.decay
+
+    def _advance(self) -> None:
+        self.steps += 1
+        self._weight_of_start *= self._decay()
+
+    def _rate(self) -> float:
+        """How much of the difference to the weights this update takes."""
+        decay = self._decay()
+        return (1.0 - decay) / (1.0 - self._weight_of_start) if self.debias else 1.0 - decay
+
+    def _saved(self) -> Callable[[], None]:
+        """What takes later updates back."""
+        steps, weight = self.steps, self._weight_of_start
+
+        def restore() -> None:
+            self.steps, self._weight_of_start = steps, weight
+
+        return restore
+
+    def _update_in_trace(self, trace: CallTrace) -> None:
+        """`update` in every call of the function that is traced; where other averages were loaded, it is traced anew."""
+        known = self._averages
+        trace.checks.append(lambda: self._averages is known)
+        trace.act(self._advance, self._saved)
+        for dtype, chosen in self._by_dtype.items():
+            (rate,) = trace.numbers(lambda: [self._rate()], 1, dtype)
+            with no_grad():
+                for k in chosen:
+                    (new,) = _average(self._averages[k], as_dtype_of(self._weights[k], dtype), rate)
+                    self._averages[k]._assign(new, "EMA")
 
     def averages(self) -> dict[str, Tensor]:
         """The averages by name; half precision is averaged in float32."""

@@ -9,6 +9,7 @@ from wengert._core import Tensor
 from wengert.autograd.gradient_map import GradientMap
 from wengert.errors import ArgumentError
 from wengert.nn.parameter import Parameter
+from wengert.program.call_trace import call_trace
 from wengert.tree import flatten, is_container, unflatten
 
 
@@ -44,12 +45,19 @@ def find_in_place(source: Any, who: str, instead: str) -> Found:
     if held is not None:
         return held
     leaves, _ = _leaves(source)
-    if not all(x._plain and x.is_leaf and x.requires_grad for x in leaves):
+    if not all(_is_trained(x) for x in leaves):
         raise ArgumentError(
             f"{who}: changes the gradients in a map or in the .grad of parameters; for tensors that are gradients "
             f"themselves there is {instead}, which returns new ones"
         )
     return _of_parameters(leaves, source)
+
+
+def _is_trained(x: Any) -> bool:
+    """Whether x is a leaf that requires a gradient; of a function that is traced, one that is given to it."""
+    trace = call_trace()
+    given = trace.given(x) if trace is not None else x
+    return isinstance(given, Tensor) and given._plain and given.is_leaf and given.requires_grad
 
 
 def in_containers(source: Any, params: Any = None) -> Found:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from wengert.autograd.creation import full
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import no_grad
 from wengert.dtypes import DType
-from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
+from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from wengert.nn.parameter import Parameter, reset_grad
 from wengert.optim import stateless
 from wengert.optim.update import Rule, state_dtype, update_program
@@ -182,7 +181,9 @@ class Optimizer:
             self._step(None)
         elif isinstance(grads, GradientMap):
             self._step({key: g for key, g in grads.items() if key in self._names})
-            self._forget(p for p in self._parameters() if p in grads)
+            for p in self._parameters():
+                if p in grads:
+                    p.grad = None
         else:
             self._step(self._by_id(self._paired(grads), "step"))
 
@@ -280,30 +281,15 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters: `.grad` is None again, or zeros where one was with `set_to_none=False`."""
-        if set_to_none:
-            self._forget(self._parameters())
-        elif call_trace() is not None:
-            raise TraceError(
-                f"{type(self).__name__}.zero_grad: inside a compiled function gradients are only set to None"
-            )
-        else:
-            for p in self._parameters():
-                reset_grad(p, set_to_none)
-
-    def _forget(self, parameters: Iterable[Tensor]) -> None:
-        trace = call_trace()
-        for p in parameters:
-            if trace is None:
-                p.grad = None
-            else:
-                trace.clear_grad(p)
+        for p in self._parameters():
+            reset_grad(p, set_to_none)
 
     def _step(self, given: dict[int, Tensor] | None) -> None:
         updated = False
-        for k, group in enumerate(self.param_groups):
-            for update_batch in tuple(self._update_batches[k]):
+        for k, update_batches in enumerate(self._update_batches):
+            for update_batch in tuple(update_batches):
                 gradients = None if given is None else [given.get(p.id) for p in update_batch.parameters]
-                if update_batch.steps == 0 or not self._update(group, update_batch, gradients):
+                if update_batch.steps == 0 or not self._update(k, update_batch, gradients):
                     updated |= self._update_part(k, update_batch, gradients)
                 else:
                     updated = True
@@ -313,12 +299,12 @@ class Optimizer:
                 f"({_some(self._names.values())}); call backward() on a loss that depends on them first"
             )
 
-    def _update(self, group: Group, update_batch: UpdateBatch, gradients: list[Tensor | None] | None) -> bool:
-        """Update all of the update_batch; False, and nothing is changed, if a gradient is missing."""
-        options = _options(group)
+    def _update(self, k: int, update_batch: UpdateBatch, gradients: list[Tensor | None] | None) -> bool:
+        """Update all of the update_batch, of group k; False, and nothing is changed, if a gradient is missing."""
+        options = _options(self.param_groups[k])
         trace = call_trace()
         if trace is not None:
-            return self._update_in_trace(trace, group, update_batch, gradients)
+            return self._update_in_trace(trace, k, update_batch, gradients)
         numbers = self.numbers(options, update_batch.steps + 1)
         plan, now = update_batch.plan, list(options.values())
         if plan is None or plan.options != now:
@@ -326,35 +312,34 @@ class Optimizer:
             update_batch.plan = plan if _unchangeable(options) else None
         return update_batch.run(plan, gradients, numbers)
 
-    def _update_in_trace(self, trace: CallTrace, group: Group, update_batch: UpdateBatch, gradients: Any) -> bool:
-        """`_update` in every call of the function that is traced, with the options and the count of that call."""
-        if gradients is None:
-            raise TraceError(
-                f"{type(self).__name__}.step: inside a compiled function pass the gradients: step(loss.backward())"
-            )
-        if any(g is None for g in gradients):
+    def _update_in_trace(self, trace: CallTrace, k: int, update_batch: UpdateBatch, gradients: Any) -> bool:
+        """`_update` in every call of the function that is traced, with the learning rate and the count of that call.
+
+        Where another state was loaded since, or an option other than the learning rate was changed, the function is traced
+        anew.
+        """
+        found: list[Any] = [p.grad for p in update_batch.parameters] if gradients is None else gradients
+        if any(g is None for g in found):
             return False
-        rule, ahead = self.rule(_options(group)), trace.steps.get(update_batch, 0)
-        known, trained = update_batch.tensors(), [p.requires_grad for p in group["params"]]
+        group, batches, ahead = self.param_groups[k], self._update_batches, trace.steps.get(update_batch, 0)
+        rule = self.rule(_options(group))
+        parameters, states, n = update_batch.parameters, update_batch.states, len(update_batch.parameters)
+
+        def is_same() -> bool:
+            return (
+                any(b is update_batch for b in batches[k])
+                and update_batch.parameters is parameters
+                and update_batch.states is states
+                and len(parameters) == n
+                and self.rule(_options(group)) is rule
+            )
 
         def numbers() -> tuple[Any, ...]:
-            now = _options(group)
-            here = any(c is update_batch for update_batches in self._update_batches for c in update_batches)
-            same = all(map(operator.is_, known, update_batch.tensors()))
-            if not here or self.rule(now) is not rule or not same:
-                raise TraceError(
-                    f"{type(self).__name__}.step: the state of the optimizer, or an option other than the learning rate, "
-                    "was replaced since the function was compiled; compile it again"
-                )
-            if [p.requires_grad for p in group["params"]] != trained:
-                raise TraceError(
-                    f"{type(self).__name__}.step: requires_grad of a parameter was changed since the function was compiled; "
-                    "compile it again"
-                )
-            return self.numbers(now, update_batch.steps + 1 + ahead)
+            return self.numbers(_options(group), update_batch.steps + 1 + ahead)
 
-        count = len(self.numbers(_options(group), update_batch.steps + 1))
-        update_batch.trace_step(rule, gradients, trace.numbers(numbers, count, state_dtype(update_batch.dtype)))
+        trace.checks.append(is_same)
+        count = len(numbers())
+        update_batch.trace_step(rule, found, trace.numbers(numbers, count, state_dtype(update_batch.dtype)))
         trace.steps[update_batch] = ahead + 1
         trace.commits[update_batch] = lambda: update_batch.count(trace.steps[update_batch])
         return True
@@ -380,7 +365,7 @@ class Optimizer:
         for p, state in zip(update_batch.parameters, update_batch.states):
             if not state:
                 state += self._start(self.param_groups[k], p)
-        return self._update(self.param_groups[k], update_batch, [g for g in found if g is not None])
+        return self._update(k, update_batch, [g for g in found if g is not None])
 
     @classmethod
     def _start(cls, options: Options, p: Tensor) -> list[Tensor]:

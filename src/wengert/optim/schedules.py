@@ -9,6 +9,7 @@ from typing import Any, ParamSpec
 
 from wengert.errors import ArgumentError
 from wengert.optim.optimizer import Optimizer
+from wengert.program.call_trace import call_trace
 
 __all__ = [
     "ReduceOnPlateau",
@@ -236,9 +237,28 @@ class Scheduler:
         self._apply()
 
     def step(self) -> None:
-        """Go on to the next learning rate."""
+        """Go on to the next learning rate. Inside a compiled function every call does."""
+        trace = call_trace()
+        if trace is None:
+            self._advance()
+        else:
+            trace.act(self._advance, self._saved)
+
+    def _advance(self) -> None:
         self.steps += 1
         self._apply()
+
+    def _saved(self) -> Callable[[], None]:
+        """What takes later steps back."""
+        groups = self.optimizer.param_groups
+        steps, bases, rates = self.steps, list(self.base_lrs), [g["lr"] for g in groups]
+
+        def restore() -> None:
+            self.steps, self.base_lrs = steps, bases
+            for group, rate in zip(groups, rates):
+                group["lr"] = rate
+
+        return restore
 
     def _apply(self) -> None:
         factor = self.schedule(self.steps)

@@ -9,8 +9,11 @@ from wengert import functional as F
 from wengert._core import Tensor
 from wengert.autograd.conversion import tensor
 from wengert.autograd.modes import enable_grad, no_grad
+from wengert.dtypes import float32, float64
 from wengert.errors import ArgumentError, GradientError
+from wengert.functional.arguments import as_dtype_of
 from wengert.optim.optimizer import Optimizer
+from wengert.program.call_trace import CallTrace, call_trace
 
 
 class _Around:
@@ -78,13 +81,43 @@ class Lookahead(_Around):
     def step(self, grads: Any = None) -> Any:
         """A step of the inner optimizer, and the look back when it is due."""
         made = self.optimizer.step(grads)
-        self._steps += 1
-        if self._steps % self.k == 0:
+        trace = call_trace()
+        if trace is not None:
+            self._look_back_in_trace(trace)
+            return made
+        self._advance()
+        if self._is_due():
             with no_grad():
                 for p, slow in zip(self._parameters(), self._slow):
                     slow._assign(slow + (p.detach() - slow) * self.alpha, "step")
                     p._assign(slow, "step")
         return made
+
+    def _advance(self) -> None:
+        self._steps += 1
+
+    def _is_due(self) -> bool:
+        return self._steps % self.k == 0
+
+    def _saved(self) -> Callable[[], None]:
+        """What takes later steps back."""
+        steps = self._steps
+
+        def restore() -> None:
+            self._steps = steps
+
+        return restore
+
+    def _look_back_in_trace(self, trace: CallTrace) -> None:
+        """In every call of the function that is traced; whether the look back is due is one of its numbers."""
+        known = self._slow
+        trace.checks.append(lambda: self._slow is known)
+        trace.act(self._advance, self._saved)
+        (due,) = trace.numbers(lambda: [float(self._is_due())], 1, float32)
+        with no_grad():
+            for p, slow in zip(self._parameters(), self._slow):
+                slow._assign(F.where(due > 0.0, slow + (p.detach() - slow) * self.alpha, slow), "step")
+                p._assign(F.where(due > 0.0, slow, p), "step")
 
     def state_dict(self) -> dict[str, Any]:
         """The inner state, the slow weights, and how many steps were made."""
@@ -144,10 +177,10 @@ class SAM(_Around):
             before = [tensor(p.detach()) for p in parameters]
             gradients: list[Any] = [p.grad for p in parameters]
             moves = [g * p.detach() * p.detach() if self.adaptive else g for g, p in zip(gradients, parameters)]
-            square = sum(float(F.sum(g * m)) for g, m in zip(gradients, moves))
-            length = self.rho / max(square**0.5, 1e-12)
+            square: Any = sum(F.sum(g * m).astype(float64) for g, m in zip(gradients, moves))
+            length = self.rho / F.maximum(F.sqrt(square), 1e-12)
             for p, m in zip(parameters, moves):
-                p._assign(p.detach() + m * length, "step")
+                p._assign(p.detach() + m * as_dtype_of(length, m.dtype), "step")
         try:
             with enable_grad():
                 closure()

@@ -3,7 +3,6 @@ and outputs of every call."""
 
 from __future__ import annotations
 
-import array
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from typing import Any, NoReturn
 
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
-from wengert.dtypes import DType, float64, int64
-from wengert.errors import TraceError
+from wengert.dtypes import DType, int64
+from wengert.errors import GradientError, ShapeError, TraceError
 from wengert.ops.registry import OPS, Op
+from wengert.program.effects import Act, Before, Beginning, Check, Entry, LeafGrad, Numbers, Stream
 from wengert.program.ir import Program, Type, Var, remove_dead
 from wengert.program.trace import Trace, Tracer, is_open, same_shape, tracing
 
@@ -32,34 +32,6 @@ class ClosesOver(BaseException):
 
     It says nothing about the function, which runs on such tensors op by op; so no handler of users' may catch it.
     """
-
-
-@dataclass(slots=True, eq=False)
-class Stream:
-    """What one generator gives to a call: its key and counter are read when the call begins."""
-
-    generator: Any
-    key: tuple[Any, Any]
-    start: Any
-    taken: Any = 0  # counters so far; a size while tracing
-
-    def __call__(self, taken: int) -> Any:
-        """The hidden input of one call that draws this much."""
-        return _core.from_buffer(array.array("q", self.generator.reserve(taken)), int64.code, True)
-
-
-@dataclass(slots=True, eq=False)
-class Numbers:
-    """Numbers that a Python object holds, read when the call begins."""
-
-    read: Callable[[], Sequence[float]]
-    dtype: DType
-    taken: int = 0
-
-    def __call__(self, taken: int) -> Any:
-        """The hidden input of one call."""
-        code = "d" if self.dtype == float64 else "f"
-        return _core.from_buffer(array.array(code, self.read()), self.dtype.code, True)
 
 
 @dataclass(slots=True, eq=False)
@@ -89,6 +61,15 @@ class Name(Tracer):
         self._trace._require_open((self,))
         super()._refuse(verb, remedy)
 
+    @property
+    def grad(self) -> Any:
+        """The gradient that backward has added so far, or None."""
+        return self._trace.grad(self)
+
+    @grad.setter
+    def grad(self, gradient: Any) -> None:
+        self._trace.set_grad(self, gradient)
+
 
 class CallTrace(Trace):
     """A program in the making, with hidden inputs after the arguments and the new values of what it changes as outputs."""
@@ -98,10 +79,16 @@ class CallTrace(Trace):
     def __init__(self) -> None:
         super().__init__()
         self.arguments: list[Name] = []
-        self.hidden: list[tuple[Stream | Numbers, Var]] = []
+        self.hidden: list[tuple[Stream | Numbers | Entry, Var]] = []
         self.made: dict[int, Any] = {}  # plain tensors that the function made itself: fresh in every call
         self.commits: dict[Any, Callable[[], None]] = {}  # what else a call that succeeds changes
-        self.gradients: dict[int, tuple[Any, Any]] = {}  # leaves, and what is added to their `.grad`
+        self.checks: list[Check] = []  # what is assumed of Python objects, asked in every call
+        self.grads: dict[int, LeafGrad] = {}  # of arguments and captured tensors, by their names
+        self.retained: dict[int, tuple[Name, LeafGrad]] = {}  # of what the function computes
+        self.asks_roles = False  # whether the program depends on which tensors are leaves
+        self._given: dict[Name, Any] = {}  # the arguments of the call that is traced
+        self._acts: list[tuple[int, Act]] = []  # with the number of hidden inputs before each
+        self._undo: list[Callable[[], None]] = []
         self.freed: set[Var] = set()  # values whose graph a backward has used up
         self._program = Program([], [], [])  # when it is finished
         self.steps: dict[Any, int] = {}  # how many steps of an optimizer each call makes, by what is updated
@@ -115,6 +102,8 @@ class CallTrace(Trace):
             self._ended = True
             for x, _ in self.captured.values():
                 _core.mark_changed(x, False)
+            while self._undo:
+                self._undo.pop()()
 
     # ---------------------------------------------------------------------------------------------------- inputs
 
@@ -125,10 +114,11 @@ class CallTrace(Trace):
         t._version, t._view, t._views, t._recorded, t._op = 0, None, [], False, ""
         return t
 
-    def argument(self, type_: Type) -> Name:
-        """A new argument of the function."""
+    def argument(self, type_: Type, given: Any = None) -> Name:
+        """A new argument of the function; `given` in the call that is traced."""
         name: Any = self.input(type_)
         self.arguments.append(name)
+        self._given[name] = given
         self._entry[name] = name._var
         return name  # type: ignore[no-any-return]
 
@@ -168,6 +158,12 @@ class CallTrace(Trace):
         self.hidden.append((Numbers(read, dtype), var))
         row = self.tracer(var)
         return [row[k] for k in range(count)]
+
+    def act(self, do: Callable[[], None], save: Callable[[], Callable[[], None]]) -> None:
+        """Do it now, until the trace ends, and in every call. `save()` returns what takes it back."""
+        self._acts.append((len(self.hidden), Act(do, save)))
+        self._undo.append(save())
+        do()
 
     def read(self, owner: Any, setting: str) -> None:
         """The function has looked at an attribute; where it has another value, the function is traced anew."""
@@ -288,9 +284,18 @@ class CallTrace(Trace):
 
     # ------------------------------------------------------------------------------------------------- gradients
 
-    def leaves(self) -> list[Any]:
-        """The captured tensors that are leaves and require a gradient."""
-        return [x for x, _ in self.captured.values() if x.requires_grad and x.is_leaf]
+    def given(self, leaf: Any) -> Any:
+        """The tensor of the call that is traced which an argument stands for, or a captured tensor itself; None for what
+        the function computes."""
+        return self._given.get(leaf) if isinstance(leaf, Name) else leaf
+
+    def sources(self) -> tuple[list[Any], list[Any]]:
+        """The arguments and captured tensors that require a gradient: leaves, and what was computed outside."""
+        self.asks_roles = True
+        known = [(name, x) for name, x in self._given.items() if isinstance(x, _core.Tensor)]
+        known += [(x, x) for x, _ in self.captured.values()]
+        tracked = [(leaf, x) for leaf, x in known if x._plain and x.requires_grad]
+        return [leaf for leaf, x in tracked if x.is_leaf], [leaf for leaf, x in tracked if not x.is_leaf]
 
     def variables(self, x: Any) -> list[Var]:
         """The values whose cotangents add up to the gradient by x."""
@@ -304,64 +309,134 @@ class CallTrace(Trace):
         """The graph that led to y is gone: neither y nor what it was computed from is differentiated any more."""
         self.freed.update(o for i in remove_dead(self.instructions, [self._current(y)]) for o in i.outputs)
 
-    def accumulate(self, x: Any, gradient: Any) -> None:
-        """Every call adds this to the `.grad` of a leaf."""
-        known = self.gradients.get(id(x))
-        self.gradients[id(x)] = (x, gradient if known is None else known[1] + gradient)
+    def _leaf_grad(self, x: Any) -> LeafGrad:
+        """The `.grad` of an argument or a captured tensor."""
+        name: Any = x if isinstance(x, Name) else self.capture(x)
+        known = self.grads.get(id(name))
+        if known is None:
+            self.asks_roles = True
+            known = self.grads[id(name)] = LeafGrad(x)
+        return known
 
-    def clear_grad(self, x: Any) -> None:
-        """Every call forgets the `.grad` of a leaf, and what was added to it before."""
-        self.gradients.pop(id(x), None)
-        self.commits["grad", id(x)] = lambda: setattr(x, "grad", None)
+    def _is_result(self, x: Any) -> bool:
+        return isinstance(x, Name) and x not in self._given
+
+    def grad(self, x: Any) -> Any:
+        """`x.grad` at this point of the function."""
+        self._require_open((x,))
+        if self._is_result(x):
+            retained = self.retained.get(id(x))
+            return None if retained is None else retained[1].read(self)
+        return self._leaf_grad(x).read(self)
+
+    def set_grad(self, x: Any, gradient: Any) -> None:
+        """`x.grad = gradient`, in every call."""
+        self._require_open((x,))
+        if gradient is None and (self._is_result(x) or x.dtype.kind not in "fc"):
+            self.retained.pop(id(x), None)
+            return
+        if gradient is not None:
+            if not isinstance(gradient, _core.Tensor):
+                raise TypeError("grad: expected a tensor or None")
+            if self._is_result(x) or not self.given(x).requires_grad:
+                raise GradientError("grad: this tensor does not require a gradient; set requires_grad first")
+            if not same_shape(gradient.shape, x.shape):
+                raise ShapeError(
+                    f"grad: a gradient of shape {tuple(gradient.shape)} does not fit a tensor of shape {tuple(x.shape)}"
+                )
+            gradient = gradient.detach()
+        self._leaf_grad(x).assign(self, gradient)
+
+    def found_grad(self, outside: Any) -> Name:
+        """What stands for a `.grad` that is there when a call begins."""
+        var = Var(Type(outside.dtype.code, outside.shape))
+        self.hidden.append((Entry(), var))
+        name = self.tracer(var)
+        self._entry[name] = var
+        return name
+
+    def retain_grad(self, x: Name) -> None:
+        """Keep the gradient of something that the function computes."""
+        self.retained.setdefault(id(x), (x, LeafGrad.of_result(x)))
+
+    def accumulate(self, x: Any, gradient: Any) -> None:
+        """Every call adds this to the `.grad` of x."""
+        if id(x) in self.retained:
+            self.retained[id(x)][1].add(self, gradient)
+        elif not self._is_result(x):
+            self._leaf_grad(x).add(self, gradient)
 
     # ---------------------------------------------------------------------------------------------------- result
 
+    def _from_outside(self) -> list[tuple[Name, int]]:
+        """The names that have a value when the call begins, and which input each one is."""
+        known: list[Any] = [*self.arguments, *self._hidden_names(), *(name for _, name in self.captured.values())]
+        return [(name, k) for k, name in enumerate(known) if name is not None]
+
+    def _hidden_names(self) -> list[Any]:
+        entries = {self._entry[g.entry]: g.entry for g in self.grads.values() if g.entry is not None}
+        return [entries.get(var) for _, var in self.hidden]
+
     def changed(self) -> list[tuple[Name, int]]:
         """The names from outside that have another value than before the call, and which input each one is."""
-        known: list[Any] = [*self.arguments, *(name for _, name in self.captured.values())]
         skipped = {id(self.captured[k][1]) for k in self.made if k in self.captured}
-        found: list[tuple[Name, int]] = []
-        for k, name in enumerate(known):
-            position = k if k < len(self.arguments) else k + len(self.hidden)
-            if self._current(name) is not self._entry[name] and id(name) not in skipped:
-                found.append((name, position))
-        return found
+        return [
+            (name, k)
+            for name, k in self._from_outside()
+            if self._current(name) is not self._entry[name] and id(name) not in skipped
+        ]
 
     def program(self, outputs: Sequence[Any]) -> Program:
-        """The finished program: arguments, hidden inputs, captured tensors; results, then new values."""
+        """The finished program: arguments, hidden inputs, captured tensors; results, new values, gradients."""
         changed = [name._var if name._recorded else self._stopped(name._var) for name, _ in self.changed()]
+        left = [grad.result()[1] for grad in self.grads.values()]
+        gradients = [self.value(g) for g in left if g is not None]
         captured = [self._entry[name] for _, name in self.captured.values()]  # type: ignore[index]
         inputs = [*self.inputs, *(v for _, v in self.hidden), *captured]
-        gradients = [self.operand(g, 0) for _, g in self.gradients.values()]
         self._program = Program(inputs, self.instructions, [*outputs, *changed, *gradients])
         return self._program
 
+    def has_effects(self) -> bool:
+        """Whether a call does more than compute its results of its arguments and captured tensors."""
+        return bool(self.hidden or self.commits or self.grads or self._acts or self.checks or self.changed())
+
     def effects(self) -> tuple[Any, ...] | None:
         """What a call does besides computing its results, for the core; None if nothing."""
-        changed = self.changed()
-        if not (self.hidden or changed or self.commits or self.gradients):
+        if not self.has_effects():
             return None
+        changed = self.changed()
         program = self._program
-        n_results = len(program.outputs) - len(changed) - len(self.gradients)
+        n_gradients = sum(grad.result()[1] is not None for grad in self.grads.values())
+        n_results = len(program.outputs) - len(changed) - n_gradients
         writes = [(k, n_results + j, name._recorded, name._op) for j, (name, k) in enumerate(changed)]
-        amounts = tuple(source.taken for source, _ in self.hidden)
-        sources = [source for source, _ in self.hidden]
-        commits, leaves = list(self.commits.values()), [x for x, _ in self.gradients.values()]
+        commits = [*(act.do for _, act in self._acts), *self.commits.values()]
 
-        def commit(gradients: list[Any]) -> None:
+        def commit() -> None:
             for change in commits:
                 change()
-            for x, g in zip(leaves, gradients):
-                _core.node_of(x)[0].keep_grad(g)
 
         return (
-            _core.make_sizes(amounts),
-            lambda taken: [source(n) for source, n in zip(sources, taken)],
-            commit if commits or leaves else None,
+            _core.make_sizes(tuple(source.taken for source, _ in self.hidden)),
+            Beginning([source for source, _ in self.hidden], self._acts, self.checks),
+            commit if commits else None,
             writes,
             reach(program, input_bits(program), self.freed),
             n_results,
+            self._leaf_effects(n_results + len(changed)),
         )
+
+    def _leaf_effects(self, first_output: int) -> list[tuple[int, ...]]:
+        """Of each `.grad` that is read or changed: (leaf, before, dtype, input, after, output)."""
+        position = {id(name): k for name, k in self._from_outside()}
+        made: list[tuple[int, ...]] = []
+        output = first_output
+        for name, grad in self.grads.items():
+            after, left = grad.result()
+            here = grad.before == Before.PRESENT
+            dtype = self._entry[grad.entry].type.dtype if here else 0
+            made.append((position[name], grad.before, dtype, position[id(grad.entry)] if here else 0, after, output))
+            output += left is not None
+        return made
 
 
 def _require_view(name: Name, op: str) -> None:

@@ -175,7 +175,7 @@ def _trace_with(
     _core.open_guards()
     try:
         for index, (k, t) in enumerate(zip(which, types)):
-            symbol: Any = trace.argument(t)
+            symbol: Any = trace.argument(t, arguments[k])
             arguments[k] = numbers.argument(arguments[k], symbol, k, index) if k in operands else symbol
         with trace:
             outputs = compiled.function(*arguments[: len(args)], **dict(zip(kwargs, arguments[len(args) :])))
@@ -202,7 +202,8 @@ def _trace_with(
     unflatten = None if structure.is_leaf else functools.partial(tree.unflatten, structure)
     traced = TracedFunction(compiled.__name__, program, guards)
     return (
-        plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings(), numbers.guards
+        plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings(), numbers.guards,
+        trace.asks_roles,
     )  # fmt: skip
 
 

@@ -83,9 +83,17 @@ class InnerTrace(CallTrace):
         """Not available."""
         self._refuse_effect("calls backward()")
 
-    def clear_grad(self, x: Any) -> None:
+    def grad(self, x: Any) -> NoReturn:
+        """Not available."""
+        self._refuse_effect("reads .grad")
+
+    def set_grad(self, x: Any, gradient: Any) -> NoReturn:
         """Not available."""
         self._refuse_effect("changes .grad")
+
+    def act(self, do: Any, save: Any) -> NoReturn:
+        """Not available."""
+        self._refuse_effect("steps a schedule or an average")
 
     def _refuse_effect(self, effect: str) -> NoReturn:
         raise TraceError(f"{self.what} {effect}, at {user_line()}, {self.remedy}")

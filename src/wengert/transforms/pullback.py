@@ -92,7 +92,7 @@ def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[
             y_dots = jvp_rule(i.op, given, ys[0] if len(ys) == 1 else ys, [tensor(x) for x in i.inputs], i.attrs)
             for v, t in zip(i.outputs, (y_dots,) if i.op.n_outputs == 1 else y_dots):
                 if t is not ZERO:
-                    tangents[v] = t
+                    tangents[v] = dots[v] + t if v in dots else t  # a source that others lead to
         added = trace.instructions[len(existing) :]
         linear = [i for i in added if any(v.linear for v in i.outputs)]
         trace.instructions = [*existing, *(i for i in added if not any(v.linear for v in i.outputs))]

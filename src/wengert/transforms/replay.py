@@ -278,7 +278,7 @@ def _compiled(made: Callable[..., Any], f: Any) -> Any:
     def run(*args: Any, **kwargs: Any) -> Any:
         result = made(*args, **kwargs)
         trace = call_trace()
-        if trace is None or trace.hidden or trace.changed() or trace.commits or trace.gradients:
+        if trace is None or trace.has_effects():
             raise Effect
         return result
 

@@ -1,0 +1,173 @@
+"""What a call of a traced function does besides computing its result: what it reads when it begins, and what it leaves."""
+
+from __future__ import annotations
+
+import array
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wengert import _core
+from wengert.autograd.modes import no_grad
+from wengert.dtypes import DType, float64, int64
+
+Check = Callable[[], bool]  # whether what the trace has assumed of a Python object is still so
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """What one generator gives to a call: its key and counter are read when the call begins."""
+
+    generator: Any
+    key: tuple[Any, Any]
+    start: Any
+    taken: Any = 0  # counters so far; a size while tracing
+
+    def __call__(self, taken: int) -> Any:
+        """The hidden input of one call that draws this much."""
+        return _core.from_buffer(array.array("q", self.generator.reserve(taken)), int64.code, True)
+
+
+@dataclass(slots=True, eq=False)
+class Numbers:
+    """Numbers that a Python object holds, read when the call begins."""
+
+    read: Callable[[], Sequence[float]]
+    dtype: DType
+    taken: int = 0
+
+    def __call__(self, taken: int) -> Any:
+        """The hidden input of one call."""
+        code = "d" if self.dtype == float64 else "f"
+        return _core.from_buffer(array.array(code, self.read()), self.dtype.code, True)
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """The `.grad` that a leaf has when the call begins; the core reads it."""
+
+    taken: int = 0
+
+    def __call__(self, taken: int) -> None:
+        """The core fills it in."""
+
+
+@dataclass(slots=True, eq=False)
+class Act:
+    """A change of a Python object that every call makes: the step of a schedule. `save()` returns what takes it back."""
+
+    do: Callable[[], None]
+    save: Callable[[], Callable[[], None]]
+
+
+class Before(enum.IntEnum):
+    """What is assumed of a `.grad`, as core/bind/compiled.cpp: LeafGrad::Before."""
+
+    NOT_READ, ABSENT, PRESENT = range(3)
+
+
+class After(enum.IntEnum):
+    """What a call does to a `.grad`, as core/bind/compiled.cpp: LeafGrad::After."""
+
+    UNTOUCHED, FORGOTTEN, REPLACED, ADDED = range(4)
+
+
+class LeafGrad:
+    """The `.grad` of a leaf while a function is traced.
+
+    Whether there is one when a call begins is only assumed where the function reads it: a gradient that is added to what is
+    there, or replaces it, does not depend on that.
+    """
+
+    __slots__ = ("_known", "_pending", "before", "entry", "leaf", "now")
+
+    def __init__(self, leaf: Any) -> None:
+        self.leaf = leaf
+        self.before = Before.NOT_READ
+        self.entry: Any = None  # stands for what a call finds
+        self.now: Any = None
+        self._known = False  # whether `now` is all there is to it
+        self._pending: Any = None  # to be added to what a call finds
+
+    @classmethod
+    def of_result(cls, x: Any) -> LeafGrad:
+        """That of a tensor which the function computes: there is none when the call begins."""
+        made = cls(x)
+        made._known = True
+        return made
+
+    def read(self, trace: Any) -> Any:
+        """The gradient at this point of the function, or None."""
+        if not self._known:
+            found = _core.grad_of(trace.given(self.leaf))
+            self.before = Before.ABSENT if found is None else Before.PRESENT
+            self.entry = self.now = None if found is None else trace.found_grad(found)
+            self._known = True
+            pending, self._pending = self._pending, None
+            if pending is not None:
+                self.add(trace, pending)
+        return self.now
+
+    def assign(self, trace: Any, gradient: Any) -> None:
+        """Another gradient, or None, from here on."""
+        self._known, self._pending = True, None
+        self.now = None if gradient is None else trace.another_name(gradient)
+
+    def add(self, trace: Any, gradient: Any) -> None:
+        """Add what a backward has computed."""
+        if self._pending is not None:
+            self.read(trace)  # sums are made in the order in which backward adds them
+        if not self._known:
+            self._pending = gradient
+        elif self.now is None:
+            self.now = trace.another_name(gradient)
+        else:
+            with no_grad():
+                trace.write(self.now, self.now + gradient, "backward")
+
+    def result(self) -> tuple[After, Any]:
+        """What a call leaves."""
+        if self._pending is not None:
+            return After.ADDED, self._pending
+        if not self._known or (self.now is self.entry and self.before != Before.NOT_READ):
+            return After.UNTOUCHED, None
+        return (After.FORGOTTEN, None) if self.now is None else (After.REPLACED, self.now)
+
+
+class Beginning:
+    """The first thing in a call: the hidden inputs, with all that is read from Python objects; None if the function is to
+    be traced anew."""
+
+    def __init__(self, sources: Sequence[Any], acts: Sequence[tuple[int, Act]], checks: Sequence[Check]) -> None:
+        self._sources, self._acts, self._checks = list(sources), list(acts), list(checks)
+        self._reads = [(k, s) for k, s in enumerate(sources) if not isinstance(s, Stream)]
+        self._draws = [(k, s) for k, s in enumerate(sources) if isinstance(s, Stream)]
+
+    def __call__(self, taken: list[int]) -> list[Any] | None:
+        for check in self._checks:
+            if not check():
+                return None
+        made: list[Any] = [None] * len(taken)
+        if self._acts:
+            self._read_between_acts(made)
+        else:
+            for k, source in self._reads:
+                made[k] = source(0)
+        for k, source in self._draws:
+            made[k] = source(taken[k])
+        return made
+
+    def _read_between_acts(self, made: list[Any]) -> None:
+        """Each number as it is after the acts before it; which are taken back, as the call may fail."""
+        undo, acts = [], list(self._acts)
+        try:
+            for k, source in self._reads:
+                while acts and acts[0][0] <= k:
+                    act = acts.pop(0)[1]
+                    undo.append(act.save())
+                    act.do()
+                made[k] = source(0)
+        finally:
+            for restore in reversed(undo):
+                restore()
