@@ -137,6 +137,7 @@ _LAZY = {
     "data": "wengert.data",
     "ode": "wengert.ode",
     "optimize": "wengert.optimize",
+    "implicit": "wengert.implicit",
     "scipy": "wengert.interop.scipy",
     "Parameter": "wengert.nn.parameter:Parameter",
     "ParameterDict": "wengert.nn.parameter:ParameterDict",

@@ -67,8 +67,12 @@ def diagonal(residual: Residual) -> LinearSolver:
     return run
 
 
-def symmetric(product: Callable[..., Any], find: Callable[[Callable[[Any], Any], Any], Any]) -> LinearSolver:
-    """By `find(v ↦ A v, b)`, with a symmetric matrix A that is not formed: `product(v, x, *params)`.
+# product(v, x, params, transposed): ∂F/∂x at (x, *params), or its transpose, times v
+Products = Callable[[Any, Any, Sequence[Any], bool], Any]
+
+
+def matrix_free(products: Products, find: Callable[[Callable[[Any], Any], Any], Any]) -> LinearSolver:
+    """By `find(v ↦ A v, b)`, with a matrix A that is not formed.
 
     What it finds is itself determined by an equation, A u − b = 0, and has its derivatives from there.
     """
@@ -76,11 +80,17 @@ def symmetric(product: Callable[..., Any], find: Callable[[Callable[[Any], Any],
     def run(b: Any, x: Any, params: Sequence[Any], transposed: bool) -> Any:
         with no_grad():
             at, fixed = numbers_of(x), [numbers_of(p) for p in params]
-            found = find(lambda v: product(v, at, *fixed), numbers_of(b))
-        return implicit(lambda u, b, x, *p: product(u, x, *p) - b, found, [b, x, *params], inner)
+            found = find(lambda v: products(v, at, fixed, transposed), numbers_of(b))
 
-    def inner(b: Any, u: Any, params: Sequence[Any], transposed: bool) -> Any:
-        _, x, *rest = params
-        return run(b, x, rest, transposed)
+        def inner(b: Any, u: Any, given: Sequence[Any], once_more: bool) -> Any:
+            _, x, *rest = given
+            return run(b, x, rest, transposed != once_more)
+
+        return implicit(lambda u, b, x, *p: products(u, x, p, transposed) - b, found, [b, x, *params], inner)
 
     return run
+
+
+def symmetric(product: Callable[..., Any], find: Callable[[Callable[[Any], Any], Any], Any]) -> LinearSolver:
+    """The same for a symmetric matrix: `product(v, x, *params)`."""
+    return matrix_free(lambda v, x, params, transposed: product(v, x, *params), find)

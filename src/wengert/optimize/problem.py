@@ -22,7 +22,7 @@ from wengert.numerics.implicit import LinearSolver, implicit
 from wengert.numerics.vectors import Layout
 from wengert.program.compile import compile
 from wengert.program.trace import tracing
-from wengert.transforms.functional import grad, jvp, value_and_grad
+from wengert.transforms.functional import differentiate_backwards, grad, jvp, value_and_grad
 from wengert.transforms.jacobian import hessian, jacfwd
 
 _CACHE = Cache()
@@ -42,11 +42,18 @@ class Derivatives:
         def product(v: Any, x: Any, *params: Any) -> Any:
             return jvp(lambda x: grad(f)(x, *params), (x,), (v,))[1]
 
+        def push(v: Any, x: Any, *params: Any) -> Any:
+            return jvp(lambda x: f(x, *params), (x,), (v,))[1]
+
+        def pull(v: Any, x: Any, *params: Any) -> Any:
+            return differentiate_backwards(lambda x: f(x, *params), (x,))[1](v)[0]
+
         self.value = wrap(lambda x, *params: f(x, *params))
         self.value_and_gradient = wrap(lambda x, *params: value_and_grad(f)(x, *params))
         self.gradient = wrap(lambda x, *params: grad(f)(x, *params))
         self.along = wrap(along)  # of a number: the place at x + t d, and value, gradient and slope there
         self.product = wrap(product)  # of a number: its Hessian times a vector
+        self.push, self.pull = wrap(push), wrap(pull)  # of a vector: its Jacobian, or the transpose, times a vector
         self.jacobian = wrap(jacfwd(f))
         self.hessian = wrap(hessian(f))
 
