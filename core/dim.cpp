@@ -102,6 +102,13 @@ int64_t floor_div(int64_t a, int64_t b) {
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
 
+// Sums and multiples in parentheses: a text of a size means one thing.
+std::string operand_string(Dim d) {
+  const Expression e = expression(d);
+  const bool plain = e.terms.empty() || (e.terms.size() == 1 && e.constant == 0 && e.terms.begin()->second == 1);
+  return plain ? to_string(d) : "(" + to_string(d) + ")";
+}
+
 std::string atom_string(int32_t id) {
   const Atom& a = table().atoms[id];
   if (a.kind == Atom::leaf) {
@@ -109,7 +116,7 @@ std::string atom_string(int32_t id) {
     return letters[a.size.kind] + std::to_string(a.size.source) + "_" + std::to_string(a.size.index);
   }
   const char* sign = a.kind == Atom::sum ? "+" : a.kind == Atom::product ? "*" : "//";
-  return "(" + to_string(Dim(a.a)) + sign + to_string(Dim(a.b)) + ")";
+  return "(" + operand_string(Dim(a.a)) + sign + operand_string(Dim(a.b)) + ")";
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ _LAZY = {
         name: f"wengert.stats.draws:{name}"
         for name in ("binomial", "exponential", "multinomial", "poisson", "truncated_normal")
     },
-    **{name: f"wengert.graph:{name}" for name in ("Graph", "Placeholder", "Variable")},
+    **{name: f"wengert.graph:{name}" for name in ("Graph", "Placeholder", "Variable", "export", "load_program")},
     **{
         name: f"wengert.transforms.curvature:{name}"
         for name in (

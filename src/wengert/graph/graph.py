@@ -14,11 +14,12 @@ from wengert.autograd.conversion import asarray
 from wengert.autograd.modes import no_grad
 from wengert.debug.drawing import to_dot, to_svg, to_text
 from wengert.dtypes import DType, float32
-from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError, WengertError
+from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 from wengert.graph.nodes import GraphTrace, Node, Placeholder, Variable
-from wengert.program.compile import compile
-from wengert.program.ir import Program, Type, Var, format_program, infer, remove_dead, resized
-from wengert.transforms.evaluate import evaluate
+from wengert.graph.program_file import Place
+from wengert.graph.sized_program import SizedProgram, leaf_of, leaves_of_attrs
+from wengert.program.ir import Program, Type, Var, format_program, remove_dead
+from wengert.program.sizes import own_symbols
 from wengert.transforms.pullback import pull, require_real, require_scalar
 
 _numbers = itertools.count(1)
@@ -192,6 +193,13 @@ class Graph:
             self._check_own("compile", y)
         return CompiledGraph(self, leaves, structure)
 
+    def save(self, path: str | os.PathLike[str], fetches: Any) -> None:
+        """Write what computes these nodes to a file, with the values that variables and captured tensors have now.
+
+        `wg.load_program(path)` is a function of what was to be fed, by name, and returns what `run` would.
+        """
+        self.compile(fetches)._save(path)
+
     # ------------------------------------------------------------------------------------------------------ looking
 
     def program(self, fetches: Any = None) -> Program:
@@ -284,41 +292,34 @@ class CompiledGraph:
         instructions = remove_dead(trace.instructions, outputs)
         read = {v for i in instructions for v in i.vars()} | set(outputs)
         entry: dict[Any, Var] = trace._entry
-        used = {leaf for i in instructions for leaf in _leaves_of_attrs(i)}
+        used = {leaf for i in instructions for leaf in leaves_of_attrs(i)}
         self._placeholders = graph.placeholders
         # Also those of which only a size is read, as by zeros(x.shape).
         self._fed = {
             name: node
             for name, node in self._placeholders.items()
-            if entry[node] in read or any(_leaf(n) in used for n in node.shape if isinstance(n, _core.Dim))
+            if entry[node] in read or any(leaf_of(n) in used for n in node.shape if isinstance(n, _core.Dim))
         }
         self._variables = [node for node in graph._variables.values() if entry[node] in read]
         captured = [(x, entry[node]) for x, node in trace.captured.values() if entry[node] in read]
         self._captured = [x for x, _ in captured]
         inputs = [entry[node] for node in (*self._fed.values(), *self._variables)]
-        self.program = Program([*inputs, *(v for _, v in captured)], instructions, list(outputs))
+        program = Program([*inputs, *(v for _, v in captured)], instructions, list(outputs))
+        self._sized = SizedProgram("graph", program, trace.draws)
         self._readable = trace.readable
-        self._leaves, self._places = _unknown_sizes(self._fed.values())
-        self._draws = [d for d in trace.draws if any(leaf in used for leaf in d.leaves)]
-        self._checked: set[tuple[int, ...]] = set()
-        self._compiled: Any = compile(self._evaluated)
 
-    def _evaluated(self, *operands: Any) -> list[Any]:
-        sizes = [operands[k].shape[axis] for k, axis in self._places]
-        leaves = list(self._leaves)
-        for d in self._draws:
-            key, counter = d.generator.place(_core.substitute_sizes((d.size,), leaves, sizes)[0], d.wide)
-            leaves += d.leaves
-            sizes += [*key, *counter]
-        return evaluate(self.program, operands, leaves, sizes)
+    @property
+    def program(self) -> Program:
+        """What runs: placeholders that are fed, variables, captured tensors → what is fetched."""
+        return self._sized.program
 
     def __call__(self, feeds: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
         given = self._given(feeds, named)
         fed = [_converted(name, node, given) for name, node in self._fed.items()]
-        self._check_sizes(fed)
+        operands = [*fed, *(v.parameter for v in self._variables), *self._captured]
+        self._check_sizes(fed, operands)
         with no_grad():
-            made = self._compiled(*fed, *(v.parameter for v in self._variables), *self._captured)
-        return tree.unflatten(self._structure, made)
+            return tree.unflatten(self._structure, self._sized(operands))
 
     def _given(self, feeds: Mapping[Any, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
         given = dict(named)
@@ -340,38 +341,37 @@ class CompiledGraph:
             raise ArgumentError(f"run: {', '.join(missing)} must be fed: what is fetched depends on it")
         return given
 
-    def _check_sizes(self, fed: Sequence[Any]) -> None:
-        """Raise unless the sizes fit each other: once for each combination, by the shape rules of all instructions."""
-        sizes: dict[Any, tuple[int, int, int]] = {}
-        for leaf, (k, axis) in zip(self._leaves, self._places):
-            sizes[leaf] = (fed[k].shape[axis], k, axis)
+    def _check_sizes(self, fed: Sequence[Any], operands: Sequence[Any]) -> None:
+        """Raise unless the sizes of what is fed fit each other."""
         names = list(self._fed)
-        for k, (x, node) in enumerate(zip(fed, self._fed.values())):
+        first: dict[Any, tuple[int, str]] = {}
+        for name, x, node in zip(names, fed, self._fed.values()):
             for axis, (n, declared) in enumerate(zip(x.shape, node.shape)):
-                known = sizes[_leaf(declared)] if isinstance(declared, _core.Dim) else (declared, k, axis)
-                if known[0] != n:
-                    where = f"size {known[2]} of {names[known[1]]!r}"
-                    raise ShapeError(
-                        f"run: size {axis} of {names[k]!r} is {n}, but {where}, which must be equal, is {known[0]}"
-                    )
-        values = tuple(n for n, _, _ in sizes.values())
-        if values in self._checked:
-            return
-        draws = [leaf for d in self._draws for leaf in d.leaves]
-        leaves, numbers = [*self._leaves, *draws], [*values, *(0 for _ in draws)]
-        concrete = resized(self.program, lambda shape: tuple(_core.substitute_sizes(shape, leaves, numbers)))
+                if isinstance(declared, _core.Dim):
+                    known, where = first.setdefault(leaf_of(declared), (n, f"size {axis} of {name!r}"))
+                    if known != n:
+                        raise ShapeError(
+                            f"run: size {axis} of {name!r} is {n}, but {where}, which must be equal, is {known}"
+                        )
         try:
-            for i in concrete.instructions:
-                if [o.type for o in i.outputs] != infer(i.op, i.inputs, i.attrs):
-                    raise ShapeError(f"{i.op.name}: sizes that must be equal are not")
-        except WengertError as e:
-            listed = ", ".join(f"{name} {tuple(x.shape)}" for name, x in zip(self._fed, fed))
+            self._sized.check([x.shape for x in operands])
+        except ShapeError as e:
+            listed = ", ".join(f"{name} {tuple(x.shape)}" for name, x in zip(names, fed))
             raise ShapeError(f"run: the sizes of {listed} do not fit each other in this graph: {e}") from None
-        self._checked.add(values)
+
+    def _save(self, path: str | os.PathLike[str]) -> None:
+        from wengert.graph.export import save_program
+
+        constants = {v.name: v.parameter for v in self._variables}
+        constants |= {f"tensor {k}": x for k, x in enumerate(self._captured)}
+        places = {name: Place(k) for k, name in enumerate(self._fed)}
+        with own_symbols():
+            program, draws = self._sized.renamed()
+            save_program(path, program, constants, ((), places), self._structure, draws, [])
 
     def report(self) -> Any:
         """What the compiled programs do, one for each pattern of sizes, as `wg.compile` reports it."""
-        return self._compiled.report()
+        return self._sized.report()
 
     def __repr__(self) -> str:
         results = ", ".join(str(o.type) for o in self.program.outputs if isinstance(o, Var))
@@ -391,29 +391,6 @@ def _converted(name: str, node: Placeholder, given: Mapping[str, Any]) -> Any:
     if t.ndim != len(declared) or any(isinstance(n, int) and n != m for n, m in zip(declared, t.shape)):
         raise ShapeError(f"run: {node!r} is fed {t.dtype.name}{tuple(t.shape)}")
     return t
-
-
-def _leaf(size: Any) -> Any:
-    return _core.leaves_of_sizes((size,))[0]
-
-
-def _unknown_sizes(fed: Iterable[Placeholder]) -> tuple[list[Any], list[tuple[int, int]]]:
-    """The leaves of the sizes of what is fed, and where each one is read: placeholder and axis."""
-    found: dict[Any, tuple[int, int]] = {}
-    for k, node in enumerate(fed):
-        for axis, n in enumerate(node.shape):
-            if isinstance(n, _core.Dim):
-                found.setdefault(_leaf(n), (k, axis))
-    return list(found), list(found.values())
-
-
-def _leaves_of_attrs(i: Any) -> Iterable[Any]:
-    for spec, value in zip(i.op.attrs, i.attrs):
-        if spec.kind == "sizes":
-            yield from _core.leaves_of_sizes(tuple(n for n in value if isinstance(n, _core.Dim)))
-    for region in i.regions():
-        for inner in region.instructions:
-            yield from _leaves_of_attrs(inner)
 
 
 __all__ = ["CompiledGraph", "Graph"]

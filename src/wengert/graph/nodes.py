@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from wengert import _core
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, TraceError, WengertError
+from wengert.graph.sized_program import Draw
 from wengert.ops.registry import Op
 from wengert.program.call_trace import CallTrace, Name, View
 from wengert.program.ir import Program, Var
@@ -19,16 +19,6 @@ _GIVEN = 3  # as core/dim.h: SizeLeaf::given
 # What sizes that are unknown count as where Python compares them: with each other they are equal, and with the sizes that
 # people write they are not.
 _EXAMPLE = 1009
-
-
-@dataclass(slots=True, eq=False)
-class Draw:
-    """Random numbers that every run draws anew."""
-
-    generator: Any
-    size: Any
-    wide: bool
-    leaves: list[tuple[int, int, int]]  # for the two halves of the key, and the counter
 
 
 class Node(Name):
@@ -194,13 +184,21 @@ class GraphTrace(CallTrace):
         """Not available."""
         raise TraceError("an optimizer cannot step inside a graph; fetch gradients, and call apply_gradients with them")
 
+    def act(self, do: Any, save: Any) -> NoReturn:
+        """Not available."""
+        self.numbers(None, 0, None)
+
+    def grad(self, x: Any) -> NoReturn:
+        """Not available."""
+        raise TraceError("a graph has no .grad and no backward(); use graph.gradients(loss, variables)")
+
+    def set_grad(self, x: Any, gradient: Any) -> NoReturn:
+        """Not available."""
+        self.grad(x)
+
     def accumulate(self, x: Any, gradient: Any) -> NoReturn:
         """Not available."""
-        raise TraceError("backward() has no place in a graph; use graph.gradients(loss, variables)")
-
-    def clear_grad(self, x: Any) -> NoReturn:
-        """Not available."""
-        self.accumulate(x, None)
+        self.grad(x)
 
     def __exit__(self, *exc: object) -> None:
         Trace.__exit__(self, *exc)

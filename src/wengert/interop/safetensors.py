@@ -10,7 +10,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -63,10 +62,11 @@ def save(path: str | os.PathLike[str], state: Any, *, metadata: Mapping[str, str
     if complex_names:
         notes[_COMPLEX] = json.dumps(complex_names)
     with written_atomically(Path(path)) as f:
-        _write(f, tensors, notes)
+        write(f, tensors, notes)
 
 
-def _write(f: BinaryIO, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> None:
+def write(f: BinaryIO, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> None:
+    """Write tensors by name, and texts by name, to an open file."""
     header: dict[str, Any] = {"__metadata__": dict(notes)} if notes else {}
     # Large elements first: then all are aligned.
     ordered = sorted(tensors.items(), key=lambda item: -_stored(item[1].dtype).itemsize)
@@ -113,8 +113,7 @@ def load(path: str | os.PathLike[str], *, key_map: KeyMap | None = None) -> Any:
     {'0.weight': tensor([1., 1.])}
     """
     with open(path, "rb") as f:
-        places, notes, start = _read_header(f, str(path))
-        tensors = {name: _read_tensor(f, place, start, str(path)) for name, place in places.items()}
+        tensors, notes = read(f, os.fstat(f.fileno()).st_size, str(path))
     if key_map is not None:
         return _renamed(tensors, key_map, str(path))
     if _STRUCTURE not in notes:
@@ -122,14 +121,19 @@ def load(path: str | os.PathLike[str], *, key_map: KeyMap | None = None) -> Any:
     return state_tree.decode(_json_of(notes, _STRUCTURE, str(path), None), tensors, str(path))
 
 
+def read(f: BinaryIO, size: int, path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and texts of an open file of so many bytes; `path` is how messages call it."""
+    places, notes, start = _read_header(f, size, path)
+    return {name: _read_tensor(f, place, start, path) for name, place in places.items()}, notes
+
+
 def check(path: str | os.PathLike[str]) -> None:
     """Raise LoadError unless this is a complete safetensors file; the tensors themselves are not read."""
     with open(path, "rb") as f:
-        _read_header(f, str(path))
+        _read_header(f, os.fstat(f.fileno()).st_size, str(path))
 
 
-def _read_header(f: BufferedReader, path: str) -> tuple[dict[str, _Place], dict[str, str], int]:
-    size = os.fstat(f.fileno()).st_size
+def _read_header(f: BinaryIO, size: int, path: str) -> tuple[dict[str, _Place], dict[str, str], int]:
     length = int.from_bytes(f.read(8), "little")
     if size < 8 or length > size - 8:
         raise LoadError(
@@ -137,7 +141,7 @@ def _read_header(f: BufferedReader, path: str) -> tuple[dict[str, _Place], dict[
         )
     if length > MOST_HEADER_BYTES:
         raise LoadError(f"{path}: a header of {length} bytes; more than {MOST_HEADER_BYTES} are refused")
-    header = _parse(f.read(length), "the header", path)
+    header = parse(f.read(length), "the header", path)
     if not isinstance(header, dict):
         raise LoadError(f"{path}: the header is not a JSON object")
     notes = header.pop("__metadata__", {})
@@ -153,7 +157,9 @@ def _read_header(f: BufferedReader, path: str) -> tuple[dict[str, _Place], dict[
     return places, notes, 8 + length
 
 
-def _parse(text: bytes | str, what: str, path: str) -> Any:
+def parse(text: bytes | str, what: str, path: str) -> Any:
+    """JSON of a file that may be damaged."""
+
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) != len(pairs):
@@ -169,7 +175,7 @@ def _parse(text: bytes | str, what: str, path: str) -> Any:
 
 
 def _json_of(notes: Mapping[str, str], name: str, path: str, default: Any) -> Any:
-    return _parse(notes[name], f"the metadata {name}", path) if name in notes else default
+    return parse(notes[name], f"the metadata {name}", path) if name in notes else default
 
 
 def _is_count(x: Any) -> bool:
@@ -218,10 +224,10 @@ def _check_cover(places: Mapping[str, _Place], size: int, path: str) -> None:
         raise LoadError(f"{path}: the file {problem}: the tensors take {at} bytes, and {size} are there")
 
 
-def _read_tensor(f: BufferedReader, p: _Place, start: int, path: str) -> Tensor:
+def _read_tensor(f: BinaryIO, p: _Place, start: int, path: str) -> Tensor:
     raw: Any = np.empty(p.end - p.begin, np.uint8)
     f.seek(start + p.begin)
-    if f.readinto(raw) != raw.size:
+    if f.readinto(raw) != raw.size:  # type: ignore[attr-defined]
         raise LoadError(f"{path}: the file became shorter while it was read")
     if p.dtype.kind == "b":
         raw = (raw != 0).view(np.uint8)

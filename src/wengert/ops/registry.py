@@ -66,6 +66,9 @@ class Op:
     lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
     # Inputs, tangents, attributes, whether nothing will be transposed → outputs, tangents. It replaces the primal.
     linearize: Callable[..., Any] | None = None
+    check: Callable[[Sequence[Any], tuple[Any, ...]], str] | None = (
+        None  # operand types, attributes → what is wrong, or ""
+    )
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)

@@ -6,6 +6,7 @@ mode and every order, and only the branch that is taken runs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.ops.registry import OPS, Op
 from wengert.ops.zero import ZERO
 from wengert.program.compile import own_outputs
-from wengert.program.ir import Program, Var
+from wengert.program.ir import Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import same_shape
 from wengert.transforms.batch import batch
@@ -29,7 +30,9 @@ from wengert.transforms.regions import (
     closed_over,
     is_traced,
     region_op,
+    register_family,
     require_callable,
+    same_types,
     tangents_of,
     traced_part,
     types_of,
@@ -164,7 +167,24 @@ def _op(n_outputs: int) -> Op:
         vmap=_batched,
         infer=lambda attrs: [o.type for o in attrs[0][0].outputs],
         lower=lambda builder, attrs, programs, inputs, outputs: builder.choose(programs, inputs, outputs),
+        check=functools.partial(_check, n_outputs),
     )
+
+
+register_family("switch", _op)
+
+
+def _check(n_outputs: int, types: Sequence[Type], attrs: tuple[Any, ...]) -> str:
+    """What is wrong with an instruction that was read from a file."""
+    (branches,) = attrs
+    if not types or types[0].shape or types[0].dtype not in (bool_.code, int64.code):
+        return "the first operand must be one bool or int64"
+    if not branches or not all(same_types(types[1:], b.inputs) for b in branches):
+        return "the operands are not those of the branches"
+    results = [o.type for o in branches[0].outputs if isinstance(o, Var)]
+    if len(results) != n_outputs or not all(same_types(results, b.outputs) for b in branches):
+        return "the branches have other results"
+    return ""
 
 
 def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:

@@ -7,12 +7,13 @@ other way round.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from wengert import tree
-from wengert._core import Tensor
+from wengert._core import Tensor, same_sizes
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import arange, full
 from wengert.dtypes import ALL as DTYPES
@@ -22,7 +23,7 @@ from wengert.ops.registry import OPS, Op
 from wengert.ops.zero import ZERO
 from wengert.program.call_trace import call_trace
 from wengert.program.compile import own_outputs
-from wengert.program.ir import Operand, Program, Type
+from wengert.program.ir import Operand, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer, same_shape
 from wengert.transforms.batch import batch
@@ -34,7 +35,9 @@ from wengert.transforms.regions import (
     closed_over,
     is_traced,
     region_op,
+    register_family,
     require_callable,
+    same_types,
     tangents_of,
     traced_part,
     types_of,
@@ -264,7 +267,29 @@ def _op(n_outputs: int) -> Op:
         infer=lambda attrs: _Loop.of(attrs).results,
         lower=_lower,
         linearize=_linearize,
+        check=functools.partial(_check, n_outputs),
     )
+
+
+register_family("scan", _op)
+
+
+def _check(n_outputs: int, types: Sequence[Type], attrs: tuple[Any, ...]) -> str:
+    """What is wrong with an instruction that was read from a file."""
+    bodies, length, n_carried, n_sliced, reverse, linear = attrs
+    if len(bodies) != 1 or len(length) != 1 or not {reverse, linear} <= {0, 1}:
+        return "a loop has one body, and one length"
+    body, end = bodies[0], len(types) - n_sliced
+    if n_carried < 0 or n_sliced < 0 or n_carried > end or len(body.outputs) != n_outputs or n_carried > n_outputs:
+        return "the numbers of what is carried and sliced do not fit"
+    if isinstance(length[0], int) and length[0] < 0:
+        return "the length is negative"
+    if not all(t.shape and same_sizes(t.shape[:1], length) for t in types[end:]):
+        return "what is sliced has another length"
+    turn = [*types[:end], *(Type(t.dtype, t.shape[1:]) for t in types[end:])]
+    if not same_types(turn, body.inputs) or not same_types(types[:n_carried], body.outputs[:n_carried]):
+        return "the operands are not those of the body"
+    return "" if all(isinstance(o, Var) for o in body.outputs) else "a result of the body is missing"
 
 
 def _lower(builder: Any, attrs: tuple[Any, ...], programs: list[Any], inputs: list[int], outputs: list[int]) -> None:

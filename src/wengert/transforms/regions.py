@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wengert import tree
-from wengert._core import Tensor
+from wengert._core import Tensor, same_sizes
 from wengert.autograd.creation import full
 from wengert.errors import ArgumentError, TraceError
 from wengert.ops.registry import OPS, Attr, Op
@@ -88,6 +88,35 @@ def as_result(what: str, y: Any) -> Tensor:
     if isinstance(y, (bool, int, float, complex)):
         return full((), y)
     raise TraceError(f"{what} must return tensors, numbers and containers of them, got a {type(y).__name__}")
+
+
+# What makes the op of a family for a number of results, by name.
+_FAMILIES: dict[str, Callable[[int], Op]] = {}
+_MOST_RESULTS = 10_000
+
+
+def register_family(name: str, make: Callable[[int], Op]) -> None:
+    """Let programs that are read from files find the ops of a family."""
+    _FAMILIES[name] = make
+
+
+def op_of_family(name: str) -> Op | None:
+    """The op of this name, such as scan_3; None if there is no such family."""
+    family, _, number = name.rpartition("_") if "_" in name else (name, "", "1")
+    if family not in _FAMILIES or not number.isdecimal() or not 1 <= int(number[:9]) <= _MOST_RESULTS:
+        return None
+    made = _FAMILIES[family](int(number[:9]))
+    return made if made.name == name else None
+
+
+def same_type(a: Type, b: Type) -> bool:
+    """Whether two types are known to be the same."""
+    return a.dtype == b.dtype and same_sizes(a.shape, b.shape)
+
+
+def same_types(a: Sequence[Type], b: Sequence[Any]) -> bool:
+    """Whether values, or operands of a program, are of these types."""
+    return len(a) == len(b) and all(isinstance(v, Var) and same_type(t, v.type) for t, v in zip(a, b))
 
 
 def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **rules: Any) -> Op:
