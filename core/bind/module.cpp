@@ -132,6 +132,7 @@ void init(nb::module_& m) {
     throw nb::python_error();
   init_program(m);
   init_passes(m);
+  init_sparsity(m);
   init_tape(m);
   init_compiled(m);
   init_optimizer(m);

@@ -11,6 +11,7 @@ namespace nb = nanobind;
 
 void init_program(nb::module_& m);
 void init_passes(nb::module_& m);
+void init_sparsity(nb::module_& m);
 void init_tape(nb::module_& m);
 void init_compiled(nb::module_& m);
 void init_optimizer(nb::module_& m);
