@@ -45,6 +45,10 @@ class GradientError(WengertError, RuntimeError):
     """A derivative that cannot be computed as asked."""
 
 
+class SparsityError(GradientError):
+    """A pattern that lacks an entry of the derivative, or has too many to be sparse."""
+
+
 class TapeConsumedError(GradientError):
     """A tape that is not persistent was used twice."""
 

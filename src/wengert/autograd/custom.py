@@ -168,11 +168,17 @@ def custom_op(f: Callable[..., Any] | None = None, *, pure: bool = True) -> Any:
 
 
 def linear_op(
-    name: str, forward: Callable[[Tensor], Any], push: Callable[[Any], Any], pull: Callable[[Any], Any]
+    name: str,
+    forward: Callable[[Tensor], Any],
+    push: Callable[[Any], Any],
+    pull: Callable[[Any], Any],
+    vmap: Callable[..., Any] | None = None,
+    sparsity: Callable[..., Any] | str = "everything",
 ) -> Callable[[Any], Any]:
-    """An operation that is linear in its one argument: `push` is the operation itself, `pull` its transpose."""
-    call = _Call(name, forward, lambda x_dot, y, x: push(x_dot), lambda y_bar, x: pull(y_bar), linear=True)
-    call.again = call
+    """An operation that is linear in its one argument: `push` is the operation itself, `pull` its transpose. `vmap` and
+    `sparsity` are as in the records of ops."""
+    call = _Call(name, forward, lambda x_dot, y, x: push(x_dot), lambda y_bar, x: pull(y_bar), linear=True, vmap=vmap)
+    call.again, call.sparsity = call, sparsity
     return call
 
 
@@ -198,6 +204,7 @@ class _Call:
             [] if residuals is None else residuals,
         )
         self.again = again  # calls the operation anew; None: it is not pure
+        self.sparsity: Callable[..., Any] | str = "everything"
 
     @property
     def residuals(self) -> bool:
@@ -392,7 +399,14 @@ class TracedCall:
         transpose = [lambda y_bar, x: self.call.vjp(y_bar, x)] if self.call.linear else []  # type: ignore[misc]
         batched = None if self.call.vmap is None else self.batched
         op = define_callback(
-            self.call.name, len(tensors), types, self.run, jvp=self.tangents, transpose=transpose, vmap=batched
+            self.call.name,
+            len(tensors),
+            types,
+            self.run,
+            jvp=self.tangents,
+            transpose=transpose,
+            vmap=batched,
+            sparsity=self.call.sparsity,
         )
         self.single_type = types[0] if len(types) == 1 else None
         return trace.emit(op, tensors, ())

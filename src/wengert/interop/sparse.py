@@ -70,5 +70,15 @@ def _rows_times(x: Tensor, matrix: Any) -> Tensor:
         product,
         push=lambda x_dot: _rows_times(x_dot, matrix),
         pull=lambda y_bar: _rows_times(y_bar, matrix.conj().T),
+        vmap=lambda size, mapped, x: _rows_times(x, matrix),
+        sparsity=lambda call: _pattern(call, matrix),
     )(x)
     return y
+
+
+def _pattern(call: Any, matrix: Any) -> list[Any]:
+    """Each row times the matrix: by its entries."""
+    from wengert.transforms.colouring import Sparsity
+
+    factor = Sparsity(matrix.T)._sets
+    return call.each(lambda p, shape, result: p.along(shape, len(shape) - 1, factor))  # type: ignore[no-any-return]

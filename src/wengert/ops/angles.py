@@ -130,6 +130,7 @@ random_von_mises: Op = define(
     "random_von_mises",
     formula="x in [−π, π] with the density exp(κ cos x) / (2π I₀(κ)); its derivative keeps the probability of less than x",
     jvp=_draw_jvp,
+    sparsity="elementwise",
     vmap="leading",
     samples=[Sample((real(3, 4, low=0.3, high=30.0),), _STREAM, gradients=False)],
     invalid=[Invalid((whole(3),), _STREAM, "DTypeError", "real floating")],

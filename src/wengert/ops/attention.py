@@ -27,6 +27,7 @@ from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Array, Invalid, Sample, exactly, real, truth
 from wengert.ops.shape import broadcast_to, cast, full, iota, reshape, zeros_like
 from wengert.ops.softmax import softmax, softmax_push
+from wengert.ops.sparsity import through
 from wengert.ops.tangents import where
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
@@ -277,6 +278,7 @@ attention_tangent: Op = define(
     reference=_np_tangent,
     jvp=jvp_of_linear("attention_tangent", 3, _tangent),
     transpose=transpose_by("attention_cotangent", 3, _zero_outputs),
+    sparsity=through(_tangent),
     vmap=_of_examples("attention_tangent", 3, _tangent),
     samples=[c.sample(c.q, c.k, c.v, results=True) for c in _CASES],
     expensive=True,
@@ -288,6 +290,7 @@ attention_cotangent: Op = define(
     reference=_np_cotangent,
     jvp=jvp_of_linear("attention_cotangent", 2, _cotangent),
     transpose=transpose_by("attention_tangent", 2, lambda q, k, v, *_: (zeros_like(q), zeros_like(k), zeros_like(v))),
+    sparsity=through(_cotangent),
     vmap=_of_examples("attention_cotangent", 2, _cotangent),
     samples=[c.sample((*c.q[:-1], c.v[-1]), c.q[:-1], results=True) for c in _CASES],
     expensive=True,

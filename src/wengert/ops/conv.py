@@ -17,6 +17,7 @@ from wengert.ops.batching import all_mapped, merge, unmerge
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.shape import broadcast_to, full, reshape
+from wengert.ops.sparsity import convolution
 from wengert.ops.tangents import conj
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
@@ -159,6 +160,7 @@ conv: Op = define(
             conj(x), y_bar, w.shape[2:], stride, padding, dilation, groups
         ),
     ),
+    sparsity=convolution("y", "xw"),
     vmap=_conv_of_examples,
     samples=_samples(0, 1),
     invalid=[
@@ -181,6 +183,7 @@ conv_transpose: Op = define(
             x_bar, conj(y), w.shape[2:], stride, padding, dilation, groups
         ),
     ),
+    sparsity=convolution("x", "yw"),
     vmap=_conv_transpose_of_examples,
     samples=_samples(2, 1),
     invalid=_invalid("conv_transpose")[:5],
@@ -200,6 +203,7 @@ conv_kernel: Op = define(
             conj(x), w_bar, y.shape[2:], stride, padding, dilation, groups
         ),
     ),
+    sparsity=convolution("w", "xy"),
     vmap=_conv_kernel_of_examples,
     samples=_samples(0, 2),
     invalid=[

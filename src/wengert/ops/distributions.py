@@ -69,6 +69,7 @@ random_gamma: Op = define(
     "random_gamma",
     formula="z with the density z^(a−1) e^−z / Γ(a), or ln z; its derivative keeps the probability of less than z",
     jvp=_gamma_jvp,
+    sparsity="elementwise",
     vmap="leading",
     samples=[
         Sample((real(3, 4, low=0.3, high=3.0),), (0, *_STREAM), gradients=False),
@@ -84,6 +85,7 @@ gamma_slope: Op = define(
     formula="d ln z/da of a draw z of Gamma(a, 1) at l = ln z",
     reference=_np_slope,
     jvp=_slope_jvp,
+    sparsity="elementwise",
     vmap="leading",
     samples=[
         Sample((real(2, 3, low=0.5, high=3.0), real(2, 3, low=-1.0, high=1.5))),
@@ -100,6 +102,7 @@ gamma_tail: Op = define(
     formula="∫ ln(t/z)ᵏ t^(a−1) e^−t dt / (z^a e^−z), z = e^l, over t > z, or minus that over t < z where z <= a",
     reference=_np_tail,
     jvp=_tail_jvp,
+    sparsity="elementwise",
     vmap="leading",
     samples=[
         Sample((real(2, 3, low=2.0, high=3.0), real(2, 3, low=-1.0, high=0.6)), (0,)),

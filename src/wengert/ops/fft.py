@@ -76,6 +76,7 @@ fft_complex: Op = define(
     reference=_complex,
     jvp="linear",
     transpose=lambda y_bar, x, axis, inverse, scale: fft_complex(y_bar, axis, 1 - inverse, scale),
+    sparsity="axis",
     vmap="axes",
     samples=[
         Sample((spectrum(5),), (0, 0, 0)),
@@ -107,6 +108,7 @@ fft_to_half: Op = define(
     transpose=lambda y_bar, x, axis, scale: fft_from_half(
         _weighted(y_bar, axis, x.shape[axis], 0.5), axis, (x.shape[axis],), scale
     ),
+    sparsity="axis",
     vmap="axes",
     samples=[
         Sample((_signal(6),), (0, 0)),
@@ -125,6 +127,7 @@ fft_from_half: Op = define(
     reference=_from_half,
     jvp="linear",
     transpose=lambda y_bar, x, axis, n, scale: _weighted(fft_to_half(y_bar, axis, scale), axis, n[0], 2.0),
+    sparsity="axis",
     vmap="axes",
     samples=[
         Sample((spectrum(4),), (0, (6,), 0)),

@@ -71,6 +71,7 @@ take: Op = define(
     reference=lambda x, i, axis: np.take(x, i, axis=axis),
     jvp=lambda x_dot, i_dot, y, x, i, axis: take(x_dot, i, axis),
     transpose=(lambda y_bar, x, i, axis: index_add(y_bar, i, x.shape, axis), None),
+    sparsity="moves",
     vmap=_take_of_examples,
     samples=[
         Sample((real(4, 3), index(5, below=4)), (0,)),
@@ -98,6 +99,7 @@ index_add: Op = define(
     reference=_np_index_add,
     jvp=lambda x_dot, i_dot, y, x, i, shape, axis: index_add(x_dot, i, shape, axis),
     transpose=(lambda y_bar, x, i, shape, axis: take(y_bar, i, axis), None),
+    sparsity="adds",
     vmap=_add_of_examples,
     samples=[
         Sample((real(5, 3), index(5, below=4)), ((4, 3), 0)),
@@ -133,6 +135,7 @@ index_put: Op = define(
         None,
         lambda y_bar, x, i, v, axis: where(_winning(i, v, axis, x.shape[axis]), take(y_bar, i, axis), 0.0),
     ),
+    sparsity="moves",
     vmap=_put_of_examples,
     samples=[
         Sample((real(5, 3), exactly(4, 0, 4, 1), real(4, 3)), (0,)),
@@ -154,6 +157,7 @@ take_along_axis: Op = define(
     reference=lambda x, i, axis: np.take_along_axis(x, i, axis=axis),
     jvp=lambda x_dot, i_dot, y, x, i, axis: take_along_axis(x_dot, i, axis),
     transpose=(lambda y_bar, x, i, axis: scatter_add_along_axis(y_bar, i, x.shape, axis), None),
+    sparsity="moves",
     vmap="axes",
     samples=[
         Sample((real(3, 4), index(3, 2, below=4)), (1,)),
@@ -178,6 +182,7 @@ scatter_add_along_axis: Op = define(
     reference=_np_scatter_add,
     jvp=lambda x_dot, i_dot, y, x, i, shape, axis: scatter_add_along_axis(x_dot, i, shape, axis),
     transpose=(lambda y_bar, x, i, shape, axis: take_along_axis(y_bar, i, axis), None),
+    sparsity="adds",
     vmap="axes",
     samples=[
         Sample((real(3, 2), index(3, 2, below=4)), ((3, 4), 1)),
@@ -208,6 +213,7 @@ scatter_add: Op = define(
         None,
         lambda y_bar, x, i, v, axis: take_along_axis(y_bar, i, axis),
     ),
+    sparsity="adds",
     vmap="axes",
     samples=[
         Sample((real(3, 4), index(3, 2, below=4), real(3, 2)), (1,)),
@@ -255,6 +261,7 @@ scatter_along_axis: Op = define(
         None,
         lambda y_bar, x, i, v, axis: where(_last_along(i, axis, x), take_along_axis(y_bar, i, axis), 0.0),
     ),
+    sparsity="moves",
     vmap="axes",
     samples=[
         Sample((real(3, 4), exactly(0, 0, 1, 2, 3, 3, shape=(3, 2)), real(3, 2)), (1,)),

@@ -14,6 +14,7 @@ from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Array, Invalid, Sample, exactly, matrix, regular, spd, triangular
 from wengert.ops.samples import real as reals
 from wengert.ops.shape import broadcast_to, iota, permute, reshape, slice, tril, triu, unslice
+from wengert.ops.sparsity import solution
 from wengert.ops.tangents import conj, make_complex, real, where
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
@@ -142,6 +143,7 @@ lu_solve: Op = define(
         None,
         lambda y_bar, factors, pivots, a, b, adjoint: lu_solve(factors, pivots, a, y_bar, 1 - adjoint),
     ),
+    sparsity=solution(2, 3),
     vmap="leading",
     samples=[
         Sample((triangular(3, 3), Array((3,), kind="pivot"), triangular(3, 3), reals(3, 2)), (0,), gradients=False),
@@ -161,6 +163,7 @@ inv: Op = define(
     formula="A⁻¹",
     reference=lambda a, check: np.linalg.inv(a),
     jvp=lambda a_dot, y, a, check: -product(y, a_dot, y),
+    sparsity="matrix",
     vmap="leading",
     samples=[Sample((regular(3, 3),), (1,)), Sample((regular(2, 4, 4),), (0,)), Sample((regular(0, 0),), (1,))],
     invalid=[
@@ -201,6 +204,7 @@ solve_triangular: Op = define(
             a, y_bar, upper, 1 - adjoint, unit, right, 0
         ),
     ),
+    sparsity=solution(0, 1),
     vmap="leading",
     samples=[
         Sample((triangular(3, 3), reals(3, 2)), (1, 0, 0, 0, 1)),
@@ -227,6 +231,7 @@ det = define(
     formula="the determinant",
     reference=np.linalg.det,
     jvp=lambda a_dot, y, a: _total(a_dot * cofactor(a)),
+    sparsity="matrix",
     vmap="leading",
     samples=[
         Sample((regular(3, 3),)),
@@ -253,6 +258,7 @@ slogdet = define(
     formula="sign and ln |·| of the determinant",
     reference=np.linalg.slogdet,
     jvp=_slogdet_jvp,
+    sparsity="matrix",
     vmap="leading",
     samples=[Sample((regular(3, 3),)), Sample((regular(2, 2, 2),)), Sample((regular(0, 0),))],
     invalid=NOT_SQUARE,
@@ -302,6 +308,7 @@ cofactor: Op = define(
     formula="∂ det(A) / ∂Aᵢⱼ",
     reference=_np_cofactor,
     jvp=_cofactor_jvp,
+    sparsity="matrix",
     vmap="leading",
     samples=[
         Sample((regular(3, 3),)),
@@ -351,6 +358,7 @@ lu = define(
     formula="permutation, L and U with A[permutation] = L U",
     reference=_np_lu,
     jvp=_lu_jvp,
+    sparsity="matrix",
     vmap="leading",
     samples=[Sample((regular(3, 3),)), Sample((regular(2, 4, 3),)), Sample((regular(3, 5),))],
     invalid=[NOT_SQUARE[1]],
@@ -371,6 +379,7 @@ cholesky = define(
     formula="lower triangular L with L Lᴴ = (A + Aᴴ)/2",
     reference=lambda a: np.linalg.cholesky((a + np.conj(np.swapaxes(a, -1, -2))) / 2),
     jvp=_cholesky_jvp,
+    sparsity="matrix",
     vmap="leading",
     samples=[Sample((spd(3, 3),)), Sample((spd(2, 4, 4),)), Sample((regular(0, 0),))],
     invalid=[

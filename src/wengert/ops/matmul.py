@@ -9,6 +9,7 @@ import numpy as np
 from wengert.ops.batching import all_mapped
 from wengert.ops.registry import Op, define
 from wengert.ops.samples import Invalid, Sample, real
+from wengert.ops.sparsity import matrix_product
 from wengert.ops.tangents import conj
 from wengert.program.ir import is_one
 
@@ -52,6 +53,7 @@ matmul: Op = define(
     reference=_reference,
     jvp="bilinear",
     transpose=(_left, _right),
+    sparsity=matrix_product,
     vmap=_of_examples,
     samples=[
         Sample((real(2, 3), real(3, 4)), (0, 0)),

@@ -14,6 +14,7 @@ import numpy as np
 from wengert.ops.batching import all_mapped, merge, unmerge
 from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, exactly, real
+from wengert.ops.sparsity import windows
 
 
 def _windows(shape: Any, sizes: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
@@ -148,6 +149,7 @@ pool_take: Op = define(
         ),
         None,
     ),
+    sparsity=windows("j", "i"),
     vmap=_of_examples("pool_take"),
     samples=[Sample((real(*x), _taps((*x[:2], *y))), tuple(w)) for x, y, *w in _TAKEN],
     invalid=[
@@ -171,6 +173,7 @@ pool_put: Op = define(
         ),
         None,
     ),
+    sparsity=windows("i", "j"),
     vmap=_of_examples("pool_put"),
     samples=[Sample((real(*x[:2], *y), _taps((*x[:2], *y))), (x[2:], *w)) for x, y, *w in _TAKEN],
     invalid=[
@@ -192,6 +195,7 @@ pool_sum: Op = define(
     transpose=lambda y_bar, x, sizes, kernel, stride, padding, dilation: pool_spread(
         y_bar, x.shape[2:], kernel, stride, padding, dilation
     ),
+    sparsity=windows("j", "i"),
     vmap=_of_examples("pool_sum"),
     samples=[Sample((real(*x),), tuple(w)) for x, *w in _SHAPES],
     invalid=_invalid("pool_sum"),
@@ -206,6 +210,7 @@ pool_spread: Op = define(
     transpose=lambda x_bar, y, sizes, kernel, stride, padding, dilation: pool_sum(
         x_bar, y.shape[2:], kernel, stride, padding, dilation
     ),
+    sparsity=windows("i", "j"),
     vmap=_of_examples("pool_spread"),
     samples=[Sample((real(*x[:2], *y),), (x[2:], *w)) for x, y, *w in _SHAPES],
     invalid=_invalid("pool_spread"),

@@ -88,6 +88,7 @@ random_dropout: Op = define(
     reference=_np_dropout,
     jvp="linear",
     transpose=lambda y_bar, x, p, key, counter: random_dropout(y_bar, p, key, counter),
+    sparsity="elementwise",
     vmap=_drop_examples,
     samples=[
         Sample((real(7, 5),), (0.3, (1, 2), (3,))),

@@ -17,6 +17,7 @@ from wengert.ops.matmul import matmul
 from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.shape import broadcast_to, concat, reshape, slice, zeros_like
+from wengert.ops.sparsity import through
 from wengert.ops.transcendental import tanh
 from wengert.ops.zero import ZERO
 
@@ -337,6 +338,7 @@ lstm_tangent: Op = define(
     reference=_np_lstm_tangent,
     jvp=jvp_of_linear("lstm_tangent", 3, _lstm_tangent),
     transpose=transpose_by("lstm_cotangent", 3, lambda w, gates, c, c0: (zeros_like(c), zeros_like(c))),
+    sparsity=through(_lstm_tangent),
     vmap=_of_examples("lstm_tangent", (1, 0, 0, None, 1, 1, 0), (1, 1), _lstm_tangent),
     samples=[
         Sample(
@@ -355,6 +357,7 @@ lstm_cotangent: Op = define(
     transpose=transpose_by(
         "lstm_tangent", 2, lambda w, gates, c, c0: (zeros_like(gates), zeros_like(c0), zeros_like(c0))
     ),
+    sparsity=through(_lstm_cotangent),
     vmap=_of_examples("lstm_cotangent", (1, 1, None, 1, 1, 0), (1, 0, 0), _lstm_cotangent),
     samples=[
         Sample((real(t, b, n), real(t, b, n), real(4 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n)))
@@ -383,6 +386,7 @@ gru_tangent: Op = define(
     reference=_np_gru_tangent,
     jvp=jvp_of_linear("gru_tangent", 2, _gru_tangent),
     transpose=transpose_by("gru_cotangent", 2, lambda w, gates, h, h0: (zeros_like(h),)),
+    sparsity=through(_gru_tangent),
     vmap=_of_examples("gru_tangent", (1, 0, None, 1, 1, 0), (1,), _gru_tangent),
     samples=[
         Sample((real(t, b, 4 * n), real(b, n), real(3 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n)))
@@ -397,6 +401,7 @@ gru_cotangent: Op = define(
     reference=lambda h_bar, *rest: _GRU_T([h_bar], rest),
     jvp=jvp_of_linear("gru_cotangent", 1, _gru_cotangent),
     transpose=transpose_by("gru_tangent", 1, lambda w, gates, h, h0: (zeros_like(gates), zeros_like(h0))),
+    sparsity=through(_gru_cotangent),
     vmap=_of_examples("gru_cotangent", (1, None, 1, 1, 0), (1, 0), _gru_cotangent),
     samples=[
         Sample((real(t, b, n), real(3 * n, n), _open(t, b, 4 * n), real(t, b, n), real(b, n))) for t, b, n in _SIZES

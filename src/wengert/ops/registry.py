@@ -14,6 +14,9 @@ A batch rule, `vmap`, says how the op runs once for many examples that lie along
 Words: `"elementwise"` (the default of elementwise ops), `"leading"` (the op maps over leading axes), `"axes"` (the
 attributes `axis`, `axes` and `shape` count one axis more). Else a function of the number of examples, which operands have
 them, the operands, and the attributes by name; its results all have the axis. `transforms/batch.py` applies them.
+
+`sparsity` says which elements of the operands each element of the results depends on: a word of `ops/sparsity.py`, or a
+function as described there.
 """
 
 from __future__ import annotations
@@ -61,6 +64,7 @@ class Op:
     expensive: bool = False
     public: bool = True
     vmap: Rule | str = "undefined"
+    sparsity: Rule | str = "undefined"
     # Of ops that hold programs, which the core has no op for:
     infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes
     lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
@@ -112,6 +116,7 @@ def define(
     expensive: bool = False,
     public: bool = True,
     vmap: Rule | str = "undefined",
+    sparsity: Rule | str | None = None,
 ) -> Op:
     """Join the mathematics of an op to the core's record of the same name.
 
@@ -145,9 +150,16 @@ def define(
         public,
         "elementwise" if elementwise else vmap,
     )
+    op.sparsity = _default_sparsity(op) if sparsity is None else sparsity
     op.function.__name__ = name
     OPS[name] = op
     return op
+
+
+def _default_sparsity(op: Op) -> str:
+    if not op.n_inputs or op.jvp in ("undefined", "zero"):
+        return "none"
+    return "elementwise" if op.vmap == "elementwise" else "jvp" if callable(op.jvp) else "undefined"
 
 
 def define_callback(
@@ -159,6 +171,7 @@ def define_callback(
     jvp: Rule | str,
     transpose: Sequence[Rule | None] = (),
     vmap: Rule | None = None,
+    sparsity: Rule | str = "everything",
 ) -> Op:
     """An op made while tracing, whose kernel is a Python function; under a name of its own.
 
@@ -183,6 +196,7 @@ def define_callback(
         expensive=True,
         public=False,
         vmap=vmap,
+        sparsity=sparsity,
     )
     _CALLBACKS[unique] = op
     return op

@@ -13,6 +13,7 @@ from wengert.ops.reduce import sum
 from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import Invalid, Sample, real, whole
 from wengert.ops.shape import broadcast_to, reshape, zeros_like
+from wengert.ops.sparsity import through
 from wengert.ops.transcendental import rsqrt
 from wengert.ops.zero import ZERO
 from wengert.program.trace import create
@@ -173,6 +174,7 @@ standardise_tangent: Op = define(
     reference=_np_tangent,
     jvp=jvp_of_linear("standardise_tangent", 3, _tangent),
     transpose=transpose_by("standardise_cotangent", 3, lambda x, *_: (zeros_like(x),)),
+    sparsity=through(_tangent),
     vmap=_of_examples("standardise_tangent", (1, 0, 0, 1, 1, 1, 0), (1,)),
     samples=[
         Sample((real(*s), *_parameters(s, 2), real(*s), *_statistics(s, way[2]), *_parameters(s, 1)), way)
@@ -199,6 +201,7 @@ standardise_cotangent: Op = define(
         1,
         lambda x, mean, variance, weight: (zeros_like(x), zeros_like(weight), zeros_like(weight)),
     ),
+    sparsity=through(_cotangent),
     vmap=_of_examples("standardise_cotangent", (1, 1, 1, 1, 0), (1, 0, 0)),
     samples=[Sample((real(*s), real(*s), *_statistics(s, way[2]), *_parameters(s, 1)), way) for s, way in _CASES],
     invalid=[

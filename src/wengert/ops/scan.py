@@ -37,6 +37,7 @@ cumsum: Op = define(
     reference=_reference(np.cumsum),
     jvp="linear",
     transpose=lambda y_bar, x, axis, reverse: cumsum(y_bar, axis, 1 - reverse),
+    sparsity="cumulative",
     vmap="axes",
     samples=[Sample((real(2, 5),), (1, 0)), Sample((real(4, 3),), (0, 1)), Sample((real(0),), (0, 0))],
     invalid=_NOT_NUMBERS,
@@ -84,6 +85,7 @@ linear_recurrence: Op = define(
             conj(shifted(a, axis, not reverse, 0.0)), h_bar, axis, 1 - reverse
         ),
     ),
+    sparsity="cumulative",
     vmap="axes",
     samples=[
         Sample((real(2, 5), real(2, 5)), (1, 0)),
@@ -101,6 +103,7 @@ cumprod = define(
     formula="products of the first 1, 2, … elements",
     reference=_reference(np.cumprod),
     jvp=lambda x_dot, y, x, axis, reverse: linear_recurrence(x, x_dot * shifted(y, axis, reverse, 1.0), axis, reverse),
+    sparsity="cumulative",
     vmap="axes",
     samples=[
         Sample((real(2, 5),), (1, 0)),
@@ -135,6 +138,7 @@ logcumsumexp: Op = define(
     formula="ln Σ eˣ of the first 1, 2, … elements",
     reference=_np_logcumsumexp,
     jvp=_logcumsumexp_jvp,
+    sparsity="cumulative",
     vmap="axes",
     samples=[
         Sample((real(2, 5),), (1, 0)),
@@ -170,6 +174,7 @@ def _extremum(name: str, formula: str, reference: Any) -> Op:
         formula=formula,
         reference=_np_extremum(reference),
         jvp=lambda x_dot, y, x, axis: (take_along_axis(x_dot, y[1], axis), ZERO),
+        sparsity="cumulative",
         vmap="axes",
         samples=[
             Sample((apart(2, 9),), (1,)),

@@ -20,6 +20,7 @@ reshape: Op = define(
     reference=np.reshape,
     jvp="linear",
     transpose=lambda y_bar, x, shape: reshape(y_bar, x.shape),
+    sparsity="elementwise",
     vmap="axes",
     samples=[
         Sample((real(2, 3),), ((3, 2),)),
@@ -35,6 +36,7 @@ permute: Op = define(
     reference=np.transpose,
     jvp="linear",
     transpose=lambda y_bar, x, axes: permute(y_bar, tuple(int(a) for a in np.argsort(axes))),
+    sparsity="moves",
     vmap=lambda size, mapped, x, axes: permute(x, (0, *(a + 1 for a in axes))),
     samples=[Sample((real(2, 3, 4),), ((2, 0, 1),)), Sample((real(2, 3),), ((1, 0),)), Sample((real(),), ((),))],
     invalid=[Invalid((real(2, 3),), ((0, 0),), "ShapeError", "permute")],
@@ -68,6 +70,7 @@ broadcast_to: Op = define(
     reference=np.broadcast_to,
     jvp="linear",
     transpose=_sum_to,
+    sparsity="moves",
     vmap=_repeat_examples,
     samples=[
         Sample((real(3),), ((2, 3),)),
@@ -127,6 +130,7 @@ replace_value = define(
     formula="the elements of `value` with the derivative of x: what a write under no_grad leaves",
     reference=lambda x, value: value,
     jvp=lambda x_dot, value_dot, y, x, value: x_dot,
+    sparsity="jvp",
     vmap="elementwise",
     samples=[Sample((real(2, 3), real(2, 3)), gradients=False)],  # by design not the derivative of its value
     invalid=[Invalid((real(2, 3), real(3, 2)), (), "ShapeError", "replace_value")],
@@ -161,6 +165,7 @@ slice: Op = define(
     reference=_np_slice,
     jvp="linear",
     transpose=_slice_transpose,
+    sparsity="moves",
     vmap=lambda size, mapped, x, starts, sizes, steps: slice(x, (0, *starts), (size, *sizes), (1, *steps)),
     samples=[
         Sample((real(4, 5),), ((1, 0), (2, 3), (1, 2))),
@@ -185,6 +190,7 @@ unslice: Op = define(
     reference=_np_unslice,
     jvp="linear",
     transpose=lambda y_bar, x, shape, starts, steps: slice(y_bar, starts, x.shape, steps),
+    sparsity="moves",
     vmap=lambda size, mapped, x, shape, starts, steps: unslice(x, (size, *shape), (0, *starts), (1, *steps)),
     samples=[Sample((real(2, 3),), ((4, 6), (1, 0), (1, 2))), Sample((real(3),), ((6,), (5,), (-2,)))],
     public=False,
@@ -206,6 +212,7 @@ slice_update: Op = define(
         lambda y_bar, x, v, starts, steps: slice_update(y_bar, zeros_like(v), starts, steps),
         lambda y_bar, x, v, starts, steps: slice(y_bar, starts, v.shape, steps),
     ),
+    sparsity="moves",
     vmap=lambda size, mapped, x, v, starts, steps: slice_update(
         *all_mapped(size, mapped, (x, v)), (0, *starts), (1, *steps)
     ),
@@ -236,6 +243,7 @@ concat = define(
     reference=lambda *a: np.concatenate(a[:-1], axis=a[-1]),
     jvp="linear",
     transpose=_concat_transpose,
+    sparsity="moves",
     vmap="axes",
     samples=[
         Sample((real(2, 3), real(1, 3)), (0,)),
@@ -254,6 +262,7 @@ as_strided: Op = define(
     ),
     jvp="linear",
     transpose=lambda y_bar, x, shape, strides, offset: as_strided_add(y_bar, x.shape, strides, offset),
+    sparsity="moves",
     vmap=lambda size, mapped, x, shape, strides, offset: as_strided(
         x, (size, *shape), (count(x.shape[1:]), *strides), offset
     ),
@@ -275,6 +284,7 @@ as_strided_add: Op = define(
     reference=_np_strided_add,
     jvp="linear",
     transpose=lambda y_bar, x, shape, strides, offset: as_strided(y_bar, x.shape, strides, offset),
+    sparsity="adds",
     vmap=lambda size, mapped, x, shape, strides, offset: as_strided_add(
         x, (size, *shape), (count(shape), *strides), offset
     ),
@@ -304,6 +314,7 @@ as_strided_update: Op = define(
         lambda y_bar, x, v, shape, strides, offset: as_strided_update(y_bar, zeros_like(v), shape, strides, offset),
         lambda y_bar, x, v, shape, strides, offset: as_strided(y_bar, v.shape, strides, offset),
     ),
+    sparsity="moves",
     vmap=_update_examples,
     samples=[Sample((real(4, 3), real(2, 2)), ((2, 2), (3, 1), (1,)))],
     public=False,
@@ -314,6 +325,7 @@ triu: Op = define(
     reference=np.triu,
     jvp="linear",
     transpose=lambda y_bar, x, k: triu(y_bar, k),
+    sparsity="moves",
     vmap="leading",
     samples=[Sample((real(3, 4),), (0,)), Sample((real(2, 3, 3),), (1,))],
     invalid=[Invalid((real(3),), (0,), "ShapeError", "triu")],
@@ -325,6 +337,7 @@ tril: Op = define(
     reference=np.tril,
     jvp="linear",
     transpose=lambda y_bar, x, k: tril(y_bar, k),
+    sparsity="moves",
     vmap="leading",
     samples=[Sample((real(3, 4),), (0,)), Sample((real(2, 3, 3),), (-1,))],
     public=False,

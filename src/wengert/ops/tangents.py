@@ -11,6 +11,7 @@ from wengert.ops.registry import OPS, Op, define
 from wengert.ops.samples import EXTREME, Invalid, Sample, binary, exactly, truth, unary, whole
 from wengert.ops.samples import complex as complex_numbers
 from wengert.ops.samples import real as reals
+from wengert.ops.sparsity import selection
 from wengert.ops.zero import ZERO
 
 _COMPLEX = [Sample((complex_numbers(2, 3),)), Sample((complex_numbers(),)), Sample((complex_numbers(0, 4),))]
@@ -165,6 +166,7 @@ where: Op = define(
         lambda y_bar, c, a, b: where(c, y_bar, 0.0),
         lambda y_bar, c, a, b: where(c, 0.0, y_bar),
     ),
+    sparsity=selection,
     samples=[Sample((truth(2, 3), reals(2, 3), reals(2, 3))), Sample((truth(), reals(), reals()))],
 )
 

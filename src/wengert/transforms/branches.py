@@ -16,7 +16,9 @@ from wengert.autograd.creation import full
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import bool_, int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from wengert.ops.index_sets import united
 from wengert.ops.registry import OPS, Op
+from wengert.ops.sparsity import Call, Patterns
 from wengert.ops.zero import ZERO
 from wengert.program.compile import own_outputs
 from wengert.program.ir import Program, Type, Var
@@ -165,6 +167,7 @@ def _op(n_outputs: int) -> Op:
         transpose=(_pull,),
         formula="the results of one of the branches; the first operand says which, the others are its operands",
         vmap=_batched,
+        sparsity=_sparsity,
         infer=lambda attrs: [o.type for o in attrs[0][0].outputs],
         lower=lambda builder, attrs, programs, inputs, outputs: builder.choose(programs, inputs, outputs),
         check=functools.partial(_check, n_outputs),
@@ -236,6 +239,12 @@ def _batched(size: Any, mapped: Sequence[bool], index: Any, *xs: Any, branches: 
     for k, others in enumerate(results[1:], start=1):
         chosen = [_where(number >= k, y, x) for x, y in zip(chosen, others)]
     return chosen[0] if len(chosen) == 1 else tuple(chosen)
+
+
+def _sparsity(call: Call) -> Patterns:
+    """Any of the branches may be taken."""
+    made = [call.inner(b, call.patterns[1:], lambda k: call.known(k + 1)) for b in call.attrs[0]]
+    return [united(parts) for parts in zip(*made)]
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:

@@ -8,9 +8,12 @@ other way round.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
+
+import numpy as np
 
 from wengert import tree
 from wengert._core import Tensor, same_sizes
@@ -19,7 +22,9 @@ from wengert.autograd.creation import arange, full
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.ops.batching import spread
+from wengert.ops.index_sets import IndexSets, stacked, united
 from wengert.ops.registry import OPS, Op
+from wengert.ops.sparsity import Call, Known, Patterns
 from wengert.ops.zero import ZERO
 from wengert.program.call_trace import call_trace
 from wengert.program.compile import own_outputs
@@ -264,6 +269,7 @@ def _op(n_outputs: int) -> Op:
         transpose=(_pull,),
         formula="the last carried values, and the results of all turns, stacked",
         vmap=_batched,
+        sparsity=_sparsity,
         infer=lambda attrs: _Loop.of(attrs).results,
         lower=_lower,
         linearize=_linearize,
@@ -476,6 +482,61 @@ def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) ->
     )
     results = [*made[:n], *map(_swapped, made[n:])]
     return results[0] if len(results) == 1 else tuple(results)
+
+
+_MOST_TURNS = 64  # that patterns are found for one by one
+
+
+def _sparsity(call: Call) -> Patterns:
+    """Turn by turn; where there are many of them, all depend on what one of them does."""
+    loop = _Loop.of(call.attrs)
+    if loop.length <= _MOST_TURNS:
+        return _turn_by_turn(loop, call)
+    n, end = loop.n_carried, loop.n_carried + loop.n_fixed
+    carried, fixed = list(call.patterns[:n]), call.patterns[n:end]
+    slices = [
+        None if p is None else p.merged(_of_slices(p, loop), p.n_rows // loop.length) for p in call.patterns[end:]
+    ]
+    while True:
+        made = call.inner(loop.body, [*carried, *fixed, *slices], lambda k: call.known(k) if n <= k < end else None)
+        more = [united(pair) for pair in zip(carried, made[:n])]
+        if [p and p.nnz for p in more] == [p and p.nnz for p in carried]:
+            break
+        carried = more
+    return [*carried, *(None if p is None else stacked([p] * loop.length) for p in made[n:])]
+
+
+def _of_slices(p: IndexSets, loop: _Loop) -> Any:
+    """Each element of what is sliced by its place in the slice."""
+    return np.tile(np.arange(p.n_rows // loop.length), loop.length)
+
+
+def _turn_by_turn(loop: _Loop, call: Call) -> Patterns:
+    n, end = loop.n_carried, loop.n_carried + loop.n_fixed
+    carried, turns = list(call.patterns[:n]), []
+    for t in reversed(range(loop.length)) if loop.reverse else range(loop.length):
+        slices = [
+            None
+            if p is None
+            else p.taken(np.flatnonzero(np.repeat(np.arange(loop.length), p.n_rows // loop.length) == t))
+            for p in call.patterns[end:]
+        ]
+        made = call.inner(loop.body, [*carried, *call.patterns[n:end], *slices], _known_in_turn(call, n, end, t))
+        carried = made[:n]
+        turns.append(made[n:])
+    sizes = [math.prod(o.type.shape) for o in loop.body.outputs[n:]]  # type: ignore[union-attr]
+    ordered = turns[::-1] if loop.reverse else turns
+    nothing = [IndexSets.nothing(size, call.n_columns) for size in sizes]
+    results = [[nothing[k] if turn[k] is None else turn[k] for turn in ordered] for k in range(len(sizes))]
+    return [*carried, *(stacked(parts) if parts else None for parts in results)]  # type: ignore[arg-type]
+
+
+def _known_in_turn(call: Call, n: int, end: int, t: int) -> Known:
+    def known(k: int) -> Any:
+        numbers = call.known(k) if k >= n else None  # what is carried changes
+        return numbers if numbers is None or k < end else numbers[t]
+
+    return known
 
 
 def _swapped(x: Any) -> Any:

@@ -132,6 +132,7 @@ def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **r
             return results[0] if len(results) == 1 else tuple(results)
 
         evaluated = rules.pop("evaluated")
+        rules.setdefault("sparsity", "everything")
         OPS[name] = Op(
             name,
             run,

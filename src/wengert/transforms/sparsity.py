@@ -1,0 +1,230 @@
+"""Patterns of sparse derivatives, from the program of a function: which results depend on which inputs.
+
+Index sets are carried through the instructions by what the records of the ops say (`ops/sparsity.py`). The pattern covers
+every entry that can differ from zero: where data decide, it has all of them. Integers that do not depend on the inputs,
+such as those of a gather, are read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wengert import tree
+from wengert._core import Tensor
+from wengert.autograd.conversion import asarray
+from wengert.autograd.modes import enable_grad, no_grad
+from wengert.dtypes import ALL as DTYPES
+from wengert.errors import ArgumentError, TraceError
+from wengert.interop.numpy import data
+from wengert.ops.index_sets import Array, IndexSets, stacked
+from wengert.ops.sparsity import WORDS, Call, Known, Patterns
+from wengert.program.call_trace import CallTrace
+from wengert.program.ir import Const, Instruction, Program, Type, Var
+from wengert.program.simplify import simplify
+from wengert.program.trace import untraced
+from wengert.transforms.evaluate import apply
+from wengert.transforms.functional import by_arguments, grad, result_leaves
+
+# ----------------------------------------------------------------------------------------------------------- patterns
+
+
+def propagate(program: Program, patterns: Patterns, known: Known, n_columns: int) -> list[IndexSets | None]:
+    """The patterns of the outputs of a program from those of its inputs; None is no dependence."""
+    found = {v: p for v, p in zip(program.inputs, patterns) if p is not None}
+    constants = _Constants(program, known)
+    for i in program.instructions:
+        given = [found.get(x) if isinstance(x, Var) else None for x in i.inputs]
+        if any(p is not None for p in given):
+            made = _of_instruction(i, given, constants, n_columns)
+            found.update((v, p) for v, p in zip(i.outputs, made) if p is not None and DTYPES[v.type.dtype].is_inexact)
+    return [found.get(o) if isinstance(o, Var) else None for o in program.outputs]
+
+
+def _of_instruction(
+    i: Instruction, given: list[IndexSets | None], constants: _Constants, n_columns: int
+) -> Sequence[IndexSets | None]:
+    rule: Any = i.op.sparsity
+    types = [x.type if isinstance(x, Var) else Type(x.dtype, ()) for x in i.inputs]
+    call = Call(
+        i.op,
+        i.attrs,
+        types,
+        [v.type for v in i.outputs],
+        given,
+        n_columns,
+        lambda k: constants.value(i.inputs[k]),
+        lambda program, patterns, known: propagate(program, patterns, known, n_columns),
+    )
+    if not callable(rule) and rule not in WORDS:
+        raise ArgumentError(f"sparsity: the record of {i.op.name} does not say which elements depend on which")
+    return (rule if callable(rule) else WORDS[rule])(call)
+
+
+class _Constants:
+    """The numbers of a program's values that its inputs' numbers are known for, computed when they are asked for."""
+
+    def __init__(self, program: Program, known: Known) -> None:
+        self._known = known
+        self._places = {v: k for k, v in enumerate(program.inputs)}
+        self._producers = {v: i for i in program.instructions for v in i.outputs}
+        self._tensors: dict[Var, Any] = {}
+
+    def value(self, x: Any) -> Array | None:
+        """An array, or None if it is not known."""
+        if isinstance(x, Const):
+            return np.asarray(x.value)
+        tensor = self._tensor(x)
+        return None if tensor is None else data(tensor)
+
+    def _tensor(self, wanted: Var) -> Any:
+        stack = [wanted]
+        while stack:
+            x = stack[-1]
+            if x in self._tensors:
+                stack.pop()
+                continue
+            producer = self._producers.get(x)
+            if producer is None:
+                numbers = self._known(self._places[x]) if x in self._places else None
+                self._tensors[x] = None if numbers is None else asarray(numbers)
+                continue
+            missing = [v for v in producer.vars() if v not in self._tensors]
+            unknown = any(self._tensors.get(v, 0) is None for v in producer.vars())
+            if missing and not unknown:
+                stack += missing
+                continue
+            self._run(producer, unknown or "key" in producer.op.named_attrs(producer.attrs))
+        return self._tensors[wanted]
+
+    def _run(self, i: Instruction, unknown: bool) -> None:
+        if unknown:
+            self._tensors.update(dict.fromkeys(i.outputs))
+            return
+        operands = [x.value if isinstance(x, Const) else self._tensors[x] for x in i.inputs]
+        with no_grad(), untraced():
+            made = apply(i.op, operands, i.attrs)
+        self._tensors.update(zip(i.outputs, (made,) if i.op.n_outputs == 1 else made))
+
+
+# ------------------------------------------------------------------------------------------------------------ functions
+
+
+@dataclass(slots=True)
+class Read:
+    """Numbers that a pattern depends on: of an argument (by its place among the tensors), or of a tensor from outside."""
+
+    place: int | None
+    tensor: Any
+    numbers: Array
+
+    def is_same(self, tensors: Sequence[Any]) -> bool:
+        """Whether they are what they were."""
+        now = data(self.tensor if self.place is None else tensors[self.place])
+        return now.shape == self.numbers.shape and bool(np.array_equal(now, self.numbers))
+
+
+@dataclass(slots=True)
+class Detected:
+    """The pattern of a derivative, and the numbers that it was read from."""
+
+    sets: IndexSets
+    reads: list[Read] = field(default_factory=list)
+
+    def holds_for(self, tensors: Sequence[Any]) -> bool:
+        """Whether the pattern is the same for these arguments."""
+        return all(r.is_same(tensors) for r in self.reads)
+
+
+def detect(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, what: str) -> Detected:
+    """The pattern of the Jacobian of all results of f, flattened, by the arguments `argnums`, flattened."""
+    leaves, structure = tree.flatten((args, kwargs))
+    places = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
+    trace = CallTrace()
+    names: list[Any] = list(leaves)
+    for k in places:
+        require_numbers(leaves[k], what)
+        names[k] = trace.argument(Type(leaves[k].dtype.code, tuple(int(n) for n in leaves[k].shape)))
+    chosen = _chosen(tree.unflatten(structure, list(range(len(leaves))))[0], argnums, what)
+    given, named = tree.unflatten(structure, names)
+    with enable_grad(), trace:
+        try:
+            results = result_leaves(f(*given, **named), what)[0]
+        except TraceError as e:
+            raise TraceError(f"{what}: {e}; or hand in the pattern, with sparsity=") from None
+        outputs = [trace.operand(y, 0) for y in results]
+    program = simplify(trace.program(outputs))
+    return _detect(program, trace, [leaves[k] for k in places], [places.index(k) for k in chosen], len(outputs))
+
+
+def require_numbers(x: Any, what: str) -> None:
+    """Raise where a tensor has no numbers, as a function around is being traced or differentiated."""
+    if not x._plain:
+        raise TraceError(
+            f"{what}: sparse derivatives are matrices of scipy.sparse, outside of what is traced or differentiated; call it "
+            "there, on tensors that have numbers"
+        )
+
+
+def _chosen(args: tuple[Any, ...], argnums: Any, what: str) -> list[int]:
+    """The places of the leaves of the arguments `argnums`."""
+    _, selected = by_arguments(lambda *xs: None, argnums, args, {}, what)
+    return [k for x in selected for k in tree.flatten(x)[0]]
+
+
+def _detect(program: Program, trace: CallTrace, tensors: list[Any], chosen: list[int], n_results: int) -> Detected:
+    reads: dict[int, Read] = {}
+    first_captured = len(program.inputs) - len(trace.captured)
+    captured = [x for x, _ in trace.captured.values()]
+    varied = set(chosen)
+
+    def known(k: int) -> Array | None:
+        if k in varied or len(tensors) <= k < first_captured:
+            return None
+        place = k if k < len(tensors) else None
+        x = tensors[k] if place is not None else captured[k - first_captured]
+        if place is not None and DTYPES[x.dtype.code].is_inexact:
+            return None  # other numbers come with every call
+        if k not in reads:
+            reads[k] = Read(place, x, data(x.detach()).copy())
+        return reads[k].numbers
+
+    sizes = [math.prod(program.inputs[k].type.shape) for k in chosen]
+    n, first = sum(sizes), 0
+    patterns: list[IndexSets | None] = [None] * len(program.inputs)
+    for k, size in zip(chosen, sizes):
+        patterns[k] = IndexSets.identity(size, first, n)
+        first += size
+    with no_grad(), untraced():
+        found = propagate(program, patterns, known, n)[:n_results]
+    shapes = [o.type.shape if isinstance(o, Var) else () for o in program.outputs[:n_results]]
+    parts = [IndexSets.nothing(math.prod(s), n) if p is None else p for p, s in zip(found, shapes)]
+    return Detected(stacked(parts) if parts else IndexSets.nothing(0, n), list(reads.values()))
+
+
+def detect_hessian(
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, what: str
+) -> Detected:
+    """The pattern of the Hessian: that of the Jacobian of the gradient, where both triangles have an entry."""
+    found = detect(grad(f, argnums), args, kwargs, argnums, what)
+    return Detected(symmetric(found.sets), found.reads)
+
+
+def symmetric(sets: IndexSets) -> IndexSets:
+    """The entries (i, j) for which there is (j, i), too: a symmetric matrix with this pattern has no others."""
+    if sets.n_rows != sets.n_columns:
+        raise ArgumentError(f"sparsity: a symmetric pattern is square, got {sets.n_rows} × {sets.n_columns}")
+    n = sets.n_columns
+    forth = sets.rows().astype(np.int64) * n + sets.columns
+    other = sets.transposed()
+    back = other.rows().astype(np.int64) * n + other.columns
+    if np.array_equal(forth, back):
+        return sets
+    return sets.restricted(np.isin(forth, back, assume_unique=True))
+
+
+__all__ = ["Detected", "detect", "detect_hessian", "propagate", "symmetric"]
