@@ -95,6 +95,7 @@ from wengert.errors import (
     NumberRangeError,
     ShapeError,
     SolverError,
+    SparsityError,
     TapeConsumedError,
     TraceError,
     WengertError,
@@ -142,6 +143,8 @@ _LAZY = {
     "Parameter": "wengert.nn.parameter:Parameter",
     "ParameterDict": "wengert.nn.parameter:ParameterDict",
     "AdamConfig": "wengert.optim.adam:AdamConfig",
+    **{name: f"wengert.transforms.colouring:{name}" for name in ("Colouring", "Sparsity", "colour")},
+    **{name: f"wengert.transforms.sparse:{name}" for name in ("hessian_sparsity", "jacobian_sparsity")},
     **{
         name: f"wengert.optim.clip:{name}"
         for name in ("GradientClipper", "clip_by_global_norm", "clip_by_value", "clip_grad_norm", "clip_grad_value")
@@ -182,7 +185,8 @@ __all__ = [
     "DType", "DTypeError", "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError",
     "GradientMap", "GradientTape", "HybridScheduler", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError",
     "MemoryStats",
-    "NumberRangeError", "SchedulerConfig", "ShapeError", "SolverError", "Tape", "TapeConsumedError", "Tensor", "TraceError",
+    "NumberRangeError", "SchedulerConfig", "ShapeError", "SolverError", "SparsityError", "Tape", "TapeConsumedError",
+    "Tensor", "TraceError",
     "WengertError", "WorkerError", "arange", "asarray", "autograd", "bernoulli", "bfloat16", "bool_", "can_cast",
     "checkpoint", "checkpoint_sequential",
     "compile", "complex128", "complex64", "cond", "custom_op", "default_generator", "dual", "empty", "empty_like",

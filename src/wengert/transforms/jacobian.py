@@ -226,6 +226,9 @@ def jacobian(
     *,
     argnums: int | Sequence[int] = 0,
     chunk: int | None = None,
+    sparse: bool | str = False,
+    sparsity: Any = None,
+    check: bool = False,
 ) -> Callable[..., Any]:
     """The Jacobian, in the mode that is predicted to cost least.
 
@@ -237,12 +240,28 @@ def jacobian(
     Containers give containers: the structure of the result, and in each place of it that of the argument. A complex
     function of complex numbers must be holomorphic; a real one has ∂y/∂Re x + i ∂y/∂Im x, as in `grad`.
 
+    With `sparse=True` the result is one `scipy.sparse.csr_array`, of all results by all arguments, flattened: its pattern is
+    found from the program of f, and coloured, and there are as many passes as colours. "auto" does so if that is less work
+    than a dense Jacobian. `sparsity` is a pattern, or a colouring, that is known already; with `check=True` it is compared
+    with the derivative along a random direction. docs/sparsity.md has the details.
+
     >>> import wengert as wg
     >>> jacobian(lambda x: x * x)(wg.tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     >>> jacobian(lambda p: p["a"] * p["b"])({"a": wg.tensor(2.0), "b": wg.tensor(3.0)})
     {'a': tensor(3.), 'b': tensor(2.)}
+    >>> jacobian(lambda x: x[1:] * x[:-1], sparse=True)(wg.tensor([1.0, 2.0, 3.0])).toarray().tolist()
+    [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
     """
+    if sparse or sparsity is not None:
+        from wengert.transforms.sparse import sparse_jacobian
+
+        _require_chunk(chunk, "jacobian")
+        dense = jacobian(f, mode, argnums=argnums, chunk=chunk)
+        entries = sparse_jacobian(f, mode, argnums, chunk, sparse, sparsity, check, dense)
+        options: dict[str, Any] = {"sparse": sparse, "sparsity": sparsity, "check": check}
+        options |= {"mode": mode, "argnums": argnums, "chunk": chunk}
+        return transformed(entries, "The Jacobian of {f}.", jacobian, f, **options)
     if not isinstance(mode, SchedulerConfig) and mode not in STRATEGIES:
         raise ArgumentError(
             f"jacobian: mode is 'auto', 'forward', 'reverse', 'mixed' or a SchedulerConfig, got {mode!r}"
@@ -301,15 +320,34 @@ def _count(x: Any) -> int:
     return sum(int(v.size) for v in _tensor_leaves(x)[0])
 
 
-def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, chunk: int | None = None) -> Callable[..., Any]:
+def hessian(
+    f: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    *,
+    chunk: int | None = None,
+    sparse: bool | str = False,
+    sparsity: Any = None,
+    check: bool = False,
+) -> Callable[..., Any]:
     """The matrix of second derivatives of a scalar function: shape x.shape + x.shape.
 
     The gradient is computed once, and its derivatives in one pass, or one for each `chunk` of rows, which needs less memory.
+    `sparse`, `sparsity` and `check` are as in `jacobian`: a `scipy.sparse.csr_array` from as many passes as colours.
 
     >>> import wengert as wg
     >>> hessian(lambda x: (x * x * x).sum())(wg.tensor([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
+    >>> hessian(lambda x: (x * x * x).sum(), sparse=True)(wg.tensor([1.0, 2.0])).nnz
+    2
     """
+    _require_chunk(chunk, "hessian")
+    if sparse or sparsity is not None:
+        from wengert.transforms.sparse import sparse_hessian
+
+        entries = sparse_hessian(f, argnums, chunk, sparse, sparsity, check, hessian(f, argnums, chunk=chunk))
+        options: dict[str, Any] = {"argnums": argnums, "chunk": chunk}
+        options |= {"sparse": sparse, "sparsity": sparsity, "check": check}
+        return transformed(entries, "The Hessian of {f}.", hessian, f, **options)
 
     def hessian_of(*args: Any, **kwargs: Any) -> Any:
         g, point = _of_one(f, argnums, args, kwargs)
@@ -317,6 +355,5 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, chunk: i
             _reject_complex(x, "hessian")
         return _reverse(grad(g), 0, chunk)(point)
 
-    _require_chunk(chunk, "hessian")
     made = replayed(hessian_of, f, ("hessian", argnums, chunk))
     return transformed(made, "The Hessian of {f}.", hessian, f, argnums=argnums, chunk=chunk)

@@ -238,10 +238,10 @@ def replayed(made: Callable[..., Any], f: Any, options: tuple[Any, ...]) -> Call
             if (calls == 1 and not _are_many(args)) or (own and not own[0].fits(state)):
                 return made(*args, **kwargs)
             if not own:
-                own.append(_Known(state, _compiled(made, f)))
+                own.append(_Known(state, compiled_purely(made, f)))
             known = own[0]
         else:
-            known = _find(options, state, lambda: _compiled(made, f))
+            known = _find(options, state, lambda: compiled_purely(made, f))
         if known.compiled is None:
             return made(*args, **kwargs)
         try:
@@ -263,6 +263,35 @@ def shared(make: Callable[[], Any], f: Any, options: tuple[Any, ...]) -> Any:
     return make() if state.tensors else _find(options, state, make).compiled
 
 
+@dataclass(slots=True)
+class Dependence:
+    """What a function depends on besides its arguments, as it was at one time."""
+
+    state: _State
+
+    @property
+    def on_tensors(self) -> bool:
+        """Whether it closes over tensors."""
+        return self.state.tensors
+
+    @property
+    def key(self) -> Any:
+        """Equal for functions of the same code."""
+        return self.state[0]
+
+    def is_same(self, other: Dependence) -> bool:
+        """Whether nothing of it has changed."""
+        return len(self.state) == len(other.state) and all(map(_same, self.state, other.state))
+
+
+def dependence(f: Any) -> Dependence | None:
+    """What f depends on, if its trace may be replayed; None if it is not known."""
+    try:
+        return Dependence(_state_of(f))
+    except _NotReplayable:
+        return None
+
+
 def _find(options: tuple[Any, ...], state: _State, make: Callable[[], Any]) -> _Known:
     key = (options, state[0])
     known = _shared.get(key)
@@ -274,7 +303,9 @@ def _find(options: tuple[Any, ...], state: _State, make: Callable[[], Any]) -> _
     return known
 
 
-def _compiled(made: Callable[..., Any], f: Any) -> Any:
+def compiled_purely(made: Callable[..., Any], f: Any) -> Any:
+    """`made`, which transforms f, compiled; its trace raises `Effect` where it does more than compute."""
+
     def run(*args: Any, **kwargs: Any) -> Any:
         result = made(*args, **kwargs)
         trace = call_trace()
@@ -303,4 +334,4 @@ def _are_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return any(isinstance(x, Tensor) or tree.is_container(x) for x in args)
 
 
-__all__ = ["Effect", "replayed", "shared"]
+__all__ = ["Dependence", "Effect", "compiled_purely", "dependence", "replayed", "shared"]

@@ -1,0 +1,367 @@
+"""Sparse Jacobians and Hessians: as many passes as colours, in one batch, and the entries gathered from their results.
+
+What is found out once is a plan: the pattern, its colouring, and the compiled function from the arguments to the entries.
+Plans are kept with the code of the function, and hold for arguments of the same shapes. A plan is made anew where
+something has changed that it depends on: a constant that the function closes over, or integers that its pattern was read
+from.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wengert import tree
+from wengert._core import Tensor
+from wengert.autograd.conversion import asarray
+from wengert.dtypes import result_type
+from wengert.errors import ArgumentError, DTypeError, ShapeError, SparsityError
+from wengert.interop.numpy import data
+from wengert.ops.index_sets import TooDense
+from wengert.ops.registry import OPS
+from wengert.program.trace import create, tracing
+from wengert.transforms.colouring import Colouring, Sparsity, colour, scipy_sparse
+from wengert.transforms.functional import by_arguments, differentiate_backwards, grad, jvp, result_leaves
+from wengert.transforms.replay import Dependence, Effect, compiled_purely, dependence
+from wengert.transforms.sparsity import Read, detect, detect_hessian, require_numbers
+from wengert.transforms.vmap import run_on_units
+
+_MOST = 64  # plans that are remembered for functions that close over no tensors
+_plans: OrderedDict[Any, _Plan] = OrderedDict()
+
+
+def jacobian_sparsity(f: Callable[..., Any], *args: Any, argnums: int | Sequence[int] = 0, **kwargs: Any) -> Sparsity:
+    """Which entries of the Jacobian of f may differ from zero, for arguments like these: found from the program of f.
+
+    Rows are the results of f, columns the arguments `argnums`, both flattened and one after the other. f is traced, as by
+    `compile`. The pattern covers all values of the arguments; only integers beside them, such as indices, are read.
+
+    >>> import wengert as wg
+    >>> jacobian_sparsity(lambda x: wg.cumsum(x), wg.ones((3,))).matrix().toarray().astype(int).tolist()
+    [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    """
+    return Sparsity(detect(f, _with_tensors(args), kwargs, argnums, "jacobian_sparsity").sets)
+
+
+def hessian_sparsity(f: Callable[..., Any], *args: Any, argnums: int | Sequence[int] = 0, **kwargs: Any) -> Sparsity:
+    """Which entries of the Hessian of a scalar function may differ from zero: as `jacobian_sparsity`, of its gradient.
+
+    >>> import wengert as wg
+    >>> hessian_sparsity(lambda x: (x[1:] * x[:-1]).sum(), wg.ones((3,))).matrix().toarray().astype(int).tolist()
+    [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    """
+    return Sparsity(detect_hessian(f, _with_tensors(args), kwargs, argnums, "hessian_sparsity").sets)
+
+
+def _with_tensors(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    leaves, structure = tree.flatten(args)
+    made = tree.unflatten(structure, [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
+    return made  # type: ignore[no-any-return]
+
+
+# --------------------------------------------------------------------------------------------------------------- plans
+
+
+class _Passes:
+    """The function from arguments to all entries of a matrix, in the order of its pattern."""
+
+    def __init__(self, f: Any, argnums: Any, is_hessian: bool, chunk: int | None, colouring: Colouring) -> None:
+        self.f, self.argnums, self.is_hessian, self.chunk, self.colouring = f, argnums, is_hessian, chunk, colouring
+        self.places = asarray(colouring.places)
+        self._seeds: dict[int, tuple[Any, Any]] = {}
+
+    def seeds(self, dtype: Any) -> tuple[Any, Any]:
+        """The directions of all forward and reverse passes, as tensors."""
+        known = self._seeds.get(dtype.code)
+        if known is None:
+            forward, reverse = (asarray(s) for s in self.colouring.seeds(dtype.to_numpy()))
+            known = self._seeds[dtype.code] = (forward, reverse)
+        return known
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The results of all passes, flattened, of which each entry is one element."""
+        g, xs = _flat(self.f, self.argnums, self.is_hessian, args, kwargs)
+        dtype = result_type(*xs)
+        forward, reverse = self.seeds(dtype)
+        parts = []
+        self._require_size(1, "elements of the arguments", xs)
+        if self.colouring.n_columns:
+            parts.append(_over(lambda v: self._push(g, xs, v), forward, self.chunk))
+        if self.colouring.n_rows:
+            y, pull_back = differentiate_backwards(g, tuple(xs))
+            ys, structure = result_leaves(y, "jacobian")
+            self._require_size(0, "results", ys)
+            parts.append(_over(lambda v: [_pulled(pull_back, v, ys, structure)], reverse, self.chunk))
+        if not parts:
+            return create(OPS["full"], ((0,), dtype.code, 0.0))
+        flat = [OPS["reshape"](p, (p.size,)) for p in parts]
+        return OPS["take"](OPS["concat"](flat, 0) if len(flat) > 1 else flat[0], self.places, 0)
+
+    def _push(self, g: Any, xs: list[Any], v: Any) -> list[Any]:
+        y_dots = tree.leaves(jvp(g, tuple(xs), tuple(_split(v, xs)))[1])
+        self._require_size(0, "results", y_dots)
+        return [_concatenated(y_dots)]
+
+    def _require_size(self, axis: int, what: str, tensors: Sequence[Any]) -> None:
+        """Raise where a pattern that was handed in does not fit."""
+        shape, n = self.colouring.sparsity.shape, sum(int(x.size) for x in tensors)
+        if shape[axis] != n:
+            raise ShapeError(f"sparsity: the pattern is {shape[0]} × {shape[1]}, but there are {n} {what}")
+
+
+class _Plan:
+    """How the entries are computed for arguments of one signature."""
+
+    def __init__(self, passes: _Passes, reads: list[Read], depends: Dependence | None) -> None:
+        self.passes, self.reads, self.depends = passes, reads, depends
+        self.compiled = None if depends is None else compiled_purely(passes, passes.f)
+
+    def holds(self, depends: Dependence | None, tensors: Sequence[Any]) -> bool:
+        """Whether nothing has changed that it depends on."""
+        if self.depends is None or depends is None or not self.depends.is_same(depends):
+            return False
+        return all(r.is_same(tensors) for r in self.reads)
+
+    def entries(self, args: Any, kwargs: Any) -> Any:
+        """A tensor of all entries, in the order of the pattern."""
+        if self.compiled is not None:
+            try:
+                return self.compiled(*args, **kwargs)
+            except (Effect, Exception):
+                self.compiled = None  # written as it is, it says what is wrong; or there is nothing wrong with it
+        return self.passes(*args, **kwargs)
+
+    @property
+    def sparsity(self) -> Sparsity:
+        """The pattern."""
+        return self.passes.colouring.sparsity
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it takes few passes for few entries; else a dense matrix is less work and not larger."""
+        m, n = self.sparsity.shape
+        return 4 * self.passes.colouring.n_colours <= min(m, n) and 2 * self.sparsity.nnz <= m * n
+
+
+class SparseDerivative:
+    """The function that `jacobian` and `hessian` return for `sparse=True`."""
+
+    def __init__(
+        self,
+        f: Any,
+        argnums: Any = 0,
+        *,
+        what: str,
+        kind: str,
+        given: Any = None,
+        check: bool = False,
+        chunk: int | None = None,
+        dense: Any = None,
+        source: Any = None,
+    ) -> None:
+        self.f, self.argnums, self.kind, self.check, self.chunk, self.what = f, argnums, kind, check, chunk, what
+        self.dense = dense  # for sparse="auto"
+        self.source = f if source is None else source  # what f only adapts: it depends on nothing else
+        self.given = given if given is None or isinstance(given, (Sparsity, Colouring)) else Sparsity(given)
+        self._own: dict[Any, _Plan] = {}
+        scipy_sparse()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The matrix at these arguments."""
+        args = _with_tensors(args)
+        try:
+            plan = self._plan(args, kwargs)
+        except TooDense:
+            if self.dense is None:
+                raise
+            return self.dense(*args, **kwargs)
+        if self.dense is not None and not plan.is_sparse:
+            return self.dense(*args, **kwargs)
+        matrix = plan.sparsity.matrix(data(plan.entries(args, kwargs)))
+        if self.check:
+            self._probe(matrix, plan.sparsity, args, kwargs)
+        return matrix
+
+    def _plan(self, args: Any, kwargs: Any) -> _Plan:
+        leaves, structure = tree.flatten((args, kwargs))
+        tensors = [x for x in leaves if isinstance(x, Tensor)]
+        signature = (structure, *(_kind_of(x) for x in leaves))
+        depends = dependence(self.source)
+        plans, key = self._place(depends, signature)
+        plan = plans.get(key)
+        if plan is None or not plan.holds(depends, tensors):
+            plan = plans[key] = self._made(args, kwargs, depends)
+            if len(plans) > _MOST:
+                plans.pop(next(iter(plans)))
+        return plan
+
+    def _place(self, depends: Dependence | None, signature: Any) -> tuple[dict[Any, _Plan], Any]:
+        """Plans of functions that close over tensors are kept with them; so are those of patterns that were given."""
+        if depends is None or depends.on_tensors or self.given is not None or self.source is not self.f:
+            return self._own, signature
+        return _plans, (self.what, self.argnums, self.kind, self.chunk, depends.key, signature)
+
+    def _made(self, args: Any, kwargs: Any, depends: Dependence | None) -> _Plan:
+        for x in tree.leaves((args, kwargs)):
+            if isinstance(x, Tensor):
+                require_numbers(x, self.what)
+        reads: list[Read] = []
+        pattern: Any = self.given
+        if pattern is None:
+            find = detect_hessian if self.what == "hessian" else detect
+            found = find(self.f, args, kwargs, self.argnums, self.what)
+            pattern, reads = Sparsity(found.sets), found.reads
+        colouring = pattern if isinstance(pattern, Colouring) else colour(pattern, self.kind)
+        passes = _Passes(self.f, self.argnums, self.what == "hessian", self.chunk, colouring)
+        return _Plan(passes, reads, depends)
+
+    # ------------------------------------------------------------------------------------------------------ checking
+
+    def _probe(self, matrix: Any, sparsity: Sparsity, args: Any, kwargs: Any) -> None:
+        """Compare the matrix with the derivative along a random direction; where they differ, look for the entry."""
+        g, xs = _flat(self.f, self.argnums, self.what == "hessian", args, kwargs)
+        n = sparsity.shape[1]
+        direction = np.random.default_rng(0).uniform(0.5, 1.5, n).astype(data(xs[0]).dtype if xs else np.float32)
+        y_dot = data(_concatenated(tree.leaves(jvp(g, tuple(xs), tuple(_split(asarray(direction), xs)))[1])))
+        off = np.abs(y_dot - matrix @ direction)
+        scale = np.abs(matrix) @ direction + np.abs(y_dot)
+        wrong = np.flatnonzero(off > 1e4 * np.finfo(y_dot.dtype).eps * scale)
+        if not len(wrong):
+            return
+        y, pull_back = differentiate_backwards(g, tuple(xs))
+        ys, structure = result_leaves(y, self.what)
+        for i in wrong:
+            unit = np.zeros(sparsity.shape[0], y_dot.dtype)
+            unit[i] = 1
+            row = data(_pulled(pull_back, asarray(unit), ys, structure))
+            known = sparsity.indices[sparsity.indptr[i] : sparsity.indptr[i + 1]]
+            missed = np.setdiff1d(np.flatnonzero(row), known)
+            if len(missed):
+                j = int(missed[0])
+                raise SparsityError(
+                    f"{self.what}: the pattern lacks the entry ({i}, {j}), which is {row[j]:.6g} at these arguments; leave "
+                    "`sparsity` out to have the pattern found from the function, or add the entry"
+                )
+        raise SparsityError(
+            f"{self.what}: the matrix does not agree with the derivative in row {wrong[0]}; the function may not be the "
+            "same in every call"
+        )
+
+
+def _kind_of(x: Any) -> Any:
+    return (x.dtype.code, *x.shape) if isinstance(x, Tensor) else (type(x), x)
+
+
+# ------------------------------------------------------------------------------------------------------------- entries
+
+
+def _pulled(pull_back: Any, v: Any, ys: Sequence[Any], structure: Any) -> Any:
+    return _concatenated(tree.leaves(pull_back(tree.unflatten(structure, _split(v, ys)))))
+
+
+def _flat(f: Any, argnums: Any, is_hessian: bool, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
+    """The function to differentiate, of the tensors among the chosen arguments, and these."""
+    what = "hessian" if is_hessian else "jacobian"
+    restricted, chosen = by_arguments(f, argnums, args, kwargs, what)
+    leaves, structure = tree.flatten(chosen)
+    xs = [x if isinstance(x, Tensor) else asarray(x) for x in leaves]
+    if not xs:
+        raise ArgumentError(f"{what}: there is no tensor among the arguments to differentiate by")
+    for x in xs:
+        if not x.dtype.is_floating:
+            raise DTypeError(
+                f"{what}: sparse derivatives are by real floating numbers, got {x.dtype.name}{tuple(x.shape)}; use "
+                "sparse=False"
+            )
+
+    def g(*given: Any) -> Any:
+        return restricted(*tree.unflatten(structure, list(given)))
+
+    return (grad(g, tuple(range(len(xs)))) if is_hessian else g), xs
+
+
+def _split(vector: Any, like: Sequence[Any]) -> list[Any]:
+    """Parts of a vector in the shapes and dtypes of these tensors."""
+    if len(like) == 1:
+        parts = [vector]
+    else:
+        parts, first = [], 0
+        for x in like:
+            parts.append(OPS["slice"](vector, (first,), (int(x.size),), (1,)))
+            first += int(x.size)
+    shaped = [OPS["reshape"](p, x.shape) for p, x in zip(parts, like)]
+    return [p if p.dtype == x.dtype else OPS["cast"](p, x.dtype.code) for p, x in zip(shaped, like)]
+
+
+def _concatenated(tensors: Sequence[Any]) -> Any:
+    flat = [OPS["reshape"](y, (y.size,)) for y in tensors]
+    if len(flat) == 1:
+        return flat[0]
+    code = result_type(*flat).code
+    return OPS["concat"]([y if y.dtype.code == code else OPS["cast"](y, code) for y in flat], 0)
+
+
+def _over(f: Callable[[Any], list[Any]], seeds: Any, chunk: int | None) -> Any:
+    """f of each seed, along a first axis: in one batch while a function is traced, otherwise one after the other."""
+    count, n = (int(s) for s in seeds.shape)
+
+    def some(first: int, size: Any) -> Any:
+        return seeds if size == count else OPS["slice"](seeds, (first, 0), (int(size), n), (1, 1))
+
+    if tracing() is not None:
+        return run_on_units(f, some, count, chunk, [])[0]
+    rows = [f(OPS["reshape"](some(k, 1), (n,)))[0] for k in range(count)]
+    return OPS["concat"]([OPS["reshape"](r, (1, *r.shape)) for r in rows], 0)
+
+
+# ------------------------------------------------------------------------------------------------------------ functions
+
+
+_KINDS = {"auto": "auto", "forward": "columns", "reverse": "rows"}
+
+
+def sparse_jacobian(
+    f: Any, mode: Any, argnums: Any, chunk: int | None, sparse: Any, sparsity: Any, check: bool, dense: Any
+) -> SparseDerivative:
+    """What `jacobian` makes for `sparse=True` and "auto"."""
+    if mode not in _KINDS:
+        raise ArgumentError(f"jacobian: the mode of a sparse Jacobian is 'auto', 'forward' or 'reverse', got {mode!r}")
+    return SparseDerivative(
+        f,
+        argnums,
+        kind=_KINDS[mode],
+        given=sparsity,
+        check=check,
+        chunk=chunk,
+        what="jacobian",
+        dense=dense if require_choice(sparse, "jacobian") == "auto" else None,
+    )
+
+
+def sparse_hessian(
+    f: Any, argnums: Any, chunk: int | None, sparse: Any, sparsity: Any, check: bool, dense: Any
+) -> SparseDerivative:
+    """What `hessian` makes for `sparse=True` and "auto"."""
+    return SparseDerivative(
+        f,
+        argnums,
+        kind="symmetric",
+        given=sparsity,
+        check=check,
+        chunk=chunk,
+        what="hessian",
+        dense=dense if require_choice(sparse, "hessian") == "auto" else None,
+    )
+
+
+def require_choice(sparse: Any, what: str) -> Any:
+    """`sparse`, if it is one of its values."""
+    if not (isinstance(sparse, bool) or sparse == "auto"):
+        raise ArgumentError(f"{what}: sparse is True, False or 'auto', got {sparse!r}")
+    return sparse
+
+
+__all__ = ["hessian_sparsity", "jacobian_sparsity", "sparse_hessian", "sparse_jacobian"]
