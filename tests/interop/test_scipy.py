@@ -125,3 +125,87 @@ def test_a_list_of_numbers_is_a_vector() -> None:
     assert np.allclose(result.x.numpy(), [1.0, 1.0])
     apart = wg.scipy.minimize(lambda x: (x[0] - 1.0) ** 2 + (x[1] ** 2).sum(), [0.0, np.ones(2)])
     assert np.allclose(apart.x[0].item(), 1.0) and apart.x[1].shape == (2,)
+
+
+# --------------------------------------------------------------------------------------------------- sparse derivatives
+
+
+def _rosenbrock(x: Any) -> Any:
+    return (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()
+
+
+def _bratu(u: Any) -> Any:
+    """u'' + e^u = 0 between two zeros."""
+    n = u.shape[0]
+    padded = wg.pad(u, ((1, 1),))
+    return (padded[2:] - 2.0 * u + padded[:-2]) * float(n + 1) ** 2 + wg.exp(u)
+
+
+@pytest.mark.parametrize("method", ["trust-constr", "Newton-CG"])
+def test_minimize_with_a_sparse_hessian(method: str) -> None:
+    seen: list[Any] = []
+    result = wg.scipy.minimize(
+        _rosenbrock,
+        np.full(40, 0.8),
+        method=method,
+        sparse=True,
+        tol=1e-9,
+        callback=lambda x, *state: seen.append(state),
+    )
+    assert np.allclose(result.x.numpy(), 1.0, atol=1e-3) and seen
+
+
+def test_sparse_constraints() -> None:
+    pairs = optimize.NonlinearConstraint(lambda x: x[1:] * x[:-1], -np.inf, 0.25)
+    exact = wg.scipy.minimize(_rosenbrock, np.zeros(8), method="trust-constr", constraints=pairs, tol=1e-8)
+    result = wg.scipy.minimize(
+        _rosenbrock, np.zeros(8), method="trust-constr", constraints=pairs, sparse=True, tol=1e-8
+    )
+    assert np.allclose(result.x.numpy(), exact.x.numpy(), atol=1e-5)
+    assert type(result.jac[0]).__name__ == "csr_array"
+
+
+class _Model:
+    """A function that is not replayed: it reads attributes."""
+
+    def __init__(self) -> None:
+        self.shift, self.calls = 1.0, 0
+
+    def residuals(self, p: Any) -> Any:
+        self.calls += 1
+        return {"steps": 10.0 * (p["x"][1:] - p["x"][:-1] ** 2), "ends": self.shift - p["x"][:-1]}
+
+
+@pytest.mark.parametrize("how", ["function", "method", "pattern"])
+def test_least_squares_with_a_sparse_jacobian(how: str) -> None:
+    model, n = _Model(), 30
+    x0 = {"x": np.full(n, 0.5)}
+    pattern = wg.jacobian_sparsity(model.residuals, {"x": wg.ones((n,))})
+    assert pattern.nnz == 3 * (n - 1)
+    f = (
+        (lambda p: (10.0 * (p["x"][1:] - p["x"][:-1] ** 2), 1.0 - p["x"][:-1]))
+        if how == "function"
+        else model.residuals
+    )
+    options = {"sparsity": pattern} if how == "pattern" else {"sparse": True}
+    result = wg.scipy.least_squares(f, x0, tr_solver="lsmr", **options)
+    assert np.allclose(result.x["x"].numpy(), 1.0, atol=1e-6)
+    assert type(result.jac).__name__ == "csr_array" and result.jac.nnz == pattern.nnz
+
+
+def test_root_with_a_sparse_jacobian() -> None:
+    dense = wg.scipy.root(_bratu, np.zeros(50), method="hybr")
+    result = wg.scipy.root(_bratu, np.zeros(50), sparse=True)
+    assert result.success and np.allclose(result.x.numpy(), dense.x.numpy(), atol=1e-5)
+    assert result.nit <= 6
+    large = wg.scipy.root(_bratu, np.zeros(3000), sparse=True)
+    assert large.success and np.abs(large.x.numpy()).max() == pytest.approx(0.1405, abs=1e-3)
+
+
+def test_methods_without_sparse_derivatives() -> None:
+    with pytest.raises(wg.ArgumentError, match="trust-constr and Newton-CG, got 'BFGS'"):
+        wg.scipy.minimize(_rosenbrock, np.zeros(3), method="BFGS", sparse=True)
+    with pytest.raises(wg.ArgumentError, match="'lm' takes no sparse Jacobian"):
+        wg.scipy.least_squares(_bratu, np.zeros(3), method="lm", sparse=True)
+    with pytest.raises(wg.ArgumentError, match="'krylov', got 'hybr'"):
+        wg.scipy.root(_bratu, np.zeros(3), method="hybr", sparse=True)

@@ -22,6 +22,7 @@ from wengert.transforms.functional import hvp, value_and_grad
 from wengert.transforms.jacobian import hessian, jacobian
 from wengert.tree import flatten, leaves_like, unflatten
 
+_TAKE_SPARSE = ("trust-constr", "newton-cg")  # of the methods of `minimize`
 # What a method takes beside the gradient; methods that are not here take no derivative.
 _BY_METHOD = {
     "cg": "", "bfgs": "", "l-bfgs-b": "", "tnc": "", "slsqp": "",
@@ -73,7 +74,7 @@ class _Unknowns:
         leaves = [tree] if self.single else leaves_like(tree, self.structure, f"{self.who}: {who}")
         return np.concatenate([np.broadcast_to(np.asarray(x, float), s).ravel() for x, s in zip(leaves, self.shapes)])
 
-    def function(self, f: Callable[..., Any], args: Sequence[Any]) -> Callable[[Tensor], Any]:
+    def function(self, f: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
         """f as a function of the vector."""
 
         def of_vector(v: Tensor) -> Any:
@@ -112,6 +113,7 @@ def minimize(
     bounds: Any = None,
     constraints: Any = (),
     callback: Callable[..., Any] | None = None,
+    sparse: bool = False,
     **options: Any,
 ) -> Any:
     """`scipy.optimize.minimize` with the gradient, and the Hessian or its products where the method takes them, exact.
@@ -119,7 +121,8 @@ def minimize(
     f(x, *args) returns a scalar; x0 is a tensor, an array, a number, or nested containers of them, and `result.x` and
     `result.jac` have its structure; a list of numbers is a vector. `bounds`: for containers, a pair (lower, upper) of
     numbers or containers like x0; for a single array, SciPy's own forms. Constraints are SciPy's; their functions take what
-    f takes, and their Jacobians are exact too. Other options go to SciPy.
+    f takes, and their Jacobians are exact too. With `sparse=True` "trust-constr" and "Newton-CG" get the Hessian,
+    and "trust-constr" also the derivatives of constraints, as sparse matrices (docs/sparsity.md). Options go to SciPy.
 
     >>> import wengert as wg
     >>> f = lambda x: 100.0 * (x["b"] - x["a"] ** 2) ** 2 + (1.0 - x["a"]) ** 2
@@ -130,9 +133,16 @@ def minimize(
     unknowns = _Unknowns(x0, "minimize")
     flat = unknowns.function(f, args)
     derivatives = _derivatives(flat, method)
+    if sparse:
+        if str(method).lower() not in _TAKE_SPARSE:
+            raise ArgumentError(
+                f"minimize: the methods that take sparse Hessians are trust-constr and Newton-CG, got {method!r}"
+            )
+        derivatives.pop("hessp")
+        derivatives["hess"] = _sparse("hessian", lambda v: _scalar(flat(v)), f)
     given = {
         "bounds": bounds if bounds is None or unknowns.single else _bounds(unknowns, bounds),
-        "constraints": _constraints(unknowns, constraints, args) if constraints else (),
+        "constraints": _constraints(unknowns, constraints, args, sparse) if constraints else (),
         "callback": None if callback is None else lambda v, *rest: callback(unknowns.tree(v), *rest),
     }
     result = _optimize().minimize(
@@ -187,7 +197,7 @@ def _bounds(unknowns: _Unknowns, bounds: Any) -> Any:
     return optimize.Bounds(lower, upper)
 
 
-def _constraints(unknowns: _Unknowns, constraints: Any, args: Sequence[Any]) -> list[Any]:
+def _constraints(unknowns: _Unknowns, constraints: Any, args: Sequence[Any], sparse: bool) -> list[Any]:
     optimize = _optimize()
     listed = constraints if isinstance(constraints, (list, tuple)) else [constraints]
     made = []
@@ -198,7 +208,9 @@ def _constraints(unknowns: _Unknowns, constraints: Any, args: Sequence[Any]) -> 
         elif isinstance(c, optimize.NonlinearConstraint):
             flat = unknowns.function(c.fun, ())
             fun, jac = _with_jacobian(flat)
-            exact = {"jac": jac, "hess": functools.partial(_curvature, flat)}
+            exact: dict[str, Any] = {"jac": jac, "hess": functools.partial(_curvature, flat)}
+            if sparse:
+                exact = _sparse_constraint(flat, c.fun)
             made.append(optimize.NonlinearConstraint(fun, c.lb, c.ub, **exact, keep_feasible=c.keep_feasible))
         else:
             made.append(c)
@@ -222,12 +234,56 @@ def _curvature(flat: Callable[[Tensor], Any], v: Any, weights: Any) -> Any:
     return np.array(hessian(lambda x: F.sum(_outputs(flat(x)) * w))(_point(v)).numpy())
 
 
+def _sparse(what: str, flat: Callable[..., Any], f: Any, sparsity: Any = None) -> Callable[..., Any]:
+    """A sparse derivative as a function of a vector, and of others that go with it. `flat` only adapts f.
+
+    The pattern of a function that might change between calls is found once: a solver takes it for the same.
+    """
+    from wengert.transforms.colouring import Sparsity
+    from wengert.transforms.replay import dependence
+    from wengert.transforms.sparse import SparseDerivative
+    from wengert.transforms.sparsity import detect, detect_hessian
+
+    kind = "symmetric" if what == "hessian" else "auto"
+    derivative: Any = None
+
+    def at(v: Any, *others: Any) -> Any:
+        nonlocal derivative
+        given = (_point(v), *map(_point, others))
+        if derivative is None:
+            pattern = sparsity
+            if pattern is None and dependence(f) is None:
+                found = (detect_hessian if what == "hessian" else detect)(flat, given, {}, 0, what)
+                pattern = Sparsity(found.sets)
+            derivative = SparseDerivative(flat, what=what, kind=kind, given=pattern, source=f)
+        return derivative(*given)
+
+    return at
+
+
+def _sparse_constraint(flat: Callable[..., Any], f: Any) -> dict[str, Any]:
+    weighted = lambda v, w: F.sum(_outputs(flat(v)) * w)
+    return {
+        "jac": _sparse("jacobian", lambda v: _outputs(flat(v)), f),
+        "hess": _sparse("hessian", weighted, f),
+    }
+
+
 def least_squares(
-    f: Callable[..., Any], x0: Any, args: Sequence[Any] = (), *, bounds: Any = None, **options: Any
+    f: Callable[..., Any],
+    x0: Any,
+    args: Sequence[Any] = (),
+    *,
+    bounds: Any = None,
+    sparse: bool = False,
+    sparsity: Any = None,
+    **options: Any,
 ) -> Any:
     """`scipy.optimize.least_squares` with the exact Jacobian. f returns residuals: a tensor, or containers of them.
 
-    `bounds`: a pair (lower, upper) of numbers or of containers like x0. Other options (`method`, `loss`) go to SciPy.
+    `bounds`: a pair (lower, upper) of numbers or of containers like x0. With `sparse=True`, or a pattern in `sparsity`, the
+    Jacobian is sparse, and the method, "trf" or "dogbox", solves with `lsmr` (docs/sparsity.md). Other options (`method`,
+    `loss`) go to SciPy.
 
     >>> import numpy as np, wengert as wg
     >>> t = wg.linspace(0.0, 1.0, 20)
@@ -237,14 +293,31 @@ def least_squares(
     (2.0, 3.0)
     """
     unknowns = _Unknowns(x0, "least_squares")
-    fun, jac = _with_jacobian(unknowns.function(f, args))
+    flat = unknowns.function(f, args)
+    fun, jac = _with_jacobian(flat)
+    if sparse or sparsity is not None:
+        if options.get("method") == "lm":
+            raise ArgumentError("least_squares: the method 'lm' takes no sparse Jacobian; use 'trf' or 'dogbox'")
+        jac = _sparse("jacobian", lambda v: _outputs(flat(v)), f, sparsity)
     given = {} if bounds is None else {"bounds": _bounds(unknowns, bounds)}
     result = _optimize().least_squares(fun, unknowns.start, jac=jac, **given, **options)
     return _finished(result, unknowns, ("x", "grad"))
 
 
-def root(f: Callable[..., Any], x0: Any, args: Sequence[Any] = (), method: str = "hybr", **options: Any) -> Any:
+def root(
+    f: Callable[..., Any],
+    x0: Any,
+    args: Sequence[Any] = (),
+    method: str | None = None,
+    *,
+    sparse: bool = False,
+    sparsity: Any = None,
+    **options: Any,
+) -> Any:
     """`scipy.optimize.root` with the exact Jacobian where the method takes one: f(x) = 0, as many equations as unknowns.
+
+    The method is "hybr" if none is given. With `sparse=True`, or a pattern in `sparsity`, it is "krylov", which is
+    preconditioned by the factors of the exact sparse Jacobian: Newton's method, for many unknowns (docs/sparsity.md).
 
     >>> import wengert as wg
     >>> result = root(lambda x: (x[0] + x[1] - 3.0, x[0] * x[1] - 2.0), (0.0, 5.0))
@@ -258,9 +331,38 @@ def root(f: Callable[..., Any], x0: Any, args: Sequence[Any] = (), method: str =
         raise ArgumentError(
             f"root: {n} equations for {unknowns.start.size} unknowns; least_squares takes other numbers"
         )
-    given = {"jac": jac} if method in _WITH_JACOBIAN else {}
+    given: dict[str, Any] = {}
+    if sparse or sparsity is not None:
+        if method not in (None, "krylov"):
+            raise ArgumentError(f"root: the method that takes a sparse Jacobian is 'krylov', got {method!r}")
+        method, flat = "krylov", unknowns.function(f, args)
+        slope = _sparse("jacobian", lambda v: _outputs(flat(v)), f, sparsity)
+        asked = options.pop("options", {})
+        inner = {"inner_M": _factored(slope, unknowns.start), **asked.get("jac_options", {})}
+        given["options"] = {**asked, "jac_options": inner}
+    method = method or "hybr"
+    if method in _WITH_JACOBIAN:
+        given["jac"] = jac
     result = _optimize().root(fun, unknowns.start, method=method, **given, **options)
     return _finished(result, unknowns, ("x",))
+
+
+def _factored(slope: Callable[[Any], Any], start: Any) -> Any:
+    """The inverse of a sparse Jacobian as an operator, which SciPy tells to go to the next point."""
+    import scipy.sparse.linalg
+
+    class Factored(scipy.sparse.linalg.LinearOperator):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(np.dtype(np.float64), (start.size, start.size))
+            self.update(start, None)
+
+        def update(self, x: Any, _: Any) -> None:
+            self.factors = scipy.sparse.linalg.splu(slope(x).tocsc())
+
+        def _matvec(self, v: Any) -> Any:
+            return self.factors.solve(np.asarray(v).ravel())
+
+    return Factored()
 
 
 def _finished(result: Any, unknowns: _Unknowns, names: Sequence[str]) -> Any:
