@@ -168,6 +168,7 @@ _LAZY = {
             "hessian_trace",
         )
     },
+    "taylor": "wengert.transforms.taylor:taylor",
     "psum": "wengert.transforms.collectives:psum",
     "pmean": "wengert.transforms.collectives:pmean",
     **{name: f"wengert.debug.gradient_check:{name}" for name in ("NumericalChecker", "check_gradients")},

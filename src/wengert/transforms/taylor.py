@@ -1,0 +1,376 @@
+"""Taylor mode: derivatives of any order along a path, by rules for series, not by nesting.
+
+Each value of the program is a polynomial in t, y(t) = Σ yₖ tᵏ; each instruction makes the coefficients of its results of
+those of its operands (Griewank & Walther, Evaluating Derivatives, 2008, chapter 13). Linear ops act on every coefficient,
+bilinear ones convolve, and the elementary functions have recurrences. Every other op falls back on its derivative rule:
+y' = J(x, y) x' is a program of ops, whose series has one order less, and is known as far as that of y; so coefficients
+follow one by one. That costs as many evaluations of the rule as there are orders, not twice as many for each as nesting
+does. Loops and branches are nested.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert import tree
+from wengert._core import Tensor
+from wengert.errors import ArgumentError
+from wengert.ops.registry import OPS, Op
+from wengert.ops.zero import ZERO
+from wengert.program.ir import Const, Instruction, Type, Var
+from wengert.program.trace import Trace
+from wengert.transforms.evaluate import apply
+from wengert.transforms.functional import _as_differentiable, _fitting, jvp
+from wengert.transforms.hybrid import TracedFunction
+from wengert.transforms.linearize import is_complex, jvp_rule, zeros_like
+from wengert.transforms.replay import replayed
+
+Series = list[Any]  # coefficients of tᵏ; ZERO for those that vanish as a whole
+
+
+def taylor(f: Callable[..., Any], x: Any, derivatives: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """f(x), and the derivatives dᵏ/dtᵏ f(x(t)) at t = 0 along the path x(t) = x + x₁ t + x₂ t²/2! + x₃ t³/3! + …
+
+    `derivatives` are those of the path, [x₁, x₂, …], each like x; as many derivatives come back. Along a straight line,
+    [v, 0, 0, …], they are f'(x) v, f''(x)[v, v] and so on. f is traced, as by `compile`.
+
+    >>> import wengert as wg
+    >>> zero = wg.tensor(0.0)
+    >>> y, (y1, y2, y3) = taylor(wg.sin, zero, [wg.tensor(1.0), zero, zero])
+    >>> y.item(), y1.item(), y2.item(), y3.item()
+    (0.0, 1.0, 0.0, -1.0)
+    """
+    if not isinstance(derivatives, (list, tuple)) or not derivatives:
+        raise ArgumentError(
+            f"taylor: takes the derivatives of the path, [x1, x2, …], at least one, got {type(derivatives).__name__}"
+        )
+
+    def taylor_of(x: Any, derivatives: Any) -> Any:
+        return _derivatives(f, x, derivatives)
+
+    y, found = replayed(taylor_of, f, ("taylor", len(derivatives)))(x, list(derivatives))
+    return y, list(found)
+
+
+def _derivatives(f: Callable[..., Any], x: Any, derivatives: Sequence[Any]) -> tuple[Any, list[Any]]:
+    leaves, structure = tree.flatten(x)
+    xs = [_as_differentiable(v, "taylor") for v in leaves]
+    paths: list[Series] = [[v] for v in xs]
+    for k, given in enumerate(derivatives, 1):
+        parts = tree.leaves_like(given, structure, f"taylor: derivative {k} of the path")
+        for path, v, x0 in zip(paths, parts, xs):
+            path.append(_fitting(v, x0, f"taylor: derivative {k} of the path") * (1.0 / math.factorial(k)))
+    traced = TracedFunction(lambda *given: f(tree.unflatten(structure, given)), xs, "taylor")
+    order = len(derivatives)
+    env: dict[Var, Series] = dict(zip(traced.program.inputs, paths))
+    env.update((v, _constant(c, order)) for v, c in zip(traced.program.inputs[len(xs) :], traced.captured))
+    _run(traced.program.instructions, env, order)
+    outputs = [env[o] for o in traced.program.outputs]  # type: ignore[index]
+    rows = [
+        tree.unflatten(traced.structure, [_filled(s[k], s[0], math.factorial(k)) for s in outputs])
+        for k in range(order + 1)
+    ]
+    return rows[0], rows[1:]
+
+
+def _filled(coefficient: Any, like: Any, factor: int) -> Any:
+    if coefficient is ZERO:
+        return zeros_like(like)
+    return coefficient * float(factor) if factor > 1 else coefficient
+
+
+def _constant(x: Any, order: int) -> Series:
+    return [x, *[ZERO] * order]
+
+
+def _run(instructions: Sequence[Instruction], env: dict[Var, Series], order: int) -> None:
+    """The series of what the instructions make."""
+    for i in instructions:
+        operands = [_constant(x.value, order) if isinstance(x, Const) else env[x] for x in i.inputs]
+        env.update(zip(i.outputs, _series(i.op, operands, i.attrs, order)))
+
+
+def _series(op: Op, operands: list[Series], attrs: tuple[Any, ...], order: int) -> list[Series]:
+    """The series of an op's outputs."""
+    inputs = [s[0] for s in operands]
+    moving = any(c is not ZERO for s in operands for c in s[1:])
+    rule = op.rule(any(map(is_complex, inputs)))
+    if not moving or not op.differentiable or rule == "zero":
+        outputs = apply(op, inputs, attrs)
+        return [_constant(y, order) for y in ((outputs,) if op.n_outputs == 1 else outputs)]
+    if op.linearize is not None:
+        return _nested(op, operands, attrs, order)
+    if rule == "linear" or op.name in _LINEAR:
+        return _linear(op, operands, attrs, order)
+    if rule == "bilinear" or op.name in _BILINEAR:
+        return [_convolved(op, operands[0], operands[1], attrs, order)]
+    special = _RULES.get(op.name)
+    found = None if special is None else special(op, operands, order)
+    return [found] if found is not None else _by_derivative(op, operands, attrs, order)
+
+
+# ------------------------------------------------------------------------------------------------------------ rules
+
+# Linear in the operands that may move; the others choose among them.
+_LINEAR = frozenset({
+    "add", "sub", "where", "cast", "make_complex", "take", "index_add", "take_along_axis", "scatter_add_along_axis",
+    "scatter_add", "replace_value",
+})  # fmt: skip
+_BILINEAR = frozenset({"mul", "scale", "strong_product"})
+
+
+def _linear(op: Op, operands: list[Series], attrs: tuple[Any, ...], order: int) -> list[Series]:
+    """Every coefficient by itself: the derivative rule of a linear op is the op."""
+    inputs = [s[0] for s in operands]
+    outputs = apply(op, inputs, attrs)
+    series = [[y] for y in ((outputs,) if op.n_outputs == 1 else outputs)]
+    for k in range(1, order + 1):
+        made = jvp_rule(op, [s[k] for s in operands], outputs, inputs, attrs)
+        for s, y in zip(series, (made,) if op.n_outputs == 1 else made):
+            s.append(y)
+    return series
+
+
+def _convolved(op: Op, a: Series, b: Series, attrs: tuple[Any, ...], order: int) -> Series:
+    """yₖ = Σⱼ aⱼ bₖ₋ⱼ, with the op as the product."""
+    return [_sum(_times(op, a[j], b[k - j], attrs) for j in range(k + 1)) for k in range(order + 1)]
+
+
+def _times(op: Op, a: Any, b: Any, attrs: tuple[Any, ...] = ()) -> Any:
+    return ZERO if a is ZERO or b is ZERO else apply(op, [a, b], attrs)
+
+
+def _product(a: Any, b: Any) -> Any:
+    return ZERO if a is ZERO or b is ZERO else a * b
+
+
+def _sum(terms: Any) -> Any:
+    total: Any = ZERO
+    for term in terms:
+        total = total + term
+    return total
+
+
+def _squared(y: Series, k: int, first: int = 0) -> Any:
+    """Σⱼ yⱼ yₖ₋ⱼ from `first` to k − `first`; equal products are computed once."""
+    pairs = _sum(_product(y[j], y[k - j]) for j in range(first, (k + 1) // 2))
+    total = pairs if pairs is ZERO else pairs * 2.0
+    return total + _product(y[k // 2], y[k // 2]) if k % 2 == 0 and k // 2 >= first else total
+
+
+def _integrated(u: Series, slope: Series, k: int) -> Any:
+    """yₖ of y' = u' · slope: (1/k) Σⱼ j uⱼ slopeₖ₋ⱼ."""
+    total = _sum(_product(u[j], slope[k - j]) * float(j) for j in range(1, k + 1))
+    return total if total is ZERO else total * (1.0 / k)
+
+
+def _divide(op: Op, operands: list[Series], order: int) -> Series:
+    a, b = operands
+    y = [apply(op, [a[0], b[0]], ())]
+    for k in range(1, order + 1):
+        left = a[k] - _sum(_product(b[j], y[k - j]) for j in range(1, k + 1))
+        y.append(_times(op, left, b[0]))
+    return y
+
+
+def _exp(op: Op, operands: list[Series], order: int) -> Series:
+    (u,) = operands
+    y = [op(u[0])]
+    for k in range(1, order + 1):
+        y.append(_integrated(u, y, k))
+    return y
+
+
+def _log(op: Op, operands: list[Series], order: int) -> Series:
+    (u,) = operands
+    y = [op(u[0])]
+    for k in range(1, order + 1):
+        inner = _sum(_product(y[j], u[k - j]) * float(j) for j in range(1, k))
+        left = u[k] - (inner if inner is ZERO else inner * (1.0 / k))
+        y.append(left if left is ZERO else left / u[0])
+    return y
+
+
+def _sqrt(op: Op, operands: list[Series], order: int) -> Series:
+    (u,) = operands
+    y = [op(u[0])]
+    for k in range(1, order + 1):
+        left = u[k] - _squared([*y, ZERO], k, 1)
+        y.append(left if left is ZERO else left / (y[0] * 2.0))
+    return y
+
+
+def _square(op: Op, operands: list[Series], order: int) -> Series:
+    (u,) = operands
+    return [op(u[0]), *(_squared(u, k) for k in range(1, order + 1))]
+
+
+def _power(op: Op, operands: list[Series], order: int) -> Series | None:
+    """Whole powers as products, which hold at zero, too; others by the rule of the op."""
+    u, exponent = operands[0], operands[1][0]
+    if isinstance(exponent, Tensor) or not 2 <= exponent <= _LARGEST_POWER or exponent != int(exponent):
+        return None
+    n, found, power = int(exponent), None, u
+    while n:
+        if n & 1:
+            found = power if found is None else _convolved(OPS["mul"], found, power, (), order)
+        n >>= 1
+        power = _convolved(OPS["mul"], power, power, (), order) if n else power
+    assert found is not None
+    return [apply(op, [u[0], exponent], ()), *found[1:]]
+
+
+_LARGEST_POWER = 16
+
+
+def _sine(op: Op, operands: list[Series], order: int) -> Series:
+    """Sine and cosine, of which each is the slope of the other."""
+    (u,) = operands
+    sin, cos = [OPS["sin"](u[0])], [OPS["cos"](u[0])]
+    for k in range(1, order + 1):
+        rising, falling = _integrated(u, cos, k), _integrated(u, sin, k)
+        sin.append(rising)
+        cos.append(-falling)
+    return sin if op.name == "sin" else cos
+
+
+def _hyperbolic_sine(op: Op, operands: list[Series], order: int) -> Series:
+    (u,) = operands
+    sinh, cosh = [OPS["sinh"](u[0])], [OPS["cosh"](u[0])]
+    for k in range(1, order + 1):
+        rising, other = _integrated(u, cosh, k), _integrated(u, sinh, k)
+        sinh.append(rising)
+        cosh.append(other)
+    return sinh if op.name == "sinh" else cosh
+
+
+def _tanh(op: Op, operands: list[Series], order: int) -> Series:
+    """y' = (1 − y²) u'."""
+    (u,) = operands
+    y = [op(u[0])]
+    slope = [1.0 - y[0] * y[0]]
+    for k in range(1, order + 1):
+        y.append(_integrated(u, slope, k))
+        slope.append(-_squared(y, k))
+    return y
+
+
+def _sigmoid(op: Op, operands: list[Series], order: int) -> Series:
+    """y' = (y − y²) u'."""
+    (u,) = operands
+    y = [op(u[0])]
+    slope = [y[0] - y[0] * y[0]]
+    for k in range(1, order + 1):
+        y.append(_integrated(u, slope, k))
+        slope.append(y[k] - _squared(y, k))
+    return y
+
+
+_RULES: dict[str, Callable[[Op, list[Series], int], Series | None]] = {
+    "div": _divide, "unscale": _divide, "exp": _exp, "log": _log, "sqrt": _sqrt, "square": _square, "pow": _power,
+    "sin": _sine, "cos": _sine, "sinh": _hyperbolic_sine, "cosh": _hyperbolic_sine, "tanh": _tanh, "sigmoid": _sigmoid,
+}  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------------- all other ops
+
+
+def _by_derivative(op: Op, operands: list[Series], attrs: tuple[Any, ...], order: int) -> list[Series]:
+    """By the op's derivative rule, y' = J(x, y) x', one coefficient after the other."""
+    inputs = [s[0] for s in operands]
+    outputs = apply(op, inputs, attrs)
+    results = [outputs] if op.n_outputs == 1 else list(outputs)
+    rule = _DerivativeRule(op, operands, results, attrs)
+    series = [[y] for y in results]
+    steps = range(1, order + 1) if rule.reads_outputs else (order,)  # else all coefficients are known at once
+    for k in steps:
+        for s, slope in zip(series, rule.series(operands, series, k - 1)):
+            first = len(s)
+            s += [_over(c, j) for j, c in enumerate(slope[first - 1 : k], first)]
+    return series
+
+
+def _over(coefficient: Any, k: int) -> Any:
+    return coefficient if coefficient is ZERO or k == 1 else coefficient * (1.0 / k)
+
+
+class _DerivativeRule:
+    """The derivative rule of an op as a program of the tangents of what moves, the outputs, and the inputs."""
+
+    def __init__(self, op: Op, operands: list[Series], results: list[Any], attrs: tuple[Any, ...]) -> None:
+        self.moving = [k for k, s in enumerate(operands) if any(c is not ZERO for c in s[1:])]
+        self.trace = trace = Trace()
+        tensors = {k: s[0] for k, s in enumerate(operands) if isinstance(s[0], Tensor)}
+        dots = {k: trace.input(_type(tensors[k]), linear=True) for k in self.moving}
+        ys = [trace.input(_type(y)) for y in results]
+        xs = {k: trace.input(_type(x)) for k, x in tensors.items()}
+        self.dots, self.ys = [dots[k]._var for k in self.moving], [y._var for y in ys]
+        self.xs = {k: x._var for k, x in xs.items()}
+        inputs = [xs.get(k, s[0]) for k, s in enumerate(operands)]
+        with trace:
+            tangents = [dots.get(k, ZERO) for k in range(len(operands))]
+            made = jvp_rule(op, tangents, ys[0] if op.n_outputs == 1 else tuple(ys), inputs, attrs)
+            results = [made] if op.n_outputs == 1 else list(made)
+            self.results = [None if r is ZERO else trace.value(r) for r in results]
+        read = {v for i in trace.instructions for v in i.vars()}
+        self.reads_outputs = any(y in read for y in self.ys)
+
+    def series(self, operands: list[Series], outputs: list[Series], order: int) -> list[Series]:
+        """The coefficients of the outputs' slopes."""
+        env: dict[Var, Series] = {v: _constant(x, order) for x, t in self.trace.captured.values() for v in (t._var,)}
+        for v, k in zip(self.dots, self.moving):
+            slopes = [ZERO if c is ZERO else c * float(j) for j, c in enumerate(operands[k][1:], 1)]
+            env[v] = _as_numbers(slopes[: order + 1], operands[k][0])
+        for v, s in zip(self.ys, outputs):
+            env[v] = [*s, *[ZERO] * order][: order + 1]
+        for k, v in self.xs.items():
+            env[v] = operands[k][: order + 1]
+        _run(self.trace.instructions, env, order)
+        return [[ZERO] * (order + 1) if r is None else env[r] for r in self.results]
+
+
+def _type(x: Any) -> Type:
+    return Type(x.dtype.code, tuple(x.shape))
+
+
+def _as_numbers(series: Series, like: Any) -> Series:
+    """With zeros in the first place where it vanishes: ops need operands."""
+    return [zeros_like(like), *series[1:]] if series[0] is ZERO else series
+
+
+def _nested(op: Op, operands: list[Series], attrs: tuple[Any, ...], order: int) -> list[Series]:
+    """By derivatives of derivatives along the path."""
+
+    def along(t: Any) -> list[list[Any]]:
+        at = []
+        for s in operands:
+            x = s[0]
+            for k in range(1, len(s)):
+                if s[k] is not ZERO:
+                    x = x + s[k] * t**k
+            at.append(x)
+        outputs = apply(op, at, attrs)
+        return [[y] for y in ((outputs,) if op.n_outputs == 1 else outputs)]
+
+    def next_order(g: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def derived(t: Any) -> Any:
+            values, slopes = jvp(g, (t,), (_one(t),))
+            return [[*v, s[-1]] for v, s in zip(values, slopes)]
+
+        return derived
+
+    f: Callable[[Any], Any] = along
+    for _ in range(order):
+        f = next_order(f)
+    first = next(s[0] for s in operands if isinstance(s[0], Tensor) and s[0].dtype.is_inexact)
+    found = f(zeros_like(OPS["sum"](first, tuple(range(first.ndim)), 0)))
+    return [[y if k < 2 else y * (1.0 / math.factorial(k)) for k, y in enumerate(row)] for row in found]
+
+
+def _one(t: Any) -> Any:
+    return zeros_like(t) + 1.0
+
+
+__all__ = ["taylor"]
