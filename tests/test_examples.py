@@ -10,6 +10,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import wengert as wg
+
 pytest.importorskip("sklearn", reason="the examples learn from scikit-learn's data")
 pytest.importorskip("rich", reason="the examples show their progress")
 
@@ -123,3 +125,68 @@ def test_bundle_adjustment(seed: int) -> None:
     before, after = load("bundle_adjustment").solve(cameras=4, points=20, seed=seed)
     assert before > 10.0
     assert after < 0.6  # the noise is half a pixel
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gaussian_mixture(seed: int) -> None:
+    likelihood, right = load("gaussian_mixture").fit(seed=seed)
+    assert likelihood > -3.4  # a single Gaussian: -3.8
+    assert right > 0.95
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hand_model(seed: int) -> None:
+    mode, before, after = load("hand_model").fit(points=8, seed=seed)
+    assert mode == "forward"  # few parameters, many outputs
+    assert before > 1.0
+    assert after < 0.025  # the noise is 0.02
+
+
+def test_ode_sensitivities() -> None:
+    example = load("ode_sensitivities")
+    found = example.sensitivities()
+    step = 1e-5
+    for k in range(3):
+        moved = [np.log([0.5, 0.15, 2.0]) + sign * step * np.eye(3)[k] for sign in (1, -1)]
+        up, down = (example.sensitivities(*np.exp(q)) for q in moved)
+        for name in ("curve", "peak"):
+            expected = (up[name] - down[name]) / (2 * step)
+            np.testing.assert_allclose(found[f"of_{name}"][..., k], expected, rtol=1e-3, atol=1e-3)
+    assert found["peak"] >= found["curve"].max()
+    np.testing.assert_allclose(found["peak"], found["curve"].max(), rtol=0.01)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bilevel(seed: int) -> None:
+    example = load("bilevel")
+    before, after, penalties = example.tune(steps=30, seed=seed)
+    assert after < 0.95 * before
+    assert penalties[:3].mean() < penalties[3:].mean()  # features that say something are penalised less
+    bound, prices = wg.asarray(2.0, dtype=wg.float64), wg.asarray(np.array([1.0, 2.0, 4.0]))
+    slope = wg.grad(lambda b: (prices * example.cheapest(b, prices)[0]).sum())(bound)
+    assert float(slope) == pytest.approx(float(example.cheapest(bound, prices)[1]), rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gaussian_process(seed: int) -> None:
+    found, errors, ahead = load("gaussian_process").fit(seed=seed)
+    assert found[3] == pytest.approx(1.0, abs=0.02)  # the period
+    assert found[5] == pytest.approx(0.2, rel=0.35)  # the noise
+    assert errors[3] < 0.02
+    assert ahead < 0.5  # without the season: 0.7
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_uncertainty(seed: int) -> None:
+    found = load("uncertainty").propagate(samples=4000, seed=seed)
+    np.testing.assert_allclose(found["linear"], found["sampled"], rtol=0.2)
+    np.testing.assert_allclose(found["indices"].sum(axis=1), 1.0, rtol=1e-12)
+    assert found["indices"][0].argmax() == 0  # the radius of the borehole
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_laplace(seed: int) -> None:
+    found = load("laplace").run(seed=seed)
+    assert found["evidence"] >= found["evidence_at_one"]
+    assert abs(found["far"] - 0.5) < abs(found["far_without"] - 0.5)
+    assert found["near"] > 0.9
