@@ -16,6 +16,7 @@ enum class ErrorKind {
   in_place,
   linalg,
   trace,
+  device,
   python,  // a Python exception is already set; the message is empty
   count
 };

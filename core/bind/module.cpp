@@ -115,8 +115,8 @@ void set_dtypes(nb::list dtypes) {
 }
 
 void set_errors(nb::dict errors) {
-  const char* names[] = {"shape",    "dtype",    "index",    "value",  "range",
-                         "gradient", "consumed", "in_place", "linalg", "trace"};
+  const char* names[] = {"shape",    "dtype",    "index",  "value", "range", "gradient",
+                         "consumed", "in_place", "linalg", "trace", "device"};
   for (size_t k = 0; k < std::size(names); ++k) python_hooks.errors[k] = nb::object(errors[names[k]]).release().ptr();
 }
 
@@ -137,6 +137,7 @@ void init(nb::module_& m) {
   init_compiled(m);
   init_optimizer(m);
   init_callback(m);
+  init_cuda(m);
   init_leaving(m);
   init_names(m);
   init_hook_cycles(m);

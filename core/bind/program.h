@@ -16,6 +16,7 @@ void init_tape(nb::module_& m);
 void init_compiled(nb::module_& m);
 void init_optimizer(nb::module_& m);
 void init_callback(nb::module_& m);
+void init_cuda(nb::module_& m);
 void init_names(nb::module_& m);
 void init_hook_cycles(nb::module_& m);
 void init_transforms(nb::module_& m);

@@ -10,13 +10,6 @@ namespace wengert::WENGERT_ISA_NAMESPACE {
 // The loops. `ivdep`: `out` may be an input, element upon element, and the loop is to be vectorised without a
 // test for that.
 
-template <class R>
-using ResultStorage = std::conditional_t<std::is_same_v<R, bool>, uint8_t, R>;
-
-template <class Op, class T, int Operands>
-concept HasFar = (Operands == 1 && requires(T a) { Op::apply_far(a); }) ||
-                 (Operands == 2 && requires(T a, T b) { Op::apply_far(a, b); });
-
 template <class Op, class T>
 WENGERT_INLINE void map_loop(void* out, const void* const* in, int64_t n, std::integral_constant<int, 1>) {
   auto* y = static_cast<ResultStorage<decltype(Op::apply(T{}))>*>(out);
@@ -158,22 +151,6 @@ constexpr bool belongs(DType d, DTypeClass c) {
   }
   return false;
 }
-
-// Signed integers share the loop of the unsigned ones where the op allows.
-template <class Op, class T>
-struct LoopTypeOf {
-  using type = T;
-};
-template <class Op, Integer T>
-  requires Op::modular
-struct LoopTypeOf<Op, T> {
-  using type = std::make_unsigned_t<T>;
-};
-
-template <class Op, class T, int Operands>
-concept Applicable =
-    (Operands == 1 && requires(T a) { Op::apply(a); }) || (Operands == 2 && requires(T a, T b) { Op::apply(a, b); }) ||
-    (Operands == 3 && requires(T a, T b, T c) { Op::apply(a, b, c); });
 
 template <class Op, int Operands, bool BoolResult, DType D>
 constexpr MapFn map_of() {

@@ -6,57 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#define WENGERT_INLINE [[gnu::always_inline]] inline
+#include "vector_library.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
-
-// The C library, overloaded by type.
-namespace libm {
-#define WENGERT_LIBM(name)                                              \
-  WENGERT_INLINE float name(float x) { return __builtin_##name##f(x); } \
-  WENGERT_INLINE double name(double x) { return __builtin_##name(x); }
-#define WENGERT_LIBM2(name)                                                         \
-  WENGERT_INLINE float name(float x, float y) { return __builtin_##name##f(x, y); } \
-  WENGERT_INLINE double name(double x, double y) { return __builtin_##name(x, y); }
-WENGERT_LIBM(fabs)
-WENGERT_LIBM(floor)
-WENGERT_LIBM(ceil)
-WENGERT_LIBM(trunc)
-WENGERT_LIBM(rint)
-WENGERT_LIBM(sqrt)
-WENGERT_LIBM(exp)
-WENGERT_LIBM(log)
-WENGERT_LIBM(log1p)
-WENGERT_LIBM(sin)
-WENGERT_LIBM(cos)
-WENGERT_LIBM(tan)
-WENGERT_LIBM(asin)
-WENGERT_LIBM(acos)
-WENGERT_LIBM(atan)
-WENGERT_LIBM(sinh)
-WENGERT_LIBM(cosh)
-WENGERT_LIBM(asinh)
-WENGERT_LIBM(acosh)
-WENGERT_LIBM(atanh)
-WENGERT_LIBM(erf)
-WENGERT_LIBM(erfc)
-WENGERT_LIBM2(pow)
-WENGERT_LIBM2(atan2)
-WENGERT_LIBM2(hypot)
-WENGERT_LIBM2(fmod)
-WENGERT_LIBM2(copysign)
-#undef WENGERT_LIBM
-#undef WENGERT_LIBM2
-// The reentrant form: plain lgamma writes the global `signgam`.
-inline float lgamma(float x) {
-  int sign;
-  return __builtin_lgammaf_r(x, &sign);
-}
-inline double lgamma(double x) {
-  int sign;
-  return __builtin_lgamma_r(x, &sign);
-}
-}  // namespace libm
 
 // The layout of a floating type, and the constants that its algorithms need.
 template <class T>
@@ -67,8 +19,8 @@ struct Format<float> {
   using Bits = uint32_t;
   static constexpr int kMantissa = 23;
   static constexpr Bits kBias = 127;
-  static constexpr float kInf = __builtin_inff();
-  static constexpr float kNaN = __builtin_nanf("");
+  static constexpr float kInf = libm::kInfinityFloat;
+  static constexpr float kNaN = libm::kNaNFloat;
   static constexpr float kMinNormal = 0x1p-126f;
   static constexpr float kLift = 0x1p25f, kLiftExponent = 25.0f;  // makes a subnormal number normal
   // Adding it leaves the nearest integer in the low bits of the sum.
@@ -91,8 +43,8 @@ struct Format<double> {
   using Bits = uint64_t;
   static constexpr int kMantissa = 52;
   static constexpr Bits kBias = 1023;
-  static constexpr double kInf = __builtin_inf();
-  static constexpr double kNaN = __builtin_nan("");
+  static constexpr double kInf = libm::kInfinity;
+  static constexpr double kNaN = libm::kNaN;
   static constexpr double kMinNormal = 0x1p-1022;
   static constexpr double kLift = 0x1p54, kLiftExponent = 54.0;
   static constexpr double kRounder = 0x1.8p52;
@@ -120,15 +72,9 @@ WENGERT_INLINE T from_bits(BitsOf<T> b) {
   return std::bit_cast<T>(b);
 }
 
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-inline constexpr bool kFused = true;
-#else
-inline constexpr bool kFused = false;
-#endif
-
 // a * b + c, fused where the instruction set has it: the only place where products and sums are contracted.
-WENGERT_INLINE float madd(float a, float b, float c) { return kFused ? __builtin_fmaf(a, b, c) : a * b + c; }
-WENGERT_INLINE double madd(double a, double b, double c) { return kFused ? __builtin_fma(a, b, c) : a * b + c; }
+WENGERT_INLINE float madd(float a, float b, float c) { return kFused ? libm::fma(a, b, c) : a * b + c; }
+WENGERT_INLINE double madd(double a, double b, double c) { return kFused ? libm::fma(a, b, c) : a * b + c; }
 
 // x^Exponent, from the powers that are there.
 template <int Exponent, class T>

@@ -21,7 +21,7 @@ WENGERT_INLINE Pair sum_of_ordered(double a, double b) {
 
 WENGERT_INLINE Pair exact_product(double a, double b) {
   const double p = a * b;
-  return {p, __builtin_fma(a, b, -p)};
+  return {p, libm::fma(a, b, -p)};
 }
 
 // log of a positive number: with q = f / (2 + f), log(1 + f) = 2q + 2/3 q^3 + q^5 P(q^2). P is a minimax polynomial

@@ -92,4 +92,5 @@ BY_KIND: dict[str, type[Exception]] = {
     "in_place": InPlaceError,
     "linalg": LinAlgError,
     "trace": TraceError,
+    "device": DeviceError,
 }

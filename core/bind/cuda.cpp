@@ -1,0 +1,107 @@
+// CUDA, for Python: what is there, and the kernels that are generated, for tests and for reading.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "../cuda/libraries.h"
+#include "../cuda/modules.h"
+#include "../cuda/source.h"
+#include "program.h"
+
+namespace nb = nanobind;
+
+namespace wengert {
+
+namespace {
+
+Reduction reduction_from(const std::string& name) {
+  const char* const names[] = {"sum", "prod", "max", "min", "any", "all"};
+  for (int k = 0; k < kNumReductions; ++k)
+    if (name == names[k]) return static_cast<Reduction>(k);
+  throw Error(ErrorKind::value, "no reduction is named '" + name + "'");
+}
+
+// Registers: (dtype, row, "input" | "output" | "constant" | "", bytes of a constant). Code: (kind, name of the op or
+// reduction, operands, result).
+cuda::Chain chain_from(nb::list registers, nb::list code, int row_axes) {
+  cuda::Chain chain;
+  chain.row_axes = row_axes;
+  for (nb::handle h : registers) {
+    const auto t = nb::cast<nb::tuple>(h);
+    cuda::Chain::Register r{dtype_from(nb::cast<int>(t[0])), nb::cast<bool>(t[1])};
+    const auto role = nb::cast<std::string>(t[2]);
+    r.input = role == "input";
+    r.output = role == "output";
+    r.constant = role == "constant";
+    const auto bytes = nb::cast<nb::bytes>(t[3]);
+    std::memcpy(r.bytes, bytes.c_str(), std::min<size_t>(bytes.size(), sizeof(r.bytes)));
+    chain.registers.push_back(r);
+  }
+  for (nb::handle h : code) {
+    const auto t = nb::cast<nb::tuple>(h);
+    const auto kind = nb::cast<std::string>(t[0]), name = nb::cast<std::string>(t[1]);
+    const auto in = nb::cast<std::vector<int>>(t[2]);
+    using Kind = cuda::Chain::Instruction::Kind;
+    cuda::Chain::Instruction i{kind == "map"      ? Kind::map
+                               : kind == "cast"   ? Kind::cast
+                               : kind == "reduce" ? Kind::reduce
+                                                  : Kind::expand};
+    if (i.kind == Kind::map) i.op = find_op(name)->kernel;
+    if (i.kind == Kind::reduce) i.reduction = reduction_from(name);
+    i.n_in = static_cast<uint8_t>(in.size());
+    std::copy(in.begin(), in.end(), i.in);
+    i.out = static_cast<int16_t>(nb::cast<int>(t[3]));
+    chain.code.push_back(i);
+  }
+  return chain;
+}
+
+// How a chain would be run: {source, words, grid, block}. Inputs: (address, strides); outputs: addresses.
+nb::dict cuda_kernel(nb::list registers, nb::list code, int row_axes, std::vector<int64_t> shape, nb::list inputs,
+                     std::vector<int64_t> outputs) {
+  return guarded([&] {
+    const cuda::Chain chain = chain_from(registers, code, row_axes);
+    std::vector<std::vector<int64_t>> strides;
+    std::vector<cuda::Operand> operands;
+    for (nb::handle h : inputs) strides.push_back(nb::cast<std::vector<int64_t>>(nb::cast<nb::tuple>(h)[1]));
+    for (size_t k = 0; k < strides.size(); ++k)
+      operands.push_back(
+          {reinterpret_cast<void*>(nb::cast<int64_t>(nb::cast<nb::tuple>(inputs[k])[0])), strides[k].data()});
+    std::vector<void*> out;
+    for (int64_t address : outputs) out.push_back(reinterpret_cast<void*>(address));
+    const cuda::Launch launch =
+        cuda::plan(chain, static_cast<int>(shape.size()), shape.data(), operands.data(), out.data());
+    nb::dict d;
+    d["source"] = cuda::source(chain, launch.form);
+    d["words"] = launch.words;
+    d["grid"] = launch.grid;
+    d["block"] = launch.block;
+    return d;
+  });
+}
+
+nb::object no_kernel(const std::string& op, int dtype) {
+  const char* reason = cuda::no_kernel(find_op(op)->kernel, dtype_from(dtype));
+  return reason ? nb::object(nb::str(reason)) : nb::none();
+}
+
+nb::bytes machine_code(const std::string& source, int architecture) {
+  return guarded([&] {
+    const std::string code = cuda::machine_code(source, architecture);
+    return nb::bytes(code.data(), code.size());
+  });
+}
+
+}  // namespace
+
+void init_cuda(nb::module_& m) {
+  m.def("cuda_set_library_folders", &cuda::set_library_folders);
+  m.def("cuda_why_unavailable", &cuda::why_unavailable);
+  m.def("cuda_device_count", &cuda::device_count);
+  m.def("cuda_kernel", &cuda_kernel);
+  m.def("cuda_no_kernel", &no_kernel);
+  m.def("cuda_machine_code", &machine_code);
+  m.def("cuda_compiler_version", [] { return guarded([] { return cuda::compiler().version; }); });
+  m.def("cuda_code_counters", [] { return nb::make_tuple(cuda::code_counters.compiled, cuda::code_counters.read); });
+}
+
+}  // namespace wengert

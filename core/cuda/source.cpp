@@ -1,0 +1,520 @@
+#include "source.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "../shape.h"
+
+namespace wengert::cuda {
+
+namespace {
+
+constexpr int kBlock = 256;         // threads of a block of an elementwise kernel
+constexpr int kRowBlock = 128;      // at least, where a row has a warp or less
+constexpr int64_t kWarpRow = 512;   // the longest row that a warp takes
+constexpr int kMostThreads = 1024;  // of a block
+
+const char* const kOpNames[] = {
+#define ELEMENTWISE(name, operands, dtype_class, result) #name,
+#include "../kernels/elementwise.def"
+#undef ELEMENTWISE
+};
+constexpr int kNumFunctors = static_cast<int>(std::size(kOpNames));
+
+const char* const kReductionNames[] = {"sum", "prod", "max", "min", "any", "all"};
+
+const char* const kDTypeNames[] = {"Bool",     "Int8",    "Int16",   "Int32",     "Int64",
+                                   "UInt8",    "UInt16",  "UInt32",  "UInt64",    "Float16",
+                                   "BFloat16", "Float32", "Float64", "Complex64", "Complex128"};
+
+std::string enumerator(DType t) { return std::string("DType::") + kDTypeNames[static_cast<int>(t)]; }
+std::string storage(DType t) { return "Storage<" + enumerator(t) + ">"; }
+
+// --------------------------------------------------------------------------------------------------- how to launch it
+
+struct Axes {
+  std::vector<int64_t> shape;
+  std::vector<std::vector<int64_t>> strides;  // by input
+};
+
+// Axes [begin, end) without those of one element, and with neighbours joined that all inputs pass through as one.
+Axes join_axes(const int64_t* shape, int begin, int end, const std::vector<const int64_t*>& strides) {
+  Axes joined;
+  joined.strides.resize(strides.size());
+  for (int a = begin; a < end; ++a) {
+    if (shape[a] == 1) continue;
+    bool fits = !joined.shape.empty();
+    for (size_t k = 0; k < strides.size() && fits; ++k)
+      fits = !strides[k] || joined.strides[k].back() == strides[k][a] * shape[a];
+    if (fits)
+      joined.shape.back() *= shape[a];
+    else
+      joined.shape.push_back(shape[a]);
+    for (size_t k = 0; k < strides.size(); ++k) {
+      if (!fits) joined.strides[k].push_back(0);
+      joined.strides[k].back() = strides[k] ? strides[k][a] : 0;
+    }
+  }
+  return joined;
+}
+
+bool is_packed(int begin, int end, const int64_t* shape, const int64_t* strides) {
+  int64_t expected = 1;
+  for (int a = end; a-- > begin;) {
+    if (shape[a] != 1 && strides[a] != expected) return false;
+    expected *= shape[a];
+  }
+  return true;
+}
+
+bool is_one_element(int end, const int64_t* shape, const int64_t* strides) {
+  for (int a = 0; a < end; ++a)
+    if (shape[a] != 1 && strides[a] != 0) return false;
+  return true;
+}
+
+bool is_aligned(const void* p, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(std::min<int64_t>(bytes, 16)) == 0;
+}
+
+// How many elements a thread takes at once: as many as 16 bytes hold of the widest operand.
+int widest_pack(const Chain& chain) {
+  int64_t bytes = 1;
+  for (const Chain::Register& r : chain.registers)
+    if (r.input || r.output) bytes = std::max(bytes, size_of(r.dtype));
+  return static_cast<int>(std::clamp<int64_t>(16 / bytes, 1, 8));
+}
+
+// The farthest element of any input, in elements.
+int64_t farthest(const Axes& axes) {
+  int64_t most = 0;
+  for (const auto& strides : axes.strides) {
+    int64_t sum = 0;
+    for (size_t a = 0; a < strides.size(); ++a) sum += std::abs(strides[a]) * (axes.shape[a] - 1);
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+void add_words(std::vector<int64_t>& words, const std::vector<int64_t>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+void add_constants(const Chain& chain, std::vector<int64_t>& words) {
+  for (const Chain::Register& r : chain.registers) {
+    if (!r.constant) continue;
+    int64_t bits[2];
+    std::memcpy(bits, r.bytes, sizeof(bits));
+    words.push_back(bits[0]);
+    if (size_of(r.dtype) > 8) words.push_back(bits[1]);
+  }
+}
+
+// Threads and elements of a row: a warp or less for a short row, a block for a long one.
+void share_row(int64_t cols, int pack, Form& form) {
+  const auto power = [](int64_t n) {
+    return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
+  };
+  const int64_t threads = cols <= kWarpRow ? std::min<int64_t>(32, power((cols + 3) / 4))
+                                           : std::clamp<int64_t>(power((cols + 7) / 8), 64, kMostThreads);
+  const int64_t chunk = threads * pack;
+  form.threads = static_cast<int16_t>(threads);
+  form.each = static_cast<int16_t>(std::max<int64_t>(1, (cols + chunk - 1) / chunk) * pack);
+}
+
+bool narrow_enough(int64_t positions) { return positions < std::numeric_limits<int32_t>::max() - (1 << 16); }
+
+struct Planner {
+  const Chain& chain;
+  int ndim;
+  const int64_t* shape;
+  const Operand* in;
+  void* const* out;
+  Launch launch = {};
+  int outer = 0;  // axes of rows; without rows, all
+  int64_t rows = 1, cols = 1;
+  std::vector<DType> dtypes = {};  // by input, here and below
+  std::vector<bool> of_row = {};
+  std::vector<const int64_t*> strided = {};  // null where strides are not needed
+
+  void sort_inputs() {
+    for (const Chain::Register& r : chain.registers) {
+      if (!r.input) continue;
+      const Operand& operand = in[dtypes.size()];
+      const int end = r.row ? outer : ndim;
+      dtypes.push_back(r.dtype);
+      of_row.push_back(r.row);
+      const Access access = is_one_element(end, shape, operand.strides) ? Access::uniform
+                            : is_packed(0, end, shape, operand.strides) ? Access::packed
+                                                                        : Access::strided;
+      launch.form.access.push_back(access);
+      strided.push_back(access == Access::strided ? operand.strides : nullptr);
+    }
+  }
+
+  bool outputs_aligned(int pack) const {
+    int k = 0;
+    for (const Chain::Register& r : chain.registers)
+      if (r.output && !is_aligned(out[k++], pack * size_of(r.dtype))) return false;
+    return true;
+  }
+
+  // Whether threads can take packs: everything packed is aligned, and no pack crosses the end of an axis.
+  bool packs_fit(int pack, int64_t last_axis) const {
+    bool any_strided = false;
+    for (size_t k = 0; k < dtypes.size(); ++k) {
+      if (of_row[k]) continue;
+      if (launch.form.access[k] == Access::packed && !is_aligned(in[k].data, pack * size_of(dtypes[k]))) return false;
+      any_strided = any_strided || strided[k];
+    }
+    return outputs_aligned(pack) && (!any_strided || last_axis % pack == 0);
+  }
+
+  // Whether an input's neighbours along the last axis can be loaded together. `groups`: the strides in each part.
+  bool in_packs(size_t k, std::initializer_list<const Axes*> groups, const Axes& last) const {
+    const int pack = launch.form.pack;
+    if (last.shape.empty() || last.strides[k].back() != 1 || !is_aligned(in[k].data, pack * size_of(dtypes[k])))
+      return false;
+    for (const Axes* g : groups)
+      for (size_t a = 0; a < g->strides[k].size(); ++a)
+        if (!(g == &last && a + 1 == g->strides[k].size()) && g->strides[k][a] % pack != 0) return false;
+    return true;
+  }
+
+  void begin_words() {
+    for (int k = 0, n = 0; k < static_cast<int>(chain.registers.size()); ++k)
+      if (chain.registers[k].output) launch.words.push_back(reinterpret_cast<int64_t>(out[n++]));
+    for (size_t k = 0; k < dtypes.size(); ++k) launch.words.push_back(reinterpret_cast<int64_t>(in[k].data));
+  }
+
+  void plan_elements() {
+    const int64_t n = rows;
+    const Axes axes = join_axes(shape, 0, ndim, strided);
+    const int64_t last = axes.shape.empty() ? 1 : axes.shape.back();
+    Form& form = launch.form;
+    const int pack = widest_pack(chain);
+    form.pack = static_cast<uint8_t>(packs_fit(pack, last) ? pack : 1);
+    form.wide = !narrow_enough(n) || !narrow_enough(farthest(axes));
+    bool any = false;
+    for (size_t k = 0; k < dtypes.size(); ++k) {
+      if (!strided[k]) continue;
+      any = true;
+      if (in_packs(k, {&axes}, axes)) form.access[k] = Access::strided_packs;
+    }
+    begin_words();
+    launch.words.push_back(n);
+    add_constants(chain, launch.words);
+    if (any) {
+      form.axes = static_cast<uint8_t>(axes.shape.size());
+      add_words(launch.words, axes.shape);
+      for (size_t k = 0; k < dtypes.size(); ++k)
+        if (strided[k]) add_words(launch.words, axes.strides[k]);
+    }
+    launch.block = kBlock;
+    launch.grid = (n + int64_t{kBlock} * form.pack - 1) / (int64_t{kBlock} * form.pack);
+  }
+
+  void plan_rows() {
+    const Axes across = join_axes(shape, 0, outer, strided);
+    std::vector<const int64_t*> within_strides = strided;
+    for (size_t k = 0; k < dtypes.size(); ++k)
+      if (of_row[k]) within_strides[k] = nullptr;
+    const Axes within = join_axes(shape, outer, ndim, within_strides);
+    Form& form = launch.form;
+    const int pack = widest_pack(chain);
+    const int64_t last = within.shape.empty() ? 1 : within.shape.back();
+    form.pack = static_cast<uint8_t>(cols % pack == 0 && packs_fit(pack, last) ? pack : 1);
+    form.wide = !narrow_enough(rows * cols) || !narrow_enough(farthest(across) + farthest(within));
+    share_row(cols, form.pack, form);
+    bool any = false;
+    for (size_t k = 0; k < dtypes.size(); ++k) {
+      if (!strided[k]) continue;
+      any = true;
+      if (!of_row[k] && in_packs(k, {&across, &within}, within)) form.access[k] = Access::strided_packs;
+    }
+    begin_words();
+    launch.words.push_back(rows);
+    launch.words.push_back(cols);
+    add_constants(chain, launch.words);
+    if (any) {
+      form.axes = static_cast<uint8_t>(across.shape.size());
+      form.row_axes = static_cast<uint8_t>(within.shape.size());
+      add_words(launch.words, across.shape);
+      add_words(launch.words, within.shape);
+      for (size_t k = 0; k < dtypes.size(); ++k) {
+        if (!strided[k]) continue;
+        add_words(launch.words, across.strides[k]);
+        if (!of_row[k]) add_words(launch.words, within.strides[k]);
+      }
+    }
+    const int rows_of_block = std::max(1, kRowBlock / form.threads);
+    launch.block = rows_of_block * form.threads;
+    launch.grid = (rows + rows_of_block - 1) / rows_of_block;
+  }
+
+  Launch run() {
+    outer = ndim - chain.row_axes;
+    for (int a = 0; a < outer; ++a) rows *= shape[a];
+    for (int a = outer; a < ndim; ++a) cols *= shape[a];
+    sort_inputs();
+    if (chain.row_axes)
+      plan_rows();
+    else
+      plan_elements();
+    return std::move(launch);
+  }
+};
+
+// --------------------------------------------------------------------------------------------------------- the source
+
+struct Writer {
+  const Chain& chain;
+  const Form& form;
+  std::string text = {};
+  int n_words = 0;
+  std::vector<int> out_word = {}, in_word = {}, constant_word = {};  // by register; -1: none
+  std::vector<int> stride_word = {};                                 // by register: of a strided input
+  std::vector<Access> access = {};                                   // by register
+  int size_word = 0, shape_word = 0;
+
+  const Chain::Register& reg(int k) const { return chain.registers[static_cast<size_t>(k)]; }
+  int n_registers() const { return static_cast<int>(chain.registers.size()); }
+  static std::string number(int64_t n) { return std::to_string(n); }
+  static std::string word(int k) { return "words.at[" + number(k) + "]"; }
+  void line(int indent, const std::string& s) { text += std::string(static_cast<size_t>(2 * indent), ' ') + s + "\n"; }
+
+  void number_words() {
+    const size_t n = chain.registers.size();
+    out_word.assign(n, -1);
+    in_word = constant_word = stride_word = out_word;
+    access.assign(n, Access::packed);
+    for (size_t k = 0; k < n; ++k)
+      if (chain.registers[k].output) out_word[k] = n_words++;
+    size_t input = 0;
+    for (size_t k = 0; k < n; ++k)
+      if (chain.registers[k].input) {
+        in_word[k] = n_words++;
+        access[k] = form.access[input++];
+      }
+    size_word = n_words;
+    n_words += chain.row_axes ? 2 : 1;
+    for (size_t k = 0; k < n; ++k)
+      if (chain.registers[k].constant) {
+        constant_word[k] = n_words;
+        n_words += size_of(chain.registers[k].dtype) > 8 ? 2 : 1;
+      }
+    shape_word = n_words;
+    n_words += form.axes + form.row_axes;
+    for (size_t k = 0; k < n; ++k) {
+      if (!chain.registers[k].input || (access[k] != Access::strided && access[k] != Access::strided_packs)) continue;
+      stride_word[k] = n_words;
+      n_words += form.axes + (chain.registers[k].row ? 0 : form.row_axes);
+    }
+  }
+
+  std::string type(int k) const { return storage(reg(k).dtype); }
+  std::string base(int k) const {
+    return "address<const " + type(k) + ">(" + word(in_word[static_cast<size_t>(k)]) + ")";
+  }
+  std::string offset(const std::string& position, int axes, int shape_at, int strides_at) const {
+    if (axes == 0) return "Index{0}";
+    return "offset_of<" + number(axes) + ">(" + position + ", words.at + " + number(shape_at) + ", words.at + " +
+           number(strides_at) + ")";
+  }
+
+  void begin(int block) {
+    text = "#include \"device_group.h\"\n\nusing namespace wengert;\nusing namespace wengert::device;\n\n";
+    line(0, "extern \"C\" __global__ void __launch_bounds__(" + number(block) +
+                ") kernel(const __grid_constant__ Words<" + number(n_words) + "> words) {");
+    line(1, std::string("using Index = ") + (form.wide ? "int64_t" : "int32_t") + ";");
+    line(1, "constexpr int kPack = " + number(form.pack) + ";");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).constant)
+        line(1, "const auto r" + number(k) + " = constant<" + type(k) + ">(words.at + " +
+                    number(constant_word[static_cast<size_t>(k)]) + ");");
+  }
+
+  // The expression of an instruction; `index` stands behind the names of registers that have an element per point.
+  std::string expression(const Chain::Instruction& i, const std::string& index) const {
+    const auto operand = [&](int k) {
+      const int r = i.in[k];
+      return "r" + number(r) + (reg(r).row || reg(r).constant ? "" : index);
+    };
+    switch (i.kind) {
+      case Chain::Instruction::Kind::map: {
+        std::string s = std::string("map<op::") + kOpNames[static_cast<int>(i.op)] + ", " +
+                        enumerator(reg(i.in[i.n_in - 1]).dtype) + ">(";
+        for (int k = 0; k < i.n_in; ++k) s += (k ? ", " : "") + operand(k);
+        return s + ")";
+      }
+      case Chain::Instruction::Kind::cast:
+        return "convert<" + enumerator(reg(i.in[0]).dtype) + ", " + enumerator(reg(i.out).dtype) + ">(" + operand(0) +
+               ")";
+      default: return operand(0);
+    }
+  }
+
+  // ---------------------------------------------------------------------------------------------- element by element
+
+  std::string load_elements(int k) const {
+    const size_t at = static_cast<size_t>(k);
+    switch (access[at]) {
+      case Access::packed: return "load<kPack>(" + base(k) + ", i, n)";
+      case Access::uniform: return "*" + base(k);
+      case Access::strided_packs:
+      case Access::strided: break;
+    }
+    const std::string from = base(k) + " + " + offset("i", form.axes, shape_word, stride_word[at]);
+    if (access[at] == Access::strided_packs) return "load<kPack>(" + from + ", Index{0}, Index{kPack})";
+    return "load_apart<kPack>(" + from + ", static_cast<Index>(" + word(stride_word[at] + form.axes - 1) + "))";
+  }
+
+  std::string write_elements() {
+    begin(kBlock);
+    line(1, "const Index n = static_cast<Index>(" + word(size_word) + ");");
+    line(1, "const Index i = (static_cast<Index>(blockIdx.x) * " + number(kBlock) +
+                " + static_cast<Index>(threadIdx.x)) * kPack;");
+    line(1, "if (i >= n) return;");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).input) line(1, "const auto x" + number(k) + " = " + load_elements(k) + ";");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).output) line(1, "Pack<" + type(k) + ", kPack> y" + number(k) + ";");
+    line(0, "#pragma unroll");
+    line(1, "for (int k = 0; k < kPack; ++k) {");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).input)
+        line(2, "const " + type(k) + " r" + number(k) + " = x" + number(k) +
+                    (access[static_cast<size_t>(k)] == Access::uniform ? ";" : ".at[k];"));
+    for (const Chain::Instruction& i : chain.code)
+      line(2, "const " + type(i.out) + " r" + number(i.out) + " = " + expression(i, "") + ";");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).output) line(2, "y" + number(k) + ".at[k] = r" + number(k) + ";");
+    line(1, "}");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).output)
+        line(1, "store<kPack>(address<" + type(k) + ">(" + word(out_word[static_cast<size_t>(k)]) + "), i, n, y" +
+                    number(k) + ");");
+    line(0, "}");
+    return std::move(text);
+  }
+
+  // ------------------------------------------------------------------------------------------------------ row by row
+
+  void load_row(int k) {
+    const size_t at = static_cast<size_t>(k);
+    const std::string name = "r" + number(k);
+    if (reg(k).row) {
+      const std::string position = access[at] == Access::uniform ? "0"
+                                   : access[at] == Access::packed
+                                       ? "row"
+                                       : offset("row", form.axes, shape_word, stride_word[at]);
+      return line(1, "const " + type(k) + " " + name + " = " + base(k) + "[" + position + "];");
+    }
+    line(1, type(k) + " " + name + "[kEach];");
+    if (access[at] == Access::uniform) return for_each_element(name + "[e] = *" + base(k) + ";");
+    const bool packed = access[at] == Access::packed;
+    line(1, "const " + type(k) + "* from" + number(k) + " = " + base(k) + " + " +
+                (packed ? "row * cols" : offset("row", form.axes, shape_word, stride_word[at])) + ";");
+    line(0, "#pragma unroll");
+    line(1, "for (int e = 0; e < kEach; e += kPack) {");
+    line(2, "const Index c = column(e);");
+    std::string value = "load<kPack>(from" + number(k) + ", c, cols)";
+    if (!packed) {
+      const int strides = stride_word[at] + form.axes;
+      const std::string from = "from" + number(k) + " + " + offset("c", form.row_axes, shape_word + form.axes, strides);
+      value = access[at] == Access::strided_packs
+                  ? "load<kPack>(" + from + ", Index{0}, Index{kPack})"
+                  : "load_apart<kPack>(" + from + ", static_cast<Index>(" +
+                        (form.row_axes ? word(strides + form.row_axes - 1) : std::string("0")) + "))";
+      value = "c < cols ? " + value + " : Pack<" + type(k) + ", kPack>{}";
+    }
+    line(2, "const auto x = " + value + ";");
+    line(2, "for (int k = 0; k < kPack; ++k) " + name + "[e + k] = x.at[k];");
+    line(1, "}");
+  }
+
+  void for_each_element(const std::string& statement) {
+    line(0, "#pragma unroll");
+    line(1, "for (int e = 0; e < kEach; ++e) " + statement);
+  }
+
+  void reduce_row(const Chain::Instruction& i) {
+    const std::string op = std::string("reduction::") + kReductionNames[static_cast<int>(i.reduction)];
+    const std::string a = "a" + number(i.out), accumulator = "A" + number(i.out);
+    line(1, "using " + accumulator + " = Accumulator<" + op + ", " + type(i.in[0]) + ">;");
+    line(1, accumulator + " " + a + " = " + op + "::identity<" + accumulator + ">();");
+    const std::string x = "r" + number(i.in[0]) + (reg(i.in[0]).constant ? "" : "[e]");
+    for_each_element("if (column(e) < cols) " + a + " = " + op + "::apply(" + a + ", accumulated<" + accumulator +
+                     ">(" + x + "));");
+    line(1, "const " + type(i.out) + " r" + number(i.out) + " = store_as<" + type(i.out) + ">(reduce_threads<" + op +
+                ", kThreads>(" + a + "));");
+  }
+
+  void store_row(int k) {
+    const std::string to = "address<" + type(k) + ">(" + word(out_word[static_cast<size_t>(k)]) + ")",
+                      name = "r" + number(k);
+    if (reg(k).row) return line(2, "if (thread == 0) " + to + "[row] = " + name + ";");
+    line(0, "#pragma unroll");
+    line(2, "for (int e = 0; e < kEach; e += kPack) {");
+    line(3, "Pack<" + type(k) + ", kPack> y;");
+    line(3, "for (int k = 0; k < kPack; ++k) y.at[k] = " + name + "[e + k];");
+    line(3, "store<kPack>(" + to + " + row * cols, column(e), cols, y);");
+    line(2, "}");
+  }
+
+  std::string write_rows() {
+    const int rows_of_block = std::max(1, kRowBlock / form.threads);
+    begin(rows_of_block * form.threads);
+    line(1, "constexpr int kThreads = " + number(form.threads) + ", kEach = " + number(form.each) + ";");
+    line(1, "const Index rows = static_cast<Index>(" + word(size_word) + "), cols = static_cast<Index>(" +
+                word(size_word + 1) + ");");
+    line(1, "const Index wanted = static_cast<Index>(blockIdx.x) * " + number(rows_of_block) +
+                " + static_cast<Index>(threadIdx.x) / kThreads;");
+    line(1, "const Index row = wanted < rows ? wanted : rows - 1;  // threads without a row go along");
+    line(1, "const int thread = static_cast<int>(threadIdx.x) % kThreads;");
+    line(1,
+         "const auto column = [=](int e) { return static_cast<Index>((e / kPack * kThreads + thread) * kPack + e % "
+         "kPack); };");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).input) load_row(k);
+    for (const Chain::Instruction& i : chain.code) {
+      if (i.kind == Chain::Instruction::Kind::reduce) {
+        reduce_row(i);
+      } else if (reg(i.out).row) {
+        line(1, "const " + type(i.out) + " r" + number(i.out) + " = " + expression(i, "") + ";");
+      } else {
+        line(1, type(i.out) + " r" + number(i.out) + "[kEach];");
+        for_each_element("r" + number(i.out) + "[e] = " + expression(i, "[e]") + ";");
+      }
+    }
+    line(1, "if (wanted < rows) {");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).output) store_row(k);
+    line(1, "}");
+    line(0, "}");
+    return std::move(text);
+  }
+};
+
+}  // namespace
+
+const char* no_kernel(Elementwise op, DType dtype) {
+  if (static_cast<int>(op) >= kNumFunctors) return "its series and iterations are compiled for the host only";
+  if (is_complex(dtype) && (op == Elementwise::erf || op == Elementwise::erfc))
+    return "of complex numbers it is compiled for the host only";
+  return nullptr;
+}
+
+Launch plan(const Chain& chain, int ndim, const int64_t* shape, const Operand* in, void* const* out) {
+  return Planner{chain, ndim, shape, in, out}.run();
+}
+
+std::string source(const Chain& chain, const Form& form) {
+  Writer writer{chain, form};
+  writer.number_words();
+  return chain.row_axes ? writer.write_rows() : writer.write_elements();
+}
+
+}  // namespace wengert::cuda

@@ -1,0 +1,77 @@
+// CUDA C++ from chains of elementwise instructions, row reductions and broadcasts of their results: one kernel per
+// chain and way in which its operands lie in memory. The functors are those of the CPU's kernels (device_group.h
+// includes them), so an elementwise result is the same on both, but for what the C library computes.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "../kernels/vector.h"
+
+namespace wengert::cuda {
+
+// What a kernel computes. A register holds an element per point of the iteration space, or one per row of it.
+struct Chain {
+  struct Register {
+    DType dtype;
+    bool row = false;
+    bool input = false, output = false;
+    bool constant = false;
+    char bytes[16] = {};  // of a constant
+  };
+  struct Instruction {
+    enum class Kind : uint8_t { map, cast, reduce, expand } kind;
+    Elementwise op = Elementwise::count;
+    Reduction reduction = Reduction::count;
+    uint8_t n_in = 1;
+    int16_t in[3] = {};
+    int16_t out = 0;
+  };
+  std::vector<Register> registers;
+  std::vector<Instruction> code;
+  int row_axes = 0;  // how many trailing axes make a row; 0: no rows
+};
+
+// Why an elementwise op has no kernel on a GPU for a dtype; null if it has one.
+const char* no_kernel(Elementwise op, DType dtype);
+
+// Where an operand lies. Strides are in elements, one for each axis of the iteration space; of a row register, one for
+// each axis of the rows. Outputs are packed.
+struct Operand {
+  const void* data;
+  const int64_t* strides;
+};
+
+// How a kernel reaches an input.
+enum class Access : uint8_t {
+  packed,         // element upon element
+  uniform,        // one element for all
+  strided,        // by its strides
+  strided_packs,  // by its strides; neighbours along the last axis are packed and aligned
+};
+
+// What is known when a kernel is compiled. Everything else is in its words.
+struct Form {
+  uint8_t pack = 1;               // elements that a thread loads together
+  bool wide = false;              // positions need 64 bits
+  uint8_t axes = 0;               // of the iteration space, after joining; of rows only, with rows
+  uint8_t row_axes = 0;           // with rows: joined axes within a row
+  int16_t threads = 0, each = 0;  // with rows: threads of a row, elements of a thread
+  std::vector<Access> access;     // by input register, in order
+  bool operator==(const Form&) const = default;
+};
+
+struct Launch {
+  Form form;
+  std::vector<int64_t> words;  // outputs, inputs, sizes, constants, shape, strides of strided inputs
+  int64_t grid = 0;            // 0: nothing to do
+  int block = 0;
+};
+
+// How to run a chain over `shape`: `out` are the addresses of its output registers, `in` its inputs, both in the order
+// of the registers.
+Launch plan(const Chain& chain, int ndim, const int64_t* shape, const Operand* in, void* const* out);
+
+// The text of the kernel, which is named "kernel".
+std::string source(const Chain& chain, const Form& form);
+
+}  // namespace wengert::cuda
