@@ -24,7 +24,7 @@ Reduction reduction_from(const std::string& name) {
 // reduction, operands, result).
 cuda::Chain chain_from(nb::list registers, nb::list code, int row_axes) {
   cuda::Chain chain;
-  chain.row_axes = row_axes;
+  chain.rows = row_axes != 0;
   for (nb::handle h : registers) {
     const auto t = nb::cast<nb::tuple>(h);
     cuda::Chain::Register r{dtype_from(nb::cast<int>(t[0])), nb::cast<bool>(t[1])};
@@ -69,7 +69,7 @@ nb::dict cuda_kernel(nb::list registers, nb::list code, int row_axes, std::vecto
     std::vector<void*> out;
     for (int64_t address : outputs) out.push_back(reinterpret_cast<void*>(address));
     const cuda::Launch launch =
-        cuda::plan(chain, static_cast<int>(shape.size()), shape.data(), operands.data(), out.data());
+        cuda::plan(chain, {static_cast<int>(shape.size()), shape.data(), row_axes}, operands.data(), out.data());
     nb::dict d;
     d["source"] = cuda::source(chain, launch.form);
     d["words"] = launch.words;

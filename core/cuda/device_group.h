@@ -2,6 +2,8 @@
 // stores of packs, and reductions over the threads of a row. A kernel has one parameter: words of 8 bytes (addresses,
 // sizes, constants).
 #pragma once
+#include <cstring>
+
 #include "vector_convert.h"
 #include "vector_elementwise.h"
 #include "vector_op_reductions.h"
@@ -22,7 +24,7 @@ WENGERT_INLINE T* address(int64_t word) {
 template <class T>
 WENGERT_INLINE T constant(const int64_t* words) {
   T x;
-  __builtin_memcpy(&x, words, sizeof(T));
+  memcpy(&x, words, sizeof(T));
   return x;
 }
 
@@ -125,10 +127,10 @@ template <class A>
 WENGERT_INLINE A of_other_thread(A a, int step) {
   constexpr int kWords = (sizeof(A) + 3) / 4;
   uint32_t words[kWords] = {};
-  __builtin_memcpy(words, &a, sizeof(A));
+  memcpy(words, &a, sizeof(A));
 #pragma unroll
   for (int k = 0; k < kWords; ++k) words[k] = __shfl_xor_sync(0xffffffffu, words[k], step);
-  __builtin_memcpy(&a, words, sizeof(A));
+  memcpy(&a, words, sizeof(A));
   return a;
 }
 

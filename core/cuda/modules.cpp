@@ -27,6 +27,7 @@ constexpr Header kHeaders[] = {
 };
 
 constexpr uint64_t kMostCacheBytes = uint64_t{512} << 20;
+constexpr size_t kMostLog = 4000;  // of what an error message quotes
 constexpr char kMagic[] = "wengert cuda code 1\n";
 
 // FNV-1a, twice with different starts. Files are named by it; what they are for is compared in full.
@@ -86,7 +87,8 @@ std::string compile(const std::string& source, int architecture) {
     c.nvrtcGetProgramLog(program, log.data());
     c.nvrtcDestroyProgram(&program);
     throw Error(ErrorKind::device, "cuda: NVRTC " + c.version + " could not compile a kernel for sm_" +
-                                       std::to_string(architecture) + ":\n" + log.c_str() + "\n" + source);
+                                       std::to_string(architecture) + ":\n" + log.substr(0, kMostLog) + "\n" +
+                                       source.substr(0, kMostLog));
   }
   c.nvrtcGetCUBINSize(program, &bytes);
   code.resize(bytes);

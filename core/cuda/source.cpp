@@ -102,14 +102,17 @@ void add_words(std::vector<int64_t>& words, const std::vector<int64_t>& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
+int words_of(DType t) { return size_of(t) > 8 ? 2 : 1; }
+
+void add_element(DType t, const void* bytes, std::vector<int64_t>& words) {
+  int64_t bits[2] = {};
+  std::memcpy(bits, bytes, static_cast<size_t>(size_of(t)));
+  words.insert(words.end(), bits, bits + words_of(t));
+}
+
 void add_constants(const Chain& chain, std::vector<int64_t>& words) {
-  for (const Chain::Register& r : chain.registers) {
-    if (!r.constant) continue;
-    int64_t bits[2];
-    std::memcpy(bits, r.bytes, sizeof(bits));
-    words.push_back(bits[0]);
-    if (size_of(r.dtype) > 8) words.push_back(bits[1]);
-  }
+  for (const Chain::Register& r : chain.registers)
+    if (r.constant) add_element(r.dtype, r.bytes, words);
 }
 
 // Threads and elements of a row: a warp or less for a short row, a block for a long one.
@@ -128,10 +131,11 @@ bool narrow_enough(int64_t positions) { return positions < std::numeric_limits<i
 
 struct Planner {
   const Chain& chain;
-  int ndim;
-  const int64_t* shape;
+  const Space& space;
   const Operand* in;
   void* const* out;
+  const int ndim = space.ndim;
+  const int64_t* shape = space.shape;
   Launch launch = {};
   int outer = 0;  // axes of rows; without rows, all
   int64_t rows = 1, cols = 1;
@@ -146,9 +150,10 @@ struct Planner {
       const int end = r.row ? outer : ndim;
       dtypes.push_back(r.dtype);
       of_row.push_back(r.row);
-      const Access access = is_one_element(end, shape, operand.strides) ? Access::uniform
-                            : is_packed(0, end, shape, operand.strides) ? Access::packed
-                                                                        : Access::strided;
+      const Access access = operand.number                                ? Access::number
+                            : is_one_element(end, shape, operand.strides) ? Access::uniform
+                            : is_packed(0, end, shape, operand.strides)   ? Access::packed
+                                                                          : Access::strided;
       launch.form.access.push_back(access);
       strided.push_back(access == Access::strided ? operand.strides : nullptr);
     }
@@ -186,7 +191,12 @@ struct Planner {
   void begin_words() {
     for (int k = 0, n = 0; k < static_cast<int>(chain.registers.size()); ++k)
       if (chain.registers[k].output) launch.words.push_back(reinterpret_cast<int64_t>(out[n++]));
-    for (size_t k = 0; k < dtypes.size(); ++k) launch.words.push_back(reinterpret_cast<int64_t>(in[k].data));
+    for (size_t k = 0; k < dtypes.size(); ++k) {
+      if (in[k].number)
+        add_element(dtypes[k], in[k].data, launch.words);
+      else
+        launch.words.push_back(reinterpret_cast<int64_t>(in[k].data));
+    }
   }
 
   void plan_elements() {
@@ -255,11 +265,11 @@ struct Planner {
   }
 
   Launch run() {
-    outer = ndim - chain.row_axes;
+    outer = ndim - space.row_axes;
     for (int a = 0; a < outer; ++a) rows *= shape[a];
     for (int a = outer; a < ndim; ++a) cols *= shape[a];
     sort_inputs();
-    if (chain.row_axes)
+    if (chain.rows)
       plan_rows();
     else
       plan_elements();
@@ -295,15 +305,16 @@ struct Writer {
     size_t input = 0;
     for (size_t k = 0; k < n; ++k)
       if (chain.registers[k].input) {
-        in_word[k] = n_words++;
+        in_word[k] = n_words;
         access[k] = form.access[input++];
+        n_words += access[k] == Access::number ? words_of(chain.registers[k].dtype) : 1;
       }
     size_word = n_words;
-    n_words += chain.row_axes ? 2 : 1;
+    n_words += chain.rows ? 2 : 1;
     for (size_t k = 0; k < n; ++k)
       if (chain.registers[k].constant) {
         constant_word[k] = n_words;
-        n_words += size_of(chain.registers[k].dtype) > 8 ? 2 : 1;
+        n_words += words_of(chain.registers[k].dtype);
       }
     shape_word = n_words;
     n_words += form.axes + form.row_axes;
@@ -317,6 +328,13 @@ struct Writer {
   std::string type(int k) const { return storage(reg(k).dtype); }
   std::string base(int k) const {
     return "address<const " + type(k) + ">(" + word(in_word[static_cast<size_t>(k)]) + ")";
+  }
+  std::string number_of(int k) const {
+    return "constant<" + type(k) + ">(words.at + " + number(in_word[static_cast<size_t>(k)]) + ")";
+  }
+  bool is_single(int k) const {
+    const Access a = access[static_cast<size_t>(k)];
+    return a == Access::uniform || a == Access::number;
   }
   std::string offset(const std::string& position, int axes, int shape_at, int strides_at) const {
     if (axes == 0) return "Index{0}";
@@ -363,6 +381,7 @@ struct Writer {
     switch (access[at]) {
       case Access::packed: return "load<kPack>(" + base(k) + ", i, n)";
       case Access::uniform: return "*" + base(k);
+      case Access::number: return number_of(k);
       case Access::strided_packs:
       case Access::strided: break;
     }
@@ -385,8 +404,7 @@ struct Writer {
     line(1, "for (int k = 0; k < kPack; ++k) {");
     for (int k = 0; k < n_registers(); ++k)
       if (reg(k).input)
-        line(2, "const " + type(k) + " r" + number(k) + " = x" + number(k) +
-                    (access[static_cast<size_t>(k)] == Access::uniform ? ";" : ".at[k];"));
+        line(2, "const " + type(k) + " r" + number(k) + " = x" + number(k) + (is_single(k) ? ";" : ".at[k];"));
     for (const Chain::Instruction& i : chain.code)
       line(2, "const " + type(i.out) + " r" + number(i.out) + " = " + expression(i, "") + ";");
     for (int k = 0; k < n_registers(); ++k)
@@ -405,6 +423,8 @@ struct Writer {
   void load_row(int k) {
     const size_t at = static_cast<size_t>(k);
     const std::string name = "r" + number(k);
+    if (reg(k).row && access[at] == Access::number)
+      return line(1, "const " + type(k) + " " + name + " = " + number_of(k) + ";");
     if (reg(k).row) {
       const std::string position = access[at] == Access::uniform ? "0"
                                    : access[at] == Access::packed
@@ -413,7 +433,7 @@ struct Writer {
       return line(1, "const " + type(k) + " " + name + " = " + base(k) + "[" + position + "];");
     }
     line(1, type(k) + " " + name + "[kEach];");
-    if (access[at] == Access::uniform) return for_each_element(name + "[e] = *" + base(k) + ";");
+    if (is_single(k)) return for_each_element(name + "[e] = " + load_elements(k) + ";");
     const bool packed = access[at] == Access::packed;
     line(1, "const " + type(k) + "* from" + number(k) + " = " + base(k) + " + " +
                 (packed ? "row * cols" : offset("row", form.axes, shape_word, stride_word[at])) + ";");
@@ -507,14 +527,14 @@ const char* no_kernel(Elementwise op, DType dtype) {
   return nullptr;
 }
 
-Launch plan(const Chain& chain, int ndim, const int64_t* shape, const Operand* in, void* const* out) {
-  return Planner{chain, ndim, shape, in, out}.run();
+Launch plan(const Chain& chain, const Space& space, const Operand* in, void* const* out) {
+  return Planner{chain, space, in, out}.run();
 }
 
 std::string source(const Chain& chain, const Form& form) {
   Writer writer{chain, form};
   writer.number_words();
-  return chain.row_axes ? writer.write_rows() : writer.write_elements();
+  return chain.rows ? writer.write_rows() : writer.write_elements();
 }
 
 }  // namespace wengert::cuda

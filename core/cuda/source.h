@@ -28,23 +28,32 @@ struct Chain {
   };
   std::vector<Register> registers;
   std::vector<Instruction> code;
-  int row_axes = 0;  // how many trailing axes make a row; 0: no rows
+  bool rows = false;
 };
 
 // Why an elementwise op has no kernel on a GPU for a dtype; null if it has one.
 const char* no_kernel(Elementwise op, DType dtype);
 
+// The points that a chain runs over: an iteration space whose last `row_axes` axes make a row.
+struct Space {
+  int ndim;
+  const int64_t* shape;
+  int row_axes = 0;  // 0 without rows
+};
+
 // Where an operand lies. Strides are in elements, one for each axis of the iteration space; of a row register, one for
-// each axis of the rows. Outputs are packed.
+// each axis of the rows. A number is in the host's memory instead, and is passed to the kernel. Outputs are packed.
 struct Operand {
   const void* data;
   const int64_t* strides;
+  bool number = false;
 };
 
 // How a kernel reaches an input.
 enum class Access : uint8_t {
   packed,         // element upon element
   uniform,        // one element for all
+  number,         // one element for all, among the words
   strided,        // by its strides
   strided_packs,  // by its strides; neighbours along the last axis are packed and aligned
 };
@@ -67,11 +76,11 @@ struct Launch {
   int block = 0;
 };
 
-// How to run a chain over `shape`: `out` are the addresses of its output registers, `in` its inputs, both in the order
+// How to run a chain: `out` are the addresses of its output registers, `in` its inputs, both in the order
 // of the registers.
-Launch plan(const Chain& chain, int ndim, const int64_t* shape, const Operand* in, void* const* out);
+Launch plan(const Chain& chain, const Space& space, const Operand* in, void* const* out);
 
-// The text of the kernel, which is named "kernel".
+// The text of the kernel, which is named "kernel". The rest of its name would only make equal kernels different.
 std::string source(const Chain& chain, const Form& form);
 
 }  // namespace wengert::cuda

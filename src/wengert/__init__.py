@@ -129,6 +129,7 @@ _hooks.hide_frames()
 
 # Not every program trains: these are imported when they are first used.
 _LAZY = {
+    "cuda": "wengert.cuda",
     "linalg": "wengert.linalg",
     "fft": "wengert.fft",
     "random": "wengert.random",

@@ -103,8 +103,10 @@ def reductions() -> Iterator[tuple[str, Chain, tuple[int, ...], Expected]]:
                     continue
                 rng = np.random.default_rng(cols)
                 array = aligned((3, cols), storage(dtype))
-                array[...] = 1 + rng.random((3, cols)) / cols if dtype in (*FLOATS, *COMPLEXES) else rng.integers(
-                    0, 2, (3, cols)
+                array[...] = (
+                    1 + rng.random((3, cols)) / cols
+                    if dtype in (*FLOATS, *COMPLEXES)
+                    else rng.integers(0, 2, (3, cols))
                 )
                 chain = Chain(row_axes=1)
                 chain.step("reduce", name, [chain.input(array)], dtype, "output", row=True)
@@ -146,9 +148,7 @@ def _operand(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Ar
     return made
 
 
-def _random_chain(
-    rng: np.random.Generator, shape: tuple[int, ...]
-) -> tuple[Chain, tuple[int, ...], Expected]:
+def _random_chain(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Chain, tuple[int, ...], Expected]:
     dtype = str(rng.choice(["float32", "float64", "float16"]))
     chain = Chain(row_axes=int(rng.integers(0, len(shape) + 1)))
     outer = shape[: len(shape) - chain.row_axes]

@@ -1,0 +1,133 @@
+#include "blas.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "../error.h"
+
+namespace wengert::cuda {
+
+namespace {
+
+// Numbers of cublasLt.h and library_types.h.
+constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kComplex32 = 4, kComplex64 = 5, kBrain16 = 14;
+constexpr int kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77;
+constexpr int kDescTransposeA = 3, kDescTransposeB = 4;
+constexpr int kLayoutBatchCount = 5, kLayoutBatchStride = 6;
+constexpr int kPreferenceWorkspace = 1;
+
+void check_blas(Status status, const char* call) {
+  if (status)
+    throw Error(ErrorKind::device, std::string("matmul: ") + call + " failed with status " + std::to_string(status));
+}
+
+int type_of(DType t) {
+  switch (t) {
+    case DType::Float64: return kReal64;
+    case DType::Float16: return kReal16;
+    case DType::BFloat16: return kBrain16;
+    case DType::Complex64: return kComplex32;
+    case DType::Complex128: return kComplex64;
+    default: return kReal32;
+  }
+}
+
+// What cuBLASLt calls a matrix: column-major. Of ours, row-major, it sees the transpose, so it is asked for
+// yᵀ = bᵀ aᵀ: an operand whose rows are packed is taken as it is, one whose columns are packed, transposed.
+struct Stored {
+  bool transposed;
+  int64_t rows, cols, leading;
+};
+
+Stored stored(const MatrixOperand& x, int64_t rows, int64_t cols) {
+  if (x.col == 1 || cols == 1) return {false, cols, rows, rows == 1 ? cols : std::max(x.row, cols)};
+  return {true, rows, cols, std::max(x.col, rows)};
+}
+
+using Key = std::tuple<int, bool, int64_t, int64_t, int64_t, int64_t, bool, int64_t, int64_t, bool, int64_t, int64_t>;
+
+// Descriptions and the algorithm for one shape.
+struct Plan {
+  void *description = nullptr, *a = nullptr, *b = nullptr, *y = nullptr;
+  BlasHeuristic choice = {};
+};
+
+std::map<Key, Plan>& plans() {
+  static auto* map = new std::map<Key, Plan>;
+  return *map;
+}
+
+void* layout(int type, const Stored& s, int64_t batch, int64_t batch_stride) {
+  void* made = nullptr;
+  check_blas(blas().cublasLtMatrixLayoutCreate(&made, type, static_cast<uint64_t>(s.rows),
+                                               static_cast<uint64_t>(s.cols), s.leading),
+             "cublasLtMatrixLayoutCreate");
+  const int count = static_cast<int>(batch);
+  blas().cublasLtMatrixLayoutSetAttribute(made, kLayoutBatchCount, &count, sizeof(count));
+  blas().cublasLtMatrixLayoutSetAttribute(made, kLayoutBatchStride, &batch_stride, sizeof(batch_stride));
+  return made;
+}
+
+Plan make_plan(const Product& p, const Stored& first, const Stored& second, void* handle) {
+  const Blas& lt = blas();
+  const int type = type_of(p.dtype);
+  const bool wide = p.dtype == DType::Float64 || p.dtype == DType::Complex128;
+  const int compute = wide ? kCompute64 : p.tf32 && !is_half(p.dtype) ? kComputeTf32 : kCompute32;
+  const int scale = is_half(p.dtype) ? kReal32 : type;
+  Plan plan;
+  check_blas(lt.cublasLtMatmulDescCreate(&plan.description, compute, scale), "cublasLtMatmulDescCreate");
+  const int transpose_first = first.transposed, transpose_second = second.transposed;
+  lt.cublasLtMatmulDescSetAttribute(plan.description, kDescTransposeA, &transpose_first, sizeof(int));
+  lt.cublasLtMatmulDescSetAttribute(plan.description, kDescTransposeB, &transpose_second, sizeof(int));
+  plan.a = layout(type, first, p.batch, p.b.batch);
+  plan.b = layout(type, second, p.batch, p.a.batch);
+  plan.y = layout(type, {false, p.n, p.m, p.n}, p.batch, p.m * p.n);
+  void* preference = nullptr;
+  check_blas(lt.cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+  const uint64_t most = BlasHandle::kWorkspace;
+  lt.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceWorkspace, &most, sizeof(most));
+  int found = 0;
+  const Status status = lt.cublasLtMatmulAlgoGetHeuristic(handle, plan.description, plan.a, plan.b, plan.y, plan.y,
+                                                          preference, 1, &plan.choice, &found);
+  lt.cublasLtMatmulPreferenceDestroy(preference);
+  if (status || !found)
+    throw Error(ErrorKind::device, "matmul: cuBLASLt has no algorithm for " + std::string(name_of(p.dtype)) + " " +
+                                       std::to_string(p.m) + "x" + std::to_string(p.k) + " by " + std::to_string(p.k) +
+                                       "x" + std::to_string(p.n));
+  return plan;
+}
+
+}  // namespace
+
+bool fits_blas(const MatrixOperand& x, int64_t rows, int64_t cols) {
+  if (x.col == 1 || cols == 1) return rows == 1 || x.row >= cols;
+  return (x.row == 1 || rows == 1) && x.col >= rows;
+}
+
+BlasHandle::BlasHandle(void* workspace) : workspace_(workspace) {
+  check_blas(blas().cublasLtCreate(&handle_), "cublasLtCreate");
+}
+
+void BlasHandle::run(const Product& p, Stream stream) {
+  const Stored first = stored(p.b, p.k, p.n), second = stored(p.a, p.m, p.k);
+  const Key key{
+      static_cast<int>(p.dtype), p.tf32,         p.batch,  p.m, p.n, p.k, first.transposed, first.leading, p.b.batch,
+      second.transposed,         second.leading, p.a.batch};
+  auto found = plans().find(key);
+  if (found == plans().end()) found = plans().emplace(key, make_plan(p, first, second, handle_)).first;
+  const Plan& plan = found->second;
+  const float one_float[2] = {1, 0}, zero_float[2] = {};
+  const double one_double[2] = {1, 0}, zero_double[2] = {};
+  const bool wide = p.dtype == DType::Float64 || p.dtype == DType::Complex128;
+  const void* one = wide ? static_cast<const void*>(one_double) : one_float;
+  const void* zero = wide ? static_cast<const void*>(zero_double) : zero_float;
+  check_blas(blas().cublasLtMatmul(handle_, plan.description, one, p.b.data, plan.a, p.a.data, plan.b, zero, p.y,
+                                   plan.y, p.y, plan.y, plan.choice.algorithm, workspace_, kWorkspace, stream),
+             "cublasLtMatmul");
+}
+
+}  // namespace wengert::cuda

@@ -1,0 +1,37 @@
+// Matrix products by cuBLASLt: row-major, batched, operands transposed by their strides.
+#pragma once
+#include "../dtype.h"
+#include "libraries.h"
+
+namespace wengert::cuda {
+
+// A matrix of a batch; strides in elements.
+struct MatrixOperand {
+  const void* data;
+  int64_t batch, row, col;
+};
+
+struct Product {
+  DType dtype;
+  int64_t batch, m, n, k;
+  MatrixOperand a, b;
+  void* y;  // packed
+  bool tf32 = false;
+};
+
+// Whether cuBLASLt takes these operands as they lie; others are packed first.
+bool fits_blas(const MatrixOperand& x, int64_t rows, int64_t cols);
+
+class BlasHandle {
+ public:
+  static constexpr size_t kWorkspace = size_t{32} << 20;
+  explicit BlasHandle(void* workspace);
+  // Throws a device error. Choices of algorithms are kept by shape.
+  void run(const Product& p, Stream stream);
+
+ private:
+  void* handle_ = nullptr;
+  void* workspace_;
+};
+
+}  // namespace wengert::cuda

@@ -1,0 +1,116 @@
+// Random numbers: Philox, as on the CPU, so that the same key and counter give the same numbers. A thread makes one
+// block of four words. Words: to, n, low and high key, counter.
+#pragma once
+#include "device_memory.h"
+
+namespace wengert::WENGERT_ISA_NAMESPACE {
+
+struct PhiloxBlock {
+  uint32_t word[4];
+};
+
+// 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+WENGERT_INLINE PhiloxBlock philox(const int64_t* words, int64_t block, uint32_t attempt) {
+  uint32_t low = static_cast<uint32_t>(words[2]), high = static_cast<uint32_t>(words[3]);
+  const uint64_t counter = static_cast<uint64_t>(words[4]) + static_cast<uint64_t>(block);
+  uint32_t c[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), attempt, 0};
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xD2511F53} * c[0], b = uint64_t{0xCD9E8D57} * c[2];
+    c[0] = static_cast<uint32_t>(b >> 32) ^ c[1] ^ low;
+    c[1] = static_cast<uint32_t>(b);
+    c[2] = static_cast<uint32_t>(a >> 32) ^ c[3] ^ high;
+    c[3] = static_cast<uint32_t>(a);
+    low += 0x9E3779B9u;
+    high += 0xBB67AE85u;
+  }
+  return {{c[0], c[1], c[2], c[3]}};
+}
+
+WENGERT_INLINE uint64_t wide_word(const PhiloxBlock& b, int k) {
+  return static_cast<uint64_t>(b.word[2 * k + 1]) << 32 | b.word[2 * k];
+}
+
+template <DType D>
+WENGERT_INLINE void uniform(const int64_t* words) {
+  constexpr int kPer = D == DType::Float64 ? 2 : 4;
+  const int64_t block = global_thread(), n = words[1];
+  if (block * kPer >= n) return;
+  const PhiloxBlock b = philox(words, block, 0);
+  auto* to = address<Storage<D>>(words[0]) + block * kPer;
+  for (int k = 0; k < kPer && block * kPer + k < n; ++k) {
+    if constexpr (D == DType::Float64) {
+      to[k] = static_cast<double>(wide_word(b, k) >> 11) * 0x1p-53;
+    } else {
+      constexpr int kBits = D == DType::Float16 ? 11 : D == DType::BFloat16 ? 8 : 24;
+      to[k] = convert<DType::Float32, D>(static_cast<float>(b.word[k] >> (32 - kBits)) *
+                                         (1.0f / static_cast<float>(1 << kBits)));
+    }
+  }
+}
+
+// Two normal numbers of two words, by Box and Muller.
+template <class Real, class Word>
+WENGERT_INLINE void normal_pair(Word first, Word second, Real* y) {
+  constexpr int kBits = sizeof(Word) * 8, kMantissa = sizeof(Real) == 4 ? 24 : 53;
+  constexpr Real kUnit = sizeof(Real) == 4 ? Real(0x1p-32) : Real(0x1p-64);
+  constexpr Real kTurn = Real(6.283185307179586) * (sizeof(Real) == 4 ? Real(0x1p-24) : Real(0x1p-53));
+  const Real radius = libm::sqrt(math::log(static_cast<Real>(first) * kUnit + kUnit / 2) * Real(-2));
+  const Real angle = static_cast<Real>(second >> (kBits - kMantissa)) * kTurn;
+  y[0] = radius * math::cos(angle);
+  y[1] = radius * math::sin(angle);
+}
+
+// D: of the parts of a complex number, of which there are n; `scale` is then √½.
+template <DType D, bool kParts>
+WENGERT_INLINE void normal(const int64_t* words) {
+  constexpr int kPer = D == DType::Float64 ? 2 : 4;
+  using Real = std::conditional_t<D == DType::Float64, double, float>;
+  const int64_t block = global_thread(), n = words[1];
+  if (block * kPer >= n) return;
+  const PhiloxBlock b = philox(words, block, 0);
+  Real y[kPer];
+  if constexpr (D == DType::Float64) {
+    normal_pair<Real>(wide_word(b, 0), wide_word(b, 1), y);
+  } else {
+    normal_pair<Real>(b.word[0], b.word[1], y);
+    normal_pair<Real>(b.word[2], b.word[3], y + 2);
+  }
+  auto* to = address<Storage<D>>(words[0]) + block * kPer;
+  constexpr DType kComputed = D == DType::Float64 ? DType::Float64 : DType::Float32;
+  for (int k = 0; k < kPer && block * kPer + k < n; ++k)
+    to[k] = convert<kComputed, D>(kParts ? y[k] * (Real(1.4142135623730951) / 2) : y[k]);
+}
+
+// Words: …, low, high. As on the CPU, products that would be one too many are drawn again.
+WENGERT_INLINE void integers(const int64_t* words) {
+  const int64_t block = global_thread(), n = words[1];
+  if (block * 2 >= n) return;
+  const uint64_t low = static_cast<uint64_t>(words[5]), span = static_cast<uint64_t>(words[6]) - low;
+  const uint64_t rejected = (0 - span) % span;
+  for (int k = 0; k < 2 && block * 2 + k < n; ++k) {
+    uint64_t word = wide_word(philox(words, block, 0), k);
+    for (uint32_t attempt = 1; word * span < rejected; ++attempt) word = wide_word(philox(words, block, attempt), k);
+    address<int64_t>(words[0])[block * 2 + k] = static_cast<int64_t>(low + __umul64hi(word, span));
+  }
+}
+
+// Words: …, from, p (a double).
+template <DType D>
+WENGERT_INLINE void dropout(const int64_t* words) {
+  using Real = std::conditional_t<D == DType::Float64, double, float>;
+  constexpr DType kComputed = D == DType::Float64 ? DType::Float64 : DType::Float32;
+  const int64_t block = global_thread(), n = words[1];
+  if (block * 4 >= n) return;
+  const PhiloxBlock b = philox(words, block, 0);
+  const double p = constant<double>(words + 6);
+  const float limit = static_cast<float>(p);
+  const Real scale = static_cast<Real>(1.0 / (1.0 - p));
+  for (int k = 0; k < 4 && block * 4 + k < n; ++k) {
+    const bool kept = static_cast<float>(b.word[k] >> 8) * 0x1p-24f >= limit;
+    const Real x = convert<D, kComputed>(address<const Storage<D>>(words[5])[block * 4 + k]);
+    address<Storage<D>>(words[0])[block * 4 + k] = convert<kComputed, D>(kept ? x * scale : Real(0));
+  }
+}
+
+}  // namespace wengert::WENGERT_ISA_NAMESPACE
