@@ -23,6 +23,7 @@ struct Write {
   uint32_t input, output;
   bool recorded;  // not under no_grad
   std::string op;
+  bool in_place = false;  // whether the program may write the new value over the old
 };
 
 // The `.grad` of a leaf that the function reads or changes.
@@ -367,6 +368,31 @@ TensorObject* input_tensor(const Entry& e, Arguments& call, size_t index) {
   return o && is_tensor(o) ? as_tensor(o) : nullptr;
 }
 
+// Whether a step can fail only for want of memory. After what others have written over, a call that fails would have
+// changed something.
+bool is_safe(const Step& s) {
+  return s.group || s.gemm || (s.op && !s.owned && (s.op->view || std::string_view(s.op->name) == "sum"));
+}
+
+// Whether the step that makes the new value is the last to read the old one, and writes element by element.
+bool can_be_in_place(const Program& p, const Write& w) {
+  const int32_t slot = p.outputs[w.output], old = static_cast<int32_t>(w.input);
+  if (std::count(p.outputs.begin(), p.outputs.end(), slot) > 1) return false;
+  auto has = [](const std::vector<int32_t>& slots, int32_t x) {
+    return std::find(slots.begin(), slots.end(), x) != slots.end();
+  };
+  size_t made = p.steps.size();
+  for (size_t i = p.steps.size(); i-- > 0;) {
+    const Step& s = p.steps[i];
+    if (has(s.out, slot)) {
+      made = i;
+      break;
+    }
+    if (has(s.in, old) || !is_safe(s)) return false;
+  }
+  return made < p.steps.size() && p.steps[made].group;
+}
+
 std::vector<Role> roles_of(const Entry& e, Arguments& call) {
   std::vector<Role> roles;
   for (size_t i = 0; i < call.n_in; ++i) roles.push_back(role_of(call.in[i]));
@@ -455,6 +481,8 @@ std::list<Entry>& keep(Compiled* self, Arguments& call, Entry&& e, bool asks_rol
   check_entry(e, call);
   for (nb::handle h : e.captured) e.captured_types.push_back(current(as_tensor(h.ptr())->tensor)->type());
   if (asks_roles) e.roles = roles_of(e, call);
+  if (e.effects)
+    for (Write& w : e.effects->writes) w.in_place = can_be_in_place(*e.plain, w);
   if (self->cache->count >= kMostEntries) drop_one(self);
   std::list<Entry>& entries = self->cache->by_key[std::string(call.key.bytes())];
   entries.push_front(std::move(e));
@@ -490,14 +518,15 @@ void log_plain(const Entry& e, Value* const* in, int n_in, Value* const* out) {
   call.python = nb::object(e.python).release().ptr();
 }
 
-void run_program(Entry& e, Value** in, size_t n, uint64_t mask, Value** out) {
+// `into`, if not null: of each output, a value that a program without derivatives may write it into, or null.
+void run_program(Entry& e, Value** in, size_t n, uint64_t mask, Value** out, Value* const* into = nullptr) {
   Held held(in, static_cast<int>(n));
   if (mask) {
     apply_derivative(derivative_for(e, mask, in), in, static_cast<int>(n), nullptr, out);
   } else {
     SmallArray<int64_t, 32> sizes(e.plain->sizes.leaves.size());
     gather_sizes(e.plain->sizes.leaves, in, nullptr, nullptr, sizes.data());
-    run(*e.plain, in, sizes.data(), out);
+    run(*e.plain, in, sizes.data(), out, into);
     if (thread_state.n_tapes) [[unlikely]]
       log_plain(e, in, static_cast<int>(n), out);
   }
@@ -510,6 +539,11 @@ PyObject* results_of(const Entry& e, Value** out, size_t n) {
   return e.unflatten(results).release().ptr();
 }
 
+// Buffers of our own are apart from each other.
+bool overlap(const Value* a, const Value* b) {
+  return a->buffer == b->buffer || ((a->buffer->pinned || b->buffer->pinned) && share_memory(a, b));
+}
+
 // Tensors that are written to, in the order of `writes`. Refuses what cannot be written before anything runs.
 void find_targets(const Entry& e, Arguments& call, const nb::list& hidden, Value* const* in, size_t n,
                   TensorObject** targets) {
@@ -520,7 +554,7 @@ void find_targets(const Entry& e, Arguments& call, const nb::list& hidden, Value
       targets[k] = as_tensor(PyList_GET_ITEM(hidden.ptr(), w.input - call.n_in));  // a gradient
     if (!targets[k]) fail(ErrorKind::value, "compile", "a number is not changed in place");
     for (size_t i = 0; i < n; ++i)
-      if (i != w.input && (in[i]->buffer == in[w.input]->buffer || share_memory(in[i], in[w.input])))
+      if (i != w.input && overlap(in[i], in[w.input]))
         throw Error(ErrorKind::trace,
                     w.op + ": the compiled function changes a tensor, " + to_string(in[w.input]->type()) +
                         ", that shares memory with another that it reads, " + to_string(in[i]->type()) +
@@ -605,12 +639,23 @@ PyObject* run_with_effects(Entry& e, Arguments& call, Prepared& made) {
     throw Error(ErrorKind::gradient,
                 "a compiled function that changes more than " + std::to_string(UINT16_MAX - effects.n_results) +
                     " tensors cannot be recorded; call it under no_grad(), or detach() what it returns");
-  SmallArray<Value*, kFewOperands> out(n_out);
-  run_program(e, in.data(), n, mask, out.data());
-  drop_unrelated_edges(effects, mask, out.data());
+  SmallArray<Value*, kFewOperands> out(n_out), into(n_out);
+  std::fill_n(into.data(), n_out, nullptr);
+  if (!mask && !thread_state.n_tapes)
+    for (size_t k = 0; k < effects.writes.size(); ++k) {
+      const Write& w = effects.writes[k];
+      if (w.in_place && writable(targets[k]->tensor)) into[w.output] = in[w.input];
+    }
+  run_program(e, in.data(), n, mask, out.data(), into.data());
+  if (mask) drop_unrelated_edges(effects, mask, out.data());
   for (size_t k = 0; k < effects.writes.size(); ++k) {
     const Write& w = effects.writes[k];
-    assign(targets[k]->tensor, out[w.output], w.op.c_str(), w.recorded && thread_state.grad_enabled);
+    if (into[w.output]) {
+      ++out[w.output]->buffer->version;
+      release(out[w.output]);
+    } else {
+      assign(targets[k]->tensor, out[w.output], w.op.c_str(), w.recorded && thread_state.grad_enabled);
+    }
   }
   store_grads(e, call, out.data());
   if (!effects.commit.is_none()) effects.commit();

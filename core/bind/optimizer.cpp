@@ -7,6 +7,11 @@
 
 namespace wengert {
 
+bool writable(const Tensor& t) {
+  const Buffer& b = *t.value->buffer;
+  return t.value->contiguous && b.saved == 0 && !b.shared && !(t.alias && t.alias->refs > 1);
+}
+
 namespace {
 
 constexpr size_t kFewOperands = 24;
@@ -26,12 +31,6 @@ Value* gradient_of(const Value* parameter, PyObject* gradients, Py_ssize_t k) {
   if (gradients == Py_None) return parameter->node && parameter->node->grad ? parameter->node->grad->base : nullptr;
   if (PyList_GET_ITEM(gradients, k) == Py_None) return nullptr;
   return current(tensor_at(gradients, k, "gradient")->tensor);
-}
-
-// Whether new contents may be written over the old: no graph needs these, and no view would miss that they changed.
-bool writable(const Tensor& t) {
-  const Buffer& b = *t.value->buffer;
-  return t.value->contiguous && b.saved == 0 && !b.shared && !(t.alias && t.alias->refs > 1);
 }
 
 struct Update {

@@ -67,4 +67,7 @@ void check_leaves(const std::vector<SizeLeaf>& leaves, Value* const* in, size_t 
 using DerivativeHandle = Handle<Derivative>;
 using DerivedHandle = Handle<Derived>;
 
+// Whether new contents may be written over the old: no graph needs these, and no view would miss that they changed.
+bool writable(const Tensor& t);
+
 }  // namespace wengert

@@ -322,23 +322,21 @@ class Optimizer:
         if any(g is None for g in found):
             return False
         group, batches, ahead = self.param_groups[k], self._update_batches, trace.steps.get(update_batch, 0)
-        rule = self.rule(_options(group))
-        parameters, states, n = update_batch.parameters, update_batch.states, len(update_batch.parameters)
+        rule, n = self.rule(_options(group)), len(update_batch.parameters)
+        parameters, states = update_batch.parameters, update_batch.states
 
-        def is_same() -> bool:
-            return (
-                any(b is update_batch for b in batches[k])
-                and update_batch.parameters is parameters
+        def numbers() -> tuple[Any, ...] | None:
+            options = _options(group)
+            is_same = (
+                update_batch.parameters is parameters
                 and update_batch.states is states
                 and len(parameters) == n
-                and self.rule(_options(group)) is rule
+                and update_batch in batches[k]
+                and self.rule(options) is rule
             )
+            return self.numbers(options, update_batch.steps + 1 + ahead) if is_same else None
 
-        def numbers() -> tuple[Any, ...]:
-            return self.numbers(_options(group), update_batch.steps + 1 + ahead)
-
-        trace.checks.append(is_same)
-        count = len(numbers())
+        count = len(self.numbers(_options(group), 1))
         update_batch.trace_step(rule, found, trace.numbers(numbers, count, state_dtype(update_batch.dtype)))
         trace.steps[update_batch] = ahead + 1
         trace.commits[update_batch] = lambda: update_batch.count(trace.steps[update_batch])

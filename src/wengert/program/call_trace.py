@@ -152,10 +152,11 @@ class CallTrace(Trace):
         stream.taken = stream.taken + generator.counters(n, wide)
         return stream.key, (counter,)
 
-    def numbers(self, read: Callable[[], Sequence[float]], count: int, dtype: DType) -> list[Any]:
-        """Numbers that every call reads when it begins, as tensors without axes."""
+    def numbers(self, read: Callable[[], Sequence[float] | None], count: int, dtype: DType) -> list[Any]:
+        """Numbers that every call reads when it begins, as tensors without axes. Where `read` returns None, the function is
+        traced anew."""
         var = Var(Type(dtype.code, (count,)))
-        self.hidden.append((Numbers(read, dtype), var))
+        self.hidden.append((Numbers.of(read, dtype), var))
         row = self.tracer(var)
         return [row[k] for k in range(count)]
 

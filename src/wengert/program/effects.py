@@ -15,6 +15,10 @@ from wengert.dtypes import DType, float64, int64
 Check = Callable[[], bool]  # whether what the trace has assumed of a Python object is still so
 
 
+class _Stale(Exception):
+    """What the trace has assumed of a Python object is not so any more."""
+
+
 @dataclass(slots=True, eq=False)
 class Stream:
     """What one generator gives to a call: its key and counter are read when the call begins."""
@@ -31,16 +35,24 @@ class Stream:
 
 @dataclass(slots=True, eq=False)
 class Numbers:
-    """Numbers that a Python object holds, read when the call begins."""
+    """Numbers that a Python object holds, read when the call begins; None where the function is to be traced anew."""
 
-    read: Callable[[], Sequence[float]]
-    dtype: DType
+    read: Callable[[], Sequence[float] | None]
+    dtype: int
+    code: str  # the dtype, as array.array calls it
     taken: int = 0
+
+    @classmethod
+    def of(cls, read: Callable[[], Sequence[float] | None], dtype: DType) -> Numbers:
+        """Numbers of float32 or float64."""
+        return cls(read, dtype.code, "d" if dtype == float64 else "f")
 
     def __call__(self, taken: int) -> Any:
         """The hidden input of one call."""
-        code = "d" if self.dtype == float64 else "f"
-        return _core.from_buffer(array.array(code, self.read()), self.dtype.code, True)
+        numbers = self.read()
+        if numbers is None:
+            raise _Stale
+        return _core.from_buffer(array.array(self.code, numbers), self.dtype, True)
 
 
 @dataclass(slots=True, eq=False)
@@ -149,11 +161,14 @@ class Beginning:
             if not check():
                 return None
         made: list[Any] = [None] * len(taken)
-        if self._acts:
-            self._read_between_acts(made)
-        else:
-            for k, source in self._reads:
-                made[k] = source(0)
+        try:
+            if self._acts:
+                self._read_between_acts(made)
+            else:
+                for k, source in self._reads:
+                    made[k] = source(0)
+        except _Stale:
+            return None
         for k, source in self._draws:
             made[k] = source(taken[k])
         return made
