@@ -336,6 +336,9 @@ class Optimizer:
             )
             return self.numbers(options, update_batch.steps + 1 + ahead) if is_same else None
 
+        trace.assumed.append(
+            f"{type(self).__name__}: its parameters, their state, and the options that change the formula"
+        )
         count = len(self.numbers(_options(group), 1))
         update_batch.trace_step(rule, found, trace.numbers(numbers, count, state_dtype(update_batch.dtype)))
         trace.steps[update_batch] = ahead + 1

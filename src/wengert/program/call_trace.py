@@ -83,6 +83,7 @@ class CallTrace(Trace):
         self.made: dict[int, Any] = {}  # plain tensors that the function made itself: fresh in every call
         self.commits: dict[Any, Callable[[], None]] = {}  # what else a call that succeeds changes
         self.checks: list[Check] = []  # what is assumed of Python objects, asked in every call
+        self.assumed: list[str] = []  # the same in words
         self.grads: dict[int, LeafGrad] = {}  # of arguments and captured tensors, by their names
         self.retained: dict[int, tuple[Name, LeafGrad]] = {}  # of what the function computes
         self.asks_roles = False  # whether the program depends on which tensors are leaves
@@ -170,9 +171,13 @@ class CallTrace(Trace):
         """The function has looked at an attribute; where it has another value, the function is traced anew."""
         self._read.setdefault((id(owner), setting), (owner, setting, getattr(owner, setting)))
 
+    def read_settings(self) -> list[tuple[Any, str, Any]]:
+        """The attributes that were read: owner, name and value of each."""
+        return list(self._read.values())
+
     def settings(self) -> Callable[[], bool] | None:
         """Whether the attributes that were read are still the same, to be asked after `_core.settings_changed`."""
-        read = list(self._read.values())
+        read = self.read_settings()
         return (lambda: all(getattr(owner, name) == value for owner, name, value in read)) if read else None
 
     # --------------------------------------------------------------------------------------------------- values

@@ -8,79 +8,25 @@ import functools
 import gc
 import sys
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from wengert import _core, tree
 from wengert.dtypes import float32, int64
 from wengert.errors import ArgumentError, TraceError, WengertError
 from wengert.program.call_trace import CallTrace, ClosesOver, call_trace
-from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
 from wengert.program.numbers import Numbers, is_number, may_be_operand, operand_type
-from wengert.program.retrace import Recent, history
-from wengert.program.simplify import simplify, without_stops
+from wengert.program.report import Assumptions, Report, Signature, summarize
+from wengert.program.retrace import Recent, history, name_of, run_op_by_op
+from wengert.program.simplify import simplify
 from wengert.program.sizes import own_symbols, unify_sizes
+from wengert.program.static_arguments import Static, refuse_static_tensors, static_names, with_statics, without_statics
 from wengert.program.trace import standing_trace, tracing
 
-IN_A_LOOP = "in a loop"  # what the names of custom ops end with that vmap calls for one example after the other
 F = TypeVar("F", bound=Callable[..., Any])
 Convert = Callable[..., tuple[Any, ...]]
-
-
-@dataclass(slots=True)
-class Report:
-    """What one traced program does in a run."""
-
-    instructions: int
-    groups: int
-    gemms: int
-    passes: int  # steps that move data: fused groups and calls that are not views
-    bytes: int  # read and written by those steps, at the sizes of the first call
-    program: str
-    loops: tuple[str, ...] = ()  # the custom ops that vmap calls for one example after the other
-
-    def __str__(self) -> str:
-        return (
-            f"{self.instructions} instructions in {self.groups} fused groups, {self.passes} passes over memory "
-            f"({self.bytes:,} bytes), {self.gemms} matrix products{self._loops()}\n{self.program}"
-        )
-
-    def _loops(self) -> str:
-        return f"; {', '.join(self.loops)}: one example after the other, add a batch rule with defvmap" * bool(
-            self.loops
-        )
-
-
-def summarize(program: Program) -> Report:
-    """Count what a program does when it runs."""
-    program = without_stops(program)
-    units = fuse(program)
-    reads = Counter(v for i in program.instructions for v in i.vars())
-    reads.update(o for o in program.outputs if isinstance(o, Var))
-    passes = groups = gemms = moved = 0
-    for unit in units:
-        members = unit.members if isinstance(unit, Group) else [unit]
-        if len(members) == 1 and members[0].op.view:
-            continue
-        passes += 1
-        groups += isinstance(unit, Group)
-        gemms += sum(i.op.name == "matmul" for i in members)
-        moved += _traffic(members, reads)
-    loops = (name for i in program.instructions if (name := i.op.name.partition("#")[0]).endswith(IN_A_LOOP))
-    names = tuple(dict.fromkeys(name.removesuffix(IN_A_LOOP).rstrip() for name in loops))
-    return Report(len(program.instructions), groups, gemms, passes, moved, str(program), names)
-
-
-def _traffic(members: list[Instruction], reads: Counter[Var]) -> int:
-    """Bytes that instructions in one pass read from and write to memory; `reads` counts the readers of each value."""
-    made = {o for i in members for o in i.outputs}
-    inside = Counter(v for i in members for v in i.vars())
-    moved = {v for v in inside if v not in made} | {o for o in made if reads[o] > inside[o]}
-    return sum(v.type.example_bytes() for v in moved)
 
 
 @contextlib.contextmanager
@@ -102,10 +48,11 @@ def _without_collections() -> Iterator[None]:
 class TracedFunction:
     """One signature of a compiled function: its program, and derivatives made on demand."""
 
-    def __init__(self, name: str, program: Program, guards: list[Any]) -> None:
+    def __init__(self, name: str, program: Program, guards: list[Any], assumptions: Assumptions) -> None:
         self.name = name
         self.program = program
         self.guards = guards
+        self.assumptions = assumptions
         self.derivations: dict[int, Any] = {}
 
     def derive(self, mask: int) -> tuple[Any, Any]:
@@ -125,12 +72,22 @@ class TracedFunction:
         """What a run of the plain program does."""
         return summarize(self.program)
 
+    def signature(self) -> Signature:
+        """What it assumes."""
+        return self.assumptions.signature(self.name, self.guards)
+
 
 def _trace_call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
     """What the core keeps of a trace; None if the function closes over tensors of a transformation around the call."""
+    if compiled.__dict__.get("_runs_op_by_op"):
+        return None
     try:
         traced = _trace(compiled, args, kwargs)
     except ClosesOver:
+        return None
+    except TraceError as e:
+        if not run_op_by_op(compiled, e):
+            raise
         return None
     history(compiled).warn_of_many_values(compiled, args, kwargs)
     return traced
@@ -138,6 +95,7 @@ def _trace_call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The trace of a call. Numbers that had other values before are operands, unless the function has to know them."""
+    refuse_static_tensors(compiled, args, kwargs)
     known = history(compiled)
     operands = known.operands(compiled, args, kwargs)
     fixed: set[int] = set()
@@ -200,7 +158,9 @@ def _trace_with(
         guards = [*guards, *_core.close_guards()]
     captured = [x for x, _ in trace.captured.values()]
     unflatten = None if structure.is_leaf else functools.partial(tree.unflatten, structure)
-    traced = TracedFunction(compiled.__name__, program, guards)
+    named = [(name_of(compiled, args, kwargs, k), x) for k, x in enumerate((*args, *kwargs.values()))]
+    shown = [(n, program.inputs[which.index(k)].type if k in which else x) for k, (n, x) in enumerate(named)]
+    traced = TracedFunction(compiled.__name__, program, guards, Assumptions(trace, shown, numbers.guards))
     return (
         plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings(), numbers.guards,
         trace.asks_roles,
@@ -266,10 +226,13 @@ def own_outputs(program: Program) -> Program:
 
 def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Arguments in containers: one flat compiled function per structure and static values."""
+    if compiled.__dict__.get("_runs_op_by_op"):
+        return compiled.function(*args, **kwargs)
+    args, kwargs = with_statics(compiled, args, kwargs)
     leaves, structure = tree.flatten((args, kwargs))
     tensors = [x for x in leaves if isinstance(x, _core.Tensor)]
     if call_trace() is not None or any(not t._plain for t in tensors):
-        return _call_lifted(compiled, args, kwargs)
+        return _call_lifted(compiled, *without_statics(args, kwargs))
     # Numbers go with the tensors: the flat function finds out whether they can be operands.
     moving = [isinstance(x, _core.Tensor) or may_be_operand(x) for x in leaves]
     static = tuple(None if m else ("static", type(x), x) for x, m in zip(leaves, moving))
@@ -288,10 +251,11 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         def run(*given: Any) -> Any:
             fresh = iter(given)
             filled = [next(fresh) if s is None else x for s, x in zip(static, kept)]
-            inner_args, inner_kwargs = tree.unflatten(structure, filled)
+            inner_args, inner_kwargs = without_statics(*tree.unflatten(structure, filled))
             return compiled.function(*inner_args, **inner_kwargs)
 
         flat = by_structure[structure, static] = _wrap(run, compiled.__name__)
+        flat._falls_back = compiled.__dict__.get("_falls_back")
         by_structure.warn_of_many(compiled)
     return flat(*(x for x, m in zip(leaves, moving) if m))
 
@@ -378,20 +342,28 @@ def _wrap(
     return compiled
 
 
-def _report(reference: Any) -> list[Report]:
+def _tell(reference: Any, what: str) -> list[Any]:
     compiled = reference()
     flat = compiled.__dict__.get("_by_structure", {}).values()
-    return [t.report() for c in (compiled, *flat) for t in c.traces]
+    return [getattr(t, what)() for c in (compiled, *flat) for t in c.traces]
 
 
-def compile(f: F) -> F:
+@overload
+def compile(f: F, *, static: Static = (), fallback: bool = False) -> F: ...
+@overload
+def compile(f: None = None, *, static: Static = (), fallback: bool = False) -> Callable[[F], F]: ...
+def compile(f: Any = None, *, static: Static = (), fallback: bool = False) -> Any:
     """f traced once per signature into a program, simplified, fused, and run as one native call.
 
     The signature is the structure of the arguments, static values, and of tensors dtype, rank and which sizes are 1:
     another batch size does not trace again. Tensors that f captures are implicit inputs. The result is one instruction on
     the tape, differentiable in every mode and order. f may draw random numbers, and change tensors in place, which happens
-    in every call; `backward()` and steps of an optimizer, too. f must not branch on data (use `where`) or change other
-    Python objects. `docs/compile.md` has the details.
+    in every call; `backward()` and steps of an optimizer, too. f must not branch on data (use `cond` or `where`) or change
+    other Python objects. `docs/compile.md` has the details.
+
+    `static`: names or positions of arguments that f has to know: each value is traced by itself. `fallback`: where f cannot
+    be traced it runs op by op instead, and says so once. `f.report()` counts what each program does, `f.signature()` says
+    what it assumes.
 
     >>> import wengert as wg
     >>> @wg.compile
@@ -401,13 +373,20 @@ def compile(f: F) -> F:
     (3,)
     >>> f.report()[0].passes
     1
+    >>> f.signature()[0].arguments
+    ('x: float32[n0_0]', 'w: float32[n0_0]', 'b: float32[n0_0]')
     """
+    if f is None:
+        return functools.partial(compile, static=static, fallback=fallback)
     if not callable(f):
         raise ArgumentError(f"compile: takes a function, got a {type(f).__name__}")
     compiled = _wrap(f, getattr(f, "__name__", type(f).__name__))
     functools.update_wrapper(compiled, f)
-    compiled.report = functools.partial(_report, weakref.ref(compiled))  # weak: what compiles must be freed with it
-    return compiled  # type: ignore[no-any-return]
+    weak = weakref.ref(compiled)  # what compiles must be freed with the function
+    compiled.report, compiled.signature = (functools.partial(_tell, weak, what) for what in ("report", "signature"))
+    compiled._static = static_names(f, static)
+    compiled._falls_back = weak if fallback else None
+    return compiled
 
 
 def _reduce(compiled: Any) -> Any:
@@ -420,7 +399,10 @@ def _reduce(compiled: Any) -> Any:
     found: Any = sys.modules.get(compiled.__module__)
     for part in compiled.__qualname__.split("."):
         found = getattr(found, part, None)
-    return compiled.__qualname__ if found is compiled else (compile, (compiled.function,))
+    if found is compiled:
+        return compiled.__qualname__
+    again = functools.partial(compile, static=tuple(compiled._static), fallback=compiled._falls_back is not None)
+    return again, (compiled.function,)
 
 
 copyreg.pickle(_core.Compiled, _reduce)
@@ -430,6 +412,8 @@ def _compiled_repr(compiled: Any) -> str:
     flat = compiled.__dict__.get("_by_structure", {}).values()
     n = sum(len(c.traces) for c in (compiled, *flat))
     name = getattr(compiled, "__qualname__", compiled.__name__).rpartition("<locals>.")[2]
+    if compiled.__dict__.get("_runs_op_by_op"):
+        return f"<compiled {name}, runs op by op>"
     return f"<compiled {name}, traced {n} time{'' if n == 1 else 's'}>"
 
 

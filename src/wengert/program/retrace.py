@@ -25,7 +25,7 @@ class History:
         """The positions of numbers to be tried as operands: those that are already, and those with a new value."""
         found = set()
         for k, x in enumerate((*args, *kwargs.values())):
-            if not may_be_operand(x):
+            if not may_be_operand(x) or name_of(compiled, args, kwargs, k) in compiled.__dict__.get("_static", ()):
                 continue
             seen = self._values.setdefault(k, set())
             changed = any(value != x and value == value for kind, value in seen if kind is type(x))
@@ -40,17 +40,21 @@ class History:
         for k in self.fixed:
             if not self._warned and len(self._values.get(k, ())) >= _MANY:
                 self._warned = True
-                _warn(compiled, f"argument {_name(compiled, args, kwargs, k)}")
+                _warn(compiled, f"argument {name_of(compiled, args, kwargs, k)!r}")
 
 
-def _name(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position: int) -> str:
+def name_of(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position: int) -> str:
+    """The parameter that an argument of a call is given for; its position where that has no name."""
     if position >= len(args):
-        return repr(list(kwargs)[position - len(args)])
-    try:
-        names = list(inspect.signature(compiled.function).parameters)
-    except (TypeError, ValueError):
-        names = []
-    return repr(names[position]) if position < len(names) else str(position)
+        return list(kwargs)[position - len(args)]
+    names = compiled.__dict__.get("_names")
+    if names is None:
+        try:
+            names = list(inspect.signature(compiled.function).parameters)
+        except (TypeError, ValueError):
+            names = []
+        compiled._names = names
+    return names[position] if position < len(names) else str(position)
 
 
 def _warn(compiled: Any, what: str) -> None:
@@ -65,6 +69,21 @@ def history(compiled: Any) -> History:
     """The history of a compiled function."""
     known: History = compiled.__dict__.setdefault("_history", History())
     return known
+
+
+def run_op_by_op(compiled: Any, why: Exception) -> bool:
+    """Let a function that was compiled with `fallback` run op by op from here on; False if it was not."""
+    reference = compiled.__dict__.get("_falls_back")
+    if reference is None:
+        return False
+    owner = reference()  # of a function of flat arguments: the one that was compiled
+    is_first = owner is not None and not owner.__dict__.get("_runs_op_by_op")
+    for f in (compiled, owner):
+        if f is not None:
+            f._runs_op_by_op = True
+    if is_first:
+        warn_user(f"{compiled.__name__}: runs op by op, as it cannot be compiled: {why}")
+    return True
 
 
 class Recent(OrderedDict[Any, Any]):

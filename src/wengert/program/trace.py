@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from wengert import _core
+from wengert.debug.warning import user_line
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, complex64, complex128, float32, float64, int64
 from wengert.errors import DTypeError, NumberRangeError, TraceError, WengertError
@@ -151,7 +152,10 @@ class Tracer(_core.Tensor):
         return int(self.shape[0])
 
     def __bool__(self) -> NoReturn:
-        self._refuse("branches on", "Use where() or cond() instead of if, or branch outside the compiled function")
+        self._refuse(
+            "branches on",
+            "Use where() or cond() instead of if, and while_loop() instead of while; or branch outside the function",
+        )
 
     def __float__(self) -> NoReturn:
         self._refuse("converts to a Python number", _KEEP_TENSOR)
@@ -182,7 +186,8 @@ class Tracer(_core.Tensor):
 
     def _refuse(self, verb: str, remedy: str) -> NoReturn:
         raise TraceError(
-            f"the traced function {verb} the data of a tensor {self._var.type}; while tracing there is none. {remedy}"
+            f"the traced function {verb} the data of a tensor {self._var.type}, at {user_line()}; while tracing there is "
+            f"none. {remedy}"
         )
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from wengert.ops.batching import all_mapped
 from wengert.ops.registry import OPS, Rule, define_callback
 from wengert.ops.zero import ZERO
-from wengert.program.compile import IN_A_LOOP
+from wengert.program.report import IN_A_LOOP
 from wengert.transforms.batch import batched_function
 
 

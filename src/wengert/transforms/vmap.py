@@ -21,7 +21,7 @@ from wengert.functional.indexing import assign
 from wengert.ops.batching import spread
 from wengert.ops.registry import OPS
 from wengert.program.call_trace import Name
-from wengert.program.compile import _call_structured, _report, _wrap
+from wengert.program.compile import _call_structured, _tell, _wrap
 from wengert.program.inner_trace import InnerTrace
 from wengert.program.ir import Const, Operand, Type, Var
 from wengert.program.numbers import is_number
@@ -151,7 +151,7 @@ def vmap(
         again = functools.partial(vmap, axis_name=axis_name) if axis_name is not None else vmap
         run.recipe = (again, (f, in_axes, out_axes, axis_size))
         mapped = named(_wrap(run, "vmap", slow=_call_on_arrays), "vmap", f, "{f} for many examples at once.")
-        mapped.report = functools.partial(_report, weakref.ref(mapped))
+        mapped.report = functools.partial(_tell, weakref.ref(mapped), "report")
         return mapped
 
     return shared(

@@ -1,0 +1,121 @@
+"""What a compiled function tells about itself: what its programs do in a run, and what each of them assumes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wengert import _core
+from wengert.program.effects import Before
+from wengert.program.fuse import Group, fuse
+from wengert.program.ir import Instruction, Program, Type, Var
+from wengert.program.simplify import without_stops
+
+IN_A_LOOP = "in a loop"  # what the names of custom ops end with that vmap calls for one example after the other
+_COMPARISONS = ("<", "<=", "==", ">=", ">")  # as core/bind/compiled.cpp: NumberGuard::Comparison
+
+
+@dataclass(slots=True)
+class Report:
+    """What one traced program does in a run."""
+
+    instructions: int
+    groups: int
+    gemms: int
+    passes: int  # steps that move data: fused groups and calls that are not views
+    bytes: int  # read and written by those steps, at the sizes of the first call
+    program: str
+    tier: str = "executor"  # what runs it
+    loops: tuple[str, ...] = ()  # the custom ops that vmap calls for one example after the other
+
+    def __str__(self) -> str:
+        return (
+            f"{self.instructions} instructions in {self.groups} fused groups, {self.passes} passes over memory "
+            f"({self.bytes:,} bytes), {self.gemms} matrix products, run by the {self.tier}{self._loops()}\n{self.program}"
+        )
+
+    def _loops(self) -> str:
+        return f"; {', '.join(self.loops)}: one example after the other, add a batch rule with defvmap" * bool(
+            self.loops
+        )
+
+
+def summarize(program: Program) -> Report:
+    """Count what a program does when it runs."""
+    program = without_stops(program)
+    units = fuse(program)
+    reads = Counter(v for i in program.instructions for v in i.vars())
+    reads.update(o for o in program.outputs if isinstance(o, Var))
+    passes = groups = gemms = moved = 0
+    for unit in units:
+        members = unit.members if isinstance(unit, Group) else [unit]
+        if len(members) == 1 and members[0].op.view:
+            continue
+        passes += 1
+        groups += isinstance(unit, Group)
+        gemms += sum(i.op.name == "matmul" for i in members)
+        moved += _traffic(members, reads)
+    loops = (name for i in program.instructions if (name := i.op.name.partition("#")[0]).endswith(IN_A_LOOP))
+    names = tuple(dict.fromkeys(name.removesuffix(IN_A_LOOP).rstrip() for name in loops))
+    return Report(len(program.instructions), groups, gemms, passes, moved, str(program), loops=names)
+
+
+def _traffic(members: list[Instruction], reads: Counter[Var]) -> int:
+    """Bytes that instructions in one pass read from and write to memory; `reads` counts the readers of each value."""
+    made = {o for i in members for o in i.outputs}
+    inside = Counter(v for i in members for v in i.vars())
+    moved = {v for v in inside if v not in made} | {o for o in made if reads[o] > inside[o]}
+    return sum(v.type.example_bytes() for v in moved)
+
+
+@dataclass(slots=True, frozen=True)
+class Signature:
+    """What one program of a compiled function assumes; where it does not hold, another one is traced."""
+
+    name: str
+    arguments: tuple[str, ...]  # types of tensors and of numbers that are operands; the values of others
+    captured: tuple[str, ...]  # the tensors from outside
+    assumed: tuple[str, ...]  # of sizes, numbers, `.grad`s and Python objects
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}({', '.join(self.arguments)})"]
+        lines += [f"  captures {text}" for text in self.captured]
+        lines += [f"  assumes {text}" for text in self.assumed]
+        return "\n".join(lines)
+
+
+class Assumptions:
+    """What a trace has found out, from which its signature is made when someone asks."""
+
+    __slots__ = ("_arguments", "_captured", "_grads", "_more", "_numbers", "_settings")
+
+    def __init__(self, trace: Any, arguments: Sequence[tuple[str, Any]], numbers: Sequence[Any]) -> None:
+        """`arguments`: of each its name, and its type or its value."""
+        self._arguments = list(arguments)
+        self._captured = [(n._var.type, _role(x) if trace.asks_roles else "") for x, n in trace.captured.values()]
+        self._grads = [(grad.leaf.dtype.name, tuple(grad.leaf.shape), grad.before) for grad in trace.grads.values()]
+        self._settings = [(type(owner).__name__, name, value) for owner, name, value in trace.read_settings()]
+        self._numbers = list(numbers)
+        self._more = list(trace.assumed)
+
+    def signature(self, name: str, guards: Sequence[Any]) -> Signature:
+        """In words."""
+        operands = [n for n, x in self._arguments if isinstance(x, Type)]
+        assumed = [f"{a} {c} {b}" if holds else f"not {a} {c} {b}" for a, c, b, holds in _core.describe_guards(guards)]
+        for k, comparison, constant, holds in self._numbers:
+            text = f"{operands[k]} {_COMPARISONS[comparison]} {constant:g}"
+            assumed.append(text if holds else f"not {text}")
+        for dtype, shape, before in self._grads:
+            if before != Before.NOT_READ:
+                there = "None" if before == Before.ABSENT else "not None"
+                assumed.append(f".grad of {dtype}{list(shape)} is {there}")
+        assumed += [f"{owner}.{setting} is {value!r}" for owner, setting, value in self._settings]
+        arguments = [f"{n}: {x}" if isinstance(x, Type) else f"{n} = {x!r}" for n, x in self._arguments]
+        captured = [f"{t}{role}" for t, role in self._captured]
+        return Signature(name, tuple(arguments), tuple(captured), tuple(dict.fromkeys([*assumed, *self._more])))
+
+
+def _role(x: Any) -> str:
+    return ("", ", computed", ", a leaf")[x.requires_grad + (x.requires_grad and x.is_leaf)]
