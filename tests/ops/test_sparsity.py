@@ -18,7 +18,7 @@ from wengert.transforms.sparsity import detect
 _MOST = 40_000  # entries of a dense Jacobian
 
 # Ops whose records are patterns, exactly. The others mix what they read, and numbers may vanish.
-EXACT = {"elementwise", "moves", "adds", "along"}
+EXACT = {"elementwise", "same", "moves", "adds", "along"}
 EXACT_OPS = (
     "reshape", "sum", "cumsum", "matmul", "conv", "conv_transpose", "conv_kernel", "conv_bias", "pool_sum", "pool_spread",
     "softmax", "where", "prod", "standardise_tangent", "solve_triangular", "logcumsumexp",

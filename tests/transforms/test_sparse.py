@@ -96,6 +96,52 @@ def test_hubs_do_not_take_long() -> None:
     assert wg.colour(pattern, "symmetric").n_colours <= 3
 
 
+# --------------------------------------------------------------------------------------------------------------- copies
+
+
+def _passes(f: Any, *args: Any) -> int:
+    """How many passes there are, once the results are known to be right."""
+    j = wg.jacobian(f, sparse=True)
+    made = j(*args).toarray()
+    expected = wg.jacobian(f, "forward", sparse=True)(*args).toarray()
+    np.testing.assert_allclose(made, expected, rtol=1e-12, atol=1e-12)
+    return int(j.func._plan(args, {}).passes.n_colours)
+
+
+def test_residuals_with_copies_of_their_own_take_one_pass() -> None:
+    for name, count in {
+        "five-point Laplacian": 1, "tridiagonal": 1, "Broyden banded": 1, "Brusselator": 2, "bundle adjustment": 3,
+        "block diagonal": 5, "permutation": 1,
+    }.items():  # fmt: skip
+        assert _passes(CASES[name].function, CASES[name].point) == count, name
+
+
+def test_entries_from_several_copies_are_added_up() -> None:
+    order, x = wg.tensor([0, 2, 1, 0]), at(4)
+    assert _passes(lambda x: x * wg.sin(x[order]), x) == 1
+    assert _passes(lambda x: x * x[order] * x[order[1]] * wg.flip(x), x) == 1
+    orders = [wg.tensor([[0, 1, 2, 3], [3, 2, 1, 0]][k % 2]) for k in range(10)]
+    assert _passes(lambda x: sum(wg.sin(x[i]) for i in orders), x) == 2  # five terms would be too many
+
+
+def test_copies_beside_other_things() -> None:
+    scale, x = wg.asarray(np.array([2.0, 3.0])), at(5)
+
+    def f(x: Any, s: Any, i: Any) -> Any:
+        padded = wg.pad(x, ((1, 0),))
+        return {"a": padded[:-1] * x * s, "b": wg.stack([x[i], x[0] * scale]), "c": wg.tensor([1.0]), "d": x[1:]}
+
+    i = wg.tensor([4, 4])
+    assert _passes(f, x, wg.tensor(2.0), i) <= 5
+    j = wg.jacobian(f, sparse=True)
+    for other in ([4, 4], [0, 3]):
+        made = j(x, 2.0, wg.tensor(other))
+        dense = wg.jacobian(f)(x, 2.0, wg.tensor(other))
+        np.testing.assert_allclose(
+            made.toarray(), np.concatenate([np.asarray(b).reshape(-1, 5) for b in dense.values()])
+        )
+
+
 # ------------------------------------------------------------------------------------------------------------ functions
 
 
@@ -153,6 +199,19 @@ def test_compiled_functions_and_copies() -> None:
     np.testing.assert_allclose(h(x).toarray(), np.asarray(wg.hessian(rosenbrock)(x)))
     again = pickle.loads(pickle.dumps(wg.hessian(rosenbrock, sparse=True)))
     assert np.array_equal(again(x).toarray(), copy.deepcopy(h)(x).toarray())
+
+
+def test_what_requires_gradients_gives_numbers() -> None:
+    weight, x = wg.Parameter(at(3)), wg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    for f in (lambda x: x * weight, lambda x: (x * weight)[::-1] * x):
+        made = wg.jacobian(f, sparse=True)(x)
+        np.testing.assert_allclose(made.toarray(), np.asarray(wg.jacobian(f)(x).detach()), rtol=1e-6)
+    for mode in (wg.no_grad, wg.enable_grad):
+        with mode():
+            assert wg.hessian(rosenbrock, sparse=True)(x).nnz == 7
+    with wg.GradientTape() as tape:
+        assert wg.hessian(rosenbrock, sparse=True)(x).nnz == 7
+    assert x.grad is None and tape is not None
 
 
 # ------------------------------------------------------------------------------------------------- what patterns depend on

@@ -60,13 +60,17 @@ class IndexSets:
         rows, columns = rows[order], columns[order]
         new = np.ones(len(rows), bool)
         new[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-        counts = np.bincount(rows[new], minlength=shape[0])
-        return cls(_starts(counts), int32(columns[new]), shape[1])
+        return cls.of_counts(np.bincount(rows[new], minlength=shape[0]), columns[new], shape[1])
+
+    @classmethod
+    def of_counts(cls, counts: Array, columns: Array, n_columns: int) -> IndexSets:
+        """Rows of so many indices each, which are these, row by row."""
+        return cls(_starts(counts), int32(columns), n_columns)
 
     @classmethod
     def of_matrix(cls, matrix: Array) -> IndexSets:
         """The entries of a dense matrix that are not zero."""
-        return cls(_starts((matrix != 0).sum(1)), int32(np.nonzero(matrix)[1]), matrix.shape[1])
+        return cls.of_counts((matrix != 0).sum(1), np.nonzero(matrix)[1], matrix.shape[1])
 
     @property
     def n_rows(self) -> int:

@@ -20,7 +20,7 @@ reshape: Op = define(
     reference=np.reshape,
     jvp="linear",
     transpose=lambda y_bar, x, shape: reshape(y_bar, x.shape),
-    sparsity="elementwise",
+    sparsity="same",
     vmap="axes",
     samples=[
         Sample((real(2, 3),), ((3, 2),)),
@@ -142,6 +142,7 @@ contiguous = define(
     reference=np.ascontiguousarray,
     jvp="linear",
     transpose=lambda y_bar, x: y_bar,
+    sparsity="same",
     vmap="elementwise",
     samples=[Sample((real(2, 3),))],
     public=False,

@@ -3,6 +3,7 @@
 Words, in `Op.sparsity`:
 
     "elementwise"  element i of each operand; the default of elementwise ops
+    "same"         element i of the one operand, and it is that element: another shape, a copy
     "none"         nothing: results without derivatives
     "jvp"          what the tangents in its JVP depend on; the default of ops that have a rule
     "moves"        results are elements of the operands: the op is run on their numbers. Where integers say which ones,
@@ -15,6 +16,8 @@ Words, in `Op.sparsity`:
     "row"          all along the last axis
     "matrix"       all in the last two axes
     "everything"   all elements of all operands
+
+`UNCHANGED` are the words of ops whose results are elements of the operands, or zeros.
 
 Else a function of a `Call`, which returns one pattern per result, None for no dependence. `transforms/sparsity.py` applies
 them.
@@ -425,8 +428,10 @@ def _along(call: Call) -> Patterns:
     return call.each(lambda p, shape, result: p.along(shape, axis, factor))
 
 
+UNCHANGED = ("same", "moves")
 WORDS: dict[str, Callable[[Call], Patterns]] = {
     "elementwise": _elementwise,
+    "same": _elementwise,
     "none": lambda call: [None] * len(call.results),
     "jvp": _by_jvp,
     "moves": _moves,

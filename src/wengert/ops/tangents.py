@@ -72,6 +72,7 @@ copy = define(
     reference=np.copy,
     jvp="linear",
     transpose=lambda y_bar, x: y_bar,
+    sparsity="same",
     samples=unary(extreme=EXTREME),
     public=False,
 )

@@ -18,7 +18,7 @@ from wengert.transforms.sparsity import symmetric
 
 KINDS = ("auto", "columns", "rows", "both", "symmetric")
 _NONE = -1
-_REVERSE = 1.25  # what a reverse pass costs in forward passes
+REVERSE = 1.25  # what a reverse pass costs in forward passes
 
 
 class Sparsity:
@@ -129,9 +129,14 @@ class Colouring:
         """How many passes there are."""
         return self.n_columns + self.n_rows
 
+    @property
+    def cost(self) -> float:
+        """Of all passes, in forward passes."""
+        return self.n_columns + REVERSE * self.n_rows
+
     def seeds(self, dtype: Any) -> tuple[Array, Array]:
         """The directions of the forward and reverse passes: rows of zeros and ones."""
-        return _seeds(self.columns, dtype), _seeds(self.rows, dtype)
+        return seeds_of(self.columns, dtype), seeds_of(self.rows, dtype)
 
     def __repr__(self) -> str:
         return f"<Colouring of {self.sparsity!r}: {self.n_columns} colours of columns, {self.n_rows} of rows>"
@@ -141,7 +146,8 @@ def _count(colours: Array) -> int:
     return int(colours.max(initial=_NONE)) + 1
 
 
-def _seeds(colours: Array, dtype: Any) -> Array:
+def seeds_of(colours: Array, dtype: Any) -> Array:
+    """One row of zeros and ones for each colour."""
     seeds = np.zeros((_count(colours), len(colours)), dtype)
     (given,) = np.nonzero(colours >= 0)
     seeds[colours[given], given] = 1
@@ -173,6 +179,13 @@ def colour(sparsity: Any, kind: str = "auto") -> Colouring:
     return known
 
 
+def least_cost(sparsity: Sparsity) -> float:
+    """What a colouring of columns, or of rows, costs at least, in forward passes: the entries of one row, or column."""
+    longest = int(sparsity._sets.counts().max(initial=0))
+    in_column = int(np.bincount(sparsity.indices, minlength=1).max())
+    return min(longest, REVERSE * in_column)
+
+
 def _greedy(sets: IndexSets) -> Array:
     """Colours of the columns: in their order, and the largest first if that may be better."""
     n = sets.n_columns
@@ -184,6 +197,11 @@ def _greedy(sets: IndexSets) -> Array:
         return first
     by_size = int32(np.argsort(-np.bincount(sets.columns, minlength=n), kind="stable"))
     return min(first, _core.colours_of_columns(sets.starts, sets.columns, n, by_size), key=_count)
+
+
+def colour_rows(sets: IndexSets) -> Array:
+    """Colours of the rows, -1 for those that are empty: no column has two rows of the same one."""
+    return np.where(sets.counts() > 0, _greedy(sets.transposed()), _NONE)
 
 
 def _none(n: int) -> Array:
@@ -224,9 +242,9 @@ def _split(sets: IndexSets) -> tuple[Array, Array]:
     Rows longer than v take as many colours as there are of them, at most; then the columns take v, at least.
     """
     counts = sets.counts()
-    lengths = np.unique(counts)
-    longer = np.array([(counts > v).sum() for v in lengths])
-    limit = lengths[np.argmin(longer + lengths)] if len(lengths) else 0
+    of_length = np.bincount(counts) if len(counts) else np.ones(1, np.int64)
+    longer = len(counts) - np.cumsum(of_length)
+    limit = np.argmin(longer + np.arange(len(of_length)))
     long = counts > limit
     rows = _none(sets.n_rows)
     if long.any():
@@ -259,7 +277,7 @@ def _auto(sparsity: Sparsity) -> Colouring:
     candidates = [_by_columns(sparsity), _by_rows(sparsity)]
     if min(c.n_colours for c in candidates) > 2:
         candidates.append(_by_both(sparsity))
-    return min(candidates, key=lambda c: c.n_columns + _REVERSE * c.n_rows)
+    return min(candidates, key=lambda c: c.cost)
 
 
 _MAKERS = {"auto": _auto, "columns": _by_columns, "rows": _by_rows, "both": _by_both, "symmetric": _symmetric}

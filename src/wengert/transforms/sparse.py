@@ -17,17 +17,19 @@ import numpy as np
 from wengert import tree
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
+from wengert.autograd.modes import no_grad
 from wengert.dtypes import result_type
 from wengert.errors import ArgumentError, DTypeError, ShapeError, SparsityError
 from wengert.interop.numpy import data
 from wengert.ops.index_sets import TooDense
 from wengert.ops.registry import OPS
-from wengert.program.trace import create, tracing
-from wengert.transforms.colouring import Colouring, Sparsity, colour, scipy_sparse
+from wengert.program.trace import create
+from wengert.transforms.colouring import Colouring, Sparsity, colour, least_cost, scipy_sparse
+from wengert.transforms.copies import CopiedPasses, passes_by_copies
 from wengert.transforms.functional import by_arguments, differentiate_backwards, grad, jvp, result_leaves
+from wengert.transforms.passes import concatenated, over, split
 from wengert.transforms.replay import Dependence, Effect, compiled_purely, dependence
 from wengert.transforms.sparsity import Read, detect, detect_hessian, require_numbers
-from wengert.transforms.vmap import run_on_units
 
 _MOST = 64  # plans that are remembered for functions that close over no tensors
 _plans: OrderedDict[Any, _Plan] = OrderedDict()
@@ -73,6 +75,16 @@ class _Passes:
         self.places = asarray(colouring.places)
         self._seeds: dict[int, tuple[Any, Any]] = {}
 
+    @property
+    def sparsity(self) -> Sparsity:
+        """The pattern."""
+        return self.colouring.sparsity
+
+    @property
+    def n_colours(self) -> int:
+        """How many passes there are."""
+        return self.colouring.n_colours
+
     def seeds(self, dtype: Any) -> tuple[Any, Any]:
         """The directions of all forward and reverse passes, as tensors."""
         known = self._seeds.get(dtype.code)
@@ -89,21 +101,20 @@ class _Passes:
         parts = []
         self._require_size(1, "elements of the arguments", xs)
         if self.colouring.n_columns:
-            parts.append(_over(lambda v: self._push(g, xs, v), forward, self.chunk))
+            parts += over(lambda v: self._push(g, xs, v), forward, self.chunk)
         if self.colouring.n_rows:
             y, pull_back = differentiate_backwards(g, tuple(xs))
             ys, structure = result_leaves(y, "jacobian")
             self._require_size(0, "results", ys)
-            parts.append(_over(lambda v: [_pulled(pull_back, v, ys, structure)], reverse, self.chunk))
+            parts += over(lambda v: [_pulled(pull_back, v, ys, structure)], reverse, self.chunk)
         if not parts:
             return create(OPS["full"], ((0,), dtype.code, 0.0))
-        flat = [OPS["reshape"](p, (p.size,)) for p in parts]
-        return OPS["take"](OPS["concat"](flat, 0) if len(flat) > 1 else flat[0], self.places, 0)
+        return OPS["take"](concatenated(parts), self.places, 0)
 
     def _push(self, g: Any, xs: list[Any], v: Any) -> list[Any]:
-        y_dots = tree.leaves(jvp(g, tuple(xs), tuple(_split(v, xs)))[1])
+        y_dots = tree.leaves(jvp(g, tuple(xs), tuple(split(v, xs)))[1])
         self._require_size(0, "results", y_dots)
-        return [_concatenated(y_dots)]
+        return [concatenated(y_dots)]
 
     def _require_size(self, axis: int, what: str, tensors: Sequence[Any]) -> None:
         """Raise where a pattern that was handed in does not fit."""
@@ -115,15 +126,15 @@ class _Passes:
 class _Plan:
     """How the entries are computed for arguments of one signature."""
 
-    def __init__(self, passes: _Passes, reads: list[Read], depends: Dependence | None) -> None:
+    def __init__(self, passes: _Passes | CopiedPasses, reads: list[Read], depends: Dependence | None) -> None:
         self.passes, self.reads, self.depends = passes, reads, depends
         self.compiled = None if depends is None else compiled_purely(passes, passes.f)
 
-    def holds(self, depends: Dependence | None, tensors: Sequence[Any]) -> bool:
-        """Whether nothing has changed that it depends on."""
-        if self.depends is None or depends is None or not self.depends.is_same(depends):
-            return False
-        return all(r.is_same(tensors) for r in self.reads)
+    def holds(self, depends: Dependence | None, tensors: Sequence[Any], given: bool) -> bool:
+        """Whether nothing has changed that it depends on. A pattern that was `given` holds for whatever the function is."""
+        if self.depends is None or depends is None:
+            return given and self.depends is depends
+        return self.depends.is_same(depends) and all(r.is_same(tensors) for r in self.reads)
 
     def entries(self, args: Any, kwargs: Any) -> Any:
         """A tensor of all entries, in the order of the pattern."""
@@ -135,15 +146,10 @@ class _Plan:
         return self.passes(*args, **kwargs)
 
     @property
-    def sparsity(self) -> Sparsity:
-        """The pattern."""
-        return self.passes.colouring.sparsity
-
-    @property
     def is_sparse(self) -> bool:
         """Whether it takes few passes for few entries; else a dense matrix is less work and not larger."""
-        m, n = self.sparsity.shape
-        return 4 * self.passes.colouring.n_colours <= min(m, n) and 2 * self.sparsity.nnz <= m * n
+        (m, n), nnz = self.passes.sparsity.shape, self.passes.sparsity.nnz
+        return 4 * self.passes.n_colours <= min(m, n) and 2 * nnz <= m * n
 
 
 class SparseDerivative:
@@ -180,9 +186,11 @@ class SparseDerivative:
             return self.dense(*args, **kwargs)
         if self.dense is not None and not plan.is_sparse:
             return self.dense(*args, **kwargs)
-        matrix = plan.sparsity.matrix(data(plan.entries(args, kwargs)))
+        with no_grad():
+            entries = plan.entries(args, kwargs)
+        matrix = plan.passes.sparsity.matrix(data(entries))
         if self.check:
-            self._probe(matrix, plan.sparsity, args, kwargs)
+            self._probe(matrix, plan.passes.sparsity, args, kwargs)
         return matrix
 
     def _plan(self, args: Any, kwargs: Any) -> _Plan:
@@ -192,7 +200,7 @@ class SparseDerivative:
         depends = dependence(self.source)
         plans, key = self._place(depends, signature)
         plan = plans.get(key)
-        if plan is None or not plan.holds(depends, tensors):
+        if plan is None or not plan.holds(depends, tensors, self.given is not None):
             plan = plans[key] = self._made(args, kwargs, depends)
             if len(plans) > _MOST:
                 plans.pop(next(iter(plans)))
@@ -208,15 +216,23 @@ class SparseDerivative:
         for x in tree.leaves((args, kwargs)):
             if isinstance(x, Tensor):
                 require_numbers(x, self.what)
-        reads: list[Read] = []
-        pattern: Any = self.given
-        if pattern is None:
-            find = detect_hessian if self.what == "hessian" else detect
-            found = find(self.f, args, kwargs, self.argnums, self.what)
-            pattern, reads = Sparsity(found.sets), found.reads
+        if self.given is not None:
+            return _Plan(self._passes(self.given), [], depends)
+        found = (detect_hessian if self.what == "hessian" else detect)(self.f, args, kwargs, self.argnums, self.what)
+        pattern = Sparsity(found.sets)
+        by_copies = None
+        if self.kind == "auto" and depends is not None and least_cost(pattern) > 1:
+            by_copies = passes_by_copies(self.f, found, self.chunk)
+            if by_copies is not None and by_copies.cost <= least_cost(pattern):
+                return _Plan(by_copies, found.reads, depends)
+        passes = self._passes(pattern)
+        if by_copies is not None and by_copies.cost < passes.colouring.cost:
+            return _Plan(by_copies, found.reads, depends)
+        return _Plan(passes, found.reads, depends)
+
+    def _passes(self, pattern: Sparsity | Colouring) -> _Passes:
         colouring = pattern if isinstance(pattern, Colouring) else colour(pattern, self.kind)
-        passes = _Passes(self.f, self.argnums, self.what == "hessian", self.chunk, colouring)
-        return _Plan(passes, reads, depends)
+        return _Passes(self.f, self.argnums, self.what == "hessian", self.chunk, colouring)
 
     # ------------------------------------------------------------------------------------------------------ checking
 
@@ -225,7 +241,7 @@ class SparseDerivative:
         g, xs = _flat(self.f, self.argnums, self.what == "hessian", args, kwargs)
         n = sparsity.shape[1]
         direction = np.random.default_rng(0).uniform(0.5, 1.5, n).astype(data(xs[0]).dtype if xs else np.float32)
-        y_dot = data(_concatenated(tree.leaves(jvp(g, tuple(xs), tuple(_split(asarray(direction), xs)))[1])))
+        y_dot = data(concatenated(tree.leaves(jvp(g, tuple(xs), tuple(split(asarray(direction), xs)))[1])))
         off = np.abs(y_dot - matrix @ direction)
         scale = np.abs(matrix) @ direction + np.abs(y_dot)
         wrong = np.flatnonzero(off > 1e4 * np.finfo(y_dot.dtype).eps * scale)
@@ -259,7 +275,7 @@ def _kind_of(x: Any) -> Any:
 
 
 def _pulled(pull_back: Any, v: Any, ys: Sequence[Any], structure: Any) -> Any:
-    return _concatenated(tree.leaves(pull_back(tree.unflatten(structure, _split(v, ys)))))
+    return concatenated(tree.leaves(pull_back(tree.unflatten(structure, split(v, ys)))))
 
 
 def _flat(f: Any, argnums: Any, is_hessian: bool, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
@@ -281,40 +297,6 @@ def _flat(f: Any, argnums: Any, is_hessian: bool, args: Any, kwargs: Any) -> tup
         return restricted(*tree.unflatten(structure, list(given)))
 
     return (grad(g, tuple(range(len(xs)))) if is_hessian else g), xs
-
-
-def _split(vector: Any, like: Sequence[Any]) -> list[Any]:
-    """Parts of a vector in the shapes and dtypes of these tensors."""
-    if len(like) == 1:
-        parts = [vector]
-    else:
-        parts, first = [], 0
-        for x in like:
-            parts.append(OPS["slice"](vector, (first,), (int(x.size),), (1,)))
-            first += int(x.size)
-    shaped = [OPS["reshape"](p, x.shape) for p, x in zip(parts, like)]
-    return [p if p.dtype == x.dtype else OPS["cast"](p, x.dtype.code) for p, x in zip(shaped, like)]
-
-
-def _concatenated(tensors: Sequence[Any]) -> Any:
-    flat = [OPS["reshape"](y, (y.size,)) for y in tensors]
-    if len(flat) == 1:
-        return flat[0]
-    code = result_type(*flat).code
-    return OPS["concat"]([y if y.dtype.code == code else OPS["cast"](y, code) for y in flat], 0)
-
-
-def _over(f: Callable[[Any], list[Any]], seeds: Any, chunk: int | None) -> Any:
-    """f of each seed, along a first axis: in one batch while a function is traced, otherwise one after the other."""
-    count, n = (int(s) for s in seeds.shape)
-
-    def some(first: int, size: Any) -> Any:
-        return seeds if size == count else OPS["slice"](seeds, (first, 0), (int(size), n), (1, 1))
-
-    if tracing() is not None:
-        return run_on_units(f, some, count, chunk, [])[0]
-    rows = [f(OPS["reshape"](some(k, 1), (n,)))[0] for k in range(count)]
-    return OPS["concat"]([OPS["reshape"](r, (1, *r.shape)) for r in rows], 0)
 
 
 # ------------------------------------------------------------------------------------------------------------ functions

@@ -35,6 +35,12 @@ from wengert.transforms.functional import by_arguments, grad, result_leaves
 
 def propagate(program: Program, patterns: Patterns, known: Known, n_columns: int) -> list[IndexSets | None]:
     """The patterns of the outputs of a program from those of its inputs; None is no dependence."""
+    found = patterns_of_values(program, patterns, known, n_columns)
+    return [found.get(o) if isinstance(o, Var) else None for o in program.outputs]
+
+
+def patterns_of_values(program: Program, patterns: Patterns, known: Known, n_columns: int) -> dict[Var, IndexSets]:
+    """The patterns of all values of a program that depend on its inputs."""
     found = {v: p for v, p in zip(program.inputs, patterns) if p is not None}
     constants = _Constants(program, known)
     for i in program.instructions:
@@ -42,7 +48,7 @@ def propagate(program: Program, patterns: Patterns, known: Known, n_columns: int
         if any(p is not None for p in given):
             made = _of_instruction(i, given, constants, n_columns)
             found.update((v, p) for v, p in zip(i.outputs, made) if p is not None and DTYPES[v.type.dtype].is_inexact)
-    return [found.get(o) if isinstance(o, Var) else None for o in program.outputs]
+    return found
 
 
 def _of_instruction(
@@ -119,7 +125,7 @@ class Read:
     """Numbers that a pattern depends on: of an argument (by its place among the tensors), or of a tensor from outside."""
 
     place: int | None
-    tensor: Any
+    tensor: Any  # None for an argument
     numbers: Array
 
     def is_same(self, tensors: Sequence[Any]) -> bool:
@@ -129,15 +135,47 @@ class Read:
 
 
 @dataclass(slots=True)
+class Traced:
+    """A function as a program of the tensors among its arguments."""
+
+    program: Program
+    tensors: list[Any]  # the arguments that it was traced with
+    captured: list[Any]  # tensors from outside: the last inputs of the program
+    chosen: list[int]  # the inputs that it is differentiated by
+    n_results: int  # the first outputs
+    only_computes: bool  # nothing is drawn at random, nothing is changed in place
+    reads: dict[int, Read] = field(default_factory=dict)
+
+    def known(self, k: int) -> Array | None:
+        """The numbers of an input that a pattern may depend on; they are read then."""
+        first_captured = len(self.program.inputs) - len(self.captured)
+        if k in self.chosen or len(self.tensors) <= k < first_captured:
+            return None
+        is_argument = k < first_captured
+        x = self.tensors[k] if is_argument else self.captured[k - first_captured]
+        if is_argument and DTYPES[x.dtype.code].is_inexact:
+            return None  # other numbers come with every call
+        if k not in self.reads:
+            self.reads[k] = Read(k if is_argument else None, None if is_argument else x, data(x.detach()).copy())
+        return self.reads[k].numbers
+
+    def sizes(self) -> list[int]:
+        """How many elements each of the chosen inputs has."""
+        return [math.prod(self.program.inputs[k].type.shape) for k in self.chosen]
+
+
+@dataclass(slots=True)
 class Detected:
-    """The pattern of a derivative, and the numbers that it was read from."""
+    """The pattern of a derivative, and what it was found from."""
 
     sets: IndexSets
-    reads: list[Read] = field(default_factory=list)
+    traced: Traced
+    values: dict[Var, IndexSets]  # the patterns of all values of the program
 
-    def holds_for(self, tensors: Sequence[Any]) -> bool:
-        """Whether the pattern is the same for these arguments."""
-        return all(r.is_same(tensors) for r in self.reads)
+    @property
+    def reads(self) -> list[Read]:
+        """The numbers that the pattern depends on."""
+        return list(self.traced.reads.values())
 
 
 def detect(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, what: str) -> Detected:
@@ -157,8 +195,16 @@ def detect(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         except TraceError as e:
             raise TraceError(f"{what}: {e}; or hand in the pattern, with sparsity=") from None
         outputs = [trace.operand(y, 0) for y in results]
-    program = simplify(trace.program(outputs))
-    return _detect(program, trace, [leaves[k] for k in places], [places.index(k) for k in chosen], len(outputs))
+    only_computes = not trace.has_effects()
+    traced = Traced(
+        simplify(trace.program(outputs)),
+        [leaves[k] for k in places],
+        [x for x, _ in trace.captured.values()],
+        [places.index(k) for k in chosen],
+        len(outputs),
+        only_computes,
+    )
+    return _detect(traced)
 
 
 def require_numbers(x: Any, what: str) -> None:
@@ -176,34 +222,26 @@ def _chosen(args: tuple[Any, ...], argnums: Any, what: str) -> list[int]:
     return [k for x in selected for k in tree.flatten(x)[0]]
 
 
-def _detect(program: Program, trace: CallTrace, tensors: list[Any], chosen: list[int], n_results: int) -> Detected:
-    reads: dict[int, Read] = {}
-    first_captured = len(program.inputs) - len(trace.captured)
-    captured = [x for x, _ in trace.captured.values()]
-    varied = set(chosen)
+def _detect(traced: Traced) -> Detected:
+    program, n = traced.program, sum(traced.sizes())
+    patterns = unit_patterns(program, traced.chosen, traced.sizes())
+    with no_grad(), untraced():
+        found = patterns_of_values(program, patterns, traced.known, n)
+    parts = []
+    for o in program.outputs[: traced.n_results]:
+        size = math.prod(o.type.shape) if isinstance(o, Var) else 1
+        parts.append(found[o] if isinstance(o, Var) and o in found else IndexSets.nothing(size, n))
+    return Detected(stacked(parts) if parts else IndexSets.nothing(0, n), traced, found)
 
-    def known(k: int) -> Array | None:
-        if k in varied or len(tensors) <= k < first_captured:
-            return None
-        place = k if k < len(tensors) else None
-        x = tensors[k] if place is not None else captured[k - first_captured]
-        if place is not None and DTYPES[x.dtype.code].is_inexact:
-            return None  # other numbers come with every call
-        if k not in reads:
-            reads[k] = Read(place, x, data(x.detach()).copy())
-        return reads[k].numbers
 
-    sizes = [math.prod(program.inputs[k].type.shape) for k in chosen]
-    n, first = sum(sizes), 0
+def unit_patterns(program: Program, chosen: Sequence[int], sizes: Sequence[int]) -> list[IndexSets | None]:
+    """Patterns of a program's inputs, of which the chosen ones depend on themselves, one after the other."""
     patterns: list[IndexSets | None] = [None] * len(program.inputs)
+    first, n = 0, sum(sizes)
     for k, size in zip(chosen, sizes):
         patterns[k] = IndexSets.identity(size, first, n)
         first += size
-    with no_grad(), untraced():
-        found = propagate(program, patterns, known, n)[:n_results]
-    shapes = [o.type.shape if isinstance(o, Var) else () for o in program.outputs[:n_results]]
-    parts = [IndexSets.nothing(math.prod(s), n) if p is None else p for p, s in zip(found, shapes)]
-    return Detected(stacked(parts) if parts else IndexSets.nothing(0, n), list(reads.values()))
+    return patterns
 
 
 def detect_hessian(
@@ -211,7 +249,7 @@ def detect_hessian(
 ) -> Detected:
     """The pattern of the Hessian: that of the Jacobian of the gradient, where both triangles have an entry."""
     found = detect(grad(f, argnums), args, kwargs, argnums, what)
-    return Detected(symmetric(found.sets), found.reads)
+    return Detected(symmetric(found.sets), found.traced, found.values)
 
 
 def symmetric(sets: IndexSets) -> IndexSets:
@@ -227,4 +265,13 @@ def symmetric(sets: IndexSets) -> IndexSets:
     return sets.restricted(np.isin(forth, back, assume_unique=True))
 
 
-__all__ = ["Detected", "detect", "detect_hessian", "propagate", "symmetric"]
+__all__ = [
+    "Detected",
+    "Traced",
+    "detect",
+    "detect_hessian",
+    "patterns_of_values",
+    "propagate",
+    "symmetric",
+    "unit_patterns",
+]
