@@ -1,4 +1,4 @@
-"""Gradients, Jacobians, Hessians and gradients of examples, beside JAX, PyTorch and autograd:
+"""Gradients, Jacobians, Hessians, their products, gradients of examples and Taylor steps, beside JAX, PyTorch and autograd:
 `python -m benchmarks.derivatives`.
 
 Contenders run in turns in one process, in float32. JAX is compiled (`jit`), PyTorch is `torch.func`, autograd is HIPS's.
@@ -12,6 +12,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("WENGERT_NUM_THREADS", "2")
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,12 +23,18 @@ from benchmarks import command_line, measure
 from benchmarks.measure import Row, interleave, statement
 
 HAND, PYTORCH, JAX, AUTOGRAD = "by hand", "PyTorch", "JAX jit", "autograd"
+JAX_FORWARD = "JAX jit, jacfwd"
 RNG = np.random.default_rng(0)
 POINTS = {n: RNG.normal(size=n).astype(np.float32) for n in (50, 500)}
 DIRECTIONS = {n: RNG.normal(size=n).astype(np.float32) for n in (50, 500)}
 SIZES = ((32, 64), (64, 64), (64, 10))  # of the layers
 EXAMPLES = 256
 WEIGHTS = [(RNG.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in SIZES]
+WAIST = (1000, 500, 10, 500, 1000)  # a network whose Jacobian is cheapest in mixed mode
+WAIST_WEIGHTS = [(RNG.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in itertools.pairwise(WAIST)]
+WAIST_POINT = RNG.normal(size=WAIST[0]).astype(np.float32)
+STATES = RNG.uniform(0.5, 1.5, size=(3, 64)).astype(np.float32)  # of 64 pendulums on springs
+STEP = 0.01
 INPUTS, TARGETS = (RNG.normal(size=(EXAMPLES, n)).astype(np.float32) for n in (SIZES[0][0], SIZES[-1][1]))
 
 
@@ -63,6 +70,67 @@ def network(tanh: Any) -> Any:
     return loss
 
 
+def waist(tanh: Any, weights: Any) -> Any:
+    """A network from many numbers through few to many."""
+
+    def f(x: Any) -> Any:
+        for w in weights[:-1]:
+            x = tanh(x @ w)
+        return x @ weights[-1]
+
+    return f
+
+
+def slope(sin: Any, stack: Any) -> Any:
+    """A pendulum on a spring: an equation y' = slope(y), for many at once."""
+
+    def f(y: Any) -> Any:
+        angle, speed, length = y[0], y[1], y[2]
+        return stack([speed, -sin(angle) / length - 0.1 * speed, 0.1 * (1.0 - length) * speed * speed])
+
+    return f
+
+
+def taylor_step(series: Any) -> Any:
+    """A step of third order, from the derivatives of the solution: each is one of the slope along those before."""
+
+    def step(f: Any, y: Any) -> Any:
+        first = f(y)
+        second = series(f, y, [first])[0]
+        third = series(f, y, [first, second])[1]
+        return y + STEP * first + STEP**2 / 2 * second + STEP**3 / 6 * third
+
+    return step
+
+
+def nested_series(push: Any) -> Any:
+    """The derivatives of f along a path by derivatives of derivatives, of which two are enough here."""
+
+    def series(f: Any, y: Any, path: Any) -> Any:
+        along = lambda y, v: push(f, (y,), (v,))[1]
+        if len(path) == 1:
+            return [along(y, path[0])]
+        first, second = path
+        return [along(y, first), push(along, (y, first), (first, second))[1]]
+
+    return series
+
+
+def squares(y: Any) -> Any:
+    """A convex loss."""
+    return (y * y).sum()
+
+
+def gauss_newton(push: Any, pull: Any, grad: Any, f: Any) -> Any:
+    """Jᵀ H J v, as one writes it down without a function for it."""
+
+    def product(x: Any, v: Any) -> Any:
+        y, y_dot = push(f, (x,), (v,))
+        return pull(f, x)[1](push(grad(squares), (y,), (y_dot,))[1])[0]
+
+    return product
+
+
 def by_hand(weights: Any, x: Any, t: Any) -> Any:
     """The gradients of all examples as one writes them down without vmap."""
     w1, w2, w3 = weights
@@ -85,6 +153,7 @@ def ours() -> dict[str, Any]:
     weights = [wg.asarray(w) for w in WEIGHTS]
     wide = wg.asarray(RNG.normal(size=(64, 128)).astype(np.float32))
     products = wg.compile(lambda z, v: wg.hvp(rosenbrock, z, v))
+    narrow = [wg.asarray(w) for w in WAIST_WEIGHTS]
     return dict(
         wg=wg, z=_named(wg.asarray, POINTS), v=_named(wg.asarray, DIRECTIONS), rosenbrock=rosenbrock, fresh=fresh,
         gradient=gradient, compiled=wg.compile(gradient), products=products, hessian=wg.hessian(rosenbrock),
@@ -92,6 +161,10 @@ def ours() -> dict[str, Any]:
         t=wg.asarray(TARGETS), per_sample=wg.per_sample_grad(loss), by_hand=wg.compile(by_hand),
         blocks=wg.vmap(block, (0, None, None)), block=wg.compile(block), y=wg.asarray(RNG.normal(size=(256, 64))),
         wide=[wide.astype(wg.float64), wide.T.astype(wg.float64)], layer=wg.jacrev(_layer(wg.tanh, weights)),
+        waist=wg.compile(wg.jacobian(waist(wg.tanh, narrow))), point=wg.asarray(WAIST_POINT),
+        fresh_waist=lambda: waist(wg.tanh, narrow), state=wg.asarray(STATES),
+        gauss_newton=wg.compile(lambda x, v: wg.ggnvp(_layer(wg.tanh, weights), squares, x, v)),
+        step=wg.compile(lambda y: taylor_step(lambda *a: wg.taylor(*a)[1])(slope(wg.sin, wg.stack), y)),
     )  # fmt: skip
 
 
@@ -112,12 +185,14 @@ def pytorch() -> dict[str, Any] | None:
     torch.set_num_threads(2)
     tensor, func = torch.from_numpy, torch.func
     gradient = func.grad(rosenbrock)
-    weights = [tensor(w) for w in WEIGHTS]
+    weights, narrow = [tensor(w) for w in WEIGHTS], [tensor(w) for w in WAIST_WEIGHTS]
     return dict(
         z=_named(tensor, POINTS), v=_named(tensor, DIRECTIONS), gradient=gradient, hessian=func.hessian(rosenbrock),
         products=lambda z, v: func.jvp(gradient, (z,), (v,))[1], weights=weights, x=tensor(INPUTS), t=tensor(TARGETS),
         per_sample=func.vmap(func.grad(network(torch.tanh)), (None, 0, 0)),
-        layer=func.jacrev(_layer(torch.tanh, weights)),
+        layer=func.jacrev(_layer(torch.tanh, weights)), waist=func.jacrev(waist(torch.tanh, narrow)),
+        point=tensor(WAIST_POINT), gauss_newton=gauss_newton(func.jvp, func.vjp, func.grad, _layer(torch.tanh, weights)),
+        step=lambda y: taylor_step(nested_series(func.jvp))(slope(torch.sin, torch.stack), y), state=tensor(STATES),
     )  # fmt: skip
 
 
@@ -126,17 +201,26 @@ def jax() -> dict[str, Any] | None:
     try:
         import jax
         import jax.numpy as jnp
+        from jax.experimental.jet import jet
     except ImportError:
         return None
     gradient = jax.grad(rosenbrock)
     weights = [jnp.asarray(w) for w in WEIGHTS]
+    through = waist(jnp.tanh, [jnp.asarray(w) for w in WAIST_WEIGHTS])
     return dict(
         jax=jax, done=jax.block_until_ready, z=_named(jnp.asarray, POINTS), v=_named(jnp.asarray, DIRECTIONS),
         gradient=jax.jit(gradient), hessian=jax.jit(jax.hessian(rosenbrock)), fresh=fresh,
         products=jax.jit(lambda z, v: jax.jvp(gradient, (z,), (v,))[1]), weights=weights, x=jnp.asarray(INPUTS),
         t=jnp.asarray(TARGETS), per_sample=jax.jit(jax.vmap(jax.grad(network(jnp.tanh)), (None, 0, 0))),
-        layer=jax.jit(jax.jacrev(_layer(jnp.tanh, weights))),
+        layer=jax.jit(jax.jacrev(_layer(jnp.tanh, weights))), point=jnp.asarray(WAIST_POINT),
+        waist=jax.jit(jax.jacrev(through)), waist_forward=jax.jit(jax.jacfwd(through)), state=jnp.asarray(STATES),
+        gauss_newton=jax.jit(gauss_newton(jax.jvp, jax.vjp, jax.grad, _layer(jnp.tanh, weights))),
+        step=jax.jit(lambda y: taylor_step(_jets(jet))(slope(jnp.sin, jnp.stack), y)),
     )  # fmt: skip
+
+
+def _jets(jet: Any) -> Any:
+    return lambda f, y, path: jet(f, (y,), (list(path),))[1]
 
 
 def autograd() -> dict[str, Any] | None:
@@ -180,6 +264,31 @@ WORK = (
         {PYTORCH: "layer(x[0])", JAX: "done(layer(x[0]))"},
     ),
     Work(
+        "Jacobian of a network 1000-500-10-500-1000",
+        "waist(point)",
+        {PYTORCH: "waist(point)", JAX: "done(waist(point))", JAX_FORWARD: "done(waist_forward(point))"},
+        {JAX: 10.0, JAX_FORWARD: 10.0},
+        note="in mixed mode; PyTorch and JAX jit in reverse mode",
+    ),
+    Work(
+        "Jacobian of a network 1000-500-10-500-1000, first call",
+        "wg.compile(wg.jacobian(fresh_waist()))(point)",
+    ),
+    Work(
+        "Gauss–Newton product of two layers, 256 examples",
+        "gauss_newton(x, x)",
+        {PYTORCH: "gauss_newton(x, x)", JAX: "done(gauss_newton(x, x))"},
+        {PYTORCH: 3.0, JAX: 1.0},
+        note="compiled",
+    ),
+    Work(
+        "Taylor step of third order, 64 pendulums",
+        "step(state)",
+        {PYTORCH: "step(state)", JAX: "done(step(state))"},
+        {PYTORCH: 20.0, JAX: 1.0},
+        note="compiled; JAX by jets, PyTorch by nesting",
+    ),
+    Work(
         "gradients of 256 examples, network 32-64-64-10",
         "per_sample(weights, x, t)",
         {
@@ -214,7 +323,10 @@ def main() -> None:
     """Run the rows that were asked for; all by default."""
     options = command_line.parse("benchmarks.derivatives", __doc__, [w.name for w in WORK], rounds=15)
     own = ours()
-    libraries = {"wengert": own, HAND: own, PYTORCH: pytorch(), JAX: jax(), AUTOGRAD: autograd()}
+    names = jax()
+    libraries = {
+        "wengert": own, HAND: own, PYTORCH: pytorch(), JAX: names, JAX_FORWARD: names, AUTOGRAD: autograd(),
+    }  # fmt: skip
     rows = []
     for work in WORK:
         if work.name in options.rows:

@@ -111,10 +111,10 @@ def test_thresholds_decide_without_an_estimate() -> None:
 
 
 def test_a_plan_prints_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = plan(network(50, 2, 50), wg.ones((50,)))
+    chosen = plan(network(200, 2, 200), wg.ones((200,)))
     printed = capsys.readouterr().out
     assert printed == f"{chosen}\n"
-    assert "mixed: 4 passes for 50 outputs by 50 inputs" in printed
+    assert "mixed: 4 passes for 200 outputs by 200 inputs" in printed
     assert "reverse before it, forward after it" in printed
     assert set(chosen.costs) == {"forward", "reverse", "mixed"}
     assert chosen.cut[0].example_size() == 2

@@ -18,19 +18,21 @@ from wengert.program.ir import Const, Instruction, Program, Var
 from wengert.program.trace import Trace
 from wengert.transforms.linearize import is_linear, jvp_rule, transpose
 
-# Measured on a processor with two cores and AVX2, with two threads: see `python -m benchmarks.derivatives`. What is compared
+# Measured on a processor with two cores and AVX2, with one thread: see `python -m benchmarks.schedule`. What is compared
 # are sums of the same terms, so that their ratios count, which differ less between machines than the speeds do.
 SECONDS_PER_INSTRUCTION = 3e-7
-SECONDS_PER_PRODUCT_FLOP = 6e-12  # in matrix products and convolutions
+SECONDS_PER_PRODUCT_FLOP = 7.5e-12  # in matrix products and convolutions
 SECONDS_PER_FLOP = 4e-11  # in everything else
-SECONDS_PER_BYTE = (
-    3e-11  # read or written, but for elementwise instructions: they run in groups, which keep values in cache
-)
+SECONDS_PER_BYTE = 2e-11  # read or written, but not by elementwise instructions: they run in groups, in cache
 
 _TRANSCENDENTAL = 8  # flops of an elementwise function that is more than arithmetic
 _ARITHMETIC = frozenset({
     "add", "sub", "neg", "mul", "div", "scale", "unscale", "strong_product", "square", "where", "maximum", "minimum", "abs",
     "relu", "clip", "copy", "conj", "real", "imag", "make_complex", "sign",
+})  # fmt: skip
+_MOVING = frozenset({
+    "as_strided", "as_strided_add", "as_strided_update", "cast", "concat", "contiguous", "index_put", "slice",
+    "slice_update", "take", "take_along_axis", "tril", "triu", "unslice",
 })  # fmt: skip
 _CUBIC = frozenset({
     "lu_factor", "lu_solve", "inv", "solve_triangular", "det", "slogdet", "cofactor", "lu", "cholesky", "qr", "svd",
@@ -87,6 +89,8 @@ def _flops(i: Instruction, made: int) -> float:
     name = i.op.name
     if i.op.elementwise:
         return made * (1 if name in _ARITHMETIC else _TRANSCENDENTAL)
+    if name in _MOVING:
+        return 0.0
     read = max((v.type.example_size() for v in i.vars()), default=0)
     if name in _CUBIC:
         return 2.0 * max(made, read) * max((_last(v) for v in i.vars()), default=1)

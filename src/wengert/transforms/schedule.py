@@ -139,7 +139,7 @@ def _estimated(program: Program, sources: list[Var], outputs: list[Var], config:
 def _seconds(costs_of: Sequence[Derivative], mode: str, n: int, m: int) -> float:
     """The derivatives of m outputs by n inputs: of as many unit vectors, which are made first."""
     times = n if mode == "forward" else m
-    units = Work(flops=times * times, bytes=4.0 * times * times, instructions=1)
+    units = Work(bytes=4.0 * times * times, instructions=1)
     each = (d.push if mode == "forward" else d.pull for d in costs_of)
     return units.seconds() + sum(d.once.seconds() for d in costs_of) + sum(work.seconds(times) for work in each)
 
