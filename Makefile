@@ -5,6 +5,7 @@
 #   make check     linters, type checks, formatting
 #   make build     (re)build the package into .venv
 #   make format    format the Python and C++ sources
+#   make docs      build the documentation site into build/site; open build/site/index.html
 #   make peers     compare values and derivatives with PyTorch and JAX, which it installs
 #   make bench     benchmarks beside other libraries, which it installs (make bench PEERS= does not)
 #   make coverage  run the tests of the registry and write what they show to the table of `wengert ops`
@@ -48,7 +49,7 @@ install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C bu
   -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_STUBS=OFF \
   $(if $(ISA),-C cmake.define.WENGERT_ISA_LEVELS=$(ISA)) $(3) -e .
 
-.PHONY: demo test check build format peers bench coverage array-api wheel sanitize clean
+.PHONY: demo test check build format docs peers bench coverage array-api wheel sanitize clean
 .DELETE_ON_ERROR:
 
 build: $(VENV)/.built $(VENV)/.stubs
@@ -70,6 +71,10 @@ format: $(VENV)/.tools
 	$(VENV)/bin/ruff check --fix-only
 	$(VENV)/bin/ruff format
 	$(VENV)/bin/clang-format -i $(CXX_FILES)
+
+docs: $(VENV)/.built $(VENV)/.tools
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build -q --strict
+	@echo "open build/site/index.html"
 
 peers: $(VENV)/.built $(VENV)/.tools $(VENV)/.peers
 	$(VENV)/bin/python -m pytest -n $(WORKERS) -q tests/peers
@@ -118,7 +123,7 @@ $(VENV)/.made $(SANITIZED)/.made:
 	@touch $@
 
 %/.tools: %/.deps
-	$*/bin/python -m pip install -q $(call requirements,$*,test check)
+	$*/bin/python -m pip install -q $(call requirements,$*,test check docs)
 	@touch $@
 
 %/.peers: %/.deps

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = ["README.md", *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").rglob("*.md")))]
 # A Python block, and the text block that follows it with nothing but an empty line between.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n?^```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+SHOWN = re.compile(r"^<!-- show: (.+?) -->$", re.MULTILINE)  # a picture that the site makes
 END_OF_BLOCK = "-- end of block --"
 
 
@@ -31,7 +32,8 @@ def _outputs(blocks: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_blocks_print_what_the_document_says(document: str) -> None:
-    found = BLOCK.findall((ROOT / document).read_text(encoding="utf-8"))
+    text = SHOWN.sub(r"```python\n_ = \1\n```\n", (ROOT / document).read_text(encoding="utf-8"))
+    found = BLOCK.findall(text)
     for (block, expected), printed in zip(found, _outputs([code for code, _ in found]), strict=True):
         assert printed == expected, f"{document}: this block\n\n{block}"
 

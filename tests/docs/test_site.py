@@ -1,0 +1,135 @@
+"""The site: it builds without warnings, explains every public name, needs no network, and opens in a browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tools.site import links, reference
+from tools.site.names import PAGES, by_path, public_names
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    [
+        *ROOT.glob("*.md"),
+        ROOT / "core/README.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "benchmarks/results").glob("*.md"),
+    ]
+)
+CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocs", reason="make docs installs it")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "--site-dir", str(folder)],
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, cwd=ROOT, capture_output=True, encoding="utf-8", check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+class _Page(HTMLParser):
+    """What a page has: ids, links, and what it loads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {key: value or "" for key, value in attrs}
+        if "id" in given:
+            self.ids.add(given["id"])
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if "src" in given:
+            self.loads.append(given["src"])
+        if tag == "link" and given.get("rel") != "canonical":
+            self.loads.append(given["href"])
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, _Page]:
+    return {str(p.relative_to(site)): _Page(p.read_text(encoding="utf-8")) for p in site.rglob("*.html")}
+
+
+def test_every_public_name_has_a_place(pages: dict[str, _Page]) -> None:
+    missing = []
+    for path in by_path():
+        page, _, anchor = reference.anchor(path).partition("#")
+        if anchor not in pages[f"reference/{page.removesuffix('.md')}.html"].ids:
+            missing.append(path)
+    assert not missing
+
+
+def test_pages_of_the_reference_are_by_module() -> None:
+    modules = [module for _, _, listed in PAGES for module in listed.split()]
+    assert len(modules) == len(set(modules)), "a module is on two pages"
+    assert len({name.path for name in public_names()}) == len(public_names()) > 800
+
+
+def test_links_lead_somewhere(pages: dict[str, _Page]) -> None:
+    broken = []
+    for name, page in pages.items():
+        for target in page.links:
+            path, _, fragment = target.partition("#")
+            if re.match(r"[a-z]+:", target) or name == "404.html":
+                continue
+            wanted = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
+            if wanted.endswith(".html") and (wanted not in pages or (fragment and fragment not in pages[wanted].ids)):
+                broken.append(f"{name}: {target}")
+    assert not broken
+
+
+def test_nothing_is_loaded_from_elsewhere(pages: dict[str, _Page], site: Path) -> None:
+    loaded = {(name, url) for name, page in pages.items() for url in page.loads}
+    assert not [entry for entry in loaded if re.match(r"(https?:)?//", entry[1])]
+    for name, url in loaded:
+        if not url.startswith(("data:", "#")) and name != "404.html":
+            assert (site / os.path.dirname(name) / url.partition("?")[0]).resolve().exists(), (name, url)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_and_images_of_documents_exist(document: Path) -> None:
+    """As files of the repository, where people read them without the site."""
+    text = links.CODE.sub("", document.read_text(encoding="utf-8"))
+    for _, _, target in links.LINK.findall(text):
+        if not re.match(r"[a-z]+:|#", target):
+            assert (document.parent / target.partition("#")[0]).exists(), target
+
+
+OPENED = [
+    "index.html",
+    "reference/index.html",
+    "reference/activations.html",
+    "memory.html",
+    "examples.html",
+    "layout.html",
+]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_pages_open_without_errors(site: Path, tmp_path: Path) -> None:
+    for page in OPENED:
+        done = subprocess.run(
+            [
+                str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000",
+                "--enable-logging=stderr", f"--user-data-dir={tmp_path}", "--dump-dom", (site / page).as_uri(),
+            ],
+            capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=120,
+        )  # fmt: skip
+        assert "</html>" in done.stdout, done.stderr
+        assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line], page

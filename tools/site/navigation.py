@@ -1,0 +1,77 @@
+"""The order of the pages. How-tos that are not named here come after those that are, by their titles."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from tools.site.links import MOUNTED, ROOT
+from tools.site.names import GROUPS, PAGES, public_names
+
+DOCS = ROOT / "docs"
+FIRST_HOW_TOS = ("networks", "data", "optimizers", "compile", "batching", "memory", "debugging", "profiling", "interop")
+ELSEWHERE = {"install", "glossary", "layout", "examples", "in_200_lines", "kinks", "special"}
+
+
+def navigation() -> list[Any]:
+    """What mkdocs takes as `nav`."""
+    return [
+        {"Start": ["index.md", *_pages("install.md")]},
+        {"Tutorial": _folder("tutorial")},
+        {"How to": _how_tos()},
+        {"Coming from": _folder("coming-from")},
+        {"Explanations": [*_folder("explanations"), *_pages("kinks.md", "special.md", "glossary.md")]},
+        {"Examples": ["examples.md"]},
+        {"Reference": ["reference/index.md", *_reference()]},
+        {
+            "Project": [
+                *_pages("layout.md"),
+                *_folder("contributing"),
+                *(page for page in ("contributing/core.md", "contributing/adding-an-op.md")),
+                *([MOUNTED["CHANGELOG.md"]] if (ROOT / "CHANGELOG.md").exists() else []),
+                {"Benchmarks": ["benchmarks/index.md", *(p for p in MOUNTED.values() if p.startswith("benchmarks/"))]},
+                {"Decisions": ["decisions/index.md", *(f"decisions/{p.name}" for p in decisions())]},
+            ]
+        },
+    ]
+
+
+def decisions() -> list[Path]:
+    """The files of the decisions, in their order."""
+    return sorted((DOCS / "decisions").glob("[0-9]*.md"))
+
+
+def title(path: Path) -> str:
+    """The first heading of a Markdown file."""
+    found = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else path.stem
+
+
+def _pages(*names: str) -> list[str]:
+    return [name for name in names if (DOCS / name).exists()]
+
+
+def _folder(name: str) -> list[str]:
+    """The pages of a folder: its index first, then by file name."""
+    found = sorted((DOCS / name).glob("*.md"), key=lambda p: (p.stem != "index", p.name))
+    return [f"{name}/{p.name}" for p in found]
+
+
+def _how_tos() -> list[str]:
+    found = {p.stem: p for p in DOCS.glob("*.md") if p.stem not in ELSEWHERE}
+    first = [name for name in FIRST_HOW_TOS if name in found]
+    others = sorted((name for name in found if name not in first), key=lambda name: title(found[name]).lower())
+    return [f"{name}.md" for name in (*first, *others)]
+
+
+def _reference() -> list[dict[str, list[dict[str, str]]]]:
+    """The pages of the reference that have names, in their groups."""
+    used = {name.page for name in public_names()}
+    groups: list[dict[str, list[dict[str, str]]]] = []
+    for page, heading, _ in PAGES:
+        if page in GROUPS:
+            groups.append({GROUPS[page]: []})
+        if page in used:
+            next(iter(groups[-1].values())).append({heading: f"reference/{page}.md"})
+    return [group for group in groups if any(group.values())]
