@@ -2,7 +2,8 @@
 
 Each camera has a rotation (a vector, turned into a matrix by Rodrigues' formula), a position and a focal length; each point
 is three numbers. What is minimised is the distance between seen and predicted image points, by SciPy's `least_squares` with
-the exact Jacobian. The unknowns stay what they are, a dictionary of tensors. The scene is generated: real ones are large.
+the exact Jacobian, which is sparse: an image point depends on one camera and one point. The unknowns stay what they are, a
+dictionary of tensors. The scene is generated: real ones are large.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def solve(cameras: int = 6, points: int = 40, noise: float = 0.5, seed: int = 0)
     seen = predict(truth) + noise * wg.asarray(rng.standard_normal((cameras, points, 2)))
     scales = {"rotations": 0.05, "positions": 0.1, "focals": 20.0, "points": 0.1}
     start = {k: t + scales[k] * wg.asarray(rng.standard_normal(t.shape)) for k, t in truth.items()}
-    found = wg.scipy.least_squares(lambda scene: (predict(scene) - seen).reshape(-1), start, x_scale="jac")
+    found = wg.scipy.least_squares(lambda scene: (predict(scene) - seen).reshape(-1), start, x_scale="jac", sparse=True)
 
     def error(scene: Scene) -> float:
         return float(wg.sqrt(((predict(scene) - seen) ** 2).mean()))

@@ -190,3 +190,27 @@ def test_laplace(seed: int) -> None:
     assert found["evidence"] >= found["evidence_at_one"]
     assert abs(found["far"] - 0.5) < abs(found["far_without"] - 0.5)
     assert found["near"] > 0.9
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_kmeans(seed: int) -> None:
+    example, rng = load("kmeans"), np.random.default_rng(seed)
+    points = np.concatenate([rng.normal(size=(40, 3)) + 4.0 * rng.normal(size=3) for _ in range(4)])
+    centres = points[[0, 40, 80, 120]]
+    nearest = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    lloyd = np.stack([points[nearest == k].mean(axis=0) for k in range(4)])
+    np.testing.assert_allclose(example.newton_step(wg.asarray(centres), wg.asarray(points)).numpy(), lloyd, rtol=1e-10)
+    far = wg.asarray(np.concatenate([centres, np.full((1, 3), 1e3)]))  # nearest to no point
+    np.testing.assert_array_equal(example.newton_step(far, wg.asarray(points))[4].numpy(), 1e3)
+    _, costs = example.cluster(points, 4, seed=seed)
+    assert len(costs) > 2 and costs == sorted(costs, reverse=True)
+
+
+def test_pde_newton() -> None:
+    example = load("pde_newton")
+    u, norms, slope = example.solve(n=31)
+    assert len(norms) <= 6 and norms[-1] < 1e-12  # quadratic convergence
+    step = 1e-4
+    up, down = (example.solve(n=31, strength=5.0 + sign * step)[0][15, 15] for sign in (1, -1))
+    assert slope == pytest.approx((up - down) / (2 * step), rel=1e-6)
+    np.testing.assert_allclose(u, u.T, rtol=1e-10)  # the problem is symmetric

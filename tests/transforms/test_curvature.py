@@ -113,9 +113,17 @@ def test_diagonal_and_trace() -> None:
         np.testing.assert_allclose(wg.hessian_diagonal(scalar, X, chunk=chunk).numpy(), expected, rtol=1e-10)
         np.testing.assert_allclose(wg.hessian_trace(scalar, X, chunk=chunk).numpy(), expected.sum(), rtol=1e-10)
     np.testing.assert_allclose(wg.compile(lambda x: wg.hessian_diagonal(scalar, x))(X).numpy(), expected, rtol=1e-10)
+    np.testing.assert_allclose(wg.hessian_diagonal(scalar, X, sparse=True).numpy(), expected, rtol=1e-10)
+    np.testing.assert_allclose(wg.hessian_trace(scalar, X, sparse=True).numpy(), expected.sum(), rtol=1e-10)
     by_containers = wg.hessian_diagonal(lambda p: scalar(wg.concat([p["a"], p["b"]])), {"a": X[:2], "b": X[2:]})
     np.testing.assert_allclose(by_containers["b"].numpy(), expected[2:], rtol=1e-10)
     assert wg.hessian_trace(lambda x: (x**3).sum(), wg.tensor([[1.0, 2.0]])).item() == 18.0
+    chain = lambda p: (p["a"][1:] * p["a"][:-1] ** 3).sum() + (p["b"] ** 4).sum()
+    p = {"a": wg.asarray(np.linspace(0.5, 2.0, 300)), "b": wg.tensor([[1.0, 2.0]])}
+    dense, coloured = (wg.hessian_diagonal(chain, p, sparse=sparse) for sparse in (False, True))
+    for name, x in p.items():
+        assert (coloured[name].dtype, coloured[name].shape) == (x.dtype, x.shape)
+        np.testing.assert_allclose(coloured[name].numpy(), dense[name].numpy(), rtol=1e-6)
 
 
 def test_estimates_are_within_their_errors_and_repeat() -> None:

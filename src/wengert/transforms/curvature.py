@@ -13,6 +13,7 @@ import numpy as np
 from wengert import functional as F
 from wengert import tree
 from wengert._core import Tensor
+from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import zeros_like
 from wengert.autograd.random import Generator, bernoulli
 from wengert.errors import ArgumentError, GradientError
@@ -21,6 +22,7 @@ from wengert.program.trace import tracing
 from wengert.transforms.functional import by_arguments, differentiate_backwards, grad, hvp, jvp
 from wengert.transforms.jacobian import _over_basis, _reject_complex, _require_chunk, _reverse, _tensor_leaves
 from wengert.transforms.naming import transformed
+from wengert.transforms.passes import split
 from wengert.transforms.replay import replayed
 from wengert.transforms.vmap import vmap
 
@@ -131,16 +133,22 @@ def _block(f: Callable[..., Any], i: int, j: int, chunk: int | None, args: Any, 
     return OPS["permute"](block, (*range(n, block.ndim), *range(n)))
 
 
-def hessian_diagonal(f: Callable[..., Any], x: Any, *, chunk: int | None = None) -> Any:
+def hessian_diagonal(f: Callable[..., Any], x: Any, *, sparse: bool = False, chunk: int | None = None) -> Any:
     """∂²f/∂xᵢ² for every element of x, exactly: a product with the Hessian for each, all of them in one pass.
 
-    `chunk=k` computes k of them at a time, which needs less memory.
+    `chunk=k` computes k of them at a time, which needs less memory. With `sparse=True` the pattern of the Hessian is found
+    from the program of f, and there is one product for each of its colours instead (docs/sparsity.md): three for a
+    tridiagonal Hessian of any size.
 
     >>> import wengert as wg
     >>> hessian_diagonal(lambda x: (x**3).sum() + x.prod(), wg.tensor([1.0, 2.0])).tolist()
     [6.0, 12.0]
+    >>> hessian_diagonal(lambda x: (x[1:] * x[:-1] ** 2).sum(), wg.ones((5,)), sparse=True).tolist()
+    [2.0, 2.0, 2.0, 2.0, 0.0]
     """
     _require_chunk(chunk, "hessian_diagonal")
+    if sparse:
+        return _diagonal_by_colours(f, x, chunk)
 
     def diagonal_of(x: Any) -> Any:
         products, xs, structure = _products(f, x, "hessian_diagonal")
@@ -158,7 +166,15 @@ def hessian_diagonal(f: Callable[..., Any], x: Any, *, chunk: int | None = None)
     return replayed(diagonal_of, f, ("hessian_diagonal", chunk))(x)
 
 
-def hessian_trace(f: Callable[..., Any], x: Any, *, chunk: int | None = None) -> Any:
+def _diagonal_by_colours(f: Callable[..., Any], x: Any, chunk: int | None) -> Any:
+    from wengert.transforms.sparse import sparse_hessian
+
+    diagonal = asarray(sparse_hessian(f, 0, chunk, True, None, False, None)(x).diagonal())
+    leaves, structure = _tensor_leaves(x)
+    return tree.unflatten(structure, split(diagonal, leaves))
+
+
+def hessian_trace(f: Callable[..., Any], x: Any, *, sparse: bool = False, chunk: int | None = None) -> Any:
     """Σᵢ ∂²f/∂xᵢ², the Laplacian, exactly; see `hessian_diagonal`.
 
     >>> import wengert as wg
@@ -166,7 +182,7 @@ def hessian_trace(f: Callable[..., Any], x: Any, *, chunk: int | None = None) ->
     18.0
     """
     total: Any = None
-    for d in tree.leaves(hessian_diagonal(f, x, chunk=chunk)):
+    for d in tree.leaves(hessian_diagonal(f, x, sparse=sparse, chunk=chunk)):
         total = F.sum(d) if total is None else total + F.sum(d)
     return total
 
