@@ -2,7 +2,7 @@
 #include <span>
 
 #include "kernels/strided.h"
-#include "program.h"
+#include "regions.h"
 #include "small_array.h"
 #include "threads.h"
 
@@ -16,13 +16,6 @@ constexpr int64_t kTileWork = 65536;     // elements times instructions: less is
 constexpr int64_t kTileElements = 4096;  // at least
 constexpr int kSmallSteps = 64;          // of a few elements each
 constexpr size_t kFew = 32;              // registers, slots, sizes: room on the stack
-
-Dims resolve(const Dims& d, const int64_t* sizes) {
-  Dims r;
-  r.n = d.n;
-  for (int i = 0; i < d.n; ++i) r[i] = SizeProgram::resolve(d[i], sizes);
-  return r;
-}
 
 void resolve_attrs(const Attrs& from, const int64_t* sizes, Attrs& to) {
   to = from;
@@ -42,9 +35,6 @@ bool reusable(const Value* v) {
   return v->refs == 1 && v->buffer->refs == 1 && v->contiguous && !v->node && !v->buffer->pinned;
 }
 
-void run_steps(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
-               int given, bool wrote);
-
 // One execution of a program. Results of steps, and the first `given` inputs, are owned: each is released when it has
 // been read for the last time, or becomes an output.
 struct Run {
@@ -62,8 +52,6 @@ struct Run {
   void step(const Step& s);
   bool worked(const Step& s);
   void call(const Step& s);
-  void choose(const Step& s);
-  void repeat(const Step& s);
   Value* spare_operand(const Step& s, DType dtype) const;
   Value* donated_for(int32_t slot) const;
   void drop(int32_t slot) {
@@ -327,7 +315,8 @@ void GroupRun::execute() {
                [&](int64_t t) { tile(t * tile_rows, std::min(rows, (t + 1) * tile_rows)); });
 }
 
-void run_group(const FusedGroup& g, Run& run) {
+// Not inlined, as `run_one_block`: their block memory would lie on the stack of every region around.
+[[gnu::noinline]] void run_group(const FusedGroup& g, Run& run) {
   SmallArray<char*, kFew> base(g.registers.size());
   SmallArray<int64_t, kFew> row_bytes(g.registers.size());
   SmallArray<Around, 2 * kFew> around(2 * g.registers.size());  // an input that is an output has two
@@ -374,116 +363,16 @@ void Run::call(const Step& s) {
   for (size_t i = 0; i < s.out.size(); ++i) slots[s.out[i]] = results[i];
 }
 
-// Numbers that are no index choose the nearest region.
-void Run::choose(const Step& s) {
-  const Value* index = slots[s.in[0]];
-  const auto last = static_cast<int64_t>(s.regions.size()) - 1;
-  const int64_t chosen = index->dtype == DType::Bool ? *reinterpret_cast<const bool*>(index->data)
-                                                     : *reinterpret_cast<const int64_t*>(index->data);
-  const Region& region = s.regions[std::clamp<int64_t>(chosen, 0, last)];
-  SmallArray<Value*, kFew> operands(s.in.size()), results(s.out.size());
-  for (size_t i = 1; i < s.in.size(); ++i) operands[i - 1] = slots[s.in[i]];
-  SmallArray<int64_t, kFew> leaves(region.leaves.size());
-  for (size_t i = 0; i < region.leaves.size(); ++i) leaves[i] = leaf_sizes[region.leaves[i]];
-  run_steps(*region.program, operands.data(), leaves.data(), results.data(), nullptr, 0, wrote);
-  for (size_t i = 0; i < s.out.size(); ++i) slots[s.out[i]] = results[i];
-}
-
-// One turn's slice of a value along its first axis.
-Value* slice(const Value* x, int64_t turn) {
-  Dims shape;
-  shape.n = x->ndim - 1;
-  for (int i = 0; i < shape.n; ++i) shape[i] = x->shape[i + 1];
-  return view(x, shape, x->strides + 1, turn * x->strides[0]);
-}
-
-// What a loop carries from turn to turn, the slices of the turn at hand, and what was made so far.
-class Turns {
- public:
-  Turns(const Step& s, Value* const* slots, const int64_t* sizes, const int64_t* leaf_sizes)
-      : loop_(*s.loop),
-        body_(*s.regions[0].program),
-        n_fixed_(s.in.size() - loop_.n_carried - loop_.n_sliced),
-        length_(SizeProgram::resolve(loop_.length, sizes)),
-        operands_(s.in.size()),
-        results_(s.out.size()),
-        leaves_(s.regions[0].leaves.size()) {
-    for (size_t i = 0; i < leaves_.size(); ++i) leaves_[i] = leaf_sizes[s.regions[0].leaves[i]];
-    for (size_t i = 0; i < s.in.size(); ++i) {
-      if (i < n_carried())
-        carried_.push_back(Ref::share(slots[s.in[i]]));
-      else if (i < n_carried() + n_fixed_)
-        operands_[i] = slots[s.in[i]];
-      else
-        sliced_.push_back(slots[s.in[i]]);
-    }
-    for (size_t i = 0; i < loop_.stacked_shapes.size(); ++i)
-      stacked_.emplace_back(empty(loop_.stacked_dtypes[i], resolve(loop_.stacked_shapes[i], sizes)));
-    for (const Value* x : sliced_)
-      if (x->ndim == 0 || x->shape[0] != length_)
-        fail(ErrorKind::shape, "scan", "a value of which each turn reads a slice has another length than the loop");
-  }
-
-  int64_t length() const { return length_; }
-
-  void run(int64_t count, bool wrote) {
-    const int64_t turn = loop_.reverse ? length_ - 1 - count : count;
-    std::vector<Ref> slices;
-    for (size_t i = 0; i < sliced_.size(); ++i) {
-      slices.emplace_back(slice(sliced_[i], turn));
-      operands_[n_carried() + n_fixed_ + i] = slices.back().v;
-    }
-    // The run takes these: their memory serves for what is carried on, if nobody else sees it.
-    for (size_t i = 0; i < n_carried(); ++i) operands_[i] = carried_[i].take();
-    run_steps(body_, operands_.data(), leaves_.data(), results_.data(), nullptr, loop_.n_carried, wrote);
-    std::vector<Ref> made;
-    for (size_t i = 0; i < results_.size(); ++i) made.emplace_back(results_[i]);
-    for (size_t i = 0; i < n_carried(); ++i) carried_[i] = std::move(made[i]);
-    for (size_t i = 0; i < stacked_.size(); ++i) {
-      Ref place(slice(stacked_[i].v, turn));
-      copy_into(made[n_carried() + i].v, place.v);
-    }
-  }
-
-  void finish(const Step& s, Value** slots) {
-    for (size_t i = 0; i < s.out.size(); ++i)
-      slots[s.out[i]] = (i < n_carried() ? carried_[i] : stacked_[i - n_carried()]).take();
-  }
-
- private:
-  size_t n_carried() const { return static_cast<size_t>(loop_.n_carried); }
-
-  const Loop& loop_;
-  const Program& body_;
-  size_t n_fixed_;
-  int64_t length_;
-  std::vector<Value*> operands_, results_;
-  std::vector<int64_t> leaves_;
-  std::vector<Ref> carried_, stacked_;
-  std::vector<const Value*> sliced_;
-};
-
-void Run::repeat(const Step& s) {
-  Turns turns(s, slots, sizes, leaf_sizes);
-  for (int64_t count = 0; count < turns.length(); ++count) {
-    turns.run(count, wrote);
-    if (!wrote && count % kSmallSteps == kSmallSteps - 1) check_interrupt();
-  }
-  turns.finish(s, slots);
-}
-
 void Run::step(const Step& s) {
   ++run_counters.steps;
   run_counters.gemms += s.gemm;
   if (s.group) {
     ++run_counters.groups;
     run_group(*s.group, *this);
-  } else if (s.loop) {
-    repeat(s);
   } else if (s.regions.empty()) {
     call(s);
   } else {
-    choose(s);
+    run_regions(s, {slots, sizes, leaf_sizes, wrote});
   }
   for (int32_t d : s.drop) drop(d);
   for (int32_t d : s.drop_input)
@@ -534,7 +423,7 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
 }
 
 // Whether the operands were packed and few enough for one block; else nothing was done.
-bool run_one_block(const Program& p, Value* const* in, Value** out, int given) {
+[[gnu::noinline]] bool run_one_block(const Program& p, Value* const* in, Value** out, int given) {
   const OneBlock& b = *p.one_block;
   const FusedGroup& g = *p.steps[0].group;
   const Value* like = in[g.like];
@@ -574,7 +463,8 @@ bool run_one_block(const Program& p, Value* const* in, Value** out, int given) {
   return true;
 }
 
-// `wrote`: as Run::wrote.
+}  // namespace
+
 void run_steps(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
                int given, bool wrote) {
   if (p.one_block && !donated && run_one_block(p, in, out, given)) return;
@@ -604,8 +494,6 @@ void run_steps(const Program& p, Value* const* in, const int64_t* leaf_sizes, Va
     if (out[i] && !(p.moves[i] && r.owns(slot))) retain(out[i]);
   }
 }
-
-}  // namespace
 
 void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated, int given) {
   run_steps(p, in, leaf_sizes, out, donated, given, false);

@@ -127,7 +127,30 @@ void Program::finish() {
   find_one_block();
 }
 
-void Program::verify() const {
+namespace {
+// Each region is a call inside of that of the program around it, which the stack has to hold.
+constexpr int kDeepest = 256;
+}  // namespace
+
+void Program::verify_regions(const Step& s) {
+  const auto n_in = static_cast<int>(s.in.size());
+  for (const Region& r : s.regions) {
+    depth = std::max(depth, r.program->depth + 1);
+    require(depth <= kDeepest, "regions are nested too deeply: more than 256 branches and loops inside of each other");
+    require(std::count(r.program->outputs.begin(), r.program->outputs.end(), -1) == 0, "a region lacks a result");
+    const bool condition = s.loop && s.regions.size() == 2;
+    const size_t n_out = !condition ? s.out.size() : &r == s.regions.data() ? 1 : s.out.size() - 1;
+    require(r.program->n_inputs == n_in - (s.loop ? 0 : std::max(1, s.n_sizes)) && r.program->outputs.size() == n_out,
+            "a step has another number of operands or results than one of its regions");
+  }
+  if (const Loop* l = s.loop.get())
+    require(s.regions.size() <= 2 && l->n_carried >= 0 && l->n_sliced >= 0 && l->n_carried + l->n_sliced <= n_in &&
+                l->n_carried + l->stacked_shapes.size() + (s.regions.size() - 1) == s.out.size() &&
+                l->stacked_dtypes.size() == l->stacked_shapes.size(),
+            "a loop has another number of operands or results than its region");
+}
+
+void Program::verify() {
   require(n_inputs >= 0 && n_slots >= n_inputs, "has fewer slots than inputs");
   std::vector<bool> made(n_slots, false);
   std::fill_n(made.begin(), n_inputs, true);
@@ -146,19 +169,7 @@ void Program::verify() const {
       require(static_cast<int>(s.out.size()) == s.op->n_outputs &&
                   (s.op->n_inputs < 0 || static_cast<int>(s.in.size()) == s.op->n_inputs),
               "a step has another number of operands or results than its op");
-    for (const Region& r : s.regions) {
-      const int chosen_by = s.loop ? 0 : 1;
-      require(
-          r.program->n_inputs == static_cast<int>(s.in.size()) - chosen_by && r.program->outputs.size() == s.out.size(),
-          "a step has another number of operands or results than one of its regions");
-      require(std::count(r.program->outputs.begin(), r.program->outputs.end(), -1) == 0, "a region lacks a result");
-    }
-    if (const Loop* l = s.loop.get())
-      require(s.regions.size() == 1 && l->n_carried >= 0 && l->n_sliced >= 0 &&
-                  l->n_carried + l->n_sliced <= static_cast<int>(s.in.size()) &&
-                  l->n_carried + l->stacked_shapes.size() == s.out.size() &&
-                  l->stacked_dtypes.size() == l->stacked_shapes.size(),
-              "a loop has another number of operands or results than its region");
+    verify_regions(s);
     for (int32_t slot : s.out) make(slot);
   }
   for (int32_t slot : outputs)

@@ -72,14 +72,16 @@ struct Program;
 // A program inside another, on values of that one.
 struct Region {
   std::shared_ptr<const Program> program;
-  std::vector<int32_t> leaves;  // where its sizes lie among those of the program around it
+  // Where its sizes lie among those of the program around it; ~k: the number in operand k of the step.
+  std::vector<int32_t> leaves;
 };
 
 // A loop: its region runs once per element of a leading axis. Operands: values that are carried on from one turn to the
 // next, values that stay the same, and values of which each turn reads one slice. Results: what was carried at the end,
-// and what each turn made, stacked.
+// and what each turn made, stacked. With two regions, the first is a condition on what is carried and what stays the
+// same, the second runs while it holds, and the last result is the number of turns.
 struct Loop {
-  Dim length;  // a size reference
+  Dim length = 0;  // a size reference
   int n_carried = 0, n_sliced = 0;
   bool reverse = false;
   std::vector<DType> stacked_dtypes;
@@ -94,7 +96,8 @@ struct Step {
   bool gemm = false;
   std::unique_ptr<FusedGroup> group;
   std::vector<Region> regions;      // one of them runs: the first operand says which, the others are its operands
-  std::unique_ptr<Loop> loop;       // then there is one region, which runs many times
+  std::unique_ptr<Loop> loop;       // then the regions are those of a loop
+  int n_sizes = 0;                  // then there is one region; so many operands are its sizes, the others its operands
   std::vector<int32_t> in, out;     // slots
   std::vector<int32_t> drop;        // results that are not read after this step
   std::vector<int32_t> drop_input;  // inputs of the program that are not read after this step
@@ -139,13 +142,15 @@ struct Program {
   std::vector<int32_t> unread;   // inputs that no step and no output reads
   SizeProgram sizes;
   std::unique_ptr<OneBlock> one_block;  // null: it is not of that kind
+  int depth = 0;                        // of regions in regions
   Program() = default;
   Program(const Program&) = delete;
   void finish();  // after the steps are in; throws if one reads what no earlier one makes
   ~Program();
 
  private:
-  void verify() const;
+  void verify();
+  void verify_regions(const Step& s);
   void find_drops();
   void find_one_block();
 };

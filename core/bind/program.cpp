@@ -163,6 +163,40 @@ struct ProgramBuilder {
     });
   }
 
+  // A loop that goes on while a condition on what is carried, and on what stays the same, holds.
+  void repeat_while(const std::shared_ptr<Program>& condition, const std::shared_ptr<Program>& body, int n_carried,
+                    nb::handle in, nb::handle out) {
+    guarded([&] {
+      Step s;
+      s.loop = std::make_unique<Loop>();
+      s.loop->n_carried = n_carried;
+      s.regions.push_back(region(condition));
+      s.regions.push_back(region(body));
+      s.in = slots(in);
+      s.out = slots(out);
+      p->steps.push_back(std::move(s));
+    });
+  }
+
+  // A program for which the first operands are the numbers of these sizes.
+  void with_sizes(const std::shared_ptr<Program>& program, const nb::list& leaves, nb::handle in, nb::handle out) {
+    guarded([&] {
+      Step s;
+      const std::vector<SizeLeaf> given = leaves_from(leaves);
+      Region r{program, {}};
+      for (const SizeLeaf& l : program->sizes.leaves) {
+        const auto found = std::find(given.begin(), given.end(), l);
+        r.leaves.push_back(found == given.end() ? static_cast<int32_t>(p->sizes.number(l))
+                                                : ~static_cast<int32_t>(found - given.begin()));
+      }
+      s.regions.push_back(std::move(r));
+      s.n_sizes = static_cast<int>(given.size());
+      s.in = slots(in);
+      s.out = slots(out);
+      p->steps.push_back(std::move(s));
+    });
+  }
+
   // registers: (dtype, row, input slot or -1, output slot or -1, output shape, constant or None)
   // code: (kind, op name or dtype, row, inputs, output)
   // like: a slot with the shape of the iteration space, or -1
@@ -686,6 +720,8 @@ void init_program(nb::module_& m) {
       .def("call", &ProgramBuilder::call)
       .def("choose", &ProgramBuilder::choose)
       .def("repeat", &ProgramBuilder::repeat)
+      .def("repeat_while", &ProgramBuilder::repeat_while)
+      .def("with_sizes", &ProgramBuilder::with_sizes)
       .def("fused", &ProgramBuilder::fused)
       .def("set_leaves", &ProgramBuilder::set_leaves)
       .def("keep_sizes", &ProgramBuilder::keep_sizes)

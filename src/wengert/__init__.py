@@ -170,6 +170,8 @@ _LAZY = {
         )
     },
     "taylor": "wengert.transforms.taylor:taylor",
+    "associative_scan": "wengert.transforms.associative_scan:associative_scan",
+    "while_loop": "wengert.transforms.while_loops:while_loop",
     "psum": "wengert.transforms.collectives:psum",
     "pmean": "wengert.transforms.collectives:pmean",
     **{name: f"wengert.debug.gradient_check:{name}" for name in ("NumericalChecker", "check_gradients")},

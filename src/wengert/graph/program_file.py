@@ -135,7 +135,7 @@ def encode_program(program: Program) -> dict[str, Any]:
 def _encode_attr(name: str, kind: str, value: Any) -> Any:
     if kind == "programs":
         return [encode_program(p) for p in value]
-    if kind == "sizes":
+    if kind in ("sizes", "bound"):
         return encode_sizes(value)
     if name == "dtype":
         return DTYPES[value].name
@@ -315,7 +315,10 @@ class Reader:
         given = entry.get("attrs", {})
         if type(given) is not dict or list(given) != [a.name for a in op.attrs]:
             self.fail(f"{op.name} has the attributes {_short(given)}")
-        return tuple(self._attr(a.name, a.kind, given[a.name], depth) for a in op.attrs)
+        known = dict(self.symbols)
+        attrs = tuple(self._attr(a.name, a.kind, given[a.name], depth) for a in op.attrs)
+        self.symbols = known  # those that an instruction has for its programs are not known outside
+        return attrs
 
     def _attr(self, name: str, kind: str, x: Any, depth: int) -> Any:
         if name == "dtype":
@@ -328,9 +331,20 @@ class Reader:
             return self.sizes(x)
         if type(x) is not list:
             self.fail(f"the attribute {name} is {_short(x)}")
+        if kind == "bound":
+            return tuple(self._new_size(n) for n in x)
         if kind == "programs":
             return tuple(self.program(p, depth=depth + 1) for p in x)
         return tuple(self.integer(n) for n in x)
+
+    def _new_size(self, x: Any) -> Any:
+        """A size that the programs of an instruction have for themselves."""
+        from wengert.transforms.sized import new_size
+
+        if type(x) is not str or not re.fullmatch(r"s[0-9]{1,12}_0", x) or x in self.symbols:
+            self.fail(f"{_short(x)} is no new size")
+        self.symbols[x] = made = new_size()
+        return made
 
     def _check_operands(self, op: Op, inputs: Sequence[Operand], attrs: tuple[Any, ...]) -> None:
         if op.n_inputs >= 0 and len(inputs) != op.n_inputs:

@@ -59,7 +59,7 @@ def checkpoint(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """
     if not callable(f):
         raise TypeError(f"checkpoint: takes a function and its arguments, got a {type(f).__name__}")
-    leaves, structure = tree.flatten((args, kwargs, _computed_cells(f)))
+    leaves, structure = tree.flatten((args, kwargs, computed_cells(f)))
     traced = tracing() is not None or any(isinstance(x, Tensor) and not x._plain for x in leaves)
     if traced or not _core.is_grad_enabled():
         return f(*args, **kwargs)
@@ -227,7 +227,7 @@ class _UserRegion(_Region):
         given = iter([_behind(x) if x.requires_grad else x for x in inputs])
         leaves = [next(given) if x is None else x[0] for x in self._others]
         args, kwargs, cells = tree.unflatten(self._structure, leaves)
-        f = _with_cells(self._f, cells) if cells else self._f
+        f = with_cells(self._f, cells) if cells else self._f
         with draws_repeated(self._draws) as draws, recomputation():
             result = f(*args, **kwargs)
         results, structure = tree.flatten(result)
@@ -394,7 +394,7 @@ def _elsewhere(hook: Callable[[Tensor], Any], thread: int) -> Callable[[Tensor],
 # -------------------------------------------------------------------------------------------------------- closures
 
 
-def _computed_cells(f: Any) -> dict[int, Any]:
+def computed_cells(f: Any) -> dict[int, Any]:
     """The variables that a function closes over which hold results of recorded operations: further arguments of a region.
     Leaves need not be: the walk finds them."""
     cells = (f.__closure__ or ()) if isinstance(f, types.FunctionType) else ()
@@ -410,7 +410,7 @@ def _computed_cells(f: Any) -> dict[int, Any]:
     return found
 
 
-def _with_cells(f: Any, contents: dict[int, Any]) -> Callable[..., Any]:
+def with_cells(f: Any, contents: dict[int, Any]) -> Callable[..., Any]:
     """The same function with other values for some of the variables that it closes over."""
     cells = [types.CellType(contents[k]) if k in contents else cell for k, cell in enumerate(f.__closure__)]
     made = types.FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, tuple(cells))

@@ -12,32 +12,29 @@ from typing import Any
 
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.creation import full
-from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import bool_, int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.ops.index_sets import united
 from wengert.ops.registry import OPS, Op
 from wengert.ops.sparsity import Call, Patterns
-from wengert.ops.zero import ZERO
 from wengert.program.compile import own_outputs
 from wengert.program.ir import Program, Type, Var
-from wengert.program.simplify import simplify
 from wengert.program.trace import same_shape
 from wengert.transforms.batch import batch
-from wengert.transforms.derive import pull_linear, push_by
 from wengert.transforms.evaluate import apply, evaluate
 from wengert.transforms.regions import (
     PartTrace,
     closed_over,
     is_traced,
+    pull_regions,
+    push_regions,
     region_op,
     register_family,
     require_callable,
     same_types,
-    tangents_of,
     traced_part,
     types_of,
+    where_examples,
 )
 
 
@@ -134,9 +131,7 @@ def _choose(name: str, index: Any, branches: dict[str, Callable[..., Any]], oper
     outside = closed_over(parts)
     programs = [p.program(outside) for p in parts]
     _require_alike(name, list(branches), programs, [p.structure for p in parts])
-    op = _op(len(programs[0].outputs))
-    made = apply(op, [index, *tensors, *outside.values()], (tuple(programs),))
-    return tree.unflatten(parts[0].structure, list(made) if op.n_outputs > 1 else [made])
+    return tree.unflatten(parts[0].structure, taken(index, programs, [*tensors, *outside.values()]))
 
 
 def _require_alike(name: str, labels: list[str], programs: list[Program], structures: list[Any]) -> None:
@@ -155,6 +150,13 @@ def _require_alike(name: str, labels: list[str], programs: list[Program], struct
 
 
 # ----------------------------------------------------------------------------------------------------- the instruction
+
+
+def taken(index: Any, branches: Sequence[Program], operands: Sequence[Any]) -> list[Any]:
+    """The results of the branch with this number, a bool or an int64, on these operands."""
+    op = _op(len(branches[0].outputs))
+    made = apply(op, [index, *operands], (tuple(branches),))
+    return list(made) if op.n_outputs > 1 else [made]
 
 
 def _op(n_outputs: int) -> Op:
@@ -197,47 +199,29 @@ def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
 
 
 def _push(*given: Any, branches: tuple[Program, ...]) -> Any:
-    """Tangents: those of the branch that is taken, which computes its values once more on the way."""
+    """Tangents: those of the branch that is taken."""
     n = len(given) // 2
-    dots, (index, *xs) = given[1:n], given[n + 1 :]
-    wanted = [k for k, d in enumerate(dots) if d is not ZERO]
-    m = len(branches[0].outputs)
-    pushes = [push_by(b, wanted) for b in branches]
-    moving = [k for k in range(m) if any(p.outputs[m + k] is not None for p in pushes)]
-    y_dots = [ZERO] * m
-    if moving:
-        tangents = tuple(own_outputs(simplify(tangents_of(p, branches[0], moving))) for p in pushes)
-        made = apply(_op(len(moving)), [index, *xs, *(dots[k] for k in wanted)], (tangents,))
-        for k, y_dot in zip(moving, made if len(moving) > 1 else (made,)):
-            y_dots[k] = y_dot
-    return y_dots[0] if m == 1 else tuple(y_dots)
+    y_dots = push_regions(branches, given[1:n], given[n + 2 :], lambda made, xs: taken(given[n + 1], made, xs))
+    return y_dots[0] if len(y_dots) == 1 else tuple(y_dots)
 
 
 def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], branches: tuple[Program, ...]) -> list[Any]:
     """Cotangents of the operands in which it is linear: by the transpose of the branch that is taken."""
     index, *xs = operands
-    linear = [k - 1 for k in which]
-    results = branches[0].outputs
-    bars = [
-        full(o.type.shape, 0.0, dtype=DTYPES[o.type.dtype]) if b is ZERO else b  # type: ignore[union-attr]
-        for b, o in zip(y_bar if len(results) > 1 else (y_bar,), results)
-    ]
-    pulls = tuple(own_outputs(pull_linear(b, linear)) for b in branches)
-    others = [x for k, x in enumerate(xs) if k not in linear]
-    made = apply(_op(len(linear)), [index, *others, *bars], (pulls,))
-    return list(made) if len(linear) > 1 else [made]
+    return pull_regions(branches, y_bar, [k - 1 for k in which], xs, lambda made, rest: taken(index, made, rest))
 
 
 def _batched(size: Any, mapped: Sequence[bool], index: Any, *xs: Any, branches: tuple[Program, ...]) -> Any:
     """Many examples: the same branch for all, or each branch for all and the right one for each."""
     programs = [batch(b, mapped[1:], size) for b in branches]
     if not mapped[0]:
-        return apply(_op(len(branches[0].outputs)), [index, *xs], (tuple(map(own_outputs, programs)),))
+        made = taken(index, list(map(own_outputs, programs)), xs)
+        return made[0] if len(made) == 1 else tuple(made)
     results = [evaluate(p, xs, [], []) for p in programs]
     chosen = results[0]
     number = OPS["cast"](index, int64.code)
     for k, others in enumerate(results[1:], start=1):
-        chosen = [_where(number >= k, y, x) for x, y in zip(chosen, others)]
+        chosen = [where_examples(number >= k, y, x) for x, y in zip(chosen, others)]
     return chosen[0] if len(chosen) == 1 else tuple(chosen)
 
 
@@ -245,12 +229,6 @@ def _sparsity(call: Call) -> Patterns:
     """Any of the branches may be taken."""
     made = [call.inner(b, call.patterns[1:], lambda k: call.known(k + 1)) for b in call.attrs[0]]
     return [united(parts) for parts in zip(*made)]
-
-
-def _where(condition: Any, x: Any, y: Any) -> Any:
-    """One condition per example, along the first axis."""
-    ones = OPS["reshape"](condition, (condition.shape[0], *(1,) * (x.ndim - 1)))
-    return OPS["where"](OPS["broadcast_to"](ones, x.shape), x, y)
 
 
 __all__ = ["cond", "switch"]

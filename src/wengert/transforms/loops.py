@@ -11,16 +11,15 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from wengert import tree
 from wengert._core import Tensor, same_sizes
-from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import arange, full
 from wengert.dtypes import ALL as DTYPES
-from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from wengert.errors import ArgumentError, ShapeError
 from wengert.ops.batching import spread
 from wengert.ops.index_sets import IndexSets, stacked, united
 from wengert.ops.registry import OPS, Op
@@ -30,13 +29,12 @@ from wengert.program.call_trace import call_trace
 from wengert.program.compile import own_outputs
 from wengert.program.ir import Operand, Program, Type, Var
 from wengert.program.simplify import simplify
-from wengert.program.trace import Trace, Tracer, same_shape
+from wengert.program.trace import Trace, Tracer
 from wengert.transforms.batch import batch
-from wengert.transforms.derive import pull_linear, push_by
+from wengert.transforms.derive import pull_linear
 from wengert.transforms.evaluate import apply, evaluate
 from wengert.transforms.linearize import zeros_like
 from wengert.transforms.regions import (
-    PartTrace,
     closed_over,
     is_traced,
     region_op,
@@ -47,6 +45,7 @@ from wengert.transforms.regions import (
     traced_part,
     types_of,
 )
+from wengert.transforms.turns import BodyTrace, as_tensor, pushed_turn, require_same_carry
 
 
 def scan(
@@ -74,9 +73,9 @@ def scan(
     """
     require_callable("scan", {"body_fn": body_fn})
     carried, structure = tree.flatten(init)
-    carried = [_as_tensor("scan", "init", c) for c in carried]
+    carried = [as_tensor("scan", "init", c) for c in carried]
     sliced, sliced_structure = tree.flatten(xs)
-    sliced = [_as_tensor("scan", "xs", x) for x in sliced]
+    sliced = [as_tensor("scan", "xs", x) for x in sliced]
     n = _length("scan", sliced, length)
     if any(is_traced(x) for x in (*carried, *sliced)) or call_trace() is not None:
         return _traced_scan(body_fn, carried, structure, sliced, sliced_structure, n, reverse)
@@ -103,15 +102,6 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init: 
 # ------------------------------------------------------------------------------------------------------------ arguments
 
 
-def _as_tensor(name: str, what: str, x: Any) -> Tensor:
-    if isinstance(x, Tensor):
-        return x
-    try:
-        return asarray(x)
-    except (TypeError, ValueError) as e:
-        raise ArgumentError(f"{name}: {what} must hold tensors, arrays and numbers ({e})") from None
-
-
 def _length(name: str, sliced: Sequence[Tensor], length: Any) -> Any:
     for x in sliced:
         if x.ndim == 0:
@@ -134,18 +124,6 @@ def _pair(result: Any) -> tuple[Any, Any]:
     return result
 
 
-def _require_same_carry(before: Sequence[Type], after: Sequence[Type], structures: tuple[Any, Any]) -> None:
-    if structures[0] != structures[1]:
-        raise ArgumentError(
-            f"scan: the carry must keep its structure; it was {structures[0]}, a turn made {structures[1]}"
-        )
-    for k, (a, b) in enumerate(zip(before, after)):
-        if not same_shape(a.shape, b.shape):
-            raise ShapeError(f"scan: the carry must keep its types; entry {k} was {a}, a turn made {b}")
-        if a.dtype != b.dtype:
-            raise DTypeError(f"scan: the carry must keep its types; entry {k} was {a}, a turn made {b}; use astype")
-
-
 def _python_scan(
     body_fn: Any, carried: list[Any], structure: Any, sliced: list[Any], sliced_structure: Any, n: int, reverse: bool
 ) -> tuple[Any, Any]:
@@ -155,11 +133,11 @@ def _python_scan(
         x = tree.unflatten(sliced_structure, [s[t] for s in sliced])
         carry, y = _pair(body_fn(tree.unflatten(structure, carried), x))
         leaves, after = tree.flatten(carry)
-        leaves = [_as_tensor("scan", "the carry", c) for c in leaves]
-        _require_same_carry(types_of(carried), types_of(leaves), (structure, after))
+        leaves = [as_tensor("scan", "the carry", c) for c in leaves]
+        require_same_carry("scan", types_of(carried), types_of(leaves), (structure, after))
         carried = leaves
         results, out_structure = tree.flatten(y)
-        made.append([_as_tensor("scan", "the results", r) for r in results])
+        made.append([as_tensor("scan", "the results", r) for r in results])
     if out_structure is None:
         raise ArgumentError("scan: a loop of no turns has no results; trace it with compile, or return init")
     turns = made[::-1] if reverse else made
@@ -170,15 +148,7 @@ def _python_scan(
 # ------------------------------------------------------------------------------------------------------------- tracing
 
 
-class _BodyTrace(PartTrace):
-    """The program of one turn in the making."""
-
-    def draw(self, generator: Any, n: Any, wide: bool) -> NoReturn:
-        """Not available: all turns would draw the same numbers."""
-        raise TraceError(
-            f"{self.what} draws random numbers, which would be the same in every turn; draw them before the loop, along a "
-            "first axis, and pass them as xs"
-        )
+_DRAWS = "draw them before the loop, along a first axis, and pass them as xs"
 
 
 def _traced_scan(
@@ -193,12 +163,12 @@ def _traced_scan(
         return pair
 
     slices = [Type(t.dtype, t.shape[1:]) for t in types_of(sliced)]
-    part = traced_part(_BodyTrace("scan: body_fn"), body, [*types_of(carried), *slices])
+    part = traced_part(BodyTrace("scan: body_fn", _DRAWS), body, [*types_of(carried), *slices])
     after = [v.type for v in part.outputs[: structures[0].num_leaves]]
-    _require_same_carry(types_of(carried), after, (structure, structures[0]))
+    require_same_carry("scan", types_of(carried), after, (structure, structures[0]))
     outside = closed_over([part])
     program = _ordered(part.program(outside), len(carried), len(sliced))
-    loop = _Loop(program, n, len(carried), len(sliced), reverse)
+    loop = Loop(program, n, len(carried), len(sliced), reverse)
     made = loop.apply([*carried, *outside.values(), *sliced])
     return tree.unflatten(structure, made[: len(carried)]), tree.unflatten(structures[1], made[len(carried) :])
 
@@ -213,7 +183,7 @@ def _ordered(program: Program, n_carried: int, n_sliced: int) -> Program:
 
 
 @dataclass(slots=True)
-class _Loop:
+class Loop:
     """What an instruction holds. Its operands, and the inputs of a turn: carried, the same in all turns, sliced."""
 
     body: Program
@@ -224,7 +194,7 @@ class _Loop:
     linear: bool = False  # in all that it carries: a loop for tangents
 
     @classmethod
-    def of(cls, attrs: tuple[Any, ...]) -> _Loop:
+    def of(cls, attrs: tuple[Any, ...]) -> Loop:
         """Of the attributes of an instruction."""
         (body,), (length,), n_carried, n_sliced, reverse, linear = attrs
         return cls(body, length, n_carried, n_sliced, bool(reverse), bool(linear))
@@ -270,7 +240,7 @@ def _op(n_outputs: int) -> Op:
         formula="the last carried values, and the results of all turns, stacked",
         vmap=_batched,
         sparsity=_sparsity,
-        infer=lambda attrs: _Loop.of(attrs).results,
+        infer=lambda attrs: Loop.of(attrs).results,
         lower=_lower,
         linearize=_linearize,
         check=functools.partial(_check, n_outputs),
@@ -299,13 +269,13 @@ def _check(n_outputs: int, types: Sequence[Type], attrs: tuple[Any, ...]) -> str
 
 
 def _lower(builder: Any, attrs: tuple[Any, ...], programs: list[Any], inputs: list[int], outputs: list[int]) -> None:
-    loop = _Loop.of(attrs)
+    loop = Loop.of(attrs)
     stacked = [(t.dtype, t.shape) for t in loop.stacked]
     builder.repeat(programs[0], (loop.length,), loop.n_carried, loop.n_sliced, loop.reverse, stacked, inputs, outputs)
 
 
 def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
-    loop = _Loop.of(attrs)
+    loop = Loop.of(attrs)
     n, m = loop.n_carried, loop.n_carried + loop.n_fixed
     carried, fixed, sliced = list(operands[:n]), operands[n:m], operands[m:]
     made = []
@@ -328,13 +298,13 @@ def _linearize(
 ) -> tuple[list[Any], list[Any]]:
     """The loop, which keeps what it carries into each turn, and a loop over that for the tangents. Where nothing will be
     transposed, one loop for both, which keeps nothing."""
-    loop = _Loop.of(attrs)
+    loop = Loop.of(attrs)
     n, m = loop.n_carried, len(loop.body.outputs)
-    pushed, wanted, moving = _pushed_turn(loop, [d is not ZERO for d in dots], forward)
+    pushed, wanted, moving = pushed_turn(loop.body, n, [d is not ZERO for d in dots], forward)
     if forward:
         return _joint(loop, pushed, wanted, moving, inputs, dots)
     keeping = Program(loop.body.inputs, loop.body.instructions, [*loop.body.outputs, *loop.body.inputs[:n]])
-    kept = _Loop(own_outputs(keeping), loop.length, n, loop.n_sliced, loop.reverse).apply(inputs)
+    kept = Loop(own_outputs(keeping), loop.length, n, loop.n_sliced, loop.reverse).apply(inputs)
     turn = _tangent_turn(loop, pushed, wanted, moving)
     rest, slices = inputs[n : n + loop.n_fixed], inputs[n + loop.n_fixed :]
     varied = [zeros_like(inputs[k]) if dots[k] is ZERO else dots[k] for k in wanted]
@@ -342,7 +312,7 @@ def _linearize(
     fixed_dots = [d for k, d in zip(wanted, varied) if n <= k < n + loop.n_fixed]
     sliced_dots = [d for k, d in zip(wanted, varied) if k >= n + loop.n_fixed]
     sliced = [*kept[m:], *slices, *sliced_dots]
-    tangent = _Loop(turn, loop.length, len(carried_dots), len(sliced), loop.reverse, linear=True)
+    tangent = Loop(turn, loop.length, len(carried_dots), len(sliced), loop.reverse, linear=True)
     y_dots: list[Any] = [ZERO] * m
     made = tangent.apply([*carried_dots, *rest, *fixed_dots, *sliced])
     for k, y_dot in zip([*(k for k in wanted if k < n), *moving], made):
@@ -351,7 +321,7 @@ def _linearize(
 
 
 def _joint(
-    loop: _Loop, pushed: Program, wanted: list[int], moving: list[int], inputs: Sequence[Any], dots: Sequence[Any]
+    loop: Loop, pushed: Program, wanted: list[int], moving: list[int], inputs: Sequence[Any], dots: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
     """Values and tangents in one loop."""
     n, m, end = loop.n_carried, len(loop.body.outputs), loop.n_carried + loop.n_fixed
@@ -376,7 +346,7 @@ def _joint(
         ],
     )
     n_sliced = loop.n_sliced + sum(k >= end for k in wanted)
-    both = _Loop(own_outputs(simplify(body)), loop.length, n + len(carried), n_sliced, loop.reverse)
+    both = Loop(own_outputs(simplify(body)), loop.length, n + len(carried), n_sliced, loop.reverse)
     made = both.apply(in_order(inputs, varied))
     first = n + len(carried)
     ys = [*made[:n], *made[first : first + m - n]]
@@ -389,25 +359,7 @@ def _joint(
     return ys, y_dots
 
 
-def _pushed_turn(loop: _Loop, varied: list[bool], forward: bool) -> tuple[Program, list[int], list[int]]:
-    """The push of a turn, the inputs that have a tangent, and the results of turns that have one.
-
-    What is carried has a tangent if it begins with one, or if a turn gives it one.
-    """
-    n = loop.n_carried
-    inexact = [DTYPES[v.type.dtype].is_inexact for v in loop.body.inputs]
-    while True:
-        wanted = [k for k, v in enumerate(varied) if v and inexact[k]]
-        pushed = push_by(loop.body, wanted, forward)
-        tangents = pushed.outputs[len(loop.body.outputs) :]
-        fresh = [k for k in range(n) if tangents[k] is not None and not varied[k]]
-        if not fresh:
-            return pushed, wanted, [k for k in range(n, len(tangents)) if tangents[k] is not None]
-        for k in fresh:
-            varied[k] = True
-
-
-def _tangent_turn(loop: _Loop, pushed: Program, wanted: list[int], moving: list[int]) -> Program:
+def _tangent_turn(loop: Loop, pushed: Program, wanted: list[int], moving: list[int]) -> Program:
     """One turn of the loop for the tangents. Inputs: carried tangents; what stays the same, and its tangents; the values
     carried into the turn, slices, and their tangents."""
     n = loop.n_carried
@@ -431,7 +383,7 @@ def _push(*given: Any, **attrs: Any) -> Any:
 
 def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], **attrs: Any) -> list[Any]:
     """The transposed loop: it goes the other way round, carries cotangents, and adds up those of what stays the same."""
-    loop = _Loop.of(tuple(attrs.values()))
+    loop = Loop.of(tuple(attrs.values()))
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
     linear = sorted(
         {*range(n), *which}
@@ -443,13 +395,13 @@ def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], **attrs: An
     others = [operands[k] for k in range(n, end) if k not in linear]
     slices = [operands[k] for k in range(end, len(operands)) if k not in linear]
     turn = _transposed_turn(loop, linear)
-    back = _Loop(turn, loop.length, n + len(fixed), len(slices) + len(bars) - n, not loop.reverse)
+    back = Loop(turn, loop.length, n + len(fixed), len(slices) + len(bars) - n, not loop.reverse)
     made = back.apply([*bars[:n], *sums, *others, *slices, *bars[n:]])
     found = dict(zip([*range(n), *fixed, *(k for k in linear if k >= end)], made))
     return [found[k] for k in which]
 
 
-def _transposed_turn(loop: _Loop, linear: list[int]) -> Program:
+def _transposed_turn(loop: Loop, linear: list[int]) -> Program:
     """One turn back. Inputs: cotangents of what was carried on, sums; what stays the same; slices, and the cotangents of
     what the turn made. Outputs: cotangents of what was carried into it, sums; those of slices."""
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
@@ -472,12 +424,12 @@ def _transposed_turn(loop: _Loop, linear: list[int]) -> Program:
 
 def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) -> Any:
     """Many examples at once in every turn; all that is carried has their axis."""
-    loop = _Loop.of(tuple(attrs.values()))
+    loop = Loop.of(tuple(attrs.values()))
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
     body = batch(loop.body, [*(True for _ in range(n)), *mapped[n:]], size)
     carried = [x if m else spread(x, size) for x, m in zip(operands[:n], mapped)]
     slices = [_swapped(x) if m else x for x, m in zip(operands[end:], mapped[end:])]
-    made = _Loop(own_outputs(body), loop.length, n, loop.n_sliced, loop.reverse, loop.linear).apply(
+    made = Loop(own_outputs(body), loop.length, n, loop.n_sliced, loop.reverse, loop.linear).apply(
         [*carried, *operands[n:end], *slices]
     )
     results = [*made[:n], *map(_swapped, made[n:])]
@@ -489,7 +441,7 @@ _MOST_TURNS = 64  # that patterns are found for one by one
 
 def _sparsity(call: Call) -> Patterns:
     """Turn by turn; where there are many of them, all depend on what one of them does."""
-    loop = _Loop.of(call.attrs)
+    loop = Loop.of(call.attrs)
     if loop.length <= _MOST_TURNS:
         return _turn_by_turn(loop, call)
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
@@ -506,12 +458,12 @@ def _sparsity(call: Call) -> Patterns:
     return [*carried, *(None if p is None else stacked([p] * loop.length) for p in made[n:])]
 
 
-def _of_slices(p: IndexSets, loop: _Loop) -> Any:
+def _of_slices(p: IndexSets, loop: Loop) -> Any:
     """Each element of what is sliced by its place in the slice."""
     return np.tile(np.arange(p.n_rows // loop.length), loop.length)
 
 
-def _turn_by_turn(loop: _Loop, call: Call) -> Patterns:
+def _turn_by_turn(loop: Loop, call: Call) -> Patterns:
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
     carried, turns = list(call.patterns[:n]), []
     for t in reversed(range(loop.length)) if loop.reverse else range(loop.length):

@@ -9,14 +9,17 @@ from typing import Any
 from wengert import tree
 from wengert._core import Tensor, same_sizes
 from wengert.autograd.creation import full
+from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, TraceError
 from wengert.ops.registry import OPS, Attr, Op
+from wengert.ops.zero import ZERO
 from wengert.program.call_trace import call_trace
 from wengert.program.compile import own_outputs
 from wengert.program.inner_trace import InnerTrace
 from wengert.program.ir import Instruction, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Tracer, dispatch, tracing
+from wengert.transforms.derive import pull_linear, push_by
 
 
 def is_traced(x: Any) -> bool:
@@ -102,6 +105,7 @@ def register_family(name: str, make: Callable[[int], Op]) -> None:
 
 def op_of_family(name: str) -> Op | None:
     """The op of this name, such as scan_3; None if there is no such family."""
+
     family, _, number = name.rpartition("_") if "_" in name else (name, "", "1")
     if family not in _FAMILIES or not number.isdecimal() or not 1 <= int(number[:9]) <= _MOST_RESULTS:
         return None
@@ -147,6 +151,42 @@ def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **r
             **rules,
         )
     return OPS[name]
+
+
+def push_regions(
+    programs: Sequence[Program], dots: Sequence[Any], xs: Sequence[Any], run: Callable[..., list[Any]]
+) -> list[Any]:
+    """Tangents of one of the programs, which computes its values once more on the way. `run(programs, operands)` makes the
+    instruction that holds the tangents of the programs."""
+    wanted = [k for k, d in enumerate(dots) if d is not ZERO]
+    m = len(programs[0].outputs)
+    pushes = [push_by(p, wanted) for p in programs]
+    moving = [k for k in range(m) if any(p.outputs[m + k] is not None for p in pushes)]
+    y_dots: list[Any] = [ZERO] * m
+    if moving:
+        tangents = [own_outputs(simplify(tangents_of(p, programs[0], moving))) for p in pushes]
+        for k, y_dot in zip(moving, run(tangents, [*xs, *(dots[k] for k in wanted)])):
+            y_dots[k] = y_dot
+    return y_dots
+
+
+def pull_regions(
+    programs: Sequence[Program], y_bar: Any, linear: Sequence[int], xs: Sequence[Any], run: Callable[..., list[Any]]
+) -> list[Any]:
+    """Cotangents of these operands, in which the programs are linear: by the transpose of one of them."""
+    results = programs[0].outputs
+    bars = [
+        full(o.type.shape, 0.0, dtype=DTYPES[o.type.dtype]) if b is ZERO else b  # type: ignore[union-attr]
+        for b, o in zip(y_bar if len(results) > 1 else (y_bar,), results)
+    ]
+    pulls = [own_outputs(pull_linear(p, linear)) for p in programs]
+    return run(pulls, [*(x for k, x in enumerate(xs) if k not in linear), *bars])
+
+
+def where_examples(condition: Any, x: Any, y: Any) -> Any:
+    """x or y by one condition per example, along the first axis."""
+    ones = OPS["reshape"](condition, (condition.shape[0], *(1,) * (x.ndim - 1)))
+    return OPS["where"](OPS["broadcast_to"](ones, x.shape), x, y)
 
 
 def tangents_of(pushed: Program, primal: Program, which: Sequence[int]) -> Program:

@@ -202,8 +202,14 @@ def _sizes_to_keep(program: Program, past: list[Instruction]) -> list[Any]:
 def _attr_sizes(i: Instruction) -> Iterable[Any]:
     yield from (n for spec, value in zip(i.op.attrs, i.attrs) if spec.kind == "sizes" for n in value)
     for region in i.regions():
-        yield from (n for v in region.inputs for n in v.type.shape)
-        yield from (n for inner in region.instructions for n in _attr_sizes(inner))
+        inside = [n for v in region.inputs for n in v.type.shape]
+        inside += [n for inner in region.instructions for n in _attr_sizes(inner)]
+        own = {leaf for spec, value in zip(i.op.attrs, i.attrs) if spec.kind == "bound" for leaf in _leaves(value)}
+        yield from (n for n in inside if own.isdisjoint(_leaves((n,))))
+
+
+def _leaves(sizes: tuple[Any, ...]) -> list[Leaf]:
+    return list(_core.leaves_of_sizes(tuple(n for n in sizes if not isinstance(n, int))))
 
 
 def _is_leaf(n: Any) -> bool:

@@ -1,0 +1,29 @@
+// Steps that hold programs: branches, loops, and programs with sizes of their own.
+#pragma once
+#include "program.h"
+
+namespace wengert {
+
+// What a step sees of the run of its program.
+struct StepView {
+  Value** slots;
+  const int64_t* sizes;
+  const int64_t* leaf_sizes;
+  bool wrote;  // into a donated value: from there on nothing is interrupted
+};
+
+inline Dims resolve(const Dims& d, const int64_t* sizes) {
+  Dims r;
+  r.n = d.n;
+  for (int i = 0; i < d.n; ++i) r[i] = SizeProgram::resolve(d[i], sizes);
+  return r;
+}
+
+// Runs the regions of a step, and puts the results into its slots.
+void run_regions(const Step& s, StepView view);
+
+// As `run`, inside of a run that has written into donated values or not.
+void run_steps(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
+               int given, bool wrote);
+
+}  // namespace wengert
