@@ -27,5 +27,5 @@ def set_num_threads(n: int) -> None:
     >>> set_num_threads(before)
     """
     if not hasattr(n, "__index__") or not 1 <= n < 2**31:
-        raise ArgumentError(f"set_num_threads: the number of threads is a positive integer, got {n!r}")
+        raise ArgumentError(f"set_num_threads: the number of threads must be a positive integer, got {n!r}")
     _core.set_num_threads(operator.index(n))

@@ -67,11 +67,11 @@ def test_assignment_of_a_number_that_does_not_fit() -> None:
 def test_ranges_say_what_they_take(make: Any) -> None:
     name = make.__name__
     if make is not wg.linspace:  # which takes tensors: tests/functional/test_array_functions.py
-        with pytest.raises(TypeError, match=f"{name}: start and stop are numbers, got a Tensor; use start"):
+        with pytest.raises(TypeError, match=f"{name}: start and stop must be numbers, got a Tensor; use start"):
             make(wg.tensor(1.0), 2.0, 3)
-    with pytest.raises(TypeError, match=f"{name}: start and stop are numbers, got a str"):
+    with pytest.raises(TypeError, match=f"{name}: start and stop must be numbers, got a str"):
         make(1.0, "2", 3)
-    with pytest.raises(TypeError, match=f"{name}: num is an integer, got 3.0"):
+    with pytest.raises(TypeError, match=f"{name}: num must be an integer, got 3.0"):
         make(1.0, 2.0, 3.0)
     with pytest.raises(wg.ArgumentError, match=f"{name}: num must not be negative, got -1"):
         make(1.0, 2.0, -1)
@@ -107,7 +107,7 @@ def test_what_newcomers_write_is_explained() -> None:
         (lambda: wg.Tensor([1.0, 2.0]), r"wengert.tensor\(data\) makes a tensor"),
         (lambda: wg.concat(x, x), r"concat: tensors must be passed as one list: concat\(\[a, b\], axis\)"),
         (lambda: wg.stack(x, x), "stack: tensors must be passed as one list"),
-        (lambda: wg.manual_seed(1.5), "manual_seed: a seed is an integer, got 1.5"),
+        (lambda: wg.manual_seed(1.5), "manual_seed: the seed must be an integer, got 1.5"),
         (lambda: wg.save({"x": x}, "x.safetensors"), "save: the path comes first, then the state; got a dict"),
     ):
         with pytest.raises(TypeError, match=match):

@@ -111,7 +111,7 @@ def test_threads_draw_different_numbers():
         (lambda: wg.randint(3, 3, (2,)), ValueError, "low"),
         (lambda: wg.randn(2, dtype="int64"), TypeError, "randn"),
         (lambda: wg.randn(-1), ValueError, "negative"),
-        (lambda: wg.bernoulli(1.3), ValueError, "bernoulli: a probability lies between 0 and 1, got 1.3"),
+        (lambda: wg.bernoulli(1.3), ValueError, "bernoulli: probabilities must be between 0 and 1, got 1.3"),
         (lambda: wg.bernoulli(wg.tensor([[0.5, -0.25]])), ValueError, "got -0.25"),
         (lambda: wg.bernoulli(float("nan"), (2,)), ValueError, "got nan"),
         (lambda: wg.permutation(-1), ValueError, "permutation"),
@@ -124,12 +124,12 @@ def test_errors(call, error, match):
 
 
 def test_a_generator_is_one_of_ours() -> None:
-    with pytest.raises(TypeError, match=r"randn: generator is a wengert\.Generator, got a int"):
+    with pytest.raises(TypeError, match=r"randn: generator must be a wengert\.Generator, got a int"):
         wg.randn(2, generator=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shape", [2.5, "3", (2, 1.5), None])
 def test_a_shape_is_of_integers(shape: Any) -> None:
     for make in (wg.randn, wg.zeros):
-        with pytest.raises(TypeError, match="a shape is an integer or a sequence of integers, got"):
+        with pytest.raises(TypeError, match="a shape must be an integer or a sequence of integers, got"):
             make(shape)

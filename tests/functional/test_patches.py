@@ -116,10 +116,10 @@ def test_nearest_exact_takes_the_element_under_the_centre() -> None:
 def test_bad_arguments_are_named() -> None:
     for call, message in [
         (lambda: wg.unfold(X, 9), "do not fit"),
-        (lambda: wg.fold(X[0], (5, 6), 2), "fold: x is"),
+        (lambda: wg.fold(X[0], (5, 6), 2), "fold: x must be"),
         (lambda: wg.pixel_shuffle(X, 2), "multiple of 2²"),
         (lambda: wg.pixel_unshuffle(X, 2), "multiples of 2"),
-        (lambda: wg.max_unpool2d(X, X, 2), "indices are integers"),
+        (lambda: wg.max_unpool2d(X, X, 2), "indices must be integers"),
         (lambda: wg.max_unpool2d(X, np.full(X.shape, 999), 2), "outside of the 120 elements"),
         (lambda: wg.max_unpool2d(X, np.zeros((2, 3, 5, 5), int), 2), "shape of x"),
         (lambda: wg.max_unpool2d(X, np.zeros(X.shape, int), 2, output_size=(3, 3)), "within one stride"),

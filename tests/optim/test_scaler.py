@@ -208,7 +208,9 @@ def test_a_static_scale():
     assert not scaler.step(opt, scaler.scale((w * w).sum()).backward())
     scaler.update()
     assert scaler.get_scale() == 2.0**20 and scaler.skipped_steps == 1
-    with pytest.raises(wg.ArgumentError, match="loss_scaler is a StaticLossScaler or a DynamicLossScaler, got a float"):
+    with pytest.raises(
+        wg.ArgumentError, match="loss_scaler must be a StaticLossScaler or a DynamicLossScaler, got a float"
+    ):
         wg.GradScaler(loss_scaler=128.0)
 
 
@@ -229,9 +231,9 @@ def test_containers_of_losses_and_what_is_no_loss():
     scaler = wg.GradScaler(init_scale=4.0)
     out = scaler.scale({"a": (w * w).sum(), "b": [w.sum()]})
     assert out["a"].item() == 16.0 and out["b"][0].item() == 8.0
-    with pytest.raises(wg.ArgumentError, match=r"a loss is a floating tensor, got int64\(\)"):
+    with pytest.raises(wg.ArgumentError, match=r"the loss must be a floating tensor, got int64\(\)"):
         scaler.scale(wg.tensor(3))
-    with pytest.raises(wg.ArgumentError, match="a loss is a floating tensor, got a float"):
+    with pytest.raises(wg.ArgumentError, match="the loss must be a floating tensor, got a float"):
         scaler.scale(3.0)
 
 

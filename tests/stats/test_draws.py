@@ -69,7 +69,7 @@ def test_shapes_and_dtypes() -> None:
     assert wg.poisson(2.0, (4,), dtype="float64").dtype == wg.float64
     with pytest.raises(wg.ShapeError, match=r"gamma: parameters of shape \(2,\) do not broadcast to the shape \(3,\)"):
         r.gamma([1.0, 2.0], shape=(3,))
-    with pytest.raises(wg.DTypeError, match="poisson: draws real floating numbers, got dtype int64"):
+    with pytest.raises(wg.DTypeError, match="poisson: dtype must be a real floating type, got int64"):
         wg.poisson(2.0, dtype="int64")
 
 

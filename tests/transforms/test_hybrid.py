@@ -134,8 +134,11 @@ def test_loops_and_branches_have_plans() -> None:
     ("options", "message"),
     [
         ({"strategy": "fast"}, "strategy must be one of auto, forward, reverse, mixed, got 'fast'"),
-        ({"forward_mode_threshold": 0.0}, "forward_mode_threshold is outputs / inputs, a positive number, got 0.0"),
-        ({"reverse_mode_threshold": float("nan")}, "reverse_mode_threshold is outputs / inputs"),
+        (
+            {"forward_mode_threshold": 0.0},
+            "forward_mode_threshold .outputs / inputs. must be a positive number, got 0.0",
+        ),
+        ({"reverse_mode_threshold": float("nan")}, "reverse_mode_threshold .outputs / inputs. must be"),
         ({"forward_mode_threshold": True}, "positive number, got True"),
         ({"forward_mode_threshold": 0.05}, "must be below forward_mode_threshold"),
         ({"enable_mixed_mode": 1}, "enable_mixed_mode must be True or False, got 1"),
@@ -149,5 +152,7 @@ def test_configurations_out_of_range(options: dict[str, Any], message: str) -> N
 def test_what_is_no_configuration() -> None:
     with pytest.raises(wg.ArgumentError, match="takes a SchedulerConfig, got a str"):
         wg.HybridScheduler("auto")  # type: ignore[arg-type]
-    with pytest.raises(wg.ArgumentError, match="mode is 'auto', 'forward', 'reverse', 'mixed' or a SchedulerConfig"):
+    with pytest.raises(
+        wg.ArgumentError, match="mode must be 'auto', 'forward', 'reverse', 'mixed' or a SchedulerConfig"
+    ):
         wg.jacobian(wg.sin, "sideways")

@@ -343,22 +343,22 @@ def test_dense_results_where_sparse_ones_are_more_work() -> None:
 
 def test_what_is_wrong_is_said() -> None:
     x = at(4)
-    with pytest.raises(wg.ArgumentError, match="sparse is True, False or 'auto', got 'yes'"):
+    with pytest.raises(wg.ArgumentError, match="sparse must be True, False or 'auto', got 'yes'"):
         wg.jacobian(wg.sin, sparse="yes")
     with pytest.raises(wg.ArgumentError, match="mode of a sparse Jacobian"):
         wg.jacobian(wg.sin, "mixed", sparse=True)
-    with pytest.raises(wg.ArgumentError, match="kind is one of"):
+    with pytest.raises(wg.ArgumentError, match="kind must be one of"):
         wg.colour(np.eye(3), "star")
     with pytest.raises(wg.ArgumentError, match="not symmetric"):
         wg.colour(np.tri(3), "symmetric")
-    with pytest.raises(wg.ArgumentError, match="a pattern is a Sparsity"):
+    with pytest.raises(wg.ArgumentError, match="a pattern must be a Sparsity"):
         wg.jacobian(wg.sin, sparsity="diagonal")
     with pytest.raises(wg.ShapeError, match="the pattern is 3 × 3, but there are 4 elements of the arguments"):
         wg.jacobian(wg.sin, sparsity=np.eye(3))(x)
     for mode in ("forward", "reverse"):
         with pytest.raises(wg.ShapeError, match="the pattern is 3 × 4, but there are 4 results"):
             wg.jacobian(wg.sin, mode, sparsity=np.eye(3, 4))(x)
-    with pytest.raises(wg.DTypeError, match="real floating numbers, got complex"):
+    with pytest.raises(wg.DTypeError, match="real floating tensors, got complex"):
         wg.jacobian(wg.sin, sparse=True)(wg.tensor([1j]))
     with pytest.raises(wg.DTypeError, match="int64"):
         wg.jacobian(lambda i: i * 2, sparse=True)(wg.tensor([1]))

@@ -428,7 +428,7 @@ def test_a_batch_rule_that_forgets_the_examples() -> None:
         return x
 
     same.defvmap(lambda size, mapped, x: x.sum())
-    with pytest.raises(wg.CustomOpError, match=r"same: the vmap rule has to return 4 examples .* shape \(\)"):
+    with pytest.raises(wg.CustomOpError, match=r"same: the vmap rule must return 4 examples .* shape \(\)"):
         wg.vmap(same)(wg.asarray(X))
 
 

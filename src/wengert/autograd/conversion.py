@@ -31,7 +31,7 @@ def _from_numpy(a: np.ndarray[Any, Any], copy: bool | None) -> Tensor:
     try:
         dtype = as_dtype(a.dtype)
     except TypeError:
-        raise DTypeError(f"asarray: NumPy dtype {a.dtype} has no counterpart; convert the array first") from None
+        raise DTypeError(f"asarray: NumPy dtype {a.dtype} is not supported; convert the array first") from None
     if not a.dtype.isnative:
         a, copy = a.astype(a.dtype.newbyteorder("=")), False
     if a.dtype == bool and a.size and a.view(np.uint8).max() > 1:  # other bytes are true to NumPy, and would count here

@@ -34,7 +34,7 @@ def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:
             raise TypeError
         sizes = tuple(s if isinstance(s, _core.Dim) else operator.index(s) for s in shape)
     except TypeError:
-        raise TypeError(f"a shape is an integer or a sequence of integers, got {shape!r}") from None
+        raise TypeError(f"a shape must be an integer or a sequence of integers, got {shape!r}") from None
     for s in sizes:
         if isinstance(s, int) and s < 0:
             raise ShapeError(f"shape {sizes} has a negative size")
@@ -46,7 +46,7 @@ def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:
 def check_count(n: int, what: str) -> None:
     """Raise if there is no memory for n elements anywhere; beyond that, numbers of elements no longer fit their type."""
     if n >= _TOO_MANY:
-        raise MemoryError(f"{what}: out of memory: {n} elements fit nowhere")
+        raise MemoryError(f"{what}: out of memory: {n} elements exceed the address space")
 
 
 def full(
@@ -73,7 +73,7 @@ def full(
 def _filled_with(x: Tensor, shape: tuple[Any, ...], dtype: Any) -> Tensor:
     """The one element of x everywhere, with its gradient."""
     if x.size != 1:
-        raise ShapeError(f"full: the value is a number, got a tensor of shape {tuple(x.shape)}; use broadcast_to")
+        raise ShapeError(f"full: the value must be a number, got a tensor of shape {tuple(x.shape)}; use broadcast_to")
     one = OPS["reshape"](x if dtype is None else x.astype(dtype), ())
     made: Tensor = OPS["copy"](OPS["broadcast_to"](one, shape))
     return made
@@ -203,9 +203,9 @@ def _ends(start: Any, stop: Any, num: Any, name: str) -> tuple[Any, Any, int]:
                 if isinstance(x, Tensor)
                 else ""
             )
-            raise TypeError(f"{name}: start and stop are numbers, got a {type(x).__name__}{remedy}")
+            raise TypeError(f"{name}: start and stop must be numbers, got a {type(x).__name__}{remedy}")
     if not hasattr(num, "__index__") or isinstance(num, Tensor):
-        raise TypeError(f"{name}: num is an integer, got {num!r}")
+        raise TypeError(f"{name}: num must be an integer, got {num!r}")
     if num < 0:
         raise ArgumentError(f"{name}: num must not be negative, got {num}")
     check_count(num, name)
@@ -319,7 +319,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     [[[0, 1], [0, 1], [0, 1]], [[0, 0], [1, 1], [2, 2]]]
     """
     if indexing not in ("xy", "ij"):
-        raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', got {indexing!r}")
+        raise ArgumentError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
     n = len(arrays)
     order = list(range(n))
     if indexing == "xy" and n >= 2:

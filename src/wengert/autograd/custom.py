@@ -432,7 +432,7 @@ class TracedCall:
             if not isinstance(y, Tensor) or not y.ndim or y.shape[0] != n:
                 shape = tuple(y.shape) if isinstance(y, Tensor) else f"of a {type(y).__name__}"
                 raise CustomOpError(
-                    f"{self.call.name}: the vmap rule has to return {n} examples along the first axis, got the shape {shape}"
+                    f"{self.call.name}: the vmap rule must return {n} examples along the first axis, got the shape {shape}"
                 )
         return tuple(made) if isinstance(made, (tuple, list)) else made
 

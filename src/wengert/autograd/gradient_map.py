@@ -59,7 +59,7 @@ class GradientMap:
         if isinstance(x, int):
             return x
         if not isinstance(x, Tensor):
-            raise TypeError(f"GradientMap: gradients are found by tensor or tensor id, got a {type(x).__name__}")
+            raise TypeError(f"GradientMap: the key must be a tensor or a tensor's id, got a {type(x).__name__}")
         return int(x.id)
 
     @staticmethod
@@ -126,7 +126,7 @@ class GradientMap:
     def scale_(self, factor: float) -> GradientMap:
         """Multiply every gradient by a number."""
         if not hasattr(factor, "__float__"):
-            raise TypeError(f"GradientMap.scale_: the factor is a number, got a {type(factor).__name__}")
+            raise TypeError(f"GradientMap.scale_: the factor must be a number, got a {type(factor).__name__}")
         for key, g in self._gradients.items():
             self._gradients[key] = g * factor
         return self

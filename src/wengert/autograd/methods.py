@@ -214,7 +214,7 @@ def _set_grad_in_trace(x: Tensor, gradient: Any) -> None:
 def _call_trace() -> CallTrace:
     trace = call_trace()
     if trace is None:
-        raise TraceError("grad: .grad is not there in the rule of an op")
+        raise TraceError("grad: .grad cannot be used in the rule of an op")
     return trace
 
 

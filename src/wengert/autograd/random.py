@@ -96,7 +96,7 @@ class Generator:
         """Start again from a seed; from the system's entropy if it is None."""
         self._refuse_traced("manual_seed")
         if seed is not None and not hasattr(seed, "__index__"):
-            raise TypeError(f"manual_seed: a seed is an integer, got {seed!r}")
+            raise TypeError(f"manual_seed: the seed must be an integer, got {seed!r}")
         if not self._left_alone():
             with self._lock:
                 self._seed = int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
@@ -194,7 +194,7 @@ def manual_seed(seed: int) -> Generator:
 def _prepare(shape: Any, generator: Generator | None, device: Any, name: str) -> tuple[tuple[Any, ...], Generator]:
     check_device(device)
     if generator is not None and not isinstance(generator, Generator):
-        raise TypeError(f"{name}: generator is a wengert.Generator, got a {type(generator).__name__}")
+        raise TypeError(f"{name}: generator must be a wengert.Generator, got a {type(generator).__name__}")
     return as_shape(*shape) if shape else (), generator or default_generator
 
 
@@ -210,14 +210,14 @@ def _draw(op: Any, shape: tuple[Any, ...], g: Generator, dtype: DType) -> Tensor
 def _floating(dtype: Any, name: str) -> DType:
     t = float32 if dtype is None else as_dtype(dtype)
     if not t.is_floating:
-        raise DTypeError(f"{name}: draws real floating numbers, got dtype {t.name}")
+        raise DTypeError(f"{name}: dtype must be a real floating type, got {t.name}")
     return t
 
 
 def _inexact(dtype: Any, name: str) -> DType:
     t = float32 if dtype is None else as_dtype(dtype)
     if not t.is_inexact:
-        raise DTypeError(f"{name}: draws floating and complex numbers, got dtype {t.name}")
+        raise DTypeError(f"{name}: dtype must be a floating or complex type, got {t.name}")
     return t
 
 
@@ -238,7 +238,9 @@ def _scaled(x: Tensor, scale: Any, offset: Any) -> Tensor:
 def _finished(x: Tensor, requires_grad: bool | None) -> Tensor:
     if not x._plain:
         if requires_grad:
-            raise TraceError("requires_grad: a tensor made inside a compiled function is no leaf; make it outside")
+            raise TraceError(
+                "requires_grad: a tensor made inside a compiled function cannot be a leaf; make it outside"
+            )
         return x
     if requires_grad is not None:
         x.requires_grad = requires_grad
@@ -414,7 +416,7 @@ def bernoulli(
     values = data(t) if t._plain else np.empty(0)  # what is traced has no data to look at
     if values.size and not ((values >= 0) & (values <= 1)).all():
         outside = values[~((values >= 0) & (values <= 1))].flat[0]
-        raise ArgumentError(f"bernoulli: a probability lies between 0 and 1, got {float(outside):g}")
+        raise ArgumentError(f"bernoulli: probabilities must be between 0 and 1, got {float(outside):g}")
     sizes, g = _prepare((t.shape if shape is None else shape,), generator, device, "bernoulli")
     drawn = _draw(_uniform, sizes, g, float64 if t.dtype.code == float64.code else float32)
     return as_dtype_of(drawn < t.detach(), kind)

@@ -48,11 +48,13 @@ def as_tensors(given: Any, what: str) -> list[Tensor]:
     if isinstance(given, Tensor):
         return [given]
     if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
-        raise TypeError(f"{what} are a tensor or a sequence of tensors, got a {type(given).__name__}")
+        raise TypeError(f"{what} must be a tensor or a sequence of tensors, got a {type(given).__name__}")
     tensors = list(given)
     for k, x in enumerate(tensors):
         if not isinstance(x, Tensor):
-            raise TypeError(f"{what} are a tensor or a sequence of tensors, got a {type(x).__name__} at position {k}")
+            raise TypeError(
+                f"{what} must be a tensor or a sequence of tensors, got a {type(x).__name__} at position {k}"
+            )
     return tensors
 
 
@@ -287,7 +289,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     if _core.node_of(self) is None:
         raise GradientError("register_hook: this tensor does not require a gradient; set requires_grad first")
     if not callable(hook):
-        raise TypeError(f"register_hook: the hook is a function of the gradient, got a {type(hook).__name__}")
+        raise TypeError(f"register_hook: the hook must be a function of the gradient, got a {type(hook).__name__}")
     hooks = _core.hooks_of(self)
     return _add_hook(hooks, functools.partial(_run_hook, hook))
 
@@ -321,12 +323,12 @@ def register_post_accumulate_hook(self: Tensor, hook: Callable[[Tensor], object]
     """
     if not callable(hook):
         raise TypeError(
-            f"register_post_accumulate_hook: the hook is a function of the tensor, got a {type(hook).__name__}"
+            f"register_post_accumulate_hook: the hook must be a function of the tensor, got a {type(hook).__name__}"
         )
     hooks = _core.final_hooks_of(self) if self._plain and self.is_leaf and self.requires_grad else None
     if hooks is None:
         raise GradientError(
-            f"register_post_accumulate_hook: this tensor {self.dtype.name}{tuple(self.shape)} is no leaf that requires a "
+            f"register_post_accumulate_hook: this tensor {self.dtype.name}{tuple(self.shape)} is not a leaf that requires a "
             "gradient; intermediates have register_hook"
         )
     return _add_hook(hooks, functools.partial(_announce, weakref.ref(self), hook))

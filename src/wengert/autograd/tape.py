@@ -81,7 +81,7 @@ class GradientTape:
         if not isinstance(x, Tensor):
             raise TypeError(f"watch: takes a tensor, got a {type(x).__name__}; make one with wengert.tensor(...)")
         if not x.dtype.is_inexact:
-            raise DTypeError(f"watch: only floating tensors are tracked, got {x.dtype.name}{tuple(x.shape)}")
+            raise DTypeError(f"watch: only floating tensors can be tracked, got {x.dtype.name}{tuple(x.shape)}")
         if (
             not x._plain or x.requires_grad
         ):  # tracked by an outer transformation or graph, which must see through the handle

@@ -104,7 +104,8 @@ def columns(arrays: tuple[Any, ...], who: str) -> tuple[list[Any], Any, int]:
     for x in found:
         if isinstance(x, (Tensor, np.ndarray)) and x.ndim == 0:
             raise ShapeError(
-                f"{who}: every array has samples along its first axis, got a single number; lists are containers here, so "
+                f"{who}: every array must have samples along its first axis, got a single number; "
+                f"lists are containers here, so "
                 "pass numpy.asarray(list)"
             )
     lengths = [len(x) for x in found]
@@ -187,7 +188,7 @@ class ConcatDataset:
         for x in self.datasets:
             if not (hasattr(type(x), "__len__") and hasattr(type(x), "__getitem__")):
                 raise ArgumentError(
-                    f"ConcatDataset: data sets have samples by number (__len__ and __getitem__), got a {type(x).__name__}; "
+                    f"ConcatDataset: data sets must have __len__ and __getitem__, got a {type(x).__name__}; "
                     "itertools.chain joins iterables"
                 )
         self._ends = list(itertools.accumulate(map(len, self.datasets)))

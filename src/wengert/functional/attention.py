@@ -23,7 +23,7 @@ _NAME = "scaled_dot_product_attention"
 def _operands(q: Any, k: Any, v: Any) -> list[Tensor]:
     xs = promoted([as_floating(as_tensor(x, _NAME)) for x in (q, k, v)])
     if not xs[0].dtype.is_floating:
-        raise DTypeError(f"{_NAME}: is defined for real numbers, got {describe(xs[0])}")
+        raise DTypeError(f"{_NAME}: operands must be real numbers, got {describe(xs[0])}")
     if any(x.ndim < 2 for x in xs):
         shapes = ", ".join(describe(x) for x in xs)
         raise ShapeError(f"{_NAME}: q, k and v must have shape (…, positions, features), got {shapes}")

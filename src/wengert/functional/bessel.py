@@ -99,7 +99,7 @@ def _pair(a: Any, x: Any, name: str) -> tuple[Tensor, ...]:
     first, second = beside(a, x), beside(x, a)
     for t in (first, second):
         if t.dtype.kind == "c":
-            raise DTypeError(f"{name}: is defined here for real numbers, got {describe(t)}")
+            raise DTypeError(f"{name}: operands must be real numbers, got {describe(t)}")
     return broadcast_arrays(*promoted([first, second]))
 
 

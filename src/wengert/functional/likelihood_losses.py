@@ -193,6 +193,6 @@ def _rows(labels: Any, lengths: Any, n: int) -> Any:
         rows[np.arange(longest) < lengths[:, None]] = labels
         return rows
     raise ShapeError(
-        f"ctc_loss: targets are (batch, labels), or all {int(lengths.sum())} labels that the lengths say, got shape "
+        f"ctc_loss: targets must be (batch, labels), or all {int(lengths.sum())} labels that the lengths say, got shape "
         f"{labels.shape}"
     )

@@ -37,7 +37,7 @@ def _operands(name: str, x: Any, *parameters: Any) -> list[Any]:
     tensors = [as_floating(as_tensor(x, name)), *(None if p is None else as_tensor(p, name) for p in parameters)]
     for t in tensors:
         if t is not None and t.dtype.kind == "c":
-            raise DTypeError(f"{name}: is defined for real numbers, got {describe(t)}")
+            raise DTypeError(f"{name}: operands must be real numbers, got {describe(t)}")
     return tensors
 
 

@@ -68,7 +68,8 @@ def fold(x: Any, output_size: Any, kernel_size: Any, *, dilation: Any = 1, paddi
     t = reshape(t, (1, *t.shape)) if single else t
     if t.ndim != 3 or t.shape[1] % taps or t.shape[2] != windows:
         raise ShapeError(
-            f"fold: x is (batch, channels · {taps}, {windows}) for windows of {kernel_size} in {size}, got {describe(t)}"
+            f"fold: x must be (batch, channels · {taps}, {windows}) for windows of {kernel_size} in "
+            f"{size}, got {describe(t)}"
         )
     n, channels = t.shape[0], t.shape[1] // taps
     flat = reshape(t, (n, channels, taps * windows))
@@ -123,7 +124,7 @@ def _unpooled(
     at, _ = with_batch(name, rank, as_tensor(indices, name))
     if not at.dtype.is_integer:
         raise DTypeError(
-            f"{name}: indices are integers, as max_pool{rank}d(return_indices=True) gives, got {describe(at)}"
+            f"{name}: indices must be integers, as max_pool{rank}d(return_indices=True) gives, got {describe(at)}"
         )
     if tuple(at.shape) != tuple(t.shape):
         raise ShapeError(f"{name}: indices {describe(at)} must have the shape of x {describe(t)}")

@@ -76,7 +76,7 @@ def _knots(xp: Any, fp: Any, ordered: bool) -> tuple[Tensor, Tensor]:
     if places.shape[0] == 0:
         raise ShapeError("interp: needs at least one point, got none")
     if places.dtype.kind == "c":
-        raise DTypeError(f"interp: the places xp are real, got {describe(places)}")
+        raise DTypeError(f"interp: the places xp must be real, got {describe(places)}")
     if ordered and decreases(given):
         raise ArgumentError("interp: xp must be increasing; sort the points first")
     return places, values
@@ -166,7 +166,7 @@ def _vectors(a: Any, v: Any, name: str) -> list[Tensor]:
         if x.dtype.kind == "b":
             raise DTypeError(f"{name}: takes numbers, got {describe(x)}; convert with astype first")
         if x.size == 0:
-            raise ShapeError(f"{name}: a vector without elements has no product, got {describe(x)}")
+            raise ShapeError(f"{name}: vectors must not be empty, got {describe(x)}")
     return [_reshape(x, (1,)) if x.ndim == 0 else x for x in xs]
 
 

@@ -141,7 +141,9 @@ def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) ->
     if sorter is not None:
         i = as_index(sorter, "searchsorted")
         if i.ndim != 1 or i.shape[0] != a.shape[0]:
-            raise ShapeError(f"searchsorted: the sorter has one position for each of {describe(a)}, got {describe(i)}")
+            raise ShapeError(
+                f"searchsorted: the sorter must have one position for each of {describe(a)}, got {describe(i)}"
+            )
         a = _take(a, i, 0)
     a, b = promoted([a, b])
     return _searchsorted(a, b, int(side == "right"), 0)

@@ -136,7 +136,7 @@ def minimize(
     if sparse:
         if str(method).lower() not in _TAKE_SPARSE:
             raise ArgumentError(
-                f"minimize: the methods that take sparse Hessians are trust-constr and Newton-CG, got {method!r}"
+                f"minimize: with sparse=True the method must be 'trust-constr' or 'Newton-CG', got {method!r}"
             )
         derivatives.pop("hessp")
         derivatives["hess"] = _sparse("hessian", lambda v: _scalar(flat(v)), f)
@@ -334,7 +334,7 @@ def root(
     given: dict[str, Any] = {}
     if sparse or sparsity is not None:
         if method not in (None, "krylov"):
-            raise ArgumentError(f"root: the method that takes a sparse Jacobian is 'krylov', got {method!r}")
+            raise ArgumentError(f"root: with sparse=True the method must be 'krylov', got {method!r}")
         method, flat = "krylov", unknowns.function(f, args)
         slope = _sparse("jacobian", lambda v: _outputs(flat(v)), f, sparsity)
         asked = options.pop("options", {})

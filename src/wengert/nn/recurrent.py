@@ -83,7 +83,7 @@ class _Recurrent(Module):
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
             axes = "(batch, steps, input)" if self.batch_first else "(steps, batch, input)"
             raise ShapeError(
-                f"{name}: x is {axes} or (steps, input), with input_size {self.input_size}, got {describe(x)}"
+                f"{name}: x must be {axes} or (steps, input), with input_size {self.input_size}, got {describe(x)}"
             )
         if single:
             x = F.expand_dims(x, axis=1)

@@ -130,7 +130,8 @@ class GradScaler:
     ) -> None:
         if loss_scaler is not None and not isinstance(loss_scaler, StaticLossScaler):
             raise ArgumentError(
-                f"GradScaler: loss_scaler is a StaticLossScaler or a DynamicLossScaler, got a {type(loss_scaler).__name__}"
+                f"GradScaler: loss_scaler must be a StaticLossScaler or a DynamicLossScaler, got a "
+                f"{type(loss_scaler).__name__}"
             )
         options = (init_scale, growth_factor, backoff_factor, growth_interval)
         self.loss_scaler = loss_scaler or DynamicLossScaler(*options)
@@ -163,7 +164,7 @@ class GradScaler:
     def _scaled(self, loss: Any) -> Tensor:
         if not isinstance(loss, Tensor) or not loss.dtype.is_inexact:
             what = f"{loss.dtype.name}{tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
-            raise ArgumentError(f"GradScaler.scale: a loss is a floating tensor, got {what}")
+            raise ArgumentError(f"GradScaler.scale: the loss must be a floating tensor, got {what}")
         wide = loss.astype(float32) if loss.dtype.is_floating and loss.dtype.itemsize < 4 else loss
         scaled: Tensor = wide * self._scale
         if not scaled._plain or not scaled.requires_grad or call_trace() is not None:

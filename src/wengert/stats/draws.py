@@ -97,7 +97,7 @@ def _read(
     if dtype is not None:
         kind = as_dtype(dtype)
         if not kind.is_floating:
-            raise DTypeError(f"{name}: draws real floating numbers, got dtype {kind.name}; use astype on the result")
+            raise DTypeError(f"{name}: dtype must be a real floating type, got {kind.name}; use astype on the result")
         found = [as_dtype_of(t, kind) for t in found]
     common = common_shape(name, *(tuple(t.shape) for t in found))
     return found, common if shape is None else fitting(name, common, as_shape(shape))

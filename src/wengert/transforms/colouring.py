@@ -94,7 +94,7 @@ def _sets_of(matrix: Any) -> IndexSets:
     dense = np.asarray(matrix)
     if dense.ndim != 2 or dense.dtype.kind not in "biufc":
         raise ArgumentError(
-            f"sparsity: a pattern is a Sparsity, a matrix of scipy.sparse, or a dense matrix of numbers, got {matrix!r}"
+            f"sparsity: a pattern must be a Sparsity, a scipy.sparse matrix, or a dense matrix of numbers, got {matrix!r}"
         )
     return IndexSets.of_matrix(dense)
 
@@ -171,7 +171,7 @@ def colour(sparsity: Any, kind: str = "auto") -> Colouring:
     3
     """
     if kind not in KINDS:
-        raise ArgumentError(f"colour: kind is one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+        raise ArgumentError(f"colour: kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
     pattern = sparsity if isinstance(sparsity, Sparsity) else Sparsity(sparsity)
     known = pattern._colourings.get(kind)
     if known is None:

@@ -105,7 +105,7 @@ def hessian_blocks(
     """
     pairs = [tuple(b) for b in blocks]
     if any(len(b) != 2 or not all(isinstance(k, int) for k in b) for b in pairs):
-        raise ArgumentError(f"hessian_blocks: blocks are pairs of argument numbers, got {list(blocks)!r}")
+        raise ArgumentError(f"hessian_blocks: blocks must be pairs of argument numbers, got {list(blocks)!r}")
     _require_chunk(chunk, "hessian_blocks")
 
     def blocks_of(*args: Any, **kwargs: Any) -> list[Any]:
@@ -121,7 +121,8 @@ def _block(f: Callable[..., Any], i: int, j: int, chunk: int | None, args: Any, 
     for x in xs:
         if not isinstance(x, Tensor):
             raise ArgumentError(
-                f"hessian_blocks: each argument in a block is one tensor, got a {type(x).__name__}; hessian takes containers"
+                f"hessian_blocks: each argument in a block must be one tensor, got a "
+                f"{type(x).__name__}; hessian takes containers"
             )
         _reject_complex(x, "hessian_blocks")
     swapped = int(xs[1].size) < int(xs[0].size)

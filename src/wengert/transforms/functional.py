@@ -95,7 +95,7 @@ def _bring_up_to_date(result: Any) -> None:
 
 def _with_aux(result: Any, what: str) -> tuple[Any, Any]:
     if not (isinstance(result, tuple) and len(result) == 2):
-        raise ArgumentError(f"{what}: with has_aux=True the function returns (value, aux)")
+        raise ArgumentError(f"{what}: with has_aux=True the function must return (value, aux)")
     value, aux = result
     return value, aux
 
@@ -292,7 +292,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise ArgumentError(
-                f"jvp: {name} is a tuple with one entry per argument of f, got a {type(given).__name__}"
+                f"jvp: {name} must be a tuple with one entry per argument of f, got a {type(given).__name__}"
             )
     xs, structure = tree.flatten(tuple(primals))
     x_dots = tree.leaves_like(tuple(tangents), structure, "jvp: the tuple of tangents")

@@ -166,7 +166,9 @@ def _forward(f: Callable[..., Any], argnums: int | Sequence[int], chunk: int | N
 
 def _require_chunk(chunk: Any, what: str) -> None:
     if chunk is not None and not (isinstance(chunk, int) and not isinstance(chunk, bool) and chunk > 0):
-        raise ArgumentError(f"{what}: chunk is how many derivatives are computed at a time, at least 1, got {chunk!r}")
+        raise ArgumentError(
+            f"{what}: chunk, the number of derivatives computed at a time, must be at least 1, got {chunk!r}"
+        )
 
 
 def _row(pull_back: Callable[[Any], list[Any]], y: Any, e: Tensor) -> list[Any]:
@@ -264,7 +266,7 @@ def jacobian(
         return transformed(entries, "The Jacobian of {f}.", jacobian, f, **options)
     if not isinstance(mode, SchedulerConfig) and mode not in STRATEGIES:
         raise ArgumentError(
-            f"jacobian: mode is 'auto', 'forward', 'reverse', 'mixed' or a SchedulerConfig, got {mode!r}"
+            f"jacobian: mode must be 'auto', 'forward', 'reverse', 'mixed' or a SchedulerConfig, got {mode!r}"
         )
     config = mode if isinstance(mode, SchedulerConfig) else SchedulerConfig(strategy=mode)
 

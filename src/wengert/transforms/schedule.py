@@ -44,7 +44,9 @@ class SchedulerConfig:
         for name in ("forward_mode_threshold", "reverse_mode_threshold"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-                raise ArgumentError(f"SchedulerConfig: {name} is outputs / inputs, a positive number, got {value!r}")
+                raise ArgumentError(
+                    f"SchedulerConfig: {name} (outputs / inputs) must be a positive number, got {value!r}"
+                )
         if self.reverse_mode_threshold >= self.forward_mode_threshold:
             raise ArgumentError(
                 f"SchedulerConfig: reverse_mode_threshold ({self.reverse_mode_threshold}) must be below "

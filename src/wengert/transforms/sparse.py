@@ -289,7 +289,8 @@ def _flat(f: Any, argnums: Any, is_hessian: bool, args: Any, kwargs: Any) -> tup
     for x in xs:
         if not x.dtype.is_floating:
             raise DTypeError(
-                f"{what}: sparse derivatives are by real floating numbers, got {x.dtype.name}{tuple(x.shape)}; use "
+                f"{what}: the arguments of sparse derivatives must be real floating tensors, got "
+                f"{x.dtype.name}{tuple(x.shape)}; use "
                 "sparse=False"
             )
 
@@ -310,7 +311,9 @@ def sparse_jacobian(
 ) -> SparseDerivative:
     """What `jacobian` makes for `sparse=True` and "auto"."""
     if mode not in _KINDS:
-        raise ArgumentError(f"jacobian: the mode of a sparse Jacobian is 'auto', 'forward' or 'reverse', got {mode!r}")
+        raise ArgumentError(
+            f"jacobian: the mode of a sparse Jacobian must be 'auto', 'forward' or 'reverse', got {mode!r}"
+        )
     return SparseDerivative(
         f,
         argnums,
@@ -342,7 +345,7 @@ def sparse_hessian(
 def require_choice(sparse: Any, what: str) -> Any:
     """`sparse`, if it is one of its values."""
     if not (isinstance(sparse, bool) or sparse == "auto"):
-        raise ArgumentError(f"{what}: sparse is True, False or 'auto', got {sparse!r}")
+        raise ArgumentError(f"{what}: sparse must be True, False or 'auto', got {sparse!r}")
     return sparse
 
 

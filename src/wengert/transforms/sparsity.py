@@ -255,7 +255,7 @@ def detect_hessian(
 def symmetric(sets: IndexSets) -> IndexSets:
     """The entries (i, j) for which there is (j, i), too: a symmetric matrix with this pattern has no others."""
     if sets.n_rows != sets.n_columns:
-        raise ArgumentError(f"sparsity: a symmetric pattern is square, got {sets.n_rows} × {sets.n_columns}")
+        raise ArgumentError(f"sparsity: a symmetric pattern must be square, got {sets.n_rows} × {sets.n_columns}")
     n = sets.n_columns
     forth = sets.rows().astype(np.int64) * n + sets.columns
     other = sets.transposed()

@@ -41,7 +41,7 @@ def _modf(x: Any) -> tuple[Any, Any]:
 @ufunc("jv")  # which scipy.special.jn is, too
 def _jv(v: Any, x: Any) -> Any:
     if isinstance(v, Tensor) or v != int(v):
-        raise TypeError(f"scipy.special.jv: the order is an integer in wengert, got {v!r}")
+        raise TypeError(f"scipy.special.jv: the order must be an integer in wengert, got {v!r}")
     return wg.jn(int(v), x)
 
 
