@@ -601,3 +601,47 @@ def test_an_exception_in_a_call_leaves_everything_as_it_was() -> None:
     with pytest.raises(ValueError, match="too large"):
         step(x * 1000.0, t)
     assert_same(before, w.state(), 0.0)
+
+
+def test_hooks_on_what_a_step_computes() -> None:
+    def run(compiled: bool) -> list[Any]:
+        w = wg.tensor([1.0, 2.0], requires_grad=True)
+        seen = []
+
+        def step(x: Any) -> Any:
+            h = wg.sin(w * x)
+            y = h * h
+            handles = [h.register_hook(lambda g: g * 3), h.register_hook(lambda g: seen.append(g.shape))]
+            y.register_hook(lambda g: wg.clip(g, -0.5, 0.5)).remove()
+            loss = (y * x + h).sum()
+            loss.backward()
+            handles[0].remove()
+            return loss
+
+        run = wg.compile(step) if compiled else step
+        for k in range(3):
+            run(wg.tensor([0.3, -0.7]) * (k + 1))
+        assert seen
+        return [w.grad.numpy()]
+
+    np.testing.assert_allclose(run(True)[0], run(False)[0], rtol=1e-6)
+
+
+def test_norms_of_gradient_maps() -> None:
+    w = World()
+
+    def step(x: Any, t: Any) -> Any:
+        grads = wg.cross_entropy(w.net(x), t).backward()
+        return grads.global_norm(), grads.all_finite()
+
+    w.net.eval()
+    expected = step(*vectors(0))
+    norm, finite = wg.compile(step)(*vectors(0))
+    assert norm.item() == pytest.approx(expected[0], rel=1e-6)
+    assert finite.item() is expected[1] is True
+
+
+def test_sizes_are_results() -> None:
+    f = wg.compile(lambda x: (x.sum(), x.shape[0], 2 * x.shape[1]))
+    for shape in ((3, 4), (5, 2)):
+        assert [int(n.item()) for n in f(wg.ones(shape))[1:]] == [shape[0], 2 * shape[1]]

@@ -203,3 +203,11 @@ def test_lengths_that_do_not_fit() -> None:
 def test_random_numbers_in_the_body_are_refused() -> None:
     with pytest.raises(wg.TraceError, match="draws random numbers, which would be the same in every turn"):
         wg.compile(lambda c: wg.scan(lambda c, x: (c + wg.randn(3), None), c, length=2))(wg.zeros((3,)))
+
+
+def test_the_gradient_of_a_compiled_loop_runs_it_once() -> None:
+    g = wg.compile(wg.grad(recurrent, (0, 1, 2)))
+    g(*ARGUMENTS)
+    (trace,) = g.traces
+    loops = [i for i in trace.program.instructions if i.op.name.startswith("scan")]
+    assert len(loops) == 2, "one that keeps what it carries, and one back"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.html import table
 from wengert.errors import ShapeError
+from wengert.program.trace import Tracer
 
 MOST_SHOWN = 30
 
@@ -131,15 +133,22 @@ class GradientMap:
             self._gradients[key] = g * factor
         return self
 
-    def global_norm(self) -> float:
-        """√(Σ |g|²) over all gradients, in float64."""
+    def global_norm(self) -> Any:
+        """√(Σ |g|²) over all gradients, in float64: a number, and inside a compiled function a tensor without axes."""
+        if any(isinstance(g, Tracer) for g in self._gradients.values()):
+            from wengert.optim.transforms import norm
+
+            return norm([g.detach() for g in self._gradients.values()])
         return math.hypot(*(_norm(g) for g in self._gradients.values()))
 
-    def all_finite(self) -> bool:
-        """Whether no gradient holds an infinity or NaN."""
+    def all_finite(self) -> Any:
+        """Whether no gradient holds an infinity or NaN: a bool, and inside a compiled function a tensor without axes."""
         from wengert._core import ops
 
-        return all(bool(ops["isfinite"](g).all()) for g in self._gradients.values())
+        found = [ops["isfinite"](g).all() for g in self._gradients.values()]
+        if any(isinstance(x, Tracer) for x in found):
+            return functools.reduce(ops["logical_and"], found)
+        return all(map(bool, found))
 
     def _rows(self, names: dict[int, str]) -> list[tuple[str, str, str]]:
         """For the first gradients: whose it is, its type, and its norm."""

@@ -12,7 +12,9 @@ from wengert.dtypes import DType
 from wengert.errors import DTypeError, ShapeError
 from wengert.functional.arguments import as_dtype_of, as_tensor, describe, full, native, shape_text
 from wengert.functional.elementwise import clip, pow
+from wengert.functional.gather import masked_fill, scatter, scatter_add
 from wengert.functional.indexing import assign
+from wengert.functional.scatter_reduce import scatter_reduce
 from wengert.ops.registry import OPS
 from wengert.program.call_trace import Name, call_trace
 from wengert.program.trace import Tracer
@@ -162,7 +164,8 @@ def methods() -> dict[str, Any]:
         for op in OPS.values()
         if op.elementwise and op.public and op.name not in ("where", "pow") and _keeps_dtype(op.name)
     }
-    table.update({"pow_": _method(pow, "pow_"), "clip_": _method(clip, "clip_")})
+    for f in (pow, clip, masked_fill, scatter, scatter_add, scatter_reduce):
+        table[f.__name__ + "_"] = _method(f, f.__name__ + "_")
     table.update({f.__name__: f for f in (copy_, fill_, zero_, normal_, uniform_)})
     table.update({slot: _operator(_slot_of(slot), slot) for slot in _OPERATORS})
     table["__ipow__"] = _operator(power_operator, "__ipow__")

@@ -140,12 +140,22 @@ def write(x: Any, value: Any, level: Any, name: str) -> None:
     pair = x._pair
     before = pair.level
     if pair.view is None:
+        value = _laid_out_like(pair.value, value)
         pair.give(value if _core.is_grad_enabled() else _replaced(pair.level.pair(pair.value, pair.tangent), value))
         _core.note_dual_write()
     else:
         write(pair.view.base, pair.view.updated(value, name), level, name)
     if x._pair.level.level > before.level:
         _note_turned(x, level, before)
+
+
+def _laid_out_like(old: Any, new: Any) -> Any:
+    """The new value, contiguous if the old one is, as writing leaves it in memory: reshape makes a view of it then."""
+    before, after = _innermost(old), _innermost(new)
+    if before._plain and after._plain and before.is_contiguous and not after.is_contiguous:
+        with enable_grad():
+            return OPS["reshape"](OPS["reshape"](new, (new.size,)), new.shape)
+    return new
 
 
 def _replaced(old: Any, new: Any) -> Any:

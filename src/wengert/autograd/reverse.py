@@ -286,10 +286,13 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     >>> (x * x).backward()[x].item()
     12.0
     """
-    if _core.node_of(self) is None:
-        raise GradientError("register_hook: this tensor does not require a gradient; set requires_grad first")
     if not callable(hook):
         raise TypeError(f"register_hook: the hook must be a function of the gradient, got a {type(hook).__name__}")
+    if isinstance(self, Name) and self not in self._trace._given:
+        hooks = self._trace.hooks.setdefault(self._trace.value(self), [])
+        return _add_hook(hooks, functools.partial(_run_hook, hook))
+    if _core.node_of(self) is None:
+        raise GradientError("register_hook: this tensor does not require a gradient; set requires_grad first")
     hooks = _core.hooks_of(self)
     return _add_hook(hooks, functools.partial(_run_hook, hook))
 

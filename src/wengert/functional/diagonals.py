@@ -42,7 +42,8 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tenso
     t = as_tensor(x, "diagonal")
     if t.ndim < 2:
         raise ShapeError(f"diagonal: needs at least two axes, got {describe(t)}")
-    t = moveaxis(t, (axis1, axis2), (-2, -1))
+    if (axis1, axis2) != (-2, -1):  # else the reshaped tensor would be one of a view, which cannot always be written to
+        t = moveaxis(t, (axis1, axis2), (-2, -1))
     *lead, rows, cols = t.shape
     height, width = (rows, cols - offset) if offset >= 0 else (rows + offset, cols)
     length = height if height <= width else width

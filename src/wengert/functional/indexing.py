@@ -7,6 +7,7 @@ A basic key (integers, slices, None, ...) is a *place*: one `slice` and one `res
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -301,6 +302,22 @@ def _scalar_mask(key: Any, value: Any) -> Tensor | None:
     return key if np.ndim(value) == 0 or (isinstance(value, Tensor) and value.ndim == 0) else None
 
 
+def _masked_part(x: Tensor, entries: Sequence[Any], value: Any) -> tuple[tuple[Any, ...], Tensor] | None:
+    """For a key of one mask without data, whose other entries are basic, and one number: the key with whole axes in place of
+    the mask, and the mask as it lies in what that selects."""
+    masks = [k for k, e in enumerate(entries) if isinstance(e, Tensor)]
+    scalar = value.ndim == 0 if isinstance(value, Tensor) else np.ndim(value) == 0
+    mask = entries[masks[0]]
+    if len(masks) > 1 or mask.dtype != bool_ or mask._plain or mask.ndim == 0 or not scalar:
+        return None
+    at = masks[0]
+    part = (*entries[:at], *(slice(None) for _ in range(mask.ndim)), *entries[at + 1 :])
+    before, after = (sum(e is None or isinstance(e, slice) for e in es) for es in (entries[:at], entries[at + 1 :]))
+    if not any(e is Ellipsis for e in entries[:at]):  # axes that are not named come after the mask
+        after = getitem(x, part).ndim - before - mask.ndim
+    return part, _reshape(mask, (*mask.shape, *(1,) * after))
+
+
 def _has_places(x: Tensor) -> bool:
     """Whether a part of x is written by writing to a view of it: x is data, with a place for every element."""
     return x._plain and call_trace() is None and not x._overlaps
@@ -348,7 +365,10 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         assign(x, _where(mask, _value(value, x, "setitem"), x), "setitem")
         return
     entries, basic = entries_of(key, "setitem")
-    if basic:
+    if not basic and (found := _masked_part(x, entries, value)) is not None:
+        part, mask = found
+        setitem(x, part, _where(mask, _value(value, x, "setitem"), getitem(x, part)))
+    elif basic:
         _assign_basic(x, read_basic(x, entries, "setitem"), value)
     else:
         _assign_advanced(x, read_key(x, entries, "setitem"), value)

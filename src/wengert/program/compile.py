@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 from wengert import _core, tree
 from wengert.dtypes import float32, int64
 from wengert.errors import ArgumentError, TraceError, WengertError
+from wengert.ops.registry import OPS
 from wengert.program.call_trace import CallTrace, ClosesOver, call_trace
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
@@ -23,7 +24,7 @@ from wengert.program.retrace import Recent, history, name_of, run_op_by_op
 from wengert.program.simplify import simplify
 from wengert.program.sizes import own_symbols, unify_sizes
 from wengert.program.static_arguments import Static, refuse_static_tensors, static_names, with_statics, without_statics
-from wengert.program.trace import standing_trace, tracing
+from wengert.program.trace import create, standing_trace, tracing
 
 F = TypeVar("F", bound=Callable[..., Any])
 Convert = Callable[..., tuple[Any, ...]]
@@ -138,7 +139,7 @@ def _trace_with(
         with trace:
             outputs = compiled.function(*arguments[: len(args)], **dict(zip(kwargs, arguments[len(args) :])))
             leaves, structure = tree.flatten(outputs)
-            leaves = [_returned_number(x) if is_number(x) else x for x in leaves]
+            leaves = [_returned_number(x) if is_number(x) else _returned_size(x) for x in leaves]
         program = trace.program([_result(trace, x, compiled.__name__) for x in leaves])
     except BaseException as e:
         if isinstance(e, WengertError):
@@ -194,6 +195,11 @@ def _returned_number(x: Any) -> Any:
     return x.weak(int64.code if isinstance(x.zero(), int) else float32.code)
 
 
+def _returned_size(x: Any) -> Any:
+    """A size as an int64."""
+    return create(OPS["size_scalar"], ((x,), int64.code)) if isinstance(x, _core.Dim) else x
+
+
 def _result(trace: CallTrace, x: Any, name: str) -> Operand:
     if isinstance(x, _core.Tensor):
         return trace.operand(x, 0)
@@ -206,8 +212,6 @@ def _result(trace: CallTrace, x: Any, name: str) -> Operand:
 
 def own_outputs(program: Program) -> Program:
     """Outputs that would share an input's buffer, or be the same value twice, become copies."""
-    from wengert.ops.registry import OPS
-
     shared = set(program.inputs)
     for i in program.instructions:
         if (i.op.view or i.op.name == "replace_value") and i.inputs[-1] in shared:  # views have one operand

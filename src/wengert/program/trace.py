@@ -206,6 +206,7 @@ class Trace:
         self.inputs: list[Var] = []
         self.instructions: list[Instruction] = []
         self.captured: dict[int, tuple[Any, Tracer]] = {}
+        self.hooks: dict[Var, list[Any]] = {}  # that may change the cotangents of values
 
     def __enter__(self) -> Trace:
         _enter(self)

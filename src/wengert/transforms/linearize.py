@@ -87,14 +87,20 @@ def linearize(
 
 
 def transpose(
-    trace: Trace, linear: Sequence[Instruction], bars: dict[Var, Any], known: Mapping[Var, Any] | None = None
+    trace: Trace,
+    linear: Sequence[Instruction],
+    bars: dict[Var, Any],
+    known: Mapping[Var, Any] | None = None,
+    hooked: Mapping[Var, Sequence[Callable[[Any], Any]]] | None = None,
 ) -> None:
     """Walk linear instructions backwards in `trace`; `bars` gains the cotangents of what they read.
 
-    `known`: operands that have numbers already.
+    `known`: operands that have numbers already. `hooked`: functions that may change the cotangents of these values.
     """
     for i in reversed(linear):
         y_bars = [bars.pop(v, ZERO) for v in i.outputs]
+        if hooked:
+            y_bars = [b if b is ZERO else _changed(b, hooked.get(v, ())) for v, b in zip(i.outputs, y_bars)]
         if all(b is ZERO for b in y_bars):
             continue
         y_bar = y_bars[0] if i.op.n_outputs == 1 else tuple(y_bars)
@@ -103,6 +109,13 @@ def transpose(
         for k, x_bar in zip(which, _transposed(i, y_bar, operands, which)):
             x: Any = i.inputs[k]
             bars[x] = bars.get(x, ZERO) + x_bar
+
+
+def _changed(bar: Any, hooks: Sequence[Callable[[Any], Any]]) -> Any:
+    for hook in hooks:
+        made = hook(bar)
+        bar = bar if made is None else made
+    return bar
 
 
 def _readable(trace: Trace, x: Operand) -> Any:

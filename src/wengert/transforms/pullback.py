@@ -12,9 +12,9 @@ from typing import Any
 from wengert import _core
 from wengert.autograd.forward import DualTensor
 from wengert.errors import GradientError
-from wengert.ops.registry import define_callback
+from wengert.ops.registry import OPS, define_callback
 from wengert.ops.zero import ZERO
-from wengert.program.ir import Const, Operand, Var
+from wengert.program.ir import Const, Instruction, Operand, Var
 from wengert.program.trace import Trace, Tracer, untraced
 from wengert.transforms.linearize import is_linear, jvp_rule, transpose, zeros_like
 
@@ -79,19 +79,26 @@ def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[
     for v in (v for found in variables for v in found):
         dots[v] = trace.tracer(Var(v.type, linear=True))
     tangents: dict[Var, Any] = dict(dots)
+    hooks = trace.hooks
 
     def tensor(x: Operand) -> Any:
         return x.value if isinstance(x, Const) else trace.tracer(x)
 
     with trace:
-        for i in existing:
+        for position, i in enumerate(existing):
             given = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
             if not i.op.differentiable or all(t is ZERO for t in given):
                 continue
-            ys = tuple(trace.tracer(v) for v in i.outputs)
-            y_dots = jvp_rule(i.op, given, ys[0] if len(ys) == 1 else ys, [tensor(x) for x in i.inputs], i.attrs)
-            for v, t in zip(i.outputs, (y_dots,) if i.op.n_outputs == 1 else y_dots):
+            operands = [tensor(x) for x in i.inputs]
+            if i.op.linearize is not None:
+                y_dots = _linearized(trace, existing, position, operands, given)
+            else:
+                ys = tuple(trace.tracer(v) for v in i.outputs)
+                made_dots = jvp_rule(i.op, given, ys[0] if len(ys) == 1 else ys, operands, i.attrs)
+                y_dots = (made_dots,) if i.op.n_outputs == 1 else made_dots
+            for v, t in zip(i.outputs, y_dots):
                 if t is not ZERO:
+                    t = OPS["copy"](t) if v in hooks else t  # a cotangent of its own
                     tangents[v] = dots[v] + t if v in dots else t  # a source that others lead to
         added = trace.instructions[len(existing) :]
         linear = [i for i in added if any(v.linear for v in i.outputs)]
@@ -101,7 +108,8 @@ def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[
             y_dot: Any = tangents.get(y, ZERO) if isinstance(y, Var) else ZERO
             if is_linear(y_dot):
                 cotangents[y_dot._var] = cotangents.get(y_dot._var, ZERO) + bar
-        transpose(trace, linear, cotangents)
+        hooked = {tangents[v]._var: calls for v, calls in hooks.items() if is_linear(tangents.get(v)) and v not in dots}
+        transpose(trace, linear, cotangents, hooked=hooked)
         results: list[Any] = []
         for found in variables:
             g: Any = ZERO
@@ -109,6 +117,32 @@ def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[
                 g = g + cotangents.get(dots[v]._var, ZERO)
             results.append(None if g is ZERO else g)
     return results
+
+
+def _linearized(
+    trace: Trace, existing: list[Instruction], position: int, operands: Sequence[Any], dots: Sequence[Any]
+) -> Sequence[Any]:
+    """Tangents by a rule that replaces its primal: a loop that keeps what it carries stands where the loop stood, and is not
+    run besides."""
+    i, start = existing[position], len(trace.instructions)
+    ys, y_dots = i.op.linearize(operands, dots, i.attrs, False)  # type: ignore[misc]
+    names = {y._var: o for y, o in zip(ys, i.outputs)}
+    added = trace.instructions[start:]
+    primal = next((k for k in added if k.outputs[: len(ys)] == tuple(names)), None)
+    if primal is None or not set(primal.vars()) <= set(i.vars()):
+        return y_dots  # type: ignore[no-any-return]
+    renamed = [
+        Instruction(
+            k.op,
+            tuple(names.get(x, x) if isinstance(x, Var) else x for x in k.inputs),
+            k.attrs,
+            tuple(names.get(o, o) for o in k.outputs),
+        )
+        for k in (primal, *(k for k in added if k is not primal))
+    ]
+    existing[position] = renamed[0]
+    trace.instructions[start:] = renamed[1:]
+    return y_dots  # type: ignore[no-any-return]
 
 
 _MOST_RESULTS = 4  # of a callback, as core/ops/op.h: kMaxOutputs
