@@ -60,7 +60,9 @@ def draw(seed: int, index: int) -> Case:
     program = without_dead_code(generate(rng))
     mode = pick(["value", "value under no_grad"] if program.writes_arguments else list(MODES))
     # Leaves cannot be written while recording; examples are copies of the arguments.
-    wrappings = [w for w in WRAPPINGS if not (program.writes_arguments and ("reverse" in w or "mapped" in w))]
+    # What is loaded, or evaluated, computes new tensors only.
+    apart = ("reverse", "mapped", "loaded", "op by op")
+    wrappings = [w for w in WRAPPINGS if not (program.writes_arguments and any(a in w for a in apart))]
     sizes = pick(SMALL if "jac" in mode or "hess" in mode else SIZES)
     draw_numbers = lambda: (pick(FLOATS), pick(INTEGERS))
     return Case(
@@ -172,8 +174,13 @@ assert abs(total - {judged.expected!r}) <= {judged.tolerance:.2g}, total
     calls = [f"    ([make(a) for a in draw({shapes(z)})], {', '.join(numbers)}),\n" for z, numbers in case.earlier]
     earlier = f"earlier = [\n{''.join(calls)}]\n" if "earlier" in body else ""
     return f"""# {case.wrapping}; {case.mode}; {case.layout}
+import os
+import tempfile
+
 import numpy as np
 import wengert as wg
+from wengert.program.simplify import simplify
+from wengert.transforms.evaluate import evaluate
 
 
 {case.program.text()}

@@ -1,4 +1,4 @@
-"""Random programs as text: straight-line functions of two matrices, a row, a 0-d tensor and two Python numbers.
+"""Random programs as text: functions, with branches and loops, of two matrices, a row, a 0-d tensor and two Python numbers.
 
 Sizes are labels here ("n", "m", "(n)-1", …): shapes fit for every n and m, zero and one included; only rows and means need
 an element, and without one the oracle has no answer. Functions are tame for any real argument, so that values and
@@ -60,6 +60,29 @@ WRITES = [
 WRITES_ALONE = [
     "{a}.sin_()", "{a}.tanh_()", "{a}.mul_(k)", "{a} += k", "{a}.fill_(k)", "{a}.zero_()", "{a} *= 0.5",
     "{a}[{a} > 0.3] = k",
+]  # fmt: skip
+# Branches and loops: {b} broadcasts to {a}, which is carried. The oracle runs them as Python does.
+BRANCHES = [
+    "wg.cond({a}.sum() > 0.1, lambda c: wg.sin(c) * k, lambda c: c * 0.5 + {b}, {a})",
+    "wg.cond(({a} * {b}).sum() < 0.3, lambda c, u: c + u * u, lambda c, u: wg.tanh(c) * u, {a}, {b})",
+    "wg.switch(j, [wg.sin, wg.tanh, lambda c: c * k], {a})",
+    "wg.cond({b}.sum() > 0, lambda: wg.cond({a}.sum() > 0, lambda: {a} * 0.5, lambda: -{a}), lambda: {a} + 0.25)",
+]  # fmt: skip
+LOOPS = [
+    "wg.fori_loop(0, 3, lambda i, c: wg.sin(c) * (i + 1) * 0.3 + {b} * 0.2, {a})",
+    "wg.while_loop(lambda c: (c[1] < 5) & ((c[0] * c[0]).sum() < 3.0), "
+    "lambda c: (c[0] * 1.3 + 0.2 * wg.sin({b}), c[1] + 1), ({a}, 0))[0]",
+    "wg.while_loop(lambda c: c[1] < 6, lambda c: (wg.sin(c[0]) + 0.3 * {b}, c[1] + 1), ({a}, 0), checkpoints=4)[0]",
+    "wg.while_loop(lambda c: c[1] < 3, "
+    "lambda c: (wg.cond(c[0].sum() > 0, wg.sin, wg.tanh, c[0] + 0.1 * {b}), c[1] + 1), ({a}, 0))[0]",
+    "wg.fori_loop(0, 2, lambda i, c: wg.fori_loop(0, 2, lambda q, u: wg.tanh(u + {b}), c) * 0.9, {a})",
+]  # fmt: skip
+SCANS = [  # over the rows of {a}; {b} is carried and has the shape of one
+    ("wg.scan(lambda c, u: (wg.tanh(c + u), c * u), {b}, {a})[1]", False),
+    ("wg.scan(lambda c, u: (wg.sin(c) * 0.5 + u, u), {b}, {a}, reverse=True)[0]", True),
+    ("wg.scan(lambda c, u: ((c[0] * 0.5 + u, c[0]), c[1] * u), ({b}, {b} * 0.3), {a})[1]", False),
+    ("wg.associative_scan(lambda p, q: p + q, wg.sin({a}), axis=0) * 0.3", False),
+    ("wg.associative_scan(lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (wg.sin({a}), {a}), reverse=True)[1]", False),
 ]  # fmt: skip
 LOOKS = ["wg.no_grad()(lambda: {a}.sum())()", "{a}.detach().sum()"]
 # What stands in brackets, and which axes it leaves: a label, changed by a suffix, or one that is gone.
@@ -219,6 +242,25 @@ class Builder:
         labels = [label if not suffix else f"({label}){suffix}" for label, suffix in zip(shape, changed)]
         return key, (*labels, *shape[len(changed) :])
 
+    def branch(self) -> None:
+        self._with_carried(BRANCHES)
+
+    def loop(self) -> None:
+        self._with_carried(LOOPS)
+
+    def _with_carried(self, texts: list[str]) -> None:
+        a = self.operand()
+        assert a is not None
+        b = self.operand(lambda shape: broadcast(shape, self.shapes[a]) == self.shapes[a])
+        self.bind(self.choice(texts).format(a=a, b=b), self.shapes[a])
+
+    def scan(self) -> None:
+        a = self.operand(lambda shape: len(shape) == 2)
+        assert a is not None
+        b = self.operand(lambda shape: shape == self.shapes[a][1:]) or f"{a}.sum(axis=0)"
+        text, last = self.choice(SCANS)
+        self.bind(text.format(a=a, b=b), self.shapes[a][1:] if last else self.shapes[a])
+
     def look(self) -> None:
         """Read a value without differentiating, as printing does: nothing may change by that."""
         a = self.operand()
@@ -248,7 +290,7 @@ class Builder:
 
 KINDS = {
     "unary": 4, "binary": 4, "zero_dimensional": 3, "number": 3, "huber": 1, "sum": 3, "rows": 2, "copy": 1, "matmul": 1,
-    "view": 2, "write": 4, "look": 1,
+    "view": 2, "write": 4, "look": 1, "branch": 2, "loop": 2, "scan": 1,
 }  # fmt: skip
 
 

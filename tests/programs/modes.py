@@ -49,6 +49,22 @@ F = wg.compile(lambda p, numbers: f(p["x"], *p["others"], *numbers))
 def g(x, *others):
     return F({"x": x, "others": others}, (k, j))
 """,
+    "saved and loaded": """
+path = tempfile.mktemp(".wg")
+wg.export(lambda *xs: f(*xs, k, j), *X, path=path)
+g = wg.load_program(path)
+os.remove(path)
+""",
+    "evaluated op by op": """
+F = wg.compile(lambda *xs: f(*xs, k, j))
+F(*(x.clone() for x in X))
+P = simplify(F.traces[0].program)
+def g(*xs):
+    if len(P.inputs) > len(xs):
+        return F(*xs)  # constants are further inputs, of which nothing is known here
+    leaves = [(0, i, axis) for i, x in enumerate(xs) for axis in range(x.ndim)]
+    return tuple(evaluate(P, xs, leaves, [n for x in xs for n in x.shape]))
+""",
     "mapped": """
 F = wg.vmap(f, (0, 0, 0, 0, None, None))
 def g(*xs):

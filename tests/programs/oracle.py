@@ -227,6 +227,48 @@ class Model:
         return -(smooth * Model.log_softmax(x, 1)).sum(axis=1).mean()
 
     @staticmethod
+    def cond(pred: Any, true_fn: Any, false_fn: Any, *operands: Any) -> Any:
+        return (true_fn if pred else false_fn)(*operands)
+
+    @staticmethod
+    def switch(index: Any, fns: Any, *operands: Any) -> Any:
+        return fns[min(max(int(index), 0), len(fns) - 1)](*operands)
+
+    @staticmethod
+    def fori_loop(lower: int, upper: int, body_fn: Any, init: Any) -> Any:
+        for i in range(lower, upper):
+            init = body_fn(i, init)
+        return init
+
+    @staticmethod
+    def while_loop(cond_fn: Any, body_fn: Any, init: Any, checkpoints: Any = None) -> Any:
+        while cond_fn(init):
+            init = body_fn(init)
+        return init
+
+    @staticmethod
+    def scan(body_fn: Any, init: Any, xs: Any, reverse: bool = False) -> Any:
+        made: list[Any] = []
+        for t in reversed(range(len(xs))) if reverse else range(len(xs)):
+            init, y = body_fn(init, xs[t])
+            made.append(y)
+        return init, array(np.stack(made[::-1] if reverse else made) if made else np.zeros(xs.shape))
+
+    @staticmethod
+    def associative_scan(fn: Any, xs: Any, reverse: bool = False, axis: int = 0) -> Any:
+        assert axis == 0
+        parts = xs if isinstance(xs, tuple) else (xs,)
+        made: list[Any] = []
+        for t in reversed(range(len(parts[0]))) if reverse else range(len(parts[0])):
+            element = tuple(p[t] for p in parts)
+            given = [x if isinstance(xs, tuple) else x[0] for x in (made[-1] if made else element, element)]
+            y = fn(*given) if made else given[1]
+            made.append(y if isinstance(xs, tuple) else (y,))
+        rows = zip(*(made[::-1] if reverse else made)) if made else ([] for _ in parts)
+        stacked = tuple(array(np.stack(row) if row else np.zeros(p.shape)) for row, p in zip(rows, parts))
+        return stacked if isinstance(xs, tuple) else stacked[0]
+
+    @staticmethod
     def broadcast_to(x: Any, shape: Any) -> Any:
         return np.broadcast_to(x, shape, subok=True)
 

@@ -310,3 +310,15 @@ class TestBadInput:
                 f(wg.zeros(3))
             live.append(wg.memory_stats().live_bytes)
         assert live[0] == live[2]
+
+
+def test_results_are_new_tensors() -> None:
+    x = wg.ones(3)
+    for y in (
+        wg.while_loop(lambda c: c.sum() > 10, lambda c: c * 2, x),
+        wg.associative_scan(lambda a, b: a + b, x[:1]),
+        wg.scan(lambda c, u: (c, u), x, wg.ones((0, 2)))[0],
+    ):
+        y += 1
+    assert x.tolist() == [1.0, 1.0, 1.0]
+    assert wg.scan(lambda c, u: (c, u * c.sum()), x, wg.ones((0, 2)))[1].shape == (0, 2)

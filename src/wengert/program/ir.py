@@ -6,6 +6,7 @@ There is one IR. Rules are traced into it, derivatives are rewritten in it, and 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -133,6 +134,21 @@ class Program:
         for o in self.outputs:
             if isinstance(o, Var) and o not in known:
                 raise AssertionError("an output is never made")
+
+
+# Whether each pass over programs has its result verified: slow, for tests.
+VERIFY = os.environ.get("WENGERT_VERIFY", "0") != "0"
+
+
+def verified(program: Program) -> Program:
+    """What a pass returns: the program, verified if that is asked for."""
+    if VERIFY:
+        _core.open_guards()  # asking for types compares sizes, of which nothing is to be kept
+        try:
+            program.verify()
+        finally:
+            _core.close_guards()
+    return program
 
 
 # Result dtypes of elementwise ops by (op, dtypes of the operands): where shapes are the same, nothing else matters.

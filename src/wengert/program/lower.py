@@ -8,7 +8,7 @@ from typing import Any
 from wengert import _core
 from wengert._core import same_sizes
 from wengert.program.fuse import Group, fuse
-from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var
+from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, verified
 from wengert.program.simplify import without_stops
 from wengert.program.trace import real_parts
 
@@ -33,7 +33,7 @@ def lower(program: Program, *, leaves: Sequence[Any] = (), keep: Sequence[Any] =
     reads."""
     builder = _core.ProgramBuilder()
     builder.set_leaves(list(leaves))
-    program = without_stops(program)
+    program = verified(without_stops(program))
     slots = _Slots(program.inputs)
     units = fuse(program)
     stored = _read_outside(program, units)

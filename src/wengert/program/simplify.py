@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wengert._core import attr_key, same_sizes
-from wengert.program.ir import Const, Instruction, Operand, Program, Var, remove_dead
+from wengert.program.ir import Const, Instruction, Operand, Program, Var, remove_dead, verified
 
 
 def simplify(program: Program) -> Program:
@@ -32,7 +32,7 @@ def simplify(program: Program) -> Program:
         for o in i.outputs:
             producers[o] = i
     outputs = [replaced.get(o, o) if isinstance(o, Var) else o for o in program.outputs]
-    return Program(program.inputs, remove_dead(body, outputs), outputs)
+    return verified(Program(program.inputs, remove_dead(body, outputs), outputs))
 
 
 def _with_inputs(i: Instruction, replaced: dict[Var, Operand]) -> Instruction:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
-from wengert.program.ir import Instruction, Program, Shape, Size, Type, Var, resized_attrs
+from wengert.program.ir import Instruction, Program, Shape, Size, Type, Var, resized_attrs, verified
 
 
 class own_symbols(contextlib.ContextDecorator):
@@ -93,4 +93,4 @@ def unify_sizes(program: Program, guards: Sequence[Any]) -> Program:
         attrs = resized_attrs(i.op, i.attrs, lambda shape: sizes(shape, _core.attr_key(shape)))
         operands = tuple([made[x] if isinstance(x, Var) else x for x in i.inputs])
         body.append(Instruction(i.op, operands, attrs, tuple([remade(v) for v in i.outputs])))
-    return Program(inputs, body, [made[o] if isinstance(o, Var) else o for o in program.outputs])
+    return verified(Program(inputs, body, [made[o] if isinstance(o, Var) else o for o in program.outputs]))

@@ -62,7 +62,7 @@ class _Prefixes:
         """Pairs are combined, their prefixes are those at odd places, and each of the others is one combination more."""
         n = int(xs[0].shape[self.axes[0]])
         if n < 2:
-            return xs
+            return [x.clone() for x in xs]  # a result is never what was given, which somebody may write to
         odd = self.of(self._combined(self._part(xs, 0, n - 1, 2), self._part(xs, 1, n, 2)))
         before = self._part(odd, 0, (n - 1) // 2, 1)
         even = self._part(xs, 0, 1, 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from wengert.dtypes import ALL as DTYPES
 from wengert.ops.zero import ZERO
-from wengert.program.ir import Instruction, Operand, Program, Var, remove_dead
+from wengert.program.ir import Instruction, Operand, Program, Var, remove_dead, verified
 from wengert.program.mincut import minimum_vertex_cut
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer
@@ -213,7 +213,7 @@ def _split(
     recomputed = _made_from(saved, early_part, needed)
     refs, residuals = _references(saved, xs, outputs)
     forward_outputs = [*outputs, *residuals]
-    forward = Program(xs, remove_dead(early_part, forward_outputs), forward_outputs)
+    forward = verified(Program(xs, remove_dead(early_part, forward_outputs), forward_outputs))
     vjp = simplify(Program([*bars_in, *saved], [*recomputed, *late_part], list(cotangents)))
     return Derivation(name, forward, vjp, refs, wanted, len(outputs), past)
 

@@ -26,7 +26,7 @@ from wengert.ops.registry import OPS, Op
 from wengert.ops.sparsity import Call, Known, Patterns
 from wengert.ops.zero import ZERO
 from wengert.program.call_trace import call_trace
-from wengert.program.compile import own_outputs
+from wengert.program.compile import compile, own_outputs
 from wengert.program.ir import Operand, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer
@@ -79,6 +79,8 @@ def scan(
     n = _length("scan", sliced, length)
     if any(is_traced(x) for x in (*carried, *sliced)) or call_trace() is not None:
         return _traced_scan(body_fn, carried, structure, sliced, sliced_structure, n, reverse)
+    if n == 0:  # the types of what turns make are known without one
+        return compile(lambda init, xs: scan(body_fn, init, xs, length, reverse))(init, xs)
     return _python_scan(body_fn, carried, structure, sliced, sliced_structure, n, reverse)
 
 
@@ -128,7 +130,7 @@ def _python_scan(
     body_fn: Any, carried: list[Any], structure: Any, sliced: list[Any], sliced_structure: Any, n: int, reverse: bool
 ) -> tuple[Any, Any]:
     made: list[list[Any]] = []
-    out_structure = None
+    out_structure: Any = None  # there is a turn
     for t in reversed(range(n)) if reverse else range(n):
         x = tree.unflatten(sliced_structure, [s[t] for s in sliced])
         carry, y = _pair(body_fn(tree.unflatten(structure, carried), x))
@@ -138,8 +140,6 @@ def _python_scan(
         carried = leaves
         results, out_structure = tree.flatten(y)
         made.append([as_tensor("scan", "the results", r) for r in results])
-    if out_structure is None:
-        raise ArgumentError("scan: a loop of no turns has no results; trace it with compile, or return init")
     turns = made[::-1] if reverse else made
     stacked = [OPS["concat"]([OPS["reshape"](r, (1, *r.shape)) for r in row], 0) for row in zip(*turns)]
     return tree.unflatten(structure, carried), tree.unflatten(out_structure, stacked)

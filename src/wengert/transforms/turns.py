@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
+from wengert.autograd.creation import full
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.program.ir import Program, Type
@@ -19,6 +20,8 @@ def as_tensor(name: str, what: str, x: Any) -> Tensor:
     """A leaf of what is given to a loop."""
     if isinstance(x, Tensor):
         return x
+    if isinstance(x, (bool, int, float, complex)):
+        return full((), x)  # in a trace an instruction, not a tensor from outside
     try:
         return asarray(x)
     except (TypeError, ValueError) as e:

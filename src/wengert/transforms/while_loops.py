@@ -93,9 +93,10 @@ def while_loop(
     if any(map(is_traced, carried)) or call_trace() is not None:
         return _traced(cond_fn, body_fn, carried, structure, checkpoints)
     loop = _PythonLoop(cond_fn, body_fn, structure)
-    if checkpoints is None or not is_grad_enabled():
-        return tree.unflatten(structure, loop.run(carried, None)[0])
-    return tree.unflatten(structure, loop.in_regions(carried, checkpoints))
+    whole = checkpoints is None or not is_grad_enabled()
+    made = loop.run(carried, None)[0] if whole else loop.in_regions(carried, checkpoints or 0)
+    # A result is never what was given, which somebody may write to.
+    return tree.unflatten(structure, [y.clone() if any(y is x for x in carried) else y for y in made])
 
 
 def _condition(result: Any) -> Any:
