@@ -186,7 +186,7 @@ def test_random_numbers_like_a_tensor() -> None:
         assert drawn.dtype == wg.float64
         assert drawn.tolist() == plain(3, 4, dtype=wg.float64, generator=wg.Generator(seed=1)).tolist()
         assert like(x, dtype=wg.float32, requires_grad=True).requires_grad
-    with pytest.raises(wg.DTypeError, match="randn: draws floating"):
+    with pytest.raises(wg.DTypeError, match="randn: dtype must be a floating"):
         wg.randn_like(wg.zeros(3, dtype=int))
 
 

@@ -139,7 +139,7 @@ def test_a_layer_learns() -> None:
 
 def test_errors() -> None:
     lstm = wg.nn.LSTM(3, 4)
-    with pytest.raises(ShapeError, match=r"LSTM: x is \(steps, batch, input\).*input_size 3"):
+    with pytest.raises(ShapeError, match=r"LSTM: x must be \(steps, batch, input\).*input_size 3"):
         lstm(wg.ones((5, 2, 2)))
     with pytest.raises(ShapeError, match=r"state must have shape \(1, 2, 4\)"):
         lstm(wg.ones((5, 2, 3)), (wg.ones((1, 3, 4)), wg.ones((1, 2, 4))))
