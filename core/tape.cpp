@@ -155,7 +155,7 @@ void start(Tape& t) {
   t.recording = true;
   s.tapes->push_back(&t);
   s.n_tapes = static_cast<int>(s.tapes->size());
-  s.watched = s.n_tapes || s.capturing;
+  update_watched();
 }
 
 void stop(Tape& t) {
@@ -164,18 +164,18 @@ void stop(Tape& t) {
   if (!s.tapes) return;
   std::erase(*s.tapes, &t);
   s.n_tapes = static_cast<int>(s.tapes->size());
-  s.watched = s.n_tapes || s.capturing;
+  update_watched();
 }
 
 void pause_tapes() {
   thread_state.n_tapes = 0;
-  thread_state.watched = thread_state.capturing;
+  update_watched();
 }
 
 void resume_tapes() {
   ThreadState& s = thread_state;
   s.n_tapes = s.tapes ? static_cast<int>(s.tapes->size()) : 0;
-  s.watched = s.n_tapes || s.capturing;
+  update_watched();
 }
 
 Tape::~Tape() {

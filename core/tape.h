@@ -81,16 +81,25 @@ struct Tape {
   ~Tape();
 };
 
+struct CastPolicy;
+
 struct ThreadState {
   bool grad_enabled = true;
   std::vector<Tape*>* tapes = nullptr;  // recording now, outermost first
   int n_tapes = 0;
   int n_extents = 0;       // of reverse-mode transformations that run
   bool capturing = false;  // a function is traced that is called again: ops on plain tensors are instructions, too
-  bool watched = false;    // a tape records, or a trace captures: operands are looked at
+  const CastPolicy* autocast = nullptr;  // which precision ops run in; null: that of their operands
+  bool watched = false;  // a tape records, a trace captures, or operands may be cast: they are looked at
 };
 // Of the initial-exec model: read by every op, and then one instruction instead of a call.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadState thread_state;
+
+// After a change of what decides it.
+inline void update_watched() {
+  ThreadState& s = thread_state;
+  s.watched = s.n_tapes || s.capturing || s.autocast;
+}
 
 // The value to record for a tensor that nothing else tracks: one handle per tensor and outermost tape, so that tapes of
 // different threads do not see each other's. Borrowed; the tape owns it.

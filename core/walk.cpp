@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "autocast.h"
 #include "ops/elementwise.h"
 #include "small_array.h"
-#include "tape.h"
 #include "threads.h"
 
 namespace wengert {
@@ -459,6 +459,7 @@ void visit(Walk& w, uint32_t slot, WalkResult& result) {
 }  // namespace
 
 WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
+  AutocastOff off;  // derivatives run in the precision of what they differentiate
   Walk w(roots, options);
   WalkResult result;
   if (options.sources) {

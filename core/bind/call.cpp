@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "../small_array.h"
+#include "autocast.h"
 #include "dual.h"
 
 namespace nb = nanobind;
@@ -108,6 +109,7 @@ PyObject* dispatch(const Op& op, PyObject* const* inputs, int n_in, PyObject* at
   for (int i = 0; i < n_in; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(inputs[i]));
   PyObject* name = PyUnicode_FromString(op.name.c_str());  // not interned: names of callbacks would stay for ever
   PyObject* args[3] = {name, tuple, attrs ? attrs : Py_None};
+  AutocastOff off;  // operands are cast; what processes them, such as a rule, runs as it is written
   PyObject* r = PyObject_Vectorcall(python_hooks.dispatch, args, 3, nullptr);
   Py_DECREF(name);
   Py_DECREF(tuple);
@@ -117,15 +119,6 @@ PyObject* dispatch(const Op& op, PyObject* const* inputs, int n_in, PyObject* at
     return nullptr;
   }
   return r;
-}
-
-Value* cast_value(Value* v, DType t) {
-  static const Op* cast = find_op("cast");
-  Attrs attrs;
-  attrs.add(Attr::Kind::integer).i = static_cast<int64_t>(t);
-  Value* out;
-  apply(*cast, &v, 1, attrs, &out);
-  return out;
 }
 
 Value* broadcast_value(Value* v, const Dims& shape) {
@@ -225,9 +218,12 @@ namespace {
 
 // The common case: plain tensors, of one shape and the dtype that the op computes in.
 bool find_values(const Op& op, PyObject* const* args, int n, Value** v) {
+  const bool watched = thread_state.watched;
+  if (watched && casts_operands(op)) [[unlikely]]
+    return false;
   for (int i = 0; i < n; ++i) {
     if (Py_TYPE(args[i]) != tensor_type || !as_tensor(args[i])->plain) return false;
-    v[i] = operand(as_tensor(args[i]));
+    v[i] = watched ? watched_operand(as_tensor(args[i])) : current(as_tensor(args[i])->tensor);
     if (i > 0 && (v[i]->dtype != v[0]->dtype || !same_shape(v[i], v[0]))) return false;
   }
   return op.map[static_cast<int>(v[0]->dtype)] != nullptr;
@@ -348,8 +344,13 @@ PyObject* unify_and_call(const Op& op, PyObject* const* args, int n, bool slot) 
 PyObject* call_elementwise(const Op& op, PyObject* const* args, int n, bool slot) {
   try {
     Value* v[3];
-    if (!find_values(op, args, n, v)) return unify_and_call(op, args, n, slot);
-    return wrap(apply_elementwise(op, v, n));
+    if (find_values(op, args, n, v)) return wrap(apply_elementwise(op, v, n));
+    const CastOperands cast(op, args, n);
+    try {
+      return unify_and_call(op, cast.objects(), n, slot);
+    } catch (const Captured&) {
+      return dispatch(op, cast.objects(), n, nullptr, slot);
+    }
   } catch (const Captured&) {
     return dispatch(op, args, n, nullptr, slot);
   } catch (...) {
@@ -428,16 +429,16 @@ PyObject* try_op_on_duals(const Op& op, PyObject* const* inputs, int n_in, const
 
 }  // namespace
 
-PyObject* try_op(const Op& op, PyObject* const* inputs, int n_in, const Attrs& attrs) {
+PyObject* try_op(const Op& op, PyObject* const* given, int n_in, const Attrs& attrs) {
   if (thread_state.capturing) return nullptr;
+  const CastOperands cast(op, given, n_in);
+  PyObject* const* inputs = cast.objects();
   return all_plain(inputs, n_in) ? call_on_plain(op, inputs, n_in, attrs) : try_op_on_duals(op, inputs, n_in, attrs);
 }
 
-PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
-  for (int i = 0; i < n_in; ++i)
-    if (!is_tensor(inputs[i]))
-      return PyErr_Format(PyExc_TypeError, "%s: operand %d is a %s; expected a tensor", op.name.c_str(), i,
-                          Py_TYPE(inputs[i])->tp_name);
+namespace {
+
+PyObject* call_cast_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
   try {
     const bool plain = all_plain(inputs, n_in);
     if (!plain && !any_dual(inputs, n_in)) return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
@@ -450,6 +451,23 @@ PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* con
     return y ? y : dispatch_op(op, inputs, n_in, attr_values, n_attrs);
   } catch (const Captured&) {
     return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
+  } catch (...) {
+    return raise_python();
+  }
+}
+
+}  // namespace
+
+PyObject* call_op(const Op& op, PyObject* const* inputs, int n_in, PyObject* const* attr_values, int n_attrs) {
+  for (int i = 0; i < n_in; ++i)
+    if (!is_tensor(inputs[i]))
+      return PyErr_Format(PyExc_TypeError, "%s: operand %d is a %s; expected a tensor", op.name.c_str(), i,
+                          Py_TYPE(inputs[i])->tp_name);
+  if (!thread_state.autocast) [[likely]]
+    return call_cast_op(op, inputs, n_in, attr_values, n_attrs);
+  try {
+    const CastOperands cast(op, inputs, n_in);
+    return call_cast_op(op, cast.objects(), n_in, attr_values, n_attrs);
   } catch (...) {
     return raise_python();
   }

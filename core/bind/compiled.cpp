@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "../small_array.h"
+#include "autocast.h"
 
 namespace wengert {
 
@@ -121,6 +122,9 @@ struct Compiled {
   PyObject* trace;
   PyObject* slow;    // slow(compiled, args, kwargs): for arguments with structure
   PyObject* lifted;  // lifted(compiled, args, kwargs): for tensors that are not plain
+  // Of a function of the library: what autocast does to its operands; nothing is cast inside. -1: of the user's, whose
+  // ops are cast, so that every policy has traces of its own.
+  int precision;
   Cache* cache;
   decltype(Cache::by_key)::value_type* latest;  // where the last call found its entry: nearly always the next one, too
   PyObject* dict;
@@ -720,15 +724,45 @@ bool holds(Entry& e, Arguments& call) {
          roles_hold(e, call) && grads_hold(e, call) && settings_hold(e);
 }
 
+void put_policy(Key& key) {
+  if (thread_state.autocast) [[unlikely]]
+    put(key, 'A', thread_state.autocast->id);
+}
+
+// Whether all arguments are tensors, or values that a signature can have: there is nothing to convert or take apart.
+bool are_flat(PyObject* const* args, Py_ssize_t n) {
+  Key scratch;
+  for (Py_ssize_t i = 0; i < n; ++i)
+    if (!is_tensor(args[i]) && !put_static(scratch, args[i])) return false;
+  return true;
+}
+
+PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names);
+
+// A function of the library under autocast: its operands are cast, and nothing inside.
+PyObject* call_cast(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  try {
+    const Precision precision = thread_state.autocast->precision_of(self, static_cast<Precision>(self->precision));
+    const CastOperands cast(precision, args, n + (names ? PyTuple_GET_SIZE(names) : 0));
+    AutocastOff off;
+    return compiled_call(reinterpret_cast<PyObject*>(self), cast.objects(), static_cast<size_t>(n), names);
+  } catch (...) {
+    return raise_python();
+  }
+}
+
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
   auto* self = reinterpret_cast<Compiled*>(object);
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+  if (thread_state.autocast && self->precision >= 0) [[unlikely]]
+    if (are_flat(args, n + (names ? PyTuple_GET_SIZE(names) : 0))) return call_cast(self, args, n, names);
   if (!self->function) {
     PyErr_SetString(PyExc_RuntimeError, "a compiled function was called after it was garbage collected");
     return nullptr;
   }
   try {
     Arguments call(*self->cache, args, n, names);
+    put_policy(call.key);
     if (call.n_in == 0 && thread_state.capturing) throw Captured();
     if (call.kind == Kind::not_plain) return call_slowly(self->lifted, self, args, n, names);
     if (call.kind == Kind::structured) return call_slowly(self->slow, self, args, n, names);
@@ -746,6 +780,7 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     std::optional<Entry> traced = trace_entry(self, args, n, names, asks_roles);
     if (!traced) return call_slowly(self->lifted, self, args, n, names);
     Arguments again(*self->cache, args, n, names);  // other numbers may be operands now
+    put_policy(again.key);
     std::list<Entry>& entries = keep(self, again, std::move(*traced), asks_roles);
     PyObject* result = run_found(self, entries, entries.begin(), again);
     if (!result && !PyErr_Occurred())
@@ -767,6 +802,7 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject*) {
   auto* self = reinterpret_cast<Compiled*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->cache = cache.release();
+  self->precision = -1;
   self->call = compiled_call;
   self->function = Py_NewRef(function);
   self->trace = Py_NewRef(trace);
@@ -861,6 +897,7 @@ PyMemberDef members[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(Compiled, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Compiled, weak), READONLY, nullptr},
     {"function", T_OBJECT_EX, offsetof(Compiled, function), READONLY, nullptr},
+    {"precision", T_INT, offsetof(Compiled, precision), 0, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 PyGetSetDef properties[] = {

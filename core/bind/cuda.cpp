@@ -80,7 +80,9 @@ nb::dict cuda_kernel(nb::list registers, nb::list code, int row_axes, std::vecto
 }
 
 nb::object no_kernel(const std::string& op, int dtype) {
-  const char* reason = cuda::no_kernel(find_op(op)->kernel, dtype_from(dtype));
+  const Op* known = find_op(op);
+  if (!known) throw nb::key_error(op.c_str());
+  const char* reason = cuda::no_kernel(known->kernel, dtype_from(dtype));
   return reason ? nb::object(nb::str(reason)) : nb::none();
 }
 

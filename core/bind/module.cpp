@@ -142,6 +142,7 @@ void init(nb::module_& m) {
   init_names(m);
   init_hook_cycles(m);
   init_transforms(m);
+  init_autocast(m);
   m.def("from_buffer", &from_buffer);
   m.def("copy", &copy_tensor);
   m.def("nonzero", &nonzero);

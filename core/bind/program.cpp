@@ -440,6 +440,7 @@ struct Aside {
   Aside() {
     thread_state.n_tapes = 0;
     thread_state.capturing = thread_state.watched = false;
+    thread_state.autocast = nullptr;
   }
   ~Aside() { thread_state = before; }
 };

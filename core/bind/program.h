@@ -20,6 +20,7 @@ void init_cuda(nb::module_& m);
 void init_names(nb::module_& m);
 void init_hook_cycles(nb::module_& m);
 void init_transforms(nb::module_& m);
+void init_autocast(nb::module_& m);
 
 // Another name for the tensor's value: writing to one of the two in place leaves the other as it is.
 nb::object another_name(nb::handle tensor);

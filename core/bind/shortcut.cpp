@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "autocast.h"
 #include "dual.h"
 
 namespace wengert {
@@ -151,10 +152,13 @@ PyObject* try_matmul(PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
   static const Op& op = *find_op("matmul");
   if (n != 2 || keywords || thread_state.capturing) return nullptr;
   const Value *a = bottom_value(args[0]), *b = bottom_value(args[1]);
-  if (!a || !b || a->ndim != 2 || b->ndim != 2 || a->dtype != b->dtype) return nullptr;
+  if (!a || !b || a->ndim != 2 || b->ndim != 2) return nullptr;
+  const CastOperands cast(op, args, 2);
+  if (a->dtype != b->dtype && bottom_value(cast.objects()[0])->dtype != bottom_value(cast.objects()[1])->dtype)
+    return nullptr;
   Attrs attrs;
   for (const AttrSpec& transposed : op.attrs) attrs.add(transposed.kind).i = 0;
-  return try_op(op, args, 2, attrs);
+  return try_op(op, cast.objects(), 2, attrs);
 }
 
 PyObject* try_power(PyObject* const* args, Py_ssize_t n, PyObject* keywords) {

@@ -414,7 +414,7 @@ nb::object set_grad_enabled(bool on) {
 bool set_capturing(bool on) {
   ThreadState& s = thread_state;
   std::swap(s.capturing, on);
-  s.watched = s.n_tapes || s.capturing;
+  update_watched();
   return on;
 }
 

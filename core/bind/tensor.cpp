@@ -513,7 +513,8 @@ Value* watched_operand(TensorObject* t) {
   if (s.capturing) throw Captured();
   Value* v = current(t->tensor);
   // Inside a tape every floating tensor is tracked, unless it was said that it is not to be.
-  if (s.grad_enabled && t->requires_grad != 0 && is_inexact(v->dtype) && !tracked(v)) return tape_handle(id_of(t), v);
+  if (s.n_tapes && s.grad_enabled && t->requires_grad != 0 && is_inexact(v->dtype) && !tracked(v))
+    return tape_handle(id_of(t), v);
   return v;
 }
 

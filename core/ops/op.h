@@ -13,6 +13,9 @@ namespace wengert {
 struct Derivative;
 struct Derived;
 
+// What autocast casts floating operands to: nothing, the low precision, float32 where they are in half precision.
+enum class Precision : uint8_t { any, low, full };
+
 struct Op {
   // Types of the outputs from types of the inputs; throws an Error that names the op. Sizes may be symbolic.
   using Infer = void (*)(const Op& op, const Type* in, int n_in, const Attrs& attrs, Type* out);
@@ -35,6 +38,7 @@ struct Op {
   // dtype is refused, and the dtype of the result.
   MapFn map[kNumDTypes] = {};
   DType map_result[kNumDTypes] = {};
+  Precision precision = Precision::any;
   bool differentiable = true;             // false: outputs carry no gradient at all (comparisons, argmax)
   std::shared_ptr<const void> data = {};  // of ops whose kernel is a Python function
   std::weak_ptr<const Op> owned = {};     // of an op that is made at run time: who refers to it shares it

@@ -36,6 +36,7 @@ from wengert.autograd.creation import (
     zeros_like,
 )
 from wengert.autograd.custom import CustomOp, custom_op
+from wengert.autograd.determinism import DeterministicConfig, deterministic
 from wengert.autograd.forward import DualTensor, ForwardADContext, dual
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
@@ -85,6 +86,7 @@ from wengert.errors import (
     AxisError,
     BudgetError,
     CustomOpError,
+    DeterminismError,
     DeviceError,
     DTypeError,
     GradientError,
@@ -130,6 +132,8 @@ _hooks.hide_frames()
 # Not every program trains: these are imported when they are first used.
 _LAZY = {
     "cuda": "wengert.cuda",
+    "amp": "wengert.amp",
+    **{name: f"wengert.amp:{name}" for name in ("AmpConfig", "autocast", "autocast_dtype", "no_autocast")},
     "linalg": "wengert.linalg",
     "fft": "wengert.fft",
     "random": "wengert.random",
@@ -186,14 +190,16 @@ _LAZY = {
 
 __all__ = [
     "ArgumentError", "AutogradContext", "AutogradEngine", "AxisError", "BudgetError", "CustomOp", "CustomOpError",
-    "DType", "DTypeError", "DeviceError", "DualTensor", "ForwardADContext", "Generator", "GradientError",
+    "DType", "DTypeError", "DeterminismError", "DeterministicConfig", "DeviceError",
+    "DualTensor", "ForwardADContext", "Generator", "GradientError",
     "GradientMap", "GradientTape", "HybridScheduler", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError",
     "MemoryStats",
     "NumberRangeError", "SchedulerConfig", "ShapeError", "SolverError", "SparsityError", "Tape", "TapeConsumedError",
     "Tensor", "TraceError",
     "WengertError", "WorkerError", "arange", "asarray", "autograd", "bernoulli", "bfloat16", "bool_", "can_cast",
     "checkpoint", "checkpoint_sequential",
-    "compile", "complex128", "complex64", "cond", "custom_op", "default_generator", "dual", "empty", "empty_like",
+    "compile", "complex128", "complex64", "cond", "custom_op", "default_generator", "deterministic",
+    "dual", "empty", "empty_like",
     "empty_pool", "enable_grad", "explain", "eye", "finfo", "float16", "float32", "float64", "fori_loop", "from_dlpack",
     "full", "full_like", "functional", "geomspace", "get_num_threads", "grad", "grad_of", "hessian", "hvp", "iinfo", "int16",
     "int32", "int64", "int8", "is_grad_enabled", "isdtype", "jacfwd", "jacobian", "jacrev", "jvp", "linearize",

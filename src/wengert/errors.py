@@ -73,6 +73,10 @@ class TraceError(WengertError, RuntimeError):
     """A function that cannot be traced: it branches on data, or changes Python objects."""
 
 
+class DeterminismError(WengertError, RuntimeError):
+    """Something that cannot promise its bits, where that was asked for."""
+
+
 class SolverError(WengertError, RuntimeError):
     """A solver that could not go on: no steps left, or steps that have become too small."""
 

@@ -19,7 +19,7 @@ from wengert.errors import ArgumentError
 from wengert.program.lower import lower
 
 # They exchange what the whole process uses: hooks, classes of errors, kernels.
-SETTERS = {"set_errors", "set_hooks", "set_dtypes", "set_kernel", "set_num_threads", "add_callback"}
+SETTERS = {"set_errors", "set_hooks", "set_dtypes", "set_kernel", "set_num_threads", "set_precision", "add_callback"}
 NAMES = sorted(n for n in dir(_core) if callable(getattr(_core, n)) and n[0] != "_" and n not in SETTERS)
 
 ROUNDS, CALLS = 2, 2000
@@ -91,6 +91,7 @@ def call_at_random(seed: int) -> None:
             assert not isinstance(e, SystemError), (function, arguments)
         _core.set_capturing(False)
         _core.set_grad_enabled(True)
+        _core.set_autocast(None)
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))

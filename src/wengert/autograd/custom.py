@@ -20,6 +20,7 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import full, zeros_like
 from wengert.autograd.custom_node import record_node, tapes_paused, value_of
+from wengert.autograd.determinism import require_pure
 from wengert.autograd.forward import DualTensor
 from wengert.autograd.leaving import numbers_kept, running_rule
 from wengert.autograd.linear_rule import not_linear, transposed
@@ -51,7 +52,8 @@ class CustomOp:
     """
 
     saved: tuple[Any, ...] = ()
-    pure = True  # forward gives the same results for the same inputs: it may be called again
+    # Whether forward gives the same results for the same inputs, so that it may be called again. None: nobody said so.
+    pure: bool | None = None
 
     def forward(self, *args: Any) -> Any:
         """The operation itself."""
@@ -85,14 +87,16 @@ class CustomOp:
             return self.backward(*bars_and_inputs)
 
         batched = self.vmap if type(self).vmap is not CustomOp.vmap else None
-        again = self if self.pure else None
-        return _Call(type(self).__name__, forward, None, backward, residuals=kept, vmap=batched, again=again)(*args)
+        again = None if self.pure is False else self
+        call = _Call(type(self).__name__, forward, None, backward, residuals=kept, vmap=batched, again=again)
+        call.pure = self.pure
+        return call(*args)
 
 
 class FunctionOp:
     """What `@custom_op` makes of a function."""
 
-    def __init__(self, forward: Callable[..., Any], pure: bool = True) -> None:
+    def __init__(self, forward: Callable[..., Any], pure: bool | None = None) -> None:
         self._forward = forward
         self._pure = pure
         self._jvp: Callable[..., Any] | None = None
@@ -123,8 +127,10 @@ class FunctionOp:
             vjp = None
         else:
             vjp = self._vjp
-        again = self if self._pure else None
-        return _Call(name, self._forward, self._jvp, vjp, passes_outputs=True, vmap=self._vmap, again=again)(*args)
+        again = None if self._pure is False else self
+        call = _Call(name, self._forward, self._jvp, vjp, passes_outputs=True, vmap=self._vmap, again=again)
+        call.pure = self._pure
+        return call(*args)
 
 
 def _in_order(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -145,14 +151,15 @@ def custom_op(f: Callable[..., Any]) -> FunctionOp: ...
 
 
 @overload
-def custom_op(*, pure: bool = True) -> Callable[[Callable[..., Any]], FunctionOp]: ...
+def custom_op(*, pure: bool | None = None) -> Callable[[Callable[..., Any]], FunctionOp]: ...
 
 
-def custom_op(f: Callable[..., Any] | None = None, *, pure: bool = True) -> Any:
+def custom_op(f: Callable[..., Any] | None = None, *, pure: bool | None = None) -> Any:
     """A custom operation from a function; give it a rule with `@f.defjvp` or `@f.defvjp`.
 
     `pure=False`, as in `@custom_op(pure=False)`, declares that it does something else each time it is called (it reads a
-    clock, a file, a generator of its own): then it is never called again to recompute its results.
+    clock, a file, a generator of its own): then it is never called again to recompute its results. `pure=True` declares
+    that it gives the same results for the same inputs, which `deterministic` asks for.
 
     >>> import wengert as wg
     >>> @custom_op
@@ -205,6 +212,7 @@ class _Call:
         )
         self.again = again  # calls the operation anew; None: it is not pure
         self.sparsity: Callable[..., Any] | str = "everything"
+        self.pure: bool | None = True  # of the library's own; custom ops say it themselves
 
     @property
     def residuals(self) -> bool:
@@ -219,6 +227,7 @@ class _Call:
         trace = top._trace if isinstance(top, Tracer) else tracing()
         if tensors and trace is not None and (top is not None or trace.captures):
             return TracedCall(self, args)(trace, tensors)
+        require_pure(self.name, self.pure)
         with no_grad(), tapes_paused():
             result = self.forward(*(x.detach() if isinstance(x, Tensor) else x for x in args))
         single = not isinstance(result, (tuple, list))
@@ -418,6 +427,7 @@ class TracedCall:
 
     def run(self, *tensors: Any) -> list[Tensor]:
         """The operation itself."""
+        require_pure(self.call.name, self.call.pure)
         with no_grad(), untraced():
             result = self.call.forward(*self.filled(tensors))
         return [self.call._output(y) for y in (result if isinstance(result, (tuple, list)) else [result])]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,6 +16,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray, check_range
 from wengert.autograd.creation import as_shape, check_count
+from wengert.autograd.determinism import place_in_source, require_seed, running
 from wengert.autograd.device import check_device
 from wengert.dtypes import DType, as_dtype, complex128, float32, float64, int64
 from wengert.errors import ArgumentError, DTypeError, NumberRangeError, TraceError
@@ -101,6 +104,8 @@ class Generator:
             with self._lock:
                 self._seed = int.from_bytes(os.urandom(8), "little") if seed is None else int(seed)
                 self._counter = 0
+                self._by_place: dict[str, int] = {}
+                self.seeded = seed is not None
         return self
 
     def _left_alone(self) -> bool:
@@ -132,15 +137,27 @@ class Generator:
 
     def reserve(self, counters: int) -> tuple[int, int, int]:
         """Move on by this many counters: the two halves of the key, and the first of them."""
-        if _draws.repeated is not None:
-            place = _draws.repeated.take(counters)
-        else:
-            with self._lock:
-                place = *self.key, self._counter
-                self._counter += counters
+        place = self._taken(counters) if _draws.repeated is None else _draws.repeated.take(counters)
         for log in _draws.logs:
             log.append((counters, place))
         return place
+
+    def _taken(self, counters: int) -> tuple[int, int, int]:
+        require_seed(self)
+        with self._lock:
+            place = *self.key, self._counter
+            self._counter += counters
+        return place
+
+    def taken_at(self, place: str, counters: int) -> tuple[int, int, int]:
+        """The same from a stream of its own for this place in the source."""
+        require_seed(self)
+        digest = hashlib.blake2b(f"{self._seed}, {place}".encode(), digest_size=8).digest()
+        low, high = (int.from_bytes(half, "little") for half in (digest[:4], digest[4:]))
+        with self._lock:
+            first = self._by_place.get(place, 0)
+            self._by_place[place] = first + counters
+        return low, high, first
 
     def place(self, size: Any, wide: bool, like: Any = None) -> tuple[tuple[Any, Any], tuple[Any]]:
         """Key and counter of a draw of this many elements, now or in every call of the function that is traced; or in every
@@ -148,31 +165,36 @@ class Generator:
         trace = tracing() or standing_trace(size) or standing_trace(like)
         if isinstance(size, _core.Dim) and trace is None:
             refuse_kept_size("random numbers")  # before the counter becomes one
+        source = _at(place_in_source()) if running.operation_seeds and self is default_generator else self
         if trace is None:
-            low, high, first = self.reserve(self.counters(size, wide))
+            low, high, first = source.reserve(self.counters(size, wide))
             return (low, high), (first,)
         if isinstance(trace, CallTrace):
-            return trace.draw(self, size, wide)
+            trace.read(running, "operation_seeds")
+            return trace.draw(source, size, wide)
         raise TraceError("random numbers cannot be drawn inside the rule of an op")
 
-    def get_state(self) -> tuple[int, int]:
-        """Seed and counter: all there is."""
-        return self._seed, self._counter
+    def get_state(self) -> tuple[Any, ...]:
+        """Seed and counter: all there is; and, with `operation_seeds`, the counters of all places in the source."""
+        by_place = tuple(self._by_place.items())
+        return (self._seed, self._counter, by_place) if by_place else (self._seed, self._counter)
 
-    def set_state(self, state: tuple[int, int]) -> None:
+    def set_state(self, state: tuple[Any, ...]) -> None:
         """Go on from a state that `get_state` gave."""
         self._refuse_traced("Generator.set_state")
-        seed, counter = state
+        seed, counter, *by_place = state
         if counter < 0:
             raise ArgumentError(f"Generator.set_state: the counter must not be negative, got {counter}")
         if not self._left_alone():
-            self._seed, self._counter = int(seed), int(counter)
+            before, self._seed, self._counter = getattr(self, "_seed", None), int(seed), int(counter)
+            self._by_place = dict(by_place[0]) if by_place else {}
+            self.seeded = self.seeded or int(seed) != before
 
-    def __getstate__(self) -> tuple[int, int]:
+    def __getstate__(self) -> tuple[Any, ...]:
         return self.get_state()
 
-    def __setstate__(self, state: tuple[int, int]) -> None:
-        self._lock = threading.Lock()
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._lock, self.seeded = threading.Lock(), True
         self.set_state(state)
 
     def __repr__(self) -> str:
@@ -180,6 +202,22 @@ class Generator:
 
 
 default_generator = Generator()
+
+
+class _PlaceGenerator(Generator):
+    """The stream of one place in the source: what a compiled function draws from there in every call."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(0)
+        self._place = place
+
+    def _taken(self, counters: int) -> tuple[int, int, int]:
+        if running.operation_seeds:
+            return default_generator.taken_at(self._place, counters)
+        return default_generator._taken(counters)
+
+
+_at = functools.cache(_PlaceGenerator)  # one for each place: a trace knows a stream by its generator
 
 
 def manual_seed(seed: int) -> Generator:

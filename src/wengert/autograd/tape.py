@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wengert import _core
 from wengert._core import Tensor
+from wengert.autograd import determinism
 from wengert.autograd.creation import zeros
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import inside_reverse
@@ -18,13 +20,20 @@ from wengert.transforms.hybrid import HybridScheduler, as_config
 from wengert.transforms.pullback import pull
 from wengert.transforms.schedule import Plan, SchedulerConfig
 
+if TYPE_CHECKING:
+    from wengert.amp.config import AmpConfig
+    from wengert.amp.tape_scaling import TapeScaling
+    from wengert.autograd.determinism import DeterministicConfig
+
 
 class GradientTape:
     """Records every operation on floating tensors inside its `with` block, and differentiates what was recorded.
 
     Tensors need no `requires_grad`; one that was explicitly set to False is not tracked. A tape that is not persistent is
     consumed by its first `gradient`, `jacobian` or `backward`. Tapes nest, and each thread has its own. `scheduler` decides
-    how Jacobians are computed.
+    how Jacobians are computed. With `amp` what is recorded runs under `autocast`, and the loss is scaled: gradients are
+    unscaled, and `overflowed` says whether one of them is not finite, in which case the scale has become smaller. With
+    `deterministic` what cannot be repeated to the bit is refused while the tape records.
 
     >>> import wengert as wg
     >>> x = wg.tensor(3.0)
@@ -34,13 +43,31 @@ class GradientTape:
     6.0
     """
 
-    def __init__(self, persistent: bool = False, *, scheduler: SchedulerConfig | HybridScheduler | None = None) -> None:
+    def __init__(
+        self,
+        persistent: bool = False,
+        *,
+        scheduler: SchedulerConfig | HybridScheduler | None = None,
+        amp: AmpConfig | None = None,
+        deterministic: DeterministicConfig | None = None,
+    ) -> None:
         self._record = _core.TapeRecord()
         self._persistent = persistent
         self._consumed = False
         self._watched: dict[int, Tensor] = {}
         self._scheduler = None if scheduler is None else as_config(scheduler, "GradientTape")
         self.plan: Plan | None = None  # of the last Jacobian
+        self._contexts: list[Any] = []  # that are open while it records
+        self._scaling: TapeScaling | None = None
+        if amp is not None and amp.enabled:
+            from wengert.amp.autocast import autocast
+            from wengert.amp.tape_scaling import TapeScaling
+
+            self._contexts.append(autocast(amp))
+            self._scaling = TapeScaling(amp)
+        if deterministic is not None:
+            self._contexts.append(determinism.deterministic(deterministic))
+        self._open = contextlib.ExitStack()
 
     # ------------------------------------------------------------------------------------------ recording
 
@@ -58,11 +85,14 @@ class GradientTape:
             raise GradientError("start_recording: this tape is recording already")
         if self._consumed:
             self.reset()
+        for context in self._contexts:
+            self._open.enter_context(context)
         self._record.start()
 
     def stop_recording(self) -> None:
         """Record no more; what was recorded stays."""
         self._record.stop()
+        self._open.close()
 
     def reset(self) -> None:
         """Forget everything; the tape can be used anew."""
@@ -75,6 +105,11 @@ class GradientTape:
     def recording(self) -> bool:
         """Whether operations are being recorded on this tape."""
         return bool(self._record.recording)
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether a gradient that this tape computed last is infinite or NaN, with `amp`."""
+        return self._scaling is not None and self._scaling.overflowed
 
     def watch(self, x: Tensor) -> Tensor:
         """A tracked handle to x: operations on it are recorded anywhere, with no `with` needed."""
@@ -108,8 +143,9 @@ class GradientTape:
         if len(seeds) != len(targets):
             raise GradientError(f"gradient: {len(targets)} targets, but {len(seeds)} output_gradients")
         self._consume()
-        pairs = [(y, _seed(y, s)) for y, s in zip(targets, seeds) if _is_tracked(y)]
+        pairs = [(y, self._scaled(_seed(y, s))) for y, s in zip(targets, seeds) if _is_tracked(y)]
         gradients = self._pull(pairs, [self._handles(x) for x in xs]) if pairs else [None] * len(xs)
+        gradients = self._unscaled(gradients, [x.dtype for x in xs])
         for y, s in zip(targets, seeds):
             if y.dtype.is_inexact and not _is_tracked(y):  # nothing was recorded for it, but it may be a source itself
                 gradients = [_added(g, _seed(y, s)) if x is y else g for x, g in zip(xs, gradients)]
@@ -125,11 +161,12 @@ class GradientTape:
                 f"backward: this tape recorded nothing for the target, {target.dtype.name}{tuple(target.shape)}; "
                 "compute it inside the tape's block"
             )
-        seed = seed_for(target, gradient, "backward")
+        seed = self._scaled(seed_for(target, gradient, "backward"))
         record = bool(_core.recording_tapes()) or inside_reverse()
         retain = retain_graph or self._persistent or record
         *_, leaves, _, _ = _core.backward([(target, seed)], None, retain, False, True, record)
-        for key, g in leaves:
+        unscaled = self._unscaled([g for _, g in leaves], [g.dtype for _, g in leaves])
+        for (key, _), g in zip(leaves, unscaled):
             grads[key] = g
         if not record:
             self._finish(keep=retain_graph)
@@ -146,6 +183,12 @@ class GradientTape:
             parts = [g for g in [next(found) for _ in handles] if g is not None]
             results.append(functools.reduce(operator.add, parts) if parts else None)
         return results
+
+    def _scaled(self, seed: Tensor) -> Tensor:
+        return seed if self._scaling is None else self._scaling.scaled(seed)
+
+    def _unscaled(self, gradients: list[Any], dtypes: list[Any]) -> list[Any]:
+        return gradients if self._scaling is None else self._scaling.unscaled(gradients, dtypes)
 
     def _handles(self, x: Tensor) -> list[Tensor]:
         """What stands for a source in the recording: the tensor itself, the tape's own handle, the one `watch` gave."""

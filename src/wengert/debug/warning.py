@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 import warnings
 
 _PASSED_OVER = ("wengert", "numpy", "scipy")  # frames of these packages are not the user's
@@ -16,9 +17,14 @@ def _frames_to_user() -> int:
     return above
 
 
+def user_frame() -> types.FrameType:
+    """The innermost frame that belongs to the user."""
+    return sys._getframe(_frames_to_user())
+
+
 def user_line() -> str:
     """File and line of the innermost frame that belongs to the user."""
-    frame = sys._getframe(_frames_to_user())
+    frame = user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 

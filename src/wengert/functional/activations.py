@@ -38,7 +38,7 @@ def _input(x: Any, name: str) -> Tensor:
     return x if isinstance(x, Tensor) and x.dtype.is_inexact else as_floating(as_tensor(x, name))
 
 
-@composite
+@composite(functions=("leaky_relu",))
 def _leaky_relu(x: Tensor, slope: float) -> Any:
     return _where(x > 0.0, x, x * slope)
 
@@ -53,7 +53,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("elu",))
 def _elu(x: Tensor, alpha: float, scale: float) -> Any:
     return _where(x > 0.0, x * scale, _expm1(x) * (alpha * scale))
 
@@ -68,7 +68,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("celu",))
 def _celu(x: Tensor, alpha: float) -> Any:
     return _where(x > 0.0, x, _expm1(x * (1.0 / alpha)) * alpha)
 
@@ -95,7 +95,7 @@ def selu(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("silu",))
 def _silu(x: Tensor) -> Any:
     return x * _sigmoid(x)
 
@@ -110,7 +110,7 @@ def silu(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("gelu",))
 def _gelu_tanh(x: Tensor) -> Any:
     # ½ (1 + tanh u) is the sigmoid of 2u, which keeps its digits where the tanh is near −1.
     return x * _sigmoid((x + 0.044715 * (x * x * x)) * (2.0 * math.sqrt(2.0 / math.pi)))
@@ -129,7 +129,7 @@ def gelu(x: Any, *, approximate: str = "none") -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("mish",))
 def _mish(x: Tensor) -> Any:
     return x * _tanh(_softplus(x))
 
@@ -149,7 +149,7 @@ def _saturated(x: Tensor, low: float, high: float) -> Tensor:
     return _where(x <= low, low, _where(x >= high, high, x))
 
 
-@composite
+@composite(functions=("hard_tanh",))
 def _hard_tanh(x: Tensor, low: float, high: float) -> Any:
     return _saturated(x, low, high)
 
@@ -176,7 +176,7 @@ def relu6(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("hard_sigmoid",))
 def _hard_sigmoid(x: Tensor) -> Any:
     return _saturated(x, -3.0, 3.0) * (1.0 / 6.0) + 0.5
 
@@ -201,7 +201,7 @@ def hard_swish(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("softsign",))
 def _softsign(x: Tensor) -> Any:
     return x / (1.0 + _abs(x))
 
@@ -216,7 +216,7 @@ def softsign(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("threshold",))
 def _threshold(x: Tensor, threshold: float, value: float) -> Any:
     return _where(x > threshold, x, value)
 
@@ -231,7 +231,7 @@ def threshold(x: Any, threshold: float, value: float) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("hard_shrink",))
 def _hard_shrink(x: Tensor, limit: float) -> Any:
     return _where(_abs(x) > limit, x, 0.0)
 
@@ -246,7 +246,7 @@ def hard_shrink(x: Any, limit: float = 0.5) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("soft_shrink",))
 def _soft_shrink(x: Tensor, limit: float) -> Any:
     return _where(x > limit, x - limit, _where(x < -limit, x + limit, 0.0))
 
@@ -263,7 +263,7 @@ def soft_shrink(x: Any, limit: float = 0.5) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("glu",))
 def _glu(x: Tensor, axis: int) -> Any:
     half = int(x.shape[axis]) // 2
     sizes = tuple(half if i == axis else n for i, n in enumerate(x.shape))
@@ -287,7 +287,7 @@ def glu(x: Any, axis: int = -1) -> Tensor:
     return y
 
 
-@composite
+@composite(functions=("prelu",))
 def _prelu(x: Tensor, weight: Tensor) -> Any:
     return _where(x > 0.0, x, x * weight)
 
@@ -357,7 +357,7 @@ def log_probabilities(x: Tensor, axis: int) -> Any:
     return z - _log(_sum(_exp(z), (axis,), 1))
 
 
-@composite
+@composite(precision="full", functions=("log_softmax",))
 def _log_softmax(x: Tensor, axis: int) -> Any:
     if axis == x.ndim - 1:  # rows are summed in float32 as it is
         return log_probabilities(x, axis)

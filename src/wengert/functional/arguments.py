@@ -98,6 +98,12 @@ def promoted(xs: Sequence[Tensor]) -> list[Tensor]:
     return [x if x.dtype.code == code else _cast(x, code) for x in xs]
 
 
+def promoted_for(op: str, xs: Sequence[Tensor]) -> list[Tensor]:
+    """The same for the operands of an op; as they are where autocast gives them one dtype."""
+    codes = [x.dtype.code for x in xs]
+    return list(xs) if len(set(codes)) > 1 and _core.unifies_operands(op, codes) else promoted(xs)
+
+
 def one_axis(axis: Any, ndim: int, name: str) -> int:
     """One axis, counted from the front."""
     try:

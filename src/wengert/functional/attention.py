@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import bool_, float32
 from wengert.errors import ArgumentError, DTypeError, ShapeError
@@ -12,6 +13,7 @@ from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, de
 from wengert.functional.dropout import check_probability, reserve
 from wengert.program.compile import checked_composite, composite
 from wengert.program.numbers import as_real
+from wengert.program.precision import uncast
 from wengert.program.trace import broadcast_shapes
 
 _attention, _broadcast_to, _reshape, _where = (native(n) for n in ("attention", "broadcast_to", "reshape", "where"))
@@ -76,7 +78,7 @@ def _tensors(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: flo
 
 
 # Small attention costs less than the checks of its arguments.
-@checked_composite(_tensors)
+@checked_composite(_tensors, precision="low", functions=("scaled_dot_product_attention",))
 def _attended_without_dropout(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: float | None) -> Any:
     return _attended(q, k, v, attn_mask, is_causal, scale, 0.0)
 
@@ -120,7 +122,9 @@ def scaled_dot_product_attention(
     if p == 0.0:
         y: Tensor = _attended_without_dropout(q, k, v, attn_mask, is_causal, scale)
         return y
-    return _attended(q, k, v, attn_mask, is_causal, scale, p)
+    q, k, v = _core.cast_operands(_attended_without_dropout, [as_tensor(x, _NAME) for x in (q, k, v)])
+    with uncast():
+        return _attended(q, k, v, attn_mask, is_causal, scale, p)
 
 
 def within_window(queries: Any, keys: Any, window: int | tuple[int, int]) -> Any:

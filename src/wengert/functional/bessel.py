@@ -185,7 +185,7 @@ def k1e(x: Any) -> Tensor:
     return kve(1.0, x)
 
 
-@composite
+@composite(precision="full")
 def _riemann_left(s: Tensor) -> Any:
     """ζ(s) for s < 1 by its functional equation (NIST DLMF 25.4.2); at 0 and above by the alternating series' value."""
     t = 1.0 - s
@@ -213,7 +213,7 @@ def zeta(x: Any, q: Any = None) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- polynomials
 
 
-@composite
+@composite(precision="full")
 def _legendre(x: Tensor, degree: int, order: int) -> Any:
     """Pₗᵐ(x)/(1 − x²)^(m/2) without Condon and Shortley's sign, times (−1)ᵐ: polynomials, by recurrence in the degree."""
     before: Any = None
@@ -252,7 +252,7 @@ def sph_harm_y(n: int, m: int, theta: Any, phi: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full")
 def _spherical(theta: Tensor, phi: Tensor, degree: int, order: int) -> Any:
     m = abs(order)
     ratio = math.exp(math.lgamma(degree - m + 1) - math.lgamma(degree + m + 1))

@@ -91,7 +91,7 @@ def _probabilities_loss(
     return reduced(-_sum(loss, (axis,), 0), reduction)
 
 
-@composite
+@composite(precision="full", functions=("nll_loss",))
 def _nll(
     log_p: Tensor,
     target: Tensor,
@@ -180,7 +180,14 @@ def _cross_entropy_operands(
     return x, t, optional(weight, name), int(ignore_index), as_real(label_smoothing), reduction, axis, name
 
 
-@checked_composite(_cross_entropy_operands)
+@checked_composite(
+    _cross_entropy_operands,
+    precision="full",
+    functions=(
+        "cross_entropy",
+        "softmax_cross_entropy",
+    ),
+)
 def _cross_entropy(
     logits: Any, target: Any, weight: Any, ignore_index: Any, label_smoothing: Any, reduction: Any, axis: Any, name: str
 ) -> Any:

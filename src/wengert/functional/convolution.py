@@ -7,7 +7,7 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_floating, as_tensor, describe, native, promoted, shape_text
+from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, native, promoted_for, shape_text
 from wengert.functional.windows import per_axis, with_batch, without_batch
 
 _conv, _conv_bias, _conv_transpose = native("conv"), native("conv_bias"), native("conv_transpose")
@@ -16,20 +16,20 @@ _reshape = native("reshape")
 Sizes = int | Sequence[int]
 
 
-def _operands(name: str, rank: int, x: Any, weight: Any, bias: Any) -> tuple[Tensor, Tensor, Tensor | None, bool]:
-    """Operands in one dtype; and whether x has no batch axis, and was given one."""
+def _operands(
+    name: str, op: str, rank: int, x: Any, weight: Any, bias: Any
+) -> tuple[Tensor, Tensor, Tensor | None, bool]:
+    """Operands in one dtype, unless autocast sees to that; and whether x has no batch axis, and was given one."""
     given = [as_tensor(x, name), as_tensor(weight, name)]
     if bias is not None:
         given.append(as_tensor(bias, name))
-    x, weight, *rest = promoted([as_floating(t) for t in given]) if len({t.dtype.code for t in given}) > 1 else given
-    x, weight = as_floating(x), as_floating(weight)
+    x, weight, *rest = promoted_for(op, [as_floating(t) for t in given])
     if weight.ndim != rank + 2:
         raise ShapeError(
             f"{name}: takes a weight with {rank + 2} axes, got {describe(x)} and weight {describe(weight)}"
         )
     x, single = with_batch(name, rank, x)
-    b = as_floating(rest[0]) if rest else None
-    return x, weight, b, single
+    return x, weight, rest[0] if rest else None, single
 
 
 def _check_groups(name: str, groups: int, x: Tensor, weight: Tensor) -> None:
@@ -67,7 +67,7 @@ def _both_sides(
 def _convolve(
     name: str, rank: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    x, weight, b, single = _operands(name, rank, x, weight, bias)
+    x, weight, b, single = _operands(name, "conv", rank, x, weight, bias)
     step = per_axis(name, "stride", stride, rank, least=1)
     gap = per_axis(name, "dilation", dilation, rank, least=1)
     _check_groups(name, groups, x, weight)
@@ -167,7 +167,7 @@ def _convolve_transposed(
     dilation: Any,
     groups: int,
 ) -> Tensor:
-    x, weight, b, single = _operands(name, rank, x, weight, bias)
+    x, weight, b, single = _operands(name, "conv_transpose", rank, x, weight, bias)
     step = per_axis(name, "stride", stride, rank, least=1)
     gap = per_axis(name, "dilation", dilation, rank, least=1)
     before = per_axis(name, "padding", padding, rank, least=0)
@@ -195,7 +195,7 @@ def _convolve_transposed(
         sizes.append(size)
     y = _conv_transpose(x, weight, tuple(sizes), step, before, gap, groups)
     if b is not None:
-        y = y + _reshape(b, (b.shape[0], *(1 for _ in range(rank))))
+        y = y + _reshape(as_dtype_of(b, y.dtype), (b.shape[0], *(1 for _ in range(rank))))
     return without_batch(y, single)
 
 

@@ -98,7 +98,7 @@ def _named(term: str, equation: str) -> tuple[str, str, bool]:
     return before, after, bool(dots)
 
 
-@composite
+@composite(precision="low", functions=("einsum",))
 def _einsum(equation: str, *operands: Tensor) -> Any:
     terms, output = parse(equation, tuple(t.ndim for t in operands))
     sizes = _sizes(equation, terms, operands)

@@ -143,7 +143,7 @@ def _number_power(x: Tensor, n: float) -> Tensor | None:
     return _WHOLE[n](x) if n in _WHOLE else None
 
 
-@composite
+@composite(precision="full", functions=("pow",))
 def _cube(x: Tensor) -> Any:
     return x * x * x
 
@@ -200,7 +200,7 @@ def _softplus(x: Tensor) -> Any:
     return _where(right, x, 0.0) + _log1p(_exp(_where(right, -x, x)))
 
 
-@composite
+@composite(precision="full", functions=("softplus",))
 def _compiled_softplus(x: Tensor, beta: float) -> Any:
     return _softplus(x) if beta == 1.0 else _softplus(x * beta) / beta
 
@@ -217,7 +217,7 @@ def softplus(x: Any, beta: float = 1.0) -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full", functions=("log_sigmoid",))
 def _log_sigmoid(x: Tensor) -> Any:
     return -_softplus(-x)
 
@@ -232,7 +232,7 @@ def log_sigmoid(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full", functions=("logaddexp",))
 def _logaddexp(a: Tensor, b: Tensor) -> Any:
     swap = a > b
     high, low = _where(swap, a, b), _where(swap, b, a)
@@ -254,7 +254,7 @@ def _xlogy(a: Tensor, b: Tensor) -> Any:
     return _where(nothing, 0.0, a * _log(_where(nothing, 1.0, b)))
 
 
-@composite
+@composite(precision="full", functions=("xlogy",))
 def _compiled_xlogy(a: Tensor, b: Tensor) -> Any:
     return _xlogy(a, b)
 

@@ -25,7 +25,7 @@ _log, _exp, _where, _maximum, _broadcast_to = (native(n) for n in ("log", "exp",
 _NEVER = -1e30  # the logarithm of 0 in sums of probabilities: finite, so that derivatives are
 
 
-@composite
+@composite(precision="full", functions=("gaussian_nll_loss",))
 def _gaussian(x: Tensor, target: Tensor, var: Tensor, full_: bool, eps: float, reduction: str) -> Any:
     v = _maximum(var, eps)
     loss = 0.5 * (_log(v) + squared_size(x - target) / v)
@@ -58,7 +58,7 @@ def gaussian_nll_loss(
     return y
 
 
-@composite
+@composite(precision="full", functions=("poisson_nll_loss",))
 def _poisson(x: Tensor, target: Tensor, log_input: bool, full_: bool, eps: float, reduction: str) -> Any:
     loss = _exp(x) - target * x if log_input else x - target * _log(x + eps)
     if full_:  # Stirling's formula for ln t!
@@ -86,7 +86,7 @@ def poisson_nll_loss(
 # ------------------------------------------------------------------------------------------------------------ CTC
 
 
-@composite
+@composite(precision="full", functions=("ctc_loss",))
 def _ctc_step(alpha: Tensor, emitted: Tensor, skips: Tensor, runs: Tensor) -> Any:
     """Logarithms of the probabilities to stand at each label after one more frame."""
     n, states = alpha.shape

@@ -7,7 +7,16 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.errors import ShapeError
-from wengert.functional.arguments import as_floating, as_tensor, describe, native, one_axis, product, promoted
+from wengert.functional.arguments import (
+    as_floating,
+    as_tensor,
+    describe,
+    native,
+    one_axis,
+    product,
+    promoted,
+    promoted_for,
+)
 from wengert.functional.reductions import sum
 from wengert.functional.shapes import moveaxis
 from wengert.functional.shortcuts import shortcut
@@ -29,13 +38,13 @@ def matmul(a: Any, b: Any) -> Tensor:
     if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
         a, b = as_tensor(a, "matmul"), as_tensor(b, "matmul")
     if a.dtype.code != b.dtype.code:
-        a, b = promoted([a, b])
+        a, b = promoted_for("matmul", [a, b])
     if a.ndim == 2 and b.ndim == 2:
         return _matmul(a, b, 0, 0)
     return _product(a, b)
 
 
-@composite
+@composite(precision="low", functions=("matmul",))
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """Of anything but two matrices: one native call for the product and what shapes it."""
     if a.ndim == 0 or b.ndim == 0:
@@ -117,7 +126,7 @@ def tensordot(a: Any, b: Any, *, axes: int | Sequence[Any] = 2) -> Tensor:
     >>> tensordot([[1, 2], [3, 4]], [[1, 0], [0, 1]], axes=1).tolist()
     [[1, 2], [3, 4]]
     """
-    a, b = promoted([as_tensor(a, "tensordot"), as_tensor(b, "tensordot")])
+    a, b = promoted_for("matmul", [as_tensor(a, "tensordot"), as_tensor(b, "tensordot")])
     if isinstance(axes, int):
         of_a, of_b = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
@@ -139,7 +148,7 @@ def _linear_operands(*given: Any) -> tuple[Any, ...]:
     return tuple(None if x is None else as_tensor(x, "linear") for x in given)
 
 
-@checked_composite(_linear_operands)
+@checked_composite(_linear_operands, precision="low", functions=("linear",))
 def _linear(x: Any, weight: Any, bias: Any) -> Any:
     x, weight, bias = _linear_operands(x, weight, bias)
     if x.ndim == 0 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
@@ -173,7 +182,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     return y
 
 
-@composite
+@composite(precision="low", functions=("bilinear",))
 def _bilinear(a: Tensor, b: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
     # (…, i) and (o, i, j) give (…, o, j), of which each row is multiplied by b.
     rows, i, j = weight.shape

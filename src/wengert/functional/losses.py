@@ -61,7 +61,7 @@ def pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
 # ------------------------------------------------------------------------------------------------- regression
 
 
-@composite
+@composite(precision="full", functions=("mse_loss",))
 def _mse(x: Tensor, target: Tensor, reduction: str) -> Any:
     return reduced(squared_size(x - target), reduction)
 
@@ -77,7 +77,7 @@ def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full", functions=("l1_loss",))
 def _l1(x: Tensor, target: Tensor, reduction: str) -> Any:
     return reduced(_abs(x - target), reduction)
 
@@ -93,7 +93,7 @@ def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full", functions=("huber_loss",))
 def _huber(x: Tensor, target: Tensor, reduction: str, delta: float) -> Any:
     d = x - target
     size = _abs(d)
@@ -113,7 +113,7 @@ def huber_loss(x: Any, target: Any, *, delta: float = 1.0, reduction: str = "mea
     return y
 
 
-@composite
+@composite(precision="full", functions=("smooth_l1_loss",))
 def _smooth_l1(x: Tensor, target: Tensor, reduction: str, beta: float) -> Any:
     d = x - target
     size = _abs(d)
@@ -134,7 +134,7 @@ def smooth_l1_loss(x: Any, target: Any, *, beta: float = 1.0, reduction: str = "
     return y
 
 
-@composite
+@composite(precision="full", functions=("log_cosh_loss",))
 def _log_cosh(x: Tensor, target: Tensor, reduction: str) -> Any:
     d = x - target
     # ln cosh d = ln(1 + 2 sinh²(d/2)), exact where it is small; the other form does not overflow.
@@ -157,7 +157,7 @@ def log_cosh_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
 # --------------------------------------------------------------------------------------- two classes and margins
 
 
-@composite
+@composite(precision="full", functions=("binary_cross_entropy",))
 def _bce(p: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Any:
     # At p = 0 and 1 the logarithm is cut off at −100, so that the loss stays finite.
     loss = -(target * _maximum(_log(p), -100.0) + (1.0 - target) * _maximum(_log1p(-p), -100.0))
@@ -188,7 +188,7 @@ def _binary_loss(x: Tensor, target: Any, pos_weight: Tensor | None) -> Any:
     return (1.0 - target) * x + pull
 
 
-@composite
+@composite(precision="full", functions=("binary_cross_entropy_with_logits",))
 def _bce_logits(x: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str) -> Any:
     loss = _binary_loss(x, target, pos_weight)
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -209,7 +209,7 @@ def bce_with_logits(
     return y
 
 
-@composite
+@composite(precision="full", functions=("focal_loss",))
 def _focal(x: Tensor, target: Tensor, alpha: float | None, gamma: float, reduction: str) -> Any:
     p, q = _sigmoid(x), _sigmoid(-x)
     loss = _binary_loss(x, target, None) * pow(p * (1.0 - target) + q * target, gamma)
@@ -239,7 +239,7 @@ def focal_loss(
     return y
 
 
-@composite
+@composite(precision="full", functions=("hinge_loss",))
 def _hinge(x: Tensor, target: Tensor, reduction: str) -> Any:
     return reduced(_relu(1.0 - x * target), reduction)
 
@@ -269,7 +269,7 @@ def _cosine(a: Any, b: Any, axis: int, eps: float) -> Any:
     return narrow(cosine, dtype)
 
 
-@composite
+@composite(precision="full", functions=("cosine_similarity",))
 def _cosine_similarity(a: Tensor, b: Tensor, axis: int, eps: float) -> Any:
     return _cosine(a, b, axis, eps)
 
@@ -292,7 +292,7 @@ def _broadcast(a: Any, b: Any, name: str) -> list[Tensor]:
     return [x if tuple(x.shape) == shape else _broadcast_to(x, shape) for x in xs]
 
 
-@composite
+@composite(precision="full", functions=("cosine_embedding_loss",))
 def _cosine_embedding(a: Tensor, b: Tensor, target: Tensor, margin: float, reduction: str) -> Any:
     similarity = _cosine(a, b, a.ndim - 1, 1e-8)
     return reduced(_where(target > 0.0, 1.0 - similarity, _relu(similarity - margin)), reduction)
@@ -318,7 +318,7 @@ def cosine_embedding_loss(a: Any, b: Any, target: Any, *, margin: float = 0.0, r
 # ---------------------------------------------------------------------------------------------- distributions
 
 
-@composite
+@composite(precision="full", functions=("kl_div",))
 def _kl(log_p: Tensor, target: Tensor, reduction: str, log_target: bool) -> Any:
     if log_target:
         loss = _exp(target) * (target - log_p)

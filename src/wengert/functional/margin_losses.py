@@ -32,7 +32,7 @@ _sum, _max, _relu, _abs, _sqrt = (native(n) for n in ("sum", "max", "relu", "abs
 _where, _reshape, _take_along = (native(n) for n in ("where", "reshape", "take_along_axis"))
 
 
-@composite
+@composite(precision="full", functions=("margin_ranking_loss",))
 def _ranking(a: Tensor, b: Tensor, target: Tensor, margin: float, reduction: str) -> Any:
     return reduced(_relu(margin - target * (a - b)), reduction)
 
@@ -52,7 +52,7 @@ def margin_ranking_loss(a: Any, b: Any, target: Any, *, margin: float = 0.0, red
     return loss
 
 
-@composite
+@composite(precision="full", functions=("soft_margin_loss",))
 def _soft_margin(x: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Any:
     loss = (1.0 - target) * x + _softplus(-x)
     loss = wide(loss if weight is None else loss * weight)
@@ -75,7 +75,7 @@ def multilabel_soft_margin_loss(logits: Any, target: Any, *, weight: Any = None,
     return y
 
 
-@composite
+@composite(precision="full", functions=("multilabel_margin_loss",))
 def _multilabel_margin(x: Tensor, target: Tensor, reduction: str) -> Any:
     classes, last = x.shape[-1], x.ndim - 1
     listed = cumprod(as_dtype_of(target >= 0, int64), axis=last)  # up to the first negative entry
@@ -113,7 +113,7 @@ def multilabel_margin_loss(x: Any, target: Any, *, reduction: str = "mean") -> T
     return y
 
 
-@composite
+@composite(precision="full", functions=("triplet_margin_loss",))
 def _triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float, p: float, reduction: str) -> Any:
     # PyTorch's distance: the small number is added to the difference, so that the root is smooth at equal points.
     def distance(x: Any) -> Any:

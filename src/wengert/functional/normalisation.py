@@ -91,12 +91,12 @@ def _over_last_axes(
     return _in_groups(x, weight, bias, (rows, 1, length, 1), eps, centred)
 
 
-@composite
+@composite(precision="full", functions=("layer_norm",))
 def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, n_axes: int, eps: float) -> Any:
     return _over_last_axes(x, weight, bias, n_axes, eps, centred=True)
 
 
-@composite
+@composite(precision="full", functions=("rms_norm",))
 def _rms_norm(x: Tensor, weight: Tensor | None, n_axes: int, eps: float) -> Any:
     return _over_last_axes(x, weight, None, n_axes, eps, centred=False)
 
@@ -145,13 +145,13 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
     return y
 
 
-@composite
+@composite(precision="full", functions=("group_norm",))
 def _group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float) -> Any:
     layout = (x.shape[0], groups, x.shape[1] // groups, product(x.shape[2:]))
     return _in_groups(x, weight, bias, layout, eps)
 
 
-@composite
+@composite(precision="full", functions=("instance_norm",))
 def _instance_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     return _in_groups(x, weight, bias, (x.shape[0], x.shape[1], 1, product(x.shape[2:])), eps)
 
@@ -201,7 +201,7 @@ def instance_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 
     return y
 
 
-@composite
+@composite(precision="full", functions=("batch_norm",))
 def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     """The result, the mean and the unbiased variance."""
     channels = x.shape[1]
@@ -211,7 +211,7 @@ def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: floa
     return y, _reshape(mean, (channels,)), _reshape(variance * (n / (n - 1.0)), (channels,))
 
 
-@composite
+@composite(precision="full", functions=("batch_norm",))
 def _batch_norm_of_columns(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     """The same where a channel has one value per sample."""
     wide = _wide(x)
@@ -223,7 +223,7 @@ def _batch_norm_of_columns(x: Tensor, weight: Tensor | None, bias: Tensor | None
     return as_dtype_of(y, x.dtype), mean, squares / (n - 1.0)
 
 
-@composite
+@composite(precision="full", functions=("batch_norm",))
 def _batch_norm_fixed(
     x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Any:

@@ -28,7 +28,7 @@ def _affine(x: Any, weight: Tensor, bias: Tensor | None) -> Any:
     return y if bias is None else y + bias
 
 
-@composite
+@composite(precision="low", functions=("lstm_cell",))
 def _lstm_step(
     x: Tensor, h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None
 ) -> Any:
@@ -37,7 +37,7 @@ def _lstm_step(
     return _sigmoid(o) * _tanh(c), c
 
 
-@composite
+@composite(precision="low", functions=("gru_cell",))
 def _gru_step(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None) -> Any:
     (r, z, n), (p, q, m) = _groups(_affine(x, w_ih, b_ih), 3), _groups(_affine(h, w_hh, b_hh), 3)
     candidate = _tanh(n + _sigmoid(r + p) * m)
@@ -45,7 +45,7 @@ def _gru_step(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | N
     return candidate + update * (h - candidate)
 
 
-@composite
+@composite(precision="low", functions=("rnn_cell",))
 def _rnn_step(
     x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, relu: bool
 ) -> Any:
@@ -53,7 +53,7 @@ def _rnn_step(
     return _relu(y) if relu else _tanh(y)
 
 
-@composite
+@composite(precision="low", functions=("rnn",))
 def _rnn_step_of_projected(x: Tensor, h: Tensor, w_hh: Tensor, relu: bool) -> Any:
     y = x + _matmul(h, w_hh, 0, 1)
     return _relu(y) if relu else _tanh(y)
@@ -159,7 +159,7 @@ def _no_bias(weight: Tensor) -> Any:
     return zeros_like(_reshape(_slice(weight, (0, 0), (rows, 1), (1, 1)), (rows,)))
 
 
-@composite
+@composite(precision="low", functions=("lstm",))
 def lstm_layer(
     x: Tensor,
     h0: Tensor,
@@ -176,7 +176,7 @@ def lstm_layer(
     return tuple(flip(y, axis=0) if reverse else y for y in made[:2])
 
 
-@composite
+@composite(precision="low", functions=("gru",))
 def gru_layer(
     x: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, reverse: bool
 ) -> Any:

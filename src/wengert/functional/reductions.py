@@ -254,7 +254,7 @@ def argmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor
     return _position(_argmin, x, axis, keepdims, "argmin")
 
 
-@composite
+@composite(precision="full", functions=("logsumexp",))
 def _logsumexp(x: Tensor, axis: Axis, keepdims: bool) -> Any:
     axes, dtype, x = all_axes(axis, x.ndim, "logsumexp"), x.dtype, wide(x)
     largest = _max(x, axes, 1).detach()  # any shift gives the same value and derivative
@@ -265,7 +265,7 @@ def _logsumexp(x: Tensor, axis: Axis, keepdims: bool) -> Any:
     return y if keepdims else _reshape(y, tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
 
-@composite
+@composite(precision="full", functions=("logsumexp",))
 def _signed_logsumexp(x: Tensor, b: Tensor, axes: tuple[int, ...], keepdims: int) -> Any:
     counts = _not_equal(b, 0.0)
     largest = _max(_where(counts, x, -math.inf), axes, 1).detach()

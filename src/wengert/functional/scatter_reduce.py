@@ -32,12 +32,12 @@ def _without(x: Any, i: Any, axis: int, neutral: float) -> Any:
     return _where(_hit(x, i, axis), full(x.shape, neutral, x.dtype), x)
 
 
-@composite
+@composite(precision="full", functions=("scatter_reduce",))
 def _summed(x: Tensor, i: Tensor, v: Tensor, axis: int, alone: bool) -> Any:
     return _scatter_add(_without(x, i, axis, 0.0) if alone else x, i, v, axis)
 
 
-@composite
+@composite(precision="full", functions=("scatter_reduce",))
 def _mean(x: Tensor, i: Tensor, v: Tensor, axis: int, alone: bool) -> Any:
     start = wide(_without(x, i, axis, 0.0) if alone else x)
     total = _scatter_add(start, i, as_dtype_of(v, start.dtype), axis)
@@ -48,7 +48,7 @@ def _mean(x: Tensor, i: Tensor, v: Tensor, axis: int, alone: bool) -> Any:
 
 # The product of all values that fall on one place is a segmented scan of the values in the order of their places, by
 # doubling: only products are taken, so that derivatives of every order are right where factors are zero.
-@composite
+@composite(precision="full", functions=("scatter_reduce",))
 def _product(x: Tensor, i: Tensor, v: Tensor, axis: int, alone: bool) -> Any:
     n = i.shape[axis]
     i = _where(i < 0, i + x.shape[axis], i)

@@ -74,7 +74,7 @@ def _rows_of(ids: Any, n: int, like: Any) -> Any:
     return _reshape(count, (n, *(1,) * (like.ndim - 1)))
 
 
-@composite
+@composite(precision="full", functions=("segment_mean",))
 def _segment_mean(x: Tensor, ids: Tensor, n: int) -> Any:
     rows = wide(x)
     return narrow(_added(rows, ids, n) / _maximum(_rows_of(ids, n, rows), 1.0), x.dtype)

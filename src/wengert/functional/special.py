@@ -40,7 +40,7 @@ def polygamma(n: int, x: Any) -> Tensor:
     return _trigamma(t) if order == 1 else _polygamma(t, order)
 
 
-@composite
+@composite(precision="full", functions=("multigammaln",))
 def _multigammaln(a: Tensor, d: int) -> Any:
     y: Any = 0.25 * d * (d - 1) * math.log(math.pi)
     for j in range(d):
@@ -104,7 +104,7 @@ def i1e(x: Any) -> Tensor:
 _SQRT_HALF = math.sqrt(0.5)
 
 
-@composite
+@composite(precision="full", functions=("log_ndtr",))
 def _log_ndtr(x: Tensor) -> Any:
     # Left of −1 ln(½ erfcx(−x/√2)) − x²/2; right of it ln(1 − Φ(−x)), where Φ(−x) is small.
     left = x < -1.0
@@ -123,7 +123,7 @@ def log_ndtr(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full", functions=("erfcinv",))
 def _erfcinv(x: Tensor) -> Any:
     return _ndtri(0.5 * x) * -_SQRT_HALF
 
@@ -138,7 +138,7 @@ def erfcinv(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full", functions=("logit",))
 def _logit(x: Tensor) -> Any:
     near = _abs(x - 0.5) < 0.25  # where the quotient is near 1
     middle = _where(near, x, 0.5)
@@ -155,7 +155,7 @@ def logit(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full", functions=("rgamma",))
 def _rgamma(x: Tensor) -> Any:
     # 1/Γ; left of ½ its reflection sin(πx) Γ(1 − x) / π, which has no poles; far to the right, where Γ overflows, e^−ln Γ.
     # Γ(1 − x) as −x Γ(−x), because 1 − x is rounded.
@@ -181,7 +181,7 @@ def rgamma(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full", functions=("entr",))
 def _entr(x: Tensor) -> Any:
     positive = x > 0.0
     inside = -x * _log(_where(positive, x, 1.0))
@@ -198,7 +198,7 @@ def entr(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full", functions=("rel_entr",))
 def _rel_entr(x: Tensor, y: Tensor) -> Any:
     inside, nan = _and(x > 0.0, y > 0.0), _or(_isnan(x), _isnan(y))
     quotient = _log(_where(inside, x, 1.0) / _where(inside, y, 1.0))
@@ -216,7 +216,7 @@ def rel_entr(x: Any, y: Any) -> Tensor:
     return z
 
 
-@composite
+@composite(precision="full", functions=("sinc",))
 def _sinc(x: Tensor) -> Any:
     # Near 0 the Taylor series, of which every derivative is right.
     a = x * math.pi
@@ -242,7 +242,7 @@ def sinc(x: Any) -> Tensor:
     return y
 
 
-@composite
+@composite(precision="full", functions=("xlog1py",))
 def _xlog1py(a: Tensor, b: Tensor) -> Any:
     nothing = _and(_equal(a, 0.0), _or(_less_equal(b, -1.0), _equal(b, math.inf)))
     return _where(nothing, 0.0, a * _log1p(_where(nothing, 0.0, b)))

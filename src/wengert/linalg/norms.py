@@ -20,7 +20,7 @@ _abs = native("abs")
 Axes = int | Sequence[int] | None
 
 
-@composite
+@composite(precision="full", functions=("norm",))
 def _norm(x: Tensor, axis: Any, keepdims: bool, ord: float) -> Any:
     return elementwise_norm(x, axis, ord=ord, keepdims=keepdims)
 

@@ -60,7 +60,7 @@ def system(a: Tensor, b: Any, name: str) -> tuple[Tensor, Tensor, bool]:
     return a, _reshape(b, (b.shape[0], 1)) if vector else b, vector
 
 
-@composite
+@composite(precision="full", functions=("solve",))
 def _solve(a: Tensor, b: Tensor) -> Any:
     factors, pivots = _lu_factor(a)
     batch = broadcast_shapes("solve", a.shape[:-2], b.shape[:-2])

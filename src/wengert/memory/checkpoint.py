@@ -28,6 +28,7 @@ from wengert.errors import ArgumentError, GradientError
 from wengert.functional.arguments import native
 from wengert.interop.numpy import data
 from wengert.memory.recomputing import recomputation
+from wengert.program.precision import cast_apart
 from wengert.program.trace import tracing
 
 _Edge = tuple[Any, int]  # a recorded instruction and the number of one of its outputs
@@ -194,13 +195,14 @@ class _UserRegion(_Region):
         self._f, self._structure = f, structure
         self._others = [None if isinstance(x, Tensor) else (x,) for x in leaves]  # None: a tensor goes here
         self._draws: list[Any] = []
+        self._casts = cast_apart()
         self._out_structure: Any = None
         self._results: list[_Seen | None] = []
 
     def first_run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function on what it was given, and return its results as those of one node."""
         start = _sequence_number()
-        with draws_logged() as self._draws:
+        with draws_logged() as self._draws, self._casts:
             result = self._f(*args, **kwargs)
         leaves, self._out_structure = tree.flatten(result)
         self.outputs = [k for k, y in enumerate(leaves) if isinstance(y, Tensor) and y.requires_grad]
@@ -228,7 +230,7 @@ class _UserRegion(_Region):
         leaves = [next(given) if x is None else x[0] for x in self._others]
         args, kwargs, cells = tree.unflatten(self._structure, leaves)
         f = with_cells(self._f, cells) if cells else self._f
-        with draws_repeated(self._draws) as draws, recomputation():
+        with draws_repeated(self._draws) as draws, recomputation(), self._casts:
             result = f(*args, **kwargs)
         results, structure = tree.flatten(result)
         if draws.differ:

@@ -95,6 +95,7 @@ def _np_icdf(p: Any, k: Any) -> Any:
 
 von_mises_cdf: Op = define(
     "von_mises_cdf",
+    precision="full",
     formula="(∂/∂κ)ⁿ ∫ exp(κ cos t) dt / (2π I₀(κ)) from −π to x",
     reference=_np_cdf,
     jvp=_cdf_jvp,
@@ -115,6 +116,7 @@ von_mises_cdf: Op = define(
 )
 von_mises_icdf: Op = define(
     "von_mises_icdf",
+    precision="full",
     formula="the x with F(x; κ) = p, in [−π, π]",
     reference=_np_icdf,
     jvp=_quantile_jvp,
@@ -128,6 +130,7 @@ von_mises_icdf: Op = define(
 )
 random_von_mises: Op = define(
     "random_von_mises",
+    precision="full",
     formula="x in [−π, π] with the density exp(κ cos x) / (2π I₀(κ)); its derivative keeps the probability of less than x",
     jvp=_draw_jvp,
     sparsity="elementwise",

@@ -53,6 +53,7 @@ remainder = define(
 )
 square = define(
     "square",
+    precision="full",
     formula="x²",
     reference=np.square,
     jvp=lambda x_dot, y, x: x_dot * (2.0 * x),
@@ -60,6 +61,7 @@ square = define(
 )
 reciprocal = define(
     "reciprocal",
+    precision="full",
     formula="1 / x",
     reference=np.reciprocal,
     jvp=lambda x_dot, y, x: -x_dot * (y * y),
@@ -88,6 +90,7 @@ def _pow_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
 
 pow = define(
     "pow",
+    precision="full",
     formula="aᵇ",
     reference=np.power,
     jvp=_pow_jvp,

@@ -29,6 +29,7 @@ def _cylinder(name: str, scipy: str, samples: list[Sample]) -> Op:
 
     op = define(
         name,
+        precision="full",
         formula=f"{name[-1].upper()}ₙ(x)",
         reference=lambda x, n: scipy_special(scipy)(n, x),
         jvp=rule,
@@ -103,6 +104,7 @@ def _modified(name: str, formula: str, reference: Any, slope: Callable[..., Any]
 
     op = define(
         name,
+        precision="full",
         formula=formula,
         reference=reference,
         jvp=rule,
@@ -187,6 +189,7 @@ def _zeta_jvp(s_dot: Any, q_dot: Any, y: Any, s: Any, q: Any, n: int) -> Any:
 
 zeta_by_s: Op = define(
     "zeta_by_s",
+    precision="full",
     formula="(∂/∂s)ⁿ ζ(s, q) = (∂/∂s)ⁿ Σ (q + k)⁻ˢ over k = 0, 1, …",
     reference=_zeta,
     jvp=_zeta_jvp,

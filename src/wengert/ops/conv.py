@@ -149,6 +149,8 @@ def _conv_kernel_of_examples(size: Any, mapped: Any, x: Any, y: Any, *, groups: 
 
 conv: Op = define(
     "conv",
+    precision="low",
+    functions=("conv1d", "conv2d", "conv3d"),
     formula="Σ w[o, c, k] · x[n, c, j·stride + k·dilation − padding] over c and k",
     reference=_np_conv,
     jvp="bilinear",
@@ -172,6 +174,8 @@ conv: Op = define(
 )
 conv_transpose: Op = define(
     "conv_transpose",
+    precision="low",
+    functions=("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
     formula="Σ y[n, o, j] · w[o, c, k] over o and all j, k with j·stride + k·dilation − padding at the position",
     reference=_np_conv_transpose,
     jvp="bilinear",
@@ -229,6 +233,8 @@ def _np_conv_bias(x: Any, w: Any, b: Any, *attrs: Any) -> Any:
 
 conv_bias: Op = define(
     "conv_bias",
+    precision="low",
+    functions=("conv1d", "conv2d", "conv3d"),
     formula="conv(x, w) + b, without a pass of its own for the bias",
     reference=_np_conv_bias,
     jvp=_conv_bias_jvp,

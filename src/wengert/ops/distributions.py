@@ -67,6 +67,7 @@ def _tail_jvp(a_dot: Any, l_dot: Any, y: Any, a: Any, l: Any, order: int) -> Any
 
 random_gamma: Op = define(
     "random_gamma",
+    precision="full",
     formula="z with the density z^(a−1) e^−z / Γ(a), or ln z; its derivative keeps the probability of less than z",
     jvp=_gamma_jvp,
     sparsity="elementwise",
@@ -82,6 +83,7 @@ random_gamma: Op = define(
 )
 gamma_slope: Op = define(
     "gamma_slope",
+    precision="full",
     formula="d ln z/da of a draw z of Gamma(a, 1) at l = ln z",
     reference=_np_slope,
     jvp=_slope_jvp,
@@ -99,6 +101,7 @@ gamma_slope: Op = define(
 )
 gamma_tail: Op = define(
     "gamma_tail",
+    precision="full",
     formula="∫ ln(t/z)ᵏ t^(a−1) e^−t dt / (z^a e^−z), z = e^l, over t > z, or minus that over t < z where z <= a",
     reference=_np_tail,
     jvp=_tail_jvp,
@@ -116,6 +119,7 @@ gamma_tail: Op = define(
 )
 random_poisson: Op = define(
     "random_poisson",
+    precision="full",
     formula="k with the probability λᵏ e^−λ / k!",
     vmap="leading",
     samples=[
@@ -128,6 +132,7 @@ random_poisson: Op = define(
 )
 random_binomial: Op = define(
     "random_binomial",
+    precision="full",
     formula="how many of n trials succeed, each with the probability p",
     vmap="leading",
     samples=[Sample((exactly(5.0, 100.0, 0.0), exactly(0.25, 0.75, 0.5)), _STREAM, gradients=False)],
@@ -137,6 +142,7 @@ random_binomial: Op = define(
 )
 random_multinomial: Op = define(
     "random_multinomial",
+    precision="full",
     formula="how many of n trials fall into each class of a row of weights",
     vmap="leading",
     samples=[Sample((exactly(5.0, 100.0), real(2, 4, low=0.1, high=1.0)), _STREAM, gradients=False)],
@@ -161,6 +167,7 @@ def _categorical_of_examples(size: Any, mapped: Any, p: Any, draws: Any, key: An
 
 random_categorical: Op = define(
     "random_categorical",
+    precision="full",
     formula="the class of each draw from every row of weights",
     vmap=_categorical_of_examples,
     samples=[Sample((real(2, 4, low=0.1, high=1.0),), ((5,), *_STREAM), gradients=False)],

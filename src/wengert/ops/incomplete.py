@@ -94,6 +94,7 @@ _GAMMA_PAIRS = [
 
 gammainc: Op = define(
     "gammainc",
+    precision="full",
     formula="P(a, x) = ∫₀ˣ tᵃ⁻¹ e⁻ᵗ dt / Γ(a)",
     reference=scipy_special("gammainc"),
     jvp=_gammainc_jvp(1.0),
@@ -109,6 +110,7 @@ gammainc: Op = define(
 )  # fmt: skip
 gammaincc: Op = define(
     "gammaincc",
+    precision="full",
     formula="Q(a, x) = ∫ₓ^∞ tᵃ⁻¹ e⁻ᵗ dt / Γ(a)",
     reference=scipy_special("gammaincc"),
     jvp=_gammainc_jvp(-1.0),
@@ -124,6 +126,7 @@ gammaincc: Op = define(
 )  # fmt: skip
 gammainc_density: Op = define(
     "gammainc_density",
+    precision="full",
     formula="∂P(a, x)/∂x = xᵃ⁻¹ e⁻ˣ / Γ(a)",
     reference=lambda a, x: np.exp(
         scipy_special("xlogy")(a - 1, x) - x - scipy_special("gammaln")(a)
@@ -135,6 +138,7 @@ gammainc_density: Op = define(
 )  # fmt: skip
 gammainc_by_a: Op = define(
     "gammainc_by_a",
+    precision="full",
     formula="(∂/∂a)ⁿ P(a, x)",
     reference=_gammainc_by_a,
     jvp=_gammainc_by_a_jvp,
@@ -156,6 +160,7 @@ gammainc_by_a: Op = define(
 )
 gammaincinv: Op = define(
     "gammaincinv",
+    precision="full",
     formula="the x with P(a, x) = p",
     reference=scipy_special("gammaincinv"),
     jvp=_gamma_quantile_jvp(1.0),
@@ -170,6 +175,7 @@ gammaincinv: Op = define(
 )
 gammainccinv: Op = define(
     "gammainccinv",
+    precision="full",
     formula="the x with Q(a, x) = q",
     reference=scipy_special("gammainccinv"),
     jvp=_gamma_quantile_jvp(-1.0),
@@ -271,6 +277,7 @@ _LARGE = (real(5, low=11.0, high=40.0), real(5, low=11.0, high=40.0), real(5, lo
 
 betainc: Op = define(
     "betainc",
+    precision="full",
     formula="Iₓ(a, b) = ∫₀ˣ tᵃ⁻¹ (1 − t)ᵇ⁻¹ dt / B(a, b)",
     reference=scipy_special("betainc"),
     jvp=_betainc_jvp,
@@ -289,6 +296,7 @@ betainc: Op = define(
 )  # fmt: skip
 betainc_density: Op = define(
     "betainc_density",
+    precision="full",
     formula="∂Iₓ(a, b)/∂x = xᵃ⁻¹ (1 − x)ᵇ⁻¹ / B(a, b)",
     reference=_betainc_density,
     jvp=_betainc_density_jvp,
@@ -298,6 +306,7 @@ betainc_density: Op = define(
 )
 betainc_by_ab: Op = define(
     "betainc_by_ab",
+    precision="full",
     formula="(∂/∂a)ᵐ (∂/∂b)ⁿ Iₓ(a, b)",
     reference=_betainc_by_ab,
     jvp=_betainc_by_ab_jvp,
@@ -319,6 +328,7 @@ betainc_by_ab: Op = define(
 )
 betaincinv: Op = define(
     "betaincinv",
+    precision="full",
     formula="the x with Iₓ(a, b) = p",
     reference=scipy_special("betaincinv"),
     jvp=_betaincinv_jvp,

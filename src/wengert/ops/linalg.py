@@ -105,6 +105,7 @@ def _np_lu_factor(a: Any) -> Any:
 
 lu_factor = define(
     "lu_factor",
+    precision="full",
     formula="factors and pivots, for lu_solve",
     reference=_np_lu_factor,
     vmap="leading",
@@ -134,6 +135,7 @@ def _np_lu_solve(factors: Any, pivots: Any, a: Any, b: Any, adjoint: int) -> Any
 
 lu_solve: Op = define(
     "lu_solve",
+    precision="full",
     formula="A⁻¹ b or A⁻ᴴ b, from the factors of A; what is differentiated is A",
     reference=_np_lu_solve,
     jvp=_lu_solve_jvp,
@@ -160,6 +162,7 @@ lu_solve: Op = define(
 )
 inv: Op = define(
     "inv",
+    precision="full",
     formula="A⁻¹",
     reference=lambda a, check: np.linalg.inv(a),
     jvp=lambda a_dot, y, a, check: -product(y, a_dot, y),
@@ -195,6 +198,7 @@ def _np_solve_triangular(a: Any, b: Any, upper: int, adjoint: int, unit: int, ri
 
 solve_triangular: Op = define(
     "solve_triangular",
+    precision="full",
     formula="op(A)⁻¹ b or b op(A)⁻¹, from one triangle of A",
     reference=_np_solve_triangular,
     jvp=_solve_triangular_jvp,
@@ -228,6 +232,7 @@ solve_triangular: Op = define(
 
 det = define(
     "det",
+    precision="full",
     formula="the determinant",
     reference=np.linalg.det,
     jvp=lambda a_dot, y, a: _total(a_dot * cofactor(a)),
@@ -255,6 +260,7 @@ def _slogdet_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 slogdet = define(
     "slogdet",
+    precision="full",
     formula="sign and ln |·| of the determinant",
     reference=np.linalg.slogdet,
     jvp=_slogdet_jvp,
@@ -305,6 +311,7 @@ _RANK_ONE = matrix((1.0, 2.0, 3.0), (2.0, 4.0, 6.0), (-1.0, -2.0, -3.0))
 _RANK_TWO = matrix((1.0, 2.0, 3.0), (4.0, 5.0, 6.0), (5.0, 7.0, 9.0))
 cofactor: Op = define(
     "cofactor",
+    precision="full",
     formula="∂ det(A) / ∂Aᵢⱼ",
     reference=_np_cofactor,
     jvp=_cofactor_jvp,
@@ -355,6 +362,7 @@ def _np_lu(a: Any) -> Any:
 
 lu = define(
     "lu",
+    precision="full",
     formula="permutation, L and U with A[permutation] = L U",
     reference=_np_lu,
     jvp=_lu_jvp,
@@ -376,6 +384,7 @@ def _cholesky_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 cholesky = define(
     "cholesky",
+    precision="full",
     formula="lower triangular L with L Lᴴ = (A + Aᴴ)/2",
     reference=lambda a: np.linalg.cholesky((a + np.conj(np.swapaxes(a, -1, -2))) / 2),
     jvp=_cholesky_jvp,

@@ -49,6 +49,7 @@ def _of_examples(size: Any, mapped: Any, a: Any, b: Any, transpose_a: int, trans
 
 matmul: Op = define(
     "matmul",
+    precision="low",
     formula="Σₖ aᵢₖ bₖⱼ, with flags for transposed operands",
     reference=_reference,
     jvp="bilinear",

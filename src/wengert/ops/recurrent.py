@@ -315,6 +315,7 @@ _STATES = (real(2, 2), real(2, 2))
 
 lstm: Op = define(
     "lstm",
+    precision="low",
     formula="h, c and gates of all steps: c = f c + i g, h = o tanh c, gates of x w_ihᵀ + h w_hhᵀ + b",
     reference=_np_lstm,
     jvp=_lstm_jvp,
@@ -368,6 +369,7 @@ lstm_cotangent: Op = define(
 )
 gru: Op = define(
     "gru",
+    precision="low",
     formula="h and gates of all steps: h = (1 − z) n + z h, n = tanh(x + r q)",
     reference=_np_gru,
     jvp=_gru_jvp,

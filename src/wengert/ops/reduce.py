@@ -35,6 +35,7 @@ _AXES = [
 
 sum = define(
     "sum",
+    precision="full",
     formula="Σ x",
     reference=_reference(np.sum),
     jvp="linear",
@@ -71,6 +72,7 @@ def _others(x: Any, axes: tuple[int, ...]) -> Any:
 
 prod = define(
     "prod",
+    precision="full",
     formula="Π x",
     reference=_reference(np.prod),
     jvp=lambda x_dot, y, x, axes, keepdims: sum(x_dot * _others(x, axes), axes, keepdims) if axes else x_dot,

@@ -15,6 +15,10 @@ Words: `"elementwise"` (the default of elementwise ops), `"leading"` (the op map
 attributes `axis`, `axes` and `shape` count one axis more). Else a function of the number of examples, which operands have
 them, the operands, and the attributes by name; its results all have the axis. `transforms/batch.py` applies them.
 
+`precision` says what autocast does to the operands: `"low"` (products: they run in half precision), `"full"` (what loses
+too much there runs in float32), `"any"` (the op runs in the precision of its operands). `functions` are the public functions
+that the op runs under another name.
+
 `sparsity` says which elements of the operands each element of the results depends on: a word of `ops/sparsity.py`, or a
 function as described there.
 """
@@ -30,6 +34,7 @@ from typing import Any
 
 from wengert import _core
 from wengert.ops.samples import Invalid, Sample
+from wengert.program.precision import code_of, enlist
 
 Rule = Callable[..., Any]
 
@@ -65,6 +70,7 @@ class Op:
     public: bool = True
     vmap: Rule | str = "undefined"
     sparsity: Rule | str = "undefined"
+    precision: str = "any"
     # Of ops that hold programs, which the core has no op for:
     infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes
     lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
@@ -117,6 +123,8 @@ def define(
     public: bool = True,
     vmap: Rule | str = "undefined",
     sparsity: Rule | str | None = None,
+    precision: str = "any",
+    functions: Sequence[str] = (),
 ) -> Op:
     """Join the mathematics of an op to the core's record of the same name.
 
@@ -151,6 +159,9 @@ def define(
         "elementwise" if elementwise else vmap,
     )
     op.sparsity = _default_sparsity(op) if sparsity is None else sparsity
+    op.precision = precision
+    _core.set_precision(name, code_of(precision, name))
+    enlist(name, name, *functions)
     op.function.__name__ = name
     OPS[name] = op
     return op

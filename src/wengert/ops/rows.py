@@ -150,6 +150,7 @@ def _of_examples(name: str, axes: tuple[int, ...], made: tuple[int, ...]) -> Any
 
 standardise: Op = define(
     "standardise",
+    precision="full",
     formula="y = (x − mean) / √(variance + eps) · weight + bias along rows, their mean and variance",
     reference=_np_standardise,
     jvp=_standardise_jvp,

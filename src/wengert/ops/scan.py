@@ -33,6 +33,7 @@ _NOT_NUMBERS = [
 
 cumsum: Op = define(
     "cumsum",
+    precision="full",
     formula="sums of the first 1, 2, … elements",
     reference=_reference(np.cumsum),
     jvp="linear",
@@ -76,6 +77,7 @@ def _np_recurrence(a: Any, b: Any, axis: int, reverse: int) -> Any:
 # The transpose runs the other way, each step with the coefficient of its neighbour.
 linear_recurrence: Op = define(
     "linear_recurrence",
+    precision="full",
     formula="h[k] = a[k] h[k − 1] + b[k]",
     reference=_np_recurrence,
     jvp=_recurrence_jvp,
@@ -100,6 +102,7 @@ linear_recurrence: Op = define(
 # y[k] = x[k] y[k − 1], so the tangent is a linear recurrence: no division, so that zeros are harmless.
 cumprod = define(
     "cumprod",
+    precision="full",
     formula="products of the first 1, 2, … elements",
     reference=_reference(np.cumprod),
     jvp=lambda x_dot, y, x, axis, reverse: linear_recurrence(x, x_dot * shifted(y, axis, reverse, 1.0), axis, reverse),
@@ -135,6 +138,7 @@ def _logcumsumexp_jvp(x_dot: Any, y: Any, x: Any, axis: int, reverse: int) -> An
 
 logcumsumexp: Op = define(
     "logcumsumexp",
+    precision="full",
     formula="ln Σ eˣ of the first 1, 2, … elements",
     reference=_np_logcumsumexp,
     jvp=_logcumsumexp_jvp,

@@ -60,6 +60,7 @@ def _np_softmax(x: Any) -> Any:
 
 softmax = define(
     "softmax",
+    precision="full",
     formula="eˣ / Σ eˣ along rows",
     reference=_np_softmax,
     jvp=lambda x_dot, y, x: softmax_push(x_dot, y),
@@ -102,6 +103,7 @@ def _np_log_softmax(x: Any) -> Any:
 
 log_softmax = define(
     "log_softmax",
+    precision="full",
     formula="x − ln Σ eˣ along rows",
     reference=_np_log_softmax,
     jvp=lambda x_dot, y, x: log_softmax_push(x_dot, y),

@@ -36,6 +36,7 @@ erf = define(
 )
 erfc = define(
     "erfc",
+    precision="full",
     formula="1 − erf x",
     reference=scipy_special("erfc"),
     jvp=lambda x_dot, y, x: x_dot * (-_TWO_OVER_SQRT_PI * exp(-x * x)),
@@ -43,6 +44,7 @@ erfc = define(
 )
 erfinv = define(
     "erfinv",
+    precision="full",
     formula="the x with erf x = y",
     reference=scipy_special("erfinv"),
     jvp=lambda x_dot, y, x: x_dot * (exp(y * y) / _TWO_OVER_SQRT_PI),
@@ -50,6 +52,7 @@ erfinv = define(
 )
 erfcx: Op = define(
     "erfcx",
+    precision="full",
     formula="e^(x²) erfc x",
     reference=scipy_special("erfcx"),
     jvp=lambda x_dot, y, x: x_dot * (2.0 * x * y - _TWO_OVER_SQRT_PI),
@@ -57,6 +60,7 @@ erfcx: Op = define(
 )
 ndtr = define(
     "ndtr",
+    precision="full",
     formula="Φ(x) = ∫₋∞ˣ e^(−t²/2) dt / √(2π)",
     reference=scipy_special("ndtr"),
     jvp=lambda x_dot, y, x: x_dot * (_DENSITY_AT_ZERO * exp(-0.5 * x * x)),
@@ -64,6 +68,7 @@ ndtr = define(
 )
 ndtri = define(
     "ndtri",
+    precision="full",
     formula="the x with Φ(x) = p",
     reference=scipy_special("ndtri"),
     jvp=lambda x_dot, y, x: x_dot * (exp(0.5 * y * y) / _DENSITY_AT_ZERO),
@@ -71,6 +76,7 @@ ndtri = define(
 )
 lgamma = define(
     "lgamma",
+    precision="full",
     formula="ln |Γ(x)|",
     reference=scipy_special("gammaln"),
     jvp=lambda x_dot, y, x: x_dot * digamma(x),
@@ -78,6 +84,7 @@ lgamma = define(
 )
 gamma = define(
     "gamma",
+    precision="full",
     formula="Γ(x)",
     reference=scipy_special("gamma"),
     jvp=lambda x_dot, y, x: x_dot * (y * digamma(x)),
@@ -89,6 +96,7 @@ gamma = define(
 )
 digamma: Op = define(
     "digamma",
+    precision="full",
     formula="d/dx ln Γ(x)",
     reference=scipy_special("digamma"),
     jvp=lambda x_dot, y, x: x_dot * trigamma(x),
@@ -101,6 +109,7 @@ digamma: Op = define(
 )
 trigamma: Op = define(
     "trigamma",
+    precision="full",
     formula="d²/dx² ln Γ(x)",
     reference=lambda x: scipy_special("polygamma")(1, x),
     jvp=lambda x_dot, y, x: x_dot * OPS["polygamma"](x, 2),
@@ -118,6 +127,7 @@ _ORDERS = [
 
 polygamma: Op = define(
     "polygamma",
+    precision="full",
     formula="(d/dx)ⁿ⁺¹ ln Γ(x)",
     reference=lambda x, n: scipy_special("polygamma")(n, x),
     jvp=lambda x_dot, y, x, n: x_dot * polygamma(x, n + 1),
@@ -152,6 +162,7 @@ def _bessel(scaled: bool) -> Any:
 
 bessel_i: Op = define(
     "bessel_i",
+    precision="full",
     formula="Iₙ(x) / xⁿ",
     reference=_bessel(False),
     jvp=lambda x_dot, y, x, n: x_dot * (x * bessel_i(x, n + 1)),
@@ -169,6 +180,7 @@ bessel_i: Op = define(
 )
 bessel_i_scaled: Op = define(
     "bessel_i_scaled",
+    precision="full",
     formula="e^−|x| Iₙ(x) / xⁿ",
     reference=_bessel(True),
     jvp=lambda x_dot, y, x, n: x_dot * (x * bessel_i_scaled(x, n + 1) - sign(x) * y),
@@ -188,6 +200,7 @@ bessel_i_scaled: Op = define(
 # `bessel_i_scaled` of order 0 as a vector kernel: it took most of the time of the von Mises distribution's density.
 i0e: Op = define(
     "i0e",
+    precision="full",
     formula="e^−|x| I₀(x)",
     reference=scipy_special("i0e"),
     jvp=lambda x_dot, y, x: x_dot * (x * bessel_i_scaled(x, 1) - sign(x) * y),
@@ -229,6 +242,7 @@ def _digamma(x: Any) -> Any:
 
 beta = define(
     "beta",
+    precision="full",
     formula="B(a, b) = Γ(a) Γ(b) / Γ(a + b)",
     reference=scipy_special("beta"),
     jvp=lambda a_dot, b_dot, y, a, b: _beta_jvp(a_dot, b_dot, y, a, b),
@@ -239,6 +253,7 @@ beta = define(
 )
 betaln = define(
     "betaln",
+    precision="full",
     formula="ln |Γ(a) Γ(b) / Γ(a + b)|",
     reference=_betaln,
     jvp=_betaln_jvp,

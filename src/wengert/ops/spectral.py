@@ -104,6 +104,7 @@ def _qr_jvp(a_dot: Any, y: Any, a: Any, complete: int) -> Any:
 
 qr = define(
     "qr",
+    precision="full",
     formula="A = Q R",
     reference=lambda a, complete: np.linalg.qr(a, "complete" if complete else "reduced"),
     jvp=_qr_jvp,
@@ -174,6 +175,7 @@ def _one_type(tangent: Any, coefficient: Any) -> tuple[Any, Any]:
 
 svd: Op = define(
     "svd",
+    precision="full",
     formula="A = U diag(s) Vᴴ, s descending",
     jvp=_svd_jvp,
     sparsity="matrix",
@@ -200,6 +202,7 @@ def _svdvals_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 svdvals = define(
     "svdvals",
+    precision="full",
     formula="singular values, descending",
     reference=lambda a: np.linalg.svd(a, compute_uv=False),
     jvp=_svdvals_jvp,
@@ -223,6 +226,7 @@ def _eigh_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 eigh: Op = define(
     "eigh",
+    precision="full",
     formula="(A + Aᴴ)/2 = V diag(w) Vᴴ, w ascending",
     jvp=_eigh_jvp,
     sparsity="matrix",
@@ -245,6 +249,7 @@ def _eigvalsh_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 eigvalsh = define(
     "eigvalsh",
+    precision="full",
     formula="eigenvalues of (A + Aᴴ)/2, ascending",
     reference=lambda a: np.linalg.eigvalsh((a + np.conj(np.swapaxes(a, -1, -2))) / 2),
     jvp=_eigvalsh_jvp,
@@ -276,6 +281,7 @@ def _eig_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 eig: Op = define(
     "eig",
+    precision="full",
     formula="A V = V diag(w)",
     jvp=_eig_jvp,
     sparsity="matrix",
@@ -294,6 +300,7 @@ def _eigvals_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 eigvals = define(
     "eigvals",
+    precision="full",
     formula="eigenvalues",
     reference=lambda a: np.linalg.eigvals(a).astype(np.complex128),
     jvp=_eigvals_jvp,
@@ -320,6 +327,7 @@ def _pinv_jvp(a_dot: Any, cutoff_dot: Any, y: Any, a: Any, cutoff: Any) -> Any:
 
 pinv = define(
     "pinv",
+    precision="full",
     formula="V diag(1/s) Uᴴ, without the s that are zero; and s",
     reference=lambda a, cutoff: (np.linalg.pinv(a, rcond=cutoff), np.linalg.svd(a, compute_uv=False)),
     jvp=_pinv_jvp,
@@ -367,6 +375,7 @@ def _np_exp_push(a: Any, e: Any) -> Any:
 
 matrix_exp = define(
     "matrix_exp",
+    precision="full",
     formula="Σ Aᵏ/k!",
     reference=_np_matrix_exp,
     jvp=lambda a_dot, y, a: matrix_exp_push(a, a_dot),

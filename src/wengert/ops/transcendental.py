@@ -13,6 +13,7 @@ from wengert.ops.tangents import where
 
 exp = define(
     "exp",
+    precision="full",
     formula="eˣ",
     reference=np.exp,
     jvp=lambda x_dot, y, x: x_dot * y,
@@ -20,6 +21,7 @@ exp = define(
 )
 exp2 = define(
     "exp2",
+    precision="full",
     formula="2ˣ",
     reference=np.exp2,
     jvp=lambda x_dot, y, x: x_dot * (y * math.log(2.0)),
@@ -27,6 +29,7 @@ exp2 = define(
 )
 expm1 = define(
     "expm1",
+    precision="full",
     formula="eˣ − 1, accurate near 0",
     reference=np.expm1,
     jvp=lambda x_dot, y, x: x_dot * exp(x),  # y + 1 would have few digits of it, or none, where x is negative
@@ -34,6 +37,7 @@ expm1 = define(
 )
 log = define(
     "log",
+    precision="full",
     formula="ln x",
     reference=np.log,
     jvp=lambda x_dot, y, x: x_dot / x,
@@ -41,6 +45,7 @@ log = define(
 )
 log2 = define(
     "log2",
+    precision="full",
     formula="log₂ x",
     reference=np.log2,
     jvp=lambda x_dot, y, x: x_dot / (x * math.log(2.0)),
@@ -48,6 +53,7 @@ log2 = define(
 )
 log10 = define(
     "log10",
+    precision="full",
     formula="log₁₀ x",
     reference=np.log10,
     jvp=lambda x_dot, y, x: x_dot / (x * math.log(10.0)),
@@ -55,6 +61,7 @@ log10 = define(
 )
 log1p = define(
     "log1p",
+    precision="full",
     formula="ln(1 + x), accurate near 0",
     reference=np.log1p,
     jvp=lambda x_dot, y, x: x_dot / (1.0 + x),
@@ -69,6 +76,7 @@ sqrt = define(
 )
 rsqrt = define(
     "rsqrt",
+    precision="full",
     formula="1 / √x",
     reference=lambda x: 1 / np.sqrt(x),
     jvp=lambda x_dot, y, x: x_dot * (-0.5 * (y * y * y)),
@@ -83,6 +91,7 @@ def _hypot_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
 
 hypot = define(
     "hypot",
+    precision="full",
     formula="√(a² + b²)",
     reference=np.hypot,
     jvp=_hypot_jvp,
@@ -104,6 +113,7 @@ cos: Op = define(
 )
 tan = define(
     "tan",
+    precision="full",
     formula="tan x",
     reference=np.tan,
     jvp=lambda x_dot, y, x: x_dot * (1.0 + y * y),
@@ -111,6 +121,7 @@ tan = define(
 )
 asin = define(
     "asin",
+    precision="full",
     formula="arcsin x",
     reference=np.arcsin,
     jvp=lambda x_dot, y, x: x_dot * rsqrt(1.0 - x * x),
@@ -118,6 +129,7 @@ asin = define(
 )
 acos = define(
     "acos",
+    precision="full",
     formula="arccos x",
     reference=np.arccos,
     jvp=lambda x_dot, y, x: x_dot * -rsqrt(1.0 - x * x),
@@ -148,6 +160,7 @@ atan2 = define(
 )
 sinh = define(
     "sinh",
+    precision="full",
     formula="(eˣ − e⁻ˣ) / 2",
     reference=np.sinh,
     jvp=lambda x_dot, y, x: x_dot * cosh(x),
@@ -155,6 +168,7 @@ sinh = define(
 )
 cosh: Op = define(
     "cosh",
+    precision="full",
     formula="(eˣ + e⁻ˣ) / 2",
     reference=np.cosh,
     jvp=lambda x_dot, y, x: x_dot * sinh(x),
@@ -169,6 +183,7 @@ tanh = define(
 )
 asinh = define(
     "asinh",
+    precision="full",
     formula="ln(x + √(x² + 1))",
     reference=np.arcsinh,
     jvp=lambda x_dot, y, x: x_dot * rsqrt(x * x + 1.0),
@@ -176,6 +191,7 @@ asinh = define(
 )
 acosh = define(
     "acosh",
+    precision="full",
     formula="ln(x + √(x² − 1))",
     reference=np.arccosh,
     jvp=lambda x_dot, y, x: x_dot * rsqrt((x - 1.0) * (x + 1.0)),
@@ -184,6 +200,7 @@ acosh = define(
 )
 atanh = define(
     "atanh",
+    precision="full",
     formula="½ ln((1 + x) / (1 − x))",
     reference=np.arctanh,
     jvp=lambda x_dot, y, x: x_dot / (1.0 - x * x),

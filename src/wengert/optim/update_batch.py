@@ -15,6 +15,7 @@ from wengert.errors import DTypeError
 from wengert.functional.arguments import as_dtype_of
 from wengert.optim.update import Rule, state_dtype
 from wengert.program.compile import composite
+from wengert.program.precision import uncast
 
 _update_in_place = _core.update_in_place
 
@@ -85,7 +86,7 @@ class UpdateBatch:
     def trace_step(self, rule: Rule, gradients: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
         """The step as instructions of the trace that is open."""
         self._check_dtype()
-        with no_grad():
+        with no_grad(), uncast():
             for p, g, state in zip(self.parameters, gradients, self.states):
                 for target, value in zip((p, *state), wide_rule(rule, p, g, *state, *numbers)):
                     target._assign(value, "step")

@@ -8,7 +8,7 @@ import functools
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 from wengert import _core, tree
@@ -19,6 +19,7 @@ from wengert.program.call_trace import CallTrace, ClosesOver, call_trace
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
 from wengert.program.numbers import Numbers, is_number, may_be_operand, operand_type
+from wengert.program.precision import code_of, enlist
 from wengert.program.report import Assumptions, Report, Signature, summarize
 from wengert.program.retrace import Recent, history, name_of, run_op_by_op
 from wengert.program.simplify import simplify
@@ -260,6 +261,7 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
         flat = by_structure[structure, static] = _wrap(run, compiled.__name__)
         flat._falls_back = compiled.__dict__.get("_falls_back")
+        flat.precision = compiled.precision
         by_structure.warn_of_many(compiled)
     return flat(*(x for x, m in zip(leaves, moving) if m))
 
@@ -424,14 +426,29 @@ def _compiled_repr(compiled: Any) -> str:
 _core.Compiled.__repr__ = _compiled_repr  # type: ignore[method-assign]
 
 
-def composite(f: F) -> F:
-    """`compile` for the library's own functions: what users have, without the bound report."""
-    compiled = _wrap(f, f.__name__, _trace_composite)
+@overload
+def composite(f: F, *, precision: str = "any", functions: Sequence[str] = ()) -> F: ...
+@overload
+def composite(f: None = None, *, precision: str = "any", functions: Sequence[str] = ()) -> Callable[[F], F]: ...
+def composite(f: Any = None, *, precision: str = "any", functions: Sequence[str] = ()) -> Any:
+    """`compile` for the library's own functions: what users have, without the bound report.
+
+    `precision` and `functions` as in the record of an op; autocast casts nothing inside.
+    """
+    if f is None:
+        return functools.partial(composite, precision=precision, functions=functions)
+    return _known(_wrap(f, f.__name__, _trace_composite), f, precision, functions)
+
+
+def _known(compiled: Any, f: Any, precision: str, functions: Sequence[str]) -> Any:
+    """The composite of f, with its precision, under the names that people know it by."""
     functools.update_wrapper(compiled, f)
-    return compiled  # type: ignore[no-any-return]
+    compiled.precision = code_of(precision, f.__name__)
+    enlist(compiled, *functions)
+    return compiled
 
 
-def checked_composite(convert: Convert) -> Callable[[F], F]:
+def checked_composite(convert: Convert, *, precision: str = "any", functions: Sequence[str] = ()) -> Callable[[F], F]:
     """A composite that checks its own arguments, and so once per signature: sizes are compared by guards.
 
     It is called with positional arguments. `convert` takes the same and returns them as tensors and plain numbers; it runs
@@ -440,8 +457,6 @@ def checked_composite(convert: Convert) -> Callable[[F], F]:
 
     def wrap(f: F) -> F:
         slow, lifted = (functools.partial(g, convert) for g in (_convert_and_call, _convert_and_lift))
-        compiled = _wrap(f, f.__name__, _trace_composite, slow, lifted)
-        functools.update_wrapper(compiled, f)
-        return compiled  # type: ignore[no-any-return]
+        return _known(_wrap(f, f.__name__, _trace_composite, slow, lifted), f, precision, functions)  # type: ignore[no-any-return]
 
     return wrap

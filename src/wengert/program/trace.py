@@ -207,12 +207,17 @@ class Trace:
         self.instructions: list[Instruction] = []
         self.captured: dict[int, tuple[Any, Tracer]] = {}
         self.hooks: dict[Var, list[Any]] = {}  # that may change the cotangents of values
+        self._cast_by: list[Any] = []  # what autocast did around it
 
     def __enter__(self) -> Trace:
         _enter(self)
+        if not self.captures:  # a rule, or a pass over a program: its ops run in the precision that they have
+            self._cast_by.append(_core.set_autocast(None))
         return self
 
     def __exit__(self, *exc: object) -> None:
+        if not self.captures:
+            _core.set_autocast(self._cast_by.pop())
         _leave()
 
     def tracer(self, var: Var) -> Tracer:

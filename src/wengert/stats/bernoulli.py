@@ -19,19 +19,19 @@ _where, _floor, _ceil, _maximum = (native(n) for n in ("where", "floor", "ceil",
 _or, _and = native("logical_or"), native("logical_and")
 
 
-@composite
+@composite(precision="full")
 def _bernoulli_log_prob(x: Tensor, odds: Tensor, is_logit: bool) -> Tensor:
     yes, no = log_odds(odds, is_logit)
     outside = _and(_and(x != 0.0, x != 1.0), x == x)
     return _where(outside, -math.inf, times(x, yes) + times(1.0 - x, no))
 
 
-@composite
+@composite(precision="full")
 def _bernoulli_cdf(x: Tensor, p: Tensor) -> Tensor:
     return _where(x < 0.0, 0.0, _where(x < 1.0, 1.0 - p, 1.0)) + 0.0 * x
 
 
-@composite
+@composite(precision="full")
 def _two_entropies(odds: Tensor, is_logit: bool) -> Tensor:
     yes, no = log_odds(odds, is_logit)
     p, q = _exp(yes), _exp(no)
@@ -85,32 +85,32 @@ class Bernoulli(Odds):
         return _two_entropies(self._odds, self._is_logit)
 
 
-@composite
+@composite(precision="full")
 def _geometric_log_prob(x: Tensor, odds: Tensor, is_logit: bool) -> Tensor:
     yes, no = log_odds(odds, is_logit)
     outside = _or(x < 0.0, _and(_floor(x) != x, x == x))
     return _where(outside, -math.inf, yes + times(x, no))
 
 
-@composite
+@composite(precision="full")
 def _geometric_cdf(x: Tensor, odds: Tensor, is_logit: bool) -> Tensor:
     _, no = log_odds(odds, is_logit)
     return _where(x < 0.0, 0.0, -_expm1((_floor(x) + 1.0) * no))
 
 
-@composite
+@composite(precision="full")
 def _geometric_survival(x: Tensor, odds: Tensor, is_logit: bool) -> Tensor:
     _, no = log_odds(odds, is_logit)
     return _where(x < 0.0, 1.0, _exp((_floor(x) + 1.0) * no))
 
 
-@composite
+@composite(precision="full")
 def _geometric_draw(u: Tensor, odds: Tensor, is_logit: bool) -> Tensor:
     _, no = log_odds(odds, is_logit)
     return _floor(_log(u) / no)
 
 
-@composite
+@composite(precision="full")
 def _geometric_icdf(p: Tensor, odds: Tensor, is_logit: bool) -> Tensor:
     _, no = log_odds(odds, is_logit)
     near = _ceil(_log1p(-p) / no) - 1.0

@@ -23,44 +23,44 @@ _betaln, _betainc, _betaincinv = native("betaln"), native("betainc"), native("be
 _or, _sum, _all, _square = (native(n) for n in ("logical_or", "sum", "all", "square"))
 
 
-@composite
+@composite(precision="full")
 def _log_prob(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     inside = _xlogy(a - 1.0, x) + _xlog1py(b - 1.0, -x) - _betaln(a, b)
     return _where(_or(x < 0.0, x > 1.0), -math.inf, inside)
 
 
-@composite
+@composite(precision="full")
 def _cdf(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return _where(x <= 0.0, 0.0, _where(x >= 1.0, 1.0, _betainc(a, b, x)))
 
 
-@composite
+@composite(precision="full")
 def _survival(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return _where(x <= 0.0, 1.0, _where(x >= 1.0, 0.0, _betainc(b, a, 1.0 - x)))
 
 
-@composite
+@composite(precision="full")
 def _icdf(p: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return _betaincinv(a, b, p)
 
 
-@composite
+@composite(precision="full")
 def _mean(a: Tensor, b: Tensor) -> Tensor:
     return a / (a + b)
 
 
-@composite
+@composite(precision="full")
 def _variance(a: Tensor, b: Tensor) -> Tensor:
     total = a + b
     return a * b / (_square(total) * (total + 1.0))
 
 
-@composite
+@composite(precision="full")
 def _mode(a: Tensor, b: Tensor) -> Tensor:
     return _where(_or(a < 1.0, b < 1.0), math.nan, (a - 1.0) / (a + b - 2.0))
 
 
-@composite
+@composite(precision="full")
 def _entropy(a: Tensor, b: Tensor) -> Tensor:
     total = a + b
     return _betaln(a, b) - (a - 1.0) * _digamma(a) - (b - 1.0) * _digamma(b) + (total - 2.0) * _digamma(total)
@@ -121,7 +121,7 @@ class Beta(Distribution):
         return self._batch(_entropy(self.concentration1, self.concentration0))
 
 
-@composite
+@composite(precision="full")
 def _dirichlet_log_prob(x: Tensor, c: Tensor, inside: Tensor) -> Tensor:
     k = (c.ndim - 1,)
     terms = _xlogy(c - 1.0, x)
@@ -129,25 +129,25 @@ def _dirichlet_log_prob(x: Tensor, c: Tensor, inside: Tensor) -> Tensor:
     return _where(inside, density, -math.inf)
 
 
-@composite
+@composite(precision="full")
 def _dirichlet_mean(c: Tensor) -> Tensor:
     return c / _sum(c, (c.ndim - 1,), 1)
 
 
-@composite
+@composite(precision="full")
 def _dirichlet_variance(c: Tensor) -> Tensor:
     total = _sum(c, (c.ndim - 1,), 1)
     return c * (total - c) / (_square(total) * (total + 1.0))
 
 
-@composite
+@composite(precision="full")
 def _dirichlet_mode(c: Tensor) -> Tensor:
     k = (c.ndim - 1,)
     mode = (c - 1.0) / _sum(c - 1.0, k, 1)
     return _where(_all(c >= 1.0, k, 1), mode, math.nan)
 
 
-@composite
+@composite(precision="full")
 def _dirichlet_entropy(c: Tensor) -> Tensor:
     k = (c.ndim - 1,)
     total = _sum(c, k, 0)

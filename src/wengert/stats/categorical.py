@@ -97,7 +97,7 @@ class Categorical(ClassOdds):
         return _entropy(self.probs, self.logits)
 
 
-@composite
+@composite(precision="full")
 def _picked(table: Tensor, x: Tensor, otherwise: float) -> Tensor:
     """The entries of a table of classes that the values name; `otherwise` for those that name none, NaN for NaN."""
     classes = number(table.shape[-1], x.dtype)
@@ -110,7 +110,7 @@ def _picked(table: Tensor, x: Tensor, otherwise: float) -> Tensor:
     return _where(named, found, _where(x == x, otherwise, math.nan))
 
 
-@composite
+@composite(precision="full")
 def _least_class(p: Tensor, sums: Tensor) -> Tensor:
     """The first class whose sum of probabilities is p or more; the last where rounding leaves none."""
     below = _sum(as_dtype_of(sums < p, p.dtype), (max(p.ndim, sums.ndim) - 1,), 0)
@@ -119,12 +119,12 @@ def _least_class(p: Tensor, sums: Tensor) -> Tensor:
     return _where(given == given, _where(below > last, last, below), math.nan)
 
 
-@composite
+@composite(precision="full")
 def _entropy(p: Tensor, log_p: Tensor) -> Tensor:
     return -_sum(times(p, log_p), (p.ndim - 1,), 0)
 
 
-@composite
+@composite(precision="full")
 def _multinomial_log_prob(x: Tensor, n: Tensor, log_p: Tensor) -> Tensor:
     last = (x.ndim - 1,)
     inside = _and(_all(_and(x >= 0.0, _floor(x) == x), last, 0), _sum(x, last, 0) == n)

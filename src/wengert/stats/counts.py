@@ -29,7 +29,7 @@ def _is_count(x: Any) -> Any:
     return _and(x >= 0.0, _floor(x) == x)
 
 
-@composite
+@composite(precision="full")
 def _binomial_log_prob(x: Tensor, n: Tensor, odds: Tensor, is_logit: bool) -> Tensor:
     yes, no = log_odds(odds, is_logit)
     inside = _and(_is_count(x), x <= n)
@@ -38,7 +38,7 @@ def _binomial_log_prob(x: Tensor, n: Tensor, odds: Tensor, is_logit: bool) -> Te
     return _where(inside, ways + times(k, yes) + times(n - k, no), _where(x == x, -math.inf, x))
 
 
-@composite
+@composite(precision="full")
 def _binomial_cdf(x: Tensor, n: Tensor, p: Tensor) -> Tensor:
     k = _floor(x)
     inside = _and(k >= 0.0, k < n)
@@ -47,7 +47,7 @@ def _binomial_cdf(x: Tensor, n: Tensor, p: Tensor) -> Tensor:
     return _where(inside, between, _where(x < 0.0, 0.0, 1.0))
 
 
-@composite
+@composite(precision="full")
 def _binomial_survival(x: Tensor, n: Tensor, p: Tensor) -> Tensor:
     k = _floor(x)
     inside = _and(k >= 0.0, k < n)
@@ -109,20 +109,20 @@ class Binomial(Odds):
         return self._batch(summed_entropy(self, largest(self.total_count, "Binomial.entropy")))
 
 
-@composite
+@composite(precision="full")
 def _poisson_log_prob(x: Tensor, rate: Tensor) -> Tensor:
     inside = _is_count(x)
     k = _where(inside, x, 0.0)
     return _where(inside, _xlogy(k, rate) - rate - _lgamma(k + 1.0), _where(x == x, -math.inf, x))
 
 
-@composite
+@composite(precision="full")
 def _poisson_cdf(x: Tensor, rate: Tensor) -> Tensor:
     k = _maximum(_floor(x), 0.0)
     return _where(x < 0.0, 0.0, _gammaincc(k + 1.0, rate))
 
 
-@composite
+@composite(precision="full")
 def _poisson_survival(x: Tensor, rate: Tensor) -> Tensor:
     k = _maximum(_floor(x), 0.0)
     return _where(x < 0.0, 1.0, _gammainc(k + 1.0, rate))
@@ -177,7 +177,7 @@ class Poisson(Distribution):
         return summed_entropy(self, rate + 12.0 * math.sqrt(rate) + 40.0)
 
 
-@composite
+@composite(precision="full")
 def _negative_binomial_log_prob(x: Tensor, r: Tensor, odds: Tensor, is_logit: bool) -> Tensor:
     yes, no = log_odds(odds, is_logit)
     inside = _is_count(x)
@@ -186,13 +186,13 @@ def _negative_binomial_log_prob(x: Tensor, r: Tensor, odds: Tensor, is_logit: bo
     return _where(inside, ways + r * no + times(k, yes), _where(x == x, -math.inf, x))
 
 
-@composite
+@composite(precision="full")
 def _negative_binomial_cdf(x: Tensor, r: Tensor, p: Tensor) -> Tensor:
     k = _maximum(_floor(x), 0.0)
     return _where(x < 0.0, 0.0, _betainc(r, k + 1.0, 1.0 - p))
 
 
-@composite
+@composite(precision="full")
 def _negative_binomial_survival(x: Tensor, r: Tensor, p: Tensor) -> Tensor:
     k = _maximum(_floor(x), 0.0)
     return _where(x < 0.0, 1.0, _betainc(k + 1.0, r, p))

@@ -17,7 +17,7 @@ from wengert.stats.parameters import Shape, as_python, common_shape, read, sampl
 _exp, _log, _sqrt, _where, _and = (native(n) for n in ("exp", "log", "sqrt", "where", "logical_and"))
 
 
-@composite
+@composite(precision="full")
 def _probability(p: Tensor) -> Tensor:
     """p, or NaN where it is none."""
     return _where(_and(p >= 0.0, p <= 1.0), p, math.nan)

@@ -38,7 +38,7 @@ _betaln, _and, _cos = (native(n) for n in ("betaln", "logical_and", "cos"))
 # ------------------------------------------------------------------------------------------- within one family
 
 
-@composite
+@composite(precision="full")
 def _normal(m: Tensor, s: Tensor, m2: Tensor, s2: Tensor) -> Tensor:
     return _log(s2 / s) + (_square(s) + _square(m - m2)) / (2.0 * _square(s2)) - 0.5
 
@@ -49,7 +49,7 @@ def _of_normals(p: Any, q: Any) -> Any:
     return _normal(p.loc, p.scale, q.loc, q.scale)
 
 
-@composite
+@composite(precision="full")
 def _gamma(a: Tensor, b: Tensor, a2: Tensor, b2: Tensor) -> Tensor:
     shapes = (a - a2) * _digamma(a) - _lgamma(a) + _lgamma(a2)
     return shapes + a2 * _log(b / b2) + a * (b2 - b) / b
@@ -66,7 +66,7 @@ def _of_exponentials(p: Exponential, q: Exponential) -> Any:
     return ratio - 1.0 - _log(ratio)
 
 
-@composite
+@composite(precision="full")
 def _beta(a: Tensor, b: Tensor, a2: Tensor, b2: Tensor) -> Tensor:
     by_a, by_b = (a - a2) * _digamma(a), (b - b2) * _digamma(b)
     return _betaln(a2, b2) - _betaln(a, b) + by_a + by_b + (a2 - a + b2 - b) * _digamma(a + b)
@@ -77,7 +77,7 @@ def _of_betas(p: Beta, q: Beta) -> Any:
     return _beta(p.concentration1, p.concentration0, q.concentration1, q.concentration0)
 
 
-@composite
+@composite(precision="full")
 def _dirichlet(c: Tensor, c2: Tensor) -> Tensor:
     last, last2 = (c.ndim - 1,), (c2.ndim - 1,)
     total = _sum(c, last, 0)
@@ -92,7 +92,7 @@ def _of_dirichlets(p: Dirichlet, q: Dirichlet) -> Any:
     return _dirichlet(p.concentration, q.concentration)
 
 
-@composite
+@composite(precision="full")
 def _laplace(m: Tensor, b: Tensor, m2: Tensor, b2: Tensor) -> Tensor:
     d = _abs(m - m2)
     return _log(b2 / b) + (b * _exp(-d / b) + d) / b2 - 1.0
@@ -103,7 +103,7 @@ def _of_laplaces(p: Laplace, q: Laplace) -> Any:
     return _laplace(p.loc, p.scale, q.loc, q.scale)
 
 
-@composite
+@composite(precision="full")
 def _cauchy(m: Tensor, s: Tensor, m2: Tensor, s2: Tensor) -> Tensor:
     return _log((_square(s + s2) + _square(m - m2)) / (4.0 * s * s2))
 
@@ -113,7 +113,7 @@ def _of_cauchys(p: Cauchy, q: Cauchy) -> Any:
     return _cauchy(p.loc, p.scale, q.loc, q.scale)
 
 
-@composite
+@composite(precision="full")
 def _gumbel(m: Tensor, s: Tensor, m2: Tensor, s2: Tensor) -> Tensor:
     ratio, shift = s / s2, (m - m2) / s2
     return shift - _log(ratio) + EULER * (ratio - 1.0) + _exp(_lgamma(1.0 + ratio) - shift) - 1.0
@@ -124,7 +124,7 @@ def _of_gumbels(p: Gumbel, q: Gumbel) -> Any:
     return _gumbel(p.loc, p.scale, q.loc, q.scale)
 
 
-@composite
+@composite(precision="full")
 def _weibull(s: Tensor, k: Tensor, s2: Tensor, k2: Tensor) -> Tensor:
     heights = _log(k / k2) - k * _log(s) + k2 * _log(s2)
     return heights + (k - k2) * (_log(s) - EULER / k) + _exp(k2 * _log(s / s2) + _lgamma(1.0 + k2 / k)) - 1.0
@@ -151,7 +151,7 @@ def _of_von_mises(p: VonMises, q: VonMises) -> Any:
 # -------------------------------------------------------------------------------------------------- of counts
 
 
-@composite
+@composite(precision="full")
 def _two_classes(odds: Tensor, is_logit: bool, odds2: Tensor, is_logit2: bool) -> Tensor:
     (yes, no), (yes2, no2) = log_odds(odds, is_logit), log_odds(odds2, is_logit2)
     return times(_exp(yes), yes - yes2) + times(_exp(no), no - no2)
@@ -179,7 +179,7 @@ def _of_geometrics(p: Geometric, q: Geometric) -> Any:
     return _two_classes(p._odds, p._is_logit, q._odds, q._is_logit) / p.probs
 
 
-@composite
+@composite(precision="full")
 def _poisson(rate: Tensor, rate2: Tensor) -> Tensor:
     return times(rate, _log(rate) - _log(rate2)) - (rate - rate2)
 
@@ -189,7 +189,7 @@ def _of_poissons(p: Poisson, q: Poisson) -> Any:
     return _poisson(p.rate, q.rate)
 
 
-@composite
+@composite(precision="full")
 def _classes(p: Tensor, log_p: Tensor, log_q: Tensor) -> Tensor:
     terms = times(p, log_p - log_q)
     return _sum(terms, (terms.ndim - 1,), 0)
@@ -294,7 +294,7 @@ def _beta_to_uniform(p: Beta, q: Uniform) -> Any:
     return _where(inside, _log(q.high - q.low) - p.entropy(), math.inf)
 
 
-@composite
+@composite(precision="full")
 def _normal_to_laplace(m: Tensor, s: Tensor, m2: Tensor, b: Tensor) -> Tensor:
     z = (m - m2) / (s * math.sqrt(2.0))
     distance = s * math.sqrt(2.0 / math.pi) * _exp(-_square(z)) + (m - m2) * _erf(z)
@@ -306,7 +306,7 @@ def _from_normal_to_laplace(p: Normal, q: Laplace) -> Any:
     return _normal_to_laplace(p.loc, p.scale, q.loc, q.scale)
 
 
-@composite
+@composite(precision="full")
 def _normal_to_gumbel(m: Tensor, s: Tensor, m2: Tensor, b: Tensor) -> Tensor:
     shift, ratio = (m - m2) / b, s / b
     return shift + _exp(0.5 * _square(ratio) - shift) - _log(ratio) - (0.5 + HALF_LOG_TWO_PI)

@@ -40,7 +40,7 @@ _ndtr, _ndtri, _minimum, _maximum = (native(n) for n in ("ndtr", "ndtri", "minim
 _exp, _log, _sqrt, _erfcx = (native(n) for n in ("exp", "log", "sqrt", "erfcx"))
 
 
-@composite
+@composite(precision="full")
 def _opened(u: Tensor, half: float) -> Tensor:
     return _minimum(u + half, 1.0 - 2.0 * half)
 
@@ -127,7 +127,7 @@ def gamma(
     return standard_gamma(a, sizes, generator) / b
 
 
-@composite
+@composite(precision="full")
 def ratio(log_a: Tensor, log_b: Tensor) -> Tensor:
     """a / (a + b), of logarithms."""
     return _sigmoid(log_a - log_b)
@@ -152,7 +152,7 @@ def beta(
     return ratio(log_a, log_b)
 
 
-@composite
+@composite(precision="full")
 def standard_exponential(u: Tensor, rate: Tensor) -> Tensor:
     """−ln(1 − u) / rate."""
     return -_log1p(-u) / rate
@@ -226,7 +226,7 @@ def _between_far(u: Any, left: Any, right: Any) -> Any:
     return z
 
 
-@composite
+@composite(precision="full")
 def _truncated(u: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor, far: bool) -> Tensor:
     a, b = (low - mean) / std, (high - mean) / std
     # In the upper half the mirror image, whose probabilities are not close to 1.

@@ -20,39 +20,39 @@ _where, _lgamma, _digamma, _relu = (native(n) for n in ("where", "lgamma", "diga
 _gammainc, _gammaincc, _gammaincinv = native("gammainc"), native("gammaincc"), native("gammaincinv")
 
 
-@composite
+@composite(precision="full")
 def _log_prob(x: Tensor, concentration: Tensor, rate: Tensor) -> Tensor:
     inside = _xlogy(concentration, rate) + _xlogy(concentration - 1.0, x) - rate * x - _lgamma(concentration)
     return _where(x < 0.0, -math.inf, inside)
 
 
-@composite
+@composite(precision="full")
 def _cdf(x: Tensor, concentration: Tensor, rate: Tensor) -> Tensor:
     return _where(x <= 0.0, 0.0, _gammainc(concentration, rate * _where(x <= 0.0, 1.0, x)))
 
 
-@composite
+@composite(precision="full")
 def _survival(x: Tensor, concentration: Tensor, rate: Tensor) -> Tensor:
     return _where(x <= 0.0, 1.0, _gammaincc(concentration, rate * _where(x <= 0.0, 1.0, x)))
 
 
-@composite
+@composite(precision="full")
 def _icdf(p: Tensor, concentration: Tensor, rate: Tensor) -> Tensor:
     return _gammaincinv(concentration, p) / rate
 
 
-@composite
+@composite(precision="full")
 def _entropy(concentration: Tensor, rate: Tensor) -> Tensor:
     rest = _lgamma(concentration) + (1.0 - concentration) * _digamma(concentration)
     return concentration - _log(rate) + rest
 
 
-@composite
+@composite(precision="full")
 def _variance(concentration: Tensor, rate: Tensor) -> Tensor:
     return concentration / (rate * rate)
 
 
-@composite
+@composite(precision="full")
 def _mode(concentration: Tensor, rate: Tensor) -> Tensor:
     return _relu(concentration - 1.0) / rate
 
@@ -123,17 +123,17 @@ class Chi2(Gamma):
         self.rate = self.concentration * 0.0 + 0.5
 
 
-@composite
+@composite(precision="full")
 def _exponential_log_prob(x: Tensor, rate: Tensor) -> Tensor:
     return _where(x < 0.0, -math.inf, _log(rate) - rate * x)
 
 
-@composite
+@composite(precision="full")
 def _exponential_cdf(x: Tensor, rate: Tensor) -> Tensor:
     return _where(x < 0.0, 0.0, -_expm1(-rate * x))
 
 
-@composite
+@composite(precision="full")
 def _exponential_survival(x: Tensor, rate: Tensor) -> Tensor:
     return _where(x < 0.0, 1.0, _exp(-rate * x))
 

@@ -75,26 +75,26 @@ class LocationScale(Distribution):
         return self._batch(_log(self.scale) + self._standard_entropy)
 
 
-@composite
+@composite(precision="full")
 def _laplace_log_prob(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return -_abs(x - loc) / scale - _log(2.0 * scale)
 
 
-@composite
+@composite(precision="full")
 def _laplace_cdf(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     z = (x - loc) / scale
     tail = 0.5 * _exp(-_abs(z))
     return _where(z < 0.0, tail, 1.0 - tail)
 
 
-@composite
+@composite(precision="full")
 def _laplace_survival(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     z = (x - loc) / scale
     tail = 0.5 * _exp(-_abs(z))
     return _where(z < 0.0, 1.0 - tail, tail)
 
 
-@composite
+@composite(precision="full")
 def _laplace_icdf(p: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return loc + scale * _where(p < 0.5, _log(2.0 * p), -_log(2.0 * (1.0 - p)))
 
@@ -111,14 +111,14 @@ class Laplace(LocationScale):
     _standard_variance, _standard_entropy = 2.0, 1.0 + math.log(2.0)
 
 
-@composite
+@composite(precision="full")
 def _cauchy_log_prob(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     # ln(1 + z²) as twice ln √(1 + z²), whose square does not overflow: samples are large.
     z = (x - loc) / scale
     return -2.0 * _log(_hypot(z, 1.0 + 0.0 * z)) - _log(math.pi * scale)
 
 
-@composite
+@composite(precision="full")
 def _cauchy_cdf(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     # Left of loc as the angle of the reciprocal, which keeps small probabilities.
     z = (x - loc) / scale
@@ -127,7 +127,7 @@ def _cauchy_cdf(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return _where(far, _atan(-1.0 / _where(far, z, -1.0)) / math.pi, near)
 
 
-@composite
+@composite(precision="full")
 def _cauchy_survival(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     z = (x - loc) / scale
     far = z > 1.0
@@ -135,7 +135,7 @@ def _cauchy_survival(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return _where(far, _atan(1.0 / _where(far, z, 1.0)) / math.pi, near)
 
 
-@composite
+@composite(precision="full")
 def _cauchy_icdf(p: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     # −cot(πp), with the sine taken from the nearer end.
     low = p < 0.5
@@ -155,23 +155,23 @@ class Cauchy(LocationScale):
     _standard_mean, _standard_variance, _standard_entropy = math.nan, math.nan, math.log(4.0 * math.pi)
 
 
-@composite
+@composite(precision="full")
 def _gumbel_log_prob(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     z = (x - loc) / scale
     return -z - _exp(-z) - _log(scale)
 
 
-@composite
+@composite(precision="full")
 def _gumbel_cdf(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return _exp(-_exp((loc - x) / scale))
 
 
-@composite
+@composite(precision="full")
 def _gumbel_survival(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return -_expm1(-_exp((loc - x) / scale))
 
 
-@composite
+@composite(precision="full")
 def _gumbel_icdf(p: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     # Near 1, −ln p as −ln(1 − (1 − p)).
     surprise = _where(p < 0.5, -_log(p), -_log1p(-(1.0 - p)))
@@ -190,28 +190,28 @@ class Gumbel(LocationScale):
     _standard_mean, _standard_variance, _standard_entropy = EULER, math.pi**2 / 6.0, 1.0 + EULER
 
 
-@composite
+@composite(precision="full")
 def _logistic_log_prob(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     z = _abs((x - loc) / scale)
     return -z - 2.0 * _log1p(_exp(-z)) - _log(scale)
 
 
-@composite
+@composite(precision="full")
 def _logistic_cdf(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return _sigmoid((x - loc) / scale)
 
 
-@composite
+@composite(precision="full")
 def _logistic_survival(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return _sigmoid((loc - x) / scale)
 
 
-@composite
+@composite(precision="full")
 def _logistic_log_cdf(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return -softplus((loc - x) / scale)
 
 
-@composite
+@composite(precision="full")
 def _logistic_icdf(p: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return loc + scale * (_log(p) - _log1p(-p))
 

@@ -26,7 +26,7 @@ from wengert.stats.parameters import Shape, common_shape, read, spread
 _log, _sum, _square, _reshape = (native(n) for n in ("log", "sum", "square", "reshape"))
 
 
-@composite
+@composite(precision="full")
 def _log_density(z: Tensor, diagonal: Tensor) -> Tensor:
     """Of z = L⁻¹ (x − loc), with the diagonal of L."""
     size = _sum(_square(z), (z.ndim - 1,), 0)
@@ -34,7 +34,7 @@ def _log_density(z: Tensor, diagonal: Tensor) -> Tensor:
     return -0.5 * size - volume
 
 
-@composite
+@composite(precision="full")
 def _entropy(diagonal: Tensor) -> Tensor:
     return _sum(_log(diagonal) + (HALF_LOG_TWO_PI + 0.5), (diagonal.ndim - 1,), 0)
 

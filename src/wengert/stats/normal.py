@@ -26,33 +26,33 @@ def log_density(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return -0.5 * _square((x - loc) / scale) - _log(scale) - HALF_LOG_TWO_PI
 
 
-@composite
+@composite(precision="full")
 def _log_prob(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return log_density(x, loc, scale)
 
 
-@composite
+@composite(precision="full")
 def _cdf(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return _ndtr((x - loc) / scale)
 
 
-@composite
+@composite(precision="full")
 def _log_cdf(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     y: Tensor = _log_ndtr((x - loc) / scale)
     return y
 
 
-@composite
+@composite(precision="full")
 def _affine(z: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return loc + scale * z
 
 
-@composite
+@composite(precision="full")
 def _icdf(p: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return loc + scale * _ndtri(p)
 
 
-@composite
+@composite(precision="full")
 def _entropy(scale: Tensor) -> Tensor:
     return _log(scale) + (0.5 + HALF_LOG_TWO_PI)
 
@@ -121,39 +121,39 @@ class Normal(Distribution):
         return self._batch(_entropy(self.scale))
 
 
-@composite
+@composite(precision="full")
 def _lognormal_log_prob(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     log = _log(x)
     return _where(x <= 0.0, -math.inf, log_density(log, loc, scale) - log)
 
 
-@composite
+@composite(precision="full")
 def _lognormal_cdf(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return _where(x <= 0.0, 0.0, _ndtr((_log(x) - loc) / scale))
 
 
-@composite
+@composite(precision="full")
 def _exp_affine(z: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return _exp(loc + scale * z)
 
 
-@composite
+@composite(precision="full")
 def _lognormal_mean(loc: Tensor, scale: Tensor) -> Tensor:
     return _exp(loc + 0.5 * _square(scale))
 
 
-@composite
+@composite(precision="full")
 def _lognormal_mode(loc: Tensor, scale: Tensor) -> Tensor:
     return _exp(loc - _square(scale))
 
 
-@composite
+@composite(precision="full")
 def _lognormal_variance(loc: Tensor, scale: Tensor) -> Tensor:
     square = _square(scale)
     return _expm1(square) * _exp(2.0 * loc + square)
 
 
-@composite
+@composite(precision="full")
 def _lognormal_entropy(loc: Tensor, scale: Tensor) -> Tensor:
     return loc + _log(scale) + (0.5 + HALF_LOG_TWO_PI)
 

@@ -34,13 +34,13 @@ def _log_gamma_step(x: Tensor) -> Tensor:
     return _where(low, _lgamma(near + 0.5) - _lgamma(near), 0.5 * _log(far) + r * rest)
 
 
-@composite
+@composite(precision="full")
 def _log_prob(x: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     tail = -0.5 * (df + 1.0) * _log1p(_square((x - loc) / scale) / df)
     return tail + _log_gamma_step(0.5 * df) - 0.5 * _log(math.pi * df) - _log(scale)
 
 
-@composite
+@composite(precision="full")
 def _cdf(x: Tensor, df: Tensor, loc: Tensor, scale: Tensor, least: float) -> Tensor:
     """Half of I(df/2, ½) is the tail, half of I(½, df/2) the part around 0; each where it is accurate."""
     z = _apart_from_zero((x - loc) / scale, least)
@@ -52,7 +52,7 @@ def _cdf(x: Tensor, df: Tensor, loc: Tensor, scale: Tensor, least: float) -> Ten
     return _where(z < 0.0, upper, _where(near, 0.5 + middle, 1.0 - tail))
 
 
-@composite
+@composite(precision="full")
 def _icdf(p: Tensor, df: Tensor, loc: Tensor, scale: Tensor, least: float) -> Tensor:
     half = 0.5 * df
     low = _where(p < 0.5, p, 1.0 - p)
@@ -64,18 +64,18 @@ def _icdf(p: Tensor, df: Tensor, loc: Tensor, scale: Tensor, least: float) -> Te
     return loc + scale * _where(p < 0.5, -size, size)
 
 
-@composite
+@composite(precision="full")
 def _scaled(z: Tensor, g: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return loc + scale * z * _sqrt(0.5 * df / g)
 
 
-@composite
+@composite(precision="full")
 def _variance(df: Tensor, scale: Tensor) -> Tensor:
     finite = _square(scale) * df / (df - 2.0)
     return _where(df > 2.0, finite, _where(df > 1.0, math.inf, math.nan))
 
 
-@composite
+@composite(precision="full")
 def _entropy(df: Tensor, scale: Tensor) -> Tensor:
     half = 0.5 * df
     slopes = (half + 0.5) * (_digamma(half + 0.5) - _digamma(half))

@@ -18,23 +18,23 @@ _log, _where, _square, _or = (native(n) for n in ("log", "where", "square", "log
 _minimum, _maximum = native("minimum"), native("maximum")
 
 
-@composite
+@composite(precision="full")
 def _log_prob(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     outside = _or(x < low, x > high)
     return _where(outside, -math.inf, -_log(high - low) + 0.0 * x)
 
 
-@composite
+@composite(precision="full")
 def _cdf(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return _minimum(_maximum((x - low) / (high - low), 0.0), 1.0)
 
 
-@composite
+@composite(precision="full")
 def _survival(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return _minimum(_maximum((high - x) / (high - low), 0.0), 1.0)
 
 
-@composite
+@composite(precision="full")
 def _icdf(p: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return low + (high - low) * p
 

@@ -19,17 +19,17 @@ _draw, _probability, _quantile = native("random_von_mises"), native("von_mises_c
 _LOG_TURN = math.log(2.0 * math.pi)
 
 
-@composite
+@composite(precision="full")
 def _log_prob(x: Tensor, loc: Tensor, concentration: Tensor, scaled: Tensor) -> Tensor:
     return concentration * (_cos(x - loc) - 1.0) - _LOG_TURN - _log(scaled)
 
 
-@composite
+@composite(precision="full")
 def _turned(angle: Tensor, loc: Tensor) -> Tensor:
     return _remainder(angle + loc + math.pi, 2.0 * math.pi) - math.pi
 
 
-@composite
+@composite(precision="full")
 def _entropy(concentration: Tensor, along: Tensor, scaled: Tensor) -> Tensor:
     return concentration * (1.0 - along) + _LOG_TURN + _log(scaled)
 

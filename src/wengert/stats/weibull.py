@@ -25,46 +25,46 @@ def _power(x: Any, scale: Any, concentration: Any) -> Any:
     return _pow(_where(x > 0.0, x, 0.0) / scale, concentration)
 
 
-@composite
+@composite(precision="full")
 def _log_prob(x: Tensor, scale: Tensor, concentration: Tensor) -> Tensor:
     inside = _log(concentration / scale) + _xlogy(concentration - 1.0, x / scale) - _power(x, scale, concentration)
     return _where(x < 0.0, -math.inf, inside)
 
 
-@composite
+@composite(precision="full")
 def _cdf(x: Tensor, scale: Tensor, concentration: Tensor) -> Tensor:
     return -_expm1(-_power(x, scale, concentration))
 
 
-@composite
+@composite(precision="full")
 def _survival(x: Tensor, scale: Tensor, concentration: Tensor) -> Tensor:
     return _exp(-_power(x, scale, concentration))
 
 
-@composite
+@composite(precision="full")
 def _icdf(p: Tensor, scale: Tensor, concentration: Tensor) -> Tensor:
     return scale * _pow(-_log1p(-p), 1.0 / concentration)
 
 
-@composite
+@composite(precision="full")
 def _moment(scale: Tensor, concentration: Tensor, order: float) -> Tensor:
     return _pow(scale, order) * _exp(_lgamma(1.0 + order / concentration))
 
 
-@composite
+@composite(precision="full")
 def _variance(scale: Tensor, concentration: Tensor) -> Tensor:
     first = _lgamma(1.0 + 1.0 / concentration)
     second = _lgamma(1.0 + 2.0 / concentration)
     return scale * scale * (_exp(second) - _exp(2.0 * first))
 
 
-@composite
+@composite(precision="full")
 def _mode(scale: Tensor, concentration: Tensor) -> Tensor:
     above = _relu(concentration - 1.0)
     return scale * _pow(above / concentration, 1.0 / concentration)
 
 
-@composite
+@composite(precision="full")
 def _entropy(scale: Tensor, concentration: Tensor) -> Tensor:
     return EULER * (1.0 - 1.0 / concentration) + _log(scale / concentration) + 1.0
 

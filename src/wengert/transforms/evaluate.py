@@ -15,7 +15,12 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     """The outputs of an op on tensors of any level."""
     if not operands:
         return create(op, attrs)
-    return op(operands, *attrs) if op.n_inputs < 0 else op(*operands, *attrs)
+    cast_by = _core.set_autocast(None)  # an instruction has its precision
+    try:
+        return op(operands, *attrs) if op.n_inputs < 0 else op(*operands, *attrs)
+    finally:
+        if cast_by is not None:
+            _core.set_autocast(cast_by)
 
 
 def evaluate(program: Program, inputs: Sequence[Any], leaves: list[Any], sizes: list[Any]) -> list[Any]:

@@ -1,0 +1,59 @@
+#include "autocast.h"
+
+namespace wengert {
+
+namespace {
+
+struct CastOfLeaf {
+  Ref leaf;  // held, so that its address is not another value's
+  uint32_t version;
+  Ref cast;
+};
+
+// Not destroyed with the thread, which does not hold the GIL then.
+thread_local std::unordered_map<const Value*, CastOfLeaf>* casts = nullptr;
+
+constexpr size_t kMostCasts = 4096;  // leaves that nobody uses any more are found out by nothing else
+
+// A cast that was made without recording cannot serve where the leaf is tracked; nor one that backward has passed.
+bool serves(const CastOfLeaf& known, const Value* leaf, DType t) {
+  if (known.version != leaf->buffer->version || known.cast->dtype != t) return false;
+  if (!thread_state.grad_enabled || !tracked(leaf)) return true;
+  const Node* n = known.cast->node;
+  return n && n->freed == Freed::no;
+}
+
+}  // namespace
+
+void set_autocast(const CastPolicy* policy) {
+  thread_state.autocast = policy;
+  update_watched();
+}
+
+Value* cast_value(Value* v, DType t) {
+  static const Op& cast = *find_op("cast");
+  Attrs attrs;
+  attrs.add(Attr::Kind::integer).i = static_cast<int64_t>(t);
+  Value* out;
+  apply(cast, &v, 1, attrs, &out);
+  return out;
+}
+
+Value* cast_operand(Value* v, DType t) {
+  if (!v->node || !v->node->leaf) return cast_value(v, t);
+  if (!casts) casts = new std::unordered_map<const Value*, CastOfLeaf>;
+  auto known = casts->find(v);
+  if (known == casts->end() || !serves(known->second, v, t)) {
+    if (casts->size() >= kMostCasts) casts->clear();
+    Ref made(cast_value(v, t));
+    known = casts->insert_or_assign(v, CastOfLeaf{Ref::share(v), v->buffer->version, std::move(made)}).first;
+  }
+  retain(known->second.cast.v);
+  return known->second.cast.v;
+}
+
+void forget_casts() {
+  if (casts) casts->clear();
+}
+
+}  // namespace wengert

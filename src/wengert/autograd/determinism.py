@@ -1,0 +1,177 @@
+"""Runs that can be repeated: what is refused because it cannot promise its bits, and which seed each draw has.
+
+The ops of wengert give the same bits for any number of threads, eager, compiled or recomputed, whether this is switched
+on or not. What it adds is a guard against what nobody promised: draws from a generator that was never seeded, and
+custom ops that were not declared `pure`.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wengert import _core
+from wengert.debug.warning import user_frame, warn_user
+from wengert.errors import ArgumentError, DeterminismError
+
+if TYPE_CHECKING:
+    from wengert.autograd.random import Generator
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MODES = ("strict", "warn", "off")
+
+
+@dataclass(frozen=True)
+class DeterministicConfig:
+    """For `deterministic` and `GradientTape(deterministic=…)`.
+
+    `mode`: "strict" raises `DeterminismError` for what cannot be repeated, "warn" warns, "off" does neither.
+    `global_seed` seeds the default generator. `operation_seeds`: each random op draws from a stream of its own, made of
+    the seed and its place in the source, so that another one beside it leaves its numbers alone. `cudnn_deterministic`
+    is accepted for other libraries' configurations: no kernel of wengert has an undetermined variant, so False is only
+    noted by a warning.
+
+    >>> DeterministicConfig(global_seed=42, operation_seeds=True).mode
+    'strict'
+    """
+
+    mode: str = "strict"
+    global_seed: int | None = None
+    operation_seeds: bool = False
+    cudnn_deterministic: bool = True
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            words = ", ".join(repr(m) for m in _MODES)
+            raise ArgumentError(f"DeterministicConfig: mode must be one of {words}, got {self.mode!r}")
+        if self.global_seed is not None and not hasattr(self.global_seed, "__index__"):
+            raise ArgumentError(f"DeterministicConfig: global_seed must be an integer, got {self.global_seed!r}")
+        if not self.cudnn_deterministic:
+            warn_user(
+                "DeterministicConfig: there are no faster kernels to allow; cudnn_deterministic=False has no effect"
+            )
+
+
+class _Running(threading.local):
+    """What holds in this thread."""
+
+    config: DeterministicConfig | None = None
+
+    @property
+    def operation_seeds(self) -> bool:
+        """Whether each place in the source draws from a stream of its own."""
+        return self.config is not None and self.config.operation_seeds
+
+
+running = _Running()
+
+
+class deterministic:
+    """Inside, what cannot be repeated to the bit is refused: as a context manager or a decorator.
+
+    `deterministic(seed=42)` also seeds the default generator, and leaves it afterwards as it was before. The other
+    options are those of `DeterministicConfig`, which may be given instead.
+
+    >>> import wengert as wg
+    >>> with deterministic(seed=42):
+    ...     a = wg.randn(3)
+    >>> with deterministic(seed=42):
+    ...     b = wg.randn(3)
+    >>> wg.fingerprint(a) == wg.fingerprint(b)
+    True
+    """
+
+    def __init__(
+        self,
+        config: DeterministicConfig | None = None,
+        *,
+        seed: int | None = None,
+        mode: str = "strict",
+        operation_seeds: bool = False,
+    ) -> None:
+        if config is not None and not isinstance(config, DeterministicConfig):
+            raise ArgumentError(
+                f"deterministic: config must be a DeterministicConfig, got a {type(config).__name__}; the seed is given by "
+                "name, deterministic(seed=42)"
+            )
+        self.config = config or DeterministicConfig(mode, seed, operation_seeds)
+        self._before: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> DeterministicConfig:
+        from wengert.autograd.random import default_generator
+
+        state = None
+        if self.config.global_seed is not None:
+            state = default_generator.get_state(), default_generator.seeded
+            default_generator.manual_seed(self.config.global_seed)
+        self._before.append((running.config, state))
+        _switch(self.config)
+        return self.config
+
+    def __exit__(self, *exc: object) -> None:
+        from wengert.autograd.random import default_generator
+
+        config, state = self._before.pop()
+        _switch(config)
+        if state is not None:
+            default_generator.set_state(state[0])
+            default_generator.seeded = state[1]
+
+    def __call__(self, f: F) -> F:
+        @functools.wraps(f)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with deterministic(self.config):
+                return f(*args, **kwargs)
+
+        return wrapped  # type: ignore[return-value]
+
+
+def _switch(config: DeterministicConfig | None) -> None:
+    running.config = config
+    _core.settings_changed()  # a compiled function that draws may have another stream now
+
+
+def refuse(what: str, remedy: str) -> None:
+    """For what cannot be repeated to the bit: raise or warn, as this thread was told to."""
+    config = running.config
+    if config is None or config.mode == "off":
+        return
+    message = f"{what}, so that another run may give other bits; {remedy}"
+    if config.mode == "strict":
+        raise DeterminismError(message)
+    warn_user(message)
+
+
+def require_seed(generator: Generator) -> None:
+    """Refuse a draw from a generator whose seed is the system's entropy."""
+    if running.config is not None and not generator.seeded:
+        refuse(
+            "random numbers are drawn from a generator that was never seeded",
+            "call manual_seed(…), pass generator=Generator(seed), or use deterministic(seed=…)",
+        )
+
+
+def require_pure(name: str, pure: bool | None) -> None:
+    """Refuse a custom op that was not declared to give the same results for the same inputs."""
+    if running.config is not None and not pure:
+        said = "was declared with pure=False" if pure is False else "was not declared pure"
+        refuse(
+            f"{name} is a custom op that {said}",
+            "if it computes the same from the same inputs, declare it: `pure = True` in its class, or custom_op(pure=True)",
+        )
+
+
+def place_in_source() -> str:
+    """The user's function and line that runs now, such that lines around it may come and go."""
+    frame = user_frame()
+    code = frame.f_code
+    text = linecache.getline(code.co_filename, frame.f_lineno).strip()
+    line = text or str(frame.f_lineno - code.co_firstlineno)
+    return f"{frame.f_globals.get('__name__', '')}.{code.co_qualname}: {line}"
+
+
+__all__ = ["DeterministicConfig", "deterministic"]
