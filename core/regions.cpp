@@ -40,6 +40,18 @@ void choose(const Step& s, const StepView& view) {
   run_region(s.regions[std::clamp<int64_t>(integer_in(view.slots[s.in[0]]), 0, last)], s, 1, view);
 }
 
+// What a loop without turns gives back are its operands: a result is a value of its own.
+void make_own(std::vector<Ref>& carried) {
+  for (Ref& r : carried) {
+    Dims shape;
+    shape.n = r.v->ndim;
+    for (int i = 0; i < shape.n; ++i) shape[i] = r.v->shape[i];
+    Ref copy(empty(r.v->dtype, shape));
+    copy_into(r.v, copy.v);
+    r = std::move(copy);
+  }
+}
+
 // One turn's slice of a value along its first axis.
 Value* slice(const Value* x, int64_t turn) {
   Dims shape;
@@ -99,6 +111,7 @@ class Turns {
   }
 
   void finish() {
+    if (length_ == 0) make_own(carried_);
     for (size_t i = 0; i < step_.out.size(); ++i)
       view_.slots[step_.out[i]] = (i < n_carried() ? carried_[i] : stacked_[i - n_carried()]).take();
   }
@@ -156,6 +169,7 @@ class ConditionalTurns {
   }
 
   void finish(int64_t count) {
+    if (count == 0) make_own(carried_);
     Value* turns = empty(DType::Int64, Dims{});
     *reinterpret_cast<int64_t*>(turns->data) = count;
     for (size_t i = 0; i < n_carried(); ++i) view_.slots[step_.out[i]] = carried_[i].take();

@@ -10,6 +10,8 @@ Array = np.ndarray
 SMALL, LARGE = (64, 64, 64, 10), (784, 1024, 1024, 10)
 CHAIN = 100  # times tanh(x * b): two ops each
 MILLION = 1_000_000
+TURNS = 1_000  # of a loop over one number
+DESCENTS = 50  # of a loop with a gradient of a loop
 
 
 def operands(*shape: int) -> tuple[Array, Array, Array]:

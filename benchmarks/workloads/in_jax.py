@@ -23,6 +23,31 @@ def _perceptron(params: Any, x: Any) -> Any:
     return x
 
 
+def chain() -> Workload:
+    """x = tanh(x * b), over and over, forward and backward."""
+
+    def f(x: Any, b: Any) -> Any:
+        for _ in range(data.CHAIN):
+            x = jnp.tanh(x * b)
+        return x.sum()
+
+    both = jax.jit(jax.grad(f, (0, 1)))
+    x, b, _ = map(jnp.asarray, data.operands(8, 8))
+    names = {"both": both, "x": x, "b": b, "jax": jax}
+    return Workload("jax.block_until_ready(both(x, b))", names, lambda: both(x, b)[1].sum().item())
+
+
+def scalar_loop() -> Workload:
+    """A loop over one number, with its gradient."""
+
+    def f(c: Any) -> Any:
+        return jax.lax.fori_loop(0, data.TURNS, lambda i, c: jnp.sin(c) * 0.99 + 0.01 * c, c)
+
+    both = jax.jit(jax.value_and_grad(f))
+    x = jnp.float32(0.5)
+    return Workload("jax.block_until_ready(both(x))", {"both": both, "x": x, "jax": jax}, lambda: both(x)[0].item())
+
+
 def mlp(sizes: tuple[int, ...], n: int) -> Workload:
     """One training step of a multilayer perceptron with ReLU, cross-entropy and Adam."""
     return _training(_perceptron, data.layers(sizes), *data.batch(sizes, n))

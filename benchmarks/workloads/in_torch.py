@@ -54,6 +54,20 @@ def affine_tanh() -> Workload:
     return Workload("run()", {"run": run}, result)
 
 
+def scalar_loop() -> Workload:
+    """A loop over one number, with its gradient."""
+    x = torch.tensor(0.5, requires_grad=True)
+
+    def run() -> Any:
+        x.grad, c = None, x
+        for _ in range(data.TURNS):
+            c = torch.sin(c) * 0.99 + 0.01 * c
+        c.backward()
+        return c
+
+    return Workload("run()", {"run": run}, lambda: run().item())
+
+
 def mlp(sizes: tuple[int, ...], n: int, **adam: Any) -> Workload:
     """One training step of a multilayer perceptron with ReLU, cross-entropy and Adam."""
     modules: list[Any] = []
@@ -74,12 +88,19 @@ def network(which: networks.Network, **adam: Any) -> Workload:
 
 
 def _training(net: Any, inputs: Any, targets: Any, **adam: Any) -> Workload:
+    compiled = adam.pop("compiled", False)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, **adam)
     x, target = torch.tensor(inputs), torch.tensor(targets)
 
+    def loss_of(x: Any, target: Any) -> Any:
+        return torch.nn.functional.cross_entropy(net(x), target)
+
+    if compiled:
+        loss_of = torch.compile(loss_of)
+
     def step() -> Any:
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(net(x), target)
+        loss = loss_of(x, target)
         loss.backward()
         optimizer.step()
         return loss

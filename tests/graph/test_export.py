@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import signal
 import subprocess
 import sys
 import textwrap
@@ -278,6 +279,46 @@ def test_hostile_files_with_a_proper_checksum(good: Path, tmp_path: Path) -> Non
         except (WengertError, TypeError) as e:
             refused += isinstance(e, LoadError)
     assert refused > 200
+
+
+class _TooLong(Exception):
+    pass
+
+
+def test_hostile_loops(tmp_path: Path) -> None:
+    """Loops with a condition, and programs with sizes that are data: as above. A loop may also never end."""
+    from wengert.graph import program_file
+
+    def f(x: Any) -> Any:
+        body = lambda c: (wg.sin(c[0]) + x, c[1] + 1)
+        return wg.while_loop(lambda c: (c[1] < 5) & (c[0].sum() < 10), body, (x, 0))[0].sum()
+
+    wg.export(wg.grad(f), real(3), path=tmp_path / "good.wg")
+    description, tensors = program_file.read(tmp_path / "good.wg")
+    assert "sized" in json.dumps(description)
+
+    def give_up(*_: Any) -> None:
+        raise _TooLong
+
+    rng, bad, refused = random.Random(2), tmp_path / "bad.wg", 0
+    before = signal.signal(signal.SIGALRM, give_up)
+    try:
+        for _ in range(150):
+            try:
+                with_checksum(mutated(description, rng), tensors, bad)
+            except ValueError:
+                continue
+            try:
+                loaded = wg.load_program(bad)
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
+                loaded(wg.zeros(3, dtype=wg.float64))
+            except (WengertError, TypeError, MemoryError, _TooLong) as e:
+                refused += isinstance(e, LoadError)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert refused > 100
 
 
 @pytest.mark.parametrize(

@@ -242,9 +242,10 @@ class Model:
 
     @staticmethod
     def while_loop(cond_fn: Any, body_fn: Any, init: Any, checkpoints: Any = None) -> Any:
-        while cond_fn(init):
-            init = body_fn(init)
-        return init
+        carry = init
+        while cond_fn(carry):
+            carry = body_fn(carry)
+        return tuple(x.copy() if isinstance(x, Array) else x for x in carry)  # never what was given
 
     @staticmethod
     def scan(body_fn: Any, init: Any, xs: Any, reverse: bool = False) -> Any:

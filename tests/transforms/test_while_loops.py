@@ -322,3 +322,14 @@ def test_results_are_new_tensors() -> None:
         y += 1
     assert x.tolist() == [1.0, 1.0, 1.0]
     assert wg.scan(lambda c, u: (c, u * c.sum()), x, wg.ones((0, 2)))[1].shape == (0, 2)
+
+
+def test_loops_of_no_turns_are_recorded_like_others() -> None:
+    """Their results are values of their own, not the operands, of which a recorded node would be confused."""
+    while_loop = wg.compile(lambda x: (lambda y: (y * y * 0.5, y))(wg.while_loop(lambda c: c.sum() > 99, wg.sin, x)))
+    scan = wg.compile(lambda x: (lambda y: (y * y * 0.5, y))(wg.scan(lambda c, u: (c + u, c), x, wg.zeros((0, 3)))[0]))
+    seeds = [real(3), real(3)]
+    for f in (while_loop, scan):
+        x = X.clone().requires_grad_()
+        (ours,) = wg.grad_of(f(x), [x], seeds)
+        np.testing.assert_allclose(ours.numpy(), seeds[0].numpy() * X.numpy() + seeds[1].numpy(), rtol=1e-12)
