@@ -20,6 +20,13 @@ def operands(*shape: int) -> tuple[Array, Array, Array]:
     return tuple(rng.normal(0.0, 0.5, shape).astype(np.float32) for _ in range(3))  # type: ignore[return-value]
 
 
+def chain_operands() -> tuple[Array, Array]:
+    """x and b for tanh(x * b) over and over: numbers that stay numbers of usual size, as denormal ones are slow on some
+    processors."""
+    x, b, _ = operands(8, 8)
+    return x, (1.2 + 0.4 * b).astype(np.float32)
+
+
 def layers(sizes: tuple[int, ...]) -> list[tuple[Array, Array]]:
     """Weights (outputs, inputs) and biases of a multilayer perceptron."""
     rng = np.random.default_rng(1)

@@ -32,7 +32,7 @@ def chain() -> Workload:
         return x.sum()
 
     both = jax.jit(jax.grad(f, (0, 1)))
-    x, b, _ = map(jnp.asarray, data.operands(8, 8))
+    x, b = map(jnp.asarray, data.chain_operands())
     names = {"both": both, "x": x, "b": b, "jax": jax}
     return Workload("jax.block_until_ready(both(x, b))", names, lambda: both(x, b)[1].sum().item())
 

@@ -21,7 +21,7 @@ def multiply(n: int = 8) -> Workload:
 
 def chain() -> Workload:
     """x = tanh(x * b), over and over, forward and backward."""
-    x, b, _ = _leaves(*data.operands(8, 8))
+    x, b = _leaves(*data.chain_operands())
     tanh = torch.tanh
 
     def run() -> Any:

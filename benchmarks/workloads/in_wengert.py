@@ -20,7 +20,7 @@ def multiply(n: int = 8) -> Workload:
 
 def chain(compiled: bool = False) -> Workload:
     """x = tanh(x * b), over and over, forward and backward."""
-    x, b, _ = _leaves(*data.operands(8, 8))
+    x, b = _leaves(*data.chain_operands())
     tanh = wg.tanh
 
     def run() -> Any:
