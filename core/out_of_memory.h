@@ -20,7 +20,8 @@ class OutOfMemory : public std::bad_alloc {
     message_ = "out of memory: " + to_string(t) + " takes " + needed + "; live tensors are unharmed";
   }
   OutOfMemory(const char* op, const Dims& shape)
-      : message_(std::string(op) + ": out of memory: a tensor of shape " + to_string(shape) + " exceeds the address space") {}
+      : message_(std::string(op) + ": out of memory: a tensor of shape " + to_string(shape) +
+                 " exceeds the address space") {}
   const char* what() const noexcept override { return message_.c_str(); }
 };
 
