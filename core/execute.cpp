@@ -2,6 +2,7 @@
 #include <span>
 
 #include "kernels/strided.h"
+#include "profile.h"
 #include "regions.h"
 #include "small_array.h"
 #include "threads.h"
@@ -102,6 +103,8 @@ struct GroupRun {
   int64_t repeated_bytes() const;
   void fill_repeated(char* memory);
   void execute();
+  void execute_profiled();
+  int64_t moved_bytes() const;
   void tile(int64_t first_row, int64_t end) const;
   void run_code(char* const* at, int64_t n_rows) const;
   void gather(char* const* at, int64_t first_row, int64_t n_rows) const;
@@ -315,6 +318,20 @@ void GroupRun::execute() {
                [&](int64_t t) { tile(t * tile_rows, std::min(rows, (t + 1) * tile_rows)); });
 }
 
+// Read and written, but for what is broadcast.
+int64_t GroupRun::moved_bytes() const {
+  int64_t bytes = 0;
+  for (const FusedRegister& r : g.registers)
+    bytes += extent(r, rows) * size_of(r.dtype) * ((r.input >= 0 && run.slots[r.input]->contiguous) + (r.output >= 0));
+  return bytes;
+}
+
+[[gnu::noinline, gnu::cold]] void GroupRun::execute_profiled() {
+  ProfiledRun event(g, rows, cols, moved_bytes());
+  execute();
+  event.done(nullptr, 0);
+}
+
 // Not inlined, as `run_one_block`: their block memory would lie on the stack of every region around.
 [[gnu::noinline]] void run_group(const FusedGroup& g, Run& run) {
   SmallArray<char*, kFew> base(g.registers.size());
@@ -323,9 +340,10 @@ void GroupRun::execute() {
   GroupRun r{.g = g, .run = run, .base = base.data(), .row_bytes = row_bytes.data(), .around = around.data()};
   r.plan_blocks();
   r.place_registers();
-  if (run.wrote) return r.execute();
+  auto execute = [&] { profiling ? r.execute_profiled() : r.execute(); };
+  if (run.wrote) return execute();
   Interruptible results_are_new;
-  r.execute();
+  execute();
 }
 
 Value* Run::donated_for(int32_t slot) const {
@@ -422,6 +440,15 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   }
 }
 
+[[gnu::noinline, gnu::cold]] void run_code_profiled(const Program& p, Value* const* in, char* const* at, int64_t n) {
+  int64_t bytes = 0;
+  for (const OneBlock::Input& i : p.one_block->inputs) bytes += in[i.slot]->bytes();
+  for (const OneBlock::Output& o : p.one_block->outputs) bytes += n * size_of(o.dtype);
+  ProfiledRun event(*p.steps[0].group, n, 1, bytes);
+  run_code(*p.steps[0].group, at, n);
+  event.done(nullptr, 0);
+}
+
 // Whether the operands were packed and few enough for one block; else nothing was done.
 [[gnu::noinline]] bool run_one_block(const Program& p, Value* const* in, Value** out, int given) {
   const OneBlock& b = *p.one_block;
@@ -458,7 +485,10 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   }
   ++run_counters.steps;
   ++run_counters.groups;
-  run_code(g, at, n);
+  if (profiling) [[unlikely]]
+    run_code_profiled(p, in, at, n);
+  else
+    run_code(g, at, n);
   for (int i = 0; i < given; ++i) release(in[i]);
   return true;
 }
@@ -495,7 +525,20 @@ void run_steps(const Program& p, Value* const* in, const int64_t* leaf_sizes, Va
   }
 }
 
+namespace {
+
+[[gnu::noinline, gnu::cold]] void run_profiled(const Program& p, Value* const* in, const int64_t* leaf_sizes,
+                                               Value** out, Value* const* donated, int given) {
+  ProfiledRun event(p, in, leaf_sizes);
+  run_steps(p, in, leaf_sizes, out, donated, given, false);
+  event.done(out, static_cast<int>(p.outputs.size()));
+}
+
+}  // namespace
+
 void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated, int given) {
+  if (profiling) [[unlikely]]
+    return run_profiled(p, in, leaf_sizes, out, donated, given);
   run_steps(p, in, leaf_sizes, out, donated, given, false);
 }
 

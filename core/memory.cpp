@@ -64,6 +64,29 @@ void system_free(char* data, size_t size) {
 
 constinit MemoryPool memory_pool = {};
 
+namespace {
+
+const MemoryWatch* memory_watch = nullptr;
+
+void set_thresholds() {
+  memory_pool.notice_above = memory_watch ? 0 : memory_pool.stats.peak_bytes;
+  memory_pool.pool_up_to = memory_watch ? 0 : memory_pool.most_pooled;
+}
+
+}  // namespace
+
+void watch_memory(const MemoryWatch* watch) {
+  memory_watch = watch;
+  set_thresholds();
+}
+
+void note_allocation(const Buffer* b) {
+  MemoryStats& s = memory_pool.stats;
+  s.peak_bytes = std::max(s.peak_bytes, s.live_bytes);
+  set_thresholds();
+  if (memory_watch) memory_watch->allocated(b);
+}
+
 Chunk* new_chunk() {
   char* p = map_aligned(kChunkBytes, kChunkBytes);
   if (!p) throw std::bad_alloc();
@@ -80,7 +103,10 @@ const char* name_of(Category c) {
 
 Buffer* allocate_slow(size_t bytes, int c, Category category) {
   if (bytes > physical_memory()) throw std::bad_alloc();
-  if (memory_pool.system_requests == 0) memory_pool.most_pooled = most_pooled_bytes();
+  if (memory_pool.system_requests == 0) {
+    memory_pool.most_pooled = most_pooled_bytes();
+    set_thresholds();
+  }
   ++memory_pool.system_requests;
   const size_t size = kClassBytes.of[c];
   const size_t used = memory_pool.most_pooled ? size : kLine * std::max<size_t>(1, (bytes + kLine - 1) / kLine);
@@ -147,8 +173,10 @@ void destroy(Buffer* b) {
   memory_pool.stats.live_bytes -= b->bytes;
   memory_pool.stats.live_by_category[static_cast<int>(b->category)] -= b->bytes;
   const size_t size = kClassBytes.of[c];
-  if (memory_pool.stats.pooled_bytes + size > memory_pool.most_pooled) [[unlikely]]
-    return give_back(b);
+  if (memory_pool.stats.pooled_bytes + size > memory_pool.pool_up_to) [[unlikely]] {
+    if (memory_watch) memory_watch->freed(b);
+    if (memory_pool.stats.pooled_bytes + size > memory_pool.most_pooled) return give_back(b);
+  }
   memory_pool.stats.pooled_bytes += size;
   b->owner = memory_pool.head[c];
   memory_pool.head[c] = b;
@@ -174,7 +202,10 @@ MemoryStats memory_stats() {
   return s;
 }
 
-void reset_peak() { memory_pool.stats.peak_bytes = memory_pool.stats.live_bytes; }
+void reset_peak() {
+  memory_pool.stats.peak_bytes = memory_pool.stats.live_bytes;
+  set_thresholds();
+}
 
 void empty_pool() {
   for (int c = 0; c < kNumClasses; ++c) {

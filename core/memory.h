@@ -56,6 +56,14 @@ struct MemoryStats {
   uint64_t allocations, pool_hits;
 };
 MemoryStats memory_stats();
+
+// Who wants to know of every allocation and every buffer that is freed. Null: nobody.
+struct MemoryWatch {
+  void (*allocated)(const Buffer* b);
+  void (*freed)(const Buffer* b);
+};
+void watch_memory(const MemoryWatch* watch);
+
 void reset_peak();
 void empty_pool();  // give cached blocks back to the system
 
@@ -186,8 +194,13 @@ struct MemoryPool {
   MemoryStats stats;         // but for pool_hits
   uint64_t system_requests;  // allocations that were not pool hits
   size_t most_pooled;        // half of the machine's memory; set before there is anything to pool
+  // Thresholds of the fast paths, which need no branch of their own for a watch: with one, they are always exceeded.
+  size_t notice_above;  // live bytes: the peak, or 0
+  size_t pool_up_to;    // pooled bytes: most_pooled, or 0
 };
 extern constinit MemoryPool memory_pool;
+
+void note_allocation(const Buffer* b);  // that raised live bytes above `notice_above`
 
 // A buffer's fields for a new life, counted.
 inline void start_life(Buffer* b, size_t bytes, Category category) {
@@ -201,8 +214,9 @@ inline void start_life(Buffer* b, size_t bytes, Category category) {
   MemoryStats& s = memory_pool.stats;
   ++s.allocations;
   s.live_bytes += bytes;
-  if (s.live_bytes > s.peak_bytes) s.peak_bytes = s.live_bytes;
   s.live_by_category[static_cast<int>(category)] += bytes;
+  if (s.live_bytes > memory_pool.notice_above) [[unlikely]]
+    note_allocation(b);
 }
 
 inline Buffer* take_pooled(int c, size_t bytes, Category category) {

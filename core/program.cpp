@@ -241,6 +241,12 @@ void Program::find_one_block() {
   one_block = std::move(made);
 }
 
+Program::Program()
+    : id([] {
+        static uint64_t last = 0;
+        return ++last;
+      }()) {}
+
 Program::~Program() {
   for (auto& [slot, value] : constants) release(value);
 }

@@ -47,10 +47,11 @@ inline constexpr int64_t kBlockBytes = 16 * 1024;
 struct FusedGroup {
   std::vector<FusedRegister> registers;
   std::vector<FusedInstruction> code;
-  std::vector<Dims> output_shapes;  // size references
-  Dims shape;                       // of the iteration space, as size references
-  int32_t like = -1;                // a slot that has the shape of the iteration space: then any rank will do
-  int row_axes = 0;                 // how many trailing axes make a row; 0: no rows
+  std::vector<std::pair<const Op*, FusedInstruction>> source;  // as given, before some are joined: what it computes
+  std::vector<Dims> output_shapes;                             // size references
+  Dims shape;                                                  // of the iteration space, as size references
+  int32_t like = -1;  // a slot that has the shape of the iteration space: then any rank will do
+  int row_axes = 0;   // how many trailing axes make a row; 0: no rows
   int n_scratch = 0;
   int64_t max_element = 1;        // bytes of the widest register
   int64_t block = 0;              // elements that pass the chain together
@@ -133,6 +134,8 @@ struct OneBlock {
 };
 
 struct Program {
+  const uint64_t id;  // no other program has it, also when this one is gone
+  std::string name;   // of the op or function that it is of, for whoever asks what ran
   int n_inputs = 0;
   int n_slots = 0;
   std::vector<std::pair<int32_t, Value*>> constants;
@@ -143,7 +146,7 @@ struct Program {
   SizeProgram sizes;
   std::unique_ptr<OneBlock> one_block;  // null: it is not of that kind
   int depth = 0;                        // of regions in regions
-  Program() = default;
+  Program();
   Program(const Program&) = delete;
   void finish();  // after the steps are in; throws if one reads what no earlier one makes
   ~Program();

@@ -116,6 +116,7 @@ void release(Node* n) {
 }
 
 uint64_t new_id() { return ++last_id; }
+uint64_t last_recorded() { return last_seq; }
 
 void drop_free_objects() {
   free_nodes.trim(0);

@@ -230,6 +230,7 @@ inline void free_saved(Node* n) {
 }
 
 uint64_t new_id();
+uint64_t last_recorded();  // Node::seq of the latest node
 void drop_free_objects();  // nodes and values that wait for the next graph: their memory goes back to the system
 
 // Bytes that recorded instructions keep, by the line that recorded them; a buffer counts at its first keeper.

@@ -5,6 +5,7 @@
 
 #include "autocast.h"
 #include "ops/elementwise.h"
+#include "profile.h"
 #include "small_array.h"
 #include "threads.h"
 
@@ -422,6 +423,10 @@ Value* accumulate(Value* x, Value* y) {
   if (x->refs == 1 && x->buffer->refs == 1 && !x->buffer->pinned && x->buffer->saved == 0 && x->contiguous &&
       y->contiguous && x->dtype == y->dtype && x->size == y->size) {
     Value* in[2] = {x, y};
+    if (profiling) [[unlikely]] {
+      release(run_unified(*add, in, 2, x));  // which is x
+      return x;
+    }
     run_map(add->map[static_cast<int>(x->dtype)], x, in, 2);
     return x;
   }
@@ -456,6 +461,33 @@ void visit(Walk& w, uint32_t slot, WalkResult& result) {
   if (n->final_hooks && options.accumulate) tape_hooks.call_final_hooks(n->final_hooks);
 }
 
+void note_node(const Node* n, const Value* bar, uint32_t module) {
+  TapeNode noted{n->seq,
+                 n->leaf ? n->id : 0,
+                 n->derivative ? n->derivative->name : n->leaf ? "leaf" : "custom op",
+                 {},
+                 module,
+                 {},
+                 0,
+                 {}};
+  if (n->line.code) noted.line = profile_hooks.share_line(n->line);
+  if (n->types)
+    noted.type = n->types[0];
+  else if (bar)
+    noted.type = bar->type();
+  for (int i = 0; i < n->n_saved; ++i) noted.saved_bytes += n->saved[i].value->bytes();
+  for (int i = 0; i < n->n_edges; ++i)
+    if (n->edges[i].node) noted.sources.push_back(n->edges[i].node->seq);
+  profile_log.tape.push_back(std::move(noted));
+}
+
+[[gnu::noinline, gnu::cold]] void visit_profiled(Walk& w, uint32_t slot, WalkResult& result) {
+  const Node* n = w.slot(slot).node;
+  ProfiledFor instruction(n->line, n->seq, n->leaf ? nullptr : n->thread);
+  if (notes_tape(w.id)) note_node(n, w.slot(slot).bar, instruction.module);
+  visit(w, slot, result);
+}
+
 }  // namespace
 
 WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
@@ -483,7 +515,7 @@ WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
         if (void* token = waiting_hooks.enter()) waiting_hooks.leave(token);  // other threads run now and then
         check_interrupt();
       }
-      visit(w, slot, result);
+      profiling ? visit_profiled(w, slot, result) : visit(w, slot, result);
     }
   } catch (...) {
     for (Value* v : result.sources)

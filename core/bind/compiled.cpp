@@ -448,6 +448,7 @@ std::optional<Entry> trace_entry(Compiled* self, PyObject* const* args, Py_ssize
   e.captured = nb::cast<nb::list>(nb::object(traced[2]));
   e.unflatten = nb::object(traced[3]);
   e.python = nb::object(traced[4]);
+  e.plain->name = nb::cast<std::string>(e.python.attr("name"));
   if (nb::object effects(traced[5]); !effects.is_none()) e.effects = read_effects(nb::cast<nb::tuple>(effects));
   e.settings = nb::object(traced[6]);
   for (nb::handle h : nb::cast<nb::list>(nb::object(traced[7]))) {

@@ -136,6 +136,7 @@ void init(nb::module_& m) {
   init_tape(m);
   init_compiled(m);
   init_optimizer(m);
+  init_profile(m);
   init_callback(m);
   init_cuda(m);
   init_leaving(m);

@@ -1,6 +1,9 @@
 // The step of an optimizer: one program, run in place on many parameters and their states.
 #include <nanobind/stl/shared_ptr.h>
 
+#include <optional>
+
+#include "../profile.h"
 #include "../small_array.h"
 #include "../threads.h"
 #include "program.h"
@@ -101,6 +104,8 @@ nb::object update_in_place(const Program& p, const nb::list& parameters, nb::han
     }
     const Update update{p, scalars.data(), n_numbers};
     Uninterruptible all_parameters;
+    std::optional<ProfiledFor> step;
+    if (profiling) step.emplace(Phase::update);
     for (Py_ssize_t k = 0; k < n; ++k) {
       TensorObject* t = tensor_at(parameters.ptr(), k, "parameter");
       PyObject* state = PyList_GET_ITEM(states.ptr(), k);

@@ -275,6 +275,7 @@ struct ProgramBuilder {
       if (made != last) fail(ErrorKind::dtype, "expand", "keeps the dtype of its operand");
     }
     g.code.push_back(i);
+    g.source.emplace_back(&op_named(nb::cast<std::string>(t[1])), i);
   }
 
   static int32_t register_at(const FusedGroup& g, int32_t k) {
@@ -423,6 +424,8 @@ DerivativeHandle make_derivative(const nb::object& op_name, const std::string& n
   d->name = name;
   d->forward = std::move(forward);
   d->vjp = vjp.share();
+  for (Program* p : {d->forward.get(), d->vjp->program.get()})
+    if (p && p->name.empty()) p->name = name;
   for (auto [kind, index] : saves)
     d->saves.push_back({static_cast<SavedRef::Kind>(kind), static_cast<uint16_t>(index)});
   for (int e : edges) d->edges.push_back(static_cast<uint16_t>(e));
@@ -715,6 +718,7 @@ void init_program(nb::module_& m) {
         [](int a, int b) { return guarded([&] { return static_cast<int>(promote(dtype_from(a), dtype_from(b))); }); });
   nb::class_<Program>(m, "Program", "A program in executable form.")
       .def("run", &run_program)
+      .def_rw("name", &Program::name)
       .def_prop_ro("size_leaves", [](const Program& p) { return leaves_to(p.sizes.leaves); });
   nb::class_<ProgramBuilder>(m, "ProgramBuilder")
       .def(nb::init<>())

@@ -15,6 +15,7 @@ void init_sparsity(nb::module_& m);
 void init_tape(nb::module_& m);
 void init_compiled(nb::module_& m);
 void init_optimizer(nb::module_& m);
+void init_profile(nb::module_& m);
 void init_callback(nb::module_& m);
 void init_cuda(nb::module_& m);
 void init_names(nb::module_& m);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "../kernels/strided.h"
+#include "../profile.h"
 #include "../threads.h"
 #include "elementwise.h"
 
@@ -207,9 +208,7 @@ bool share_a_dense_layout(Value* const* in, int n_in) {
   return y;
 }
 
-}  // namespace
-
-Value* run_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
+Value* compute_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
   const Value* shaped = in[n_in - 1];
   const int dtype = static_cast<int>(shaped->dtype);
   MapFn fn = op.map[dtype];
@@ -228,11 +227,14 @@ Value* run_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
   return y;
 }
 
-void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
-  if (op.elementwise) {
-    out[0] = run_elementwise(op, in, n_in);
-    return;
-  }
+[[gnu::noinline, gnu::cold]] Value* profile_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
+  ProfiledRun event(op, in, n_in, nullptr);
+  Value* y = compute_unified(op, in, n_in, spare);
+  event.done(&y, 1);
+  return y;
+}
+
+void compute_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
   constexpr int kInline = 8;
   Type inline_types[kInline];
   std::vector<Type> many;
@@ -257,6 +259,31 @@ void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value*
   Interruptible results_are_new;
   op.compute(op, in, n_in, attrs, fresh);
   for (int i = 0; i < op.n_outputs; ++i) out[i] = made[i].take();
+}
+
+[[gnu::noinline, gnu::cold]] void profile_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs,
+                                             Value** out) {
+  ProfiledRun event(op, in, n_in, &attrs);
+  compute_op(op, in, n_in, attrs, out);
+  event.done(out, op.n_outputs);
+}
+
+}  // namespace
+
+Value* run_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
+  if (profiling) [[unlikely]]
+    return profile_unified(op, in, n_in, spare);
+  return compute_unified(op, in, n_in, spare);
+}
+
+void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
+  if (op.elementwise) {
+    out[0] = run_elementwise(op, in, n_in);
+    return;
+  }
+  if (profiling) [[unlikely]]
+    return profile_op(op, in, n_in, attrs, out);
+  compute_op(op, in, n_in, attrs, out);
 }
 
 void register_ops() {

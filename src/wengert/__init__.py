@@ -179,6 +179,7 @@ _LAZY = {
     "psum": "wengert.transforms.collectives:psum",
     "pmean": "wengert.transforms.collectives:pmean",
     **{name: f"wengert.debug.gradient_check:{name}" for name in ("NumericalChecker", "check_gradients")},
+    **{name: f"wengert.debug.profile:{name}" for name in ("Profile", "profile")},
     "check_custom_op": "wengert.debug.custom_op_check:check_custom_op",
     "draw": "wengert.debug.drawing:draw",
     "fingerprint": "wengert.debug.fingerprint:fingerprint",

@@ -52,7 +52,9 @@ def hide_frames() -> None:
     """Make lines of this package invisible to messages: users want to see their own."""
     for name, module in list(sys.modules.items()):
         if name == "wengert" or name.startswith("wengert."):
-            code = next((c for c in _code_objects(module) if c is not None), None)
+            # Not that of a named tuple, whose methods are of no file, or of another one.
+            file = getattr(module, "__file__", None)
+            code = next((c for c in _code_objects(module) if c is not None and c.co_filename == file), None)
             if code is not None:
                 _core.add_internal_file(code.co_filename)
 

@@ -1,4 +1,4 @@
-"""The `wengert` command: what this installation is, what each op can do, and a demonstration."""
+"""The `wengert` command: what this installation is, what each op can do, profiles of scripts, and a demonstration."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 
 import wengert
-from wengert.cli import demo, info, ops
+from wengert.cli import demo, info, ops, profile
 
-_COMMANDS = (info, ops, demo)
+_COMMANDS = (info, ops, profile, demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -40,6 +40,8 @@ def update_program(rule: Rule, dtype: DType, n_state: int, n_numbers: int) -> An
             new_p, *new_state = rule(as_dtype_of(p, wide), as_dtype_of(g, wide), *state, *numbers)
             new_p = as_dtype_of(new_p, dtype)
         program = simplify(trace.program([x._var for x in (new_p, *new_state)]))
-        return lower(program)
+        made = lower(program)
+        made.name = f"{getattr(rule, '__name__', 'optimizer').strip('_')} update"
+        return made
     finally:
         _core.close_guards()

@@ -1,0 +1,169 @@
+// What the profiler records: which op or program ran, when, for which line and module of the user, and what it moved.
+// While nothing is profiled, each place that asks pays for a load and a branch. Events go to a buffer that is read when
+// a profile ends. All of it runs under the GIL, but for the work between the beginning and the end of an event.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/op.h"
+
+namespace wengert {
+
+struct FusedGroup;
+struct Program;
+
+extern constinit bool profiling;  // read by every op
+
+enum class Phase : uint8_t { forward, backward, update };
+
+// What a number of events have in common: the op or program, and the types that it ran on.
+struct Signature {
+  enum class Kind : uint8_t { op, group, program } kind;
+  struct Part {
+    std::string op;
+    std::vector<Type> in, out;
+    std::vector<Attr> attrs;
+  };
+  std::string name;
+  std::vector<Part> parts;             // what is computed
+  std::map<uint32_t, uint32_t> inner;  // of a program: what its first run ran, by signature, and how often
+};
+
+struct ProfileEvent {
+  int64_t start, end;  // in ticks of the profile's clock
+  SourceLine line;     // owned
+  uint64_t node;       // the recorded instruction (Node::seq) that it pulls back; forward: the next to be recorded
+  int64_t bytes;       // read and written
+  int64_t live;        // bytes of all tensors when it ended
+  uint32_t signature;
+  uint32_t module;
+  uint16_t thread;
+  Phase phase;
+  uint8_t depth;  // 0: it ran by itself; else inside of a program
+};
+
+struct MemoryEvent {
+  int64_t time;
+  const Buffer* buffer;  // only to be compared
+  int64_t bytes;         // negative: freed
+  SourceLine line;       // owned; of an allocation
+  Category category;     // when it was allocated or freed
+};
+
+// A recorded instruction that a backward walk came to.
+struct TapeNode {
+  uint64_t seq, leaf_id;  // leaf_id: of the tensor; 0: no leaf
+  std::string name;
+  SourceLine line;  // owned
+  uint32_t module;
+  Type type;  // of its first output
+  int64_t saved_bytes;
+  std::vector<uint64_t> sources;  // `seq` of what it was computed from
+};
+
+// A list that grows without moving what it has.
+template <class T>
+class EventLog {
+  static constexpr size_t kChunk = 8192;
+  std::vector<std::unique_ptr<T[]>> chunks_;
+  size_t size_ = 0;
+
+ public:
+  size_t size() const { return size_; }
+  T& operator[](size_t i) { return chunks_[i / kChunk][i % kChunk]; }
+  void push(const T& event) {
+    if (size_ == chunks_.size() * kChunk) chunks_.emplace_back(new T[kChunk]);
+    (*this)[size_++] = event;
+  }
+  void clear() {
+    chunks_.clear();
+    size_ = 0;
+  }
+};
+
+struct ProfileHooks {                     // set once by the bindings
+  SourceLine (*source_line)() = nullptr;  // a new reference
+  SourceLine (*share_line)(SourceLine line) = nullptr;
+  uint64_t (*last_recorded)() = nullptr;  // Node::seq
+};
+extern ProfileHooks profile_hooks;
+
+// Everything recorded since the outermost profile that runs was started; profiles inside of it are parts of it.
+struct ProfileLog {
+  int running = 0;   // profiles
+  int detailed = 0;  // of these, how many look into every run of a program
+  size_t most_events = 0;
+  uint64_t dropped = 0;  // events that came when there were already so many
+  EventLog<ProfileEvent> events;
+  EventLog<MemoryEvent> memory;
+  std::vector<Signature> signatures;
+  std::vector<TapeNode> tape;  // of the first walk since a profile was started
+  uint64_t tape_walk = 0;      // the number of that walk; 0: there was none yet
+  int64_t first_tick = 0, first_ns = 0;
+};
+extern ProfileLog profile_log;
+
+void start_profile(bool detailed, size_t most_events);
+void stop_profile(bool detailed);  // the log stays until the next one is started
+int64_t profile_ticks();
+int64_t profile_nanoseconds(int64_t tick);  // since the log was started
+
+// The module whose code this thread runs, by number; 0: none. Returns the one before.
+// What was recorded up to `last_seq` belongs to that one.
+uint32_t set_profiled_module(uint32_t module, uint64_t last_seq, const void* thread);
+
+// Whether this thread is seen at all; returns what it was. The profiler itself works unseen.
+bool set_profile_paused(bool paused);
+
+// Whether the nodes that this walk comes to are noted.
+bool notes_tape(uint64_t walk);
+
+// For whom the ops run that this thread runs while it exists, where the line that is running does not tell: of a
+// backward walk, the recorded instruction; of an optimizer, its step.
+struct ProfiledFor {
+  Phase phase;
+  SourceLine line;  // borrowed; none: that of the caller
+  uint64_t node = 0;
+  uint32_t module = 0;
+  ProfiledFor* outer;
+
+  explicit ProfiledFor(Phase p);
+  ProfiledFor(SourceLine recorded_at, uint64_t seq, const void* thread);
+  ProfiledFor(const ProfiledFor&) = delete;
+  ~ProfiledFor();
+
+ private:
+  void enter();
+};
+
+// One event: from here to `done`. What fails leaves no event.
+class ProfiledRun {
+ public:
+  ProfiledRun(const Op& op, Value* const* in, int n_in, const Attrs* attrs);
+  ProfiledRun(const Program& p, Value* const* in, const int64_t* leaf_sizes);
+  ProfiledRun(const FusedGroup& g, int64_t rows, int64_t cols, int64_t bytes);
+  ProfiledRun(const ProfiledRun&) = delete;
+  ~ProfiledRun();
+  void done(Value* const* out, int n_out);
+
+ private:
+  void begin(uint64_t key, Signature (*describe)(const ProfiledRun&));
+
+  const Op* op_ = nullptr;
+  Value* const* in_ = nullptr;
+  int n_in_ = 0;
+  const Attrs* attrs_ = nullptr;
+  const Program* program_ = nullptr;
+  const FusedGroup* group_ = nullptr;
+  int64_t rows_ = 0, cols_ = 0;
+  int64_t bytes_ = 0, start_ = 0;
+  uint32_t signature_ = 0;
+  bool recorded_ = false;  // else nothing is noted: it is inside of a program that is not looked into
+  bool described_ = true;  // whether the types of the results are known
+  bool hidden_before_ = false;
+  int64_t within_ = -1;  // the program around it whose first run this is, by signature
+};
+
+}  // namespace wengert

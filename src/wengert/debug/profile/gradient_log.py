@@ -1,0 +1,97 @@
+"""How gradients look during a profile, parameter by parameter: looked at before steps of optimizers, now and then."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from wengert import _core
+from wengert.optim.statistics import GradientStatistics, Row
+
+_SHARE = 0.01  # of the time, at most, for looking
+
+
+class _Parameters:
+    """The parameters of an optimizer as a module has them: with names, which here are their ids."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._held = [p for group in optimizer.param_groups for p in group["params"]]
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        for p in self._held:
+            if p._plain:  # not one of a trace
+                yield str(p.id), p
+
+
+class _ById:
+    def __init__(self, gradients: dict[Any, Any]) -> None:
+        self._gradients = gradients
+
+    def get(self, p: Any) -> Any:
+        g = self._gradients.get(p.id)
+        return g if g is None or g._plain else None
+
+
+class GradientLog:
+    """Statistics of gradients at some of the steps: the first two, and as many others as take a hundredth of the time."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.seen: list[tuple[int, list[Row]]] = []  # number of the step, and a row for each parameter, named by its id
+        self._cost = math.inf  # seconds of a look: the least, as the first one also prepares
+        self._looked = -math.inf
+
+    def look(self, optimizer: Any, gradients: dict[Any, Any] | None) -> None:
+        """Called before a step."""
+        self.steps += 1
+        begin = time.perf_counter()
+        if len(self.seen) > 1 and begin - self._looked < self._cost / _SHARE:
+            return
+        given: Any = None if gradients is None else _ById(gradients)
+        before = _core.profile_paused(True)
+        try:
+            rows = GradientStatistics(_Parameters(optimizer)).collect(given)
+        finally:
+            _core.profile_paused(before)
+        self.seen.append((self.steps, rows))
+        self._looked = time.perf_counter()
+        self._cost = min(self._cost, self._looked - begin)
+
+
+_watching: list[GradientLog] = []
+_lock = threading.Lock()
+_original: Any = None
+
+
+def watch() -> GradientLog:
+    """A log that sees the steps of all optimizers until `unwatch`."""
+    global _original
+    from wengert.optim.optimizer import Optimizer
+
+    with _lock:
+        _watching.append(GradientLog())
+        if len(_watching) == 1:
+            _original = original = Optimizer._step
+
+            @functools.wraps(original)
+            def step(self: Any, gradients: Any, *args: Any, **kwargs: Any) -> Any:
+                for log in _watching:
+                    log.look(self, gradients)
+                return original(self, gradients, *args, **kwargs)
+
+            Optimizer._step = step  # type: ignore[method-assign, assignment]
+        return _watching[-1]
+
+
+def unwatch(log: GradientLog) -> None:
+    """The log is complete; after the last one, optimizers step as before."""
+    from wengert.optim.optimizer import Optimizer
+
+    with _lock:
+        _watching.remove(log)
+        if not _watching:
+            Optimizer._step = _original  # type: ignore[method-assign]
