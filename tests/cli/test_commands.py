@@ -17,7 +17,7 @@ from wengert.ops.registry import OPS
 
 
 def test_help(capsys):
-    for command in ([], ["info"], ["ops"], ["demo"]):
+    for command in ([], ["info"], ["ops"], ["profile"], ["demo"]):
         with pytest.raises(SystemExit) as e:
             main([*command, "--help"])
         assert e.value.code == 0

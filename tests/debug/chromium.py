@@ -34,7 +34,7 @@ class Browser:
     def __enter__(self) -> Self:
         command = find()
         assert command is not None
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
 
@@ -74,8 +74,12 @@ class Browser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.wait()
+        try:
+            self._send("Browser.close")
+            self._process.wait(timeout=10)
+        except (AssertionError, OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
         os.close(self._write)
         os.close(self._read)
         self._folder.cleanup()

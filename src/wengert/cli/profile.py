@@ -78,12 +78,16 @@ def _refuse(why: str) -> int:
 
 
 def _unwritable(path: Path) -> str:
-    """Why nothing can be written there; empty if it can. What is there stays as it is."""
+    """Why nothing can be written there; empty if it can. Whatever is there stays as it is."""
+    existed = path.exists()
     try:
         with path.open("ab"):
-            return ""
+            pass
+        if not existed:
+            path.unlink()
     except OSError as e:
         return e.strerror or str(e)
+    return ""
 
 
 def _run_script(script: str, arguments: list[str], module: bool) -> int:

@@ -97,7 +97,9 @@ def push_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[An
         program = push(_instruction_alone(name, inputs, sizes), mask)
         n_given = sum(len(value) for spec, value in zip(OPS[name].attrs, attrs) if spec.kind == "sizes")
         source = Derivable(f"push({name})", program, [], [(_GIVEN, 0, k) for k in range(n_given)])
-        native = _core.make_derived(lower(program), n_given, source)
+        executable = lower(program)
+        executable.name = source.name
+        native = _core.make_derived(executable, n_given, source)
     finally:
         guards = _core.close_guards()
     return native, guards
@@ -143,7 +145,8 @@ def push_again(source: Derivable, types: list[tuple[int, Any]], given: list[int]
     finally:
         guards = _core.close_guards()
     leaves = [(_GIVEN, 0, k) for k in range(len(given))]
-    native = _core.make_derived(executable, len(given), Derivable(f"push({source.name})", pushed, [], leaves))
+    executable.name = f"push({source.name})"
+    native = _core.make_derived(executable, len(given), Derivable(executable.name, pushed, [], leaves))
     any_rank = not _has_one_shape(source) or not (guards or executable.size_leaves)
     return native, guards, any_rank
 
@@ -152,6 +155,7 @@ def narrow(source: Derivable, mask: int) -> Any:
     """The derived program with only the outputs in the mask, for the core. Its sizes are those of the whole one."""
     program = narrowed(source.program, mask)
     executable = lower(program, leaves=source.leaves)
+    executable.name = source.name.removeprefix("vjp(").removesuffix(")")  # as the whole one
     return _core.make_derived(executable, -1, Derivable(source.name, program, source.past, source.leaves))
 
 

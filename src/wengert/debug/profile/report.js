@@ -36,6 +36,7 @@ function count(n, unit) {
 const percent = (x) => (x === null || x === undefined ? "" : `${(100 * x).toFixed(x < 0.0995 ? 1 : 0)} %`);
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const shortened = (text, n) => (text.length <= n ? text : text.slice(0, Math.max(1, n - 1)) + "…");
+const breakable = (name) => name.replaceAll(/[./]/g, "$&\u200b");  // a line may end after a dot
 function legend(entries) {
   return element("div", { class: "legend" }, ...entries.map(([name, tint, value]) =>
     element("span", {}, element("i", { style: `background:var(--${tint})` }), name, value ? " " : "",
@@ -300,7 +301,7 @@ function memorySection() {
     }
     const px = x(m.peak_time);
     svg.append(element("line", { x1: px, x2: px, y1: 0, y2: H - BOTTOM, stroke: "var(--ink)", "stroke-dasharray": "3 3" }),
-      element("text", { x: px + (px > width - 150 ? -6 : 6), y: 14, "text-anchor": px > width - 150 ? "end" : "start", style: "fill:var(--ink)" }, `peak ${bytes(m.peak_bytes)}`));
+      element("text", { x: px + (px > width - 150 ? -6 : 6), y: 14, "text-anchor": px > width - 150 ? "end" : "start", class: "over" }, `peak ${bytes(m.peak_bytes)}`));
     const cursor = element("line", { y1: 0, y2: H - BOTTOM, stroke: "var(--quiet)", visibility: "hidden" });
     svg.append(cursor);
     svg.addEventListener("pointermove", (p) => {
@@ -343,7 +344,7 @@ function tablesSection() {
       return th;
     }));
     const body = rows.slice(0, 500).map((r) => element("tr", {}, ...shownColumns.map(([k, , text]) => element("td", {}, k === "name"
-      ? element("span", { class: "mono" }, r.name, r.note ? element("span", { class: "source" }, r.note) : null) : text(r[k])))));
+      ? element("span", { class: "mono" }, breakable(r.name), r.note ? element("span", { class: "source" }, r.note) : null) : text(r[k])))));
     byId("table").replaceChildren(element("thead", {}, head), element("tbody", {}, ...body));
   }
   for (const button of document.querySelectorAll("[data-table]"))
@@ -375,7 +376,7 @@ function gradientsSection() {
     const last = r.norms[r.norms.length - 1];
     const width = last > 0 ? Math.max(2, 100 * Math.max(0, 1 + Math.log10(last / largest) / 6)) : 0;
     const notes = [r.dead ? `${percent(r.dead)} dead units` : "", r.not_finite ? `${r.not_finite} not finite` : "", last === null ? "no gradient" : ""].filter(Boolean).join(", ");
-    return element("tr", {}, element("td", { class: "mono" }, r.name, element("span", { class: "source" }, `(${r.shape.join(", ")})`)),
+    return element("tr", {}, element("td", { class: "mono" }, breakable(r.name), element("span", { class: "source" }, `(${r.shape.join(", ")})`)),
       element("td", { style: "min-width:7rem" }, element("span", { class: "track", style: "display:flex;height:.8rem" }, element("i", { style: `background:var(--gradient);width:${width}%` }))),
       element("td", {}, number(last)), element("td", {}, number(r.largest)), element("td", {}, number(r.weight)),
       element("td", {}, last === null || !r.weight ? "" : number(last / r.weight)), element("td", {}, spark(r.norms)), element("td", { style: "color:var(--warn)" }, notes));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -186,7 +187,7 @@ def _tape(profile: Any, places: list[str], sources: list[str]) -> dict[str, Any]
     position = {n.number: k for k, n in enumerate(tape)}
     forward, backward = _times_of_nodes(profile.recording, position)
     paths = [_path_of(profile, n) for n in tape]
-    crowded = {p for p in map(tuple, paths) if sum(tuple(q) == p for q in paths) > _MOST_OF_A_MODULE} if tape else set()
+    crowded = {path for path, n in Counter(map(tuple, paths)).items() if n > _MOST_OF_A_MODULE}
     nodes = []
     for k, n in enumerate(tape):
         name = profile.parameter_names.get(n.leaf_id, ("", "tensor"))[1] if n.leaf_id else n.name.lstrip("_")
