@@ -1,7 +1,7 @@
 """Install a wheel into a new environment and use it there: `python tools/try_wheel.py dist/wengert-….whl`.
 
 The environment has nothing but the wheel and what it depends on, and the programs run outside the repository, so that
-whatever the wheel lacks is missed. The README's first program must print what the README says.
+whatever the wheel lacks is missed. The README's first program that needs nothing else must print what the README says.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def try_wheel(wheel: Path, environment: Path) -> None:
     program, expected = first_program(README.read_text(encoding="utf-8"))
     printed = _run(environment, python, "-I", "-c", program)
     if printed != expected:
-        sys.exit(f"the README's first program printed {printed!r}, not {expected!r}")
+        sys.exit(f"the README's program printed {printed!r}, not {expected!r}")
     print(_run(environment, str(scripts / "wengert"), "info"), end="")
 
 
 def first_program(readme: str) -> tuple[str, str]:
-    """The first Python block, and the text block with its output."""
-    found = re.search(r"```python\n(.*?)```\s+```text\n(.*?)```", readme, re.DOTALL)
-    if found is None:
-        sys.exit("README.md has no Python block with its output")
-    return found[1], found[2]
+    """The first Python block that imports wengert and nothing else, and the text block with its output."""
+    for program, printed in re.findall(r"```python\n(.*?)```\s+```text\n(.*?)```", readme, re.DOTALL):
+        if re.findall(r"^(?:import|from) (\w+)", program, re.MULTILINE) == ["wengert"]:
+            return program, printed
+    sys.exit("README.md has no Python block that needs wengert alone, with its output")
 
 
 def _run(folder: Path, *command: str) -> str:

@@ -38,11 +38,11 @@ def test_blocks_print_what_the_document_says(document: str) -> None:
         assert printed == expected, f"{document}: this block\n\n{block}"
 
 
-def test_the_first_program_finds_the_truth() -> None:
-    """From other starting points too, so that the printed digits are no accident of one seed."""
+def test_the_first_program_learns() -> None:
+    """From other starting points too, so that what it prints is no accident of one seed."""
     first = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[0][0]
-    for seed in (1, 2, 3):
-        other = first.replace("manual_seed(0)", f"manual_seed({seed})")
+    for seed in (2, 3, 4):
+        other = first.replace("manual_seed(1)", f"manual_seed({seed})")
         assert other != first, "the first program sets its seed"
         (printed,) = _outputs([other])
-        assert printed == "w = 2.000, -3.000; b = 0.500\n"
+        assert int(printed.partition("%")[0]) >= 95

@@ -5,8 +5,10 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import tomllib
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,3 +88,9 @@ def test_tensors_list_nothing_that_raises(shape: tuple[int, ...]) -> None:
     net = wg.nn.Linear(2, 2)
     for name in dir(net):
         getattr(net, name)
+
+
+def test_the_version_is_said_once() -> None:
+    root = Path(__file__).parents[2]
+    assert tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"] == wg.__version__
+    assert wg.__version__ in (root / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -9,10 +9,11 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tools.site import links, reference
+from tools.site import links, navigation, notebooks, reference
 from tools.site.names import PAGES, by_path, public_names
 
 ROOT = Path(__file__).parents[2]
@@ -133,3 +134,22 @@ def test_pages_open_without_errors(site: Path, tmp_path: Path) -> None:
         )  # fmt: skip
         assert "</html>" in done.stdout, done.stderr
         assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line], page
+
+
+@pytest.mark.parametrize("name", [p.stem for p in navigation.tutorial()])
+def test_notebooks_run(name: str) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="runs notebooks")
+    nbformat = pytest.importorskip("nbformat", reason="reads notebooks")
+    pytest.importorskip("ipykernel", reason="runs notebooks")
+    made = notebooks.notebook((ROOT / "docs/tutorial" / f"{name}.md").read_text(encoding="utf-8"))
+    notebook = nbformat.from_dict(made)
+    nbformat.validate(notebook)
+    expected = [_printed(cell) for cell in notebook.cells]
+    nbclient.NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(ROOT)}}).execute()
+    assert [_printed(cell) for cell in notebook.cells] == expected
+    pictures = [o for cell in notebook.cells for o in cell.get("outputs", ()) if o.output_type == "execute_result"]
+    assert all({"image/png", "image/svg+xml"} & set(picture.data) for picture in pictures)
+
+
+def _printed(cell: Any) -> str:
+    return "".join(o.text for o in cell.get("outputs", ()) if o.output_type == "stream" and o.name == "stdout")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from tools.site import gallery, links, navigation, reference, shown
+from tools.site import gallery, links, navigation, notebooks, reference, shown
 from tools.site.links import MOUNTED, ROOT
 from tools.site.names import by_path
 
@@ -31,6 +32,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             _add(files, config, page, (ROOT / source).read_text(encoding="utf-8"))
     for name, content in reference.pages().items():
         _add(files, config, f"reference/{name}", content)
+    for path in navigation.tutorial():
+        notebook = notebooks.notebook(path.read_text(encoding="utf-8"))
+        _add(files, config, f"tutorial/{path.stem}.ipynb", json.dumps(notebook, ensure_ascii=False, indent=1))
     _add(files, config, "examples.md", gallery.page())
     _add(files, config, "decisions/index.md", _list_of_decisions())
     _add(files, config, "benchmarks/index.md", _list_of_benchmarks())
@@ -43,8 +47,26 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if name.startswith("reference/"):
         return markdown
     markdown = links.rewrite(markdown, name)
-    markdown = shown.evaluate(markdown, name)
+    if name.startswith("tutorial/"):
+        markdown = _notebook_link(markdown, name)
+    markdown = _include(shown.evaluate(markdown, name))
     return _link_names(markdown, name)
+
+
+def _notebook_link(markdown: str, name: str) -> str:
+    """After the title."""
+    title, _, rest = markdown.partition("\n")
+    file = name.rpartition("/")[2].removesuffix(".md") + ".ipynb"
+    return f"{title}\n\n[This page as a notebook]({file}){{ .wg-notebook }}\n{rest}"
+
+
+def _include(markdown: str) -> str:
+    """`<!-- include: file.py -->` stands for the text of a file of docs/."""
+
+    def source(match: re.Match[str]) -> str:
+        return f"```python\n{(ROOT / 'docs' / match[1]).read_text(encoding='utf-8')}```"
+
+    return re.sub(r"^<!-- include: (\S+\.py) -->$", source, markdown, flags=re.MULTILINE)
 
 
 def _add(files: Files, config: MkDocsConfig, name: str, content: str | bytes) -> None:

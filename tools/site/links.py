@@ -47,7 +47,9 @@ def page_of(source: str) -> str | None:
         return "examples.md"
     if source.startswith("examples/"):
         return f"examples.md#{Path(source).stem}"
-    return source.removeprefix("docs/") if source.startswith("docs/") else None
+    if source.startswith("docs/") and not source.endswith(".py"):
+        return source.removeprefix("docs/")
+    return None
 
 
 def rewrite(markdown: str, page: str) -> str:

@@ -21,14 +21,19 @@ def navigation() -> list[Any]:
         {"Tutorial": _folder("tutorial")},
         {"How to": _how_tos()},
         {"Coming from": _folder("coming-from")},
-        {"Explanations": [*_folder("explanations"), *_pages("kinks.md", "special.md", "glossary.md")]},
+        {
+            "Explanations": [
+                *_folder("explanations"),
+                *_pages("in_200_lines.md", "kinks.md", "special.md", "glossary.md"),
+            ]
+        },
         {"Examples": ["examples.md"]},
         {"Reference": ["reference/index.md", *_reference()]},
         {
             "Project": [
                 *_pages("layout.md"),
+                *(MOUNTED[source] for source in ("core/README.md", "CONTRIBUTING.md")),
                 *_folder("contributing"),
-                *(page for page in ("contributing/core.md", "contributing/adding-an-op.md")),
                 *([MOUNTED["CHANGELOG.md"]] if (ROOT / "CHANGELOG.md").exists() else []),
                 {"Benchmarks": ["benchmarks/index.md", *(p for p in MOUNTED.values() if p.startswith("benchmarks/"))]},
                 {"Decisions": ["decisions/index.md", *(f"decisions/{p.name}" for p in decisions())]},
@@ -40,6 +45,11 @@ def navigation() -> list[Any]:
 def decisions() -> list[Path]:
     """The files of the decisions, in their order."""
     return sorted((DOCS / "decisions").glob("[0-9]*.md"))
+
+
+def tutorial() -> list[Path]:
+    """The pages of the tutorial, in their order."""
+    return sorted((DOCS / "tutorial").glob("[0-9]*.md"))
 
 
 def title(path: Path) -> str:

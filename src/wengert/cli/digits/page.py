@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from wengert.cli.digits.training import Result
+from wengert.cli.digits.training import NEXT, Result
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -48,6 +48,10 @@ def write(result: Result, picture: Path, page: Path) -> None:
 {_table("Time", ("library", "per epoch", "epochs", "test accuracy"), runs)}
 {_table("Model", ("layer", "output", "parameters"), [*layers, ("in all", "", total)])}
 </div>
+<h2>Next</h2>
+<ul>
+{"".join(f"<li><code>{escape(where)}</code>: {escape(why)}</li>" for why, where in NEXT)}
+</ul>
 </html>
 """,
         encoding="utf-8",

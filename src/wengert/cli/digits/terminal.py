@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from wengert.cli.digits.training import Array, Digits, Layer, Report, Result, Run
+from wengert.cli.digits.training import NEXT, Array, Digits, Layer, Report, Result, Run
 
 WIDE = 72  # columns from which there is room for a progress bar
 TILE = 10  # columns of an image with its caption
@@ -78,8 +78,10 @@ class Screen:
             self.console.print("With PyTorch installed (pip install torch), its time stands here too.", style="dim")
 
     def close(self, result: Result, page: Path) -> None:
-        """Where the report is, and the two numbers that matter."""
+        """Where the report is, what to try next, and the two numbers that matter."""
         self.console.print(f"report: {page}", soft_wrap=True)
+        for what, command in NEXT:
+            self.console.print(f"next: {command}  [dim]{what}[/dim]", soft_wrap=True)
         self.console.print(
             f"test accuracy {result.accuracy:.4f}, {result.runs[0].seconds_per_epoch:.4f} seconds per epoch",
             soft_wrap=True,

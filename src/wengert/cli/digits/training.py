@@ -14,6 +14,11 @@ import wengert as wg
 from wengert import nn, optim
 
 RATE, DECAY = 3e-3, 1e-3
+# What to try after the demonstration: a reason, and where to go.
+NEXT = (
+    ("the same program, step by step", "docs/tutorial/1-a-network.md (make docs builds the site)"),
+    ("the network in a file that you can change", "examples/digits_cnn.py"),
+)
 Array = np.ndarray[Any, Any]
 
 
