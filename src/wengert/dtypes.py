@@ -12,7 +12,14 @@ from wengert import _core
 
 
 class DType:
-    """An element type: `wg.float32`, `wg.int64`, ... Compares equal to its NumPy counterpart and to its name."""
+    """An element type: `wg.float32`, `wg.int64`, ... Compares equal to its NumPy counterpart and to its name.
+
+    Functions that take a dtype take any of these.
+
+    >>> import numpy as np, wengert as wg
+    >>> wg.float32 == np.float32, wg.float32 == "float32", wg.ones(2, dtype="float64").dtype
+    (True, True, wengert.float64)
+    """
 
     __slots__ = ("code", "itemsize", "kind", "name")
 

@@ -6,19 +6,47 @@ import numpy as np
 
 
 class WengertError(Exception):
-    """Base of all errors that wengert raises on purpose."""
+    """Base of all errors that wengert raises on purpose.
+
+    Each of them is also the built-in that fits: `except ValueError` catches a `ShapeError`. A message names the operation,
+    the shapes and dtypes it was given, and the remedy.
+
+    >>> issubclass(ShapeError, (WengertError, ValueError))
+    True
+    """
 
 
 class ShapeError(WengertError, ValueError):
-    """Shapes, ranks or axes that an operation cannot take."""
+    """Shapes, ranks or axes that an operation cannot take.
+
+    >>> import wengert as wg
+    >>> wg.ones((2, 3)) + wg.ones((2, 4))
+    Traceback (most recent call last):
+        ...
+    wengert.errors.ShapeError: add: shapes (2, 3) and (2, 4) do not broadcast: ...
+    """
 
 
 class AxisError(ShapeError, IndexError):
-    """An axis that a tensor does not have."""
+    """An axis that a tensor does not have.
+
+    >>> import wengert as wg
+    >>> wg.ones((2, 3)).sum(axis=2)
+    Traceback (most recent call last):
+        ...
+    wengert.errors.AxisError: sum: axis 2 is out of range for a tensor with 2 axes
+    """
 
 
 class DTypeError(WengertError, TypeError):
-    """Element types that an operation cannot take."""
+    """Element types that an operation cannot take.
+
+    >>> import wengert as wg
+    >>> wg.lgamma(wg.ones(2, dtype=wg.complex64))
+    Traceback (most recent call last):
+        ...
+    wengert.errors.DTypeError: lgamma: got complex64, but it is defined for real floating numbers; ...
+    """
 
 
 class DeviceError(WengertError, RuntimeError):
@@ -26,15 +54,36 @@ class DeviceError(WengertError, RuntimeError):
 
 
 class IndexRangeError(WengertError, IndexError):
-    """An index outside the range of its axis."""
+    """An index outside the range of its axis.
+
+    >>> import wengert as wg
+    >>> wg.ones(3)[5]
+    Traceback (most recent call last):
+        ...
+    wengert.errors.IndexRangeError: getitem: index 5 is out of range for axis 0 with size 3 of float32(3,)
+    """
 
 
 class ArgumentError(WengertError, ValueError):
-    """An argument whose value makes no sense for the operation."""
+    """An argument whose value makes no sense for the operation.
+
+    >>> import wengert as wg
+    >>> wg.dropout(wg.ones(3), 1.5)
+    Traceback (most recent call last):
+        ...
+    wengert.errors.ArgumentError: dropout: the probability must be between 0 and 1, got 1.5
+    """
 
 
 class NumberRangeError(ArgumentError, OverflowError):
-    """A number that an element type cannot hold."""
+    """A number that an element type cannot hold.
+
+    >>> import wengert as wg
+    >>> wg.ones(3, dtype=wg.uint8) * 1000
+    Traceback (most recent call last):
+        ...
+    wengert.errors.NumberRangeError: mul: the integer 1000 does not fit uint8; ...
+    """
 
 
 class LoadError(WengertError, ValueError):
@@ -42,7 +91,14 @@ class LoadError(WengertError, ValueError):
 
 
 class GradientError(WengertError, RuntimeError):
-    """A derivative that cannot be computed as asked."""
+    """A derivative that cannot be computed as asked.
+
+    >>> import wengert as wg
+    >>> wg.ones(3).sum().backward()
+    Traceback (most recent call last):
+        ...
+    wengert.errors.GradientError: backward: no operation was recorded for this tensor float32(): ...
+    """
 
 
 class SparsityError(GradientError):
@@ -50,7 +106,18 @@ class SparsityError(GradientError):
 
 
 class TapeConsumedError(GradientError):
-    """A tape that is not persistent was used twice."""
+    """A tape that is not persistent was used twice.
+
+    >>> import wengert as wg
+    >>> x = wg.tensor(3.0)
+    >>> with wg.GradientTape() as tape:
+    ...     y = x * x
+    >>> _ = tape.gradient(y, x)
+    >>> tape.gradient(y, x)
+    Traceback (most recent call last):
+        ...
+    wengert.errors.TapeConsumedError: this tape was consumed by an earlier gradient() or backward(); ...
+    """
 
 
 class InPlaceError(GradientError):
@@ -58,7 +125,14 @@ class InPlaceError(GradientError):
 
 
 class LinAlgError(WengertError, np.linalg.LinAlgError):
-    """A matrix for which a computation has no result: singular, not positive definite, or without convergence."""
+    """A matrix for which a computation has no result: singular, not positive definite, or without convergence.
+
+    >>> import wengert as wg
+    >>> wg.linalg.inv(wg.zeros((2, 2)))
+    Traceback (most recent call last):
+        ...
+    wengert.errors.LinAlgError: inv: the matrix of float32(2, 2) is singular
+    """
 
 
 class BudgetError(WengertError, MemoryError):
@@ -66,11 +140,28 @@ class BudgetError(WengertError, MemoryError):
 
 
 class CustomOpError(GradientError):
-    """A custom operation that broke its contract, or lacks the rule that was asked for."""
+    """A custom operation that broke its contract, or lacks the rule that was asked for.
+
+    >>> import wengert as wg
+    >>> @wg.custom_op
+    ... def double(x):
+    ...     return x + x
+    >>> wg.grad(double)(1.0)
+    Traceback (most recent call last):
+        ...
+    wengert.errors.CustomOpError: ...
+    """
 
 
 class TraceError(WengertError, RuntimeError):
-    """A function that cannot be traced: it branches on data, or changes Python objects."""
+    """A function that cannot be traced: it branches on data, or changes Python objects.
+
+    >>> import wengert as wg
+    >>> wg.compile(lambda x: x if x > 0 else -x)(wg.tensor(1.0))
+    Traceback (most recent call last):
+        ...
+    wengert.errors.TraceError: the traced function branches on the data of a tensor bool[], ...
+    """
 
 
 class DeterminismError(WengertError, RuntimeError):

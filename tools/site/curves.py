@@ -26,12 +26,12 @@ def plot(name: Name) -> str:
     return ""
 
 
-def draw(curves: dict[str, Points], title: str) -> str:
+def draw(curves: dict[str, Points], title: str, limits: tuple[float, float] | None = None) -> str:
     """An SVG of named curves, with axes, a legend, and gaps where a curve leaves the frame."""
     xs = np.concatenate([x[np.isfinite(x)] for x, _ in curves.values()])
     ys = np.concatenate([y[np.isfinite(y)] for _, y in curves.values()])
     left, right = float(xs.min()), float(xs.max())
-    low, high = _range(ys)
+    low, high = limits or _range(ys)
 
     def place(x: float, y: float) -> str:
         across = MARGIN + (x - left) / (right - left) * (WIDTH - 2 * MARGIN)

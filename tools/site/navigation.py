@@ -11,6 +11,12 @@ from tools.site.names import GROUPS, PAGES, public_names
 
 DOCS = ROOT / "docs"
 FIRST_HOW_TOS = ("networks", "data", "optimizers", "compile", "batching", "memory", "debugging", "profiling", "interop")
+# Pages of folders in the order of reading; others follow by file name.
+FIRST_IN_FOLDERS = (
+    "index", "pytorch", "jax", "tensorflow", "autograd",
+    "the-tape", "rules", "levels", "what-is-kept", "determinism",
+    "writing-rules", "call-tree", "reading-benchmarks", "releasing",
+)  # fmt: skip
 ELSEWHERE = {"install", "glossary", "layout", "examples", "in_200_lines", "kinks", "special"}
 
 
@@ -63,8 +69,9 @@ def _pages(*names: str) -> list[str]:
 
 
 def _folder(name: str) -> list[str]:
-    """The pages of a folder: its index first, then by file name."""
-    found = sorted((DOCS / name).glob("*.md"), key=lambda p: (p.stem != "index", p.name))
+    """The pages of a folder in the order of reading."""
+    place = {stem: k for k, stem in enumerate(FIRST_IN_FOLDERS)}
+    found = sorted((DOCS / name).glob("*.md"), key=lambda p: (place.get(p.stem, len(place)), p.name))
     return [f"{name}/{p.name}" for p in found]
 
 

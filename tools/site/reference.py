@@ -150,7 +150,11 @@ def _members(path: str, cls: type) -> list[str]:
         is_property = not callable(getattr(cls, key)) or isinstance(member, property | functools.cached_property)
         if isinstance(member, type) or (issubclass(cls, BaseException) and not is_property):
             continue
-        signature = "" if is_property else _signature(getattr(cls, key), method=not isinstance(member, staticmethod))
+        signature = (
+            ""
+            if is_property
+            else _signature(getattr(cls, key), method=not isinstance(member, staticmethod | classmethod))
+        )
         body = _documentation(inspect.getdoc(getattr(cls, key)) or "", f"{path}.{key}")
         shown = f"{key}{signature}" if len(signature) < 100 else f"{key}(…)"
         lines += [

@@ -24,7 +24,13 @@ from wengert.transforms.linearize import is_complex, jvp_rule
 
 @_core.tensor_layout  # a plain tensor that is given a value with a tangent becomes one of these
 class DualTensor(Tensor):
-    """A value and its tangent. Made by `dual`, which `DualTensor(value, tangent)` is, too, and by every op on one."""
+    """A value and its tangent. `dual(value, tangent)` makes one, and so does every operation on one.
+
+    >>> import wengert as wg
+    >>> y = wg.exp(DualTensor(wg.tensor(0.0), wg.tensor(2.0)))
+    >>> y.value.item(), y.tangent.item()
+    (1.0, 2.0)
+    """
 
     __slots__ = ()
 

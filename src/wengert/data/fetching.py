@@ -18,7 +18,11 @@ Collate = Callable[[list[Any]], Any]
 
 
 class WorkerInfo(NamedTuple):
-    """Which of the workers this is."""
+    """Which of the workers this is: its number, and how many there are. `worker_info` returns it.
+
+    >>> WorkerInfo(number=1, num_workers=4)
+    WorkerInfo(number=1, num_workers=4)
+    """
 
     number: int
     num_workers: int

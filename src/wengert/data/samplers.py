@@ -47,6 +47,15 @@ class Sampler:
 
     Each `for` loop over a sampler is an epoch. A `DataLoader` takes any other iterable of numbers as well; what makes
     this one resume exactly is that an epoch has the same order whenever it is asked for.
+
+    >>> import numpy as np
+    >>> class Backwards(Sampler):
+    ...     def __len__(self):
+    ...         return 4
+    ...     def order(self, epoch):
+    ...         return np.arange(4)[::-1]
+    >>> list(Backwards())
+    [3, 2, 1, 0]
     """
 
     epoch = 0

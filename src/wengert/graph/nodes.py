@@ -51,7 +51,14 @@ class Node(Name):
 
 
 class Placeholder(Node):
-    """A node whose value is fed in every run."""
+    """A node whose value is fed in every run. Made by `Graph.placeholder`.
+
+    >>> import wengert as wg
+    >>> g = wg.Graph()
+    >>> x = g.placeholder("x", (None, 2))
+    >>> g.run(x.sum(axis=1), x=wg.ones((3, 2))).tolist()
+    [2.0, 2.0, 2.0]
+    """
 
     __slots__ = ("name",)
     name: str
@@ -61,7 +68,15 @@ class Placeholder(Node):
 
 
 class Variable(Node):
-    """A node whose value is kept between runs. `parameter` is the tensor that holds it, for optimizers and for reading."""
+    """A node whose value is kept between runs. `parameter` is the tensor that holds it, for optimizers and for reading.
+
+    >>> import wengert as wg
+    >>> g = wg.Graph()
+    >>> w = g.variable("w", wg.ones(2))
+    >>> w.assign([3.0, 4.0])
+    >>> g.run(w * 2).tolist()
+    [6.0, 8.0]
+    """
 
     __slots__ = ("name", "parameter")
     name: str

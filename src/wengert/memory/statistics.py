@@ -9,7 +9,16 @@ from wengert import _core
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """Bytes of tensors. `saved_bytes` are those that recorded operations keep for backward; a buffer counts once."""
+    """Bytes of tensors. `saved_bytes` are those that recorded operations keep for backward; a buffer counts once.
+
+    `by_category` and `by_line` say what the live bytes are for, and which lines of the user's keep them.
+
+    >>> import wengert as wg
+    >>> x = wg.ones((256, 256), requires_grad=True)
+    >>> y = wg.tanh(x)
+    >>> wg.memory_stats().saved_bytes >= y.nbytes
+    True
+    """
 
     saved_bytes: int
     live_bytes: int

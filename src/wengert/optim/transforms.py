@@ -43,6 +43,13 @@ class Transform:
 
     `transform(grads, params=None)` takes a GradientMap, a module or parameters (then their `.grad`s are replaced), or
     containers of gradients (then new ones are returned, and derivatives flow).
+
+    >>> import wengert as wg
+    >>> class Signs(Transform):
+    ...     def apply(self, gradients, parameters):
+    ...         return [wg.sign(g) for g in gradients]
+    >>> Signs()([wg.tensor([3.0, -0.5])])[0].tolist()
+    [1.0, -1.0]
     """
 
     def __call__(self, grads: Any, params: Any = None) -> Any:
