@@ -44,9 +44,8 @@ def programs() -> list[Path]:
 
 
 def summary(path: Path) -> str:
-    """The first paragraph of a program's docstring."""
-    documentation = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return documentation.split("\n\n")[0].replace("\n", " ")
+    """What a program says of itself: its docstring."""
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def _entry(path: Path, run: dict[str, str]) -> list[str]:
