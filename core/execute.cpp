@@ -45,6 +45,7 @@ struct Run {
   const int64_t* leaf_sizes;
   Value* const* donated;
   int given;
+  DeviceId device = kCpu;
   int small_steps = 0;
   bool wrote = false;  // into a donated value: from there on all or nothing would be a lie
 
@@ -53,6 +54,7 @@ struct Run {
   void step(const Step& s);
   bool worked(const Step& s);
   void call(const Step& s);
+  void run_group_on_device(const FusedGroup& g);
   Value* spare_operand(const Step& s, DType dtype) const;
   Value* donated_for(int32_t slot) const;
   void drop(int32_t slot) {
@@ -118,6 +120,17 @@ struct GroupRun {
     base[k] = data;
     row_bytes[k] = extent(r, 1) * size_of(r.dtype);
   }
+};
+
+// What was brought to a device for one step.
+class Moved {
+ public:
+  explicit Moved(DeviceId device) : device_(device) {}
+  Value* operand(Value* v);
+
+ private:
+  DeviceId device_;
+  std::vector<Ref> owned_;
 };
 
 void GroupRun::plan_blocks() {
@@ -346,6 +359,74 @@ int64_t GroupRun::moved_bytes() const {
   execute();
 }
 
+// Inputs and outputs of a group, by register, for a device.
+struct DeviceGroup {
+  const FusedGroup& g;
+  Run& run;
+  Moved moved;
+  Dims shape;
+  SmallArray<Value*, kFew> in, out;
+
+  DeviceGroup(const FusedGroup& group, Run& r)
+      : g(group), run(r), moved(r.device), in(group.registers.size()), out(group.registers.size()) {
+    shape = g.like >= 0 ? run.slots[g.like]->dims() : resolve(g.shape, run.sizes);
+    for (size_t k = 0; k < g.registers.size(); ++k) {
+      const int32_t slot = g.registers[k].input;
+      in[k] = slot < 0 ? nullptr : run.slots[slot];
+      out[k] = nullptr;
+    }
+  }
+
+  bool is_number() {
+    bool any = false;
+    for (size_t k = 0; k < g.registers.size(); ++k) {
+      if (!in[k]) continue;
+      any = true;
+      if (in[k]->device != kCpu || in[k]->ndim != 0) return false;
+    }
+    return any && shape.n == 0;
+  }
+
+  // Elements are written after all that is read at their place: a kernel loads its operands first.
+  Value* donated(const FusedRegister& r) const {
+    Value* target = run.donated ? run.donated_for(r.output) : nullptr;
+    if (!target || target->device != run.device || !target->contiguous || r.input >= 0 || g.row_axes) return nullptr;
+    for (const FusedRegister& other : g.registers) {
+      if (other.input < 0 || run.slots[other.input]->buffer != target->buffer) continue;
+      const Value* v = run.slots[other.input];
+      if (v->data != target->data || !v->contiguous || v->size != target->size || other.dtype != r.dtype)
+        return nullptr;
+    }
+    return target;
+  }
+
+  void place() {
+    for (size_t k = 0; k < g.registers.size(); ++k) {
+      const FusedRegister& r = g.registers[k];
+      if (in[k]) in[k] = moved.operand(in[k]);
+      if (r.output < 0) continue;
+      Value* target = donated(r);
+      if (target) {
+        run.wrote = true;
+        retain(target);
+      } else {
+        const Dims dims = g.like >= 0 ? shape : resolve(g.output_shapes[r.output_shape], run.sizes);
+        target = empty(r.dtype, dims, Category::activation, run.device);
+      }
+      run.slots[r.output] = out[k] = target;
+    }
+  }
+};
+
+void Run::run_group_on_device(const FusedGroup& g) {
+  DeviceGroup call(g, *this);
+  if (call.is_number()) return run_group(g, *this);
+  call.place();
+  int64_t shape[kMaxRank];
+  for (int i = 0; i < call.shape.n; ++i) shape[i] = call.shape[i].raw;
+  device_at(device).run_group({g, call.shape.n, shape, call.in.data(), call.out.data()});
+}
+
 Value* Run::donated_for(int32_t slot) const {
   for (size_t i = 0; i < p.outputs.size(); ++i)
     if (p.outputs[i] == slot && donated[i]) return donated[i];
@@ -354,17 +435,35 @@ Value* Run::donated_for(int32_t slot) const {
 
 // An operand that dies here and that nobody else sees: its memory serves for the result.
 Value* Run::spare_operand(const Step& s, DType dtype) const {
+  auto fits = [&](const Value* v) { return v->dtype == dtype && v->device == device && reusable(v); };
   for (int32_t d : s.drop_input)
-    if (d < given && slots[d]->dtype == dtype && reusable(slots[d])) return slots[d];
+    if (d < given && fits(slots[d])) return slots[d];
   for (int32_t d : s.drop)
-    if (slots[d] && slots[d]->dtype == dtype && reusable(slots[d])) return slots[d];
+    if (slots[d] && fits(slots[d])) return slots[d];
   return nullptr;
+}
+
+// An operand of a program that runs on a device: numbers stay on the host, all else is brought there.
+Value* Moved::operand(Value* v) {
+  if (v->device != kCpu || is_uniform(v)) return v;
+  owned_.emplace_back(on_device(v, device_));
+  return owned_.back().v;
+}
+
+// Numbers are computed on the host.
+bool on_host(Value* const* in, int n) {
+  for (int i = 0; i < n; ++i)
+    if (in[i]->device != kCpu || in[i]->ndim != 0) return false;
+  return n > 0;
 }
 
 void Run::call(const Step& s) {
   const int n = static_cast<int>(s.in.size());
   SmallArray<Value*, 8> operands(n);
   for (int i = 0; i < n; ++i) operands[i] = slots[s.in[i]];
+  Moved moved(device);
+  if (device != kCpu && !on_host(operands.data(), n))
+    for (int i = 0; i < n; ++i) operands[i] = moved.operand(operands[i]);
   if (s.op->elementwise) {
     Value* spare = spare_operand(s, s.op->map_result[static_cast<int>(operands[n - 1]->dtype)]);
     slots[s.out[0]] = run_elementwise(*s.op, operands.data(), n, spare);
@@ -386,11 +485,14 @@ void Run::step(const Step& s) {
   run_counters.gemms += s.gemm;
   if (s.group) {
     ++run_counters.groups;
-    run_group(*s.group, *this);
+    if (device == kCpu) [[likely]]
+      run_group(*s.group, *this);
+    else
+      run_group_on_device(*s.group);
   } else if (s.regions.empty()) {
     call(s);
   } else {
-    run_regions(s, {slots, sizes, leaf_sizes, wrote});
+    run_regions(s, {device, slots, sizes, leaf_sizes, wrote});
   }
   for (int32_t d : s.drop) drop(d);
   for (int32_t d : s.drop_input)
@@ -493,17 +595,32 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   return true;
 }
 
+// Constants with axes are brought to a device once. Numbers stay on the host.
+[[gnu::noinline]] void bring_constants(const Program& p, DeviceId device, Value** slots) {
+  if (p.constants.empty()) return;
+  if (p.constants_on.size() < device) p.constants_on.resize(device);
+  std::vector<Value*>& there = p.constants_on[device - 1];
+  there.resize(p.constants.size(), nullptr);
+  for (size_t i = 0; i < p.constants.size(); ++i) {
+    const auto& [slot, value] = p.constants[i];
+    if (value->device != kCpu || is_uniform(value)) continue;
+    if (!there[i]) there[i] = on_device(value, device);
+    slots[slot] = there[i];
+  }
+}
+
 }  // namespace
 
-void run_steps(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
-               int given, bool wrote) {
-  if (p.one_block && !donated && run_one_block(p, in, out, given)) return;
+void run_steps(DeviceId device, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
+               Value* const* donated, int given, bool wrote) {
+  if (p.one_block && !donated && device == kCpu && run_one_block(p, in, out, given)) return;
   SmallArray<Value*, kFew> slots(p.n_slots);
   SmallArray<int64_t, kFew> sizes(p.sizes.steps.size());
   std::copy(in, in + p.n_inputs, slots.data());
   std::fill(slots.data() + p.n_inputs, slots.data() + p.n_slots, nullptr);
   for (auto& [slot, value] : p.constants) slots[slot] = value;
-  Run r{p, slots.data(), sizes.data(), leaf_sizes, donated, given};
+  if (device != kCpu) bring_constants(p, device, slots.data());
+  Run r{p, slots.data(), sizes.data(), leaf_sizes, donated, given, device};
   r.wrote = wrote;
   try {
     if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, sizes.data());
@@ -527,10 +644,20 @@ void run_steps(const Program& p, Value* const* in, const int64_t* leaf_sizes, Va
 
 namespace {
 
+[[gnu::noinline]] void run_anywhere(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
+                                    Value* const* donated, int given) {
+  DeviceId device = p.n_inputs ? kCpu : placement;
+  for (int i = 0; i < p.n_inputs && device == kCpu; ++i) device = in[i]->device;
+  const Placement here(device);
+  if (device == kCpu) return run_steps(kCpu, p, in, leaf_sizes, out, donated, given, false);
+  if (!device_at(device).run_program(p, in, leaf_sizes, out, donated, given))
+    run_steps(device, p, in, leaf_sizes, out, donated, given, false);
+}
+
 [[gnu::noinline, gnu::cold]] void run_profiled(const Program& p, Value* const* in, const int64_t* leaf_sizes,
                                                Value** out, Value* const* donated, int given) {
   ProfiledRun event(p, in, leaf_sizes);
-  run_steps(p, in, leaf_sizes, out, donated, given, false);
+  run_anywhere(p, in, leaf_sizes, out, donated, given);
   event.done(out, static_cast<int>(p.outputs.size()));
 }
 
@@ -539,7 +666,17 @@ namespace {
 void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated, int given) {
   if (profiling) [[unlikely]]
     return run_profiled(p, in, leaf_sizes, out, donated, given);
-  run_steps(p, in, leaf_sizes, out, donated, given, false);
+  unsigned device = placement;
+  for (int i = 0; i < p.n_inputs; ++i) device |= in[i]->device;
+  if (device != kCpu) [[unlikely]]
+    return run_anywhere(p, in, leaf_sizes, out, donated, given);
+  run_steps(kCpu, p, in, leaf_sizes, out, donated, given, false);
+}
+
+void run_group_on_cpu(const FusedGroup& g, Value** slots, const int64_t* sizes) {
+  static const Program none;
+  Run run{none, slots, sizes, nullptr, nullptr, 0};
+  run_group(g, run);
 }
 
 }  // namespace wengert

@@ -151,6 +151,7 @@ namespace {
 [[gnu::noinline]] void destroy_foreign(Buffer* b) {
   void (*release)(void*) = b->release;
   void* owner = b->owner;
+  if (b->size_class == kOnDevice) free_on_device(owner, b->data, b->bytes);
   memory_pool.headers.give(b);  // first: the owner's destructor may allocate
   if (release) release(owner);
 }
@@ -168,7 +169,7 @@ void destroy(Buffer* b) {
   if (b->written.code) [[unlikely]]
     drop_source_line(b->written);
   const int c = b->size_class;
-  if (c == kForeign) [[unlikely]]
+  if (c >= kOnDevice) [[unlikely]]
     return destroy_foreign(b);
   memory_pool.stats.live_bytes -= b->bytes;
   memory_pool.stats.live_by_category[static_cast<int>(b->category)] -= b->bytes;
@@ -183,7 +184,7 @@ void destroy(Buffer* b) {
 }
 
 void set_category(Buffer* b, Category c) {
-  if (b->size_class != kForeign && b->category != c) {
+  if (b->size_class < kOnDevice && b->category != c) {
     MemoryStats& s = memory_pool.stats;
     const int from = static_cast<int>(b->category), to = static_cast<int>(c);
     s.live_by_category[from] -= b->bytes;

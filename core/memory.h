@@ -26,7 +26,7 @@ struct alignas(64) Buffer {
   Category category;
   bool shared;         // more than one tensor may hold it without being views of each other: copied before a write
   bool pinned;         // exported to or imported from outside: never recycled in place or donated
-  uint8_t size_class;  // of the pool; kForeign when the memory is not ours
+  uint8_t size_class;  // of the pool; kForeign when the memory is not ours, kOnDevice where a device has it
   char* data;
   size_t bytes;            // as asked for
   void (*release)(void*);  // for foreign memory: called with `owner` when the last reference goes
@@ -35,7 +35,8 @@ struct alignas(64) Buffer {
 };
 
 Buffer* adopt_foreign(void* data, size_t bytes, void* owner, void (*release)(void*));
-void destroy(Buffer* b);  // the last reference is gone: back to the pool
+void destroy(Buffer* b);                                      // the last reference is gone: back to the pool
+void free_on_device(void* device, char* data, size_t bytes);  // device.cpp
 
 inline void retain(Buffer* b) { ++b->refs; }
 inline void release(Buffer* b) {
@@ -169,7 +170,8 @@ struct FreeList {
 // itself is not touched. `owner` is the link. Trivially destructible, as buffers may outlive static destructors.
 inline constexpr size_t kLine = 64;
 inline constexpr int kNumClasses = 228;
-inline constexpr uint8_t kForeign = 255;  // memory that is not ours
+inline constexpr uint8_t kForeign = 255;   // memory that is not ours
+inline constexpr uint8_t kOnDevice = 254;  // memory of a device, which counts it itself
 
 struct ClassBytes {
   size_t of[kNumClasses];
@@ -241,11 +243,11 @@ inline Buffer* allocate(size_t bytes, Category category = Category::other) {
 
 // The tape's own accounting: a buffer counts once, however many instructions keep it.
 inline void note_saved(Buffer* b) {
-  if (b->saved++ == 0 && b->size_class != kForeign)
+  if (b->saved++ == 0 && b->size_class < kOnDevice)
     memory_pool.stats.saved_by_category[static_cast<int>(b->category)] += b->bytes;
 }
 inline void note_unsaved(Buffer* b) {
-  if (--b->saved == 0 && b->size_class != kForeign)
+  if (--b->saved == 0 && b->size_class < kOnDevice)
     memory_pool.stats.saved_by_category[static_cast<int>(b->category)] -= b->bytes;
 }
 

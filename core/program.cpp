@@ -249,6 +249,9 @@ Program::Program()
 
 Program::~Program() {
   for (auto& [slot, value] : constants) release(value);
+  for (auto& list : constants_on)
+    for (Value* v : list)
+      if (v) release(v);
 }
 
 }  // namespace wengert

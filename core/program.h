@@ -15,6 +15,9 @@ struct FusedInstruction {
   uint8_t n_in;
   int16_t in[3] = {};
   int16_t out;
+  Elementwise op = Elementwise::count;     // of a map
+  Reduction reduction = Reduction::count;  // of a reduce
+  // What the CPU calls:
   MapFn map = nullptr;
   CastFn cast = nullptr;
   RowReduceFn reduce = nullptr;
@@ -57,6 +60,7 @@ struct FusedGroup {
   int64_t block = 0;              // elements that pass the chain together
   std::vector<CacheLine> filled;  // a block of each constant
   std::vector<int32_t> dying;     // input registers whose slots are not read after this group
+  mutable PreparedByDevice prepared;
 
   void finish();  // after the registers and the code are in; throws if they do not fit together
 
@@ -146,6 +150,9 @@ struct Program {
   SizeProgram sizes;
   std::unique_ptr<OneBlock> one_block;  // null: it is not of that kind
   int depth = 0;                        // of regions in regions
+  mutable PreparedByDevice prepared;
+  mutable std::vector<std::vector<Value*>>
+      constants_on;  // by device, from 1 on: those with axes, once they were needed
   Program();
   Program(const Program&) = delete;
   void finish();  // after the steps are in; throws if one reads what no earlier one makes
@@ -167,7 +174,10 @@ extern RunCounters run_counters;
 // Inputs are borrowed, but for the first `given` ones, whose references are taken and whose memory is reused where
 // nobody else sees it. Outputs are new references (null for a symbolic zero). `leaf_sizes` has a number for every leaf
 // of program.sizes. `donated[i]`, if given, is a value whose buffer output i is written into (of the same type).
+// Runs on the device of its inputs, of which some may be on the host.
 void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated = nullptr,
          int given = 0);
+// A group by the CPU, on values of its memory: `slots` has the inputs, and gets the outputs as new references.
+void run_group_on_cpu(const FusedGroup& g, Value** slots, const int64_t* sizes);
 
 }  // namespace wengert

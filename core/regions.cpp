@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kTurnsBetweenSignals = 64;
 constexpr size_t kFew = 32;  // operands, results, sizes: room on the stack
 
-int64_t integer_in(const Value* v) {
+int64_t integer_in(const Value* number) {
+  const Ref v(on_device(number, kCpu));
   return v->dtype == DType::Bool ? *reinterpret_cast<const bool*>(v->data) : *reinterpret_cast<const int64_t*>(v->data);
 }
 
@@ -30,7 +31,7 @@ void run_region(const Region& region, const Step& s, size_t first, const StepVie
   for (size_t i = first; i < s.in.size(); ++i) operands[i - first] = view.slots[s.in[i]];
   SmallArray<int64_t, kFew> leaves(region.leaves.size());
   read_leaves(region, s, view, leaves.data());
-  run_steps(*region.program, operands.data(), leaves.data(), results.data(), nullptr, 0, view.wrote);
+  run_steps(view.device, *region.program, operands.data(), leaves.data(), results.data(), nullptr, 0, view.wrote);
   for (size_t i = 0; i < s.out.size(); ++i) view.slots[s.out[i]] = results[i];
 }
 
@@ -83,7 +84,8 @@ class Turns {
         sliced_.push_back(view.slots[s.in[i]]);
     }
     for (size_t i = 0; i < loop_.stacked_shapes.size(); ++i)
-      stacked_.emplace_back(empty(loop_.stacked_dtypes[i], resolve(loop_.stacked_shapes[i], view.sizes)));
+      stacked_.emplace_back(empty(loop_.stacked_dtypes[i], resolve(loop_.stacked_shapes[i], view.sizes),
+                                  Category::activation, view.device));
     for (const Value* x : sliced_)
       if (x->ndim == 0 || x->shape[0] != length_)
         fail(ErrorKind::shape, "scan", "a value of which each turn reads a slice has another length than the loop");
@@ -100,7 +102,8 @@ class Turns {
     }
     // The run takes these: their memory serves for what is carried on, if nobody else sees it.
     for (size_t i = 0; i < n_carried(); ++i) operands_[i] = carried_[i].take();
-    run_steps(body_, operands_.data(), leaves_.data(), results_.data(), nullptr, loop_.n_carried, view_.wrote);
+    run_steps(view_.device, body_, operands_.data(), leaves_.data(), results_.data(), nullptr, loop_.n_carried,
+              view_.wrote);
     std::vector<Ref> made;
     for (size_t i = 0; i < results_.size(); ++i) made.emplace_back(results_[i]);
     for (size_t i = 0; i < n_carried(); ++i) carried_[i] = std::move(made[i]);
@@ -156,14 +159,15 @@ class ConditionalTurns {
   bool holds() {
     for (size_t i = 0; i < n_carried(); ++i) operands_[i] = carried_[i].v;
     Value* condition;
-    run_steps(*step_.regions[0].program, operands_.data(), leaves_[0].data(), &condition, nullptr, 0, view_.wrote);
+    run_steps(view_.device, *step_.regions[0].program, operands_.data(), leaves_[0].data(), &condition, nullptr, 0,
+              view_.wrote);
     Ref owned(condition);
     return integer_in(condition) != 0;
   }
 
   void turn() {
     for (size_t i = 0; i < n_carried(); ++i) operands_[i] = carried_[i].take();
-    run_steps(*step_.regions[1].program, operands_.data(), leaves_[1].data(), results_.data(), nullptr,
+    run_steps(view_.device, *step_.regions[1].program, operands_.data(), leaves_[1].data(), results_.data(), nullptr,
               step_.loop->n_carried, view_.wrote);
     for (size_t i = 0; i < n_carried(); ++i) carried_[i] = Ref(results_[i]);
   }

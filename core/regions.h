@@ -6,6 +6,7 @@ namespace wengert {
 
 // What a step sees of the run of its program.
 struct StepView {
+  DeviceId device;
   Value** slots;
   const int64_t* sizes;
   const int64_t* leaf_sizes;
@@ -23,7 +24,7 @@ inline Dims resolve(const Dims& d, const int64_t* sizes) {
 void run_regions(const Step& s, StepView view);
 
 // As `run`, inside of a run that has written into donated values or not.
-void run_steps(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
-               int given, bool wrote);
+void run_steps(DeviceId device, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
+               Value* const* donated, int given, bool wrote);
 
 }  // namespace wengert

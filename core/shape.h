@@ -45,6 +45,7 @@ std::string to_string(const Dims& d);  // "(3, 4)"
 struct Type {
   DType dtype;
   Dims shape;
+  uint8_t device = 0;  // of a value; what is said of programs says it of every device
 };
 std::string to_string(const Type& t);  // "float32(3, 4)"
 

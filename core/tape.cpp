@@ -519,7 +519,7 @@ std::vector<std::pair<std::string, int64_t>> saved_by_line() {
   for (Node* n = recorded; n; n = n->previous)
     for (int i = 0; i < n->n_saved; ++i) {
       const Buffer* b = n->saved[i].value->buffer;
-      if (b->category == Category::parameter || b->size_class == kForeign) continue;  // lives anyway
+      if (b->category == Category::parameter || b->size_class >= kOnDevice) continue;  // lives anyway
       if (seen.emplace(b, true).second) bytes[tape_hooks.describe_line(n->line)] += static_cast<int64_t>(b->bytes);
     }
   return {bytes.begin(), bytes.end()};

@@ -296,6 +296,12 @@ void assign(Tensor& t, Value* owned, const char* op, bool recorded) {
   if (result->dtype != old->dtype || !(result->dims() == old->dims()))
     fail(ErrorKind::shape, op,
          "the result " + to_string(result->type()) + " does not fit in place of " + to_string(old->type()));
+  if (result->device == kCpu && old->device != kCpu && !result->node && is_uniform(result.v))
+    result = Ref(on_device(result.v, old->device));  // a number
+  if (result->device != old->device)
+    fail(ErrorKind::device, op,
+         "the result is on " + device_name(result->device) + " and does not fit in place of a tensor on " +
+             device_name(old->device) + "; move it with to()");
   const bool keeps_edge = !recorded || (lasting_leaf(old) && !(result->node && tracked(result.v)));
   if (alone(t)) {
     Value* v;

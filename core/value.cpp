@@ -112,8 +112,8 @@ bool is_uniform(const Value* v) {
 namespace {
 
 // With a buffer of its own; type and axes are unset.
-inline Value* allocated(size_t bytes, int ndim, Category category) {
-  Buffer* buffer = allocate(bytes, category);
+inline Value* allocated(size_t bytes, int ndim, Category category, DeviceId device) {
+  Buffer* buffer = device == kCpu ? allocate(bytes, category) : allocate_on(device_at(device), bytes, category);
   Value* v;
   try {
     v = new_value(ndim);
@@ -123,12 +123,13 @@ inline Value* allocated(size_t bytes, int ndim, Category category) {
   }
   v->buffer = buffer;
   v->data = buffer->data;
+  v->device = device;
   return v;
 }
 
 }  // namespace
 
-Value* empty(DType dtype, const Dims& shape, Category category) {
+Value* empty(DType dtype, const Dims& shape, Category category, DeviceId device) {
   int64_t size = 1;
   bool zero = false;
   for (Dim d : shape) {
@@ -142,7 +143,7 @@ Value* empty(DType dtype, const Dims& shape, Category category) {
   if (__builtin_mul_overflow(size, size_of(dtype), &bytes)) throw OutOfMemory({dtype, shape});
   Value* v;
   try {
-    v = allocated(static_cast<size_t>(bytes), shape.n, category);
+    v = allocated(static_cast<size_t>(bytes), shape.n, category, device);
   } catch (const std::bad_alloc&) {
     throw OutOfMemory({dtype, shape});
   }
@@ -154,7 +155,7 @@ Value* empty(DType dtype, const Dims& shape, Category category) {
 }
 
 Value* empty_like(const Value* x, DType dtype) {
-  Value* v = allocated(static_cast<size_t>(x->size * size_of(dtype)), x->ndim, Category::activation);
+  Value* v = allocated(static_cast<size_t>(x->size * size_of(dtype)), x->ndim, Category::activation, x->device);
   v->dtype = dtype;
   v->size = x->size;
   if (x->contiguous) {
@@ -168,7 +169,7 @@ Value* empty_like(const Value* x, DType dtype) {
 }
 
 Value* uniform_like(const Value* x, DType dtype) {
-  Value* v = allocated(static_cast<size_t>(size_of(dtype)), x->ndim, Category::activation);
+  Value* v = allocated(static_cast<size_t>(size_of(dtype)), x->ndim, Category::activation, kCpu);
   v->dtype = dtype;
   v->contiguous = x->size <= 1;
   v->size = x->size;
@@ -177,10 +178,10 @@ Value* uniform_like(const Value* x, DType dtype) {
   return v;
 }
 
-Value* zeros(DType dtype, const Dims& shape) {
-  Value* v = empty(dtype, shape);
-  std::memset(v->data, 0, static_cast<size_t>(v->bytes()));
-  return v;
+Value* zeros(const Type& type) {
+  Ref v(empty(type.dtype, type.shape, Category::activation, type.device));
+  fill_value(v.v, 0.0);
+  return v.take();
 }
 
 Value* scalar(DType dtype, double x) {
@@ -198,6 +199,7 @@ Value* scalar_int(DType dtype, int64_t x) {
 Value* view(const Value* x, const Dims& shape, const int64_t* strides, int64_t offset) {
   Value* v = new_value(shape.n);
   v->dtype = x->dtype;
+  v->device = x->device;
   v->buffer = x->buffer;
   retain(v->buffer);
   v->size = 1;
@@ -216,6 +218,7 @@ Value* alias(const Value* x) {
   Value* v = new_value(x->ndim);
   v->dtype = x->dtype;
   v->contiguous = x->contiguous;
+  v->device = x->device;
   v->buffer = x->buffer;
   retain(v->buffer);
   v->data = x->data;
@@ -230,6 +233,23 @@ Value* contiguous(const Value* v) {
   Value* packed = empty_like(v, v->dtype);
   copy_into(v, packed);
   return packed;
+}
+
+Value* on_device(const Value* v, DeviceId device) {
+  if (v->device == device) return Ref::share(const_cast<Value*>(v)).take();
+  Ref copy(empty(v->dtype, v->dims(), Category::activation, device));
+  copy_into(v, copy.v);
+  return copy.take();
+}
+
+void fill_value(Value* v, double x) {
+  alignas(16) char one[16];
+  set_scalar(v->dtype, one, x);
+  if (v->device != kCpu) return device_at(v->device).fill(v, one);
+  if (x == 0.0)
+    std::memset(v->data, 0, static_cast<size_t>(v->bytes()));
+  else
+    fill(v->data, one, size_of(v->dtype), v->size);
 }
 
 void set_scalar(DType dtype, void* out, double x) {
@@ -247,8 +267,21 @@ double get_scalar(DType dtype, const void* in) {
   return x;
 }
 
+namespace {
+
+[[gnu::noinline]] void copy_between_devices(const Value* src, Value* dst) {
+  if (src->device == kCpu || dst->device == kCpu || src->device == dst->device)
+    return device_at(dst->device == kCpu ? src->device : dst->device).copy(src, dst);
+  Ref host(on_device(src, kCpu));
+  device_at(dst->device).copy(host.v, dst);
+}
+
+}  // namespace
+
 void copy_into(const Value* src, Value* dst) {
   if (src->size == 0) return;
+  if (src->device | dst->device) [[unlikely]]
+    return copy_between_devices(src, dst);
   if (src->dtype == dst->dtype) {
     if (src->contiguous && dst->contiguous) {
       std::memmove(dst->data, src->data, static_cast<size_t>(src->bytes()));

@@ -1,6 +1,6 @@
 // What the tape refers to: a strided view of a buffer, and the instruction that produced it.
 #pragma once
-#include "memory.h"
+#include "device.h"
 #include "shape.h"
 
 namespace wengert {
@@ -18,6 +18,7 @@ struct alignas(64) Value {
   DType dtype;
   uint8_t ndim;
   bool contiguous;
+  DeviceId device;
   uint32_t output;  // which output of `node` this is
   uint32_t made;    // the number of the result of a call that a tape recorded (calls.h); 0: it comes from elsewhere
   Buffer* buffer;
@@ -37,7 +38,7 @@ struct alignas(64) Value {
     for (int i = 0; i < ndim; ++i) d[i] = shape[i];
     return d;
   }
-  Type type() const { return {dtype, dims()}; }
+  Type type() const { return {dtype, dims(), device}; }
 };
 
 extern FreeList<Value> free_values;
@@ -46,6 +47,7 @@ inline Value* new_value(int ndim) {  // other fields than these are unset
   Value* v = static_cast<Value*>(free_values.take());
   v->refs = 1;
   v->ndim = static_cast<uint8_t>(ndim);
+  v->device = kCpu;
   v->node = nullptr;
   v->output = v->made = 0;
   v->shape = v->axes;
@@ -107,16 +109,17 @@ struct Ref {
 };
 
 // A fresh contiguous value, contents undefined. Throws std::bad_alloc.
-Value* empty(DType dtype, const Dims& shape, Category category = Category::activation);
-Value* empty_like(const Value* v, DType dtype);
-Value* zeros(DType dtype, const Dims& shape);
-Value* scalar(DType dtype, double x);
+Value* empty(DType dtype, const Dims& shape, Category category = Category::activation, DeviceId device = kCpu);
+Value* empty_like(const Value* v, DType dtype);  // on the same device
+Value* zeros(const Type& type);
+Value* scalar(DType dtype, double x);  // on the host, as are numbers on every device
 Value* scalar_int(DType dtype, int64_t x);
 // Another view of v's buffer, `offset` elements further. Not tracked.
 Value* view(const Value* v, const Dims& shape, const int64_t* strides, int64_t offset);
-Value* uniform_like(const Value* x, DType dtype);  // one element (unset) with x's shape
-Value* alias(const Value* v);                      // the same view and the same result of a call; not tracked
-Value* contiguous(const Value* v);                 // v itself, or a packed copy
+Value* uniform_like(const Value* x, DType dtype);   // one element (unset) with x's shape
+Value* alias(const Value* v);                       // the same view and the same result of a call; not tracked
+Value* contiguous(const Value* v);                  // v itself, or a packed copy
+Value* on_device(const Value* v, DeviceId device);  // v itself, or a packed copy there
 
 void set_scalar(DType dtype, void* out, double x);
 void set_scalar_int(DType dtype, void* out, int64_t x);
@@ -137,7 +140,9 @@ bool share_memory(const Value* a, const Value* b);
 // One element, seen through strides of zero.
 bool is_uniform(const Value* v);
 
-// dst[...] = src[...] for equal shapes; dtypes may differ.
+// dst[...] = src[...] for equal shapes; dtypes and devices may differ.
 void copy_into(const Value* src, Value* dst);
+// v[...] = x, of a value that is packed.
+void fill_value(Value* v, double x);
 
 }  // namespace wengert

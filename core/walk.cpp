@@ -277,7 +277,7 @@ bool complete_bars(Walk& w, const Node* n, uint32_t slot) {
   if (missing == n->n_outputs) return false;
   for (int i = 0; missing && i < n->n_outputs; ++i) {
     Value*& bar = w.bar(w.slot(slot), i);
-    if (!bar) bar = zeros(n->types[i].dtype, n->types[i].shape);
+    if (!bar) bar = zeros(n->types[i]);
   }
   return true;
 }
@@ -423,11 +423,7 @@ Value* accumulate(Value* x, Value* y) {
   if (x->refs == 1 && x->buffer->refs == 1 && !x->buffer->pinned && x->buffer->saved == 0 && x->contiguous &&
       y->contiguous && x->dtype == y->dtype && x->size == y->size) {
     Value* in[2] = {x, y};
-    if (profiling) [[unlikely]] {
-      release(run_unified(*add, in, 2, x));  // which is x
-      return x;
-    }
-    run_map(add->map[static_cast<int>(x->dtype)], x, in, 2);
+    release(run_unified(*add, in, 2, x));
     return x;
   }
   Value* in[2] = {x, y};
@@ -447,7 +443,7 @@ void visit(Walk& w, uint32_t slot, WalkResult& result) {
     w.slot(slot).bar = changed;  // after the call: a hook that raises has taken the cotangent with it
   }
   // A leaf that was reached by symbolic zeros only has a gradient of zeros, not none.
-  if (n->leaf && !w.slot(slot).bar) w.slot(slot).bar = zeros(n->types[0].dtype, n->types[0].shape);
+  if (n->leaf && !w.slot(slot).bar) w.slot(slot).bar = zeros(n->types[0]);
   Value* bar = w.slot(slot).bar;
   if (options.sources) collect_sources(w, n, slot, result);
   if (bar && (n->leaf ? options.accumulate : n->retains_grad)) keep_grad(n, bar);

@@ -213,7 +213,7 @@ void put(Key& key, char tag, T x) {
 }
 
 void put_tensor(Key& key, const Value* v) {
-  put(key, 'T', v->dtype);
+  put(key, 'T', static_cast<uint16_t>(static_cast<uint16_t>(v->dtype) << 8 | v->device));
   uint16_t ones = 0;
   for (int i = 0; i < v->ndim; ++i) ones |= static_cast<uint16_t>((v->shape[i] == 1) << i);
   put(key, static_cast<char>(v->ndim), ones);
@@ -265,6 +265,13 @@ struct Arguments {
       put_static(key, PyTuple_GET_ITEM(names, i));
       argument(cache, args[n + i], static_cast<size_t>(n + i));
     }
+  }
+
+  // The first that is not the CPU.
+  DeviceId device() {
+    for (size_t i = 0; i < n_in; ++i)
+      if (in[i]->device != kCpu) return in[i]->device;
+    return kCpu;
   }
 
  private:
@@ -418,7 +425,7 @@ bool captured_types_hold(const Entry& e) {
   const Type* expected = e.captured_types.data();
   for (nb::handle h : e.captured) {
     const Value* v = current(as_tensor(h.ptr())->tensor);
-    if (v->dtype != expected->dtype || !(v->dims() == expected->shape)) return false;
+    if (v->dtype != expected->dtype || v->device != expected->device || !(v->dims() == expected->shape)) return false;
     ++expected;
   }
   return true;
@@ -700,6 +707,18 @@ bool settings_hold(Entry& e) {
   return true;
 }
 
+// Arguments and captured tensors are on one device, but for numbers.
+void require_one_device(const Entry& e, Arguments& call) {
+  unsigned any = kCpu;
+  for (size_t i = 0; i < call.n_in; ++i) any |= call.in[i]->device;
+  for (nb::handle h : e.captured) any |= current(as_tensor(h.ptr())->tensor)->device;
+  if (any == kCpu) [[likely]]
+    return;
+  std::vector<Value*> all(call.in.data(), call.in.data() + call.n_in);
+  for (nb::handle h : e.captured) all.push_back(current(as_tensor(h.ptr())->tensor));
+  common_device("compile", all.data(), static_cast<int>(all.size()));
+}
+
 // Runs an entry, which stays in the cache meanwhile; null, and no exception is set, if it is not for this call.
 PyObject* run_found(Compiled* self, std::list<Entry>& entries, std::list<Entry>::iterator at, Arguments& call) {
   struct Running {
@@ -707,6 +726,7 @@ PyObject* run_found(Compiled* self, std::list<Entry>& entries, std::list<Entry>:
     explicit Running(Entry& entered) : e(entered) { ++e.running; }
     ~Running() { --e.running; }
   } running(*at);
+  require_one_device(*at, call);
   Prepared made;
   if (!prepare(*at, call, made)) return nullptr;
   at->used = ++self->cache->calls;
@@ -778,7 +798,11 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
           if (PyObject* result = run_found(self, entries, e, call); result || PyErr_Occurred()) return result;
     }
     bool asks_roles = false;
-    std::optional<Entry> traced = trace_entry(self, args, n, names, asks_roles);
+    std::optional<Entry> traced;
+    {
+      const Placement here(call.device());
+      traced = trace_entry(self, args, n, names, asks_roles);
+    }
     if (!traced) return call_slowly(self->lifted, self, args, n, names);
     Arguments again(*self->cache, args, n, names);  // other numbers may be operands now
     put_policy(again.key);

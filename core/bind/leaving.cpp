@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "program.h"
 #include "tensor_parts.h"
 
 namespace nb = nanobind;
@@ -93,6 +94,7 @@ void init_leaving(nb::module_& m) {
   m.def("data", [](nb::handle tensor) {
     if (!is_tensor(tensor.ptr())) throw nb::type_error("data: expected a tensor");
     Value* v = data_of(tensor.ptr(), "numpy");
+    if (v && v->device != kCpu) return guarded([&] { return to_python(on_device(v, kCpu)); });
     if (v && !v->node) return nb::borrow(tensor);
     PyObject* t = v ? wrap_view(alias(v), as_tensor(tensor.ptr()), true) : nullptr;
     if (!t) throw nb::python_error();

@@ -94,8 +94,14 @@ nb::object copy_tensor(nb::handle tensor) {
   });
 }
 
+// How many there are decides the shape, so the host has to know.
+Value* nonzero_of(const Value* v) {
+  const Ref host(on_device(v, kCpu)), indices(nonzero_indices(host.v));
+  return on_device(indices.v, v->device);
+}
+
 nb::object nonzero(nb::handle tensor) {
-  return guarded([&] { return to_python(nonzero_indices(value_from(tensor, "nonzero"))); });
+  return guarded([&] { return to_python(nonzero_of(value_from(tensor, "nonzero"))); });
 }
 
 void set_hooks(nb::dict hooks) {
@@ -138,6 +144,7 @@ void init(nb::module_& m) {
   init_optimizer(m);
   init_profile(m);
   init_callback(m);
+  init_device(m);
   init_cuda(m);
   init_leaving(m);
   init_names(m);

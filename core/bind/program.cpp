@@ -250,6 +250,7 @@ struct ProgramBuilder {
       i.kind = FusedInstruction::Kind::map;
       const Op& op = op_named(nb::cast<std::string>(t[1]));
       check_operands(op, in.size());
+      i.op = op.kernel;
       i.map = op.elementwise ? op.map[code(last)] : nullptr;
       if (!i.map) fail(ErrorKind::dtype, op.name.c_str(), std::string("no kernel for ") + name_of(last));
       for (size_t k = 0; k < in.size(); ++k) {
@@ -267,7 +268,10 @@ struct ProgramBuilder {
       std::string name = nb::cast<std::string>(t[1]);
       const char* names[] = {"sum", "prod", "max", "min", "any", "all"};
       for (int r = 0; r < kNumReductions; ++r)
-        if (name == names[r]) i.reduce = kernels().row_reduce[r][code(last)];
+        if (name == names[r]) {
+          i.reduction = static_cast<Reduction>(r);
+          i.reduce = kernels().row_reduce[r][code(last)];
+        }
       if (!i.reduce) fail(ErrorKind::dtype, name.c_str(), std::string("no row kernel for ") + name_of(last));
       if (made != last && made != DType::Bool) fail(ErrorKind::dtype, name.c_str(), "keeps the dtype of its operand");
     } else {

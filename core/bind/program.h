@@ -18,6 +18,7 @@ void init_optimizer(nb::module_& m);
 void init_profile(nb::module_& m);
 void init_callback(nb::module_& m);
 void init_cuda(nb::module_& m);
+void init_device(nb::module_& m);
 void init_names(nb::module_& m);
 void init_hook_cycles(nb::module_& m);
 void init_transforms(nb::module_& m);

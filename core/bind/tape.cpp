@@ -213,7 +213,7 @@ Ref simple_seed(Value* y, nb::handle given) {
   if (given.is_none()) {
     if (y->size != 1 || !is_floating(y->dtype)) return Ref();
     Ref one(empty_like(y, y->dtype));
-    set_scalar(y->dtype, one->data, 1.0);
+    fill_value(one.v, 1.0);
     one->made = Value::kLiteral;
     return one;
   }
@@ -266,8 +266,7 @@ nb::object gradients_by(nb::handle tensor, nb::handle inputs, nb::handle gradien
     for (size_t i = 0; i < xs.size(); ++i) {
       Value* g = r.sources[i];
       if (!g && r.reached[i]) {
-        g = empty_like(xs[i], xs[i]->dtype);
-        std::memset(g->data, 0, static_cast<size_t>(g->bytes()));
+        g = zeros(xs[i]->type());
       }
       gradients.append(to_python(g));
     }

@@ -197,8 +197,14 @@ double one_element(PyObject* self, const char* what, bool* ok) {
                  to_string(v->dims()).c_str());
     return 0;
   }
-  *ok = true;
-  return get_scalar(v->dtype, v->data);
+  try {
+    const Ref host(on_device(v, kCpu));
+    *ok = true;
+    return get_scalar(v->dtype, host->data);
+  } catch (...) {
+    raise_python();
+    return 0;
+  }
 }
 
 PyObject* tensor_float(PyObject* self) {
@@ -219,19 +225,25 @@ PyObject* python_number(PyObject* self) {
   if (!ok) return nullptr;
   Value* v = as_tensor(self)->tensor.value;
   if (v->dtype == DType::Bool) return PyBool_FromLong(x != 0);
+  if (!is_complex(v->dtype) && !is_integer(v->dtype)) return PyFloat_FromDouble(x);
+  Ref host;
+  try {
+    host = Ref(on_device(v, kCpu));
+  } catch (...) {
+    return raise_python();
+  }
   if (is_complex(v->dtype)) {
     double parts[2];
-    kernels().cast[static_cast<int>(v->dtype)][static_cast<int>(DType::Complex128)](parts, v->data, 1);
+    kernels().cast[static_cast<int>(v->dtype)][static_cast<int>(DType::Complex128)](parts, host->data, 1);
     return PyComplex_FromDoubles(parts[0], parts[1]);
   }
-  if (!is_integer(v->dtype)) return PyFloat_FromDouble(x);
   if (v->dtype == DType::UInt64) {
     uint64_t u;
-    std::memcpy(&u, v->data, 8);
+    std::memcpy(&u, host->data, 8);
     return PyLong_FromUnsignedLongLong(u);
   }
   int64_t i;
-  kernels().cast[static_cast<int>(v->dtype)][static_cast<int>(DType::Int64)](&i, v->data, 1);
+  kernels().cast[static_cast<int>(v->dtype)][static_cast<int>(DType::Int64)](&i, host->data, 1);
   return PyLong_FromLongLong(i);
 }
 
@@ -265,9 +277,15 @@ int tensor_bool(PyObject* self) {
   one_element(self, "bool", &ok);
   if (!ok) return -1;
   const Value* v = as_tensor(self)->tensor.value;
-  uint8_t truth;
-  kernels().cast[static_cast<int>(v->dtype)][static_cast<int>(DType::Bool)](&truth, v->data, 1);
-  return truth;
+  try {
+    const Ref host(on_device(v, kCpu));
+    uint8_t truth;
+    kernels().cast[static_cast<int>(v->dtype)][static_cast<int>(DType::Bool)](&truth, host->data, 1);
+    return truth;
+  } catch (...) {
+    raise_python();
+    return -1;
+  }
 }
 
 PyObject* tensor_complex(PyObject* self, PyObject*) {

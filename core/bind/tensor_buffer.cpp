@@ -54,6 +54,11 @@ int get_tensor_buffer(PyObject* self, Py_buffer* view, int flags) {
     return -1;
   }
   if (!may_leave(self, current(t), Leaving::array, "numpy")) return -1;
+  if (const DeviceId device = current(t)->device; device != kCpu) {
+    PyErr_Format(python_hooks.errors[static_cast<int>(ErrorKind::device)],
+                 "numpy: the tensor is on %s, which NumPy cannot read; use cpu() first", device_name(device).c_str());
+    return -1;
+  }
   try {
     separate_elements(t);
   } catch (...) {

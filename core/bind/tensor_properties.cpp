@@ -159,6 +159,12 @@ int set_grad(PyObject* self, PyObject* g, void*) {
                  to_string(v->dims()).c_str());
     return -1;
   }
+  if (gv->device != v->device) {
+    PyErr_Format(python_hooks.errors[static_cast<int>(ErrorKind::device)],
+                 "grad: a gradient on %s does not fit a tensor on %s; move it with to()",
+                 device_name(gv->device).c_str(), device_name(v->device).c_str());
+    return -1;
+  }
   retain(gv);
   gv->buffer->shared = true;
   store_grad(as_tensor(self), gv);

@@ -116,7 +116,7 @@ struct Split {
 
 nb::object zeros_like(nb::handle x) {
   const Value* v = bottom_value(x.ptr());
-  return to_python(zeros(v->dtype, v->dims()));
+  return to_python(zeros(v->type()));
 }
 
 // Recording of instructions switched off for the length of a walk, unless its result is to be differentiated.
@@ -242,7 +242,7 @@ bool is_real_scalar(nb::handle y) {
 nb::object one_like(nb::handle y) {
   const Value* v = bottom_value(y.ptr());
   Ref one(empty_like(v, v->dtype));
-  set_scalar(v->dtype, one->data, 1.0);
+  fill_value(one.v, 1.0);
   one->made = Value::kLiteral;
   return to_python(one.take());
 }

@@ -83,7 +83,8 @@ void register_create_ops() {
           .attrs = {{"size", Kind::sizes}, {"dtype", Kind::integer}},
           .infer = infer_size_scalar,
           .compute = compute_size_scalar,
-          .differentiable = false});
+          .differentiable = false,
+          .on_host = true});
 }
 
 }  // namespace wengert

@@ -208,12 +208,31 @@ bool share_a_dense_layout(Value* const* in, int n_in) {
   return y;
 }
 
+[[gnu::noinline]] Value* run_unified_on_device(const Op& op, Value* const* in, int n_in, Value* spare) {
+  static const Attrs none;
+  const DeviceId device = common_device(op.name.c_str(), in, n_in);
+  const Value* shaped = in[n_in - 1];
+  Ref y(spare ? spare : nullptr);
+  if (spare)
+    retain(spare);
+  else
+    y = Ref(empty(op.map_result[static_cast<int>(shaped->dtype)], shaped->dims(), Category::activation, device));
+  device_at(device).run_op(op, in, n_in, none, &y.v);
+  return y.take();
+}
+
 Value* compute_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
   const Value* shaped = in[n_in - 1];
   const int dtype = static_cast<int>(shaped->dtype);
   MapFn fn = op.map[dtype];
   bool direct = true;
-  for (int i = 0; i < n_in; ++i) direct &= in[i]->contiguous;
+  unsigned device = kCpu;
+  for (int i = 0; i < n_in; ++i) {
+    direct &= in[i]->contiguous;
+    device |= in[i]->device;
+  }
+  if (device != kCpu) [[unlikely]]
+    return run_unified_on_device(op, in, n_in, spare);
   if (!direct && !spare && share_a_dense_layout(in, n_in)) return run_in_layout(op, in, n_in);
   Value* y = spare;
   if (y)
@@ -234,7 +253,28 @@ Value* compute_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
   return y;
 }
 
+// The device on which an op runs. One without operands runs where a program or the user puts new tensors.
+DeviceId device_for(const Op& op, Value* const* in, int n_in) {
+  if (n_in == 0) return op.on_host ? kCpu : placement;
+  unsigned any = kCpu;
+  for (int i = 0; i < n_in; ++i) any |= in[i]->device;
+  return any == kCpu ? kCpu : common_device(op.name.c_str(), in, n_in);
+}
+
+// Copies, and kernels that are functions of users, know what to do with values of any device.
+void compute(DeviceId device, const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
+  if (device == kCpu || op.moves || !op.owned.expired())
+    op.compute(op, in, n_in, attrs, out);
+  else
+    device_at(device).run_op(op, in, n_in, attrs, out);
+}
+
 void compute_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
+  if (op.elementwise) {
+    out[0] = run_elementwise(op, in, n_in);
+    return;
+  }
+  const DeviceId device = device_for(op, in, n_in);
   constexpr int kInline = 8;
   Type inline_types[kInline];
   std::vector<Type> many;
@@ -253,11 +293,12 @@ void compute_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Va
   Ref made[kMaxOutputs];
   Value* fresh[kMaxOutputs];
   for (int i = 0; i < op.n_outputs; ++i) {
-    made[i] = Ref(empty(result[i].dtype, result[i].shape));
+    const DeviceId target = op.moves ? static_cast<DeviceId>(attrs[attrs.n - 1].i) : device;
+    made[i] = Ref(empty(result[i].dtype, result[i].shape, Category::activation, target));
     fresh[i] = made[i].v;
   }
   Interruptible results_are_new;
-  op.compute(op, in, n_in, attrs, fresh);
+  compute(device, op, in, n_in, attrs, fresh);
   for (int i = 0; i < op.n_outputs; ++i) out[i] = made[i].take();
 }
 
@@ -308,6 +349,7 @@ void register_ops() {
   register_sort_ops();
   register_special_ops();
   register_fft_ops();
+  register_move_ops();
 }
 
 }  // namespace wengert

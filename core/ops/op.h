@@ -40,6 +40,8 @@ struct Op {
   DType map_result[kNumDTypes] = {};
   Precision precision = Precision::any;
   bool differentiable = true;             // false: outputs carry no gradient at all (comparisons, argmax)
+  bool moves = false;                     // its last attribute says on which device the output is
+  bool on_host = false;                   // what it makes is a number of the host, on every device
   std::shared_ptr<const void> data = {};  // of ops whose kernel is a Python function
   std::weak_ptr<const Op> owned = {};     // of an op that is made at run time: who refers to it shares it
 
@@ -97,5 +99,6 @@ void register_softmax_ops();
 void register_sort_ops();
 void register_special_ops();
 void register_fft_ops();
+void register_move_ops();
 
 }  // namespace wengert

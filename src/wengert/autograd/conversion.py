@@ -10,7 +10,7 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.device import check_device
+from wengert.autograd.device import move
 from wengert.autograd.leaving import refuse_leaving
 from wengert.dtypes import DType, as_dtype, bfloat16, complex64, float32, float64, int64, result_type
 from wengert.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
@@ -75,7 +75,8 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool | None = None, d
     >>> tensor([[1.0, 2.0], [3.0, 4.0]]).shape
     (2, 2)
     """
-    check_device(device)
+    if device is not None:
+        return _as_leaf(move(tensor(data, dtype=dtype), device), requires_grad)
     if isinstance(data, Tensor):
         t = asarray(data, dtype=dtype)
         return _as_leaf(OPS["copy"](t) if t is data else t, requires_grad)
@@ -109,7 +110,8 @@ def asarray(
     wengert.float64
     """
     if device is not None:
-        check_device(device)
+        made = asarray(obj, dtype=dtype, copy=copy)
+        return finish(move(made, device), requires_grad)
     if copy is False and dtype is not None and hasattr(obj, "dtype") and as_dtype(dtype) != as_dtype(obj.dtype):
         raise ArgumentError(
             f"asarray: {obj.dtype} becomes {as_dtype(dtype).name} only by a copy; pass copy=None or True"

@@ -11,7 +11,7 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.conversion import EXACT, as_constant, asarray, check_range, finish
-from wengert.autograd.device import check_device
+from wengert.autograd.device import like, make_on, move
 from wengert.dtypes import as_dtype, complex64, float32, int64
 from wengert.errors import ArgumentError, ShapeError
 from wengert.ops.registry import OPS
@@ -57,7 +57,8 @@ def full(
     >>> full((2,), 7).tolist()
     [7, 7]
     """
-    check_device(device)
+    if device is not None:
+        return make_on(device, full, shape, fill_value, dtype=dtype, requires_grad=requires_grad)
     if isinstance(fill_value, Tensor):
         return finish(_filled_with(fill_value, as_shape(shape), dtype), requires_grad)
     if isinstance(fill_value, _core.Dim):
@@ -82,7 +83,7 @@ def _filled_with(x: Tensor, shape: tuple[Any, ...], dtype: Any) -> Tensor:
 def _constant(shape: Any, value: float, dtype: Any, requires_grad: bool | None, device: Any) -> Tensor:
     """`full` of a number that every dtype holds."""
     if device is not None:
-        check_device(device)
+        return make_on(device, _constant, shape, value, dtype, requires_grad, None)
     return finish(filled(as_shape(shape), value, as_dtype(dtype).code), requires_grad)
 
 
@@ -125,7 +126,7 @@ def full_like(
     >>> full_like(zeros(2), 7).tolist()
     [7.0, 7.0]
     """
-    return full(x.shape, fill_value, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device)
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or like(x))
 
 
 def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
@@ -134,7 +135,7 @@ def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = Non
     >>> zeros_like(ones(2, dtype=int)).tolist()
     [0, 0]
     """
-    return _constant(x.shape, 0.0, dtype or x.dtype, requires_grad, device)
+    return _constant(x.shape, 0.0, dtype or x.dtype, requires_grad, device or like(x))
 
 
 def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
@@ -143,7 +144,7 @@ def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None
     >>> ones_like(zeros(2, dtype=int)).tolist()
     [1, 1]
     """
-    return _constant(x.shape, 1.0, dtype or x.dtype, requires_grad, device)
+    return _constant(x.shape, 1.0, dtype or x.dtype, requires_grad, device or like(x))
 
 
 def empty_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
@@ -169,7 +170,8 @@ def arange(
     >>> arange(3).tolist()
     [0, 1, 2]
     """
-    check_device(device)
+    if device is not None:
+        return make_on(device, arange, start, stop, step, dtype=dtype, requires_grad=requires_grad)
     if stop is None:
         start, stop = 0, start
     if step == 0:
@@ -235,11 +237,10 @@ def linspace(
     >>> linspace(0.0, 1.0, 3).tolist()
     [0.0, 0.5, 1.0]
     """
-    check_device(device)
     if isinstance(start, Tensor) or isinstance(stop, Tensor):
         return _between(start, stop, _ends(0, 1, num, "linspace")[2], endpoint, dtype)
     start, stop, num = _ends(start, stop, num, "linspace")
-    return _spaced(np.linspace(start, stop, num, endpoint=endpoint), dtype, requires_grad)
+    return _spaced(np.linspace(start, stop, num, endpoint=endpoint), dtype, requires_grad, device)
 
 
 def logspace(
@@ -258,9 +259,8 @@ def logspace(
     >>> logspace(0.0, 2.0, 3).tolist()
     [1.0, 10.0, 100.0]
     """
-    check_device(device)
     start, stop, num = _ends(start, stop, num, "logspace")
-    return _spaced(np.logspace(start, stop, num, endpoint=endpoint, base=base), dtype, requires_grad)
+    return _spaced(np.logspace(start, stop, num, endpoint=endpoint, base=base), dtype, requires_grad, device)
 
 
 def geomspace(
@@ -278,18 +278,18 @@ def geomspace(
     >>> geomspace(1.0, 8.0, 4).tolist()
     [1.0, 2.0, 4.0, 8.0]
     """
-    check_device(device)
     start, stop, num = _ends(start, stop, num, "geomspace")
     if start == 0 or stop == 0:
         raise ArgumentError(f"geomspace: no multiples lead from {start} to {stop}; neither end may be 0")
     if np.isrealobj(start) and np.isrealobj(stop) and np.sign(start) != np.sign(stop):
         raise ArgumentError(f"geomspace: no real multiples lead from {start} to {stop}; make one of them complex")
-    return _spaced(np.geomspace(start, stop, num, endpoint=endpoint), dtype, requires_grad)
+    return _spaced(np.geomspace(start, stop, num, endpoint=endpoint), dtype, requires_grad, device)
 
 
-def _spaced(a: np.ndarray[Any, Any], dtype: Any, requires_grad: bool | None) -> Tensor:
+def _spaced(a: np.ndarray[Any, Any], dtype: Any, requires_grad: bool | None, device: Any) -> Tensor:
     default = complex64 if a.dtype.kind == "c" else float32
-    return finish(as_constant(asarray(a, dtype=default if dtype is None else dtype)), requires_grad)
+    made = as_constant(asarray(a, dtype=default if dtype is None else dtype))
+    return finish(made if device is None else move(made, device), requires_grad)
 
 
 def eye(
@@ -306,10 +306,10 @@ def eye(
     >>> eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    check_device(device)
     check_count(n_rows * (n_rows if n_cols is None else n_cols), "eye")
     a = np.eye(n_rows, n_cols, k, dtype=as_dtype(dtype or float32).to_numpy())
-    return finish(as_constant(asarray(a)), requires_grad)
+    made = as_constant(asarray(a))
+    return finish(made if device is None else move(made, device), requires_grad)
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:

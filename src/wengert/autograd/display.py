@@ -24,6 +24,8 @@ def tensor_repr(x: Tensor) -> str:
     notes = [] if x.dtype.name in _DEFAULT else [f"dtype={x.dtype.name}"]
     if not a.size and a.shape != (0,):
         notes.append(f"shape={a.shape}")
+    if x.device != "cpu":
+        notes.append(f"device={str(x.device)!r}")
     if x.requires_grad:
         notes.append("requires_grad=True")
     name = type(x).__name__

@@ -97,7 +97,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     check_range(value, self.dtype, "fill_")
     if self.dtype.kind in "iub" and abs(value) > 2**53:
         return copy_(self, as_tensor(int(value), "fill_"))
-    return assign(self, full(self.shape, value, self.dtype), "fill_")
+    return assign(self, full(self.shape, value, self.dtype, like=self), "fill_")
 
 
 def zero_(self: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def zero_(self: Tensor) -> Tensor:
     >>> wg.ones((2,)).zero_().tolist()
     [0.0, 0.0]
     """
-    return assign(self, full(self.shape, 0.0, self.dtype), "zero_")
+    return assign(self, full(self.shape, 0.0, self.dtype, like=self), "zero_")
 
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:

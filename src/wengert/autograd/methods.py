@@ -9,7 +9,7 @@ from typing import Any
 from wengert import _core, functional
 from wengert._core import Tensor
 from wengert.autograd import in_place
-from wengert.autograd.device import CPU, Device, check_device
+from wengert.autograd.device import device_of, is_device, move
 from wengert.autograd.display import tensor_format, tensor_repr
 from wengert.autograd.html import tensor_html
 from wengert.dtypes import as_dtype, bfloat16
@@ -44,10 +44,6 @@ def _transposed(self: Tensor) -> Tensor:
 
 def _adjoint(self: Tensor) -> Tensor:
     return functional.conj(functional.matrix_transpose(self))
-
-
-def _device(self: Tensor) -> Device:
-    return CPU
 
 
 def _nbytes(self: Tensor) -> Any:
@@ -126,14 +122,30 @@ def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: b
     """
     for w in where:
         if isinstance(w, Tensor):
-            dtype = w.dtype
-        elif isinstance(w, Device) or (isinstance(w, str) and w.split(":")[0] in ("cpu", "cuda", "gpu")):
+            device, dtype = w.device, w.dtype
+        elif is_device(w):
             device = w
         else:
             dtype = as_dtype(w)
-    check_device(device)
     y = self if dtype is None else as_dtype_of(self, as_dtype(dtype))
+    if device is not None:
+        y = move(y, device)
     return functional.clone(y) if copy and y is self else y
+
+
+def cuda(self: Tensor, index: int = 0) -> Tensor:
+    """On a GPU: `x.to("cuda")`, or another one of them."""
+    return move(self, f"cuda:{index}")  # type: ignore[no-any-return]
+
+
+def cpu(self: Tensor) -> Tensor:
+    """On the CPU: `x.to("cpu")`.
+
+    >>> import wengert as wg
+    >>> wg.ones(2).cpu().device
+    device('cpu')
+    """
+    return move(self, "cpu")  # type: ignore[no-any-return]
 
 
 def names(self: Tensor) -> list[str]:
@@ -186,8 +198,8 @@ def shallow_copy(self: Tensor) -> Tensor:
     return deepcopy(self, {})
 
 
-def _rebuild(cls: type[Tensor], array: Any, dtype: str, requires_grad: bool) -> Tensor:
-    t = _core.copy(_core.from_buffer(array, as_dtype(dtype).code, False))
+def _rebuild(cls: type[Tensor], array: Any, dtype: str, requires_grad: bool, device: str = "cpu") -> Tensor:
+    t = move(_core.copy(_core.from_buffer(array, as_dtype(dtype).code, False)), device)
     return _of_type(cls, t, requires_grad)
 
 
@@ -199,7 +211,7 @@ def reduce_ex(self: Tensor, protocol: Any) -> tuple[Any, ...]:
     a = numpy_interop.data(self)
     if self.dtype.code == bfloat16.code:
         a = a.view("uint16")
-    return _rebuild, (type(self), a, self.dtype.name, self.requires_grad and self.is_leaf)
+    return _rebuild, (type(self), a, self.dtype.name, self.requires_grad and self.is_leaf, str(self.device))
 
 
 def _grad_in_trace(x: Tensor, _: None) -> Any:
@@ -270,9 +282,11 @@ def _members() -> dict[str, Any]:
         "at": property(
             At, doc="`x.at[key].set(v)`, `.add`, `.multiply`, `.min`, `.max`: x changed at a place, as a copy."
         ),
-        "device": property(_device, doc="Where the memory is."),
+        "device": property(device_of, doc="Where the memory is."),
         "nbytes": property(_nbytes, doc="Bytes of all elements."),
         "to": to,
+        "cuda": cuda,
+        "cpu": cpu,
         "to_device": array_api.to_device,
         "has_nan": has_nan,
         "has_inf": has_inf,

@@ -17,7 +17,7 @@ from wengert._core import Tensor
 from wengert.autograd.conversion import asarray, check_range
 from wengert.autograd.creation import as_shape, check_count
 from wengert.autograd.determinism import place_in_source, require_seed, running
-from wengert.autograd.device import check_device
+from wengert.autograd.device import like, make_on
 from wengert.dtypes import DType, as_dtype, complex128, float32, float64, int64
 from wengert.errors import ArgumentError, DTypeError, NumberRangeError, TraceError
 from wengert.functional.arguments import as_dtype_of, as_tensor, native, product
@@ -229,19 +229,19 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
-def _prepare(shape: Any, generator: Generator | None, device: Any, name: str) -> tuple[tuple[Any, ...], Generator]:
-    check_device(device)
+def _prepare(shape: Any, generator: Generator | None, name: str) -> tuple[tuple[Any, ...], Generator]:
     if generator is not None and not isinstance(generator, Generator):
         raise TypeError(f"{name}: generator must be a wengert.Generator, got a {type(generator).__name__}")
     return as_shape(*shape) if shape else (), generator or default_generator
 
 
-def _draw(op: Any, shape: tuple[Any, ...], g: Generator, dtype: DType) -> Tensor:
+def _draw(op: Any, shape: tuple[Any, ...], g: Generator, dtype: DType, device: Any) -> Tensor:
     elements = product(shape)
     if isinstance(elements, int):  # before the generator moves on by that much
         check_count(elements, f"random numbers of shape {shape}")
     key, counter = g.place(2 * elements if dtype.kind == "c" else elements, dtype in (float64, complex128))
-    drawn: Tensor = op(shape, dtype.code, key, counter)
+    place = (shape, dtype.code, key, counter)
+    drawn: Tensor = op(*place) if device is None else make_on(device, op, *place)
     return drawn
 
 
@@ -301,8 +301,8 @@ def randn(
     >>> randn(5, 3, std=0.1).shape
     (5, 3)
     """
-    sizes, g = _prepare(shape, generator, device, "randn")
-    return _finished(_scaled(_draw(_normal, sizes, g, _inexact(dtype, "randn")), std, mean), requires_grad)
+    sizes, g = _prepare(shape, generator, "randn")
+    return _finished(_scaled(_draw(_normal, sizes, g, _inexact(dtype, "randn"), device), std, mean), requires_grad)
 
 
 def rand(
@@ -317,8 +317,8 @@ def rand(
     >>> bool((rand(100) < 1).all())
     True
     """
-    sizes, g = _prepare(shape, generator, device, "rand")
-    return _finished(_draw(_uniform, sizes, g, _floating(dtype, "rand")), requires_grad)
+    sizes, g = _prepare(shape, generator, "rand")
+    return _finished(_draw(_uniform, sizes, g, _floating(dtype, "rand"), device), requires_grad)
 
 
 def randn_like(
@@ -342,7 +342,7 @@ def randn_like(
         mean=mean,
         std=std,
         dtype=x.dtype if dtype is None else dtype,
-        device=device,
+        device=device or like(x),
         generator=generator,
         requires_grad=requires_grad,
     )
@@ -363,7 +363,7 @@ def rand_like(
     (5, 3)
     """
     kind = x.dtype if dtype is None else dtype
-    return rand(x.shape, dtype=kind, device=device, generator=generator, requires_grad=requires_grad)
+    return rand(x.shape, dtype=kind, device=device or like(x), generator=generator, requires_grad=requires_grad)
 
 
 def normal(
@@ -381,8 +381,8 @@ def normal(
     >>> normal(0.0, 2.0, (3,)).shape
     (3,)
     """
-    sizes, g = _prepare((shape,), generator, device, "normal")
-    return _finished(_scaled(_draw(_normal, sizes, g, _inexact(dtype, "normal")), std, mean), requires_grad)
+    sizes, g = _prepare((shape,), generator, "normal")
+    return _finished(_scaled(_draw(_normal, sizes, g, _inexact(dtype, "normal"), device), std, mean), requires_grad)
 
 
 def uniform(
@@ -400,8 +400,8 @@ def uniform(
     >>> uniform(-1.0, 1.0, (3,)).shape
     (3,)
     """
-    sizes, g = _prepare((shape,), generator, device, "uniform")
-    drawn = _draw(_uniform, sizes, g, _floating(dtype, "uniform"))
+    sizes, g = _prepare((shape,), generator, "uniform")
+    drawn = _draw(_uniform, sizes, g, _floating(dtype, "uniform"), device)
     return _finished(_scaled(drawn, high - low, low), requires_grad)
 
 
@@ -430,9 +430,10 @@ def randint(
         check_range(end, t, "randint")
         if not -(2**62) <= end < 2**63 - 1:
             raise NumberRangeError(f"randint: draws from -2**62 up to 2**63 - 2, and cannot reach {end}")
-    sizes, g = _prepare((shape,), generator, device, "randint")
+    sizes, g = _prepare((shape,), generator, "randint")
     key, counter = g.place(product(sizes), True)
-    drawn = _integers(sizes, key, counter, (int(low),), (int(high),))  # type: ignore[arg-type]
+    place = (sizes, key, counter, (int(low),), (int(high),))  # type: ignore[arg-type]
+    drawn = _integers(*place) if device is None else make_on(device, _integers, *place)
     return as_dtype_of(drawn, t)
 
 
@@ -455,8 +456,9 @@ def bernoulli(
     if values.size and not ((values >= 0) & (values <= 1)).all():
         outside = values[~((values >= 0) & (values <= 1))].flat[0]
         raise ArgumentError(f"bernoulli: probabilities must be between 0 and 1, got {float(outside):g}")
-    sizes, g = _prepare((t.shape if shape is None else shape,), generator, device, "bernoulli")
-    drawn = _draw(_uniform, sizes, g, float64 if t.dtype.code == float64.code else float32)
+    sizes, g = _prepare((t.shape if shape is None else shape,), generator, "bernoulli")
+    kind_drawn = float64 if t.dtype.code == float64.code else float32
+    drawn = _draw(_uniform, sizes, g, kind_drawn, device or like(t))
     return as_dtype_of(drawn < t.detach(), kind)
 
 

@@ -37,6 +37,12 @@ def device_count() -> int:
     return int(_core.cuda_device_count())
 
 
+def device_number(index: int) -> int:
+    """The number of a GPU among the devices of the core. Raises a `DeviceError` that says what is missing."""
+    require()
+    raise DeviceError(f"cuda:{index}: tensors cannot be on a GPU yet; use 'cpu'")
+
+
 def require() -> None:
     """Raise a `DeviceError` that says what is missing, if there is no GPU to be had."""
     _open()

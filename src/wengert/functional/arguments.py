@@ -43,6 +43,11 @@ def as_tensor(x: Any, name: str) -> Tensor:
     raise TypeError(f"{name}: got a {type(x).__name__}; expected a tensor, an array or a number")
 
 
+def on_host(x: Tensor) -> bool:
+    """Whether x has numbers that can be looked at without waiting for a device."""
+    return x._plain and _core.device_of(x) == 0
+
+
 def as_dtype_of(x: Tensor, dtype: DType) -> Tensor:
     """x in another dtype; x itself if it has that one."""
     return x if x.dtype.code == dtype.code else _cast(x, dtype.code)
@@ -152,16 +157,24 @@ def is_one(size: Size) -> bool:
     return bool(size == 1)
 
 
-def full(shape: Sequence[Size], value: complex, dtype: DType) -> Tensor:
-    """A tensor of one value, now or in the trace that is open."""
-    made: Tensor = filled(tuple(shape), value, dtype.code)
+def full(shape: Sequence[Size], value: complex, dtype: DType, like: Any = None) -> Tensor:
+    """A tensor of one value, now or in the trace that is open; on the device of the tensor `like`."""
+    made: Tensor = _made_like(like, filled, tuple(shape), value, dtype.code)
     return made
 
 
-def iota(n: Size, start: float = 0.0, step: float = 1.0) -> Tensor:
-    """start, start + step, … as int64, now or in the trace that is open."""
-    made: Tensor = create(OPS["iota"], ((n,), int64.code, float(start), float(step)))
-    return made
+def _made_like(like: Any, make: Callable[..., Tensor], *args: Any) -> Tensor:
+    """What `make` makes, on the device of a tensor."""
+    if like is None or _core.device_of(like) <= 0:
+        return make(*args)
+    from wengert.autograd.device import make_on
+
+    return make_on(like.device, make, *args)
+
+
+def iota(n: Size, start: float = 0.0, step: float = 1.0, like: Any = None) -> Tensor:
+    """start, start + step, … as int64, now or in the trace that is open; on the device of the tensor `like`."""
+    return _made_like(like, create, OPS["iota"], ((n,), int64.code, float(start), float(step)))
 
 
 def decreases(x: Tensor) -> bool:

@@ -75,11 +75,11 @@ class Place:
 
     def _combined(self, value: Any, op: Callable[..., Tensor], reduce: str) -> Tensor:
         x = self._x
-        entries, basic = entries_of(self._key, "at")
+        entries, basic = entries_of(self._key, "at", x)
         if basic:  # no place is named twice
             return self.set(op(self.get(), self._value(value)))
         flat = _reshape(x, (x.size,))
-        places = getitem(_reshape(iota(x.size), x.shape), self._key)
+        places = getitem(_reshape(iota(x.size, like=x), x.shape), self._key)
         v = _broadcast_to(self._value(value), places.shape)
         n = places.size
         y = scatter_reduce(flat, _reshape(places, (n,)), _reshape(v, (n,)), axis=0, reduce=reduce)

@@ -35,7 +35,7 @@ def _operands(q: Any, k: Any, v: Any) -> list[Tensor]:
 def _mask(mask: Any, like: Tensor, ndim: int) -> Tensor:
     """The mask with `ndim` axes, bool or in q's dtype; one that hides nothing if there is none."""
     if mask is None:
-        return full((1,) * ndim, 1.0, bool_)
+        return full((1,) * ndim, 1.0, bool_, like=like)
     m = as_tensor(mask, _NAME)
     if m.dtype.code != bool_.code:
         if not m.dtype.is_floating:
@@ -182,8 +182,8 @@ def _halves(x: Tensor, interleaved: bool) -> tuple[Any, Any]:
 def _rotary(x: Tensor, positions: Tensor | None, base: float, interleaved: bool) -> Any:
     wide = as_dtype_of(x, float32) if x.dtype.itemsize == 2 else x
     pairs = int(x.shape[-1]) // 2
-    turns = _exp(as_dtype_of(iota(pairs), wide.dtype) * (-math.log(base) / pairs))
-    at = iota(x.shape[-2]) if positions is None else positions
+    turns = _exp(as_dtype_of(iota(pairs, like=x), wide.dtype) * (-math.log(base) / pairs))
+    at = iota(x.shape[-2], like=x) if positions is None else positions
     angle = as_dtype_of(_reshape(at, (*at.shape, 1)), wide.dtype) * turns
     sine, cosine = _sin(angle), _cos(angle)
     a, b = _halves(wide, interleaved)

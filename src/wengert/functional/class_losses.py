@@ -24,6 +24,7 @@ from wengert.functional.arguments import (
     wide,
 )
 from wengert.functional.losses import check_reduction, optional, reduced
+from wengert.interop.numpy import data
 from wengert.program.call_trace import call_trace
 from wengert.program.compile import checked_composite, composite
 from wengert.program.numbers import as_real
@@ -141,7 +142,7 @@ def _explained(
     scores, classes_of = as_tensor(x, name), as_tensor(target, name)
     if not classes_of._plain:
         return error
-    values = classes_of.numpy()
+    values = data(classes_of)
     classes = scores.shape[min(1, scores.ndim - 1) if axis is None else axis]
     wrong = ((values < 0) | (values >= classes)) & (values != ignore_index)
     place = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -232,7 +233,7 @@ def _are_probabilities(x: Tensor, axis: int) -> bool:
     """Whether there are several rows along the axis, and each has no negative number and a sum of 1."""
     if not -x.ndim <= axis < x.ndim or not x.size or not 2 <= x.shape[axis] < x.size:
         return False
-    a = np.asarray(_core.copy(x), np.float64)  # of a copy: exporting pins a tensor's memory
+    a = np.asarray(data(_core.copy(x)), np.float64)  # of a copy: exporting pins a tensor's memory
     return bool((a >= 0).all() and (abs(a.sum(axis) - 1.0) < 1e-3).all() and not np.isin(a, (0.0, 1.0)).all())
 
 

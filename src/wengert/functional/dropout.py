@@ -39,6 +39,6 @@ def dropout(x: Any, p: float = 0.5, *, training: bool = True, generator: Generat
     if not training or p == 0.0:
         return t
     if p == 1.0:
-        return t * full((), 0.0, t.dtype)
+        return t * full((), 0.0, t.dtype, like=t)
     key, counter = reserve(t.shape, generator, t)
     return _dropout(t, p, key, counter)

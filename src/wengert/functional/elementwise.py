@@ -85,13 +85,13 @@ def imag(x: Any) -> Tensor:
     [2.0]
     """
     t = as_tensor(x, "imag")
-    return _imag(t) if t.dtype.kind == "c" else _where(False, t, full((), 0.0, t.dtype))  # derivative 0
+    return _imag(t) if t.dtype.kind == "c" else _where(False, t, full((), 0.0, t.dtype, like=t))  # derivative 0
 
 
 @composite
 def _angle(x: Tensor) -> Any:
     if x.dtype.kind != "c":
-        return _where(_isnan(x), x, _where(_signbit(x), full((), math.pi, x.dtype), 0.0))
+        return _where(_isnan(x), x, _where(_signbit(x), full((), math.pi, x.dtype, like=x), 0.0))
     # The angle of 0 turns with every direction: nothing flows there.
     zero = _equal(x, 0.0)
     re, im = _real(x), _imag(x)

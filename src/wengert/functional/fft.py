@@ -69,7 +69,7 @@ def _resized(x: Tensor, axis: int, n: Any) -> Tensor:
 
     if n < size:
         return _slice(x, (0,) * x.ndim, shape(n), (1,) * x.ndim)
-    return _concat([x, full(shape(n - size), 0.0, x.dtype)], axis)
+    return _concat([x, full(shape(n - size), 0.0, x.dtype, like=x)], axis)
 
 
 def _at_length(x: Tensor, n: Any, axis: int, name: str) -> tuple[Tensor, int]:
@@ -272,13 +272,11 @@ def irfft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "back
 
 def _frequencies(values: Any, n: int, d: float, dtype: Any, device: Any, name: str) -> Tensor:
     from wengert.autograd.conversion import asarray
-    from wengert.autograd.device import check_device
 
-    check_device(device)
     wanted = float32 if dtype is None else as_dtype(dtype)
     if not wanted.is_floating:
         raise DTypeError(f"{name}: dtype must be a real floating dtype, got {wanted}")
-    return asarray(values(_length(n, name), d=d), dtype=wanted)
+    return asarray(values(_length(n, name), d=d), dtype=wanted, device=device)
 
 
 def fftfreq(n: int, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:

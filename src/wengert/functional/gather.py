@@ -16,6 +16,7 @@ from wengert.functional.arguments import (
     describe,
     iota,
     native,
+    on_host,
     one_axis,
     product,
     promoted,
@@ -180,13 +181,13 @@ def one_hot(index: Any, num_classes: int, *, dtype: Any = float32) -> Tensor:
     i = as_index(index, "one_hot")
     if num_classes <= 0:
         raise ArgumentError(f"one_hot: num_classes must be positive, got {num_classes}")
-    if i._plain and i.size:
+    if on_host(i) and i.size:
         values = i.numpy()
         low, high = int(values.min()), int(values.max())
         if low < 0 or high >= num_classes:
             bad = low if low < 0 else high
             raise IndexRangeError(f"one_hot: index {bad} is out of range for {num_classes} classes")
-    hits = _equal(_reshape(i, (*i.shape, 1)), iota(num_classes))
+    hits = _equal(_reshape(i, (*i.shape, 1)), iota(num_classes, like=i))
     return as_dtype_of(hits, as_dtype(dtype))
 
 

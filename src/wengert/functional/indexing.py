@@ -25,6 +25,7 @@ from wengert.functional.arguments import (
     is_one,
     native,
     number,
+    on_host,
     product,
     shape_text,
 )
@@ -123,7 +124,7 @@ def _linear_index(x: Tensor, terms: list[Term], name: str) -> Tensor:
     if len(named) == 1 and named[0].index.ndim == len(shape) and len(terms) == 1:
         return _checked(named[0], x, name)
     sizes = [x.shape[t.axis] for t in named]
-    if all(t.index._plain for t in terms) and all(isinstance(n, int) for n in (*sizes, *shape)):
+    if all(on_host(t.index) for t in terms) and all(isinstance(n, int) for n in (*sizes, *shape)):
         from wengert.autograd.conversion import asarray
 
         checked = [_checked(t, x, name) for t in named]
@@ -140,7 +141,7 @@ def _linear_index(x: Tensor, terms: list[Term], name: str) -> Tensor:
 def _checked(term: Term, x: Tensor, name: str) -> Tensor:
     index = term.index
     n: Size = x.shape[term.axis]
-    if index._plain and isinstance(n, int) and index.size:
+    if on_host(index) and isinstance(n, int) and index.size:
         values = index.numpy()
         low, high = values.min(), values.max()
         if low < -n or high >= n:
@@ -231,7 +232,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     """
     if type(key) is int:
         return _first(x, key, "getitem")
-    entries, basic = entries_of(key, "getitem")
+    entries, basic = entries_of(key, "getitem", x)
     if basic:
         return read_basic(x, entries, "getitem").of(x)
     if len(entries) == 1 and entries[0].dtype.code == int64.code and x.ndim:
@@ -271,8 +272,10 @@ def _value(value: Any, x: Tensor, name: str) -> Tensor:
     if isinstance(value, (bool, int, float, complex, list, tuple)):
         from wengert.autograd.conversion import asarray
 
-        return asarray(value, dtype=x.dtype)
-    return as_dtype_of(as_tensor(value, name), x.dtype)
+        v = asarray(value, dtype=x.dtype)
+    else:
+        v = as_dtype_of(as_tensor(value, name), x.dtype)
+    return v if isinstance(value, Tensor) or _core.device_of(x) <= 0 or not v.ndim else v.to(x.device)
 
 
 def _fitting(value: Any, x: Tensor, shape: tuple[Size, ...], name: str) -> Tensor:
@@ -364,7 +367,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         mask = _reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
         assign(x, _where(mask, _value(value, x, "setitem"), x), "setitem")
         return
-    entries, basic = entries_of(key, "setitem")
+    entries, basic = entries_of(key, "setitem", x)
     if not basic and (found := _masked_part(x, entries, value)) is not None:
         part, mask = found
         setitem(x, part, _where(mask, _value(value, x, "setitem"), getitem(x, part)))

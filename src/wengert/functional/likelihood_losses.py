@@ -90,7 +90,7 @@ def poisson_nll_loss(
 def _ctc_step(alpha: Tensor, emitted: Tensor, skips: Tensor, runs: Tensor) -> Any:
     """Logarithms of the probabilities to stand at each label after one more frame."""
     n, states = alpha.shape
-    never = full((n, 2), _NEVER, alpha.dtype)
+    never = full((n, 2), _NEVER, alpha.dtype, like=alpha)
     padded = concat([never, alpha], axis=1)
     stay_or_step = logaddexp(alpha, padded[:, 1 : states + 1])
     moved = logaddexp(stay_or_step, _where(skips, padded[:, :states], _NEVER)) + emitted

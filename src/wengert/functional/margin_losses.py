@@ -17,6 +17,7 @@ from wengert.functional.arguments import (
     narrow,
     native,
     number,
+    on_host,
     promoted,
     wide,
 )
@@ -81,7 +82,7 @@ def _multilabel_margin(x: Tensor, target: Tensor, reduction: str) -> Any:
     listed = cumprod(as_dtype_of(target >= 0, int64), axis=last)  # up to the first negative entry
     safe = _where(listed > 0, target, 0)
     of_labels = _take_along(x, safe, last)
-    same = as_dtype_of(_reshape(safe, (*safe.shape, 1)) == iota(classes), x.dtype)
+    same = as_dtype_of(_reshape(safe, (*safe.shape, 1)) == iota(classes, like=x), x.dtype)
     shown = as_dtype_of(_reshape(listed, (*listed.shape, 1)), x.dtype)
     other = 1.0 - _max(same * shown, (last,), 0)  # classes that are no labels
     gaps = 1.0 - _reshape(of_labels, (*x.shape, 1)) + _reshape(x, (*x.shape[:-1], 1, classes))
@@ -107,7 +108,7 @@ def multilabel_margin_loss(x: Any, target: Any, *, reduction: str = "mean") -> T
             f"{name}: x must have shape (batch, classes) or (classes,), and the target the same, got {describe(t)} and "
             f"{describe(labels)}"
         )
-    if labels._plain and labels.size and int(labels.numpy().max()) >= t.shape[-1]:
+    if on_host(labels) and labels.size and int(labels.numpy().max()) >= t.shape[-1]:
         raise ArgumentError(f"{name}: the target has label {labels.numpy().max()}, but there are {t.shape[-1]} classes")
     y: Tensor = _multilabel_margin(t, as_dtype_of(labels, int64), reduction)
     return y

@@ -68,7 +68,7 @@ def _standardised(
     given = [p for p in (weight, bias) if p is not None]
     x, *given = promoted([x, *given])
     rows = _wide(x)
-    parameters = [full(layout[1:3], value, rows.dtype) for value in (1.0, 0.0)]
+    parameters = [full(layout[1:3], value, rows.dtype, like=rows) for value in (1.0, 0.0)]
     for place, p in enumerate((weight, bias)):
         if p is not None:
             parameters[place] = _reshape(_wide(given.pop(0)), layout[1:3])

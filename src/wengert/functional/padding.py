@@ -50,9 +50,9 @@ def _pairs(pad_width: Any, ndim: int) -> list[tuple[Size, Size]]:
     return pairs
 
 
-def _source(mode: str, n: Size, before: int, after: int) -> Tensor:
+def _source(mode: str, n: Size, before: int, after: int, like: Tensor) -> Tensor:
     """For each place along a padded axis the index that it copies."""
-    place: Any = iota(n + before + after, -before)
+    place: Any = iota(n + before + after, -before, like=like)
     size = number(n, place.dtype)
     if mode == "wrap":
         return _remainder(place, size)
@@ -87,11 +87,11 @@ def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> 
         from wengert.autograd.conversion import check_range
 
         check_range(value, t.dtype, "pad")
-        return _slice_update(full(shape, value, t.dtype), t, starts, steps)
+        return _slice_update(full(shape, value, t.dtype, like=t), t, starts, steps)
     for axis, (before, after) in enumerate(pairs):
         n: Size = t.shape[axis]
         if isinstance(n, int) and n == 0 and before + after:
             raise ShapeError(f"pad: axis {axis} of {describe(t)} is empty; mode {mode!r} has nothing to copy")
         if before + after:
-            t = _take(t, _source(mode, n, before, after), axis)
+            t = _take(t, _source(mode, n, before, after, t), axis)
     return t if t is not x else _copy(t)

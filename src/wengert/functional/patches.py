@@ -74,7 +74,7 @@ def fold(x: Any, output_size: Any, kernel_size: Any, *, dilation: Any = 1, paddi
     n, channels = t.shape[0], t.shape[1] // taps
     flat = reshape(t, (n, channels, taps * windows))
     index = broadcast_to(asarray(places.reshape(1, 1, -1)), flat.shape)
-    empty = zeros((n, channels, padded[0] * padded[1]), dtype=t.dtype)
+    empty = zeros((n, channels, padded[0] * padded[1]), dtype=t.dtype, device=t.device)
     whole = reshape(scatter_add(empty, index, flat, axis=2), (n, channels, *padded))
     return without_batch(whole[:, :, top : top + size[0], left : left + size[1]], single)
 
@@ -142,7 +142,7 @@ def _unpooled(
     flat, places = (reshape(v, (n, channels, -1)) for v in (t, at))
     if places._plain and places.size and not 0 <= int(places.min()) <= int(places.max()) < elements:
         raise IndexRangeError(f"{name}: an index is outside of the {elements} elements of the output {tuple(size)}")
-    filled = scatter(zeros((n, channels, elements), dtype=t.dtype), places, flat, axis=2)
+    filled = scatter(zeros((n, channels, elements), dtype=t.dtype, device=t.device), places, flat, axis=2)
     return without_batch(reshape(filled, (n, channels, *size)), single)
 
 

@@ -102,7 +102,7 @@ def _places(taps: Any, sizes: Any, kernel: Any, stride: Any, padding: Any, dilat
         tap = _remainder(rest, kernel[i])
         rest = _floor_divide(rest, kernel[i])
         shape = tuple(taps.shape[2 + i] if k == i else 1 for k in range(rank))
-        window = _reshape(iota(taps.shape[2 + i]), shape)
+        window = _reshape(iota(taps.shape[2 + i], like=taps), shape)
         place = place + (window * stride[i] + tap * dilation[i] - padding[i]) * number(weights[i], int64)
     return place  # type: ignore[return-value]
 
@@ -190,7 +190,7 @@ def average_windows(
         return without_batch(as_dtype_of(sums / float(product(kernel)), dtype), single)
     padded = [n + 2 * p for n, p in zip(t.shape[2:], pad)]
     counted, around = (padded, (0,) * rank) if count_include_pad else (t.shape[2:], pad)
-    counts = _sum(full((1, 1, *counted), 1.0, t.dtype), sizes, kernel, step, around, apart)
+    counts = _sum(full((1, 1, *counted), 1.0, t.dtype, like=t), sizes, kernel, step, around, apart)
     return without_batch(as_dtype_of(sums / counts, dtype), single)
 
 

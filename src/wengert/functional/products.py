@@ -52,9 +52,9 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
         t = as_dtype_of(t, int64)  # powers soon leave the range of narrow integers
     rows: Any = t.shape[0]
     if columns == 0:
-        return full((rows, 0), 0.0, t.dtype)
+        return full((rows, 0), 0.0, t.dtype, like=t)
     factors = _broadcast_to(_reshape(t, (rows, 1)), (rows, columns - 1))
-    powers = cumulative_prod(concat([full((rows, 1), 1.0, t.dtype), factors], 1), 1, dtype=t.dtype)
+    powers = cumulative_prod(concat([full((rows, 1), 1.0, t.dtype, like=t), factors], 1), 1, dtype=t.dtype)
     return powers if increasing else flip(powers, 1)
 
 

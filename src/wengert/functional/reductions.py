@@ -300,7 +300,7 @@ def logsumexp(x: Any, axis: Axis = -1, *, b: Any = None, keepdims: bool = False,
     """
     t = as_floating(as_tensor(x, "logsumexp"))
     if b is not None or return_sign:
-        factors = full(t.shape, 1.0, t.dtype) if b is None else as_floating(as_tensor(b, "logsumexp"))
+        factors = full(t.shape, 1.0, t.dtype, like=t) if b is None else as_floating(as_tensor(b, "logsumexp"))
         shape = common_shape("logsumexp", t.shape, factors.shape)
         t, factors = (_broadcast_to(z, shape) for z in promoted([t, factors]))
         axes = all_axes(axis, t.ndim, "logsumexp") if t.ndim else ()

@@ -133,7 +133,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 def _windows_product(x: Tensor, weight: Tensor, n: Any, m: Any) -> Tensor:
     """Integers: every window as a row, times the weight. Exact, where a floating convolution is not."""
-    places = _reshape(iota(n), (n, 1)) + _reshape(iota(m), (1, m))
+    places = _reshape(iota(n, like=x), (n, 1)) + _reshape(iota(m, like=x), (1, m))
     return _sum(_take(x, places, 0) * weight, (1,), 0)
 
 
@@ -259,6 +259,6 @@ def between(start: Any, stop: Any, num: int, endpoint: bool) -> Tensor:
     a, b = both_tensors(start, stop, "linspace")
     a, b = as_floating(a), as_floating(b)
     parts = num - 1 if endpoint else num
-    places = as_dtype_of(iota(num), a.dtype) / float(builtins.max(parts, 1))
+    places = as_dtype_of(iota(num, like=a), a.dtype) / float(builtins.max(parts, 1))
     places = _reshape(places, (num, *(1,) * builtins.max(a.ndim, b.ndim)))
     return a * (1.0 - places) + b * places

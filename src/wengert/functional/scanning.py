@@ -41,7 +41,7 @@ def _only_axis(t: Tensor, axis: int | None, name: str) -> int:
 
 def _with_initial(y: Tensor, k: int, initial: float, reverse: bool, exclusive: bool) -> Tensor:
     """The running values after the initial one, which stands where the scan starts; without the whole if `exclusive`."""
-    first = full(tuple(1 if i == k else n for i, n in enumerate(y.shape)), initial, y.dtype)
+    first = full(tuple(1 if i == k else n for i, n in enumerate(y.shape)), initial, y.dtype, like=y)
     if exclusive:
         if y.shape[k] == 0:
             return y

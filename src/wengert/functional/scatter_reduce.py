@@ -24,12 +24,12 @@ _maximum, _isfinite, _invert, _or = (native(n) for n in ("maximum", "isfinite", 
 
 def _hit(x: Any, i: Any, axis: int) -> Any:
     """The places that an index names."""
-    return _put_along(full(x.shape, 0, bool_), i, full(i.shape, 1, bool_), axis)
+    return _put_along(full(x.shape, 0, bool_, like=x), i, full(i.shape, 1, bool_, like=i), axis)
 
 
 def _without(x: Any, i: Any, axis: int, neutral: float) -> Any:
     """x with the neutral element where something will be scattered to."""
-    return _where(_hit(x, i, axis), full(x.shape, neutral, x.dtype), x)
+    return _where(_hit(x, i, axis), full(x.shape, neutral, x.dtype, like=x), x)
 
 
 @composite(precision="full", functions=("scatter_reduce",))
@@ -41,8 +41,8 @@ def _summed(x: Tensor, i: Tensor, v: Tensor, axis: int, alone: bool) -> Any:
 def _mean(x: Tensor, i: Tensor, v: Tensor, axis: int, alone: bool) -> Any:
     start = wide(_without(x, i, axis, 0.0) if alone else x)
     total = _scatter_add(start, i, as_dtype_of(v, start.dtype), axis)
-    ones = full(v.shape, 1.0, start.dtype)
-    count = _scatter_add(full(x.shape, 0.0 if alone else 1.0, start.dtype), i, ones, axis)
+    ones = full(v.shape, 1.0, start.dtype, like=start)
+    count = _scatter_add(full(x.shape, 0.0 if alone else 1.0, start.dtype, like=start), i, ones, axis)
     return as_dtype_of(total / _maximum(count, 1.0), x.dtype)
 
 
@@ -57,12 +57,12 @@ def _product(x: Tensor, i: Tensor, v: Tensor, axis: int, alone: bool) -> Any:
     reach = 1
     while reach < n:
         same = _equal(narrow(places, axis, reach, n - reach), narrow(places, axis, 0, n - reach))
-        factor = _where(same, narrow(w, axis, 0, n - reach), full(same.shape, 1, w.dtype))
+        factor = _where(same, narrow(w, axis, 0, n - reach), full(same.shape, 1, w.dtype, like=w))
         w = _concat([narrow(w, axis, 0, reach), narrow(w, axis, reach, n - reach) * factor], axis)
         reach *= 2
     start = _without(x, i, axis, 1.0) if alone else x
     # Of equal places the last one wins, which has the product of them all.
-    return start * _put_along(full(x.shape, 1, x.dtype), places, w, axis)
+    return start * _put_along(full(x.shape, 1, x.dtype, like=x), places, w, axis)
 
 
 def _lowest(x: Any) -> float:
@@ -74,7 +74,10 @@ def _largest(x: Tensor, i: Tensor, v: Tensor, axis: int, alone: bool) -> Any:
     start = _without(x, i, axis, _lowest(x)) if alone else x
     order = _argsort(v.detach(), axis, 0, 1)  # in ascending order, NaN last: the last one wins
     best = _put_along(
-        full(x.shape, _lowest(x), x.dtype), _take_along(i, order, axis), _take_along(v.detach(), order, axis), axis
+        full(x.shape, _lowest(x), x.dtype, like=x),
+        _take_along(i, order, axis),
+        _take_along(v.detach(), order, axis),
+        axis,
     )
     y = _maximum(start.detach(), best)
     if not x.dtype.is_floating:
@@ -82,7 +85,7 @@ def _largest(x: Tensor, i: Tensor, v: Tensor, axis: int, alone: bool) -> Any:
     rows, values = wide(start), wide(v)
     of_x, of_v = _equal(start.detach(), y), _equal(v.detach(), _take_along(y, i, axis))
     if alone:
-        of_x = _where(_hit(x, i, axis), full(x.shape, 0, bool_), of_x)
+        of_x = _where(_hit(x, i, axis), full(x.shape, 0, bool_, like=x), of_x)
     ties = _scatter_add(as_dtype_of(of_x, rows.dtype), i, as_dtype_of(of_v, rows.dtype), axis)  # none where it is NaN
     flow = _scatter_add(_where(of_x, rows, 0.0), i, _where(of_v, values, 0.0), axis) / _maximum(ties, 1.0)
     flow = as_dtype_of(flow, x.dtype)

@@ -21,6 +21,7 @@ from wengert.functional.arguments import (
     full,
     narrow,
     native,
+    on_host,
     wide,
 )
 from wengert.functional.foreign_names import explain_keywords
@@ -43,7 +44,7 @@ def _segments(x: Any, ids: Any, num_segments: int, name: str) -> tuple[Tensor, T
         raise ShapeError(f"{name}: needs one id for each row of x, got {describe(t)} and ids {describe(i)}")
     if num_segments < 0:
         raise ArgumentError(f"{name}: num_segments must not be negative, got {num_segments}")
-    if i._plain and i.size:
+    if on_host(i) and i.size:
         low, high = int(i.numpy().min()), int(i.numpy().max())
         if low < 0:
             raise IndexRangeError(f"{name}: id {low} is negative; ids are in 0 … num_segments − 1")
@@ -70,7 +71,7 @@ def segment_sum(x: Any, ids: Any, *, num_segments: int) -> Tensor:
 
 def _rows_of(ids: Any, n: int, like: Any) -> Any:
     """How many rows each segment has, to divide by what has the axes of `like`."""
-    count = _added(full(ids.shape, 1.0, like.dtype), ids, n)
+    count = _added(full(ids.shape, 1.0, like.dtype, like=like), ids, n)
     return _reshape(count, (n, *(1,) * (like.ndim - 1)))
 
 
@@ -99,7 +100,7 @@ def _largest(x: Any, ids: Any, n: int) -> Any:
     lowest = -math.inf if x.dtype.is_floating else float(np.iinfo(x.dtype.name).min)
     order = _argsort(x, 0, 0, 1)
     column = _broadcast_to(_reshape(ids, (ids.shape[0], *(1,) * (x.ndim - 1))), x.shape)
-    start = full((n, *x.shape[1:]), lowest, x.dtype)
+    start = full((n, *x.shape[1:]), lowest, x.dtype, like=x)
     return _put_along(start, _take_along(column, order, 0), _take_along(x, order, 0), 0)
 
 
@@ -173,10 +174,11 @@ def bincount(x: Any, *, weights: Any = None, minlength: int = 0) -> Tensor:
         )
     if minlength < 0:
         raise ArgumentError(f"bincount: minlength must not be negative, got {minlength}")
-    if i.size and (lowest := int(i.numpy().min())) < 0:
+    values = data(i)
+    if i.size and (lowest := int(values.min())) < 0:
         raise IndexRangeError(f"bincount: x must not be negative, got {lowest}")
-    highest = int(i.numpy().max()) if i.size else -1
-    w = full(i.shape, 1.0, int64) if weights is None else as_tensor(weights, "bincount")
+    highest = int(values.max()) if i.size else -1
+    w = full(i.shape, 1.0, int64, like=i) if weights is None else as_tensor(weights, "bincount")
     if tuple(w.shape) != tuple(i.shape):
         raise ShapeError(f"bincount: weights {describe(w)} must have the shape of x {describe(i)}")
     return segment_sum(w, i, num_segments=max(minlength, highest + 1))
@@ -234,7 +236,7 @@ def histogram(
         raise DTypeError(f"histogram: complex numbers have no order, got {describe(t)}")
     edges = _edges(t, bins, range)
     n = int(edges.shape[0]) - 1
-    w = full(t.shape, 1.0, int64) if weights is None else as_tensor(weights, "histogram")
+    w = full(t.shape, 1.0, int64, like=t) if weights is None else as_tensor(weights, "histogram")
     if tuple(w.shape) != tuple(t.shape):
         raise ShapeError(f"histogram: weights {describe(w)} must have the shape of x {describe(t)}")
     size = t.size

@@ -311,9 +311,9 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tens
     [1, -1]
     """
     if device is not None:
-        from wengert.autograd.device import check_device
+        from wengert.autograd.device import move
 
-        check_device(device)
+        x = move(as_tensor(x, "astype"), device)
     t, wanted = as_tensor(x, "astype"), as_dtype(dtype)
     if t.dtype.code == wanted.code:
         return _copy(t) if copy else t

@@ -337,7 +337,7 @@ def isin(x1: Any, x2: Any, *, invert: bool = False) -> Tensor:
         a, b = _cast(a, uint8.code), _cast(b, uint8.code)
     n: Any = b.size
     if n == 0:
-        return full(a.shape, float(bool(invert)), bool_)
+        return full(a.shape, float(bool(invert)), bool_, like=a)
     flat = _reshape(b, (n,))
     ordered = _take(flat, _argsort(flat, 0, 0, 1), 0)
     place = _minimum(_searchsorted(ordered, a, 0, 1), number(n - 1, int64))

@@ -105,14 +105,18 @@ def _as_array(k: Any, name: str) -> Tensor:
 _BASIC = (int, slice, type(None), type(Ellipsis))
 
 
-def entries_of(key: Any, name: str) -> tuple[list[Any], bool]:
-    """The entries of a key, and whether all are basic. Others become tensors, so that their ranks are known."""
+def entries_of(key: Any, name: str, x: Tensor) -> tuple[list[Any], bool]:
+    """The entries of a key of x, and whether all are basic. Others become tensors where x is, so that their ranks are
+    known."""
     given = key if isinstance(key, tuple) else (key,)
     entries, basic = [], True
     for k in given:
         if type(k) not in _BASIC and not isinstance(k, _core.Dim):
             k = operator.index(k) if isinstance(k, np.integer) else _as_array(k, name)
-            basic = basic and not isinstance(k, Tensor)
+            if isinstance(k, Tensor):
+                basic = False
+                if _core.device_of(x) > 0:
+                    k = k.to(x.device)
         entries.append(k)
     return entries, basic
 
@@ -178,12 +182,16 @@ def _mask_terms(x: Tensor, mask: Tensor, axis: int, name: str) -> list[Term]:
             f"{name}: the number of elements that a mask {describe(mask)} selects depends on its data, which a traced "
             "function cannot read; use where(mask, x, 0)"
         )
-    found = np.nonzero(mask.numpy() if mask.ndim else mask.numpy().reshape(1))
     from wengert.autograd.conversion import asarray
+    from wengert.autograd.device import like
+    from wengert.interop.numpy import data
+
+    values = data(mask)
+    found, device = np.nonzero(values if mask.ndim else values.reshape(1)), like(x)
 
     if mask.ndim == 0:
-        return [Term(ARRAY, -1, index=asarray(found[0]))]
-    return [Term(ARRAY, axis + i, index=asarray(indices)) for i, indices in enumerate(found)]
+        return [Term(ARRAY, -1, index=asarray(found[0], device=device))]
+    return [Term(ARRAY, axis + i, index=asarray(indices, device=device)) for i, indices in enumerate(found)]
 
 
 def same_size(a: Size, b: Size) -> bool:

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.device import CPU, Device, check_device
+from wengert.autograd.device import CPU, Device, check_device, move
 from wengert.dtypes import ALL, DType, complex64, float32, int64, isdtype
 from wengert.errors import ArgumentError
 
@@ -96,5 +96,4 @@ def to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
     """
     if stream is not None:
         raise ArgumentError("to_device: there are no streams on the CPU; pass stream=None")
-    check_device(device)
-    return x
+    return move(x, device)  # type: ignore[no-any-return]

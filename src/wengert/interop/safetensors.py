@@ -80,7 +80,7 @@ def write(f: BinaryIO, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) 
     text += b" " * (-len(text) % 8)
     f.write(len(text).to_bytes(8, "little") + text)
     for _, t in ordered:
-        array = _core.copy(t.detach()).numpy()  # a copy: exporting pins a tensor's memory
+        array = _core.copy(t.detach().cpu()).numpy()  # a copy: exporting pins a tensor's memory
         raw: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         f.write(raw)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd import conversion
-from wengert.autograd.device import Device, check_device
+from wengert.autograd.device import is_device, move
 from wengert.autograd.html import escaped, table
 from wengert.autograd.modes import no_grad
 from wengert.autograd.reverse import HookHandle
@@ -313,31 +313,31 @@ class Module:
         return self
 
     def to(self, *where: Any, dtype: Any = None, device: Any = None) -> Self:
-        """Cast all floating parameters and buffers, in place: `net.to(wg.float64)`; or `net.to("cpu")`.
+        """Cast floating parameters and buffers, or move all to a device, in place: `net.to(wg.float64)`, `net.to("cuda")`.
 
-        Make optimizers afterwards: their state has the dtype of the parameters they were given.
+        Make optimizers afterwards: their state has the dtype and the device of the parameters they were given.
 
         >>> _example().to("float64").weight.dtype
         wengert.float64
         """
         for w in where:
-            if isinstance(w, Device) or (isinstance(w, str) and w.split(":")[0] in ("cpu", "cuda", "gpu")):
+            if is_device(w):
                 device = w
             else:
                 dtype = w.dtype if isinstance(w, Tensor) else w
-        check_device(device)
         kind = None if dtype is None else as_dtype(dtype)
         if kind is not None and not kind.is_floating:
             raise ArgumentError(f"{type(self).__name__}.to: parameters must have a floating dtype, got {kind.name}")
         for e in self._entries():
-            if (
-                kind is None
-                or not isinstance(e.value, Tensor)
-                or not e.value.dtype.is_floating
-                or e.value.dtype == kind
-            ):
+            if not isinstance(e.value, Tensor):
                 continue
-            cast = e.value.detach().astype(kind)
+            cast = e.value.detach()
+            if kind is not None and cast.dtype.is_floating and cast.dtype != kind:
+                cast = cast.astype(kind)
+            if device is not None:
+                cast = move(cast, device)
+            if cast.dtype == e.value.dtype and cast.device == e.value.device:
+                continue
             if isinstance(e.value, Parameter):  # stays the same object: optimizers hold it
                 trained = e.value.requires_grad
                 e.value._adopt(cast)

@@ -8,6 +8,7 @@ from typing import Any
 from wengert import functional as F
 from wengert._core import Tensor
 from wengert.autograd.creation import zeros
+from wengert.autograd.device import like
 from wengert.autograd.random import Generator, uniform
 from wengert.errors import ArgumentError, ShapeError
 from wengert.functional.arguments import describe
@@ -93,7 +94,7 @@ class _Recurrent(Module):
             raise ShapeError(f"{name}: needs at least one step, got {describe(x)}")
         shape = (self.num_layers * self.directions, x.shape[1], self.hidden_size)
         if state is None:
-            return x, [zeros(shape, dtype=x.dtype) for _ in range(self.states)], single
+            return x, [zeros(shape, dtype=x.dtype, device=like(x)) for _ in range(self.states)], single
         states = [F.expand_dims(s, axis=1) if single else s for s in (state if self.states > 1 else [state])]
         for s in states:
             if tuple(s.shape) != shape:
@@ -230,7 +231,7 @@ class _Cell(Module):
         single = x.ndim == 1
         x = F.expand_dims(x, axis=0) if single else x
         if state is None:
-            states = [zeros((x.shape[0], self.hidden_size), dtype=x.dtype)] * count
+            states = [zeros((x.shape[0], self.hidden_size), dtype=x.dtype, device=like(x))] * count
         else:
             states = [F.expand_dims(s, axis=0) if single else s for s in state]
         made = self._step(x, states)

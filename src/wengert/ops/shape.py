@@ -136,6 +136,19 @@ replace_value = define(
     invalid=[Invalid((real(2, 3), real(3, 2)), (), "ShapeError", "replace_value")],
     public=False,
 )
+to_device: Op = define(
+    "to_device",
+    formula="x, on another device",
+    reference=lambda x, source, target: np.copy(x),
+    jvp="linear",
+    transpose=lambda y_bar, x, source, target: to_device(y_bar, target, source),
+    sparsity="same",
+    vmap="elementwise",
+    samples=[Sample((real(2, 3),), (0, 0))],
+    public=False,
+)
+
+
 contiguous = define(
     "contiguous",
     formula="a packed copy",

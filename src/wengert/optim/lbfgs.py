@@ -9,7 +9,7 @@ from typing import Any
 from wengert import functional as F
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray, tensor
-from wengert.autograd.creation import zeros
+from wengert.autograd.creation import zeros, zeros_like
 from wengert.autograd.modes import enable_grad, no_grad
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, GradientError
@@ -197,7 +197,7 @@ class LBFGS(Optimizer):
                 "the closure must call backward() on a loss that depends on them"
             )
         with no_grad():
-            g = joined([zeros(p.shape, dtype=p.dtype) if p.grad is None else p.grad.detach() for p in parameters])
+            g = joined([zeros_like(p) if p.grad is None else p.grad.detach() for p in parameters])
             slope = 0.0 if d is None else float(_dot(g, d))
         loss = asarray(loss).detach()
         return loss, Point(t, float(loss), g, slope)

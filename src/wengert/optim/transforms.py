@@ -9,7 +9,7 @@ from typing import Any
 from wengert import functional as F
 from wengert._core import Tensor
 from wengert.autograd.creation import zeros
-from wengert.autograd.random import Generator, randn
+from wengert.autograd.random import Generator, randn_like
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, GradientError
 from wengert.functional.arguments import as_dtype_of, native
@@ -235,7 +235,7 @@ class _Noise(Transform):
     def apply(self, gradients: Gradients, parameters: Owners) -> Gradients:
         self.steps += 1
         std = math.sqrt(self.eta / self.steps**self.gamma)
-        return [g + randn(g.shape, std=std, dtype=g.dtype, generator=self.generator) for g in gradients]
+        return [g + randn_like(g, std=std, generator=self.generator) for g in gradients]
 
     def state_dict(self) -> dict[str, Any]:
         return {"steps": self.steps, "generator": list(self.generator.get_state())}

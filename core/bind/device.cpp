@@ -1,0 +1,68 @@
+// Devices, for Python.
+#include "../device.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/set.h>
+#include <nanobind/stl/string.h>
+
+#include "../test_device.h"
+#include "dual.h"
+#include "program.h"
+
+namespace wengert {
+
+namespace {
+
+TestDevice& test_device() {
+  static auto* made = [] {
+    auto device = std::make_unique<TestDevice>();
+    auto* kept = device.get();
+    add_device(std::move(device));
+    return kept;
+  }();
+  return *made;
+}
+
+void require_device(int id) {
+  if (id < 0 || (id != kCpu && !has_device(id))) throw nb::value_error("there is no such device");
+}
+
+// Where ops without operands put what they make, from now on; what it was before.
+int set_placement(int id) {
+  require_device(id);
+  return std::exchange(placement, static_cast<DeviceId>(id));
+}
+
+nb::tuple device_memory(int id) {
+  require_device(id);
+  const Device& device = device_at(static_cast<DeviceId>(id));
+  return nb::make_tuple(device.live_bytes, device.peak_bytes);
+}
+
+}  // namespace
+
+void init_device(nb::module_& m) {
+  // Of a plain tensor or a dual; -1 for one without data.
+  m.def("device_of", [](nb::handle tensor) -> int {
+    const Value* v = bottom_value(tensor.ptr());
+    return v ? v->device : -1;
+  });
+  m.def("device_name", [](int id) {
+    require_device(id);
+    return device_name(static_cast<DeviceId>(id));
+  });
+  m.def("device_memory", &device_memory);
+  m.def("synchronise", [](int id) {
+    require_device(id);
+    if (id != kCpu) guarded([&] { device_at(static_cast<DeviceId>(id)).synchronise(); });
+  });
+  m.def("placement", []() -> int { return placement; });
+  m.def("set_placement", &set_placement);
+  // The test device: its number, its counters (which start again), ops that it refuses, how much memory it has.
+  m.def("test_device", []() -> int { return test_device().id; });
+  m.def("test_device_calls", [] { return std::exchange(test_device().calls, {}); });
+  m.def("test_device_refuse", [](std::set<std::string> ops) { test_device().refused = std::move(ops); });
+  m.def("test_device_limit", [](size_t bytes) { test_device().most_bytes = bytes; });
+}
+
+}  // namespace wengert

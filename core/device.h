@@ -1,0 +1,102 @@
+// Where memory is, and who computes there. The CPU is number 0: its memory is the pool's, and its kernels are called
+// directly. Every other device has this interface, and nothing else touches what lies in its memory. Sizes, attributes,
+// streams of random numbers and numbers without axes stay on the host.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "error.h"
+#include "memory.h"
+
+namespace wengert {
+
+struct Attrs;
+struct FusedGroup;
+struct Op;
+struct Program;
+struct Value;
+
+using DeviceId = uint8_t;
+inline constexpr DeviceId kCpu = 0;
+
+// What a device makes of a program or of one of its groups (machine code, plans, graphs), kept beside it.
+struct Prepared {
+  virtual ~Prepared() = default;
+};
+class PreparedByDevice {
+ public:
+  template <class Make>
+  Prepared& find(DeviceId device, Make&& make) {
+    for (auto& [id, made] : made_)
+      if (id == device) return *made;
+    return *made_.emplace_back(device, make()).second;
+  }
+
+ private:
+  std::vector<std::pair<DeviceId, std::unique_ptr<Prepared>>> made_;
+};
+
+// A fused group on operands: the iteration space, and for each register the value that it is loaded from and the one
+// that it is stored to, or null. An input is on the device, or one element on the host.
+struct GroupCall {
+  const FusedGroup& group;
+  int ndim;
+  const int64_t* shape;
+  Value* const* in;
+  Value* const* out;  // allocated, packed; may lie where an input lies that is not read afterwards
+};
+
+struct Device {
+  std::string name;
+  DeviceId id = kCpu;
+  size_t live_bytes = 0, peak_bytes = 0;
+
+  virtual ~Device() = default;
+  virtual char* allocate(size_t bytes) = 0;  // throws std::bad_alloc
+  virtual void free(char* data, size_t bytes) noexcept = 0;
+  // to[...] = from[...] for equal shapes; dtypes and strides may differ. One of them may be on the host: a copy to the
+  // host has arrived when this returns.
+  virtual void copy(const Value* from, Value* to) = 0;
+  virtual void fill(Value* to, const void* element) = 0;  // a packed value
+  // Fills outputs that are allocated as the op's shape rule says. Operands are on the device, or one element on the
+  // host. Throws a device error where it has no kernel.
+  virtual void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) = 0;
+  virtual void run_group(const GroupCall& call) = 0;
+  // Runs a whole program in a way of its own, as `run` does; false: step by step, please.
+  virtual bool run_program(const Program& /*p*/, Value* const* /*in*/, const int64_t* /*leaf_sizes*/, Value** /*out*/,
+                           Value* const* /*donated*/, int /*given*/) {
+    return false;
+  }
+  virtual void synchronise() = 0;  // what was started has been done; throws what went wrong meanwhile
+};
+
+// Devices live as long as the process.
+DeviceId add_device(std::unique_ptr<Device> device);
+Device& device_at(DeviceId id);  // not the CPU
+bool has_device(int id);
+const std::string& device_name(DeviceId id);  // "cpu", "cuda:0"
+
+// Where ops without operands put what they make. A program sets it to the device of its operands.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local DeviceId placement;
+class Placement {
+ public:
+  explicit Placement(DeviceId device) : before_(placement) { placement = device; }
+  Placement(const Placement&) = delete;
+  ~Placement() { placement = before_; }
+
+ private:
+  DeviceId before_;
+};
+
+// A buffer of a device's memory; `owner` is the device. Throws std::bad_alloc.
+Buffer* allocate_on(Device& device, size_t bytes, Category category);
+
+// The device on which an op runs on these operands: the one that they are on. Numbers, and what stands for a number
+// (one element seen through strides of zero), are taken from the host. Throws a device error that names the op and both
+// devices.
+DeviceId common_device(const char* op, Value* const* in, int n_in);
+
+}  // namespace wengert
