@@ -64,7 +64,13 @@ def loss_of(net: Writer, x: wg.Tensor, t: wg.Tensor) -> wg.Tensor:
 
 
 def train(
-    steps: int = 600, batch: int = 12, length: int = 48, width: int = 64, blocks: int = 2, seed: int = 0
+    steps: int = 600,
+    batch: int = 12,
+    length: int = 48,
+    width: int = 64,
+    blocks: int = 2,
+    seed: int = 0,
+    precision: str = "float32",
 ) -> tuple[float, Writer, str]:
     """Bits per character on the last tenth of the text, the network, and the alphabet."""
     wg.manual_seed(seed)
@@ -74,10 +80,15 @@ def train(
     net = Writer(len(alphabet), length, width, heads=4, blocks=blocks)
     optimizer = optim.AdamW(net.parameters(), lr=8e-3, weight_decay=0.01)
     schedule = optim.Scheduler(optimizer, optim.schedules.warmup_cosine(steps // 10, steps))
+    half = precision != "float32"
+    scaler = wg.GradScaler(loss_scaler=None if precision == "float16" else wg.StaticLossScaler(1.0))
     for _ in track(range(steps), description="reading"):
-        grads = loss_of(net, *sample(rng, learned, batch, length)).backward()
+        with wg.autocast(precision if half else "bfloat16", enabled=half):
+            loss = loss_of(net, *sample(rng, learned, batch, length))
+        grads = scaler.unscale_(scaler.scale(loss).backward())
         wg.clip_grad_norm(grads, 1.0)
-        optimizer.step(grads)
+        scaler.step(optimizer, grads)
+        scaler.update()
         schedule.step()
     net.eval()
     with wg.no_grad():
@@ -103,8 +114,16 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=64, help="numbers per character (default: %(default)s)")
     parser.add_argument("--blocks", type=int, default=2, help="of attention (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and text windows (default: %(default)s)")
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16", "float16"),
+        default="float32",
+        help="of matrix products and attention (default: %(default)s)",
+    )
     options = parser.parse_args()
-    bits, net, alphabet = train(options.steps, width=options.width, blocks=options.blocks, seed=options.seed)
+    bits, net, alphabet = train(
+        options.steps, width=options.width, blocks=options.blocks, seed=options.seed, precision=options.precision
+    )
     print(write(net, alphabet, 400))
     print(f"-- {bits:.3f} bits per character of text it has not seen; counting single letters alone would give 4.4")
 

@@ -15,6 +15,7 @@ from wengert.optim.ema import EMA
 from wengert.optim.lbfgs import LBFGS, LBFGSConfig
 from wengert.optim.levenberg_marquardt import LevenbergMarquardt, LevenbergMarquardtConfig
 from wengert.optim.lion import Lion, LionConfig
+from wengert.optim.master_weights import MasterWeights
 from wengert.optim.muon import Muon, MuonConfig
 from wengert.optim.nadam import NAdam, NAdamConfig
 from wengert.optim.natural_gradient import NaturalGradient, NaturalGradientConfig
@@ -36,7 +37,7 @@ __all__ = [
     "AdamaxConfig", "AdamConfig", "AdamW", "AdamWConfig", "DynamicLossScaler", "EMA",
     "GradScaler", "GradientAccumulator", "GradientClipper",
     "GradientStatistics", "LBFGS", "LBFGSConfig", "LevenbergMarquardt", "LevenbergMarquardtConfig", "Lion",
-    "LionConfig", "Lookahead", "Muon", "MuonConfig", "NAdam", "NAdamConfig", "NaturalGradient",
+    "LionConfig", "Lookahead", "MasterWeights", "Muon", "MuonConfig", "NAdam", "NAdamConfig", "NaturalGradient",
     "NaturalGradientConfig", "NewtonCG", "NewtonCGConfig", "Optimizer", "RAdam", "RAdamConfig", "ReduceOnPlateau",
     "RMSprop", "RMSpropConfig", "Rprop", "RpropConfig", "SAM", "Scheduler", "SGD", "SGDConfig", "Shampoo",
     "ShampooConfig", "StaticLossScaler",

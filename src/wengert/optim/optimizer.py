@@ -288,7 +288,9 @@ class Optimizer:
         updated = False
         for k, update_batches in enumerate(self._update_batches):
             for update_batch in tuple(update_batches):
-                gradients = None if given is None else [given.get(p.id) for p in update_batch.parameters]
+                gradients = (
+                    None if given is None else [_in_dtype_of(p, given.get(p.id)) for p in update_batch.parameters]
+                )
                 if update_batch.steps == 0 or not self._update(k, update_batch, gradients):
                     updated |= self._update_part(k, update_batch, gradients)
                 else:
@@ -534,6 +536,11 @@ def _unchangeable(options: Options) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _in_dtype_of(p: Tensor, g: Tensor | None) -> Tensor | None:
+    """A gradient as the step of this parameter takes it; sums of half-precision gradients are float32."""
+    return g if g is None or g.dtype.code == p.dtype.code else g.astype(p.dtype)
 
 
 def _trained(p: Any) -> Any:

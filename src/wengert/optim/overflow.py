@@ -83,11 +83,14 @@ class Watch:
         elif self._every:
             self._look_at_cotangents(reachable([scaled]).values())
 
-    def _look_at_cotangents(self, nodes: Iterable[Any]) -> None:
+    def _find_readers(self, nodes: Iterable[Any]) -> None:
         for node in sorted(nodes, key=lambda n: n.seq):
             for edge in node.edges:
                 if edge is not None:
                     self._readers[edge[0].id if edge[0].is_leaf else edge[0].key] = node
+
+    def _look_at_cotangents(self, nodes: Iterable[Any]) -> None:
+        self._find_readers(nodes)
         for node in nodes:
             if not node.is_leaf and node.key in self._readers:
                 hooks = _core.hooks_of(_core.reattach(node, 0, _PLACEHOLDER))
@@ -99,15 +102,27 @@ class Watch:
             self._found = self._made_by(key, g)
 
     def first(self, leaves: dict[int, Tensor]) -> Place | None:
-        """The first operation, if it is known; `leaves` has the gradients that are not finite, by tensor id."""
+        """The first operation, if it is known; `leaves` has the gradients that are not finite, by tensor id.
+
+        Where cotangents were not looked at, it is the first of those that gave such a gradient to a leaf.
+        """
+        if self._found is not None:
+            return self._found
+        if not self._readers:
+            self._find_readers(reachable([self._edges[1]]).values())
         read = [key for key in leaves if key in self._readers]
-        if self._found is None and read:  # no cotangent was infinite before those of leaves
-            latest = max(read, key=lambda key: self._readers[key].seq)
+        if read:
+            latest = max(read, key=lambda key: self._reader(key).seq)
             self._found = self._made_by(latest, leaves[latest])
         return self._found
 
-    def _made_by(self, key: int, g: Tensor) -> Place:
+    def _reader(self, key: int) -> Any:
+        """The latest operation that read a result, or a cast of it."""
         reader = self._readers[key]
+        return self._readers.get(reader.key, reader) if reader.name == "cast" else reader
+
+    def _made_by(self, key: int, g: Tensor) -> Place:
+        reader = self._reader(key)
         what = f"{not_finite(g)} of {g.size} elements of {g.dtype.name}{tuple(g.shape)} are not finite"
         return Place(f"the derivative of {reader.name} at {reader.line}; {what}", _leaves_behind(reader))
 

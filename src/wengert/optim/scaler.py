@@ -272,7 +272,8 @@ class GradScaler:
 
         Layers are known by the names of parameters: of `net`, or of the optimizer, where it was given
         `net.named_parameters()`. In the first step, and after an overflow or a change of the scale, every operation of
-        backward is watched; an overflow in another step is known by the forward operation or by the gradients.
+        backward is watched. Of an overflow in another step the first operation is named that gave a gradient which is not
+        finite to a parameter, or the forward operation.
         """
         if self._overflow is None:
             return f"no overflow in {self.steps} steps; the scale is {self._scale:g}"

@@ -293,7 +293,7 @@ def dependence(f: Any) -> Dependence | None:
 
 
 def _find(options: tuple[Any, ...], state: _State, make: Callable[[], Any]) -> _Known:
-    key = (options, state[0])
+    key = (options, state[0], _core.autocast_policy())
     known = _shared.get(key)
     if known is None or not known.fits(state):
         known = _shared[key] = _Known(state, make())
