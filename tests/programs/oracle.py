@@ -253,7 +253,8 @@ class Model:
         for t in reversed(range(len(xs))) if reverse else range(len(xs)):
             init, y = body_fn(init, xs[t])
             made.append(y)
-        return init, array(np.stack(made[::-1] if reverse else made) if made else np.zeros(xs.shape))
+        last = tuple(c.copy() for c in init) if isinstance(init, tuple) else init.copy()  # never what was given
+        return last, array(np.stack(made[::-1] if reverse else made) if made else np.zeros(xs.shape))
 
     @staticmethod
     def associative_scan(fn: Any, xs: Any, reverse: bool = False, axis: int = 0) -> Any:
