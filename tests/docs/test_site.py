@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -30,14 +31,24 @@ CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built once, also where several processes share the tests."""
     pytest.importorskip("mkdocs", reason="make docs installs it")
-    folder = tmp_path_factory.mktemp("site")
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = shared / "site"
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "index.html").exists():
+            _build(folder)
+    return folder
+
+
+def _build(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "--site-dir", str(folder)],
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, cwd=ROOT, capture_output=True, encoding="utf-8", check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder
 
 
 class _Page(HTMLParser):

@@ -10,7 +10,10 @@ from tools.site.links import MOUNTED, ROOT
 from tools.site.names import GROUPS, PAGES, public_names
 
 DOCS = ROOT / "docs"
-FIRST_HOW_TOS = ("networks", "data", "optimizers", "compile", "batching", "memory", "debugging", "profiling", "interop")
+FIRST_HOW_TOS = (
+    "networks", "data", "optimizers", "compile", "control-flow", "batching", "memory", "precision", "cuda",
+    "debugging", "profiling", "determinism", "interop",
+)  # fmt: skip
 # Pages of folders in the order of reading; others follow by file name.
 FIRST_IN_FOLDERS = (
     "index", "pytorch", "jax", "tensorflow", "autograd",
