@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("WENGERT_NUM_THREADS", "1")  # processor time, not that of waiting for another core
 
 import contextlib
+import functools
 import time
 import timeit
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from typing import Any
 import wengert as wg
 from benchmarks import command_line, measure
 from benchmarks.measure import Call, Row, interleave
-from benchmarks.workloads import data, in_wengert
+from benchmarks.workloads import Workload, data, in_wengert
 
 
 @dataclass
@@ -59,7 +60,15 @@ def _product(n: int) -> Work:
 
 
 def _step() -> Work:
-    return Work("step()", {"step": in_wengert.mlp(data.SMALL, 32).names["step"]})
+    return _training(in_wengert.mlp(data.LARGE, 32))
+
+
+def _small_step() -> Work:
+    return _training(in_wengert.mlp(data.SMALL, 32), ops=18)
+
+
+def _training(workload: Workload, ops: int = 0) -> Work:
+    return Work(workload.statement, workload.names, ops)
 
 
 WORK: dict[str, Callable[[], Work]] = {
@@ -69,12 +78,14 @@ WORK: dict[str, Callable[[], Work]] = {
     "multiply of 100 µs": lambda: _lasting(100e-6, _multiply),
     "product of 10 µs": lambda: _lasting(10e-6, _product),
     "multiply, sum and backward of 60 µs": lambda: _lasting(60e-6, _backward),
-    "training step of an MLP": _step,
+    "training step of an MLP of 64 units": _small_step,
+    "training step of an MLP of 1024 units": _step,
 }
 
 # How each instrument is switched on, and the most that it may add, in percent.
 INSTRUMENTS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[Any]], float]] = {
-    "profile": (wg.profile, 5.0),
+    # Without gradients: that the first two steps are looked at would count many times in samples this short.
+    "profile": (functools.partial(wg.profile, gradients=False), 5.0),
 }
 
 

@@ -31,6 +31,8 @@ class Row:
     roofline: float | None = None  # the time that the machine would need at best, as a part of the time it took
     note: str = ""  # the source of a line, the class of a module
     inclusive: float = 0.0  # of a module: with all modules inside
+    median: float = 0.0  # seconds of an op
+    median_around: float = 0.0  # before an op
 
     @property
     def flops_per_second(self) -> float:
@@ -93,6 +95,7 @@ class Sums:
         phases = [add(seconds, self.events["phase"] == k) for k in range(len(PHASES))]
         calls, moved, flops = np.bincount(keys, minlength=n), add(self.moved()), add(self.flops_of_events)
         bounds = add(self.bounds()) if measured and len(self.events) else None
+        medians, medians_around = _medians(keys, seconds, n), _medians(keys, self.around, n)
         rows = []
         for k, (name, note) in enumerate(names):
             if not calls[k]:
@@ -101,6 +104,7 @@ class Sums:
             forward, backward, update = (float(p[k]) for p in phases)
             row = Row(name, spent, forward, backward, update, int(calls[k]), int(moved[k]), float(flops[k]))
             row.share, row.around, row.note = spent / total, float(around[k]), note
+            row.median, row.median_around = float(medians[k]), float(medians_around[k])
             row.roofline = float(bounds[k]) / spent if bounds is not None and spent else None
             rows.append(row)
         return sorted(rows, key=lambda r: -r.seconds)
@@ -144,6 +148,14 @@ class Sums:
         for r in rows:
             r.inclusive = sum(o.seconds for o in rows if o.name == r.name or o.name.startswith(f"{r.name}."))
         return sorted(rows, key=lambda r: (-r.inclusive, r.name))
+
+
+def _medians(keys: Any, values: Any, n: int) -> Any:
+    """The median of the values of each of n keys; 0 for a key without any."""
+    order = np.lexsort((values, keys))
+    first = np.searchsorted(keys[order], np.arange(n + 1))
+    middle = np.minimum((first[:-1] + first[1:]) // 2, max(0, len(values) - 1))
+    return np.where(first[1:] > first[:-1], values[order][middle], 0.0) if len(values) else np.zeros(n)
 
 
 def _gaps(events: Any) -> Any:
