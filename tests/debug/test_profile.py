@@ -197,7 +197,7 @@ def test_memory_over_time_and_the_contents_of_its_peak() -> None:
     assert live[-1] == _core.memory_stats()["live_bytes"]
     held = {h.line.rpartition("/")[2]: h for h in p.memory.contents()}
     assert held[large].bytes == 200_000 and held[large].tensors == 1
-    assert held[also].bytes == 200_004  # with the number
+    assert held[also].bytes in (200_000, 200_004)  # with the number 2.0, unless an earlier program keeps one
     assert held["before the profile"].bytes >= before.size * 4
     assert sum(h.bytes for h in p.memory.contents()) == p.memory.peak_bytes
     times, columns = p.memory.by_category()
