@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import fcntl
 import os
 import re
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tools.site import links, navigation, notebooks, reference
+from tools.site import links, names, navigation, notebooks, reference
 from tools.site.names import PAGES, by_path, public_names
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +92,12 @@ def test_pages_of_the_reference_are_by_module() -> None:
     modules = [module for _, _, listed in PAGES for module in listed.split()]
     assert len(modules) == len(set(modules)), "a module is on two pages"
     assert len({name.path for name in public_names()}) == len(public_names()) > 800
+
+
+@pytest.mark.parametrize("module", [links, names])
+def test_examples_of_the_builder(module: Any) -> None:
+    tried = doctest.testmod(module)
+    assert tried.attempted and not tried.failed
 
 
 def test_links_lead_somewhere(pages: dict[str, _Page]) -> None:
