@@ -71,9 +71,12 @@ class Timing:
 Call = Callable[[int], float]  # runs n times, returns seconds
 
 
-def statement(code: str, names: Mapping[str, Any], finish: Callable[[], Any] = lambda: None) -> Call:
-    """A call that times `code` in a loop of its own, as timeit does; `finish` waits for what was only started."""
-    timer = timeit.Timer(code, globals=dict(names))
+def statement(
+    code: str, names: Mapping[str, Any], finish: Callable[[], Any] = lambda: None, setup: str = "pass"
+) -> Call:
+    """A call that times `code` in a loop of its own, after `setup`, as timeit does; `finish` waits for what was only
+    started."""
+    timer = timeit.Timer(code, setup, globals=dict(names))
 
     def call(n: int) -> float:
         seconds = timer.timeit(n)

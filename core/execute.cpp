@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <span>
 
+#include "generate/tier.h"
 #include "kernels/strided.h"
 #include "profile.h"
 #include "regions.h"
@@ -483,6 +484,7 @@ void Run::call(const Step& s) {
 void Run::step(const Step& s) {
   ++run_counters.steps;
   run_counters.gemms += s.gemm;
+  run_counters.instructions += s.group ? static_cast<int64_t>(s.group->code.size()) : 1;
   if (s.group) {
     ++run_counters.groups;
     if (device == kCpu) [[likely]]
@@ -587,6 +589,7 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   }
   ++run_counters.steps;
   ++run_counters.groups;
+  run_counters.instructions += static_cast<int64_t>(g.code.size());
   if (profiling) [[unlikely]]
     run_code_profiled(p, in, at, n);
   else
@@ -670,6 +673,13 @@ void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** 
   for (int i = 0; i < p.n_inputs; ++i) device |= in[i]->device;
   if (device != kCpu) [[unlikely]]
     return run_anywhere(p, in, leaf_sizes, out, donated, given);
+  if (tier_mode() == TierMode::generated || p.may_be_hot) [[unlikely]] {
+    if (run_generated(p, in, leaf_sizes, out, donated, given)) return;
+    const int64_t before = run_counters.instructions;
+    run_steps(kCpu, p, in, leaf_sizes, out, donated, given, false);
+    p.heat += run_counters.instructions - before;
+    return;
+  }
   run_steps(kCpu, p, in, leaf_sizes, out, donated, given, false);
 }
 

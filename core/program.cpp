@@ -125,6 +125,7 @@ void Program::finish() {
   verify();
   find_drops();
   find_one_block();
+  find_heat();
 }
 
 namespace {
@@ -246,6 +247,16 @@ Program::Program()
         static uint64_t last = 0;
         return ++last;
       }()) {}
+
+void Program::find_heat() {
+  constexpr size_t kMany = 32;
+  size_t n = 0;
+  for (const Step& s : steps) {
+    n += s.group ? s.group->code.size() : 1;
+    may_be_hot = may_be_hot || s.loop || n >= kMany;
+    for (const Region& r : s.regions) may_be_hot = may_be_hot || r.program->may_be_hot;
+  }
+}
 
 Program::~Program() {
   for (auto& [slot, value] : constants) release(value);

@@ -137,6 +137,8 @@ struct OneBlock {
   std::vector<Output> outputs;
 };
 
+struct GeneratedForms;  // generate/tier.cpp
+
 struct Program {
   const uint64_t id;  // no other program has it, also when this one is gone
   std::string name;   // of the op or function that it is of, for whoever asks what ran
@@ -152,7 +154,10 @@ struct Program {
   int depth = 0;                        // of regions in regions
   mutable PreparedByDevice prepared;
   mutable std::vector<std::vector<Value*>>
-      constants_on;  // by device, from 1 on: those with axes, once they were needed
+      constants_on;          // by device, from 1 on: those with axes, once they were needed
+  bool may_be_hot = false;   // it has loops, or many instructions: worth code of its own
+  mutable int64_t heat = 0;  // instructions that runs of it have dispatched
+  mutable std::shared_ptr<GeneratedForms> generated;
   Program();
   Program(const Program&) = delete;
   void finish();  // after the steps are in; throws if one reads what no earlier one makes
@@ -163,11 +168,12 @@ struct Program {
   void verify_regions(const Step& s);
   void find_drops();
   void find_one_block();
+  void find_heat();
 };
 
 // What runs did, counted for tests.
 struct RunCounters {
-  int64_t steps, groups, gemms;
+  int64_t steps, groups, gemms, instructions;
 };
 extern RunCounters run_counters;
 

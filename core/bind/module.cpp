@@ -146,6 +146,7 @@ void init(nb::module_& m) {
   init_callback(m);
   init_device(m);
   init_cuda(m);
+  init_generate(m);
   init_leaving(m);
   init_names(m);
   init_hook_cycles(m);

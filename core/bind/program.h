@@ -17,6 +17,7 @@ void init_compiled(nb::module_& m);
 void init_optimizer(nb::module_& m);
 void init_profile(nb::module_& m);
 void init_callback(nb::module_& m);
+void init_generate(nb::module_& m);
 void init_cuda(nb::module_& m);
 void init_device(nb::module_& m);
 void init_names(nb::module_& m);

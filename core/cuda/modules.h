@@ -16,7 +16,4 @@ struct CodeCounters {
 };
 extern CodeCounters code_counters;
 
-// Where machine code is kept: $WENGERT_CACHE_DIR, or wengert/ in $XDG_CACHE_HOME or ~/.cache. Empty: nowhere.
-std::string cache_folder();
-
 }  // namespace wengert::cuda

@@ -311,6 +311,12 @@ void compute_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Va
 
 }  // namespace
 
+bool keeps_layout(Value* const* in, int n_in) {
+  bool packed = true;
+  for (int i = 0; i < n_in; ++i) packed &= in[i]->contiguous;
+  return !packed && share_a_dense_layout(in, n_in);
+}
+
 Value* run_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
   if (profiling) [[unlikely]]
     return profile_unified(op, in, n_in, spare);

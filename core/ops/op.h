@@ -70,6 +70,8 @@ ElementwiseTypes elementwise_types(const Op& op, DType promoted);
 // are refused; run_unified trusts the caller for that.
 Value* run_elementwise(const Op& op, Value* const* in, int n_in, Value* spare = nullptr);
 Value* run_unified(const Op& op, Value* const* in, int n_in, Value* spare = nullptr);
+// Whether the result of an elementwise op lies in memory as its operands do, of which none is packed.
+bool keeps_layout(Value* const* in, int n_in);
 
 // Runs an op on values: outputs are new references. Nothing is recorded. Throws.
 void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out);

@@ -20,7 +20,7 @@ END_OF_BLOCK = "-- end of block --"
 
 def _outputs(blocks: list[str]) -> list[str]:
     """What each block prints. They share their names, and a process of their own: SciPy reads its settings at import."""
-    environment = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONIOENCODING": "utf-8"}
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONIOENCODING": "utf-8", "WENGERT_TIER": ""}
     program = "".join(f"{block}\nprint({END_OF_BLOCK!r})\n" for block in blocks)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],

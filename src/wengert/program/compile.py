@@ -50,12 +50,14 @@ def _without_collections() -> Iterator[None]:
 class TracedFunction:
     """One signature of a compiled function: its program, and derivatives made on demand."""
 
-    def __init__(self, name: str, program: Program, guards: list[Any], assumptions: Assumptions) -> None:
+    def __init__(self, name: str, program: Program, native: Any, guards: list[Any], assumptions: Assumptions) -> None:
         self.name = name
         self.program = program
+        self.native = native
         self.guards = guards
         self.assumptions = assumptions
         self.derivations: dict[int, Any] = {}
+        self.native_derivatives: list[Any] = []
 
     def derive(self, mask: int) -> tuple[Any, Any]:
         """The derivative by the inputs in the mask, for the core, with all guards so far."""
@@ -68,11 +70,17 @@ class TracedFunction:
         finally:
             self.guards = [*self.guards, *_core.close_guards()]
         self.derivations[mask] = derivation
+        self.native_derivatives.append(native)
         return native, _core.make_guards(self.guards)
 
     def report(self) -> Report:
-        """What a run of the plain program does."""
-        return summarize(self.program)
+        """What a run of the plain program does, and what runs it, or its derivatives where only they run."""
+        tiers = [_core.tier_of(self.native)]
+        for derivative in self.native_derivatives:
+            tiers += _core.tiers_of_derivative(derivative)
+        report = summarize(self.program)
+        report.tier = next((t for t in tiers if t != report.tier), report.tier)
+        return report
 
     def signature(self) -> Signature:
         """What it assumes."""
@@ -162,7 +170,7 @@ def _trace_with(
     unflatten = None if structure.is_leaf else functools.partial(tree.unflatten, structure)
     named = [(name_of(compiled, args, kwargs, k), x) for k, x in enumerate((*args, *kwargs.values()))]
     shown = [(n, program.inputs[which.index(k)].type if k in which else x) for k, (n, x) in enumerate(named)]
-    traced = TracedFunction(compiled.__name__, program, guards, Assumptions(trace, shown, numbers.guards))
+    traced = TracedFunction(compiled.__name__, program, plain, guards, Assumptions(trace, shown, numbers.guards))
     return (
         plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings(), numbers.guards,
         trace.asks_roles,

@@ -27,14 +27,17 @@ class Report:
     passes: int  # steps that move data: fused groups and calls that are not views
     bytes: int  # read and written by those steps, at the sizes of the first call
     program: str
-    tier: str = "executor"  # what runs it
+    tier: str = "executor"  # what runs it; in brackets, why it is not generated code
     loops: tuple[str, ...] = ()  # the custom ops that vmap calls for one example after the other
 
     def __str__(self) -> str:
         return (
             f"{self.instructions} instructions in {self.groups} fused groups, {self.passes} passes over memory "
-            f"({self.bytes:,} bytes), {self.gemms} matrix products, run by the {self.tier}{self._loops()}\n{self.program}"
+            f"({self.bytes:,} bytes), {self.gemms} matrix products, run by {self._runner()}{self._loops()}\n{self.program}"
         )
+
+    def _runner(self) -> str:
+        return self.tier if self.tier.startswith("generated") else f"the {self.tier}"
 
     def _loops(self) -> str:
         return f"; {', '.join(self.loops)}: one example after the other, add a batch rule with defvmap" * bool(

@@ -1,0 +1,440 @@
+#include "source.h"
+
+#include <algorithm>
+
+#include "../regions.h"
+#include "writer.h"
+
+namespace wengert::generate {
+
+namespace {
+
+constexpr int64_t kSmallElements = 4096;     // of a group or call: of more, the executor's dispatch is not noticed
+constexpr int64_t kMostInstructions = 4000;  // a compiler takes its time
+constexpr int kInterruptTurns = 1024;
+
+bool same_layout(const Value* a, const Value* b) {
+  if (a->dtype != b->dtype || !same_shape(a, b)) return false;
+  for (int i = 0; i < a->ndim; ++i)
+    if (a->shape[i] > 1 && a->strides[i] != b->strides[i]) return false;
+  return true;
+}
+
+// Whether the bits of a result may depend on how operands lie in memory: sums are taken in the order of memory.
+bool reads_layouts(const Program& p) {
+  for (const Step& s : p.steps) {
+    if (s.op && !s.op->elementwise) return true;
+    for (const Region& r : s.regions)
+      if (reads_layouts(*r.program)) return true;
+  }
+  return false;
+}
+
+class Source {
+ public:
+  explicit Source(bool small) : small_(small) {}
+
+  Generated write(const Program& p, Value* const* in, const int64_t* leaf_sizes) {
+    std::vector<Place> inputs;
+    for (int32_t i = 0; i < p.n_inputs; ++i) inputs.push_back(text_.given(Base::Kind::input, i, in[i]));
+    const std::vector<Place> outputs = write_program(p, std::move(inputs), leaf_sizes);
+    for (size_t i = 0; i < outputs.size(); ++i) add_result(p, outputs, i);
+    text_.finish();
+    for (Result& r : text_.made.results)
+      if (r.kind == Result::Kind::view) r.base = text_.base_of(r.base);
+    return std::move(text_.made);
+  }
+
+ private:
+  struct Scope {
+    const Program& p;
+    const int64_t* leaf_sizes;
+    std::vector<int64_t> sizes;
+    std::vector<Place> at;
+  };
+
+  static void refuse(const std::string& why) { throw Refused(why); }
+
+  void add_result(const Program& p, const std::vector<Place>& outputs, size_t i) {
+    const auto emit = [&](Result r) { text_.made.results.push_back(std::move(r)); };
+    const int32_t slot = p.outputs[i];
+    if (slot < 0) return emit({Result::Kind::zero});
+    const auto first = std::find(p.outputs.begin(), p.outputs.end(), slot) - p.outputs.begin();
+    if (first < static_cast<ptrdiff_t>(i)) return emit({Result::Kind::same, static_cast<int32_t>(first)});
+    if (slot < p.n_inputs) return emit({Result::Kind::input, slot});
+    const Place& y = outputs[i];
+    if (!text_.is_given(y.array)) text_.keep_as_output(y.array);
+    emit({Result::Kind::view, y.array, Ref::share(y.layout.v), y.offset});
+  }
+
+  std::vector<Place> write_program(const Program& p, std::vector<Place> inputs, const int64_t* leaf_sizes) {
+    Scope s{p, leaf_sizes, std::vector<int64_t>(p.sizes.steps.size()), std::move(inputs)};
+    for (const SizeLeaf& l : p.sizes.leaves)
+      if (l.kind == SizeLeaf::content) refuse("a number in an operand decides a size or a place in a random stream");
+    if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, s.sizes.data());
+    s.at.resize(static_cast<size_t>(p.n_slots));
+    for (auto& [slot, value] : p.constants) {
+      s.at[slot] = text_.given(Base::Kind::constant, static_cast<int32_t>(text_.made.constants.size()), value);
+      text_.made.constants.push_back(value);
+    }
+    for (const Step& step : p.steps) {
+      if (step.group)
+        write_fused(s, step);
+      else if (step.n_sizes)
+        refuse("operands are sizes of a part of it");
+      else if (step.loop && step.regions.size() == 2)
+        write_while(s, step);
+      else if (step.loop)
+        write_loop(s, step);
+      else if (step.regions.empty())
+        write_call(s, step);
+      else
+        write_choice(s, step);
+    }
+    std::vector<Place> outputs;
+    for (int32_t slot : p.outputs) outputs.push_back(slot < 0 ? Place{} : s.at[slot].share());
+    return outputs;
+  }
+
+  void count(int64_t instructions, int64_t elements) {
+    if ((n_instructions_ += instructions) > kMostInstructions) refuse("too many instructions");
+    if (small_ && elements > kSmallElements) refuse("tensors are large enough for the executor");
+  }
+
+  // ------------------------------------------------------------------------------------------------- fused groups
+
+  void write_fused(Scope& s, const Step& step) {
+    const FusedGroup& g = *step.group;
+    int64_t rows = 1, cols = 1;
+    if (g.like >= 0) {
+      rows = s.at[g.like].size();
+    } else {
+      const int outer = g.shape.n - g.row_axes;
+      for (int i = 0; i < g.shape.n; ++i) (i < outer ? rows : cols) *= SizeProgram::resolve(g.shape[i], s.sizes.data());
+    }
+    std::vector<FusedInstruction> code;
+    for (const auto& [op, i] : g.source) code.push_back(i);
+    count(static_cast<int64_t>(code.size()), rows * cols);
+    std::vector<Register> registers;
+    for (const FusedRegister& r : g.registers) registers.push_back(bind(s, g, r, r.row ? rows : rows * cols));
+    write_group(text_, registers, code, rows, cols);
+    for (size_t k = 0; k < g.registers.size(); ++k) {
+      const FusedRegister& r = g.registers[k];
+      if (r.input >= 0 && r.output >= 0) text_.copy(s.at[r.input], s.at[r.output].base);
+    }
+  }
+
+  Register bind(Scope& s, const FusedGroup& g, const FusedRegister& r, int64_t elements) {
+    Register made{r.dtype, r.row, "", "", false};
+    if (r.constant) {
+      made.one = text_.constant(r.dtype, r.bytes);
+    } else if (r.input >= 0) {
+      const Place& x = s.at[r.input];
+      if ((x.size() != elements && x.layout->ndim != 0) || x.layout->dtype != r.dtype)
+        refuse("an operand has another type than the program expects");
+      bind_operand(x, elements, made);
+    }
+    if (r.output >= 0) {
+      const Dims shape =
+          g.like >= 0 ? s.at[g.like].layout->dims() : resolve(g.output_shapes[r.output_shape], s.sizes.data());
+      s.at[r.output] = text_.array(r.dtype, shape);
+      if (r.input < 0) {
+        made.array = s.at[r.output].base;
+        made.output = true;
+      }
+    }
+    return made;
+  }
+
+  void bind_operand(const Place& x, int64_t elements, Register& r) {
+    if (x.packed() && x.size() == elements)
+      r.array = x.address();
+    else if (is_uniform(x.layout.v))
+      r.one = x.element("0");
+    else
+      r.array = text_.packed(x).address();
+  }
+
+  // ----------------------------------------------------------------------------------------------------- single ops
+
+  void write_elementwise(Scope& s, const Step& step) {
+    const Op& op = *step.op;
+    std::vector<Value*> operands;
+    for (int32_t slot : step.in) operands.push_back(s.at[slot].layout.v);
+    const Value* shaped = operands.back();
+    const int code = static_cast<int>(shaped->dtype);
+    for (const Value* v : operands)
+      if (!same_shape(v, shaped) || (v->dtype != shaped->dtype &&
+                                     !(v == operands[0] && op.kernel == Elementwise::where && v->dtype == DType::Bool)))
+        refuse("an operand has another type than the program expects");
+    if (!op.map[code]) refuse("an operand has another type than the program expects");
+    count(1, shaped->size);
+    Place y = text_.array(op.map_result[code], shaped->dims());
+    const bool in_layout = keeps_layout(operands.data(), static_cast<int>(operands.size()));
+    if (in_layout) y.layout = make_layout(op.map_result[code], shaped->dims(), operands[0]->strides);
+    std::vector<Register> registers;
+    FusedInstruction i{};
+    i.kind = FusedInstruction::Kind::map;
+    i.op = op.kernel;
+    i.n_in = static_cast<uint8_t>(operands.size());
+    for (size_t k = 0; k < operands.size(); ++k) {
+      const Place& x = s.at[step.in[k]];
+      Register r{x.layout->dtype, false, "", "", false};
+      if (in_layout)
+        r.array = x.address();  // both are passed in the order of memory
+      else
+        bind_operand(x, shaped->size, r);
+      i.in[k] = static_cast<int16_t>(registers.size());
+      registers.push_back(r);
+    }
+    i.out = static_cast<int16_t>(registers.size());
+    registers.push_back({op.map_result[code], false, "", y.base, true});
+    write_group(text_, registers, {i}, shaped->size, 1);
+    s.at[step.out[0]] = std::move(y);
+  }
+
+  void write_call(Scope& s, const Step& step) {
+    const Op& op = *step.op;
+    if (op.elementwise) return write_elementwise(s, step);
+    if (op.data) refuse("calls a Python function");
+    if (op.moves) refuse("brings tensors to another device");
+    Call call{&op, step.owned, step.attrs, step.gemm, {}, {}};
+    for (int k = 0; k < call.attrs.n; ++k)
+      if (call.attrs.v[k].kind == Attr::Kind::sizes)
+        call.attrs.v[k].dims = resolve(step.attrs.v[k].dims, s.sizes.data());
+    std::vector<Type> types;
+    for (int32_t slot : step.in) types.push_back(s.at[slot].layout->type());
+    Type out[kMaxOutputs];
+    op.infer(op, types.data(), static_cast<int>(types.size()), call.attrs, out);
+    if (op.view) {
+      const Place& x = s.at[step.in[0]];
+      if (Value* y = op.view(op, x.layout.v, call.attrs, out[0])) {
+        const int64_t further = (y->data - x.layout->data) / size_of(y->dtype);
+        s.at[step.out[0]] = {Ref(y), x.base, x.offset + further, x.array};
+        return;
+      }
+    }
+    count(1, 0);  // large ones use all threads
+    if (is_move(op) && product(out[0].shape).raw <= kSmallElements)
+      return write_small_move(s, step, call.attrs, out[0]);
+    std::string list;
+    for (int32_t slot : step.in) {
+      const Place& x = s.at[slot];
+      call.in.emplace_back(alias(x.layout.v));
+      list += "(char*)(" + x.address() + "), ";
+    }
+    for (int k = 0; k < op.n_outputs; ++k) {
+      Place y = text_.array(out[k].dtype, out[k].shape);
+      call.out.emplace_back(alias(y.layout.v));
+      list += "(char*)(" + y.address() + "), ";
+      s.at[step.out[k]] = std::move(y);
+    }
+    const auto which = static_cast<int64_t>(text_.made.calls.size());
+    text_.made.calls.push_back(std::move(call));
+    text_.open();
+    text_.line("char* const at[] = {" + list + "};");
+    text_.line("core->call(core->context, " + number(which) + ", at);  // " + op.name);
+    text_.close();
+  }
+
+  void write_small_move(Scope& s, const Step& step, const Attrs& attrs, const Type& out) {
+    std::vector<const Place*> in;
+    for (int32_t slot : step.in) in.push_back(&s.at[slot]);
+    Place y = text_.array(out.dtype, out.shape);
+    write_move(text_, *step.op, in, attrs, y);
+    s.at[step.out[0]] = std::move(y);
+  }
+
+  // -------------------------------------------------------------------------------------------------------- regions
+
+  std::vector<int64_t> leaves_of_region(const Scope& s, const Region& r) const {
+    std::vector<int64_t> leaves;
+    for (int32_t l : r.leaves) {
+      if (l < 0) refuse("operands are sizes of a part of it");
+      leaves.push_back(s.leaf_sizes[l]);
+    }
+    return leaves;
+  }
+
+  void write_choice(Scope& s, const Step& step) {
+    const Place& index = s.at[step.in[0]];
+    const auto last = static_cast<int64_t>(step.regions.size()) - 1;
+    const std::string chosen = text_.fresh("chosen");
+    text_.line("const int64_t " + chosen + " = static_cast<int64_t>(" + index.element("0") + ");");
+    std::vector<Place> results;
+    for (int64_t k = 0; k <= last; ++k) {
+      const std::string test = k == last ? "" : "if (" + chosen + " <= " + number(k) + ")";
+      text_.open((k ? "else " : "") + test);
+      const Region& region = step.regions[static_cast<size_t>(k)];
+      std::vector<Place> operands;
+      for (size_t i = 1; i < step.in.size(); ++i) operands.push_back(s.at[step.in[i]].share());
+      const std::vector<int64_t> leaves = leaves_of_region(s, region);
+      const std::vector<Place> made = write_program(*region.program, std::move(operands), leaves.data());
+      for (size_t i = 0; i < made.size(); ++i) {
+        if (k == 0) results.push_back(text_.array(made[i].layout->dtype, made[i].layout->dims()));
+        if (!same_layout(made[i].layout.v, results[i].layout.v)) refuse("branches have results of different layouts");
+        text_.copy(made[i], results[i].base);
+      }
+      text_.close();
+    }
+    for (size_t i = 0; i < results.size(); ++i) s.at[step.out[i]] = std::move(results[i]);
+  }
+
+  struct LoopParts {
+    std::vector<Place> carried, stacked;
+    std::string turn;
+  };
+
+  // carried = made, all at once.
+  void carry_on(std::vector<Place>& made, const std::vector<Place>& carried) {
+    for (size_t i = 0; i < carried.size(); ++i) {
+      if (!made[i].packed()) refuse("a loop carries a value that is not packed");
+      // A result that is another carried value is overwritten below.
+      const bool among =
+          std::any_of(carried.begin(), carried.end(), [&](const Place& c) { return c.array == made[i].array; });
+      if (!among || made[i].address() == carried[i].base) continue;
+      Place aside = text_.array(made[i].layout->dtype, made[i].layout->dims());
+      text_.copy(made[i], aside.base);
+      made[i] = std::move(aside);
+    }
+    for (size_t i = 0; i < carried.size(); ++i) text_.copy(made[i], carried[i].base);
+  }
+
+  void check_turns(const std::string& counter) {
+    text_.line("if (" + counter + " % " + number(kInterruptTurns) + " == " + number(kInterruptTurns - 1) +
+               ") core->check_interrupt();");
+  }
+
+  // What was carried at the end: apart from the arrays of the loop, which the compiler is to keep in registers.
+  void finish_carried(Scope& s, const Step& step, const std::vector<Place>& carried) {
+    for (size_t i = 0; i < carried.size(); ++i) {
+      Place y = text_.array(carried[i].layout->dtype, carried[i].layout->dims());
+      text_.copy(carried[i], y.base);
+      s.at[step.out[i]] = std::move(y);
+    }
+  }
+
+  void write_while(Scope& s, const Step& step) {
+    const auto n_carried = static_cast<size_t>(step.loop->n_carried);
+    std::vector<Place> carried;
+    for (size_t i = 0; i < step.in.size(); ++i) {
+      const Place& x = s.at[step.in[i]];
+      if (i >= n_carried) {
+        carried.push_back(x.share());  // the same in all turns
+        continue;
+      }
+      if (!x.packed() && (reads_layouts(*step.regions[0].program) || reads_layouts(*step.regions[1].program)))
+        refuse("a loop begins with a value that is not packed");
+      carried.push_back(text_.array(x.layout->dtype, x.layout->dims()));
+      text_.copy(x, carried.back().base);
+    }
+    const auto operands = [&] {
+      std::vector<Place> all;
+      for (const Place& c : carried) all.push_back(c.share());
+      return all;
+    };
+    const Place turns = text_.array(DType::Int64, {});
+    const std::string counter = text_.fresh("t");
+    text_.line("int64_t " + counter + " = 0;");
+    text_.open("for (;; ++" + counter + ")");
+    const std::vector<int64_t> tested = leaves_of_region(s, step.regions[0]);
+    const std::vector<Place> holds = write_program(*step.regions[0].program, operands(), tested.data());
+    text_.line("if (!" + holds[0].element("0") + ") break;");
+    check_turns(counter);
+    const std::vector<int64_t> leaves = leaves_of_region(s, step.regions[1]);
+    std::vector<Place> made = write_program(*step.regions[1].program, operands(), leaves.data());
+    carried.resize(n_carried);
+    carry_on(made, carried);
+    text_.close();
+    text_.line(turns.element("0") + " = " + counter + ";");
+    finish_carried(s, step, carried);
+    s.at[step.out[n_carried]] = turns.share();
+  }
+
+  // One turn, on these carried values; what it carries on is copied to `parts.carried`.
+  void write_turn(const Scope& s, const Step& step, const std::vector<Place>& carried, LoopParts& parts) {
+    const Loop& loop = *step.loop;
+    const Region& region = step.regions[0];
+    const size_t n_carried = carried.size(), first_sliced = step.in.size() - static_cast<size_t>(loop.n_sliced);
+    std::vector<Place> operands;
+    for (size_t i = 0; i < step.in.size(); ++i) {
+      const Place& x = i < n_carried ? carried[i] : s.at[step.in[i]];
+      operands.push_back(i < first_sliced ? x.share() : slice(x, parts.turn));
+    }
+    const std::vector<int64_t> leaves = leaves_of_region(s, region);
+    std::vector<Place> made = write_program(*region.program, std::move(operands), leaves.data());
+    for (size_t i = 0; i < parts.stacked.size(); ++i) {
+      const Place& whole = parts.stacked[i];
+      const int64_t step_size = whole.layout->ndim ? whole.layout->strides[0] : 0;
+      text_.copy(made[n_carried + i], whole.base + " + " + parts.turn + " * " + number(step_size));
+    }
+    carry_on(made, parts.carried);
+  }
+
+  Place slice(const Place& x, const std::string& turn) {
+    const Value* v = x.layout.v;
+    Dims shape;
+    for (int i = 1; i < v->ndim; ++i) shape.push(v->shape[i]);
+    const std::string name = text_.fresh("x");
+    text_.line("const " + type_of(v->dtype) + "* const " + name + " = " + x.address() + " + " + turn + " * " +
+               number(v->strides[0]) + ";");
+    return {make_layout(v->dtype, shape, v->strides + 1), name, 0, x.array};
+  }
+
+  void write_loop(Scope& s, const Step& step) {
+    const Loop& loop = *step.loop;
+    const int64_t length = SizeProgram::resolve(loop.length, s.sizes.data());
+    LoopParts parts;
+    std::vector<Place> begin;
+    bool packed = true;
+    for (int i = 0; i < loop.n_carried; ++i) {
+      const Place& x = s.at[step.in[static_cast<size_t>(i)]];
+      packed = packed && x.packed();
+      begin.push_back(x.share());
+      parts.carried.push_back(text_.array(x.layout->dtype, x.layout->dims()));
+    }
+    for (size_t i = 0; i < loop.stacked_shapes.size(); ++i)
+      parts.stacked.push_back(
+          text_.array(loop.stacked_dtypes[i], resolve(loop.stacked_shapes[i], s.sizes.data()), true));
+    for (size_t i = step.in.size() - static_cast<size_t>(loop.n_sliced); i < step.in.size(); ++i) {
+      const Value* x = s.at[step.in[i]].layout.v;
+      if (x->ndim == 0 || x->shape[0] != length) refuse("a sliced value has another length than the loop");
+    }
+    // Where the first turn finds its operands in other layouts than the next ones, it is written by itself.
+    const bool apart = length > 0 && !packed && reads_layouts(*step.regions[0].program);
+    const std::string count = text_.fresh("t"), n = text_.word(length);
+    parts.turn = text_.fresh("turn");
+    const auto open_turn = [&] {
+      text_.line("const int64_t " + parts.turn + " = " + (loop.reverse ? n + " - 1 - " + count : count) + ";");
+    };
+    if (apart) {
+      text_.open();
+      text_.line("constexpr int64_t " + count + " = 0;");
+      open_turn();
+      write_turn(s, step, begin, parts);
+      text_.close();
+    } else {
+      for (size_t i = 0; i < begin.size(); ++i) text_.copy(begin[i], parts.carried[i].base);
+    }
+    text_.open("for (int64_t " + count + " = " + (apart ? "1" : "0") + "; " + count + " < " + n + "; ++" + count + ")");
+    check_turns(count);
+    open_turn();
+    write_turn(s, step, parts.carried, parts);
+    text_.close();
+    finish_carried(s, step, parts.carried);
+    for (size_t i = 0; i < parts.stacked.size(); ++i)
+      s.at[step.out[parts.carried.size() + i]] = parts.stacked[i].share();
+  }
+
+  Text text_;
+  bool small_;
+  int64_t n_instructions_ = 0;
+};
+
+}  // namespace
+
+Generated write_source(const Program& p, Value* const* in, const int64_t* leaf_sizes, bool small) {
+  return Source(small).write(p, in, leaf_sizes);
+}
+
+}  // namespace wengert::generate

@@ -1,0 +1,108 @@
+// The text of a function in the making: lines, arrays, constants, and what it refers to in the core.
+#pragma once
+#include <map>
+#include <set>
+
+#include "source.h"
+
+namespace wengert::generate {
+
+inline std::string number(int64_t n) { return std::to_string(n); }
+std::string enumerator(DType t);  // DType::Float32
+std::string type_of(DType t);     // the element type in the text
+
+// Where a value lies: element (i, j, …) is base[offset + i·strides[0] + j·strides[1] + …]. `layout` is a value without
+// contents: dtype, shape and strides.
+struct Place {
+  Ref layout;
+  std::string base;
+  int64_t offset = 0;
+  int32_t array = -1;  // in Text::arrays
+
+  int64_t size() const { return layout->size; }
+  bool packed() const { return layout->contiguous; }
+  std::string address() const { return offset ? base + " + " + number(offset) : base; }
+  std::string element(const std::string& index) const {
+    return base + "[" + (offset ? number(offset) + " + " : "") + index + "]";
+  }
+  Place share() const { return {Ref::share(layout.v), base, offset, array}; }
+};
+
+// A layout; strides may be null: then it is packed.
+Ref make_layout(DType dtype, const Dims& shape, const int64_t* strides = nullptr);
+
+class Text {
+ public:
+  Generated made;
+
+  void line(const std::string& s) { body_ += std::string(2 * depth_, ' ') + s + "\n"; }
+  void open(const std::string& s = "") {
+    line(s.empty() ? "{" : s + " {");
+    ++depth_;
+  }
+  void close() {
+    --depth_;
+    line("}");
+  }
+  // A loop `name` = 0 … n - 1; one of a single turn is a block.
+  void open_loop(const std::string& name, int64_t n);
+  std::string fresh(const char* prefix) { return prefix + number(names_++); }
+
+  // A new array of the function, packed. `unbounded`: not on the stack, however small it is now.
+  Place array(DType dtype, const Dims& shape, bool unbounded = false);
+  Place given(Base::Kind kind, int32_t index, const Value* v);
+  void keep_as_output(int32_t array) { arrays_[static_cast<size_t>(array)].kind = Base::Kind::output; }
+  int32_t base_of(int32_t array) const { return arrays_[static_cast<size_t>(array)].base; }
+  bool is_given(int32_t array) const { return arrays_[static_cast<size_t>(array)].given; }
+  int32_t given_index(int32_t array) const { return arrays_[static_cast<size_t>(array)].index; }
+  Base::Kind kind(int32_t array) const { return arrays_[static_cast<size_t>(array)].kind; }
+
+  std::string constant(DType dtype, const void* bytes);  // the name of one
+  std::string word(int64_t value);                       // a number that the text does not depend on
+  std::string function(const void* f);                   // the core's, without its type
+
+  // to[0 … n) = the elements of `from`, in order; or a place of the same shape.
+  void copy(const Place& from, const std::string& to);
+  void copy(const Place& from, const Place& to);
+  // Where the elements of a value lie packed: itself, or a copy.
+  Place packed(const Place& p);
+
+  void finish();
+
+ private:
+  struct Array {
+    DType dtype;
+    Dims shape;
+    int64_t elements;
+    bool given, unbounded;
+    Base::Kind kind;  // workspace: it may be on the stack
+    int32_t index;
+    int32_t base = -1;
+  };
+  void declare(std::string& head, size_t k, int64_t& stack);
+
+  std::string body_;
+  int depth_ = 1;
+  int names_ = 0;
+  std::vector<Array> arrays_;
+  std::map<std::string, std::string> constants_;  // bytes with dtype → name
+  std::string constant_lines_;
+  std::map<const void*, int> functions_;
+};
+
+// The instructions of a fused group, or of one elementwise op, over registers.
+struct Register {
+  DType dtype;
+  bool row = false;
+  std::string one;    // an expression for the only element; else there is an array:
+  std::string array;  // where the elements lie
+  bool output = false;
+};
+void write_group(Text& text, std::vector<Register>& registers, const std::vector<FusedInstruction>& code, int64_t rows,
+                 int64_t cols);
+
+// Ops that only move, make or convert elements, as loops in place of calls. `y` is packed.
+bool is_move(const Op& op);
+void write_move(Text& text, const Op& op, const std::vector<const Place*>& in, const Attrs& attrs, const Place& y);
+
+}  // namespace wengert::generate
