@@ -249,11 +249,8 @@ Program::Program()
       }()) {}
 
 void Program::find_heat() {
-  constexpr size_t kMany = 32;
-  size_t n = 0;
   for (const Step& s : steps) {
-    n += s.group ? s.group->code.size() : 1;
-    may_be_hot = may_be_hot || s.loop || n >= kMany;
+    may_be_hot = may_be_hot || s.loop;
     for (const Region& r : s.regions) may_be_hot = may_be_hot || r.program->may_be_hot;
   }
 }

@@ -155,7 +155,7 @@ struct Program {
   mutable PreparedByDevice prepared;
   mutable std::vector<std::vector<Value*>>
       constants_on;          // by device, from 1 on: those with axes, once they were needed
-  bool may_be_hot = false;   // it has loops, or many instructions: worth code of its own
+  bool may_be_hot = false;   // it has loops: worth code of its own
   mutable int64_t heat = 0;  // instructions that runs of it have dispatched
   mutable std::shared_ptr<GeneratedForms> generated;
   Program();
