@@ -83,6 +83,23 @@ class TestModes:
         hessians = np.stack([wg.hessian(spiral)(x, W).numpy() for x in XS])
         np.testing.assert_allclose(wg.vmap(wg.hessian(spiral), (0, None))(XS, W).numpy(), hessians, rtol=1e-9)
 
+    def test_a_count_of_turns_is_one_for_all_examples(self) -> None:
+        def f(x: Any) -> Any:
+            table = wg.arange(12).reshape(4, 3) * 0.1
+
+            def body(c: Any) -> Any:
+                return wg.sin(c[0]) + table[c[1]], c[1] + 1
+
+            return wg.while_loop(lambda c: c[1] < 4, body, (x, 0))[0]
+
+        mapped = wg.compile(wg.vmap(f))
+        np.testing.assert_allclose(mapped(XS).numpy(), np.stack([f(x).numpy() for x in XS]), rtol=1e-12)
+        loop = next(i for i in mapped.traces[0].program.instructions if i.op.name.startswith("while"))
+        types = [v.type for v in loop.attrs[0][1].inputs[:2]]
+        assert [len(t.shape) for t in types] == [2, 0]
+        jacobians = wg.vmap(wg.jacrev(f))(XS).numpy()
+        np.testing.assert_allclose(jacobians, np.stack([wg.jacfwd(f)(x).numpy() for x in XS]), rtol=1e-10, atol=1e-14)
+
     def test_no_examples(self) -> None:
         assert wg.vmap(spiral, (0, None))(XS[:0], W).shape == (0,)
         assert wg.vmap(wg.grad(spiral), (0, None))(XS[:0], W).shape == (0, 3)
@@ -219,6 +236,20 @@ class TestNesting:
 
         f = wg.compile(lambda x: nested(x, 40))
         assert f(X).tolist() == wg.sin(X).tolist()
+
+        def branches(x: Any, depth: int) -> Any:
+            if depth == 0:
+                return wg.sin(x)
+            return wg.cond(x.sum() > 1e9, lambda x: x, lambda x: branches(x, depth - 1), x)
+
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(100_000)
+        try:
+            assert wg.compile(lambda x: branches(x, 250))(X).tolist() == wg.sin(X).tolist()
+            with pytest.raises(wg.ArgumentError, match="nested too deeply"):
+                wg.compile(lambda x: branches(x, 257))(X)
+        finally:
+            sys.setrecursionlimit(limit)
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ DrawsEach = Callable[[Any], bool]
 _draws_each: ContextVar[DrawsEach] = ContextVar("draws_each", default=lambda _: True)
 
 
-def batch(program: Program, mapped: Sequence[bool], size: Any) -> Program:
-    """The program of `size` examples, where the inputs in `mapped` have the axis of the examples; all outputs have it."""
+def batch(program: Program, mapped: Sequence[bool], size: Any, made: Sequence[bool] | None = None) -> Program:
+    """The program of `size` examples, where the inputs in `mapped` have the axis of the examples. All outputs have it; or
+    those in `made`, where the others do not depend on what has it."""
     trace = Trace()
     values: dict[Var, Any] = {}
     for v, m in zip(program.inputs, mapped):
@@ -32,7 +33,10 @@ def batch(program: Program, mapped: Sequence[bool], size: Any) -> Program:
     examples = Examples(size, values, {v for v, m in zip(program.inputs, mapped) if m})
     with trace:
         examples.run(program.instructions)
-        outputs = [o if not isinstance(o, Var) else examples.with_axis(o)._var for o in program.outputs]
+        outputs = [
+            o if not isinstance(o, Var) else (examples.with_axis(o) if each else values[o])._var
+            for o, each in zip(program.outputs, made or [True] * len(program.outputs))
+        ]
     return simplify(Program(trace.inputs, trace.instructions, outputs))
 
 

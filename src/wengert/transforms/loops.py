@@ -45,7 +45,7 @@ from wengert.transforms.regions import (
     traced_part,
     types_of,
 )
-from wengert.transforms.turns import BodyTrace, as_tensor, pushed_turn, require_same_carry
+from wengert.transforms.turns import BodyTrace, as_tensor, mapped_inputs, pushed_turn, require_same_carry
 
 
 def scan(
@@ -423,16 +423,17 @@ def _transposed_turn(loop: Loop, linear: list[int]) -> Program:
 
 
 def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) -> Any:
-    """Many examples at once in every turn; all that is carried has their axis."""
+    """Many examples at once in every turn."""
     loop = Loop.of(tuple(attrs.values()))
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
-    body = batch(loop.body, [*(True for _ in range(n)), *mapped[n:]], size)
-    carried = [x if m else spread(x, size) for x, m in zip(operands[:n], mapped)]
+    flags = mapped_inputs(loop.body, n, mapped)
+    body = batch(loop.body, flags, size, [*flags[:n], *(True for _ in loop.stacked)])
+    carried = [spread(x, size) if f and not m else x for x, m, f in zip(operands[:n], mapped, flags)]
     slices = [_swapped(x) if m else x for x, m in zip(operands[end:], mapped[end:])]
     made = Loop(own_outputs(body), loop.length, n, loop.n_sliced, loop.reverse, loop.linear).apply(
         [*carried, *operands[n:end], *slices]
     )
-    results = [*made[:n], *map(_swapped, made[n:])]
+    results = [*(y if f else spread(y, size) for y, f in zip(made, flags[:n])), *map(_swapped, made[n:])]
     return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -77,3 +77,23 @@ def pushed_turn(body: Program, n: int, varied: list[bool], forward: bool) -> tup
             return pushed, wanted, [k for k in range(n, len(tangents)) if tangents[k] is not None]
         for k in fresh:
             varied[k] = True
+
+
+def depending(program: Program, inputs: Sequence[bool]) -> list[bool]:
+    """Which outputs depend on one of these inputs."""
+    found = {v for v, given in zip(program.inputs, inputs) if given}
+    for i in program.instructions:
+        if any(v in found for v in i.vars()):
+            found.update(i.outputs)
+    return [o in found for o in program.outputs]
+
+
+def mapped_inputs(body: Program, n: int, mapped: Sequence[bool]) -> list[bool]:
+    """Which inputs of a turn that carries n values have the axis of the examples in a batch: of what is carried, what begins
+    with it, and what a turn gives it. A count of the turns mostly stays one number."""
+    flags = list(mapped)
+    while True:
+        after = [a or b for a, b in zip(flags[:n], depending(body, flags)[:n])]
+        if after == flags[:n]:
+            return flags
+        flags[:n] = after

@@ -47,7 +47,7 @@ from wengert.transforms.regions import (
     where_examples,
 )
 from wengert.transforms.sized import new_size, sized
-from wengert.transforms.turns import BodyTrace, as_tensor, pushed_turn, require_same_carry
+from wengert.transforms.turns import BodyTrace, as_tensor, depending, mapped_inputs, pushed_turn, require_same_carry
 
 _KEPT_BYTES = 1 << 20  # of carried values that are kept before anything is computed again
 _FEWEST_CHECKPOINTS = 4
@@ -400,7 +400,10 @@ def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) ->
     has the axis of the examples; beside it each example's turns are counted."""
     loop = _While.of(tuple(attrs.values()))
     n = loop.n_carried
-    flags = [*(True for _ in range(n)), *mapped[n:]]
+    flags = mapped_inputs(loop.body, n, mapped)
+    if not depending(loop.condition, flags)[0]:
+        return _in_step(loop, size, mapped, flags, operands)
+    flags[:n] = [True] * n
     condition, body = batch(loop.condition, flags, size), batch(loop.body, flags, size)
 
     def traced(f: Callable[..., list[Any]]) -> Program:
@@ -425,6 +428,18 @@ def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) ->
     counts = create(OPS["full"], ((size,), int64.code, 0.0))
     many = _While(traced(one_goes_on), traced(turn), n + 1, loop.checkpoints)
     return tuple(many.apply([*carried, counts, *operands[n:]])[:-1])
+
+
+def _in_step(
+    loop: _While, size: Any, mapped: Sequence[bool], flags: list[bool], operands: Sequence[Any]
+) -> tuple[Any, ...]:
+    """Examples that all have the same number of turns."""
+    n = loop.n_carried
+    condition = own_outputs(batch(loop.condition, flags, size, [False]))
+    body = own_outputs(batch(loop.body, flags, size, flags[:n]))
+    carried = [spread(x, size) if f and not m else x for x, m, f in zip(operands[:n], mapped, flags)]
+    *made, count = _While(condition, body, n, loop.checkpoints).apply([*carried, *operands[n:]])
+    return (*(y if f else spread(y, size) for y, f in zip(made, flags)), spread(count, size))
 
 
 def _sparsity(call: Call) -> Patterns:
