@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import wengert as wg
-from benchmarks import command_line, measure
+from benchmarks import command_line, measure, training
 from benchmarks.measure import Call, Row, interleave
 from benchmarks.workloads import Workload, data, in_wengert
 
@@ -82,10 +82,51 @@ WORK: dict[str, Callable[[], Work]] = {
     "training step of an MLP of 1024 units": _step,
 }
 
-# How each instrument is switched on, and the most that it may add, in percent.
-INSTRUMENTS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[Any]], float]] = {
+
+def _training(which: str) -> Callable[[], Work]:
+    def make() -> Work:
+        w = training.workload("wengert", which)
+        return Work(w.statement, dict(w.names))
+
+    return make
+
+
+def _compiled_step() -> Work:
+    """Forward, backward and the optimizer as one compiled function."""
+    net = wg.nn.Sequential(wg.nn.Linear(64, 64), wg.nn.ReLU(), wg.nn.Linear(64, 64), wg.nn.ReLU(), wg.nn.Linear(64, 10))
+    optimizer = wg.optim.Adam(net.parameters(), lr=1e-3)
+
+    @wg.compile
+    def step(x: Any, t: Any) -> Any:
+        optimizer.zero_grad()
+        loss = wg.cross_entropy(net(x), t)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return Work("step(x, t)", {"step": step, "x": wg.randn(32, 64), "t": wg.randint(0, 10, (32,))})
+
+
+TRAINING: dict[str, Callable[[], Work]] = {
+    **{f"training step, {name}": _training(which) for name, (which, _) in training.STEPS.items()},
+    "training step of an MLP, compiled as a whole": _compiled_step,
+}
+
+
+@dataclass
+class Instrument:
+    """How it is switched on, the most that it may add in percent (None: it is only stated), and to what."""
+
+    switch: Callable[[], contextlib.AbstractContextManager[Any]]
+    most: float | None
+    work: dict[str, Callable[[], Work]]
+
+
+INSTRUMENTS = {
     # Without gradients: that the first two steps are looked at would count many times in samples this short.
-    "profile": (functools.partial(wg.profile, gradients=False), 5.0),
+    "profile": Instrument(functools.partial(wg.profile, gradients=False), 5.0, WORK),
+    "detect_anomaly, light": Instrument(lambda: wg.detect_anomaly("light"), 3.0, TRAINING),
+    "detect_anomaly, full": Instrument(wg.detect_anomaly, None, {"training step of an MLP of 64 units": _small_step}),
 }
 
 
@@ -100,9 +141,9 @@ def _call(work: Work, instrument: Callable[[], contextlib.AbstractContextManager
 
 
 def _row(instrument: str, name: str, rounds: int) -> Row:
-    work = WORK[name]()
-    switch, most = INSTRUMENTS[instrument]
-    timings, load = interleave({"off": _call(work, contextlib.nullcontext), "on": _call(work, switch)}, rounds)
+    used = INSTRUMENTS[instrument]
+    work = used.work[name]()
+    timings, load = interleave({"off": _call(work, contextlib.nullcontext), "on": _call(work, used.switch)}, rounds)
     off, on = timings["off"].best, timings["on"].best
     note = f"{off * 1e6:.3g} µs without, {on * 1e6:.3g} µs with"
     title = f"{instrument}: {name}"
@@ -110,12 +151,14 @@ def _row(instrument: str, name: str, rounds: int) -> Row:
         return Row(
             title, "ns", {"wengert": (on - off) / work.ops * 1e9}, foreign_load=load, note=f"for each op; {note}"
         )
-    return measure.bounded_row(title, "%", 100 * (on / off - 1), most, foreign_load=load, note=note)
+    if used.most is None:
+        return Row(title, "%", {"wengert": 100 * (on / off - 1)}, foreign_load=load, note=note)
+    return measure.bounded_row(title, "%", 100 * (on / off - 1), used.most, foreign_load=load, note=note)
 
 
 def main() -> None:
     """Run the rows that were asked for; all by default."""
-    names = {f"{instrument}: {work}": (instrument, work) for instrument in INSTRUMENTS for work in WORK}
+    names = {f"{name}: {work}": (name, work) for name, used in INSTRUMENTS.items() for work in used.work}
     options = command_line.parse("benchmarks.instruments", __doc__, names, rounds=15)
     rows = [_row(*names[name], options.rounds) for name in options.rows]
     measure.show(rows)

@@ -27,7 +27,7 @@ bool serves(const CastOfLeaf& known, const Value* leaf, DType t) {
 
 void set_autocast(const CastPolicy* policy) {
   thread_state.autocast = policy;
-  update_watched();
+  thread_state.update();
 }
 
 Value* cast_value(Value* v, DType t) {

@@ -12,7 +12,7 @@ uint32_t last = 0;  // one for all tapes: a value may be read while another one 
 
 uint32_t next_numbers(int n) {
   const auto count = static_cast<uint32_t>(n);
-  if (last >= Value::kLiteral - count) last = 0;  // after four thousand million results
+  if (last >= Value::kFirstSpecial - count) last = 0;  // after four thousand million results
   last += count;
   return last - count + 1;
 }
@@ -29,13 +29,17 @@ Call::~Call() {
 
 uint32_t last_made() { return last; }
 
+void number_result(Value* v) {
+  if (v->made == 0 || v->made >= Value::kFirstSpecial) v->made = next_numbers(1);
+}
+
 std::shared_ptr<Call> new_call(std::string name, uint32_t start, Value* const* in, int n_in, Value* const* out,
                                int n_results, int n_outputs) {
   auto call = std::make_shared<Call>();
   call->name = std::move(name);
   call->n_outputs = n_outputs;
   for (int i = 0; i < n_in; ++i) {
-    const bool outside = in[i]->made <= start || in[i]->made == Value::kLiteral;
+    const bool outside = in[i]->made <= start || in[i]->made >= Value::kFirstSpecial;
     if (outside) retain(in[i]);
     call->operands.push_back({in[i]->made, in[i]->buffer->version, outside ? in[i] : nullptr, in[i]->type()});
   }

@@ -40,6 +40,9 @@ struct Call {
 // The number of the last result of a call: later ones are higher.
 uint32_t last_made();
 
+// Gives a value that is the result of a call a number, unless it has one.
+void number_result(Value* v);
+
 // A call with operands and results; these get their numbers. `start` is last_made() when the innermost tape started.
 std::shared_ptr<Call> new_call(std::string name, uint32_t start, Value* const* in, int n_in, Value* const* out,
                                int n_results, int n_outputs);

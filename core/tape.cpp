@@ -30,6 +30,7 @@ Node* new_node() {
   n->n_edges = n->n_saved = 0;
   n->leaf = n->retains_grad = false;
   n->freed = Freed::no;
+  n->zero_edges = 0;
   n->n_outputs = 1;
   n->walk_id = 0;
   n->lifetime = {};
@@ -43,6 +44,7 @@ Node* new_node() {
   n->edges = n->inline_edges;
   n->saved = n->inline_saved;
   n->line = {};
+  n->end = 0;
   return n;
 }
 
@@ -155,8 +157,7 @@ void start(Tape& t) {
   }
   t.recording = true;
   s.tapes->push_back(&t);
-  s.n_tapes = static_cast<int>(s.tapes->size());
-  update_watched();
+  s.set_tapes(static_cast<int>(s.tapes->size()));
 }
 
 void stop(Tape& t) {
@@ -164,19 +165,14 @@ void stop(Tape& t) {
   t.recording = false;
   if (!s.tapes) return;
   std::erase(*s.tapes, &t);
-  s.n_tapes = static_cast<int>(s.tapes->size());
-  update_watched();
+  s.set_tapes(static_cast<int>(s.tapes->size()));
 }
 
-void pause_tapes() {
-  thread_state.n_tapes = 0;
-  update_watched();
-}
+void pause_tapes() { thread_state.set_tapes(0); }
 
 void resume_tapes() {
   ThreadState& s = thread_state;
-  s.n_tapes = s.tapes ? static_cast<int>(s.tapes->size()) : 0;
-  update_watched();
+  s.set_tapes(s.tapes ? static_cast<int>(s.tapes->size()) : 0);
 }
 
 Tape::~Tape() {
@@ -273,6 +269,16 @@ inline void link(Node* n, Value* const* operands, const uint16_t* which, int cou
   }
 }
 
+// A result of a recorded op that is no floating tensor: a path ends there.
+void end_at_integer(const Node* n, Value* v) {
+  if (!n->derivative || v->made) return;
+  PathEnd end{.reason = PathEnd::no_derivative, .op = n->derivative->op ? n->derivative->op->name.c_str() : "compiled"};
+  for (int i = 0; i < n->n_edges && !end.leaf; ++i)
+    if (n->edges[i].node && n->edges[i].node->leaf) end.leaf = n->edges[i].node->id;
+  end.line = tape_hooks.source_line();
+  mark_end(v, end);
+}
+
 [[gnu::noinline]] void attach_all(Node* n, Value* const* out, int n_out) {
   n->n_outputs = static_cast<uint16_t>(n_out);
   if (n_out > 1) {
@@ -280,7 +286,10 @@ inline void link(Node* n, Value* const* operands, const uint16_t* which, int cou
     for (int i = 0; i < n_out; ++i) n->types[i] = out[i]->type();
   }
   for (int i = 0; i < n_out; ++i) {
-    if (!is_inexact(out[i]->dtype)) continue;
+    if (!is_inexact(out[i]->dtype)) {
+      end_at_integer(n, out[i]);
+      continue;
+    }
     retain(n);
     out[i]->node = n;
     out[i]->output = static_cast<uint32_t>(i);
@@ -317,6 +326,9 @@ void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs,
     note_saved(v->buffer);
     n->saved[n->n_saved++] = {v, v->buffer->version};
   }
+  for (int i = 0; i < n_in; ++i)
+    if (at_end(in[i])) [[unlikely]]
+      n->end = in[i]->made;
   if (!d.sizes.empty()) {
     n->sizes = static_cast<int64_t*>(std::malloc(sizeof(int64_t) * d.sizes.size()));
     gather_sizes(d.sizes, in, attrs, given, n->sizes);
@@ -329,6 +341,27 @@ void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, 
   n->custom = custom;
   link(n, in, nullptr, n_in);
   attach(n, out, n_out);
+}
+
+void end_path(const char* op, bool differentiable, Value* const* in, int n_in, Value* const* out, int n_out) {
+  PathEnd end{.reason = differentiable ? PathEnd::no_grad : PathEnd::no_derivative, .op = op};
+  uint32_t before = 0;
+  bool tracked_here = false;
+  for (int i = 0; i < n_in; ++i) {
+    if (at_end(in[i])) before = in[i]->made;
+    if (in[i]->node && in[i]->node->leaf && !end.leaf) end.leaf = in[i]->node->id;
+    tracked_here |= in[i]->node != nullptr;
+  }
+  if (tracked_here) before = 0;  // of two paths, the one that ends here
+  for (int i = 0; i < n_out; ++i) {
+    if (out[i]->made) continue;
+    if (!before) {
+      end.line = tape_hooks.source_line();
+      mark_end(out[i], end);
+      before = out[i]->made;
+    }
+    out[i]->made = before;
+  }
 }
 
 Call& log_call(std::string name, Value* const* in, int n_in, Value* const* out, int n_results, int n_outputs) {
@@ -371,6 +404,12 @@ void log_untracked(const Op& op, Value* const* in, int n_in, const Attrs& attrs,
     log_op(op, in, n_in, attrs, out);
 }
 
+void observe_untracked(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value* const* out) {
+  if (thread_state.n_tapes) log_untracked(op, in, n_in, attrs, out);
+  if (thread_state.checks == Checks::results)
+    check_results(op.name.c_str(), thread_state.pulled, in, n_in, out, op.n_outputs);
+}
+
 // The node of a recorded call; what it keeps of the results is known by their numbers.
 void set_node(Call& call, const Derivative& d, Value* const* out) {
   for (int i = 0; i < d.n_outputs && !call.node; ++i) call.node = out[i]->node;
@@ -396,6 +435,14 @@ void log_program(const Derivative& d, Value* const* in, int n_in, const Attrs* a
   set_node(call, d, results);
 }
 
+// Residuals are looked at where they are used: in the derivative.
+void observe_program(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
+                     Value* const* results) {
+  if (thread_state.n_tapes) log_program(d, in, n_in, attrs, given, results);
+  if (thread_state.checks == Checks::results)
+    check_results(d.name.c_str(), thread_state.pulled, in, n_in, results, d.n_outputs);
+}
+
 const Attrs kNoAttrs;
 
 // The forward program of a derivative, recorded: the outputs of its node.
@@ -408,8 +455,8 @@ void apply_program(const Derivative& d, Value* const* in, int n_in, const Attrs*
   run(forward, in, sizes.data(), results.data());
   std::copy_n(results.data(), d.n_outputs, out);
   if (d.n_outputs) record(d, in, n_in, attrs, given, out, results.data() + d.n_outputs);
-  if (thread_state.n_tapes) [[unlikely]]
-    log_program(d, in, n_in, attrs, given, results.data());
+  if (thread_state.observed) [[unlikely]]
+    observe_program(d, in, n_in, attrs, given, results.data());
   for (size_t i = d.n_outputs; i < forward.outputs.size(); ++i) release(results[i]);
 }
 
@@ -422,8 +469,11 @@ Value* shared(Value* v) {
 
 void record_op(const Op& op, const Derivative& d, Value* const* in, int n_in, const Attrs& attrs, Value* const* out) {
   record(d, in, n_in, &attrs, nullptr, out, nullptr);
-  if (thread_state.n_tapes) [[unlikely]]
-    set_node(log_op(op, in, n_in, attrs, out), d, out);
+  if (!thread_state.observed) [[likely]]
+    return;
+  if (thread_state.n_tapes) set_node(log_op(op, in, n_in, attrs, out), d, out);
+  if (thread_state.checks == Checks::results)
+    check_results(op.name.c_str(), thread_state.pulled, in, n_in, out, op.n_outputs);
 }
 
 void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out) {
@@ -453,6 +503,12 @@ void log_plain(const Derived& p, Value* const* in, int n_in, const int64_t* give
   call.sizes_given = p.all_given;
 }
 
+void observe_plain(const Derived& p, Value* const* in, int n_in, const int64_t* given, Value* const* out) {
+  if (thread_state.n_tapes) log_plain(p, in, n_in, given, out);
+  if (thread_state.checks == Checks::results)
+    check_results("", thread_state.pulled, in, n_in, out, static_cast<int>(p.program->outputs.size()));
+}
+
 }  // namespace
 
 void apply(Derived& p, Value* const* in, int n_in, const int64_t* given, Value** out) {
@@ -460,8 +516,8 @@ void apply(Derived& p, Value* const* in, int n_in, const int64_t* given, Value**
   const uint64_t mask = tracked_mask(in, n_in);
   if (!mask) {
     run_plain(p, in, given, out);
-    if (thread_state.n_tapes) [[unlikely]]
-      log_plain(p, in, n_in, given, out);
+    if (thread_state.observed) [[unlikely]]
+      observe_plain(p, in, n_in, given, out);
     return;
   }
   const Derivative& d = find_derivative(p, in, n_in, given, mask);
@@ -479,8 +535,10 @@ void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value**
   const uint64_t mask = op.differentiable ? tracked_mask(in, n_in) : 0;
   if (!mask) {
     run_op(op, in, n_in, attrs, out);
-    if (thread_state.n_tapes) [[unlikely]]
-      log_untracked(op, in, n_in, attrs, out);
+    if (thread_state.observed) [[unlikely]]
+      observe_untracked(op, in, n_in, attrs, out);
+    if (led_to_leaves(in, n_in)) [[unlikely]]
+      end_path(op.name.c_str(), op.differentiable, in, n_in, out, op.n_outputs);
     return;
   }
   const Derivative* known = nullptr;
@@ -496,8 +554,10 @@ Value* apply_elementwise(const Op& op, Value* const* in, int n_in) {
     for (int i = 0; i < n_in; ++i) mask |= unsigned{tracked(in[i])} << i;
   if (!mask) {
     Value* y = run_unified(op, in, n_in);
-    if (thread_state.n_tapes) [[unlikely]]
-      log_untracked(op, in, n_in, kNoAttrs, &y);
+    if (thread_state.observed) [[unlikely]]
+      observe_untracked(op, in, n_in, kNoAttrs, &y);
+    if (led_to_leaves(in, n_in)) [[unlikely]]
+      end_path(op.name.c_str(), op.differentiable, in, n_in, &y, 1);
     return y;
   }
   const Derivative* d = op.derivatives[static_cast<int>(in[n_in - 1]->dtype)][mask];

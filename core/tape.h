@@ -4,7 +4,8 @@
 #include <functional>
 #include <unordered_map>
 
-#include "calls.h"
+#include "anomaly.h"
+#include "path_ends.h"
 
 namespace wengert {
 
@@ -34,6 +35,7 @@ struct alignas(64) Node {
   uint16_t n_edges, n_saved;
   bool leaf : 1, retains_grad : 1;
   Freed freed : 2;
+  uint8_t zero_edges;  // which got a cotangent of zeros, as bits; the last stands for all edges from there on
   uint16_t n_outputs;
   uint32_t walk_slot;
   // Few nodes have these; they lie together, so that a new node clears them with few instructions.
@@ -62,6 +64,7 @@ struct alignas(64) Node {
   const void* thread;
   Edge inline_edges[kInline];
   Saved inline_saved[kInline];
+  uint32_t end;  // the number of a path's end (path_ends.h) among the operands; 0: none
 };
 
 extern int64_t n_final_hooks;  // leaves that have them
@@ -90,16 +93,22 @@ struct ThreadState {
   int n_extents = 0;       // of reverse-mode transformations that run
   bool capturing = false;  // a function is traced that is called again: ops on plain tensors are instructions, too
   const CastPolicy* autocast = nullptr;  // which precision ops run in; null: that of their operands
-  bool watched = false;  // a tape records, a trace captures, or operands may be cast: they are looked at
+  bool watched = false;   // a tape records, a trace captures, or operands may be cast: they are looked at
+  bool observed = false;  // a tape records, or results are checked: calls are looked at after they ran
+  Checks checks = Checks::none;
+  Node* pulled = nullptr;  // whose derivative is being computed by ops, while results are checked
+
+  void set_tapes(int n) {
+    n_tapes = n;
+    update();
+  }
+  void update() {
+    watched = n_tapes || capturing || autocast;
+    observed = n_tapes || checks == Checks::results;
+  }
 };
 // Of the initial-exec model: read by every op, and then one instruction instead of a call.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadState thread_state;
-
-// After a change of what decides it.
-inline void update_watched() {
-  ThreadState& s = thread_state;
-  s.watched = s.n_tapes || s.capturing || s.autocast;
-}
 
 // The value to record for a tensor that nothing else tracks: one handle per tensor and outermost tape, so that tapes of
 // different threads do not see each other's. Borrowed; the tape owns it.
@@ -164,6 +173,14 @@ Value* apply_elementwise(const Op& op, Value* const* in, int n_in);
 void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, Value** out);
 // The same for a derived program, with the sizes that it was given. An output is null where it is a symbolic zero.
 void apply(Derived& p, Value* const* in, int n_in, const int64_t* given, Value** out);
+// Whether an operand is tracked by itself, or is computed from what was; and the results of an op that nothing tracks
+// remember, then, where that path has ended. `differentiable`: the op is; it ran under no_grad.
+inline bool led_to_leaves(Value* const* in, int n_in) {
+  for (int i = 0; i < n_in; ++i)
+    if (in[i]->node || at_end(in[i])) return true;
+  return false;
+}
+void end_path(const char* op, bool differentiable, Value* const* in, int n_in, Value* const* out, int n_out);
 // Which operands are tracked, as a mask; none where nothing is recorded.
 uint64_t tracked_mask(Value* const* in, int n_in);
 bool any_tracked(Value* const* in, int n_in);

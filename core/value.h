@@ -20,7 +20,7 @@ struct alignas(64) Value {
   bool contiguous;
   DeviceId device;
   uint32_t output;  // which output of `node` this is
-  uint32_t made;    // the number of the result of a call that a tape recorded (calls.h); 0: it comes from elsewhere
+  uint32_t made;    // the number of the result of a call (calls.h), or of the end of a path (path_ends.h); 0: neither
   Buffer* buffer;
   char* data;
   int64_t size;
@@ -29,7 +29,8 @@ struct alignas(64) Value {
   int64_t* strides;  // in elements
   int64_t axes[2 * kFewAxes];
 
-  static constexpr uint32_t kLiteral = UINT32_MAX;  // as `made`: a number in the source, or drawn by a call itself
+  static constexpr uint32_t kLiteral = UINT32_MAX;       // as `made`: a number in the source, or drawn by a call itself
+  static constexpr uint32_t kFirstSpecial = 0xF0000000;  // from here on, no number of a result of a call
 
   int64_t bytes() const { return size * size_of(dtype); }
   Dims dims() const {

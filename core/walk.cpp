@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "autocast.h"
+#include "finite.h"
 #include "ops/elementwise.h"
 #include "profile.h"
 #include "small_array.h"
@@ -59,6 +60,8 @@ struct Walk {
   uint32_t latest = kNone;  // the scheduled slot that comes next; the heap has the others
   bool pruned = false;
   bool counting = false;  // contributions to leaves: each is visited when its last one has arrived
+  Checks checks = thread_state.checks;
+  std::vector<Node*> ran;  // that keep what they saved until gradients were looked at
 
   Walk(const std::vector<Root>& from, const WalkOptions& o) : options(o), roots(from), id(++last_walk) {
     std::swap(lists, spare_lists);
@@ -126,6 +129,9 @@ struct Walk {
       Value*& at = bar(slot(s), output);
       if (!at) {
         at = gradient;
+      } else if (checks == Checks::results) [[unlikely]] {
+        at = add_checked(n, at, gradient);
+        release(gradient);
       } else {
         at = add(at, gradient);
         release(gradient);
@@ -139,6 +145,22 @@ struct Walk {
     if (!options.record) [[likely]]
       return wengert::accumulate(x, y);
     return add_recorded(x, y);
+  }
+
+  // The same, looked at. Never in place: what was looked at before stays as it was.
+  Value* add_checked(Node* of, Value* x, Value* y) {
+    retain(x);
+    Value* in[2] = {x, y};
+    Value* sum = add(x, y);
+    try {
+      check_results("the sum of gradients", of, in, 2, &sum, 1);
+    } catch (...) {
+      release(in[0]);
+      release(sum);
+      throw;
+    }
+    release(in[0]);
+    return sum;
   }
 
   // Leaves come last, so they only wait, unless their contributions are counted. Of the others, the latest is kept out
@@ -287,10 +309,19 @@ void release_all(Value** values, int from, int to) {
     if (values[i]) release(values[i]);
 }
 
+// Ops that run while one of these exists compute the derivative of a node.
+struct Pulled {
+  Node* before = std::exchange(thread_state.pulled, nullptr);
+  explicit Pulled(Node* n) { thread_state.pulled = n; }
+  ~Pulled() { thread_state.pulled = before; }
+};
+
 void run_custom(const Walk& w, Node* n, Value** bars, Value** out) {
   std::fill_n(out, n->n_edges, nullptr);
+  const Pulled pulled(n);
   try {
     tape_hooks.call_custom(n, bars, out, w.options.record);
+    if (w.checks == Checks::results) check_results("custom", n, bars, n->n_outputs, out, n->n_edges);
   } catch (...) {
     release_all(out, 0, n->n_edges);
     release_all(bars, 0, n->n_outputs);
@@ -304,6 +335,7 @@ bool pull_back_recorded(Derived& vjp, Node* n, Value** in, Value** out) {
   const int outputs = n->n_outputs, count = outputs + n->n_saved;
   for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = saved_operand(n, i);
   const bool tracked = any_tracked(in, count);
+  const Pulled pulled(n);
   try {
     if (tracked) apply(vjp, in, count, n->sizes, out);
   } catch (...) {
@@ -312,6 +344,21 @@ bool pull_back_recorded(Derived& vjp, Node* n, Value** in, Value** out) {
   }
   release_all(in, tracked ? 0 : outputs, count);
   return tracked;
+}
+
+// Runs the vjp program, and looks at what it gives.
+void run_checked(Derived& vjp, Node* n, Value** in, Value** out) {
+  const int outputs = n->n_outputs;
+  std::fill_n(out, n->n_edges, nullptr);
+  try {
+    run(*vjp.program, in, n->sizes, out);
+    check_results(n->derivative->name.c_str(), n, in, outputs + n->n_saved, out, n->n_edges);
+  } catch (...) {
+    release_all(out, 0, n->n_edges);
+    release_all(in, 0, outputs);
+    throw;
+  }
+  release_all(in, 0, outputs);
 }
 
 // Cotangents of the edges, from cotangents of the outputs, which are used up.
@@ -323,6 +370,8 @@ void pull_back(Walk& w, Node* n, uint32_t slot, Value** out) {
   Derived& vjp = vjp_for(w, n);
   if (w.options.record && pull_back_recorded(vjp, n, in.data(), out)) return;
   for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = n->saved[i].value;
+  if (w.checks == Checks::results) [[unlikely]]
+    return run_checked(vjp, n, in.data(), out);
   run(*vjp.program, in.data(), n->sizes, out, nullptr, outputs);
 }
 
@@ -342,6 +391,25 @@ void send_all(Walk& w, const Node* n, Value** out, WalkResult& result) {
   }
 }
 
+// What a node saved is not needed any more, nor what it calls.
+void free_node(Node* n) {
+  free_saved(n);
+  n->freed = Freed::by_backward;
+  // They have been called for the last time; what they close over may lead back to this node.
+  if (n->hooks) tape_hooks.drop_object(std::exchange(n->hooks, nullptr));
+  if (n->custom) tape_hooks.drop_object(std::exchange(n->custom, nullptr));  // and the inputs that it keeps
+}
+
+// Remembers which cotangents are zero, for those who ask why a gradient is.
+inline void note_zeros(Node* n, Value* const* out) {
+  for (int i = 0; i < n->n_edges; ++i) {
+    if (!out[i] || out[i]->device != kCpu) continue;
+    const bool f32 = out[i]->dtype == DType::Float32 && out[i]->size;
+    if (f32 && *reinterpret_cast<const uint32_t*>(out[i]->data) << 1) continue;
+    if (looks_zero(out[i])) n->zero_edges |= static_cast<uint8_t>(1 << std::min(i, 7));
+  }
+}
+
 void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
   if (n->freed != Freed::no) fail_freed(n);
   check_saved(n);
@@ -349,15 +417,15 @@ void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
   if (complete_bars(w, n, slot)) {
     pull_back(w, n, slot, out.data());
     ++result.nodes_run;
+    note_zeros(n, out.data());
   } else {
     std::fill_n(out.data(), n->n_edges, nullptr);
   }
   if (!w.options.retain_graph) {
-    free_saved(n);
-    n->freed = Freed::by_backward;
-    // They have been called for the last time; what they close over may lead back to this node.
-    if (n->hooks) tape_hooks.drop_object(std::exchange(n->hooks, nullptr));
-    if (n->custom) tape_hooks.drop_object(std::exchange(n->custom, nullptr));  // and the inputs that it keeps
+    if (w.checks == Checks::gradients) [[unlikely]]
+      w.ran.push_back(n);
+    else
+      free_node(n);
   }
   send_all(w, n, out.data(), result);
 }
@@ -435,6 +503,16 @@ Value* accumulate(Value* x, Value* y) {
 
 namespace {
 
+// Of a leaf, or of another source.
+void check_gradients(Walk& w, Node* n, uint32_t slot) {
+  if (n->leaf && w.slot(slot).bar && !all_finite(w.slot(slot).bar)) anomaly_hooks.bad_gradient(n, w.slot(slot).bar);
+  for (size_t i = 0; w.options.sources && i < w.options.sources->size(); ++i) {
+    const Edge& e = (*w.options.sources)[i];
+    Value* g = e.node == n ? w.bar(w.slot(slot), e.output) : nullptr;
+    if (g && !all_finite(g)) anomaly_hooks.bad_gradient(n, g);
+  }
+}
+
 void visit(Walk& w, uint32_t slot, WalkResult& result) {
   const WalkOptions& options = w.options;
   Node* n = w.slot(slot).node;
@@ -445,6 +523,8 @@ void visit(Walk& w, uint32_t slot, WalkResult& result) {
   // A leaf that was reached by symbolic zeros only has a gradient of zeros, not none.
   if (n->leaf && !w.slot(slot).bar) w.slot(slot).bar = zeros(n->types[0]);
   Value* bar = w.slot(slot).bar;
+  if (w.checks == Checks::results && (n->leaf || options.sources)) [[unlikely]]
+    check_gradients(w, n, slot);
   if (options.sources) collect_sources(w, n, slot, result);
   if (bar && (n->leaf ? options.accumulate : n->retains_grad)) keep_grad(n, bar);
   if (bar && n->id && (n->leaf ? options.all_leaves : n->retains_grad)) {
@@ -486,7 +566,24 @@ void note_node(const Node* n, const Value* bar, uint32_t module) {
 
 }  // namespace
 
-WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
+namespace {
+
+void check_loss(const std::vector<Root>& roots) {
+  for (const Root& r : roots)
+    if (r.value->size == 1 && !all_finite(r.value)) anomaly_hooks.bad_loss(r.value);
+}
+
+// Thrown where a gradient is not finite, before any leaf has been given its own: the walk is to be gone again, with
+// each step looked at.
+struct NotFinite {};
+
+// The gradient of a leaf, which is the first one that is visited: those of all, unless others are still to come.
+void check_leaves(Walk& w, uint32_t slot) {
+  for (const Slot& s : w.lists.slots)
+    if ((w.counting ? &s == &w.slot(slot) : s.node->leaf) && s.bar && !all_finite(s.bar)) throw NotFinite();
+}
+
+WalkResult go(const std::vector<Root>& roots, const WalkOptions& options) {
   AutocastOff off;  // derivatives run in the precision of what they differentiate
   Walk w(roots, options);
   WalkResult result;
@@ -504,7 +601,12 @@ WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
   }
   try {
     int since_check = 0;
+    bool leaves_checked = w.checks != Checks::gradients;
     for (uint32_t slot = w.next(); slot != kNone; slot = w.next()) {
+      if (!leaves_checked && w.slot(slot).node->leaf) [[unlikely]] {
+        check_leaves(w, slot);
+        leaves_checked = !w.counting;
+      }
       const Value* bar = w.slot(slot).bar;
       if (++since_check == kNodesPerCheck || (bar && bar->size >= Held::kLarge)) {
         since_check = 0;
@@ -513,13 +615,56 @@ WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
       }
       profiling ? visit_profiled(w, slot, result) : visit(w, slot, result);
     }
+    if (w.checks == Checks::gradients)
+      for (const Value* v : result.sources)
+        if (v && !all_finite(v)) throw NotFinite();
   } catch (...) {
     for (Value* v : result.sources)
       if (v) release(v);
     for (auto& [id, v] : result.leaves) release(v);
     throw;
   }
+  for (Node* n : w.ran) free_node(n);
   return result;
+}
+
+// While one of these exists, every result is looked at.
+struct CheckingResults {
+  const Checks before = thread_state.checks;
+  CheckingResults() { set(Checks::results); }
+  ~CheckingResults() { set(before); }
+  static void set(Checks c) {
+    thread_state.checks = c;
+    thread_state.update();
+  }
+};
+
+WalkResult walk_checked(const std::vector<Root>& roots, const WalkOptions& options) {
+  check_loss(roots);
+  try {
+    return go(roots, options);
+  } catch (const NotFinite&) {
+  }
+  CheckingResults all;
+  WalkOptions again = options;
+  again.retain_graph = true;
+  again.accumulate = false;
+  WalkResult found = go(roots, again);  // which throws, if what is computed is the same
+  for (Value* v : found.sources)
+    if (v) release(v);
+  for (auto& [id, v] : found.leaves) release(v);
+  throw Error(
+      ErrorKind::gradient,
+      "backward: a gradient was not finite, but was when the pass was repeated to see why; a hook or a custom op "
+      "does not do the same twice");
+}
+
+}  // namespace
+
+WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
+  if (thread_state.checks != Checks::none) [[unlikely]]
+    return walk_checked(roots, options);
+  return go(roots, options);
 }
 
 }  // namespace wengert

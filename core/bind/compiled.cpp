@@ -12,6 +12,7 @@
 #include <list>
 #include <optional>
 
+#include "../finite.h"
 #include "../small_array.h"
 #include "autocast.h"
 
@@ -530,6 +531,11 @@ void log_plain(const Entry& e, Value* const* in, int n_in, Value* const* out) {
   call.python = nb::object(e.python).release().ptr();
 }
 
+// Results that are not tracked though operands lead to leaves carry the end of that path.
+[[gnu::noinline]] void end_path(const Entry& e, Value* const* in, int n_in, Value* const* out) {
+  for (size_t i = 0; i < e.plain->outputs.size(); ++i) end_path("compiled", true, in, n_in, out + i, 1);
+}
+
 // `into`, if not null: of each output, a value that a program without derivatives may write it into, or null.
 void run_program(Entry& e, Value** in, size_t n, uint64_t mask, Value** out, Value* const* into = nullptr) {
   Held held(in, static_cast<int>(n));
@@ -541,6 +547,8 @@ void run_program(Entry& e, Value** in, size_t n, uint64_t mask, Value** out, Val
     run(*e.plain, in, sizes.data(), out, into);
     if (thread_state.n_tapes) [[unlikely]]
       log_plain(e, in, static_cast<int>(n), out);
+    if (led_to_leaves(in, static_cast<int>(n))) [[unlikely]]
+      end_path(e, in, static_cast<int>(n), out);
   }
 }
 
@@ -635,6 +643,21 @@ void store_grads(const Entry& e, Arguments& call, Value** out) {
   }
 }
 
+// Thrown where what a call would write is not finite, before it is written.
+struct NotFiniteEffects {};
+
+// Whether losses, gradients and parameters are finite; other state is where they are.
+bool finite_effects(const Effects& effects, TensorObject* const* targets, Value* const* out) {
+  if (effects.grads.empty() && effects.writes.empty()) return true;
+  for (size_t i = 0; i < effects.n_results; ++i)
+    if (out[i]->size == 1 && !all_finite(out[i])) return false;
+  for (size_t k = 0; k < effects.writes.size(); ++k)
+    if (lasting_leaf(current(targets[k]->tensor)) && !all_finite(out[effects.writes[k].output])) return false;
+  for (const LeafGrad& g : effects.grads)
+    if (g.after >= LeafGrad::replaced && !all_finite(out[g.output])) return false;
+  return true;
+}
+
 PyObject* run_with_effects(Entry& e, Arguments& call, Prepared& made) {
   const Effects& effects = *e.effects;
   const uint64_t mask = made.mask;
@@ -653,12 +676,17 @@ PyObject* run_with_effects(Entry& e, Arguments& call, Prepared& made) {
                     " tensors cannot be recorded; call it under no_grad(), or detach() what it returns");
   SmallArray<Value*, kFewOperands> out(n_out), into(n_out);
   std::fill_n(into.data(), n_out, nullptr);
-  if (!mask && !thread_state.n_tapes)
+  const bool checked = !mask && thread_state.checks == Checks::gradients;
+  if (!mask && !thread_state.n_tapes && !checked)
     for (size_t k = 0; k < effects.writes.size(); ++k) {
       const Write& w = effects.writes[k];
       if (w.in_place && writable(targets[k]->tensor)) into[w.output] = in[w.input];
     }
   run_program(e, in.data(), n, mask, out.data(), into.data());
+  if (checked && !finite_effects(effects, targets.data(), out.data())) {
+    for (size_t i = 0; i < n_out; ++i) release(out[i]);
+    throw NotFiniteEffects();
+  }
   if (mask) drop_unrelated_edges(effects, mask, out.data());
   for (size_t k = 0; k < effects.writes.size(); ++k) {
     const Write& w = effects.writes[k];
@@ -772,6 +800,17 @@ PyObject* call_cast(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObjec
   }
 }
 
+// Op by op, with every result looked at; nothing has been changed yet. It raises where the first bad result is found.
+PyObject* call_checked(Compiled* self, PyObject* const* args, size_t nargsf, PyObject* names) {
+  const Checks before = thread_state.checks;
+  thread_state.checks = Checks::results;
+  thread_state.update();
+  PyObject* result = PyObject_Vectorcall(self->function, args, nargsf, names);
+  thread_state.checks = before;
+  thread_state.update();
+  return result;
+}
+
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names) {
   auto* self = reinterpret_cast<Compiled*>(object);
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -787,6 +826,8 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     if (call.n_in == 0 && thread_state.capturing) throw Captured();
     if (call.kind == Kind::not_plain) return call_slowly(self->lifted, self, args, n, names);
     if (call.kind == Kind::structured) return call_slowly(self->slow, self, args, n, names);
+    if (thread_state.checks == Checks::results && !thread_state.capturing)  // so that its own lines are known
+      return PyObject_Vectorcall(self->function, args, nargsf, names);
     if (!self->latest || self->latest->first != call.key.bytes()) {
       auto it = self->cache->by_key.find(std::string(call.key.bytes()));
       self->latest = it == self->cache->by_key.end() ? nullptr : &*it;
@@ -811,6 +852,8 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     if (!result && !PyErr_Occurred())
       fail(ErrorKind::trace, "compile", "what the function reads of Python objects changes while it is traced");
     return result;
+  } catch (const NotFiniteEffects&) {
+    return call_checked(self, args, nargsf, names);
   } catch (const OtherSizes&) {
     return compiled_call(object, args, nargsf, names);
   } catch (const Captured&) {

@@ -80,10 +80,12 @@ nb::dict cuda_kernel(nb::list registers, nb::list code, int row_axes, std::vecto
 }
 
 nb::object no_kernel(const std::string& op, int dtype) {
-  const Op* known = find_op(op);
-  if (!known) throw nb::key_error(op.c_str());
-  const char* reason = cuda::no_kernel(known->kernel, dtype_from(dtype));
-  return reason ? nb::object(nb::str(reason)) : nb::none();
+  return guarded([&]() -> nb::object {
+    const Op* known = find_op(op);
+    if (!known) fail(ErrorKind::value, "cuda_no_kernel", "there is no op " + op);
+    const char* reason = cuda::no_kernel(known->kernel, dtype_from(dtype));
+    return reason ? nb::object(nb::str(reason)) : nb::none();
+  });
 }
 
 nb::bytes machine_code(const std::string& source, int architecture) {

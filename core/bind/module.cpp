@@ -140,6 +140,8 @@ void init(nb::module_& m) {
   init_passes(m);
   init_sparsity(m);
   init_tape(m);
+  init_anomaly(m);
+  init_lines(m);
   init_compiled(m);
   init_optimizer(m);
   init_profile(m);

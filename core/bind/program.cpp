@@ -445,9 +445,10 @@ DerivativeHandle make_derivative(const nb::object& op_name, const std::string& n
 struct Aside {
   ThreadState before = thread_state;
   Aside() {
-    thread_state.n_tapes = 0;
-    thread_state.capturing = thread_state.watched = false;
+    thread_state.capturing = false;
+    thread_state.checks = Checks::none;
     thread_state.autocast = nullptr;
+    thread_state.set_tapes(0);
   }
   ~Aside() { thread_state = before; }
 };

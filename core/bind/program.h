@@ -24,6 +24,10 @@ void init_names(nb::module_& m);
 void init_hook_cycles(nb::module_& m);
 void init_transforms(nb::module_& m);
 void init_autocast(nb::module_& m);
+void init_anomaly(nb::module_& m);
+void init_lines(nb::module_& m);
+
+nb::object node_to_python(Node* n);  // a handle of its own
 
 // Another name for the tensor's value: writing to one of the two in place leaves the other as it is.
 nb::object another_name(nb::handle tensor);

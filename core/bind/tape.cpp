@@ -149,6 +149,8 @@ Value* plain_value(nb::handle h) {
 
 }  // namespace
 
+nb::object node_to_python(Node* n) { return nb::cast(NodeHandle(n)); }
+
 Value* end_of_walk(nb::handle h, const char* what) {
   Value* v = plain_value(h);
   return v && v->node && v->node->lifetime.extent ? v : value_from(h, what);
@@ -413,7 +415,7 @@ nb::object set_grad_enabled(bool on) {
 bool set_capturing(bool on) {
   ThreadState& s = thread_state;
   std::swap(s.capturing, on);
-  update_watched();
+  s.update();
   return on;
 }
 
@@ -476,6 +478,8 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("is_leaf", [](const NodeHandle& h) { return h.node->leaf; })
       .def_prop_ro("id", [](const NodeHandle& h) { return h.node->id; })
       .def_prop_ro("freed", [](const NodeHandle& h) { return h.node->freed != Freed::no; })
+      .def_prop_ro("end", [](const NodeHandle& h) { return h.node->end; })
+      .def_prop_ro("zero_edges", [](const NodeHandle& h) { return h.node->zero_edges; })
       .def_prop_ro("n_outputs", [](const NodeHandle& h) { return static_cast<int>(h.node->n_outputs); })
       .def_prop_ro("active", [](const NodeHandle& h) { return active(h.node); })
       .def_prop_ro("name",

@@ -312,7 +312,12 @@ PyObject* detach(PyObject* self, PyObject*) {
     static const Op& stop_gradient = *find_op("stop_gradient");
     return call_op(stop_gradient, &self, 1, nullptr, 0);
   }
-  return wrap_view(alias(v), as_tensor(self), true);
+  Value* cut = alias(v);
+  if (v->node && !thread_state.n_tapes) {
+    const uint64_t leaf = v->node->leaf ? v->node->id : 0;
+    mark_end(cut, {.reason = PathEnd::detach, .op = "detach", .leaf = leaf, .line = current_line()});
+  }
+  return wrap_view(cut, as_tensor(self), true);
 }
 
 // _adopt(other): this shell (of a subclass) becomes a plain tensor with the other's value.

@@ -82,6 +82,7 @@ from wengert.dtypes import (
     uint64,
 )
 from wengert.errors import (
+    AnomalyError,
     ArgumentError,
     AxisError,
     BudgetError,
@@ -181,6 +182,8 @@ _LAZY = {
     **{name: f"wengert.debug.gradient_check:{name}" for name in ("NumericalChecker", "check_gradients")},
     **{name: f"wengert.debug.profile:{name}" for name in ("Profile", "profile")},
     "check_custom_op": "wengert.debug.custom_op_check:check_custom_op",
+    **{name: f"wengert.debug.benchmark:{name}" for name in ("BenchmarkConfig", "PerformanceBenchmark")},
+    "detect_anomaly": "wengert.debug.anomaly:detect_anomaly",
     "draw": "wengert.debug.drawing:draw",
     "fingerprint": "wengert.debug.fingerprint:fingerprint",
     "compare_runs": "wengert.debug.compare_runs:compare_runs",
@@ -190,6 +193,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "AnomalyError",
     "ArgumentError", "AutogradContext", "AutogradEngine", "AxisError", "BudgetError", "CustomOp", "CustomOpError",
     "DType", "DTypeError", "DeterminismError", "DeterministicConfig", "DeviceError",
     "DualTensor", "ForwardADContext", "Generator", "GradientError",

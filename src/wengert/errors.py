@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 
@@ -122,6 +124,29 @@ class TapeConsumedError(GradientError):
 
 class InPlaceError(GradientError):
     """A value that a derivative needs was overwritten."""
+
+
+class AnomalyError(WengertError, FloatingPointError):
+    """An infinity or a NaN that reached a loss, a gradient or a result, with the operation that made the first of them.
+
+    `op`; `line`, the user's; `index` of the element; `backward`, whether it is the derivative of the op that made it;
+    `operands`, what stood in them there; `chain`, the calls from there on.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        op: str = "",
+        line: str = "",
+        index: tuple[int, ...] | None = None,
+        backward: bool = False,
+        operands: Sequence[str] = (),
+        chain: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.op, self.line, self.index, self.backward = op, line, index, backward
+        self.operands, self.chain = list(operands), list(chain)
 
 
 class LinAlgError(WengertError, np.linalg.LinAlgError):

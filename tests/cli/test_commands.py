@@ -17,12 +17,14 @@ from wengert.ops.registry import OPS
 
 
 def test_help(capsys):
-    for command in ([], ["info"], ["ops"], ["profile"], ["demo"]):
+    for command in ([], ["info"], ["ops"], ["check"], ["bench"], ["profile"], ["demo"]):
         with pytest.raises(SystemExit) as e:
             main([*command, "--help"])
         assert e.value.code == 0
         text = capsys.readouterr().out
         assert f"usage: wengert {' '.join(command)}".rstrip() in text
+        assert "examples:" in text or not command
+        assert "exit status" in text or command == ["info"]
     with pytest.raises(SystemExit) as e:
         main([])
     assert e.value.code == 2

@@ -32,6 +32,8 @@ from wengert.ops.zero import ZERO
 from wengert.program.ir import Instruction, Var
 from wengert.program.trace import Tracer, tracing, untraced
 
+_CHECKING_RESULTS = 2  # as core/anomaly.h: Checks::results
+
 
 class CustomOp:
     """Base class: write `forward(self, *inputs)` and `backward(self, *y_bars, *inputs)`.
@@ -237,6 +239,8 @@ class _Call:
             # Values of their own, not views of the outputs: a node must not own what owns it.
             kept = tuple(value_of(y) for y in ys)
             ys = record_node(functools.partial(self._pull_node, args, kept), floating, ys)
+        if _core.checks() == _CHECKING_RESULTS:
+            _core.check_custom(self.name, tensors, ys)
         if _core.recording_tapes():
             static = [None if isinstance(x, Tensor) else (x,) for x in args]
             _core.log_custom(self.name, functools.partial(_call_again, self.name, self.again, static), tensors, ys)

@@ -14,7 +14,18 @@ from wengert.autograd.conversion import asarray
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.ops.registry import OPS, define_callback
-from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var, infer, remove_dead, resized_attrs
+from wengert.program.ir import (
+    Const,
+    Instruction,
+    Operand,
+    Origin,
+    Program,
+    Type,
+    Var,
+    infer,
+    remove_dead,
+    resized_attrs,
+)
 from wengert.transforms.evaluate import apply
 
 _LITERAL = 2**32 - 1  # as core/value.h: Value::kLiteral
@@ -133,7 +144,7 @@ class Reader:
         if call.is_op or call.is_custom:
             op = OPS[call.name] if call.is_op else _callback(call)
             results: list[Operand] = [Var(Type(*t)) for t in call.results]
-            body = [Instruction(op, tuple(shown), call.attrs, tuple(results))]  # type: ignore[arg-type]
+            body = [Instruction(op, tuple(shown), call.attrs, tuple(results), Origin(call.line))]  # type: ignore[arg-type]
         else:
             body, results = _inlined(call, [_materialized(x, t, before) for x, (t, *_) in zip(shown, call.operands)])
         for k, r in enumerate(results):
@@ -270,7 +281,7 @@ def _concrete(i: Instruction, env: dict[Any, Operand], replace: Any) -> Instruct
     attrs = resized_attrs(i.op, i.attrs, lambda shape: tuple(replace(shape)))
     outputs = tuple(Var(t) for t in infer(i.op, inputs, attrs))
     env.update(zip(i.outputs, outputs))
-    return Instruction(i.op, inputs, attrs, outputs)
+    return Instruction(i.op, inputs, attrs, outputs, i.origin)
 
 
 __all__ = ["Entry", "Reader", "RecordedProgram", "recorded_program"]

@@ -1,4 +1,4 @@
-"""The `wengert` command: what this installation is, what each op can do, profiles of scripts, and a demonstration."""
+"""The `wengert` command: this installation, the ops, checking, timing, profiles of scripts, and a demonstration."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import sys
 from collections.abc import Sequence
 
 import wengert
-from wengert.cli import demo, info, ops, profile
+from wengert.cli import bench, check, demo, info, ops, profile
 
-_COMMANDS = (info, ops, profile, demo)
+_COMMANDS = (info, ops, check, bench, profile, demo)
+_EPILOG = """\
+wengert COMMAND --help explains each of them, with examples and what the exit status says. Output is plain text where it
+does not go to a terminal; --json gives it to programs.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,13 +24,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     op ...
     0
     """
-    parser = argparse.ArgumentParser(prog="wengert", description="Automatic differentiation for Python.")
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="wengert", description="Automatic differentiation for Python.", epilog=_EPILOG, formatter_class=as_written
+    )
     parser.add_argument("--version", action="version", version=f"wengert {wengert.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     for module in _COMMANDS:
         name = module.__name__.rpartition(".")[2]
-        summary = (module.__doc__ or "").strip().split("\n")[0]
-        module.add_arguments(commands.add_parser(name, help=summary, description=summary))
+        about = (module.__doc__ or "").strip()
+        summary = about.split("\n")[0]
+        module.add_arguments(commands.add_parser(name, help=summary, description=about, formatter_class=as_written))
     options = parser.parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without our signs gets question marks, not an error

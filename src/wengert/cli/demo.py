@@ -6,9 +6,18 @@ import argparse
 import sys
 from pathlib import Path
 
+EXAMPLES = """\
+examples:
+  wengert demo                       25 epochs, and demo/report.html
+  wengert demo --epochs 5 --alone    shorter, and without PyTorch beside it
+
+exit status: 0; 1 if a package that it needs is missing, or the report cannot be written; 2 for wrong arguments.
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Epochs, batch size, seed, where the report goes."""
+    parser.epilog = EXAMPLES
     parser.add_argument(
         "--epochs", type=int, default=25, help="passes over the 1,347 training images (default: %(default)s)"
     )
@@ -35,6 +44,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"wengert demo needs {e.name}: pip install 'wengert[demo]'", file=sys.stderr)
         return 1
 
+    try:  # before training, not after
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        print(f"wengert demo: the folder {options.out} cannot be made: {e.strerror or e}", file=sys.stderr)
+        return 1
     digits = training.load(options.seed)
     net = training.network(options.seed)
     screen = terminal.Screen()
@@ -47,7 +61,6 @@ def run(options: argparse.Namespace) -> int:
             runs.append(peer.train(start, digits, options.epochs, options.batch, options.seed, report))
     result = training.Result(runs, training.layers(net, digits), digits, *training.predict(net, digits.test_images))
     screen.show_result(result)
-    options.out.mkdir(parents=True, exist_ok=True)
     picture.draw(result, options.out / "report.png")
     page.write(result, options.out / "report.png", options.out / "report.html")
     screen.close(result, options.out / "report.html")

@@ -18,8 +18,20 @@ _MARKS = {"yes": "✓", "zero": "0", "elsewhere": "✓", "no": "·", "failed": "
 _PLAIN = {"yes": "yes", "zero": "zero", "elsewhere": "yes", "no": "-", "failed": "FAIL", "untested": "?"}
 
 
+EXAMPLES = """\
+examples:
+  wengert ops                all ops, with marks
+  wengert ops tanh argmax    these, with the reasons of what is missing
+  wengert ops --holes        only ops that lack something
+  wengert ops --json         the table for programs
+
+exit status: 0, or 1 if there is no such op.
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which ops, and how the table looks."""
+    parser.epilog = EXAMPLES
     parser.add_argument("names", nargs="*", help="ops to show, with the reasons of their holes (default: all)")
     parser.add_argument("--holes", action="store_true", help="only ops that lack something, with the reasons")
     parser.add_argument("--plain", action="store_true", help="words instead of marks")

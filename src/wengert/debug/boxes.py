@@ -67,7 +67,7 @@ def program_boxes(program: Program, names: Mapping[Var, str]) -> list[Box]:
             ", ".join(str(o.type) for o in i.outputs),
             "instruction",
             list(dict.fromkeys(made[v] for v in i.vars())),
-            lines.get(i, ""),
+            lines.get(i, "" if i.origin is None else str(i.origin.line)),
             any(o in saved for o in i.outputs),
             work.flops + work.product_flops,
             0.0 if i.op.view else float(sum(v.type.example_bytes() for v in (*i.outputs, *dict.fromkeys(i.vars())))),

@@ -10,17 +10,11 @@ import numpy as np
 from wengert import _core
 
 
-def show_config() -> dict[str, str]:
-    """Versions, instruction set, threads: printed, and returned as a dictionary.
-
-    >>> facts = show_config()  # doctest: +ELLIPSIS
-    wengert ...
-    >>> "threads" in facts
-    True
-    """
+def installation() -> dict[str, str]:
+    """Versions, instruction set, threads."""
     from wengert import __version__
 
-    facts = {
+    return {
         "wengert": __version__,
         "python": sys.version.split()[0],
         "numpy": np.__version__,
@@ -30,6 +24,17 @@ def show_config() -> dict[str, str]:
         "blas": "OpenBLAS (scipy-openblas32), one thread, tiled by wengert",
         "devices": "cpu",
     }
+
+
+def show_config() -> dict[str, str]:
+    """Versions, instruction set, threads: printed, and returned as a dictionary.
+
+    >>> facts = show_config()  # doctest: +ELLIPSIS
+    wengert ...
+    >>> "threads" in facts
+    True
+    """
+    facts = installation()
     width = max(map(len, facts))
     for name, value in facts.items():
         print(f"{name:<{width}}  {value}")

@@ -2,71 +2,284 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.gradient_map import GradientMap
+from wengert.debug.elements import described
+from wengert.debug.instructions import values_of
+from wengert.dtypes import ALL as DTYPES
+from wengert.errors import ArgumentError, GradientError
+from wengert.ops.registry import OPS
+from wengert.program.ir import Instruction, Program, Var
+from wengert.transforms.pullback import reachable
 
 _MOST_PLACES = 8
+_MOST_EDGES = 8  # of a node that are told apart, as core/tape.h: Node::zero_edges
+
+# What it means that the derivative of an op is zero everywhere.
+_ZEROS = {
+    "relu": "all elements of its operand are negative or zero, in every row: dead units",
+    "mul": "the other factor is zero everywhere",
+    "matmul": "the other factor is zero everywhere",
+    "div": "the quotient does not change with this operand there",
+    "where": "no element is taken from this operand",
+    "clip": "all elements of its operand lie outside the bounds",
+    "maximum": "this operand is nowhere the larger one",
+    "minimum": "this operand is nowhere the smaller one",
+    "pow": "its slope is zero there",
+    "square": "its operand is zero everywhere",
+    "stop_gradient": "it lets no gradient through",
+    "random_dropout": "all elements were dropped",
+    **dict.fromkeys(
+        ("round", "floor", "ceil", "trunc", "sign"), "it is constant between jumps: its derivative is zero"
+    ),
+    **dict.fromkeys(("sigmoid", "tanh", "softmax", "log_softmax", "erf", "gelu"), "it is saturated, for all elements"),
+    **dict.fromkeys(("slice", "take", "take_along_axis"), "no element of its operand that matters was selected"),
+}
 
 
-def explain(grads: GradientMap, x: Tensor) -> str:
-    """A text that says why `grads` has no gradient for x, or one of zeros.
+def explain(grads: GradientMap | Tensor, x: Tensor) -> str:
+    """A text that says why `grads`, or the gradient of a loss, has no gradient for x, or one of zeros.
+
+    Nothing has to be switched on before, and the graph may have been freed by `backward()`: results of `detach`, of
+    comparisons and conversions to integers, and what is computed under `no_grad` carry the user's line, and a backward pass
+    marks where gradients become zero.
 
     >>> import wengert as wg
     >>> x, w = wg.tensor(2.0, requires_grad=True), wg.tensor(3.0, requires_grad=True)
     >>> grads = (x.detach() * w).backward()
-    >>> print(explain(grads, x).splitlines()[0])
-    no path: the recorded operations do not lead to this tensor float32().
+    >>> print(explain(grads, x))
+    no path to this tensor float32(): it was detached.
+      detach() at ..., read by mul at ...
     """
-    what = f"{x.dtype.name}{tuple(x.shape)}"
+    if not isinstance(x, Tensor):
+        raise ArgumentError(f"explain: takes the gradients, or a loss, and a tensor; got a {type(x).__name__}")
+    what = described(x)
     if not x.dtype.is_inexact:
         return f"no gradient: {what} is not a floating tensor. Convert it with astype before it is used."
+    if isinstance(grads, Tensor):
+        if _core.node_of(grads) is None:
+            return _no_graph(grads, _core.path_end(_core.number_of_result(grads)))
+        grads = _gradients_of(grads, x)
     known = grads.get(x)
     if known is not None:
         if bool((known != 0).any()):
             return f"there is a gradient, and it is not zero: {what}."
-        return "\n".join([f"the gradient of {what} is zero everywhere.", *_zero_rules(grads)])
+        return "\n".join([f"the gradient of {what} is zero everywhere.", *_zeros(grads, x)])
     if _core.node_of(x) is None:
         return (
             f"not tracked: {what} requires no gradient, and no tape recorded its use. Set requires_grad=True before it is "
             "used, or use it inside a GradientTape. (An explicit requires_grad=False also keeps tapes from tracking it.)"
         )
-    return "\n".join([f"no path: the recorded operations do not lead to this tensor {what}.", *_loose_ends(grads)])
+    node = _core.node_of(x)[0]
+    if not node.is_leaf and node.key in {n.key for n in _nodes(grads)}:
+        return (
+            f"there is a path to {what}, but it is the result of {_name(node)} at {node.line}, and only gradients of leaves "
+            "are kept. Call retain_grad() on it before backward(), or pass it to backward(inputs=[...])."
+        )
+    return "\n".join(_no_path(grads, x))
+
+
+def _no_graph(loss: Tensor, end: Any) -> str:
+    if end is None:
+        return (
+            f"nothing was recorded for this loss {described(loss)}: nothing that it was computed from requires a gradient, "
+            "or only through numbers that left wengert (item(), float(), numpy())."
+        )
+    return f"nothing was recorded for this loss {described(loss)}: {_reason(end)}.\n  {_place(end)}"
+
+
+def _gradients_of(loss: Tensor, x: Tensor) -> GradientMap:
+    """The gradients of a loss; its graph is still there afterwards. If it was freed: the one of x, as it was left."""
+    from wengert.autograd.creation import ones_like
+
+    grads = GradientMap()
+    grads._roots = [_core.node_of(loss)[0]]
+    try:
+        *_, leaves, _, _ = _core.backward([(loss, ones_like(loss.detach()))], None, True, False, True)
+    except GradientError:  # what its backward pass has marked is still there
+        leaves = [] if x.grad is None else [(x.id, x.grad)]
+    for key, g in leaves:
+        grads[key] = g
+    return grads
 
 
 def _nodes(grads: GradientMap) -> list[Any]:
-    from wengert.transforms.pullback import reachable
-
-    nodes = reachable([(root, 0) for root in grads._roots])
-    return sorted(nodes.values(), key=lambda n: -n.seq)
+    """What was recorded, the latest first."""
+    return sorted(reachable([(root, 0) for root in grads._roots]).values(), key=lambda n: -n.seq)
 
 
-def _zero_rules(grads: GradientMap) -> list[str]:
-    """Operations on the way whose derivative is zero as a whole."""
-    found = []
-    for n in _nodes(grads):
-        if not n.is_leaf and n.custom is None and any(o is None for o in n.derivation.vjp.outputs):
-            found.append(f"  {n.name} at {n.line}: its derivative is zero everywhere")
-    return found[:_MOST_PLACES] or [
-        "  every factor on the way may be zero there (a dead unit, a mask, a saturated function)"
-    ]
+# --------------------------------------------------------------------------------------------- no path
 
 
-def _loose_ends(grads: GradientMap) -> list[str]:
-    """Operations with an operand through which nothing was tracked: the path may end at one of them."""
+_REASONS = {"detach": "it was detached", "no_grad": "its path ends under no_grad()"}
+
+
+def _reason(end: Any) -> str:
+    reason, op, _, _ = end
+    return _REASONS.get(reason) or (
+        "it was converted to integers"
+        if op == "cast"
+        else f"{op} has no derivative, and its result carries no gradient"
+    )
+
+
+def _place(end: Any, reader: Any = None) -> str:
+    reason, op, _, line = end
+    name = "detach()" if reason == "detach" else f"{op}, under no_grad()," if reason == "no_grad" else op
+    return f"{name} at {line}" + ("" if reader is None else f", read by {_name(reader)} at {reader.line}")
+
+
+def _name(node: Any) -> str:
+    return str(node.name).lstrip("_")
+
+
+def _no_path(grads: GradientMap, x: Tensor) -> Iterator[str]:
+    what = described(x)
     nodes = [n for n in _nodes(grads) if not n.is_leaf]
-    found = [
-        f"  {n.name} at {n.line}: operand {k} was not tracked (detached, computed under no_grad, or of an integer dtype)"
-        for n in nodes
-        if n.custom is None
-        for k in range(len(n.derivation.forward.inputs))
-        if k not in n.derivation.edges
-    ]
-    if not found:
-        return [
-            f"  all operands of the {len(nodes)} recorded operations are tracked: the result does not use this tensor"
-        ]
-    more = [f"  … and {len(found) - _MOST_PLACES} more"] if len(found) > _MOST_PLACES else []
-    return ["  it may end here:", *found[:_MOST_PLACES], *more]
+    ends = {n.end: (end, n) for n in reversed(nodes) if (end := _core.path_end(n.end)) is not None}
+    own = [found for found in ends.values() if found[0][2] == x.id]
+    if own:
+        reasons = dict.fromkeys(_reason(end) for end, _ in own)
+        yield f"no path to this tensor {what}: {', and '.join(reasons)}."
+        yield from _shown([_place(*found) for found in own])
+        return
+    others = [found for found in ends.values() if not found[0][2]]
+    if others:
+        yield f"no path to this tensor {what}. Paths that may have come from it end here:"
+        yield from _shown([f"{_reason(found[0])}: {_place(*found)}" for found in others])
+        return
+    yield (
+        f"no path to this tensor {what}: it is not used. None of the {len(nodes)} recorded operations leads to it, and none "
+        "has read something detached that may have come from it. (Numbers that left wengert, by item(), float() or "
+        "numpy(), carry no gradient; nor does a copy that was made before it was used.)"
+    )
+
+
+def _shown(places: list[str]) -> Iterator[str]:
+    yield from (f"  {p}" for p in places[:_MOST_PLACES])
+    if len(places) > _MOST_PLACES:
+        yield f"  … and {len(places) - _MOST_PLACES} more"
+
+
+# ----------------------------------------------------------------------------------------------- zeros
+
+
+def _zeros(grads: GradientMap, x: Tensor) -> Iterator[str]:
+    """Where gradients on their way to x became zero."""
+    nodes = _nodes(grads)
+    leads = _leads_to(nodes, x.id)
+    seen, todo, places = set(), [(root, None) for root in grads._roots], []
+    while todo:
+        n, _ = todo.pop(0)
+        if n.key in seen or n.is_leaf:
+            continue
+        seen.add(n.key)
+        for k, edge in enumerate(n.edges):
+            if edge is None or edge[0].key not in leads:
+                continue
+            if _is_zero(n, k):
+                places.append(_zero_place(n, k))
+            else:
+                todo.append((edge[0], n))
+    if not places:
+        yield "  nothing on the way is zero: contributions cancel each other, or it was given a gradient of zeros"
+    yield from _shown(list(dict.fromkeys(places)))
+
+
+def _leads_to(nodes: list[Any], leaf: int) -> set[int]:
+    """The nodes from which a leaf, by its id, can be reached."""
+    leads = {n.key for n in nodes if n.is_leaf and n.id == leaf}
+    for n in reversed(nodes):  # the earliest first
+        if any(e is not None and e[0].key in leads for e in n.edges):
+            leads.add(n.key)
+    return leads
+
+
+def _is_zero(n: Any, k: int) -> bool:
+    return bool(n.zero_edges >> min(k, _MOST_EDGES - 1) & 1) or _is_symbolic(n, k)
+
+
+def _is_symbolic(n: Any, k: int) -> bool:
+    """Whether the derivative is known to be zero without being computed."""
+    outputs = n.derivation.vjp.outputs if n.custom is None and n.derivation is not None else ()
+    return k < len(outputs) and outputs[k] is None
+
+
+def _zero_place(n: Any, k: int) -> str:
+    inside = [] if n.derivation is None or n.name in OPS else _inside(n, k)
+    if inside:
+        return f"inside {_name(n)}, called at {n.line}: " + "; ".join(dict.fromkeys(inside))
+    why = _ZEROS.get(n.name, "its derivative is zero everywhere there")
+    which = f", by operand {n.derivation.edges[k]}" if n.derivation is not None and len(n.edges) > 1 else ""
+    return f"{_name(n)} at {n.line}{which}: {why}"
+
+
+def _inside(n: Any, k: int) -> list[str]:
+    """Which instructions of a compiled function let nothing through. Where it is a matter of numbers, they are computed
+    again; if backward has freed them, that cannot be done."""
+    cuts = list(_cuts(n.derivation.forward, n.derivation.edges[k]))
+    if cuts or n.freed or n.derivation.vjp.outputs[k] is None:
+        return cuts
+    return list(_zero_instructions(n, k))
+
+
+def _zero_instructions(n: Any, k: int) -> Iterator[str]:
+    """Instructions of the derivative whose results are zero, though they are given something that is not."""
+    from wengert.autograd.creation import ones
+
+    vjp = n.derivation.vjp
+    leaves, sizes = list(n.derivation.leaves), list(n.sizes)
+    bars = vjp.inputs[: n.n_outputs]
+    shapes = [tuple(_core.substitute_sizes(v.type.shape, leaves, sizes)) for v in bars]
+    given = [ones(shape, dtype=DTYPES[v.type.dtype]) for shape, v in zip(shapes, bars)]
+    env = values_of(vjp, [*given, *n.saved], leaves, sizes)
+    varying = set(bars)  # with the gradient that arrives
+    made_by: dict[Var, Instruction] = {}
+    for i in vjp.instructions:
+        made_by.update((o, i) for o in i.outputs)
+        if not varying.isdisjoint(i.vars()):
+            varying.update(i.outputs)
+    todo, seen = [vjp.outputs[k]], set()
+    while todo:
+        i = made_by.get(v := todo.pop())
+        if i is None or v in seen or bool((env[v] != 0).any()):
+            continue
+        seen.add(v)
+        before = [x for x in i.vars() if x in varying]
+        zeros = [x for x in before if not bool((env[x] != 0).any())]
+        if len(zeros) < len(before) and i.origin is not None:
+            op = i.origin.op or i.op.name
+            yield f"{op} at {i.origin.line}: {_ZEROS.get(op, 'its derivative is zero everywhere there')}"
+        todo += zeros
+
+
+def _cuts(program: Program, which: int) -> Iterator[str]:
+    """Instructions at which all paths from an input of a compiled function end; none if one leads to an output."""
+    reached, ends = _paths(program, which)
+    if reached.isdisjoint(o for o in program.outputs if isinstance(o, Var)):
+        yield from ends
+
+
+def _paths(program: Program, which: int) -> tuple[set[Var], list[str]]:
+    """What a derivative by an input of a compiled function reaches, and where it goes no further."""
+    reached: set[Var] = {program.inputs[which]}
+    ends = []
+    for i in program.instructions:
+        if reached.isdisjoint(i.vars()):
+            continue
+        if i.op.differentiable and i.op.name != "stop_gradient" and i.op.rule(False) != "zero":
+            reached.update(o for o in i.outputs if DTYPES[o.type.dtype].is_inexact)
+            cut = not any(DTYPES[o.type.dtype].is_inexact for o in i.outputs)
+        else:
+            cut = True
+        if cut and i.origin is not None:
+            name = "detach()" if i.op.name == "stop_gradient" else i.op.name.partition("#")[0]
+            ends.append(f"{name} at {i.origin.line}")
+    return reached, ends
+
+
+__all__ = ["explain"]

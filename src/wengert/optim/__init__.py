@@ -3,6 +3,7 @@
 from typing import Any
 
 from wengert._hooks import hide_frames
+from wengert.debug.recorded_values import check_loss
 from wengert.optim import schedules, transforms
 from wengert.optim.accumulate import GradientAccumulator
 from wengert.optim.adadelta import Adadelta, AdadeltaConfig
@@ -20,7 +21,6 @@ from wengert.optim.muon import Muon, MuonConfig
 from wengert.optim.nadam import NAdam, NAdamConfig
 from wengert.optim.natural_gradient import NaturalGradient, NaturalGradientConfig
 from wengert.optim.newton import NewtonCG, NewtonCGConfig
-from wengert.optim.non_finite import check_loss
 from wengert.optim.optimizer import Optimizer
 from wengert.optim.radam import RAdam, RAdamConfig
 from wengert.optim.rmsprop import RMSprop, RMSpropConfig

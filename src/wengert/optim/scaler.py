@@ -16,10 +16,10 @@ from wengert._core import Tensor
 from wengert.autograd.custom_node import record_node
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import no_grad
+from wengert.debug.overflow import Overflow, Watch
 from wengert.dtypes import float32
 from wengert.errors import ArgumentError, GradientError, TraceError
 from wengert.functional.arguments import native
-from wengert.optim.overflow import Overflow, Watch
 from wengert.program.call_trace import call_trace
 
 _isfinite = native("isfinite")

@@ -25,7 +25,7 @@ from wengert.program.retrace import Recent, history, name_of, run_op_by_op
 from wengert.program.simplify import simplify
 from wengert.program.sizes import own_symbols, unify_sizes
 from wengert.program.static_arguments import Static, refuse_static_tensors, static_names, with_statics, without_statics
-from wengert.program.trace import create, standing_trace, tracing
+from wengert.program.trace import create, origins, standing_trace, tracing
 
 F = TypeVar("F", bound=Callable[..., Any])
 Convert = Callable[..., tuple[Any, ...]]
@@ -179,7 +179,8 @@ def _trace_with(
 
 def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
     try:
-        return _trace_explained(compiled, args, kwargs)
+        with origins():
+            return _trace_explained(compiled, args, kwargs)
     except ClosesOver:
         return None
 

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -77,6 +77,13 @@ class Const:
 Operand = Var | Const
 
 
+class Origin(NamedTuple):
+    """Where an instruction comes from: the user's line, which str() tells, and of a derivative the op that it is of."""
+
+    line: Any
+    op: str = ""
+
+
 @dataclass(slots=True, eq=False)
 class Instruction:
     """outputs = op(inputs; attrs)."""
@@ -85,6 +92,7 @@ class Instruction:
     inputs: tuple[Operand, ...]
     attrs: tuple[Any, ...]
     outputs: tuple[Var, ...]
+    origin: Origin | None = None
 
     def vars(self) -> list[Var]:
         """The operands that are values."""
@@ -216,7 +224,8 @@ def resized(program: Program, sizes: Callable[[Shape], Shape], before: Sequence[
     body = []
     for i in (*before, *program.instructions):
         operands = tuple([var(x) if isinstance(x, Var) else x for x in i.inputs])
-        body.append(Instruction(i.op, operands, resized_attrs(i.op, i.attrs, sizes), tuple(map(var, i.outputs))))
+        outputs = tuple(map(var, i.outputs))
+        body.append(Instruction(i.op, operands, resized_attrs(i.op, i.attrs, sizes), outputs, i.origin))
     return Program(inputs, body, [var(o) if isinstance(o, Var) else o for o in program.outputs])
 
 

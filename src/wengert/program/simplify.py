@@ -40,7 +40,7 @@ def _with_inputs(i: Instruction, replaced: dict[Var, Operand]) -> Instruction:
     for x in i.inputs:
         if isinstance(x, Var) and x in replaced:
             inputs = [replaced.get(x, x) if isinstance(x, Var) else x for x in i.inputs]
-            return Instruction(i.op, tuple(inputs), i.attrs, i.outputs)
+            return Instruction(i.op, tuple(inputs), i.attrs, i.outputs, i.origin)
     return i
 
 
@@ -155,7 +155,7 @@ def _fold_transposes(i: Instruction, producers: dict[Var, Instruction]) -> Instr
         if before is not None and before.op.name == "permute" and _swaps_last_two(before.attrs[0]):
             inputs[k] = before.inputs[0]
             flags[k] = 1 - flags[k]
-    return Instruction(i.op, tuple(inputs), tuple(flags), i.outputs)
+    return Instruction(i.op, tuple(inputs), tuple(flags), i.outputs, i.origin)
 
 
 def _swaps_last_two(axes: tuple[int, ...]) -> bool:

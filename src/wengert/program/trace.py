@@ -15,10 +15,39 @@ from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, complex64, complex128, float32, float64, int64
 from wengert.errors import DTypeError, NumberRangeError, TraceError, WengertError
 from wengert.ops.registry import OPS, Op
-from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, infer
+from wengert.program.ir import Const, Instruction, Operand, Origin, Program, Shape, Type, Var, infer
 from wengert.program.numbers import is_number
 
 _state = threading.local()
+
+
+class origins:
+    """Inside, traced instructions come from one that is given, or from nowhere, and not from the user's line that runs.
+
+    Rules are traced for the instruction that they differentiate, and the library's own functions for all who call them.
+    """
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> origins:
+        self._before = getattr(_state, "origin", _HERE)
+        _state.origin = None
+        return self
+
+    def set(self, i: Instruction) -> None:
+        """What is traced from now on is part of the derivative of this instruction."""
+        _state.origin = None if i.origin is None else Origin(i.origin.line, i.origin.op or i.op.name)
+
+    def __exit__(self, *exc: object) -> None:
+        _state.origin = self._before
+
+
+_HERE = Origin(None)
+
+
+def _origin() -> Origin | None:
+    origin: Origin | None = getattr(_state, "origin", _HERE)
+    return Origin(_core.Line()) if origin is _HERE else origin
 
 
 def _traces() -> list[Trace | None]:
@@ -277,7 +306,7 @@ class Trace:
         if linear:
             op, operands = _strong(op, operands)
         outputs = tuple([Var(t, linear) for t in infer(op, operands, attrs)])
-        self.instructions.append(Instruction(op, tuple(operands), attrs, outputs))
+        self.instructions.append(Instruction(op, tuple(operands), attrs, outputs, _origin()))
         if op.n_outputs == 1:
             return self.tracer(outputs[0])
         return tuple([self.tracer(v) for v in outputs])

@@ -167,6 +167,7 @@ def _renamed(instructions: Sequence[Instruction], names: dict[Var, Var]) -> list
             tuple(names.get(x, x) if isinstance(x, Var) else x for x in i.inputs),
             i.attrs,
             tuple(names.get(o, o) for o in i.outputs),
+            i.origin,
         )
         for i in instructions
     ]
@@ -250,7 +251,7 @@ def _made_from(saved: Iterable[Var], instructions: list[Instruction], wanted: It
         if any(o in live for o in i.outputs):
             # One of several outputs may be saved already: it is not made twice.
             outputs = tuple(Var(o.type) if o in have else o for o in i.outputs)
-            body.append(Instruction(i.op, i.inputs, i.attrs, outputs))
+            body.append(Instruction(i.op, i.inputs, i.attrs, outputs, i.origin))
             live.update(v for v in i.vars() if v not in have)
     return body[::-1]
 

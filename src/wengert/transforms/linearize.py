@@ -14,7 +14,7 @@ from wengert.errors import GradientError
 from wengert.ops.registry import OPS, Op
 from wengert.ops.zero import ZERO
 from wengert.program.ir import Const, Instruction, Operand, Var
-from wengert.program.trace import Trace, Tracer, create
+from wengert.program.trace import Trace, Tracer, create, origins
 
 
 def jvp_rule(op: Op, tangents: Sequence[Any], outputs: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
@@ -67,23 +67,25 @@ def linearize(
     def primal(x: Operand) -> Any:
         return x.value if isinstance(x, Const) else primals[x]
 
-    for i in instructions:
-        inputs = [primal(x) for x in i.inputs]
-        dots = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
-        if i.op.linearize is not None and any(d is not ZERO for d in dots):
-            ys, y_dots = i.op.linearize(inputs, dots, i.attrs, forward)
+    with origins() as origin:
+        for i in instructions:
+            origin.set(i)
+            inputs = [primal(x) for x in i.inputs]
+            dots = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
+            if i.op.linearize is not None and any(d is not ZERO for d in dots):
+                ys, y_dots = i.op.linearize(inputs, dots, i.attrs, forward)
+                primals.update(zip(i.outputs, ys))
+                tangents.update((v, d) for v, d in zip(i.outputs, y_dots) if d is not ZERO)
+                continue
+            outputs = apply(i.op, inputs, i.attrs)
+            ys = (outputs,) if i.op.n_outputs == 1 else outputs
             primals.update(zip(i.outputs, ys))
-            tangents.update((v, d) for v, d in zip(i.outputs, y_dots) if d is not ZERO)
-            continue
-        outputs = apply(i.op, inputs, i.attrs)
-        ys = (outputs,) if i.op.n_outputs == 1 else outputs
-        primals.update(zip(i.outputs, ys))
-        if all(d is ZERO for d in dots) or not i.op.differentiable:
-            continue
-        y_dots = jvp_rule(i.op, dots, outputs, inputs, i.attrs)
-        for v, y_dot in zip(i.outputs, (y_dots,) if i.op.n_outputs == 1 else y_dots):
-            if y_dot is not ZERO:
-                tangents[v] = y_dot
+            if all(d is ZERO for d in dots) or not i.op.differentiable:
+                continue
+            y_dots = jvp_rule(i.op, dots, outputs, inputs, i.attrs)
+            for v, y_dot in zip(i.outputs, (y_dots,) if i.op.n_outputs == 1 else y_dots):
+                if y_dot is not ZERO:
+                    tangents[v] = y_dot
 
 
 def transpose(
@@ -97,18 +99,20 @@ def transpose(
 
     `known`: operands that have numbers already. `hooked`: functions that may change the cotangents of these values.
     """
-    for i in reversed(linear):
-        y_bars = [bars.pop(v, ZERO) for v in i.outputs]
-        if hooked:
-            y_bars = [b if b is ZERO else _changed(b, hooked.get(v, ())) for v, b in zip(i.outputs, y_bars)]
-        if all(b is ZERO for b in y_bars):
-            continue
-        y_bar = y_bars[0] if i.op.n_outputs == 1 else tuple(y_bars)
-        operands = [known[x] if known and x in known else _readable(trace, x) for x in i.inputs]  # type: ignore[index]
-        which = [k for k, x in enumerate(i.inputs) if isinstance(x, Var) and x.linear]
-        for k, x_bar in zip(which, _transposed(i, y_bar, operands, which)):
-            x: Any = i.inputs[k]
-            bars[x] = bars.get(x, ZERO) + x_bar
+    with origins() as origin:
+        for i in reversed(linear):
+            origin.set(i)
+            y_bars = [bars.pop(v, ZERO) for v in i.outputs]
+            if hooked:
+                y_bars = [b if b is ZERO else _changed(b, hooked.get(v, ())) for v, b in zip(i.outputs, y_bars)]
+            if all(b is ZERO for b in y_bars):
+                continue
+            y_bar = y_bars[0] if i.op.n_outputs == 1 else tuple(y_bars)
+            operands = [known[x] if known and x in known else _readable(trace, x) for x in i.inputs]  # type: ignore[index]
+            which = [k for k, x in enumerate(i.inputs) if isinstance(x, Var) and x.linear]
+            for k, x_bar in zip(which, _transposed(i, y_bar, operands, which)):
+                x: Any = i.inputs[k]
+                bars[x] = bars.get(x, ZERO) + x_bar
 
 
 def _changed(bar: Any, hooks: Sequence[Callable[[Any], Any]]) -> Any:

@@ -137,6 +137,7 @@ def _linearized(
             tuple(names.get(x, x) if isinstance(x, Var) else x for x in k.inputs),
             k.attrs,
             tuple(names.get(o, o) for o in k.outputs),
+            k.origin,
         )
         for k in (primal, *(k for k in added if k is not primal))
     ]

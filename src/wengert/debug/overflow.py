@@ -12,7 +12,8 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.creation import zeros
 from wengert.autograd.custom_node import value_of
-from wengert.optim.non_finite import first_operation, not_finite
+from wengert.debug.elements import not_finite
+from wengert.debug.recorded_values import first_operation
 from wengert.transforms.pullback import reachable
 
 _MOST_SHOWN = 6

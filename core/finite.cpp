@@ -1,0 +1,76 @@
+#include "finite.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "threads.h"
+
+namespace wengert {
+
+namespace {
+
+constexpr int64_t kTile = 32768;      // elements
+constexpr int64_t kBlock = 1024;      // elements between two looks at what was found: the loop over them is vectorised
+constexpr int64_t kMostRead = 65536;  // elements that are looked at in search of one that is not zero
+
+// An exponent of ones is that of infinities and NaN.
+template <class Bits>
+bool finite_bits(const Bits* x, int64_t n, Bits exponent) {
+  for (int64_t from = 0; from < n; from += kBlock) {
+    const int64_t to = std::min(n, from + kBlock);
+    Bits found = 0;
+    for (int64_t i = from; i < to; ++i) found |= static_cast<Bits>((x[i] & exponent) == exponent);
+    if (found) return false;
+  }
+  return true;
+}
+
+bool finite_elements(DType dtype, const char* data, int64_t from, int64_t n) {
+  const char* at = data + from * size_of(dtype);
+  switch (dtype) {
+    case DType::Float16: return finite_bits<uint16_t>(reinterpret_cast<const uint16_t*>(at), n, 0x7c00);
+    case DType::BFloat16: return finite_bits<uint16_t>(reinterpret_cast<const uint16_t*>(at), n, 0x7f80);
+    case DType::Float32: return finite_bits<uint32_t>(reinterpret_cast<const uint32_t*>(at), n, 0x7f800000);
+    default: return finite_bits<uint64_t>(reinterpret_cast<const uint64_t*>(at), n, 0x7ff0000000000000);
+  }
+}
+
+template <class Bits>
+bool zero_bits(const Bits* x, int64_t n, int64_t step) {
+  for (int64_t i = 0; i < n; i += step)
+    if (static_cast<Bits>(x[i] << 1)) return false;  // without the sign
+  return true;
+}
+
+}  // namespace
+
+bool all_finite(const Value* v) {
+  if (!is_inexact(v->dtype) || v->size == 0 || v->device != kCpu) return true;
+  const DType dtype = real_of(v->dtype);
+  const int64_t parts = is_complex(v->dtype) ? 2 : 1;
+  if (is_uniform(v)) return finite_elements(dtype, v->data, 0, parts);
+  const Ref packed(contiguous(v));
+  const int64_t n = v->size * parts;
+  const char* data = packed->data;
+  std::atomic<bool> finite = true;
+  parallel_for((n + kTile - 1) / kTile, [&](int64_t tile) {
+    const int64_t from = tile * kTile;
+    if (finite.load(std::memory_order_relaxed) && !finite_elements(dtype, data, from, std::min(kTile, n - from)))
+      finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
+}
+
+bool looks_zero(const Value* v) {
+  if (!is_inexact(v->dtype) || v->size == 0 || v->device != kCpu) return false;
+  const Ref packed(contiguous(v));
+  const DType dtype = real_of(v->dtype);
+  const int64_t n = v->size * (is_complex(v->dtype) ? 2 : 1), step = std::max<int64_t>(1, n / kMostRead) | 1;
+  switch (size_of(dtype)) {
+    case 2: return zero_bits(reinterpret_cast<const uint16_t*>(packed->data), n, step);
+    case 4: return zero_bits(reinterpret_cast<const uint32_t*>(packed->data), n, step);
+    default: return zero_bits(reinterpret_cast<const uint64_t*>(packed->data), n, step);
+  }
+}
+
+}  // namespace wengert

@@ -1,0 +1,130 @@
+"""Whether two sets of timings differ: by the means of blocks, because neighbouring timings depend on each other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BLOCKS = 20  # of consecutive samples: few enough to be long, many enough for a test
+LEVEL = 0.01  # the chance of calling two equal things different
+_FEWEST = 5  # blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How two benchmarks compare. `ratio`: time of the second over that of the first, with an interval of 99 % around it;
+    `different`: whether that is more than chance and than the smallest effect that counts."""
+
+    first: str
+    second: str
+    ratio: float
+    low: float
+    high: float
+    p: float
+    smallest: float
+    different: bool
+    in_turns: bool  # the samples were taken in turns, so that both have seen the same machine
+
+    def __str__(self) -> str:
+        change = f"{abs(self.ratio - 1):.1%}"
+        interval = (
+            f"ratio {self.ratio:.3f}, {1 - LEVEL:.0%} interval {self.low:.3f} to {self.high:.3f}, p = {self.p:.2g}"
+        )
+        how = "in turns" if self.in_turns else "one after the other"
+        if math.isnan(self.p):
+            return f"{self.second} and {self.first}: too few samples to tell ({interval})"
+        if not self.different:
+            return f"{self.second} and {self.first} do not differ beyond chance ({interval}; measured {how})"
+        word = "slower" if self.ratio > 1 else "faster"
+        return f"{self.second} is {change} {word} than {self.first} ({interval}; measured {how})"
+
+
+def compare_samples(
+    first: Sequence[float], second: Sequence[float], names: tuple[str, str], *, in_turns: bool, smallest: float = 0.01
+) -> Comparison:
+    """Compare timings. `in_turns`: sample k of both was taken at nearly the same time, so that differences are tested.
+
+    >>> a = [1.0, 1.1, 0.9, 1.05] * 20
+    >>> compare_samples(a, [2 * x for x in a], ("a", "b"), in_turns=False).different
+    True
+    >>> compare_samples(a, a, ("a", "b"), in_turns=True).different
+    False
+    """
+    x, y = _blocks(first), _blocks(second)
+    ratio = statistics.median(second) / statistics.median(first)
+    if min(len(x), len(y)) < _FEWEST:
+        return Comparison(*names, ratio, 0.0, math.inf, math.nan, smallest, False, in_turns)
+    if in_turns and len(x) == len(y):
+        steps = [b - a for a, b in zip(x, y)]
+        middle, error, freedom = statistics.mean(steps), _error(steps), len(steps) - 1.0
+    else:
+        middle = statistics.mean(y) - statistics.mean(x)
+        ex, ey = _error(x) ** 2, _error(y) ** 2
+        error = math.sqrt(ex + ey)
+        parts = ex**2 / (len(x) - 1) + ey**2 / (len(y) - 1)
+        freedom = (ex + ey) ** 2 / parts if parts else len(x) + len(y) - 2.0
+    p = _two_sided(middle / error, freedom) if error else (1.0 if middle == 0 else 0.0)
+    reach = _quantile(freedom) * error
+    low, high = math.exp(middle - reach), math.exp(middle + reach)
+    different = p < LEVEL and abs(math.exp(middle) - 1) > smallest
+    return Comparison(*names, math.exp(middle), low, high, p, smallest, different, in_turns)
+
+
+def _blocks(samples: Sequence[float]) -> list[float]:
+    """Logarithms of the medians of blocks of consecutive samples."""
+    n = min(BLOCKS, len(samples) // 2)
+    if n < 1:
+        return []
+    edges = [round(k * len(samples) / n) for k in range(n + 1)]
+    return [math.log(max(statistics.median(samples[a:b]), 1e-12)) for a, b in itertools.pairwise(edges)]
+
+
+def _error(values: Sequence[float]) -> float:
+    """The standard error of the mean, larger where neighbours resemble each other."""
+    n = len(values)
+    spread = statistics.variance(values)
+    if spread == 0:
+        return 0.0
+    middle = statistics.mean(values)
+    lagged = sum((a - middle) * (b - middle) for a, b in itertools.pairwise(values)) / ((n - 1) * spread)
+    r = min(max(lagged, 0.0), 0.9)
+    return math.sqrt(spread / n * (1 + r) / (1 - r))
+
+
+def _two_sided(t: float, freedom: float) -> float:
+    """The chance of a Student's t at least as far from zero."""
+    from wengert.autograd.conversion import tensor
+    from wengert.dtypes import float64
+    from wengert.functional import betainc
+
+    x = freedom / (freedom + t * t)
+    a, b, at = (tensor(v, dtype=float64) for v in (freedom / 2, 0.5, x))
+    return float(betainc(a, b, at).item())
+
+
+def _quantile(freedom: float) -> float:
+    """How far from zero a Student's t is with the chance LEVEL."""
+    low, high = 0.0, 1e3
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _two_sided(middle, freedom) > LEVEL else (low, middle)
+    return high
+
+
+def interval_of_median(samples: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """An interval that covers the median with at least this chance, by counting: no distribution is assumed.
+
+    >>> interval_of_median([float(k) for k in range(100)])
+    (39.0, 60.0)
+    """
+    ordered, n = sorted(samples), len(samples)
+    below = 0.0
+    k = 0
+    while k < n // 2 and below + math.comb(n, k) * 0.5**n <= (1 - level) / 2:
+        below += math.comb(n, k) * 0.5**n
+        k += 1
+    k = max(k - 1, 0)
+    return ordered[k], ordered[n - 1 - k]

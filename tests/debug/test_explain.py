@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+
+import wengert as wg
+from tests.debug.faults.lines import line_at_fault
+from tests.debug.faults.paths import NONE, ZERO
+
+FAULTS = {**NONE, **ZERO}
+
+
+def _leaves(x):
+    return wg.tensor(x, requires_grad=True), wg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+
+
+class _Module(wg.nn.Module):
+    def __init__(self, f, x, w):
+        super().__init__()
+        self.x, self.w, self.f = wg.Parameter(x.detach()), wg.Parameter(w.detach()), f
+
+    def forward(self):
+        return self.f(self.x, self.w)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_after_backward_with_the_graph_freed(name):
+    f, words, given = FAULTS[name]
+    x, w = _leaves(given)
+    grads = f(x, w).backward()
+    text = wg.explain(grads, x)
+    assert words in text
+    assert line_at_fault(f) in text
+    assert (grads.get(x) is None) == (name in NONE)
+    assert "not zero" in wg.explain(grads, w)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_of_a_loss_before_and_after_backward(name):
+    f, words, given = FAULTS[name]
+    x, w = _leaves(given)
+    loss = f(x, w)
+    before = wg.explain(loss, x)
+    assert words in before
+    assert line_at_fault(f) in before
+    assert x.grad is None
+    loss.backward()
+    assert wg.explain(loss, x) == before
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_in_a_module(name):
+    f, words, given = FAULTS[name]
+    net = _Module(f, *_leaves(given))
+    text = wg.explain(net().backward(), net.x)
+    assert words in text
+    assert line_at_fault(f) in text
+
+
+@pytest.mark.parametrize("name", NONE)
+def test_a_path_that_ends_in_a_compiled_function(name):
+    f, _, given = NONE[name]
+    x, w = _leaves(given)
+    text = wg.explain(wg.compile(f)(x, w).backward(), x)
+    assert line_at_fault(f) in text
+
+
+@pytest.mark.parametrize("name", ZERO)
+def test_a_gradient_that_is_zero_because_of_a_compiled_function(name):
+    f, _, given = ZERO[name]
+    x, w = _leaves(given)
+    compiled = wg.compile(f)
+    text = wg.explain(compiled(x, w), x)
+    assert line_at_fault(f) in text
+
+
+def test_not_used():
+    x, w = _leaves([1.0, 2.0, 3.0])
+    text = wg.explain((w * w).sum().backward(), x)
+    assert "not used" in text
+
+
+def test_several_layers_back():
+    x, w = _leaves([1.0, 2.0, 3.0])
+    h = wg.tanh(x * 2.0)
+    grads = (h.detach() * w).sum().backward()
+    text = wg.explain(grads, x)
+    assert "may have come from it" in text
+    assert "detach() at" in text
+
+
+def test_what_cannot_have_a_gradient():
+    x, w = _leaves([1.0, 2.0, 3.0])
+    grads = (x * w).sum().backward()
+    assert "not a floating tensor" in wg.explain(grads, wg.arange(3))
+    assert "not tracked" in wg.explain(grads, wg.ones(3))
+    with pytest.raises(wg.ArgumentError, match="got a list"):
+        wg.explain(grads, [1.0])
+
+
+def test_a_result_is_no_leaf():
+    x, w = _leaves([1.0, 2.0, 3.0])
+    h = x * w
+    text = wg.explain(h.sum().backward(), h)
+    assert "retain_grad()" in text
+
+
+def test_a_loss_without_graph():
+    x, _ = _leaves([1.0, 2.0, 3.0])
+    assert "detach() at" in wg.explain((x * 2.0).detach().sum(), x)
+    assert "nothing that it was computed from" in wg.explain(wg.ones(2).sum(), x)
+
+
+def test_contributions_that_cancel():
+    x, _ = _leaves([1.0, 2.0, 3.0])
+    assert "cancel" in wg.explain((x * 2.0 - x * 2.0).sum().backward(), x)
+
+
+def test_in_a_layer_whose_units_are_dead():
+    net = wg.nn.Sequential(wg.nn.Linear(3, 4), wg.nn.ReLU(), wg.nn.Linear(4, 1))
+    with wg.no_grad():
+        net[0].bias[:] = -1e3
+    grads = net(wg.randn(8, 3)).sum().backward()
+    assert "dead units" in wg.explain(grads, net[0].weight)
+
+
+def test_ends_are_forgotten_after_many_others():
+    x, w = _leaves([1.0, 2.0, 3.0])
+    grads = (x.detach() * w).sum().backward()
+    for _ in range(20_000):
+        x.detach()
+    assert "not used" in wg.explain(grads, x)
