@@ -11,6 +11,7 @@
 namespace wengert {
 
 RunCounters run_counters = {};
+NumberLog* number_log = nullptr;
 
 namespace {
 
@@ -421,7 +422,12 @@ struct DeviceGroup {
 
 void Run::run_group_on_device(const FusedGroup& g) {
   DeviceGroup call(g, *this);
-  if (call.is_number()) return run_group(g, *this);
+  if (call.is_number()) {
+    run_group(g, *this);
+    for (const FusedRegister& r : g.registers)
+      if (number_log && r.output >= 0) number_log->add_number(r.output, slots[r.output]);
+    return;
+  }
   call.place();
   int64_t shape[kMaxRank];
   for (int i = 0; i < call.shape.n; ++i) shape[i] = call.shape[i].raw;
@@ -451,8 +457,9 @@ Value* Moved::operand(Value* v) {
   return owned_.back().v;
 }
 
-// Numbers are computed on the host.
-bool on_host(Value* const* in, int n) {
+// Numbers are computed on the host, and what is seen of its values stays there.
+bool on_host(const Op& op, Value* const* in, int n) {
+  if (op.on_host || (op.view && in[0]->device == kCpu)) return true;
   for (int i = 0; i < n; ++i)
     if (in[i]->device != kCpu || in[i]->ndim != 0) return false;
   return n > 0;
@@ -463,11 +470,13 @@ void Run::call(const Step& s) {
   SmallArray<Value*, 8> operands(n);
   for (int i = 0; i < n; ++i) operands[i] = slots[s.in[i]];
   Moved moved(device);
-  if (device != kCpu && !on_host(operands.data(), n))
+  const bool number = device != kCpu && on_host(*s.op, operands.data(), n);
+  if (device != kCpu && !number)
     for (int i = 0; i < n; ++i) operands[i] = moved.operand(operands[i]);
   if (s.op->elementwise) {
     Value* spare = spare_operand(s, s.op->map_result[static_cast<int>(operands[n - 1]->dtype)]);
     slots[s.out[0]] = run_elementwise(*s.op, operands.data(), n, spare);
+    if (number && number_log) number_log->add_number(s.out[0], slots[s.out[0]]);
     return;
   }
   Value* results[kMaxOutputs];
@@ -478,7 +487,10 @@ void Run::call(const Step& s) {
   } else {
     run_op(*s.op, operands.data(), n, s.attrs, results);
   }
-  for (size_t i = 0; i < s.out.size(); ++i) slots[s.out[i]] = results[i];
+  for (size_t i = 0; i < s.out.size(); ++i) {
+    slots[s.out[i]] = results[i];
+    if (number && number_log) number_log->add_number(s.out[i], results[i]);
+  }
 }
 
 void Run::step(const Step& s) {

@@ -4,6 +4,13 @@
 
 namespace wengert {
 
+// Told of numbers that the host computes for a program that runs on a device, by their slots. Null: nobody asks.
+struct NumberLog {
+  virtual ~NumberLog() = default;
+  virtual void add_number(int32_t slot, Value* number) = 0;
+};
+extern NumberLog* number_log;
+
 // What a step sees of the run of its program.
 struct StepView {
   DeviceId device;

@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "../cuda/device.h"
 #include "../cuda/libraries.h"
 #include "../cuda/modules.h"
 #include "../cuda/source.h"
@@ -95,9 +96,55 @@ nb::bytes machine_code(const std::string& source, int architecture) {
   });
 }
 
+cuda::CudaDevice& gpu_at(int number) {
+  return static_cast<cuda::CudaDevice&>(device_at(static_cast<DeviceId>(number)));
+}
+
+nb::dict memory_of(int number) {
+  return guarded([&] {
+    cuda::CudaDevice& gpu = gpu_at(number);
+    const cuda::PoolStats stats = gpu.pool_stats();
+    const auto [available, total] = gpu.free_memory();
+    nb::dict d;
+    d["live_bytes"] = gpu.live_bytes;
+    d["peak_bytes"] = gpu.peak_bytes;
+    d["reserved_bytes"] = stats.reserved_bytes;
+    d["allocations"] = stats.allocations;
+    d["system_requests"] = stats.system_requests;
+    d["free_bytes"] = available;
+    d["total_bytes"] = total;
+    return d;
+  });
+}
+
+nb::dict counters_of(int number) {
+  const cuda::LaunchCounters& c = gpu_at(number).counters;
+  nb::dict d;
+  d["kernels"] = c.kernels;
+  d["copies"] = c.copies;
+  d["graphs"] = c.graphs;
+  d["waits"] = c.waits;
+  return d;
+}
+
+// Whether an op has a kernel, if it is not elementwise.
+bool has_kernel(const std::string& name) { return cuda::find_kernel(*find_op(name)) != nullptr; }
+
 }  // namespace
 
 void init_cuda(nb::module_& m) {
+  // Numbers of devices here are those of the core.
+  m.def("cuda_open_device",
+        [](int ordinal) { return guarded([&] { return static_cast<int>(cuda::open_device(ordinal)); }); });
+  m.def("cuda_memory", &memory_of);
+  m.def("cuda_counters", &counters_of);
+  m.def("cuda_has_kernel", &has_kernel);
+  m.def("cuda_description", [](int number) { return guarded([&] { return gpu_at(number).description(); }); });
+  m.def("cuda_stream", [](int number) { return reinterpret_cast<uintptr_t>(gpu_at(number).stream()); });
+  m.def("cuda_empty_pool", [](int number) { guarded([&] { gpu_at(number).empty_pool(); }); });
+  m.def("cuda_set_graphs", [](int number, bool on) { gpu_at(number).graphs = on; });
+  m.def("cuda_set_tf32", [](int number, bool on) { gpu_at(number).tf32 = on; });
+
   m.def("cuda_set_library_folders", &cuda::set_library_folders);
   m.def("cuda_why_unavailable", &cuda::why_unavailable);
   m.def("cuda_device_count", &cuda::device_count);

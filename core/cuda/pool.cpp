@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kUnit = 512;              // bytes; every address is a multiple of it
 constexpr size_t kSlab = size_t{4} << 20;  // small blocks are cut from these
 constexpr size_t kMostSmall = size_t{1} << 20;
+constexpr size_t kArenaSlab = size_t{1} << 19;  // there are many arenas, and most are small
 constexpr int kClasses = 4 * 40;
 
 // Sizes in steps of a quarter of a power of two.
@@ -36,6 +37,7 @@ struct Lists {
   std::vector<char*> free[kClasses];
   std::vector<std::pair<char*, size_t>> slabs;  // address, bytes
   char *fresh = nullptr, *end = nullptr;        // the part of the latest slab that was never used
+  size_t slab_bytes = kSlab;
 
   // Null if the driver has no more.
   char* take(size_t bytes, PoolStats& stats) {
@@ -46,12 +48,12 @@ struct Lists {
       free[c].pop_back();
       return p;
     }
-    if (rounded > kMostSmall) return add_slab(rounded, stats);
+    if (rounded > slab_bytes / 4) return add_slab(rounded, stats);
     if (static_cast<size_t>(end - fresh) < rounded) {
-      char* slab = add_slab(kSlab, stats);
+      char* slab = add_slab(slab_bytes, stats);
       if (!slab) return nullptr;
       fresh = slab;
-      end = slab + kSlab;
+      end = slab + slab_bytes;
     }
     char* p = fresh;
     fresh += rounded;
@@ -143,6 +145,7 @@ void Pool::empty() noexcept { impl_->lists.trim(stats); }
 std::shared_ptr<Arena> Pool::begin_arena() {
   impl_->current = std::make_shared<Arena>();
   impl_->current->home = impl_.get();
+  impl_->current->lists.slab_bytes = kArenaSlab;
   impl_->arenas.push_back(impl_->current.get());
   return impl_->current;
 }

@@ -9,6 +9,13 @@
 
 namespace wengert::cuda {
 
+std::string dtype_text(DType t) {
+  static constexpr const char* kNames[] = {"Bool",     "Int8",    "Int16",   "Int32",     "Int64",
+                                           "UInt8",    "UInt16",  "UInt32",  "UInt64",    "Float16",
+                                           "BFloat16", "Float32", "Float64", "Complex64", "Complex128"};
+  return std::string("DType::") + kNames[static_cast<int>(t)];
+}
+
 namespace {
 
 constexpr int kBlock = 256;         // threads of a block of an elementwise kernel
@@ -25,12 +32,7 @@ constexpr int kNumFunctors = static_cast<int>(std::size(kOpNames));
 
 const char* const kReductionNames[] = {"sum", "prod", "max", "min", "any", "all"};
 
-const char* const kDTypeNames[] = {"Bool",     "Int8",    "Int16",   "Int32",     "Int64",
-                                   "UInt8",    "UInt16",  "UInt32",  "UInt64",    "Float16",
-                                   "BFloat16", "Float32", "Float64", "Complex64", "Complex128"};
-
-std::string enumerator(DType t) { return std::string("DType::") + kDTypeNames[static_cast<int>(t)]; }
-std::string storage(DType t) { return "Storage<" + enumerator(t) + ">"; }
+std::string storage(DType t) { return "Storage<" + dtype_text(t) + ">"; }
 
 // --------------------------------------------------------------------------------------------------- how to launch it
 
@@ -363,12 +365,12 @@ struct Writer {
     switch (i.kind) {
       case Chain::Instruction::Kind::map: {
         std::string s = std::string("map<op::") + kOpNames[static_cast<int>(i.op)] + ", " +
-                        enumerator(reg(i.in[i.n_in - 1]).dtype) + ">(";
+                        dtype_text(reg(i.in[i.n_in - 1]).dtype) + ">(";
         for (int k = 0; k < i.n_in; ++k) s += (k ? ", " : "") + operand(k);
         return s + ")";
       }
       case Chain::Instruction::Kind::cast:
-        return "convert<" + enumerator(reg(i.in[0]).dtype) + ", " + enumerator(reg(i.out).dtype) + ">(" + operand(0) +
+        return "convert<" + dtype_text(reg(i.in[0]).dtype) + ", " + dtype_text(reg(i.out).dtype) + ">(" + operand(0) +
                ")";
       default: return operand(0);
     }

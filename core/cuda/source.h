@@ -80,6 +80,9 @@ struct Launch {
 // of the registers.
 Launch plan(const Chain& chain, const Space& space, const Operand* in, void* const* out);
 
+// A dtype as device code writes it: "DType::Float32".
+std::string dtype_text(DType t);
+
 // The text of the kernel, which is named "kernel". The rest of its name would only make equal kernels different.
 std::string source(const Chain& chain, const Form& form);
 

@@ -1,4 +1,4 @@
-"""What is tested of every op: values, derivatives, compilation, dtypes.
+"""What is tested of every op: values, derivatives, compilation, dtypes; and whether it runs on GPUs.
 
 The table is `coverage.json` beside this file. `make coverage` writes it from the results of the tests of the registry.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 TABLE = Path(__file__).with_name("coverage.json")
 COLUMNS = ("value", "jvp", "vjp", "second order", "vmap", "compiled", "float16", "complex")
+SHOWN = (*COLUMNS, "CUDA")  # of which the core knows the last one itself
 # What a cell says is its first word; the rest is the reason.
 _MARKS = {"yes": "✓", "zero": "0", "elsewhere": "✓", "no": "·", "failed": "✗", "untested": "?"}
 _PLAIN = {"yes": "yes", "zero": "zero", "elsewhere": "yes", "no": "-", "failed": "FAIL", "untested": "?"}
@@ -45,7 +46,29 @@ def load() -> dict[str, dict[str, str]]:
 
     rows: dict[str, dict[str, str]] = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
     new = "untested: newer than the table; make coverage"
-    return {name: rows.get(name, dict.fromkeys(COLUMNS, new)) for name in sorted(OPS)}
+    return {name: rows.get(name, dict.fromkeys(COLUMNS, new)) | {"CUDA": on_gpus(name)} for name in sorted(OPS)}
+
+
+_BY_STRIDES = ("permute", "broadcast_to", "slice", "stop_gradient")
+_BY_THE_HOST = ("to_device", "size_scalar")
+
+
+def on_gpus(name: str) -> str:
+    """The cell of an op for GPUs.
+
+    >>> on_gpus("tanh"), on_gpus("permute"), on_gpus("svd")
+    ('yes', 'yes', 'no: has no CUDA kernel yet, and raises')
+    """
+    from wengert import _core
+    from wengert.dtypes import float32
+    from wengert.ops.registry import OPS
+
+    if name in _BY_STRIDES or name in _BY_THE_HOST:
+        return "yes"
+    if not OPS[name].elementwise:
+        return "yes" if _core.cuda_has_kernel(name) else "no: has no CUDA kernel yet, and raises"
+    why = _core.cuda_no_kernel(name, float32.code)
+    return f"no: {why}" if why else "yes"
 
 
 def status(cell: str) -> str:
@@ -79,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
         return 0
     if options.holes:
-        rows = {n: r for n, r in rows.items() if any(status(r[c]) not in ("yes", "zero") for c in COLUMNS)}
+        rows = {n: r for n, r in rows.items() if any(status(r[c]) not in ("yes", "zero") for c in SHOWN)}
     plain = options.plain or not _can_print_marks()
     _print(rows, _PLAIN if plain else _MARKS)
     if options.names or options.holes:
@@ -98,16 +121,16 @@ def _can_print_marks() -> bool:
 
 def _print(rows: dict[str, dict[str, str]], marks: dict[str, str]) -> None:
     width = max(map(len, (*rows, "op")))
-    print("  ".join([f"{'op':<{width}}", *COLUMNS]))
+    print("  ".join([f"{'op':<{width}}", *SHOWN]))
     for name, row in rows.items():
-        cells = (f"{marks[status(row[c])]:^{len(c)}}" for c in COLUMNS)
+        cells = (f"{marks[status(row[c])]:^{len(c)}}" for c in SHOWN)
         print("  ".join([f"{name:<{width}}", *cells]).rstrip())
 
 
 def _print_reasons(rows: dict[str, dict[str, str]]) -> None:
     by_reason: dict[str, dict[str, list[str]]] = {}
     for name, row in rows.items():
-        for c in COLUMNS:
+        for c in SHOWN:
             if reason(row[c]):
                 by_reason.setdefault(reason(row[c]), {}).setdefault(name, []).append(c)
     for why, cells in by_reason.items():
@@ -118,10 +141,10 @@ def _print_reasons(rows: dict[str, dict[str, str]]) -> None:
 
 def _print_summary(rows: dict[str, dict[str, str]], plain: bool) -> None:
     def count(*words: str) -> dict[str, int]:
-        return {c: sum(status(r[c]) in words for r in rows.values()) for c in COLUMNS}
+        return {c: sum(status(r[c]) in words for r in rows.values()) for c in SHOWN}
 
     covered: dict[str, Any] = count("yes", "zero", "elsewhere")
-    print(f"\n{len(rows)} ops; " + ", ".join(f"{c} {covered[c]}" for c in COLUMNS))
+    print(f"\n{len(rows)} ops; " + ", ".join(f"{c} {covered[c]}" for c in SHOWN))
     if not plain:
         print(
             "✓ tested, 0 tested: the derivative is zero, · not there (wengert ops NAME says why), ✗ failed, ? not yet run"

@@ -11,11 +11,23 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from typing import Any
 
 from wengert import _core
+from wengert.autograd.device import number_of
 from wengert.errors import DeviceError
 
-__all__ = ["device_count", "is_available"]
+__all__ = [
+    "Stream",
+    "current_stream",
+    "device_count",
+    "empty_cache",
+    "get_device_name",
+    "is_available",
+    "memory_stats",
+    "set_tf32",
+    "synchronize",
+]
 
 
 @functools.cache
@@ -37,14 +49,72 @@ def device_count() -> int:
     return int(_core.cuda_device_count())
 
 
-def device_number(index: int) -> int:
-    """The number of a GPU among the devices of the core. Raises a `DeviceError` that says what is missing."""
-    require()
-    raise DeviceError(f"cuda:{index}: tensors cannot be on a GPU yet; use 'cpu'")
-
-
 def require() -> None:
     """Raise a `DeviceError` that says what is missing, if there is no GPU to be had."""
     _open()
     if reason := _core.cuda_why_unavailable():
         raise DeviceError(f"cuda: {reason}; tensors can be computed with on 'cpu'")
+
+
+@functools.cache
+def device_number(index: int) -> int:
+    """The number of a GPU among the devices of the core. Raises a `DeviceError` that says what is missing."""
+    require()
+    return int(_core.cuda_open_device(index))
+
+
+def _number(device: Any) -> int:
+    number = device_number(device) if isinstance(device, int) else number_of(device)
+    if not _core.device_name(number).startswith("cuda"):
+        raise DeviceError(f"cuda: expected a GPU, got the device {str(device)!r}")
+    return number
+
+
+def synchronize(device: Any = "cuda") -> None:
+    """Wait until the GPU has done all that was started. Raises what went wrong meanwhile, such as an index out of range."""
+    _core.synchronise(_number(device))
+
+
+def memory_stats(device: Any = "cuda") -> dict[str, int]:
+    """Bytes of tensors that live (`live_bytes`), their peak, what the pool took from the driver (`reserved_bytes`), and what
+    the GPU has, free and in all."""
+    return dict(_core.cuda_memory(_number(device)))
+
+
+def empty_cache(device: Any = "cuda") -> None:
+    """Give memory that no tensor uses back to the driver."""
+    _core.cuda_empty_pool(_number(device))
+
+
+def get_device_name(device: Any = "cuda") -> str:
+    """What the driver calls the GPU, such as "NVIDIA H200"."""
+    return str(_core.cuda_description(_number(device)))
+
+
+def set_tf32(enabled: bool, device: Any = "cuda") -> None:
+    """Whether products of float32 matrices may be computed by the matrix units, with 10 bits of mantissa. Off by default."""
+    _core.cuda_set_tf32(_number(device), bool(enabled))
+
+
+class Stream:
+    """The order of work on a GPU. There is one for each GPU, which everything runs on."""
+
+    def __init__(self, device: Any = "cuda") -> None:
+        self._device = _number(device)
+
+    @property
+    def cuda_stream(self) -> int:
+        """The driver's handle, to share with other libraries."""
+        return int(_core.cuda_stream(self._device))
+
+    def synchronize(self) -> None:
+        """Wait until all that was started has been done."""
+        _core.synchronise(self._device)
+
+    def __repr__(self) -> str:
+        return f"Stream({_core.device_name(self._device)!r})"
+
+
+def current_stream(device: Any = "cuda") -> Stream:
+    """The stream that work on this GPU goes to."""
+    return Stream(device)

@@ -1,0 +1,538 @@
+#include "device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "../program.h"
+#include "../small_array.h"
+#include "graph.h"
+#include "modules.h"
+
+namespace wengert::cuda {
+
+namespace {
+
+constexpr int kAttributeMajor = 75, kAttributeMinor = 76;
+constexpr unsigned kNonBlocking = 1;
+
+std::vector<Kernel>& kernel_table() {
+  static auto* table = [] {
+    auto* made = new std::vector<Kernel>(all_ops().size(), nullptr);
+    return made;
+  }();
+  return *table;
+}
+
+#define WENGERT_CALL(name, ...) checked(driver().name(__VA_ARGS__), #name)
+
+Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
+
+}  // namespace
+
+void add_kernel(const char* op, Kernel kernel) { kernel_table()[static_cast<size_t>(find_op(op)->id)] = kernel; }
+
+Kernel find_kernel(const Op& op) {
+  static const bool registered = [] {
+    register_memory_kernels();
+    register_reduce_kernels();
+    register_index_kernels();
+    register_product_kernels();
+    register_random_kernels();
+    register_row_kernels();
+    return true;
+  }();
+  const auto id = static_cast<size_t>(op.id);
+  return registered && id < kernel_table().size() ? kernel_table()[id] : nullptr;
+}
+
+CudaDevice::CudaDevice(int number) : ordinal(number) {
+  name = "cuda:" + std::to_string(number);
+  int device = 0, major = 0, minor = 0;
+  WENGERT_CALL(cuDeviceGet, &device, number);
+  WENGERT_CALL(cuDeviceGetAttribute, &major, kAttributeMajor, device);
+  WENGERT_CALL(cuDeviceGetAttribute, &minor, kAttributeMinor, device);
+  architecture = 10 * major + minor;
+  WENGERT_CALL(cuDevicePrimaryCtxRetain, &context_, device);
+  enter();
+  WENGERT_CALL(cuStreamCreate, &stream_, kNonBlocking);
+  void* note = nullptr;
+  WENGERT_CALL(cuMemAllocHost_v2, &note, 64);
+  note_ = static_cast<int64_t*>(note);
+  std::memset(note_, 0, 64);
+}
+
+void CudaDevice::enter() const { WENGERT_CALL(cuCtxSetCurrent, context_); }
+
+std::string CudaDevice::description() const {
+  int device = 0;
+  char text[128] = {};
+  WENGERT_CALL(cuDeviceGet, &device, ordinal);
+  WENGERT_CALL(cuDeviceGetName, text, sizeof(text), device);
+  return text;
+}
+
+std::pair<size_t, size_t> CudaDevice::free_memory() {
+  enter();
+  size_t available = 0, total = 0;
+  WENGERT_CALL(cuMemGetInfo_v2, &available, &total);
+  return {available, total};
+}
+
+char* CudaDevice::allocate(size_t bytes) {
+  enter();
+  return pool_.allocate(bytes);
+}
+
+void CudaDevice::free(char* data, size_t bytes) noexcept { pool_.free(data, bytes); }
+
+// ------------------------------------------------------------------------------------------------------------- kernels
+
+Function CudaDevice::function(const std::string& source) {
+  if (auto found = functions_.find(source); found != functions_.end()) return found->second;
+  const std::string code = machine_code(source, architecture);
+  Module module = nullptr;
+  Function made = nullptr;
+  WENGERT_CALL(cuModuleLoadData, &module, code.data());
+  WENGERT_CALL(cuModuleGetFunction, &made, module, "kernel");
+  return functions_.emplace(source, made).first->second;
+}
+
+void CudaDevice::launch(Function f, int64_t grid, int block, const std::vector<int64_t>& words) {
+  if (grid == 0) return;
+  if (grid > INT32_MAX) fail(ErrorKind::device, name.c_str(), "a kernel has more blocks than a launch can have");
+  void* parameters[] = {const_cast<int64_t*>(words.data())};
+  if (recording_)
+    recording_->launches.push_back({f, static_cast<unsigned>(grid), static_cast<unsigned>(block), words, {}});
+  ++counters.kernels;
+  WENGERT_CALL(cuLaunchKernel, f, static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(block), 1, 1, 0, stream_,
+               parameters, nullptr);
+}
+
+namespace {
+
+constexpr int64_t kLongestRow = 8192;
+
+bool is_long(const Chain& chain, const Space& space) {
+  int64_t cols = 1;
+  for (int a = space.ndim - space.row_axes; a < space.ndim; ++a) cols *= space.shape[a];
+  return chain.rows && cols > kLongestRow;
+}
+
+// A value that lies where an operand of a chain does.
+Ref seen(DType dtype, DeviceId device, const void* data, int ndim, const int64_t* shape, const int64_t* strides) {
+  Ref v(new_value(ndim));
+  v->buffer = adopt_foreign(const_cast<void*>(data), 0, nullptr, nullptr);
+  v->data = v->buffer->data;
+  v->device = device;
+  v->dtype = dtype;
+  v->size = 1;
+  for (int i = 0; i < ndim; ++i) {
+    v->shape[i] = shape[i];
+    v->strides[i] = strides[i];
+    v->size *= shape[i];
+  }
+  v->contiguous = is_contiguous(ndim, shape, strides);
+  return v;
+}
+
+}  // namespace
+
+void CudaDevice::run_long_rows(const Chain& chain, const Space& space, const Operand* in, void* const* out) {
+  const int outer = space.ndim - space.row_axes;
+  Dims full, rows;
+  for (int a = 0; a < space.ndim; ++a) {
+    full.push(space.shape[a]);
+    if (a < outer) rows.push(space.shape[a]);
+  }
+  const size_t n = chain.registers.size();
+  std::vector<Ref> values(n);
+  std::vector<void*> targets(n, nullptr);
+  for (size_t k = 0; k < n; ++k) {
+    const Chain::Register& r = chain.registers[k];
+    const int ndim = r.row ? outer : space.ndim;
+    if (r.output) targets[k] = *out++;
+    if (r.input) {
+      values[k] = seen(r.dtype, in->number ? kCpu : id, in->data, ndim, space.shape, in->strides);
+      ++in;
+    } else if (r.constant) {
+      static constexpr int64_t kRepeated[kMaxRank] = {};
+      values[k] = seen(r.dtype, kCpu, r.bytes, ndim, space.shape, kRepeated);
+    }
+  }
+  for (const Chain::Instruction& i : chain.code) {
+    const auto to = static_cast<size_t>(i.out);
+    const Chain::Register& made = chain.registers[to];
+    if (i.kind == Chain::Instruction::Kind::expand) {
+      const Value* x = values[static_cast<size_t>(i.in[0])].v;
+      int64_t strides[kMaxRank] = {};
+      for (int a = 0; a < outer; ++a) strides[a] = x->strides[a];
+      values[to] = Ref(view(x, full, strides, 0));
+      continue;
+    }
+    values[to] = Ref(empty(made.dtype, made.row ? rows : full, Category::workspace, id));
+    Value* operands[3];
+    for (int k = 0; k < i.n_in; ++k) operands[k] = values[static_cast<size_t>(i.in[k])].v;
+    if (i.kind == Chain::Instruction::Kind::map)
+      run_map(i.op, operands[i.n_in - 1]->dtype, operands, i.n_in, values[to].v);
+    else if (i.kind == Chain::Instruction::Kind::cast)
+      copy_here(operands[0], values[to].v);
+    else
+      reduce_axes(*this, i.reduction, operands[0], ((1u << space.row_axes) - 1) << outer, values[to].v);
+  }
+  for (size_t k = 0; k < n; ++k) {
+    if (!targets[k]) continue;
+    const Value* made = values[k].v;
+    int64_t strides[kMaxRank], stride = 1;
+    for (int a = made->ndim - 1; a >= 0; stride *= made->shape[a--]) strides[a] = stride;
+    const Ref target = seen(made->dtype, id, targets[k], made->ndim, made->shape, strides);
+    copy_here(made, target.v);
+  }
+}
+
+void CudaDevice::run_chain(PreparedChain& prepared, const Space& space, const Operand* in, void* const* out) {
+  if (is_long(prepared.chain, space)) return run_long_rows(prepared.chain, space, in, out);
+  const Launch l = plan(prepared.chain, space, in, out);
+  if (l.grid == 0) return;
+  enter();
+  Function f = nullptr;
+  for (auto& [form, made] : prepared.kernels)
+    if (form == l.form) f = made;
+  if (!f) {
+    f = function(source(prepared.chain, l.form));
+    prepared.kernels.emplace_back(l.form, f);
+  }
+  launch(f, l.grid, l.block, l.words);
+  if (recording_) note_words(prepared.chain, in);
+}
+
+// Where the numbers among the operands are in the words of the latest launch: behind the outputs, in the order of
+// inputs.
+void CudaDevice::note_words(const Chain& chain, const Operand* in) {
+  auto& numbers = recording_->launches.back().numbers;
+  int32_t at = 0;
+  for (const Chain::Register& r : chain.registers) at += r.output;
+  for (const Chain::Register& r : chain.registers) {
+    if (!r.input) continue;
+    if (in->number) numbers.push_back({at, in->data, size_of(r.dtype)});
+    at += in->number && size_of(r.dtype) > 8 ? 2 : 1;
+    ++in;
+  }
+}
+
+void CudaDevice::begin_recording(Recording& recording) {
+  constexpr int kRelaxed = 2;
+  enter();
+  WENGERT_CALL(cuStreamBeginCapture_v2, stream_, kRelaxed);
+  recording_ = &recording;
+  number_log = &recording;
+  recording.arena = pool_.begin_arena();
+}
+
+Graph CudaDevice::end_recording() {
+  pool_.end_arena();
+  recording_ = nullptr;
+  number_log = nullptr;
+  Graph graph = nullptr;
+  return driver().cuStreamEndCapture(stream_, &graph) ? nullptr : graph;
+}
+
+void CudaDevice::launch_graph(GraphExec exec) {
+  enter();
+  ++counters.graphs;
+  WENGERT_CALL(cuGraphLaunch, exec, stream_);
+}
+
+bool CudaDevice::run_program(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
+                             Value* const* donated, int given) {
+  if (recording_ || !graphs || p.steps.size() < 2) return false;
+  auto& cache = static_cast<GraphCache&>(p.prepared.find(id, [] { return std::make_unique<GraphCache>(); }));
+  return cache.run(*this, p, in, leaf_sizes, out, donated, given);
+}
+
+void CudaDevice::run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words,
+                            int64_t threads) {
+  constexpr int kBlock = 256;
+  if (threads == 0) return;
+  enter();
+  const std::string text = std::string("#include \"") + header +
+                           "\"\n\nusing namespace wengert;\nusing namespace wengert::device;\n\n"
+                           "extern \"C\" __global__ void __launch_bounds__(256) kernel(const __grid_constant__ Words<" +
+                           std::to_string(words.size()) + "> words) {\n  " + call + ";\n}\n";
+  launch(function(text), (threads + kBlock - 1) / kBlock, kBlock, words);
+}
+
+void CudaDevice::multiply(const Product& product) {
+  enter();
+  if (!blas_) blas_ = std::make_unique<BlasHandle>(pool_.allocate(BlasHandle::kWorkspace));
+  if (recording_) recording_->products.push_back({product.a.data, product.b.data, product.y});
+  ++counters.kernels;
+  blas_->run(product, stream_);
+}
+
+void CudaDevice::run_map(Elementwise op, DType dtype, Value* const* in, int n_in, Value* out) {
+  const uint32_t key = static_cast<uint32_t>(op) << 8 | static_cast<uint32_t>(dtype);
+  std::unique_ptr<PreparedChain>& prepared = maps_[key];
+  if (!prepared) {
+    prepared = std::make_unique<PreparedChain>();
+    Chain& c = prepared->chain;
+    Chain::Instruction i{Chain::Instruction::Kind::map};
+    i.op = op;
+    i.n_in = static_cast<uint8_t>(n_in);
+    for (int k = 0; k < n_in; ++k) {
+      c.registers.push_back({in[k]->dtype, false, true});
+      i.in[k] = static_cast<int16_t>(k);
+    }
+    c.registers.push_back({out->dtype, false, false, true});
+    i.out = static_cast<int16_t>(n_in);
+    c.code.push_back(i);
+  }
+  Operand operands[3];
+  for (int k = 0; k < n_in; ++k) operands[k] = {in[k]->data, in[k]->strides, in[k]->device == kCpu};
+  void* to = out->data;
+  run_chain(*prepared, {out->ndim, out->shape}, operands, &to);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- ops
+
+// A number of the host as one element of the GPU's memory, written by a kernel: nothing is copied, and a graph can
+// write another one the next time.
+Ref CudaDevice::filled(const Value* number) {
+  static constexpr int64_t kRepeated[kMaxRank] = {};
+  const Ref one(empty(number->dtype, {}, Category::workspace, id));
+  fill(one.v, number->data);
+  if (recording_) recording_->launches.back().numbers.push_back({2, number->data, size_of(number->dtype)});
+  return Ref(view(one.v, number->dims(), kRepeated, 0));
+}
+
+void CudaDevice::run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
+  if (op.elementwise) {
+    const DType dtype = in[n_in - 1]->dtype;
+    if (const char* reason = no_kernel(op.kernel, dtype))
+      fail(ErrorKind::device, op.name.c_str(),
+           std::string("has no CUDA kernel for ") + name_of(dtype) + ": " + reason + "; compute it with x.cpu()");
+    return run_map(op.kernel, dtype, in, n_in, out[0]);
+  }
+  const Kernel kernel = find_kernel(op);
+  if (!kernel)
+    fail(ErrorKind::device, op.name.c_str(), "has no CUDA kernel; move the operands with cpu() and the result back");
+  // Numbers of the host: kernels other than elementwise ones read memory of the GPU.
+  SmallArray<Value*, 8> operands(static_cast<size_t>(n_in));
+  std::vector<Ref> moved;
+  for (int i = 0; i < n_in; ++i) {
+    operands[static_cast<size_t>(i)] = in[i];
+    if (in[i]->device != kCpu) continue;
+    moved.push_back(filled(in[i]));
+    operands[static_cast<size_t>(i)] = moved.back().v;
+  }
+  kernel(*this, op, operands.data(), n_in, attrs, out);
+}
+
+namespace {
+
+Chain chain_of(const FusedGroup& g) {
+  Chain c;
+  c.rows = g.row_axes != 0;
+  for (const FusedRegister& r : g.registers) {
+    Chain::Register made{r.dtype, r.row, r.input >= 0, r.output >= 0, r.constant};
+    std::memcpy(made.bytes, r.bytes, sizeof(made.bytes));
+    c.registers.push_back(made);
+  }
+  for (const auto& [named, i] : g.source) {
+    Chain::Instruction made{static_cast<Chain::Instruction::Kind>(i.kind), i.op, i.reduction, i.n_in};
+    std::copy_n(i.in, 3, made.in);
+    made.out = i.out;
+    c.code.push_back(made);
+  }
+  return c;
+}
+
+void require_kernels(const FusedGroup& g) {
+  for (const auto& [named, i] : g.source) {
+    if (i.kind != FusedInstruction::Kind::map) continue;
+    const DType dtype = g.registers[static_cast<size_t>(i.in[i.n_in - 1])].dtype;
+    if (const char* reason = no_kernel(i.op, dtype))
+      fail(ErrorKind::device, all_ops()[static_cast<size_t>(i.op)]->name.c_str(),
+           std::string("has no CUDA kernel for ") + name_of(dtype) + ": " + reason);
+  }
+}
+
+}  // namespace
+
+void CudaDevice::run_group(const GroupCall& call) {
+  const FusedGroup& g = call.group;
+  auto& prepared = static_cast<PreparedChain&>(g.prepared.find(id, [&] {
+    require_kernels(g);
+    auto made = std::make_unique<PreparedChain>();
+    made->chain = chain_of(g);
+    return std::unique_ptr<Prepared>(std::move(made));
+  }));
+  const int outer = call.ndim - g.row_axes;
+  int64_t packed_all[kMaxRank], packed_rows[kMaxRank], size = 1;
+  for (int a = call.ndim - 1; a >= 0; --a) {
+    packed_all[a] = size;
+    size *= call.shape[a];
+  }
+  size = 1;
+  for (int a = outer - 1; a >= 0; --a) {
+    packed_rows[a] = size;
+    size *= call.shape[a];
+  }
+  static constexpr int64_t kRepeated[kMaxRank] = {};
+  std::vector<Operand> in(g.registers.size());
+  SmallArray<void*, 32> out(g.registers.size());
+  std::vector<Ref> packed;
+  size_t n_in = 0, n_out = 0;
+  for (size_t k = 0; k < g.registers.size(); ++k) {
+    if (call.out[k]) out[n_out++] = call.out[k]->data;
+    Value* v = call.in[k];
+    if (!v) continue;
+    const int axes = g.registers[k].row ? outer : call.ndim;
+    const bool fits = v->ndim == axes && std::equal(v->shape, v->shape + axes, call.shape);
+    const int64_t* strides = v->strides;
+    if (!fits && is_uniform(v)) {
+      strides = kRepeated;
+    } else if (!fits) {
+      packed.emplace_back(contiguous(v));
+      v = packed.back().v;
+      strides = g.registers[k].row ? packed_rows : packed_all;
+    }
+    in[n_in++] = {v->data, strides, v->device == kCpu};
+  }
+  run_chain(prepared, {call.ndim, call.shape, g.row_axes}, in.data(), out.data());
+}
+
+// -------------------------------------------------------------------------------------------------------------- copies
+
+namespace {
+
+// Axes that both pass through as one are joined, and those of one element left out.
+struct JoinedAxes {
+  std::vector<int64_t> shape, to, from;
+  JoinedAxes(const Value* source, const Value* target) {
+    for (int a = 0; a < source->ndim; ++a) {
+      if (source->shape[a] == 1) continue;
+      const int64_t n = source->shape[a];
+      if (!shape.empty() && to.back() == target->strides[a] * n && from.back() == source->strides[a] * n) {
+        shape.back() *= n;
+        to.back() = target->strides[a];
+        from.back() = source->strides[a];
+      } else {
+        shape.push_back(n);
+        to.push_back(target->strides[a]);
+        from.push_back(source->strides[a]);
+      }
+    }
+    if (shape.empty()) {
+      shape.push_back(1);
+      to.push_back(1);
+      from.push_back(1);
+    }
+  }
+};
+
+}  // namespace
+
+void CudaDevice::copy_here(const Value* from, Value* to) {
+  Value* source = const_cast<Value*>(from);
+  if (from->dtype == to->dtype && to->contiguous) return run_map(Elementwise::copy, from->dtype, &source, 1, to);
+  if (from->dtype != to->dtype) {
+    Ref converted(to->contiguous ? Ref::share(to).take() : empty(to->dtype, to->dims(), Category::workspace, id));
+    auto& prepared = casts_[static_cast<uint32_t>(from->dtype) << 8 | static_cast<uint32_t>(to->dtype)];
+    if (!prepared) {
+      prepared = std::make_unique<PreparedChain>();
+      prepared->chain.registers = {{from->dtype, false, true}, {to->dtype, false, false, true}};
+      Chain::Instruction i{Chain::Instruction::Kind::cast};
+      i.out = 1;
+      prepared->chain.code.push_back(i);
+    }
+    const Operand operand{from->data, from->strides, false};
+    void* target = converted->data;
+    run_chain(*prepared, {from->ndim, from->shape}, &operand, &target);
+    if (converted.v != to) copy_here(converted.v, to);
+    return;
+  }
+  const JoinedAxes axes(from, to);
+  std::vector<int64_t> words = {reinterpret_cast<int64_t>(to->data), reinterpret_cast<int64_t>(from->data), from->size};
+  words.insert(words.end(), axes.shape.begin(), axes.shape.end());
+  words.insert(words.end(), axes.to.begin(), axes.to.end());
+  words.insert(words.end(), axes.from.begin(), axes.from.end());
+  run_kernel("device_memory.h",
+             "copy_strided<" + std::to_string(size_of(from->dtype)) + ", " + std::to_string(axes.shape.size()) +
+                 ", int64_t>(words.at)",
+             words, from->size);
+}
+
+void CudaDevice::from_host(const Value* from, Value* to) {
+  if (recording_) throw Uncapturable();
+  Ref source(contiguous(from));
+  if (source->dtype != to->dtype) {
+    Ref converted(empty(to->dtype, from->dims()));
+    copy_into(source.v, converted.v);
+    source = std::move(converted);
+  }
+  Ref target(to->contiguous ? Ref::share(to).take() : empty(to->dtype, to->dims(), Category::workspace, id));
+  ++counters.copies;
+  WENGERT_CALL(cuMemcpyHtoDAsync_v2, address_of(target->data), source->data, static_cast<size_t>(source->bytes()),
+               stream_);
+  if (target.v != to) copy_here(target.v, to);
+}
+
+void CudaDevice::to_host(const Value* from, Value* to) {
+  if (recording_) throw Uncapturable();
+  const Ref source(contiguous(from));
+  const bool direct = to->contiguous && to->dtype == from->dtype;
+  Ref target(direct ? Ref::share(to).take() : empty(from->dtype, from->dims()));
+  ++counters.copies;
+  WENGERT_CALL(cuMemcpyDtoHAsync_v2, target->data, address_of(source->data), static_cast<size_t>(source->bytes()),
+               stream_);
+  synchronise();
+  if (target.v != to) copy_into(target.v, to);
+}
+
+void CudaDevice::copy(const Value* from, Value* to) {
+  if (from->size == 0) return;
+  enter();
+  if (from->device == kCpu) return from_host(from, to);
+  if (to->device == kCpu) return to_host(from, to);
+  copy_here(from, to);
+}
+
+void CudaDevice::fill(Value* to, const void* element) {
+  std::vector<int64_t> words = {reinterpret_cast<int64_t>(to->data), to->size, 0, 0};
+  std::memcpy(&words[2], element, static_cast<size_t>(size_of(to->dtype)));
+  run_kernel("device_memory.h", "fill<" + std::to_string(size_of(to->dtype)) + ">(words.at)", words, to->size);
+}
+
+void CudaDevice::note_index(const Op& op, std::vector<int64_t>& words) {
+  words.push_back(reinterpret_cast<int64_t>(note_));
+  words.push_back(op.id + 1);
+}
+
+void CudaDevice::check_note() {
+  const int64_t op = std::exchange(note_[0], 0);
+  if (op == 0) return;
+  fail(ErrorKind::index, all_ops()[static_cast<size_t>(op - 1)]->name.c_str(),
+       "the index " + std::to_string(note_[1]) + " is out of range for an axis with size " + std::to_string(note_[2]) +
+           "; it was met on " + name + " and is raised where the host waits for it");
+}
+
+void CudaDevice::synchronise() {
+  enter();
+  ++counters.waits;
+  WENGERT_CALL(cuStreamSynchronize, stream_);
+  check_note();
+}
+
+DeviceId open_device(int ordinal) {
+  static auto* opened = new std::unordered_map<int, DeviceId>;
+  if (auto found = opened->find(ordinal); found != opened->end()) return found->second;
+  driver();  // throws where there is none
+  if (ordinal < 0 || ordinal >= device_count())
+    throw Error(ErrorKind::device,
+                "cuda:" + std::to_string(ordinal) + ": this machine has " + std::to_string(device_count()) + " GPU(s)");
+  return opened->emplace(ordinal, add_device(std::make_unique<CudaDevice>(ordinal))).first->second;
+}
+
+}  // namespace wengert::cuda

@@ -1,0 +1,120 @@
+// A GPU as a device: its memory, its one stream of work, kernels by source, and the ops that it has. Everything is
+// started and not waited for; copies to the host wait.
+#pragma once
+#include <unordered_map>
+
+#include "../device.h"
+#include "../ops/op.h"
+#include "blas.h"
+#include "pool.h"
+#include "source.h"
+
+namespace wengert::cuda {
+
+// A chain with the kernels that were made of it so far, one for each way in which operands lie in memory.
+struct PreparedChain : Prepared {
+  Chain chain;
+  std::vector<std::pair<Form, Function>> kernels;
+};
+
+struct Recording;
+
+struct LaunchCounters {
+  int64_t kernels = 0, copies = 0, graphs = 0, waits = 0;
+};
+
+class CudaDevice : public Device {
+ public:
+  const int ordinal;
+  int architecture = 0;
+  LaunchCounters counters;
+  bool graphs = true;  // programs that are run again are captured and replayed
+  bool tf32 = false;   // products of float32 by the matrix units, in 10 bits
+
+  explicit CudaDevice(int number);
+
+  char* allocate(size_t bytes) override;
+  void free(char* data, size_t bytes) noexcept override;
+  void copy(const Value* from, Value* to) override;
+  void fill(Value* to, const void* element) override;
+  void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) override;
+  void run_group(const GroupCall& call) override;
+  bool run_program(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
+                   int given) override;
+  void synchronise() override;
+
+  PoolStats pool_stats() const { return pool_.stats; }
+  void empty_pool() { pool_.empty(); }
+  std::string description() const;
+  std::pair<size_t, size_t> free_memory();  // free, total
+  Stream stream() const { return stream_; }
+
+  // The functor of an elementwise op on operands of the iteration space's shape; numbers may lie on the host.
+  void run_map(Elementwise op, DType dtype, Value* const* in, int n_in, Value* out);
+  // Rows that are too long for the registers of a block are passed through memory, instruction by instruction.
+  void run_chain(PreparedChain& prepared, const Space& space, const Operand* in, void* const* out);
+  // A chain that an op is made of, by the op and a number of its own, written the first time.
+  template <class Write>
+  PreparedChain& prepared(const Op& op, int variant, Write&& write) {
+    std::unique_ptr<PreparedChain>& found =
+        chains_[static_cast<uint64_t>(op.id) << 32 | static_cast<uint32_t>(variant)];
+    if (!found) {
+      found = std::make_unique<PreparedChain>();
+      write(*found);
+    }
+    return *found;
+  }
+  // A kernel of one of the device headers: `call` is an expression such as "fill<4>(words.at)". Threads come in blocks
+  // of 256, at least `threads` of them.
+  void run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words, int64_t threads);
+  void multiply(const Product& product);
+  // Between these, launches are the nodes of a graph and do not run.
+  void begin_recording(Recording& recording);
+  Graph end_recording();  // null: it could not be captured
+  Recording* recording() const { return recording_; }
+  void launch_graph(GraphExec exec);
+  void note_index(const Op& op,
+                  std::vector<int64_t>& words);  // appends where a bad index is noted, and the op's number
+
+ private:
+  Context context_ = nullptr;
+  Stream stream_ = nullptr;
+  Pool pool_;
+  std::unique_ptr<BlasHandle> blas_;
+  Recording* recording_ = nullptr;
+  int64_t* note_ = nullptr;  // three words of host memory that the GPU writes to
+  std::unordered_map<std::string, Function> functions_;
+  std::unordered_map<uint32_t, std::unique_ptr<PreparedChain>> maps_, casts_;
+  std::unordered_map<uint64_t, std::unique_ptr<PreparedChain>> chains_;
+
+  void enter() const;  // makes the GPU that of this thread
+  Function function(const std::string& source);
+  void launch(Function f, int64_t grid, int block, const std::vector<int64_t>& words);
+  void check_note();
+  void note_words(const Chain& chain, const Operand* in);
+  void to_host(const Value* from, Value* to);
+  Ref filled(const Value* number);
+  void from_host(const Value* from, Value* to);
+  void copy_here(const Value* from, Value* to);
+  void run_long_rows(const Chain& chain, const Space& space, const Operand* in, void* const* out);
+};
+
+// y = the reduction of x over the axes in the mask; y is packed.
+void reduce_axes(CudaDevice& gpu, Reduction reduction, const Value* x, uint32_t mask, Value* y);
+
+// A kernel of an op: fills packed outputs.
+using Kernel = void (*)(CudaDevice& gpu, const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out);
+Kernel find_kernel(const Op& op);  // null: it has none
+void add_kernel(const char* op, Kernel kernel);
+
+void register_memory_kernels();
+void register_reduce_kernels();
+void register_index_kernels();
+void register_product_kernels();
+void register_random_kernels();
+void register_row_kernels();
+
+// The number of a GPU as a device, opened now if it was not yet. Throws a device error.
+DeviceId open_device(int ordinal);
+
+}  // namespace wengert::cuda

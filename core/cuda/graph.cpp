@@ -1,0 +1,422 @@
+#include "graph.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "../regions.h"
+#include "../small_array.h"
+
+namespace wengert::cuda {
+
+namespace {
+
+constexpr size_t kMostEntries = 16;
+constexpr int kKernelNode = 0;  // of CUgraphNodeType
+constexpr int kMostCaptures = 8;
+constexpr int kFewestLaunches = 6;  // fewer are as fast one by one
+
+#define WENGERT_CALL(name, ...) checked(driver().name(__VA_ARGS__), #name)
+
+// Numbers of a stream change in every run and are attributes; regions read what they decide by; functions of users may
+// do anything.
+bool is_capturable(const Program& p) {
+  for (const SizeLeaf& l : p.sizes.leaves)
+    if (l.kind == SizeLeaf::content) return false;
+  int launches = 0;
+  for (const Step& s : p.steps) {
+    if (!s.regions.empty() || s.loop || (s.op && (!s.op->owned.expired() || s.op->moves))) return false;
+    launches += s.group || (s.op && !s.op->view);
+  }
+  return launches >= kFewestLaunches;
+}
+
+struct Range {
+  const char *begin = nullptr, *end = nullptr;
+  bool holds(const void* p) const { return p >= begin && p < end; }
+};
+
+// The memory that a value reaches.
+Range range_of(const Value* v) {
+  if (v->size == 0) return {};
+  int64_t low = 0, high = 0;
+  for (int i = 0; i < v->ndim; ++i) {
+    const int64_t reach = (v->shape[i] - 1) * v->strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t element = size_of(v->dtype);
+  return {v->data + low * element, v->data + (high + 1) * element};
+}
+
+void put(std::vector<int64_t>& key, const Value* v) {
+  key.push_back(static_cast<int64_t>(v->dtype) << 16 | v->ndim << 8 | v->device);
+  for (int i = 0; i < v->ndim; ++i) {
+    key.push_back(v->shape[i]);
+    key.push_back(v->strides[i]);
+  }
+  if (v->device != kCpu) key.push_back(reinterpret_cast<int64_t>(v->data) % 16);
+}
+
+// Everything that decides which launches a run makes, but for addresses; of those, which are the same.
+void write_key(std::vector<int64_t>& key, const Program& p, Value* const* in, const int64_t* leaf_sizes,
+               Value* const* donated) {
+  key.clear();
+  for (int i = 0; i < p.n_inputs; ++i) {
+    put(key, in[i]);
+    int same = 0;
+    while (in[same]->data != in[i]->data) ++same;
+    key.push_back(same);
+  }
+  key.insert(key.end(), leaf_sizes, leaf_sizes + p.sizes.leaves.size());
+  for (size_t o = 0; donated && o < p.outputs.size(); ++o) {
+    int same = -1;
+    for (int i = 0; donated[o] && same < 0 && i < p.n_inputs; ++i)
+      if (in[i]->data == donated[o]->data) same = i;
+    key.push_back(donated[o] ? same : -2);
+  }
+}
+
+}  // namespace
+
+struct GraphCache::Entry {
+  // What a word of a node is made of.
+  struct Patch {
+    enum Kind : uint8_t { input, output, number_of_input, number_of_slot } kind;
+    int32_t node, word, index;
+    int64_t offset;  // of an address; the bytes of a number
+  };
+  struct Node {
+    GraphNode handle;
+    RecordedLaunch launch;
+    bool changed = false;
+  };
+  struct Output {
+    enum Kind : uint8_t { none, input, fresh, copied, slot } kind = none;
+    int32_t index = 0;   // of the input, of the memory, of the slot
+    Ref like;            // a value of the same layout
+    int64_t offset = 0;  // in its memory, bytes
+  };
+  struct Memory {  // that outputs lie in: new in every run
+    Range captured;
+    size_t bytes;
+    Buffer* buffer;  // of the latest run, while it is made
+    bool copied;     // a library's node writes it where it was captured
+  };
+
+  std::vector<int64_t> key;
+  int runs = 0, captures = 0;
+  bool failed = false;
+  std::vector<const char*> addresses;  // of inputs, in the latest run
+  std::vector<bool> staged;            // inputs that have been at other addresses
+  std::vector<Range> ranges;           // of inputs, when it was captured
+  std::vector<bool> fixed;             // inputs that a library's node reads where they were
+  std::shared_ptr<Arena> arena;
+  Graph graph = nullptr;
+  GraphExec exec = nullptr;
+  std::vector<Node> nodes;
+  std::vector<Patch> patches;
+  std::vector<Output> outputs;
+  std::vector<Memory> memories;
+  std::vector<int32_t> host_slots;
+
+  ~Entry() { drop(); }
+  void drop() {
+    if (exec) driver().cuGraphExecDestroy(exec);
+    if (graph) driver().cuGraphDestroy(graph);
+    exec = nullptr;
+    graph = nullptr;
+    nodes.clear();
+    patches.clear();
+    outputs.clear();
+    memories.clear();
+    host_slots.clear();
+    arena.reset();
+  }
+
+  bool capture(CudaDevice& gpu, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value* const* donated);
+  bool inputs_overlap(Value* const* in) const;
+  bool find_nodes(const Recording& recording);
+  void describe_outputs(const Program& p, Value* const* in, Value** out, const Recording& recording);
+  void find_patches(const Program& p, Value* const* in, const Recording& recording);
+  bool moved_beyond_reach(const Program& p, Value* const* in);
+  void replay(CudaDevice& gpu, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
+              Value* const* donated);
+  void compute_numbers(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** slots) const;
+  void patch(Value* const* in, Value* const* slots);
+};
+
+GraphCache::GraphCache() = default;
+GraphCache::~GraphCache() = default;
+
+bool GraphCache::run(CudaDevice& gpu, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
+                     Value* const* donated, int given) {
+  if (kind_ == Kind::unknown) kind_ = is_capturable(p) ? Kind::capturable : Kind::other;
+  if (kind_ == Kind::other) return false;
+  static std::vector<int64_t> key;  // keeps its memory from call to call
+  write_key(key, p, in, leaf_sizes, donated);
+  Entry* found = nullptr;
+  for (auto& e : entries_)
+    if (e->key == key) found = e.get();
+  if (!found) {
+    if (entries_.size() == kMostEntries) entries_.erase(entries_.begin());
+    found = entries_.emplace_back(std::make_unique<Entry>()).get();
+    found->key = key;
+    found->staged.resize(static_cast<size_t>(p.n_inputs));
+    found->addresses.resize(static_cast<size_t>(p.n_inputs));
+  }
+  Entry& e = *found;
+  if (e.failed) return false;
+  if (e.exec && e.moved_beyond_reach(p, in)) e.drop();
+  for (int i = 0; i < p.n_inputs; ++i) {
+    const auto k = static_cast<size_t>(i);
+    if (e.runs > 0 && e.addresses[k] != in[i]->data) e.staged[k] = true;
+    e.addresses[k] = in[i]->data;
+  }
+  if (e.runs++ == 0) return false;
+  if (!e.exec && (e.captures++ == kMostCaptures || !e.capture(gpu, p, in, leaf_sizes, donated))) {
+    e.failed = true;
+    return false;
+  }
+  e.replay(gpu, p, in, leaf_sizes, out, donated);
+  for (int i = 0; i < given; ++i) release(in[i]);
+  return true;
+}
+
+// Whether an input that a library's node reads is elsewhere now.
+bool GraphCache::Entry::moved_beyond_reach(const Program& p, Value* const* in) {
+  for (int i = 0; i < p.n_inputs; ++i)
+    if (fixed[static_cast<size_t>(i)] && in[i]->data != addresses[static_cast<size_t>(i)]) return true;
+  return false;
+}
+
+bool GraphCache::Entry::capture(CudaDevice& gpu, const Program& p, Value* const* in, const int64_t* leaf_sizes,
+                                Value* const* donated) {
+  Recording recording;
+  SmallArray<Value*, 16> out(p.outputs.size()), into(p.outputs.size());
+  // What the host computes is written by every run itself, this one's among them.
+  for (size_t o = 0; o < p.outputs.size(); ++o)
+    into[o] = donated && donated[o] && donated[o]->device == gpu.id ? donated[o] : nullptr;
+  ranges.clear();
+  for (int i = 0; i < p.n_inputs; ++i) {
+    ranges.push_back(in[i]->device == gpu.id ? range_of(in[i]) : Range{});
+    if (staged[static_cast<size_t>(i)]) recording.staged.emplace_back(ranges.back().begin, ranges.back().end);
+  }
+  if (inputs_overlap(in)) return false;
+  const auto abandon = [&] {
+    if (Graph half = gpu.end_recording()) driver().cuGraphDestroy(half);
+  };
+  gpu.begin_recording(recording);
+  try {
+    run_steps(gpu.id, p, in, leaf_sizes, out.data(), donated ? into.data() : nullptr, 0, true);
+  } catch (const Uncapturable&) {
+    abandon();
+    return false;
+  } catch (...) {
+    abandon();
+    throw;
+  }
+  arena = recording.arena;
+  graph = gpu.end_recording();
+  std::vector<Ref> made;
+  for (size_t o = 0; o < p.outputs.size(); ++o) made.emplace_back(out[o]);
+  if (!graph || !find_nodes(recording) || driver().cuGraphInstantiateWithFlags(&exec, graph, 0)) {
+    made.clear();
+    drop();
+    return false;
+  }
+  fixed.assign(static_cast<size_t>(p.n_inputs), false);
+  for (const auto& product : recording.products)
+    for (size_t i = 0; i < ranges.size(); ++i)
+      for (const void* operand : {product.a, product.b, product.y})
+        if (ranges[i].holds(operand)) fixed[i] = true;
+  describe_outputs(p, in, out.data(), recording);
+  find_patches(p, in, recording);
+  return true;
+}
+
+// Which of two inputs an address belongs to is not known where they share memory.
+bool GraphCache::Entry::inputs_overlap(Value* const* in) const {
+  for (size_t i = 0; i < ranges.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (in[i]->data != in[k]->data && ranges[i].begin < ranges[k].end && ranges[k].begin < ranges[i].end) return true;
+  return false;
+}
+
+// The nodes of our launches among those of the graph: by their kernel and their words.
+bool GraphCache::Entry::find_nodes(const Recording& recording) {
+  size_t count = 0;
+  if (driver().cuGraphGetNodes(graph, nullptr, &count)) return false;
+  std::vector<GraphNode> all(count);
+  if (driver().cuGraphGetNodes(graph, all.data(), &count)) return false;
+  std::vector<bool> taken(count, false);
+  for (const RecordedLaunch& launch : recording.launches) {
+    bool found = false;
+    for (size_t k = 0; k < count && !found; ++k) {
+      int type = -1;
+      KernelNodeParams params = {};
+      if (taken[k] || driver().cuGraphNodeGetType(all[k], &type) || type != kKernelNode ||
+          driver().cuGraphKernelNodeGetParams_v2(all[k], &params) || params.function != launch.function ||
+          params.grid_x != launch.grid ||
+          std::memcmp(params.parameters[0], launch.words.data(), launch.words.size() * sizeof(int64_t)) != 0)
+        continue;
+      taken[k] = found = true;
+      nodes.push_back({all[k], launch});
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+void GraphCache::Entry::describe_outputs(const Program& p, Value* const* in, Value** out, const Recording& recording) {
+  for (size_t o = 0; o < p.outputs.size(); ++o) {
+    Output& made = outputs.emplace_back();
+    Value* v = out[o];
+    if (!v) continue;
+    made.like = Ref(alias(v));
+    int owner = 0;
+    while (owner < p.n_inputs && in[owner]->buffer != v->buffer) ++owner;
+    if (owner < p.n_inputs) {
+      made.kind = Output::input;
+      made.index = owner;
+      made.offset = v->data - in[owner]->data;
+    } else if (v->device == kCpu) {
+      made.kind = Output::slot;
+      made.index = p.outputs[o];
+    } else {
+      const Range memory{v->buffer->data, v->buffer->data + v->buffer->bytes};
+      size_t m = 0;
+      while (m < memories.size() && memories[m].captured.begin != memory.begin) ++m;
+      if (m == memories.size()) {
+        bool copied = false;
+        for (const auto& product : recording.products)
+          for (const void* operand : {product.a, product.b, product.y}) copied |= memory.holds(operand);
+        memories.push_back({memory, v->buffer->bytes, nullptr, copied});
+      }
+      made.kind = memories[m].copied ? Output::copied : Output::fresh;
+      made.index = static_cast<int32_t>(m);
+      made.offset = v->data - memory.begin;
+    }
+  }
+}
+
+void GraphCache::Entry::find_patches(const Program& p, Value* const* in, const Recording& recording) {
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const RecordedLaunch& launch = nodes[n].launch;
+    const auto node = static_cast<int32_t>(n);
+    for (size_t w = 0; w < launch.words.size(); ++w) {
+      const auto* word = reinterpret_cast<const char*>(launch.words[w]);
+      const auto at = static_cast<int32_t>(w);
+      for (size_t i = 0; i < ranges.size(); ++i)
+        if (ranges[i].holds(word)) {
+          patches.push_back({Patch::input, node, at, static_cast<int32_t>(i), word - in[i]->data});
+          break;
+        }
+      for (size_t m = 0; m < memories.size(); ++m)
+        if (!memories[m].copied && memories[m].captured.holds(word))
+          patches.push_back({Patch::output, node, at, static_cast<int32_t>(m), word - memories[m].captured.begin});
+    }
+    for (const RecordedLaunch::Number& number : launch.numbers) {
+      for (int i = 0; i < p.n_inputs; ++i)
+        if (in[i]->data == number.data) {
+          patches.push_back({Patch::number_of_input, node, number.word, i, number.bytes});
+          break;
+        }
+      for (const auto& [slot, value] : recording.numbers)
+        if (value->data == number.data) {
+          patches.push_back({Patch::number_of_slot, node, number.word, slot, number.bytes});
+          break;
+        }
+    }
+  }
+  for (const auto& [slot, value] : recording.numbers) host_slots.push_back(slot);
+}
+
+// The steps that the host computes, again.
+void GraphCache::Entry::compute_numbers(const Program& p, Value* const* in, const int64_t* leaf_sizes,
+                                        Value** slots) const {
+  std::fill_n(slots, p.n_slots, nullptr);
+  std::copy_n(in, p.n_inputs, slots);
+  for (auto& [slot, value] : p.constants) slots[slot] = value;
+  SmallArray<int64_t, 32> sizes(p.sizes.steps.size());
+  if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, sizes.data());
+  for (const Step& s : p.steps) {
+    if (s.out.empty() || std::find(host_slots.begin(), host_slots.end(), s.out[0]) == host_slots.end()) continue;
+    if (s.group) {
+      run_group_on_cpu(*s.group, slots, sizes.data());
+      continue;
+    }
+    SmallArray<Value*, 8> operands(s.in.size());
+    for (size_t i = 0; i < s.in.size(); ++i) operands[i] = slots[s.in[i]];
+    Value* results[kMaxOutputs];
+    Attrs attrs = s.attrs;
+    for (int k = 0; s.symbolic && k < attrs.n; ++k)
+      if (attrs.v[k].kind == Attr::Kind::sizes) attrs.v[k].dims = resolve(s.attrs.v[k].dims, sizes.data());
+    run_op(*s.op, operands.data(), static_cast<int>(s.in.size()), attrs, results);
+    for (size_t i = 0; i < s.out.size(); ++i) slots[s.out[i]] = results[i];
+  }
+}
+
+void GraphCache::Entry::patch(Value* const* in, Value* const* slots) {
+  for (const Patch& x : patches) {
+    Node& node = nodes[static_cast<size_t>(x.node)];
+    int64_t* word = &node.launch.words[static_cast<size_t>(x.word)];
+    const auto index = static_cast<size_t>(x.index);
+    if (x.kind == Patch::input || x.kind == Patch::output) {
+      const char* base = x.kind == Patch::input ? in[index]->data : memories[index].buffer->data;
+      const int64_t now = reinterpret_cast<int64_t>(base) + x.offset;
+      node.changed |= *word != now;
+      *word = now;
+    } else {
+      const char* number = x.kind == Patch::number_of_input ? in[index]->data : slots[index]->data;
+      node.changed |= std::memcmp(word, number, static_cast<size_t>(x.offset)) != 0;
+      std::memcpy(word, number, static_cast<size_t>(x.offset));
+    }
+  }
+  for (Node& node : nodes) {
+    if (!node.changed) continue;
+    node.changed = false;
+    void* parameters[] = {node.launch.words.data()};
+    KernelNodeParams params = {};
+    params.function = node.launch.function;
+    params.grid_x = node.launch.grid;
+    params.grid_y = params.grid_z = 1;
+    params.block_x = node.launch.block;
+    params.block_y = params.block_z = 1;
+    params.parameters = parameters;
+    WENGERT_CALL(cuGraphExecKernelNodeSetParams_v2, exec, node.handle, &params);
+  }
+}
+
+void GraphCache::Entry::replay(CudaDevice& gpu, const Program& p, Value* const* in, const int64_t* leaf_sizes,
+                               Value** out, Value* const* donated) {
+  SmallArray<Value*, 64> slots(static_cast<size_t>(p.n_slots));
+  compute_numbers(p, in, leaf_sizes, slots.data());
+  std::vector<Ref> owned;
+  for (int32_t slot : host_slots) owned.emplace_back(slots[static_cast<size_t>(slot)]);
+  for (Memory& m : memories) m.buffer = allocate_on(gpu, m.bytes, Category::activation);
+  patch(in, slots.data());
+  gpu.launch_graph(exec);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const Output& made = outputs[o];
+    out[o] = nullptr;
+    if (made.kind == Output::none) continue;
+    const auto index = static_cast<size_t>(made.index);
+    if (made.kind == Output::slot) {
+      Value* target = donated && donated[o] ? donated[o] : slots[index];
+      if (target != slots[index]) copy_into(slots[index], target);
+      out[o] = Ref::share(target).take();
+      continue;
+    }
+    Value* v = alias(made.like.v);
+    v->made = 0;
+    Buffer* buffer = made.kind == Output::input ? in[index]->buffer : memories[index].buffer;
+    retain(buffer);
+    release(v->buffer);
+    v->buffer = buffer;
+    v->data = (made.kind == Output::input ? in[index]->data : buffer->data) + made.offset;
+    if (made.kind == Output::copied) copy_into(made.like.v, v);
+    out[o] = v;
+  }
+  for (Memory& m : memories) release(m.buffer);
+}
+
+}  // namespace wengert::cuda

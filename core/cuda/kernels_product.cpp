@@ -1,0 +1,84 @@
+// Matrix products: by cuBLASLt, or by a kernel of ours where the call would cost more than the work.
+#include "device.h"
+#include "graph.h"
+
+namespace wengert::cuda {
+
+namespace {
+
+// A batch of matrices behind one stride, which not every batch of a strided view has.
+bool one_batch_stride(const Value* v, int64_t& stride) {
+  stride = 0;
+  int64_t expected = -1;
+  for (int i = v->ndim - 3; i >= 0; --i) {
+    if (v->shape[i] == 1) continue;
+    if (expected < 0)
+      stride = v->strides[i];
+    else if (v->strides[i] != expected)
+      return false;
+    expected = v->strides[i] * v->shape[i];
+  }
+  return true;
+}
+
+struct Factor {
+  Ref value;
+  MatrixOperand operand;
+  Factor(Value* v, bool transposed, bool must_pack) : value(Ref::share(v)) {
+    int64_t batch = 0;
+    if (must_pack || !one_batch_stride(v, batch)) {
+      value = Ref(contiguous(v));
+      one_batch_stride(value.v, batch);
+    }
+    describe(transposed, batch);
+  }
+  void describe(bool transposed, int64_t batch) {
+    const int64_t row = value->strides[value->ndim - 2], col = value->strides[value->ndim - 1];
+    operand = {value->data, batch, transposed ? col : row, transposed ? row : col};
+  }
+  void stage(bool transposed) {
+    Ref copy(empty(value->dtype, value->dims(), Category::workspace, value->device));
+    copy_into(value.v, copy.v);
+    value = std::move(copy);
+    int64_t batch = 0;
+    one_batch_stride(value.v, batch);
+    describe(transposed, batch);
+  }
+};
+
+void small_product(CudaDevice& gpu, const Product& p) {
+  constexpr int64_t kTile = 16;
+  const int64_t blocks = p.batch * ((p.m + kTile - 1) / kTile) * ((p.n + kTile - 1) / kTile);
+  gpu.run_kernel(
+      "device_product.h", "small_product<" + dtype_text(p.dtype) + ">(words.at)",
+      {reinterpret_cast<int64_t>(p.y), reinterpret_cast<int64_t>(p.a.data), reinterpret_cast<int64_t>(p.b.data),
+       p.batch, p.m, p.n, p.k, p.a.batch, p.a.row, p.a.col, p.b.batch, p.b.row, p.b.col},
+      blocks * 256);
+}
+
+void matmul(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
+  constexpr int64_t kSmall = int64_t{1} << 19;  // multiply-adds
+  Value* y = out[0];
+  if (y->size == 0) return;
+  const bool ta = attrs[0].i != 0, tb = attrs[1].i != 0;
+  const int64_t m = y->shape[y->ndim - 2], n = y->shape[y->ndim - 1], batch = y->size / (m * n);
+  const int64_t k = in[0]->shape[in[0]->ndim - (ta ? 2 : 1)];
+  if (k == 0) return fill_value(y, 0.0);
+  const bool own = !is_inexact(y->dtype) || m * n * k <= kSmall;
+  Factor a(in[0], ta, false), b(in[1], tb, false);
+  if (!own && !fits_blas(a.operand, m, k)) a = Factor(in[0], ta, true);
+  if (!own && !fits_blas(b.operand, k, n)) b = Factor(in[1], tb, true);
+  // The library's nodes of a graph keep their addresses: what may be elsewhere in the next run is copied first.
+  if (const Recording* r = gpu.recording(); r && !own) {
+    if (r->is_staged(a.operand.data)) a.stage(ta);
+    if (r->is_staged(b.operand.data)) b.stage(tb);
+  }
+  const Product p{y->dtype, batch, m, n, k, a.operand, b.operand, y->data, gpu.tf32};
+  own ? small_product(gpu, p) : gpu.multiply(p);
+}
+
+}  // namespace
+
+void register_product_kernels() { add_kernel("matmul", matmul); }
+
+}  // namespace wengert::cuda

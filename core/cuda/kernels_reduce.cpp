@@ -1,0 +1,127 @@
+// Reductions over any axes, and positions of largest and smallest elements. The order of a sum depends on shapes only.
+#include <algorithm>
+
+#include "device.h"
+
+namespace wengert::cuda {
+
+namespace {
+
+struct AxisList {
+  std::vector<int64_t> shape, strides;
+  void add(int64_t n, int64_t stride) {
+    if (n == 1) return;
+    if (!shape.empty() && strides.back() == stride * n) {
+      shape.back() *= n;
+      strides.back() = stride;
+    } else {
+      shape.push_back(n);
+      strides.push_back(stride);
+    }
+  }
+  int64_t size() const {
+    int64_t n = 1;
+    for (int64_t s : shape) n *= s;
+    return n;
+  }
+  void close() {
+    if (!shape.empty()) return;
+    shape.push_back(1);
+    strides.push_back(0);
+  }
+};
+
+DType accumulated_in(DType t) { return is_half(t) ? DType::Float32 : t; }
+
+// One pass: chunks of `chunk` elements to `to`, which has room for all of them.
+void reduce_pass(CudaDevice& gpu, const char* name, DType from_type, DType to_type, const void* from, void* to,
+                 AxisList kept, AxisList reduced, int64_t chunk) {
+  const int64_t n_kept = kept.size(), n_reduced = reduced.size();
+  const int64_t chunks = std::max<int64_t>(1, (n_reduced + chunk - 1) / chunk);
+  const bool columns = !kept.shape.empty() && kept.strides.back() == 1 && kept.shape.back() >= 16;
+  kept.close();
+  reduced.close();
+  std::vector<int64_t> words = {reinterpret_cast<int64_t>(to), reinterpret_cast<int64_t>(from), n_kept, n_reduced,
+                                chunk};
+  for (const auto* list : {&kept.shape, &kept.strides, &reduced.shape, &reduced.strides})
+    words.insert(words.end(), list->begin(), list->end());
+  const int64_t tiles = columns ? (n_kept + 31) / 32 : n_kept;
+  gpu.run_kernel("device_reduce.h",
+                 std::string("reduce_chunks<reduction::") + name + ", " + dtype_text(from_type) + ", " +
+                     dtype_text(to_type) + ", " + (columns ? "true" : "false") + ", " +
+                     std::to_string(kept.shape.size()) + ", " + std::to_string(reduced.shape.size()) + ">(words.at)",
+                 words, tiles * chunks * 256);
+}
+
+}  // namespace
+
+void reduce_axes(CudaDevice& gpu, Reduction reduction, const Value* x, uint32_t mask, Value* y) {
+  static constexpr const char* kNames[] = {"sum", "prod", "max", "min", "any", "all"};
+  const char* name = kNames[static_cast<int>(reduction)];
+  AxisList kept, reduced;
+  for (int i = 0; i < x->ndim; ++i) (mask >> i & 1 ? reduced : kept).add(x->shape[i], x->strides[i]);
+  const int64_t n_kept = y->size, n_reduced = x->size == 0 ? 0 : x->size / std::max<int64_t>(1, n_kept);
+  if (n_kept == 0) return;
+  if (n_reduced == 0) {
+    reduced = {};
+    reduced.shape = {0};
+    reduced.strides = {0};
+  }
+  // As many chunks as fill the GPU, of at least 2048 elements each.
+  constexpr int64_t kBlocks = 512, kSmallest = 2048;
+  const int64_t wanted = std::max<int64_t>(1, kBlocks / n_kept);
+  const int64_t chunk = std::max(kSmallest, (n_reduced + wanted - 1) / wanted);
+  const int64_t chunks = std::max<int64_t>(1, (n_reduced + chunk - 1) / chunk);
+  if (chunks == 1)
+    return reduce_pass(gpu, name, x->dtype, y->dtype, x->data, y->data, kept, reduced, std::max<int64_t>(1, chunk));
+  const DType wide = accumulated_in(x->dtype);
+  const Ref partial(empty(wide, Dims{chunks, n_kept}, Category::workspace, gpu.id));
+  reduce_pass(gpu, name, x->dtype, wide, x->data, partial->data, kept, reduced, chunk);
+  AxisList left, across;
+  left.add(n_kept, 1);
+  across.add(chunks, n_kept);
+  reduce_pass(gpu, name, wide, y->dtype, partial->data, y->data, left, across, chunks);
+}
+
+namespace {
+
+template <Reduction reduction>
+void reduce(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  uint32_t mask = 0;
+  for (Dim a : attrs[0].dims) mask |= 1u << normalize_axis(op.name.c_str(), a.raw, in[0]->ndim);
+  reduce_axes(gpu, reduction, in[0], mask, out[0]);
+}
+
+template <bool kLargest>
+void arg_reduce(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  const Value* x = in[0];
+  const int axis = normalize_axis(op.name.c_str(), attrs[0].i, x->ndim);
+  AxisList kept;
+  for (int i = 0; i < x->ndim; ++i)
+    if (i != axis) kept.add(x->shape[i], x->strides[i]);
+  const int64_t n_kept = out[0]->size;
+  kept.close();
+  std::vector<int64_t> words = {reinterpret_cast<int64_t>(out[0]->data), reinterpret_cast<int64_t>(x->data), n_kept,
+                                x->shape[axis], x->strides[axis]};
+  words.insert(words.end(), kept.shape.begin(), kept.shape.end());
+  words.insert(words.end(), kept.strides.begin(), kept.strides.end());
+  gpu.run_kernel("device_reduce.h",
+                 std::string("arg_reduce<") + (kLargest ? "true, " : "false, ") + dtype_text(x->dtype) + ", " +
+                     std::to_string(kept.shape.size()) + ">(words.at)",
+                 words, n_kept * 256);
+}
+
+}  // namespace
+
+void register_reduce_kernels() {
+  add_kernel("sum", reduce<Reduction::sum>);
+  add_kernel("prod", reduce<Reduction::prod>);
+  add_kernel("max", reduce<Reduction::max>);
+  add_kernel("min", reduce<Reduction::min>);
+  add_kernel("any", reduce<Reduction::any>);
+  add_kernel("all", reduce<Reduction::all>);
+  add_kernel("argmax", arg_reduce<true>);
+  add_kernel("argmin", arg_reduce<false>);
+}
+
+}  // namespace wengert::cuda
