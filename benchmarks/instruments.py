@@ -83,7 +83,7 @@ WORK: dict[str, Callable[[], Work]] = {
 }
 
 
-def _training(which: str) -> Callable[[], Work]:
+def _row_of_training(which: str) -> Callable[[], Work]:
     def make() -> Work:
         w = training.workload("wengert", which)
         return Work(w.statement, dict(w.names))
@@ -108,7 +108,7 @@ def _compiled_step() -> Work:
 
 
 TRAINING: dict[str, Callable[[], Work]] = {
-    **{f"training step, {name}": _training(which) for name, (which, _) in training.STEPS.items()},
+    **{f"training step, {name}": _row_of_training(which) for name, (which, _) in training.STEPS.items()},
     "training step of an MLP, compiled as a whole": _compiled_step,
 }
 
