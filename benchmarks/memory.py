@@ -1,7 +1,8 @@
-"""Checkpoints in a deep network beside PyTorch's: `python -m benchmarks.memory`.
+"""Budgets, strategies and checkpoints in deep networks: `python -m benchmarks.memory`.
 
-A training step of a 64-layer MLP, without checkpoints and with 4, 8, 16 and 64 of them: the most memory that a process of
-its own takes beyond what it has after building the network, and the processor time of a step. Prints a table, and writes
+Training steps of an MLP, a transformer and a recurrent net without a budget and under budgets of parts of their activation
+memory (`benchmarks.budgets`), strategies, and checkpoints beside PyTorch's: the most memory that a process of its own takes
+beyond what it has after building the network, and the processor time of a step. Prints a table, and writes
 benchmarks/results/memory.json and memory.md.
 """
 
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import command_line, measure
+from benchmarks import budgets, command_line, measure
 from benchmarks.measure import Row
 
 
@@ -52,8 +53,16 @@ SMALL, LARGE = Network(4, 8, 8), Network(64, 256, 1024)
 SEGMENTS = {f"{LARGE.layers}-layer MLP, no checkpoints": 0}
 SEGMENTS |= {f"{LARGE.layers}-layer MLP, {n} checkpoints": n for n in (4, 8, 16, LARGE.layers)}
 PYTORCH = "PyTorch"
+BUDGETS = {f"budgets: {name}": name for name in budgets.GOALS}
+STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "strategy: selective": ("12-block transformer", {"strategy": "selective"}),
+    "strategy: full": ("1,000-layer MLP", {"strategy": "full"}),
+}
 HOW = (
-    f"Layers of {LARGE.width} units with tanh, a batch of {LARGE.batch}, float32: a layer's result takes "
+    "Budgets: peaks are counted by the core, in MiB beside what was there before the step (parameters and inputs), with "
+    "gradients; what the process itself had at the most (VmHWM) stands in the notes. A budget of 1/3 of the activations "
+    "leaves a third of what recorded operations keep for backward, and room for all else; nothing is wrapped. "
+    f"Checkpoints: layers of {LARGE.width} units with tanh, a batch of {LARGE.batch}, float32: a layer's result takes "
     f"{LARGE.batch * LARGE.width * 4 / 2**20:.0f} MiB, all weights {LARGE.layers * LARGE.width**2 * 4 / 2**20:.0f} MiB. "
     "Every number comes from processes of its own, one thread each. Times are processor time, the best of all steps, since "
     "other programs kept the machine busy. Memory is the high-water mark of the process (VmHWM) during the first step, "
@@ -170,19 +179,25 @@ def rows_of(name: str, segments: int, libraries: list[str], steps: int, plain: d
 
 def main() -> None:
     """Run the rows that were asked for; all by default."""
-    options = command_line.parse("benchmarks.memory", __doc__, SEGMENTS, rounds=5)
+    options = command_line.parse("benchmarks.memory", __doc__, [*BUDGETS, *STRATEGIES, *SEGMENTS], rounds=5)
     libraries = ["wengert", *([PYTORCH] if importlib.util.find_spec("torch") else [])]
     rows: list[Row] = []
+    for name in options.rows:
+        if name in BUDGETS:
+            rows += budgets.budget_rows(BUDGETS[name], options.rounds)
+        elif name in STRATEGIES:
+            rows += budgets.strategy_rows(*STRATEGIES[name], options.rounds)
     plain: dict[str, Any] = {}
+    wanted = [name for name in SEGMENTS if name in options.rows]
     for name, segments in SEGMENTS.items():
-        if segments and name not in options.rows:
+        if not wanted or (segments and name not in wanted):
             continue
         rows += rows_of(name, segments, libraries, options.rounds, plain)
         print(f"{name}: {rows[-2].values['wengert']:.3g} s, {rows[-1].values['wengert']:.3g} MiB", flush=True)
     measure.show(rows)
     if not options.dry:
         described = {**measure.machine(measure.versions()), "threads": "1"}
-        measure.write("memory", "Checkpoints beside PyTorch's", rows, described, HOW)
+        measure.write("memory", "Memory budgets, strategies and checkpoints", rows, described, HOW)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ bool serves(const CastOfLeaf& known, const Value* leaf, DType t) {
   if (known.version != leaf->buffer->version || known.cast->dtype != t) return false;
   if (!thread_state.grad_enabled || !tracked(leaf)) return true;
   const Node* n = known.cast->node;
-  return n && n->freed == Freed::no;
+  return n && !is_freed(n);
 }
 
 }  // namespace

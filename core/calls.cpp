@@ -51,14 +51,14 @@ std::shared_ptr<Call> new_call(std::string name, uint32_t start, Value* const* i
   return call;
 }
 
-void run_again(const Call& call, Value* const* in, Value** out) {
+void run_again(const Work& work, Value* const* in, int n_in, Value** out) {
   Attrs attrs;
-  for (const Attr& a : call.attrs) attrs.add(a.kind) = a;
-  if (call.op) return run_op(*call.op, in, static_cast<int>(call.operands.size()), attrs, out);
-  if (call.sizes_given) return run(*call.ran, in, call.given.data(), out);
-  SmallArray<int64_t, 16> sizes(call.ran->sizes.leaves.size());
-  gather_sizes(call.ran->sizes.leaves, in, &attrs, call.given.data(), sizes.data());
-  run(*call.ran, in, sizes.data(), out);
+  for (const Attr& a : work.attrs) attrs.add(a.kind) = a;
+  if (work.op) return run_op(*work.op, in, n_in, attrs, out);
+  if (work.sizes_given) return run(*work.ran, in, work.given.data(), out);
+  SmallArray<int64_t, 16> sizes(work.ran->sizes.leaves.size());
+  gather_sizes(work.ran->sizes.leaves, in, &attrs, work.given.data(), sizes.data());
+  run(*work.ran, in, sizes.data(), out);
 }
 
 }  // namespace wengert

@@ -8,7 +8,16 @@
 
 namespace wengert {
 
-struct Call {
+// An op or a program that ran, with all that it takes to run it again on operands like those.
+struct Work {
+  const Op* op = nullptr;              // this op; or
+  std::shared_ptr<const Program> ran;  // this program; neither: a custom op
+  std::vector<Attr> attrs;
+  std::vector<int64_t> given;  // sizes, to a derived program
+  bool sizes_given = false;    // it has a number for each leaf of the program
+};
+
+struct Call : Work {
   struct Operand {
     uint32_t made;     // as Value::made
     uint32_t version;  // of its buffer, when it was read
@@ -19,12 +28,7 @@ struct Call {
   };
 
   std::string name;
-  const Op* op = nullptr;              // it ran this op; or
-  std::shared_ptr<const Program> ran;  // this program; or, if neither is there, a custom op
-  void* python = nullptr;              // what the program was lowered from, or what calls the custom op (a PyObject)
-  std::vector<Attr> attrs;
-  std::vector<int64_t> given;  // sizes, to a derived program
-  bool sizes_given = false;    // it has a number for each leaf of the program
+  void* python = nullptr;  // what the program was lowered from, or what calls the custom op (a PyObject)
   std::vector<Operand> operands;
   uint32_t first = 0;         // the first of its results, as Value::made; the others follow
   std::vector<Type> results;  // with what was computed for backward alone
@@ -47,7 +51,7 @@ void number_result(Value* v);
 std::shared_ptr<Call> new_call(std::string name, uint32_t start, Value* const* in, int n_in, Value* const* out,
                                int n_results, int n_outputs);
 
-// Runs a call again, on other operands. Results are new references. Not for custom ops.
-void run_again(const Call& call, Value* const* in, Value** out);
+// Runs it again, on other operands. Results are new references. Not for custom ops.
+void run_again(const Work& work, Value* const* in, int n_in, Value** out);
 
 }  // namespace wengert

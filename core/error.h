@@ -17,6 +17,7 @@ enum class ErrorKind {
   linalg,
   trace,
   device,
+  budget,
   python,  // a Python exception is already set; the message is empty
   count
 };

@@ -35,7 +35,8 @@ char* block_memory(size_t bytes) {
 
 // Whether nobody else can see this value, so that a result may take its place.
 bool reusable(const Value* v) {
-  return v->refs == 1 && v->buffer->refs == 1 && v->contiguous && !v->node && !v->buffer->pinned;
+  return v->refs == 1 && v->buffer->refs == 1 && v->contiguous && !v->node && !v->buffer->pinned &&
+         v->buffer->size_class != kManaged;
 }
 
 // One execution of a program. Results of steps, and the first `given` inputs, are owned: each is released when it has

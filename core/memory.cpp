@@ -69,8 +69,23 @@ namespace {
 const MemoryWatch* memory_watch = nullptr;
 
 void set_thresholds() {
-  memory_pool.notice_above = memory_watch ? 0 : memory_pool.stats.peak_bytes;
+  const size_t peak = memory_pool.stats.peak_bytes, limit = memory_pool.limit;
+  const bool all = memory_watch || memory_pool.noting;
+  memory_pool.notice_above = all ? 0 : limit ? std::min(peak, limit) : peak;
   memory_pool.pool_up_to = memory_watch ? 0 : memory_pool.most_pooled;
+}
+
+[[gnu::noinline]] void give_back(Buffer* b) {
+  system_free(b->data, kClassBytes.of[b->size_class]);
+  memory_pool.headers.give(b);
+}
+
+// The latest cached block of a class goes back to the system.
+void drop_cached(int c) {
+  Buffer* b = memory_pool.head[c];
+  memory_pool.head[c] = static_cast<Buffer*>(b->owner);
+  memory_pool.stats.pooled_bytes -= kClassBytes.of[c];
+  give_back(b);
 }
 
 }  // namespace
@@ -78,13 +93,6 @@ void set_thresholds() {
 void watch_memory(const MemoryWatch* watch) {
   memory_watch = watch;
   set_thresholds();
-}
-
-void note_allocation(const Buffer* b) {
-  MemoryStats& s = memory_pool.stats;
-  s.peak_bytes = std::max(s.peak_bytes, s.live_bytes);
-  set_thresholds();
-  if (memory_watch) memory_watch->allocated(b);
 }
 
 Chunk* new_chunk() {
@@ -101,8 +109,77 @@ const char* name_of(Category c) {
   return names[static_cast<int>(c)];
 }
 
+MemoryHooks memory_hooks;
+void (*drop_source_line)(SourceLine) = nullptr;
+
+namespace {
+
+// Room for this many more live bytes; throws if there is none.
+void require_room(size_t bytes) {
+  auto missing = [bytes] {
+    const size_t needed = memory_pool.stats.live_bytes + bytes;
+    return needed > memory_pool.limit ? needed - memory_pool.limit : 0;
+  };
+  if (missing()) memory_hooks.make_room(missing());
+  if (missing()) memory_hooks.fail(bytes);
+}
+
+// Cached blocks count, too: they go back to the system, the largest first, until a new one has its place beside them.
+void give_back_cached(size_t size) {
+  const MemoryStats& s = memory_pool.stats;
+  for (int c = kNumClasses; c-- > 0 && s.live_bytes + s.pooled_bytes + size > memory_pool.limit;)
+    while (memory_pool.head[c] && s.live_bytes + s.pooled_bytes + size > memory_pool.limit) drop_cached(c);
+}
+
+}  // namespace
+
+void set_limit(size_t bytes) {
+  memory_pool.limit = bytes;
+  set_thresholds();
+}
+
+void note_allocation(Buffer* b) {
+  MemoryStats& s = memory_pool.stats;
+  if (memory_pool.limit && s.live_bytes > memory_pool.limit) {
+    try {
+      require_room(0);
+    } catch (...) {
+      destroy(b);
+      throw;
+    }
+  }
+  s.peak_bytes = std::max(s.peak_bytes, s.live_bytes);
+  set_thresholds();
+  if (memory_watch) memory_watch->allocated(b);
+  if (memory_pool.noting) memory_hooks.note_made(b);
+}
+
+void note_lines(bool on) {
+  memory_pool.noting = on;
+  set_thresholds();
+}
+
+namespace {
+
+[[gnu::noinline]] void drop_written(Buffer* b) {
+  if (b->written.counted) memory_hooks.uncount(b);
+  drop_source_line(b->written);
+}
+
+}  // namespace
+
+void set_written(Buffer* b, SourceLine owned) {
+  if (b->written.code) drop_written(b);
+  b->written = owned;
+}
+
 Buffer* allocate_slow(size_t bytes, int c, Category category) {
   if (bytes > physical_memory()) throw std::bad_alloc();
+  if (memory_pool.limit) {
+    require_room(bytes);
+    if (Buffer* b = take_pooled(c, bytes, category)) return b;  // of what was dropped
+    give_back_cached(kClassBytes.of[c]);
+  }
   if (memory_pool.system_requests == 0) {
     memory_pool.most_pooled = most_pooled_bytes();
     set_thresholds();
@@ -156,21 +233,14 @@ namespace {
   if (release) release(owner);
 }
 
-[[gnu::noinline]] void give_back(Buffer* b) {
-  system_free(b->data, kClassBytes.of[b->size_class]);
-  memory_pool.headers.give(b);
-}
-
 }  // namespace
-
-void (*drop_source_line)(SourceLine) = nullptr;
 
 void destroy(Buffer* b) {
   if (b->written.code) [[unlikely]]
-    drop_source_line(b->written);
+    drop_written(b);
   const int c = b->size_class;
-  if (c >= kOnDevice) [[unlikely]]
-    return destroy_foreign(b);
+  if (c >= kManaged) [[unlikely]]
+    return c == kManaged ? memory_hooks.destroy_managed(b) : destroy_foreign(b);
   memory_pool.stats.live_bytes -= b->bytes;
   memory_pool.stats.live_by_category[static_cast<int>(b->category)] -= b->bytes;
   const size_t size = kClassBytes.of[c];
@@ -210,12 +280,8 @@ void reset_peak() {
 
 void empty_pool() {
   for (int c = 0; c < kNumClasses; ++c) {
-    while (Buffer* b = memory_pool.head[c]) {
-      memory_pool.head[c] = static_cast<Buffer*>(b->owner);
-      give_back(b);
-    }
+    while (memory_pool.head[c]) drop_cached(c);
   }
-  memory_pool.stats.pooled_bytes = 0;
   memory_pool.headers.trim(0);
 #ifdef __GLIBC__
   malloc_trim(0);  // what it keeps between blocks that are in use

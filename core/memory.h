@@ -17,6 +17,7 @@ const char* name_of(Category c);
 struct SourceLine {
   void* code = nullptr;  // a PyCodeObject, owned by whoever stores the line; opaque here
   int32_t instruction = -1;
+  uint32_t counted = 0;  // of a buffer: its bytes are counted at this line (ledger.h)
 };
 
 struct alignas(64) Buffer {
@@ -31,7 +32,7 @@ struct alignas(64) Buffer {
   size_t bytes;            // as asked for
   void (*release)(void*);  // for foreign memory: called with `owner` when the last reference goes
   void* owner;
-  SourceLine written;  // the last in-place write, for error messages
+  SourceLine written;  // the last in-place write, for error messages; while lines are noted, where it was made
 };
 
 Buffer* adopt_foreign(void* data, size_t bytes, void* owner, void (*release)(void*));
@@ -172,6 +173,7 @@ inline constexpr size_t kLine = 64;
 inline constexpr int kNumClasses = 228;
 inline constexpr uint8_t kForeign = 255;   // memory that is not ours
 inline constexpr uint8_t kOnDevice = 254;  // memory of a device, which counts it itself
+inline constexpr uint8_t kManaged = 253;   // ours, and what it holds can be computed again: replay.h knows its class
 
 struct ClassBytes {
   size_t of[kNumClasses];
@@ -196,13 +198,28 @@ struct MemoryPool {
   MemoryStats stats;         // but for pool_hits
   uint64_t system_requests;  // allocations that were not pool hits
   size_t most_pooled;        // half of the machine's memory; set before there is anything to pool
-  // Thresholds of the fast paths, which need no branch of their own for a watch: with one, they are always exceeded.
-  size_t notice_above;  // live bytes: the peak, or 0
+  size_t limit;              // live bytes may not exceed it; 0: no limit
+  bool noting;               // where buffers are made
+  // Thresholds of the fast paths, which need no branch of their own for these: with a watch, they are always exceeded.
+  size_t notice_above;  // live bytes: the peak, or the limit where that is lower, or 0
   size_t pool_up_to;    // pooled bytes: most_pooled, or 0
 };
 extern constinit MemoryPool memory_pool;
 
-void note_allocation(const Buffer* b);  // that raised live bytes above `notice_above`
+// How room is made under a limit (replay.cpp), and how bytes are counted by line (ledger.cpp); set once, at start.
+struct MemoryHooks {
+  void (*make_room)(size_t bytes) = nullptr;  // drops values of at least this size, if it can; runs nothing
+  void (*destroy_managed)(Buffer* b) = nullptr;
+  [[noreturn]] void (*fail)(size_t bytes) = nullptr;  // throws: so much more was asked for, and there is no room
+  void (*note_made)(Buffer* b) = nullptr;             // while lines are noted
+  void (*uncount)(Buffer* b) = nullptr;               // of one whose line is counted
+};
+extern MemoryHooks memory_hooks;
+void set_limit(size_t bytes);  // 0: none
+void note_lines(bool on);      // where every buffer is made
+void set_written(Buffer* b, SourceLine owned);
+// A new buffer raised the live bytes above `notice_above`. Throws if they stay above the limit; then it is gone.
+void note_allocation(Buffer* b);
 
 // A buffer's fields for a new life, counted.
 inline void start_life(Buffer* b, size_t bytes, Category category) {
@@ -249,6 +266,14 @@ inline void note_saved(Buffer* b) {
 inline void note_unsaved(Buffer* b) {
   if (--b->saved == 0 && b->size_class < kOnDevice)
     memory_pool.stats.saved_by_category[static_cast<int>(b->category)] -= b->bytes;
+}
+
+// The same where the memory of a buffer that is kept goes, and where it is back.
+inline void note_dropped(const Buffer* b) {
+  if (b->saved) memory_pool.stats.saved_by_category[static_cast<int>(b->category)] -= b->bytes;
+}
+inline void note_back(const Buffer* b) {
+  if (b->saved) memory_pool.stats.saved_by_category[static_cast<int>(b->category)] += b->bytes;
 }
 
 }  // namespace wengert

@@ -184,6 +184,12 @@ void Program::find_drops() {
     for (int32_t s : steps[t].in) last[s] = static_cast<int>(t);
     for (int32_t s : steps[t].out) last[s] = static_cast<int>(t);
     steps[t].gemm = steps[t].op == matmul;
+    n_products += steps[t].op && !steps[t].op->elementwise && steps[t].op->n_inputs >= 2;
+    calls_back |= steps[t].owned != nullptr;
+    for (const Region& r : steps[t].regions) {
+      n_products += r.program->n_products;
+      calls_back |= r.program->calls_back;
+    }
   }
   std::vector<bool> keep(n_slots, false);
   for (auto& [slot, value] : constants) keep[slot] = true;

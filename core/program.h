@@ -158,6 +158,8 @@ struct Program {
   bool may_be_hot = false;   // it has loops: worth code of its own
   mutable int64_t heat = 0;  // instructions that runs of it have dispatched
   mutable std::shared_ptr<GeneratedForms> generated;
+  int n_products = 0;       // steps that combine arrays otherwise than element by element
+  bool calls_back = false;  // a step calls a Python function
   Program();
   Program(const Program&) = delete;
   void finish();  // after the steps are in; throws if one reads what no earlier one makes

@@ -29,7 +29,7 @@ Node* new_node() {
   n->refs = 1;
   n->n_edges = n->n_saved = 0;
   n->leaf = n->retains_grad = false;
-  n->freed = Freed::no;
+  n->saving = Saving::kept;
   n->zero_edges = 0;
   n->n_outputs = 1;
   n->walk_id = 0;
@@ -305,6 +305,22 @@ inline void attach(Node* n, Value* const* out, int n_out) {
 
 }  // namespace
 
+namespace {
+
+// What is kept of a block is a place in it, by a value that nobody else holds: so the block knows when only recorded
+// instructions need it.
+[[gnu::noinline]] void keep_place(Node* n, Value*& v) {
+  if (!block_of(v->buffer)) return;
+  Value* kept = place_to_keep(v);
+  kept->node = v->node;
+  kept->output = v->output;
+  if (kept->node) retain(kept->node);
+  release(std::exchange(v, kept));
+  n->saving = Saving::replayable;
+}
+
+}  // namespace
+
 void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
             Value* const* out, Value* const* residuals) {
   Node* n = new_node();
@@ -323,6 +339,8 @@ void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs,
       v = residuals[s.index];
       retain(v);
     }
+    if (v->buffer->size_class >= kManaged) [[unlikely]]
+      keep_place(n, v);
     note_saved(v->buffer);
     n->saved[n->n_saved++] = {v, v->buffer->version};
   }
@@ -364,17 +382,51 @@ void end_path(const char* op, bool differentiable, Value* const* in, int n_in, V
   }
 }
 
-Call& log_call(std::string name, Value* const* in, int n_in, Value* const* out, int n_results, int n_outputs) {
+namespace {
+
+void log_on_tapes(const Logged& l, const Work& work) {
   std::vector<Tape*>& tapes = *thread_state.tapes;
-  auto call = new_call(std::move(name), tapes.back()->start, in, n_in, out, n_results, n_outputs);
-  for (int i = 0; i < n_in; ++i)
-    if (thread_state.grad_enabled && tracked(in[i])) {
-      call->operands[i].node = in[i]->node;
-      call->operands[i].output = in[i]->output;
+  SmallArray<Value*, 8> results(l.n_results);  // symbolic zeros are none
+  Value** end = std::remove_copy(l.results, l.results + l.n_results, results.data(), nullptr);
+  const int n = static_cast<int>(end - results.data());
+  auto call =
+      new_call(std::string(l.name), tapes.back()->start, l.in, l.n_in, results.data(), n, std::min(n, l.n_outputs));
+  static_cast<Work&>(*call) = work;
+  for (int i = 0; i < l.n_in; ++i)
+    if (thread_state.grad_enabled && tracked(l.in[i])) {
+      call->operands[i].node = l.in[i]->node;
+      call->operands[i].output = l.in[i]->output;
     }
   call->line = tape_hooks.source_line();
+  if (l.python) call->python = derive_hooks.share_object(l.python);
   for (Tape* t : tapes) t->calls.push_back(call);
-  return *call;
+  if (!l.node) return;
+  // The node of a recorded call; what it keeps of the results is known by their numbers.
+  retain(call->node = l.node);
+  if (!l.node->derivative) return;
+  for (int i = 0; i < l.node->n_saved; ++i) {
+    const SavedRef& s = l.node->derivative->saves[i];
+    if (s.kind != SavedRef::input)
+      l.node->saved[i].value->made =
+          call->first + s.index + (s.kind == SavedRef::residual ? l.node->derivative->n_outputs : 0);
+  }
+}
+
+// What the node saved of results that have become blocks: places in them.
+void keep_places(Node* n, const Recipe* made) {
+  for (int i = 0; i < n->n_saved; ++i) {
+    const Block* b = block_of(n->saved[i].value->buffer);
+    if (b && b->recipe == made && n->derivative->saves[i].kind != SavedRef::input) keep_place(n, n->saved[i].value);
+  }
+}
+
+}  // namespace
+
+void log_call(const Logged& l, Work&& work) {
+  if (thread_state.n_tapes) log_on_tapes(l, work);
+  if (!thread_state.replays || !thread_state.grad_enabled) return;
+  const Recipe* made = remember(std::move(work), tape_hooks.source_line(), l.in, l.n_in, l.results, l.n_results);
+  if (made && l.node) keep_places(l.node, made);
 }
 
 void check_operands(const Call& call) {
@@ -387,11 +439,11 @@ void check_operands(const Call& call) {
                                            "; pass the values for the inputs, or write to a copy (clone())");
 }
 
-Call& log_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value* const* out) {
-  Call& call = log_call(op.name, in, n_in, out, op.n_outputs, op.n_outputs);
-  call.op = &op;
-  call.attrs.assign(attrs.v, attrs.v + attrs.n);
-  return call;
+void log_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value* const* out, Node* node) {
+  Work work;
+  work.op = &op;
+  work.attrs.assign(attrs.v, attrs.v + attrs.n);
+  log_call({op.name, in, n_in, out, op.n_outputs, op.n_outputs, node}, std::move(work));
 }
 
 namespace {
@@ -405,40 +457,34 @@ void log_untracked(const Op& op, Value* const* in, int n_in, const Attrs& attrs,
 }
 
 void observe_untracked(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value* const* out) {
-  if (thread_state.n_tapes) log_untracked(op, in, n_in, attrs, out);
+  if (thread_state.logs) log_untracked(op, in, n_in, attrs, out);
   if (thread_state.checks == Checks::results)
     check_results(op.name.c_str(), thread_state.pulled, in, n_in, out, op.n_outputs);
 }
 
-// The node of a recorded call; what it keeps of the results is known by their numbers.
-void set_node(Call& call, const Derivative& d, Value* const* out) {
-  for (int i = 0; i < d.n_outputs && !call.node; ++i) call.node = out[i]->node;
-  if (!call.node) return;
-  retain(call.node);
-  for (int i = 0; i < call.node->n_saved; ++i) {
-    const SavedRef& s = d.saves[i];
-    if (s.kind != SavedRef::input)
-      call.node->saved[i].value->made = call.first + s.index + (s.kind == SavedRef::residual ? d.n_outputs : 0);
-  }
+Node* node_of(const Derivative& d, Value* const* out) {
+  for (int i = 0; i < d.n_outputs; ++i)
+    if (out[i]->node) return out[i]->node;
+  return nullptr;
 }
 
 // The list that is given to a derived program is as long as the highest entry that is read of it.
 void log_program(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
                  Value* const* results) {
-  Call& call = log_call(d.name, in, n_in, results, static_cast<int>(d.forward->outputs.size()), d.n_outputs);
-  call.ran = d.forward;
-  call.python = derive_hooks.share_object(d.python);
-  if (attrs) call.attrs.assign(attrs->v, attrs->v + attrs->n);
+  Work work;
+  work.ran = d.forward;
+  if (attrs) work.attrs.assign(attrs->v, attrs->v + attrs->n);
   for (const SizeLeaf& l : d.forward->sizes.leaves)
-    if (l.kind == SizeLeaf::given && l.index >= static_cast<int32_t>(call.given.size()))
-      call.given.assign(given, given + l.index + 1);
-  set_node(call, d, results);
+    if (l.kind == SizeLeaf::given && l.index >= static_cast<int32_t>(work.given.size()))
+      work.given.assign(given, given + l.index + 1);
+  const int n = static_cast<int>(d.forward->outputs.size());
+  log_call({d.name, in, n_in, results, n, d.n_outputs, node_of(d, results), d.python}, std::move(work));
 }
 
 // Residuals are looked at where they are used: in the derivative.
 void observe_program(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
                      Value* const* results) {
-  if (thread_state.n_tapes) log_program(d, in, n_in, attrs, given, results);
+  if (thread_state.logs) log_program(d, in, n_in, attrs, given, results);
   if (thread_state.checks == Checks::results)
     check_results(d.name.c_str(), thread_state.pulled, in, n_in, results, d.n_outputs);
 }
@@ -471,7 +517,7 @@ void record_op(const Op& op, const Derivative& d, Value* const* in, int n_in, co
   record(d, in, n_in, &attrs, nullptr, out, nullptr);
   if (!thread_state.observed) [[likely]]
     return;
-  if (thread_state.n_tapes) set_node(log_op(op, in, n_in, attrs, out), d, out);
+  if (thread_state.logs) log_op(op, in, n_in, attrs, out, node_of(d, out));
   if (thread_state.checks == Checks::results)
     check_results(op.name.c_str(), thread_state.pulled, in, n_in, out, op.n_outputs);
 }
@@ -491,20 +537,17 @@ void run_plain(const Derived& p, Value* const* in, const int64_t* given, Value**
   run(*p.program, in, sizes.data(), out);
 }
 
-// Symbolic zeros are no results.
 void log_plain(const Derived& p, Value* const* in, int n_in, const int64_t* given, Value* const* out) {
-  const int n_out = static_cast<int>(p.program->outputs.size());
-  SmallArray<Value*, 8> results(n_out);
-  const int n = static_cast<int>(std::remove_copy(out, out + n_out, results.data(), nullptr) - results.data());
-  Call& call = log_call("", in, n_in, results.data(), n, n);
-  call.ran = p.program;
-  call.python = derive_hooks.share_object(p.python);
-  call.given.assign(given, given + p.n_given);
-  call.sizes_given = p.all_given;
+  Work work;
+  work.ran = p.program;
+  work.given.assign(given, given + p.n_given);
+  work.sizes_given = p.all_given;
+  const int n = static_cast<int>(p.program->outputs.size());
+  log_call({"", in, n_in, out, n, n, nullptr, p.python}, std::move(work));
 }
 
 void observe_plain(const Derived& p, Value* const* in, int n_in, const int64_t* given, Value* const* out) {
-  if (thread_state.n_tapes) log_plain(p, in, n_in, given, out);
+  if (thread_state.logs) log_plain(p, in, n_in, given, out);
   if (thread_state.checks == Checks::results)
     check_results("", thread_state.pulled, in, n_in, out, static_cast<int>(p.program->outputs.size()));
 }
@@ -573,26 +616,16 @@ Value* apply_elementwise(const Op& op, Value* const* in, int n_in) {
   return y;
 }
 
-std::vector<std::pair<std::string, int64_t>> saved_by_line() {
-  std::unordered_map<std::string, int64_t> bytes;
-  std::unordered_map<const Buffer*, bool> seen;
-  for (Node* n = recorded; n; n = n->previous)
-    for (int i = 0; i < n->n_saved; ++i) {
-      const Buffer* b = n->saved[i].value->buffer;
-      if (b->category == Category::parameter || b->size_class >= kOnDevice) continue;  // lives anyway
-      if (seen.emplace(b, true).second) bytes[tape_hooks.describe_line(n->line)] += static_cast<int64_t>(b->bytes);
-    }
-  return {bytes.begin(), bytes.end()};
-}
+const Node* latest_recorded() { return recorded; }
 
 void clear_recorded() {
   // Freeing a saved value may free nodes, and so change the list; each node that is visited is held meanwhile.
   Node* n = recorded;
   if (n) retain(n);
   while (n) {
-    if (n->thread == &thread_state && n->freed == Freed::no) {
+    if (n->thread == &thread_state && !is_freed(n)) {
       free_saved(n);
-      n->freed = Freed::by_clear;
+      n->saving = Saving::freed_by_clear;
     }
     Node* before = n->previous;
     if (before) retain(before);

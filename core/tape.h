@@ -6,6 +6,7 @@
 
 #include "anomaly.h"
 #include "path_ends.h"
+#include "replay.h"
 
 namespace wengert {
 
@@ -26,15 +27,16 @@ struct Lifetime {
   bool lasting() const { return (tape | extent) == 0; }
 };
 
-// Whether a node still has what its backward reads, and if not, who took it.
-enum class Freed : uint8_t { no, by_backward, by_clear };
+// Whether a node still has what its backward reads: in memory, or some of it as places in blocks that may have to be
+// computed again; and if not, who took it.
+enum class Saving : uint8_t { kept, replayable, freed_by_backward, freed_by_clear };
 
 struct alignas(64) Node {
   static constexpr int kInline = 3;
   uint32_t refs;
   uint16_t n_edges, n_saved;
   bool leaf : 1, retains_grad : 1;
-  Freed freed : 2;
+  Saving saving : 2;
   uint8_t zero_edges;  // which got a cotangent of zeros, as bits; the last stands for all edges from there on
   uint16_t n_outputs;
   uint32_t walk_slot;
@@ -94,7 +96,9 @@ struct ThreadState {
   bool capturing = false;  // a function is traced that is called again: ops on plain tensors are instructions, too
   const CastPolicy* autocast = nullptr;  // which precision ops run in; null: that of their operands
   bool watched = false;   // a tape records, a trace captures, or operands may be cast: they are looked at
-  bool observed = false;  // a tape records, or results are checked: calls are looked at after they ran
+  bool replays = false;   // what runs is remembered, so that its results can be dropped
+  bool logs = false;      // a tape records, or what runs is remembered: calls are logged
+  bool observed = false;  // calls are logged, or results are checked: calls are looked at after they ran
   Checks checks = Checks::none;
   Node* pulled = nullptr;  // whose derivative is being computed by ops, while results are checked
 
@@ -102,9 +106,11 @@ struct ThreadState {
     n_tapes = n;
     update();
   }
+  // After a change of what decides them.
   void update() {
     watched = n_tapes || capturing || autocast;
-    observed = n_tapes || checks == Checks::results;
+    logs = n_tapes || replays;
+    observed = logs || checks == Checks::results;
   }
 };
 // Of the initial-exec model: read by every op, and then one instruction instead of a call.
@@ -192,10 +198,19 @@ void record_custom(void* custom, Value* const* in, int n_in, Value* const* out, 
 // Records an op that ran: its node, and the call if a tape records.
 void record_op(const Op& op, const Derivative& d, Value* const* in, int n_in, const Attrs& attrs, Value* const* out);
 
-// Adds a call to the tapes that record, of which there is one. Its results are outputs followed by what was computed
-// for backward alone; the caller says what ran.
-Call& log_call(std::string name, Value* const* in, int n_in, Value* const* out, int n_results, int n_outputs);
-Call& log_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value* const* out);
+// What a log says of a call. Its results are outputs followed by what was computed for backward alone.
+struct Logged {
+  std::string_view name;
+  Value* const* in;
+  int n_in;
+  Value* const* results;  // null where one is a symbolic zero
+  int n_results, n_outputs;
+  Node* node = nullptr;    // null: it has no derivative, or none was wanted
+  void* python = nullptr;  // borrowed
+};
+// Adds a call to the tapes that record, and remembers how its results were computed if that is wanted.
+void log_call(const Logged& call, Work&& work);
+void log_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value* const* out, Node* node = nullptr);
 // Throws if what a call read from outside was overwritten since.
 void check_operands(const Call& call);
 
@@ -222,7 +237,7 @@ struct WalkResult {
 // Reverse mode: runs every node's vjp program once, latest first. Throws; gradients computed so far are dropped.
 WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options);
 
-// A saved value as an operand: an output gets its edge back. A new reference.
+// A saved value as an operand: an output gets its edge back. Computed again if it was dropped. A new reference.
 Value* saved_operand(Node* n, int i);
 
 // Adds to what `.grad` of this node holds. Borrows the gradient.
@@ -238,6 +253,7 @@ void check_saved(const Node* n);
 [[noreturn, gnu::noinline, gnu::cold]] void fail_freed(const Node* n);
 
 // What was saved is not needed any more.
+inline bool is_freed(const Node* n) { return n->saving > Saving::replayable; }
 inline void free_saved(Node* n) {
   for (int i = 0; i < n->n_saved; ++i) {
     note_unsaved(n->saved[i].value->buffer);
@@ -250,8 +266,7 @@ uint64_t new_id();
 uint64_t last_recorded();  // Node::seq of the latest node
 void drop_free_objects();  // nodes and values that wait for the next graph: their memory goes back to the system
 
-// Bytes that recorded instructions keep, by the line that recorded them; a buffer counts at its first keeper.
-std::vector<std::pair<std::string, int64_t>> saved_by_line();
+const Node* latest_recorded();  // of all threads; the others by `previous`
 // Frees what this thread's recorded instructions keep; they can no longer be differentiated.
 void clear_recorded();
 

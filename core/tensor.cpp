@@ -118,7 +118,7 @@ Ref in_order_of(const Value* base, Value* packed, const Dims& axes) {
 // The same where nothing is tracked: tapes know what the base is made of.
 void log_update(Alias& a, const Value* view, Value* result) {
   static const Op* update = find_op("as_strided_update");
-  if (!thread_state.n_tapes) return;
+  if (!thread_state.logs) return;
   Value* in[2] = {a.base, result};
   if (a.base->contiguous)
     log_op(*update, in, 2, geometry(view, a.base), &a.base);
@@ -155,9 +155,9 @@ bool repeats_elements(const Value* v) { return !v->contiguous && has_overlap(v->
 }
 
 void mark_written(Buffer* b) {
+  before_write(b);
   ++b->version;
-  if (b->written.code) tape_hooks.drop_line(b->written);
-  b->written = tape_hooks.source_line();
+  set_written(b, tape_hooks.source_line());
 }
 
 }  // namespace
@@ -206,8 +206,7 @@ Value* refresh(Tensor& t) {
   } else {
     Ref here(place_in_base(t));
     if (t.detached || !a.base->node) {
-      if (thread_state.n_tapes && a.base->contiguous)
-        log_op(*as_strided, &a.base, 1, geometry(here.v, a.base), &here.v);
+      if (thread_state.logs && a.base->contiguous) log_op(*as_strided, &a.base, 1, geometry(here.v, a.base), &here.v);
       set_value(t, here.take());
     } else {
       Dims axes;

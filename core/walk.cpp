@@ -1,10 +1,12 @@
 // The backward walk: from the roots through the recorded nodes, latest first, each pulled back once all its cotangents
 // are in.
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "autocast.h"
 #include "finite.h"
+#include "ledger.h"
 #include "ops/elementwise.h"
 #include "profile.h"
 #include "small_array.h"
@@ -15,6 +17,7 @@ namespace wengert {
 namespace {
 
 uint64_t last_walk = 0;
+int n_walks = 0;  // that run now: hooks and regions start others inside
 
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr int kNodesPerCheck = 256;  // for signals, where the work of a node is small
@@ -64,6 +67,7 @@ struct Walk {
   std::vector<Node*> ran;  // that keep what they saved until gradients were looked at
 
   Walk(const std::vector<Root>& from, const WalkOptions& o) : options(o), roots(from), id(++last_walk) {
+    ++n_walks;
     std::swap(lists, spare_lists);
     owned.reserve(roots.size());
     for (const Root& r : roots) {
@@ -73,6 +77,7 @@ struct Walk {
     }
   }
   ~Walk() {
+    --n_walks;
     for (Slot& s : lists.slots)
       if (s.bar) release(s.bar);
     for (Value* v : lists.more)
@@ -239,21 +244,43 @@ void prune(Walk& w) {
       if (is_wanted(w, n->edges[i].node)) w.slot(w.find(n)).wanted = true;
 }
 
+// Gives every node that will be met a slot.
+void find_all(Walk& w) {
+  std::vector<Node*> todo;
+  for (const Root& r : w.roots)
+    if (r.value->node) todo.push_back(r.value->node);
+  while (!todo.empty()) {
+    Node* n = todo.back();
+    todo.pop_back();
+    if (w.find(n) != kNone) continue;
+    w.slot_of(n);
+    for (int i = 0; i < n->n_edges; ++i)
+      if (n->edges[i].node) todo.push_back(n->edges[i].node);
+  }
+}
+
+// Under a budget, before anything is computed: at the end the gradients of all leaves are there, whatever is dropped.
+// Those that are made from nothing that was saved may be one number, repeated; they are not counted.
+void require_gradients(Walk& w) {
+  if (!w.pruned) find_all(w);
+  std::unordered_set<const Node*> leaves;
+  for (const Slot& s : w.lists.slots)
+    for (int i = 0; s.wanted && s.node->n_saved && i < s.node->n_edges; ++i) {
+      Node* to = s.node->edges[i].node;
+      if (to && to->leaf && !to->grad && is_wanted(w, to)) leaves.insert(to);
+    }
+  size_t bytes = 0;
+  for (const Node* n : leaves) {
+    size_t size = static_cast<size_t>(size_of(n->types[0].dtype));
+    for (Dim d : n->types[0].shape) size *= static_cast<size_t>(d.raw);
+    bytes += size;
+  }
+  require_room_for_gradients(bytes);
+}
+
 // Counts the contributions that leaves will get, if one of the leaves wants to know when it has the last one.
 void count_contributions(Walk& w) {
-  if (!w.pruned) {
-    std::vector<Node*> todo;
-    for (const Root& r : w.roots)
-      if (r.value->node) todo.push_back(r.value->node);
-    while (!todo.empty()) {
-      Node* n = todo.back();
-      todo.pop_back();
-      if (w.find(n) != kNone) continue;
-      w.slot_of(n);
-      for (int i = 0; i < n->n_edges; ++i)
-        if (n->edges[i].node) todo.push_back(n->edges[i].node);
-    }
-  }
+  if (!w.pruned) find_all(w);
   for (const Slot& s : w.lists.slots) w.counting |= s.wanted && s.node->leaf && s.node->final_hooks;
   if (!w.counting) return;
   for (Slot& s : w.lists.slots)
@@ -361,18 +388,26 @@ void run_checked(Derived& vjp, Node* n, Value** in, Value** out) {
   release_all(in, 0, outputs);
 }
 
-// Cotangents of the edges, from cotangents of the outputs, which are used up.
-void pull_back(Walk& w, Node* n, uint32_t slot, Value** out) {
+// Cotangents of the edges, from cotangents of the outputs, which are used up. `saved(i)` is borrowed.
+template <class SavedValue>
+inline void pull_back(Walk& w, Node* n, uint32_t slot, SavedValue&& saved, Value** out) {
   const int outputs = n->n_outputs;
   SmallArray<Value*, 8> in(outputs + n->n_saved);
   for (int i = 0; i < outputs; ++i) in[i] = std::exchange(w.bar(w.slot(slot), i), nullptr);
   if (n->custom) return run_custom(w, n, in.data(), out);
   Derived& vjp = vjp_for(w, n);
   if (w.options.record && pull_back_recorded(vjp, n, in.data(), out)) return;
-  for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = n->saved[i].value;
+  for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = saved(i);
   if (w.checks == Checks::results) [[unlikely]]
     return run_checked(vjp, n, in.data(), out);
   run(*vjp.program, in.data(), n->sizes, out, nullptr, outputs);
+}
+
+// Of a node that has places in blocks: these are computed again, if need be, before the cotangents are touched.
+[[gnu::noinline]] void pull_back_replayed(Walk& w, Node* n, uint32_t slot, Value** out) {
+  std::vector<Ref> restored;
+  for (int i = 0; i < n->n_saved; ++i) restored.push_back(wengert::restored(n->saved[i].value));
+  pull_back(w, n, slot, [&](int i) { return restored[static_cast<size_t>(i)].v; }, out);
 }
 
 void send_all(Walk& w, const Node* n, Value** out, WalkResult& result) {
@@ -394,7 +429,7 @@ void send_all(Walk& w, const Node* n, Value** out, WalkResult& result) {
 // What a node saved is not needed any more, nor what it calls.
 void free_node(Node* n) {
   free_saved(n);
-  n->freed = Freed::by_backward;
+  n->saving = Saving::freed_by_backward;
   // They have been called for the last time; what they close over may lead back to this node.
   if (n->hooks) tape_hooks.drop_object(std::exchange(n->hooks, nullptr));
   if (n->custom) tape_hooks.drop_object(std::exchange(n->custom, nullptr));  // and the inputs that it keeps
@@ -411,11 +446,15 @@ inline void note_zeros(Node* n, Value* const* out) {
 }
 
 void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
-  if (n->freed != Freed::no) fail_freed(n);
+  if (n->saving != Saving::kept && is_freed(n)) [[unlikely]]
+    fail_freed(n);
   check_saved(n);
   SmallArray<Value*, 8> out(n->n_edges);
   if (complete_bars(w, n, slot)) {
-    pull_back(w, n, slot, out.data());
+    if (n->saving == Saving::kept) [[likely]]
+      pull_back(w, n, slot, [n](int i) { return n->saved[i].value; }, out.data());
+    else
+      pull_back_replayed(w, n, slot, out.data());
     ++result.nodes_run;
     note_zeros(n, out.data());
   } else {
@@ -447,20 +486,21 @@ void collect_sources(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
 Value* saved_operand(Node* n, int i) {
   Value* v = n->saved[i].value;
   const SavedRef& ref = n->derivative->saves[i];
-  if (ref.kind != SavedRef::output || !is_inexact(v->dtype)) {  // as when recording: integers have no edge
+  const bool output = ref.kind == SavedRef::output && is_inexact(v->dtype);  // as when recording: integers have no edge
+  if (n->saving == Saving::kept && !output) {
     retain(v);
     return v;
   }
-  Value* attached = alias(v);
-  retain(n);
-  attached->node = n;
-  attached->output = ref.index;
+  Value* attached = n->saving == Saving::kept ? alias(v) : restored(v).take();
+  attached->node = output ? n : v->node;
+  attached->output = output ? ref.index : v->output;
+  if (attached->node) retain(attached->node);
   return attached;
 }
 
 void fail_freed(const Node* n) {
   const char* name = n->derivative ? n->derivative->name.c_str() : "custom op";
-  const char* why = n->freed == Freed::by_clear
+  const char* why = n->saving == Saving::freed_by_clear
                         ? ") was freed by autograd.clear(); compute the result again, or call backward before clear()"
                         : ") was freed by an earlier backward; pass retain_graph=True to the earlier one";
   throw Error(ErrorKind::gradient,
@@ -488,8 +528,8 @@ void check_saved(const Node* n) {
 Value* accumulate(Value* x, Value* y) {
   static const Op* add = find_op("add");
   static const Attrs none;
-  if (x->refs == 1 && x->buffer->refs == 1 && !x->buffer->pinned && x->buffer->saved == 0 && x->contiguous &&
-      y->contiguous && x->dtype == y->dtype && x->size == y->size) {
+  if (x->refs == 1 && x->buffer->refs == 1 && !x->buffer->pinned && x->buffer->size_class != kManaged &&
+      x->buffer->saved == 0 && x->contiguous && y->contiguous && x->dtype == y->dtype && x->size == y->size) {
     Value* in[2] = {x, y};
     release(run_unified(*add, in, 2, x));
     return x;
@@ -594,6 +634,8 @@ WalkResult go(const std::vector<Root>& roots, const WalkOptions& options) {
   }
   if (n_final_hooks && options.accumulate) [[unlikely]]
     count_contributions(w);
+  if (memory_pool.limit && (options.accumulate || options.all_leaves) && !n_final_hooks) [[unlikely]]
+    require_gradients(w);
   for (const Root& r : roots) {
     if (!r.value->node) continue;
     retain(r.seed);
@@ -625,6 +667,7 @@ WalkResult go(const std::vector<Root>& roots, const WalkOptions& options) {
     throw;
   }
   for (Node* n : w.ran) free_node(n);
+  if (!options.retain_graph && n_walks == 1) forget_unneeded();
   return result;
 }
 

@@ -526,9 +526,10 @@ const Derivative& derivative_for(Entry& e, uint64_t mask, Value* const* in) {
 
 void log_plain(const Entry& e, Value* const* in, int n_in, Value* const* out) {
   const int n = static_cast<int>(e.plain->outputs.size());
-  Call& call = log_call(nb::cast<std::string>(e.python.attr("name")), in, n_in, out, n, n);
-  call.ran = e.plain;
-  call.python = nb::object(e.python).release().ptr();
+  Work work;
+  work.ran = e.plain;
+  const std::string name = nb::cast<std::string>(e.python.attr("name"));
+  log_call({name, in, n_in, out, n, n, nullptr, e.python.ptr()}, std::move(work));
 }
 
 // Results that are not tracked though operands lead to leaves carry the end of that path.
@@ -545,7 +546,7 @@ void run_program(Entry& e, Value** in, size_t n, uint64_t mask, Value** out, Val
     SmallArray<int64_t, 32> sizes(e.plain->sizes.leaves.size());
     gather_sizes(e.plain->sizes.leaves, in, nullptr, nullptr, sizes.data());
     run(*e.plain, in, sizes.data(), out, into);
-    if (thread_state.n_tapes) [[unlikely]]
+    if (thread_state.logs) [[unlikely]]
       log_plain(e, in, static_cast<int>(n), out);
     if (led_to_leaves(in, static_cast<int>(n))) [[unlikely]]
       end_path(e, in, static_cast<int>(n), out);
@@ -691,6 +692,7 @@ PyObject* run_with_effects(Entry& e, Arguments& call, Prepared& made) {
   for (size_t k = 0; k < effects.writes.size(); ++k) {
     const Write& w = effects.writes[k];
     if (into[w.output]) {
+      before_write(out[w.output]->buffer);
       ++out[w.output]->buffer->version;
       release(out[w.output]);
     } else {

@@ -3,6 +3,7 @@
 
 #include "../kernels/gather.h"
 #include "../kernels/gemm.h"
+#include "../ledger.h"
 #include "../out_of_memory.h"
 #include "../threads.h"
 #include "dual.h"
@@ -11,6 +12,24 @@
 #include "shortcut.h"
 
 namespace wengert {
+
+namespace {
+
+// With the lines that keep most for backward, if there are any: then a budget helps.
+void raise_memory_error(const char* what) {
+  std::string message = what;
+  try {
+    const std::string lines = describe_largest_lines();
+    if (!lines.empty())
+      message +=
+          lines + ". wengert.memory_budget(mb=...) drops such values when memory is short and computes them again";
+  } catch (const std::bad_alloc&) {
+    message = what;  // there is no room even for this
+  }
+  PyErr_SetString(PyExc_MemoryError, message.c_str());
+}
+
+}  // namespace
 
 PyObject* raise_python() {
   try {
@@ -23,9 +42,9 @@ PyObject* raise_python() {
   } catch (nb::python_error& e) {
     e.restore();
   } catch (const OutOfMemory& e) {
-    PyErr_SetString(PyExc_MemoryError, e.what());
+    raise_memory_error(e.what());
   } catch (const std::bad_alloc&) {
-    PyErr_SetString(PyExc_MemoryError, "out of memory: the tensor does not fit; live tensors are unharmed");
+    raise_memory_error("out of memory: the tensor does not fit; live tensors are unharmed");
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   }
@@ -121,8 +140,8 @@ void set_dtypes(nb::list dtypes) {
 }
 
 void set_errors(nb::dict errors) {
-  const char* names[] = {"shape",    "dtype",    "index",  "value", "range", "gradient",
-                         "consumed", "in_place", "linalg", "trace", "device"};
+  const char* names[] = {"shape",    "dtype",    "index",  "value", "range",  "gradient",
+                         "consumed", "in_place", "linalg", "trace", "device", "budget"};
   for (size_t k = 0; k < std::size(names); ++k) python_hooks.errors[k] = nb::object(errors[names[k]]).release().ptr();
 }
 
@@ -140,6 +159,7 @@ void init(nb::module_& m) {
   init_passes(m);
   init_sparsity(m);
   init_tape(m);
+  init_memory(m);
   init_anomaly(m);
   init_lines(m);
   init_compiled(m);

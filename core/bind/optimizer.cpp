@@ -58,6 +58,7 @@ struct Update {
     run(program, in.data(), nullptr, out.data(), into.data());
     for (size_t i = 0; i < n_out; ++i) {
       if (into[i]) {
+        before_write(out[i]->buffer);
         ++out[i]->buffer->version;
         release(out[i]);
       } else {

@@ -445,7 +445,7 @@ DerivativeHandle make_derivative(const nb::object& op_name, const std::string& n
 struct Aside {
   ThreadState before = thread_state;
   Aside() {
-    thread_state.capturing = false;
+    thread_state.capturing = thread_state.replays = false;
     thread_state.checks = Checks::none;
     thread_state.autocast = nullptr;
     thread_state.set_tapes(0);

@@ -13,6 +13,7 @@ void init_program(nb::module_& m);
 void init_passes(nb::module_& m);
 void init_sparsity(nb::module_& m);
 void init_tape(nb::module_& m);
+void init_memory(nb::module_& m);
 void init_compiled(nb::module_& m);
 void init_optimizer(nb::module_& m);
 void init_profile(nb::module_& m);

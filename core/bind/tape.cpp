@@ -24,7 +24,7 @@ struct NodeHandle {
 nb::list saved(const NodeHandle& h) {
   return guarded([&] {
     Node* n = h.node;
-    if (n->freed != Freed::no) fail_freed(n);
+    if (is_freed(n)) fail_freed(n);
     check_saved(n);
     nb::list out;
     for (int i = 0; i < n->n_saved; ++i) out.append(to_python(saved_operand(n, i)));
@@ -87,7 +87,7 @@ nb::list run_call(const Call& call, const nb::list& given) {
     SmallArray<Value*, 8> in(call.operands.size()), out(call.results.size());
     for (size_t i = 0; i < call.operands.size(); ++i) in[i] = value_from(given[i], "replay");
     Held held(in.data(), static_cast<int>(call.operands.size()));
-    run_again(call, in.data(), out.data());
+    run_again(call, in.data(), static_cast<int>(call.operands.size()), out.data());
     nb::list results;
     for (size_t i = 0; i < call.results.size(); ++i) results.append(to_python(out[i]));
     return results;
@@ -101,11 +101,10 @@ void log_custom(const std::string& name, nb::handle again, const nb::list& input
     for (nb::handle h : inputs) in.push_back(value_from(h, "custom op"));
     for (nb::handle h : outputs) out.push_back(value_from(h, "custom op"));
     const int n_in = static_cast<int>(in.size()), n_out = static_cast<int>(out.size());
-    if (!thread_state.n_tapes) return;
-    Call& call = log_call(name, in.data(), n_in, out.data(), n_out, n_out);
-    call.python = again.inc_ref().ptr();
+    Node* node = nullptr;
     for (Value* v : out)
-      if (v->node && !call.node) retain(call.node = v->node);
+      if (v->node && !node) node = v->node;
+    if (thread_state.n_tapes) log_call({name, in.data(), n_in, out.data(), n_out, n_out, node, again.ptr()}, {});
   });
 }
 
@@ -477,7 +476,7 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("seq", [](const NodeHandle& h) { return h.node->seq; })
       .def_prop_ro("is_leaf", [](const NodeHandle& h) { return h.node->leaf; })
       .def_prop_ro("id", [](const NodeHandle& h) { return h.node->id; })
-      .def_prop_ro("freed", [](const NodeHandle& h) { return h.node->freed != Freed::no; })
+      .def_prop_ro("freed", [](const NodeHandle& h) { return is_freed(h.node); })
       .def_prop_ro("end", [](const NodeHandle& h) { return h.node->end; })
       .def_prop_ro("zero_edges", [](const NodeHandle& h) { return h.node->zero_edges; })
       .def_prop_ro("n_outputs", [](const NodeHandle& h) { return static_cast<int>(h.node->n_outputs); })
@@ -537,7 +536,6 @@ void init_tape(nb::module_& m) {
   m.def("is_grad_enabled", [] { return thread_state.grad_enabled; });
   m.def("inside_reverse", [] { return thread_state.n_extents > 0; });
   m.def("memory_stats", &memory_stats_dict);
-  m.def("saved_by_line", &saved_by_line);
   m.def("clear_recorded", &clear_recorded);
   m.def("reset_peak", &reset_peak);
   m.def("empty_pool", [] {

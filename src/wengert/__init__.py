@@ -187,6 +187,11 @@ _LAZY = {
     "draw": "wengert.debug.drawing:draw",
     "fingerprint": "wengert.debug.fingerprint:fingerprint",
     "compare_runs": "wengert.debug.compare_runs:compare_runs",
+    **{
+        name: f"wengert.memory.strategies:{name}"
+        for name in ("CheckpointConfig", "checkpointing", "memory_budget", "set_checkpointing")
+    },
+    "GradientMemoryProfiler": "wengert.memory.profiler:GradientMemoryProfiler",
     "save": "wengert.interop.safetensors:save",
     "load": "wengert.interop.safetensors:load",
     "Checkpointer": "wengert.interop.checkpointer:Checkpointer",

@@ -213,4 +213,5 @@ BY_KIND: dict[str, type[Exception]] = {
     "linalg": LinAlgError,
     "trace": TraceError,
     "device": DeviceError,
+    "budget": BudgetError,
 }

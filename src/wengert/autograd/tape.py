@@ -16,6 +16,7 @@ from wengert.autograd.modes import inside_reverse
 from wengert.autograd.recorded import Entry, RecordedProgram, recorded_program
 from wengert.autograd.reverse import as_tensors, seed_for
 from wengert.errors import DTypeError, GradientError, ShapeError, TapeConsumedError
+from wengert.memory.strategies import CheckpointConfig, checkpointing
 from wengert.transforms.hybrid import HybridScheduler, as_config
 from wengert.transforms.pullback import pull
 from wengert.transforms.schedule import Plan, SchedulerConfig
@@ -33,7 +34,8 @@ class GradientTape:
     consumed by its first `gradient`, `jacobian` or `backward`. Tapes nest, and each thread has its own. `scheduler` decides
     how Jacobians are computed. With `amp` what is recorded runs under `autocast`, and the loss is scaled: gradients are
     unscaled, and `overflowed` says whether one of them is not finite, in which case the scale has become smaller. With
-    `deterministic` what cannot be repeated to the bit is refused while the tape records.
+    `deterministic` what cannot be repeated to the bit is refused while the tape records. `checkpoint` says which
+    results are kept for backward (`CheckpointConfig`).
 
     >>> import wengert as wg
     >>> x = wg.tensor(3.0)
@@ -50,6 +52,7 @@ class GradientTape:
         scheduler: SchedulerConfig | HybridScheduler | None = None,
         amp: AmpConfig | None = None,
         deterministic: DeterministicConfig | None = None,
+        checkpoint: CheckpointConfig | None = None,
     ) -> None:
         self._record = _core.TapeRecord()
         self._persistent = persistent
@@ -67,6 +70,8 @@ class GradientTape:
             self._scaling = TapeScaling(amp)
         if deterministic is not None:
             self._contexts.append(determinism.deterministic(deterministic))
+        if checkpoint is not None:
+            self._contexts.append(checkpointing(checkpoint))
         self._open = contextlib.ExitStack()
 
     # ------------------------------------------------------------------------------------------ recording

@@ -12,6 +12,8 @@ class MemoryStats:
     """Bytes of tensors. `saved_bytes` are those that recorded operations keep for backward; a buffer counts once.
 
     `by_category` and `by_line` say what the live bytes are for, and which lines of the user's keep them.
+    `dropped` results of operations were dropped so far under budgets and checkpoint strategies; `recomputed` operations
+    ran again.
 
     >>> import wengert as wg
     >>> x = wg.ones((256, 256), requires_grad=True)
@@ -26,6 +28,8 @@ class MemoryStats:
     pooled_bytes: int
     by_category: dict[str, int]
     by_line: dict[str, int]
+    dropped: int = 0
+    recomputed: int = 0
 
     @property
     def saved_mb(self) -> float:
@@ -42,7 +46,7 @@ def memory_stats() -> MemoryStats:
     >>> memory_stats().live_bytes - before
     4096
     """
-    counted = _core.memory_stats()
+    counted, replayed = _core.memory_stats(), _core.replay_stats()
     return MemoryStats(
         saved_bytes=counted["saved_bytes"],
         live_bytes=counted["live_bytes"],
@@ -50,6 +54,8 @@ def memory_stats() -> MemoryStats:
         pooled_bytes=counted["pooled_bytes"],
         by_category=dict(counted["by_category"]),
         by_line=dict(_core.saved_by_line()),
+        dropped=replayed["dropped"],
+        recomputed=replayed["recomputed"],
     )
 
 

@@ -1,0 +1,673 @@
+#include "replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+namespace wengert {
+
+ReplayCounters replay_counters = {};
+
+// Dropped blocks that are computed from each other, joined as sets: what one of them costs to bring back is what the
+// group costs, about (Kirisame et al., 2021).
+struct Group {
+  Group* parent;
+  double cost;
+  uint32_t refs;
+};
+
+namespace {
+
+constexpr size_t kLeastBytes = 256;   // smaller results are kept: their recipe takes more
+constexpr int64_t kHeldBytes = 4096;  // a value from outside of this size is held, whoever else does
+constexpr double kSecondsPerCall = 3e-7, kSecondsPerProductFlop = 7.5e-12, kSecondsPerFlop = 4e-11;
+constexpr double kFlopsPerElement = 8;  // of what is not a product
+constexpr size_t kPendingPerCall = 16;
+
+thread_local ReplayPolicy policy;
+thread_local int64_t results_seen = 0;  // by the policy
+Block* blocks = nullptr;                // the latest
+std::vector<Block*> residents;          // those that are there, about in the order in which they came
+size_t n_limited = 0, limited_bytes = 0, largest_limited = 0;
+double work_clock = 0;       // seconds of work that was remembered
+double position = 0;         // where on that clock values are used now: at its end, or where a walk is
+std::deque<Block*> pending;  // unwanted, owned
+
+// Stands for the memory of places in blocks.
+Buffer nowhere = [] {
+  Buffer b = {};
+  b.refs = 1;
+  b.pinned = true;
+  b.size_class = kForeign;
+  return b;
+}();
+
+void dropped_is_gone(void* owner);
+
+// ---------------------------------------------------------------------------------------------- groups of dropped ones
+
+void release(Group* g) {
+  while (g && --g->refs == 0) {
+    Group* parent = g->parent;
+    delete g;
+    g = parent;
+  }
+}
+
+Group* root_of(Block* b) {
+  Group*& g = b->group;
+  while (g->parent) {
+    Group* parent = g->parent;
+    ++parent->refs;
+    release(g);
+    g = parent;
+  }
+  return g;
+}
+
+void unite(Group* a, Group* b) {
+  if (a == b) return;
+  b->parent = a;
+  ++a->refs;
+  a->cost += b->cost;
+}
+
+// Calls f with every block that is dropped, and that this one is computed from or that is computed from it.
+template <class F>
+void for_dropped_neighbours(const Block* b, F&& f) {
+  if (b->recipe)
+    for (const Ingredient& i : b->recipe->ingredients)
+      if (i.block && i.block->group && !i.block->store) f(i.block);
+  for (const Recipe* r : b->readers)
+    for (Block* made : r->results)
+      if (made && made->group && !made->store) f(made);
+}
+
+double own_cost(const Block* b) { return b->recipe ? b->recipe->cost : 0; }
+
+void join_dropped(Block* b) {
+  b->group = new Group{nullptr, own_cost(b), 1};
+  if (b->store) return;  // it is read back alone
+  for_dropped_neighbours(b, [b](Block* other) { unite(root_of(b), root_of(other)); });
+}
+
+void leave_dropped(Block* b) {
+  if (!b->group) return;
+  root_of(b)->cost -= own_cost(b);
+  release(std::exchange(b->group, nullptr));
+}
+
+double cost_to_bring_back(const Block* b) {
+  constexpr size_t kMostSeen = 32;  // of groups; more are not told apart
+  Group* seen[kMostSeen];
+  size_t n = 0;
+  double cost = own_cost(b);
+  for_dropped_neighbours(b, [&](Block* other) {
+    Group* g = root_of(other);
+    if (n == kMostSeen || std::find(seen, seen + n, g) != seen + n) return;
+    seen[n++] = g;
+    cost += g->cost;
+  });
+  return cost;
+}
+
+// ------------------------------------------------------------------------------------------------------------- blocks
+
+Block* new_block(Recipe* recipe, size_t result, Buffer* buffer) {
+  Block* b = new Block{};
+  b->refs = 1;
+  b->result = static_cast<uint16_t>(result);
+  b->size_class = buffer->size_class;
+  b->buffer = buffer;
+  b->recipe = recipe;
+  b->bytes = buffer->bytes;
+  b->made_at = work_clock;
+  b->previous = blocks;
+  if (blocks) blocks->following = b;
+  blocks = b;
+  buffer->size_class = kManaged;
+  buffer->owner = b;
+  return b;
+}
+
+void count_resident(Block* b) {
+  residents.push_back(b);
+  replay_counters.kept_bytes += b->bytes;
+  if (b->limited) limited_bytes += b->bytes;
+}
+
+// Backward frees the latest first.
+void count_gone(Block* b) {
+  residents.erase(std::next(std::find(residents.rbegin(), residents.rend(), b)).base());
+  replay_counters.kept_bytes -= b->bytes;
+  if (b->limited) limited_bytes -= b->bytes;
+}
+
+void release(Block* b);
+
+void unlist(Block* b) {
+  if (b->previous) b->previous->following = b->following;
+  (b->following ? b->following->previous : blocks) = b->previous;
+}
+
+void remove_reader(Block* b, const Recipe* r) {
+  auto it = std::find(b->readers.rbegin(), b->readers.rend(), r);
+  if (it == b->readers.rend()) return;
+  *it = b->readers.back();
+  b->readers.pop_back();
+}
+
+// One of the blocks that a recipe makes does not need it any more. Blocks that nobody needs then are added to `doomed`.
+void let_go(Recipe* r, std::vector<Block*>& doomed) {
+  if (--r->refs) return;
+  for (const Ingredient& i : r->ingredients) {
+    if (i.block) {
+      remove_reader(i.block, r);
+      if (--i.block->refs == 0) doomed.push_back(i.block);
+    } else {
+      note_unsaved(i.value->buffer);
+    }
+    wengert::release(i.value);
+  }
+  if (r->line.code) drop_source_line(r->line);
+  delete r;
+}
+
+void delete_all(std::vector<Block*>& doomed) {
+  while (!doomed.empty()) {
+    Block* b = doomed.back();
+    doomed.pop_back();
+    leave_dropped(b);
+    unlist(b);
+    n_limited -= b->limited;
+    if (Recipe* r = std::exchange(b->recipe, nullptr)) {
+      r->results[b->result] = nullptr;
+      let_go(r, doomed);
+    }
+    delete b;
+  }
+}
+
+void release(Block* b) {
+  if (--b->refs) return;
+  std::vector<Block*> doomed{b};
+  delete_all(doomed);
+}
+
+// The buffer is an ordinary one again; the block has none.
+void separate(Block* b) {
+  Buffer* buffer = std::exchange(b->buffer, nullptr);
+  count_gone(b);
+  buffer->size_class = b->size_class;
+  buffer->owner = nullptr;
+}
+
+void destroy_managed(Buffer* buffer) {
+  Block* b = static_cast<Block*>(buffer->owner);
+  separate(b);
+  buffer->written = {};  // dropped before
+  destroy(buffer);
+  if (b->refs > 1) join_dropped(b);  // what was computed from it may need it again
+  release(b);
+}
+
+void dropped_is_gone(void* owner) {
+  Block* b = static_cast<Block*>(owner);
+  b->buffer = nullptr;
+  b->stored = nullptr;
+  release(b);
+}
+
+// Whether only recorded instructions hold it: each has a value of its own.
+bool droppable(const Block* b) {
+  const Buffer* buffer = b->buffer;
+  return b->resident() && b->recipe && buffer->refs == buffer->saved && !buffer->pinned;
+}
+
+// What can be read back costs about as much as it takes to copy it.
+constexpr double kSecondsPerByte = 1e-9;
+
+void drop(Block* b) {
+  if (b->store && !b->stored) {
+    b->stored = std::make_unique<Stored>(b->store, b->dtype, b->codec, b->buffer->data, b->bytes);
+    ++replay_counters.stored;
+  }
+  Buffer *buffer = b->buffer, *memory = static_cast<Buffer*>(memory_pool.headers.take());
+  *memory = *buffer;
+  memory->size_class = b->size_class;
+  memory->written = {};
+  memory->saved = 0;
+  note_dropped(buffer);
+  if (std::exchange(buffer->written.counted, 0)) memory_hooks.uncount(buffer);
+  buffer->data = nullptr;
+  buffer->size_class = kForeign;
+  buffer->release = dropped_is_gone;
+  destroy(memory);
+  count_gone(b);
+  join_dropped(b);
+  ++replay_counters.dropped;
+  replay_counters.dropped_bytes += b->bytes;
+}
+
+// Memory with the contents of a block becomes the block's: that of the buffer that is held, if there is one.
+void attach(Block* b, Buffer* fresh) {
+  leave_dropped(b);
+  b->size_class = fresh->size_class;
+  if (Buffer* held = b->buffer) {
+    set_category(fresh, held->category);
+    held->data = std::exchange(fresh->data, nullptr);
+    held->size_class = kManaged;
+    held->release = nullptr;
+    fresh->size_class = kForeign;
+    fresh->release = nullptr;
+    note_back(held);
+    set_written(held, std::exchange(fresh->written, {}));  // it was made again, here
+  } else {
+    fresh->size_class = kManaged;
+    fresh->owner = b;
+    b->buffer = fresh;
+    ++b->refs;
+  }
+  count_resident(b);
+}
+
+// ------------------------------------------------------------------------------------------------------------ victims
+
+// The lower, the better it can be spared. What is used late, seen from here, may cost more; the square root balances
+// that so that chains are computed about as often again as is optimal (Griewank and Walther, 2000).
+double score(const Block* b) {
+  const double distance = std::abs(position - b->made_at) + kSecondsPerCall;
+  const double cost = b->store ? kSecondsPerByte * static_cast<double>(b->bytes) : cost_to_bring_back(b);
+  return cost / (static_cast<double>(b->bytes) * std::sqrt(distance));
+}
+
+Block* best_victim(bool limited) {
+  Block* best = nullptr;
+  double least = 0;
+  for (Block* b : residents) {
+    if (!droppable(b) || (limited && !b->limited)) continue;
+    const double s = score(b);
+    if (best && (s > least || (s == least && b->made_at >= best->made_at))) continue;
+    best = b;
+    least = s;
+  }
+  return best;
+}
+
+void make_room(size_t bytes) {
+  size_t freed = 0;
+  while (freed < bytes) {
+    Block* victim = best_victim(false);
+    if (!victim) return;
+    freed += victim->bytes;
+    drop(victim);
+  }
+}
+
+// What policies do not want goes as soon as nobody sees it.
+void drop_unwanted() {
+  for (size_t n = std::min(pending.size(), kPendingPerCall); n--;) {
+    Block* b = pending.front();
+    pending.pop_front();
+    if (droppable(b)) {
+      drop(b);
+    } else if (b->resident() && b->refs > 1 && b->recipe) {
+      pending.push_back(b);
+      continue;
+    }
+    release(b);
+  }
+}
+
+// Of what `full` has limited, a logarithmic number stays.
+void drop_limited() {
+  if (!n_limited) return;
+  const size_t most = largest_limited * static_cast<size_t>(4 + std::log2(n_limited));
+  while (limited_bytes > most) {
+    Block* victim = best_victim(true);
+    if (!victim) return;
+    drop(victim);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------ recipes
+
+// Never 0.
+uint64_t digest_of(const char* data, size_t bytes) {
+  uint64_t sum = 1469598103934665603u;
+  for (size_t i = 0; i < bytes; i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, data + i, std::min<size_t>(8, bytes - i));
+    sum = (sum ^ word) * 1099511628211u;
+    sum ^= sum >> 29;
+  }
+  return sum | 1;
+}
+
+uint64_t digest_of(const Buffer* b) { return digest_of(b->data, b->bytes); }
+
+uint64_t digest_of(const Value* v) {
+  Ref packed(contiguous(v));
+  return digest_of(packed->data, static_cast<size_t>(packed->bytes()));
+}
+
+// The same view of nothing, `data` being the offset in its buffer.
+Value* place_of(const Value* v) {
+  Value* place = alias(v);
+  wengert::release(place->buffer);
+  place->buffer = &nowhere;
+  retain(&nowhere);
+  place->data = reinterpret_cast<char*>(v->data - v->buffer->data);
+  return place;
+}
+
+Value* at_place(const Value* place, Buffer* buffer) {
+  Value* v = alias(place);
+  wengert::release(v->buffer);
+  v->buffer = buffer;
+  retain(buffer);
+  v->data = buffer->data + reinterpret_cast<intptr_t>(place->data);
+  return v;
+}
+
+// Whether a recipe may hold a value from outside: others keep it anyway, or it is small.
+bool lasts(const Value* v) {
+  const Buffer* b = v->buffer;
+  if (b->size_class == kOnDevice) return false;
+  return b->saved || static_cast<int64_t>(b->bytes) <= kHeldBytes || b->category == Category::parameter ||
+         v->made == Value::kLiteral || b->size_class == kForeign;
+}
+
+bool runs_again(const Work& work) { return work.op ? work.op->owned.expired() : work.ran && !work.ran->calls_back; }
+
+bool can_be_block(const Value* v, Value* const* in, int n_in) {
+  if (!v) return false;  // a symbolic zero
+  const Buffer* b = v->buffer;
+  if (b->size_class >= kManaged || b->pinned || b->bytes < kLeastBytes) return false;
+  return std::none_of(in, in + n_in, [b](const Value* x) { return x->buffer == b; });
+}
+
+struct Estimate {
+  double flops = 0, seconds = kSecondsPerCall;
+};
+
+// A product of matrices of m k, k n and m n elements takes m k n multiplications: the root of the product of their
+// sizes. The same is taken for other ops that combine two arrays.
+Estimate estimate(const Work& work, Value* const* in, int n_in, Value* const* results, int n_results) {
+  double elements = 0, products = 0;
+  for (int i = 0; i < n_results; ++i)
+    if (results[i]) elements += static_cast<double>(results[i]->size);
+  const Op* op = work.op;
+  const int n = op ? !op->elementwise && op->n_inputs >= 2 : work.ran->n_products;
+  if (n && n_in >= 2) {
+    std::vector<double> sizes;
+    for (int i = 0; i < n_in; ++i)
+      if (is_inexact(in[i]->dtype)) sizes.push_back(static_cast<double>(in[i]->size));
+    for (int i = 0; i < n_results; ++i)
+      if (results[i]) sizes.push_back(static_cast<double>(results[i]->size));
+    std::sort(sizes.rbegin(), sizes.rend());
+    if (sizes.size() >= 3) products = 2 * n * std::sqrt(sizes[0] * sizes[1] * sizes[2]);
+  }
+  const double steps =
+      op ? 1 : static_cast<double>(work.ran->steps.size() - std::min<size_t>(n, work.ran->steps.size()));
+  const double others = kFlopsPerElement * elements * (n && op ? 0 : steps);
+  Estimate e;
+  e.flops = products + others;
+  e.seconds += products * kSecondsPerProductFlop + others * kSecondsPerFlop;
+  return e;
+}
+
+// By the policy of this thread.
+void decide(Block* b, const Estimate& e, bool first) {
+  results_seen += first;
+  b->store = policy.store;
+  b->codec = policy.codec;
+  switch (policy.kind) {
+    case ReplayPolicy::Kind::block: b->unwanted = results_seen % policy.every != 0; break;
+    case ReplayPolicy::Kind::selective:
+      b->unwanted = e.flops < policy.flops_per_byte * static_cast<double>(b->bytes);
+      break;
+    case ReplayPolicy::Kind::full: b->limited = true; break;
+    default: break;
+  }
+  if (b->unwanted) {
+    ++b->refs;
+    pending.push_back(b);
+  }
+  if (b->limited) {
+    ++n_limited;
+    largest_limited = std::max(largest_limited, b->bytes);
+  }
+}
+
+}  // namespace
+
+Block* block_of(const Buffer* b) {
+  const bool dropped = b->size_class == kForeign && b->release == dropped_is_gone;
+  return b->size_class == kManaged || dropped ? static_cast<Block*>(b->owner) : nullptr;
+}
+
+const Recipe* remember(Work&& work, SourceLine line, Value* const* in, int n_in, Value* const* results, int n_results) {
+  // Of earlier calls: what this one made for backward is not yet kept as places.
+  drop_unwanted();
+  drop_limited();
+  const bool any = std::any_of(results, results + n_results, [&](const Value* v) { return can_be_block(v, in, n_in); });
+  const bool lasting =
+      std::all_of(in, in + n_in, [](const Value* v) { return v->buffer->size_class == kManaged || lasts(v); });
+  if (!any || !lasting || !runs_again(work)) {
+    if (line.code) drop_source_line(line);
+    return nullptr;
+  }
+  const Estimate e = estimate(work, in, n_in, results, n_results);
+  Recipe* r =
+      new Recipe{.refs = 0, .cost = e.seconds, .work = std::move(work), .ingredients = {}, .results = {}, .line = line};
+  for (int i = 0; i < n_in; ++i) {
+    Buffer* from = in[i]->buffer;
+    if (Block* b = block_of(from)) {
+      r->ingredients.push_back({b, place_of(in[i]), 0, 0});
+      b->readers.push_back(r);
+      ++b->refs;
+    } else {
+      note_saved(from);
+      r->ingredients.push_back({nullptr, alias(in[i]), from->version, from->pinned ? digest_of(in[i]) : 0});
+    }
+  }
+  work_clock += r->cost;
+  position = work_clock;
+  replay_counters.seconds_made += r->cost;
+  for (int i = 0; i < n_results; ++i) {
+    r->results.push_back(nullptr);
+    if (!can_be_block(results[i], in, n_in)) continue;
+    Block* b = r->results.back() = new_block(r, static_cast<size_t>(i), results[i]->buffer);
+    b->dtype = results[i]->dtype;
+    decide(b, e, r->refs++ == 0);
+    count_resident(b);
+  }
+  return r;
+}
+
+Value* place_to_keep(const Value* v) {
+  Value* kept = alias(v);
+  kept->data = reinterpret_cast<char*>(v->data - v->buffer->data);
+  return kept;
+}
+
+namespace {
+
+// A recipe that waits for what it reads.
+struct Waiting {
+  const Recipe* recipe;
+  std::vector<Ref> operands;
+};
+
+[[noreturn]] void fail_changed(const Recipe& r, const Value* v) {
+  const std::string name = r.work.op ? r.work.op->name : "a program";
+  throw Error(
+      ErrorKind::in_place,
+      "backward: a value that was dropped to save memory cannot be computed again, because a tensor that " + name +
+          " read, " + to_string(v->type()) +
+          ", was changed in place since. Write to a copy (clone()), or do not share its memory with NumPy while a "
+          "memory budget or a checkpoint strategy is set");
+}
+
+Ref read(const Recipe& r, const Ingredient& i) {
+  if (i.block) {
+    Ref v(at_place(i.value, i.block->buffer));
+    if (i.block->digest && digest_of(i.block->buffer) != i.block->digest) fail_changed(r, v.v);
+    return v;
+  }
+  if (i.value->buffer->version != i.version || (i.digest && digest_of(i.value) != i.digest)) fail_changed(r, i.value);
+  return Ref(alias(i.value));
+}
+
+// Runs a recipe. What it makes is there for as long as somebody holds it, at least the references returned.
+std::vector<Ref> run_recipe(const Waiting& w) {
+  const Recipe& r = *w.recipe;
+  const int n_in = static_cast<int>(w.operands.size());
+  std::vector<Value*> in, out(r.results.size(), nullptr);
+  for (const Ref& v : w.operands) in.push_back(v.v);
+  run_again(r.work, in.data(), n_in, out.data());
+  std::vector<Ref> made, held;
+  for (Value* v : out) made.emplace_back(v);
+  for (size_t k = 0; k < r.results.size(); ++k) {
+    Block* b = r.results[k];
+    if (!b || b->resident()) continue;
+    if (!made[k] || made[k]->buffer->size_class >= kManaged || made[k]->buffer->bytes != b->bytes)
+      throw Error(ErrorKind::gradient, "backward: an operation that ran again gave a result of another kind");
+    Ref place(place_of(made[k].v));
+    attach(b, made[k]->buffer);
+    held.emplace_back(at_place(place.v, b->buffer));
+  }
+  ++replay_counters.recomputed;
+  replay_counters.seconds_again += r.cost;
+  return held;
+}
+
+// There is a buffer, which somebody holds.
+void read_back(Block* b) {
+  Buffer* fresh = allocate(b->bytes, Category::activation);
+  try {
+    b->stored->read(fresh->data);
+  } catch (...) {
+    release(fresh);
+    throw;
+  }
+  attach(b, fresh);
+  release(fresh);
+  b->stored = nullptr;
+  ++replay_counters.loaded;
+}
+
+// Depth first, with a stack of its own: recipes wait until all that they read is there. Each holds what it has already,
+// so that this is not dropped meanwhile; the references returned hold the target.
+std::vector<Ref> bring_back(const Block* target) {
+  std::vector<Waiting> waiting;
+  std::vector<Ref> latest;  // held until whoever waits for it has read it
+  waiting.push_back({target->recipe, {}});
+  while (!waiting.empty()) {
+    Waiting& w = waiting.back();
+    const auto& ingredients = w.recipe->ingredients;
+    const Recipe* missing = nullptr;
+    while (!missing && w.operands.size() < ingredients.size()) {
+      const Ingredient& i = ingredients[w.operands.size()];
+      if (i.block && i.block->stored && !i.block->resident()) read_back(i.block);
+      if (i.block && !i.block->resident())
+        missing = i.block->recipe;
+      else
+        w.operands.push_back(read(*w.recipe, i));
+    }
+    latest.clear();
+    if (missing) {
+      waiting.push_back({missing, {}});
+      continue;
+    }
+    latest = run_recipe(w);
+    waiting.pop_back();
+    drop_limited();
+  }
+  return latest;
+}
+
+}  // namespace
+
+Ref restored(const Value* kept) {
+  Block* b = block_of(kept->buffer);
+  if (!b) return Ref(alias(kept));
+  position = b->made_at;
+  std::vector<Ref> held;
+  if (!b->resident()) {
+    if (b->stored)
+      read_back(b);
+    else
+      held = bring_back(b);
+  }
+  Ref v(at_place(kept, kept->buffer));
+  held.clear();
+  drop_limited();
+  return v;
+}
+
+void forget_contents(Buffer* buffer) {
+  Block* b = static_cast<Block*>(buffer->owner);
+  if (buffer->pinned) return;  // its digest tells
+  separate(b);
+  if (b->refs > 1) join_dropped(b);
+  release(b);
+}
+
+void before_export(Buffer* buffer) {
+  if (Block* b = block_of(buffer); b && !buffer->pinned) b->digest = digest_of(buffer);
+}
+
+void forget_unneeded() {
+  std::vector<Block*> todo, unneeded;
+  for (Block* b = blocks; b; b = b->previous) {
+    b->needed = b->buffer && b->buffer->saved;
+    if (b->needed) todo.push_back(b);
+  }
+  while (!todo.empty()) {
+    const Recipe* r = todo.back()->recipe;
+    todo.pop_back();
+    if (!r) continue;
+    for (const Ingredient& i : r->ingredients)
+      if (i.block && !std::exchange(i.block->needed, true)) todo.push_back(i.block);
+  }
+  for (size_t n = pending.size(); n--; pending.pop_front())
+    if (pending.front()->needed)
+      pending.push_back(pending.front());
+    else
+      release(pending.front());
+  for (Block* b = blocks; b; b = b->previous)
+    if (!b->needed) unneeded.push_back(b);
+  for (Block* b : unneeded) ++b->refs;
+  for (Block* b : unneeded) {
+    if (b->resident()) {
+      separate(b);
+      --b->refs;
+    }
+    release(b);
+  }
+}
+
+const ReplayPolicy& current_policy() { return policy; }
+
+void set_policy(const ReplayPolicy& p) {
+  policy = p;
+  results_seen = 0;
+}
+
+size_t fixed_bytes() {
+  size_t fixed = memory_pool.stats.live_bytes;
+  for (const Block* b : residents)
+    if (droppable(b)) fixed -= b->bytes;
+  return fixed;
+}
+
+void set_replay_hooks() {
+  memory_hooks.make_room = make_room;
+  memory_hooks.destroy_managed = destroy_managed;
+}
+
+}  // namespace wengert

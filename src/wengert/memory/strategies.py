@@ -1,0 +1,192 @@
+"""What is kept for backward and what is computed again: strategies, and budgets in bytes.
+
+Nothing is wrapped. While a strategy is set, every operation is remembered together with its results; a result that only
+the recorded operations hold can be dropped, and is computed again from its operands when backward needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+from wengert import _core
+from wengert.errors import ArgumentError, BudgetError
+
+_STRATEGIES = {"none": 0, "auto": 1, "selective": 2, "block": 3, "full": 4}
+_CODECS = {None: 0, "bfloat16": 1, "int8": 2}
+_MB = 2**20
+_SPARE = 0.9  # of the machine's free memory, for `auto` without a budget
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """Which results of recorded operations are kept for backward; the others are computed again, to the same bits.
+
+    strategy:
+        - `none`: all are kept.
+        - `selective`: those that take at least `min_compute_cost` floating-point operations per byte (products of
+          matrices, convolutions) are kept; cheaper ones are computed again.
+        - `block`: every n-th is kept, with n = `checkpoint_every_n`.
+        - `full`: about log₂ n of n are kept at a time, for O(n log n) operations (Griewank and Walther, 2000).
+        - `auto`: all that fit into `memory_budget_mb`, as with `memory_budget`; without a number, into nine tenths of the
+          machine's free memory.
+    offload:
+        Where dropped values go instead of being computed again: `"disk"` (a file without a name in the folder for
+        temporary files), a folder, or `"host"` (memory of the process, which is worth it only with `compress`).
+    compress:
+        How floating numbers are put away: as `"bfloat16"` or `"int8"` (with one scale per tensor). Gradients are then not
+        exact to the bit.
+
+    >>> CheckpointConfig(strategy="block", checkpoint_every_n=4).strategy
+    'block'
+    >>> CheckpointConfig(strategy="everything")
+    Traceback (most recent call last):
+    wengert.errors.ArgumentError: CheckpointConfig: unknown strategy 'everything'; use none, auto, selective, block, full
+    """
+
+    strategy: str = "auto"
+    checkpoint_every_n: int = 3
+    min_compute_cost: float = 100
+    memory_budget_mb: float | None = None
+    offload: str | None = None
+    compress: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.strategy not in _STRATEGIES:
+            known = ", ".join(_STRATEGIES)
+            raise ArgumentError(f"CheckpointConfig: unknown strategy {self.strategy!r}; use {known}")
+        if self.checkpoint_every_n < 1 or self.checkpoint_every_n % 1:
+            raise ArgumentError(
+                f"CheckpointConfig: checkpoint_every_n must be a positive integer, got {self.checkpoint_every_n!r}"
+            )
+        if not self.min_compute_cost >= 0:
+            raise ArgumentError(f"CheckpointConfig: min_compute_cost must not be negative, got {self.min_compute_cost}")
+        self._check_offload()
+        if self.memory_budget_mb is not None:
+            _bytes_of(self.memory_budget_mb, "CheckpointConfig: memory_budget_mb")
+            if self.strategy != "auto":
+                raise ArgumentError(
+                    f"CheckpointConfig: memory_budget_mb is for the strategy 'auto', not for {self.strategy!r}"
+                )
+
+    def _check_offload(self) -> None:
+        if self.compress not in _CODECS:
+            raise ArgumentError(
+                f"CheckpointConfig: unknown compression {self.compress!r}; there are None, 'bfloat16' and 'int8'"
+            )
+        if self.compress and not self.offload:
+            raise ArgumentError("CheckpointConfig: compress is for what is put away; set offload, too")
+        if self.offload not in (None, "host", "disk") and not os.path.isdir(str(self.offload)):
+            raise ArgumentError(f"CheckpointConfig: offload must be 'host', 'disk' or a folder, got {self.offload!r}")
+
+
+def _bytes_of(mb: float, what: str) -> int:
+    try:
+        positive = mb > 0 and mb < float("inf")
+    except TypeError:
+        raise TypeError(f"{what} must be a number of megabytes, got {mb!r}") from None
+    if not positive:
+        raise ArgumentError(f"{what} must be a positive number of megabytes, got {mb}")
+    return max(1, int(mb * _MB))
+
+
+def _free_memory() -> int:
+    return int(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+def _limit_of(config: CheckpointConfig) -> int | None:
+    if config.strategy != "auto":
+        return None
+    if config.memory_budget_mb is not None:
+        return _bytes_of(config.memory_budget_mb, "memory_budget_mb")
+    return int(_core.memory_stats()["live_bytes"] + _SPARE * _free_memory())
+
+
+def _policy_of(config: CheckpointConfig) -> Any:
+    folder = {"host": "", "disk": tempfile.gettempdir()}.get(config.offload, config.offload) if config.offload else None
+    return _core.replay_policy(
+        _STRATEGIES[config.strategy],
+        config.checkpoint_every_n,
+        float(config.min_compute_cost),
+        folder,
+        _CODECS[config.compress],
+    )
+
+
+class checkpointing:
+    """Set a strategy for what this thread records, for the length of a `with` block.
+
+    `backward` inside the block is held to the budget, too; after it, what was dropped is still computed again.
+
+    >>> import wengert as wg
+    >>> x = wg.ones((64, 64), requires_grad=True)
+    >>> with checkpointing(CheckpointConfig(strategy="full")):
+    ...     y = x
+    ...     for _ in range(20):
+    ...         y = wg.sin(y)
+    ...     grads = y.sum().backward()
+    >>> wg.memory_stats().recomputed > 0
+    True
+    """
+
+    def __init__(self, config: CheckpointConfig) -> None:
+        if not isinstance(config, CheckpointConfig):
+            raise TypeError(f"checkpointing: takes a CheckpointConfig, got a {type(config).__name__}")
+        self._config = config
+        self._before: list[tuple[Any, int]] = []
+
+    def __enter__(self) -> None:
+        before = _core.replays(), _core.memory_limit()
+        limit = _limit_of(self._config)
+        _core.set_replays(_policy_of(self._config))
+        if limit is not None:
+            try:
+                _core.set_memory_budget(min(limit, before[1]) if before[1] else limit)
+            except BudgetError:
+                _core.set_replays(before[0])
+                raise
+        self._before.append(before)
+
+    def __exit__(self, *exc: object) -> None:
+        policy, limit = self._before.pop()
+        _core.set_replays(policy)
+        _core.set_memory_limit(limit)
+
+
+def set_checkpointing(config: CheckpointConfig | None) -> None:
+    """Set the strategy for all that this thread records from here on; None: everything is kept, without a budget.
+
+    >>> set_checkpointing(CheckpointConfig(strategy="selective"))
+    >>> set_checkpointing(None)
+    """
+    _core.set_memory_limit(0)
+    checkpointing(config or CheckpointConfig(strategy="none")).__enter__()
+
+
+class memory_budget(checkpointing):
+    """Hold the bytes of all tensors of the process, forward and backward, to a budget in megabytes (2**20 bytes).
+
+    Results that only recorded operations hold are dropped when there is no room, those first that are large, cheap to
+    compute again and not needed soon; backward computes them again, to the same bits. Parameters, gradients, tensors
+    that variables refer to, memory that is shared with NumPy and results of custom operations are counted, and kept.
+    What cannot be met raises BudgetError, with a lower bound for what is needed. The budget is one of the process;
+    only what this thread records can be dropped.
+
+    >>> import wengert as wg
+    >>> x = wg.ones((256, 256), requires_grad=True)  # 0.25 MB
+    >>> with memory_budget(mb=4 + wg.memory_stats().live_bytes / 2**20):
+    ...     y = x
+    ...     for _ in range(64):
+    ...         y = wg.sin(y)
+    ...     grads = y.sum().backward()
+    >>> grads[x].shape
+    (256, 256)
+    """
+
+    def __init__(self, mb: float) -> None:
+        super().__init__(CheckpointConfig(memory_budget_mb=mb))
+
+
+__all__ = ["CheckpointConfig", "checkpointing", "memory_budget", "set_checkpointing"]
