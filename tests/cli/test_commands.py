@@ -50,6 +50,12 @@ def test_ops(capsys):
     assert {line.split()[0] for line in table[1 : len(load()) + 1]} == set(OPS)
 
 
+def test_ops_that_hold_programs_have_a_row(capsys):
+    wengert.compile(lambda x: wengert.fori_loop(0, 2, lambda i, c: c * x, x))(wengert.ones(()))
+    assert main(["ops"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > len(OPS)
+
+
 def test_one_op_and_its_reasons(capsys):
     assert main(["ops", "tanh", "argmax", "--plain"]) == 0
     out = capsys.readouterr().out
