@@ -36,6 +36,18 @@ Value* gradient_of(const Value* parameter, PyObject* gradients, Py_ssize_t k) {
   return current(tensor_at(gradients, k, "gradient")->tensor);
 }
 
+// A parameter, its gradient and its state are on one device.
+void check_device(const Value* parameter, const Value* gradient, PyObject* state) {
+  DeviceId elsewhere = gradient->device;
+  for (Py_ssize_t i = 0; elsewhere == parameter->device && PyList_Check(state) && i < PyList_GET_SIZE(state); ++i)
+    elsewhere = current(tensor_at(state, i, "state")->tensor)->device;
+  if (elsewhere != parameter->device)
+    fail(ErrorKind::device, "step",
+         "a parameter is on " + device_name(parameter->device) +
+             ", and its gradient or the state of the optimizer on " + device_name(elsewhere) +
+             "; make the optimizer after net.to(...)");
+}
+
 struct Update {
   const Program& program;
   Value** numbers;
@@ -93,6 +105,8 @@ nb::object update_in_place(const Program& p, const nb::list& parameters, nb::han
       else if (g->dtype != v->dtype || !(g->dims() == v->dims()))
         fail(g->dtype != v->dtype ? ErrorKind::dtype : ErrorKind::shape, "update",
              "gradient " + to_string(g->type()) + " does not fit parameter " + to_string(v->type()));
+      else
+        check_device(v, g, PyList_GET_ITEM(states.ptr(), k));
     }
     if (missing.size()) return missing;
     const size_t n_numbers = numbers.size();

@@ -40,8 +40,16 @@ int major_of(const std::string& path) {
   return at == std::string::npos ? 0 : std::atoi(path.c_str() + at + 4);
 }
 
+// What a library of a wheel opens by name later on and would not find: the wheels tell the loader no folder.
+void open_companions(const std::string& path, const char* companion) {
+  const size_t slash = path.rfind('/');
+  if (!companion || slash == std::string::npos) return;
+  for (const std::string& found : matches(path.substr(0, slash + 1) + companion + ".so.*"))
+    dlopen(found.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 // A library from NVIDIA's wheels or the system, the latest that the driver can work with.
-void* open_library(const char* name, const char* package) {
+void* open_library(const char* name, const char* package, const char* companion = nullptr) {
   std::vector<std::string> candidates;
   for (const std::string& folder : folders())
     for (const std::string& path : matches(folder + "/*/lib/" + name + ".so.*")) candidates.push_back(path);
@@ -59,7 +67,10 @@ void* open_library(const char* name, const char* package) {
       too_new = true;
       continue;
     }
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      open_companions(path, companion);
+      return library;
+    }
     const char* text = dlerror();
     if (reason.empty() && path.find('/') != std::string::npos && text) reason = text;
   }
@@ -120,7 +131,7 @@ const DriverState& driver_state() {
 }
 
 Compiler open_compiler() {
-  void* library = open_library("libnvrtc", "NVIDIA's run-time compiler");
+  void* library = open_library("libnvrtc", "NVIDIA's run-time compiler", "libnvrtc-builtins");
   Compiler c = {};
 #define WENGERT_FIND(name, parameters) \
   c.name = reinterpret_cast<Status(*) parameters>(find_symbol(library, #name, "libnvrtc"));

@@ -356,6 +356,44 @@ def test_training(optimizer: Any) -> None:
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("optimizer", [wg.optim.SGD, wg.optim.Adam, wg.optim.Adagrad, wg.optim.NAdam])
+def test_an_eager_step_copies_nothing_to_or_from_the_host(optimizer: Any) -> None:
+    net = wg.nn.Linear(4, 2).to("test")
+    step = optimizer(net.parameters(), lr=0.1)
+    x = there(np.ones((3, 4), np.float32))
+    for k in range(4):
+        if k == 3:
+            _core.test_device_calls()
+        step.zero_grad()
+        (net(x) ** 2).mean().backward()
+        step.step()
+    assert not {name for name in _core.test_device_calls() if "host" in name}
+
+
+def test_the_state_of_an_optimizer_is_where_its_parameters_are() -> None:
+    w = wg.nn.Linear(2, 1).to("test").weight
+    adam = wg.optim.Adam([w], lr=0.1)
+    (w * w).sum().backward()
+    adam.step()
+    saved = adam.state_dict()
+    assert saved["state"][0]["m"].device == "test:0"
+    here = wg.nn.Linear(2, 1).weight
+    for p in (here, w):
+        other = wg.optim.Adam([p], lr=0.1)
+        other.load_state_dict(saved)
+        assert other.state_dict()["state"][0]["m"].device == p.device
+    assert wg.optim.Adam.init([w])["m"][0].device == "test:0"
+    net = wg.nn.Linear(2, 1)
+    late = wg.optim.Adam(net.parameters(), lr=0.1)
+    net(wg.ones(1, 2)).sum().backward()
+    late.step()
+    net.to("test")
+    late.zero_grad()
+    net(wg.ones(1, 2, device="test")).sum().backward()
+    with pytest.raises(DeviceError, match=r"step: a parameter is on test:0, .* on cpu; make the optimizer after"):
+        late.step()
+
+
 def test_a_compiled_step_keeps_its_state_on_the_device() -> None:
     results = []
     for device in ("cpu", "test"):

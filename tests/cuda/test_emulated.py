@@ -56,7 +56,8 @@ assert after["graphs"] - before["graphs"] == 5  # the first call runs step by st
 def test_a_training_step_is_one_graph(tmp_path: Path) -> None:
     """Losses and weights are those of the CPU, with inputs at new addresses and a step count that goes on."""
     assert COMPILER
-    (tmp_path / "lib64").mkdir()
+    wheel = tmp_path / "nvidia" / "cu13" / "lib"  # as NVIDIA's wheels lie in site-packages, and before those
+    wheel.mkdir(parents=True)
     subprocess.run(
         [
             COMPILER,
@@ -72,13 +73,13 @@ def test_a_training_step_is_one_graph(tmp_path: Path) -> None:
         ],
         check=True,
     )
-    (tmp_path / "lib64" / "libnvrtc.so.13").symlink_to(tmp_path / "libcuda.so.1")
+    (wheel / "libnvrtc.so.13").symlink_to(tmp_path / "libcuda.so.1")
     options = "-std=c++20 -O0 -w -shared -fPIC -ffp-contract=off -fno-math-errno -DWENGERT_DEVICE_CODE"
     options += f" -DWENGERT_ISA_NAMESPACE=device -I{HERE} -I{CORE / 'kernels'} -I{CORE / 'cuda'}"
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": str(tmp_path),
-        "CUDA_HOME": str(tmp_path),
+        "PYTHONPATH": str(tmp_path),
         "WENGERT_CACHE_DIR": str(tmp_path),
         "WENGERT_EMULATED_FOLDER": str(tmp_path),
         "WENGERT_EMULATED_COMPILER": f"{COMPILER} {options}",

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray, tensor
 from wengert.autograd.creation import full
+from wengert.autograd.device import device_of, like
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.modes import no_grad
 from wengert.dtypes import DType
@@ -375,7 +376,8 @@ class Optimizer:
         shapes, values = cls.state_shapes(options, tuple(p.shape)), cls.slots(options).values()
         wide = state_dtype(p.dtype)
         with untraced():  # the state is there before and after a call
-            return [full(shape, v, dtype=wide, requires_grad=False) for shape, v in zip(shapes, values)]
+            where = like(p)
+            return [full(shape, v, dtype=wide, requires_grad=False, device=where) for shape, v in zip(shapes, values)]
 
     # -------------------------------------------------------------------------------------------------- state
 
@@ -457,7 +459,9 @@ class Optimizer:
             update_batch.parameters.append(p)
             names = self.slots(group) if entry else ()
             wide = state_dtype(p.dtype)
-            update_batch.states.append([tensor(entry[n], dtype=wide, requires_grad=False) for n in names])
+            where = device_of(p)
+            loaded = [tensor(entry[n], dtype=wide, requires_grad=False, device=where) for n in names]
+            update_batch.states.append(loaded)
         return list(update_batches.values())
 
     def __repr__(self) -> str:

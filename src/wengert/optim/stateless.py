@@ -9,6 +9,7 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.autograd.conversion import asarray
 from wengert.autograd.creation import full, zeros
+from wengert.autograd.device import like
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError
 from wengert.functional.arguments import as_dtype_of
@@ -27,7 +28,7 @@ def init(cls: Any, params: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     state: dict[str, Any] = {"step": zeros((), dtype=float64)}
     for k, (name, value) in enumerate(cls.slots(options).items()):
         shapes = [cls.state_shapes(options, tuple(p.shape))[k] for p in leaves]
-        made = [full(shape, value, dtype=state_dtype(p.dtype)) for shape, p in zip(shapes, leaves)]
+        made = [full(shape, value, dtype=state_dtype(p.dtype), device=like(p)) for shape, p in zip(shapes, leaves)]
         state[name] = unflatten(structure, made)
     return state
 
