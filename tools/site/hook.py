@@ -44,6 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links of the repository become links of the site; names of the library lead to the reference."""
     name = page.file.src_uri
+    page.meta.setdefault("search", {})["boost"] = _rank(name)
     if name.startswith("reference/"):
         return markdown
     markdown = links.rewrite(markdown, name)
@@ -51,6 +52,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         markdown = _notebook_link(markdown, name)
     markdown = _include(shown.evaluate(markdown, name))
     return _link_names(markdown, name)
+
+
+def _rank(name: str) -> float:
+    """How much what is found on a page counts: a search is for how to do something, or for a name."""
+    if name.startswith(("benchmarks/", "decisions/", "changelog", "contributing/", "layout")):
+        return 0.2
+    return 2.0 if name.startswith("reference/") else 1.0
 
 
 def _notebook_link(markdown: str, name: str) -> str:

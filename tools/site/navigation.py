@@ -1,4 +1,4 @@
-"""The order of the pages. How-tos that are not named here come after those that are, by their titles."""
+"""The order of the pages. How-tos that are in no group here come last, by their titles."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from tools.site.links import MOUNTED, ROOT
 from tools.site.names import GROUPS, PAGES, public_names
 
 DOCS = ROOT / "docs"
-FIRST_HOW_TOS = (
-    "networks", "data", "optimizers", "compile", "control-flow", "batching", "memory", "precision", "cuda",
-    "debugging", "profiling", "determinism", "interop",
-)  # fmt: skip
+HOW_TOS = {
+    "Training": ("networks", "data", "optimizers", "saving"),
+    "Derivatives": ("derivatives", "batching", "sparsity", "custom-operations", "trees"),
+    "Speed and memory": ("performance", "compile", "control-flow", "graphs", "memory", "precision", "cuda"),
+    "Instruments": ("debugging", "profiling", "determinism"),
+    "Solvers and statistics": ("optimize", "ode", "stats"),
+    "Beside other libraries": ("interop",),
+}
 # Pages of folders in the order of reading; others follow by file name.
 FIRST_IN_FOLDERS = (
     "index", "pytorch", "jax", "tensorflow", "autograd",
@@ -78,11 +82,13 @@ def _folder(name: str) -> list[str]:
     return [f"{name}/{p.name}" for p in found]
 
 
-def _how_tos() -> list[str]:
+def _how_tos() -> list[dict[str, list[str]]]:
+    """The pages by their groups; those of no group come last, by their titles."""
     found = {p.stem: p for p in DOCS.glob("*.md") if p.stem not in ELSEWHERE}
-    first = [name for name in FIRST_HOW_TOS if name in found]
-    others = sorted((name for name in found if name not in first), key=lambda name: title(found[name]).lower())
-    return [f"{name}.md" for name in (*first, *others)]
+    groups = {group: [name for name in names if name in found] for group, names in HOW_TOS.items()}
+    others = found.keys() - {name for names in groups.values() for name in names}
+    groups["More"] = sorted(others, key=lambda name: title(found[name]).lower())
+    return [{group: [f"{name}.md" for name in names]} for group, names in groups.items() if names]
 
 
 def _reference() -> list[dict[str, list[dict[str, str]]]]:

@@ -13,11 +13,13 @@ STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
 img { max-width: 100%; height: auto; border-radius: 6px; }
-.tables { display: flex; flex-wrap: wrap; gap: 3rem; }
+.tables { align-items: flex-start; display: flex; flex-wrap: wrap; gap: 1rem 3rem; }
 table { border-collapse: collapse; }
 caption { font-weight: bold; text-align: left; padding: .3rem 0; }
 td, th { padding: .15rem 1.2rem .15rem 0; text-align: right; font-variant-numeric: tabular-nums; }
-td:first-child, th:first-child { text-align: left; }
+td:last-child, th:last-child { padding-right: 0; }
+td:first-child, th:first-child { overflow-wrap: anywhere; text-align: left; }
+@media (max-width: 40rem) { table { font-size: .8rem; } td, th { padding-right: .7rem; } }
 th { font-weight: normal; opacity: .65; }
 """
 
@@ -40,9 +42,9 @@ def write(result: Result, picture: Path, page: Path) -> None:
 <title>wengert: handwritten digits</title>
 <style>{STYLE}</style>
 <h1>Handwritten digits</h1>
-<p>A convolutional network learned from {len(images.images):,} images of 8×8 pixels in {len(ours.losses)} epochs of
-{ours.seconds_per_epoch:.3f} seconds. It reads {result.accuracy:.1%} of {len(images.test_images)} other images right, and
-{result.mistakes} wrong.</p>
+<p>A convolutional network was trained on {len(images.images):,} images of 8×8 pixels: {len(ours.losses)} epochs of
+{ours.seconds_per_epoch:.3f} seconds each. It reads {result.accuracy:.1%} of the {len(images.test_images)} test images
+correctly; {result.mistakes} {"is" if result.mistakes == 1 else "are"} wrong.</p>
 <img alt="Curves, time, model, sample predictions, mistakes and confusion matrix" src="data:image/png;base64,{encoded}">
 <div class="tables">
 {_table("Time", ("library", "per epoch", "epochs", "test accuracy"), runs)}
