@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.tolerances import FIRST_ORDER, assert_near
-from wengert.autograd.conversion import tensor
+from wengert.tensors.conversion import tensor
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 

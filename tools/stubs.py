@@ -105,7 +105,7 @@ class _Text:
 
 def op_signature(op: Any, method: bool, in_place: bool = False) -> str:
     """The signature of an op with a fixed number of operands and one result."""
-    names = importlib.import_module("wengert.ops.documentation").parameters(op)
+    names = importlib.import_module("wengert.registry.documentation").parameters(op)
     parameters = ["self" if method and i == 0 else f"{n}: Any" for i, n in enumerate(names)]
     out = ", *, out: Tensor | None = ..." if op.elementwise and not in_place else ""
     return f"({', '.join(parameters)}, /{out}) -> Tensor"
@@ -268,7 +268,7 @@ def main(output: str, folder: str | None = None) -> None:
     package = load(folder)
     core = importlib.import_module("wengert._core")
     functional = importlib.import_module("wengert.functional")
-    ops = importlib.import_module("wengert.ops.registry").OPS
+    ops = importlib.import_module("wengert.registry.record").OPS
     write(Path(output) / "__init__.pyi", package_stub(package, core, ops))
     write(Path(output) / "functional" / "__init__.pyi", package_stub(functional, core, ops))
     write(Path(output) / "_core.pyi", core_stub(core, ops))

@@ -18,44 +18,12 @@ _hooks.install()
 from wengert import autograd, functional, tree
 from wengert._core import Tensor
 from wengert.autograd.context import AutogradContext, AutogradEngine
-from wengert.autograd.conversion import asarray, tensor
-from wengert.autograd.creation import (
-    arange,
-    empty,
-    empty_like,
-    eye,
-    full,
-    full_like,
-    geomspace,
-    linspace,
-    logspace,
-    meshgrid,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
-)
 from wengert.autograd.custom import CustomOp, custom_op
 from wengert.autograd.determinism import DeterministicConfig, deterministic
-from wengert.autograd.forward import DualTensor, ForwardADContext, dual
 from wengert.autograd.gradient_map import GradientMap
-from wengert.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
-from wengert.autograd.random import (
-    Generator,
-    bernoulli,
-    default_generator,
-    manual_seed,
-    normal,
-    permutation,
-    rand,
-    rand_like,
-    randint,
-    randn,
-    randn_like,
-    uniform,
-)
 from wengert.autograd.reverse import grad_of, stop_gradient
 from wengert.autograd.tape import GradientTape, Tape
+from wengert.compiling.compile import compile
 from wengert.debug.config import show_config
 from wengert.debug.explain import explain
 from wengert.dtypes import (
@@ -107,10 +75,42 @@ from wengert.errors import (
 from wengert.functional import *
 from wengert.interop.array_api import VERSION as __array_api_version__
 from wengert.interop.array_api import namespace_info as __array_namespace_info__
-from wengert.interop.dlpack import from_dlpack
 from wengert.memory.checkpoint import checkpoint, checkpoint_sequential
 from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak
-from wengert.program.compile import compile
+from wengert.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from wengert.tensors.conversion import asarray, tensor
+from wengert.tensors.creation import (
+    arange,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    geomspace,
+    linspace,
+    logspace,
+    meshgrid,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
+from wengert.tensors.dlpack import from_dlpack
+from wengert.tensors.dual import DualTensor, ForwardADContext, dual
+from wengert.tensors.random import (
+    Generator,
+    bernoulli,
+    default_generator,
+    manual_seed,
+    normal,
+    permutation,
+    rand,
+    rand_like,
+    randint,
+    randn,
+    randn_like,
+    uniform,
+)
 from wengert.threads import get_num_threads, set_num_threads
 from wengert.transforms.branches import cond, switch
 from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp
@@ -234,6 +234,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(module, attribute) if attribute else module
         globals()[name] = value
         return value
-    from wengert.functional.foreign_names import MissingName
+    from wengert.foreign_names import MissingName
 
     raise MissingName(__name__, name)

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from wengert import _core, errors
-from wengert.autograd.leaving import refuse_leaving
-from wengert.ops.convert import convert_operand
 from wengert.program.trace import dispatch
+from wengert.tensors.leaving import refuse_leaving
+from wengert.tensors.operands import convert_operand
 
 
 def _deriving(name: str) -> Callable[..., Any]:
-    """A function of transforms.variants, which is imported when something is derived for the first time."""
+    """A function of passes.variants, which is imported when something is derived for the first time."""
 
     def call(*arguments: Any) -> Any:
-        from wengert.transforms import variants
+        from wengert.passes import variants
 
         return getattr(variants, name)(*arguments)
 
@@ -42,9 +42,10 @@ def install() -> None:
 
 def attach_methods() -> None:
     """Give the Tensor type its methods; once, at import."""
-    from wengert.autograd import methods, reverse
+    from wengert.autograd import reverse
+    from wengert.methods import attach
 
-    methods.install()
+    attach.install()
     reverse.attach()
 
 

@@ -14,9 +14,8 @@ import numpy as np
 
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError, LinAlgError, SolverError
+from wengert.modes import no_grad
 from wengert.numerics.functions import numbers_of
 from wengert.numerics.implicit import LinearSolver, dense, matrix_free
 from wengert.numerics.krylov import METHODS
@@ -24,6 +23,7 @@ from wengert.optimize import descent
 from wengert.optimize.problem import Problem, default, known, positive
 from wengert.optimize.result import CONVERGED
 from wengert.optimize.roots import _trust_region
+from wengert.tensors.conversion import asarray
 
 _SOLVERS = ("auto", "dense", *METHODS)
 _DENSE = 100  # unknowns up to which "auto" forms matrices

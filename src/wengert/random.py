@@ -6,7 +6,8 @@
 (2,)
 """
 
-from wengert.autograd.random import (
+from wengert.stats.draws import beta, binomial, exponential, gamma, multinomial, poisson, truncated_normal
+from wengert.tensors.random import (
     Generator,
     bernoulli,
     default_generator,
@@ -20,7 +21,6 @@ from wengert.autograd.random import (
     randn_like,
     uniform,
 )
-from wengert.stats.draws import beta, binomial, exponential, gamma, multinomial, poisson, truncated_normal
 
 __all__ = [
     "Generator",

@@ -8,8 +8,8 @@ import pytest
 
 import wengert as wg
 from wengert import _core
-from wengert.ops.registry import OPS
-from wengert.program.precision import UNITS, WORDS
+from wengert.registry.precision import UNITS, WORDS
+from wengert.registry.record import OPS
 
 
 def test_names_override_defaults() -> None:

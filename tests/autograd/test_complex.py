@@ -10,8 +10,8 @@ import pytest
 import wengert as wg
 from wengert.dtypes import as_dtype
 from wengert.ops import OPS
+from wengert.passes.derive import derive
 from wengert.program.ir import Instruction, Program, Type, Var, infer
-from wengert.transforms.derive import derive
 
 
 def _z() -> Any:

@@ -14,9 +14,9 @@ import pytest
 
 import wengert as wg
 from wengert import _core
-from wengert.autograd.forward import dual
 from wengert.errors import ArgumentError
 from wengert.program.lower import lower
+from wengert.tensors.dual import dual
 
 # They exchange what the whole process uses: hooks, classes of errors, kernels.
 SETTERS = {"set_errors", "set_hooks", "set_dtypes", "set_kernel", "set_num_threads", "set_precision", "add_callback"}

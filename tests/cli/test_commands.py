@@ -13,7 +13,7 @@ import pytest
 import wengert
 from wengert.cli import main
 from wengert.cli.ops import COLUMNS, TABLE, load, reason, status
-from wengert.ops.registry import OPS
+from wengert.registry.record import OPS
 
 
 def test_help(capsys):

@@ -10,9 +10,9 @@ import numpy as np
 
 from tests.cuda.emulation import Array, Chain, aligned, code_of, storage
 from wengert import _core
-from wengert.autograd.conversion import asarray
 from wengert.dtypes import ALL
 from wengert.ops import OPS
+from wengert.tensors.conversion import asarray
 
 NAMES = [d.name for d in ALL]
 FLOATS = ("float16", "bfloat16", "float32", "float64")

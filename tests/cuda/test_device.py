@@ -12,8 +12,8 @@ import wengert as wg
 from tests.ops.sampling import cases, dtypes_of, make, outputs
 from wengert import _core
 from wengert.errors import DeviceError, IndexRangeError
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 
 if not wg.cuda.is_available():
     pytest.skip("there is no GPU on this machine", allow_module_level=True)

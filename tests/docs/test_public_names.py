@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import wengert as wg
-from wengert.ops.registry import OPS
+from wengert.registry.record import OPS
 
 PACKAGES = [
     "wengert", "wengert.functional", "wengert.autograd", "wengert.nn", "wengert.nn.init", "wengert.nn.lora", "wengert.optim",

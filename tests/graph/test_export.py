@@ -18,7 +18,7 @@ import pytest
 import wengert as wg
 from tests.ops.sampling import array, make, outputs, tensor
 from wengert.errors import ArgumentError, DTypeError, LoadError, ShapeError, TraceError, WengertError
-from wengert.ops.registry import OPS, Op
+from wengert.registry.record import OPS, Op
 
 RNG = np.random.default_rng(0)
 

@@ -13,8 +13,8 @@ import wengert as wg
 from tests.ops.sampling import array, cases, make, outputs, tensor
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 from wengert.graph import Node
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 
 RNG = np.random.default_rng(0)
 

@@ -17,7 +17,7 @@ from wengert import _core
 from wengert.cli.ops import COLUMNS
 from wengert.dtypes import as_dtype
 from wengert.ops import OPS
-from wengert.ops.registry import Op
+from wengert.registry.record import Op
 
 _NODE = re.compile(r"::(?P<test>\w+)\[(?P<op>[^-\]]+)-\d+(-(?P<dtype>\w+))?\]$")
 VMAP = ("test_vmap_is_the_loop", "test_vmap_of_first_order", "test_vmap_of_second_order")

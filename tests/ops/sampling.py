@@ -12,11 +12,11 @@ import pytest
 
 from tests import finite_differences as fd
 from wengert import _core
-from wengert.autograd.conversion import asarray
 from wengert.dtypes import ALL, DType, as_dtype
 from wengert.ops import OPS
-from wengert.ops.registry import Op
-from wengert.ops.samples import Array, Sample
+from wengert.registry.record import Op
+from wengert.registry.samples import Array, Sample
+from wengert.tensors.conversion import asarray
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 COMPLEXES = ("complex128", "complex64")
@@ -45,7 +45,7 @@ TESTED_ELSEWHERE = {
     "undefined_cotangent": "there is none: svd and qr are tested in tests/linalg",
     "attention_tangent": "its o and lse are those of its other operands: attention is tested to second order",
     "attention_cotangent": "its o and lse are those of its other operands: attention is tested to second order",
-    "replace_value": "its derivative is that of another value: tests/autograd/test_in_place_no_grad.py",
+    "replace_value": "its derivative is that of another value: tests/methods/test_in_place_no_grad.py",
     "pinv": "at constant rank, and not by its cutoff: tested in tests/linalg",
     "eig": "vectors are defined up to phases: invariants are tested in tests/linalg",
     "random_gamma": "the derivative keeps the probability, not the random words: tested in test_distributions.py",

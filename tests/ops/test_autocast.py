@@ -10,9 +10,9 @@ import pytest
 import wengert as wg
 from tests.ops.sampling import OPS, array, call, cases, has_kind, make, tensor
 from wengert.dtypes import as_dtype
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
-from wengert.program.precision import WORDS
+from wengert.registry.precision import WORDS
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 
 HALVES = (wg.float16, wg.bfloat16)
 

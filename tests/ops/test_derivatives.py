@@ -21,12 +21,12 @@ from tests.ops.sampling import (
     typed_cases,
 )
 from tests.tolerances import AGREEMENT, FIRST_ORDER, NARROW_GRADIENT, SECOND_ORDER, assert_near
+from wengert.compiling.compile import compile
 from wengert.dtypes import float64
 from wengert.errors import GradientError
 from wengert.ops import OPS
-from wengert.ops.registry import Op, define_callback
-from wengert.ops.samples import Sample
-from wengert.program.compile import compile
+from wengert.registry.record import Op, define_callback
+from wengert.registry.samples import Sample
 from wengert.transforms.functional import jvp, vjp
 
 

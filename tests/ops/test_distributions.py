@@ -9,8 +9,8 @@ import pytest
 from scipy import special, stats
 
 from tests.ops.sampling import array
-from wengert.autograd.conversion import asarray
 from wengert.ops import OPS
+from wengert.tensors.conversion import asarray
 from wengert.threads import get_num_threads, set_num_threads
 
 N = 100_000

@@ -10,9 +10,9 @@ import pytest
 
 from tests.ops.sampling import OPS, array, call, make, tensor
 from wengert import errors
-from wengert.autograd.conversion import asarray
-from wengert.ops.registry import Op
-from wengert.ops.samples import Invalid, Sample
+from wengert.registry.record import Op
+from wengert.registry.samples import Invalid, Sample
+from wengert.tensors.conversion import asarray
 
 INVALID = [
     pytest.param(op, invalid, id=f"{op.name}-{k}") for op in OPS.values() for k, invalid in enumerate(op.invalid)

@@ -24,8 +24,8 @@ from tests.ops.sampling import (
 from tests.tolerances import AGREEMENT, assert_close, assert_near, assert_same
 from wengert.dtypes import as_dtype
 from wengert.ops import OPS
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 from wengert.transforms.functional import jvp, vjp
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.ops.sampling import TESTED_ELSEWHERE, Differentiable, array, cases, differentiable, kind_of, tensor
 from wengert.ops import OPS
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
 from wengert.ops.sparsity import WORDS
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 from wengert.transforms.jacobian import jacfwd
 from wengert.transforms.sparsity import detect
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.ops.sampling import TESTED_ELSEWHERE, array, cases, differentiable, make, outputs, tensor
 from wengert.errors import ArgumentError
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 from wengert.transforms.functional import jvp
 from wengert.transforms.taylor import taylor
 

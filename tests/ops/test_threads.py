@@ -12,8 +12,8 @@ from tests.ops.sampling import OPS, array, call, has_kind, make, tensor
 from tests.tolerances import assert_same
 from wengert import _core
 from wengert.dtypes import as_dtype
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 from wengert.transforms.functional import vjp
 
 ELEMENTS = 300_000

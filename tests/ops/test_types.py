@@ -9,13 +9,13 @@ import pytest
 from tests.ops.sampling import OPS, all_dtypes_of, array, call, cases, differentiable, dtypes_of, make, outputs, tensor
 from tests.tolerances import assert_same
 from wengert import _core
+from wengert.compiling.compile import compile
 from wengert.dtypes import ALL, as_dtype
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
-from wengert.program.compile import compile
+from wengert.passes.derive import derive
+from wengert.passes.variants import _symbolic_attrs, _unified_types, narrowed, symbolic_types
 from wengert.program.ir import Instruction, Program, Var, infer
-from wengert.transforms.derive import derive
-from wengert.transforms.variants import _symbolic_attrs, _unified_types, narrowed, symbolic_types
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 
 
 def _hint(n: Any) -> int:

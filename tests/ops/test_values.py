@@ -29,8 +29,8 @@ from tests.ops.sampling import (
 from tests.tolerances import assert_close, assert_same
 from wengert import _core
 from wengert.dtypes import ALL, as_dtype
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=str)

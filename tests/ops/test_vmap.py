@@ -23,9 +23,9 @@ from tests.ops.sampling import (
 from tests.tolerances import AGREEMENT, assert_near
 from wengert.dtypes import as_dtype
 from wengert.ops import OPS
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
-from wengert.transforms.batch import apply_rule, draws
+from wengert.passes.batch import apply_rule, draws
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 from wengert.transforms.functional import jvp, vjp
 from wengert.transforms.vmap import vmap
 

@@ -9,8 +9,8 @@ import pytest
 
 import wengert as wg
 from tests.ops.sampling import array, cases, make, outputs
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 
 
 def _written(y: Any) -> bool:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.ops.sampling import Differentiable, cases, differentiable
 from tests.peers.side_by_side import PARTS, compare
-from wengert.ops.registry import Op
-from wengert.ops.samples import Sample
+from wengert.registry.record import Op
+from wengert.registry.samples import Sample
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make peers")
 

@@ -9,7 +9,7 @@ import pytest
 
 import wengert as wg
 from tests.program.test_ir import run, traced
-from wengert.program.compile import summarize
+from wengert.compiling.compile import summarize
 from wengert.program.fuse import LONGEST_ROW, Group, fuse, fuse_counting
 from wengert.program.simplify import simplify
 

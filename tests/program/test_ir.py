@@ -10,11 +10,11 @@ import pytest
 import wengert as wg
 from wengert import _core
 from wengert.ops import OPS
+from wengert.passes.evaluate import evaluate
 from wengert.program.ir import Const, Instruction, Program, Type, Var, remove_dead
 from wengert.program.lower import lower
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace
-from wengert.transforms.evaluate import evaluate
 
 F64 = wg.float64.code
 

@@ -180,7 +180,7 @@ import tempfile
 import numpy as np
 import wengert as wg
 from wengert.program.simplify import simplify
-from wengert.transforms.evaluate import evaluate
+from wengert.passes.evaluate import evaluate
 
 
 {case.program.text()}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import wengert as wg
 from tests import finite_differences as fd
 from wengert import _core
-from wengert.program.compile import summarize
+from wengert.compiling.compile import summarize
 from wengert.program.fuse import Group, fuse
 
 SETTINGS = settings(

@@ -10,9 +10,9 @@ import pytest
 
 import wengert as wg
 from wengert import _core
-from wengert.ops.registry import OPS
+from wengert.passes.derive import derive
 from wengert.program.ir import Instruction, Program, Type, Var
-from wengert.transforms.derive import derive
+from wengert.registry.record import OPS
 
 N = 4096
 

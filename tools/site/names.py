@@ -19,9 +19,9 @@ import wengert.ops
 # listed goes to the page of the longest listed name that it begins with, and otherwise to the last page.
 PAGES: tuple[tuple[str, str, str], ...] = (
     ("tensor", "Tensor", "_core"),
-    ("creation", "Making tensors", "autograd.conversion autograd.creation interop.dlpack"),
+    ("creation", "Making tensors", "tensors.conversion tensors.creation tensors.dlpack"),
     ("dtypes", "Element types", "dtypes"),
-    ("random", "Random numbers", "autograd.random stats.draws random ops.random ops.distributions"),
+    ("random", "Random numbers", "tensors.random stats.draws random ops.random ops.distributions"),
     ("elementwise", "Elementwise functions", "functional.elementwise ops.arithmetic ops.transcendental ops.tangents"),
     ("predicates", "Comparisons, logic and bits", "ops.predicates"),
     ("special", "Special functions",
@@ -45,14 +45,14 @@ PAGES: tuple[tuple[str, str, str], ...] = (
      "ops.conv ops.pool ops.resample"),
     ("layers", "Normalisation, attention, recurrence",
      "functional.normalisation functional.attention functional.recurrent ops.rows ops.attention ops.recurrent"),
-    ("reverse", "Reverse mode and tapes", "autograd"),
-    ("forward", "Forward mode", "autograd.forward"),
+    ("reverse", "Reverse mode and tapes", "autograd modes"),
+    ("forward", "Forward mode", "tensors.dual"),
     ("custom", "Custom operations", "autograd.custom debug.custom_op_check"),
     ("transforms", "Function transformations", "transforms"),
     ("curvature", "Curvature and Taylor series", "transforms.curvature transforms.taylor"),
     ("sparse", "Sparse derivatives", "transforms.sparse transforms.colouring transforms.sparsity"),
     ("implicit", "Implicit functions", "implicit numerics"),
-    ("compile", "Compiling and control flow", "program transforms.branches transforms.loops transforms.while_loops"),
+    ("compile", "Compiling and control flow", "compiling transforms.branches transforms.loops transforms.while_loops"),
     ("graphs", "Static graphs and program files", "graph"),
     ("memory", "Memory", "memory"),
     ("precision", "Mixed precision", "amp optim.scaler"),
@@ -77,7 +77,7 @@ PAGES: tuple[tuple[str, str, str], ...] = (
     ("stats-transforms", "Transforms of distributions", "stats.transforms"),
     ("ode", "Differential equations", "ode"),
     ("optimize", "Minima, roots, least squares", "optimize"),
-    ("scipy", "SciPy", "interop.scipy interop.scipy_distributions"),
+    ("scipy", "SciPy", "interop.scipy tensors.scipy_distributions"),
     ("other", "Other names", ""),
 )  # fmt: skip
 # The groups of pages, by the first page of each.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wengert import _core
 from wengert.dtypes import DType, as_dtype, bfloat16, float16
 from wengert.errors import ArgumentError
-from wengert.program.precision import UNITS, WORDS
+from wengert.registry.precision import UNITS, WORDS
 
 if TYPE_CHECKING:
     from wengert.optim.scaler import StaticLossScaler

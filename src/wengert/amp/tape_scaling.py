@@ -7,8 +7,8 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.amp.config import AmpConfig
 from wengert.dtypes import float16
-from wengert.functional.arguments import as_dtype_of, native, wide
 from wengert.optim.scaler import DynamicLossScaler, StaticLossScaler
+from wengert.tensors.arguments import as_dtype_of, native, wide
 
 _isfinite = native("isfinite")
 

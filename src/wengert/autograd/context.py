@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from wengert import _core
-from wengert.autograd.device import CPU, check_device
-from wengert.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from wengert.memory.statistics import memory_stats
+from wengert.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from wengert.tensors.device import CPU, check_device
 
 
 def clear() -> None:

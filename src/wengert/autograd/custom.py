@@ -17,20 +17,20 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import full, zeros_like
-from wengert.autograd.custom_node import record_node, tapes_paused, value_of
 from wengert.autograd.determinism import require_pure
-from wengert.autograd.forward import DualTensor
-from wengert.autograd.leaving import numbers_kept, running_rule
 from wengert.autograd.linear_rule import not_linear, transposed
-from wengert.autograd.modes import no_grad
 from wengert.errors import CustomOpError, TraceError
-from wengert.interop.numpy import data
-from wengert.ops.registry import define_callback
-from wengert.ops.zero import ZERO
+from wengert.modes import no_grad
 from wengert.program.ir import Instruction, Var
 from wengert.program.trace import Tracer, tracing, untraced
+from wengert.registry.record import define_callback
+from wengert.registry.zero import ZERO
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import full, zeros_like
+from wengert.tensors.custom_node import record_node, tapes_paused, value_of
+from wengert.tensors.dual import DualTensor
+from wengert.tensors.leaving import numbers_kept, running_rule
+from wengert.tensors.numpy import data
 
 _CHECKING_RESULTS = 2  # as core/anomaly.h: Checks::results
 

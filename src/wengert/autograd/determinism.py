@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wengert import _core
-from wengert.debug.warning import user_frame, warn_user
 from wengert.errors import ArgumentError, DeterminismError
+from wengert.user_line import user_frame, warn_user
 
 if TYPE_CHECKING:
-    from wengert.autograd.random import Generator
+    from wengert.tensors.random import Generator
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MODES = ("strict", "warn", "off")
@@ -102,7 +102,7 @@ class deterministic:
         self._before: list[tuple[Any, Any]] = []
 
     def __enter__(self) -> DeterministicConfig:
-        from wengert.autograd.random import default_generator
+        from wengert.tensors.random import default_generator
 
         state = None
         if self.config.global_seed is not None:
@@ -113,7 +113,7 @@ class deterministic:
         return self.config
 
     def __exit__(self, *exc: object) -> None:
-        from wengert.autograd.random import default_generator
+        from wengert.tensors.random import default_generator
 
         config, state = self._before.pop()
         _switch(config)

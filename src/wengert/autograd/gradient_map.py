@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.html import table
 from wengert.errors import ShapeError
 from wengert.program.trace import Tracer
+from wengert.tensors.conversion import asarray
+from wengert.tensors.html import table
 
 MOST_SHOWN = 30
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.creation import zeros_like
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import CustomOpError, TraceError
-from wengert.interop.numpy import data
-from wengert.ops.zero import ZERO
+from wengert.passes.linearize import transpose
 from wengert.program.ir import Const, Instruction, Type, Var
 from wengert.program.trace import Trace, Tracer
-from wengert.transforms.linearize import transpose
+from wengert.registry.zero import ZERO
+from wengert.tensors.creation import zeros_like
+from wengert.tensors.numpy import data
 
 
 def transposed(

@@ -10,10 +10,9 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, DTypeError, ShapeError
-from wengert.ops.registry import OPS, define_callback
+from wengert.passes.evaluate import apply
 from wengert.program.ir import (
     Const,
     Instruction,
@@ -26,7 +25,8 @@ from wengert.program.ir import (
     remove_dead,
     resized_attrs,
 )
-from wengert.transforms.evaluate import apply
+from wengert.registry.record import OPS, define_callback
+from wengert.tensors.conversion import asarray
 
 _LITERAL = 2**32 - 1  # as core/value.h: Value::kLiteral
 _OF_INPUT, _OF_ATTRIBUTE, _GIVEN = 0, 1, 3  # as core/dim.h: SizeLeaf::Kind

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert import _core
-from wengert.autograd.creation import zeros, zeros_like
-from wengert.autograd.modes import running_reverse
 from wengert.autograd.recorded import Reader
+from wengert.compiling.compile import _wrap
 from wengert.errors import ArgumentError, InPlaceError
-from wengert.ops.registry import OPS
-from wengert.program.compile import _wrap
+from wengert.modes import running_reverse
 from wengert.program.ir import Instruction, Program, Var, infer
+from wengert.registry.record import OPS
+from wengert.tensors.creation import zeros, zeros_like
 from wengert.transforms.costs import total, work_of
 from wengert.transforms.hybrid import run_plan
 from wengert.transforms.jacobian import _basis, _row, _stacked, in_mode

@@ -10,13 +10,13 @@ from typing import Any, Literal, overload
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import ones_like, zeros_like
 from wengert.autograd.gradient_map import GradientMap
-from wengert.autograd.modes import enable_grad
 from wengert.errors import DTypeError, GradientError, ShapeError
-from wengert.ops.registry import OPS
+from wengert.modes import enable_grad
 from wengert.program.call_trace import Name
+from wengert.registry.record import OPS
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import ones_like, zeros_like
 from wengert.transforms.pullback import pull, require_real
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd import determinism
-from wengert.autograd.creation import zeros
 from wengert.autograd.gradient_map import GradientMap
-from wengert.autograd.modes import inside_reverse
 from wengert.autograd.recorded import Entry, RecordedProgram, recorded_program
 from wengert.autograd.reverse import as_tensors, seed_for
 from wengert.errors import DTypeError, GradientError, ShapeError, TapeConsumedError
 from wengert.memory.strategies import CheckpointConfig, checkpointing
+from wengert.modes import inside_reverse
+from wengert.tensors.creation import zeros
 from wengert.transforms.hybrid import HybridScheduler, as_config
 from wengert.transforms.pullback import pull
 from wengert.transforms.schedule import Plan, SchedulerConfig
@@ -351,7 +351,7 @@ def _added(g: Tensor | None, more: Tensor) -> Tensor:
 
 def _seed(y: Tensor, given: Any) -> Tensor:
     if given is None and y.size != 1:  # TensorFlow's convention: the sum of the elements is differentiated
-        from wengert.autograd.creation import ones_like
+        from wengert.tensors.creation import ones_like
 
         return ones_like(y.detach() if y._plain else y)
     return seed_for(y, given, "gradient")

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load() -> dict[str, dict[str, str]]:
     """The table by op, with ops that it does not know yet as untested."""
-    from wengert.ops.registry import OPS
+    from wengert.registry.record import OPS
 
     rows: dict[str, dict[str, str]] = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
     new = "untested: newer than the table; make coverage"
@@ -61,7 +61,7 @@ def on_gpus(name: str) -> str:
     """
     from wengert import _core
     from wengert.dtypes import float32
-    from wengert.ops.registry import OPS
+    from wengert.registry.record import OPS
 
     if name in _BY_STRIDES or name in _BY_THE_HOST:
         return "yes"

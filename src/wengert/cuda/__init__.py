@@ -14,8 +14,8 @@ import importlib.util
 from typing import Any
 
 from wengert import _core
-from wengert.autograd.device import number_of
 from wengert.errors import DeviceError
+from wengert.tensors.device import number_of
 
 __all__ = [
     "Stream",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray, tensor
 from wengert.errors import ArgumentError, ShapeError
+from wengert.tensors.conversion import asarray, tensor
 from wengert.tree import flatten, is_container, unflatten
 from wengert.tree import map as tree_map
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import no_grad
-from wengert.autograd.random import Generator
 from wengert.data.collate import Allocate, as_array, joined
 from wengert.data.samplers import drawn_seed, shuffled
 from wengert.errors import ArgumentError, IndexRangeError, ShapeError
+from wengert.modes import no_grad
+from wengert.tensors.conversion import asarray
+from wengert.tensors.random import Generator
 from wengert.tree import flatten, unflatten
 
 _ARRAYS = ("__array__", "__array_interface__", "__dlpack__")

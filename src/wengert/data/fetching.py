@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wengert.autograd.conversion import asarray
 from wengert.data.collate import Allocate, converted, joined
 from wengert.data.datasets import TensorDataset
+from wengert.tensors.conversion import asarray
 from wengert.tree import map as tree_map
 
 Collate = Callable[[list[Any]], Any]

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Literal
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
 from wengert.data.datasets import TensorDataset, is_array, is_dataset
 from wengert.data.fetching import End, Fetcher, MapFetcher, StreamFetcher, Task, set_epoch
 from wengert.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler, drawn_seed
 from wengert.data.workers import Crew, Processes, Threads
 from wengert.errors import ArgumentError
+from wengert.tensors.random import Generator
 from wengert.tree import leaves
 
 _AHEAD = 2  # batches that each worker makes ahead

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from wengert.autograd.random import Generator, permutation, rand, randint
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError
+from wengert.tensors.random import Generator, permutation, rand, randint
 
 _EPOCH_BITS = 40  # an epoch draws from counters of its own: epoch · 2⁴⁰ and on
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
 from wengert.data.collate import as_array
+from wengert.tensors.conversion import asarray
 from wengert.tree import Structure, flatten, unflatten
 
 _ALIGNMENT = 64

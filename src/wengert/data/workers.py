@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wengert.autograd.random import manual_seed
 from wengert.data.fetching import End, Fetcher, Task, WorkerInfo, become_worker
 from wengert.data.shared import Packed, Receiver, Sender
 from wengert.errors import ArgumentError, WorkerError
+from wengert.tensors.random import manual_seed
 from wengert.threads import set_num_threads
 
 Init = Callable[[int], Any] | None

@@ -13,9 +13,9 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.debug.elements import at, described, first_bad, has_nan, numbers, summary, written
 from wengert.debug.instructions import values_of
-from wengert.debug.warning import user_line
-from wengert.ops.registry import OPS
 from wengert.program.ir import Const, Instruction, Program, Var
+from wengert.registry.record import OPS
+from wengert.user_line import user_line
 
 _LITERAL = 2**32 - 1  # as core/value.h: Value::kLiteral
 _FIRST_SPECIAL = 0xF0000000  # as core/value.h: Value::kFirstSpecial
@@ -106,7 +106,7 @@ def _caller(op: str) -> str:
         module = frame.f_locals.get("self")
         if frame.f_code.co_name == "forward" and isinstance(module, Module):
             return type(module).__name__
-        if not frame.f_globals["__name__"].startswith(("wengert.debug", "wengert.autograd.methods")):
+        if not frame.f_globals["__name__"].startswith(("wengert.debug", "wengert.methods.attach")):
             names.append(frame.f_code.co_name)
         frame = frame.f_back
     outermost = names[-1] if names else ""

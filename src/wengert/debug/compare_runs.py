@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import default_generator
 from wengert.autograd.tape import GradientTape
 from wengert.debug.fingerprint import fingerprint, places
+from wengert.tensors.random import default_generator
 
 
 def compare_runs(f: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:

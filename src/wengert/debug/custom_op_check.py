@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import tensor
-from wengert.autograd.modes import enable_grad
 from wengert.autograd.reverse import grad_of
 from wengert.debug.deadline import deadline
 from wengert.debug.gradient_check import check_gradients
 from wengert.debug.gradient_problem import Array, Problem, wide
 from wengert.debug.gradient_report import GradientReport
 from wengert.errors import GradientError
+from wengert.modes import enable_grad
+from wengert.tensors.conversion import tensor
 
 _LINEAR = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "complex64": 1e-4}  # and 1e-10 of wider ones
 

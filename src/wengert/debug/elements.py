@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.modes import no_grad
 from wengert.dtypes import float64
+from wengert.modes import no_grad
 
 
 def numbers(x: Tensor) -> Any:

@@ -11,9 +11,9 @@ import numpy as np
 from wengert import tree
 from wengert._core import Tensor
 from wengert.autograd.gradient_map import GradientMap
-from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError
-from wengert.interop.numpy import data
+from wengert.tensors.numpy import data
+from wengert.tensors.random import Generator
 
 _BYTES = 8  # of the digest
 

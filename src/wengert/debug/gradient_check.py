@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.random import default_generator
 from wengert.debug.deadline import deadline
 from wengert.debug.gradient_problem import Array, GradientProblem, Problem
 from wengert.debug.gradient_report import Finding, GradientReport, Verdict
 from wengert.debug.numerical import UNKNOWN, Slope, differentiate
 from wengert.dtypes import finfo
 from wengert.errors import GradientError
+from wengert.tensors.random import default_generator
 
 _FLAT = 1e-6  # relative to the input: steps of such a width are no rounding errors
 _PROBES = 2  # directions for each input

@@ -12,15 +12,15 @@ import numpy as np
 
 from wengert import _core, tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray, tensor
-from wengert.autograd.modes import enable_grad
-from wengert.autograd.random import default_generator
 from wengert.autograd.reverse import grad_of
 from wengert.debug.fingerprint import places
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, float64
 from wengert.errors import ArgumentError
-from wengert.interop.numpy import data
+from wengert.modes import enable_grad
+from wengert.tensors.conversion import asarray, tensor
+from wengert.tensors.numpy import data
+from wengert.tensors.random import default_generator
 
 Array = np.ndarray[Any, Any]
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from wengert.autograd.html import escaped
+from wengert.tensors.html import escaped
 
 Verdict = Literal["ok", "bug", "kink", "noise"]
 _WORST_FIRST: tuple[Verdict, ...] = ("bug", "kink", "noise", "ok")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
-from wengert.autograd.modes import no_grad
+from wengert.modes import no_grad
+from wengert.passes.evaluate import apply
 from wengert.program.ir import Const, Program, Var, resized_attrs
-from wengert.transforms.evaluate import apply
 
 
 def values_of(program: Program, inputs: Sequence[Any], leaves: list[Any], sizes: list[Any]) -> dict[Var, Any]:

@@ -10,10 +10,10 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.creation import zeros
-from wengert.autograd.custom_node import value_of
 from wengert.debug.elements import not_finite
 from wengert.debug.recorded_values import first_operation
+from wengert.tensors.creation import zeros
+from wengert.tensors.custom_node import value_of
 from wengert.transforms.pullback import reachable
 
 _MOST_SHOWN = 6

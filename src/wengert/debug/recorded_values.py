@@ -6,13 +6,13 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.modes import no_grad
 from wengert.debug.anomaly_record import Record, culprit, tell_instruction
 from wengert.debug.elements import at, described, first_bad, not_finite, numbers, summary, written
 from wengert.errors import GradientError
-from wengert.ops.registry import OPS
+from wengert.modes import no_grad
+from wengert.passes.evaluate import evaluate
 from wengert.program.ir import Program
-from wengert.transforms.evaluate import evaluate
+from wengert.registry.record import OPS
 from wengert.transforms.pullback import reachable
 
 _INPUT, _OUTPUT = 0, 1  # what a derivation saves: operands, results, residuals

@@ -96,9 +96,9 @@ def _error(values: Sequence[float]) -> float:
 
 def _two_sided(t: float, freedom: float) -> float:
     """The chance of a Student's t at least as far from zero."""
-    from wengert.autograd.conversion import tensor
     from wengert.dtypes import float64
     from wengert.functional import betainc
+    from wengert.tensors.conversion import tensor
 
     x = freedom / (freedom + t * t)
     a, b, at = (tensor(v, dtype=float64) for v in (freedom / 2, 0.5, x))

@@ -243,7 +243,7 @@ from wengert.functional.special import (
     xlog1py,
 )
 from wengert.functional.statistics import corrcoef, cov
-from wengert.ops.registry import OPS
+from wengert.registry.record import OPS
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -505,6 +505,6 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.functional.foreign_names import MissingName
+    from wengert.foreign_names import MissingName
 
     raise MissingName(__name__, name)

@@ -7,8 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import (
+from wengert.foreign_names import explain_keywords
+from wengert.functional.elementwise import _softplus
+from wengert.program.numbers import as_real
+from wengert.tensors.arguments import (
     all_axes,
     as_dtype_of,
     as_floating,
@@ -19,10 +23,6 @@ from wengert.functional.arguments import (
     product,
     wide,
 )
-from wengert.functional.elementwise import _softplus
-from wengert.functional.foreign_names import explain_keywords
-from wengert.program.compile import composite
-from wengert.program.numbers import as_real
 
 _where, _exp, _expm1, _log = native("where"), native("exp"), native("expm1"), native("log")
 _gelu, _tanh, _sigmoid = native("gelu"), native("tanh"), native("sigmoid")

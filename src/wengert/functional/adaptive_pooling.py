@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_floating, as_tensor, describe, native
 from wengert.functional.gather import take
 from wengert.functional.pooling import average_windows, largest_of_windows
 from wengert.functional.reductions import mean
 from wengert.functional.windows import with_batch, without_batch
 from wengert.ops.resample import WINDOWS
+from wengert.tensors.arguments import as_floating, as_tensor, describe, native
+from wengert.tensors.conversion import asarray
 
 _resample = native("resample")
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
+from wengert.compiling.compile import checked_composite, composite
 from wengert.dtypes import bool_, float32
 from wengert.errors import ArgumentError, DTypeError, ShapeError
-from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, full, iota, native, promoted
 from wengert.functional.dropout import check_probability, reserve
-from wengert.program.compile import checked_composite, composite
 from wengert.program.numbers import as_real
-from wengert.program.precision import uncast
 from wengert.program.trace import broadcast_shapes
+from wengert.registry.precision import uncast
+from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, describe, full, iota, native, promoted
 
 _attention, _broadcast_to, _reshape, _where = (native(n) for n in ("attention", "broadcast_to", "reshape", "where"))
 _exp, _sin, _cos, _slice, _concat = (native(n) for n in ("exp", "sin", "cos", "slice", "concat"))

@@ -8,11 +8,14 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.debug.warning import warn_user
+from wengert.compiling.compile import checked_composite, composite
 from wengert.dtypes import int64, result_type
 from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from wengert.functional.activations import log_probabilities
-from wengert.functional.arguments import (
+from wengert.functional.losses import check_reduction, optional, reduced
+from wengert.program.call_trace import call_trace
+from wengert.program.numbers import as_real
+from wengert.tensors.arguments import (
     as_dtype_of,
     as_floating,
     as_tensor,
@@ -23,11 +26,8 @@ from wengert.functional.arguments import (
     signed,
     wide,
 )
-from wengert.functional.losses import check_reduction, optional, reduced
-from wengert.interop.numpy import data
-from wengert.program.call_trace import call_trace
-from wengert.program.compile import checked_composite, composite
-from wengert.program.numbers import as_real
+from wengert.tensors.numpy import data
+from wengert.user_line import warn_user
 
 _sum, _where, _reshape, _not_equal = (native(n) for n in ("sum", "where", "reshape", "not_equal"))
 _take, _take_along = native("take"), native("take_along_axis")

@@ -7,8 +7,8 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, native, promoted_for, shape_text
 from wengert.functional.windows import per_axis, with_batch, without_batch
+from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, describe, native, promoted_for, shape_text
 
 _conv, _conv_bias, _conv_transpose = native("conv"), native("conv_bias"), native("conv_transpose")
 _reshape = native("reshape")

@@ -7,8 +7,8 @@ from typing import Any
 from wengert import _core
 from wengert._core import Tensor
 from wengert.errors import ShapeError
-from wengert.functional.arguments import as_tensor, describe, native
 from wengert.functional.shapes import moveaxis
+from wengert.tensors.arguments import as_tensor, describe, native
 
 _reshape = native("reshape")
 _slice, _unslice = native("slice"), native("unslice")

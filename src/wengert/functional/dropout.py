@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator, default_generator
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_floating, as_tensor, full, native, product
+from wengert.tensors.arguments import as_floating, as_tensor, full, native, product
+from wengert.tensors.random import Generator, default_generator
 
 _dropout = native("random_dropout")
 

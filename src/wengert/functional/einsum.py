@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import Size, as_tensor, describe, is_one, native, product, promoted
 from wengert.functional.diagonals import diagonal
-from wengert.program.compile import composite
+from wengert.tensors.arguments import Size, as_tensor, describe, is_one, native, product, promoted
 
 _matmul, _reshape, _permute, _sum = native("matmul"), native("reshape"), native("permute"), native("sum")
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Dim, Tensor
+from wengert.compiling.compile import composite
 from wengert.dtypes import bool_, float32, float64
 from wengert.errors import ArgumentError, DTypeError, TraceError
-from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, full, native, promoted
-from wengert.functional.foreign_names import explain_keywords
+from wengert.foreign_names import explain_keywords
 from wengert.functional.reductions import all
 from wengert.functional.shortcuts import shortcut
-from wengert.interop.numpy import data
-from wengert.program.compile import composite
+from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, full, native, promoted
+from wengert.tensors.numpy import data
 
 _where, _pow, _square, _sqrt, _reciprocal = (native(n) for n in ("where", "pow", "square", "sqrt", "reciprocal"))
 _exp, _log, _log1p, _abs, _copy = (native(n) for n in ("exp", "log", "log1p", "abs", "copy"))
@@ -158,7 +158,7 @@ def is_operand(x: Any) -> bool:
     """Whether x can stand beside a tensor in an expression."""
     if isinstance(x, (Tensor, int, float, complex, Dim)):
         return True
-    from wengert.ops.convert import convert_operand
+    from wengert.tensors.operands import convert_operand
 
     return convert_operand(x) is not NotImplemented
 
@@ -311,7 +311,7 @@ def fmod(a: Any, b: Any) -> Tensor:
 
 def both_tensors(a: Any, b: Any, name: str) -> tuple[Tensor, Tensor]:
     """Two operands as tensors; a Python number beside a tensor takes its dtype."""
-    from wengert.autograd.conversion import asarray
+    from wengert.tensors.conversion import asarray
 
     def beside(value: Any, other: Any) -> Tensor:
         if type(value) in (int, float) and isinstance(other, Tensor):

@@ -18,7 +18,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import as_dtype, complex64, complex128, float32, float64
 from wengert.errors import ArgumentError, DTypeError, ShapeError
-from wengert.functional.arguments import as_dtype_of, as_tensor, describe, full, native, one_axis
+from wengert.tensors.arguments import as_dtype_of, as_tensor, describe, full, native, one_axis
 
 _complex, _to_half, _from_half = native("fft_complex"), native("fft_to_half"), native("fft_from_half")
 _conj, _concat, _slice = native("conj"), native("concat"), native("slice")
@@ -271,7 +271,7 @@ def irfft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "back
 
 
 def _frequencies(values: Any, n: int, d: float, dtype: Any, device: Any, name: str) -> Tensor:
-    from wengert.autograd.conversion import asarray
+    from wengert.tensors.conversion import asarray
 
     wanted = float32 if dtype is None else as_dtype(dtype)
     if not wanted.is_floating:

@@ -8,7 +8,9 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import as_dtype, float32
 from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError, TraceError
-from wengert.functional.arguments import (
+from wengert.foreign_names import explain_keywords
+from wengert.program.trace import broadcast_shapes
+from wengert.tensors.arguments import (
     Size,
     as_dtype_of,
     as_index,
@@ -22,8 +24,6 @@ from wengert.functional.arguments import (
     promoted,
     shape_text,
 )
-from wengert.functional.foreign_names import explain_keywords
-from wengert.program.trace import broadcast_shapes
 
 _take, _take_along, _put_along = (
     native("take"),

@@ -17,18 +17,6 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import bool_, int64
 from wengert.errors import IndexRangeError, ShapeError
-from wengert.functional.arguments import (
-    Size,
-    as_dtype_of,
-    as_tensor,
-    describe,
-    is_one,
-    native,
-    number,
-    on_host,
-    product,
-    shape_text,
-)
 from wengert.functional.subscripts import (
     ARRAY,
     INTEGER,
@@ -45,6 +33,18 @@ from wengert.functional.subscripts import (
 )
 from wengert.program.call_trace import call_trace
 from wengert.program.trace import broadcast_shapes, same_shape, untraced
+from wengert.tensors.arguments import (
+    Size,
+    as_dtype_of,
+    as_tensor,
+    describe,
+    is_one,
+    native,
+    number,
+    on_host,
+    product,
+    shape_text,
+)
 
 _slice, _reshape, _permute, _take = (
     native("slice"),
@@ -125,7 +125,7 @@ def _linear_index(x: Tensor, terms: list[Term], name: str) -> Tensor:
         return _checked(named[0], x, name)
     sizes = [x.shape[t.axis] for t in named]
     if all(on_host(t.index) for t in terms) and all(isinstance(n, int) for n in (*sizes, *shape)):
-        from wengert.autograd.conversion import asarray
+        from wengert.tensors.conversion import asarray
 
         checked = [_checked(t, x, name) for t in named]
         if _core.recording_tapes():  # which know by instructions how the index was computed
@@ -270,7 +270,7 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
 def _value(value: Any, x: Tensor, name: str) -> Tensor:
     """What is written, in x's dtype. Python numbers take it at once: a float is not rounded to float32 on its way."""
     if isinstance(value, (bool, int, float, complex, list, tuple)):
-        from wengert.autograd.conversion import asarray
+        from wengert.tensors.conversion import asarray
 
         v = asarray(value, dtype=x.dtype)
     else:

@@ -11,7 +11,9 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import (
+from wengert.foreign_names import explain_keywords
+from wengert.functional.shapes import swapaxes
+from wengert.tensors.arguments import (
     Axis,
     Size,
     all_axes,
@@ -22,8 +24,6 @@ from wengert.functional.arguments import (
     one_axis,
     promoted,
 )
-from wengert.functional.foreign_names import explain_keywords
-from wengert.functional.shapes import swapaxes
 
 _reshape, _broadcast_to = native("reshape"), native("broadcast_to")
 _slice = native("slice")
@@ -279,7 +279,7 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Tensor:
 
 
 def _repeat_each(x: Tensor, counts: np.ndarray[Any, Any], axis: int) -> Tensor:
-    from wengert.autograd.conversion import asarray
+    from wengert.tensors.conversion import asarray
 
     if counts.ndim != 1 or counts.size != x.shape[axis] or (counts < 0).any():
         raise ShapeError(

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
+from wengert.compiling.compile import composite
 from wengert.dtypes import float32
 from wengert.errors import ArgumentError, DTypeError, ShapeError
-from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, full, native
 from wengert.functional.elementwise import _xlogy, logaddexp
 from wengert.functional.gather import take_along_axis
 from wengert.functional.joining import concat
 from wengert.functional.losses import check_reduction, pair, reduced
 from wengert.functional.reductions import squared_size
-from wengert.program.compile import composite
 from wengert.program.numbers import as_real
 from wengert.program.trace import broadcast_shapes
+from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, describe, full, native
+from wengert.tensors.conversion import asarray
 
 _log, _exp, _where, _maximum, _broadcast_to = (native(n) for n in ("log", "exp", "where", "maximum", "broadcast_to"))
 _NEVER = -1e30  # the logarithm of 0 in sums of probabilities: finite, so that derivatives are

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.compiling.compile import checked_composite, composite
 from wengert.errors import ShapeError
-from wengert.functional.arguments import (
+from wengert.functional.reductions import sum
+from wengert.functional.shapes import moveaxis
+from wengert.functional.shortcuts import shortcut
+from wengert.ops.tangents import conj
+from wengert.program.trace import broadcast_shapes
+from wengert.tensors.arguments import (
     as_floating,
     as_tensor,
     describe,
@@ -17,12 +23,6 @@ from wengert.functional.arguments import (
     promoted,
     promoted_for,
 )
-from wengert.functional.reductions import sum
-from wengert.functional.shapes import moveaxis
-from wengert.functional.shortcuts import shortcut
-from wengert.ops.tangents import conj
-from wengert.program.compile import checked_composite, composite
-from wengert.program.trace import broadcast_shapes
 
 _matmul, _reshape, _broadcast_to = native("matmul"), native("reshape"), native("broadcast_to")
 _mul, _permute = native("mul"), native("permute")

@@ -6,8 +6,14 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import (
+from wengert.foreign_names import explain_keywords
+from wengert.functional.elementwise import _softplus, _xlogy, pow
+from wengert.functional.reductions import squared_size
+from wengert.program.numbers import as_real
+from wengert.program.trace import broadcast_shapes
+from wengert.tensors.arguments import (
     as_dtype_of,
     as_floating,
     as_tensor,
@@ -19,12 +25,6 @@ from wengert.functional.arguments import (
     promoted,
     wide,
 )
-from wengert.functional.elementwise import _softplus, _xlogy, pow
-from wengert.functional.foreign_names import explain_keywords
-from wengert.functional.reductions import squared_size
-from wengert.program.compile import composite
-from wengert.program.numbers import as_real
-from wengert.program.trace import broadcast_shapes
 
 _sum, _where, _abs = native("sum"), native("where"), native("abs")
 _exp, _log, _log1p, _maximum, _relu = (native(n) for n in ("exp", "log", "log1p", "maximum", "relu"))

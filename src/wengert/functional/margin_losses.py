@@ -6,9 +6,16 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.dtypes import int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError
-from wengert.functional.arguments import (
+from wengert.functional.elementwise import _softplus, pow
+from wengert.functional.losses import check_reduction, optional, pair, reduced
+from wengert.functional.reductions import squared_size
+from wengert.functional.scanning import cumprod
+from wengert.program.numbers import as_real
+from wengert.program.trace import broadcast_shapes
+from wengert.tensors.arguments import (
     as_dtype_of,
     as_floating,
     as_tensor,
@@ -21,13 +28,6 @@ from wengert.functional.arguments import (
     promoted,
     wide,
 )
-from wengert.functional.elementwise import _softplus, pow
-from wengert.functional.losses import check_reduction, optional, pair, reduced
-from wengert.functional.reductions import squared_size
-from wengert.functional.scanning import cumprod
-from wengert.program.compile import composite
-from wengert.program.numbers import as_real
-from wengert.program.trace import broadcast_shapes
 
 _sum, _max, _relu, _abs, _sqrt = (native(n) for n in ("sum", "max", "relu", "abs", "sqrt"))
 _where, _reshape, _take_along = (native(n) for n in ("where", "reshape", "take_along_axis"))

@@ -8,9 +8,9 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.dtypes import bool_, finfo
 from wengert.errors import DTypeError
-from wengert.functional.arguments import Axis, all_axes, as_dtype_of, as_floating, as_tensor, describe, native, wide
-from wengert.functional.foreign_names import explain_keywords
+from wengert.foreign_names import explain_keywords
 from wengert.functional.reductions import sum
+from wengert.tensors.arguments import Axis, all_axes, as_dtype_of, as_floating, as_tensor, describe, native, wide
 
 _where, _isnan, _equal, _not = (native(n) for n in ("where", "isnan", "equal", "logical_not"))
 _sum, _max, _min, _all = (native(n) for n in ("sum", "max", "min", "all"))

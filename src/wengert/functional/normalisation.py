@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.modes import no_grad
+from wengert.compiling.compile import composite
 from wengert.dtypes import float32
 from wengert.errors import ArgumentError, DTypeError, ShapeError
-from wengert.functional.arguments import (
+from wengert.modes import no_grad
+from wengert.program.numbers import as_real
+from wengert.recomputing import recomputing
+from wengert.tensors.arguments import (
     Size,
     as_dtype_of,
     as_floating,
@@ -24,9 +27,6 @@ from wengert.functional.arguments import (
     promoted,
     shape_text,
 )
-from wengert.memory.recomputing import recomputing
-from wengert.program.compile import composite
-from wengert.program.numbers import as_real
 
 _sum, _square, _rsqrt, _standardise = native("sum"), native("square"), native("rsqrt"), native("standardise")
 _reshape, _broadcast_to = native("reshape"), native("broadcast_to")

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import zeros
 from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
-from wengert.functional.arguments import as_tensor, describe
 from wengert.functional.gather import scatter, scatter_add, take
 from wengert.functional.padding import pad
 from wengert.functional.shapes import broadcast_to, permute_dims, reshape
 from wengert.functional.windows import per_axis, with_batch, without_batch
+from wengert.tensors.arguments import as_tensor, describe
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import zeros
 
 # ---------------------------------------------------------------------------------------- windows as columns
 

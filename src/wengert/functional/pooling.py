@@ -9,7 +9,8 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.dtypes import float32, int64
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import (
+from wengert.functional.windows import per_axis, with_batch, without_batch
+from wengert.tensors.arguments import (
     as_dtype_of,
     as_floating,
     as_tensor,
@@ -21,7 +22,6 @@ from wengert.functional.arguments import (
     product,
     shape_text,
 )
-from wengert.functional.windows import per_axis, with_batch, without_batch
 
 _argmax, _take, _sum = native("pool_argmax"), native("pool_take"), native("pool_sum")
 _remainder, _floor_divide, _reshape = native("remainder"), native("floor_divide"), native("reshape")

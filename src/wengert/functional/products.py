@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.dtypes import int64, uint64
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_dtype_of, as_tensor, describe, full, native, one_axis, promoted
 from wengert.functional.joining import concat, flip, stack
 from wengert.functional.scanning import cumulative_prod
 from wengert.functional.shapes import moveaxis
-from wengert.program.compile import composite
+from wengert.tensors.arguments import as_dtype_of, as_tensor, describe, full, native, one_axis, promoted
 
 _matmul, _reshape, _mul = native("matmul"), native("reshape"), native("mul")
 _broadcast_to = native("broadcast_to")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_floating, as_tensor, describe, native, promoted
 from wengert.functional.joining import flip, stack
 from wengert.functional.linear import linear
 from wengert.ops.shape import zeros_like
-from wengert.program.compile import composite
+from wengert.tensors.arguments import as_floating, as_tensor, describe, native, promoted
 
 _matmul, _reshape, _slice, _concat = (native(n) for n in ("matmul", "reshape", "slice", "concat"))
 _sigmoid, _tanh, _relu, _lstm, _gru = (native(n) for n in ("sigmoid", "tanh", "relu", "lstm", "gru"))

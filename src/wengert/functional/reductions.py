@@ -8,9 +8,13 @@ from typing import Any, Literal, overload
 
 from wengert import _core
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.dtypes import as_dtype, bool_, int64
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import (
+from wengert.foreign_names import explain_keywords
+from wengert.functional.shortcuts import shortcut
+from wengert.program.trace import broadcast_shapes as common_shape
+from wengert.tensors.arguments import (
     Axis,
     all_axes,
     as_dtype_of,
@@ -26,10 +30,6 @@ from wengert.functional.arguments import (
     promoted,
     wide,
 )
-from wengert.functional.foreign_names import explain_keywords
-from wengert.functional.shortcuts import shortcut
-from wengert.program.compile import composite
-from wengert.program.trace import broadcast_shapes as common_shape
 
 _sum, _prod, _max, _min = native("sum"), native("prod"), native("max"), native("min")
 _any, _all, _argmax, _argmin = native("any"), native("all"), native("argmax"), native("argmin")

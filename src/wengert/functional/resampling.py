@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, native
 from wengert.functional.gather import take
 from wengert.ops.resample import CORNERS, LINEAR, NEAREST
+from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, describe, native
+from wengert.tensors.conversion import asarray
 
 _resample = native("resample")
 

@@ -11,7 +11,13 @@ import numpy as np
 from wengert._core import Tensor
 from wengert.dtypes import int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError
-from wengert.functional.arguments import (
+from wengert.foreign_names import explain_keywords
+from wengert.functional.convolution import conv1d
+from wengert.functional.elementwise import both_tensors, conj
+from wengert.functional.joining import concat, flip
+from wengert.functional.padding import pad
+from wengert.functional.scanning import diff
+from wengert.tensors.arguments import (
     as_dtype_of,
     as_floating,
     as_tensor,
@@ -23,12 +29,6 @@ from wengert.functional.arguments import (
     one_axis,
     promoted,
 )
-from wengert.functional.convolution import conv1d
-from wengert.functional.elementwise import both_tensors, conj
-from wengert.functional.foreign_names import explain_keywords
-from wengert.functional.joining import concat, flip
-from wengert.functional.padding import pad
-from wengert.functional.scanning import diff
 
 _sum, _slice, _reshape, _take, _where = (native(n) for n in ("sum", "slice", "reshape", "take", "where"))
 _searchsorted, _isnan, _remainder, _argsort = (native(n) for n in ("searchsorted", "isnan", "remainder", "argsort"))

@@ -9,7 +9,11 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.dtypes import float32
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import (
+from wengert.foreign_names import explain_keywords
+from wengert.functional.joining import flip
+from wengert.functional.reductions import accumulable
+from wengert.functional.results import ValuesAndIndices
+from wengert.tensors.arguments import (
     as_dtype_of,
     as_floating,
     as_tensor,
@@ -19,10 +23,6 @@ from wengert.functional.arguments import (
     one_axis,
     promoted,
 )
-from wengert.functional.foreign_names import explain_keywords
-from wengert.functional.joining import flip
-from wengert.functional.reductions import accumulable
-from wengert.functional.results import ValuesAndIndices
 
 _cumsum, _cumprod, _logcumsumexp = native("cumsum"), native("cumprod"), native("logcumsumexp")
 _cummax: Any = native("cummax")

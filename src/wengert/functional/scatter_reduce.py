@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.dtypes import bool_
 from wengert.errors import ArgumentError, DTypeError
-from wengert.functional.arguments import as_dtype_of, as_index, as_tensor, describe, full, native, promoted, wide
-from wengert.functional.foreign_names import explain_keywords
+from wengert.foreign_names import explain_keywords
 from wengert.functional.gather import scattered
 from wengert.functional.joining import narrow
-from wengert.program.compile import composite
+from wengert.tensors.arguments import as_dtype_of, as_index, as_tensor, describe, full, native, promoted, wide
 
 _scatter_add, _put_along, _take_along = native("scatter_add"), native("scatter_along_axis"), native("take_along_axis")
 _argsort, _where, _equal, _concat = native("argsort"), native("where"), native("equal"), native("concat")

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.dtypes import float64, int64
 from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError, TraceError
-from wengert.functional.arguments import (
+from wengert.foreign_names import explain_keywords
+from wengert.tensors.arguments import (
     as_dtype_of,
     as_floating,
     as_index,
@@ -24,9 +26,7 @@ from wengert.functional.arguments import (
     on_host,
     wide,
 )
-from wengert.functional.foreign_names import explain_keywords
-from wengert.interop.numpy import data
-from wengert.program.compile import composite
+from wengert.tensors.numpy import data
 
 _index_add, _take, _where, _equal = (native(n) for n in ("index_add", "take", "where", "equal"))
 _argsort, _take_along, _put_along = (native(n) for n in ("argsort", "take_along_axis", "scatter_along_axis"))
@@ -186,7 +186,7 @@ def bincount(x: Any, *, weights: Any = None, minlength: int = 0) -> Tensor:
 
 def _edges(x: Tensor, bins: Any, limits: Sequence[float] | None) -> Tensor:
     """The n + 1 edges of n bins."""
-    from wengert.autograd.conversion import asarray
+    from wengert.tensors.conversion import asarray
 
     dtype = x.dtype if x.dtype.is_floating else float64  # float32 would not tell large integers apart
     if not isinstance(bins, (int, np.integer)):

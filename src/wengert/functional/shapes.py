@@ -10,7 +10,10 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import as_dtype
 from wengert.errors import ArgumentError, AxisError, ShapeError
-from wengert.functional.arguments import (
+from wengert.foreign_names import explain_keywords
+from wengert.functional.shortcuts import shortcut
+from wengert.program.trace import broadcast_shapes as common_shape
+from wengert.tensors.arguments import (
     Axis,
     Size,
     all_axes,
@@ -23,9 +26,6 @@ from wengert.functional.arguments import (
     product,
     shape_text,
 )
-from wengert.functional.foreign_names import explain_keywords
-from wengert.functional.shortcuts import shortcut
-from wengert.program.trace import broadcast_shapes as common_shape
 
 _reshape, _permute, _broadcast_to = native("reshape"), native("permute"), native("broadcast_to")
 _copy, _bitcast = native("copy"), native("bitcast")
@@ -311,7 +311,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tens
     [1, -1]
     """
     if device is not None:
-        from wengert.autograd.device import move
+        from wengert.tensors.device import move
 
         x = move(as_tensor(x, "astype"), device)
     t, wanted = as_tensor(x, "astype"), as_dtype(dtype)

@@ -16,7 +16,9 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import DType, bool_, float32, int64, uint8
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
-from wengert.functional.arguments import (
+from wengert.foreign_names import explain_keywords
+from wengert.functional.results import ValuesAndIndices
+from wengert.tensors.arguments import (
     as_dtype_of,
     as_floating,
     as_index,
@@ -30,9 +32,7 @@ from wengert.functional.arguments import (
     promoted,
     wide,
 )
-from wengert.functional.foreign_names import explain_keywords
-from wengert.functional.results import ValuesAndIndices
-from wengert.interop.numpy import data
+from wengert.tensors.numpy import data
 
 _sort, _argsort, _topk, _searchsorted = (native(n) for n in ("sort", "argsort", "topk", "searchsorted"))
 _pairs: Any = native("sort_with_indices")
@@ -192,7 +192,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 def _asarray(q: Any, dtype: DType) -> Tensor:
-    from wengert.autograd.conversion import asarray
+    from wengert.tensors.conversion import asarray
 
     return asarray(q, dtype=dtype)
 
@@ -260,7 +260,7 @@ def _unique(x: Any, name: str) -> UniqueAll:
             f"{name}: the number of distinct elements of {describe(t)} depends on its data, which a traced function cannot "
             "read; call it outside of the compiled function"
         )
-    from wengert.autograd.conversion import asarray
+    from wengert.tensors.conversion import asarray
 
     flat = _reshape(t, (t.size,))
     plain = flat.detach()

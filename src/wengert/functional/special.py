@@ -7,9 +7,9 @@ import operator
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_floating, as_tensor, native
-from wengert.program.compile import composite
+from wengert.tensors.arguments import as_floating, as_tensor, native
 
 _digamma, _trigamma, _polygamma = native("digamma"), native("trigamma"), native("polygamma")
 _bessel_i, _bessel_i_scaled, _i0e = native("bessel_i"), native("bessel_i_scaled"), native("i0e")

@@ -6,11 +6,11 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.errors import ShapeError
-from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, native, number, promoted, wide
 from wengert.functional.diagonals import diagonal
 from wengert.functional.elementwise import conj
 from wengert.functional.joining import concat
 from wengert.functional.linear import matmul
+from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, describe, native, number, promoted, wide
 
 _sum, _reshape, _permute = (native(n) for n in ("sum", "reshape", "permute"))
 _sqrt, _real, _maximum = native("sqrt"), native("real"), native("maximum")

@@ -7,7 +7,7 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import describe, native
+from wengert.tensors.arguments import describe, native
 
 _reshape = native("reshape")
 

@@ -8,19 +8,19 @@ from typing import Any
 
 from wengert import _core, tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.random import default_generator
+from wengert.compiling.compile import own_outputs
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.graph import program_file
 from wengert.graph.program_file import Place, Reader
 from wengert.graph.sized_program import Draw, Leaf, SizedProgram
+from wengert.passes.variants import symbolic_types
 from wengert.program.call_trace import CallTrace, ClosesOver
-from wengert.program.compile import own_outputs
 from wengert.program.ir import Program, Type, resized
 from wengert.program.simplify import simplify
 from wengert.program.sizes import own_symbols, unify_sizes
+from wengert.tensors.conversion import asarray
+from wengert.tensors.random import default_generator
 from wengert.transforms.regions import as_result
-from wengert.transforms.variants import symbolic_types
 
 _INPUT, _CONTENT = 0, 2  # as core/dim.h: SizeLeaf::Kind
 

@@ -10,16 +10,16 @@ from typing import Any
 
 from wengert import _core, tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import no_grad
 from wengert.debug.drawing import to_dot, to_svg, to_text
 from wengert.dtypes import DType, float32
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 from wengert.graph.nodes import GraphTrace, Node, Placeholder, Variable
 from wengert.graph.program_file import Place
 from wengert.graph.sized_program import SizedProgram, leaf_of, leaves_of_attrs
+from wengert.modes import no_grad
 from wengert.program.ir import Program, Type, Var, format_program, remove_dead
 from wengert.program.sizes import own_symbols
+from wengert.tensors.conversion import asarray
 from wengert.transforms.pullback import pull, require_real, require_scalar
 
 _numbers = itertools.count(1)
@@ -154,7 +154,7 @@ class Graph:
             return pull(listed, seeds, sources, retain=True, record=True)
 
     def _seed(self, y: Any, bar: Any) -> Any:
-        from wengert.autograd.creation import ones_like
+        from wengert.tensors.creation import ones_like
 
         if bar is None:
             require_scalar(y, "gradients")

@@ -30,8 +30,8 @@ from wengert.dtypes import DType
 from wengert.errors import ArgumentError, LoadError, WengertError
 from wengert.interop import safetensors
 from wengert.interop.files import written_atomically
-from wengert.ops.registry import OPS, Op
 from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, infer
+from wengert.registry.record import OPS, Op
 
 VERSION = 1
 _MAGIC = b"WENGERTP"

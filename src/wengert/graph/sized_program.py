@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wengert import _core
+from wengert.compiling.compile import compile
 from wengert.errors import ShapeError, WengertError
-from wengert.program.compile import compile
+from wengert.passes.evaluate import evaluate
 from wengert.program.ir import Instruction, Program, infer, resized
-from wengert.transforms.evaluate import evaluate
 
 Leaf = tuple[int, int, int]  # as core/dim.h: SizeLeaf
 _INPUT, _CONTENT = 0, 2  # as core/dim.h: SizeLeaf::Kind

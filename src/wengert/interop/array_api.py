@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.device import CPU, Device, check_device, move
 from wengert.dtypes import ALL, DType, complex64, float32, int64, isdtype
 from wengert.errors import ArgumentError
+from wengert.tensors.device import CPU, Device, check_device, move
 
 VERSION = "2025.12"
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", VERSION)

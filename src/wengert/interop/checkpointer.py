@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wengert.debug.warning import warn_user
 from wengert.errors import ArgumentError, LoadError
 from wengert.interop import safetensors
 from wengert.interop.files import remove_left_over
+from wengert.user_line import warn_user
 
 
 class Checkpoint(NamedTuple):

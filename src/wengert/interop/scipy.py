@@ -14,10 +14,10 @@ import numpy as np
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import no_grad
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, DTypeError, GradientError
+from wengert.modes import no_grad
+from wengert.tensors.conversion import asarray
 from wengert.transforms.functional import hvp, value_and_grad
 from wengert.transforms.jacobian import hessian, jacobian
 from wengert.tree import flatten, leaves_like, unflatten

@@ -12,7 +12,7 @@ from wengert import functional
 from wengert._core import Tensor
 from wengert.dtypes import as_dtype, float32, result_type
 from wengert.errors import DTypeError, ShapeError
-from wengert.functional.arguments import as_dtype_of, describe
+from wengert.tensors.arguments import as_dtype_of, describe
 
 
 def is_sparse(x: Any) -> bool:

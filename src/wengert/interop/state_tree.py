@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError, LoadError
+from wengert.tensors.conversion import asarray
+from wengert.tensors.random import Generator
 
 
 def encode(state: Any) -> tuple[dict[str, Tensor], Any]:

@@ -10,12 +10,12 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_dtype_of, native
 from wengert.functional.shapes import matrix_transpose
 from wengert.linalg.results import EighResult, EigResult, LUResult, QRResult, SVDResult
 from wengert.linalg.solving import differentiated, inexact, matrices, square
 from wengert.ops.linalg import columns, positions, rows
 from wengert.ops.tangents import conj
+from wengert.tensors.arguments import as_dtype_of, native
 
 _cholesky, _lu, _qr, _svd, _svdvals = (native(name) for name in ("cholesky", "lu", "qr", "svd", "svdvals"))
 _eigh, _eigvalsh, _eig, _eigvals = (native(name) for name in ("eigh", "eigvalsh", "eig", "eigvals"))

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.autograd.creation import eye, ones_like
 from wengert.autograd.custom import FunctionOp
 from wengert.errors import DTypeError
-from wengert.functional.arguments import as_dtype_of, native
 from wengert.functional.linear import matmul
 from wengert.functional.reductions import max as largest
 from wengert.linalg.solving import inexact, inv, square
 from wengert.ops.linalg import adjoint_of, columns, product, rows, symmetric
 from wengert.program.trace import Tracer
+from wengert.tensors.arguments import as_dtype_of, native
+from wengert.tensors.creation import eye, ones_like
 from wengert.transforms.functional import jvp
 
 _matrix_exp, _eigh, _where, _abs = (native(name) for name in ("matrix_exp", "eigh", "where", "abs"))

@@ -8,13 +8,13 @@ import numpy as np
 
 from wengert._core import Tensor
 from wengert.dtypes import DType, as_dtype, int64
-from wengert.functional.arguments import as_dtype_of, as_tensor, full, native
 from wengert.functional.linear import matmul
 from wengert.functional.reductions import max, sum
 from wengert.linalg.factorizations import svdvals
 from wengert.linalg.results import LstsqResult
 from wengert.linalg.solving import inexact, matrices, system
 from wengert.program.trace import broadcast_shapes
+from wengert.tensors.arguments import as_dtype_of, as_tensor, full, native
 
 _pinv, _broadcast_to, _reshape, _abs = native("pinv"), native("broadcast_to"), native("reshape"), native("abs")
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import all_axes, as_floating, as_tensor, describe, native, one_axis
 from wengert.functional.reductions import max, min, sum
 from wengert.functional.reductions import norm as elementwise_norm
 from wengert.functional.shapes import expand_dims, moveaxis
 from wengert.linalg.factorizations import svdvals
 from wengert.linalg.solving import inv, matrices, square
-from wengert.program.compile import composite
+from wengert.tensors.arguments import all_axes, as_floating, as_tensor, describe, native, one_axis
 
 _abs = native("abs")
 Axes = int | Sequence[int] | None

@@ -6,11 +6,11 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.errors import DTypeError, ShapeError
-from wengert.functional.arguments import Size, as_tensor, describe, native, promoted
 from wengert.linalg.results import SlogdetResult
-from wengert.program.compile import composite
 from wengert.program.trace import broadcast_shapes
+from wengert.tensors.arguments import Size, as_tensor, describe, native, promoted
 
 _lu_factor, _lu_solve, _inv = native("lu_factor"), native("lu_solve"), native("inv")
 _det, _slogdet, _solve_triangular = native("det"), native("slogdet"), native("solve_triangular")

@@ -20,16 +20,16 @@ import numpy as np
 
 from wengert import _core, tree
 from wengert._core import Tensor
-from wengert.autograd.creation import zeros, zeros_like
-from wengert.autograd.custom_node import record_node, tapes_paused, value_of
-from wengert.autograd.modes import enable_grad
-from wengert.autograd.random import draws_logged, draws_repeated
 from wengert.errors import ArgumentError, GradientError
-from wengert.functional.arguments import native
-from wengert.interop.numpy import data
-from wengert.memory.recomputing import recomputation
-from wengert.program.precision import cast_apart
+from wengert.modes import enable_grad
 from wengert.program.trace import tracing
+from wengert.recomputing import recomputation
+from wengert.registry.precision import cast_apart
+from wengert.tensors.arguments import native
+from wengert.tensors.creation import zeros, zeros_like
+from wengert.tensors.custom_node import record_node, tapes_paused, value_of
+from wengert.tensors.numpy import data
+from wengert.tensors.random import draws_logged, draws_repeated
 
 _Edge = tuple[Any, int]  # a recorded instruction and the number of one of its outputs
 _BLOCK = 509  # words per sum of a digest; a prime, so that what moves by rows is seen

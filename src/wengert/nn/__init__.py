@@ -134,6 +134,6 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.functional.foreign_names import MissingName
+    from wengert.foreign_names import MissingName
 
     raise MissingName(__name__, name)

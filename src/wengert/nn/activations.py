@@ -6,9 +6,9 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.functional.arguments import native
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
+from wengert.tensors.arguments import native
 
 _relu, _tanh, _sigmoid = native("relu"), native("tanh"), native("sigmoid")
 

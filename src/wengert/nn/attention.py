@@ -8,16 +8,16 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.creation import ones_like
 from wengert.dtypes import bool_
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import as_tensor, describe
 from wengert.functional.attention import within_window
 from wengert.functional.dropout import check_probability
 from wengert.nn import init
 from wengert.nn.layers import Linear
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
+from wengert.tensors.arguments import as_tensor, describe
+from wengert.tensors.creation import ones_like
 
 
 def additive_mask(mask: Any, dtype: Any) -> Tensor:

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.random import Generator, uniform
 from wengert.errors import ArgumentError
 from wengert.functional.windows import per_axis
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
+from wengert.tensors.random import Generator, uniform
 
 Sizes = int | Sequence[int]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
 from wengert.functional.dropout import check_probability
 from wengert.nn.module import Module
+from wengert.tensors.random import Generator
 
 
 class Dropout(Module):

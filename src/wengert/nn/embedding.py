@@ -6,10 +6,10 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
+from wengert.tensors.random import Generator
 
 
 class Embedding(Module):

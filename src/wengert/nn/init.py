@@ -9,11 +9,11 @@ import numpy as np
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd import conversion, creation, random
-from wengert.autograd.modes import no_grad
-from wengert.autograd.random import Generator
 from wengert.dtypes import float32, float64
 from wengert.errors import ArgumentError, ShapeError
+from wengert.modes import no_grad
+from wengert.tensors import conversion, creation, random
+from wengert.tensors.random import Generator
 
 __all__ = [
     "calculate_gain",

@@ -7,10 +7,10 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.random import Generator, uniform
 from wengert.errors import ArgumentError
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
+from wengert.tensors.random import Generator, uniform
 
 
 class Linear(Module):

@@ -10,15 +10,15 @@ from typing import Any, Self
 from wengert import _core
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd import conversion
-from wengert.autograd.modes import no_grad
-from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError
+from wengert.modes import no_grad
 from wengert.nn import init
 from wengert.nn.dropout import Dropout
 from wengert.nn.layers import Linear
 from wengert.nn.module import Module, exchange_modules, load_into
 from wengert.nn.parameter import Parameter
+from wengert.tensors import conversion
+from wengert.tensors.random import Generator
 
 __all__ = [
     "LoRALinear",

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple, Self
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd import conversion
-from wengert.autograd.device import is_device, move
-from wengert.autograd.html import escaped, table
-from wengert.autograd.modes import no_grad
 from wengert.autograd.reverse import HookHandle
 from wengert.dtypes import as_dtype
 from wengert.errors import ArgumentError
-from wengert.functional.foreign_names import FOREIGN_OF_NETWORKS, ForeignMethod, readable
+from wengert.foreign_names import FOREIGN_OF_NETWORKS, ForeignMethod, readable
+from wengert.modes import no_grad
 from wengert.nn.backward_hooks import GradientWatch
 from wengert.nn.parameter import Parameter, ParameterDict
 from wengert.program.call_trace import call_trace
+from wengert.tensors import conversion
+from wengert.tensors.device import is_device, move
+from wengert.tensors.html import escaped, table
 
 
 class _Entry(NamedTuple):

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd import creation
-from wengert.autograd.modes import no_grad
 from wengert.dtypes import float64, int64
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import describe
-from wengert.memory.recomputing import recomputing
+from wengert.modes import no_grad
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
+from wengert.recomputing import recomputing
+from wengert.tensors import creation
+from wengert.tensors.arguments import describe
 
 
 class LayerNorm(Module):

@@ -8,11 +8,11 @@ from typing import Any, Self
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd import conversion, creation
-from wengert.autograd.modes import no_grad
-from wengert.autograd.random import Generator
-from wengert.autograd.random import randn as _randn
 from wengert.errors import ArgumentError, GradientError, ShapeError
+from wengert.modes import no_grad
+from wengert.tensors import conversion, creation
+from wengert.tensors.random import Generator
+from wengert.tensors.random import randn as _randn
 
 
 def reset_grad(p: Tensor, set_to_none: bool) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.modes import no_grad
-from wengert.autograd.random import Generator, randn
 from wengert.errors import ArgumentError
+from wengert.modes import no_grad
 from wengert.nn.containers import ModuleDict
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
+from wengert.tensors.random import Generator, randn
 
 
 class Parametrization(Module):

@@ -7,15 +7,15 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.creation import zeros
-from wengert.autograd.device import like
-from wengert.autograd.random import Generator, uniform
 from wengert.errors import ArgumentError, ShapeError
-from wengert.functional.arguments import describe
 from wengert.functional.dropout import check_probability
 from wengert.functional.recurrent import gru_layer, is_relu, lstm_layer, rnn_layer
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
+from wengert.tensors.arguments import describe
+from wengert.tensors.creation import zeros
+from wengert.tensors.device import like
+from wengert.tensors.random import Generator, uniform
 
 
 class _Recurrent(Module):

@@ -9,13 +9,13 @@ from typing import Any
 from wengert import functional as F
 from wengert._core import Tensor
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import native
 from wengert.nn.attention import MultiheadAttention
 from wengert.nn.containers import ModuleList
 from wengert.nn.dropout import Dropout
 from wengert.nn.layers import Linear
 from wengert.nn.module import Module
 from wengert.nn.normalisation import LayerNorm
+from wengert.tensors.arguments import native
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {"relu": native("relu"), "gelu": F.gelu, "silu": F.silu}
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
 from wengert.dtypes import DType
+from wengert.tensors.conversion import asarray
 
 
 class Arguments:

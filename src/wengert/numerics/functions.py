@@ -14,13 +14,13 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.forward import DualTensor
 from wengert.errors import TraceError
+from wengert.passes.evaluate import evaluate
 from wengert.program.call_trace import CallTrace, ClosesOver
 from wengert.program.ir import Const, Program, Type, Var
 from wengert.program.sizes import own_symbols
 from wengert.program.trace import tracing
-from wengert.transforms.evaluate import evaluate
+from wengert.tensors.dual import DualTensor
 
 _KEPT = 128  # sets of compiled functions
 

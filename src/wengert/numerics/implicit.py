@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert import functional as F
-from wengert.autograd.creation import ones_like
 from wengert.autograd.custom import custom_op
-from wengert.autograd.modes import no_grad
 from wengert.linalg.solving import solve
+from wengert.modes import no_grad
 from wengert.numerics.arguments import Floating
 from wengert.numerics.functions import numbers_of
+from wengert.tensors.creation import ones_like
 from wengert.transforms.functional import differentiate_backwards, jvp
 
 Residual = Callable[..., Any]  # F(x, *params)

@@ -11,10 +11,10 @@ import numpy as np
 from wengert import functional as F
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import full
 from wengert.dtypes import DType, float32, float64, result_type
 from wengert.errors import ArgumentError, DTypeError, ShapeError, WengertError
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import full
 
 
 class Layout:

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from wengert import functional as F
-from wengert.autograd.creation import zeros, zeros_like
 from wengert.autograd.custom import custom_op
 from wengert.numerics.functions import Cache, Function, as_function
 from wengert.ode.stepping import Options
+from wengert.tensors.creation import zeros, zeros_like
 from wengert.transforms.functional import differentiate_backwards
 
 _CACHE = Cache()  # of augmented systems

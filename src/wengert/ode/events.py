@@ -10,12 +10,12 @@ import numpy as np
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import ones_like
 from wengert.errors import ArgumentError, ShapeError
 from wengert.numerics.brent import brent
 from wengert.numerics.functions import numbers_of
 from wengert.ode.methods import METHODS
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import ones_like
 from wengert.transforms.functional import jvp
 
 _NEWTON = 2  # steps from the root that was found: derivatives of its time are then exact up to third order

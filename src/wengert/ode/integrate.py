@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from wengert import functional as F
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import no_grad
+from wengert.compiling.compile import compile
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, TraceError
+from wengert.modes import no_grad
 from wengert.numerics.functions import Cache, Function, is_differentiated, numbers_of
 from wengert.ode.adjoint import adjoint_states
 from wengert.ode.events import Crossing, Detector, Event, as_events, differentiable_crossing, scalar
@@ -22,7 +22,7 @@ from wengert.ode.problem import Problem
 from wengert.ode.replay import Replay, grid_of
 from wengert.ode.solution import EventPoint, Solution
 from wengert.ode.stepping import Options, Path, Stepper
-from wengert.program.compile import compile
+from wengert.tensors.conversion import asarray
 
 _CACHE = Cache()  # of compiled functions of events
 _TOLERANCES = {"float64": (1e-6, 1e-9), "float32": (1e-4, 1e-6)}  # rtol and atol where none are given

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from wengert import functional as F
+from wengert.compiling.compile import compile
 from wengert.numerics.functions import Cache, Function, numbers_of
 from wengert.ode.methods import Carry, Method
-from wengert.program.compile import compile
 
 _CACHE = Cache()
 

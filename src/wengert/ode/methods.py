@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from wengert import functional as F
-from wengert.autograd.creation import eye, ones_like
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import native
 from wengert.ode import rodas5p as rodas
 from wengert.ode.tableaus import BOSH3, DOPRI5, HEUN, RK4, TSIT5, Row, Tableau
+from wengert.tensors.arguments import native
+from wengert.tensors.creation import eye, ones_like
 from wengert.transforms.functional import jvp
 from wengert.transforms.jacobian import jacfwd
 

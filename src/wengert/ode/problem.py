@@ -9,13 +9,13 @@ import numpy as np
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.numerics.arguments import Arguments
 from wengert.numerics.functions import Function, as_function, numbers_of
 from wengert.numerics.vectors import Layout
 from wengert.program.trace import tracing
+from wengert.tensors.conversion import asarray
 
 
 class Problem:

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from wengert import functional as F
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import zeros_like
 from wengert.autograd.custom import custom_op
 from wengert.dtypes import DType
 from wengert.numerics.arguments import Floating
@@ -23,6 +21,8 @@ from wengert.numerics.functions import is_differentiated
 from wengert.ode.kernels import Kernels
 from wengert.ode.methods import Carry
 from wengert.ode.stepping import Path
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import zeros_like
 from wengert.transforms.functional import differentiate_backwards, jvp
 
 

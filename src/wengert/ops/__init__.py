@@ -29,8 +29,8 @@ from wengert.ops import (
     tangents,
     transcendental,
 )
-from wengert.ops.documentation import install as install_documentation
-from wengert.ops.registry import OPS, Op, check_complete
+from wengert.registry.documentation import install as install_documentation
+from wengert.registry.record import OPS, Op, check_complete
 
 check_complete()
 install_documentation()

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import define
-from wengert.ops.samples import EXTREME, Sample, unary
-from wengert.ops.samples import real as reals
 from wengert.ops.special import scipy_special
 from wengert.ops.tangents import select
 from wengert.ops.transcendental import exp
+from wengert.registry.record import define
+from wengert.registry.samples import EXTREME, Sample, unary
+from wengert.registry.samples import real as reals
 
 relu = define(
     "relu",

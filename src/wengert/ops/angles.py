@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from wengert.ops.incomplete import bell, tensors
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, exactly, real, whole
 from wengert.ops.special import bessel_i_scaled, i0e
 from wengert.ops.transcendental import cos, exp
-from wengert.ops.zero import ZERO
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Invalid, Sample, exactly, real, whole
+from wengert.registry.zero import ZERO
 
 _STREAM = ((1, 2), (3,))
 

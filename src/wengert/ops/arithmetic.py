@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from wengert.ops.predicates import signbit
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import EXTREME, Invalid, Sample, binary, exactly, truth, unary, whole
-from wengert.ops.samples import real as reals
 from wengert.ops.tangents import conj, either, is_complex, real, select
 from wengert.ops.transcendental import log
-from wengert.ops.zero import ZERO
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import EXTREME, Invalid, Sample, binary, exactly, truth, unary, whole
+from wengert.registry.samples import real as reals
+from wengert.registry.zero import ZERO
 
 mul = define(
     "mul",

@@ -18,19 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wengert.dtypes import float32, int64
-from wengert.ops.batching import all_mapped, by_meaning, count
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.matmul import matmul
 from wengert.ops.random import random_uniform
 from wengert.ops.reduce import all, sum
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Array, Invalid, Sample, exactly, real, truth
 from wengert.ops.shape import broadcast_to, cast, full, iota, reshape, zeros_like
 from wengert.ops.softmax import softmax, softmax_push
 from wengert.ops.sparsity import through
 from wengert.ops.tangents import where
-from wengert.ops.zero import ZERO
+from wengert.passes.example_axis import all_mapped, by_meaning, count
 from wengert.program.trace import create
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import Array, Invalid, Sample, exactly, real, truth
+from wengert.registry.zero import ZERO
 
 # --------------------------------------------------------------------------------------- what the ops mean, composed
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from wengert.ops.arithmetic import sign
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, exactly, positive, real, whole
 from wengert.ops.special import scipy_special
-from wengert.ops.zero import ZERO
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Invalid, Sample, exactly, positive, real, whole
+from wengert.registry.zero import ZERO
 
 _EMPTY = (real(0, 4), real(0, 4))
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wengert.ops.registry import OPS
 from wengert.ops.shape import zeros_like
-from wengert.ops.zero import ZERO
 from wengert.program.ir import Type
 from wengert.program.trace import Trace, Tracer, tracing
+from wengert.registry.record import OPS
+from wengert.registry.zero import ZERO
 
 Rule = Callable[..., Any]
 
@@ -29,8 +29,8 @@ def _tuple(x: Any) -> tuple[Any, ...]:
 
 def _composed_jvp(meaning: Rule, dots: Sequence[Any], inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
     """Output tangents of a composed function, inside the rule that is being traced, or on tensors of any level."""
-    from wengert.transforms.evaluate import apply
-    from wengert.transforms.linearize import linearize
+    from wengert.passes.evaluate import apply
+    from wengert.passes.linearize import linearize
 
     outer, inner = tracing(), Trace()
     symbols = [inner.input(Type(x.dtype.code, x.shape)) for x in inputs]

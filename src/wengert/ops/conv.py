@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.batching import all_mapped, merge, unmerge
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.shape import broadcast_to, full, reshape
 from wengert.ops.sparsity import convolution
 from wengert.ops.tangents import conj
-from wengert.ops.zero import ZERO
+from wengert.passes.example_axis import all_mapped, merge, unmerge
 from wengert.program.trace import create
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Invalid, Sample, real
+from wengert.registry.zero import ZERO
 
 
 def _terms(x: Any, w: Any, y: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:

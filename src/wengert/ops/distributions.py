@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.batching import all_mapped
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Invalid, Sample, exactly, real, whole
 from wengert.ops.special import digamma, trigamma
 from wengert.ops.transcendental import exp, log
+from wengert.passes.example_axis import all_mapped
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import Invalid, Sample, exactly, real, whole
 
 _STREAM = ((1, 2), (3,))
 _NOT_FLOATING = Invalid((whole(3),), (0, *_STREAM), "DTypeError", "real floating")

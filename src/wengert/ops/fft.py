@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from wengert import _core
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Array, Invalid, Sample, real
-from wengert.ops.samples import complex as spectrum
 from wengert.ops.shape import broadcast_to, iota, reshape
 from wengert.ops.tangents import where
 from wengert.program.trace import create
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import Array, Invalid, Sample, real
+from wengert.registry.samples import complex as spectrum
 
 # By the op's attribute `scale`: 1, 1/√n, 1/n.
 _FORWARD: Any = ("backward", "ortho", "forward")
@@ -42,7 +42,7 @@ def _kernel(f: Any, dtypes: dict[str, str]) -> Any:
     """f on tensors. NumPy before 2.0 computes in double always."""
 
     def call(x: Any, *attrs: Any) -> Any:
-        from wengert.autograd.conversion import asarray
+        from wengert.tensors.conversion import asarray
 
         y = f(x.numpy(), *attrs)
         return (asarray(np.ascontiguousarray(y, dtypes[x.dtype.name])),)

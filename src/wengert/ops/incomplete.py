@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Invalid, Sample, binary, exactly, positive, real
 from wengert.ops.special import digamma, polygamma, scipy_special
 from wengert.ops.transcendental import log, log1p
-from wengert.ops.zero import ZERO
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import Invalid, Sample, binary, exactly, positive, real
+from wengert.registry.zero import ZERO
 
 
 def tensors(*operands: Any) -> tuple[Any, ...]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.batching import all_mapped, indices_of_all
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, exactly, index, real
 from wengert.ops.shape import broadcast_to, iota, permute, reshape, zeros_like
 from wengert.ops.tangents import where
-from wengert.ops.zero import ZERO
+from wengert.passes.example_axis import all_mapped, indices_of_all
 from wengert.program.trace import create
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Invalid, Sample, exactly, index, real
+from wengert.registry.zero import ZERO
 
 
 def _to_second(x: Any, axis: int, count: int = 1) -> Any:

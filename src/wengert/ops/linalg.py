@@ -10,14 +10,14 @@ from wengert.dtypes import int64
 from wengert.ops.index import take_along_axis
 from wengert.ops.matmul import matmul
 from wengert.ops.reduce import prod, sum
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Array, Invalid, Sample, exactly, matrix, regular, spd, triangular
-from wengert.ops.samples import real as reals
 from wengert.ops.shape import broadcast_to, iota, permute, reshape, slice, tril, triu, unslice
 from wengert.ops.sparsity import solution
 from wengert.ops.tangents import conj, make_complex, real, where
-from wengert.ops.zero import ZERO
 from wengert.program.trace import create
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import Array, Invalid, Sample, exactly, matrix, regular, spd, triangular
+from wengert.registry.samples import real as reals
+from wengert.registry.zero import ZERO
 
 NOT_SQUARE = [
     Invalid((reals(2, 3),), error="ShapeError", match="square matrices, got float64(2, 3)"),

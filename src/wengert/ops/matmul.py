@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.batching import all_mapped
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.sparsity import matrix_product
 from wengert.ops.tangents import conj
+from wengert.passes.example_axis import all_mapped
 from wengert.program.ir import is_one
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Invalid, Sample, real
 
 
 def _reference(a: Any, b: Any, transpose_a: int, transpose_b: int) -> Any:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.batching import all_mapped, merge, unmerge
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Invalid, Sample, exactly, real
 from wengert.ops.sparsity import windows
+from wengert.passes.example_axis import all_mapped, merge, unmerge
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import Invalid, Sample, exactly, real
 
 
 def _windows(shape: Any, sizes: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:

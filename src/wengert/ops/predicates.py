@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import EXTREME, Invalid, Sample, exactly, truth, whole
-from wengert.ops.samples import real as reals
+from wengert.registry.record import Op, define
+from wengert.registry.samples import EXTREME, Invalid, Sample, exactly, truth, whole
+from wengert.registry.samples import real as reals
 
 
 def _comparison(name: str, formula: str, reference: Any) -> Op:

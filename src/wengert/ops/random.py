@@ -8,10 +8,10 @@ import numpy as np
 
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import complex128, float32, float64, int64
-from wengert.ops.batching import all_mapped, count
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Invalid, Sample, exactly, real, whole
+from wengert.passes.example_axis import all_mapped, count
 from wengert.program.trace import create
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import Invalid, Sample, exactly, real, whole
 
 # Each example draws from counters of its own, which follow those of the one before: a whole number of them.
 

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from wengert.ops.activations import sigmoid
-from wengert.ops.batching import by_meaning, merge, spread, unmerge
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.matmul import matmul
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Invalid, Sample, real
 from wengert.ops.shape import broadcast_to, concat, reshape, slice, zeros_like
 from wengert.ops.sparsity import through
 from wengert.ops.transcendental import tanh
-from wengert.ops.zero import ZERO
+from wengert.passes.example_axis import by_meaning, merge, spread, unmerge
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import Invalid, Sample, real
+from wengert.registry.zero import ZERO
 
 # ------------------------------------------------------------------------------------------------- parts of arrays
 

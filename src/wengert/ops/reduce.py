@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, exactly, real, truth, whole
 from wengert.ops.shape import broadcast_to, cast, concat, full, reshape, slice
 from wengert.program.trace import create
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Invalid, Sample, exactly, real, truth, whole
 
 
 def kept(shape: Any, axes: tuple[int, ...]) -> tuple[Any, ...]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, real, whole
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Invalid, Sample, real, whole
 
 NEAREST, LINEAR, CORNERS, WINDOWS = range(4)
 

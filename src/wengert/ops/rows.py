@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from wengert import _core
-from wengert.ops.batching import all_mapped, merge, spread, unmerge
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.reduce import sum
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Invalid, Sample, real, whole
 from wengert.ops.shape import broadcast_to, reshape, zeros_like
 from wengert.ops.sparsity import through
 from wengert.ops.transcendental import rsqrt
-from wengert.ops.zero import ZERO
+from wengert.passes.example_axis import all_mapped, merge, spread, unmerge
 from wengert.program.trace import create
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import Invalid, Sample, real, whole
+from wengert.registry.zero import ZERO
 
 
 def _axes(across: int) -> tuple[int, ...]:

@@ -10,13 +10,13 @@ import numpy as np
 from wengert.dtypes import float32, float64
 from wengert.ops.activations import sigmoid
 from wengert.ops.index import take_along_axis
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, exactly, real, truth, whole
 from wengert.ops.shape import cast, concat, full, slice
 from wengert.ops.sort import apart
 from wengert.ops.tangents import conj, where
-from wengert.ops.zero import ZERO
 from wengert.program.trace import create
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Invalid, Sample, exactly, real, truth, whole
+from wengert.registry.zero import ZERO
 
 
 def _reference(f: Any) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from wengert.dtypes import ALL as DTYPES
-from wengert.ops.batching import all_mapped, count
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, complex, index, real
-from wengert.ops.zero import ZERO
+from wengert.passes.example_axis import all_mapped, count
 from wengert.program.ir import is_one
 from wengert.program.trace import create
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Invalid, Sample, complex, index, real
+from wengert.registry.zero import ZERO
 
 reshape: Op = define(
     "reshape",

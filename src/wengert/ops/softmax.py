@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from wengert.ops.reduce import sum
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Invalid, Sample, exactly, real, whole
 from wengert.ops.shape import broadcast_to
 from wengert.ops.transcendental import exp
-from wengert.ops.zero import ZERO
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Invalid, Sample, exactly, real, whole
+from wengert.registry.zero import ZERO
 
 
 def _total(x: Any) -> Any:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.batching import all_mapped
 from wengert.ops.index import take_along_axis
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import Array, Invalid, Sample, exactly, index, real, truth, whole
-from wengert.ops.zero import ZERO
+from wengert.passes.example_axis import all_mapped
+from wengert.registry.record import Op, define
+from wengert.registry.samples import Array, Invalid, Sample, exactly, index, real, truth, whole
+from wengert.registry.zero import ZERO
 
 
 def _np_argsort(x: Any, axis: int, descending: int, nan_last: int = 0) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from wengert.ops.arithmetic import sign
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import EXTREME, Invalid, Sample, binary, exactly, positive, real, unary, whole
 from wengert.ops.transcendental import exp
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import EXTREME, Invalid, Sample, binary, exactly, positive, real, unary, whole
 
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 _DENSITY_AT_ZERO = 1.0 / math.sqrt(2.0 * math.pi)
@@ -232,8 +232,8 @@ def _beta_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
 def _digamma(x: Any) -> Any:
     """digamma, also of a literal."""
     if isinstance(x, (int, float)):
-        from wengert.autograd.conversion import asarray
         from wengert.program.trace import untraced
+        from wengert.tensors.conversion import asarray
 
         with untraced():  # a literal has a number, also where a function is being traced
             return digamma(asarray(float(x), dtype="float64")).item()

@@ -27,12 +27,12 @@ from wengert.ops.linalg import (
     symmetric,
 )
 from wengert.ops.reduce import sum
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import Invalid, Sample, matrix, positive, regular, spaced
-from wengert.ops.samples import real as reals
 from wengert.ops.shape import broadcast_to, concat, reshape, tril, zeros_like
 from wengert.ops.tangents import conj, make_complex, real, scale, unscale, where
-from wengert.ops.zero import ZERO
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import Invalid, Sample, matrix, positive, regular, spaced
+from wengert.registry.samples import real as reals
+from wengert.registry.zero import ZERO
 
 _NO_MATRIX = NOT_SQUARE[1]
 _NAN = matrix((1.0, math.nan), (2.0, 3.0))

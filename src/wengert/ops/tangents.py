@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import OPS, Op, define
-from wengert.ops.samples import EXTREME, Invalid, Sample, binary, exactly, truth, unary, whole
-from wengert.ops.samples import complex as complex_numbers
-from wengert.ops.samples import real as reals
 from wengert.ops.sparsity import selection
-from wengert.ops.zero import ZERO
+from wengert.registry.record import OPS, Op, define
+from wengert.registry.samples import EXTREME, Invalid, Sample, binary, exactly, truth, unary, whole
+from wengert.registry.samples import complex as complex_numbers
+from wengert.registry.samples import real as reals
+from wengert.registry.zero import ZERO
 
 _COMPLEX = [Sample((complex_numbers(2, 3),)), Sample((complex_numbers(),)), Sample((complex_numbers(0, 4),))]
 _REAL = [Invalid((reals(3),), error="DTypeError", match="complex numbers")]

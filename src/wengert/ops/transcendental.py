@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.registry import Op, define
-from wengert.ops.samples import EXTREME, binary, unary
 from wengert.ops.tangents import where
+from wengert.registry.record import Op, define
+from wengert.registry.samples import EXTREME, binary, unary
 
 exp = define(
     "exp",

@@ -6,10 +6,10 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.autograd.gradient_map import GradientMap
-from wengert.autograd.modes import no_grad
+from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import wide
-from wengert.program.compile import composite
+from wengert.modes import no_grad
+from wengert.tensors.arguments import wide
 
 
 @composite

@@ -10,10 +10,10 @@ import numpy as np
 
 from wengert import functional as F
 from wengert.dtypes import DType, bfloat16
-from wengert.functional.arguments import native
 from wengert.optim.numbers import minimum, power
 from wengert.optim.optimizer import Optimizer, Options, check_positive
 from wengert.optim.update import Rule
+from wengert.tensors.arguments import native
 
 _square, _maximum, _rsqrt, _sqrt = native("square"), native("maximum"), native("rsqrt"), native("sqrt")
 

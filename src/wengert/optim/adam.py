@@ -6,10 +6,10 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-from wengert.functional.arguments import native
 from wengert.optim.numbers import one_minus_power, sqrt
 from wengert.optim.optimizer import Optimizer, Options
 from wengert.optim.update import Rule
+from wengert.tensors.arguments import native
 
 _sqrt, _square, _maximum = native("sqrt"), native("square"), native("maximum")
 

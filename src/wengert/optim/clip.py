@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError, GradientError, TraceError
 from wengert.functional import isfinite, logical_and, where
-from wengert.functional.arguments import as_dtype_of
+from wengert.modes import no_grad
 from wengert.optim import transforms
 from wengert.optim.gradients import Found, find_in_place, in_containers
 from wengert.program.call_trace import call_trace
+from wengert.tensors.arguments import as_dtype_of
 
 
 def clip_grad_norm(

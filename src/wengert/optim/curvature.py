@@ -7,10 +7,10 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.creation import zeros, zeros_like
-from wengert.autograd.modes import enable_grad, no_grad
 from wengert.autograd.reverse import grad_of
 from wengert.errors import ArgumentError, GradientError
+from wengert.modes import enable_grad, no_grad
+from wengert.tensors.creation import zeros, zeros_like
 
 Product = Callable[[Any], Any]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray, tensor
-from wengert.autograd.modes import no_grad
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_dtype_of
+from wengert.modes import no_grad
 from wengert.optim.update import state_dtype, update_program
 from wengert.program.call_trace import CallTrace, call_trace
+from wengert.tensors.arguments import as_dtype_of
+from wengert.tensors.conversion import asarray, tensor
 
 
 def _average(average: Any, weight: Any, rate: Any) -> tuple[Any, ...]:

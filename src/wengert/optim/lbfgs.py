@@ -8,14 +8,14 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray, tensor
-from wengert.autograd.creation import zeros, zeros_like
-from wengert.autograd.modes import enable_grad, no_grad
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, GradientError
+from wengert.modes import enable_grad, no_grad
 from wengert.optim.curvature import joined, parted
 from wengert.optim.line_search import Point, strong_wolfe
 from wengert.optim.optimizer import Optimizer, Options
+from wengert.tensors.conversion import asarray, tensor
+from wengert.tensors.creation import zeros, zeros_like
 from wengert.tree import flatten, unflatten
 
 CURVATURE_FLOOR = 1e-10  # pairs with less than this yᵀs would make the approximation indefinite

@@ -7,8 +7,8 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError
+from wengert.modes import no_grad
 from wengert.optim.curvature import conjugate_gradients, evaluated, gauss_newton_product, gradients, joined, moved
 from wengert.optim.newton import SecondOrder
 from wengert.optim.optimizer import Options

@@ -6,9 +6,9 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-from wengert.functional.arguments import native
 from wengert.optim.optimizer import Optimizer, Options
 from wengert.optim.update import Rule
+from wengert.tensors.arguments import native
 
 _sign = native("sign")
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from wengert._core import Tensor
 from wengert.autograd.gradient_map import GradientMap
-from wengert.autograd.modes import no_grad
 from wengert.dtypes import float32
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_dtype_of
+from wengert.modes import no_grad
 from wengert.nn.parameter import Parameter
 from wengert.optim.optimizer import Optimizer
+from wengert.tensors.arguments import as_dtype_of
 
 
 class MasterWeights:

@@ -9,9 +9,9 @@ from typing import Any
 
 from wengert import functional as F
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import native
 from wengert.optim.optimizer import Optimizer, Options
 from wengert.optim.update import Rule
+from wengert.tensors.arguments import native
 
 _maximum, _sqrt, _square = native("maximum"), native("sqrt"), native("square")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError
+from wengert.modes import no_grad
 from wengert.optim.curvature import (
     conjugate_gradients,
     evaluated,

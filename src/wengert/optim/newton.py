@@ -7,8 +7,8 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError
+from wengert.modes import no_grad
 from wengert.optim.curvature import conjugate_gradients, evaluated, gradients, hessian_product, joined, moved
 from wengert.optim.optimizer import Optimizer, Options
 

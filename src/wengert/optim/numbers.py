@@ -7,7 +7,7 @@ from math import expm1, log
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.functional.arguments import native
+from wengert.tensors.arguments import native
 
 _sqrt, _exp, _expm1, _pow = (native(n) for n in ("sqrt", "exp", "expm1", "pow"))
 _minimum, _maximum, _where = (native(n) for n in ("minimum", "maximum", "where"))

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray, tensor
-from wengert.autograd.creation import full
-from wengert.autograd.device import device_of, like
 from wengert.autograd.gradient_map import GradientMap
-from wengert.autograd.modes import no_grad
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from wengert.modes import no_grad
 from wengert.nn.parameter import Parameter, reset_grad
 from wengert.optim import stateless
 from wengert.optim.update import Rule, state_dtype, update_program
 from wengert.optim.update_batch import Plan, UpdateBatch
 from wengert.program.call_trace import CallTrace, call_trace
 from wengert.program.trace import Tracer, untraced
+from wengert.tensors.conversion import asarray, tensor
+from wengert.tensors.creation import full
+from wengert.tensors.device import device_of, like
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Group = dict[str, Any]

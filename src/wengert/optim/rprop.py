@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import native
 from wengert.optim.optimizer import Optimizer, Options
 from wengert.optim.update import Rule
+from wengert.tensors.arguments import native
 
 _sign, _where, _minimum, _maximum = (native(n) for n in ("sign", "where", "minimum", "maximum"))
 

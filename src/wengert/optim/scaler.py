@@ -13,14 +13,14 @@ from typing import Any
 
 from wengert import _core, tree
 from wengert._core import Tensor
-from wengert.autograd.custom_node import record_node
 from wengert.autograd.gradient_map import GradientMap
-from wengert.autograd.modes import no_grad
 from wengert.debug.overflow import Overflow, Watch
 from wengert.dtypes import float32
 from wengert.errors import ArgumentError, GradientError, TraceError
-from wengert.functional.arguments import native
+from wengert.modes import no_grad
 from wengert.program.call_trace import call_trace
+from wengert.tensors.arguments import native
+from wengert.tensors.custom_node import record_node
 
 _isfinite = native("isfinite")
 _LARGEST_SCALE = 2.0**127  # a finite float32

@@ -9,11 +9,11 @@ from typing import Any
 
 from wengert import functional as F
 from wengert import linalg
-from wengert.autograd.creation import eye
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import native
 from wengert.optim.optimizer import Optimizer, Options
 from wengert.optim.update import Rule
+from wengert.tensors.arguments import native
+from wengert.tensors.creation import eye
 
 _sqrt, _square, _maximum, _pow = native("sqrt"), native("square"), native("maximum"), native("pow")
 

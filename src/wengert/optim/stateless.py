@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import full, zeros
-from wengert.autograd.device import like
+from wengert.compiling.compile import composite
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_dtype_of
 from wengert.optim.update import state_dtype
 from wengert.optim.update_batch import wide_rule
-from wengert.program.compile import composite
+from wengert.tensors.arguments import as_dtype_of
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import full, zeros
+from wengert.tensors.device import like
 from wengert.tree import flatten, leaves_like, unflatten
 
 _compiled = functools.cache(composite)

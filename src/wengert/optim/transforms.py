@@ -8,13 +8,13 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.creation import zeros
-from wengert.autograd.random import Generator, randn_like
+from wengert.compiling.compile import composite
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, GradientError
-from wengert.functional.arguments import as_dtype_of, native
 from wengert.optim.gradients import find
-from wengert.program.compile import composite
+from wengert.tensors.arguments import as_dtype_of, native
+from wengert.tensors.creation import zeros
+from wengert.tensors.random import Generator, randn_like
 
 _square, _abs, _maximum, _sqrt, _minimum, _isfinite = (
     native(n) for n in ("square", "abs", "maximum", "sqrt", "minimum", "isfinite")

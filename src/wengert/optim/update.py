@@ -8,11 +8,11 @@ from typing import Any
 
 from wengert import _core
 from wengert.dtypes import DType, float32
-from wengert.functional.arguments import as_dtype_of
 from wengert.program.ir import Type
 from wengert.program.lower import lower
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace
+from wengert.tensors.arguments import as_dtype_of
 
 # rule(p, g, *state, *numbers) → (p, *state): elementwise in the tensors; numbers are tensors without axes.
 Rule = Callable[..., tuple[Any, ...]]

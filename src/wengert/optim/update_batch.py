@@ -8,14 +8,14 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import no_grad
+from wengert.compiling.compile import composite
 from wengert.dtypes import DType
 from wengert.errors import DTypeError
-from wengert.functional.arguments import as_dtype_of
+from wengert.modes import no_grad
 from wengert.optim.update import Rule, state_dtype
-from wengert.program.compile import composite
-from wengert.program.precision import uncast
+from wengert.registry.precision import uncast
+from wengert.tensors.arguments import as_dtype_of
+from wengert.tensors.conversion import asarray
 
 _update_in_place = _core.update_in_place
 

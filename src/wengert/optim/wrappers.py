@@ -7,13 +7,13 @@ from typing import Any
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.conversion import tensor
-from wengert.autograd.modes import enable_grad, no_grad
 from wengert.dtypes import float32, float64
 from wengert.errors import ArgumentError, GradientError
-from wengert.functional.arguments import as_dtype_of
+from wengert.modes import enable_grad, no_grad
 from wengert.optim.optimizer import Optimizer
 from wengert.program.call_trace import CallTrace, call_trace
+from wengert.tensors.arguments import as_dtype_of
+from wengert.tensors.conversion import tensor
 
 
 class _Around:

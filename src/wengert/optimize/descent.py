@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wengert import functional as F
-from wengert.autograd.creation import eye, zeros
+from wengert.compiling.compile import compile
 from wengert.numerics.scalars import number
 from wengert.optim.curvature import conjugate_gradients
 from wengert.optim.line_search import Point, strong_wolfe
 from wengert.optimize.problem import Problem
 from wengert.optimize.result import CONVERGED, NOT_A_NUMBER, OUT_OF_ITERATIONS, STALLED, STOPPED
-from wengert.program.compile import compile
+from wengert.tensors.creation import eye, zeros
 
 HISTORY = 10  # steps that L-BFGS remembers
 _EVALUATIONS = 40  # of one line search

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from wengert import functional as F
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import no_grad
 from wengert.errors import ArgumentError
+from wengert.modes import no_grad
 from wengert.numerics.implicit import dense, symmetric
 from wengert.optim.curvature import conjugate_gradients
 from wengert.optimize import descent
 from wengert.optimize.problem import Problem, default, known, positive
 from wengert.optimize.result import CONVERGED, OptimizeResult
 from wengert.optimize.simplex import nelder_mead
+from wengert.tensors.conversion import asarray
 
 _METHODS = ("bfgs", "l-bfgs", "l-bfgs-b", "newton-cg", "gd", "nelder-mead")
 _DENSE = 400  # unknowns up to which matrices of second derivatives are formed

@@ -12,16 +12,16 @@ import numpy as np
 from wengert import functional as F
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import no_grad
+from wengert.compiling.compile import compile
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, GradientError, ShapeError, TraceError
+from wengert.modes import no_grad
 from wengert.numerics.arguments import Arguments
 from wengert.numerics.functions import Cache, as_function, is_differentiated, numbers_of
 from wengert.numerics.implicit import LinearSolver, implicit
 from wengert.numerics.vectors import Layout
-from wengert.program.compile import compile
 from wengert.program.trace import tracing
+from wengert.tensors.conversion import asarray
 from wengert.transforms.functional import differentiate_backwards, grad, jvp, value_and_grad
 from wengert.transforms.jacobian import hessian, jacfwd
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from wengert import functional as F
-from wengert.autograd.modes import no_grad
+from wengert.compiling.compile import compile
 from wengert.errors import ArgumentError, LinAlgError
 from wengert.linalg.solving import inv, solve
+from wengert.modes import no_grad
 from wengert.numerics.implicit import dense
 from wengert.optimize.descent import largest
 from wengert.optimize.problem import Problem, default, known, positive
 from wengert.optimize.result import CONVERGED, NOT_A_NUMBER, OUT_OF_ITERATIONS, STALLED, STOPPED, OptimizeResult
 from wengert.optimize.trust_region import Goals, Place, search
-from wengert.program.compile import compile
 
 _METHODS = ("hybr", "lm", "newton", "broyden")
 _HALVINGS = 30

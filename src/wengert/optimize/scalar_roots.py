@@ -9,11 +9,10 @@ import numpy as np
 
 from wengert import functional as F
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import ones_like
-from wengert.autograd.modes import no_grad
+from wengert.compiling.compile import compile
 from wengert.dtypes import float64, result_type
 from wengert.errors import ArgumentError, ShapeError
+from wengert.modes import no_grad
 from wengert.numerics.brent import brent
 from wengert.numerics.functions import numbers_of
 from wengert.numerics.implicit import diagonal
@@ -21,7 +20,8 @@ from wengert.numerics.scalars import vector
 from wengert.optimize.descent import largest
 from wengert.optimize.problem import Problem, default, known, positive
 from wengert.optimize.result import CONVERGED, NOT_A_NUMBER, OUT_OF_ITERATIONS, OptimizeResult
-from wengert.program.compile import compile
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import ones_like
 from wengert.transforms.functional import jvp
 
 _METHODS = ("brentq", "bisect", "newton")

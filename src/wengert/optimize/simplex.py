@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wengert.autograd.conversion import asarray
 from wengert.optimize.descent import Outcome, Search
 from wengert.optimize.result import CONVERGED, OUT_OF_ITERATIONS
+from wengert.tensors.conversion import asarray
 
 
 def nelder_mead(search: Search) -> Outcome:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from wengert import functional as F
-from wengert.autograd.modes import no_grad
+from wengert.compiling.compile import compile
 from wengert.errors import ArgumentError, ShapeError
+from wengert.modes import no_grad
 from wengert.numerics.implicit import dense
 from wengert.numerics.scalars import number
 from wengert.optimize.problem import Problem, default, known, positive
 from wengert.optimize.result import CONVERGED, OptimizeResult
 from wengert.optimize.trust_region import Goals, Place, search
-from wengert.program.compile import compile
 from wengert.transforms.functional import grad
 from wengert.transforms.jacobian import hessian
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wengert import functional as F
+from wengert.compiling.compile import compile
 from wengert.linalg.factorizations import qr
 from wengert.linalg.solving import solve_triangular
 from wengert.numerics.scalars import number
 from wengert.optimize.result import CONVERGED, NOT_A_NUMBER, OUT_OF_ITERATIONS, STALLED, STOPPED
-from wengert.program.compile import compile
 
 _TRIES = 40  # of steps from one place
 

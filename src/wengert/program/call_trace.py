@@ -12,10 +12,10 @@ from wengert import _core
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, int64
 from wengert.errors import GradientError, ShapeError, TraceError
-from wengert.ops.registry import OPS, Op
 from wengert.program.effects import Act, Before, Beginning, Check, Entry, LeafGrad, Numbers, Stream
 from wengert.program.ir import Program, Type, Var, remove_dead
 from wengert.program.trace import Trace, Tracer, is_open, same_shape, tracing
+from wengert.registry.record import OPS, Op
 
 _CONTENT = 2  # as core/dim.h: SizeLeaf::content
 _LAST_BIT = 63  # as core/tape.h: kLastBit

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wengert import _core
-from wengert.autograd.modes import no_grad
 from wengert.dtypes import DType, float64, int64
+from wengert.modes import no_grad
 
 Check = Callable[[], bool]  # whether what the trace has assumed of a Python object is still so
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wengert import _core
-from wengert.ops.registry import Op
 from wengert.program.ir import Instruction, Program, Shape, Var
+from wengert.registry.record import Op
 
 # A row has to fit the nearest caches, and the eager reduction of rows up to this length uses the same kernel.
 LONGEST_ROW = 16384

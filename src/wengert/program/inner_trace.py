@@ -7,12 +7,12 @@ from typing import Any, NoReturn
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.debug.warning import user_line
 from wengert.errors import TraceError
-from wengert.ops.registry import Op
 from wengert.program.call_trace import CallTrace, Name, call_trace
 from wengert.program.ir import Var
 from wengert.program.trace import Trace, Tracer
+from wengert.registry.record import Op
+from wengert.user_line import user_line
 
 
 class InnerTrace(CallTrace):

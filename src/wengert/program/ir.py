@@ -17,7 +17,7 @@ from wengert import _core
 from wengert.dtypes import ALL as DTYPES
 
 if TYPE_CHECKING:
-    from wengert.ops.registry import Op
+    from wengert.registry.record import Op
 
 Size = Any  # int, or _core.Dim while tracing
 Shape = tuple[Size, ...]

@@ -18,7 +18,7 @@ from wengert import _core
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, float32, float64, int64
 from wengert.errors import TraceError
-from wengert.ops.registry import OPS
+from wengert.registry.record import OPS
 
 _core.set_numpy_types(np.float64, np.float32, np.int64)
 

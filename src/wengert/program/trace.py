@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from wengert import _core
-from wengert.debug.warning import user_line
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, complex64, complex128, float32, float64, int64
 from wengert.errors import DTypeError, NumberRangeError, TraceError, WengertError
-from wengert.ops.registry import OPS, Op
 from wengert.program.ir import Const, Instruction, Operand, Origin, Program, Shape, Type, Var, infer
 from wengert.program.numbers import is_number
+from wengert.registry.record import OPS, Op
+from wengert.user_line import user_line
 
 _state = threading.local()
 
@@ -409,7 +409,7 @@ def _unified(op: Op, inputs: tuple[Any, ...]) -> bool:
 
 
 def _convert(x: Any) -> Any:
-    from wengert.ops.convert import convert_operand
+    from wengert.tensors.operands import convert_operand
 
     return x if isinstance(x, (_core.Tensor, float, int, complex, _core.Dim)) or is_number(x) else convert_operand(x)
 

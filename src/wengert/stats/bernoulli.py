@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
-from wengert.functional.arguments import as_dtype_of, native
-from wengert.program.compile import composite
+from wengert.compiling.compile import composite
 from wengert.stats.domains import binary, counts, half_open_unit, named, real, unit_interval
 from wengert.stats.draws import open_uniform, uniform_numbers
 from wengert.stats.odds import Odds, log_odds, times
 from wengert.stats.parameters import Shape
+from wengert.tensors.arguments import as_dtype_of, native
+from wengert.tensors.random import Generator
 
 _exp, _expm1, _log, _log1p = (native(n) for n in ("exp", "expm1", "log", "log1p"))
 _where, _floor, _ceil, _maximum = (native(n) for n in ("where", "floor", "ceil", "maximum"))

@@ -6,17 +6,17 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
+from wengert.compiling.compile import composite
 from wengert.errors import ShapeError
 from wengert.functional.activations import softmax
-from wengert.functional.arguments import describe, native
 from wengert.functional.elementwise import _xlogy
 from wengert.functional.special import _xlog1py
-from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import named, positive, simplex, unit_interval
 from wengert.stats.draws import ratio, standard_gamma
 from wengert.stats.parameters import Shape, read
+from wengert.tensors.arguments import describe, native
+from wengert.tensors.random import Generator
 
 _where, _lgamma, _digamma = (native(n) for n in ("where", "lgamma", "digamma"))
 _betaln, _betainc, _betaincinv = native("betaln"), native("betainc"), native("betaincinv")

@@ -6,20 +6,20 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
+from wengert.compiling.compile import composite
 from wengert.dtypes import int64
 from wengert.errors import ShapeError
-from wengert.functional.arguments import as_dtype_of, as_tensor, describe, native, number, product, signed
 from wengert.functional.gather import take_along_axis
 from wengert.functional.reductions import argmax
 from wengert.functional.scanning import cumulative_sum
-from wengert.program.compile import composite
 from wengert.stats.counts import Binomial
 from wengert.stats.domains import Domain, count_vector, counts, integers, named, real_vector, simplex
 from wengert.stats.draws import multinomial_counts
 from wengert.stats.odds import ClassOdds, times
 from wengert.stats.parameters import Shape, common_shape, generator_of, read, spread
 from wengert.stats.summing import counts_up_to, largest
+from wengert.tensors.arguments import as_dtype_of, as_tensor, describe, native, number, product, signed
+from wengert.tensors.random import Generator
 
 _exp, _log, _where, _floor, _sum = (native(n) for n in ("exp", "log", "where", "floor", "sum"))
 _lgamma, _all = native("lgamma"), native("all")

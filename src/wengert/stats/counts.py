@@ -6,10 +6,8 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
-from wengert.functional.arguments import native
+from wengert.compiling.compile import composite
 from wengert.functional.elementwise import _xlogy
-from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import Domain, below_one, integers, named, non_negative, positive, real, unit_interval
 from wengert.stats.domains import counts as whole_counts
@@ -17,6 +15,8 @@ from wengert.stats.draws import binomial_counts, poisson_counts, standard_gamma
 from wengert.stats.odds import Odds, log_odds, times
 from wengert.stats.parameters import Shape
 from wengert.stats.summing import bound, largest, quantile, summed_entropy
+from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _exp, _log, _where, _floor = (native(n) for n in ("exp", "log", "where", "floor"))
 _and, _relu = native("logical_and"), native("relu")

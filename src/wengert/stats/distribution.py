@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
+from wengert.compiling.compile import composite
 from wengert.dtypes import DType
-from wengert.functional.arguments import native
-from wengert.program.compile import composite
 from wengert.stats.domains import Domain
 from wengert.stats.parameters import Shape, as_python, common_shape, read, sample_shape, spread, value
+from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _exp, _log, _sqrt, _where, _and = (native(n) for n in ("exp", "log", "sqrt", "where", "logical_and"))
 

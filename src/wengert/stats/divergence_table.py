@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
+from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import native
 from wengert.functional.special import i0e, i1e
 from wengert.linalg.solving import solve_triangular
-from wengert.program.compile import composite
 from wengert.stats.bernoulli import Bernoulli, Geometric
 from wengert.stats.beta import Beta, Dirichlet
 from wengert.stats.categorical import Categorical, Multinomial
@@ -29,6 +28,7 @@ from wengert.stats.transformed import Transformed
 from wengert.stats.uniform import Uniform
 from wengert.stats.von_mises import VonMises
 from wengert.stats.weibull import Weibull
+from wengert.tensors.arguments import native
 
 _exp, _log, _erf, _abs = (native(n) for n in ("exp", "log", "erf", "abs"))
 _where, _square, _sum, _lgamma, _digamma = (native(n) for n in ("where", "square", "sum", "lgamma", "digamma"))

@@ -10,9 +10,9 @@ import numpy as np
 from wengert._core import Tensor
 from wengert.dtypes import finfo
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_tensor, native
-from wengert.interop.numpy import data
 from wengert.program.trace import tracing
+from wengert.tensors.arguments import as_tensor, native
+from wengert.tensors.numpy import data
 
 _all, _and = native("all"), native("logical_and")
 _floor, _abs, _sum, _isfinite = (native(n) for n in ("floor", "abs", "sum", "isfinite"))

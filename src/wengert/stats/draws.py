@@ -11,13 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.creation import as_shape
-from wengert.autograd.random import Generator
+from wengert.compiling.compile import composite
 from wengert.dtypes import DType, as_dtype
 from wengert.errors import DTypeError, ShapeError
-from wengert.functional.arguments import as_dtype_of, native, product
 from wengert.functional.special import _log_ndtr
-from wengert.program.compile import composite
 from wengert.program.trace import broadcast_shapes
 from wengert.stats.domains import (
     Domain,
@@ -31,6 +28,9 @@ from wengert.stats.domains import (
     weights,
 )
 from wengert.stats.parameters import Shape, common_shape, generator_of, place, read, spread
+from wengert.tensors.arguments import as_dtype_of, native, product
+from wengert.tensors.creation import as_shape
+from wengert.tensors.random import Generator
 
 _uniform, _normal = native("random_uniform"), native("random_normal")
 _gamma, _poisson, _binomial = native("random_gamma"), native("random_poisson"), native("random_binomial")

@@ -6,14 +6,14 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
-from wengert.functional.arguments import native
+from wengert.compiling.compile import composite
 from wengert.functional.elementwise import _xlogy
-from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import named, non_negative, positive
 from wengert.stats.draws import standard_exponential, standard_gamma, uniform_numbers
 from wengert.stats.parameters import Shape
+from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _exp, _log, _expm1 = (native(n) for n in ("exp", "log", "expm1"))
 _where, _lgamma, _digamma, _relu = (native(n) for n in ("where", "lgamma", "digamma", "relu"))

@@ -6,12 +6,12 @@ import operator
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import native
 from wengert.stats.distribution import Distribution, require_kind
 from wengert.stats.domains import Domain
 from wengert.stats.parameters import Shape
+from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _sum, _all = native("sum"), native("all")
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
-from wengert.functional.arguments import native
+from wengert.compiling.compile import composite
 from wengert.functional.elementwise import softplus
-from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import named, positive, real
 from wengert.stats.draws import open_uniform
 from wengert.stats.parameters import Shape
+from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _exp, _log, _log1p, _expm1 = (native(n) for n in ("exp", "log", "log1p", "expm1"))
 _where, _abs, _square = (native(n) for n in ("where", "abs", "square"))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_dtype_of, native
 from wengert.functional.gather import take_along_axis
 from wengert.functional.reductions import logsumexp
 from wengert.stats.categorical import Categorical
 from wengert.stats.distribution import Distribution, require_kind
 from wengert.stats.domains import Domain
 from wengert.stats.parameters import Shape, spread
+from wengert.tensors.arguments import as_dtype_of, native
+from wengert.tensors.random import Generator
 
 _reshape, _sum, _square = native("reshape"), native("sum"), native("square")
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.creation import eye
-from wengert.autograd.random import Generator
+from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError, LinAlgError, ShapeError
-from wengert.functional.arguments import describe, native, product
 from wengert.functional.diagonals import diagonal
 from wengert.functional.joining import flip
 from wengert.functional.linear import matmul
 from wengert.functional.shapes import matrix_transpose
-from wengert.interop.numpy import data
 from wengert.linalg.factorizations import cholesky
 from wengert.linalg.solving import solve_triangular
-from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import known, lower_cholesky, named, real, real_vector
 from wengert.stats.draws import normal_numbers
 from wengert.stats.normal import HALF_LOG_TWO_PI
 from wengert.stats.parameters import Shape, common_shape, read, spread
+from wengert.tensors.arguments import describe, native, product
+from wengert.tensors.creation import eye
+from wengert.tensors.numpy import data
+from wengert.tensors.random import Generator
 
 _log, _sum, _square, _reshape = (native(n) for n in ("log", "sum", "square", "reshape"))
 

@@ -6,14 +6,14 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
-from wengert.functional.arguments import native
+from wengert.compiling.compile import composite
 from wengert.functional.special import _log_ndtr
-from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import named, positive, real
 from wengert.stats.draws import normal_numbers
 from wengert.stats.parameters import Shape
+from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _exp, _log, _expm1, _where = (native(n) for n in ("exp", "log", "expm1", "where"))
 _square, _ndtr, _ndtri = (native(n) for n in ("square", "ndtr", "ndtri"))

@@ -8,10 +8,10 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.errors import ArgumentError
 from wengert.functional.activations import log_softmax, softmax
-from wengert.functional.arguments import native
 from wengert.functional.elementwise import softplus
 from wengert.functional.special import logit
 from wengert.stats.distribution import Distribution
+from wengert.tensors.arguments import native
 
 _log, _log1p, _sigmoid, _where = (native(n) for n in ("log", "log1p", "sigmoid", "where"))
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import as_shape
-from wengert.autograd.random import Generator, default_generator
 from wengert.dtypes import ALL, DType, float32
 from wengert.errors import DTypeError, ShapeError
-from wengert.functional.arguments import as_dtype_of, as_floating, as_tensor, describe, native, product
 from wengert.program.trace import broadcast_shapes
 from wengert.stats.domains import Domain
+from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, describe, native, product
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import as_shape
+from wengert.tensors.random import Generator, default_generator
 
 _broadcast_to = native("broadcast_to")
 Shape = tuple[Any, ...]
@@ -103,6 +103,6 @@ def as_python(x: Tensor) -> str:
     """The numbers of a parameter in a `repr`, where they are few and known."""
     if not x._plain or x.size > 6:
         return describe(x)
-    from wengert.interop.numpy import data
+    from wengert.tensors.numpy import data
 
     return np.array2string(data(x), separator=", ", precision=4, threshold=6).replace("\n", "")

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
-from wengert.functional.arguments import native
-from wengert.program.compile import composite
+from wengert.compiling.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import named, positive, real
 from wengert.stats.draws import normal_numbers, standard_gamma
 from wengert.stats.parameters import Shape
+from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _log, _log1p, _where, _square = (native(n) for n in ("log", "log1p", "where", "square"))
 _sqrt, _digamma, _lgamma = native("sqrt"), native("digamma"), native("lgamma")

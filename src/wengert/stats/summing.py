@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from wengert._core import Tensor
 from wengert.errors import TraceError
-from wengert.functional.arguments import as_dtype_of, iota, native
-from wengert.interop.numpy import data
 from wengert.program.trace import tracing
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import known
 from wengert.stats.odds import times
 from wengert.stats.parameters import common_shape, spread
+from wengert.tensors.arguments import as_dtype_of, iota, native
+from wengert.tensors.numpy import data
 
 _exp, _where, _floor, _sum, _reshape = (native(n) for n in ("exp", "where", "floor", "sum", "reshape"))
 _sqrt, _or, _maximum = native("sqrt"), native("logical_or"), native("maximum")

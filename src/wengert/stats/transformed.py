@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import native
 from wengert.stats.distribution import Distribution, require_kind
 from wengert.stats.domains import Domain
 from wengert.stats.independent import sum_last
 from wengert.stats.parameters import Shape
 from wengert.stats.transforms import Compose, Transform
+from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _where, _all = native("where"), native("all")
 

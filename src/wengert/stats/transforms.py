@@ -12,12 +12,12 @@ import numpy as np
 
 from wengert._core import Tensor
 from wengert.errors import ArgumentError
-from wengert.functional.arguments import as_floating, as_tensor, native
 from wengert.functional.elementwise import softplus
 from wengert.functional.padding import pad
 from wengert.functional.scanning import cumulative_sum
-from wengert.interop.numpy import data
 from wengert.stats.domains import Domain, known, non_negative, positive, real, real_vector, simplex, unit_interval
+from wengert.tensors.arguments import as_floating, as_tensor, native
+from wengert.tensors.numpy import data
 
 __all__ = ["Affine", "Compose", "Exp", "Power", "Sigmoid", "Softplus", "StickBreaking", "Tanh", "Transform"]
 

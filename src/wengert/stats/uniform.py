@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
-from wengert.functional.arguments import native
-from wengert.program.compile import composite
+from wengert.compiling.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import Domain, finite, interval, named, require_less
 from wengert.stats.draws import uniform_numbers
 from wengert.stats.parameters import Shape
+from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _log, _where, _square, _or = (native(n) for n in ("log", "where", "square", "logical_or"))
 _minimum, _maximum = native("minimum"), native("maximum")

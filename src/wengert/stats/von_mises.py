@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from wengert._core import Tensor
-from wengert.autograd.random import Generator
-from wengert.functional.arguments import native
+from wengert.compiling.compile import composite
 from wengert.functional.special import i0e, i1e
-from wengert.program.compile import composite
 from wengert.stats.distribution import Distribution
 from wengert.stats.domains import named, positive, real
 from wengert.stats.parameters import Shape, common_shape, place, spread
+from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _cos, _log, _remainder = (native(n) for n in ("cos", "log", "remainder"))
 _draw, _probability, _quantile = native("random_von_mises"), native("von_mises_cdf"), native("von_mises_icdf")

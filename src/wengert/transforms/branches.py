@@ -12,16 +12,16 @@ from typing import Any
 
 from wengert import tree
 from wengert._core import Tensor
+from wengert.compiling.compile import own_outputs
 from wengert.dtypes import bool_, int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.ops.index_sets import united
-from wengert.ops.registry import OPS, Op
 from wengert.ops.sparsity import Call, Patterns
-from wengert.program.compile import own_outputs
+from wengert.passes.batch import batch
+from wengert.passes.evaluate import apply, evaluate
 from wengert.program.ir import Program, Type, Var
 from wengert.program.trace import same_shape
-from wengert.transforms.batch import batch
-from wengert.transforms.evaluate import apply, evaluate
+from wengert.registry.record import OPS, Op
 from wengert.transforms.regions import (
     PartTrace,
     closed_over,

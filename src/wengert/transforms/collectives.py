@@ -7,13 +7,13 @@ from typing import Any
 
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
 from wengert.errors import ArgumentError
-from wengert.ops.batching import spread
-from wengert.ops.registry import OPS
-from wengert.ops.zero import ZERO
+from wengert.passes.example_axis import spread
 from wengert.program.call_trace import call_trace
 from wengert.program.ir import Type
+from wengert.registry.record import OPS
+from wengert.registry.zero import ZERO
+from wengert.tensors.conversion import asarray
 from wengert.transforms.regions import region_op
 from wengert.transforms.vmap import ExampleTrace
 

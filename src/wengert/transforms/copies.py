@@ -16,16 +16,16 @@ import numpy as np
 
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import no_grad
 from wengert.dtypes import result_type
+from wengert.modes import no_grad
 from wengert.ops.index_sets import Array, IndexSets
-from wengert.ops.registry import OPS
 from wengert.ops.sparsity import UNCHANGED
+from wengert.passes.evaluate import evaluate
 from wengert.program.ir import Instruction, Program, Var, remove_dead
 from wengert.program.trace import create, untraced
+from wengert.registry.record import OPS
+from wengert.tensors.conversion import asarray
 from wengert.transforms.colouring import REVERSE, Sparsity, colour_rows, seeds_of
-from wengert.transforms.evaluate import evaluate
 from wengert.transforms.functional import differentiate_backwards
 from wengert.transforms.passes import flattened, over
 from wengert.transforms.sparsity import Detected, propagate, unit_patterns

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wengert.dtypes import ALL as DTYPES
-from wengert.ops.zero import ZERO
+from wengert.passes.linearize import is_linear, jvp_rule, transpose
 from wengert.program.ir import Const, Instruction, Program, Var
 from wengert.program.trace import Trace
-from wengert.transforms.linearize import is_linear, jvp_rule, transpose
+from wengert.registry.zero import ZERO
 
 # Measured on a processor with two cores and AVX2, with one thread: see `python -m benchmarks.schedule`. What is compared
 # are sums of the same terms, so that their ratios count, which differ less between machines than the speeds do.

@@ -13,12 +13,12 @@ import numpy as np
 from wengert import functional as F
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import zeros_like
-from wengert.autograd.random import Generator, bernoulli
 from wengert.errors import ArgumentError, GradientError
-from wengert.ops.registry import OPS
 from wengert.program.trace import tracing
+from wengert.registry.record import OPS
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import zeros_like
+from wengert.tensors.random import Generator, bernoulli
 from wengert.transforms.functional import by_arguments, differentiate_backwards, grad, hvp, jvp
 from wengert.transforms.jacobian import _over_basis, _reject_complex, _require_chunk, _reverse, _tensor_leaves
 from wengert.transforms.naming import transformed

@@ -7,17 +7,17 @@ from typing import Any
 
 from wengert import _core, tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import ones_like, zeros, zeros_like
-from wengert.autograd.forward import DualTensor, _Level, running_forward
-from wengert.autograd.leaving import numbers_kept, warn_of_independence
-from wengert.autograd.modes import enable_grad, running_reverse
-from wengert.autograd.rebinding import another_name, argument, end
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from wengert.ops.registry import OPS
+from wengert.modes import enable_grad, running_reverse
 from wengert.ops.tangents import conj, real
 from wengert.program.call_trace import call_trace
 from wengert.program.trace import Tracer
+from wengert.registry.record import OPS
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import ones_like, zeros, zeros_like
+from wengert.tensors.dual import DualTensor, _Level, running_forward
+from wengert.tensors.leaving import numbers_kept, warn_of_independence
+from wengert.tensors.rebinding import another_name, argument, end
 from wengert.transforms.naming import named, transformed
 from wengert.transforms.pullback import pull, require_real, require_scalar
 

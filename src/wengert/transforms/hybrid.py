@@ -7,9 +7,9 @@ from typing import Any
 
 from wengert import tree
 from wengert.errors import ArgumentError
-from wengert.ops.registry import OPS
+from wengert.passes.evaluate import apply
 from wengert.program.ir import Const, Instruction, Program, Var
-from wengert.transforms.evaluate import apply
+from wengert.registry.record import OPS
 from wengert.transforms.functional import result_leaves
 from wengert.transforms.regions import PartTrace, closed_over, traced_part, types_of
 from wengert.transforms.schedule import Plan, SchedulerConfig, between, plan_program

@@ -14,14 +14,14 @@ import numpy as np
 
 from wengert import _core, tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import zeros_like
-from wengert.autograd.modes import no_grad
+from wengert.compiling.compile import _wrap
 from wengert.errors import ArgumentError, DTypeError
-from wengert.ops.registry import OPS
+from wengert.modes import no_grad
 from wengert.ops.tangents import conj, make_complex
-from wengert.program.compile import _wrap
 from wengert.program.trace import create, tracing
+from wengert.registry.record import OPS
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import zeros_like
 from wengert.transforms.functional import (
     by_arguments,
     differentiate_backwards,

@@ -17,23 +17,23 @@ import numpy as np
 
 from wengert import tree
 from wengert._core import Tensor, same_sizes
-from wengert.autograd.creation import arange, full
+from wengert.compiling.compile import compile, own_outputs
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, ShapeError
-from wengert.ops.batching import spread
 from wengert.ops.index_sets import IndexSets, stacked, united
-from wengert.ops.registry import OPS, Op
 from wengert.ops.sparsity import Call, Known, Patterns
-from wengert.ops.zero import ZERO
+from wengert.passes.batch import batch
+from wengert.passes.derive import pull_linear
+from wengert.passes.evaluate import apply, evaluate
+from wengert.passes.example_axis import spread
+from wengert.passes.linearize import zeros_like
 from wengert.program.call_trace import call_trace
-from wengert.program.compile import compile, own_outputs
 from wengert.program.ir import Operand, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer
-from wengert.transforms.batch import batch
-from wengert.transforms.derive import pull_linear
-from wengert.transforms.evaluate import apply, evaluate
-from wengert.transforms.linearize import zeros_like
+from wengert.registry.record import OPS, Op
+from wengert.registry.zero import ZERO
+from wengert.tensors.creation import arange, full
 from wengert.transforms.regions import (
     closed_over,
     is_traced,

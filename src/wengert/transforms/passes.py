@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert.dtypes import result_type
-from wengert.ops.registry import OPS
 from wengert.program.trace import tracing
+from wengert.registry.record import OPS
 from wengert.transforms.vmap import run_on_units
 
 

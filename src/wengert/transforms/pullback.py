@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
-from wengert.autograd.forward import DualTensor
 from wengert.errors import GradientError
-from wengert.ops.registry import OPS, define_callback
-from wengert.ops.zero import ZERO
+from wengert.passes.linearize import is_linear, jvp_rule, transpose, zeros_like
 from wengert.program.ir import Const, Instruction, Operand, Var
 from wengert.program.trace import Trace, Tracer, untraced
-from wengert.transforms.linearize import is_linear, jvp_rule, transpose, zeros_like
+from wengert.registry.record import OPS, define_callback
+from wengert.registry.zero import ZERO
+from wengert.tensors.dual import DualTensor
 
 
 def pull(

@@ -8,18 +8,18 @@ from typing import Any
 
 from wengert import tree
 from wengert._core import Tensor, same_sizes
-from wengert.autograd.creation import full
+from wengert.compiling.compile import own_outputs
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, TraceError
-from wengert.ops.registry import OPS, Attr, Op
-from wengert.ops.zero import ZERO
+from wengert.passes.derive import pull_linear, push_by
 from wengert.program.call_trace import call_trace
-from wengert.program.compile import own_outputs
 from wengert.program.inner_trace import InnerTrace
 from wengert.program.ir import Instruction, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Tracer, dispatch, tracing
-from wengert.transforms.derive import pull_linear, push_by
+from wengert.registry.record import OPS, Attr, Op
+from wengert.registry.zero import ZERO
+from wengert.tensors.creation import full
 
 
 def is_traced(x: Any) -> bool:

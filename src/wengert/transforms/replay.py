@@ -22,11 +22,11 @@ import numpy as np
 
 from wengert import _core, functional, tree
 from wengert._core import Tensor
+from wengert.compiling.compile import _wrap
 from wengert.dtypes import DType
-from wengert.ops.registry import OPS, Op
 from wengert.program.call_trace import call_trace
-from wengert.program.compile import _wrap
 from wengert.program.trace import tracing
+from wengert.registry.record import OPS, Op
 from wengert.transforms.naming import Transformed
 
 _CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.generic, DType)

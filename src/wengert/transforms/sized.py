@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
-from wengert.autograd.creation import full
+from wengert.compiling.compile import own_outputs
 from wengert.dtypes import int64
 from wengert.functional.joining import concat
 from wengert.functional.reductions import max as largest
-from wengert.ops.registry import Op
-from wengert.program.compile import own_outputs
+from wengert.passes.batch import batch
+from wengert.passes.evaluate import apply, evaluate
 from wengert.program.ir import Program, Type, Var
-from wengert.transforms.batch import batch
-from wengert.transforms.evaluate import apply, evaluate
+from wengert.registry.record import Op
+from wengert.tensors.creation import full
 from wengert.transforms.regions import pull_regions, push_regions, region_op, register_family, same_types
 
 _GIVEN = 3  # as core/dim.h: SizeLeaf::given

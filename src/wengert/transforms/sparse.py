@@ -16,14 +16,14 @@ import numpy as np
 
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import no_grad
 from wengert.dtypes import result_type
 from wengert.errors import ArgumentError, DTypeError, ShapeError, SparsityError
-from wengert.interop.numpy import data
+from wengert.modes import no_grad
 from wengert.ops.index_sets import TooDense
-from wengert.ops.registry import OPS
 from wengert.program.trace import create
+from wengert.registry.record import OPS
+from wengert.tensors.conversion import asarray
+from wengert.tensors.numpy import data
 from wengert.transforms.colouring import Colouring, Sparsity, colour, least_cost, scipy_sparse
 from wengert.transforms.copies import CopiedPasses, passes_by_copies
 from wengert.transforms.functional import by_arguments, differentiate_backwards, grad, jvp, result_leaves

@@ -16,18 +16,18 @@ import numpy as np
 
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.modes import enable_grad, no_grad
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, TraceError
-from wengert.interop.numpy import data
+from wengert.modes import enable_grad, no_grad
 from wengert.ops.index_sets import Array, IndexSets, stacked
 from wengert.ops.sparsity import WORDS, Call, Known, Patterns
+from wengert.passes.evaluate import apply
 from wengert.program.call_trace import CallTrace
 from wengert.program.ir import Const, Instruction, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import untraced
-from wengert.transforms.evaluate import apply
+from wengert.tensors.conversion import asarray
+from wengert.tensors.numpy import data
 from wengert.transforms.functional import by_arguments, grad, result_leaves
 
 # ----------------------------------------------------------------------------------------------------------- patterns

@@ -17,14 +17,14 @@ from typing import Any
 from wengert import tree
 from wengert._core import Tensor
 from wengert.errors import ArgumentError
-from wengert.ops.registry import OPS, Op
-from wengert.ops.zero import ZERO
+from wengert.passes.evaluate import apply
+from wengert.passes.linearize import is_complex, jvp_rule, zeros_like
 from wengert.program.ir import Const, Instruction, Type, Var
 from wengert.program.trace import Trace
-from wengert.transforms.evaluate import apply
+from wengert.registry.record import OPS, Op
+from wengert.registry.zero import ZERO
 from wengert.transforms.functional import _as_differentiable, _fitting, jvp
 from wengert.transforms.hybrid import TracedFunction
-from wengert.transforms.linearize import is_complex, jvp_rule, zeros_like
 from wengert.transforms.replay import replayed
 
 Series = list[Any]  # coefficients of tᵏ; ZERO for those that vanish as a whole

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.creation import full
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from wengert.passes.derive import push_by
 from wengert.program.ir import Program, Type
 from wengert.program.trace import same_shape
-from wengert.transforms.derive import push_by
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import full
 from wengert.transforms.regions import PartTrace
 
 

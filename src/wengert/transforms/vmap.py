@@ -11,26 +11,26 @@ import numpy as np
 
 from wengert import tree
 from wengert._core import Tensor
-from wengert.autograd.conversion import asarray
-from wengert.autograd.forward import DualTensor
-from wengert.autograd.modes import set_grad_enabled
-from wengert.debug.warning import user_line
+from wengert.compiling.compile import _call_structured, _tell, _wrap
 from wengert.dtypes import float32
 from wengert.errors import ArgumentError, AxisError, ShapeError, TraceError
 from wengert.functional.indexing import assign
-from wengert.ops.batching import spread
-from wengert.ops.registry import OPS
+from wengert.modes import set_grad_enabled
+from wengert.passes.batch import Examples
+from wengert.passes.example_axis import spread
 from wengert.program.call_trace import Name
-from wengert.program.compile import _call_structured, _tell, _wrap
 from wengert.program.inner_trace import InnerTrace
 from wengert.program.ir import Const, Operand, Type, Var
 from wengert.program.numbers import is_number
 from wengert.program.simplify import simplify
 from wengert.program.trace import create, filled
-from wengert.transforms.batch import Examples
+from wengert.registry.record import OPS
+from wengert.tensors.conversion import asarray
+from wengert.tensors.dual import DualTensor
 from wengert.transforms.functional import grad
 from wengert.transforms.naming import named, transformed
 from wengert.transforms.replay import shared
+from wengert.user_line import user_line
 
 _MOST_BYTES = 2**30  # of the values that many derivatives of one function have at a time
 _STREAMS = 2**16  # how many examples have a stream of random numbers of their own, whatever the size of the batch

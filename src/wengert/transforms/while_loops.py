@@ -15,24 +15,24 @@ from typing import Any
 
 from wengert import tree
 from wengert._core import Tensor, is_grad_enabled
-from wengert.autograd.creation import full
+from wengert.compiling.compile import own_outputs
 from wengert.dtypes import bool_, float64, int64
 from wengert.errors import ArgumentError, ShapeError
-from wengert.ops.batching import spread
 from wengert.ops.index_sets import united
-from wengert.ops.registry import OPS, Op
 from wengert.ops.sparsity import Call, Patterns
-from wengert.ops.zero import ZERO
+from wengert.passes.batch import batch
+from wengert.passes.derive import push_by
+from wengert.passes.evaluate import apply, evaluate
+from wengert.passes.example_axis import spread
+from wengert.passes.linearize import zeros_like
 from wengert.program.call_trace import call_trace
-from wengert.program.compile import own_outputs
 from wengert.program.ir import Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer, create
-from wengert.transforms.batch import batch
+from wengert.registry.record import OPS, Op
+from wengert.registry.zero import ZERO
+from wengert.tensors.creation import full
 from wengert.transforms.branches import taken
-from wengert.transforms.derive import push_by
-from wengert.transforms.evaluate import apply, evaluate
-from wengert.transforms.linearize import zeros_like
 from wengert.transforms.loops import Loop
 from wengert.transforms.regions import (
     closed_over,

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Self
 
 import wengert
 from wengert import _core
-from wengert.autograd.html import escaped, table
 from wengert.debug.profile import gradient_log, module_names
 from wengert.debug.profile.events import PHASES, Recording, read
 from wengert.debug.profile.findings import findings
@@ -24,6 +23,7 @@ from wengert.debug.profile.tables import Row, Sums, bytes_text, count_text, seco
 from wengert.debug.profile.trace_file import trace_events
 from wengert.debug.profile.work import Machine, machine
 from wengert.errors import ArgumentError, WengertError
+from wengert.tensors.html import escaped, table
 
 MOST_EVENTS = 2_000_000
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from wengert import _core
 from wengert.debug.profile.events import Part, Signature
 from wengert.dtypes import ALL as DTYPES
-from wengert.ops.registry import OPS
 from wengert.program.ir import Instruction, Type, Var
+from wengert.registry.record import OPS
 from wengert.transforms.costs import work_of
 
 

@@ -64,7 +64,7 @@ def _operand(x: Any) -> Any:
     if isinstance(x, np.generic):
         return x.item()
     if isinstance(x, (np.ndarray, list, tuple)):
-        from wengert.autograd.conversion import asarray
+        from wengert.tensors.conversion import asarray
 
         return asarray(x)
     return x

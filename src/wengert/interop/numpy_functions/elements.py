@@ -7,9 +7,9 @@ from typing import Any
 
 import wengert as wg
 from wengert._core import Tensor
-from wengert.functional.arguments import as_tensor
 from wengert.functional.elementwise import round as round_to
 from wengert.interop.numpy_functions.registry import function, given, ufunc
+from wengert.tensors.arguments import as_tensor
 
 
 @ufunc("deg2rad", "radians")

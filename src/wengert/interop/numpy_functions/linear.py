@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import wengert as wg
-from wengert.functional.arguments import as_tensor
 from wengert.interop.numpy_functions.registry import cast, function
+from wengert.tensors.arguments import as_tensor
 
 
 @function("einsum")

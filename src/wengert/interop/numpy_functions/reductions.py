@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import wengert as wg
-from wengert.autograd.conversion import check_range
-from wengert.functional.arguments import as_tensor, one_axis
 from wengert.interop.numpy_functions.registry import function, given
+from wengert.tensors.arguments import as_tensor, one_axis
+from wengert.tensors.conversion import check_range
 
 _JOIN = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "logsumexp": "logaddexp", "any": "logical_or",
          "all": "logical_and"}  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.interop.numpy import data
+from wengert.tensors.numpy import data
 
 F = TypeVar("F", bound=Callable[..., Any])
 UFUNCS: dict[str, Callable[..., Any]] = {}

@@ -9,8 +9,8 @@ import numpy as np
 
 import wengert as wg
 from wengert._core import Tensor
-from wengert.functional.arguments import as_tensor, one_axis
 from wengert.interop.numpy_functions.registry import cast, function, on_data
+from wengert.tensors.arguments import as_tensor, one_axis
 
 
 @function("shape")

@@ -12,8 +12,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from wengert.functional.arguments import as_tensor
 from wengert.interop.numpy_functions import elements, linear, reductions, registry, shapes
+from wengert.tensors.arguments import as_tensor
 
 ADAPTERS = (elements, linear, reductions, shapes)  # importing them fills the registry
 

@@ -1,0 +1,1 @@
+"""compile(): functions that are traced once and run as programs."""

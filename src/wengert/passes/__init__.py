@@ -1,0 +1,1 @@
+"""Programs made from programs by the rules of their ops: derivatives, batches."""

@@ -1,0 +1,45 @@
+"""Running a program op by op through dispatch: on recorded, dual, traced or batched tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wengert import _core
+from wengert.program.ir import Const, Program, Var, resized_attrs
+from wengert.program.trace import create
+from wengert.registry.record import Op
+
+
+def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    """The outputs of an op on tensors of any level."""
+    if not operands:
+        return create(op, attrs)
+    cast_by = _core.set_autocast(None)  # an instruction has its precision
+    try:
+        return op(operands, *attrs) if op.n_inputs < 0 else op(*operands, *attrs)
+    finally:
+        if cast_by is not None:
+            _core.set_autocast(cast_by)
+
+
+def evaluate(program: Program, inputs: Sequence[Any], leaves: list[Any], sizes: list[Any]) -> list[Any]:
+    """The program's outputs (None for symbolic zeros) on these inputs; `leaves` are the sizes it reads, with values."""
+    env: dict[Var, Any] = dict(zip(program.inputs, inputs))
+    for i in program.instructions:
+        operands = [x.value if isinstance(x, Const) else env[x] for x in i.inputs]
+        attrs = resized_attrs(i.op, i.attrs, lambda shape: tuple(_core.substitute_sizes(shape, leaves, sizes)))
+        outputs = apply(i.op, operands, attrs)
+        env.update(zip(i.outputs, (outputs,) if i.op.n_outputs == 1 else outputs))
+    return [_output(env, o) for o in program.outputs]
+
+
+def _output(env: dict[Var, Any], o: Any) -> Any:
+    if o is None:
+        return None
+    if isinstance(o, Const):
+        from wengert.dtypes import ALL
+        from wengert.tensors.creation import full
+
+        return full((), o.value, dtype=ALL[o.dtype])
+    return env[o]

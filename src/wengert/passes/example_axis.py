@@ -1,0 +1,75 @@
+"""What batch rules are made of. The examples lie along the first axis of an operand that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert.dtypes import int64
+from wengert.program.trace import create
+from wengert.registry.record import OPS, Op
+
+
+def spread(x: Any, size: Any) -> Any:
+    """x once for each example: a view that repeats it."""
+    return OPS["broadcast_to"](x, (size, *x.shape))
+
+
+def all_mapped(size: Any, mapped: Sequence[bool], operands: Sequence[Any]) -> list[Any]:
+    """The operands, all with the axis of the examples."""
+    return [x if m else spread(x, size) for x, m in zip(operands, mapped)]
+
+
+def merge(x: Any, axis: int = 0) -> Any:
+    """The axis of the examples as the slow part of another axis of an example."""
+    if axis:
+        x = OPS["permute"](x, (*range(1, axis + 1), 0, *range(axis + 1, x.ndim)))
+    shape = x.shape
+    return OPS["reshape"](x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+
+
+def unmerge(y: Any, size: Any, n: Any, axis: int = 0) -> Any:
+    """The examples out of an axis that they were merged into, of which each has n elements."""
+    y = OPS["reshape"](y, (*y.shape[:axis], size, n, *y.shape[axis + 1 :]))
+    return OPS["permute"](y, (axis, *range(axis), *range(axis + 1, y.ndim))) if axis else y
+
+
+def shifted(op: Op, size: Any, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Attributes that count axes, for operands with the axis of the examples."""
+    return tuple(_shifted(a.name, size, value) for a, value in zip(op.attrs, attrs))
+
+
+def _shifted(name: str, size: Any, value: Any) -> Any:
+    if name == "axis":
+        return value + 1 if value >= 0 else value
+    if name == "axes":
+        return tuple(a + 1 if a >= 0 else a for a in value)
+    return (size, *value) if name == "shape" else value
+
+
+def indices_of_all(i: Any, n: Any, size: Any) -> Any:
+    """Indices into n elements of each example as indices into those of all examples, one after the other.
+
+    What is out of range for one example is out of range for all of them.
+    """
+    rows = create(OPS["iota"], ((size,), int64.code, 0.0, 1.0))
+    first = OPS["reshape"](rows, (size, *(1 for _ in i.shape[1:]))) * n
+    total, negative = size * n, i < 0
+    inside = (i >= -n) & (i < n)
+    where = OPS["where"]
+    return where(inside, where(negative, i + n, i) + first, where(negative, i - total, i + total))
+
+
+def count(shape: Any) -> Any:
+    """The number of elements."""
+    n: Any = 1
+    for size in shape:
+        n = n * size
+    return n
+
+
+def by_meaning(meaning: Callable[..., Any], size: Any, mapped: Sequence[bool], operands: Any, attrs: Any) -> Any:
+    """The results of an op that is composed of others: those of the others for many examples."""
+    from wengert.passes.batch import batched_function
+
+    return batched_function(meaning, size, mapped, operands, attrs)

@@ -1,0 +1,77 @@
+"""Ops whose kernel is a Python function, for many examples: one call for each of them. Only custom ops loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wengert.compiling.report import IN_A_LOOP
+from wengert.passes.batch import batched_function
+from wengert.passes.example_axis import all_mapped
+from wengert.registry.record import OPS, Rule, define_callback
+from wengert.registry.zero import ZERO
+
+
+def run_in_a_loop(
+    name: str,
+    outputs: Sequence[tuple[int, tuple[int, ...]]],
+    function: Callable[..., Any],
+    jvp: Rule | str,
+    transpose: Sequence[Rule | None],
+    size: Any,
+    mapped: Sequence[bool],
+    *operands: Any,
+) -> Any:
+    """The batch rule of a callback without one: an op that calls its function for each example, with the same rules."""
+    n = int(size)
+
+    def run(*tensors: Any) -> list[Any]:
+        rows = [function(*(_example(t, i) for t in tensors)) for i in range(n)]
+        return [_stacked([row[k] for row in rows], t) for k, t in enumerate(outputs)]
+
+    def tangents(*values: Any) -> Any:
+        return _of_all(jvp, n, values, values[: len(operands)])
+
+    def transposed(rule: Rule) -> Rule:
+        return lambda y_bar, *xs: _of_all(rule, n, (y_bar, *xs), ())
+
+    op = define_callback(
+        f"{name} {IN_A_LOOP}",
+        len(operands),
+        [(dtype, (n, *shape)) for dtype, shape in outputs],
+        run,
+        jvp=tangents if callable(jvp) else jvp,
+        transpose=[None if rule is None else transposed(rule) for rule in transpose],
+    )
+    return op(*all_mapped(size, mapped, operands))
+
+
+def _example(t: Any, i: int) -> Any:
+    part = OPS["slice"](t, (i, *(0 for _ in t.shape[1:])), (1, *t.shape[1:]), (1,) * t.ndim)
+    return OPS["reshape"](part, t.shape[1:])
+
+
+def _stacked(rows: list[Any], output: tuple[int, tuple[int, ...]]) -> Any:
+    dtype, shape = output
+    if not rows:
+        return OPS["full"]((0, *shape), dtype, 0.0)
+    return OPS["concat"]([OPS["reshape"](r, (1, *shape)) for r in rows], 0)
+
+
+def _of_all(rule: Any, size: int, values: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """A derivative rule of one example for all of them. A value may be a tuple of values, or a symbolic zero."""
+    flat: list[Any] = []
+    for v in values:
+        flat.extend(v if isinstance(v, tuple) else (v,))
+    given = [v for v in flat if v is not ZERO]
+    linear = [any(v is t for t in tangents) for v in given]
+
+    def of_one(*parts: Any) -> Any:
+        fresh = iter(parts)
+
+        def filled(v: Any) -> Any:
+            return v if v is ZERO else next(fresh)
+
+        return rule(*(tuple(map(filled, v)) if isinstance(v, tuple) else filled(v) for v in values))
+
+    return batched_function(of_one, size, [True] * len(given), given, {}, linear)

@@ -1,0 +1,1 @@
+"""One record per op: its rules, its samples, its documentation."""

@@ -1,0 +1,226 @@
+"""One record per op: its mathematics. The core holds the shape rule and the kernel under the same name.
+
+A rule is the op's JVP: the output tangent as a function that is *linear* in the input tangents, called with the
+tangents, then the output, then the inputs, then the attributes by name. A tangent may be `ZERO`, a symbolic zero; the
+operators of Python work on it. Ops that are linear also have a transpose.
+
+Words instead of rules: `"linear"` (in all operands together), `"bilinear"` (in each of two operands), `"zero"` (a
+derivative that is zero everywhere), `"undefined"` (differentiating raises).
+
+The rules of holomorphic functions serve complex numbers as they stand: a product's transpose conjugates its coefficient.
+Ops that are not holomorphic have a rule of their own for complex operands, `complex_jvp`.
+
+A batch rule, `vmap`, says how the op runs once for many examples that lie along a new first axis of some of its operands.
+Words: `"elementwise"` (the default of elementwise ops), `"leading"` (the op maps over leading axes), `"axes"` (the
+attributes `axis`, `axes` and `shape` count one axis more). Else a function of the number of examples, which operands have
+them, the operands, and the attributes by name; its results all have the axis. `passes/batch.py` applies them.
+
+`precision` says what autocast does to the operands: `"low"` (products: they run in half precision), `"full"` (what loses
+too much there runs in float32), `"any"` (the op runs in the precision of its operands). `functions` are the public functions
+that the op runs under another name.
+
+`sparsity` says which elements of the operands each element of the results depends on: a word of `ops/sparsity.py`, or a
+function as described there.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wengert import _core
+from wengert.registry.precision import code_of, enlist
+from wengert.registry.samples import Invalid, Sample
+
+Rule = Callable[..., Any]
+
+
+@dataclass(slots=True)
+class Attr:
+    """One attribute of an op; `sizes` may be symbolic while tracing."""
+
+    name: str
+    kind: str
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
+class Op:
+    """An op: what the core says of it, and its mathematics."""
+
+    name: str
+    function: Any
+    n_inputs: int
+    n_outputs: int
+    attrs: tuple[Attr, ...]
+    elementwise: bool
+    differentiable: bool
+    view: bool
+    jvp: Rule | str = "undefined"
+    complex_jvp: Rule | None = None
+    transpose: tuple[Rule | None, ...] = ()
+    formula: str = ""
+    reference: Callable[..., Any] | None = None
+    samples: Sequence[Sample] = ()
+    invalid: Sequence[Invalid] = ()
+    expensive: bool = False
+    public: bool = True
+    vmap: Rule | str = "undefined"
+    sparsity: Rule | str = "undefined"
+    precision: str = "any"
+    # Of ops that hold programs, which the core has no op for:
+    infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes
+    lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
+    # Inputs, tangents, attributes, whether nothing will be transposed → outputs, tangents. It replaces the primal.
+    linearize: Callable[..., Any] | None = None
+    check: Callable[[Sequence[Any], tuple[Any, ...]], str] | None = (
+        None  # operand types, attributes → what is wrong, or ""
+    )
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def rule(self, complex_operands: bool) -> Rule | str:
+        """The JVP for operands of this kind."""
+        return self.complex_jvp if complex_operands and self.complex_jvp is not None else self.jvp
+
+    def named_attrs(self, values: tuple[Any, ...]) -> dict[str, Any]:
+        """Attributes by name, as rules take them."""
+        return {a.name: v for a, v in zip(self.attrs, values)}
+
+
+class _Ops(dict[str, Op]):
+    """Ops by name. Those that are made while tracing are found, too, as long as a program has them."""
+
+    def __missing__(self, name: str) -> Op:
+        return _CALLBACKS[name]
+
+
+OPS: dict[str, Op] = _Ops()
+_CALLBACKS: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
+_numbers_of_callbacks = itertools.count()
+_KINDS = ("integer", "real", "integers", "sizes")
+_NATIVE = {row[0]: row for row in _core.op_table()}
+
+
+def define(
+    name: str,
+    *,
+    jvp: Rule | str = "undefined",
+    complex_jvp: Rule | None = None,
+    transpose: Rule | Sequence[Rule | None] | None = None,
+    formula: str = "",
+    reference: Callable[..., Any] | None = None,
+    samples: Sequence[Sample] = (),
+    invalid: Sequence[Invalid] = (),
+    expensive: bool = False,
+    public: bool = True,
+    vmap: Rule | str = "undefined",
+    sparsity: Rule | str | None = None,
+    precision: str = "any",
+    functions: Sequence[str] = (),
+) -> Op:
+    """Join the mathematics of an op to the core's record of the same name.
+
+    `expensive`: recomputing it in a backward pass costs more than keeping its result.
+    """
+    if name not in _NATIVE:
+        raise ImportError(f"op {name!r} has a rule but no kernel: add it to core/ops/")
+    if name in OPS:
+        raise ImportError(f"op {name!r} is defined twice")
+    _, n_inputs, n_outputs, attrs, elementwise, differentiable, view = _NATIVE[name]
+    rules: tuple[Rule | None, ...] = ()
+    if transpose is not None:
+        rules = (transpose,) if callable(transpose) else tuple(transpose)
+    op = Op(
+        name,
+        _core.ops[name],
+        n_inputs,
+        n_outputs,
+        tuple(Attr(n, _KINDS[k]) for n, k in attrs),
+        elementwise,
+        differentiable,
+        view,
+        jvp,
+        complex_jvp,
+        rules,
+        formula,
+        reference,
+        samples,
+        invalid,
+        expensive,
+        public,
+        "elementwise" if elementwise else vmap,
+    )
+    op.sparsity = _default_sparsity(op) if sparsity is None else sparsity
+    op.precision = precision
+    _core.set_precision(name, code_of(precision, name))
+    enlist(name, name, *functions)
+    op.function.__name__ = name
+    OPS[name] = op
+    return op
+
+
+def _default_sparsity(op: Op) -> str:
+    if not op.n_inputs or op.jvp in ("undefined", "zero"):
+        return "none"
+    return "elementwise" if op.vmap == "elementwise" else "jvp" if callable(op.jvp) else "undefined"
+
+
+def define_callback(
+    name: str,
+    n_inputs: int,
+    outputs: list[tuple[int, tuple[int, ...]]],
+    function: Callable[..., Any],
+    *,
+    jvp: Rule | str,
+    transpose: Sequence[Rule | None] = (),
+    vmap: Rule | None = None,
+    sparsity: Rule | str = "everything",
+) -> Op:
+    """An op made while tracing, whose kernel is a Python function; under a name of its own.
+
+    It lives as long as the programs that have it. `function` and the rules must not refer to one of them. Without a batch
+    rule it is called for one example after the other.
+    """
+    if vmap is None:
+        vmap = functools.partial(_run_in_a_loop, name, outputs, function, jvp, tuple(transpose))
+    unique = f"{name}#{next(_numbers_of_callbacks)}"
+    native = _core.add_callback(unique, n_inputs, outputs, function)
+    op = Op(
+        unique,
+        native,
+        n_inputs,
+        len(outputs),
+        (),
+        False,
+        True,
+        False,
+        jvp,
+        transpose=tuple(transpose),
+        expensive=True,
+        public=False,
+        vmap=vmap,
+        sparsity=sparsity,
+    )
+    _CALLBACKS[unique] = op
+    return op
+
+
+def _run_in_a_loop(*arguments: Any) -> Any:
+    from wengert.passes.looping import run_in_a_loop
+
+    return run_in_a_loop(*arguments)
+
+
+def check_complete() -> None:
+    """Fail, naming them, if the core has ops without mathematics. Called once, when all families are loaded."""
+    missing = sorted(set(_NATIVE) - set(OPS))
+    if missing:
+        raise ImportError(f"ops without a rule: {', '.join(missing)}; add them to src/wengert/ops/")

@@ -1,0 +1,253 @@
+"""Tensors of what there is: numbers, nested lists, arrays, other tensors."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from wengert import _core
+from wengert._core import Tensor
+from wengert.dtypes import DType, as_dtype, bfloat16, complex64, float32, float64, int64, result_type
+from wengert.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
+from wengert.program.call_trace import call_trace
+from wengert.registry.record import OPS
+from wengert.tensors.device import move
+from wengert.tensors.leaving import refuse_leaving
+
+EXACT = 2**53  # every smaller integer is a float64
+
+
+def finish(t: Tensor, requires_grad: bool | None) -> Tensor:
+    """t, with or without gradients if that was said."""
+    if requires_grad is not None:
+        t.requires_grad = requires_grad
+    return t
+
+
+def _from_numpy(a: np.ndarray[Any, Any], copy: bool | None) -> Tensor:
+    try:
+        dtype = as_dtype(a.dtype)
+    except TypeError:
+        raise DTypeError(f"asarray: NumPy dtype {a.dtype} is not supported; convert the array first") from None
+    if not a.dtype.isnative:
+        a, copy = a.astype(a.dtype.newbyteorder("=")), False
+    if a.dtype == bool and a.size and a.view(np.uint8).max() > 1:  # other bytes are true to NumPy, and would count here
+        if copy is False:
+            raise ArgumentError("asarray: bools with other bytes than 0 and 1 cannot be shared; pass copy=None or True")
+        a, copy = a.view(np.uint8) != 0, False
+    flags, element = a.flags, a.dtype.itemsize
+    aligned = flags.aligned and (flags.c_contiguous or all(s % element == 0 for s in a.strides))
+    if not aligned or not flags.writeable:
+        if copy is False:
+            raise ArgumentError("asarray: a read-only or unaligned array cannot be shared; pass copy=None or True")
+        a = np.array(a, copy=True)
+        copy = False
+    raw = a.view(np.uint16) if dtype == bfloat16 else a
+    t: Tensor = _core.from_buffer(raw, dtype.code, True)
+    return _made(_core.copy(t) if copy else t)
+
+
+def _made(t: Tensor) -> Tensor:
+    """t, known as the function's own to the trace that is open, if there is one."""
+    trace = call_trace()
+    if trace is not None:
+        trace.made[id(t)] = t
+    return t
+
+
+def as_constant(t: Tensor) -> Tensor:
+    """t, known to the tapes that record as a constant of what is recorded."""
+    if _core.recording_tapes():
+        kept = _core.copy(t)
+        _core.log_custom("constant", lambda: [kept], [], [t])
+    return t
+
+
+def tensor(data: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
+    """A new tensor that owns a copy of `data`: a number, nested lists, an array, or another tensor.
+
+    Python floats become float32, ints int64, bools bool; arrays keep their dtype. Tensors, also in lists, keep their
+    gradients; with `requires_grad` given, the result is a leaf.
+
+    >>> tensor([[1.0, 2.0], [3.0, 4.0]]).shape
+    (2, 2)
+    """
+    if device is not None:
+        return _as_leaf(move(tensor(data, dtype=dtype), device), requires_grad)
+    if isinstance(data, Tensor):
+        t = asarray(data, dtype=dtype)
+        return _as_leaf(OPS["copy"](t) if t is data else t, requires_grad)
+    if call_trace() is not None:
+        return finish(asarray(data, dtype=dtype, copy=True), requires_grad)
+    t = asarray(data, dtype=dtype)
+    if t.requires_grad or not t._plain:  # stacked from tensors, so its memory is its own
+        return _as_leaf(t, requires_grad)
+    return finish(_core.copy(t), requires_grad)
+
+
+def _as_leaf(t: Tensor, requires_grad: bool | None) -> Tensor:
+    """t, or if it was said whether it requires a gradient, a leaf with its data."""
+    if requires_grad is None:
+        return t
+    if hasattr(t, "tangent"):
+        refuse_leaving(t, "tensor", True)
+    _core.check_leaving(t, "tensor")
+    return finish(t.detach(), requires_grad)
+
+
+def asarray(
+    obj: Any, *, dtype: Any = None, copy: bool | None = None, requires_grad: bool | None = None, device: Any = None
+) -> Tensor:
+    """A tensor of `obj`, sharing its memory where it can (array API). Lists of tensors are stacked, with their gradients.
+
+    Arrays and buffers keep their dtype; Python floats become float32, ints int64.
+
+    >>> a = np.arange(3.0)
+    >>> asarray(a).dtype
+    wengert.float64
+    """
+    if device is not None:
+        made = asarray(obj, dtype=dtype, copy=copy)
+        return finish(move(made, device), requires_grad)
+    if copy is False and dtype is not None and hasattr(obj, "dtype") and as_dtype(dtype) != as_dtype(obj.dtype):
+        raise ArgumentError(
+            f"asarray: {obj.dtype} becomes {as_dtype(dtype).name} only by a copy; pass copy=None or True"
+        )
+    if isinstance(obj, Tensor):
+        t = obj if dtype is None or obj.dtype == dtype else obj.astype(dtype)
+        return finish(t.clone() if copy and t is obj else t, requires_grad)
+    if isinstance(obj, (np.ndarray, np.generic, array.array, memoryview, bytearray)):
+        a = np.asarray(obj)
+    elif not isinstance(obj, (list, tuple, int, float)) and hasattr(obj, "__dlpack__"):
+        from wengert.tensors.dlpack import from_dlpack
+
+        return asarray(from_dlpack(obj), dtype=dtype, copy=copy, requires_grad=requires_grad)
+    else:
+        types = _types_in(obj)
+        if any(issubclass(t, Tensor) for t in types):
+            dtype = result_type(*_leaves(obj)) if dtype is None else as_dtype(dtype)
+            return finish(_stacked(obj, dtype), requires_grad)
+        quick = _from_numbers(obj, types, dtype)
+        if quick is not None:
+            return finish(_made(quick), requires_grad)
+        a = _from_nested(obj, types, dtype)
+        copy = False
+    if dtype is not None and as_dtype(a.dtype) != as_dtype(dtype):
+        a, copy = _converted(a, as_dtype(dtype)), False
+    t = _from_numpy(a, copy)
+    return finish(as_constant(t) if isinstance(obj, (list, tuple, int, float, complex)) else t, requires_grad)
+
+
+def _types_in(obj: Any) -> set[type]:
+    """The types of what nested lists hold."""
+    if not isinstance(obj, (list, tuple)):
+        return {type(obj)}
+    found = set(map(type, obj))
+    nested = {t for t in found if issubclass(t, (list, tuple))}
+    if nested:
+        found = (found - nested).union(*(_types_in(x) for x in obj if type(x) in nested))
+    return found
+
+
+_CODES = {(float, float32.code): "f", (float, float64.code): "d", (int, int64.code): "q"}  # of the module array
+
+
+def _from_numbers(obj: Any, types: set[type], dtype: Any) -> Tensor | None:
+    """A number, or a row of Python numbers of one kind, without NumPy, which would take ten times as long; or None."""
+    if len(types) != 1:
+        return None
+    (kind,) = types
+    if kind not in (float, int):
+        return None
+    t = as_dtype(kind if dtype is None else dtype)
+    code = _CODES.get((kind, t.code))
+    if code is None:
+        return None
+    if obj.__class__ is kind:
+        rounded = kind is int and abs(obj) > EXACT  # the attribute of the op is a float64
+        return None if rounded else OPS["full"].function((), t.code, float(obj))
+    if any(isinstance(x, (list, tuple)) for x in obj[:1]):
+        return None
+    try:
+        return as_constant(_core.from_buffer(array.array(code, obj), t.code, True))
+    except (OverflowError, TypeError):  # beyond int64; lists of different depths
+        return None
+
+
+def _from_nested(obj: Any, types: set[type], dtype: Any) -> np.ndarray[Any, Any]:
+    try:
+        a = np.array(obj)
+    except ValueError as e:
+        raise ShapeError(f"asarray: nested lists of different lengths do not make a tensor ({e})") from None
+    if a.dtype == object and all(issubclass(t, (int, float, complex)) for t in types):
+        return _from_large(obj, int64 if dtype is None else as_dtype(dtype))
+    if a.dtype == object and _core.Dim in types:
+        row = [int(x) if isinstance(x, _core.Dim) else x for x in _leaves(obj)]
+        return _from_nested(row, _types_in(row), dtype).reshape(a.shape)
+    if a.dtype == object or a.dtype.kind in "US":
+        raise DTypeError(f"asarray: cannot make a tensor of {type(obj).__name__} (NumPy gives dtype {a.dtype})")
+    numbers = all(issubclass(t, (int, float, complex)) and not issubclass(t, np.generic) for t in types)
+    if dtype is not None:
+        t = as_dtype(dtype)
+        return _whole_numbers(obj, a, t) if t.is_integer and numbers else _converted(a, t)
+    if numbers:  # Python's have our default dtypes; what holds others knows its own
+        defaults = {"f": float32, "i": int64, "c": complex64}
+        if a.dtype.kind in defaults:
+            a = _converted(a, defaults[a.dtype.kind])
+    return a
+
+
+def _converted(a: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    if a.dtype.kind == "c" and dtype.kind not in "cb":
+        raise DTypeError(f"asarray: {a.dtype} to {dtype.name} would drop the imaginary part; take its real part first")
+    with np.errstate(over="ignore", invalid="ignore"):  # 1e39 is inf in float32, as it is in any computation
+        return a.astype(dtype.to_numpy())
+
+
+def _whole_numbers(obj: Any, a: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Python numbers, of which NumPy made `a`, in an integral dtype that has to hold those that are integers."""
+    if a.dtype.kind not in "iu":  # NumPy makes floats of integers if some fit int64 and others uint64 only
+        for x in _leaves(obj):
+            check_range(x, dtype, "asarray")
+        if all(isinstance(x, int) for x in _leaves(obj)):
+            return np.array(obj, dtype.to_numpy())
+    elif a.size:
+        for end in (a.min(), a.max()):
+            check_range(end, dtype, "asarray")
+    return _converted(a, dtype)
+
+
+def _from_large(obj: Any, dtype: DType) -> np.ndarray[Any, Any]:
+    """Numbers among which are integers beyond 64 bits, which only floating types can hold."""
+    if dtype.is_integer:
+        for x in _leaves(obj):
+            check_range(x, dtype, "asarray")
+    return _converted(np.array(obj, np.complex128 if dtype.kind == "c" else np.float64), dtype)
+
+
+def check_range(x: Any, dtype: DType, name: str) -> None:
+    """Refuse an integer that an integral dtype cannot hold."""
+    if isinstance(x, (int, np.integer)) and dtype.is_integer and dtype.place_of(int(x)):
+        limits = np.iinfo(dtype.name)
+        raise NumberRangeError(
+            f"{name}: the integer {x} does not fit {dtype.name}, which holds {limits.min} to {limits.max}; "
+            "pass another dtype"
+        )
+
+
+def _leaves(obj: Any) -> Iterator[Any]:
+    if isinstance(obj, (list, tuple)):
+        for x in obj:
+            yield from _leaves(x)
+    else:
+        yield obj
+
+
+def _stacked(obj: Any, dtype: DType) -> Tensor:
+    """Nested lists that hold tensors, along new first axes."""
+    from wengert.functional.joining import stack
+
+    return stack([_stacked(x, dtype) for x in obj]) if isinstance(obj, (list, tuple)) else asarray(obj, dtype=dtype)
