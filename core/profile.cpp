@@ -52,7 +52,8 @@ struct ThreadProfile {
   uint32_t module = 0;
   uint8_t depth = 0;
   bool hidden = false;  // inside of a program that is not looked into
-  bool paused = false;
+  bool paused = false, preparing = false;
+  int64_t paused_at = 0, preparing_since = 0;
   int64_t within = -1;  // the program whose first run this is, by signature
   ProfiledFor* work = nullptr;
 };
@@ -66,6 +67,14 @@ ThreadProfile& this_thread() {
 }
 
 bool unseen(const ThreadProfile& t) { return t.hidden || t.paused; }
+
+// Begins or ends a span; returns whether it was open.
+bool switch_span(const ThreadProfile& t, ProfileSpan::Kind kind, bool& open, int64_t& since, bool opens) {
+  const int64_t now = profile_ticks();
+  if (opens && !open) since = now;
+  if (!opens && open) profile_log.spans.push_back({kind, t.number, since, now});
+  return std::exchange(open, opens);
+}
 
 // Mixes a number into a key. 64 bits are enough to tell a few thousand signatures apart.
 void mix(uint64_t& key, uint64_t x) {
@@ -139,6 +148,7 @@ void clear_log() {
   profile_log.events.clear();
   profile_log.memory.clear();
   profile_log.signatures.clear();
+  profile_log.spans.clear();
   clear_tape();
   profile_log.dropped = 0;
   known.clear();
@@ -197,7 +207,16 @@ uint32_t set_profiled_module(uint32_t module, uint64_t last_seq, const void* thr
   return std::exchange(t.module, module);
 }
 
-bool set_profile_paused(bool paused) { return std::exchange(this_thread().paused, paused); }
+bool set_profile_paused(bool paused) {
+  ThreadProfile& t = this_thread();
+  return switch_span(t, ProfileSpan::Kind::profiler, t.paused, t.paused_at, paused);
+}
+
+bool set_profile_preparing(bool preparing) {
+  if (!profiling) return false;
+  ThreadProfile& t = this_thread();
+  return switch_span(t, ProfileSpan::Kind::preparing, t.preparing, t.preparing_since, preparing);
+}
 
 void ProfiledFor::enter() {
   ThreadProfile& t = this_thread();
@@ -249,18 +268,19 @@ ProfiledRun::ProfiledRun(const Op& op, Value* const* in, int n_in, const Attrs* 
     Signature::Part part{r.op_->name, {}, {}, {}};
     for (int i = 0; i < r.n_in_; ++i) part.in.push_back(r.in_[i]->type());
     if (r.attrs_) part.attrs.assign(r.attrs_->v, r.attrs_->v + r.attrs_->n);
-    return Signature{Signature::Kind::op, r.op_->name, {std::move(part)}, {}};
+    return Signature{.kind = Signature::Kind::op, .name = r.op_->name, .parts = {std::move(part)}};
   });
 }
 
-ProfiledRun::ProfiledRun(const Program& p, Value* const* in, const int64_t* leaf_sizes) : program_(&p) {
+ProfiledRun::ProfiledRun(const Program& p, Value* const* in, const int64_t* leaf_sizes) : in_(in), program_(&p) {
   ThreadProfile& t = this_thread();
   if (unseen(t)) return;
   uint64_t key = p.id << 8 | static_cast<uint64_t>(Signature::Kind::program);
   for (int i = 0; i < p.n_inputs; ++i) bytes_ += touched_bytes(in[i]);
   mix(key, static_cast<uint64_t>(bytes_));
   for (size_t i = 0; i < p.sizes.leaves.size(); ++i) mix(key, static_cast<uint64_t>(leaf_sizes[i]));
-  begin(key, [](const ProfiledRun& r) { return Signature{Signature::Kind::program, r.program_->name, {}, {}}; });
+  begin(key,
+        [](const ProfiledRun& r) { return Signature{.kind = Signature::Kind::program, .name = r.program_->name}; });
   t.within = described_ ? -1 : static_cast<int64_t>(signature_);
   t.hidden = described_ && !profile_log.detailed;  // what it computes is known from the first time
 }
@@ -273,7 +293,7 @@ ProfiledRun::ProfiledRun(const FusedGroup& g, int64_t rows, int64_t cols, int64_
   mix(key, static_cast<uint64_t>(cols));
   for (auto& [op, i] : g.source) mix(key, static_cast<uint64_t>(op->id) << 8 | i.row);
   begin(key, [](const ProfiledRun& r) {
-    Signature s{Signature::Kind::group, "", {}, {}};
+    Signature s{.kind = Signature::Kind::group};
     auto type = [&](int16_t k) {
       const FusedRegister& of = r.group_->registers[k];
       return of.row ? type_of(of.dtype, {r.rows_}) : type_of(of.dtype, {r.rows_, r.cols_});
@@ -295,19 +315,32 @@ ProfiledRun::~ProfiledRun() {
   mine.within = within_;
 }
 
+// Whether nothing was moved: all results are the memory of operands, and nothing was written there either.
+bool ProfiledRun::gave_views(Value* const* out, int n_out) const {
+  if (op_) return op_->view && out[0]->buffer == in_[0]->buffer;
+  if (!program_ || !profile_log.signatures[signature_].only_views) return false;
+  return std::all_of(out, out + n_out, [&](const Value* y) {
+    return !y || std::any_of(in_, in_ + program_->n_inputs, [&](const Value* x) { return x->buffer == y->buffer; });
+  });
+}
+
 void ProfiledRun::done(Value* const* out, int n_out) {
   if (!recorded_) return;
   const int64_t end = profile_ticks();
   ThreadProfile& t = this_thread();
   if (!described_ && op_)
     for (int i = 0; i < n_out; ++i) profile_log.signatures[signature_].parts[0].out.push_back(out[i]->type());
-  if (op_ && op_->view && out[0]->buffer == in_[0]->buffer) {
+  if (gave_views(out, n_out)) {
     bytes_ = 0;
   } else {
     for (int i = 0; i < n_out; ++i)
       if (out[i]) bytes_ += touched_bytes(out[i]);
   }
-  if (within_ >= 0) ++profile_log.signatures[static_cast<size_t>(within_)].inner[signature_];
+  if (within_ >= 0) {
+    Signature& around = profile_log.signatures[static_cast<size_t>(within_)];
+    ++around.inner[signature_];
+    around.only_views &= op_ && op_->view;
+  }
   if (t.depth > 1 && !profile_log.detailed) return;
   if (profile_log.events.size() >= profile_log.most_events) {
     ++profile_log.dropped;

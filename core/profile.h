@@ -29,6 +29,7 @@ struct Signature {
   std::string name;
   std::vector<Part> parts;             // what is computed
   std::map<uint32_t, uint32_t> inner;  // of a program: what its first run ran, by signature, and how often
+  bool only_views = true;              // of a program: nothing of what its first run ran computes
 };
 
 struct ProfileEvent {
@@ -50,6 +51,14 @@ struct MemoryEvent {
   int64_t bytes;         // negative: freed
   SourceLine line;       // owned; of an allocation
   Category category;     // when it was allocated or freed
+};
+
+// Time between ops that is not the user's: a function is traced or a rule derived, once for each signature; or the
+// profiler itself looks at something.
+struct ProfileSpan {
+  enum class Kind : uint8_t { preparing, profiler } kind;
+  uint16_t thread;
+  int64_t start, end;  // in ticks
 };
 
 // A recorded instruction that a backward walk came to.
@@ -98,6 +107,7 @@ struct ProfileLog {
   uint64_t dropped = 0;  // events that came when there were already so many
   EventLog<ProfileEvent> events;
   EventLog<MemoryEvent> memory;
+  std::vector<ProfileSpan> spans;
   std::vector<Signature> signatures;
   std::vector<TapeNode> tape;  // of the first walk since a profile was started
   uint64_t tape_walk = 0;      // the number of that walk; 0: there was none yet
@@ -116,6 +126,9 @@ uint32_t set_profiled_module(uint32_t module, uint64_t last_seq, const void* thr
 
 // Whether this thread is seen at all; returns what it was. The profiler itself works unseen.
 bool set_profile_paused(bool paused);
+
+// Whether this thread traces functions or derives rules; returns what it was.
+bool set_profile_preparing(bool preparing);
 
 // Whether the nodes that this walk comes to are noted.
 bool notes_tape(uint64_t walk);
@@ -150,6 +163,7 @@ class ProfiledRun {
 
  private:
   void begin(uint64_t key, Signature (*describe)(const ProfiledRun&));
+  bool gave_views(Value* const* out, int n_out) const;
 
   const Op* op_ = nullptr;
   Value* const* in_ = nullptr;

@@ -15,13 +15,13 @@ namespace {
 // Where a profile begins in the log, and what was live then.
 struct ProfileMark {
   bool inside;
-  size_t events, memory;
+  size_t events, memory, spans;
   int64_t tick;
   uint64_t dropped;
   MemoryStats before;
 };
 
-// An event as Python reads it; the layout is repeated in debug/profile/recording.py.
+// An event as Python reads it; the layout is repeated in debug/profile/events.py.
 struct EventRow {
   int64_t start, end;  // nanoseconds
   uint64_t node;
@@ -152,6 +152,17 @@ nb::list tape_rows(Lines& lines) {
   return out;
 }
 
+// (kind, thread, start, end)
+nb::list span_rows(const ProfileMark& mark) {
+  nb::list out;
+  for (size_t i = mark.spans; i < profile_log.spans.size(); ++i) {
+    const ProfileSpan& s = profile_log.spans[i];
+    out.append(
+        nb::make_tuple(static_cast<int>(s.kind), s.thread, profile_nanoseconds(s.start), profile_nanoseconds(s.end)));
+  }
+  return out;
+}
+
 nb::dict by_category(const size_t* bytes) {
   nb::dict d;
   for (int c = 0; c < kNumCategories; ++c) d[name_of(static_cast<Category>(c))] = bytes[c];
@@ -160,8 +171,13 @@ nb::dict by_category(const size_t* bytes) {
 
 ProfileMark begin(bool inside, size_t most_events) {
   start_profile(inside, most_events);
-  return {inside,          profile_log.events.size(), profile_log.memory.size(),
-          profile_ticks(), profile_log.dropped,       memory_stats()};
+  return {inside,
+          profile_log.events.size(),
+          profile_log.memory.size(),
+          profile_log.spans.size(),
+          profile_ticks(),
+          profile_log.dropped,
+          memory_stats()};
 }
 
 nb::dict finish(const ProfileMark& mark) {
@@ -173,6 +189,7 @@ nb::dict finish(const ProfileMark& mark) {
   d["end"] = profile_nanoseconds(end);
   d["events"] = event_rows(mark, lines);
   d["memory"] = memory_rows(mark, lines);
+  d["spans"] = span_rows(mark);
   d["signatures"] = signature_rows();
   d["tape"] = tape_rows(lines);
   d["lines"] = lines.found();
@@ -190,6 +207,7 @@ void init_profile(nb::module_& m) {
   m.def("profile_stop", &finish, nb::arg("mark"));
   m.def("profile_module", [](uint32_t module) { return set_profiled_module(module, last_recorded(), &thread_state); });
   m.def("profile_paused", &set_profile_paused, nb::arg("paused"));
+  m.def("profile_preparing", &set_profile_preparing, nb::arg("preparing"));
   m.def("profiling", [] { return profiling; });
   profile_hooks.source_line = current_line;
   profile_hooks.last_recorded = last_recorded;

@@ -44,11 +44,12 @@ def _without_collections() -> Iterator[None]:
     Passes over a program make many objects that live until their end, and no garbage: searching them again and again took a
     third of the time.
     """
-    enabled = gc.isenabled()
+    enabled, preparing = gc.isenabled(), _core.profile_preparing(True)
     gc.disable()
     try:
         yield
     finally:
+        _core.profile_preparing(preparing)
         if enabled:
             gc.enable()
 

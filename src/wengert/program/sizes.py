@@ -11,13 +11,19 @@ from wengert.program.ir import Instruction, Program, Shape, Size, Type, Var, res
 
 
 class own_symbols(contextlib.ContextDecorator):
-    """Around what makes a program: inside, no symbol is one of those around; afterwards, its symbols are for others."""
+    """Around what makes a program: inside, no symbol is one of those around; afterwards, its symbols are for others. For
+    profiles the time inside is preparation."""
 
     def __enter__(self) -> None:
+        self._preparing = _core.profile_preparing(True)
         _core.open_symbols()
 
     def __exit__(self, *exc: object) -> None:
         _core.close_symbols()
+        _core.profile_preparing(self._preparing)
+
+    def _recreate_cm(self) -> own_symbols:
+        return own_symbols()  # of each call of a decorated function
 
 
 class EqualSizes:

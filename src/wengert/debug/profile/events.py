@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 PHASES = ("forward", "backward", "update")
+PREPARING, PROFILER = 0, 1  # kinds of spans, as core/profile.h
 # The order of the core's categories.
 CATEGORIES = ("other", "activation", "parameter", "gradient", "optimizer", "workspace")
 
@@ -55,6 +56,15 @@ class Signature(NamedTuple):
     inner: dict[int, int]  # of a program: what ran inside of its first run, by signature, and how often
 
 
+class Span(NamedTuple):
+    """Time between ops that is not the user's, in nanoseconds since the start."""
+
+    kind: int  # PREPARING: functions are traced and rules derived, once for each signature; PROFILER: it looks at gradients
+    thread: int
+    start: int
+    end: int
+
+
 class TapeNode(NamedTuple):
     """A recorded instruction, or a leaf, that the first backward pass came to."""
 
@@ -81,6 +91,7 @@ class Recording:
     dropped: int  # events that came after the most that are kept
     live_before: dict[str, int]  # bytes by category
     tape: list[TapeNode]
+    spans: list[Span]
 
     @property
     def outermost(self) -> Any:
@@ -110,6 +121,7 @@ def read(recorded: dict[str, Any], modules: Sequence[tuple[str, str]]) -> Record
         dropped=recorded["dropped"],
         live_before=dict(recorded["live_before_by_category"]),
         tape=[TapeNode(*node) for node in recorded["tape"]],
+        spans=[Span(k, t, a - recorded["start"], b - recorded["start"]) for k, t, a, b in recorded["spans"]],
     )
 
 

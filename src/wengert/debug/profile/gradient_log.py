@@ -11,6 +11,7 @@ from typing import Any
 
 from wengert import _core
 from wengert.optim.statistics import GradientStatistics, Row
+from wengert.program.trace import tracing
 
 _SHARE = 0.01  # of the time, at most, for looking
 
@@ -37,29 +38,38 @@ class _ById:
 
 
 class GradientLog:
-    """Statistics of gradients at some of the steps: the first two, and as many others as take a hundredth of the time."""
+    """Statistics of gradients at some of the steps: the first two of each optimizer, and as many others as take a hundredth
+    of the time. Steps inside of compiled functions are not seen: there, gradients have no numbers yet."""
 
     def __init__(self) -> None:
         self.steps = 0
         self.seen: list[tuple[int, list[Row]]] = []  # number of the step, and a row for each parameter, named by its id
         self._cost = math.inf  # seconds of a look: the least, as the first one also prepares
-        self._looked = -math.inf
+        self._looked: dict[int, tuple[int, float]] = {}  # by optimizer: how often, and when the last time
 
     def look(self, optimizer: Any, gradients: dict[Any, Any] | None) -> None:
         """Called before a step."""
+        if tracing() is not None:
+            return
         self.steps += 1
         begin = time.perf_counter()
-        if len(self.seen) > 1 and begin - self._looked < self._cost / _SHARE:
+        times, last = self._looked.get(id(optimizer), (0, -math.inf))
+        if times > 1 and begin - last < self._cost / _SHARE * len(self._looked):
             return
         given: Any = None if gradients is None else _ById(gradients)
-        before = _core.profile_paused(True)
+        before = _core.profile_paused(True)  # the profile knows how long
         try:
             rows = GradientStatistics(_Parameters(optimizer)).collect(given)
         finally:
             _core.profile_paused(before)
         self.seen.append((self.steps, rows))
-        self._looked = time.perf_counter()
-        self._cost = min(self._cost, self._looked - begin)
+        now = time.perf_counter()
+        self._looked[id(optimizer)] = (times + 1, now)
+        self._cost = min(self._cost, now - begin)
+
+    def latest(self) -> list[Row]:
+        """What was seen last of each parameter."""
+        return list({row.name: row for _, rows in self.seen for row in rows}.values())
 
 
 _watching: list[GradientLog] = []

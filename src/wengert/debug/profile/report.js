@@ -71,7 +71,9 @@ function summarySection() {
   fact(bytes(t.peak_bytes), "of memory at most");
   fact(count(t.flops, "FLOP") || "0", "of arithmetic");
   if (t.roofline !== null) fact(percent(t.roofline), "of what the machine can do, in ops");
-  const parts = [...PHASES.map((p) => [p, p, t.phases[p]]), ["between ops", "between", Math.max(0, t.seconds - t.in_ops)]];
+  const between = Math.max(0, t.seconds - t.in_ops - t.preparing - t.looking);
+  const parts = [...PHASES.map((p) => [p, p, t.phases[p]]), ["prepared, once", "prepared", t.preparing],
+    ["this profile's looks at gradients", "mixed", t.looking], ["between ops", "between", between]].filter((p) => p[2] > 0);
   const whole = parts.reduce((sum, p) => sum + p[2], 0) || 1;
   byId("split").append(...parts.map(([name, tint, s]) =>
     element("i", { style: `background:var(--${tint});flex:${s / whole}`, title: `${name}: ${time(s)}` })));
@@ -115,6 +117,12 @@ function timelineSection() {
     const c = canvas.getContext("2d"), x = (t) => ((t - from) / (to - from)) * width;
     c.scale(scale, scale);
     c.clearRect(0, 0, width, height);
+    for (const s of data.spans) {
+      const lane = laneOf.get(s.thread * 256);
+      if (lane === undefined) continue;
+      c.fillStyle = color(s.kind ? "mixed" : "prepared");
+      c.fillRect(x(s.start), MAP + TOP + ROW * lane, Math.max(0.7, x(s.start + s.length) - x(s.start)), ROW - 5);
+    }
     const tints = PHASES.map(color), ink = color("on-color"), quiet = color("quiet"), rule = color("rule");
     overview(c, width, tints, rule);
     c.font = "11px system-ui, sans-serif"; c.fillStyle = quiet; c.textBaseline = "middle";
@@ -214,7 +222,7 @@ function timelineSection() {
   byId("timeline-in").onclick = () => zoom(0.5);
   byId("timeline-out").onclick = () => zoom(2);
   byId("timeline-all").onclick = () => view(0, whole);
-  byId("timeline-legend").append(legend(PHASES.map((p) => [p, p])));
+  byId("timeline-legend").append(legend([...PHASES.map((p) => [p, p]), ...(data.spans.some((s) => !s.kind) ? [["prepared, once", "prepared"]] : [])]));
   describe();
   return draw;
 }
@@ -375,7 +383,7 @@ function gradientsSection() {
   const rows = g.rows.map((r) => {
     const last = r.norms[r.norms.length - 1];
     const width = last > 0 ? Math.max(2, 100 * Math.max(0, 1 + Math.log10(last / largest) / 6)) : 0;
-    const notes = [r.dead ? `${percent(r.dead)} dead units` : "", r.not_finite ? `${r.not_finite} not finite` : "", last === null ? "no gradient" : ""].filter(Boolean).join(", ");
+    const notes = [r.dead ? r.dead === 1 ? "zero" : `zero in ${percent(r.dead)} of its units` : "", r.not_finite ? `${r.not_finite} not finite` : "", last === null ? "no gradient" : ""].filter(Boolean).join(", ");
     return element("tr", {}, element("td", { class: "mono" }, breakable(r.name), element("span", { class: "source" }, `(${r.shape.join(", ")})`)),
       element("td", { style: "min-width:7rem" }, element("span", { class: "track", style: "display:flex;height:.8rem" }, element("i", { style: `background:var(--gradient);width:${width}%` }))),
       element("td", {}, number(last)), element("td", {}, number(r.largest)), element("td", {}, number(r.weight)),

@@ -41,6 +41,10 @@ def report_data(profile: Any, title: str) -> dict[str, Any]:
             for s, f in zip(recording.signatures, profile.sums.flops)
         ],
         "events": _events(recording),
+        "spans": [
+            {"kind": s.kind, "thread": s.thread, "start": s.start * 1e-9, "length": (s.end - s.start) * 1e-9}
+            for s in recording.spans
+        ],
         "flames": {"line": _flame(profile, places, sources), "module": _flame_by_module(profile)},
         "memory": _memory(profile),
         "tape": _tape(profile, places, sources),
@@ -54,7 +58,7 @@ def _totals(profile: Any) -> dict[str, Any]:
     return {
         "seconds": t.seconds, "in_ops": t.in_ops, "ops": t.ops, "phases": t.phases, "flops": t.flops, "bytes": t.bytes,
         "peak_bytes": profile.memory.peak_bytes, "dropped": profile.recording.dropped,
-        "roofline": t.roofline, "machine": machine._asdict(),
+        "roofline": t.roofline, "preparing": t.preparing, "looking": t.looking, "machine": machine._asdict(),
     }  # fmt: skip
 
 
@@ -225,9 +229,8 @@ def _times_of_nodes(recording: Recording, position: dict[int, int]) -> tuple[Any
 def _gradients(profile: Any) -> dict[str, Any]:
     log = profile.gradients
     rows = []
-    last = log.seen[-1][1] if log.seen else []
-    for row in last:
-        norms = [next((r.gradient_norm for r in seen if r.name == row.name), math.nan) for _, seen in log.seen]
+    for row in log.latest():
+        norms = [r.gradient_norm for _, seen in log.seen for r in seen if r.name == row.name]
         module, name = profile.parameter_names.get(int(row.name), ("", f"tensor {row.name}"))
         rows.append({
             "name": f"{module}.{name}" if module else name, "shape": list(row.shape), "weight": _number(row.weight_norm),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import wengert
 from wengert import _core
 from wengert.debug.profile import gradient_log, module_names
-from wengert.debug.profile.events import PHASES, Recording, read
+from wengert.debug.profile.events import PHASES, PREPARING, PROFILER, Recording, read
 from wengert.debug.profile.findings import findings
 from wengert.debug.profile.gradient_log import GradientLog
 from wengert.debug.profile.memory_use import MemoryUse
@@ -36,9 +36,9 @@ def profile(*, inside: bool = False, gradients: bool = True, max_events: int = M
     at most a hundredth of the time. After `max_events` ops no more are kept, and the profile says how many.
 
     >>> import wengert as wg
-    >>> x = wg.ones((64, 64), requires_grad=True)
+    >>> x, w = wg.ones((64, 64), requires_grad=True), wg.ones((64, 8))
     >>> with profile() as p:
-    ...     grads = (x @ x).tanh().sum().backward()
+    ...     grads = (x @ w).tanh().sum().backward()
     >>> sorted(row.name for row in p.by_op())
     ['matmul', 'sum', 'tanh']
     >>> [row.calls for row in p.by_op() if row.name == "matmul"]  # one forward, one backward
@@ -59,6 +59,8 @@ class Totals(NamedTuple):
     flops: float
     bytes: int  # read and written
     roofline: float | None  # the time that the machine would need at best, as a part of the time in ops
+    preparing: float  # tracing functions and deriving rules, once for each signature
+    looking: float  # the profiler itself, at gradients
 
 
 class Profile:
@@ -153,6 +155,8 @@ class Profile:
             flops=float(sums.flops_of_events.sum()),
             bytes=int(sums.moved().sum()),
             roofline=float(sums.bounds().sum()) / in_all if in_all else None,
+            preparing=sums.spent[PREPARING],
+            looking=sums.spent[PROFILER],
         )
 
     def summary(self) -> str:
@@ -163,6 +167,16 @@ class Profile:
         lines = [
             f"{seconds_text(t.seconds)} in all; {t.ops:,} ops in {seconds_text(t.in_ops)} ({share:.0%}), the rest between "
             "them: Python, recording, waiting",
+            *(
+                [f"of it {seconds_text(t.preparing)} for tracing functions and deriving rules, which happens once"]
+                if t.preparing > 0.01 * t.seconds
+                else []
+            ),
+            *(
+                [f"and {seconds_text(t.looking)} for this profile's own look at gradients"]
+                if t.looking > 0.01 * t.seconds
+                else []
+            ),
             f"{phases}; {count_text(t.flops)}FLOP, {bytes_text(t.bytes)} moved",
             f"memory: at most {bytes_text(self.memory.peak_bytes)}, {seconds_text(self.memory.peak_time)} after the start",
         ]

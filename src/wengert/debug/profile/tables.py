@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.debug.profile.events import PHASES, Recording
+from wengert.debug.profile.events import PHASES, Recording, Span
 from wengert.debug.profile.work import Machine, computes_in_double, flops_of
 
 
@@ -32,7 +32,6 @@ class Row:
     note: str = ""  # the source of a line, the class of a module
     inclusive: float = 0.0  # of a module: with all modules inside
     median: float = 0.0  # seconds of an op
-    median_around: float = 0.0  # before an op
 
     @property
     def flops_per_second(self) -> float:
@@ -54,7 +53,7 @@ class Sums:
         self.flops = np.asarray(flops_of(recording.signatures) or [0.0])
         self._double = np.asarray([computes_in_double(s) for s in recording.signatures] or [False])
         self._machine = machine
-        self.around = _gaps(self.events)
+        self.around, self.spent = _gaps(self.events, recording.spans)
         self._bounds: Any = None
 
     @property
@@ -95,7 +94,7 @@ class Sums:
         phases = [add(seconds, self.events["phase"] == k) for k in range(len(PHASES))]
         calls, moved, flops = np.bincount(keys, minlength=n), add(self.moved()), add(self.flops_of_events)
         bounds = add(self.bounds()) if measured and len(self.events) else None
-        medians, medians_around = _medians(keys, seconds, n), _medians(keys, self.around, n)
+        medians = _medians(keys, seconds, n)
         rows = []
         for k, (name, note) in enumerate(names):
             if not calls[k]:
@@ -104,7 +103,7 @@ class Sums:
             forward, backward, update = (float(p[k]) for p in phases)
             row = Row(name, spent, forward, backward, update, int(calls[k]), int(moved[k]), float(flops[k]))
             row.share, row.around, row.note = spent / total, float(around[k]), note
-            row.median, row.median_around = float(medians[k]), float(medians_around[k])
+            row.median = float(medians[k])
             row.roofline = float(bounds[k]) / spent if bounds is not None and spent else None
             rows.append(row)
         return sorted(rows, key=lambda r: -r.seconds)
@@ -158,16 +157,28 @@ def _medians(keys: Any, values: Any, n: int) -> Any:
     return np.where(first[1:] > first[:-1], values[order][middle], 0.0) if len(values) else np.zeros(n)
 
 
-def _gaps(events: Any) -> Any:
-    """The seconds between each outermost event and the one before it in the same thread."""
+def _gaps(events: Any, spans: Sequence[Span]) -> tuple[Any, tuple[float, float]]:
+    """The seconds between each outermost event and the one before it in the same thread, without those of spans; and the
+    seconds of the spans outside of events in the first thread, by kind."""
     gaps = np.zeros(len(events))
-    for thread in np.unique(events["thread"]):
+    spent = [0.0, 0.0]
+    for thread in np.unique([*events["thread"].tolist(), *(s.thread for s in spans)]):
         mine = np.flatnonzero((events["thread"] == thread) & (events["depth"] == 0))
         starts, ends = events["start"][mine], events["end"][mine]
-        gaps[mine[1:]] = np.maximum(0, starts[1:] - ends[:-1]) * 1e-9
-        if thread == 0 and len(mine):
-            gaps[mine[0]] = max(0, int(starts[0])) * 1e-9
-    return gaps
+        before = np.concatenate([starts[:1] if thread else [0], ends[:-1]])[: len(mine)]
+        gaps[mine] = np.maximum(0, starts - before) * 1e-9
+        for s in spans:
+            if s.thread != thread:
+                continue
+            # Ops that ran inside of it count as ops.
+            first, last = np.searchsorted(ends, s.start, "right"), np.searchsorted(starts, s.end, "left")
+            inside = np.minimum(ends[first:last], s.end) - np.maximum(starts[first:last], s.start)
+            if thread == 0:
+                spent[s.kind] += (s.end - s.start - int(inside.sum())) * 1e-9
+            for k in range(int(first), min(int(last) + 1, len(mine))):  # the gaps that it covers parts of
+                covered = min(s.end, int(starts[k])) - max(s.start, int(before[k]))
+                gaps[mine[k]] = max(0.0, gaps[mine[k]] - max(0, covered) * 1e-9)
+    return gaps, (spent[0], spent[1])
 
 
 def shown_line(file: str, line: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wengert.debug.profile.events import PHASES, Recording
+from wengert.debug.profile.events import PHASES, PREPARING, Recording
 from wengert.debug.profile.memory_use import MemoryUse
 from wengert.debug.profile.tables import shown_line
 from wengert.dtypes import ALL as DTYPES
@@ -32,6 +32,12 @@ def trace_events(recording: Recording, flops: Any, memory: MemoryUse) -> dict[st
         events.append({
             "name": recording.signatures[number].name, "cat": PHASES[e["phase"]], "ph": "X", "pid": 1,
             "tid": int(e["thread"]), "ts": e["start"] / 1e3, "dur": (e["end"] - e["start"]) / 1e3, "args": arguments,
+        })  # fmt: skip
+    for s in recording.spans:
+        name = "tracing and deriving" if s.kind == PREPARING else "this profile looks at gradients"
+        events.append({
+            "name": name, "cat": "between", "ph": "X", "pid": 1, "tid": s.thread, "ts": s.start / 1e3,
+            "dur": (s.end - s.start) / 1e3, "args": {},
         })  # fmt: skip
     times, live = memory.by_category()
     for k, t in enumerate(times):
