@@ -16,7 +16,7 @@ import wengert as wg
 
 PAGES = Path(__file__).parents[2] / "docs" / "coming-from"
 ROW = re.compile(r"^\| (?P<theirs>[^|]*) \| `(?P<ours>[^|]*)` \|(?P<note>[^|]*)\|$", re.MULTILINE)
-RANDOM = re.compile(r"rand|permutation|dropout|bernoulli|net|PRNG|shuffle|normal\(")
+RANDOM = re.compile(r"sample\(|rand|permutation|dropout|bernoulli|net|PRNG|shuffle|normal\(")
 
 rng = np.random.default_rng(0)
 NUMBERS: dict[str, np.ndarray] = {
