@@ -410,7 +410,12 @@ const char kDoc[] =
     "An n-dimensional array of one element type that knows how it was computed.\n\n"
     "Made by `tensor`, `asarray`, `zeros`, `randn`, ... and by every operation. Operators, indexing and methods follow "
     "NumPy\n"
-    "and the array API; `requires_grad`, `grad`, `backward()` and `detach()` follow PyTorch.";
+    "and the array API; `requires_grad`, `grad`, `backward()` and `detach()` follow PyTorch.\n\n"
+    ">>> import wengert as wg\n"
+    ">>> x = wg.tensor([1.0, 2.0], requires_grad=True)\n"
+    ">>> y = (x * x).sum()\n"
+    ">>> y, y.backward()[x]\n"
+    "(tensor(5., requires_grad=True), tensor([2., 4.]))";
 
 PyType_Slot slots[] = {
     {Py_tp_doc, const_cast<char*>(kDoc)},

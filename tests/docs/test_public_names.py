@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import wengert as wg
+from tools.site.names import public_names
 from wengert.registry.record import OPS
 
 PACKAGES = [
@@ -24,30 +25,40 @@ PACKAGES = [
 ]  # fmt: skip
 
 
-def _public() -> Iterator[Any]:
-    for package in PACKAGES:
-        module = importlib.import_module(package)
-        for name in module.__all__:
-            yield pytest.param(getattr(module, name), id=f"{package}.{name}")
+def _calls() -> Iterator[Any]:
+    """Functions, and classes that users make objects of."""
+    for name in public_names():
+        if isinstance(name.value, types.GenericAlias) or name.path.endswith(".Schedule"):  # a type
+            continue
+        if callable(name.value) and not (isinstance(name.value, type) and issubclass(name.value, BaseException)):
+            yield pytest.param(name.value, id=name.path)
 
 
-def _is_call(value: Any) -> bool:
-    """A function, or a class that users make objects of."""
-    made_by_others = (BaseException, wg.Tensor)
-    return callable(value) and not (isinstance(value, type) and issubclass(value, made_by_others))
-
-
-CALLS = [p for p in _public() if _is_call(p.values[0]) and not isinstance(p.values[0], types.GenericAlias)]
-CALLS = [p for p in CALLS if not p.id.endswith(".Schedule")]  # a type
+CALLS = list(_calls())
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_signatures_and_documentation(call: Any) -> None:
-    assert inspect.signature(call) is not None
+def test_signatures_documentation_and_examples(call: Any) -> None:
+    if not (isinstance(call, type) and issubclass(call, wg.Tensor)):  # functions make those
+        signature = inspect.signature(call)
+        if not isinstance(call, type) and type(call).__name__ != "Op":
+            assert not [p.name for p in signature.parameters.values() if p.annotation is p.empty], "types are missing"
     doc = inspect.getdoc(call)
     assert doc and len(doc) > 20
-    if not isinstance(call, type):
-        assert ">>> " in doc, "an example that runs belongs to it"
+    assert ">>> " in doc, "an example that runs belongs to it"
+
+
+@pytest.mark.parametrize("cls", [p for p in CALLS if isinstance(p.values[0], type)])
+def test_methods_of_classes_are_documented(cls: Any) -> None:
+    methods = [n for n, m in vars(cls).items() if not n.startswith("_") and callable(m)]
+    assert not [n for n in methods if not (inspect.getdoc(getattr(cls, n)) or "").strip()]
+
+
+def test_the_example_of_tensors() -> None:
+    """The core has its documentation, where the tests of docstrings do not look."""
+    runner = doctest.DocTestRunner()
+    runner.run(doctest.DocTestParser().get_doctest(wg.Tensor.__doc__ or "", {}, "Tensor", None, 0))
+    assert runner.tries >= 3 and runner.failures == 0
 
 
 @pytest.mark.parametrize("name", [n for n, op in OPS.items() if op.elementwise and getattr(wg, n, None) is op.function])

@@ -84,6 +84,7 @@ class GradientMap:
             ) from None
 
     def __setitem__(self, x: Tensor | int, gradient: Tensor) -> None:
+        """Set the gradient of a tensor, in place of one that is there."""
         self._gradients[self._key(x)] = self._checked(x, gradient)
 
     insert = __setitem__

@@ -38,13 +38,20 @@ def _open() -> None:
 
 
 def is_available() -> bool:
-    """Whether this machine has a driver and a GPU that it can use. Never raises."""
+    """Whether this machine has a driver and a GPU that it can use. Never raises.
+
+    >>> device = "cuda" if is_available() else "cpu"
+    """
     _open()
     return not _core.cuda_why_unavailable()
 
 
 def device_count() -> int:
-    """How many GPUs there are; 0 on a machine without one."""
+    """How many GPUs there are; 0 on a machine without one.
+
+    >>> device_count() > 0 or not is_available()
+    True
+    """
     _open()
     return int(_core.cuda_device_count())
 
@@ -71,33 +78,55 @@ def _number(device: Any) -> int:
 
 
 def synchronize(device: Any = "cuda") -> None:
-    """Wait until the GPU has done all that was started. Raises what went wrong meanwhile, such as an index out of range."""
+    """Wait until the GPU has done all that was started. Raises what went wrong meanwhile, such as an index out of range.
+
+    >>> if is_available():
+    ...     synchronize()  # before reading a clock
+    """
     _core.synchronise(_number(device))
 
 
 def memory_stats(device: Any = "cuda") -> dict[str, int]:
     """Bytes of tensors that live (`live_bytes`), their peak, what the pool took from the driver (`reserved_bytes`), and what
-    the GPU has, free and in all."""
+    the GPU has, free and in all.
+
+    >>> if is_available():
+    ...     assert memory_stats()["live_bytes"] >= 0
+    """
     return dict(_core.cuda_memory(_number(device)))
 
 
 def empty_cache(device: Any = "cuda") -> None:
-    """Give memory that no tensor uses back to the driver."""
+    """Give memory that no tensor uses back to the driver.
+
+    >>> if is_available():
+    ...     empty_cache()  # so that another program can have it
+    """
     _core.cuda_empty_pool(_number(device))
 
 
 def get_device_name(device: Any = "cuda") -> str:
-    """What the driver calls the GPU, such as "NVIDIA H200"."""
+    """What the driver calls the GPU, such as "NVIDIA H200".
+
+    >>> name = get_device_name() if is_available() else "no GPU"
+    """
     return str(_core.cuda_description(_number(device)))
 
 
 def set_tf32(enabled: bool, device: Any = "cuda") -> None:
-    """Whether products of float32 matrices may be computed by the matrix units, with 10 bits of mantissa. Off by default."""
+    """Whether products of float32 matrices may be computed by the matrix units, with 10 bits of mantissa. Off by default.
+
+    >>> if is_available():
+    ...     set_tf32(False)
+    """
     _core.cuda_set_tf32(_number(device), bool(enabled))
 
 
 class Stream:
-    """The order of work on a GPU. There is one for each GPU, which everything runs on."""
+    """The order of work on a GPU. There is one for each GPU, which everything runs on.
+
+    >>> handle = Stream("cuda:0").cuda_stream if is_available() else 0
+    """
 
     def __init__(self, device: Any = "cuda") -> None:
         self._device = _number(device)
@@ -116,5 +145,9 @@ class Stream:
 
 
 def current_stream(device: Any = "cuda") -> Stream:
-    """The stream that work on this GPU goes to."""
+    """The stream that work on this GPU goes to.
+
+    >>> if is_available():
+    ...     current_stream().synchronize()
+    """
     return Stream(device)

@@ -145,6 +145,7 @@ class ParameterDict:
             self[name] = p
 
     def __setitem__(self, name: str, parameter: Tensor) -> None:
+        """Add or replace a parameter; other tensors become one."""
         if not isinstance(parameter, Tensor):
             raise ArgumentError(
                 f"ParameterDict: {name!r} must be a Parameter or a tensor, got a {type(parameter).__name__}"

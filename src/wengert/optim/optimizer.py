@@ -34,6 +34,15 @@ class Optimizer:
     `param_groups` holds the options in force; changing them (a learning rate, as a number or a tensor without axes)
     takes effect at the next step. Both the step, which writes in place, and the pure `update` run the same `rule`. Copies
     and pickles hold copies of the parameters: copy a network together with its optimizer, `copy.deepcopy((net, opt))`.
+
+    >>> import wengert as wg
+    >>> p = wg.Parameter(wg.tensor([1.0, 2.0]))
+    >>> opt = wg.optim.SGD([p], lr=0.5)
+    >>> isinstance(opt, Optimizer), opt.param_groups[0]["lr"]
+    (True, 0.5)
+    >>> opt.step((p * p).sum().backward())
+    >>> p.tolist()
+    [0.0, 0.0]
     """
 
     Config: ClassVar[type[Any]]

@@ -106,6 +106,11 @@ class Colouring:
     `columns[j]` is the colour of column j, `rows[i]` that of row i; there are `n_columns` and `n_rows` of them. Entry k of
     the pattern is `places[k]` among the results of all passes, those of the columns first: each has one number per row of
     the matrix, or per column for those of rows.
+
+    >>> import wengert as wg
+    >>> pattern = wg.jacobian_sparsity(lambda x: x[1:] - x[:-1], wg.ones(6))
+    >>> wg.colour(pattern).n_columns  # passes, for 6 columns
+    2
     """
 
     sparsity: Sparsity

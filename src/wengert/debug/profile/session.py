@@ -64,7 +64,14 @@ class Totals(NamedTuple):
 
 
 class Profile:
-    """What `profile` recorded; complete when its `with` block is left. `print` shows the tables."""
+    """What `profile` recorded; complete when its `with` block is left. `print` shows the tables.
+
+    >>> import wengert as wg
+    >>> with wg.profile() as p:
+    ...     y = wg.exp(wg.ones(1000))
+    >>> [row.calls for row in p.by_op() if row.name == "exp"]
+    [1]
+    """
 
     def __init__(self, inside: bool, gradients: bool, max_events: int) -> None:
         self._inside = inside
