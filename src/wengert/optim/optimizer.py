@@ -552,8 +552,10 @@ def _unchangeable(options: Options) -> bool:
 
 
 def _in_dtype_of(p: Tensor, g: Tensor | None) -> Tensor | None:
-    """A gradient as the step of this parameter takes it; sums of half-precision gradients are float32."""
-    return g if g is None or g.dtype.code == p.dtype.code else g.astype(p.dtype)
+    """A gradient as the step of this parameter takes it: rounded if it is a float32 sum of half-precision gradients."""
+    if g is None or g.dtype.code == p.dtype.code or g.dtype != state_dtype(p.dtype):
+        return g
+    return g.astype(p.dtype)
 
 
 def _trained(p: Any) -> Any:
