@@ -105,7 +105,7 @@ class _Text:
 
 def op_signature(op: Any, method: bool, in_place: bool = False) -> str:
     """The signature of an op with a fixed number of operands and one result."""
-    names = importlib.import_module("wengert.registry.documentation").parameters(op)
+    names = importlib.import_module("wengert.ops.documentation").parameters(op)
     parameters = ["self" if method and i == 0 else f"{n}: Any" for i, n in enumerate(names)]
     out = ", *, out: Tensor | None = ..." if op.elementwise and not in_place else ""
     return f"({', '.join(parameters)}, /{out}) -> Tensor"

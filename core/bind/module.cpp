@@ -178,6 +178,8 @@ void init(nb::module_& m) {
   m.def("copy", &copy_tensor);
   m.def("nonzero", &nonzero);
   m.def("set_hooks", &set_hooks);
+  m.def("convert_operand",
+        [](nb::handle x) { return nb::steal(PyObject_CallOneArg(python_hooks.convert_operand, x.ptr())); });
   m.def("set_dtypes", &set_dtypes);
   m.def("set_errors", &set_errors);
   m.def("add_internal_file", [](nb::str f) { add_internal_file(f.ptr()); });

@@ -21,7 +21,7 @@ struct ProfileMark {
   MemoryStats before;
 };
 
-// An event as Python reads it; the layout is repeated in debug/profile/events.py.
+// An event as Python reads it; the layout is repeated in src/wengert/profiling/events.py.
 struct EventRow {
   int64_t start, end;  // nanoseconds
   uint64_t node;

@@ -17,9 +17,10 @@ _hooks.install()
 
 from wengert import autograd, functional, tree
 from wengert._core import Tensor
+from wengert.autograd import reverse
 from wengert.autograd.context import AutogradContext, AutogradEngine
 from wengert.autograd.custom import CustomOp, custom_op
-from wengert.autograd.determinism import DeterministicConfig, deterministic
+from wengert.autograd.deterministic import deterministic
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.reverse import grad_of, stop_gradient
 from wengert.autograd.tape import GradientTape, Tape
@@ -72,13 +73,15 @@ from wengert.errors import (
     WengertError,
     WorkerError,
 )
+from wengert.foreign_names import MissingName
 from wengert.functional import *
 from wengert.interop.array_api import VERSION as __array_api_version__
 from wengert.interop.array_api import namespace_info as __array_namespace_info__
 from wengert.memory.checkpoint import checkpoint, checkpoint_sequential
 from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak
+from wengert.methods import attach
 from wengert.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
-from wengert.tensors.conversion import asarray, tensor
+from wengert.tensors.conversion import asarray, from_dlpack, tensor
 from wengert.tensors.creation import (
     arange,
     empty,
@@ -95,7 +98,7 @@ from wengert.tensors.creation import (
     zeros,
     zeros_like,
 )
-from wengert.tensors.dlpack import from_dlpack
+from wengert.tensors.determinism import DeterministicConfig
 from wengert.tensors.dual import DualTensor, ForwardADContext, dual
 from wengert.tensors.random import (
     Generator,
@@ -114,21 +117,22 @@ from wengert.tensors.random import (
 from wengert.threads import get_num_threads, set_num_threads
 from wengert.transforms.branches import cond, switch
 from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp
-from wengert.transforms.hybrid import HybridScheduler
 from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev
 from wengert.transforms.loops import fori_loop, scan
 from wengert.transforms.schedule import SchedulerConfig
+from wengert.transforms.scheduler import HybridScheduler
 from wengert.transforms.vmap import per_sample_grad, vmap
-
-__version__ = "0.1.0"
+from wengert.user_line import hide_frames
+from wengert.version import VERSION as __version__
 
 # What the array API standard asks of a namespace besides.
 _STANDARD = ("bool", "e", "inf", "nan", "newaxis", "pi")
 bool = bool_
 e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
 
-_hooks.attach_methods()
-_hooks.hide_frames()
+attach.install()
+reverse.attach()
+hide_frames()
 
 # Not every program trains: these are imported when they are first used.
 _LAZY = {
@@ -167,20 +171,20 @@ _LAZY = {
             "empirical_fisher_vp",
             "estimate_hessian_diagonal",
             "estimate_hessian_trace",
-            "fisher_vp",
             "ggnvp",
             "hessian_blocks",
             "hessian_diagonal",
             "hessian_trace",
         )
     },
+    "fisher_vp": "wengert.stats.fisher:fisher_vp",
     "taylor": "wengert.transforms.taylor:taylor",
     "associative_scan": "wengert.transforms.associative_scan:associative_scan",
     "while_loop": "wengert.transforms.while_loops:while_loop",
     "psum": "wengert.transforms.collectives:psum",
     "pmean": "wengert.transforms.collectives:pmean",
     **{name: f"wengert.debug.gradient_check:{name}" for name in ("NumericalChecker", "check_gradients")},
-    **{name: f"wengert.debug.profile:{name}" for name in ("Profile", "profile")},
+    **{name: f"wengert.profiling:{name}" for name in ("Profile", "profile")},
     "check_custom_op": "wengert.debug.custom_op_check:check_custom_op",
     **{name: f"wengert.debug.benchmark:{name}" for name in ("BenchmarkConfig", "PerformanceBenchmark")},
     "detect_anomaly": "wengert.debug.anomaly:detect_anomaly",
@@ -234,6 +238,4 @@ def __getattr__(name: str) -> Any:
         value = getattr(module, attribute) if attribute else module
         globals()[name] = value
         return value
-    from wengert.foreign_names import MissingName
-
     raise MissingName(__name__, name)

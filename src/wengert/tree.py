@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from wengert.errors import ArgumentError
+from wengert.foreign_names import MissingName
 
 __all__ = ["Structure", "flatten", "leaves", "map", "register", "structure", "unflatten"]
 
@@ -415,6 +416,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.foreign_names import MissingName
-
     raise MissingName(__name__, name)

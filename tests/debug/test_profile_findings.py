@@ -9,8 +9,8 @@ import pytest
 
 import wengert as wg
 from tests.debug.faults.lines import line_at_fault
-from wengert.debug.profile.events import PREPARING
-from wengert.debug.profile.findings import findings
+from wengert.profiling.events import PREPARING
+from wengert.profiling.findings import findings
 
 
 def _found(p: Any, words: str) -> list[str]:

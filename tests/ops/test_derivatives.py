@@ -25,7 +25,8 @@ from wengert.compiling.compile import compile
 from wengert.dtypes import float64
 from wengert.errors import GradientError
 from wengert.ops import OPS
-from wengert.registry.record import Op, define_callback
+from wengert.passes.callbacks import define_callback
+from wengert.registry.record import Op
 from wengert.registry.samples import Sample
 from wengert.transforms.functional import jvp, vjp
 

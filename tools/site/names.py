@@ -19,7 +19,7 @@ import wengert.ops
 # listed goes to the page of the longest listed name that it begins with, and otherwise to the last page.
 PAGES: tuple[tuple[str, str, str], ...] = (
     ("tensor", "Tensor", "_core"),
-    ("creation", "Making tensors", "tensors.conversion tensors.creation tensors.dlpack"),
+    ("creation", "Making tensors", "tensors.conversion tensors.creation"),
     ("dtypes", "Element types", "dtypes"),
     ("random", "Random numbers", "tensors.random stats.draws random ops.random ops.distributions"),
     ("elementwise", "Elementwise functions", "functional.elementwise ops.arithmetic ops.transcendental ops.tangents"),
@@ -49,7 +49,7 @@ PAGES: tuple[tuple[str, str, str], ...] = (
     ("forward", "Forward mode", "tensors.dual"),
     ("custom", "Custom operations", "autograd.custom debug.custom_op_check"),
     ("transforms", "Function transformations", "transforms"),
-    ("curvature", "Curvature and Taylor series", "transforms.curvature transforms.taylor"),
+    ("curvature", "Curvature and Taylor series", "transforms.curvature stats.fisher transforms.taylor"),
     ("sparse", "Sparse derivatives", "transforms.sparse transforms.colouring transforms.sparsity"),
     ("implicit", "Implicit functions", "implicit numerics"),
     ("compile", "Compiling and control flow", "compiling transforms.branches transforms.loops transforms.while_loops"),
@@ -57,8 +57,8 @@ PAGES: tuple[tuple[str, str, str], ...] = (
     ("memory", "Memory", "memory"),
     ("precision", "Mixed precision", "amp optim.scaler"),
     ("debugging", "Checking, explaining, measuring", "debug threads"),
-    ("determinism", "Determinism", "autograd.determinism debug.fingerprint debug.compare_runs"),
-    ("profiling", "Profiling and timing", "debug.profile debug.benchmark"),
+    ("determinism", "Determinism", "tensors.determinism autograd.deterministic debug.fingerprint debug.compare_runs"),
+    ("profiling", "Profiling and timing", "profiling debug.benchmark"),
     ("cuda", "CUDA", "cuda"),
     ("errors", "Errors", "errors"),
     ("tree", "Trees", "tree"),
@@ -71,7 +71,8 @@ PAGES: tuple[tuple[str, str, str], ...] = (
     ("nn-weights", "Initialisation, parametrisations, LoRA", "nn.init nn.parametrize nn.lora"),
     ("optim", "Optimizers", "optim"),
     ("schedules", "Learning rate schedules", "optim.schedules"),
-    ("gradients", "Clipping and gradient transforms", "optim.clip optim.transforms optim.statistics optim.accumulate"),
+    ("gradients", "Clipping and gradient transforms", "optim.clip optim.transforms optim.statistics optim.accumulate "
+     "autograd.gradient_norm"),
     ("data", "Data", "data"),
     ("stats", "Distributions", "stats"),
     ("stats-transforms", "Transforms of distributions", "stats.transforms"),

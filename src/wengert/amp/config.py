@@ -5,15 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wengert import _core
 from wengert.dtypes import DType, as_dtype, bfloat16, float16
 from wengert.errors import ArgumentError
+from wengert.optim.scaler import StaticLossScaler
 from wengert.registry.precision import UNITS, WORDS
-
-if TYPE_CHECKING:
-    from wengert.optim.scaler import StaticLossScaler
 
 # Policies by what they say: equal ones share the traces of compiled functions.
 _POLICIES: dict[tuple[Any, ...], Any] = {}
@@ -45,14 +43,11 @@ class AmpConfig:
         dtype = as_dtype(self.precision)
         if dtype not in (float16, bfloat16):
             raise ArgumentError(f"AmpConfig: precision must be float16 or bfloat16, got {dtype.name}")
-        if self.loss_scaler is not None:
-            from wengert.optim.scaler import StaticLossScaler
-
-            if not isinstance(self.loss_scaler, StaticLossScaler):
-                raise ArgumentError(
-                    "AmpConfig: loss_scaler must be a StaticLossScaler or a DynamicLossScaler, got a "
-                    f"{type(self.loss_scaler).__name__}"
-                )
+        if self.loss_scaler is not None and not isinstance(self.loss_scaler, StaticLossScaler):
+            raise ArgumentError(
+                "AmpConfig: loss_scaler must be a StaticLossScaler or a DynamicLossScaler, got a "
+                f"{type(self.loss_scaler).__name__}"
+            )
         for name in ("autocast_ops", "keep_fp32_ops"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         both = sorted(set(self.autocast_ops) & set(self.keep_fp32_ops))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from wengert.autograd.context import AutogradContext, clear
+from wengert.foreign_names import MissingName
 
 __all__ = ["AutogradContext", "clear"]
 
@@ -12,6 +13,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.foreign_names import MissingName
-
     raise MissingName(__name__, name)

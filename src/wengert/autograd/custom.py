@@ -17,17 +17,17 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.determinism import require_pure
 from wengert.autograd.linear_rule import not_linear, transposed
 from wengert.errors import CustomOpError, TraceError
 from wengert.modes import no_grad
+from wengert.passes.callbacks import define_callback
 from wengert.program.ir import Instruction, Var
 from wengert.program.trace import Tracer, tracing, untraced
-from wengert.registry.record import define_callback
 from wengert.registry.zero import ZERO
 from wengert.tensors.conversion import asarray
 from wengert.tensors.creation import full, zeros_like
 from wengert.tensors.custom_node import record_node, tapes_paused, value_of
+from wengert.tensors.determinism import require_pure
 from wengert.tensors.dual import DualTensor
 from wengert.tensors.leaving import numbers_kept, running_rule
 from wengert.tensors.numpy import data

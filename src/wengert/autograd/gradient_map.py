@@ -9,7 +9,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from wengert import _core
 from wengert._core import Tensor
+from wengert.autograd.gradient_norm import norm
 from wengert.errors import ShapeError
 from wengert.program.trace import Tracer
 from wengert.tensors.conversion import asarray
@@ -137,18 +139,14 @@ class GradientMap:
     def global_norm(self) -> Any:
         """√(Σ |g|²) over all gradients, in float64: a number, and inside a compiled function a tensor without axes."""
         if any(isinstance(g, Tracer) for g in self._gradients.values()):
-            from wengert.optim.transforms import norm
-
             return norm([g.detach() for g in self._gradients.values()])
         return math.hypot(*(_norm(g) for g in self._gradients.values()))
 
     def all_finite(self) -> Any:
         """Whether no gradient holds an infinity or NaN: a bool, and inside a compiled function a tensor without axes."""
-        from wengert._core import ops
-
-        found = [ops["isfinite"](g).all() for g in self._gradients.values()]
+        found = [_core.ops["isfinite"](g).all() for g in self._gradients.values()]
         if any(isinstance(x, Tracer) for x in found):
-            return functools.reduce(ops["logical_and"], found)
+            return functools.reduce(_core.ops["logical_and"], found)
         return all(map(bool, found))
 
     def _rows(self, names: dict[int, str]) -> list[tuple[str, str, str]]:

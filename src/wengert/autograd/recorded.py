@@ -12,6 +12,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, DTypeError, ShapeError
+from wengert.passes.callbacks import define_callback
 from wengert.passes.evaluate import apply
 from wengert.program.ir import (
     Const,
@@ -25,7 +26,7 @@ from wengert.program.ir import (
     remove_dead,
     resized_attrs,
 )
-from wengert.registry.record import OPS, define_callback
+from wengert.registry.record import OPS
 from wengert.tensors.conversion import asarray
 
 _LITERAL = 2**32 - 1  # as core/value.h: Value::kLiteral

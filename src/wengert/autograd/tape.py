@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd import determinism
+from wengert.autograd import deterministic as determinism
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.recorded import Entry, RecordedProgram, recorded_program
 from wengert.autograd.reverse import as_tensors, seed_for
 from wengert.errors import DTypeError, GradientError, ShapeError, TapeConsumedError
 from wengert.memory.strategies import CheckpointConfig, checkpointing
 from wengert.modes import inside_reverse
-from wengert.tensors.creation import zeros
-from wengert.transforms.hybrid import HybridScheduler, as_config
+from wengert.tensors.creation import ones_like, zeros
+from wengert.transforms.functional import _source
+from wengert.transforms.jacobian import jacrev
 from wengert.transforms.pullback import pull
 from wengert.transforms.schedule import Plan, SchedulerConfig
+from wengert.transforms.scheduler import HybridScheduler, as_config
 
 if TYPE_CHECKING:
     from wengert.amp.config import AmpConfig
     from wengert.amp.tape_scaling import TapeScaling
-    from wengert.autograd.determinism import DeterministicConfig
+    from wengert.tensors.determinism import DeterministicConfig
 
 
 class GradientTape:
@@ -125,8 +127,6 @@ class GradientTape:
         if (
             not x._plain or x.requires_grad
         ):  # tracked by an outer transformation or graph, which must see through the handle
-            from wengert.transforms.functional import _source
-
             return _source(x, True)  # type: ignore[no-any-return]
         handle: Tensor = _core.fresh_leaf(x.detach(), x.id)
         self._watched[x.id] = handle
@@ -340,8 +340,6 @@ def _is_tracked(x: Tensor) -> bool:
 
 def _identity(y: Tensor, by_example: bool) -> Tensor:
     """The Jacobian of y by itself, or of the sum over its examples."""
-    from wengert.transforms.jacobian import jacrev
-
     return jacrev(lambda x: x.sum(axis=0) if by_example else x)(y.detach())  # type: ignore[no-any-return]
 
 
@@ -351,8 +349,6 @@ def _added(g: Tensor | None, more: Tensor) -> Tensor:
 
 def _seed(y: Tensor, given: Any) -> Tensor:
     if given is None and y.size != 1:  # TensorFlow's convention: the sum of the elements is differentiated
-        from wengert.tensors.creation import ones_like
-
         return ones_like(y.detach() if y._plain else y)
     return seed_for(y, given, "gradient")
 

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the script under the profiler, write, and return the script's exit status."""
-    from wengert.debug.profile.session import MOST_EVENTS, profile
+    from wengert.profiling.session import MOST_EVENTS, profile
 
     if options.max_events is not None and options.max_events < 1:
         return _refuse(f"--max-events must be positive, got {options.max_events}")

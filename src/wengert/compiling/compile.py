@@ -23,6 +23,7 @@ from wengert.compiling.static_arguments import (
 )
 from wengert.dtypes import float32, int64
 from wengert.errors import ArgumentError, TraceError, WengertError
+from wengert.passes.variants import derive_program, symbolic_types
 from wengert.program.call_trace import CallTrace, ClosesOver, call_trace
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
@@ -32,6 +33,9 @@ from wengert.program.sizes import own_symbols, unify_sizes
 from wengert.program.trace import create, origins, standing_trace, tracing
 from wengert.registry.precision import code_of, enlist
 from wengert.registry.record import OPS
+from wengert.tensors.creation import zeros_like
+from wengert.tensors.dual import DualTensor, _Level, running_forward
+from wengert.tensors.rebinding import argument
 
 F = TypeVar("F", bound=Callable[..., Any])
 Convert = Callable[..., tuple[Any, ...]]
@@ -68,8 +72,6 @@ class TracedFunction:
 
     def derive(self, mask: int) -> tuple[Any, Any]:
         """The derivative by the inputs in the mask, for the core, with all guards so far."""
-        from wengert.passes.variants import derive_program
-
         _core.open_guards()
         try:
             with _without_collections():
@@ -137,8 +139,6 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
 def _trace_with(
     compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operands: set[int], numbers: Numbers
 ) -> tuple[Any, ...]:
-    from wengert.passes.variants import symbolic_types
-
     arguments = [*args, *kwargs.values()]
     which = [k for k, x in enumerate(arguments) if isinstance(x, _core.Tensor) or k in operands]
     given = [
@@ -303,8 +303,6 @@ def _call_lifted(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _push(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    from wengert.tensors.dual import DualTensor
-
     leaves, structure = tree.flatten((args, kwargs))
     lifted: list[Any] = [x for x in leaves if isinstance(x, _core.Tensor) and not x._plain]
     top = max(lifted, key=lambda x: x._level, default=None)
@@ -332,9 +330,6 @@ def _push(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _pushed(f: Callable[..., Any], structure: Any, which: tuple[bool, ...], *given: Any) -> tuple[Any, ...]:
     """f of duals made of these values and tangents: the values of its results, the tangents of those that have one, and the
     values and tangents of arguments that it has changed in place."""
-    from wengert.tensors.dual import DualTensor, _Level, running_forward
-    from wengert.tensors.rebinding import argument
-
     level, dots = _Level(), iter(given[len(which) :])
     leaves = [argument(level, x, next(dots)) if w else x for x, w in zip(given, which)]
     args, kwargs = tree.unflatten(structure, leaves)
@@ -351,8 +346,6 @@ def _pushed(f: Callable[..., Any], structure: Any, which: tuple[bool, ...], *giv
 
 
 def _with_tangent(value: Any, tangent: Any) -> tuple[Any, Any]:
-    from wengert.tensors.creation import zeros_like
-
     return value, zeros_like(value) if tangent is None else tangent
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from wengert import _core
+from wengert.passes.callbacks import IN_A_LOOP
 from wengert.program.effects import Before
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Instruction, Program, Type, Var
 from wengert.program.simplify import without_stops
 
-IN_A_LOOP = "in a loop"  # what the names of custom ops end with that vmap calls for one example after the other
 _COMPARISONS = ("<", "<=", "==", ">=", ">")  # as core/bind/compiled.cpp: NumberGuard::Comparison
 
 

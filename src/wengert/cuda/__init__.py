@@ -9,13 +9,12 @@ True
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 from typing import Any
 
 from wengert import _core
 from wengert.errors import DeviceError
 from wengert.tensors.device import number_of
+from wengert.tensors.gpus import device_number, look_for_libraries, require
 
 __all__ = [
     "Stream",
@@ -30,19 +29,12 @@ __all__ = [
 ]
 
 
-@functools.cache
-def _open() -> None:
-    """Tell the core where Python packages of NVIDIA lie."""
-    spec = importlib.util.find_spec("nvidia")
-    _core.cuda_set_library_folders(list(spec.submodule_search_locations or []) if spec else [])
-
-
 def is_available() -> bool:
     """Whether this machine has a driver and a GPU that it can use. Never raises.
 
     >>> device = "cuda" if is_available() else "cpu"
     """
-    _open()
+    look_for_libraries()
     return not _core.cuda_why_unavailable()
 
 
@@ -52,22 +44,8 @@ def device_count() -> int:
     >>> device_count() > 0 or not is_available()
     True
     """
-    _open()
+    look_for_libraries()
     return int(_core.cuda_device_count())
-
-
-def require() -> None:
-    """Raise a `DeviceError` that says what is missing, if there is no GPU to be had."""
-    _open()
-    if reason := _core.cuda_why_unavailable():
-        raise DeviceError(f"cuda: {reason}; tensors can be computed with on 'cpu'")
-
-
-@functools.cache
-def device_number(index: int) -> int:
-    """The number of a GPU among the devices of the core. Raises a `DeviceError` that says what is missing."""
-    require()
-    return int(_core.cuda_open_device(index))
 
 
 def _number(device: Any) -> int:

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from wengert._hooks import hide_frames
 from wengert.data.collate import collate
 from wengert.data.datasets import ConcatDataset, Subset, TensorDataset, random_split, split
 from wengert.data.fetching import WorkerInfo, worker_info
 from wengert.data.loader import DataLoader, batches
 from wengert.data.progress import progress
 from wengert.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler, WeightedRandomSampler
+from wengert.foreign_names import MissingName
+from wengert.user_line import hide_frames
 
 __all__ = [
     "BatchSampler", "ConcatDataset", "DataLoader", "RandomSampler", "Sampler", "SequentialSampler", "Subset",
@@ -24,6 +25,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.foreign_names import MissingName
-
     raise MissingName(__name__, name)

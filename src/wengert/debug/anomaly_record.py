@@ -94,17 +94,20 @@ def _name_custom(record: Record, node: Any) -> None:
     record.op = getattr(rule, "name", "a custom op")
 
 
+def _is_module(x: Any) -> bool:
+    """Whether x is a module of networks, which need not be loaded to know that."""
+    return any((c.__module__, c.__name__) == ("wengert.nn.module", "Module") for c in type(x).__mro__)
+
+
 def _caller(op: str) -> str:
     """The function of the library that the user has called, or the innermost module, that the op is part of."""
-    from wengert.nn.module import Module
-
     frame: Any = sys._getframe(2)
     names: list[str] = []
     while frame is not None and (
         frame.f_globals.get("__name__", "").startswith("wengert.") or frame.f_code.co_filename == "<frozen>"
     ):
         module = frame.f_locals.get("self")
-        if frame.f_code.co_name == "forward" and isinstance(module, Module):
+        if frame.f_code.co_name == "forward" and _is_module(module):
             return type(module).__name__
         if not frame.f_globals["__name__"].startswith(("wengert.debug", "wengert.methods.attach")):
             names.append(frame.f_code.co_name)

@@ -11,6 +11,7 @@ from typing import Any
 
 from wengert.debug.significance import Comparison, compare_samples, interval_of_median
 from wengert.errors import ArgumentError, LoadError
+from wengert.interop.files import written_atomically
 
 _VERSION = 1
 
@@ -138,8 +139,6 @@ class RegressionReport:
 
 def write_results(results: Sequence[BenchmarkResult], path: str | Path) -> None:
     """Results as a JSON file, which is replaced as a whole."""
-    from wengert.interop.files import written_atomically
-
     content = {"version": _VERSION, "results": [r.as_dict() for r in results]}
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     try:

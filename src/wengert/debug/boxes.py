@@ -8,8 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wengert import _core
 from wengert._core import Tensor
+from wengert.errors import ArgumentError
 from wengert.program.ir import Const, Instruction, Program, Var
+from wengert.transforms.costs import work_of
+from wengert.transforms.pullback import reachable
 
 MOST_BOXES = 150  # that can be read in one drawing
 _UNITS = ("", "k", "M", "G", "T", "P")
@@ -50,8 +54,6 @@ def short(number: float) -> str:
 
 def program_boxes(program: Program, names: Mapping[Var, str]) -> list[Box]:
     """Inputs that are read, instructions, outputs; each after those that it reads."""
-    from wengert.transforms.costs import work_of
-
     read = {v for i in program.instructions for v in i.vars()} | {o for o in program.outputs if isinstance(o, Var)}
     lines, saved = _recorded(program)
     made: dict[Var, Box] = {}
@@ -105,10 +107,6 @@ def _title(i: Instruction) -> str:
 
 def graph_boxes(x: Tensor) -> list[Box]:
     """What was recorded for a tensor."""
-    from wengert import _core
-    from wengert.errors import ArgumentError
-    from wengert.transforms.pullback import reachable
-
     edge = _core.node_of(x)
     if edge is None:
         raise ArgumentError(

@@ -8,14 +8,13 @@ import sys
 import numpy as np
 
 from wengert import _core
+from wengert.version import VERSION
 
 
 def installation() -> dict[str, str]:
     """Versions, instruction set, threads."""
-    from wengert import __version__
-
     return {
-        "wengert": __version__,
+        "wengert": VERSION,
         "python": sys.version.split()[0],
         "numpy": np.__version__,
         "platform": platform.platform(),

@@ -14,6 +14,7 @@ from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, GradientError
 from wengert.program.ir import Instruction, Program, Var
 from wengert.registry.record import OPS
+from wengert.tensors.creation import ones, ones_like
 from wengert.transforms.pullback import reachable
 
 _MOST_PLACES = 8
@@ -94,8 +95,6 @@ def _no_graph(loss: Tensor, end: Any) -> str:
 
 def _gradients_of(loss: Tensor, x: Tensor) -> GradientMap:
     """The gradients of a loss; its graph is still there afterwards. If it was freed: the one of x, as it was left."""
-    from wengert.tensors.creation import ones_like
-
     grads = GradientMap()
     grads._roots = [_core.node_of(loss)[0]]
     try:
@@ -229,8 +228,6 @@ def _inside(n: Any, k: int) -> list[str]:
 
 def _zero_instructions(n: Any, k: int) -> Iterator[str]:
     """Instructions of the derivative whose results are zero, though they are given something that is not."""
-    from wengert.tensors.creation import ones
-
     vjp = n.derivation.vjp
     leaves, sizes = list(n.derivation.leaves), list(n.sizes)
     bars = vjp.inputs[: n.n_outputs]

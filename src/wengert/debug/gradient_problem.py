@@ -21,6 +21,7 @@ from wengert.modes import enable_grad
 from wengert.tensors.conversion import asarray, tensor
 from wengert.tensors.numpy import data
 from wengert.tensors.random import default_generator
+from wengert.transforms.functional import jvp, vjp
 
 Array = np.ndarray[Any, Any]
 
@@ -97,8 +98,6 @@ class Problem:
 
     def push(self, x_dots: Sequence[Array]) -> list[Array]:
         """Forward mode: the tangents of the results."""
-        from wengert.transforms.functional import jvp
-
         xs = tuple(self.tensors(self.points))
         dots = tuple(tensor(d, dtype=x.dtype) for d, x in zip(x_dots, xs))
         with _quiet():
@@ -132,8 +131,6 @@ class GradientProblem(Problem):
 
     def push(self, x_dots: Sequence[Array]) -> list[Array]:
         """Forward over reverse."""
-        from wengert.transforms.functional import jvp, vjp
-
         xs = tuple(self.tensors(self.points))
         dots = tuple(tensor(d, dtype=x.dtype) for d, x in zip(x_dots, xs))
 

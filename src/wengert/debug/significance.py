@@ -8,6 +8,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wengert.dtypes import float64
+from wengert.functional import betainc
+from wengert.tensors.conversion import tensor
+
 BLOCKS = 20  # of consecutive samples: few enough to be long, many enough for a test
 LEVEL = 0.01  # the chance of calling two equal things different
 _FEWEST = 5  # blocks
@@ -96,10 +100,6 @@ def _error(values: Sequence[float]) -> float:
 
 def _two_sided(t: float, freedom: float) -> float:
     """The chance of a Student's t at least as far from zero."""
-    from wengert.dtypes import float64
-    from wengert.functional import betainc
-    from wengert.tensors.conversion import tensor
-
     x = freedom / (freedom + t * t)
     a, b, at = (tensor(v, dtype=float64) for v in (freedom / 2, 0.5, x))
     return float(betainc(a, b, at).item())

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from wengert.foreign_names import MissingName
 from wengert.functional.activations import (
     celu,
     elu,
@@ -505,6 +506,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.foreign_names import MissingName
-
     raise MissingName(__name__, name)

@@ -10,6 +10,7 @@ from wengert.functional.indexing import getitem, setitem
 from wengert.functional.scatter_reduce import scatter_reduce
 from wengert.functional.subscripts import entries_of
 from wengert.tensors.arguments import as_dtype_of, as_tensor, iota, native
+from wengert.tensors.conversion import asarray
 
 _reshape, _copy, _broadcast_to = native("reshape"), native("copy"), native("broadcast_to")
 _maximum, _minimum, _mul, _add = native("maximum"), native("minimum"), native("mul"), native("add")
@@ -88,7 +89,5 @@ class Place:
     def _value(self, value: Any) -> Tensor:
         """The value in x's dtype; a Python number takes it at once."""
         if isinstance(value, (bool, int, float, complex, list, tuple)):
-            from wengert.tensors.conversion import asarray
-
             return asarray(value, dtype=self._x.dtype)
         return as_dtype_of(as_tensor(value, "at"), self._x.dtype)

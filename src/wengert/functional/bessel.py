@@ -11,6 +11,7 @@ from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError, DTypeError
 from wengert.functional.shapes import broadcast_arrays
 from wengert.tensors.arguments import as_floating, as_tensor, describe, native, promoted
+from wengert.tensors.conversion import asarray
 
 _bessel_j, _bessel_y = native("bessel_j"), native("bessel_y")
 _bessel_iv, _bessel_ive = native("bessel_iv"), native("bessel_ive")
@@ -89,7 +90,6 @@ def y1(x: Any) -> Tensor:
 
 def _pair(a: Any, x: Any, name: str) -> tuple[Tensor, ...]:
     """Two operands of one floating dtype and one shape; a Python number takes the dtype of the other."""
-    from wengert.tensors.conversion import asarray
 
     def beside(value: Any, other: Any) -> Tensor:
         if isinstance(value, (int, float)) and isinstance(other, Tensor) and other.dtype.is_floating:

@@ -7,6 +7,7 @@ from typing import Any
 from wengert import _core
 from wengert._core import Tensor
 from wengert.errors import ShapeError
+from wengert.functional.reductions import sum as total
 from wengert.functional.shapes import moveaxis
 from wengert.tensors.arguments import as_tensor, describe, native
 
@@ -75,6 +76,4 @@ def trace(x: Any, offset: int = 0, *, dtype: Any = None) -> Tensor:
     >>> trace([[1, 2], [3, 4]]).item()
     5
     """
-    from wengert.functional.reductions import sum
-
-    return sum(diagonal(x, offset=offset), -1, dtype=dtype)
+    return total(diagonal(x, offset=offset), -1, dtype=dtype)

@@ -16,8 +16,9 @@ from wengert.errors import ArgumentError, DTypeError, TraceError
 from wengert.foreign_names import explain_keywords
 from wengert.functional.reductions import all
 from wengert.functional.shortcuts import shortcut
-from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, full, native, promoted
+from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, both_tensors, full, native
 from wengert.tensors.numpy import data
+from wengert.tensors.operands import convert_operand
 
 _where, _pow, _square, _sqrt, _reciprocal = (native(n) for n in ("where", "pow", "square", "sqrt", "reciprocal"))
 _exp, _log, _log1p, _abs, _copy = (native(n) for n in ("exp", "log", "log1p", "abs", "copy"))
@@ -158,8 +159,6 @@ def is_operand(x: Any) -> bool:
     """Whether x can stand beside a tensor in an expression."""
     if isinstance(x, (Tensor, int, float, complex, Dim)):
         return True
-    from wengert.tensors.operands import convert_operand
-
     return convert_operand(x) is not NotImplemented
 
 
@@ -307,20 +306,6 @@ def fmod(a: Any, b: Any) -> Tensor:
     """
     y: Tensor = _fmod(*both_tensors(a, b, "fmod"))
     return y
-
-
-def both_tensors(a: Any, b: Any, name: str) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors; a Python number beside a tensor takes its dtype."""
-    from wengert.tensors.conversion import asarray
-
-    def beside(value: Any, other: Any) -> Tensor:
-        if type(value) in (int, float) and isinstance(other, Tensor):
-            fits = other.dtype.is_inexact or (type(value) is int and other.dtype.is_integer)
-            return asarray(value, dtype=other.dtype if fits else None)
-        return as_tensor(value, name)
-
-    first, second = promoted([beside(a, b), beside(b, a)])
-    return first, second
 
 
 def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Tensor:

@@ -18,7 +18,9 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import as_dtype, complex64, complex128, float32, float64
 from wengert.errors import ArgumentError, DTypeError, ShapeError
+from wengert.functional.joining import roll
 from wengert.tensors.arguments import as_dtype_of, as_tensor, describe, full, native, one_axis
+from wengert.tensors.conversion import asarray
 
 _complex, _to_half, _from_half = native("fft_complex"), native("fft_to_half"), native("fft_from_half")
 _conj, _concat, _slice = native("conj"), native("concat"), native("slice")
@@ -271,8 +273,6 @@ def irfft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "back
 
 
 def _frequencies(values: Any, n: int, d: float, dtype: Any, device: Any, name: str) -> Tensor:
-    from wengert.tensors.conversion import asarray
-
     wanted = float32 if dtype is None else as_dtype(dtype)
     if not wanted.is_floating:
         raise DTypeError(f"{name}: dtype must be a real floating dtype, got {wanted}")
@@ -298,8 +298,6 @@ def rfftfreq(n: int, *, d: float = 1.0, dtype: Any = None, device: Any = None) -
 
 
 def _rolled(x: Any, axes: Any, back: bool, name: str) -> Tensor:
-    from wengert.functional.joining import roll
-
     t = as_tensor(x, name)
     given = range(t.ndim) if axes is None else (axes if isinstance(axes, (tuple, list)) else (axes,))
     found = tuple(one_axis(a, t.ndim, name) for a in given)

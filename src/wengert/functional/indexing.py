@@ -45,6 +45,7 @@ from wengert.tensors.arguments import (
     product,
     shape_text,
 )
+from wengert.tensors.conversion import asarray
 
 _slice, _reshape, _permute, _take = (
     native("slice"),
@@ -125,8 +126,6 @@ def _linear_index(x: Tensor, terms: list[Term], name: str) -> Tensor:
         return _checked(named[0], x, name)
     sizes = [x.shape[t.axis] for t in named]
     if all(on_host(t.index) for t in terms) and all(isinstance(n, int) for n in (*sizes, *shape)):
-        from wengert.tensors.conversion import asarray
-
         checked = [_checked(t, x, name) for t in named]
         if _core.recording_tapes():  # which know by instructions how the index was computed
             return _traced_linear_index(named, sizes, shape)
@@ -270,8 +269,6 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
 def _value(value: Any, x: Tensor, name: str) -> Tensor:
     """What is written, in x's dtype. Python numbers take it at once: a float is not rounded to float32 on its way."""
     if isinstance(value, (bool, int, float, complex, list, tuple)):
-        from wengert.tensors.conversion import asarray
-
         v = asarray(value, dtype=x.dtype)
     else:
         v = as_dtype_of(as_tensor(value, name), x.dtype)

@@ -24,6 +24,7 @@ from wengert.tensors.arguments import (
     one_axis,
     promoted,
 )
+from wengert.tensors.conversion import asarray
 
 _reshape, _broadcast_to = native("reshape"), native("broadcast_to")
 _slice = native("slice")
@@ -279,8 +280,6 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Tensor:
 
 
 def _repeat_each(x: Tensor, counts: np.ndarray[Any, Any], axis: int) -> Tensor:
-    from wengert.tensors.conversion import asarray
-
     if counts.ndim != 1 or counts.size != x.shape[axis] or (counts < 0).any():
         raise ShapeError(
             f"repeat: repeats of shape {counts.shape} must be one count ≥ 0 for each of the "

@@ -10,6 +10,7 @@ from wengert._core import Dim, Tensor
 from wengert.errors import ArgumentError, ShapeError
 from wengert.foreign_names import explain_keywords
 from wengert.tensors.arguments import Size, as_tensor, describe, full, iota, native, number
+from wengert.tensors.conversion import check_range
 
 _unslice, _slice_update = native("unslice"), native("slice_update")
 _take, _copy = native("take"), native("copy")
@@ -84,8 +85,6 @@ def pad(x: Any, pad_width: Any, *, mode: str = "constant", value: float = 0) -> 
         starts, steps = tuple([b for b, _ in pairs]), (1,) * len(pairs)
         if value == 0:
             return _unslice(t, shape, starts, steps)
-        from wengert.tensors.conversion import check_range
-
         check_range(value, t.dtype, "pad")
         return _slice_update(full(shape, value, t.dtype, like=t), t, starts, steps)
     for axis, (before, after) in enumerate(pairs):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +12,11 @@ from wengert.dtypes import int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.foreign_names import explain_keywords
 from wengert.functional.convolution import conv1d
-from wengert.functional.elementwise import both_tensors, conj
+from wengert.functional.elementwise import conj
 from wengert.functional.joining import concat, flip
 from wengert.functional.padding import pad
 from wengert.functional.scanning import diff
 from wengert.tensors.arguments import (
-    as_dtype_of,
     as_floating,
     as_tensor,
     decreases,
@@ -251,14 +249,3 @@ def gradient(y: Any, *spacing: Any, axis: int | Sequence[int] | None = None, edg
     steps = [h if isinstance(h, (int, float)) else as_floating(as_tensor(h, "gradient")) for h in given]
     made = [_slopes(t, h, k, edge_order) for k, h in zip(named, steps)]
     return made[0] if len(made) == 1 and (axis is None or isinstance(axis, int)) else made
-
-
-def between(start: Any, stop: Any, num: int, endpoint: bool) -> Tensor:
-    """`linspace` of tensors: along a new first axis, evenly spaced, with derivatives to both ends. The last value is the
-    stop itself."""
-    a, b = both_tensors(start, stop, "linspace")
-    a, b = as_floating(a), as_floating(b)
-    parts = num - 1 if endpoint else num
-    places = as_dtype_of(iota(num, like=a), a.dtype) / float(builtins.max(parts, 1))
-    places = _reshape(places, (num, *(1,) * builtins.max(a.ndim, b.ndim)))
-    return a * (1.0 - places) + b * places

@@ -26,6 +26,7 @@ from wengert.tensors.arguments import (
     on_host,
     wide,
 )
+from wengert.tensors.conversion import asarray
 from wengert.tensors.numpy import data
 
 _index_add, _take, _where, _equal = (native(n) for n in ("index_add", "take", "where", "equal"))
@@ -186,8 +187,6 @@ def bincount(x: Any, *, weights: Any = None, minlength: int = 0) -> Tensor:
 
 def _edges(x: Tensor, bins: Any, limits: Sequence[float] | None) -> Tensor:
     """The n + 1 edges of n bins."""
-    from wengert.tensors.conversion import asarray
-
     dtype = x.dtype if x.dtype.is_floating else float64  # float32 would not tell large integers apart
     if not isinstance(bins, (int, np.integer)):
         edges = as_tensor(bins, "histogram")

@@ -26,6 +26,7 @@ from wengert.tensors.arguments import (
     product,
     shape_text,
 )
+from wengert.tensors.device import move
 
 _reshape, _permute, _broadcast_to = native("reshape"), native("permute"), native("broadcast_to")
 _copy, _bitcast = native("copy"), native("bitcast")
@@ -311,8 +312,6 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tens
     [1, -1]
     """
     if device is not None:
-        from wengert.tensors.device import move
-
         x = move(as_tensor(x, "astype"), device)
     t, wanted = as_tensor(x, "astype"), as_dtype(dtype)
     if t.dtype.code == wanted.code:

@@ -32,6 +32,7 @@ from wengert.tensors.arguments import (
     promoted,
     wide,
 )
+from wengert.tensors.conversion import asarray
 from wengert.tensors.numpy import data
 
 _sort, _argsort, _topk, _searchsorted = (native(n) for n in ("sort", "argsort", "topk", "searchsorted"))
@@ -192,8 +193,6 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 def _asarray(q: Any, dtype: DType) -> Tensor:
-    from wengert.tensors.conversion import asarray
-
     return asarray(q, dtype=dtype)
 
 
@@ -260,8 +259,6 @@ def _unique(x: Any, name: str) -> UniqueAll:
             f"{name}: the number of distinct elements of {describe(t)} depends on its data, which a traced function cannot "
             "read; call it outside of the compiled function"
         )
-    from wengert.tensors.conversion import asarray
-
     flat = _reshape(t, (t.size,))
     plain = flat.detach()
     if t.dtype.kind == "c":

@@ -17,6 +17,9 @@ from wengert._core import Tensor
 from wengert.dtypes import int64
 from wengert.errors import DTypeError, IndexRangeError, TraceError
 from wengert.tensors.arguments import Size, as_dtype_of, as_tensor, describe, native, shape_text, signed
+from wengert.tensors.conversion import asarray
+from wengert.tensors.device import like
+from wengert.tensors.numpy import data
 
 _slice, _reshape = native("slice"), native("reshape")
 
@@ -182,10 +185,6 @@ def _mask_terms(x: Tensor, mask: Tensor, axis: int, name: str) -> list[Term]:
             f"{name}: the number of elements that a mask {describe(mask)} selects depends on its data, which a traced "
             "function cannot read; use where(mask, x, 0)"
         )
-    from wengert.tensors.conversion import asarray
-    from wengert.tensors.device import like
-    from wengert.tensors.numpy import data
-
     values = data(mask)
     found, device = np.nonzero(values if mask.ndim else values.reshape(1)), like(x)
 

@@ -21,6 +21,7 @@ from wengert.program.sizes import own_symbols, unify_sizes
 from wengert.tensors.conversion import asarray
 from wengert.tensors.random import default_generator
 from wengert.transforms.regions import as_result
+from wengert.version import VERSION
 
 _INPUT, _CONTENT = 0, 2  # as core/dim.h: SizeLeaf::Kind
 
@@ -217,13 +218,11 @@ def save_program(
 ) -> None:
     """Write a program whose inputs are arguments and then constants. `arguments` is (positional, by name) with places for
     leaves, and `results` the structure of what it returns."""
-    import wengert
-
     count = results.num_leaves
     template = tree.unflatten(results, [Place(k) for k in range(count)])
     examples = [v.type.example_shape() for v in program.inputs]
     description = {
-        "writer": f"wengert {wengert.__version__}",
+        "writer": f"wengert {VERSION}",
         "arguments": program_file.encode_tree(arguments, "arguments"),
         "results": program_file.encode_tree(template, "results"),
         "constants": list(constants),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import wengert
 from wengert import _core, tree
 from wengert._core import Tensor
 from wengert.debug.drawing import to_dot, to_svg, to_text
@@ -17,9 +18,11 @@ from wengert.graph.nodes import GraphTrace, Node, Placeholder, Variable
 from wengert.graph.program_file import Place
 from wengert.graph.sized_program import SizedProgram, leaf_of, leaves_of_attrs
 from wengert.modes import no_grad
+from wengert.nn.parameter import Parameter
 from wengert.program.ir import Program, Type, Var, format_program, remove_dead
 from wengert.program.sizes import own_symbols
 from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import ones_like
 from wengert.transforms.pullback import pull, require_real, require_scalar
 
 _numbers = itertools.count(1)
@@ -83,8 +86,6 @@ class Graph:
         >>> g.run(w * 2.0).tolist()
         [1.0, 3.0]
         """
-        from wengert.nn.parameter import Parameter
-
         self._check_name("variable", name)
         if isinstance(value, Node):
             raise ArgumentError(f"variable: {name!r} begins with data, not with a node, {value!r}")
@@ -154,8 +155,6 @@ class Graph:
             return pull(listed, seeds, sources, retain=True, record=True)
 
     def _seed(self, y: Any, bar: Any) -> Any:
-        from wengert.tensors.creation import ones_like
-
         if bar is None:
             require_scalar(y, "gradients")
             require_real(y, "gradients")
@@ -263,8 +262,6 @@ class Graph:
         self._trace.__exit__(*exc)
 
     def __getattr__(self, name: str) -> Any:
-        import wengert
-
         function = getattr(wengert, name) if name in wengert.__all__ else None
         if not callable(function) or isinstance(function, type):
             raise AttributeError(f"a Graph has no attribute {name!r}, and wengert no function of that name")

@@ -10,10 +10,12 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, TraceError, WengertError
 from wengert.graph.sized_program import Draw
+from wengert.modes import no_grad
 from wengert.program.call_trace import CallTrace, Name, View
 from wengert.program.ir import Program, Var
 from wengert.program.trace import STANDING, Trace, Tracer
 from wengert.registry.record import Op
+from wengert.tensors.conversion import asarray
 
 _GIVEN = 3  # as core/dim.h: SizeLeaf::given
 # What sizes that are unknown count as where Python compares them: with each other they are equal, and with the sizes that
@@ -91,9 +93,6 @@ class Variable(Node):
         >>> w.parameter.tolist()
         [1.0, 2.0]
         """
-        from wengert.modes import no_grad
-        from wengert.tensors.conversion import asarray
-
         t = value if isinstance(value, Tensor) else asarray(value, dtype=self.dtype)
         if isinstance(t, Tracer):
             raise ArgumentError(f"assign: {self!r} is given a value, not a node; run the node first")

@@ -32,6 +32,8 @@ from wengert.interop import safetensors
 from wengert.interop.files import written_atomically
 from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, infer
 from wengert.registry.record import OPS, Op
+from wengert.transforms.regions import op_of_family
+from wengert.transforms.sized import new_size
 
 VERSION = 1
 _MAGIC = b"WENGERTP"
@@ -302,8 +304,6 @@ class Reader:
         return Instruction(op, inputs, attrs, made)
 
     def _op(self, name: str) -> Op:
-        from wengert.transforms.regions import op_of_family
-
         found = None if "#" in name else OPS[name] if name in OPS else op_of_family(name)
         if found is None:
             raise LoadError(
@@ -339,8 +339,6 @@ class Reader:
 
     def _new_size(self, x: Any) -> Any:
         """A size that the programs of an instruction have for themselves."""
-        from wengert.transforms.sized import new_size
-
         if type(x) is not str or not re.fullmatch(r"s[0-9]{1,12}_0", x) or x in self.symbols:
             self.fail(f"{_short(x)} is no new size")
         self.symbols[x] = made = new_size()

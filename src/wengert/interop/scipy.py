@@ -18,8 +18,12 @@ from wengert.dtypes import float64
 from wengert.errors import ArgumentError, DTypeError, GradientError
 from wengert.modes import no_grad
 from wengert.tensors.conversion import asarray
+from wengert.transforms.colouring import Sparsity
 from wengert.transforms.functional import hvp, value_and_grad
 from wengert.transforms.jacobian import hessian, jacobian
+from wengert.transforms.replay import dependence
+from wengert.transforms.sparse import SparseDerivative
+from wengert.transforms.sparsity import detect, detect_hessian
 from wengert.tree import flatten, leaves_like, unflatten
 
 _TAKE_SPARSE = ("trust-constr", "newton-cg")  # of the methods of `minimize`
@@ -239,11 +243,6 @@ def _sparse(what: str, flat: Callable[..., Any], f: Any, sparsity: Any = None) -
 
     The pattern of a function that might change between calls is found once: a solver takes it for the same.
     """
-    from wengert.transforms.colouring import Sparsity
-    from wengert.transforms.replay import dependence
-    from wengert.transforms.sparse import SparseDerivative
-    from wengert.transforms.sparsity import detect, detect_hessian
-
     kind = "symmetric" if what == "hessian" else "auto"
     derivative: Any = None
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from wengert import functional
 from wengert._core import Tensor
+from wengert.autograd.custom import linear_op
 from wengert.dtypes import as_dtype, float32, result_type
 from wengert.errors import DTypeError, ShapeError
 from wengert.tensors.arguments import as_dtype_of, describe
@@ -56,8 +57,6 @@ def _in_one_dtype(x: Tensor, matrix: Any) -> tuple[Tensor, Any]:
 
 def _rows_times(x: Tensor, matrix: Any) -> Tensor:
     """x @ matrix for a tensor of any rank; linear in x, so it is its own derivative."""
-    from wengert.autograd.custom import linear_op
-
     n, m = matrix.shape
 
     def product(x: Tensor) -> np.ndarray[Any, Any]:

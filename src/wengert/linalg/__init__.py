@@ -8,6 +8,7 @@
 from typing import Any
 
 from wengert.errors import LinAlgError
+from wengert.foreign_names import MissingName
 from wengert.functional.diagonals import diagonal, trace
 from wengert.functional.einsum import einsum
 from wengert.functional.linear import dot, matmul, outer, tensordot, vecdot
@@ -32,6 +33,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.foreign_names import MissingName
-
     raise MissingName(__name__, name)

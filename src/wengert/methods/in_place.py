@@ -9,15 +9,17 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import DType
 from wengert.errors import DTypeError, ShapeError
-from wengert.functional.elementwise import clip, pow
+from wengert.functional.elementwise import clip, pow, power_operator
 from wengert.functional.gather import masked_fill, scatter, scatter_add
 from wengert.functional.indexing import assign
+from wengert.functional.linear import matmul
 from wengert.functional.scatter_reduce import scatter_reduce
 from wengert.program.call_trace import Name, call_trace
 from wengert.program.trace import Tracer
 from wengert.registry.record import OPS
 from wengert.tensors.arguments import as_dtype_of, as_tensor, describe, full, native, shape_text
 from wengert.tensors.conversion import check_range
+from wengert.tensors.random import randn, uniform
 
 _broadcast_to = native("broadcast_to")
 _KIND_ORDER = "buifc"
@@ -112,8 +114,6 @@ def zero_(self: Tensor) -> Tensor:
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Normal numbers everywhere."""
-    from wengert.tensors.random import randn
-
     return assign(
         self,
         randn(self.shape, mean=mean, std=std, dtype=self.dtype, generator=generator),
@@ -123,8 +123,6 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
 
 def uniform_(self: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Tensor:
     """Uniform numbers in [low, high) everywhere."""
-    from wengert.tensors.random import uniform
-
     return assign(self, uniform(low, high, self.shape, dtype=self.dtype, generator=generator), "uniform_")
 
 
@@ -156,9 +154,6 @@ _OPERATORS = {
 
 def methods() -> dict[str, Any]:
     """All in-place methods and operators by name: one for every elementwise op whose result has its operand's dtype."""
-    from wengert.functional.elementwise import power_operator
-    from wengert.functional.linear import matmul
-
     table: dict[str, Any] = {
         op.name + "_": _method(op.function, op.name + "_")
         for op in OPS.values()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import wengert
-from wengert._hooks import hide_frames
+from wengert.foreign_names import MissingName
 from wengert.nn import init, lora
 from wengert.nn.activations import (
     CELU,
@@ -100,6 +100,7 @@ from wengert.nn.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from wengert.user_line import hide_frames
 
 __all__ = [
     "Module", "Parameter", "ParameterDict", "functional", "functional_call", "init", "lora",
@@ -134,6 +135,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.foreign_names import MissingName
-
     raise MissingName(__name__, name)

@@ -107,7 +107,7 @@ class Module:
         """Call `hook(module, args)` before every call; what it returns, a tuple or one value, replaces the arguments.
 
         >>> import wengert as wg
-        >>> m = _example()
+        >>> m = wg.nn.Linear(3, 2)
         >>> handle = m.register_forward_pre_hook(lambda module, args: print(args[0].shape))
         >>> _ = m(wg.ones((4, 3)))
         (4, 3)
@@ -119,7 +119,7 @@ class Module:
         """Call `hook(module, args, result)` after every call; what it returns replaces the result.
 
         >>> import wengert as wg
-        >>> m = _example()
+        >>> m = wg.nn.Linear(3, 2)
         >>> handle = m.register_forward_hook(lambda module, args, result: result.shape)
         >>> m(wg.ones((1, 3)))
         (1, 2)
@@ -131,7 +131,7 @@ class Module:
         returns, a tuple or one tensor, replaces them. None stands for arguments that have no gradient.
 
         >>> import wengert as wg
-        >>> m = _example()
+        >>> m = wg.nn.Linear(3, 2)
         >>> handle = m.register_full_backward_hook(lambda module, inputs, outputs: print(outputs[0].tolist()))
         >>> _ = m(wg.ones((1, 3), requires_grad=True)).sum().backward()
         [[1.0, 1.0]]
@@ -163,7 +163,8 @@ class Module:
     def parameters(self) -> list[Parameter]:
         """All parameters, of submodules too.
 
-        >>> [p.shape for p in Module.parameters(_example())]
+        >>> import wengert as wg
+        >>> [p.shape for p in Module.parameters(wg.nn.Linear(3, 2))]
         [(2, 3), (2,)]
         """
         return [p for _, p in self.named_parameters()]
@@ -225,7 +226,7 @@ class Module:
         """The parameter of this dotted name.
 
         >>> import wengert as wg
-        >>> wg.nn.Sequential(_example()).get_parameter("0.bias").shape
+        >>> wg.nn.Sequential(wg.nn.Linear(3, 2)).get_parameter("0.bias").shape
         (2,)
         """
         known = {e.name: e.value for e in self._entries() if isinstance(e.value, Parameter)}
@@ -317,7 +318,8 @@ class Module:
 
         Make optimizers afterwards: their state has the dtype and the device of the parameters they were given.
 
-        >>> _example().to("float64").weight.dtype
+        >>> import wengert as wg
+        >>> wg.nn.Linear(3, 2).to("float64").weight.dtype
         wengert.float64
         """
         for w in where:
@@ -378,7 +380,8 @@ class Module:
     def state_dict(self) -> dict[str, Tensor]:
         """Copies of all parameters and buffers by name; training on does not change them.
 
-        >>> {name: t.shape for name, t in _example().state_dict().items()}
+        >>> import wengert as wg
+        >>> {name: t.shape for name, t in wg.nn.Linear(3, 2).state_dict().items()}
         {'weight': (2, 3), 'bias': (2,)}
         """
         return {name: conversion.tensor(t, requires_grad=False) for name, t in self._state().items()}
@@ -388,7 +391,8 @@ class Module:
 
         With `strict=False` only what is there is loaded; shapes must still fit.
 
-        >>> a, b = _example(), _example()
+        >>> import wengert as wg
+        >>> a, b = wg.nn.Linear(3, 2), wg.nn.Linear(3, 2)
         >>> a.load_state_dict(b.state_dict())
         >>> bool((a.weight == b.weight).all())
         True
@@ -531,9 +535,3 @@ def _copy_with(x: Any, exchanged: Mapping[int, Any], copies: dict[int, Any]) -> 
             known = id(v) in exchanged or (isinstance(v, _CONTAINERS) and k not in _HOOK_LISTS)
             held[k] = _copy_with(v, exchanged, copies) if known else v
     return new
-
-
-def _example() -> Any:
-    from wengert.nn.layers import Linear
-
-    return Linear(3, 2)

@@ -8,6 +8,7 @@
 
 from typing import Any
 
+from wengert.foreign_names import MissingName
 from wengert.ode.events import Event
 from wengert.ode.integrate import odeint
 from wengert.ode.solution import EventPoint, Solution, Statistics
@@ -20,6 +21,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.foreign_names import MissingName
-
     raise MissingName(__name__, name)

@@ -29,7 +29,7 @@ from wengert.ops import (
     tangents,
     transcendental,
 )
-from wengert.registry.documentation import install as install_documentation
+from wengert.ops.documentation import install as install_documentation
 from wengert.registry.record import OPS, Op, check_complete
 
 check_complete()

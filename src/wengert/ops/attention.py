@@ -26,7 +26,8 @@ from wengert.ops.shape import broadcast_to, cast, full, iota, reshape, zeros_lik
 from wengert.ops.softmax import softmax, softmax_push
 from wengert.ops.sparsity import through
 from wengert.ops.tangents import where
-from wengert.passes.example_axis import all_mapped, by_meaning, count
+from wengert.passes.batch import by_meaning
+from wengert.passes.example_axis import all_mapped, count
 from wengert.program.trace import create
 from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import Array, Invalid, Sample, exactly, real, truth

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wengert.ops.shape import zeros_like
+from wengert.passes.evaluate import apply
+from wengert.passes.linearize import linearize
 from wengert.program.ir import Type
 from wengert.program.trace import Trace, Tracer, tracing
 from wengert.registry.record import OPS
@@ -29,9 +31,6 @@ def _tuple(x: Any) -> tuple[Any, ...]:
 
 def _composed_jvp(meaning: Rule, dots: Sequence[Any], inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
     """Output tangents of a composed function, inside the rule that is being traced, or on tensors of any level."""
-    from wengert.passes.evaluate import apply
-    from wengert.passes.linearize import linearize
-
     outer, inner = tracing(), Trace()
     symbols = [inner.input(Type(x.dtype.code, x.shape)) for x in inputs]
     with inner:

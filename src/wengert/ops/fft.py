@@ -18,6 +18,7 @@ from wengert.program.trace import create
 from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import Array, Invalid, Sample, real
 from wengert.registry.samples import complex as spectrum
+from wengert.tensors.conversion import asarray
 
 # By the op's attribute `scale`: 1, 1/√n, 1/n.
 _FORWARD: Any = ("backward", "ortho", "forward")
@@ -42,8 +43,6 @@ def _kernel(f: Any, dtypes: dict[str, str]) -> Any:
     """f on tensors. NumPy before 2.0 computes in double always."""
 
     def call(x: Any, *attrs: Any) -> Any:
-        from wengert.tensors.conversion import asarray
-
         y = f(x.numpy(), *attrs)
         return (asarray(np.ascontiguousarray(y, dtypes[x.dtype.name])),)
 

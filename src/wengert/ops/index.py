@@ -10,7 +10,7 @@ from wengert.ops.shape import broadcast_to, iota, permute, reshape, zeros_like
 from wengert.ops.tangents import where
 from wengert.passes.example_axis import all_mapped, indices_of_all
 from wengert.program.trace import create
-from wengert.registry.record import Op, define
+from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import Invalid, Sample, exactly, index, real
 from wengert.registry.zero import ZERO
 
@@ -246,9 +246,7 @@ def _last_along(i: Any, axis: int, like: Any) -> Any:
 
 def zeros_like_as(x: Any, dtype: int) -> Any:
     """Zeros of x's shape in another dtype."""
-    from wengert.ops.shape import full
-
-    return create(full, (x.shape, dtype, 0.0))
+    return create(OPS["full"], (x.shape, dtype, 0.0))
 
 
 scatter_along_axis: Op = define(

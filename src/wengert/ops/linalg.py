@@ -286,9 +286,7 @@ def _without_pairs(s: Any) -> Any:
 def _cofactor_jvp(a_dot: Any, y: Any, a: Any) -> Any:
     # With A = U S Vᴴ and B = Uᴴ Ȧ V: adj(A + Ȧ) = det(U) det(Vᴴ) V adj(S + B) Uᴴ, and the adjugate of a diagonal matrix
     # is simple to differentiate. Exact for singular matrices, of any rank.
-    from wengert.ops.spectral import svd
-
-    u, s, vh = svd(a, 0)
+    u, s, vh = OPS["svd"](a, 0)
     b = product(adjoint_of(u), a_dot, adjoint_of(vh))
     pairs = _without_pairs(s)
     traces = sum(columns(diagonal(b)) * pairs, (b.ndim - 1,), 0)

@@ -10,7 +10,7 @@ from wengert.ops.sparsity import matrix_product
 from wengert.ops.tangents import conj
 from wengert.passes.example_axis import all_mapped
 from wengert.program.ir import is_one
-from wengert.registry.record import Op, define
+from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import Invalid, Sample, real
 
 
@@ -32,8 +32,7 @@ def _right(y_bar: Any, a: Any, b: Any, transpose_a: int, transpose_b: int) -> An
 
 def _of_examples(size: Any, mapped: Any, a: Any, b: Any, transpose_a: int, transpose_b: int) -> Any:
     """One product where one matrix is the same for all examples: the rows of the others lie one below the other."""
-    from wengert.ops.shape import permute, reshape
-
+    reshape = OPS["reshape"]
     first, second = mapped
     if first and not second and a.ndim == 3 and (not transpose_a or is_one(a.shape[1])):
         rows = a.shape[2 if transpose_a else 1]
@@ -43,7 +42,7 @@ def _of_examples(size: Any, mapped: Any, a: Any, b: Any, transpose_a: int, trans
         columns = b.shape[1 if transpose_b else 2]
         flat = reshape(b, (size * columns, b.shape[2 if transpose_b else 1]))
         y = matmul(flat, a, 0, 1 - transpose_a)
-        return permute(reshape(y, (size, columns, y.shape[1])), (0, 2, 1))
+        return OPS["permute"](reshape(y, (size, columns, y.shape[1])), (0, 2, 1))
     return matmul(*all_mapped(size, mapped, (a, b)), transpose_a, transpose_b)
 
 

@@ -16,7 +16,8 @@ from wengert.ops.matmul import matmul
 from wengert.ops.shape import broadcast_to, concat, reshape, slice, zeros_like
 from wengert.ops.sparsity import through
 from wengert.ops.transcendental import tanh
-from wengert.passes.example_axis import by_meaning, merge, spread, unmerge
+from wengert.passes.batch import by_meaning
+from wengert.passes.example_axis import merge, spread, unmerge
 from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import Invalid, Sample, real
 from wengert.registry.zero import ZERO

@@ -8,7 +8,7 @@ import numpy as np
 
 from wengert.ops.shape import broadcast_to, cast, concat, full, reshape, slice
 from wengert.program.trace import create
-from wengert.registry.record import Op, define
+from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import Invalid, Sample, exactly, real, truth, whole
 
 
@@ -52,9 +52,7 @@ sum = define(
 def _others(x: Any, axes: tuple[int, ...]) -> Any:
     """For each element the product of the others along the axes, without dividing: right where some are zero."""
     order = (*(i for i in range(x.ndim) if i not in axes), *axes)
-    from wengert.ops.scan import cumprod
-    from wengert.ops.shape import permute
-
+    cumprod, permute = OPS["cumprod"], OPS["permute"]
     moved = permute(x, order)
     lead = moved.shape[: x.ndim - len(axes)]
     n: Any = 1

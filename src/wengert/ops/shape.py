@@ -10,7 +10,7 @@ from wengert.dtypes import ALL as DTYPES
 from wengert.passes.example_axis import all_mapped, count
 from wengert.program.ir import is_one
 from wengert.program.trace import create
-from wengert.registry.record import Op, define
+from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import Invalid, Sample, complex, index, real
 from wengert.registry.zero import ZERO
 
@@ -45,8 +45,6 @@ permute: Op = define(
 
 
 def _sum_to(y_bar: Any, x: Any, shape: Any) -> Any:
-    from wengert.ops.reduce import sum
-
     lead = len(shape) - x.ndim
     axes = tuple(i for i, n in enumerate(shape) if i < lead or (is_one(x.shape[i - lead]) and not is_one(n)))
     # Rows first: their sums are part of the fused group that makes y_bar, which then need not exist as a whole.
@@ -55,7 +53,7 @@ def _sum_to(y_bar: Any, x: Any, shape: Any) -> Any:
         first_of_row -= 1
     rows, rest = tuple(i for i in axes if i >= first_of_row), tuple(i for i in axes if i < first_of_row)
     for some in (rows, rest):
-        y_bar = sum(y_bar, some, 1) if some else y_bar
+        y_bar = OPS["sum"](y_bar, some, 1) if some else y_bar
     return reshape(y_bar, x.shape)
 
 
@@ -84,9 +82,8 @@ broadcast_to: Op = define(
 
 
 def _cast_back(y_bar: Any, x: Any, dtype: int) -> Any:
-    from wengert.ops.tangents import real
-
-    return cast(y_bar if x.dtype.kind == "c" else real(y_bar), x.dtype.code)
+    real_part_only = y_bar.dtype.kind == "c" and x.dtype.kind != "c"
+    return cast(OPS["real"](y_bar) if real_part_only else y_bar, x.dtype.code)
 
 
 define(

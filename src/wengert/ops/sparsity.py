@@ -35,8 +35,13 @@ import numpy as np
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import float64
 from wengert.ops.index_sets import Array, IndexSets, everything, united
+from wengert.passes.evaluate import apply
+from wengert.passes.linearize import jvp_rule
 from wengert.program.ir import Program, Type
+from wengert.program.trace import Trace
 from wengert.registry.record import OPS, Op
+from wengert.registry.zero import ZERO
+from wengert.tensors.conversion import asarray
 
 Patterns = Sequence[IndexSets | None]
 Known = Callable[[int], Array | None]
@@ -180,8 +185,6 @@ def _integers(x: Any) -> Array:
 
 def _operands(call: Call, values: dict[int, Any]) -> list[Any] | None:
     """Tensors for the operands: these, and the numbers of the others; None if one of them is not known."""
-    from wengert.tensors.conversion import asarray
-
     operands: list[Any] = []
     for k in range(len(call.shapes)):
         if k in values:
@@ -200,8 +203,6 @@ def _floating(call: Call) -> list[int]:
 
 def _moves(call: Call) -> Patterns:
     """Elements are numbered through all operands from 1 on; 0 is none of them."""
-    from wengert.passes.evaluate import apply
-
     moved, first, ends = {}, 1, []
     for k in _floating(call):
         moved[k] = _numbers(call.shapes[k], first)
@@ -243,9 +244,6 @@ def _adds(call: Call) -> Patterns:
 
 def _by_jvp(call: Call) -> Patterns:
     """Results depend on what their tangents are made of."""
-    from wengert.passes.linearize import jvp_rule
-    from wengert.registry.zero import ZERO
-
     n, m = len(call.operands), len(call.made)
 
     def tangents(*given: Any) -> Any:
@@ -273,9 +271,6 @@ def _first(call: Call, n: int) -> Known:
 
 def _traced(f: Callable[..., Any], types: Sequence[Type], first_tangent: int | None = None) -> Program:
     """The program of a function that is composed of ops; its results may be symbolic zeros."""
-    from wengert.program.trace import Trace
-    from wengert.registry.zero import ZERO
-
     trace = Trace()
     given = [trace.input(t, first_tangent is not None and k >= first_tangent) for k, t in enumerate(types)]
     with trace:
@@ -417,8 +412,6 @@ def _split_channels(shape: Sequence[int], axes: str, groups: int) -> list[int]:
 
 def _along(call: Call) -> Patterns:
     """The op on the identity, along its first axis."""
-    from wengert.passes.evaluate import apply
-
     axis = call.named["axis"] % len(call.shapes[0])
     attrs = tuple(0 if a.name == "axis" else value for a, value in zip(call.op.attrs, call.attrs))
     n = call.shapes[0][axis]

@@ -9,8 +9,10 @@ import numpy as np
 
 from wengert.ops.arithmetic import sign
 from wengert.ops.transcendental import exp
+from wengert.program.trace import untraced
 from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import EXTREME, Invalid, Sample, binary, exactly, positive, real, unary, whole
+from wengert.tensors.conversion import asarray
 
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 _DENSITY_AT_ZERO = 1.0 / math.sqrt(2.0 * math.pi)
@@ -232,9 +234,6 @@ def _beta_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
 def _digamma(x: Any) -> Any:
     """digamma, also of a literal."""
     if isinstance(x, (int, float)):
-        from wengert.program.trace import untraced
-        from wengert.tensors.conversion import asarray
-
         with untraced():  # a literal has a number, also where a function is being traced
             return digamma(asarray(float(x), dtype="float64")).item()
     return digamma(x)

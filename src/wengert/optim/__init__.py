@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from wengert._hooks import hide_frames
 from wengert.debug.recorded_values import check_loss
+from wengert.foreign_names import MissingName
 from wengert.optim import schedules, transforms
 from wengert.optim.accumulate import GradientAccumulator
 from wengert.optim.adadelta import Adadelta, AdadeltaConfig
@@ -31,6 +31,7 @@ from wengert.optim.sgd import SGD, SGDConfig
 from wengert.optim.shampoo import Shampoo, ShampooConfig
 from wengert.optim.statistics import GradientStatistics
 from wengert.optim.wrappers import SAM, Lookahead
+from wengert.user_line import hide_frames
 
 __all__ = [
     "Adadelta", "AdadeltaConfig", "Adafactor", "AdafactorConfig", "Adagrad", "AdagradConfig", "Adam", "Adamax",
@@ -53,6 +54,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.foreign_names import MissingName
-
     raise MissingName(__name__, name)

@@ -8,6 +8,7 @@
 
 from typing import Any
 
+from wengert.foreign_names import MissingName
 from wengert.optimize.minima import minimize
 from wengert.optimize.result import OptimizeResult
 from wengert.optimize.roots import root
@@ -22,6 +23,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    from wengert.foreign_names import MissingName
-
     raise MissingName(__name__, name)

@@ -117,6 +117,11 @@ def batched_function(
     return outputs if isinstance(results, tuple) else outputs[0]
 
 
+def by_meaning(meaning: Callable[..., Any], size: Any, mapped: Sequence[bool], operands: Any, attrs: Any) -> Any:
+    """The results of an op that is composed of others: those of the others for many examples."""
+    return batched_function(meaning, size, mapped, operands, attrs)
+
+
 def draws(op: Op, attrs: tuple[Any, ...]) -> bool:
     """Whether an instruction draws random numbers."""
     named = op.named_attrs(attrs)

@@ -7,7 +7,7 @@ from typing import Any
 
 from wengert import _core
 from wengert.program.ir import Const, Program, Var, resized_attrs
-from wengert.program.trace import create
+from wengert.program.trace import create, filled
 from wengert.registry.record import Op
 
 
@@ -38,8 +38,5 @@ def _output(env: dict[Var, Any], o: Any) -> Any:
     if o is None:
         return None
     if isinstance(o, Const):
-        from wengert.dtypes import ALL
-        from wengert.tensors.creation import full
-
-        return full((), o.value, dtype=ALL[o.dtype])
+        return filled((), o.value, o.dtype)
     return env[o]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from wengert.dtypes import int64
@@ -66,10 +66,3 @@ def count(shape: Any) -> Any:
     for size in shape:
         n = n * size
     return n
-
-
-def by_meaning(meaning: Callable[..., Any], size: Any, mapped: Sequence[bool], operands: Any, attrs: Any) -> Any:
-    """The results of an op that is composed of others: those of the others for many examples."""
-    from wengert.passes.batch import batched_function
-
-    return batched_function(meaning, size, mapped, operands, attrs)

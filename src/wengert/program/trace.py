@@ -409,9 +409,9 @@ def _unified(op: Op, inputs: tuple[Any, ...]) -> bool:
 
 
 def _convert(x: Any) -> Any:
-    from wengert.tensors.operands import convert_operand
-
-    return x if isinstance(x, (_core.Tensor, float, int, complex, _core.Dim)) or is_number(x) else convert_operand(x)
+    return (
+        x if isinstance(x, (_core.Tensor, float, int, complex, _core.Dim)) or is_number(x) else _core.convert_operand(x)
+    )
 
 
 def _with_sizes(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -25,8 +25,6 @@ function as described there.
 
 from __future__ import annotations
 
-import functools
-import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -99,12 +97,11 @@ class _Ops(dict[str, Op]):
     """Ops by name. Those that are made while tracing are found, too, as long as a program has them."""
 
     def __missing__(self, name: str) -> Op:
-        return _CALLBACKS[name]
+        return CALLBACKS[name]
 
 
 OPS: dict[str, Op] = _Ops()
-_CALLBACKS: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
-_numbers_of_callbacks = itertools.count()
+CALLBACKS: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
 _KINDS = ("integer", "real", "integers", "sizes")
 _NATIVE = {row[0]: row for row in _core.op_table()}
 
@@ -171,52 +168,6 @@ def _default_sparsity(op: Op) -> str:
     if not op.n_inputs or op.jvp in ("undefined", "zero"):
         return "none"
     return "elementwise" if op.vmap == "elementwise" else "jvp" if callable(op.jvp) else "undefined"
-
-
-def define_callback(
-    name: str,
-    n_inputs: int,
-    outputs: list[tuple[int, tuple[int, ...]]],
-    function: Callable[..., Any],
-    *,
-    jvp: Rule | str,
-    transpose: Sequence[Rule | None] = (),
-    vmap: Rule | None = None,
-    sparsity: Rule | str = "everything",
-) -> Op:
-    """An op made while tracing, whose kernel is a Python function; under a name of its own.
-
-    It lives as long as the programs that have it. `function` and the rules must not refer to one of them. Without a batch
-    rule it is called for one example after the other.
-    """
-    if vmap is None:
-        vmap = functools.partial(_run_in_a_loop, name, outputs, function, jvp, tuple(transpose))
-    unique = f"{name}#{next(_numbers_of_callbacks)}"
-    native = _core.add_callback(unique, n_inputs, outputs, function)
-    op = Op(
-        unique,
-        native,
-        n_inputs,
-        len(outputs),
-        (),
-        False,
-        True,
-        False,
-        jvp,
-        transpose=tuple(transpose),
-        expensive=True,
-        public=False,
-        vmap=vmap,
-        sparsity=sparsity,
-    )
-    _CALLBACKS[unique] = op
-    return op
-
-
-def _run_in_a_loop(*arguments: Any) -> Any:
-    from wengert.passes.looping import run_in_a_loop
-
-    return run_in_a_loop(*arguments)
 
 
 def check_complete() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from wengert._core import Tensor
 from wengert.dtypes import finfo
 from wengert.errors import ArgumentError
+from wengert.functional.diagonals import diagonal, triu
 from wengert.program.trace import tracing
 from wengert.tensors.arguments import as_tensor, native
 from wengert.tensors.numpy import data
@@ -111,8 +112,6 @@ def _is_weights(p: Tensor) -> Any:
 
 
 def _is_lower_with_positive_diagonal(x: Tensor) -> Any:
-    from wengert.functional.diagonals import diagonal, triu
-
     above = _all(triu(x, 1) == 0.0, (x.ndim - 2, x.ndim - 1), 0)
     of_diagonal = diagonal(x, axis1=-2, axis2=-1)
     return _and(above, _all(of_diagonal > 0.0, (of_diagonal.ndim - 1,), 0))

@@ -16,6 +16,7 @@ from wengert.stats.domains import Domain
 from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, describe, native, product
 from wengert.tensors.conversion import asarray
 from wengert.tensors.creation import as_shape
+from wengert.tensors.numpy import data
 from wengert.tensors.random import Generator, default_generator
 
 _broadcast_to = native("broadcast_to")
@@ -103,6 +104,4 @@ def as_python(x: Tensor) -> str:
     """The numbers of a parameter in a `repr`, where they are few and known."""
     if not x._plain or x.size > 6:
         return describe(x)
-    from wengert.tensors.numpy import data
-
     return np.array2string(data(x), separator=", ", precision=4, threshold=6).replace("\n", "")

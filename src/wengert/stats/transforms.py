@@ -16,6 +16,7 @@ from wengert.functional.elementwise import softplus
 from wengert.functional.padding import pad
 from wengert.functional.scanning import cumulative_sum
 from wengert.stats.domains import Domain, known, non_negative, positive, real, real_vector, simplex, unit_interval
+from wengert.stats.independent import sum_last
 from wengert.tensors.arguments import as_floating, as_tensor, native
 from wengert.tensors.numpy import data
 
@@ -289,8 +290,6 @@ class Compose(Transform):
 
     def log_abs_det(self, x: Tensor, y: Tensor) -> Tensor:
         """The sum of those of the parts."""
-        from wengert.stats.independent import sum_last
-
         changes = []
         for t in self.parts:
             after = t(x)

@@ -14,6 +14,8 @@ from wengert.dtypes import DType, float32, int64, uint64
 from wengert.errors import AxisError, DTypeError, IndexRangeError, ShapeError
 from wengert.program.trace import create, filled, real_parts
 from wengert.registry.record import OPS
+from wengert.tensors.conversion import asarray
+from wengert.tensors.device import make_on
 from wengert.tensors.numpy import data
 
 Axis = int | Sequence[int] | None
@@ -24,7 +26,7 @@ _CONVERTIBLE = (bool, int, float, complex, np.ndarray, np.generic, list, tuple)
 
 def native(name: str) -> Callable[..., Tensor]:
     """The core's function of an op."""
-    function: Callable[..., Tensor] = OPS[name].function
+    function: Callable[..., Tensor] = _core.ops[name]
     return function
 
 
@@ -37,8 +39,6 @@ def as_tensor(x: Any, name: str) -> Tensor:
     if isinstance(x, Tensor):
         return x
     if isinstance(x, _CONVERTIBLE) or hasattr(x, "__dlpack__"):
-        from wengert.tensors.conversion import asarray
-
         return asarray(x)
     raise TypeError(f"{name}: got a {type(x).__name__}; expected a tensor, an array or a number")
 
@@ -101,6 +101,19 @@ def promoted(xs: Sequence[Tensor]) -> list[Tensor]:
         if x.dtype.code != code:
             code = _core.promote(code, x.dtype.code)
     return [x if x.dtype.code == code else _cast(x, code) for x in xs]
+
+
+def both_tensors(a: Any, b: Any, name: str) -> tuple[Tensor, Tensor]:
+    """Two operands as tensors; a Python number beside a tensor takes its dtype."""
+
+    def beside(value: Any, other: Any) -> Tensor:
+        if type(value) in (int, float) and isinstance(other, Tensor):
+            fits = other.dtype.is_inexact or (type(value) is int and other.dtype.is_integer)
+            return asarray(value, dtype=other.dtype if fits else None)
+        return as_tensor(value, name)
+
+    first, second = promoted([beside(a, b), beside(b, a)])
+    return first, second
 
 
 def promoted_for(op: str, xs: Sequence[Tensor]) -> list[Tensor]:
@@ -167,8 +180,6 @@ def _made_like(like: Any, make: Callable[..., Tensor], *args: Any) -> Tensor:
     """What `make` makes, on the device of a tensor."""
     if like is None or _core.device_of(like) <= 0:
         return make(*args)
-    from wengert.tensors.device import make_on
-
     return make_on(like.device, make, *args)
 
 

@@ -14,7 +14,8 @@ from wengert.dtypes import DType, as_dtype, bfloat16, complex64, float32, float6
 from wengert.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
 from wengert.program.call_trace import call_trace
 from wengert.registry.record import OPS
-from wengert.tensors.device import move
+from wengert.tensors.device import check_device, move
+from wengert.tensors.dlpack import imported
 from wengert.tensors.leaving import refuse_leaving
 
 EXACT = 2**53  # every smaller integer is a float64
@@ -122,9 +123,7 @@ def asarray(
     if isinstance(obj, (np.ndarray, np.generic, array.array, memoryview, bytearray)):
         a = np.asarray(obj)
     elif not isinstance(obj, (list, tuple, int, float)) and hasattr(obj, "__dlpack__"):
-        from wengert.tensors.dlpack import from_dlpack
-
-        return asarray(from_dlpack(obj), dtype=dtype, copy=copy, requires_grad=requires_grad)
+        a = imported(obj)
     else:
         types = _types_in(obj)
         if any(issubclass(t, Tensor) for t in types):
@@ -228,6 +227,21 @@ def _from_large(obj: Any, dtype: DType) -> np.ndarray[Any, Any]:
     return _converted(np.array(obj, np.complex128 if dtype.kind == "c" else np.float64), dtype)
 
 
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of an array of another library; read-only memory is copied.
+
+    >>> from_dlpack(np.arange(3.0)).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    check_device(device)
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__ method; use asarray")
+    if isinstance(x, Tensor):
+        return x.clone().detach() if copy else x.detach()
+    # NumPy does not export read-only arrays of its own.
+    return asarray(x if isinstance(x, np.ndarray) else imported(x), copy=copy)
+
+
 def check_range(x: Any, dtype: DType, name: str) -> None:
     """Refuse an integer that an integral dtype cannot hold."""
     if isinstance(x, (int, np.integer)) and dtype.is_integer and dtype.place_of(int(x)):
@@ -248,6 +262,15 @@ def _leaves(obj: Any) -> Iterator[Any]:
 
 def _stacked(obj: Any, dtype: DType) -> Tensor:
     """Nested lists that hold tensors, along new first axes."""
-    from wengert.functional.joining import stack
-
-    return stack([_stacked(x, dtype) for x in obj]) if isinstance(obj, (list, tuple)) else asarray(obj, dtype=dtype)
+    if not isinstance(obj, (list, tuple)):
+        return asarray(obj, dtype=dtype)
+    if not obj:
+        return asarray(obj, dtype=dtype)
+    rows = [_stacked(x, dtype) for x in obj]
+    for row in rows:
+        if row.shape != rows[0].shape:
+            raise ShapeError(
+                f"asarray: the parts of a nested list must have one shape, got {tuple(rows[0].shape)} and {tuple(row.shape)}"
+            )
+    made: Tensor = OPS["concat"]([OPS["reshape"](row, (1, *row.shape)) for row in rows], 0)
+    return made

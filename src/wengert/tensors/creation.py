@@ -14,6 +14,7 @@ from wengert.dtypes import as_dtype, complex64, float32, int64
 from wengert.errors import ArgumentError, ShapeError
 from wengert.program.trace import create, filled
 from wengert.registry.record import OPS
+from wengert.tensors.arguments import as_dtype_of, as_floating, both_tensors, iota
 from wengert.tensors.conversion import EXACT, as_constant, asarray, check_range, finish
 from wengert.tensors.device import like, make_on, move
 
@@ -215,10 +216,14 @@ def _ends(start: Any, stop: Any, num: Any, name: str) -> tuple[Any, Any, int]:
 
 
 def _between(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any) -> Tensor:
-    from wengert.functional.sampled_functions import between
-    from wengert.tensors.arguments import as_dtype_of
-
-    y = between(start, stop, num, endpoint)
+    """`linspace` of tensors: along a new first axis, evenly spaced, with derivatives to both ends. The last value is the
+    stop itself."""
+    a, b = both_tensors(start, stop, "linspace")
+    a, b = as_floating(a), as_floating(b)
+    parts = num - 1 if endpoint else num
+    places = as_dtype_of(iota(num, like=a), a.dtype) / float(max(parts, 1))
+    places = OPS["reshape"](places, (num, *(1,) * max(a.ndim, b.ndim)))
+    y = a * (1.0 - places) + b * places
     return y if dtype is None else as_dtype_of(y, as_dtype(dtype))
 
 

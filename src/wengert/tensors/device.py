@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 from wengert import _core
 from wengert.errors import DeviceError
+from wengert.registry.record import OPS
+from wengert.tensors import gpus
 
 
 class Device(str):
@@ -61,9 +63,7 @@ def number_of(device: Any) -> int:
         return _core.test_device()
     if kind not in ("cuda", "gpu") or not (index == "" or index.isdecimal()):
         raise DeviceError(f"device {str(device)!r} is not known; devices are 'cpu', 'cuda' and 'cuda:<number>'")
-    from wengert import cuda
-
-    return cuda.device_number(int(index or 0))
+    return gpus.device_number(int(index or 0))
 
 
 def device_of(x: Any) -> Device:
@@ -93,8 +93,6 @@ def make_on(device: Any, make: Callable[..., T], *args: Any, **options: Any) -> 
 
 def move(x: Any, device: Any) -> Any:
     """x on this device; x itself if it is there."""
-    from wengert.registry.record import OPS
-
     source, target = number_of(device_of(x)), number_of(device)
     return x if source == target else OPS["to_device"](x, source, target)
 

@@ -9,35 +9,22 @@ import numpy as np
 from wengert._core import Tensor
 from wengert.dtypes import bfloat16
 from wengert.errors import DTypeError
-from wengert.tensors.conversion import asarray
 from wengert.tensors.device import check_device
 
 _CPU = (1, 0)  # kDLCPU, device 0
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor on the memory of an array of another library; read-only memory is copied.
-
-    >>> from_dlpack(np.arange(3.0)).tolist()
-    [0.0, 1.0, 2.0]
-    """
-    check_device(device)
-    if not hasattr(x, "__dlpack__"):
-        raise TypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__ method; use asarray")
-    if isinstance(x, Tensor):
-        return x.clone().detach() if copy else x.detach()
-    if isinstance(x, np.ndarray):  # also read-only ones, which NumPy does not export
-        return asarray(x, copy=copy)
+def imported(x: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array on the memory of an array of another library."""
     kind = x.__dlpack_device__()[0]
     if int(kind) != _CPU[0]:
         check_device(f"DLPack device type {int(kind)}")
     try:
-        a = np.from_dlpack(x)
+        return np.from_dlpack(x)
     except (RuntimeError, BufferError) as e:
         raise DTypeError(
             f"from_dlpack: NumPy cannot take this array ({e}); convert it to a dtype that NumPy has"
         ) from None
-    return asarray(a, copy=copy)
 
 
 def to_dlpack(

@@ -18,6 +18,8 @@ from wengert.passes.linearize import is_complex, jvp_rule
 from wengert.program.call_trace import Name
 from wengert.registry.record import Op
 from wengert.registry.zero import ZERO
+from wengert.tensors.conversion import asarray
+from wengert.tensors.creation import zeros_like
 from wengert.tensors.leaving import refuse_leaving
 from wengert.tensors.rebinding import Pair, View, another_name, argument, end, note_view, write
 
@@ -53,8 +55,6 @@ class DualTensor(Tensor):
         """The derivative along the direction of this level; zeros if nothing depends on it."""
         tangent = self._tangent
         if tangent is None:
-            from wengert.tensors.creation import zeros_like
-
             return zeros_like(self.value)
         named: Tensor = another_name(tangent)
         return named
@@ -140,6 +140,7 @@ class _Level(_core.Level):
     """
 
     __slots__ = ()
+    dual_type, traced_dual_type = DualTensor, DualName  # what tensors become that are given a value with a tangent
 
     def pair(self, value: Any, tangent: Any) -> DualTensor:
         """A dual of this level; a tangent of None is zero."""
@@ -207,8 +208,6 @@ def dual(value: Any, tangent: Any) -> DualTensor:
 
 
 def _make(level: _Level, value: Any, tangent: Any) -> DualTensor:
-    from wengert.tensors.conversion import asarray
-
     value = asarray(value)
     tangent = asarray(tangent, dtype=value.dtype)
     if not value.dtype.is_inexact:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from wengert.tensors.conversion import asarray
+
 
 def convert_operand(x: Any) -> Any:
     """A Python scalar or a Tensor for a NumPy scalar, array or nested list; NotImplemented for anything else.
@@ -15,7 +17,5 @@ def convert_operand(x: Any) -> Any:
     if isinstance(x, np.generic):
         return x.item()
     if isinstance(x, (np.ndarray, list, tuple)):
-        from wengert.tensors.conversion import asarray
-
         return asarray(x)
     return NotImplemented

@@ -14,7 +14,6 @@ import numpy as np
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.autograd.determinism import place_in_source, require_seed, running
 from wengert.dtypes import DType, as_dtype, complex128, float32, float64, int64
 from wengert.errors import ArgumentError, DTypeError, NumberRangeError, TraceError
 from wengert.program.call_trace import CallTrace, call_trace
@@ -22,13 +21,15 @@ from wengert.program.trace import refuse_kept_size, standing_trace, tracing
 from wengert.tensors.arguments import as_dtype_of, as_tensor, native, product
 from wengert.tensors.conversion import asarray, check_range
 from wengert.tensors.creation import as_shape, check_count
+from wengert.tensors.determinism import place_in_source, require_seed, running
 from wengert.tensors.device import like, make_on
 from wengert.tensors.numpy import data
 
-_uniform, _normal, _integers = (
+_uniform, _normal, _integers, _argsort = (
     native("random_uniform"),
     native("random_normal"),
     native("random_integers"),
+    native("argsort"),
 )
 
 
@@ -470,7 +471,5 @@ def permutation(n: int, *, generator: Generator | None = None) -> Tensor:
     """
     if n < 0:
         raise ArgumentError(f"permutation: n must not be negative, got {n}")
-    from wengert.functional.sorting import argsort
-
     keys = randint(0, 2**62, (n,), generator=generator)
-    return asarray(np.argsort(keys.numpy(), kind="stable")) if keys._plain else argsort(keys)
+    return asarray(np.argsort(keys.numpy(), kind="stable")) if keys._plain else _argsort(keys, 0, 0, 0)

@@ -89,9 +89,7 @@ class View(_core.View):
 
 
 def _is_dual(x: Any) -> bool:
-    from wengert.tensors.dual import DualTensor
-
-    return isinstance(x, DualTensor)
+    return hasattr(type(x), "_pair")
 
 
 def another_name(x: Any) -> Any:
@@ -205,10 +203,8 @@ def _lift(x: Any, level: Any, name: str) -> None:
 
 
 def _become(x: Any, pair: Pair) -> None:
-    from wengert.tensors.dual import DualTensor
-
     _core.hold(x, pair)
-    x.__class__ = DualTensor
+    x.__class__ = pair.level.dual_type
 
 
 def _lift_names(x: Name, level: Any) -> None:
@@ -229,10 +225,8 @@ def _lift_names(x: Name, level: Any) -> None:
 
 
 def _become_traced(x: Name, pair: Pair) -> None:
-    from wengert.tensors.dual import DualName
-
     _core.hold(x, pair)
-    x.__class__ = DualName
+    x.__class__ = pair.level.traced_dual_type
 
 
 # ------------------------------------------------------------------------------------------------ the end of a level

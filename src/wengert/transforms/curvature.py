@@ -24,6 +24,7 @@ from wengert.transforms.jacobian import _over_basis, _reject_complex, _require_c
 from wengert.transforms.naming import transformed
 from wengert.transforms.passes import split
 from wengert.transforms.replay import replayed
+from wengert.transforms.sparse import sparse_hessian
 from wengert.transforms.vmap import vmap
 
 
@@ -48,29 +49,6 @@ def ggnvp(f: Callable[..., Any], loss: Callable[..., Any], x: Any, v: Any) -> An
     y, pull_back = differentiate_backwards(f, (x,))
     y_dot = jvp(f, (x,), (v,))[1]
     return pull_back(hvp(loss, y, y_dot))[0]
-
-
-def fisher_vp(f: Callable[..., Any], x: Any, v: Any) -> Any:
-    """The Fisher matrix times a vector, of a distribution of `wengert.stats` that depends on x: E[∇ln p ∇ln pᵀ] v.
-
-    f(x) is the distribution; a batch of them is independent, and their matrices add up. The expectation is exact: the matrix
-    is the Hessian of KL(f(x) ‖ f(z)) by z at z = x, which must have a closed form.
-
-    >>> import wengert as wg
-    >>> normal = lambda p: wg.stats.Normal(p[0], wg.exp(p[1]))
-    >>> fisher_vp(normal, wg.tensor([3.0, 0.0]), wg.tensor([1.0, 1.0])).tolist()  # the matrix is diag(1/σ², 2)
-    [1.0, 2.0]
-    """
-    from wengert.stats.distribution import Distribution
-    from wengert.stats.divergence import kl
-
-    at = f(x)
-    if not isinstance(at, Distribution):
-        raise GradientError(
-            f"fisher_vp: the function must return a distribution of wengert.stats, got a {type(at).__name__}; for a "
-            "function that returns log-densities of examples use empirical_fisher_vp"
-        )
-    return hvp(lambda z: kl(at, f(z)).sum(), x, v)
 
 
 def empirical_fisher_vp(log_density: Callable[..., Any], x: Any, v: Any) -> Any:
@@ -168,8 +146,6 @@ def hessian_diagonal(f: Callable[..., Any], x: Any, *, sparse: bool = False, chu
 
 
 def _diagonal_by_colours(f: Callable[..., Any], x: Any, chunk: int | None) -> Any:
-    from wengert.transforms.sparse import sparse_hessian
-
     diagonal = asarray(sparse_hessian(f, 0, chunk, True, None, False, None)(x).diagonal())
     leaves, structure = _tensor_leaves(x)
     return tree.unflatten(structure, split(diagonal, leaves))
@@ -269,6 +245,6 @@ def _mean_and_error(samples: Any, n: int) -> tuple[Any, Any]:
 
 
 __all__ = [
-    "Estimate", "empirical_fisher_vp", "estimate_hessian_diagonal", "estimate_hessian_trace", "fisher_vp", "ggnvp",
+    "Estimate", "empirical_fisher_vp", "estimate_hessian_diagonal", "estimate_hessian_trace", "ggnvp",
     "hessian_blocks", "hessian_diagonal", "hessian_trace",
 ]  # fmt: skip

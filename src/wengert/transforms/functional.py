@@ -7,7 +7,7 @@ from typing import Any
 
 from wengert import _core, tree
 from wengert._core import Tensor
-from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from wengert.errors import ArgumentError, CustomOpError, DTypeError, GradientError, ShapeError
 from wengert.modes import enable_grad, running_reverse
 from wengert.ops.tangents import conj, real
 from wengert.program.call_trace import call_trace
@@ -380,8 +380,6 @@ def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
     >>> hvp(lambda x: (x * x * x).sum(), wg.tensor([1.0, 2.0]), wg.tensor([1.0, 1.0])).tolist()
     [6.0, 12.0]
     """
-    from wengert.errors import CustomOpError
-
     try:
         return jvp(grad(f), (x,), (v,))[1]
     except CustomOpError:  # a custom op that has no forward mode: reverse over reverse

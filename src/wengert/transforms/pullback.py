@@ -11,10 +11,11 @@ from typing import Any
 
 from wengert import _core
 from wengert.errors import GradientError
+from wengert.passes.callbacks import define_callback
 from wengert.passes.linearize import is_linear, jvp_rule, transpose, zeros_like
 from wengert.program.ir import Const, Instruction, Operand, Var
 from wengert.program.trace import Trace, Tracer, untraced
-from wengert.registry.record import OPS, define_callback
+from wengert.registry.record import OPS
 from wengert.registry.zero import ZERO
 from wengert.tensors.dual import DualTensor
 

@@ -18,6 +18,7 @@ from wengert._core import Tensor, is_grad_enabled
 from wengert.compiling.compile import own_outputs
 from wengert.dtypes import bool_, float64, int64
 from wengert.errors import ArgumentError, ShapeError
+from wengert.memory.checkpoint import checkpoint, computed_cells, with_cells
 from wengert.ops.index_sets import united
 from wengert.ops.sparsity import Call, Patterns
 from wengert.passes.batch import batch
@@ -139,8 +140,6 @@ class _PythonLoop:
 
     def in_regions(self, carried: list[Any], checkpoints: int) -> list[Any]:
         """All turns, in regions that run again in backward: ever larger ones, as nobody knows how many there will be."""
-        from wengert.memory.checkpoint import computed_cells
-
         width, level, goes_on = max(2, checkpoints // 4), 0, True
         cells = (computed_cells(self.cond_fn), computed_cells(self.body_fn))
         while goes_on:
@@ -151,8 +150,6 @@ class _PythonLoop:
     def _segments(self, carried: list[Any], width: int, level: int, cells: Any) -> tuple[list[Any], bool]:
         """`width` regions in a row, each of `width` ** `level` turns. `cells` are computed tensors that the functions close
         over: arguments of the regions."""
-        from wengert.memory.checkpoint import checkpoint, with_cells
-
         if level == 0:
             cond_fn, body_fn = (with_cells(f, c) if c else f for f, c in zip((self.cond_fn, self.body_fn), cells))
             return _PythonLoop(cond_fn, body_fn, self.structure).run(carried, width)

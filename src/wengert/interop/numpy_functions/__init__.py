@@ -14,6 +14,8 @@ import numpy as np
 
 from wengert._core import Tensor
 from wengert.errors import ShapeError
+from wengert.functional import where
+from wengert.tensors.conversion import asarray
 
 _KINDS = "buifc"  # a value of one kind may be written into an array of the same or a later one
 _REMEDY = "use a wengert function, or t.detach().numpy() for the data without gradients"
@@ -64,16 +66,12 @@ def _operand(x: Any) -> Any:
     if isinstance(x, np.generic):
         return x.item()
     if isinstance(x, (np.ndarray, list, tuple)):
-        from wengert.tensors.conversion import asarray
-
         return asarray(x)
     return x
 
 
 def _masked(name: str, mask: Any, result: Any, out: tuple[Any, ...]) -> Any:
     """`where=`: the elements of `out` stay where the mask is false."""
-    from wengert.functional import where
-
     if isinstance(result, tuple) or not out or out[0] is None:
         raise TypeError(f"{name}: where= leaves elements undefined; use wg.where(mask, {name}(...), other)")
     return where(mask, result, out[0])

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import wengert
 from wengert.interop.numpy_functions import elements, linear, reductions, registry, shapes
 from wengert.tensors.arguments import as_tensor
 
@@ -177,8 +178,6 @@ _SKIPPED = object()
 
 def ours(path: str) -> Function | None:
     """Our function under a dotted name."""
-    import wengert
-
     found: Any = wengert
     for part in path.split("."):
         found = getattr(found, part, None)

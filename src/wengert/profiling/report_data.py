@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from wengert.debug.profile.events import PHASES, Recording
-from wengert.debug.profile.findings import findings
-from wengert.debug.profile.tables import Row, shown_line
-from wengert.debug.profile.trace_file import types_text
 from wengert.dtypes import ALL as DTYPES
+from wengert.profiling.events import PHASES, Recording
+from wengert.profiling.findings import findings
+from wengert.profiling.tables import Row, shown_line
+from wengert.profiling.trace_file import types_text
 
 MOST_EVENTS = 20_000  # on the page: the longest ones
 MOST_ROWS = 1_000

@@ -1,15 +1,60 @@
-"""Ops whose kernel is a Python function, for many examples: one call for each of them. Only custom ops loop."""
+"""Ops whose kernel is a Python function, made while tracing. For many examples they are called once for each of them."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wengert.compiling.report import IN_A_LOOP
+from wengert import _core
 from wengert.passes.batch import batched_function
 from wengert.passes.example_axis import all_mapped
-from wengert.registry.record import OPS, Rule, define_callback
+from wengert.registry.record import CALLBACKS, OPS, Op, Rule
 from wengert.registry.zero import ZERO
+
+IN_A_LOOP = "in a loop"  # what the names of custom ops end with that vmap calls for one example after the other
+_numbers = itertools.count()
+
+
+def define_callback(
+    name: str,
+    n_inputs: int,
+    outputs: list[tuple[int, tuple[int, ...]]],
+    function: Callable[..., Any],
+    *,
+    jvp: Rule | str,
+    transpose: Sequence[Rule | None] = (),
+    vmap: Rule | None = None,
+    sparsity: Rule | str = "everything",
+) -> Op:
+    """An op made while tracing, whose kernel is a Python function; under a name of its own.
+
+    It lives as long as the programs that have it. `function` and the rules must not refer to one of them. Without a batch
+    rule it is called for one example after the other.
+    """
+    if vmap is None:
+        vmap = functools.partial(run_in_a_loop, name, outputs, function, jvp, tuple(transpose))
+    unique = f"{name}#{next(_numbers)}"
+    native = _core.add_callback(unique, n_inputs, outputs, function)
+    op = Op(
+        unique,
+        native,
+        n_inputs,
+        len(outputs),
+        (),
+        False,
+        True,
+        False,
+        jvp,
+        transpose=tuple(transpose),
+        expensive=True,
+        public=False,
+        vmap=vmap,
+        sparsity=sparsity,
+    )
+    CALLBACKS[unique] = op
+    return op
 
 
 def run_in_a_loop(

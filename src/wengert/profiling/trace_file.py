@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from wengert.debug.profile.events import PHASES, PREPARING, Recording
-from wengert.debug.profile.memory_use import MemoryUse
-from wengert.debug.profile.tables import shown_line
 from wengert.dtypes import ALL as DTYPES
+from wengert.profiling.events import PHASES, PREPARING, Recording
+from wengert.profiling.memory_use import MemoryUse
+from wengert.profiling.tables import shown_line
 
 
 def trace_events(recording: Recording, flops: Any, memory: MemoryUse) -> dict[str, Any]:

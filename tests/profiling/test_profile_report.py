@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wengert as wg
-from tests.debug import chromium
+from tests.profiling import chromium
 
 SECTIONS = ("summary", "timeline", "flame", "memory", "tape", "gradients", "tables")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from wengert.registry.record import OPS, Op
 from wengert.registry.samples import Array
+from wengert.tensors.conversion import tensor
 
 OPERANDS = {1: ["x"], 2: ["a", "b"], 3: ["condition", "a", "b"]}
 # Operands with names of their own.
@@ -53,10 +54,8 @@ def docstring(op: Op) -> str:
 
 
 def _example(op: Op) -> str:
-    import wengert
-
     values = [_numbers(a, k) for k, a in enumerate(op.samples[0].inputs)]
-    result = op.function(*(wengert.tensor(v) for v in values))
+    result = op.function(*(tensor(v) for v in values))
     call = f"wg.{op.name}({', '.join(f'wg.tensor({v})' for v in values)})"
     return f">>> import wengert as wg\n>>> {call}\n{result!r}"
 

@@ -14,7 +14,7 @@ import pytest
 
 import wengert as wg
 from wengert import _core
-from wengert.debug.profile.events import CATEGORIES, parents
+from wengert.profiling.events import CATEGORIES, parents
 
 
 def _here(offset: int = 0) -> str:

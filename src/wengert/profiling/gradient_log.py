@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from wengert import _core
+from wengert.optim.optimizer import Optimizer
 from wengert.optim.statistics import GradientStatistics, Row
 from wengert.program.trace import tracing
 
@@ -80,8 +81,6 @@ _original: Any = None
 def watch() -> GradientLog:
     """A log that sees the steps of all optimizers until `unwatch`."""
     global _original
-    from wengert.optim.optimizer import Optimizer
-
     with _lock:
         _watching.append(GradientLog())
         if len(_watching) == 1:
@@ -99,8 +98,6 @@ def watch() -> GradientLog:
 
 def unwatch(log: GradientLog) -> None:
     """The log is complete; after the last one, optimizers step as before."""
-    from wengert.optim.optimizer import Optimizer
-
     with _lock:
         _watching.remove(log)
         if not _watching:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wengert.debug.profile.events import CATEGORIES, Recording
-from wengert.debug.profile.tables import shown_line
+from wengert.profiling.events import CATEGORIES, Recording
+from wengert.profiling.tables import shown_line
 
 
 class Held(NamedTuple):

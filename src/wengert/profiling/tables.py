@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from wengert.debug.profile.events import PHASES, Recording, Span
-from wengert.debug.profile.work import Machine, computes_in_double, flops_of
+from wengert.profiling.events import PHASES, Recording, Span
+from wengert.profiling.work import Machine, computes_in_double, flops_of
 
 
 @dataclass(slots=True)

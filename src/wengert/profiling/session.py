@@ -12,17 +12,17 @@ from typing import Any, NamedTuple, Self
 
 import wengert
 from wengert import _core
-from wengert.debug.profile import gradient_log, module_names
-from wengert.debug.profile.events import PHASES, PREPARING, PROFILER, Recording, read
-from wengert.debug.profile.findings import findings
-from wengert.debug.profile.gradient_log import GradientLog
-from wengert.debug.profile.memory_use import MemoryUse
-from wengert.debug.profile.page import page
-from wengert.debug.profile.report_data import report_data
-from wengert.debug.profile.tables import Row, Sums, bytes_text, count_text, seconds_text, text_table
-from wengert.debug.profile.trace_file import trace_events
-from wengert.debug.profile.work import Machine, machine
 from wengert.errors import ArgumentError, WengertError
+from wengert.profiling import gradient_log, module_names
+from wengert.profiling.events import PHASES, PREPARING, PROFILER, Recording, read
+from wengert.profiling.findings import findings
+from wengert.profiling.gradient_log import GradientLog
+from wengert.profiling.memory_use import MemoryUse
+from wengert.profiling.page import page
+from wengert.profiling.report_data import report_data
+from wengert.profiling.tables import Row, Sums, bytes_text, count_text, seconds_text, text_table
+from wengert.profiling.trace_file import trace_events
+from wengert.profiling.work import Machine, machine
 from wengert.tensors.html import escaped, table
 
 MOST_EVENTS = 2_000_000

@@ -1,7 +1,7 @@
 """The profiler: events of the core, added up, shown and exported."""
 
-from wengert._hooks import hide_frames
-from wengert.debug.profile.session import Profile, profile
+from wengert.profiling.session import Profile, profile
+from wengert.user_line import hide_frames
 
 __all__ = ["Profile", "profile"]
 

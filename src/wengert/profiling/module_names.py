@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from wengert import _core
+from wengert.nn.module import Module
 
 
 class ModuleNames:
@@ -71,8 +72,6 @@ _original: Any = None
 def watch() -> ModuleNames:
     """Names for a profile that starts; profiles inside of another one share its names."""
     global _original
-    from wengert.nn.module import Module
-
     with _lock:
         _watching.append(_watching[0] if _watching else ModuleNames())
         if len(_watching) == 1:
@@ -89,8 +88,6 @@ def watch() -> ModuleNames:
 
 def unwatch() -> None:
     """After the last profile, modules are called as before."""
-    from wengert.nn.module import Module
-
     with _lock:
         _watching.pop()
         if not _watching:

@@ -7,21 +7,17 @@ custom ops that were not declared `pure`.
 
 from __future__ import annotations
 
-import functools
 import linecache
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-from wengert import _core
 from wengert.errors import ArgumentError, DeterminismError
 from wengert.user_line import user_frame, warn_user
 
 if TYPE_CHECKING:
     from wengert.tensors.random import Generator
 
-F = TypeVar("F", bound=Callable[..., Any])
 _MODES = ("strict", "warn", "off")
 
 
@@ -70,71 +66,6 @@ class _Running(threading.local):
 running = _Running()
 
 
-class deterministic:
-    """Inside, what cannot be repeated to the bit is refused: as a context manager or a decorator.
-
-    `deterministic(seed=42)` also seeds the default generator, and leaves it afterwards as it was before. The other
-    options are those of `DeterministicConfig`, which may be given instead.
-
-    >>> import wengert as wg
-    >>> with deterministic(seed=42):
-    ...     a = wg.randn(3)
-    >>> with deterministic(seed=42):
-    ...     b = wg.randn(3)
-    >>> wg.fingerprint(a) == wg.fingerprint(b)
-    True
-    """
-
-    def __init__(
-        self,
-        config: DeterministicConfig | None = None,
-        *,
-        seed: int | None = None,
-        mode: str = "strict",
-        operation_seeds: bool = False,
-    ) -> None:
-        if config is not None and not isinstance(config, DeterministicConfig):
-            raise ArgumentError(
-                f"deterministic: config must be a DeterministicConfig, got a {type(config).__name__}; the seed is given by "
-                "name, deterministic(seed=42)"
-            )
-        self.config = config or DeterministicConfig(mode, seed, operation_seeds)
-        self._before: list[tuple[Any, Any]] = []
-
-    def __enter__(self) -> DeterministicConfig:
-        from wengert.tensors.random import default_generator
-
-        state = None
-        if self.config.global_seed is not None:
-            state = default_generator.get_state(), default_generator.seeded
-            default_generator.manual_seed(self.config.global_seed)
-        self._before.append((running.config, state))
-        _switch(self.config)
-        return self.config
-
-    def __exit__(self, *exc: object) -> None:
-        from wengert.tensors.random import default_generator
-
-        config, state = self._before.pop()
-        _switch(config)
-        if state is not None:
-            default_generator.set_state(state[0])
-            default_generator.seeded = state[1]
-
-    def __call__(self, f: F) -> F:
-        @functools.wraps(f)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with deterministic(self.config):
-                return f(*args, **kwargs)
-
-        return wrapped  # type: ignore[return-value]
-
-
-def _switch(config: DeterministicConfig | None) -> None:
-    running.config = config
-    _core.settings_changed()  # a compiled function that draws may have another stream now
-
-
 def refuse(what: str, remedy: str) -> None:
     """For what cannot be repeated to the bit: raise or warn, as this thread was told to."""
     config = running.config
@@ -174,4 +105,4 @@ def place_in_source() -> str:
     return f"{frame.f_globals.get('__name__', '')}.{code.co_qualname}: {line}"
 
 
-__all__ = ["DeterministicConfig", "deterministic"]
+__all__ = ["DeterministicConfig"]

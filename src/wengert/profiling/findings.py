@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wengert.debug.profile.events import Part
-from wengert.debug.profile.tables import bytes_text, seconds_text, shown_line
+from wengert.profiling.events import Part
+from wengert.profiling.tables import bytes_text, seconds_text, shown_line
 
 _SMALL = 5e-6  # seconds: ops below it cost more around them than in them
 _MANY = 200  # such ops from one line

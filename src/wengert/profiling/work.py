@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import wengert as wg
 from wengert import _core
-from wengert.debug.profile.events import Part, Signature
 from wengert.dtypes import ALL as DTYPES
+from wengert.profiling.events import Part, Signature
 from wengert.program.ir import Instruction, Type, Var
 from wengert.registry.record import OPS
 from wengert.transforms.costs import work_of
@@ -74,8 +75,6 @@ def machine() -> Machine:
 
 @functools.cache
 def _measured(threads: int) -> Machine:
-    import wengert as wg
-
     with wg.no_grad():
         rates = []
         for dtype in (wg.float32, wg.float64):

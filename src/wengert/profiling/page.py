@@ -22,7 +22,7 @@ def page(data: dict[str, Any]) -> str:
 
 
 def _text(name: str) -> str:
-    return resources.files("wengert.debug.profile").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("wengert.profiling").joinpath(name).read_text(encoding="utf-8")
 
 
 def _embedded(data: dict[str, Any]) -> str:
