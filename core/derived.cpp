@@ -21,6 +21,16 @@ void gather_sizes(const std::vector<SizeLeaf>& leaves, Value* const* in, const A
   }
 }
 
+void check_leaves(const std::vector<SizeLeaf>& leaves, Value* const* in, size_t n) {
+  for (const SizeLeaf& l : leaves) {
+    const Value* v = l.source >= 0 && static_cast<size_t>(l.source) < n ? in[l.source] : nullptr;
+    const bool axis = l.kind == SizeLeaf::input && v && l.index < v->ndim;
+    const bool entry =
+        l.kind == SizeLeaf::content && v && v->dtype == DType::Int64 && l.index < v->size && v->contiguous;
+    if (!axis && !entry) fail(ErrorKind::value, "program", "reads a size that its operands do not have");
+  }
+}
+
 GuardSet::GuardSet(const std::vector<Guard>& recorded) {
   for (const Guard& r : recorded) guards.push_back({sizes.compile(r.a), sizes.compile(r.b), r.comparison, r.outcome});
 }

@@ -15,6 +15,9 @@ namespace wengert {
 void gather_sizes(const std::vector<SizeLeaf>& leaves, Value* const* in, const Attrs* attrs, const int64_t* given,
                   int64_t* sizes);
 
+// Throws unless n operands have these: sizes, or entries of a packed int64 tensor.
+void check_leaves(const std::vector<SizeLeaf>& leaves, Value* const* in, size_t n);
+
 // Guards in executable form: whether what was derived for one set of sizes holds for another.
 struct GuardSet {
   SizeProgram sizes;

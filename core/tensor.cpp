@@ -289,6 +289,11 @@ void require_assignable(Tensor& t, bool recorded, const char* op) {
   if (!alone(t)) refuse_places(t, op);
 }
 
+bool writable(const Tensor& t) {
+  const Buffer& b = *t.value->buffer;
+  return t.value->contiguous && b.saved == 0 && !b.shared && !(t.alias && t.alias->refs > 1);
+}
+
 void assign(Tensor& t, Value* owned, const char* op, bool recorded) {
   Ref result(owned);
   Value* old = current(t);

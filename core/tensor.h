@@ -51,6 +51,9 @@ void refuse_leaf(Tensor& t, const char* op);
 // is written only where nothing is recorded.
 void require_assignable(Tensor& t, bool recorded, const char* op);
 
+// Whether new contents may be written over the old: no graph needs these, and no view would miss that they changed.
+bool writable(const Tensor& t);
+
 // t = result, in place. Takes the result's reference; its type is t's type. The buffer is taken over, copied or written
 // through, so that neither other views nor saved values see anything wrong; writing through a pinned buffer
 // that the tape needs raises when that backward runs. Where the write is not recorded, t keeps the edge that it had.

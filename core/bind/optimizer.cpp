@@ -10,11 +10,6 @@
 
 namespace wengert {
 
-bool writable(const Tensor& t) {
-  const Buffer& b = *t.value->buffer;
-  return t.value->contiguous && b.saved == 0 && !b.shared && !(t.alias && t.alias->refs > 1);
-}
-
 namespace {
 
 constexpr size_t kFewOperands = 24;

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "../trace.h"
+
 namespace wengert {
 
 namespace {
@@ -322,16 +324,6 @@ struct ProgramBuilder {
 void check_count(const Program& p, size_t n) {
   if (static_cast<int>(n) != p.n_inputs)
     fail(ErrorKind::value, "program", "takes " + std::to_string(p.n_inputs) + " inputs, got " + std::to_string(n));
-}
-
-void check_leaves(const std::vector<SizeLeaf>& leaves, Value* const* in, size_t n) {
-  for (const SizeLeaf& l : leaves) {
-    const Value* v = l.source >= 0 && static_cast<size_t>(l.source) < n ? in[l.source] : nullptr;
-    const bool axis = l.kind == SizeLeaf::input && v && l.index < v->ndim;
-    const bool entry =
-        l.kind == SizeLeaf::content && v && v->dtype == DType::Int64 && l.index < v->size && v->contiguous;
-    if (!axis && !entry) fail(ErrorKind::value, "program", "reads a size that its operands do not have");
-  }
 }
 
 DType dtype_from(int code) {

@@ -52,31 +52,13 @@ auto guarded(F&& f) {
   }
 }
 
-// Sizes in executable form.
-struct SizeList {
-  SizeProgram program;
-  std::vector<Dim> entries;  // references into the program
-
-  std::vector<int64_t> evaluate(Value* const* in) const {
-    std::vector<int64_t> leaves(program.leaves.size()), results(program.steps.size()), found;
-    gather_sizes(program.leaves, in, nullptr, nullptr, leaves.data());
-    program.evaluate(leaves.data(), results.data());
-    for (Dim d : entries) found.push_back(SizeProgram::resolve(d, results.data()));
-    return found;
-  }
-};
-
-nb::object to_python(Value* owned);                                                  // a Tensor, or None for null
-Value* value_from(nb::handle h, const char* what);                                   // borrowed, as an operand
-DType dtype_from(int code);                                                          // throws, as the next two
-void check_count(const Program& p, size_t n);                                        // whether it takes n inputs
-void check_leaves(const std::vector<SizeLeaf>& leaves, Value* const* in, size_t n);  // whether n operands have these
+nb::object to_python(Value* owned);                 // a Tensor, or None for null
+Value* value_from(nb::handle h, const char* what);  // borrowed, as an operand
+DType dtype_from(int code);                         // throws, as the next
+void check_count(const Program& p, size_t n);       // whether it takes n inputs
 
 // As Python holds them.
 using DerivativeHandle = Handle<Derivative>;
 using DerivedHandle = Handle<Derived>;
-
-// Whether new contents may be written over the old: no graph needs these, and no view would miss that they changed.
-bool writable(const Tensor& t);
 
 }  // namespace wengert

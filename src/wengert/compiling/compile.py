@@ -96,7 +96,7 @@ class TracedFunction:
         return self.assumptions.signature(self.name, self.guards)
 
 
-def _trace_call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+def _trace_call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _core.TracedCall | None:
     """What the core keeps of a trace; None if the function closes over tensors of a transformation around the call."""
     if compiled.__dict__.get("_runs_op_by_op"):
         return None
@@ -112,7 +112,7 @@ def _trace_call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return traced
 
 
-def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _core.TracedCall:
     """The trace of a call. Numbers that had other values before are operands, unless the function has to know them."""
     refuse_static_tensors(compiled, args, kwargs)
     known = history(compiled)
@@ -138,7 +138,7 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
 @own_symbols()
 def _trace_with(
     compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operands: set[int], numbers: Numbers
-) -> tuple[Any, ...]:
+) -> _core.TracedCall:
     arguments = [*args, *kwargs.values()]
     which = [k for k, x in enumerate(arguments) if isinstance(x, _core.Tensor) or k in operands]
     given = [
@@ -178,13 +178,22 @@ def _trace_with(
     named = [(name_of(compiled, args, kwargs, k), x) for k, x in enumerate((*args, *kwargs.values()))]
     shown = [(n, program.inputs[which.index(k)].type if k in which else x) for k, (n, x) in enumerate(named)]
     traced = TracedFunction(compiled.__name__, program, plain, guards, Assumptions(trace, shown, numbers.guards))
-    return (
-        plain, _core.make_guards(guards), captured, unflatten, traced, trace.effects(), trace.settings(), numbers.guards,
-        trace.asks_roles,
-    )  # fmt: skip
+    return _core.TracedCall(
+        program=plain,
+        guards=_core.make_guards(guards),
+        numbers=numbers.guards,
+        captured=captured,
+        unflatten=unflatten,
+        python=traced,
+        effects=trace.effects(),
+        begin=trace.begin(),
+        commit=trace.commit(),
+        settings=trace.settings(),
+        asks_roles=trace.asks_roles,
+    )
 
 
-def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _core.TracedCall | None:
     try:
         with origins():
             return _trace_explained(compiled, args, kwargs)
@@ -192,7 +201,7 @@ def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         return None
 
 
-def _trace_explained(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def _trace_explained(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _core.TracedCall:
     """`_trace`; but sizes of a trace are symbols, and the same call on the tensors themselves says in numbers what is
     wrong."""
     try:

@@ -14,7 +14,13 @@ from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Instruction, Program, Type, Var
 from wengert.program.simplify import without_stops
 
-_COMPARISONS = ("<", "<=", "==", ">=", ">")  # as core/bind/compiled.cpp: NumberGuard::Comparison
+_COMPARISONS = {
+    _core.NumberGuard.Comparison.LESS: "<",
+    _core.NumberGuard.Comparison.LESS_EQUAL: "<=",
+    _core.NumberGuard.Comparison.EQUAL: "==",
+    _core.NumberGuard.Comparison.GREATER_EQUAL: ">=",
+    _core.NumberGuard.Comparison.GREATER: ">",
+}
 
 
 @dataclass(slots=True)
@@ -94,7 +100,7 @@ class Assumptions:
 
     __slots__ = ("_arguments", "_captured", "_grads", "_more", "_numbers", "_settings")
 
-    def __init__(self, trace: Any, arguments: Sequence[tuple[str, Any]], numbers: Sequence[Any]) -> None:
+    def __init__(self, trace: Any, arguments: Sequence[tuple[str, Any]], numbers: Sequence[_core.NumberGuard]) -> None:
         """`arguments`: of each its name, and its type or its value."""
         self._arguments = list(arguments)
         self._captured = [(n._var.type, _role(x) if trace.asks_roles else "") for x, n in trace.captured.values()]
@@ -107,9 +113,9 @@ class Assumptions:
         """In words."""
         operands = [n for n, x in self._arguments if isinstance(x, Type)]
         assumed = [f"{a} {c} {b}" if holds else f"not {a} {c} {b}" for a, c, b, holds in _core.describe_guards(guards)]
-        for k, comparison, constant, holds in self._numbers:
-            text = f"{operands[k]} {_COMPARISONS[comparison]} {constant:g}"
-            assumed.append(text if holds else f"not {text}")
+        for g in self._numbers:
+            text = f"{operands[g.input]} {_COMPARISONS[g.comparison]} {g.constant:g}"
+            assumed.append(text if g.outcome else f"not {text}")
         for dtype, shape, before in self._grads:
             if before != Before.NOT_READ:
                 there = "None" if before == Before.ABSENT else "not None"

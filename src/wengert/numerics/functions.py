@@ -61,7 +61,7 @@ def as_function(f: Callable[..., Any], examples: Sequence[Any]) -> Function | No
             made = f(*names)
             results = made if isinstance(made, tuple) else (made,)
         program = trace.program([trace.operand(y, 0) for y in results])
-        if trace.effects() is not None:
+        if trace.has_effects():
             return None
     except (TraceError, ClosesOver):
         return None

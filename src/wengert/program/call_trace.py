@@ -406,7 +406,7 @@ class CallTrace(Trace):
         """Whether a call does more than compute its results of its arguments and captured tensors."""
         return bool(self.hidden or self.commits or self.grads or self._acts or self.checks or self.changed())
 
-    def effects(self) -> tuple[Any, ...] | None:
+    def effects(self) -> _core.Effects | None:
         """What a call does besides computing its results, for the core; None if nothing."""
         if not self.has_effects():
             return None
@@ -414,33 +414,49 @@ class CallTrace(Trace):
         program = self._program
         n_gradients = sum(grad.result()[1] is not None for grad in self.grads.values())
         n_results = len(program.outputs) - len(changed) - n_gradients
-        writes = [(k, n_results + j, name._recorded, name._op) for j, (name, k) in enumerate(changed)]
+        return _core.Effects(
+            draws=_core.make_sizes(tuple(source.taken for source, _ in self.hidden)),
+            writes=[
+                _core.TensorWrite(input=k, output=n_results + j, recorded=name._recorded, op=name._op)
+                for j, (name, k) in enumerate(changed)
+            ],
+            sources=reach(program, input_bits(program), self.freed),
+            n_results=n_results,
+            grads=self._leaf_effects(n_results + len(changed)),
+        )
+
+    def begin(self) -> Beginning:
+        """What a call with effects begins with."""
+        return Beginning([source for source, _ in self.hidden], self._acts, self.checks)
+
+    def commit(self) -> Callable[[], None] | None:
+        """What a call does to Python objects when it has succeeded; None if nothing."""
         commits = [*(act.do for _, act in self._acts), *self.commits.values()]
 
         def commit() -> None:
             for change in commits:
                 change()
 
-        return (
-            _core.make_sizes(tuple(source.taken for source, _ in self.hidden)),
-            Beginning([source for source, _ in self.hidden], self._acts, self.checks),
-            commit if commits else None,
-            writes,
-            reach(program, input_bits(program), self.freed),
-            n_results,
-            self._leaf_effects(n_results + len(changed)),
-        )
+        return commit if commits else None
 
-    def _leaf_effects(self, first_output: int) -> list[tuple[int, ...]]:
-        """Of each `.grad` that is read or changed: (leaf, before, dtype, input, after, output)."""
+    def _leaf_effects(self, first_output: int) -> list[_core.LeafGrad]:
+        """Of each `.grad` that is read or changed."""
         position = {id(name): k for name, k in self._from_outside()}
-        made: list[tuple[int, ...]] = []
+        made = []
         output = first_output
         for name, grad in self.grads.items():
             after, left = grad.result()
             here = grad.before == Before.PRESENT
-            dtype = self._entry[grad.entry].type.dtype if here else 0
-            made.append((position[name], grad.before, dtype, position[id(grad.entry)] if here else 0, after, output))
+            made.append(
+                _core.LeafGrad(
+                    leaf=position[name],
+                    before=grad.before,
+                    dtype=self._entry[grad.entry].type.dtype if here else 0,
+                    input=position[id(grad.entry)] if here else 0,
+                    after=after,
+                    output=output if left is not None else 0,
+                )
+            )
             output += left is not None
         return made
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,16 +72,8 @@ class Act:
     save: Callable[[], Callable[[], None]]
 
 
-class Before(enum.IntEnum):
-    """What is assumed of a `.grad`, as core/bind/compiled.cpp: LeafGrad::Before."""
-
-    NOT_READ, ABSENT, PRESENT = range(3)
-
-
-class After(enum.IntEnum):
-    """What a call does to a `.grad`, as core/bind/compiled.cpp: LeafGrad::After."""
-
-    UNTOUCHED, FORGOTTEN, REPLACED, ADDED = range(4)
+Before = _core.LeafGrad.Before  # what is assumed of a `.grad` when a call begins
+After = _core.LeafGrad.After  # what a call does to it
 
 
 class LeafGrad:

@@ -23,9 +23,16 @@ from wengert.registry.record import OPS
 _core.set_numpy_types(np.float64, np.float32, np.int64)
 
 _DTYPES: dict[type, DType] = {float: float64, int: int64, np.float64: float64, np.float32: float32, np.int64: int64}
-_LARGEST_ARGUMENT = 2**31  # as core/bind/compiled.cpp: kLargestInteger
+_LARGEST_ARGUMENT = 2**31  # as core/bind/call_arguments.cpp: kLargestInteger
 _LARGEST_EXACT = 2**53  # of the integers that float64 holds
-_COMPARISONS = [operator.lt, operator.le, operator.eq, operator.ge, operator.gt]  # as core/bind/compiled.cpp
+_Comparison = _core.NumberGuard.Comparison
+_COMPARISONS: dict[_core.NumberGuard.Comparison, Callable[[Any, Any], bool]] = {
+    _Comparison.LESS: operator.lt,
+    _Comparison.LESS_EQUAL: operator.le,
+    _Comparison.EQUAL: operator.eq,
+    _Comparison.GREATER_EQUAL: operator.ge,
+    _Comparison.GREATER: operator.gt,
+}
 
 
 def may_be_operand(x: Any) -> bool:
@@ -44,7 +51,7 @@ class Numbers:
 
     def __init__(self) -> None:
         self.needed: set[int] = set()  # positions of arguments whose values the function asked for
-        self.guards: list[tuple[int, int, float, bool]] = []  # (input, comparison, constant, outcome)
+        self.guards: list[_core.NumberGuard] = []
         self.ended = False
 
     def argument(self, x: Any, tracer: Any, position: int, index: int) -> Number:
@@ -87,37 +94,37 @@ class Number:
             return self.known()
         return self._tensor if self._tensor.dtype.code == dtype else OPS["cast"](self._tensor, dtype)
 
-    def _compare(self, other: Any, which: int) -> Any:
+    def _compare(self, other: Any, which: _core.NumberGuard.Comparison) -> Any:
         if isinstance(other, _core.Tensor):
             return NotImplemented
         constant = type(other) in (int, float, bool) and abs(other) <= _LARGEST_EXACT
         if self._index < 0 or not constant:
             return bool(_COMPARISONS[which](self.known(), _known(other)))
         outcome = bool(_COMPARISONS[which](self._hint, other))
-        self._numbers.guards.append((self._index, which, float(other), outcome))
+        self._numbers.guards.append(_core.NumberGuard(self._index, which, float(other), outcome))
         return outcome
 
     def __lt__(self, other: Any) -> Any:
-        return self._compare(other, 0)
+        return self._compare(other, _Comparison.LESS)
 
     def __le__(self, other: Any) -> Any:
-        return self._compare(other, 1)
+        return self._compare(other, _Comparison.LESS_EQUAL)
 
     def __eq__(self, other: object) -> Any:
-        return self._compare(other, 2)
+        return self._compare(other, _Comparison.EQUAL)
 
     def __ge__(self, other: Any) -> Any:
-        return self._compare(other, 3)
+        return self._compare(other, _Comparison.GREATER_EQUAL)
 
     def __gt__(self, other: Any) -> Any:
-        return self._compare(other, 4)
+        return self._compare(other, _Comparison.GREATER)
 
     def __ne__(self, other: object) -> Any:
-        equal = self._compare(other, 2)
+        equal = self._compare(other, _Comparison.EQUAL)
         return equal if equal is NotImplemented else not equal
 
     def __bool__(self) -> bool:
-        return not self._compare(0, 2)
+        return not self._compare(0, _Comparison.EQUAL)
 
     def __hash__(self) -> int:
         return hash(self.known())
