@@ -1,5 +1,6 @@
 #include "gemm_small.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -19,21 +20,18 @@ inline void pack_panel(T* panel, const T* b, int64_t k, int64_t columns, int64_t
 #if defined(__x86_64__)
   if (b_row == 1) {  // b is transposed: four by four (two by two) in registers
     if constexpr (sizeof(T) == 4) {
-      for (; p + 4 <= k; p += 4) {
-        int64_t j = 0;
-        for (; j + 4 <= columns; j += 4) {
+      for (; columns >= 4 && p + 4 <= k; p += 4) {
+        for (int64_t next = 0; next < columns; next += 4) {
+          const int64_t j = std::min(next, columns - 4);  // the last four may overlap with those before
           const float* s = b + j * b_col + p;
           __m128 r0 = _mm_loadu_ps(s), r1 = _mm_loadu_ps(s + b_col);
           __m128 r2 = _mm_loadu_ps(s + 2 * b_col), r3 = _mm_loadu_ps(s + 3 * b_col);
           _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
           float* d = panel + p * Strip + j;
-          _mm_store_ps(d, r0);
-          _mm_store_ps(d + Strip, r1);
-          _mm_store_ps(d + 2 * Strip, r2);
-          _mm_store_ps(d + 3 * Strip, r3);
-        }
-        for (; j < columns; ++j) {
-          for (int q = 0; q < 4; ++q) panel[(p + q) * Strip + j] = b[j * b_col + p + q];
+          _mm_storeu_ps(d, r0);
+          _mm_storeu_ps(d + Strip, r1);
+          _mm_storeu_ps(d + 2 * Strip, r2);
+          _mm_storeu_ps(d + 3 * Strip, r3);
         }
       }
     } else {
@@ -64,7 +62,7 @@ struct Lanes {
   using T = Element;
   using Mask = int64_t;
   using Vec [[gnu::vector_size(16)]] = Element;
-  static constexpr int kWidth = 16 / sizeof(T);
+  static constexpr int kWidth = 16 / sizeof(T), kRows = 4;
   static Vec zero() { return Vec{}; }
   static Vec load(const T* p) {
     Vec v;
@@ -111,7 +109,7 @@ struct F32 {
   using T = float;
   using Mask = __m256i;
   using Vec = __m256;
-  static constexpr int kWidth = 8;
+  static constexpr int kWidth = 8, kRows = 6;
   static Vec zero() { return _mm256_setzero_ps(); }
   static Vec load(const T* p) { return _mm256_loadu_ps(p); }
   static Vec load_masked(const T* p, Mask m) { return _mm256_maskload_ps(p, m); }
@@ -129,7 +127,7 @@ struct F64 {
   using T = double;
   using Mask = __m256i;
   using Vec = __m256d;
-  static constexpr int kWidth = 4;
+  static constexpr int kWidth = 4, kRows = 6;
   static Vec zero() { return _mm256_setzero_pd(); }
   static Vec load(const T* p) { return _mm256_loadu_pd(p); }
   static Vec load_masked(const T* p, Mask m) { return _mm256_maskload_pd(p, m); }
@@ -149,17 +147,79 @@ struct F64 {
 
 #if defined(__clang__)
 #pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx512f,avx512vl"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vl")
+#endif
+
+namespace avx512 {
+
+struct F32 {
+  using T = float;
+  using Mask = __mmask16;
+  using Vec = __m512;
+  static constexpr int kWidth = 16, kRows = 8;
+  static Vec zero() { return _mm512_setzero_ps(); }
+  static Vec load(const T* p) { return _mm512_loadu_ps(p); }
+  static Vec load_masked(const T* p, Mask m) { return _mm512_maskz_loadu_ps(m, p); }
+  static void store(T* p, Vec v) { _mm512_storeu_ps(p, v); }
+  static void store_masked(T* p, Mask m, Vec v) { _mm512_mask_storeu_ps(p, m, v); }
+  static Vec broadcast(const T* p) { return _mm512_set1_ps(*p); }
+  static Vec multiply_add(Vec x, Vec y, Vec z) { return _mm512_fmadd_ps(x, y, z); }
+  static Mask mask(int64_t lanes) { return static_cast<Mask>((1u << lanes) - 1); }
+  static void pack(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
+    pack_panel<T, 32>(panel, b, k, columns, b_row, b_col);
+  }
+};
+
+struct F64 {
+  using T = double;
+  using Mask = __mmask8;
+  using Vec = __m512d;
+  static constexpr int kWidth = 8, kRows = 8;
+  static Vec zero() { return _mm512_setzero_pd(); }
+  static Vec load(const T* p) { return _mm512_loadu_pd(p); }
+  static Vec load_masked(const T* p, Mask m) { return _mm512_maskz_loadu_pd(m, p); }
+  static void store(T* p, Vec v) { _mm512_storeu_pd(p, v); }
+  static void store_masked(T* p, Mask m, Vec v) { _mm512_mask_storeu_pd(p, m, v); }
+  static Vec broadcast(const T* p) { return _mm512_set1_pd(*p); }
+  static Vec multiply_add(Vec x, Vec y, Vec z) { return _mm512_fmadd_pd(x, y, z); }
+  static Mask mask(int64_t lanes) { return static_cast<Mask>((1u << lanes) - 1); }
+  static void pack(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
+    pack_panel<T, 16>(panel, b, k, columns, b_row, b_col);
+  }
+};
+
+#include "gemm_small.inc"
+
+}  // namespace avx512
+
+#if defined(__clang__)
+#pragma clang attribute pop
 #else
 #pragma GCC pop_options
 #endif
 #endif
 
+// The same override as for the vector kernels.
+bool allows(std::string_view level) {
+  const char* isa = std::getenv("WENGERT_ISA");
+  return !isa || !*isa || std::string_view(isa) >= level;
+}
+
 bool use_avx2() {
 #if defined(__x86_64__)
-  // The same override as for the vector kernels.
-  const char* isa = std::getenv("WENGERT_ISA");
-  if (isa && std::string_view(isa) == "v2") return false;
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return allows("v3") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+
+bool use_avx512() {
+#if defined(__x86_64__)
+  return allows("v4") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
 #else
   return false;
 #endif
@@ -168,8 +228,12 @@ bool use_avx2() {
 }  // namespace
 
 #if defined(__x86_64__)
-const SmallGemmFn<float> small_gemm_f32 = use_avx2() ? avx2::gemm<avx2::F32> : plain::gemm<plain::F32>;
-const SmallGemmFn<double> small_gemm_f64 = use_avx2() ? avx2::gemm<avx2::F64> : plain::gemm<plain::F64>;
+const SmallGemmFn<float> small_gemm_f32 = use_avx512() ? avx512::gemm<avx512::F32>
+                                          : use_avx2() ? avx2::gemm<avx2::F32>
+                                                       : plain::gemm<plain::F32>;
+const SmallGemmFn<double> small_gemm_f64 = use_avx512() ? avx512::gemm<avx512::F64>
+                                           : use_avx2() ? avx2::gemm<avx2::F64>
+                                                        : plain::gemm<plain::F64>;
 #else
 const SmallGemmFn<float> small_gemm_f32 = plain::gemm<plain::F32>;
 const SmallGemmFn<double> small_gemm_f64 = plain::gemm<plain::F64>;
