@@ -46,3 +46,25 @@ def test_the_first_program_learns() -> None:
         assert other != first, "the first program sets its seed"
         (printed,) = _outputs([other])
         assert int(printed.partition("%")[0]) >= 95
+
+
+CALL = re.compile(r"^[│├└─ ]*(?P<name>[A-Za-z_]+)[^a-z\n].*? (?P<file>[\w/]+\.(?:cpp|py))\b", re.MULTILINE)
+
+
+def test_the_call_tree_names_what_there_is() -> None:
+    tree = (ROOT / "docs/contributing/call-tree.md").read_text(encoding="utf-8")
+    found = [
+        m for block in re.findall(r"^```text\n(.*?)^```$", tree, re.DOTALL | re.MULTILINE) for m in CALL.finditer(block)
+    ]
+    assert len(found) > 10
+    for match in found:
+        places = [ROOT / match["file"], ROOT / "core" / match["file"], ROOT / "src/wengert" / match["file"]]
+        sources = [p.read_text(encoding="utf-8") for p in places if p.exists()]
+        assert sources, match[0]
+        if "_" in match["name"]:  # a function, not a word
+            assert any(re.search(rf"\b{match['name']}\(", source) for source in sources), match[0]
+
+
+def test_the_readme_lists_every_example() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert not [p.stem for p in (ROOT / "examples").glob("*.py") if f"`{p.stem}`" not in readme]
