@@ -29,6 +29,7 @@ POINTS = {n: RNG.normal(size=n).astype(np.float32) for n in (50, 500, 5_000, 100
 DIRECTIONS = {n: RNG.normal(size=n).astype(np.float32) for n in (50, 500)}
 SIZES = ((32, 64), (64, 64), (64, 10))  # of the layers
 EXAMPLES = 256
+_CALLS = itertools.count()
 WEIGHTS = [(RNG.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in SIZES]
 WAIST = (1000, 500, 10, 500, 1000)  # a network whose Jacobian is cheapest in mixed mode
 WAIST_WEIGHTS = [(RNG.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in itertools.pairwise(WAIST)]
@@ -58,8 +59,8 @@ def rosenbrock(x: Any) -> Any:
 
 
 def fresh() -> Any:
-    """The same function, which no cache knows."""
-    return eval("lambda x: (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()")
+    """A function like it, which no cache knows: code with another constant is other code."""
+    return eval(f"lambda x: ({100.0 + next(_CALLS)} * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()")
 
 
 def network(tanh: Any) -> Any:
@@ -131,7 +132,7 @@ def scene() -> tuple[Any, ...]:
     )  # fmt: skip
     points = rng.uniform(-1.0, 1.0, (SCENE_POINTS, 3))
     seen_by, seen = (rng.integers(0, n, OBSERVATIONS) for n in (CAMERAS, SCENE_POINTS))
-    return cameras, points, seen_by, seen
+    return cameras.astype(np.float32), points.astype(np.float32), seen_by, seen
 
 
 def projection(np_like: Any, stack: Any) -> Any:

@@ -136,6 +136,23 @@ def test_higher_orders_and_other_modes_around() -> None:
     np.testing.assert_allclose(np.asarray(many[1]), np.diag(12 * np.asarray(v) ** 2), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("jacobian", [wg.jacfwd, wg.jacrev, wg.jacobian])
+def test_eager_columns_see_what_was_drawn_once(jacobian: Any) -> None:
+    """A function that draws is not traced unless it is asked for; it runs for each column, and draws the same each time."""
+    x = wg.asarray(np.linspace(1.0, 2.0, 3))
+    tall = lambda x: x.sum() * wg.rand(5, dtype=wg.float64)
+    split = lambda p: {"y": (p["a"].sum() + p["b"].sum()) * wg.randn(6, dtype=wg.float64)}
+    for _ in range(2):
+        state = wg.default_generator.get_state()
+        drawn = wg.rand(5, dtype=wg.float64).numpy()
+        after = wg.default_generator.get_state()
+        wg.default_generator.set_state(state)
+        np.testing.assert_allclose(np.asarray(jacobian(tall)(x)), np.outer(drawn, np.ones(3)), rtol=1e-12)
+        assert wg.default_generator.get_state() == after
+    blocks = jacobian(split)({"a": x, "b": x[:2]})["y"]
+    np.testing.assert_array_equal(np.asarray(blocks["a"])[:, :1], np.asarray(blocks["b"])[:, 1:])
+
+
 @pytest.mark.parametrize("jacobian", [wg.jacfwd, wg.jacrev])
 def test_all_rows_see_what_was_drawn_once(jacobian: Any) -> None:
     """The derivative of a draw draws the same again, for every row."""

@@ -120,6 +120,25 @@ def test_a_plan_prints_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert chosen.cut[0].example_size() == 2
 
 
+def test_functions_that_draw_random_numbers() -> None:
+    """They once read streams of numbers that nobody had given them, and ended the process."""
+    x = wg.asarray(np.linspace(0.5, 1.5, 7))
+
+    def f(x: Any) -> Any:
+        return x**2 * wg.rand(7, dtype=wg.float64)
+
+    wg.manual_seed(3)
+    expected = [np.diag(np.asarray(2.0 * x * wg.rand(7, dtype=wg.float64))) for _ in range(2)]
+    for jacobian in (wg.jacobian(f), wg.compile(wg.jacobian(f)), wg.compile(wg.jacobian(f, "mixed"))):
+        wg.manual_seed(3)
+        for once in expected:
+            np.testing.assert_allclose(np.asarray(jacobian(x)), once, rtol=1e-12)
+    assert plan(f, x).mode in ("forward", "reverse", "mixed")
+    wg.manual_seed(3)
+    y, (y_dot,) = wg.taylor(f, x, [wg.ones_like(x)])
+    np.testing.assert_allclose(np.asarray(y_dot), np.diagonal(expected[0]), rtol=1e-12)
+
+
 def test_loops_and_branches_have_plans() -> None:
     def f(x: Any) -> Any:
         y = wg.fori_loop(0, 3, lambda _, c: wg.tanh(c) * 2.0, x)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +16,26 @@ from wengert.errors import NumberRangeError, SparsityError
 
 Array = np.ndarray[Any, Any]
 MOST = 2**28  # indices in one pattern: a gigabyte
+_most = ContextVar("_most", default=MOST)
+
+
+@contextmanager
+def at_most(indices: int) -> Iterator[None]:
+    """Inside, patterns with more indices raise `TooDense`: their search is given up."""
+    token = _most.set(indices)
+    try:
+        yield
+    finally:
+        _most.reset(token)
 
 
 class TooDense(SparsityError):
     """The pattern has more entries than a sparse one should."""
 
     def __init__(self) -> None:
-        super().__init__(f"sparsity: the pattern has more than {MOST:,} entries: it is not sparse; use sparse=False")
+        super().__init__(
+            f"sparsity: the pattern has more than {_most.get():,} entries: it is not sparse; use sparse=False"
+        )
 
 
 def int32(x: Any) -> Array:
@@ -95,14 +110,14 @@ class IndexSets:
         if other is self:
             return self
         starts, columns = _limited(
-            _core.unite_sets, self.starts, self.columns, other.starts, other.columns, self.n_columns, MOST
+            _core.unite_sets, self.starts, self.columns, other.starts, other.columns, self.n_columns, _most.get()
         )
         return IndexSets(starts, columns, self.n_columns)
 
     def selected(self, which: IndexSets) -> IndexSets:
         """Row i is the union of the rows in row i of `which`: the pattern of a product of matrices."""
         starts, columns = _limited(
-            _core.product_of_sets, which.starts, which.columns, self.starts, self.columns, self.n_columns, MOST
+            _core.product_of_sets, which.starts, which.columns, self.starts, self.columns, self.n_columns, _most.get()
         )
         return IndexSets(starts, columns, self.n_columns)
 
@@ -150,7 +165,7 @@ class IndexSets:
 def _starts(counts: Array) -> Array:
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
-    if starts[-1] > MOST:
+    if starts[-1] > _most.get():
         raise TooDense
     return starts.astype(np.int32)
 
@@ -184,4 +199,4 @@ def stacked(parts: Sequence[IndexSets]) -> IndexSets:
     return IndexSets(starts, np.concatenate([p.columns for p in parts]), parts[0].n_columns)
 
 
-__all__ = ["MOST", "IndexSets", "TooDense", "everything", "int32", "stacked", "united"]
+__all__ = ["IndexSets", "TooDense", "at_most", "everything", "int32", "stacked", "united"]

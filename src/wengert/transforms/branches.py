@@ -103,17 +103,6 @@ def _number(name: str, what: str, x: Any) -> Any:
 # ------------------------------------------------------------------------------------------------------------- tracing
 
 
-class _BranchTrace(PartTrace):
-    """The program of one branch in the making."""
-
-    def draw(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
-        """Key and counter of a draw: taken from the generator whether the branch runs or not."""
-        if self.outer is not None:
-            return self.outer.draw(generator, n, wide)
-        low, high, first = generator.reserve(generator.counters(n, wide))
-        return (low, high), (first,)
-
-
 def _choose(name: str, index: Any, branches: dict[str, Callable[..., Any]], operands: Sequence[Any]) -> Any:
     """The instruction of these branches on these operands."""
     leaves, structure = tree.flatten(list(operands))
@@ -127,7 +116,7 @@ def _choose(name: str, index: Any, branches: dict[str, Callable[..., Any]], oper
         return run
 
     types = types_of(tensors)
-    parts = [traced_part(_BranchTrace(f"{name}: {label}"), on_tensors(f), types) for label, f in branches.items()]
+    parts = [traced_part(PartTrace(f"{name}: {label}"), on_tensors(f), types) for label, f in branches.items()]
     outside = closed_over(parts)
     programs = [p.program(outside) for p in parts]
     _require_alike(name, list(branches), programs, [p.structure for p in parts])

@@ -19,10 +19,10 @@ from wengert.registry.record import OPS
 from wengert.tensors.conversion import asarray
 from wengert.tensors.creation import zeros_like
 from wengert.tensors.random import Generator, bernoulli
-from wengert.transforms.functional import by_arguments, differentiate_backwards, grad, hvp, jvp
+from wengert.transforms.functional import by_arguments, differentiate_backwards, grad, hvp, jvp, linearize
 from wengert.transforms.jacobian import _over_basis, _reject_complex, _require_chunk, _reverse, _tensor_leaves
 from wengert.transforms.naming import transformed
-from wengert.transforms.passes import split
+from wengert.transforms.passes import drawing_the_same, split
 from wengert.transforms.replay import replayed
 from wengert.transforms.sparse import sparse_hessian
 from wengert.transforms.vmap import vmap
@@ -46,9 +46,19 @@ def ggnvp(f: Callable[..., Any], loss: Callable[..., Any], x: Any, v: Any) -> An
     >>> ggnvp(f, loss, wg.tensor([1.0, 2.0]), wg.tensor([1.0, 1.0])).tolist()  # 2·(2x)²
     [8.0, 32.0]
     """
-    y, pull_back = differentiate_backwards(f, (x,))
-    y_dot = jvp(f, (x,), (v,))[1]
+    y, y_dot, pull_back = _pushed(f, x, v)
     return pull_back(hvp(loss, y, y_dot))[0]
+
+
+def _pushed(f: Callable[..., Any], x: Any, v: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
+    """f(x), its derivative along v, and the function that pulls back: all of them see what f draws at random once."""
+    if tracing() is not None:  # the program of f is there once
+        y, push = linearize(f, x)
+        _, pull_back = differentiate_backwards(push, (v,))
+        return y, push(v), pull_back
+    drawn: list[Any] = []
+    y, pull_back = drawing_the_same(drawn, lambda: differentiate_backwards(f, (x,)))
+    return y, drawing_the_same(drawn, lambda: jvp(f, (x,), (v,))[1]), pull_back
 
 
 def empirical_fisher_vp(log_density: Callable[..., Any], x: Any, v: Any) -> Any:
@@ -59,12 +69,11 @@ def empirical_fisher_vp(log_density: Callable[..., Any], x: Any, v: Any) -> Any:
     >>> empirical_fisher_vp(lambda x: -0.5 * (data - x) ** 2, wg.tensor(3.0), wg.tensor(1.0)).item()
     4.666...
     """
-    y, pull_back = differentiate_backwards(log_density, (x,))
+    y, y_dot, pull_back = _pushed(log_density, x, v)
     if not isinstance(y, Tensor):
         raise GradientError(
             "empirical_fisher_vp: the function must return one tensor, with an element for each example"
         )
-    y_dot = jvp(log_density, (x,), (v,))[1]
     return pull_back(y_dot / max(1, int(y.size)))[0]
 
 

@@ -9,6 +9,7 @@ from wengert import tree
 from wengert.passes.evaluate import apply
 from wengert.program.ir import Const, Instruction, Program, Var
 from wengert.registry.record import OPS
+from wengert.transforms.compressed import dense_blocks
 from wengert.transforms.functional import result_leaves
 from wengert.transforms.regions import PartTrace, closed_over, traced_part, types_of
 from wengert.transforms.schedule import Plan, between
@@ -40,11 +41,19 @@ class TracedFunction:
 
 
 def run_plan(
-    program: Program, plan: Plan, sources: Sequence[Var], values: dict[Var, Any], differentiate: Differentiate
+    program: Program,
+    plan: Plan,
+    sources: Sequence[Var],
+    values: dict[Var, Any],
+    differentiate: Differentiate,
+    chunk: int | None = None,
 ) -> Blocks:
     """The Jacobian of a program's outputs by some of its inputs, which all have values."""
     outputs: list[Any] = list(program.outputs)
     xs = [values[v] for v in sources]
+    if plan.colouring is not None:
+        f = _as_function(program.instructions, sources, outputs, values)
+        return dense_blocks(f, xs, outputs, plan.colouring, chunk)
     if plan.mode != "mixed":
         f = _as_function(program.instructions, sources, outputs, values)
         return _rows(differentiate(plan.mode, f, tuple(xs)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from wengert.program.trace import create, tracing
 from wengert.registry.record import OPS
 from wengert.tensors.conversion import asarray
 from wengert.tensors.creation import zeros_like
+from wengert.tensors.random import draws_logged, draws_repeated
+from wengert.transforms.compressed import LEAST, few_colours
 from wengert.transforms.functional import (
     by_arguments,
     differentiate_backwards,
@@ -31,8 +34,10 @@ from wengert.transforms.functional import (
 )
 from wengert.transforms.hybrid import Differentiate, TracedFunction, run_plan
 from wengert.transforms.naming import transformed
+from wengert.transforms.passes import drawing_the_same
+from wengert.transforms.regions import types_of
 from wengert.transforms.replay import replayed
-from wengert.transforms.schedule import STRATEGIES, SchedulerConfig, plan_program
+from wengert.transforms.schedule import STRATEGIES, Plan, SchedulerConfig, count, plan_program
 from wengert.transforms.vmap import run_on_units
 
 
@@ -104,11 +109,12 @@ def _of_one(f: Callable[..., Any], argnums: int | Sequence[int], args: Any, kwar
     return (restricted, chosen[0]) if isinstance(argnums, int) else (lambda xs: restricted(*xs), chosen)
 
 
-def _columns(g: Callable[[Any], Any], x: Any, e: Tensor) -> list[Any]:
+def _columns(g: Callable[[Any], Any], x: Any, e: Tensor, once: list[Any]) -> list[Any]:
     """What each output does along one element; a real one of a complex element: d/dRe + i d/dIm, as `grad` has it."""
 
     def push(v: Tensor) -> list[Any]:
-        return tree.flatten(jvp(g, (x,), (v,))[1])[0]
+        call: Callable[[], list[Any]] = lambda: tree.flatten(jvp(g, (x,), (v,))[1])[0]
+        return call() if tracing() is not None else drawing_the_same(once, call)
 
     columns = push(e)
     if x.dtype.kind != "c" or all(c.dtype.kind == "c" for c in columns):
@@ -121,7 +127,7 @@ def _column_blocks(g: Callable[[Any], Any], x: Any, chunk: int | None, once: lis
     if not x.size:
         return [_zero_block(y, x) for y in _tensor_leaves(g(x))[0]]
     blocks = []
-    for columns in _over_basis(lambda e: _columns(g, x, e), x, chunk, once):
+    for columns in _over_basis(lambda e: _columns(g, x, e, once), x, chunk, once):
         n, m = x.ndim, columns.ndim
         blocks.append(OPS["permute"](columns, (*range(n, m), *range(n))))
     return blocks
@@ -293,20 +299,35 @@ def _of_fewer(
     """Row by row, or column by column where the outputs are at least as many as the inputs."""
     g, point = _of_one(f, argnums, args, kwargs)
     xs, structure = _tensor_leaves(point)
-    with no_grad():
+    with no_grad(), draws_logged() as drawn:
         y = g(tree.unflatten(structure, [OPS["copy"](x) for x in xs]))  # which g may change
     forward = _count(result_leaves(y, "jacobian")[0]) >= _count(point)
-    return (_forward if forward else _reverse)(f, argnums, chunk)(*args, **kwargs)
+    with draws_repeated(drawn) if drawn else nullcontext():
+        return (_forward if forward else _reverse)(f, argnums, chunk)(*args, **kwargs)
 
 
 def _scheduled(g: Callable[[Any], Any], point: Any, config: SchedulerConfig, chunk: int | None) -> Any:
     """The Jacobian of a function that is being traced, as the scheduler plans it."""
     xs, x_structure = _tensor_leaves(point)
     traced = TracedFunction(lambda *leaves: g(tree.unflatten(x_structure, leaves)), xs, "jacobian")
-    plan = plan_program(traced.program, traced.sources, config)
+    plan = plan_program(traced.program, traced.sources, config, may_colour=True)
+    return _nest(_planned(traced, plan, xs, chunk), traced.structure, x_structure)
+
+
+def _planned(traced: TracedFunction, plan: Plan, xs: list[Any], chunk: int | None) -> Any:
+    """The blocks of the Jacobian of a function that was traced."""
     values = dict(zip(traced.program.inputs, [*xs, *traced.captured]))
-    blocks = run_plan(traced.program, plan, traced.sources, values, in_mode(chunk))
-    return _nest(blocks, traced.structure, x_structure)
+    return run_plan(traced.program, plan, traced.sources, values, in_mode(chunk), chunk)
+
+
+def _hessian_by_colours(g: Callable[[Any], Any], point: Any, chunk: int | None) -> Any:
+    """The Hessian of a function that is being traced, in as many passes as colours if those are few."""
+    xs, structure = _tensor_leaves(point)
+    gradient = grad(g)
+    traced = TracedFunction(lambda *leaves: gradient(tree.unflatten(structure, leaves)), xs, "hessian")
+    n = count(traced.sources)
+    plan = Plan("reverse", n, n, colouring=few_colours(traced.program, traced.sources, is_hessian=True))
+    return _nest(_planned(traced, plan, xs, chunk), structure, structure)
 
 
 def in_mode(chunk: int | None) -> Differentiate:
@@ -320,6 +341,11 @@ def in_mode(chunk: int | None) -> Differentiate:
 
 def _count(x: Any) -> int:
     return sum(int(v.size) for v in _tensor_leaves(x)[0])
+
+
+def _example_count(x: Any) -> int:
+    """The number of elements, at the sizes of the example while a function is traced."""
+    return sum(t.example_size() for t in types_of(_tensor_leaves(x)[0]))
 
 
 def hessian(
@@ -355,6 +381,8 @@ def hessian(
         g, point = _of_one(f, argnums, args, kwargs)
         for x in _tensor_leaves(point)[0]:
             _reject_complex(x, "hessian")
+        if tracing() is not None and _example_count(point) >= LEAST:
+            return _hessian_by_colours(g, point, chunk)
         return _reverse(grad(g), 0, chunk)(point)
 
     made = replayed(hessian_of, f, ("hessian", argnums, chunk))

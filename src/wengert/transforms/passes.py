@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from wengert.dtypes import result_type
 from wengert.program.trace import tracing
 from wengert.registry.record import OPS
+from wengert.tensors.random import draws_logged, draws_repeated
 from wengert.transforms.vmap import run_on_units
+
+T = TypeVar("T")
 
 
 def split(vector: Any, like: Sequence[Any]) -> list[Any]:
@@ -43,8 +46,21 @@ def over(f: Callable[[Any], list[Any]], seeds: Any, chunk: int | None) -> list[A
 
     if tracing() is not None:
         return run_on_units(f, some, count, chunk, [])
-    rows = [f(OPS["reshape"](some(k, 1), (n,))) for k in range(count)]
+    drawn: list[Any] = []
+    rows = [drawing_the_same(drawn, lambda k=k: f(OPS["reshape"](some(k, 1), (n,)))) for k in range(count)]  # type: ignore[misc]
     return [OPS["concat"]([OPS["reshape"](r, (1, *r.shape)) for r in column], 0) for column in zip(*rows)]
+
+
+def drawing_the_same(drawn: list[Any], call: Callable[[], T]) -> T:
+    """What is called, and draws the random numbers of the first call that was given this list: so many derivatives of one
+    function are of one function."""
+    if drawn:
+        with draws_repeated(drawn):
+            return call()
+    with draws_logged() as log:
+        result = call()
+    drawn += log
+    return result
 
 
 def flattened(x: Any) -> Any:

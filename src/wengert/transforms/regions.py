@@ -42,6 +42,13 @@ class PartTrace(InnerTrace):
         self.what = what
         self.remedy = f"which a part of a traced function cannot do; return what it computes from {what.split()[-1]}"
 
+    def draw(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
+        """Key and counter of a draw: taken from the generator around the part, whether the part runs or not."""
+        if self.outer is not None:
+            return self.outer.draw(generator, n, wide)
+        low, high, first = generator.reserve(generator.counters(n, wide))
+        return (low, high), (first,)
+
 
 @dataclass(slots=True)
 class Part:

@@ -1,7 +1,8 @@
 """Which way a Jacobian is computed: forward, reverse, or cut in two at the narrowest place of the program.
 
-Forward mode has a pass for each input, reverse mode one for each output. Where all paths from the inputs to the outputs lead
-through a few numbers c, ∂y/∂x = ∂y/∂c · ∂c/∂x, and each factor has as few passes as there are of those.
+Forward mode has a pass for each input, reverse mode one for each output; where the pattern of the Jacobian has few colours,
+one for each colour. Where all paths from the inputs to the outputs lead through a few numbers c, ∂y/∂x = ∂y/∂c · ∂c/∂x, and
+each factor has as few passes as there are of those.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError
 from wengert.program.ir import Instruction, Program, Type, Var
 from wengert.program.mincut import minimum_vertex_cut
+from wengert.transforms.colouring import Colouring
+from wengert.transforms.compressed import few_colours
 from wengert.transforms.costs import Derivative, Work, derivatives, total, work_of
 
 STRATEGIES = ("auto", "forward", "reverse", "mixed")
@@ -63,8 +66,8 @@ class Plan:
     """How a Jacobian is computed, and what that is predicted to cost.
 
     `costs` are seconds by mode, of those that were estimated; `cut` the types of the values at which the program is cut, in
-    mixed mode, and `sides` the modes before and after the cut. `passes` counts derivatives: tangents pushed forward and
-    cotangents pulled back.
+    mixed mode, and `sides` the modes before and after the cut. `colouring` says which columns or rows are computed together,
+    if any are. `passes` counts derivatives: tangents pushed forward and cotangents pulled back.
     """
 
     mode: str
@@ -74,6 +77,7 @@ class Plan:
     cut: tuple[Type, ...] = ()
     sides: tuple[str, str] | None = None
     values: tuple[Var, ...] = field(default=(), repr=False)  # of the program, where it is cut
+    colouring: Colouring | None = None
 
     @property
     def waist(self) -> int:
@@ -83,6 +87,8 @@ class Plan:
     @property
     def passes(self) -> int:
         """How many derivatives are computed."""
+        if self.colouring is not None:
+            return self.colouring.n_colours
         if self.sides is None:
             return self.inputs if self.mode == "forward" else self.outputs
         before, after = self.sides
@@ -91,7 +97,8 @@ class Plan:
         )
 
     def __str__(self) -> str:
-        lines = [f"{self.mode}: {self.passes} passes for {self.outputs} outputs by {self.inputs} inputs"]
+        what = "passes" if self.colouring is None else "passes, one for each colour,"
+        lines = [f"{self.mode}: {self.passes} {what} for {self.outputs} outputs by {self.inputs} inputs"]
         if self.sides is not None:
             at = ", ".join(map(str, self.cut))
             lines.append(f"  cut at {at}: {self.sides[0]} before it, {self.sides[1]} after it, then a product")
@@ -104,8 +111,10 @@ def count(values: Iterable[Any]) -> int:
     return sum(v.type.example_size() for v in values)
 
 
-def plan_program(program: Program, sources: Sequence[Var], config: SchedulerConfig) -> Plan:
-    """The plan for the Jacobian of all outputs by these inputs."""
+def plan_program(
+    program: Program, sources: Sequence[Var], config: SchedulerConfig, *, may_colour: bool = False
+) -> Plan:
+    """The plan for the Jacobian of all outputs by these inputs. `may_colour`: columns or rows may be computed together."""
     outputs = [o for o in program.outputs if isinstance(o, Var)]
     n, m = count(sources), count(outputs)
     if config.strategy in ("forward", "reverse"):
@@ -115,13 +124,33 @@ def plan_program(program: Program, sources: Sequence[Var], config: SchedulerConf
             return Plan("forward", n, m)
         if m <= config.reverse_mode_threshold * n:
             return Plan("reverse", n, m)
-    return _estimated(program, list(sources), outputs, config)
-
-
-def _estimated(program: Program, sources: list[Var], outputs: list[Var], config: SchedulerConfig) -> Plan:
-    n, m = count(sources), count(outputs)
     costs_of = derivatives(program, sources)
     itself = total(map(work_of, program.instructions)).seconds()
+    plan = _estimated(costs_of, list(sources), outputs, config, itself)
+    if may_colour and config.strategy == "auto":
+        return _coloured(program, sources, costs_of, plan, itself) or plan
+    return plan
+
+
+def _coloured(
+    program: Program, sources: Sequence[Var], costs_of: list[Derivative], plan: Plan, itself: float
+) -> Plan | None:
+    """The plan with one pass for each colour, where that costs less."""
+    colouring = few_colours(program, sources, is_hessian=False)
+    if colouring is None:
+        return None
+    mode, passes = "forward" if colouring.n_columns else "reverse", colouring.n_colours
+    moved = Work(bytes=8.0 * plan.inputs * plan.outputs, instructions=3)  # the matrix, filled and written to
+    seconds = itself + _seconds(costs_of, mode, passes, passes) + moved.seconds()
+    if seconds >= plan.costs[plan.mode]:
+        return None
+    return Plan(mode, plan.inputs, plan.outputs, {**plan.costs, mode: seconds}, colouring=colouring)
+
+
+def _estimated(
+    costs_of: list[Derivative], sources: list[Var], outputs: list[Var], config: SchedulerConfig, itself: float
+) -> Plan:
+    n, m = count(sources), count(outputs)
     plain = {mode: itself + _seconds(costs_of, mode, n, m) for mode in ("forward", "reverse")}
     mode = min(plain, key=plain.__getitem__)
     plan = Plan(mode, n, m, dict(plain))

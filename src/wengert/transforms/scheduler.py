@@ -38,7 +38,7 @@ class HybridScheduler:
         g, point = _of_one(f, argnums, args, {})
         xs, structure = _tensor_leaves(point)
         traced = TracedFunction(lambda *leaves: g(tree.unflatten(structure, leaves)), xs, "plan")
-        plan = plan_program(traced.program, traced.sources, self.config)
+        plan = plan_program(traced.program, traced.sources, self.config, may_colour=True)
         print(plan)
         return plan
 
