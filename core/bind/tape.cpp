@@ -480,6 +480,14 @@ void init_tape(nb::module_& m) {
       .def_prop_ro("end", [](const NodeHandle& h) { return h.node->end; })
       .def_prop_ro("zero_edges", [](const NodeHandle& h) { return h.node->zero_edges; })
       .def_prop_ro("n_outputs", [](const NodeHandle& h) { return static_cast<int>(h.node->n_outputs); })
+      .def_prop_ro("types",  // (dtype, shape) of the outputs of an instruction that has several, or of a leaf
+                   [](const NodeHandle& h) {
+                     nb::list found;
+                     for (int i = 0; h.node->types && i < h.node->n_outputs; ++i)
+                       found.append(nb::make_tuple(static_cast<int>(h.node->types[i].dtype),
+                                                   nb::steal(dims_to_python(h.node->types[i].shape))));
+                     return found;
+                   })
       .def_prop_ro("active", [](const NodeHandle& h) { return active(h.node); })
       .def_prop_ro("name",
                    [](const NodeHandle& h) {

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+import wengert as wg
 from wengert.cli import main
+from wengert.debug.benchmark_result import BenchmarkResult
 
 MODULE = """
 import time
@@ -57,6 +59,14 @@ def test_a_baseline(module, tmp_path, capsys):
     assert main(["bench", target, *FEW, "--baseline", baseline, "--tolerance", "100"]) == 0
 
 
+def _baseline_of_others(folder):
+    path = folder / "others.json"
+    b = wg.PerformanceBenchmark()
+    b.results["another"] = BenchmarkResult("another", [1.0] * 20)
+    b.save(path)
+    return str(path)
+
+
 def test_what_cannot_be_measured(module, tmp_path, capsys):
     for arguments, text in (
         ([f"{module}:fails"], "raised KeyError"),
@@ -64,6 +74,7 @@ def test_what_cannot_be_measured(module, tmp_path, capsys):
         ([f"{module}:short", "--iterations", "0"], "num_iterations must be an integer of at least 1"),
         ([f"{module}:short", *FEW, "--save", str(tmp_path / "no" / "x.json")], "cannot write"),
         ([f"{module}:short", *FEW, "--baseline", str(tmp_path / "none.json")], "cannot read the baseline"),
+        ([f"{module}:short", *FEW, "--baseline", _baseline_of_others(tmp_path)], "nothing to compare"),
     ):
         assert main(["bench", *arguments]) == 2
         assert text in capsys.readouterr().err

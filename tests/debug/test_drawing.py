@@ -79,8 +79,27 @@ def test_ten_thousand_instructions_are_folded() -> None:
     assert wg.draw(program, format="txt", fold=None).count("sin") == 2500
 
 
-def test_programs_show_themselves_in_notebooks() -> None:
+def test_recorded_graphs_show_the_types_of_results() -> None:
+    net = wg.nn.Sequential(wg.nn.Linear(3, 8), wg.nn.BatchNorm1d(8), wg.nn.ReLU(), wg.nn.Linear(8, 2))
+    text = wg.draw(net(wg.randn(5, 3))[1:].sum(), format="txt")
+    for shown in ("float32[8, 3]", "linear of 0, 1: float32[5, 8]", "relu of ", "slice of ", "float32[4, 2]"):
+        assert shown in text, text
+    x, w = wg.ones((4, 3), requires_grad=True), wg.ones((3, 2))
+    assert "matmul of 0: float32[4, 2]" in wg.draw(x @ w, format="txt")
+
+
+def test_very_many_instructions_are_drawn_without_their_costs() -> None:
+    y = wg.ones((4,), requires_grad=True)
+    for _ in range(30_000):
+        y = y * 0.5
+    text = wg.draw(y, format="txt")
+    assert "30000 instructions, folded to" in text and "mul ×" in text
+
+
+def test_drawings_show_themselves_in_notebooks() -> None:
     assert _small().program()._repr_html_().startswith("<svg")
+    assert "<svg" in wg.draw(_small())._repr_html_()
+    assert wg.draw(_small(), format="dot")._repr_html_().startswith("<pre>digraph")
 
 
 def test_files_and_formats(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ examples:
 exit status:
   0  measured; nothing is slower than the baseline
   1  something is slower than the baseline, beyond the tolerance and chance
-  2  it could not be measured: no such function, an exception, a file that cannot be read or written
+  2  it could not be measured or compared: no such function, an exception, a file that cannot be read or written, a
+     baseline of other functions
 """
 
 
@@ -64,6 +65,10 @@ def run(options: argparse.Namespace) -> int:
         progress("")
         comparison = b.compare(*functions) if len(functions) == 2 else None
         report = None if options.baseline is None else b.check_regression(options.baseline, tolerance=options.tolerance)
+        if report is not None and not report.comparisons:
+            raise TargetError(
+                f"nothing to compare: {options.baseline} has only {', '.join(report.missing) or 'no results'}"
+            )
         if options.save:
             b.save(options.save)
     except (TargetError, WengertError) as e:

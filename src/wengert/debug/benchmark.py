@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wengert.debug.benchmark_html import results_html
 from wengert.debug.benchmark_result import BenchmarkResult, RegressionReport, read_results, write_results
 from wengert.debug.significance import Comparison
 from wengert.errors import ArgumentError
@@ -167,6 +168,9 @@ class PerformanceBenchmark:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.results.values())) or "nothing has been measured yet"
+
+    def _repr_html_(self) -> str:
+        return results_html(list(self.results.values())) if self.results else str(self)
 
 
 def _seconds(f: Callable[[], Any], count: int) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wengert.debug.benchmark_html import results_html
 from wengert.debug.significance import Comparison, compare_samples, interval_of_median
 from wengert.errors import ArgumentError, LoadError
 from wengert.interop.files import written_atomically
@@ -118,6 +119,9 @@ class BenchmarkResult:
         if self.peak_bytes is not None:
             text += f", peak {self.peak_bytes / 2**20:.3g} MB"
         return text
+
+    def _repr_html_(self) -> str:
+        return results_html([self])
 
 
 @dataclass(slots=True)

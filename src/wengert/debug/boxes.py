@@ -10,12 +10,14 @@ from typing import Any
 
 from wengert import _core
 from wengert._core import Tensor
+from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError
 from wengert.program.ir import Const, Instruction, Program, Var
 from wengert.transforms.costs import work_of
 from wengert.transforms.pullback import reachable
 
 MOST_BOXES = 150  # that can be read in one drawing
+_MOST_DESCRIBED = 20_000  # instructions: of more, costs and types take longer than anyone waits for a drawing
 _UNITS = ("", "k", "M", "G", "T", "P")
 
 
@@ -56,6 +58,7 @@ def program_boxes(program: Program, names: Mapping[Var, str]) -> list[Box]:
     """Inputs that are read, instructions, outputs; each after those that it reads."""
     read = {v for i in program.instructions for v in i.vars()} | {o for o in program.outputs if isinstance(o, Var)}
     lines, saved = _recorded(program)
+    described = len(program.instructions) <= _MOST_DESCRIBED
     made: dict[Var, Box] = {}
     boxes = []
     for k, v in enumerate(program.inputs):
@@ -63,18 +66,22 @@ def program_boxes(program: Program, names: Mapping[Var, str]) -> list[Box]:
             made[v] = Box(names.get(v, f"input {k}"), str(v.type), "input", saved=v in saved)
             boxes.append(made[v])
     for i in program.instructions:
-        work = work_of(i)
         box = Box(
-            _title(i),
-            ", ".join(str(o.type) for o in i.outputs),
+            i.op.name.partition("#")[0],
+            "",
             "instruction",
             list(dict.fromkeys(made[v] for v in i.vars())),
             lines.get(i, "" if i.origin is None else str(i.origin.line)),
             any(o in saved for o in i.outputs),
-            work.flops + work.product_flops,
-            0.0 if i.op.view else float(sum(v.type.example_bytes() for v in (*i.outputs, *dict.fromkeys(i.vars())))),
-            i.op.name.partition("#")[0],
+            op=i.op.name.partition("#")[0],
         )
+        if described:
+            work = work_of(i)
+            box.title, box.detail = _title(i), ", ".join(str(o.type) for o in i.outputs)
+            box.flops = work.flops + work.product_flops
+            box.bytes = (
+                0.0 if i.op.view else float(sum(v.type.example_bytes() for v in (*i.outputs, *dict.fromkeys(i.vars()))))
+            )
         made.update((o, box) for o in i.outputs)
         boxes.append(box)
     for k, o in enumerate(program.outputs):
@@ -112,14 +119,21 @@ def graph_boxes(x: Tensor) -> list[Box]:
         raise ArgumentError(
             f"draw: nothing was recorded for this tensor {x.dtype.name}{tuple(x.shape)}; it requires no gradient"
         )
+    nodes = sorted(reachable([edge]).values(), key=lambda n: n.seq)
+    described = len(nodes) <= _MOST_DESCRIBED
+    read = _sizes_read(nodes) if described else {}
+    types: dict[int, list[str]] = {}
+    shapes: dict[int, list[tuple[int, ...]]] = {}
     made: dict[int, Box] = {}
-    for n in sorted(reachable([edge]).values(), key=lambda n: n.seq):
+    for n in nodes:
         kept = [] if n.is_leaf or n.freed or n.custom is not None else n.saved
         size = sum(s.size * s.dtype.itemsize for s in kept)
-        detail = "" if n.is_leaf else f"keeps {short(size)}B" if size else "keeps nothing"
+        if described:
+            types[n.key], shapes[n.key] = _types(n, kept, shapes, read)
+        keeps = "" if n.is_leaf else f"keeps {short(size)}B" if size else "keeps nothing"
         made[n.key] = Box(
-            f"leaf {n.id}" if n.is_leaf else n.name,
-            detail,
+            f"leaf {n.id}" if n.is_leaf else n.name.lstrip("_"),
+            ", ".join([*types.get(n.key, []), *([keeps] if keeps else [])]),
             "input" if n.is_leaf else "instruction",
             list(dict.fromkeys(made[e[0].key] for e in n.edges if e is not None)),
             "" if n.is_leaf else n.line,
@@ -128,6 +142,56 @@ def graph_boxes(x: Tensor) -> list[Box]:
         )
     boxes = list(made.values())
     return [*boxes, Box("this tensor", f"{x.dtype.name}{list(x.shape)}", "output", [made[edge[0].key]])]
+
+
+def _types(
+    n: Any, kept: Sequence[Any], shapes: Mapping[int, list[tuple[int, ...]]], read: Mapping[Any, dict[int, int]]
+) -> tuple[list[str], list[tuple[int, ...]]]:
+    """The types of the results of a recorded instruction as text, and their shapes; none where they are not known."""
+    found = [(code, tuple(shape)) for code, shape in n.types]
+    derivation = _derivation_of(n)
+    if not found and derivation is not None:
+        results = [o.type for o in derivation.forward.outputs[: derivation.n_outputs]]
+        made = _computed_shapes(n, derivation, results, kept, shapes) or [
+            tuple(sizes[axis] for axis in range(len(t.shape)))
+            if len(sizes := read.get((n.key, k), {})) == len(t.shape)
+            else None
+            for k, t in enumerate(results)
+        ]
+        if None not in made:
+            found = [(t.dtype, shape) for t, shape in zip(results, made)]
+    return [f"{DTYPES[code].name}{list(shape)}" for code, shape in found], [shape for _, shape in found]
+
+
+def _computed_shapes(n: Any, derivation: Any, results: Sequence[Any], kept: Sequence[Any], shapes: Any) -> list[Any]:
+    """By the sizes that an instruction keeps for its derivative, and those of its operands; empty if that is not enough."""
+    known = dict(zip(derivation.leaves, n.sizes))
+    operands = {k: shapes[e[0].key][e[1]] for k, e in zip(derivation.edges, n.edges) if e and shapes.get(e[0].key)}
+    operands.update({k: tuple(s.shape) for (where, k), s in zip(derivation.saves, kept) if where == _OPERAND})
+    known.update({(_OPERAND, k, axis): size for k, shape in operands.items() for axis, size in enumerate(shape)})
+    if not all(leaf in known for t in results for leaf in _core.leaves_of_sizes(t.shape)):
+        return []
+    return [tuple(_core.substitute_sizes(t.shape, list(known), list(known.values()))) for t in results]
+
+
+def _sizes_read(nodes: Sequence[Any]) -> dict[Any, dict[int, int]]:
+    """By instruction and result: sizes that those who have read it keep, by axis."""
+    read: dict[Any, dict[int, int]] = {}
+    for n in nodes:
+        if (derivation := _derivation_of(n)) is None:
+            continue
+        edges = dict(zip(derivation.edges, n.edges))
+        for (where, k, axis), size in zip(derivation.leaves, n.sizes):
+            if where == _OPERAND and (edge := edges.get(k)) is not None:
+                read.setdefault((edge[0].key, edge[1]), {})[axis] = size
+    return read
+
+
+def _derivation_of(n: Any) -> Any:
+    return None if n.is_leaf or n.custom is not None else n.derivation
+
+
+_OPERAND = 0  # what a derivation saves, and what sizes are of: as core/dim.h and core/derived.h
 
 
 def folded(boxes: Sequence[Box], most: int = MOST_BOXES) -> list[Box]:

@@ -6,8 +6,10 @@ border that its result is kept for backward. Large programs are folded, and the 
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -23,17 +25,26 @@ _SWEEPS = 4  # over the layers, to put boxes near what they are connected with
 _LONGEST = 60  # characters of a row
 
 
+class Drawing(str):
+    """The text of a drawing, which notebooks show as the picture that it is."""
+
+    def _repr_html_(self) -> str | None:
+        if not self.startswith("<svg"):
+            return f"<pre>{escape(self)}</pre>"
+        return f'<div style="overflow: auto; max-height: 80vh">{self}</div>'
+
+
 def draw(
     what: Any,
     path: str | os.PathLike[str] | None = None,
     *,
     format: str | None = None,
     fold: int | None = MOST_BOXES,
-) -> str:
+) -> Drawing:
     """A drawing of a program, of what a tape recorded, or of the graph behind a tensor; returned, and written to a path.
 
     `format` is "svg", "dot" (for Graphviz) or "txt"; by default the suffix of the path, or svg. More than `fold` boxes are
-    folded; None draws them all.
+    folded; None draws them all. Notebooks show the result as a picture.
 
     >>> import wengert as wg
     >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
@@ -44,12 +55,25 @@ def draw(
     writers: dict[str, Callable[[list[Box], str], str]] = {"svg": _svg, "dot": _dot, "txt": _text}
     if kind not in writers:
         raise ArgumentError(f"draw: the format must be svg, dot or txt, got {kind!r}")
-    boxes = _boxes_of(what)
-    shown = boxes if fold is None else folded(boxes, fold)
-    drawing = writers[kind](shown, _summary(boxes, shown))
+    with _without_collections():
+        boxes = _boxes_of(what)
+        shown = boxes if fold is None else folded(boxes, fold)
+    drawing = Drawing(writers[kind](shown, _summary(boxes, shown)))
     if path is not None:
         Path(path).write_text(drawing, encoding="utf-8")
     return drawing
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Boxes refer to each other and all live until the end: searching them for garbage takes most of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _boxes_of(what: Any) -> list[Box]:
