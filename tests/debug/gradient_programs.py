@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -130,14 +132,58 @@ def _iterated(x: Any) -> Any:
     return x.sum()
 
 
+_random = random.Random(0)
+_numbers = np.random.default_rng(0)
+
+
+def _in_half(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: f(x.astype(wg.float16)).astype(x.dtype)
+
+
+def _variance_by_squares(x: Any) -> Any:
+    y = x + 1e8
+    return (y**2).mean() - y.mean() ** 2
+
+
+class _Growing:
+    """State that is not reset."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        return (x * x).sum() + 1e-6 * self.calls
+
+
+# Values that are too inexact, or not the same twice, to tell whether a derivative is right.
+NOISY: list[Program] = [
+    ("noise that is drawn", lambda x: (x + 1e-3 * wg.randn(4, dtype=wg.float64, generator=_noise)).sum(), (_x,)),
+    ("a counter", lambda x: x.sum() * (1 + 1e-9 * next(_counter)), (_x,)),
+    ("a factor of Python's", lambda x: (x * _random.random()).sum(), (_x,)),
+    ("a factor that is drawn now and then", lambda x: (x * x).sum() * (1.1 if _random.random() < 0.1 else 1.0), (_x,)),
+    ("a mask of NumPy's", lambda x: (x * wg.asarray(_numbers.integers(0, 2, 4).astype(float))).sum(), (_x,)),
+    ("dropout from a generator of its own", lambda x: wg.dropout(x * x, 0.5, generator=_noise).sum(), (_x,)),
+    ("a random sign", lambda x: (x * _random.choice([-1.0, 1.0])).sum(), (_x,)),
+    ("a mean of samples", lambda x: wg.tanh(x + 0.1 * wg.randn(9, 4, dtype=wg.float64, generator=_noise)).mean(0), (_x,)),
+    ("results of another shape", lambda x: wg.concat([x] * _random.randint(1, 3)), (_x,)),
+    ("state that grows", _Growing(), (_x,)),
+    ("a clock", lambda x: x.sum() * (1 + 1e-3 * time.perf_counter()), (_x,)),
+    ("nothing but rounding errors", lambda x: ((x + 1e15) - 1e15).sum(), (_x * 0.3,)),
+    ("the same in float32", lambda x: ((x + 3e7) - 3e7).sum(), (_single,)),
+    ("half precision inside", _rounded_inside, (_x,)),
+    ("bfloat16 inside", lambda x: (x.astype(wg.bfloat16).astype(x.dtype) * 2.0).sum(), (_x,)),
+    ("a function in half precision", _in_half(lambda x: wg.tanh(x * 1.3).sum()), (_x,)),
+    ("a variance by squares", _variance_by_squares, (_x,)),
+    ("the logarithm near one", lambda x: wg.log(1.0 + x * 1e-14).sum() * 1e14, (_x,)),
+    ("a network that cancels in float32", lambda w, x: ((x @ w + 1e6) - 1e6).mean(),
+     (_w.astype(wg.float32), _rows.astype(wg.float32))),
+    ("the same in a compiled function", wg.compile(lambda x: ((x * 2.0 + 1e15) - 1e15).sum()), (_x * 0.3,)),
+]  # fmt: skip
+
 # With the verdict that is right.
 OTHERS: list[tuple[str, Callable[..., Any], tuple[Any, ...], str]] = [
-    ("noise that is drawn", lambda x: (x + 1e-3 * wg.randn(4, dtype=wg.float64, generator=_noise)).sum(), (_x,), "noise"),
-    ("a counter", lambda x: x.sum() * (1 + 1e-9 * next(_counter)), (_x,), "noise"),
     ("large numbers that cancel", _summed_badly, (_x,), "ok"),
-    ("nothing but rounding errors", lambda x: ((x + 1e15) - 1e15).sum(), (_x * 0.3,), "noise"),
-    ("the same in float32", lambda x: ((x + 3e7) - 3e7).sum(), (_single,), "noise"),
-    ("half precision inside", _rounded_inside, (_x,), "noise"),
     ("half precision", lambda x: (x * wg.sin(x)).sum(), (_x.astype(wg.float16),), "ok"),
     ("softmax in float32", lambda x: wg.softmax(x)[0], (_single,), "ok"),
     ("a network in float32", lambda w, x: wg.tanh(x @ w).mean(), (_w.astype(wg.float32), _rows.astype(wg.float32)), "ok"),

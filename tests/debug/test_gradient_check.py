@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
-from tests.debug.gradient_programs import KINKS, OTHERS, WRONG
+from tests.debug.gradient_programs import KINKS, NOISY, OTHERS, WRONG
 
 
 @pytest.mark.parametrize(("name", "f", "inputs"), WRONG, ids=[p[0] for p in WRONG])
@@ -24,8 +24,18 @@ def test_kinks_are_no_bugs(name: str, f: Any, inputs: Any) -> None:
     assert report.verdict == "kink", report
 
 
+@pytest.mark.parametrize(("name", "f", "inputs"), NOISY, ids=[p[0] for p in NOISY])
+def test_noise_is_neither(name: str, f: Any, inputs: Any) -> None:
+    report = wg.check_gradients(f, *inputs)
+    assert report.verdict == "noise" and not report.is_valid, report
+
+
+def test_there_are_sixty_programs() -> None:
+    assert min(len(WRONG), len(KINKS), len(NOISY)) >= 20
+
+
 @pytest.mark.parametrize(("name", "f", "inputs", "verdict"), OTHERS, ids=[p[0] for p in OTHERS])
-def test_noise_is_neither(name: str, f: Any, inputs: Any, verdict: str) -> None:
+def test_what_only_looks_wrong(name: str, f: Any, inputs: Any, verdict: str) -> None:
     report = wg.check_gradients(f, *inputs)
     assert report.verdict == verdict and report.is_valid == (verdict == "ok"), report
 

@@ -90,7 +90,7 @@ def _no_graph(loss: Tensor, end: Any) -> str:
             f"nothing was recorded for this loss {described(loss)}: nothing that it was computed from requires a gradient, "
             "or only through numbers that left wengert (item(), float(), numpy())."
         )
-    return f"nothing was recorded for this loss {described(loss)}: {_reason(end)}.\n  {_place(end)}"
+    return f"nothing was recorded for this loss {described(loss)}: {_reason(end)}.\n  {place_of_end(end)}"
 
 
 def _gradients_of(loss: Tensor, x: Tensor) -> GradientMap:
@@ -126,7 +126,7 @@ def _reason(end: Any) -> str:
     )
 
 
-def _place(end: Any, reader: Any = None) -> str:
+def place_of_end(end: Any, reader: Any = None) -> str:
     reason, op, _, line = end
     name = "detach()" if reason == "detach" else f"{op}, under no_grad()," if reason == "no_grad" else op
     return f"{name} at {line}" + ("" if reader is None else f", read by {_name(reader)} at {reader.line}")
@@ -144,12 +144,12 @@ def _no_path(grads: GradientMap, x: Tensor) -> Iterator[str]:
     if own:
         reasons = dict.fromkeys(_reason(end) for end, _ in own)
         yield f"no path to this tensor {what}: {', and '.join(reasons)}."
-        yield from _shown([_place(*found) for found in own])
+        yield from _shown([place_of_end(*found) for found in own])
         return
     others = [found for found in ends.values() if not found[0][2]]
     if others:
         yield f"no path to this tensor {what}. Paths that may have come from it end here:"
-        yield from _shown([f"{_reason(found[0])}: {_place(*found)}" for found in others])
+        yield from _shown([f"{_reason(found[0])}: {place_of_end(*found)}" for found in others])
         return
     yield (
         f"no path to this tensor {what}: it is not used. None of the {len(nodes)} recorded operations leads to it, and none "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -32,6 +34,20 @@ def wide(x: Tensor) -> Array:
     return a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
 
 
+_MOST_RECENT, _MOST_NUMBERS = 48, 1 << 22  # evaluations that are remembered, and numbers in all of their points
+
+
+def difference(a: Sequence[Array], b: Sequence[Array]) -> float:
+    """By how much two lists of results differ; 0 if they are equal to the bit."""
+    most = 0.0
+    for x, y in zip(a, b):
+        if x.shape != y.shape:
+            return math.inf
+        if not np.array_equal(x, y, equal_nan=True):
+            most = max(most, float(np.nanmax(np.abs(x - y), initial=0.0)) or math.inf)
+    return most
+
+
 class Problem:
     """f, at some inputs. What it draws at random is the same in every evaluation."""
 
@@ -50,6 +66,9 @@ class Problem:
         self.points = [wide(leaves[k]) for k in self.checked]
         self.result_dtypes: list[DType] = []
         self._generator = default_generator.get_state()
+        room = _MOST_NUMBERS // max(sum(x.size for x in self.points), 1)
+        # The latest evaluations: points and results.
+        self.recent: deque[tuple[list[Array], list[Array]]] = deque(maxlen=min(max(room, 4), _MOST_RECENT))
 
     def tensors(self, arrays: Sequence[Array], requires_grad: bool = False) -> list[Tensor]:
         """New tensors of the inputs' dtypes."""
@@ -87,7 +106,16 @@ class Problem:
 
     def values(self, arrays: Sequence[Array]) -> list[Array]:
         """The results as numbers, at these points."""
-        return [wide(y) for y in self(*self.tensors(arrays))]
+        found = [wide(y) for y in self(*self.tensors(arrays))]
+        self.recent.append((list(arrays), found))
+        return found
+
+    def differs(self) -> float:
+        """By how much results differ when the function is evaluated again where it was evaluated last; 0 if they do not."""
+        most = 0.0
+        for arrays, before in list(self.recent):
+            most = max(most, difference(before, self.values(arrays)))
+        return most
 
     def pull(self, seeds: Sequence[Array]) -> list[Array]:
         """Reverse mode: the gradient of Σ seeds·results by each input."""
@@ -118,7 +146,9 @@ class GradientProblem(Problem):
         """The gradients, as numbers."""
         xs = self.tensors(arrays, requires_grad=True)
         with enable_grad():
-            return [_numbers(g, x) for g, x in zip(_gradients(self(*xs), xs, self._seeds, record=False), xs)]
+            found = [_numbers(g, x) for g, x in zip(_gradients(self(*xs), xs, self._seeds, record=False), xs)]
+        self.recent.append((list(arrays), found))
+        return found
 
     def pull(self, seeds: Sequence[Array]) -> list[Array]:
         """Reverse over reverse."""
