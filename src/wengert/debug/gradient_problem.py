@@ -112,10 +112,7 @@ class Problem:
 
     def differs(self) -> float:
         """By how much results differ when the function is evaluated again where it was evaluated last; 0 if they do not."""
-        most = 0.0
-        for arrays, before in list(self.recent):
-            most = max(most, difference(before, self.values(arrays)))
-        return most
+        return max((difference(before, self.values(arrays)) for arrays, before in list(self.recent)), default=0.0)
 
     def pull(self, seeds: Sequence[Array]) -> list[Array]:
         """Reverse mode: the gradient of Σ seeds·results by each input."""
