@@ -21,6 +21,14 @@ nb::object another_name(nb::handle tensor) {
 
 namespace {
 
+// The tensor as it is now, under a name that is not tracked, not even by tapes. Unlike detach() it is no end of a path:
+// tapes go on knowing what computed the value.
+nb::object untracked_name(nb::handle tensor) {
+  nb::object named = to_python(alias(value_from(tensor, "untracked name")));
+  if (is_inexact(as_tensor(named.ptr())->tensor.value->dtype)) as_tensor(named.ptr())->requires_grad = 0;
+  return named;
+}
+
 // A class as Python defines it, with the layout of Tensor: instances of the two can become each other. Classes that
 // Python makes itself take their instances apart in a way of their own.
 nb::object tensor_layout(nb::handle cls) {
@@ -109,6 +117,7 @@ bool same_buffer(nb::handle a, nb::handle b) {
 
 void init_names(nb::module_& m) {
   m.def("another_name", &another_name);
+  m.def("untracked_name", &untracked_name);
   m.def("tensor_layout", &tensor_layout);
   m.def("hold", &hold);
   m.def("hold_data", &hold_data);

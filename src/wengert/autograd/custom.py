@@ -26,7 +26,7 @@ from wengert.program.trace import Tracer, tracing, untraced
 from wengert.registry.zero import ZERO
 from wengert.tensors.conversion import asarray
 from wengert.tensors.creation import full, zeros_like
-from wengert.tensors.custom_node import record_node, tapes_paused, value_of
+from wengert.tensors.custom_node import record_node, tapes_paused
 from wengert.tensors.determinism import require_pure
 from wengert.tensors.dual import DualTensor
 from wengert.tensors.leaving import numbers_kept, running_rule
@@ -237,7 +237,7 @@ class _Call:
         floating = [x for x in tensors if x.dtype.is_inexact]
         if _core.is_grad_enabled() and any(x.requires_grad or _core.recording_tapes() for x in floating):
             # Values of their own, not views of the outputs: a node must not own what owns it.
-            kept = tuple(value_of(y) for y in ys)
+            kept = tuple(_core.untracked_name(y) for y in ys)
             ys = record_node(functools.partial(self._pull_node, args, kept), floating, ys)
         if _core.checks() == _CHECKING_RESULTS:
             _core.check_custom(self.name, tensors, ys)

@@ -13,7 +13,6 @@ from wengert._core import Tensor
 from wengert.debug.elements import not_finite
 from wengert.debug.recorded_values import first_operation
 from wengert.tensors.creation import zeros
-from wengert.tensors.custom_node import value_of
 from wengert.transforms.pullback import reachable
 
 _MOST_SHOWN = 6
@@ -65,7 +64,7 @@ class Watch:
 
     def __init__(self, loss: Tensor, scaled: Tensor, every: bool) -> None:
         self._found: Place | None = None
-        self._loss, self._scaled, self._every = value_of(loss), value_of(scaled), every
+        self._loss, self._scaled, self._every = _core.untracked_name(loss), _core.untracked_name(scaled), every
         self._edges = [_core.node_of(loss), _core.node_of(scaled)]
         self._readers: dict[int, Any] = {}  # of each operation and leaf, the latest operation that read its result
 

@@ -27,7 +27,7 @@ from wengert.recomputing import recomputation
 from wengert.registry.precision import cast_apart
 from wengert.tensors.arguments import native
 from wengert.tensors.creation import zeros, zeros_like
-from wengert.tensors.custom_node import record_node, tapes_paused, value_of
+from wengert.tensors.custom_node import record_node, tapes_paused
 from wengert.tensors.numpy import data
 from wengert.tensors.random import draws_logged, draws_repeated
 
@@ -101,7 +101,7 @@ class _Input:
 
     def __init__(self, x: Tensor) -> None:
         self.edge = _core.node_of(x) if x.dtype.is_inexact else None
-        self._value = value_of(x)
+        self._value = _core.untracked_name(x)
         self._keeper = _keeper(self._value) if x.dtype.is_inexact else None
 
     def attached(self) -> Tensor:

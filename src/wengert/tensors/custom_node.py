@@ -20,21 +20,12 @@ def tapes_paused() -> Iterator[None]:
         _core.resume_tapes()
 
 
-def value_of(x: Tensor) -> Tensor:
-    """x as it is now, under a name of its own, which no tape tracks."""
-    with tapes_paused():
-        value: Tensor = _core.fresh_leaf(x.detach()).detach()
-    if value.dtype.is_inexact:
-        value.requires_grad = False
-    return value
-
-
 def record_node(pullback: Callable[..., Any], inputs: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:
     """Tensors with these values as the outputs of one node; the values themselves if none of the inputs is tracked.
 
     `pullback(bars)` gives the cotangents of the inputs; `pullback(bars, node)` gives such that are recorded.
     """
-    outputs = [value_of(y) for y in values]
+    outputs = [_core.untracked_name(y) for y in values]
     if outputs:
         _core.record_custom(pullback, list(inputs), outputs)
     edges = [_core.node_of(y) if y.dtype.is_inexact else None for y in outputs]
