@@ -4,6 +4,8 @@
 #include <numbers>
 
 #include "../threads.h"
+#include "philox.h"
+#include "random_rows.h"
 #include "vector.h"
 
 namespace wengert {
@@ -11,28 +13,6 @@ namespace wengert {
 namespace {
 
 constexpr int64_t kTile = 2048;  // elements; a whole number of blocks
-constexpr int kLanes = 8;        // blocks computed side by side, for the vectoriser
-constexpr int kRounds = 10;
-constexpr uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
-constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
-
-struct Lanes {
-  uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
-};
-
-void philox_rounds(Lanes& x, uint32_t key_low, uint32_t key_high) {
-  for (int round = 0; round < kRounds; ++round) {
-    for (int i = 0; i < kLanes; ++i) {
-      const uint64_t a = kMultiplier0 * x.c0[i], b = kMultiplier1 * x.c2[i];
-      x.c0[i] = static_cast<uint32_t>(b >> 32) ^ x.c1[i] ^ key_low;
-      x.c1[i] = static_cast<uint32_t>(b);
-      x.c2[i] = static_cast<uint32_t>(a >> 32) ^ x.c3[i] ^ key_high;
-      x.c3[i] = static_cast<uint32_t>(a);
-    }
-    key_low += kWeyl0;
-    key_high += kWeyl1;
-  }
-}
 
 constexpr int64_t per_block(bool wide) { return wide ? 2 : 4; }
 
@@ -84,13 +64,6 @@ void box_muller(DType dtype, Real* y, const Word* words, int64_t pairs) {
   }
 }
 
-template <class T>
-void drop(const T* x, T* y, const uint32_t* words, int64_t n, double p) {
-  const float limit = static_cast<float>(p);
-  const T scale = static_cast<T>(1.0 / (1.0 - p));
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(words[i] >> 8) * 0x1p-24f >= limit ? x[i] * scale : T(0);
-}
-
 // Draws in float32 or float64 and converts to the dtype. draw(out, words, count) may write a few elements
 // further.
 template <class Real, class Word, class F>
@@ -113,29 +86,13 @@ void halve_variance(Real* parts, int64_t count) {
 }  // namespace
 
 PhiloxBlock philox(PhiloxBlock counter, uint32_t key_low, uint32_t key_high) {
-  Lanes x;
-  for (int i = 0; i < kLanes; ++i) {
-    x.c0[i] = counter[0], x.c1[i] = counter[1], x.c2[i] = counter[2], x.c3[i] = counter[3];
-  }
+  PhiloxLanes<1> x = {{counter[0]}, {counter[1]}, {counter[2]}, {counter[3]}};
   philox_rounds(x, key_low, key_high);
   return {x.c0[0], x.c1[0], x.c2[0], x.c3[0]};
 }
 
 void philox_words(uint32_t* words, RandomStream s, int64_t blocks, uint32_t attempt, uint32_t part) {
-  for (int64_t b = 0; b < blocks; b += kLanes) {
-    Lanes x;
-    for (int i = 0; i < kLanes; ++i) {
-      const uint64_t counter = s.counter + static_cast<uint64_t>(b + i);
-      x.c0[i] = static_cast<uint32_t>(counter);
-      x.c1[i] = static_cast<uint32_t>(counter >> 32);
-      x.c2[i] = attempt, x.c3[i] = part;
-    }
-    philox_rounds(x, s.key_low, s.key_high);
-    for (int i = 0; i < kLanes; ++i) {
-      uint32_t* w = words + 4 * (b + i);
-      w[0] = x.c0[i], w[1] = x.c1[i], w[2] = x.c2[i], w[3] = x.c3[i];
-    }
-  }
+  random_rows(float()).words(words, s, blocks, attempt, part);
 }
 
 int64_t random_counters(RandomKind kind, int64_t size, DType dtype) {
@@ -200,17 +157,20 @@ void random_dropout(DType dtype, const void* x, void* y, int64_t n, double p, Ra
   const DType wide = dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   const CastFn widen = kernels().cast[static_cast<int>(dtype)][static_cast<int>(wide)];
   const CastFn narrow = kernels().cast[static_cast<int>(wide)][static_cast<int>(dtype)];
+  const auto drop = [p](auto* to, const auto* from, const uint32_t* words, int64_t count) {
+    random_rows(*to).drop(to, from, words, count, p);
+  };
   for_tiles<uint32_t>(n, s, [&](const uint32_t* words, int64_t first, int64_t count) {
     const char* from = static_cast<const char*>(x) + first * size_of(dtype);
     char* to = static_cast<char*>(y) + first * size_of(dtype);
     if (dtype == DType::Float64) {
-      drop(reinterpret_cast<const double*>(from), reinterpret_cast<double*>(to), words, count, p);
+      drop(reinterpret_cast<double*>(to), reinterpret_cast<const double*>(from), words, count);
     } else if (dtype == DType::Float32) {
-      drop(reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to), words, count, p);
+      drop(reinterpret_cast<float*>(to), reinterpret_cast<const float*>(from), words, count);
     } else {
       float block[kTile];
       widen(block, from, count);
-      drop(block, block, words, count, p);
+      drop(block, block, words, count);
       narrow(to, block, count);
     }
   });

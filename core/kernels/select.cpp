@@ -6,6 +6,7 @@
 #include "attention_rows.h"
 #include "conv_tiles.h"
 #include "pool_rows.h"
+#include "random_rows.h"
 #include "recurrent_rows.h"
 #include "rows.h"
 #include "softmax_rows.h"
@@ -19,6 +20,7 @@ namespace wengert {
   X(ConvTiles, conv_tiles)         \
   X(PoolRows, pool_rows)           \
   X(AttentionRows, attention_rows) \
+  X(RandomRows, random_rows)       \
   X(RecurrentRows, recurrent_rows) \
   X(RowKernels, row_kernels)       \
   X(SoftmaxRows, softmax_rows)     \
