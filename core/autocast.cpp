@@ -4,6 +4,11 @@ namespace wengert {
 
 namespace {
 
+const Op& cast_op() {
+  static const Op& op = *find_op("cast");
+  return op;
+}
+
 struct CastOfLeaf {
   Ref leaf;  // held, so that its address is not another value's
   uint32_t version;
@@ -12,6 +17,16 @@ struct CastOfLeaf {
 
 // Not destroyed with the thread, which does not hold the GIL then.
 thread_local std::unordered_map<const Value*, CastOfLeaf>* casts = nullptr;
+
+// A cast that backward reads is not kept beside what it was made from, where that is there anyway or takes fewer bytes: a
+// leaf, or a result in half precision. It is made again.
+Value* recorded_cast(Value* v, DType t) {
+  Value* made = cast_value(v, t);
+  const bool leaf = v->node && v->node->leaf;
+  if (thread_state.grad_enabled && !thread_state.replays && tracked(v) && (leaf || size_of(v->dtype) < size_of(t)))
+    keep_source(cast_op(), static_cast<int64_t>(t), v, made);
+  return made;
+}
 
 constexpr size_t kMostCasts = 4096;  // leaves that nobody uses any more are found out by nothing else
 
@@ -31,21 +46,20 @@ void set_autocast(const CastPolicy* policy) {
 }
 
 Value* cast_value(Value* v, DType t) {
-  static const Op& cast = *find_op("cast");
   Attrs attrs;
   attrs.add(Attr::Kind::integer).i = static_cast<int64_t>(t);
   Value* out;
-  apply(cast, &v, 1, attrs, &out);
+  apply(cast_op(), &v, 1, attrs, &out);
   return out;
 }
 
 Value* cast_operand(Value* v, DType t) {
-  if (!v->node || !v->node->leaf) return cast_value(v, t);
+  if (!v->node || !v->node->leaf) return recorded_cast(v, t);
   if (!casts) casts = new std::unordered_map<const Value*, CastOfLeaf>;
   auto known = casts->find(v);
   if (known == casts->end() || !serves(known->second, v, t)) {
     if (casts->size() >= kMostCasts) casts->clear();
-    Ref made(cast_value(v, t));
+    Ref made(recorded_cast(v, t));
     known = casts->insert_or_assign(v, CastOfLeaf{Ref::share(v), v->buffer->version, std::move(made)}).first;
   }
   retain(known->second.cast.v);
@@ -54,6 +68,7 @@ Value* cast_operand(Value* v, DType t) {
 
 void forget_casts() {
   if (casts) casts->clear();
+  drop_unwanted();
 }
 
 }  // namespace wengert

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace wengert {
@@ -21,15 +23,26 @@ struct Group {
 namespace {
 
 constexpr size_t kLeastBytes = 256;   // smaller results are kept: their recipe takes more
-constexpr int64_t kHeldBytes = 4096;  // a value from outside of this size is held, whoever else does
+constexpr size_t kHeldBytes = 4096;  // a value from outside of this size is held, whoever else does
 constexpr double kSecondsPerCall = 3e-7, kSecondsPerProductFlop = 7.5e-12, kSecondsPerFlop = 4e-11;
 constexpr double kFlopsPerElement = 8;  // of what is not a product
 constexpr size_t kPendingPerCall = 16;
 
+// A block that is there, with what the search for victims reads of it.
+struct Resident {
+  Block* block;
+  double made_at;
+  double cost_per_byte;  // to bring it back, when it was last looked at; squared
+};
+
 thread_local ReplayPolicy policy;
 thread_local int64_t results_seen = 0;  // by the policy
 Block* blocks = nullptr;                // the latest
-std::vector<Block*> residents;          // those that are there, about in the order in which they came
+std::vector<Resident> residents;        // those that are there
+std::vector<Block*> shortlist;          // of residents: where the next victims are
+size_t shortlist_uses = 0;
+uint64_t last_order = 0;  // of a recipe
+bool shortlist_limited = false;
 size_t n_limited = 0, limited_bytes = 0, largest_limited = 0;
 double work_clock = 0;       // seconds of work that was remembered
 double position = 0;         // where on that clock values are used now: at its end, or where a walk is
@@ -132,15 +145,39 @@ Block* new_block(Recipe* recipe, size_t result, Buffer* buffer) {
   return b;
 }
 
+double squared_cost_per_byte(const Block* b) {
+  // What can be read back costs about as much as it takes to copy it.
+  constexpr double kSecondsPerByte = 1e-9;
+  const double cost = b->store ? kSecondsPerByte : cost_to_bring_back(b) / static_cast<double>(b->bytes);
+  return cost * cost;
+}
+
+void look_again_at(const Block* b) {
+  if (b->resident()) residents[b->place].cost_per_byte = squared_cost_per_byte(b);
+}
+
+// Of what is there, blocks that this one is computed from or that are computed from it.
+void look_again_around(const Block* b) {
+  if (b->recipe)
+    for (const Ingredient& i : b->recipe->ingredients)
+      if (i.block) look_again_at(i.block);
+  for (const Recipe* r : b->readers)
+    for (const Block* made : r->results)
+      if (made) look_again_at(made);
+}
+
 void count_resident(Block* b) {
-  residents.push_back(b);
+  b->place = residents.size();
+  residents.push_back({b, b->made_at, squared_cost_per_byte(b)});
   replay_counters.kept_bytes += b->bytes;
   if (b->limited) limited_bytes += b->bytes;
 }
 
-// Backward frees the latest first.
 void count_gone(Block* b) {
-  residents.erase(std::next(std::find(residents.rbegin(), residents.rend(), b)).base());
+  std::erase(shortlist, b);
+  residents[b->place] = residents.back();
+  residents[b->place].block->place = b->place;
+  residents.pop_back();
   replay_counters.kept_bytes -= b->bytes;
   if (b->limited) limited_bytes -= b->bytes;
 }
@@ -226,9 +263,6 @@ bool droppable(const Block* b) {
   return b->resident() && b->recipe && buffer->refs == buffer->saved && !buffer->pinned;
 }
 
-// What can be read back costs about as much as it takes to copy it.
-constexpr double kSecondsPerByte = 1e-9;
-
 void drop(Block* b) {
   if (b->store && !b->stored) {
     b->stored = std::make_unique<Stored>(b->store, b->dtype, b->codec, b->buffer->data, b->bytes);
@@ -247,6 +281,7 @@ void drop(Block* b) {
   destroy(memory);
   count_gone(b);
   join_dropped(b);
+  look_again_around(b);
   ++replay_counters.dropped;
   replay_counters.dropped_bytes += b->bytes;
 }
@@ -271,28 +306,57 @@ void attach(Block* b, Buffer* fresh) {
     ++b->refs;
   }
   count_resident(b);
+  look_again_around(b);
 }
 
 // ------------------------------------------------------------------------------------------------------------ victims
 
-// The lower, the better it can be spared. What is used late, seen from here, may cost more; the square root balances
-// that so that chains are computed about as often again as is optimal (Griewank and Walther, 2000).
-double score(const Block* b) {
-  const double distance = std::abs(position - b->made_at) + kSecondsPerCall;
-  const double cost = b->store ? kSecondsPerByte * static_cast<double>(b->bytes) : cost_to_bring_back(b);
-  return cost / (static_cast<double>(b->bytes) * std::sqrt(distance));
+// The lower, the better it can be spared: the square of cost / (bytes × √distance). What is used late, seen from here, may
+// cost more; the root balances that so that chains are computed about as often again as is optimal (Griewank and Walther,
+// 2000).
+double score(const Resident& r) { return r.cost_per_byte / (std::abs(position - r.made_at) + kSecondsPerCall); }
+
+// Costs that were not looked at since grow only, as groups do: the winner is looked at again.
+Block* best_of(const std::vector<Block*>& candidates) {
+  for (;;) {
+    Resident* best = nullptr;
+    double least = 0;
+    for (const Block* b : candidates) {
+      Resident& r = residents[b->place];
+      const double s = score(r);
+      if (!droppable(b) || (best && (s > least || (s == least && r.made_at >= best->made_at)))) continue;
+      best = &r;
+      least = s;
+    }
+    if (!best) return nullptr;
+    const double known = std::exchange(best->cost_per_byte, squared_cost_per_byte(best->block));
+    if (best->cost_per_byte <= known) return best->block;
+  }
+}
+
+// Looks at all of them. Where they are many, the best few serve for more than one victim.
+void list_candidates(bool limited) {
+  constexpr size_t kMany = 64;
+  std::vector<std::pair<double, Block*>> found;
+  for (const Resident& r : residents)
+    if (droppable(r.block) && (!limited || r.block->limited)) found.emplace_back(score(r), r.block);
+  const size_t n = found.size() < kMany ? found.size() : kMany / 2 + found.size() / (kMany / 2);
+  std::nth_element(found.begin(), found.begin() + static_cast<ptrdiff_t>(n), found.end(), [](auto& a, auto& b) {
+    return a.first < b.first || (a.first == b.first && a.second->made_at < b.second->made_at);
+  });
+  shortlist.clear();
+  for (size_t i = 0; i < n; ++i) shortlist.push_back(found[i].second);
+  shortlist_limited = limited;
+  shortlist_uses = 1 + found.size() / kMany;
 }
 
 Block* best_victim(bool limited) {
-  Block* best = nullptr;
-  double least = 0;
-  for (Block* b : residents) {
-    if (!droppable(b) || (limited && !b->limited)) continue;
-    const double s = score(b);
-    if (best && (s > least || (s == least && b->made_at >= best->made_at))) continue;
-    best = b;
-    least = s;
+  Block* best = shortlist_uses && shortlist_limited == limited ? best_of(shortlist) : nullptr;
+  if (!best) {
+    list_candidates(limited);
+    best = best_of(shortlist);
   }
+  if (shortlist_uses) --shortlist_uses;
   return best;
 }
 
@@ -306,13 +370,31 @@ void make_room(size_t bytes) {
   }
 }
 
-// What policies do not want goes as soon as nobody sees it.
-void drop_unwanted() {
-  for (size_t n = std::min(pending.size(), kPendingPerCall); n--;) {
+// Whether it takes few operations to compute it again, from what is there.
+bool cheap(const Block* b) {
+  if (b->most_flops <= 0) return true;
+  double flops = 0;
+  std::vector<const Recipe*> todo{b->recipe}, seen;
+  while (!todo.empty()) {
+    const Recipe* r = todo.back();
+    todo.pop_back();
+    if (std::find(seen.begin(), seen.end(), r) != seen.end()) continue;
+    seen.push_back(r);
+    flops += r->flops;
+    if (flops >= b->most_flops) return false;
+    for (const Ingredient& i : r->ingredients)
+      if (i.block && !i.block->resident() && i.block->recipe) todo.push_back(i.block->recipe);
+  }
+  return true;
+}
+
+// What policies do not want goes as soon as nobody sees it: of `most` of them, those that can.
+void drop_unwanted(size_t most) {
+  for (size_t n = std::min(pending.size(), most); n--;) {
     Block* b = pending.front();
     pending.pop_front();
     if (droppable(b)) {
-      drop(b);
+      if (cheap(b)) drop(b);
     } else if (b->resident() && b->refs > 1 && b->recipe) {
       pending.push_back(b);
       continue;
@@ -372,12 +454,12 @@ Value* at_place(const Value* place, Buffer* buffer) {
   return v;
 }
 
-// Whether a recipe may hold a value from outside: others keep it anyway, or it is small.
-bool lasts(const Value* v) {
+// Whether a recipe may hold a value from outside: others keep it anyway, or it takes no more than what is made of it.
+bool lasts(const Value* v, size_t made) {
   const Buffer* b = v->buffer;
   if (b->size_class == kOnDevice) return false;
-  return b->saved || static_cast<int64_t>(b->bytes) <= kHeldBytes || b->category == Category::parameter ||
-         v->made == Value::kLiteral || b->size_class == kForeign;
+  const bool kept = b->saved || b->refs > 1 || b->category == Category::parameter || v->made == Value::kLiteral;
+  return kept || b->size_class == kForeign || b->bytes <= std::max(kHeldBytes, made);
 }
 
 bool runs_again(const Work& work) { return work.op ? work.op->owned.expired() : work.ran && !work.ran->calls_back; }
@@ -419,6 +501,13 @@ Estimate estimate(const Work& work, Value* const* in, int n_in, Value* const* re
   return e;
 }
 
+// It goes as soon as nobody sees it.
+void do_without(Block* b) {
+  b->unwanted = true;
+  ++b->refs;
+  pending.push_back(b);
+}
+
 // By the policy of this thread.
 void decide(Block* b, const Estimate& e, bool first) {
   results_seen += first;
@@ -427,42 +516,31 @@ void decide(Block* b, const Estimate& e, bool first) {
   switch (policy.kind) {
     case ReplayPolicy::Kind::block: b->unwanted = results_seen % policy.every != 0; break;
     case ReplayPolicy::Kind::selective:
-      b->unwanted = e.flops < policy.flops_per_byte * static_cast<double>(b->bytes);
+      b->most_flops = policy.flops_per_byte * static_cast<double>(b->bytes);
+      b->unwanted = e.flops < b->most_flops;
       break;
     case ReplayPolicy::Kind::full: b->limited = true; break;
     default: break;
   }
-  if (b->unwanted) {
-    ++b->refs;
-    pending.push_back(b);
-  }
+  if (b->unwanted) do_without(b);
   if (b->limited) {
     ++n_limited;
     largest_limited = std::max(largest_limited, b->bytes);
   }
 }
 
-}  // namespace
-
-Block* block_of(const Buffer* b) {
-  const bool dropped = b->size_class == kForeign && b->release == dropped_is_gone;
-  return b->size_class == kManaged || dropped ? static_cast<Block*>(b->owner) : nullptr;
-}
-
-const Recipe* remember(Work&& work, SourceLine line, Value* const* in, int n_in, Value* const* results, int n_results) {
-  // Of earlier calls: what this one made for backward is not yet kept as places.
-  drop_unwanted();
-  drop_limited();
-  const bool any = std::any_of(results, results + n_results, [&](const Value* v) { return can_be_block(v, in, n_in); });
-  const bool lasting =
-      std::all_of(in, in + n_in, [](const Value* v) { return v->buffer->size_class == kManaged || lasts(v); });
-  if (!any || !lasting || !runs_again(work)) {
-    if (line.code) drop_source_line(line);
-    return nullptr;
-  }
+template <class Decide>
+const Recipe* new_recipe(Work&& work, SourceLine line, Value* const* in, int n_in, Value* const* results, int n_results,
+                         Decide&& decided) {
   const Estimate e = estimate(work, in, n_in, results, n_results);
-  Recipe* r =
-      new Recipe{.refs = 0, .cost = e.seconds, .work = std::move(work), .ingredients = {}, .results = {}, .line = line};
+  Recipe* r = new Recipe{.refs = 0,
+                         .order = ++last_order,
+                         .cost = e.seconds,
+                         .flops = e.flops,
+                         .work = std::move(work),
+                         .ingredients = {},
+                         .results = {},
+                         .line = line};
   for (int i = 0; i < n_in; ++i) {
     Buffer* from = in[i]->buffer;
     if (Block* b = block_of(from)) {
@@ -482,11 +560,46 @@ const Recipe* remember(Work&& work, SourceLine line, Value* const* in, int n_in,
     if (!can_be_block(results[i], in, n_in)) continue;
     Block* b = r->results.back() = new_block(r, static_cast<size_t>(i), results[i]->buffer);
     b->dtype = results[i]->dtype;
-    decide(b, e, r->refs++ == 0);
+    decided(b, e, r->refs++ == 0);
     count_resident(b);
   }
   return r;
 }
+
+}  // namespace
+
+Block* block_of(const Buffer* b) {
+  const bool dropped = b->size_class == kForeign && b->release == dropped_is_gone;
+  return b->size_class == kManaged || dropped ? static_cast<Block*>(b->owner) : nullptr;
+}
+
+const Recipe* remember(Work&& work, SourceLine line, Value* const* in, int n_in, Value* const* results, int n_results) {
+  // Of earlier calls: what this one made for backward is not yet kept as places.
+  drop_unwanted(kPendingPerCall);
+  drop_limited();
+  const bool any = std::any_of(results, results + n_results, [&](const Value* v) { return can_be_block(v, in, n_in); });
+  size_t made = 0;
+  for (int i = 0; i < n_results; ++i)
+    if (results[i]) made += results[i]->buffer->bytes;
+  const bool lasting =
+      std::all_of(in, in + n_in, [=](const Value* v) { return v->buffer->size_class == kManaged || lasts(v, made); });
+  if (!any || !lasting || !runs_again(work)) {
+    if (line.code) drop_source_line(line);
+    return nullptr;
+  }
+  return new_recipe(std::move(work), line, in, n_in, results, n_results, decide);
+}
+
+void keep_source(const Op& cast, int64_t to, Value* from, Value* made) {
+  drop_unwanted(kPendingPerCall);
+  if (from->buffer->pinned || from->buffer->size_class == kOnDevice || !can_be_block(made, &from, 1)) return;
+  Work work;
+  work.op = &cast;
+  work.attrs.push_back({.kind = Attr::Kind::integer, .i = to});
+  new_recipe(std::move(work), {}, &from, 1, &made, 1, [](Block* b, const Estimate&, bool) { do_without(b); });
+}
+
+void drop_unwanted() { drop_unwanted(pending.size()); }
 
 Value* place_to_keep(const Value* v) {
   Value* kept = alias(v);
@@ -495,12 +608,6 @@ Value* place_to_keep(const Value* v) {
 }
 
 namespace {
-
-// A recipe that waits for what it reads.
-struct Waiting {
-  const Recipe* recipe;
-  std::vector<Ref> operands;
-};
 
 [[noreturn]] void fail_changed(const Recipe& r, const Value* v) {
   const std::string name = r.work.op ? r.work.op->name : "a program";
@@ -522,15 +629,16 @@ Ref read(const Recipe& r, const Ingredient& i) {
   return Ref(alias(i.value));
 }
 
-// Runs a recipe. What it makes is there for as long as somebody holds it, at least the references returned.
-std::vector<Ref> run_recipe(const Waiting& w) {
-  const Recipe& r = *w.recipe;
-  const int n_in = static_cast<int>(w.operands.size());
+// Runs a recipe. What it makes is there for as long as somebody holds it, at least the references returned: one for each
+// block that came back.
+std::vector<std::pair<Block*, Ref>> run_recipe(const Recipe& r, const std::vector<Ref>& operands) {
+  const int n_in = static_cast<int>(operands.size());
   std::vector<Value*> in, out(r.results.size(), nullptr);
-  for (const Ref& v : w.operands) in.push_back(v.v);
+  for (const Ref& v : operands) in.push_back(v.v);
   run_again(r.work, in.data(), n_in, out.data());
-  std::vector<Ref> made, held;
+  std::vector<Ref> made;
   for (Value* v : out) made.emplace_back(v);
+  std::vector<std::pair<Block*, Ref>> held;
   for (size_t k = 0; k < r.results.size(); ++k) {
     Block* b = r.results[k];
     if (!b || b->resident()) continue;
@@ -538,7 +646,7 @@ std::vector<Ref> run_recipe(const Waiting& w) {
       throw Error(ErrorKind::gradient, "backward: an operation that ran again gave a result of another kind");
     Ref place(place_of(made[k].v));
     attach(b, made[k]->buffer);
-    held.emplace_back(at_place(place.v, b->buffer));
+    held.emplace_back(b, at_place(place.v, b->buffer));
   }
   ++replay_counters.recomputed;
   replay_counters.seconds_again += r.cost;
@@ -560,34 +668,89 @@ void read_back(Block* b) {
   ++replay_counters.loaded;
 }
 
-// Depth first, with a stack of its own: recipes wait until all that they read is there. Each holds what it has already,
-// so that this is not dropped meanwhile; the references returned hold the target.
-std::vector<Ref> bring_back(const Block* target) {
-  std::vector<Waiting> waiting;
-  std::vector<Ref> latest;  // held until whoever waits for it has read it
-  waiting.push_back({target->recipe, {}});
-  while (!waiting.empty()) {
-    Waiting& w = waiting.back();
-    const auto& ingredients = w.recipe->ingredients;
-    const Recipe* missing = nullptr;
-    while (!missing && w.operands.size() < ingredients.size()) {
-      const Ingredient& i = ingredients[w.operands.size()];
+// What has to run again for a block to be there, in the order in which it ran: so that no more is there at a time than
+// was then. What one makes is held until the last that reads it has run.
+class Plan {
+  struct Held {
+    size_t readers = 0;
+    Ref value = {};
+  };
+  std::vector<const Recipe*> order_;
+  size_t next_ = 0;
+  std::unordered_map<const Block*, Held> held_;
+
+ public:
+  Block* target;
+
+  explicit Plan(Block* b) : order_{b->recipe}, target(b) {
+    std::unordered_set<const Recipe*> seen{b->recipe};
+    for (size_t k = 0; k < order_.size(); ++k)
+      for (const Ingredient& i : order_[k]->ingredients) {
+        if (!i.block || i.block->resident() || i.block->stored) continue;
+        ++held_[i.block].readers;
+        if (seen.insert(i.block->recipe).second) order_.push_back(i.block->recipe);
+      }
+    ++held_[target].readers;
+    std::sort(order_.begin(), order_.end(), [](auto* a, auto* c) { return a->order < c->order; });
+  }
+
+  bool done() const { return next_ == order_.size(); }
+  const Recipe& upcoming() const { return *order_[next_]; }
+  Ref take() { return std::move(held_.at(target).value); }
+
+  // What the upcoming recipe reads; or a block that it lacks: it was there, and had to go since.
+  Block* gather(std::vector<Ref>& operands) const {
+    for (const Ingredient& i : upcoming().ingredients) {
       if (i.block && i.block->stored && !i.block->resident()) read_back(i.block);
-      if (i.block && !i.block->resident())
-        missing = i.block->recipe;
-      else
-        w.operands.push_back(read(*w.recipe, i));
+      if (i.block && !i.block->resident()) return i.block;
+      operands.push_back(read(upcoming(), i));
     }
-    latest.clear();
-    if (missing) {
-      waiting.push_back({missing, {}});
+    return nullptr;
+  }
+
+  // What was lacking.
+  void hold(const Block* b, Ref value) {
+    Held& h = held_[b];
+    h.readers = 0;
+    for (size_t k = next_; k < order_.size(); ++k)
+      for (const Ingredient& i : order_[k]->ingredients) h.readers += i.block == b;
+    h.value = std::move(value);
+  }
+
+  // After the upcoming one ran.
+  void keep(std::vector<std::pair<Block*, Ref>> made) {
+    for (auto& [block, value] : made)
+      if (auto h = held_.find(block); h != held_.end()) h->second.value = std::move(value);
+    for (const Ingredient& i : upcoming().ingredients)
+      if (auto h = held_.find(i.block); i.block && h != held_.end() && --h->second.readers == 0) held_.erase(h);
+    ++next_;
+  }
+};
+
+// The value returned holds the block.
+Ref bring_back(Block* block) {
+  std::vector<Plan> plans;  // each for what the one before lacks
+  plans.emplace_back(block);
+  for (;;) {
+    Plan& plan = plans.back();
+    if (plan.done()) {
+      Block* target = plan.target;
+      Ref made = plan.take();
+      plans.pop_back();
+      if (plans.empty()) return made;
+      plans.back().hold(target, std::move(made));
       continue;
     }
-    latest = run_recipe(w);
-    waiting.pop_back();
+    std::vector<Ref> operands;
+    if (Block* missing = plan.gather(operands)) {
+      plans.emplace_back(missing);
+      continue;
+    }
+    auto made = run_recipe(plan.upcoming(), operands);
+    operands.clear();
+    plan.keep(std::move(made));
     drop_limited();
   }
-  return latest;
 }
 
 }  // namespace
@@ -596,7 +759,7 @@ Ref restored(const Value* kept) {
   Block* b = block_of(kept->buffer);
   if (!b) return Ref(alias(kept));
   position = b->made_at;
-  std::vector<Ref> held;
+  Ref held;
   if (!b->resident()) {
     if (b->stored)
       read_back(b);
@@ -604,7 +767,7 @@ Ref restored(const Value* kept) {
       held = bring_back(b);
   }
   Ref v(at_place(kept, kept->buffer));
-  held.clear();
+  held = {};
   drop_limited();
   return v;
 }
@@ -660,8 +823,8 @@ void set_policy(const ReplayPolicy& p) {
 
 size_t fixed_bytes() {
   size_t fixed = memory_pool.stats.live_bytes;
-  for (const Block* b : residents)
-    if (droppable(b)) fixed -= b->bytes;
+  for (const Resident& r : residents)
+    if (droppable(r.block)) fixed -= r.block->bytes;
   return fixed;
 }
 

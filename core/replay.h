@@ -20,8 +20,10 @@ struct Ingredient {
 
 // How the results of one call are computed.
 struct Recipe {
-  uint32_t refs;  // blocks that it makes
-  double cost;    // in seconds, estimated
+  uint32_t refs;   // blocks that it makes
+  uint64_t order;  // of what ran first: a recipe comes after all that it reads
+  double cost;     // in seconds, estimated
+  double flops;
   Work work;
   std::vector<Ingredient> ingredients;
   std::vector<Block*> results;  // null: not a block, or no longer one
@@ -40,7 +42,9 @@ struct Block {
   Buffer* buffer;  // null: nobody holds it. Without memory: dropped
   Recipe* recipe;  // null: it cannot be computed again
   size_t bytes;
-  double made_at;   // on the clock of work done
+  size_t place;       // among those that are there
+  double most_flops;  // of an unwanted one: where it takes more to compute it again, from what is there, it is kept
+  double made_at;     // on the clock of work done
   Group* group;     // of dropped blocks that are computed from each other; null: it is there
   uint64_t digest;  // of memory that others can write unseen; else 0
   std::vector<Recipe*> readers;
@@ -55,6 +59,11 @@ Block* block_of(const Buffer* b);
 
 // After a call: its results become blocks, where they can be computed again. Returns their recipe, or null.
 const Recipe* remember(Work&& work, SourceLine line, Value* const* in, int n_in, Value* const* results, int n_results);
+
+// After a cast that was not remembered: who keeps its result keeps what it was made from.
+void keep_source(const Op& cast, int64_t to, Value* from, Value* made);
+// Drops what policies do not want and nobody sees any more.
+void drop_unwanted();
 
 // A value for a recorded instruction to keep: the place in its block, without an edge. A new reference; its data is an
 // offset, so that it must be read through `restored`.

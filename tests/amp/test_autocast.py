@@ -297,3 +297,83 @@ def test_saved_bytes_halve(dtype: Any) -> None:
         weight_casts = sum(w.size * 2 for w in weights)
         after = saved() - weight_casts
     assert after <= 0.52 * before
+
+
+# ---------------------------------------------------------------------------------------------------- what is kept
+
+
+def _product(x: Any, w: Any) -> Any:
+    return wg.tanh(x @ w).sum()
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_casts_of_weights_are_not_kept_but_made_again(precision: str) -> None:
+    wg.manual_seed(0)
+    x, w = wg.randn(4, 256, requires_grad=True), wg.Parameter.randn((256, 256))
+    dtype = getattr(wg, precision)
+    expected = _product(x.astype(dtype), w.astype(dtype)).backward()
+    bits = [wg.fingerprint(expected[v]) for v in (x, w)]
+    x.grad = w.grad = None
+    del expected
+    before = wg.memory_stats()
+    with wg.autocast(precision):
+        loss = _product(x, w)
+    after = wg.memory_stats()
+    assert after.saved_bytes - before.saved_bytes < w.nbytes // 4 and after.live_bytes - before.live_bytes < w.nbytes // 4
+    grads = loss.backward()
+    assert [wg.fingerprint(grads[v]) for v in (x, w)] == bits
+    assert wg.memory_stats().recomputed > before.recomputed
+
+
+def test_what_was_half_already_is_kept_in_half() -> None:
+    x, w = wg.randn(64, 64, requires_grad=True), wg.Parameter.randn((64, 64))
+    with wg.autocast():
+        y = x @ w
+        before = wg.memory_stats().saved_bytes
+        loss = wg.exp(y).sum() + wg.log(y * y + 1).sum()  # in float32
+        kept = wg.memory_stats().saved_bytes - before
+    assert loss.dtype == wg.float32
+    assert kept < 3.5 * y.size * 4
+    loss.backward()
+
+
+def test_a_weight_that_is_written_to_meanwhile_is_cast_as_it_was() -> None:
+    wg.manual_seed(0)
+    x, w = wg.randn(4, 64, requires_grad=True), wg.Parameter.randn((64, 64))
+    with wg.autocast():
+        loss = _product(x, w)
+    expected = _product(x.astype(wg.bfloat16), w.astype(wg.bfloat16)).backward()
+    bits = [wg.fingerprint(expected[v]) for v in (x, w)]
+    x.grad = w.grad = None
+    with wg.no_grad():
+        w.mul_(2.0)
+    grads = loss.backward()
+    assert [wg.fingerprint(grads[v]) for v in (x, w)] == bits
+
+
+def test_casts_that_come_back_have_second_derivatives() -> None:
+    wg.manual_seed(0)
+    x, w = wg.randn(8, 64, requires_grad=True), wg.Parameter.randn((64, 64))
+
+    def penalty(cast: bool) -> Any:
+        with wg.autocast(enabled=cast):
+            loss = _product(x, w) if cast else _product(x.astype(wg.bfloat16), w.astype(wg.bfloat16))
+        (g,) = wg.grad_of(loss, [x], create_graph=True)
+        return (g * g).sum().backward()
+
+    found = []
+    for cast in (True, False):
+        grads = penalty(cast)
+        found.append([wg.fingerprint(grads[v]) for v in (x, w)])
+        x.grad = w.grad = None
+    assert found[0] == found[1]
+
+
+def test_casts_of_shared_memory_are_kept() -> None:
+    array = np.ones((64, 64), "f4")
+    w, x = wg.asarray(array), wg.ones((4, 64), requires_grad=True)
+    w.requires_grad = True
+    with wg.autocast():
+        loss = _product(x, w)
+    array[:] = 7.0  # unseen: what was read is kept
+    assert loss.backward()[x].tolist()[0][0] == pytest.approx(64 * (1 - np.tanh(64.0) ** 2), abs=1e-6)

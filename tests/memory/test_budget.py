@@ -104,6 +104,46 @@ def test_thousands_of_layers_are_not_walked_by_recursion() -> None:
     assert held.bits == plain.bits and held.recomputed > 10_000
 
 
+@pytest.mark.parametrize("share", [0.5, 0.2, 0.08])
+def test_a_recurrent_net_that_reads_slices_of_its_input(share: float) -> None:
+    # Nothing keeps the slices, and the sums on the way are seen by nobody: both have to come back without piling up.
+    rng = np.random.default_rng(0)
+    w = wg.Parameter(wg.tensor((rng.standard_normal((32, 32)) / 6).astype("f4")))
+    u = wg.Parameter(wg.tensor((rng.standard_normal((32, 32)) / 6).astype("f4")))
+    xs = wg.tensor(rng.standard_normal((200, 16, 32)).astype("f4"))
+
+    def forward() -> Any:
+        h = wg.zeros((16, 32))
+        for t in range(200):
+            h = wg.tanh(xs[t] @ u + h @ w + xs[t])
+        return (h * h).mean()
+
+    plain = Run(forward, [w, u])
+    budget = plain.base + share * plain.own
+    held = Run(forward, [w, u], budget / MB)
+    assert held.bits == plain.bits and held.recomputed > 0 and held.peak <= budget
+
+
+@pytest.mark.parametrize("steps", [100, 400])
+def test_full_keeps_little_while_it_computes_again(steps: int) -> None:
+    rng = np.random.default_rng(0)
+    w = wg.Parameter(wg.tensor((rng.standard_normal((32, 32)) / 6).astype("f4")))
+    xs = wg.tensor(rng.standard_normal((steps, 16, 32)).astype("f4"))
+
+    def forward() -> Any:
+        h = wg.zeros((16, 32))
+        for t in range(steps):
+            h = wg.tanh(h @ w + xs[t])
+        return (h * h).mean()
+
+    plain = Run(forward, [w])
+    with wg.checkpointing(wg.CheckpointConfig("full")):
+        held = Run(forward, [w])
+    assert held.bits == plain.bits
+    assert held.own < (16 + 2 * np.log2(steps)) * 16 * 32 * 4  # of these many steps, at any time
+    assert held.recomputed <= 3 * steps * np.log2(steps)
+
+
 def test_dropout_draws_the_same_again() -> None:
     x, weights = _inputs(), _weights()
 

@@ -102,11 +102,37 @@ def test_what_is_computed_for_backward_alone_is_dropped_safely(config: Any) -> N
 
 
 def test_selective_keeps_what_is_expensive() -> None:
-    chain = Chain()
-    plain = chain.step(None)
-    assert chain.step(wg.CheckpointConfig("selective", min_compute_cost=0))["dropped"] == 0
-    cheap = chain.step(wg.CheckpointConfig("selective", min_compute_cost=10))  # a tanh takes 2 operations per byte
-    assert cheap["bits"] == plain["bits"] and cheap["dropped"] > 0
+    rng = np.random.default_rng(0)
+    weights = [wg.Parameter(wg.tensor((rng.standard_normal((64, 64)) / 8).astype("f4"))) for _ in range(12)]
+    x = wg.tensor(rng.standard_normal((128, 64)).astype("f4"))
+
+    def step(cost: float) -> tuple[list[str], int, int]:
+        dropped, recomputed = wg.memory_stats().dropped, wg.memory_stats().recomputed
+        with wg.checkpointing(wg.CheckpointConfig("selective", min_compute_cost=cost)):
+            h = x
+            for w in weights:
+                h = wg.exp(wg.sin(h @ w))  # sin keeps the product, exp its own result
+            del w
+            grads = h.mean().backward()
+        after = wg.memory_stats()
+        found = [wg.fingerprint(grads[w]) for w in weights], after.dropped - dropped, after.recomputed - recomputed
+        for w in weights:
+            w.grad = None
+        return found
+
+    plain = step(0)
+    assert plain[1] == plain[2] == 0
+    # A product takes 32 operations per byte, exp and sin together 4: the products are kept, and nothing is run twice
+    # but exp of sin.
+    cheap = step(10)
+    assert cheap[0] == plain[0] and 10 <= cheap[1] <= 12 and cheap[2] <= 2 * 12
+    everything = step(1e9)
+    assert everything[0] == plain[0] and everything[1] > cheap[1] and everything[2] > cheap[2]
+
+
+def test_selective_keeps_what_only_an_expensive_result_leads_to() -> None:
+    chain = Chain()  # nothing keeps the products, so that each tanh would take one to come back
+    assert chain.step(wg.CheckpointConfig("selective", min_compute_cost=10))["dropped"] == 0
 
 
 def test_full_keeps_a_tenth_of_a_thousand_layers() -> None:
