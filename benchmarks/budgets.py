@@ -247,7 +247,9 @@ def _rows(
     ]  # fmt: skip
 
 
-def _rows_of_peer(name: str, label: str, found: dict[str, Any], plain: dict[str, Any], ours: dict[str, Any]) -> list[Row]:
+def _rows_of_peer(
+    name: str, label: str, found: dict[str, Any], plain: dict[str, Any], ours: dict[str, Any]
+) -> list[Row]:
     extra = min(found["times"]) / min(plain["times"]) - 1
     times = {"wengert": min(ours["times"]), PYTORCH: min(found["times"])}
     peaks = {"wengert": ours["process"] / MB, PYTORCH: found["process"] / MB}
@@ -305,7 +307,8 @@ def plot(results: dict[str, Any], to: Path) -> None:
     for name in GOALS:
         of_it = [r for r in results["rows"] if r["name"].startswith(name)]
         rows = {r["name"].removeprefix(f"{name}, "): r["values"]["wengert"] for r in of_it}
-        labels = [k for k in ("no budget", *(f"{k} of the activations" for k in SHARES), "least budget") if f"{k}: peak" in rows]
+        settings = ("no budget", *(f"{k} of the activations" for k in SHARES), "least budget")
+        labels = [k for k in settings if f"{k}: peak" in rows]
         peaks, times = [rows[f"{k}: peak"] for k in labels], [rows[f"{k}: time"] for k in labels]
         order = sorted(range(len(labels)), key=lambda k: peaks[k])
         share = [peaks[k] / peaks[0] for k in order]

@@ -18,8 +18,8 @@ struct CastOfLeaf {
 // Not destroyed with the thread, which does not hold the GIL then.
 thread_local std::unordered_map<const Value*, CastOfLeaf>* casts = nullptr;
 
-// A cast that backward reads is not kept beside what it was made from, where that is there anyway or takes fewer bytes: a
-// leaf, or a result in half precision. It is made again.
+// A cast that backward reads is not kept beside what it was made from, where that is there anyway or takes fewer bytes:
+// a leaf, or a result in half precision. It is made again.
 Value* recorded_cast(Value* v, DType t) {
   Value* made = cast_value(v, t);
   const bool leaf = v->node && v->node->leaf;

@@ -22,7 +22,7 @@ struct Group {
 
 namespace {
 
-constexpr size_t kLeastBytes = 256;   // smaller results are kept: their recipe takes more
+constexpr size_t kLeastBytes = 256;  // smaller results are kept: their recipe takes more
 constexpr size_t kHeldBytes = 4096;  // a value from outside of this size is held, whoever else does
 constexpr double kSecondsPerCall = 3e-7, kSecondsPerProductFlop = 7.5e-12, kSecondsPerFlop = 4e-11;
 constexpr double kFlopsPerElement = 8;  // of what is not a product
@@ -311,9 +311,9 @@ void attach(Block* b, Buffer* fresh) {
 
 // ------------------------------------------------------------------------------------------------------------ victims
 
-// The lower, the better it can be spared: the square of cost / (bytes × √distance). What is used late, seen from here, may
-// cost more; the root balances that so that chains are computed about as often again as is optimal (Griewank and Walther,
-// 2000).
+// The lower, the better it can be spared: the square of cost / (bytes × √distance). What is used late, seen from here,
+// may cost more; the root balances that so that chains are computed about as often again as is optimal (Griewank and
+// Walther, 2000).
 double score(const Resident& r) { return r.cost_per_byte / (std::abs(position - r.made_at) + kSecondsPerCall); }
 
 // Costs that were not looked at since grow only, as groups do: the winner is looked at again.
@@ -629,8 +629,8 @@ Ref read(const Recipe& r, const Ingredient& i) {
   return Ref(alias(i.value));
 }
 
-// Runs a recipe. What it makes is there for as long as somebody holds it, at least the references returned: one for each
-// block that came back.
+// Runs a recipe. What it makes is there for as long as somebody holds it, at least the references returned: one for
+// each block that came back.
 std::vector<std::pair<Block*, Ref>> run_recipe(const Recipe& r, const std::vector<Ref>& operands) {
   const int n_in = static_cast<int>(operands.size());
   std::vector<Value*> in, out(r.results.size(), nullptr);

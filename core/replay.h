@@ -45,8 +45,8 @@ struct Block {
   size_t place;       // among those that are there
   double most_flops;  // of an unwanted one: where it takes more to compute it again, from what is there, it is kept
   double made_at;     // on the clock of work done
-  Group* group;     // of dropped blocks that are computed from each other; null: it is there
-  uint64_t digest;  // of memory that others can write unseen; else 0
+  Group* group;       // of dropped blocks that are computed from each other; null: it is there
+  uint64_t digest;    // of memory that others can write unseen; else 0
   std::vector<Recipe*> readers;
   std::shared_ptr<Store> store;    // where its contents go when it is dropped; null: they are computed again
   std::unique_ptr<Stored> stored;  // there

@@ -1,4 +1,5 @@
-// The inner loops of random draws, compiled once per instruction set from vector_random.cpp. Their bits are the same in all.
+// The inner loops of random draws, compiled once per instruction set from vector_random.cpp. Their bits are the same in
+// all.
 #pragma once
 #include <cstdint>
 

@@ -319,7 +319,9 @@ def test_casts_of_weights_are_not_kept_but_made_again(precision: str) -> None:
     with wg.autocast(precision):
         loss = _product(x, w)
     after = wg.memory_stats()
-    assert after.saved_bytes - before.saved_bytes < w.nbytes // 4 and after.live_bytes - before.live_bytes < w.nbytes // 4
+    assert (
+        after.saved_bytes - before.saved_bytes < w.nbytes // 4 and after.live_bytes - before.live_bytes < w.nbytes // 4
+    )
     grads = loss.backward()
     assert [wg.fingerprint(grads[v]) for v in (x, w)] == bits
     assert wg.memory_stats().recomputed > before.recomputed
