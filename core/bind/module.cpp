@@ -182,7 +182,7 @@ void init(nb::module_& m) {
         [](nb::handle x) { return nb::steal(PyObject_CallOneArg(python_hooks.convert_operand, x.ptr())); });
   m.def("set_dtypes", &set_dtypes);
   m.def("set_errors", &set_errors);
-  m.def("add_internal_file", [](nb::str f) { add_internal_file(f.ptr()); });
+  m.def("hide_lines", &hide_lines);
   m.def("num_threads", &num_threads);
   m.def("set_num_threads", &set_num_threads);
   m.def("instruction_set", [] { return kernels().instruction_set; });

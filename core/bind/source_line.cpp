@@ -1,5 +1,6 @@
 // The user's line, as (code object, instruction): a few nanoseconds per op, because it is decoded only on demand.
-#include <vector>
+#include <cstring>
+#include <string>
 
 #include "tensor.h"
 
@@ -13,19 +14,39 @@ namespace wengert {
 
 namespace {
 
-// File names of code objects that are part of wengert: their frames are skipped. Compared by pointer; every code object
-// of a module shares its file name string.
-std::vector<PyObject*> internal_files;
-// The last file that was found not to be internal: nearly always the next one, too. Not owned, so a file of the same
-// address may follow it; if that one is internal, add_internal_file has forgotten this.
-PyObject* last_users_file = nullptr;
+// Frames of files below the first folder are skipped, as they are wengert's own; but for those below the second, whose
+// lines are like a user's.
+std::string internal_folder, shown_folder;
+
+// What is known of file names, by address: every code object of a module shares one string. Entries own their names, so
+// that no other string takes the place of one.
+struct KnownFile {
+  PyObject* name = nullptr;
+  bool internal = false;
+};
+constexpr size_t kKnownFiles = 512;
+KnownFile known_files[kKnownFiles];
+
+bool is_internal(PyObject* filename) {
+  const char* path = PyUnicode_AsUTF8(filename);
+  if (!path) {
+    PyErr_Clear();
+    return false;
+  }
+  auto is_below = [&](const std::string& folder) {
+    return !folder.empty() && std::strncmp(path, folder.c_str(), folder.size()) == 0;
+  };
+  return is_below(internal_folder) && !is_below(shown_folder);
+}
 
 bool internal(PyObject* filename) {
-  if (filename == last_users_file) return false;
-  for (PyObject* f : internal_files)
-    if (f == filename) return true;
-  last_users_file = filename;
-  return false;
+  KnownFile& known = known_files[reinterpret_cast<uintptr_t>(filename) / 16 % kKnownFiles];
+  if (known.name != filename) {
+    PyObject* before = known.name;
+    known = {Py_NewRef(filename), is_internal(filename)};
+    Py_XDECREF(before);
+  }
+  return known.internal;
 }
 
 #ifdef WENGERT_FAST_FRAMES
@@ -68,9 +89,13 @@ PyCodeObject* code_of(const Frame* frame) {
 
 }  // namespace
 
-void add_internal_file(PyObject* filename) {
-  if (!internal(filename)) internal_files.push_back(Py_NewRef(filename));
-  last_users_file = nullptr;
+void hide_lines(const char* folder, const char* but) {
+  internal_folder = folder;
+  shown_folder = but;
+  for (KnownFile& known : known_files) {
+    Py_XDECREF(known.name);
+    known = {};
+  }
 }
 
 SourceLine current_line() {

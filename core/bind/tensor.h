@@ -73,10 +73,8 @@ struct PythonHooks {
 };
 extern PythonHooks python_hooks;
 
-struct TensorPointers;
-
 SourceLine current_line();
 std::string describe(SourceLine line);
-void add_internal_file(PyObject* filename);
+void hide_lines(const char* folder, const char* but);  // files whose lines are not a user's
 
 }  // namespace wengert

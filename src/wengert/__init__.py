@@ -20,13 +20,9 @@ from wengert._core import Tensor
 from wengert.autograd import reverse
 from wengert.autograd.context import AutogradContext, AutogradEngine
 from wengert.autograd.custom import CustomOp, custom_op
-from wengert.autograd.deterministic import deterministic
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.reverse import grad_of, stop_gradient
-from wengert.autograd.tape import GradientTape, Tape
 from wengert.compiling.compile import compile
-from wengert.debug.config import show_config
-from wengert.debug.explain import explain
 from wengert.dtypes import (
     DType,
     bfloat16,
@@ -77,7 +73,6 @@ from wengert.foreign_names import MissingName
 from wengert.functional import *
 from wengert.interop.array_api import VERSION as __array_api_version__
 from wengert.interop.array_api import namespace_info as __array_namespace_info__
-from wengert.memory.checkpoint import checkpoint, checkpoint_sequential
 from wengert.memory.statistics import MemoryStats, empty_pool, memory_stats, reset_peak
 from wengert.methods import attach
 from wengert.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
@@ -115,14 +110,7 @@ from wengert.tensors.random import (
     uniform,
 )
 from wengert.threads import get_num_threads, set_num_threads
-from wengert.transforms.branches import cond, switch
 from wengert.transforms.functional import grad, hvp, jvp, linearize, value_and_grad, vjp
-from wengert.transforms.jacobian import hessian, jacfwd, jacobian, jacrev
-from wengert.transforms.loops import fori_loop, scan
-from wengert.transforms.schedule import SchedulerConfig
-from wengert.transforms.scheduler import HybridScheduler
-from wengert.transforms.vmap import per_sample_grad, vmap
-from wengert.user_line import hide_frames
 from wengert.version import VERSION as __version__
 
 # What the array API standard asks of a namespace besides.
@@ -132,10 +120,20 @@ e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
 
 attach.install()
 reverse.attach()
-hide_frames()
 
-# Not every program trains: these are imported when they are first used.
+# No program needs them all: these are imported when they are first used.
 _LAZY = {
+    **{name: f"wengert.autograd.tape:{name}" for name in ("GradientTape", "Tape")},
+    **{name: f"wengert.transforms.jacobian:{name}" for name in ("hessian", "jacfwd", "jacobian", "jacrev")},
+    "SchedulerConfig": "wengert.transforms.schedule:SchedulerConfig",
+    "HybridScheduler": "wengert.transforms.scheduler:HybridScheduler",
+    **{name: f"wengert.memory.checkpoint:{name}" for name in ("checkpoint", "checkpoint_sequential")},
+    **{name: f"wengert.transforms.branches:{name}" for name in ("cond", "switch")},
+    **{name: f"wengert.transforms.loops:{name}" for name in ("fori_loop", "scan")},
+    **{name: f"wengert.transforms.vmap:{name}" for name in ("per_sample_grad", "vmap")},
+    "explain": "wengert.debug.explain:explain",
+    "show_config": "wengert.debug.config:show_config",
+    "deterministic": "wengert.autograd.deterministic:deterministic",
     "cuda": "wengert.cuda",
     "amp": "wengert.amp",
     **{name: f"wengert.amp:{name}" for name in ("AmpConfig", "autocast", "autocast_dtype", "no_autocast")},
@@ -206,21 +204,20 @@ __all__ = [
     "ArgumentError", "AutogradContext", "AutogradEngine", "AxisError", "BudgetError", "CustomOp", "CustomOpError",
     "DType", "DTypeError", "DeterminismError", "DeterministicConfig", "DeviceError",
     "DualTensor", "ForwardADContext", "Generator", "GradientError",
-    "GradientMap", "GradientTape", "HybridScheduler", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError",
+    "GradientMap", "InPlaceError", "IndexRangeError", "LinAlgError", "LoadError",
     "MemoryStats",
-    "NumberRangeError", "SchedulerConfig", "ShapeError", "SolverError", "SparsityError", "Tape", "TapeConsumedError",
+    "NumberRangeError", "ShapeError", "SolverError", "SparsityError", "TapeConsumedError",
     "Tensor", "TraceError",
     "WengertError", "WorkerError", "arange", "asarray", "autograd", "bernoulli", "bfloat16", "bool_", "can_cast",
-    "checkpoint", "checkpoint_sequential",
-    "compile", "complex128", "complex64", "cond", "custom_op", "default_generator", "deterministic",
+    "compile", "complex128", "complex64", "custom_op", "default_generator",
     "dual", "empty", "empty_like",
-    "empty_pool", "enable_grad", "explain", "eye", "finfo", "float16", "float32", "float64", "fori_loop", "from_dlpack",
-    "full", "full_like", "functional", "geomspace", "get_num_threads", "grad", "grad_of", "hessian", "hvp", "iinfo", "int16",
-    "int32", "int64", "int8", "is_grad_enabled", "isdtype", "jacfwd", "jacobian", "jacrev", "jvp", "linearize",
+    "empty_pool", "enable_grad", "eye", "finfo", "float16", "float32", "float64", "from_dlpack",
+    "full", "full_like", "functional", "geomspace", "get_num_threads", "grad", "grad_of", "hvp", "iinfo", "int16",
+    "int32", "int64", "int8", "is_grad_enabled", "isdtype", "jvp", "linearize",
     "linspace", "logspace", "manual_seed", "memory_stats", "meshgrid", "no_grad", "normal", "ones", "ones_like",
-    "per_sample_grad", "permutation", "rand", "rand_like", "randint", "randn", "randn_like", "reset_peak",
-    "result_type", "scan", "set_grad_enabled", "set_num_threads", "show_config", "stop_gradient", "switch", "tensor", "tree",
-    "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp", "vmap", "zeros", "zeros_like", *_LAZY,
+    "permutation", "rand", "rand_like", "randint", "randn", "randn_like", "reset_peak",
+    "result_type", "set_grad_enabled", "set_num_threads", "stop_gradient", "tensor", "tree",
+    "uint16", "uint32", "uint64", "uint8", "uniform", "value_and_grad", "vjp", "zeros", "zeros_like", *_LAZY,
     *functional.__all__,
 ]  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
@@ -177,6 +176,8 @@ def _elsewhere(module: str, name: str) -> Iterator[str]:
     places = {p: "" if p in ("wengert", module) else f"{p.removeprefix('wengert.')}." for p in public}
     yield from (places[p] + name for p in public if name in public[p])
     yield from (places[p] + n for p in public for n in public[p] if _letters(n) == _letters(name))
+    import difflib
+
     yield from difflib.get_close_matches(name, public[module], 1)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 import warnings
-from collections.abc import Iterator
-from typing import Any
 
 from wengert import _core
+
+_FOLDER = os.path.dirname(__file__)
+# Lines of these files are not the user's, except those of the programs that `wengert demo` and its like run.
+_core.hide_lines(os.path.join(_FOLDER, ""), os.path.join(_FOLDER, "cli", ""))
 
 _PASSED_OVER = ("wengert", "numpy", "scipy")  # frames of these packages are not the user's
 
@@ -42,24 +45,3 @@ def warn_user(message: str) -> None:
     'look here'
     """
     warnings.warn(message, stacklevel=_frames_to_user() + 1)
-
-
-def hide_frames() -> None:
-    """Make lines of this package invisible to messages: users want to see their own."""
-    for name, module in list(sys.modules.items()):
-        if name == "wengert" or name.startswith("wengert."):
-            # Not that of a named tuple, whose methods are of no file, or of another one.
-            file = getattr(module, "__file__", None)
-            code = next((c for c in _code_objects(module) if c is not None and c.co_filename == file), None)
-            if code is not None:
-                _core.add_internal_file(code.co_filename)
-
-
-def _code_objects(module: Any) -> Iterator[Any]:
-    """Code of the module's own functions and methods; one is enough, for they share their file name."""
-    for value in vars(module).values():
-        if getattr(value, "__module__", None) != module.__name__:
-            continue
-        members = vars(value).values() if isinstance(value, type) else [value]
-        for member in members:
-            yield getattr(member, "__code__", None)

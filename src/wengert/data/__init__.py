@@ -9,15 +9,12 @@ from wengert.data.loader import DataLoader, batches
 from wengert.data.progress import progress
 from wengert.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler, WeightedRandomSampler
 from wengert.foreign_names import MissingName
-from wengert.user_line import hide_frames
 
 __all__ = [
     "BatchSampler", "ConcatDataset", "DataLoader", "RandomSampler", "Sampler", "SequentialSampler", "Subset",
     "TensorDataset", "WeightedRandomSampler", "WorkerInfo", "batches", "collate", "progress", "random_split", "split",
     "worker_info",
 ]  # fmt: skip
-
-hide_frames()
 
 
 def __dir__() -> list[str]:

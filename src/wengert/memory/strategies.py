@@ -7,7 +7,6 @@ the recorded operations hold can be dropped, and is computed again from its oper
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,7 +104,13 @@ def _limit_of(config: CheckpointConfig) -> int | None:
 
 
 def _policy_of(config: CheckpointConfig) -> Any:
-    folder = {"host": "", "disk": tempfile.gettempdir()}.get(config.offload, config.offload) if config.offload else None
+    folder = config.offload or None
+    if folder == "disk":
+        import tempfile  # takes 5 ms, and is seldom needed
+
+        folder = tempfile.gettempdir()
+    elif folder == "host":
+        folder = ""
     return _core.replay_policy(
         _STRATEGIES[config.strategy],
         config.checkpoint_every_n,

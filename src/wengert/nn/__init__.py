@@ -100,7 +100,6 @@ from wengert.nn.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from wengert.user_line import hide_frames
 
 __all__ = [
     "Module", "Parameter", "ParameterDict", "functional", "functional_call", "init", "lora",
@@ -126,8 +125,6 @@ __all__ = [
 ]  # fmt: skip
 
 functional = wengert  # every function of tensors is there
-
-hide_frames()
 
 
 def __dir__() -> list[str]:

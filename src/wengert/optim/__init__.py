@@ -31,7 +31,6 @@ from wengert.optim.sgd import SGD, SGDConfig
 from wengert.optim.shampoo import Shampoo, ShampooConfig
 from wengert.optim.statistics import GradientStatistics
 from wengert.optim.wrappers import SAM, Lookahead
-from wengert.user_line import hide_frames
 
 __all__ = [
     "Adadelta", "AdadeltaConfig", "Adafactor", "AdafactorConfig", "Adagrad", "AdagradConfig", "Adam", "Adamax",
@@ -45,8 +44,6 @@ __all__ = [
     "check_loss", "clip_by_global_norm", "clip_by_value", "clip_grad_norm", "clip_grad_value",
     "schedules", "transforms",
 ]  # fmt: skip
-
-hide_frames()
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -153,6 +152,8 @@ class Generator:
     def taken_at(self, place: str, counters: int) -> tuple[int, int, int]:
         """The same from a stream of its own for this place in the source."""
         require_seed(self)
+        import hashlib  # takes 2 ms, and is seldom needed
+
         digest = hashlib.blake2b(f"{self._seed}, {place}".encode(), digest_size=8).digest()
         low, high = (int.from_bytes(half, "little") for half in (digest[:4], digest[4:]))
         with self._lock:
