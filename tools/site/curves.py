@@ -26,10 +26,17 @@ def plot(name: Name) -> str:
     return ""
 
 
-def draw(curves: dict[str, Points], title: str, limits: tuple[float, float] | None = None) -> str:
-    """An SVG of named curves, with axes, a legend, and gaps where a curve leaves the frame."""
-    xs = np.concatenate([x[np.isfinite(x)] for x, _ in curves.values()])
-    ys = np.concatenate([y[np.isfinite(y)] for _, y in curves.values()])
+def draw(
+    curves: dict[str, Points],
+    title: str,
+    limits: tuple[float, float] | None = None,
+    points: dict[str, Points] | None = None,
+) -> str:
+    """An SVG of named curves and points, with axes, a legend, and gaps where a curve leaves the frame."""
+    points = points or {}
+    shown = [*curves.values(), *points.values()]
+    xs = np.concatenate([x[np.isfinite(x)] for x, _ in shown])
+    ys = np.concatenate([y[np.isfinite(y)] for _, y in shown])
     left, right = float(xs.min()), float(xs.max())
     low, high = limits or _range(ys)
 
@@ -39,6 +46,7 @@ def draw(curves: dict[str, Points], title: str, limits: tuple[float, float] | No
         return f"{across:.1f} {down:.1f}"
 
     parts = [_axes(left, right, low, high, place)]
+    places = _legend([*curves, *points])
     for k, (label, (x, y)) in enumerate(curves.items()):
         inside = np.isfinite(y) & (y >= low) & (y <= high)
         straight = _on_a_line(y, (high - low) / HEIGHT)
@@ -49,10 +57,24 @@ def draw(curves: dict[str, Points], title: str, limits: tuple[float, float] | No
                 path.append(("L" if pen_down else "M") + place(at_x, at_y))
             pen_down = bool(seen)
         parts.append(f'<path class="curve c{k}" d="{" ".join(path)}"/>')
-        x0 = MARGIN + 130 * k
+        x0 = places[label]
         parts.append(f'<path class="curve c{k}" d="M{x0} 14 h18"/><text x="{x0 + 24}" y="18">{label}</text>')
+    for k, (label, (x, y)) in enumerate(points.items(), len(curves)):
+        dots = (place(a, b).split() for a, b in zip(x, y) if low <= b <= high)
+        parts += [f'<circle class="c{k}" cx="{a}" cy="{b}" r="2"/>' for a, b in dots]
+        x0 = places[label]
+        parts.append(f'<circle class="c{k}" cx="{x0 + 9}" cy="14" r="3"/><text x="{x0 + 24}" y="18">{label}</text>')
     box = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}"'
     return f'<svg class="wg-plot" {box} role="img" aria-label="plot of {title}">{"".join(parts)}</svg>'
+
+
+def _legend(labels: Sequence[str]) -> dict[str, int]:
+    """Where each entry begins, in the order of the labels."""
+    places, x = {}, MARGIN
+    for label in labels:
+        places[label] = x
+        x += 36 + round(6.8 * len(label))
+    return places
 
 
 def _on_a_line(y: np.ndarray, pixel: float) -> np.ndarray:

@@ -19,6 +19,16 @@ from tools.site import pictures
 from tools.site.links import ROOT
 
 EXAMPLES = ROOT / "examples"
+GROUPS = {
+    "First steps": ("fit", "digits_mlp", "digits_cnn"),
+    "Networks that make something": ("char_transformer", "vae", "diffusion_lora"),
+    "Physics and differential equations": (
+        "physics_informed", "pde_newton", "ode_parameters", "ode_sensitivities", "pendulum",
+    ),
+    "Geometry": ("bundle_adjustment", "hand_model"),
+    "Statistics": ("kmeans", "gaussian_mixture", "gaussian_process", "laplace", "uncertainty"),
+    "Gradients of gradients": ("gradient_penalty", "meta_learning", "bilevel"),
+}  # fmt: skip
 RUNS = ROOT / "docs" / "images" / "examples" / "runs.json"  # what each printed, and how long it took
 MOST_LINES = 14  # of what a program prints, the last ones
 
@@ -28,19 +38,23 @@ def page() -> str:
     lines = [
         "# Examples",
         "",
-        "Each is one short file, made to be copied; `--help` lists its options. `make build` once, then "
-        "`.venv/bin/python examples/fit.py`, or any of these:",
+        "Each example is one short file, meant to be copied; `--help` lists its options. Run `make build` once, then "
+        "`.venv/bin/python examples/fit.py` or any other. Times are processor time, with the start of Python.",
         "",
     ]
     runs = json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else {}
-    for path in programs():
-        lines += [*_entry(path, runs.get(path.stem, {})), ""]
+    for group, paths in programs().items():
+        lines += [f"## {group}", ""]
+        for path in paths:
+            lines += [*_entry(path, runs.get(path.stem, {})), ""]
     return "\n".join(lines)
 
 
-def programs() -> list[Path]:
-    """The files, in the order in which people should read them: from the shortest to the longest."""
-    return sorted(EXAMPLES.glob("*.py"), key=lambda path: len(path.read_text(encoding="utf-8").splitlines()))
+def programs() -> dict[str, list[Path]]:
+    """The files by subject; those of no group come last."""
+    found = {path.stem: path for path in sorted(EXAMPLES.glob("*.py"))}
+    groups = {group: [found.pop(name) for name in names if name in found] for group, names in GROUPS.items()}
+    return {**groups, **({"More": list(found.values())} if found else {})}
 
 
 def summary(path: Path) -> str:
@@ -50,14 +64,14 @@ def summary(path: Path) -> str:
 
 def _entry(path: Path, run: dict[str, str]) -> list[str]:
     source = path.read_text(encoding="utf-8").rstrip()
-    made = [f"## {path.stem} {{ #{path.stem} }}", "", summary(path), ""]
+    made = [f"### {path.stem} {{ #{path.stem} }}", "", summary(path), ""]
     picture = next((p for p in RUNS.parent.glob(f"{path.stem}.*")), None)
     if picture is not None and picture.suffix == ".svg":
         made += [picture.read_text(encoding="utf-8").strip(), ""]
     elif picture is not None:
         made += [f"![What {path.stem} draws](images/examples/{picture.name})", ""]
     if run:
-        made += [f"{run['seconds']} s of processor time. It prints:", "", "```text", run["printed"], "```", ""]
+        made += [f"Takes {run['seconds']} s, and prints:", "", "```text", run["printed"], "```", ""]
     indented = "\n".join(f"    {line}" if line else "" for line in source.split("\n"))
     return [*made, f'??? example "examples/{path.name}, {len(source.splitlines())} lines"', "", "    ```python",
             indented, "    ```"]  # fmt: skip
@@ -67,7 +81,7 @@ def run_all(chosen: list[str]) -> None:
     """Run programs, and keep what they print and draw. Times are of the processor, so that a busy machine counts little."""
     runs = json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else {}
     RUNS.parent.mkdir(parents=True, exist_ok=True)
-    for path in programs():
+    for path in sorted(EXAMPLES.glob("*.py")):
         if chosen and path.stem not in chosen:
             continue
         with tempfile.TemporaryDirectory() as folder:
