@@ -138,6 +138,23 @@ def test_what_does_not_converge_says_how_far_it_came() -> None:
         wg.implicit.argmin(lambda x: x.sum(), x0, maxiter=5)
 
 
+@pytest.mark.parametrize("dtype", [wg.float32, wg.float64])
+def test_what_is_no_minimum_is_refused(dtype: Any) -> None:
+    saddle = lambda z, a: z[0] ** 2 - z[1] ** 2 + a
+    a = wg.asarray(0.0, dtype=dtype)
+    for f, begin in (
+        (saddle, wg.tensor([1.0, 0.0], dtype=dtype)),
+        (lambda z, a: -(z * z).sum() + a, wg.zeros((3,), dtype=dtype)),
+        (lambda z, a: a - (z * z).sum(), wg.zeros((300,), dtype=dtype)),
+    ):
+        with pytest.raises(
+            wg.SolverError, match=r"no minimum there: its curvature is -.*implicit.root of the gradient"
+        ):
+            wg.implicit.argmin(f, begin, a)
+    flat = lambda z, a: ((z[:2] - a) ** 4).sum() + z[2] * 0.0  # curvature that vanishes is no negative one
+    np.testing.assert_allclose(wg.implicit.argmin(flat, wg.ones((3,), dtype=dtype), a).numpy()[:2], 0.0, atol=0.1)
+
+
 def test_a_singular_derivative_is_named() -> None:
     p = wg.asarray(np.zeros(2))
     with pytest.raises(

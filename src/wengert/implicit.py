@@ -105,7 +105,9 @@ def argmin(
     """A minimum x of f(x, *args) near x0, by BFGS (L-BFGS above 400 unknowns); differentiable as `root` is.
 
     The gradient is zero there, so the derivative solves with the Hessian, by `solver`; "auto" is dense up to 100 unknowns,
-    then "cg". Raises SolverError, with the largest element of the gradient, where that does not come below `tol`.
+    then "cg". Raises SolverError, with the largest element of the gradient, where that does not come below `tol`, and where
+    the search ended at a saddle point or a maximum, as it does where it begins on one (above 100 unknowns, that is seen
+    along one random direction only).
 
     >>> import wengert as wg
     >>> nearest = lambda a: argmin(lambda x, a: ((x - a) ** 2).sum() + (x**4).sum(), wg.zeros((2,)), a)
@@ -122,7 +124,8 @@ def argmin(
         most=1000 if maxiter is None else int(maxiter),
         callback=None,
     )
-    if name == "dense" or (name == "auto" and layout.size <= _DENSE):
+    is_dense = name == "dense" or (name == "auto" and layout.size <= _DENSE)
+    if is_dense:
         linear = dense(derivatives.hessian)
     else:
         linear = matrix_free(
@@ -137,7 +140,28 @@ def argmin(
             f"implicit.argmin: {found.message}; the largest element of the gradient is {size:.3g}, and tol is "
             f"{search.tolerance:g}. Begin nearer, or raise maxiter or tol"
         )
+    with no_grad():
+        _require_minimum(problem, x, is_dense)
     return layout.tree(problem.differentiable(x, derivatives.gradient, linear))
+
+
+def _require_minimum(problem: Problem, x: Any, is_dense: bool) -> None:
+    """Raise if the Hessian is seen to have a negative eigenvalue; of a large one only products with it are seen."""
+    derivatives, eps = problem.derivatives, float(np.finfo(problem.layout.dtype.to_numpy()).eps)
+    if is_dense:
+        h = derivatives.hessian(x, *problem.plain).numpy().astype(float)
+        eigenvalues = np.linalg.eigvalsh(0.5 * (h + h.T)) if np.isfinite(h).all() else np.zeros(1)
+        lowest, scale = float(eigenvalues[0]), float(np.abs(eigenvalues).max())
+    else:
+        v = np.random.default_rng(0).standard_normal(x.shape)
+        v /= np.linalg.norm(v)
+        product = derivatives.product(asarray(v).astype(x.dtype), x, *problem.plain).numpy().astype(float)
+        lowest, scale = float(v @ product), float(np.linalg.norm(product))
+    if lowest < -np.sqrt(eps) * scale:
+        raise SolverError(
+            f"implicit.argmin: the gradient is zero, but f has no minimum there: its curvature is {lowest:.3g} along a "
+            "direction. Begin elsewhere; for a saddle point, or a maximum, use implicit.root of the gradient"
+        )
 
 
 def _polished(problem: Problem, x: Any, tolerance: float, linear: LinearSolver) -> tuple[Any, float]:

@@ -153,17 +153,27 @@ class _Case:
         inputs, x_dots, y_bar = given[:n], given[n:-1], given[-1]
         return self.by_floating(inputs), tuple(inputs[k] for k in self.floating), x_dots, y_bar
 
-    def stacked(self) -> list[Any]:
-        """All that an example is given, of all examples."""
-        return [tensor(np.stack(column)) for column in zip(*map(self._given, range(N)))]
+    def stacked(self, mapped: tuple[bool, ...], last: bool) -> tuple[list[Any], tuple[Any, ...]]:
+        """All that examples are given, and its in_axes: operands that are not mapped are those of the first example."""
+        columns = zip(*(self._given(i, mapped) for i in range(N)))
+        which = (*mapped, *[True] * (len(self.floating) + 1))
+        axis = -1 if last else 0
+        given = [tensor(np.stack(c, axis) if m else c[0]) for c, m in zip(columns, which)]
+        return given, tuple(axis if m else None for m in which)
 
-    def loop(self, f: Any) -> list[Any]:
+    def loop(self, f: Any, mapped: tuple[bool, ...]) -> list[Any]:
         """The results of f, of each example on its own."""
-        made = [f(*map(tensor, self._given(i))) for i in range(N)]
+        made = [f(*map(tensor, self._given(i, mapped))) for i in range(N)]
         return [np.stack([array(x) for x in column]) for column in zip(*made)]
 
-    def _given(self, i: int) -> list[Any]:
-        return [*self.examples[i], *self.tangents[i], self.cotangents[i]]
+    def _given(self, i: int, mapped: tuple[bool, ...]) -> list[Any]:
+        operands = [self.examples[i if m else 0][k] for k, m in enumerate(mapped)]
+        return [*operands, *self.tangents[i], self.cotangents[i]]
+
+    def variants(self) -> list[tuple[tuple[bool, ...], bool]]:
+        """Which operands have examples, and whether along the last axis."""
+        every, *others = _variants(len(self.examples[0]))
+        return [(every, False), (every, True), *((v, k % 2 == 1) for k, v in enumerate(others))]
 
 
 def _normal(rng: np.random.Generator, like: Any) -> Any:
@@ -178,17 +188,20 @@ def _differentiable(op: Op, sample: Sample) -> bool:
 
 @pytest.mark.parametrize(("op", "sample"), cases(_differentiable))
 def test_vmap_of_first_order(op: Op, sample: Sample) -> None:
-    """Forward and reverse mode inside of vmap, and outside."""
+    """Forward and reverse mode inside of vmap, for every choice of operands with examples, and outside."""
     case = _Case(op, sample)
+    every = (True,) * len(case.examples[0])
 
     def derivatives(*given: Any) -> tuple[Any, ...]:
         f, xs, x_dots, y_bar = case.split(given)
         return (jvp(f, xs, x_dots)[1], *vjp(f, *xs)[1](y_bar))
 
-    expected, given = case.loop(derivatives), case.stacked()
-    for got, e in zip(vmap(derivatives)(*given), expected):
-        assert_near(array(got), e, AGREEMENT, "inside")
+    for mapped_operands, last in case.variants():
+        given, axes = case.stacked(mapped_operands, last)
+        for got, e in zip(vmap(derivatives, axes)(*given), case.loop(derivatives, mapped_operands)):
+            assert_near(array(got), e, AGREEMENT, f"inside, examples in {mapped_operands}, last axis: {last}")
 
+    expected, given = case.loop(derivatives, every), case.stacked(every, False)[0]
     inputs = given[: len(case.examples[0])]
 
     def mapped(*xs: Any) -> Any:
@@ -208,15 +221,18 @@ def test_vmap_of_first_order(op: Op, sample: Sample) -> None:
     cases(lambda op, sample: _differentiable(op, sample) and sample is op.samples[0] and sample.second),
 )
 def test_vmap_of_second_order(op: Op, sample: Sample) -> None:
-    """Forward over reverse mode, inside of vmap."""
+    """Forward over reverse mode, inside of vmap, for every choice of operands with examples."""
     case = _Case(op, sample)
 
     def products(*given: Any) -> tuple[Any, ...]:
         f, xs, x_dots, y_bar = case.split(given)
         return tuple(jvp(lambda *zs: vjp(f, *zs)[1](y_bar), xs, x_dots)[1])
 
-    for got, e in zip(vmap(products)(*case.stacked()), case.loop(products)):
-        assert_near(array(got), e, AGREEMENT)
+    few = None if len(case.examples[0]) <= 3 else 3  # of recurrent cells each takes seconds
+    for mapped, last in case.variants()[:few]:
+        given, axes = case.stacked(mapped, last)
+        for got, e in zip(vmap(products, axes)(*given), case.loop(products, mapped)):
+            assert_near(array(got), e, AGREEMENT, f"examples in {mapped}, last axis: {last}")
 
 
 # ------------------------------------------------------------------------------------------------------ random numbers

@@ -341,6 +341,20 @@ def test_dense_results_where_sparse_ones_are_more_work() -> None:
 # --------------------------------------------------------------------------------------------------------------- errors
 
 
+def test_nothing_is_differentiated_through_a_sparse_matrix() -> None:
+    j, x = wg.jacobian(lambda x: x[1:] * x[:-1], sparse=True), at(4)
+    j(x)  # what is known already is checked too
+    with pytest.raises(
+        wg.GradientError, match=r"through which there are no derivatives; use sparse=False, or x.detach\(\)"
+    ):
+        wg.grad(lambda x: wg.asarray(j(x).sum()) * x.sum())(x)
+    for around in (lambda: wg.jvp(j, (x,), (x,)), lambda: wg.vmap(j)(wg.stack([x, x])), lambda: wg.compile(j)(x)):
+        with pytest.raises(wg.TraceError, match="outside of what is traced or differentiated"):
+            around()
+    inside = wg.grad(lambda x: (wg.asarray(j(x.detach()).toarray()) @ x).sum())(x)
+    np.testing.assert_allclose(inside.numpy(), j(x).toarray().sum(axis=0))
+
+
 def test_what_is_wrong_is_said() -> None:
     x = at(4)
     with pytest.raises(wg.ArgumentError, match="sparse must be True, False or 'auto', got 'yes'"):

@@ -297,8 +297,31 @@ def test_axes_that_do_not_fit(options: Any, error: Any, message: str) -> None:
         wg.vmap(lambda x: x * 2.0, **options)(wg.ones((3, 2)))
 
 
+def test_axes_that_do_not_fit_name_the_argument() -> None:
+    x = wg.ones((3, 2))
+    with pytest.raises(wg.AxisError, match=r"in_axes 5 is out of range for tensor 1 of argument 1 of shape \(3, 2\)"):
+        wg.vmap(lambda a, b: a, in_axes=(0, {"p": 0, "q": 5}))(x, {"p": x, "q": x})
+    with pytest.raises(wg.AxisError, match=r"out_axes 5 is out of range for a result of shape \(3, 2\)"):
+        wg.vmap(lambda a: a, out_axes=5)(x)
+    with pytest.raises(wg.ArgumentError, match=r"of shape \(3, 2\); say where they lie"):
+        wg.vmap(lambda a: a, out_axes=None)(x)
+    with pytest.raises(wg.ArgumentError, match="argnums must be an integer, or a tuple of them, got 'w'"):
+        wg.per_sample_grad(lambda w, x: (w * x).sum(), argnums="w")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "f", [lambda x: x[x > 0], wg.nonzero, wg.argwhere, wg.unique_values], ids=["mask", "nonzero", "argwhere", "unique"]
+)
+def test_sizes_that_depend_on_data_name_the_line_and_the_remedy(f: Any) -> None:
+    with pytest.raises(
+        wg.TraceError,
+        match=r"vmap: the function .* the data of a tensor \w+\[2\] of one example, at .*test_vmap.py:\d+; .* a Python loop",
+    ):
+        wg.vmap(lambda x: f(x))(wg.ones((3, 2)))
+
+
 def test_numbers_have_no_axis() -> None:
-    with pytest.raises(wg.ArgumentError, match="a float has no axis of examples"):
+    with pytest.raises(wg.ArgumentError, match="argument 1, a float, has no axis of examples"):
         wg.vmap(lambda x, k: x * k)(wg.ones((3,)), 2.0)
 
 

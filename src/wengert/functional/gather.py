@@ -7,7 +7,7 @@ from typing import Any
 from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import as_dtype, float32
-from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError, TraceError
+from wengert.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from wengert.foreign_names import explain_keywords
 from wengert.program.trace import broadcast_shapes
 from wengert.tensors.arguments import (
@@ -211,9 +211,10 @@ def _found(x: Any, name: str) -> Tensor:
     """The indices of the elements that are not zero, one row for each."""
     t = as_tensor(x, name)
     if not t._plain and not hasattr(t, "value"):
-        raise TraceError(
-            f"{name}: the number of nonzero elements of {describe(t)} depends on its data, which a traced function cannot "
-            "read; use where(mask, x, 0), or call it outside of the compiled function"
+        traced: Any = t
+        traced._refuse(
+            f"counts nonzero elements ({name}), whose number depends on",
+            "Use where(mask, x, 0); or call it outside of the function",
         )
     rows: Tensor = _core.nonzero(t if t._plain else t.detach())
     return rows

@@ -15,7 +15,7 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import DType, bool_, float32, int64, uint8
-from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.foreign_names import explain_keywords
 from wengert.functional.results import ValuesAndIndices
 from wengert.tensors.arguments import (
@@ -255,10 +255,8 @@ class UniqueInverse(NamedTuple):
 def _unique(x: Any, name: str) -> UniqueAll:
     t = as_tensor(x, name)
     if not t._plain and not hasattr(t, "value"):
-        raise TraceError(
-            f"{name}: the number of distinct elements of {describe(t)} depends on its data, which a traced function cannot "
-            "read; call it outside of the compiled function"
-        )
+        traced: Any = t
+        traced._refuse(f"counts distinct elements ({name}), whose number depends on", "Call it outside of the function")
     flat = _reshape(t, (t.size,))
     plain = flat.detach()
     if t.dtype.kind == "c":

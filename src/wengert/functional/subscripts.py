@@ -15,7 +15,7 @@ import numpy as np
 from wengert import _core
 from wengert._core import Tensor
 from wengert.dtypes import int64
-from wengert.errors import DTypeError, IndexRangeError, TraceError
+from wengert.errors import DTypeError, IndexRangeError
 from wengert.tensors.arguments import Size, as_dtype_of, as_tensor, describe, native, shape_text, signed
 from wengert.tensors.conversion import asarray
 from wengert.tensors.device import like
@@ -181,10 +181,8 @@ def _mask_terms(x: Tensor, mask: Tensor, axis: int, name: str) -> list[Term]:
                 f"{axis + mask.ndim - 1} of {describe(x)}: axis {axis + i} has size {x.shape[axis + i]}, not {n}"
             )
     if not hasattr(mask, "value") and not mask._plain:
-        raise TraceError(
-            f"{name}: the number of elements that a mask {describe(mask)} selects depends on its data, which a traced "
-            "function cannot read; use where(mask, x, 0)"
-        )
+        traced: Any = mask
+        traced._refuse(f"selects by a mask ({name}) a number of elements that depends on", "Use where(mask, x, 0)")
     values = data(mask)
     found, device = np.nonzero(values if mask.ndim else values.reshape(1)), like(x)
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from wengert import tree
+from wengert import _core, tree
 from wengert._core import Tensor
 from wengert.dtypes import result_type
-from wengert.errors import ArgumentError, DTypeError, ShapeError, SparsityError
+from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, SparsityError
 from wengert.modes import no_grad
 from wengert.ops.index_sets import TooDense
 from wengert.program.trace import create
@@ -178,6 +178,7 @@ class SparseDerivative:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The matrix at these arguments."""
         args = _with_tensors(args)
+        self._require_outside(args, kwargs)
         try:
             plan = self._plan(args, kwargs)
         except TooDense:
@@ -192,6 +193,17 @@ class SparseDerivative:
         if self.check:
             self._probe(matrix, plan.passes.sparsity, args, kwargs)
         return matrix
+
+    def _require_outside(self, args: Any, kwargs: Any) -> None:
+        """Raise where the matrix would be part of what is traced or differentiated."""
+        for x in tree.leaves((args, kwargs)):
+            if isinstance(x, Tensor):
+                require_numbers(x, self.what)
+                if _core.inside_transformation(x):
+                    raise GradientError(
+                        f"{self.what}: with sparse=True the result is a matrix of scipy.sparse, through which there are no "
+                        "derivatives; use sparse=False, or x.detach() first where none is wanted"
+                    )
 
     def _plan(self, args: Any, kwargs: Any) -> _Plan:
         leaves, structure = tree.flatten((args, kwargs))
@@ -213,9 +225,6 @@ class SparseDerivative:
         return _plans, (self.what, self.argnums, self.kind, self.chunk, depends.key, signature)
 
     def _made(self, args: Any, kwargs: Any, depends: Dependence | None) -> _Plan:
-        for x in tree.leaves((args, kwargs)):
-            if isinstance(x, Tensor):
-                require_numbers(x, self.what)
         if self.given is not None:
             return _Plan(self._passes(self.given), [], depends)
         found = (detect_hessian if self.what == "hessian" else detect)(self.f, args, kwargs, self.argnums, self.what)

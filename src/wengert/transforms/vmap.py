@@ -44,8 +44,9 @@ class Example(Name):
     def _refuse(self, verb: str, remedy: str) -> NoReturn:
         self._trace._require_open((self,))
         remedy = remedy.replace("the compiled function", "the function that vmap maps")
+        kind = Type(self._var.type.dtype, self._var.type.example_shape())
         raise TraceError(
-            f"vmap: the function {verb} the data of a tensor {self._var.type} of one example, at {user_line()}; it runs "
+            f"vmap: the function {verb} the data of a tensor {kind} of one example, at {user_line()}; it runs "
             f"once for all examples, and its tensors have no data. {remedy}; or map it with a Python loop"
         )
 
@@ -170,6 +171,8 @@ def per_sample_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
     >>> wg.per_sample_grad(loss)(w, x, t).shape
     (5, 3)
     """
+    if not all(_is_axis(k) for k in (argnums if isinstance(argnums, (tuple, list)) else (argnums,))):
+        raise ArgumentError(f"per_sample_grad: argnums must be an integer, or a tuple of them, got {argnums!r}")
     gradient = grad(f, argnums)
     mapped: dict[int, Any] = {}  # by the number of positional arguments
     chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -326,7 +329,14 @@ def _axes_of_arguments(in_axes: Any, args: tuple[Any, ...], leaves: list[Any]) -
     axes: list[Any] = []
     for k, (entry, x) in enumerate(zip(in_axes, args)):
         axes += _spread_axes(entry, x, f"vmap: in_axes[{k}]")
-    return [None if a is None else _axis_of(x, a, "in_axes") for x, a in zip(leaves, axes)]
+    named = iter(axes)
+    for k, argument in enumerate(args):
+        parts = tree.flatten(argument)[0]
+        for j, x in enumerate(parts):
+            axis = next(named)
+            if axis is not None:
+                _require_axis(x, axis, _name_of(k, j, len(parts)))
+    return [None if a is None else a % x.ndim for x, a in zip(leaves, axes)]
 
 
 def _spread_axes(axes: Any, x: Any, what: str) -> list[Any]:
@@ -344,14 +354,26 @@ def _is_axis(x: Any) -> bool:
     return isinstance(x, int) and not isinstance(x, bool)
 
 
-def _axis_of(x: Any, axis: int, what: str) -> int:
+def _name_of(argument: int, leaf: int, leaves: int) -> str:
+    return f"argument {argument}" if leaves == 1 else f"tensor {leaf} of argument {argument}"
+
+
+def _shape_of(x: Any) -> tuple[int, ...]:
+    """As users know it: sizes that are symbols while a function is traced have those of the call."""
+    return tuple(n if isinstance(n, int) else n.hint for n in x.shape)
+
+
+def _require_axis(x: Any, axis: int, name: str) -> None:
     if not isinstance(x, Tensor):
         raise ArgumentError(
-            f"vmap: a {type(x).__name__} has no axis of examples; give it None in {what}, or make a tensor of it"
+            f"vmap: {name}, a {type(x).__name__}, has no axis of examples; give it None in in_axes, or make "
+            "a tensor of it"
         )
     if not -x.ndim <= axis < x.ndim:
-        raise AxisError(f"vmap: {what} {axis} is out of range for a tensor of shape {tuple(x.shape)}")
-    return axis + x.ndim if axis < 0 else axis
+        raise AxisError(
+            f"vmap: in_axes {axis} is out of range for {name} of shape {_shape_of(x)}; None in its place "
+            "gives it to all examples"
+        )
 
 
 def _common_size(leaves: list[Any], axes: list[int | None], axis_size: int | None, args: tuple[Any, ...]) -> Any:
@@ -376,8 +398,7 @@ def _named_sizes(args: tuple[Any, ...], axes: list[int | None], axis_size: int |
         for j, x in enumerate(parts):
             axis = next(remaining)
             if axis is not None:
-                name = f"argument {k}" if len(parts) == 1 else f"tensor {j} of argument {k}"
-                shape = tuple(n if isinstance(n, int) else n.hint for n in x.shape)
+                name, shape = _name_of(k, j, len(parts)), _shape_of(x)
                 found.append(f"{name} of shape {shape} has {shape[axis]} along axis {axis}")
     return found
 
@@ -434,9 +455,14 @@ def _placed(examples: Examples, o: Operand | None, axis: int | None) -> Any:
     assert isinstance(o, Var)
     if axis is None:
         if o in examples.mapped:
-            raise ArgumentError("vmap: out_axes is None for a result that differs between examples")
+            raise ArgumentError(
+                "vmap: out_axes is None for a result that differs between examples, of shape "
+                f"{_shape_of(examples.values[o])}; say where they lie, or reduce it with psum or pmean"
+            )
         return examples.values[o]
     y = examples.with_axis(o)
     if not -y.ndim <= axis < y.ndim:
-        raise AxisError(f"vmap: out_axes {axis} is out of range for a result of shape {tuple(y.shape)}")
+        raise AxisError(
+            f"vmap: out_axes {axis} is out of range for a result of shape {_shape_of(y)}, examples included"
+        )
     return _from_front(y, axis + y.ndim if axis < 0 else axis)
