@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import functools
+import os
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -126,3 +129,74 @@ def _parents(module: str) -> set[str]:
     """The packages that a module is in, which are there when it is imported."""
     parts = module.split(".")
     return {"wengert", *(".".join(parts[:k]) for k in range(1, len(parts)))}
+
+
+# ------------------------------------------------------------------------------------------------ the core
+
+CORE = ROOT / "core"
+FILES = {p.relative_to(CORE).as_posix(): p for p in CORE.rglob("*") if p.suffix in (".h", ".cpp", ".def", ".inc")}
+MADE_BY_THE_BUILD = {"device_headers.inc"}
+
+
+def _rows() -> list[tuple[int, str]]:
+    """The names and patterns in the first columns of the tables of core/README.md, each with the number of its section."""
+    found, section = [], 0
+    for line in (CORE / "README.md").read_text(encoding="utf-8").splitlines():
+        if line == "### Who runs what":
+            break
+        section += line.startswith("### ")
+        if line.startswith("| `"):
+            folder = ""
+            for name in re.findall(r"`([^`]+)`", line.split("|")[1]):
+                if "/" in name:
+                    folder, name = name.rsplit("/", 1)
+                found.append((section, f"{folder}/{name}" if folder else name))
+    return found
+
+
+@functools.cache
+def _section(file: str) -> int:
+    """The section of core/README.md that has a file: by its name, or by the longest pattern or folder."""
+    stem = file.rsplit(".", 1)[0]
+    best = (0, 0)
+    for section, name in _rows():
+        if name in (file, stem):
+            best = max(best, (1000 + len(name), section))
+        elif fnmatch.fnmatch(file, name + "*" if name.endswith("/") else name) or fnmatch.fnmatch(stem, name):
+            best = max(best, (len(name), section))
+    assert best[1], f"core/{file} has no row in core/README.md"
+    return best[1]
+
+
+@functools.cache
+def _includes(file: str) -> list[str]:
+    """Files of the core that this one includes."""
+    found = []
+    for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', FILES[file].read_text(encoding="utf-8"), re.MULTILINE):
+        places = (os.path.normpath(os.path.join(os.path.dirname(file), name)), name, f"kernels/{name}")
+        ours = next((p for p in places if p in FILES), None)
+        assert ours or name in MADE_BY_THE_BUILD, f"core/{file} includes {name}, which is nowhere"
+        found += [ours] if ours else []
+    return found
+
+
+def test_files_of_the_core_use_sections_above_them() -> None:
+    for file in sorted(FILES):
+        for used in _includes(file):
+            assert _section(used) <= _section(file), (
+                f"core/{file} includes {used}, whose section of core/README.md is below its own"
+            )
+
+
+def test_headers_do_not_include_each_other() -> None:
+    uses = {f: set(_includes(f)) for f in FILES}
+    done: set[str] = set()
+    while ready := {f for f, used in uses.items() if f not in done and used <= done}:
+        done |= ready
+    assert done == set(FILES), f"these include each other: {sorted(set(FILES) - done)}"
+
+
+def test_rows_of_the_map_are_of_files() -> None:
+    files = [*FILES, *(f.rsplit(".", 1)[0] for f in FILES)]
+    for _, name in _rows():
+        assert fnmatch.filter(files, name + "*" if name.endswith("/") else name), f"core/README.md: there is no {name}"
