@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "kernels/finite_rows.h"
 #include "threads.h"
 
 namespace wengert {
@@ -14,12 +15,11 @@ constexpr int64_t kBlock = 1024;      // elements between two looks at what was 
 constexpr int64_t kMostRead = 65536;  // elements that are looked at in search of one that is not zero
 
 // An exponent of ones is that of infinities and NaN.
-template <class Bits>
-bool finite_bits(const Bits* x, int64_t n, Bits exponent) {
+bool finite_halves(const uint16_t* x, int64_t n, uint16_t exponent) {
   for (int64_t from = 0; from < n; from += kBlock) {
     const int64_t to = std::min(n, from + kBlock);
-    Bits found = 0;
-    for (int64_t i = from; i < to; ++i) found |= static_cast<Bits>((x[i] & exponent) == exponent);
+    uint16_t found = 0;
+    for (int64_t i = from; i < to; ++i) found |= static_cast<uint16_t>((x[i] & exponent) == exponent);
     if (found) return false;
   }
   return true;
@@ -28,10 +28,10 @@ bool finite_bits(const Bits* x, int64_t n, Bits exponent) {
 bool finite_elements(DType dtype, const char* data, int64_t from, int64_t n) {
   const char* at = data + from * size_of(dtype);
   switch (dtype) {
-    case DType::Float16: return finite_bits<uint16_t>(reinterpret_cast<const uint16_t*>(at), n, 0x7c00);
-    case DType::BFloat16: return finite_bits<uint16_t>(reinterpret_cast<const uint16_t*>(at), n, 0x7f80);
-    case DType::Float32: return finite_bits<uint32_t>(reinterpret_cast<const uint32_t*>(at), n, 0x7f800000);
-    default: return finite_bits<uint64_t>(reinterpret_cast<const uint64_t*>(at), n, 0x7ff0000000000000);
+    case DType::Float16: return finite_halves(reinterpret_cast<const uint16_t*>(at), n, 0x7c00);
+    case DType::BFloat16: return finite_halves(reinterpret_cast<const uint16_t*>(at), n, 0x7f80);
+    case DType::Float32: return finite_rows(float()).finite(reinterpret_cast<const float*>(at), n);
+    default: return finite_rows(double()).finite(reinterpret_cast<const double*>(at), n);
   }
 }
 
@@ -52,6 +52,7 @@ bool all_finite(const Value* v) {
   const Ref packed(contiguous(v));
   const int64_t n = v->size * parts;
   const char* data = packed->data;
+  if (n <= kTile) return finite_elements(dtype, data, 0, n);
   std::atomic<bool> finite = true;
   parallel_for((n + kTile - 1) / kTile, [&](int64_t tile) {
     const int64_t from = tile * kTile;

@@ -235,8 +235,13 @@ bool finite_effects(const Effects& effects, Tensor* const* targets, Value* const
     if (out[i]->size == 1 && !all_finite(out[i])) return false;
   for (size_t k = 0; k < effects.writes.size(); ++k)
     if (lasting_leaf(current(*targets[k])) && !all_finite(out[effects.writes[k].output])) return false;
+  // What a gradient has made of its parameter was looked at already.
+  const auto updated = [&](const LeafGrad& g) {
+    return std::any_of(effects.writes.begin(), effects.writes.end(),
+                       [&](const TensorWrite& w) { return w.input == g.leaf; });
+  };
   for (const LeafGrad& g : effects.grads)
-    if (g.has_output() && !all_finite(out[g.output])) return false;
+    if (g.has_output() && !updated(g) && !all_finite(out[g.output])) return false;
   return true;
 }
 

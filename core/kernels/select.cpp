@@ -5,6 +5,7 @@
 
 #include "attention_rows.h"
 #include "conv_tiles.h"
+#include "finite_rows.h"
 #include "pool_rows.h"
 #include "random_rows.h"
 #include "recurrent_rows.h"
@@ -20,6 +21,7 @@ namespace wengert {
   X(ConvTiles, conv_tiles)         \
   X(PoolRows, pool_rows)           \
   X(AttentionRows, attention_rows) \
+  X(FiniteRows, finite_rows)       \
   X(RandomRows, random_rows)       \
   X(RecurrentRows, recurrent_rows) \
   X(RowKernels, row_kernels)       \

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 
 import wengert as wg
 from tests.debug.faults.lines import line_at_fault
 from tests.debug.faults.numbers import BACKWARD, FORWARD
+from wengert import _core
 
 MODES = ("full", "light")
 
@@ -236,3 +238,16 @@ def test_recorded_backward_is_looked_at():
         (g,) = wg.grad_of((x**1.5).sum(), [x], create_graph=True)
         g.sum().backward()
     assert caught.value.backward
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("n", [1, 7, 1000, 4097, 40_000])
+def test_one_bad_element_is_seen_wherever_it_is(n, dtype):
+    a = np.linspace(-3, 3, n).astype(dtype)
+    a[0], a[-1] = np.finfo(dtype).max, -np.finfo(dtype).tiny
+    assert _core.all_finite(wg.asarray(a.copy()))
+    for bad in (np.inf, -np.inf, np.nan, -np.nan):
+        for k in {0, n // 2, n - 1}:
+            b = a.copy()
+            b[k] = bad
+            assert not _core.all_finite(wg.asarray(b)), (bad, k)
