@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
 import wengert as wg
 from wengert.cli import main
+from wengert.debug import benchmark
 from wengert.debug.benchmark_result import BenchmarkResult
 
 MODULE = """
-import time
+from wengert.debug import benchmark
 
 def short():
-    time.sleep(0.0005)
+    benchmark.time.pass_by(0.0005)
 
 def long():
-    time.sleep(0.003)
+    benchmark.time.pass_by(0.003)
 
 def fails():
     raise KeyError("here")
@@ -27,8 +29,22 @@ step = short
 FEW = ["--iterations", "20", "--warmup", "1"]
 
 
+class Clock:
+    """Time that passes only where a function says so, plus a little noise: a busy machine changes nothing."""
+
+    def __init__(self):
+        self._now, self._noise = 0.0, random.Random(0)
+
+    def pass_by(self, seconds):
+        self._now += seconds * self._noise.uniform(0.9, 1.1)
+
+    def perf_counter(self):
+        return self._now
+
+
 @pytest.fixture
-def module(tmp_path):
+def module(tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark, "time", Clock())
     path = tmp_path / "timed.py"
     path.write_text(MODULE)
     return path
