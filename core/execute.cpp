@@ -60,6 +60,10 @@ struct Run {
   void run_group_on_device(const FusedGroup& g);
   Value* spare_operand(const Step& s, DType dtype) const;
   Value* donated_for(int32_t slot) const;
+  // What the host has computed for a program that runs elsewhere.
+  void note(int32_t slot) const {
+    if (number_log && device != kCpu && slots[slot]->device == kCpu) number_log->add_number(slot, slots[slot]);
+  }
   void drop(int32_t slot) {
     release(slots[slot]);
     slots[slot] = nullptr;
@@ -426,7 +430,7 @@ void Run::run_group_on_device(const FusedGroup& g) {
   if (call.is_number()) {
     run_group(g, *this);
     for (const FusedRegister& r : g.registers)
-      if (number_log && r.output >= 0) number_log->add_number(r.output, slots[r.output]);
+      if (r.output >= 0) note(r.output);
     return;
   }
   call.place();
@@ -477,7 +481,7 @@ void Run::call(const Step& s) {
   if (s.op->elementwise) {
     Value* spare = spare_operand(s, s.op->map_result[static_cast<int>(operands[n - 1]->dtype)]);
     slots[s.out[0]] = run_elementwise(*s.op, operands.data(), n, spare);
-    if (number && number_log) number_log->add_number(s.out[0], slots[s.out[0]]);
+    note(s.out[0]);
     return;
   }
   Value* results[kMaxOutputs];
@@ -490,7 +494,7 @@ void Run::call(const Step& s) {
   }
   for (size_t i = 0; i < s.out.size(); ++i) {
     slots[s.out[i]] = results[i];
-    if (number && number_log) number_log->add_number(s.out[i], results[i]);
+    note(s.out[i]);
   }
 }
 

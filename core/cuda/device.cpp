@@ -9,6 +9,7 @@
 #include "../small_array.h"
 #include "graph.h"
 #include "modules.h"
+#include "tasks.h"
 
 namespace wengert::cuda {
 
@@ -82,29 +83,46 @@ std::pair<size_t, size_t> CudaDevice::free_memory() {
 
 char* CudaDevice::allocate(size_t bytes) {
   enter();
-  return pool_.allocate(bytes);
+  char* p = pool_.allocate(bytes);
+  if (recording_) recording_->add_block(p, bytes);
+  return p;
 }
 
 void CudaDevice::free(char* data, size_t bytes) noexcept { pool_.free(data, bytes); }
 
 // ------------------------------------------------------------------------------------------------------------- kernels
 
-Function CudaDevice::function(const std::string& source) {
-  if (auto found = functions_.find(source); found != functions_.end()) return found->second;
+Module CudaDevice::module(const std::string& source) {
   const std::string code = machine_code(source, architecture);
-  Module module = nullptr;
-  Function made = nullptr;
-  WENGERT_CALL(cuModuleLoadData, &module, code.data());
-  WENGERT_CALL(cuModuleGetFunction, &made, module, "kernel");
-  return functions_.emplace(source, made).first->second;
+  Module made = nullptr;
+  WENGERT_CALL(cuModuleLoadData, &made, code.data());
+  return made;
+}
+
+Function CudaDevice::function(BodyKernel& kernel) {
+  if (!kernel.function) WENGERT_CALL(cuModuleGetFunction, &kernel.function, module(kernel_text(kernel.body)), "kernel");
+  return kernel.function;
+}
+
+std::vector<Function> CudaDevice::functions(const std::string& source, size_t count) {
+  std::vector<Function>& made = joined_[source];
+  if (!made.empty()) return made;
+  Module const code = module(source);
+  std::vector<Function> found(count);
+  for (size_t k = 0; k < count; ++k)
+    WENGERT_CALL(cuModuleGetFunction, &found[k], code, ("kernel_" + std::to_string(k)).c_str());
+  return made = found;
+}
+
+void CudaDevice::run(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words) {
+  if (grid == 0) return;
+  if (recording_) return recording_->add(kernel, grid, words);
+  launch(function(kernel), grid, kernel.body.block, words);
 }
 
 void CudaDevice::launch(Function f, int64_t grid, int block, const std::vector<int64_t>& words) {
-  if (grid == 0) return;
   if (grid > INT32_MAX) fail(ErrorKind::device, name.c_str(), "a kernel has more blocks than a launch can have");
   void* parameters[] = {const_cast<int64_t*>(words.data())};
-  if (recording_)
-    recording_->launches.push_back({f, static_cast<unsigned>(grid), static_cast<unsigned>(block), words, {}});
   ++counters.kernels;
   WENGERT_CALL(cuLaunchKernel, f, static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(block), 1, 1, 0, stream_,
                parameters, nullptr);
@@ -193,47 +211,59 @@ void CudaDevice::run_long_rows(const Chain& chain, const Space& space, const Ope
 
 void CudaDevice::run_chain(PreparedChain& prepared, const Space& space, const Operand* in, void* const* out) {
   if (is_long(prepared.chain, space)) return run_long_rows(prepared.chain, space, in, out);
+  if (!recording_ || prepared.chain.rows) return run_planned(prepared, space, in, out);
+  // In a graph, what is independent is joined with what fits: here it is apart.
+  if (!prepared.parts) {
+    prepared.parts.emplace();
+    for (ChainPart& part : independent_parts(prepared.chain, in)) {
+      auto& made = prepared.parts->emplace_back(std::move(part), std::make_unique<PreparedChain>());
+      made.second->chain = made.first.chain;
+    }
+  }
+  if (prepared.parts->empty()) return run_planned(prepared, space, in, out);
+  for (auto& [part, chain] : *prepared.parts) {
+    std::vector<Operand> operands;
+    std::vector<void*> targets;
+    for (int k : part.inputs) operands.push_back(in[k]);
+    for (int k : part.outputs) targets.push_back(out[k]);
+    run_planned(*chain, space, operands.data(), targets.data());
+  }
+}
+
+void CudaDevice::run_planned(PreparedChain& prepared, const Space& space, const Operand* in, void* const* out) {
   const Launch l = plan(prepared.chain, space, in, out);
   if (l.grid == 0) return;
   enter();
-  Function f = nullptr;
+  BodyKernel* found = nullptr;
   for (auto& [form, made] : prepared.kernels)
-    if (form == l.form) f = made;
-  if (!f) {
-    f = function(source(prepared.chain, l.form));
-    prepared.kernels.emplace_back(l.form, f);
+    if (form == l.form) found = made;
+  if (!found) {
+    found = &kernel(body(prepared.chain, l.form));
+    prepared.kernels.emplace_back(l.form, found);
   }
-  launch(f, l.grid, l.block, l.words);
-  if (recording_) note_words(prepared.chain, in);
-}
-
-// Where the numbers among the operands are in the words of the latest launch: behind the outputs, in the order of
-// inputs.
-void CudaDevice::note_words(const Chain& chain, const Operand* in) {
-  auto& numbers = recording_->launches.back().numbers;
-  int32_t at = 0;
-  for (const Chain::Register& r : chain.registers) at += r.output;
-  for (const Chain::Register& r : chain.registers) {
-    if (!r.input) continue;
-    if (in->number) numbers.push_back({at, in->data, size_of(r.dtype)});
-    at += in->number && size_of(r.dtype) > 8 ? 2 : 1;
-    ++in;
-  }
+  run(*found, l.grid, l.words);
+  if (recording_) recording_->describe_chain(prepared.chain, space, in, out);
 }
 
 void CudaDevice::begin_recording(Recording& recording) {
-  constexpr int kRelaxed = 2;
-  enter();
-  WENGERT_CALL(cuStreamBeginCapture_v2, stream_, kRelaxed);
   recording_ = &recording;
   number_log = &recording;
   recording.arena = pool_.begin_arena();
 }
 
-Graph CudaDevice::end_recording() {
+void CudaDevice::end_recording() {
   pool_.end_arena();
   recording_ = nullptr;
   number_log = nullptr;
+}
+
+void CudaDevice::begin_capture() {
+  constexpr int kRelaxed = 2;
+  enter();
+  WENGERT_CALL(cuStreamBeginCapture_v2, stream_, kRelaxed);
+}
+
+Graph CudaDevice::end_capture() {
   Graph graph = nullptr;
   return driver().cuStreamEndCapture(stream_, &graph) ? nullptr : graph;
 }
@@ -256,17 +286,29 @@ void CudaDevice::run_kernel(const char* header, const std::string& call, const s
   constexpr int kBlock = 256;
   if (threads == 0) return;
   enter();
-  const std::string text = std::string("#include \"") + header +
-                           "\"\n\nusing namespace wengert;\nusing namespace wengert::device;\n\n"
-                           "extern \"C\" __global__ void __launch_bounds__(256) kernel(const __grid_constant__ Words<" +
-                           std::to_string(words.size()) + "> words) {\n  " + call + ";\n}\n";
-  launch(function(text), (threads + kBlock - 1) / kBlock, kBlock, words);
+  auto found = kernels_.find(call);
+  if (found == kernels_.end()) {
+    const bool barriers = std::strstr(header, "reduce") || std::strstr(header, "product");
+    const Body body{header, "{\n  " + call + ";\n}\n", static_cast<int>(words.size()), kBlock, barriers};
+    found = kernels_.emplace(call, BodyKernel{body}).first;
+  }
+  run(found->second, (threads + kBlock - 1) / kBlock, words);
+}
+
+void CudaDevice::small_product(const Product& p) {
+  constexpr int64_t kTile = 16;
+  enter();
+  const int64_t blocks = p.batch * ((p.m + kTile - 1) / kTile) * ((p.n + kTile - 1) / kTile);
+  run(kernel(product_body(p.dtype)), blocks,
+      {reinterpret_cast<int64_t>(p.y), reinterpret_cast<int64_t>(p.a.data), reinterpret_cast<int64_t>(p.b.data),
+       p.batch, p.m, p.n, p.k, p.a.batch, p.a.row, p.a.col, p.b.batch, p.b.row, p.b.col});
+  if (recording_) recording_->tasks.back().product = p;
 }
 
 void CudaDevice::multiply(const Product& product) {
   enter();
   if (!blas_) blas_ = std::make_unique<BlasHandle>(pool_.allocate(BlasHandle::kWorkspace));
-  if (recording_) recording_->products.push_back({product.a.data, product.b.data, product.y});
+  if (recording_) return recording_->add_library(product);
   ++counters.kernels;
   blas_->run(product, stream_);
 }
@@ -302,7 +344,7 @@ Ref CudaDevice::filled(const Value* number) {
   static constexpr int64_t kRepeated[kMaxRank] = {};
   const Ref one(empty(number->dtype, {}, Category::workspace, id));
   fill(one.v, number->data);
-  if (recording_) recording_->launches.back().numbers.push_back({2, number->data, size_of(number->dtype)});
+  if (recording_) recording_->tasks.back().numbers.push_back({2, number->data, size_of(number->dtype)});
   return Ref(view(one.v, number->dims(), kRepeated, 0));
 }
 
@@ -460,7 +502,7 @@ void CudaDevice::copy_here(const Value* from, Value* to) {
   words.insert(words.end(), axes.from.begin(), axes.from.end());
   run_kernel("device_memory.h",
              "copy_strided<" + std::to_string(size_of(from->dtype)) + ", " + std::to_string(axes.shape.size()) +
-                 ", int64_t>(words.at)",
+                 ", int64_t>(words, block_number)",
              words, from->size);
 }
 
@@ -502,7 +544,8 @@ void CudaDevice::copy(const Value* from, Value* to) {
 void CudaDevice::fill(Value* to, const void* element) {
   std::vector<int64_t> words = {reinterpret_cast<int64_t>(to->data), to->size, 0, 0};
   std::memcpy(&words[2], element, static_cast<size_t>(size_of(to->dtype)));
-  run_kernel("device_memory.h", "fill<" + std::to_string(size_of(to->dtype)) + ">(words.at)", words, to->size);
+  run_kernel("device_memory.h", "fill<" + std::to_string(size_of(to->dtype)) + ">(words, block_number)", words,
+             to->size);
 }
 
 void CudaDevice::note_index(const Op& op, std::vector<int64_t>& words) {

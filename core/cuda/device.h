@@ -1,6 +1,7 @@
 // A GPU as a device: its memory, its one stream of work, kernels by source, and the ops that it has. Everything is
 // started and not waited for; copies to the host wait.
 #pragma once
+#include <optional>
 #include <unordered_map>
 
 #include "../device.h"
@@ -11,10 +12,16 @@
 
 namespace wengert::cuda {
 
+struct BodyKernel {
+  Body body;
+  Function function = nullptr;  // null: it has not been needed yet
+};
+
 // A chain with the kernels that were made of it so far, one for each way in which operands lie in memory.
 struct PreparedChain : Prepared {
   Chain chain;
-  std::vector<std::pair<Form, Function>> kernels;
+  std::vector<std::pair<Form, BodyKernel*>> kernels;
+  std::optional<std::vector<std::pair<ChainPart, std::unique_ptr<PreparedChain>>>> parts;  // once it was in a graph
 };
 
 struct Recording;
@@ -64,14 +71,21 @@ class CudaDevice : public Device {
     }
     return *found;
   }
-  // A kernel of one of the device headers: `call` is an expression such as "fill<4>(words.at)". Threads come in blocks
-  // of 256, at least `threads` of them.
+  // A kernel of one of the device headers: `call` is an expression such as "fill<4>(words, block_number)". Threads come
+  // in blocks of 256, at least `threads` of them. The first word is where it writes; it reads at any others.
   void run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words, int64_t threads);
-  void multiply(const Product& product);
-  // Between these, launches are the nodes of a graph and do not run.
+  void small_product(const Product& product);  // by a kernel of ours
+  void multiply(const Product& product);       // by the library
+  // Between these, launches and products are noted, and do not run.
   void begin_recording(Recording& recording);
-  Graph end_recording();  // null: it could not be captured
+  void end_recording();
   Recording* recording() const { return recording_; }
+  // Between these, launches and products become nodes of a graph.
+  void begin_capture();
+  Graph end_capture();  // null: it could not be captured
+  void launch(Function f, int64_t grid, int block, const std::vector<int64_t>& words);
+  Function function(BodyKernel& kernel);
+  std::vector<Function> functions(const std::string& source, size_t count);  // "kernel_0", …
   void launch_graph(GraphExec exec);
   void note_index(const Op& op,
                   std::vector<int64_t>& words);  // appends where a bad index is noted, and the op's number
@@ -82,16 +96,18 @@ class CudaDevice : public Device {
   Pool pool_;
   std::unique_ptr<BlasHandle> blas_;
   Recording* recording_ = nullptr;
-  int64_t* note_ = nullptr;  // three words of host memory that the GPU writes to
-  std::unordered_map<std::string, Function> functions_;
+  int64_t* note_ = nullptr;                              // three words of host memory that the GPU writes to
+  std::unordered_map<std::string, BodyKernel> kernels_;  // by the text of their bodies
+  std::unordered_map<std::string, std::vector<Function>> joined_;
   std::unordered_map<uint32_t, std::unique_ptr<PreparedChain>> maps_, casts_;
   std::unordered_map<uint64_t, std::unique_ptr<PreparedChain>> chains_;
 
   void enter() const;  // makes the GPU that of this thread
-  Function function(const std::string& source);
-  void launch(Function f, int64_t grid, int block, const std::vector<int64_t>& words);
+  BodyKernel& kernel(const Body& body) { return kernels_.try_emplace(body.text, BodyKernel{body}).first->second; }
+  void run(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words);
+  Module module(const std::string& source);
+  void run_planned(PreparedChain& prepared, const Space& space, const Operand* in, void* const* out);
   void check_note();
-  void note_words(const Chain& chain, const Operand* in);
   void to_host(const Value* from, Value* to);
   Ref filled(const Value* number);
   void from_host(const Value* from, Value* to);

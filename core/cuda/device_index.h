@@ -20,9 +20,9 @@ WENGERT_INLINE int64_t checked_index(int64_t index, int64_t size, int64_t* note,
 
 // to[o, p, i] = from[o, index[p], i]; `kAlong`: index[o, p, i].
 template <bool kAlong, int kBytes>
-WENGERT_INLINE void take(const int64_t* words) {
+WENGERT_INLINE void take(const int64_t* words, int64_t block_number) {
   using T = BytesOf<kBytes>;
-  const int64_t size = words[4], inner = words[5], count = words[6], at = global_thread();
+  const int64_t size = words[4], inner = words[5], count = words[6], at = global_thread(block_number);
   if (at >= words[3] * count * inner) return;
   const int64_t i = at % inner, p = at / inner % count, o = at / inner / count;
   const int64_t index =
@@ -33,9 +33,9 @@ WENGERT_INLINE void take(const int64_t* words) {
 // to[o, index, i] += from[o, p, i] for all p in order, onto what is there. A thread for each (o, i): no two write to
 // one place.
 template <bool kAlong, DType D>
-WENGERT_INLINE void add_at(const int64_t* words) {
+WENGERT_INLINE void add_at(const int64_t* words, int64_t block_number) {
   using S = Storage<D>;
-  const int64_t size = words[4], inner = words[5], count = words[6], at = global_thread();
+  const int64_t size = words[4], inner = words[5], count = words[6], at = global_thread(block_number);
   if (at >= words[3] * inner) return;
   const int64_t i = at % inner, o = at / inner;
   for (int64_t p = 0; p < count; ++p) {
@@ -51,9 +51,9 @@ WENGERT_INLINE void add_at(const int64_t* words) {
 // The same where there are few indices for each place: a thread for each element of `to` looks for those that mean it.
 // Nothing was there before.
 template <bool kAlong, DType D>
-WENGERT_INLINE void collect_at(const int64_t* words) {
+WENGERT_INLINE void collect_at(const int64_t* words, int64_t block_number) {
   using S = Storage<D>;
-  const int64_t size = words[4], inner = words[5], count = words[6], at = global_thread();
+  const int64_t size = words[4], inner = words[5], count = words[6], at = global_thread(block_number);
   if (at >= words[3] * size * inner) return;
   const int64_t i = at % inner, a = at / inner % size, o = at / inner / size;
   S sum = {};
@@ -68,9 +68,9 @@ WENGERT_INLINE void collect_at(const int64_t* words) {
 
 // to[o, index, i] = from[o, p, i] for all p in order: the last one stays.
 template <bool kAlong, int kBytes>
-WENGERT_INLINE void put_at(const int64_t* words) {
+WENGERT_INLINE void put_at(const int64_t* words, int64_t block_number) {
   using T = BytesOf<kBytes>;
-  const int64_t size = words[4], inner = words[5], count = words[6], at = global_thread();
+  const int64_t size = words[4], inner = words[5], count = words[6], at = global_thread(block_number);
   if (at >= words[3] * inner) return;
   const int64_t i = at % inner, o = at / inner;
   for (int64_t p = 0; p < count; ++p) {

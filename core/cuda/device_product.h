@@ -26,15 +26,18 @@ WENGERT_INLINE A multiply_add(A a, A b, A c) {
   }
 }
 
-// y = a b, batch by batch. Words: to, a, b, batch, m, n, k, strides of a (batch, row, column), of b.
-template <DType D>
-WENGERT_INLINE void small_product(const int64_t* words) {
+// y = a b, batch by batch; each element goes to `use(position, element)`. Words: to, a, b, batch, m, n, k, strides of a
+// (batch, row, column), of b.
+template <DType D, class Use>
+WENGERT_INLINE void small_product(const int64_t* words, int64_t block_number, Use use) {
   using S = Storage<D>;
   using A = Accumulator<reduction::sum, S>;
   constexpr int kTile = 16, kWarps = kThreads / 32, kRows = 2, kCols = 4;
+  constexpr int kAhead = sizeof(S) <= 4 ? 8 : sizeof(S) == 8 ? 4 : 2;  // loads on their way before the first is used
   const int64_t m = words[4], n = words[5], k = words[6];
-  const int64_t across = (n + kTile - 1) / kTile, down = (m + kTile - 1) / kTile;
-  const int64_t tile = blockIdx.x % (across * down), batch = blockIdx.x / (across * down);
+  const uint32_t across = static_cast<uint32_t>((n + kTile - 1) / kTile), down = (m + kTile - 1) / kTile;
+  const uint32_t number = static_cast<uint32_t>(block_number), batch = number / (across * down);
+  const uint32_t tile = number - batch * across * down;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int row = lane / 4 * kRows, col = lane % 4 * kCols;
   const int64_t first_row = tile / across * kTile, first_col = tile % across * kTile;
@@ -52,17 +55,24 @@ WENGERT_INLINE void small_product(const int64_t* words) {
   }
   A sum[kRows][kCols] = {};
   const int64_t share = (k + kWarps - 1) / kWarps, end = (warp + 1) * share < k ? (warp + 1) * share : k;
-#pragma unroll 4
-  for (int64_t p = warp * share; p < end; ++p) {
-    A x[kRows], y[kCols];
+  for (int64_t p = warp * share; p < end; p += kAhead) {
+    A x[kAhead][kRows], y[kAhead][kCols];
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) x[i] = factor<A>(rows[i][p * words[9]]);
+    for (int h = 0; h < kAhead; ++h) {
+      const int64_t at = p + h < end ? p + h : p;
 #pragma unroll
-    for (int j = 0; j < kCols; ++j) y[j] = factor<A>(cols[j][p * words[11]]);
+      for (int i = 0; i < kRows; ++i) x[h][i] = factor<A>(rows[i][at * words[9]]);
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
+      for (int j = 0; j < kCols; ++j) y[h][j] = factor<A>(cols[j][at * words[11]]);
+    }
 #pragma unroll
-      for (int j = 0; j < kCols; ++j) sum[i][j] = multiply_add(x[i], y[j], sum[i][j]);
+    for (int h = 0; h < kAhead; ++h) {
+      if (p + h >= end) break;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int j = 0; j < kCols; ++j) sum[i][j] = multiply_add(x[h][i], y[h][j], sum[i][j]);
+      }
     }
   }
   __shared__ A of_warp[kWarps][kTile * kTile];
@@ -75,7 +85,12 @@ WENGERT_INLINE void small_product(const int64_t* words) {
   A total = of_warp[0][threadIdx.x];
 #pragma unroll
   for (int w = 1; w < kWarps; ++w) total = reduction::sum::apply(total, of_warp[w][threadIdx.x]);
-  address<S>(words[0])[(batch * m + r) * n + c] = store_as<S>(total);
+  use((static_cast<int64_t>(batch) * m + r) * n + c, store_as<S>(total));
+}
+
+template <DType D>
+WENGERT_INLINE void small_product(const int64_t* words, int64_t block_number) {
+  small_product<D>(words, block_number, [=](int64_t at, Storage<D> y) { address<Storage<D>>(words[0])[at] = y; });
 }
 
 }  // namespace wengert::WENGERT_ISA_NAMESPACE

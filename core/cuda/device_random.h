@@ -32,9 +32,9 @@ WENGERT_INLINE uint64_t wide_word(const PhiloxBlock& b, int k) {
 }
 
 template <DType D>
-WENGERT_INLINE void uniform(const int64_t* words) {
+WENGERT_INLINE void uniform(const int64_t* words, int64_t block_number) {
   constexpr int kPer = D == DType::Float64 ? 2 : 4;
-  const int64_t block = global_thread(), n = words[1];
+  const int64_t block = global_thread(block_number), n = words[1];
   if (block * kPer >= n) return;
   const PhiloxBlock b = philox(words, block, 0);
   auto* to = address<Storage<D>>(words[0]) + block * kPer;
@@ -63,10 +63,10 @@ WENGERT_INLINE void normal_pair(Word first, Word second, Real* y) {
 
 // D: of the parts of a complex number, of which there are n; `scale` is then √½.
 template <DType D, bool kParts>
-WENGERT_INLINE void normal(const int64_t* words) {
+WENGERT_INLINE void normal(const int64_t* words, int64_t block_number) {
   constexpr int kPer = D == DType::Float64 ? 2 : 4;
   using Real = std::conditional_t<D == DType::Float64, double, float>;
-  const int64_t block = global_thread(), n = words[1];
+  const int64_t block = global_thread(block_number), n = words[1];
   if (block * kPer >= n) return;
   const PhiloxBlock b = philox(words, block, 0);
   Real y[kPer];
@@ -83,8 +83,8 @@ WENGERT_INLINE void normal(const int64_t* words) {
 }
 
 // Words: …, low, high. As on the CPU, products that would be one too many are drawn again.
-WENGERT_INLINE void integers(const int64_t* words) {
-  const int64_t block = global_thread(), n = words[1];
+WENGERT_INLINE void integers(const int64_t* words, int64_t block_number) {
+  const int64_t block = global_thread(block_number), n = words[1];
   if (block * 2 >= n) return;
   const uint64_t low = static_cast<uint64_t>(words[5]), span = static_cast<uint64_t>(words[6]) - low;
   const uint64_t rejected = (0 - span) % span;
@@ -97,10 +97,10 @@ WENGERT_INLINE void integers(const int64_t* words) {
 
 // Words: …, from, p (a double).
 template <DType D>
-WENGERT_INLINE void dropout(const int64_t* words) {
+WENGERT_INLINE void dropout(const int64_t* words, int64_t block_number) {
   using Real = std::conditional_t<D == DType::Float64, double, float>;
   constexpr DType kComputed = D == DType::Float64 ? DType::Float64 : DType::Float32;
-  const int64_t block = global_thread(), n = words[1];
+  const int64_t block = global_thread(block_number), n = words[1];
   if (block * 4 >= n) return;
   const PhiloxBlock b = philox(words, block, 0);
   const double p = constant<double>(words + 6);

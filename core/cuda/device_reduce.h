@@ -10,13 +10,13 @@ namespace wengert::WENGERT_ISA_NAMESPACE {
 // memory
 // (`kColumns`), or of one. Chunk c of kept element k goes to to[c * kept + k].
 template <class Op, DType D, DType Out, bool kColumns, int kKept, int kReduced>
-WENGERT_INLINE void reduce_chunks(const int64_t* words) {
+WENGERT_INLINE void reduce_chunks(const int64_t* words, int64_t block_number) {
   using S = Storage<D>;
   using A = Accumulator<Op, S>;
   constexpr int kSide = kColumns ? 32 : 1, kParts = kThreads / kSide;
   const int64_t kept = words[2], reduced = words[3], chunk = words[4];
   const int64_t tiles = (kept + kSide - 1) / kSide;
-  const int64_t tile = blockIdx.x % tiles, number = blockIdx.x / tiles;
+  const int64_t tile = block_number % tiles, number = block_number / tiles;
   const int side = static_cast<int>(threadIdx.x) % kSide, part = static_cast<int>(threadIdx.x) / kSide;
   const int64_t wanted = tile * kSide + side, k = wanted < kept ? wanted : kept - 1;
   const int64_t* shape = words + 5;
@@ -40,9 +40,9 @@ WENGERT_INLINE void reduce_chunks(const int64_t* words) {
 // The position of the first largest (smallest) element along an axis; a NaN counts as both. Words: to, from, kept
 // elements, reduced elements, stride of the reduced axis, shape and strides of the kept axes.
 template <bool kLargest, DType D, int kKept>
-WENGERT_INLINE void arg_reduce(const int64_t* words) {
+WENGERT_INLINE void arg_reduce(const int64_t* words, int64_t block_number) {
   using S = Storage<D>;
-  const int64_t kept = blockIdx.x;
+  const int64_t kept = block_number;
   const auto value = [&](int64_t r) {
     const S x = (address<const S>(words[1]) + offset_of<kKept>(kept, words + 5, words + 5 + kKept))[r * words[4]];
     if constexpr (HalfNumber<S>) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "../regions.h"
 #include "../small_array.h"
+#include "schedule.h"
 
 namespace wengert::cuda {
 
@@ -28,23 +28,6 @@ bool is_capturable(const Program& p) {
     launches += s.group || (s.op && !s.op->view);
   }
   return launches >= kFewestLaunches;
-}
-
-struct Range {
-  const char *begin = nullptr, *end = nullptr;
-  bool holds(const void* p) const { return p >= begin && p < end; }
-};
-
-// The memory that a value reaches.
-Range range_of(const Value* v) {
-  if (v->size == 0) return {};
-  int64_t low = 0, high = 0;
-  for (int i = 0; i < v->ndim; ++i) {
-    const int64_t reach = (v->shape[i] - 1) * v->strides[i];
-    (reach < 0 ? low : high) += reach;
-  }
-  const int64_t element = size_of(v->dtype);
-  return {v->data + low * element, v->data + (high + 1) * element};
 }
 
 void put(std::vector<int64_t>& key, const Value* v) {
@@ -72,6 +55,7 @@ void write_key(std::vector<int64_t>& key, const Program& p, Value* const* in, co
     for (int i = 0; donated[o] && same < 0 && i < p.n_inputs; ++i)
       if (in[i]->data == donated[o]->data) same = i;
     key.push_back(donated[o] ? same : -2);
+    if (donated[o] && same < 0) key.push_back(reinterpret_cast<int64_t>(donated[o]->data));
   }
 }
 
@@ -86,7 +70,8 @@ struct GraphCache::Entry {
   };
   struct Node {
     GraphNode handle;
-    RecordedLaunch launch;
+    Function function;
+    ScheduledNode launch;
     bool changed = false;
   };
   struct Output {
@@ -134,7 +119,10 @@ struct GraphCache::Entry {
 
   bool capture(CudaDevice& gpu, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value* const* donated);
   bool inputs_overlap(Value* const* in) const;
-  bool find_nodes(const Recording& recording);
+  bool record(CudaDevice& gpu, Recording& recording, const Program& p, Value* const* in, const int64_t* leaf_sizes,
+              Value** out, Value* const* donated);
+  void make_nodes(CudaDevice& gpu, const Schedule& schedule);
+  bool find_nodes();
   void describe_outputs(const Program& p, Value* const* in, Value** out, const Recording& recording);
   void find_patches(const Program& p, Value* const* in, const Recording& recording);
   bool moved_beyond_reach(const Program& p, Value* const* in);
@@ -191,46 +179,88 @@ bool GraphCache::Entry::moved_beyond_reach(const Program& p, Value* const* in) {
 bool GraphCache::Entry::capture(CudaDevice& gpu, const Program& p, Value* const* in, const int64_t* leaf_sizes,
                                 Value* const* donated) {
   Recording recording;
-  SmallArray<Value*, 16> out(p.outputs.size()), into(p.outputs.size());
-  // What the host computes is written by every run itself, this one's among them.
-  for (size_t o = 0; o < p.outputs.size(); ++o)
-    into[o] = donated && donated[o] && donated[o]->device == gpu.id ? donated[o] : nullptr;
-  ranges.clear();
-  for (int i = 0; i < p.n_inputs; ++i) {
-    ranges.push_back(in[i]->device == gpu.id ? range_of(in[i]) : Range{});
-    if (staged[static_cast<size_t>(i)]) recording.staged.emplace_back(ranges.back().begin, ranges.back().end);
-  }
-  if (inputs_overlap(in)) return false;
-  const auto abandon = [&] {
-    if (Graph half = gpu.end_recording()) driver().cuGraphDestroy(half);
-  };
-  gpu.begin_recording(recording);
-  try {
-    run_steps(gpu.id, p, in, leaf_sizes, out.data(), donated ? into.data() : nullptr, 0, true);
-  } catch (const Uncapturable&) {
-    abandon();
-    return false;
-  } catch (...) {
-    abandon();
-    throw;
-  }
+  SmallArray<Value*, 16> out(p.outputs.size());
+  if (!record(gpu, recording, p, in, leaf_sizes, out.data(), donated)) return false;
   arena = recording.arena;
-  graph = gpu.end_recording();
   std::vector<Ref> made;
   for (size_t o = 0; o < p.outputs.size(); ++o) made.emplace_back(out[o]);
-  if (!graph || !find_nodes(recording) || driver().cuGraphInstantiateWithFlags(&exec, graph, 0)) {
+  std::vector<Range> kept;
+  for (const Ref& v : made)
+    if (v.v && v->device == gpu.id) kept.push_back(range_of(v.v));
+  const Schedule schedule = make_schedule(recording.tasks, kept, recording);
+  make_nodes(gpu, schedule);
+  if (!graph || !find_nodes() || driver().cuGraphInstantiateWithFlags(&exec, graph, 0)) {
     made.clear();
     drop();
     return false;
   }
   fixed.assign(static_cast<size_t>(p.n_inputs), false);
-  for (const auto& product : recording.products)
+  for (const Task& t : recording.tasks) {
+    if (t.kernel) continue;
     for (size_t i = 0; i < ranges.size(); ++i)
-      for (const void* operand : {product.a, product.b, product.y})
+      for (const void* operand : {t.product->a.data, t.product->b.data, static_cast<const void*>(t.product->y)})
         if (ranges[i].holds(operand)) fixed[i] = true;
+  }
   describe_outputs(p, in, out.data(), recording);
   find_patches(p, in, recording);
   return true;
+}
+
+// Runs the program without doing anything on the GPU. False: it cannot be a graph.
+bool GraphCache::Entry::record(CudaDevice& gpu, Recording& recording, const Program& p, Value* const* in,
+                               const int64_t* leaf_sizes, Value** out, Value* const* donated) {
+  // What the host computes is written by every run itself, this one's among them.
+  SmallArray<Value*, 16> into(p.outputs.size());
+  for (size_t o = 0; o < p.outputs.size(); ++o) {
+    into[o] = donated && donated[o] && donated[o]->device == gpu.id ? donated[o] : nullptr;
+    if (!into[o]) continue;
+    const Range r = range_of(into[o]);
+    recording.add_block(r.begin, static_cast<size_t>(r.end - r.begin));
+  }
+  ranges.clear();
+  for (int i = 0; i < p.n_inputs; ++i) {
+    const Range r = in[i]->device == gpu.id ? range_of(in[i]) : Range{};
+    ranges.push_back(r);
+    if (r.begin) recording.add_block(r.begin, static_cast<size_t>(r.end - r.begin));
+    if (staged[static_cast<size_t>(i)]) recording.staged.emplace_back(r.begin, r.end);
+  }
+  if (inputs_overlap(in)) return false;
+  gpu.begin_recording(recording);
+  try {
+    run_steps(gpu.id, p, in, leaf_sizes, out, donated ? into.data() : nullptr, 0, true);
+  } catch (const Uncapturable&) {
+    gpu.end_recording();
+    return false;
+  } catch (...) {
+    gpu.end_recording();
+    throw;
+  }
+  gpu.end_recording();
+  return true;
+}
+
+// The nodes in their order, and the graph, or none if it could not be captured.
+void GraphCache::Entry::make_nodes(CudaDevice& gpu, const Schedule& schedule) {
+  std::vector<Function> joined;
+  if (!schedule.joined.empty()) joined = gpu.functions(joined_text(schedule.joined), schedule.joined.size());
+  for (const ScheduledNode& n : schedule.nodes)
+    if (!n.library) nodes.push_back({nullptr, n.kernel ? gpu.function(*n.kernel) : joined[n.joined], n});
+  gpu.begin_capture();
+  try {
+    size_t k = 0;
+    for (const ScheduledNode& n : schedule.nodes) {
+      if (n.library) {
+        gpu.multiply(*n.library);
+        continue;
+      }
+      gpu.launch(nodes[k].function, n.grid, n.block, n.words);
+      ++k;
+    }
+  } catch (...) {
+    if (Graph half = gpu.end_capture()) driver().cuGraphDestroy(half);
+    throw;
+  }
+  graph = gpu.end_capture();
 }
 
 // Which of two inputs an address belongs to is not known where they share memory.
@@ -242,26 +272,26 @@ bool GraphCache::Entry::inputs_overlap(Value* const* in) const {
 }
 
 // The nodes of our launches among those of the graph: by their kernel and their words.
-bool GraphCache::Entry::find_nodes(const Recording& recording) {
+bool GraphCache::Entry::find_nodes() {
   size_t count = 0;
   if (driver().cuGraphGetNodes(graph, nullptr, &count)) return false;
   std::vector<GraphNode> all(count);
   if (driver().cuGraphGetNodes(graph, all.data(), &count)) return false;
   std::vector<bool> taken(count, false);
-  for (const RecordedLaunch& launch : recording.launches) {
-    bool found = false;
-    for (size_t k = 0; k < count && !found; ++k) {
+  for (Node& node : nodes) {
+    const std::vector<int64_t>& words = node.launch.words;
+    for (size_t k = 0; k < count && !node.handle; ++k) {
       int type = -1;
       KernelNodeParams params = {};
       if (taken[k] || driver().cuGraphNodeGetType(all[k], &type) || type != kKernelNode ||
-          driver().cuGraphKernelNodeGetParams_v2(all[k], &params) || params.function != launch.function ||
-          params.grid_x != launch.grid ||
-          std::memcmp(params.parameters[0], launch.words.data(), launch.words.size() * sizeof(int64_t)) != 0)
+          driver().cuGraphKernelNodeGetParams_v2(all[k], &params) || params.function != node.function ||
+          params.grid_x != node.launch.grid ||
+          std::memcmp(params.parameters[0], words.data(), words.size() * sizeof(int64_t)) != 0)
         continue;
-      taken[k] = found = true;
-      nodes.push_back({all[k], launch});
+      taken[k] = true;
+      node.handle = all[k];
     }
-    if (!found) return false;
+    if (!node.handle) return false;
   }
   return true;
 }
@@ -287,8 +317,10 @@ void GraphCache::Entry::describe_outputs(const Program& p, Value* const* in, Val
       while (m < memories.size() && memories[m].captured.begin != memory.begin) ++m;
       if (m == memories.size()) {
         bool copied = false;
-        for (const auto& product : recording.products)
-          for (const void* operand : {product.a, product.b, product.y}) copied |= memory.holds(operand);
+        for (const Task& t : recording.tasks)
+          if (!t.kernel)
+            for (const void* operand : {t.product->a.data, t.product->b.data, static_cast<const void*>(t.product->y)})
+              copied |= memory.holds(operand);
         memories.push_back({memory, v->buffer->bytes, nullptr, copied});
       }
       made.kind = memories[m].copied ? Output::copied : Output::fresh;
@@ -300,7 +332,7 @@ void GraphCache::Entry::describe_outputs(const Program& p, Value* const* in, Val
 
 void GraphCache::Entry::find_patches(const Program& p, Value* const* in, const Recording& recording) {
   for (size_t n = 0; n < nodes.size(); ++n) {
-    const RecordedLaunch& launch = nodes[n].launch;
+    const ScheduledNode& launch = nodes[n].launch;
     const auto node = static_cast<int32_t>(n);
     for (size_t w = 0; w < launch.words.size(); ++w) {
       const auto* word = reinterpret_cast<const char*>(launch.words[w]);
@@ -314,7 +346,7 @@ void GraphCache::Entry::find_patches(const Program& p, Value* const* in, const R
         if (!memories[m].copied && memories[m].captured.holds(word))
           patches.push_back({Patch::output, node, at, static_cast<int32_t>(m), word - memories[m].captured.begin});
     }
-    for (const RecordedLaunch::Number& number : launch.numbers) {
+    for (const Task::Number& number : launch.numbers) {
       for (int i = 0; i < p.n_inputs; ++i)
         if (in[i]->data == number.data) {
           patches.push_back({Patch::number_of_input, node, number.word, i, number.bytes});
@@ -376,10 +408,10 @@ void GraphCache::Entry::patch(Value* const* in, Value* const* slots) {
     node.changed = false;
     void* parameters[] = {node.launch.words.data()};
     KernelNodeParams params = {};
-    params.function = node.launch.function;
-    params.grid_x = node.launch.grid;
+    params.function = node.function;
+    params.grid_x = static_cast<unsigned>(node.launch.grid);
     params.grid_y = params.grid_z = 1;
-    params.block_x = node.launch.block;
+    params.block_x = static_cast<unsigned>(node.launch.block);
     params.block_y = params.block_z = 1;
     params.parameters = parameters;
     WENGERT_CALL(cuGraphExecKernelNodeSetParams_v2, exec, node.handle, &params);

@@ -1,48 +1,15 @@
-// Programs as CUDA graphs. A program that runs for the second time with operands of the same shapes is captured: its
-// launches become the nodes of a graph, which later runs replay with one launch. What differs from run to run is
-// written into the nodes: addresses of inputs and outputs, and numbers that the host computes.
+// Programs as CUDA graphs. A program that runs for the second time with operands of the same shapes is noted as tasks,
+// which a schedule makes into the nodes of a graph; later runs replay it with one launch. What differs from run to run
+// is written into the nodes: addresses of inputs and outputs, and numbers that the host computes.
 #pragma once
 #include <memory>
 
-#include "../regions.h"
 #include "device.h"
 
 namespace wengert::cuda {
 
 // Thrown while a graph is captured by what cannot be a node of it.
 struct Uncapturable {};
-
-// A launch of a kernel of ours, while a graph is captured.
-struct RecordedLaunch {
-  struct Number {
-    int32_t word;
-    const void* data;  // of the host
-    int64_t bytes;
-  };
-  Function function;
-  unsigned grid, block;
-  std::vector<int64_t> words;
-  std::vector<Number> numbers;
-};
-
-// What is noted while a graph is captured.
-struct Recording : NumberLog {
-  struct LibraryProduct {  // cuBLASLt's nodes cannot be changed later
-    const void *a, *b, *y;
-  };
-  std::shared_ptr<Arena> arena;
-  std::vector<RecordedLaunch> launches;
-  std::vector<LibraryProduct> products;
-  std::vector<std::pair<int32_t, Ref>> numbers;             // results of the host's steps, by slot
-  std::vector<std::pair<const char*, const char*>> staged;  // memory that may be elsewhere in other runs
-
-  void add_number(int32_t slot, Value* number) override { numbers.emplace_back(slot, Ref::share(number)); }
-  bool is_staged(const void* p) const {
-    for (auto& [begin, end] : staged)
-      if (p >= begin && p < end) return true;
-    return false;
-  }
-};
 
 class GraphCache : public Prepared {
  public:

@@ -40,8 +40,8 @@ struct IndexCall {
 };
 
 std::string flag(bool along) { return along ? "<true, " : "<false, "; }
-std::string bytes_text(const Value* v) { return std::to_string(size_of(v->dtype)) + ">(words.at)"; }
-std::string type_text(const Value* v) { return dtype_text(v->dtype) + ">(words.at)"; }
+std::string bytes_text(const Value* v) { return std::to_string(size_of(v->dtype)) + ">(words, block_number)"; }
+std::string type_text(const Value* v) { return dtype_text(v->dtype) + ">(words, block_number)"; }
 
 template <bool kAlong>
 void take(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {

@@ -74,12 +74,12 @@ template <bool kUpper>
 void triangle(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
   const Ref x(contiguous(in[0]));
   const Value* y = out[0];
-  gpu.run_kernel(
-      "device_memory.h",
-      std::string("triangle<") + (kUpper ? "true" : "false") + ", " + std::to_string(size_of(y->dtype)) + ">(words.at)",
-      {word_of(y->data), word_of(x->data), y->size, y->ndim > 1 ? y->shape[y->ndim - 2] : 1, y->shape[y->ndim - 1],
-       attrs[0].i},
-      y->size);
+  gpu.run_kernel("device_memory.h",
+                 std::string("triangle<") + (kUpper ? "true" : "false") + ", " + std::to_string(size_of(y->dtype)) +
+                     ">(words, block_number)",
+                 {word_of(y->data), word_of(x->data), y->size, y->ndim > 1 ? y->shape[y->ndim - 2] : 1,
+                  y->shape[y->ndim - 1], attrs[0].i},
+                 y->size);
 }
 
 void full(CudaDevice&, const Op&, Value* const*, int, const Attrs& attrs, Value** out) {
@@ -93,7 +93,7 @@ void iota(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs, Va
   const bool exact =
       !is_inexact(y->dtype) && whole(start) && whole(step) && std::abs(step) * static_cast<double>(y->size) < 0x1p62;
   const std::string computed = exact ? "DType::Int64" : "DType::Float64";
-  gpu.run_kernel("device_memory.h", "iota<" + computed + ", " + dtype_text(y->dtype) + ">(words.at)",
+  gpu.run_kernel("device_memory.h", "iota<" + computed + ", " + dtype_text(y->dtype) + ">(words, block_number)",
                  {word_of(y->data), y->size, exact ? static_cast<int64_t>(start) : bits_of(start),
                   exact ? static_cast<int64_t>(step) : bits_of(step)},
                  y->size);

@@ -1,6 +1,6 @@
 // Matrix products: by cuBLASLt, or by a kernel of ours where the call would cost more than the work.
 #include "device.h"
-#include "graph.h"
+#include "tasks.h"
 
 namespace wengert::cuda {
 
@@ -46,16 +46,6 @@ struct Factor {
   }
 };
 
-void small_product(CudaDevice& gpu, const Product& p) {
-  constexpr int64_t kTile = 16;
-  const int64_t blocks = p.batch * ((p.m + kTile - 1) / kTile) * ((p.n + kTile - 1) / kTile);
-  gpu.run_kernel(
-      "device_product.h", "small_product<" + dtype_text(p.dtype) + ">(words.at)",
-      {reinterpret_cast<int64_t>(p.y), reinterpret_cast<int64_t>(p.a.data), reinterpret_cast<int64_t>(p.b.data),
-       p.batch, p.m, p.n, p.k, p.a.batch, p.a.row, p.a.col, p.b.batch, p.b.row, p.b.col},
-      blocks * 256);
-}
-
 void matmul(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
   constexpr int64_t kSmall = int64_t{1} << 19;  // multiply-adds
   Value* y = out[0];
@@ -74,7 +64,7 @@ void matmul(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attr
     if (r->is_staged(b.operand.data)) b.stage(tb);
   }
   const Product p{y->dtype, batch, m, n, k, a.operand, b.operand, y->data, gpu.tf32};
-  own ? small_product(gpu, p) : gpu.multiply(p);
+  own ? gpu.small_product(p) : gpu.multiply(p);
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ void draw(CudaDevice& gpu, const std::string& kernel, const std::vector<int64_t>
 
 void uniform(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs, Value** out) {
   const Value* y = out[0];
-  draw(gpu, "uniform<" + dtype_text(y->dtype) + ">(words.at)", stream_words(y, y->size, attrs[2], attrs[3]), y->size,
-       per_block(y->dtype));
+  draw(gpu, "uniform<" + dtype_text(y->dtype) + ">(words, block_number)", stream_words(y, y->size, attrs[2], attrs[3]),
+       y->size, per_block(y->dtype));
 }
 
 void normal(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs, Value** out) {
@@ -30,7 +30,7 @@ void normal(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs, 
                         : y->dtype == DType::Complex128 ? DType::Float64
                                                         : y->dtype;
   const int64_t n = parts ? 2 * y->size : y->size;
-  draw(gpu, "normal<" + dtype_text(of_part) + (parts ? ", true" : ", false") + ">(words.at)",
+  draw(gpu, "normal<" + dtype_text(of_part) + (parts ? ", true" : ", false") + ">(words, block_number)",
        stream_words(y, n, attrs[2], attrs[3]), n, per_block(y->dtype));
 }
 
@@ -39,7 +39,7 @@ void integers(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs
   std::vector<int64_t> words = stream_words(y, y->size, attrs[1], attrs[2]);
   words.push_back(attrs[3].dims[0].raw);
   words.push_back(attrs[4].dims[0].raw);
-  draw(gpu, "integers(words.at)", words, y->size, 2);
+  draw(gpu, "integers(words, block_number)", words, y->size, 2);
 }
 
 void dropout(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
@@ -50,7 +50,7 @@ void dropout(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& att
   std::memcpy(&p, &attrs[0].f, sizeof(p));
   words.push_back(reinterpret_cast<int64_t>(x->data));
   words.push_back(p);
-  draw(gpu, "dropout<" + dtype_text(y->dtype) + ">(words.at)", words, y->size, 4);
+  draw(gpu, "dropout<" + dtype_text(y->dtype) + ">(words, block_number)", words, y->size, 4);
 }
 
 }  // namespace

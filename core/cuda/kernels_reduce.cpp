@@ -49,7 +49,8 @@ void reduce_pass(CudaDevice& gpu, const char* name, DType from_type, DType to_ty
   gpu.run_kernel("device_reduce.h",
                  std::string("reduce_chunks<reduction::") + name + ", " + dtype_text(from_type) + ", " +
                      dtype_text(to_type) + ", " + (columns ? "true" : "false") + ", " +
-                     std::to_string(kept.shape.size()) + ", " + std::to_string(reduced.shape.size()) + ">(words.at)",
+                     std::to_string(kept.shape.size()) + ", " + std::to_string(reduced.shape.size()) +
+                     ">(words, block_number)",
                  words, tiles * chunks * 256);
 }
 
@@ -107,7 +108,7 @@ void arg_reduce(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attr
   words.insert(words.end(), kept.strides.begin(), kept.strides.end());
   gpu.run_kernel("device_reduce.h",
                  std::string("arg_reduce<") + (kLargest ? "true, " : "false, ") + dtype_text(x->dtype) + ", " +
-                     std::to_string(kept.shape.size()) + ">(words.at)",
+                     std::to_string(kept.shape.size()) + ">(words, block_number)",
                  words, n_kept * 256);
 }
 

@@ -12,6 +12,7 @@ constexpr size_t kUnit = 512;              // bytes; every address is a multiple
 constexpr size_t kSlab = size_t{4} << 20;  // small blocks are cut from these
 constexpr size_t kMostSmall = size_t{1} << 20;
 constexpr size_t kArenaSlab = size_t{1} << 19;  // there are many arenas, and most are small
+constexpr size_t kUsedOnce = size_t{256} << 10;
 constexpr int kClasses = 4 * 40;
 
 // Sizes in steps of a quarter of a power of two.
@@ -137,6 +138,9 @@ void Pool::free(char* data, size_t bytes) noexcept {
   Lists* lists = &impl_->lists;
   for (Arena* a : impl_->arenas)
     if (a->lists.owns(data)) lists = &a->lists;
+  // While a program is noted, small blocks are not used twice: who waits for whom is then decided by values, not by
+  // where they happen to lie.
+  if (impl_->current && lists == &impl_->current->lists && bytes <= kUsedOnce) return;
   lists->free[class_of(bytes)].push_back(data);
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "../shape.h"
 
@@ -136,6 +137,7 @@ struct Planner {
   const Space& space;
   const Operand* in;
   void* const* out;
+  const int most_pack;
   const int ndim = space.ndim;
   const int64_t* shape = space.shape;
   Launch launch = {};
@@ -206,7 +208,7 @@ struct Planner {
     const Axes axes = join_axes(shape, 0, ndim, strided);
     const int64_t last = axes.shape.empty() ? 1 : axes.shape.back();
     Form& form = launch.form;
-    const int pack = widest_pack(chain);
+    const int pack = std::min(most_pack, widest_pack(chain));
     form.pack = static_cast<uint8_t>(packs_fit(pack, last) ? pack : 1);
     form.wide = !narrow_enough(n) || !narrow_enough(farthest(axes));
     bool any = false;
@@ -235,7 +237,7 @@ struct Planner {
       if (of_row[k]) within_strides[k] = nullptr;
     const Axes within = join_axes(shape, outer, ndim, within_strides);
     Form& form = launch.form;
-    const int pack = widest_pack(chain);
+    const int pack = std::min(most_pack, widest_pack(chain));
     const int64_t last = within.shape.empty() ? 1 : within.shape.back();
     form.pack = static_cast<uint8_t>(cols % pack == 0 && packs_fit(pack, last) ? pack : 1);
     form.wide = !narrow_enough(rows * cols) || !narrow_enough(farthest(across) + farthest(within));
@@ -294,7 +296,7 @@ struct Writer {
   const Chain::Register& reg(int k) const { return chain.registers[static_cast<size_t>(k)]; }
   int n_registers() const { return static_cast<int>(chain.registers.size()); }
   static std::string number(int64_t n) { return std::to_string(n); }
-  static std::string word(int k) { return "words.at[" + number(k) + "]"; }
+  static std::string word(int k) { return "words[" + number(k) + "]"; }
   void line(int indent, const std::string& s) { text += std::string(static_cast<size_t>(2 * indent), ' ') + s + "\n"; }
 
   void number_words() {
@@ -332,7 +334,7 @@ struct Writer {
     return "address<const " + type(k) + ">(" + word(in_word[static_cast<size_t>(k)]) + ")";
   }
   std::string number_of(int k) const {
-    return "constant<" + type(k) + ">(words.at + " + number(in_word[static_cast<size_t>(k)]) + ")";
+    return "constant<" + type(k) + ">(words + " + number(in_word[static_cast<size_t>(k)]) + ")";
   }
   bool is_single(int k) const {
     const Access a = access[static_cast<size_t>(k)];
@@ -340,19 +342,17 @@ struct Writer {
   }
   std::string offset(const std::string& position, int axes, int shape_at, int strides_at) const {
     if (axes == 0) return "Index{0}";
-    return "offset_of<" + number(axes) + ">(" + position + ", words.at + " + number(shape_at) + ", words.at + " +
+    return "offset_of<" + number(axes) + ">(" + position + ", words + " + number(shape_at) + ", words + " +
            number(strides_at) + ")";
   }
 
-  void begin(int block) {
-    text = "#include \"device_group.h\"\n\nusing namespace wengert;\nusing namespace wengert::device;\n\n";
-    line(0, "extern \"C\" __global__ void __launch_bounds__(" + number(block) +
-                ") kernel(const __grid_constant__ Words<" + number(n_words) + "> words) {");
+  void begin() {
+    text = "{\n";
     line(1, std::string("using Index = ") + (form.wide ? "int64_t" : "int32_t") + ";");
     line(1, "constexpr int kPack = " + number(form.pack) + ";");
     for (int k = 0; k < n_registers(); ++k)
       if (reg(k).constant)
-        line(1, "const auto r" + number(k) + " = constant<" + type(k) + ">(words.at + " +
+        line(1, "const auto r" + number(k) + " = constant<" + type(k) + ">(words + " +
                     number(constant_word[static_cast<size_t>(k)]) + ");");
   }
 
@@ -393,9 +393,9 @@ struct Writer {
   }
 
   std::string write_elements() {
-    begin(kBlock);
+    begin();
     line(1, "const Index n = static_cast<Index>(" + word(size_word) + ");");
-    line(1, "const Index i = (static_cast<Index>(blockIdx.x) * " + number(kBlock) +
+    line(1, "const Index i = (static_cast<Index>(block_number) * " + number(kBlock) +
                 " + static_cast<Index>(threadIdx.x)) * kPack;");
     line(1, "if (i >= n) return;");
     for (int k = 0; k < n_registers(); ++k)
@@ -418,6 +418,32 @@ struct Writer {
                     number(k) + ");");
     line(0, "}");
     return std::move(text);
+  }
+
+  // One element, at i; the register `given` is y.
+  std::string write_element(int given) {
+    begin();
+    line(1, "const Index i = static_cast<Index>(at);");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).input) line(1, "const " + type(k) + " r" + number(k) + " = " + (k == given ? "y" : load_one(k)) + ";");
+    for (const Chain::Instruction& i : chain.code)
+      line(1, "const " + type(i.out) + " r" + number(i.out) + " = " + expression(i, "") + ";");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).output)
+        line(1, "address<" + type(k) + ">(" + word(out_word[static_cast<size_t>(k)]) + ")[i] = r" + number(k) + ";");
+    line(0, "}");
+    return std::move(text);
+  }
+  std::string load_one(int k) const {
+    const size_t at = static_cast<size_t>(k);
+    switch (access[at]) {
+      case Access::packed: return base(k) + "[i]";
+      case Access::uniform: return "*" + base(k);
+      case Access::number: return number_of(k);
+      case Access::strided_packs:
+      case Access::strided: break;
+    }
+    return base(k) + "[" + offset("i", form.axes, shape_word, stride_word[at]) + "]";
   }
 
   // ------------------------------------------------------------------------------------------------------ row by row
@@ -488,11 +514,11 @@ struct Writer {
 
   std::string write_rows() {
     const int rows_of_block = std::max(1, kRowBlock / form.threads);
-    begin(rows_of_block * form.threads);
+    begin();
     line(1, "constexpr int kThreads = " + number(form.threads) + ", kEach = " + number(form.each) + ";");
     line(1, "const Index rows = static_cast<Index>(" + word(size_word) + "), cols = static_cast<Index>(" +
                 word(size_word + 1) + ");");
-    line(1, "const Index wanted = static_cast<Index>(blockIdx.x) * " + number(rows_of_block) +
+    line(1, "const Index wanted = static_cast<Index>(block_number) * " + number(rows_of_block) +
                 " + static_cast<Index>(threadIdx.x) / kThreads;");
     line(1, "const Index row = wanted < rows ? wanted : rows - 1;  // threads without a row go along");
     line(1, "const int thread = static_cast<int>(threadIdx.x) % kThreads;");
@@ -529,14 +555,86 @@ const char* no_kernel(Elementwise op, DType dtype) {
   return nullptr;
 }
 
-Launch plan(const Chain& chain, const Space& space, const Operand* in, void* const* out) {
-  return Planner{chain, space, in, out}.run();
+Launch plan(const Chain& chain, const Space& space, const Operand* in, void* const* out, int most_pack) {
+  return Planner{chain, space, in, out, most_pack}.run();
 }
 
-std::string source(const Chain& chain, const Form& form) {
+Body body(const Chain& chain, const Form& form) {
   Writer writer{chain, form};
   writer.number_words();
-  return chain.rows ? writer.write_rows() : writer.write_elements();
+  Body made;
+  made.header = "device_group.h";
+  made.words = writer.n_words;
+  made.block = chain.rows ? std::max(1, kRowBlock / form.threads) * form.threads : kBlock;
+  made.barriers = chain.rows && form.threads > 32;
+  made.text = chain.rows ? writer.write_rows() : writer.write_elements();
+  return made;
+}
+
+std::string source(const Chain& chain, const Form& form) { return kernel_text(body(chain, form)); }
+
+Body product_body(DType dtype) {
+  const std::string call = "small_product<" + dtype_text(dtype) + ">(words, block_number);";
+  return {"device_product.h", "{\n  " + call + "\n}\n", kProductWords, kBlock, true};
+}
+
+Body product_body(DType dtype, bool kept, const Chain& chain, const Form& form, int given) {
+  Writer writer{chain, form};
+  writer.number_words();
+  const std::string t = storage(dtype), element = writer.write_element(given);
+  std::string text =
+      "{\n  small_product<" + dtype_text(dtype) + ">(words, block_number, [=](int64_t at, " + t + " y) {\n";
+  if (kept) text += "  address<" + t + ">(words[0])[at] = y;\n";
+  text +=
+      "  [at, y](const int64_t* words) " + element + "  (words + " + std::to_string(kProductWords) + ");\n  });\n}\n";
+  return {"device_product.h", text, kProductWords + writer.n_words, kBlock, true};
+}
+
+// Instructions that share a register which is neither a number nor a constant belong together.
+std::vector<ChainPart> independent_parts(const Chain& chain, const Operand* in) {
+  const size_t n = chain.registers.size();
+  std::vector<size_t> root(n);
+  for (size_t k = 0; k < n; ++k) root[k] = k;
+  const auto find = [&](size_t k) {
+    while (root[k] != k) k = root[k] = root[root[k]];
+    return k;
+  };
+  std::vector<bool> shared(n, false);
+  for (size_t k = 0, input = 0; k < n; ++k) {
+    shared[k] = chain.registers[k].constant;
+    if (chain.registers[k].input) shared[k] = in[input++].number;
+  }
+  for (const Chain::Instruction& i : chain.code)
+    for (int k = 0; k < i.n_in; ++k)
+      if (const auto from = static_cast<size_t>(i.in[k]); !shared[from])
+        root[find(from)] = find(static_cast<size_t>(i.out));
+  std::vector<ChainPart> parts;
+  std::map<size_t, size_t> part_of;
+  for (const Chain::Instruction& i : chain.code)
+    if (part_of.try_emplace(find(static_cast<size_t>(i.out)), part_of.size()).second) parts.emplace_back();
+  if (parts.size() < 2) return {};
+  std::vector<std::vector<int16_t>> place(parts.size(), std::vector<int16_t>(n, -1));
+  for (size_t k = 0, input = 0, output = 0; k < n; ++k) {
+    const Chain::Register& r = chain.registers[k];
+    const auto of = part_of.find(find(k));
+    if (r.output && (shared[k] || of == part_of.end())) return {};
+    for (size_t p = 0; p < parts.size(); ++p) {
+      if (!shared[k] && (of == part_of.end() || of->second != p)) continue;
+      place[p][k] = static_cast<int16_t>(parts[p].chain.registers.size());
+      parts[p].chain.registers.push_back(r);
+      if (r.input) parts[p].inputs.push_back(static_cast<int>(input));
+      if (r.output) parts[p].outputs.push_back(static_cast<int>(output));
+    }
+    input += r.input;
+    output += r.output;
+  }
+  for (Chain::Instruction i : chain.code) {
+    const size_t p = part_of.at(find(static_cast<size_t>(i.out)));
+    for (int k = 0; k < i.n_in; ++k) i.in[k] = place[p][static_cast<size_t>(i.in[k])];
+    i.out = place[p][static_cast<size_t>(i.out)];
+    parts[p].chain.code.push_back(i);
+  }
+  return parts;
 }
 
 }  // namespace wengert::cuda

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../kernels/vector.h"
+#include "kernel_text.h"
 
 namespace wengert::cuda {
 
@@ -78,12 +79,28 @@ struct Launch {
 
 // How to run a chain: `out` are the addresses of its output registers, `in` its inputs, both in the order
 // of the registers.
-Launch plan(const Chain& chain, const Space& space, const Operand* in, void* const* out);
+Launch plan(const Chain& chain, const Space& space, const Operand* in, void* const* out, int most_pack = 8);
 
 // A dtype as device code writes it: "DType::Float32".
 std::string dtype_text(DType t);
 
-// The text of the kernel, which is named "kernel". The rest of its name would only make equal kernels different.
+Body body(const Chain& chain, const Form& form);
+
+// The kernel that runs the body alone.
 std::string source(const Chain& chain, const Form& form);
+
+// A small matrix product (device_product.h). With a chain without rows: each element y of the product is its register
+// `given` in the chain's iteration space, planned with packs of one, and is stored itself only if it is `kept`.
+inline constexpr int kProductWords = 13;
+Body product_body(DType dtype);
+Body product_body(DType dtype, bool kept, const Chain& chain, const Form& form, int given);
+
+// Of a chain without rows, the parts that have nothing to do with each other, with the numbers of their inputs and
+// outputs among the chain's. Empty if it is one.
+struct ChainPart {
+  Chain chain;
+  std::vector<int> inputs, outputs;
+};
+std::vector<ChainPart> independent_parts(const Chain& chain, const Operand* in);
 
 }  // namespace wengert::cuda

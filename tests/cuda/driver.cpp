@@ -1,6 +1,6 @@
-// NVIDIA's driver and run-time compiler, played by the CPU, for tests on machines without a GPU: memory is the host's,
+// NVIDIA's driver, run-time compiler and matrix products, played by the CPU, for tests on machines without a GPU: memory is the host's,
 // "machine code" is the path of a shared library that g++ made of the kernel with emulator.h, launches run at once, and
-// graphs are lists of launches. Built as libcuda.so.1 and as libnvrtc.so.13. What is wrong with a capture is an error here,
+// graphs are lists of launches. Built as libcuda.so.1, libnvrtc.so.13 and libcublasLt.so.13. What is wrong with a capture is an error here,
 // too: host copies and waits are refused while one is under way.
 #include <dlfcn.h>
 #include <unistd.h>
@@ -10,8 +10,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -28,6 +30,7 @@ struct Node {
   Kernel* kernel;
   unsigned grid, block;
   std::vector<int64_t> words;
+  std::function<void()> work = nullptr;  // of a library, instead of a kernel
   void* parameter = nullptr;
 };
 struct Graph {
@@ -46,7 +49,8 @@ struct KernelNodeParams {
   void* context;
 };
 
-constexpr int kInvalid = 1, kOutOfMemory = 2, kCaptureUnsupported = 900;
+constexpr int kInvalid = 1, kOutOfMemory = 2, kNotFound = 500, kCaptureUnsupported = 900;
+constexpr size_t kMostWords = 512;  // of the parameters of a kernel: 4 KiB
 constexpr size_t kMemory = size_t{1} << 30;
 Graph* capturing = nullptr;
 size_t used = 0;
@@ -141,7 +145,10 @@ API cuGraphLaunch(Exec* exec, void*) {
   if (capturing) return kInvalid;
   for (Node* n : exec->order) {
     const Node& now = exec->nodes.at(n);
-    now.kernel->run(now.words.data(), now.grid, static_cast<int>(now.block));
+    if (now.work)
+      now.work();
+    else
+      now.kernel->run(now.words.data(), now.grid, static_cast<int>(now.block));
   }
   return 0;
 }
@@ -152,9 +159,10 @@ API cuModuleLoadData(void** module, const void* image) {
   *module = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
   return *module ? 0 : (std::fprintf(stderr, "%s\n", dlerror()), kInvalid);
 }
-API cuModuleGetFunction(Kernel** kernel, void* module, const char*) {
-  auto* words = static_cast<size_t*>(dlsym(module, "n_words"));
-  *kernel = new Kernel{reinterpret_cast<Run>(dlsym(module, "run_kernel")), *words};
+API cuModuleGetFunction(Kernel** kernel, void* module, const char* name) {
+  auto* words = static_cast<size_t*>(dlsym(module, ("words_of_" + std::string(name)).c_str()));
+  if (!words) return kNotFound;
+  *kernel = new Kernel{reinterpret_cast<Run>(dlsym(module, ("run_" + std::string(name)).c_str())), *words};
   return 0;
 }
 API cuLaunchKernel(Kernel* k, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned, unsigned, void*,
@@ -165,6 +173,73 @@ API cuLaunchKernel(Kernel* k, unsigned grid, unsigned, unsigned, unsigned block,
     return 0;
   }
   return k->run(words, grid, static_cast<int>(block)), 0;
+}
+
+// ------------------------------------------------------------------------------------------------------ matrix products
+
+namespace {
+
+struct Layout {
+  int type;
+  int64_t rows, cols, leading;
+  int32_t count = 1;
+  int64_t stride = 0;
+};
+struct Description {
+  int32_t transposed[2] = {};
+};
+constexpr int kReal32 = 0, kReal64 = 1, kNotSupported = 15;
+
+template <class T>
+void multiply(const Description& d, const T* a, const Layout& la, const T* b, const Layout& lb, T* c, const Layout& lc) {
+  const int64_t inner = d.transposed[0] ? la.rows : la.cols;
+  for (int64_t n = 0; n < lc.count; ++n)
+    for (int64_t j = 0; j < lc.cols; ++j)
+      for (int64_t i = 0; i < lc.rows; ++i) {
+        T sum = 0;
+        for (int64_t k = 0; k < inner; ++k)
+          sum += a[n * la.stride + (d.transposed[0] ? i * la.leading + k : k * la.leading + i)] *
+                 b[n * lb.stride + (d.transposed[1] ? k * lb.leading + j : j * lb.leading + k)];
+        c[n * lc.stride + j * lc.leading + i] = sum;
+      }
+}
+
+}  // namespace
+
+API cublasLtCreate(void** handle) { return *handle = &used, 0; }
+API cublasLtMatmulDescCreate(Description** d, int, int) { return *d = new Description, 0; }
+API cublasLtMatmulDescSetAttribute(Description* d, int attribute, const void* value, size_t bytes) {
+  return std::memcpy(&d->transposed[attribute - 3], value, bytes), 0;  // 3 and 4: of a, of b
+}
+API cublasLtMatmulDescDestroy(Description* d) { return delete d, 0; }
+API cublasLtMatrixLayoutCreate(Layout** l, int type, uint64_t rows, uint64_t cols, int64_t leading) {
+  if (leading < static_cast<int64_t>(rows)) return kInvalid;
+  return *l = new Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(cols), leading}, 0;
+}
+API cublasLtMatrixLayoutSetAttribute(Layout* l, int attribute, const void* value, size_t bytes) {
+  return std::memcpy(attribute == 5 ? static_cast<void*>(&l->count) : &l->stride, value, bytes), 0;
+}
+API cublasLtMatrixLayoutDestroy(Layout* l) { return delete l, 0; }
+API cublasLtMatmulPreferenceCreate(void** p) { return *p = &used, 0; }
+API cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
+API cublasLtMatmulPreferenceDestroy(void*) { return 0; }
+API cublasLtMatmulAlgoGetHeuristic(void*, Description*, Layout* a, Layout*, Layout*, Layout*, void*, int, void*, int* found) {
+  return *found = a->type == kReal32 || a->type == kReal64, 0;
+}
+API cublasLtMatmul(void*, Description* d, const void*, const void* a, Layout* la, const void* b, Layout* lb, const void*,
+                   const void*, Layout*, void* c, Layout* lc, const uint64_t*, void*, size_t, void*) {
+  if (la->type != kReal32 && la->type != kReal64) return kNotSupported;
+  const auto work = [=] {
+    if (la->type == kReal32)
+      multiply(*d, static_cast<const float*>(a), *la, static_cast<const float*>(b), *lb, static_cast<float*>(c), *lc);
+    else
+      multiply(*d, static_cast<const double*>(a), *la, static_cast<const double*>(b), *lb, static_cast<double*>(c), *lc);
+  };
+  if (capturing)
+    capturing->nodes.push_back(std::make_unique<Node>(Node{nullptr, 0, 0, {}, work}));
+  else
+    work();
+  return 0;
 }
 
 // ------------------------------------------------------------------------------------------------------------ compiler
@@ -185,13 +260,17 @@ API nvrtcCompileProgram(Program* p, int, const char* const*) {
   static int count = 0;
   const char* folder = std::getenv("WENGERT_EMULATED_FOLDER");
   const std::string base = std::string(folder) + "/kernel_" + std::to_string(getpid()) + "_" + std::to_string(count++);
-  const size_t at = p->source.find("Words<") + 6;
-  const std::string words = p->source.substr(at, p->source.find('>', at) - at);
-  std::ofstream(base + ".cpp") << "#include \"emulator.h\"\n"
-                               << p->source << "\nextern \"C\" size_t n_words = " << words
-                               << ";\nextern \"C\" void run_kernel(const void* words, int64_t grid, int block) {\n"
-                               << "  emulator::run([](const void* w) { kernel(*static_cast<const Words<" << words
-                               << ">*>(w)); }, words, grid, block);\n}\n";
+  std::ofstream file(base + ".cpp");
+  file << "#include \"emulator.h\"\n" << p->source;
+  const std::regex kernel("(\\w+)\\(const __grid_constant__ Words<(\\d+)>");
+  for (std::sregex_iterator at(p->source.begin(), p->source.end(), kernel), end; at != end; ++at) {
+    const std::string name = (*at)[1], words = (*at)[2];
+    if (std::stoul(words) > kMostWords) return kInvalid;
+    file << "\nextern \"C\" size_t words_of_" << name << " = " << words << ";\nextern \"C\" void run_" << name
+         << "(const void* words, int64_t grid, int block) {\n  emulator::run([](const void* w) { " << name
+         << "(*static_cast<const Words<" << words << ">*>(w)); }, words, grid, block);\n}\n";
+  }
+  file.close();
   const std::string command = std::string(std::getenv("WENGERT_EMULATED_COMPILER")) + " " + base + ".cpp -o " + base +
                               ".so > " + base + ".log 2>&1";
   p->path = base + ".so";

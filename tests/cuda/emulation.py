@@ -87,6 +87,12 @@ def plan(chain: Chain, shape: Sequence[int]) -> Kernel:
     return Kernel(made["source"], words, made["grid"], made["block"], outputs, chain.inputs)
 
 
+def numbered(source: str, number: int) -> str:
+    """The functions of a kernel's source under names of their own, without what it includes."""
+    body = source[source.index("WENGERT_INLINE") :]
+    return re.sub(r"\b(body|kernel)\(", rf"\1_{number}(", body)
+
+
 def aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """An array at an address that packs can have; its bytes are no numbers that one would expect."""
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -103,7 +109,7 @@ def run_all(kernels: Sequence[Kernel], folder: Path) -> None:
     text = ['#include "emulator.h"', '#include "device_group.h"', "using namespace wengert;"]
     text.append("using namespace wengert::device;")
     for source, number in numbers.items():
-        body = source[source.index('extern "C"') :].replace(" kernel(", f" kernel_{number}(", 1)
+        body = numbered(source, number)
         count = re.search(r"Words<(\d+)>", body)[1]  # type: ignore[index]
         text.append(body)
         text.append(

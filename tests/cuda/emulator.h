@@ -1,10 +1,11 @@
 // Runs CUDA kernels on the CPU, for tests on machines without a GPU: the threads of a block are fibers that take turns
-// at barriers and shuffles, and blocks run one after the other. Included before the source of a kernel.
+// at barriers and shuffles, and blocks run one after the other. A barrier that some threads never reach ends the program. Included before the source of a kernel.
 #pragma once
 #include <math.h>
 #include <ucontext.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <vector>
 
@@ -37,26 +38,55 @@ inline uint32_t exchanged[kMostThreads];
 inline void (*body)(const void*) = nullptr;
 inline const void* body_words = nullptr;
 
+// Threads that come to the same point: of a block, or of a warp.
+struct Meeting {
+  int alive = 0, arrived = 0;
+  int64_t held = 0;  // how many meetings there were
+};
+
+inline Meeting of_block, of_warp[kMostThreads / 32];
+inline int64_t progress = 0;  // whether anything happens in a round
+
+inline void yield() { swapcontext(&fibers[current].context, &scheduler); }
+
+inline void end_if_all(Meeting& m) {
+  if (m.arrived == 0 || m.arrived < m.alive) return;
+  m.arrived = 0;
+  ++m.held;
+  ++progress;
+}
+
+// Waits for all threads that have not ended.
+inline void meet(Meeting& m) {
+  const int64_t before = m.held;
+  ++m.arrived;
+  ++progress;
+  end_if_all(m);
+  while (m.held == before) yield();
+}
+
 inline void enter() {
   body(body_words);
   fibers[current].done = true;
-  swapcontext(&fibers[current].context, &scheduler);
+  ++progress;
+  for (Meeting* m : {&of_block, &of_warp[current / 32]}) {
+    --m->alive;
+    end_if_all(*m);
+  }
+  yield();
 }
-
-// Lets every other thread come to the same point.
-inline void barrier() { swapcontext(&fibers[current].context, &scheduler); }
 
 }  // namespace emulator
 
 inline emulator::Position threadIdx, blockIdx, blockDim, gridDim;
 
-inline void __syncthreads() { emulator::barrier(); }
-inline void __syncwarp(unsigned = 0xffffffffu) { emulator::barrier(); }
+inline void __syncthreads() { emulator::meet(emulator::of_block); }
+inline void __syncwarp(unsigned = 0xffffffffu) { emulator::meet(emulator::of_warp[emulator::current / 32]); }
 inline uint32_t __shfl_xor_sync(unsigned, uint32_t value, int step) {
   emulator::exchanged[emulator::current] = value;
-  emulator::barrier();
+  __syncwarp();
   const uint32_t other = emulator::exchanged[emulator::current ^ step];
-  emulator::barrier();
+  __syncwarp();
   return other;
 }
 
@@ -69,6 +99,8 @@ inline void run(void (*kernel)(const void*), const void* words, int64_t grid, in
   blockDim.x = static_cast<unsigned>(block);
   for (int64_t b = 0; b < grid; ++b) {
     blockIdx.x = static_cast<unsigned>(b);
+    of_block = {block};
+    for (int w = 0; w < block; w += 32) of_warp[w / 32] = {block - w < 32 ? block - w : 32};
     for (int t = 0; t < block; ++t) {
       Fiber& f = fibers[t];
       f.done = false;
@@ -80,6 +112,7 @@ inline void run(void (*kernel)(const void*), const void* words, int64_t grid, in
       makecontext(&f.context, enter, 0);
     }
     for (bool alive = true; alive;) {
+      const int64_t before = progress;
       alive = false;
       for (int t = 0; t < block; ++t) {
         if (fibers[t].done) continue;
@@ -87,6 +120,10 @@ inline void run(void (*kernel)(const void*), const void* words, int64_t grid, in
         threadIdx.x = static_cast<unsigned>(t);
         swapcontext(&scheduler, &fibers[t].context);
         alive = alive || !fibers[t].done;
+      }
+      if (alive && progress == before) {
+        std::fprintf(stderr, "threads of block %ld wait at a barrier that others do not reach\n", static_cast<long>(b));
+        std::abort();
       }
     }
   }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cuda import chains
-from tests.cuda.emulation import plan
+from tests.cuda.emulation import numbered, plan
 from wengert import _core, cuda
 from wengert.errors import DeviceError
 
@@ -27,8 +27,8 @@ def test_every_kernel_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("WENGERT_CACHE_DIR", str(tmp_path))
     made = itertools.chain(chains.elementwise(), chains.casts(), chains.reductions(), chains.chains(10))
     sources = list(dict.fromkeys(plan(chain, shape).source for _, chain, shape, _ in made))
-    head, _, _ = sources[0].partition('extern "C"')
-    bodies = [s[len(head) :].replace(" kernel(", f" kernel_{k}(", 1) for k, s in enumerate(sources)]
+    head, _, _ = sources[0].partition("WENGERT_INLINE")
+    bodies = [numbered(s, k) for k, s in enumerate(sources)]
     assert _core.cuda_machine_code("\n".join([head, *bodies]), 90)[:4] == b"\x7fELF"
 
 

@@ -10,79 +10,57 @@ from pathlib import Path
 import pytest
 
 from tests.cuda.emulation import COMPILER, CORE
+from wengert import _core, cuda
+from wengert.errors import DeviceError
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler on this machine")
 HERE = Path(__file__).parent
 
-SCRIPT = """
-import numpy as np
-import wengert as wg
-from wengert import _core
 
-assert wg.cuda.is_available() and wg.cuda.get_device_name() == "emulated GPU"
-number = wg.cuda.device_number(0)
-
-
-def train(device):
-    wg.manual_seed(0)
-    net = wg.nn.Linear(6, 3).to(device)
-    adam = wg.optim.Adam(net.parameters(), lr=0.1)
-
-    @wg.compile
-    def step(x, t):
-        adam.zero_grad()
-        loss = ((net(x) - t) ** 2).mean()
-        loss.backward()
-        adam.step()
-        return loss
-
-    g = wg.Generator(seed=1)
-    batches = [(wg.randn(4, 6, generator=g), wg.randn(4, 3, generator=g)) for _ in range(6)]
-    losses = [step(x.to(device), t.to(device)) for x, t in batches]  # batches lie at different addresses
-    return [loss.item() for loss in losses], net.weight.detach().cpu().numpy()
-
-
-expected, weight = train("cpu")
-before = _core.cuda_counters(number)
-losses, weight_there = train("cuda")
-after = _core.cuda_counters(number)
-np.testing.assert_allclose(losses, expected, rtol=1e-5)
-np.testing.assert_allclose(weight_there, weight, rtol=1e-4, atol=1e-6)
-print({k: after[k] - before[k] for k in after}, _core.cuda_code_counters())
-assert after["graphs"] - before["graphs"] == 5  # the first call runs step by step
-"""
-
-
-def test_a_training_step_is_one_graph(tmp_path: Path) -> None:
-    """Losses and weights are those of the CPU, with inputs at new addresses and a step count that goes on."""
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run `emulated_programs`; the folder with the kernels that it needed."""
+    folder = tmp_path_factory.mktemp("emulated")
     assert COMPILER
-    wheel = tmp_path / "nvidia" / "cu13" / "lib"  # as NVIDIA's wheels lie in site-packages, and before those
+    wheel = folder / "nvidia" / "cu13" / "lib"  # as NVIDIA's wheels lie in site-packages, and before those
     wheel.mkdir(parents=True)
-    subprocess.run(
-        [
-            COMPILER,
-            "-std=c++20",
-            "-O1",
-            "-shared",
-            "-fPIC",
-            "-w",
-            str(HERE / "driver.cpp"),
-            "-o",
-            str(tmp_path / "libcuda.so.1"),
-            "-ldl",
-        ],
-        check=True,
-    )
-    (wheel / "libnvrtc.so.13").symlink_to(tmp_path / "libcuda.so.1")
-    options = "-std=c++20 -O0 -w -shared -fPIC -ffp-contract=off -fno-math-errno -DWENGERT_DEVICE_CODE"
-    options += f" -DWENGERT_ISA_NAMESPACE=device -I{HERE} -I{CORE / 'kernels'} -I{CORE / 'cuda'}"
+    driver = folder / "libcuda.so.1"
+    options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-w"]
+    subprocess.run([COMPILER, *options, str(HERE / "driver.cpp"), "-o", str(driver), "-ldl"], check=True)
+    for name in ("libnvrtc.so.13", "libcublasLt.so.13"):
+        (wheel / name).symlink_to(driver)
+    compiling = "-std=c++20 -O0 -w -shared -fPIC -ffp-contract=off -fno-math-errno -DWENGERT_DEVICE_CODE"
+    compiling += f" -DWENGERT_ISA_NAMESPACE=device -I{HERE} -I{CORE / 'kernels'} -I{CORE / 'cuda'}"
     environment = {
         **os.environ,
-        "LD_LIBRARY_PATH": str(tmp_path),
-        "PYTHONPATH": str(tmp_path),
-        "WENGERT_CACHE_DIR": str(tmp_path),
-        "WENGERT_EMULATED_FOLDER": str(tmp_path),
-        "WENGERT_EMULATED_COMPILER": f"{COMPILER} {options}",
+        "LD_LIBRARY_PATH": str(folder),
+        "PYTHONPATH": os.pathsep.join([str(folder), str(CORE.parent)]),
+        "WENGERT_CACHE_DIR": str(folder),
+        "WENGERT_EMULATED_FOLDER": str(folder),
+        "WENGERT_EMULATED_COMPILER": f"{COMPILER} {compiling}",
     }
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
+    command = [sys.executable, "-m", "tests.cuda.emulated_programs"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return folder
+
+
+def test_programs_are_graphs_and_stay_what_they_are(kernels: Path) -> None:
+    """What is shown is asserted in `emulated_programs`."""
+    assert list(kernels.glob("kernel_*.so"))
+
+
+def test_joined_kernels_compile(kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By NVRTC, as they are on a GPU."""
+    cuda.is_available()
+    try:
+        _core.cuda_compiler_version()
+    except DeviceError as error:
+        pytest.skip(str(error))
+    monkeypatch.setenv("WENGERT_CACHE_DIR", str(tmp_path))
+    sources = [path.read_text() for path in kernels.glob("kernel_*.cpp")]
+    joined = [s for s in sources if "kernel_0(" in s]
+    assert len(joined) > 3
+    for source in joined:
+        text = source.partition("\n")[2].partition('extern "C" size_t')[0]
+        assert _core.cuda_machine_code(text, 90)[:4] == b"\x7fELF"

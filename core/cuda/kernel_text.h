@@ -1,0 +1,39 @@
+// The texts of kernels. A body is a function of words (addresses, sizes, constants) and of the number of its block. A
+// kernel runs one body, or the blocks of several that do not depend on each other; a unit of it may be a sequence of
+// bodies that one block runs one after the other.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace wengert::cuda {
+
+struct Body {
+  std::string header;     // the device header that it is written in terms of
+  std::string text;       // what stands behind its name: parameters and statements
+  int words = 0;          // that it takes
+  int block = 256;        // threads
+  bool barriers = false;  // whether threads of different warps wait for each other
+};
+
+// The parameters of a body.
+inline constexpr char kBodyParameters[] = "(const int64_t* words, int64_t block_number)";
+
+// A kernel named "kernel" that runs one body.
+std::string kernel_text(const Body& body);
+
+using Unit = std::vector<const Body*>;  // one body, or a sequence of them
+
+// Units whose blocks lie beside each other in one launch. Words: the first block of each unit, then for each body of a
+// sequence its number of blocks, then the words of all bodies in order.
+struct JoinedKernel {
+  static constexpr int kBlock = 256;
+  std::vector<Unit> units;
+
+  int leading_words() const;
+  int words() const;
+};
+
+// One source of the kernels "kernel_0", "kernel_1", ….
+std::string joined_text(const std::vector<JoinedKernel>& kernels);
+
+}  // namespace wengert::cuda

@@ -1,0 +1,99 @@
+#include "tasks.h"
+
+#include <algorithm>
+
+namespace wengert::cuda {
+
+Range range_of(const Value* v) {
+  if (v->size == 0) return {};
+  int64_t low = 0, high = 0;
+  for (int i = 0; i < v->ndim; ++i) {
+    const int64_t reach = (v->shape[i] - 1) * v->strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t element = size_of(v->dtype);
+  return {v->data + low * element, v->data + (high + 1) * element};
+}
+
+int64_t ElementCall::size() const {
+  int64_t n = 1;
+  for (int64_t s : shape) n *= s;
+  return n;
+}
+
+void Recording::add_block(const char* begin, size_t bytes) {
+  const char* end = begin + std::max<size_t>(bytes, 1);
+  auto [found, added] = blocks_.try_emplace(begin, end);
+  if (!added) found->second = std::max(found->second, end);
+}
+
+const char* Recording::block_of(const void* p) const {
+  auto found = blocks_.upper_bound(static_cast<const char*>(p));
+  if (found == blocks_.begin()) return nullptr;
+  --found;
+  return p < found->second ? found->first : nullptr;
+}
+
+namespace {
+
+void add_once(std::vector<const char*>& list, const char* block) {
+  if (block && std::find(list.begin(), list.end(), block) == list.end()) list.push_back(block);
+}
+
+}  // namespace
+
+// Kernels write at their first word, and read wherever another word points to; a chain says more.
+void Recording::add(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words) {
+  Task& t = tasks.emplace_back();
+  t.kernel = &kernel;
+  t.grid = grid;
+  t.words = words;
+  for (size_t k = 0; k < words.size(); ++k)
+    add_once(k == 0 ? t.writes : t.reads, block_of(reinterpret_cast<const void*>(words[k])));
+}
+
+void Recording::add_library(const Product& p) {
+  Task& t = tasks.emplace_back();
+  t.product = p;
+  add_once(t.writes, block_of(p.y));
+  for (const void* operand : {p.a.data, p.b.data}) add_once(t.reads, block_of(operand));
+}
+
+void Recording::describe_chain(const Chain& chain, const Space& space, const Operand* in, void* const* out) {
+  Task& t = tasks.back();
+  t.reads.clear();
+  t.writes.clear();
+  int32_t at = 0, n_in = 0;
+  for (const Chain::Register& r : chain.registers)
+    if (r.output) add_once(t.writes, block_of(out[at++]));
+  for (const Chain::Register& r : chain.registers) {
+    if (!r.input) continue;
+    const Operand& operand = in[n_in++];
+    if (operand.number)
+      t.numbers.push_back({at, operand.data, size_of(r.dtype)});
+    else
+      add_once(t.reads, block_of(operand.data));
+    at += operand.number && size_of(r.dtype) > 8 ? 2 : 1;
+  }
+  if (chain.rows) return;
+  auto call = std::make_shared<ElementCall>();
+  call->chain = &chain;
+  call->shape.assign(space.shape, space.shape + space.ndim);
+  call->in.assign(in, in + n_in);
+  int n_out = 0, k = 0;
+  for (const Chain::Register& r : chain.registers) {
+    n_out += r.output;
+    if (!r.input) continue;
+    Operand& operand = call->in[static_cast<size_t>(k++)];
+    call->strides.emplace_back(operand.strides, operand.strides + space.ndim);
+    operand.strides = call->strides.back().data();
+    if (!operand.number) continue;
+    const auto* bytes = static_cast<const char*>(operand.data);
+    call->numbers.emplace_back(bytes, bytes + size_of(r.dtype));
+    operand.data = call->numbers.back().data();
+  }
+  call->out.assign(out, out + n_out);
+  t.elements = std::move(call);
+}
+
+}  // namespace wengert::cuda

@@ -1,0 +1,70 @@
+// What a program does on a GPU, noted instead of done: kernels and products with the memory that they read and write.
+#pragma once
+#include <map>
+#include <optional>
+
+#include "../regions.h"
+#include "device.h"
+
+namespace wengert::cuda {
+
+struct Range {
+  const char *begin = nullptr, *end = nullptr;
+  bool holds(const void* p) const { return p >= begin && p < end; }
+};
+
+// The memory that a value reaches.
+Range range_of(const Value* v);
+
+// A chain of elementwise instructions with its operands, kept to be planned again.
+struct ElementCall {
+  const Chain* chain;
+  std::vector<int64_t> shape;
+  std::vector<Operand> in;
+  std::vector<std::vector<int64_t>> strides;
+  std::vector<std::vector<char>> numbers;  // bytes of the operands that are numbers
+  std::vector<void*> out;
+  int64_t size() const;
+};
+
+struct Task {
+  struct Number {
+    int32_t word;
+    const void* data;  // of the host
+    int64_t bytes;
+  };
+  BodyKernel* kernel = nullptr;  // null: a product of the library
+  int64_t grid = 0;
+  std::vector<int64_t> words;
+  std::vector<Number> numbers;
+  std::vector<const char*> reads, writes;  // the blocks of memory, by their beginnings
+  std::optional<Product> product;          // of the library, or of a kernel of ours
+  std::shared_ptr<ElementCall> elements;   // of a chain without rows
+};
+
+struct Recording : NumberLog {
+  std::shared_ptr<Arena> arena;
+  std::vector<Task> tasks;
+  std::vector<std::pair<int32_t, Ref>> numbers;             // results of the host's steps, by slot
+  std::vector<std::pair<const char*, const char*>> staged;  // memory that may be elsewhere in other runs
+
+  void add(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words);
+  void add_library(const Product& product);
+  // Of the chain whose kernel was added last: what it reads and writes, and where numbers are among its words.
+  void describe_chain(const Chain& chain, const Space& space, const Operand* in, void* const* out);
+  // Memory that tasks use: what the program was given, and what it allocates.
+  void add_block(const char* begin, size_t bytes);
+  const char* block_of(const void* p) const;  // null: nobody writes there
+
+  void add_number(int32_t slot, Value* number) override { numbers.emplace_back(slot, Ref::share(number)); }
+  bool is_staged(const void* p) const {
+    for (auto& [begin, end] : staged)
+      if (p >= begin && p < end) return true;
+    return false;
+  }
+
+ private:
+  std::map<const char*, const char*> blocks_;  // beginnings and ends
+};
+
+}  // namespace wengert::cuda

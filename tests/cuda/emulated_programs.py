@@ -1,0 +1,124 @@
+"""Run by test_emulated.py, with a GPU played by the CPU: programs as graphs against the CPU and against themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+import wengert as wg
+from wengert import _core
+
+NUMBER = wg.cuda.device_number(0)
+RUNS = 5
+
+
+def counted(work: Callable[[], Any]) -> tuple[Any, dict[str, int]]:
+    """What it returns, and what it made the device do."""
+    before = _core.cuda_counters(NUMBER)
+    result = work()
+    after = _core.cuda_counters(NUMBER)
+    return result, {k: after[k] - before[k] for k in after}
+
+
+def train(sizes: list[int], device: str, batch: int) -> tuple[list[float], list[dict[str, int]], Any]:
+    """Losses, what each step did, and parameters with their gradients after the last one."""
+    wg.manual_seed(0)
+    layers: list[Any] = []
+    for n, m in pairwise(sizes):
+        layers += [wg.nn.Linear(n, m), wg.nn.ReLU()]
+    net = wg.nn.Sequential(*layers[:-1]).to(device)
+    adam = wg.optim.Adam(net.parameters(), lr=0.01)
+
+    @wg.compile
+    def step(x: Any, t: Any) -> Any:
+        adam.zero_grad()
+        loss = wg.cross_entropy(net(x), t)
+        loss.backward()
+        adam.step()
+        return loss
+
+    g = wg.Generator(seed=1)
+    batches = [
+        (wg.randn(batch, sizes[0], generator=g), wg.randint(0, sizes[-1], (batch,), generator=g)) for _ in range(RUNS)
+    ]
+    moved = [(x.to(device), t.to(device)) for x, t in batches]  # at different addresses
+    losses, did = [], []
+    for x, t in moved:
+        if device == "cpu":
+            losses.append(step(x, t))
+        else:
+            loss, counts = counted(lambda x=x, t=t: step(x, t))
+            losses.append(loss)
+            did.append(counts)
+    found = [t.detach().cpu().numpy() for p in net.parameters() for t in (p, p.grad)]
+    return [loss.item() for loss in losses], did, found
+
+
+def same_training(sizes: list[int], most_nodes: int, copies_of_results: int, batch: int = 8) -> None:
+    """Like the CPU; from the second step on one graph, without copies to or from the host, and without waiting."""
+    losses, did, found = train(sizes, "cuda", batch)
+    expected, _, found_here = train(sizes, "cpu", batch)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for a, b in zip(found, found_here, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+    assert [d["graphs"] for d in did] == [0, 1, 1, 1, 1], did
+    assert did[1]["kernels"] <= most_nodes, did
+    assert all(d["kernels"] == copies_of_results and d["copies"] == d["waits"] == 0 for d in did[2:]), did
+
+
+def written_after_it_was_read(w: Any, x: Any) -> Any:
+    y = x @ w
+    z = wg.tanh(y) + y.sum(axis=0)
+    w.sub_(0.1 * (x.T @ z))  # waits for all that read w
+    return (x @ w).sum(axis=1), wg.softmax(z, axis=-1), y
+
+
+def transposed_and_sliced(w: Any, x: Any) -> Any:
+    y = x @ w
+    a = wg.relu(y.T) + 1.0  # element by element, but not in the order of the product
+    b = y[1:] * y[:-1]  # its neighbours
+    y *= 2.0
+    return a, b, y, wg.concat([y, b]).max(axis=0), wg.exp(0.1 * y) @ w.T
+
+
+def numbers_and_rows(w: Any, x: Any, scale: Any) -> Any:
+    mean = x.mean(axis=-1, keepdims=True)
+    h = (x - mean) * scale
+    k = wg.argmax(h, axis=-1)
+    return wg.take_along_axis(h, k[:, None], axis=1) * scale, (h @ w) * scale + 1.0, k, wg.ones(3) * scale
+
+
+def graph_is_step_by_step(f: Callable[..., Any], scales: bool = False) -> None:
+    """The same bits by a graph and launch by launch, in place and with results that are kept."""
+    results = []
+    for graphs in (True, False):
+        _core.cuda_set_graphs(NUMBER, graphs)
+        g = wg.Generator(seed=2)
+        w = (0.3 * wg.randn(12, 12, generator=g)).to("cuda")
+        xs = [wg.randn(12, 12, generator=g).to("cuda") for _ in range(RUNS)]
+        run = wg.compile(f)
+        made, counts = counted(lambda: [run(w, x, *([wg.tensor(1.5 + k)] if scales else [])) for k, x in enumerate(xs)])
+        assert counts["graphs"] == (RUNS - 1 if graphs else 0), (f.__name__, counts)
+        results.append([t.cpu().numpy() for r in [*made, [w]] for t in r])
+    _core.cuda_set_graphs(NUMBER, True)
+    for k, (a, b) in enumerate(zip(*results, strict=True)):
+        np.testing.assert_array_equal(a, b, err_msg=f"{f.__name__}, result {k}")
+
+
+def main() -> None:
+    assert wg.cuda.is_available()
+    assert wg.cuda.get_device_name() == "emulated GPU"
+    same_training([16, 16, 16, 5], most_nodes=7, copies_of_results=0)
+    same_training(
+        [96, 128, 3], most_nodes=14, copies_of_results=1, batch=64
+    )  # a product of the library gives a gradient
+    graph_is_step_by_step(written_after_it_was_read)
+    graph_is_step_by_step(transposed_and_sliced)
+    graph_is_step_by_step(numbers_and_rows, scales=True)
+
+
+if __name__ == "__main__":
+    main()
