@@ -55,7 +55,16 @@ Derived::~Derived() {
   for (auto& v : derivatives) release(v->made);
   for (auto& v : pushes) release(v->made);
   for (auto& v : narrowed) release(v->made);
+  for (auto& v : partial)
+    if (v->made) release(v->made);
   if (python) derive_hooks.drop_object(python);
+}
+
+void run(const Derived& p, Value* const* in, const int64_t* given, Value** out, int n_taken) {
+  if (p.all_given) return run(*p.program, in, given, out, nullptr, n_taken);
+  SmallArray<int64_t, 16> sizes(p.program->sizes.leaves.size());
+  gather_sizes(p.program->sizes.leaves, in, nullptr, given, sizes.data());
+  run(*p.program, in, sizes.data(), out, nullptr, n_taken);
 }
 
 namespace {
@@ -174,14 +183,21 @@ T* find_of_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, cons
   return made;
 }
 
+template <class T>
+Derived::Variant<T>* known_variant(Derived::Variants<T>& variants, Value* const* in, const int64_t* given,
+                                   uint64_t mask) {
+  for (auto& v : variants)
+    if (v->mask == mask && (v->rank == Derived::kAnyRank || v->rank == in[0]->ndim) &&
+        v->guards.hold(in, nullptr, given))
+      return v.get();
+  return nullptr;
+}
+
 // A variant of a derived program: known, or derived now.
 template <class T, class Derive>
 T& find_variant(Derived::Variants<T>& variants, const Derived& p, Value* const* in, int n_in, const int64_t* given,
                 uint64_t mask, Derive derive) {
-  for (auto& v : variants)
-    if (v->mask == mask && (v->rank == Derived::kAnyRank || v->rank == in[0]->ndim) &&
-        v->guards.hold(in, nullptr, given))
-      return *v->made;
+  if (auto* known = known_variant(variants, in, given, mask)) return *known->made;
   auto v = std::make_unique<Derived::Variant<T>>();
   v->mask = mask;
   v->rank = Derived::kAnyRank;
@@ -224,6 +240,27 @@ Derived& find_narrowed(Derived& p, uint64_t mask) {
   v->mask = mask;
   v->made = derive_hooks.narrow(p, mask);
   return *p.narrowed.emplace_back(std::move(v))->made;
+}
+
+namespace {
+
+// Which cotangents a program of many outputs gets may differ from walk to walk: from some number of variants on, the
+// others are zeros.
+constexpr size_t kMostPartial = 16;
+
+}  // namespace
+
+Derived* find_partial(Derived& p, Value* const* in, const int64_t* given, int n_bars, uint64_t mask,
+                      const Complete& complete) {
+  if (auto* known = known_variant(p.partial, in, given, mask)) return known->made;
+  if (p.partial.size() >= kMostPartial) return nullptr;
+  const std::vector<Value*> all = complete();
+  auto v = std::make_unique<Derived::Variant<Derived>>();
+  v->mask = mask;
+  v->rank = Derived::kAnyRank;
+  v->made = derive_hooks.partial(p, all.data(), static_cast<int>(all.size()), given, n_bars, mask, v->guards, v->rank);
+  if (v->rank != Derived::kAnyRank) v->rank = in[0]->ndim;  // not of a cotangent that is missing
+  return p.partial.emplace_back(std::move(v))->made;
 }
 
 }  // namespace wengert

@@ -2,6 +2,7 @@
 // are tracked, its derivative runs and is recorded; where they are duals, its push runs. Variants are derived by Python
 // the first time that they are needed, and kept.
 #pragma once
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -93,6 +94,9 @@ struct Derived {
   Variants<Derivative> derivatives;
   Variants<Derived> pushes;  // operands: its own, then a tangent for each in the mask; outputs: its own, then tangents
   Variants<Derived> narrowed;  // with some of the outputs only
+  // Of a vjp, which is linear in its cotangents: with those in the mask only, where the others are zero. Null where its
+  // program needs them all.
+  Variants<Derived> partial;
   Derived() = default;
   Derived(const Derived&) = delete;
   ~Derived();
@@ -101,6 +105,9 @@ inline void retain(Derived* p) { ++p->refs; }
 inline void release(Derived* p) {
   if (--p->refs == 0) delete p;
 }
+
+// Runs one on plain values, with the sizes that are given to it; the first `n_taken` references are taken, as by `run`.
+void run(const Derived& p, Value* const* in, const int64_t* given, Value** out, int n_taken = 0);
 
 // Which operands need gradients, as bits; the last bit stands for all operands from there on.
 inline constexpr int kLastBit = 63;
@@ -117,6 +124,9 @@ struct DeriveHooks {
   Derived* (*push_program)(const Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask,
                            GuardSet& guards, int& rank) = nullptr;
   Derived* (*narrow)(const Derived& p, uint64_t mask) = nullptr;
+  // Null if the program cannot do without the cotangents that are not in the mask. `in` has zeros for these.
+  Derived* (*partial)(const Derived& p, Value* const* in, int n_in, const int64_t* given, int n_bars, uint64_t mask,
+                      GuardSet& guards, int& rank) = nullptr;
   void* (*share_object)(void* object) = nullptr;  // a new reference to a PyObject
   void (*drop_object)(void* object) = nullptr;
 };
@@ -147,5 +157,10 @@ Handle<Derived> find_push(const Op& op, Value* const* in, int n_in, const Attrs&
 Derived& find_push(Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask);
 // The derived program with only those outputs that are in the mask.
 Derived& find_narrowed(Derived& p, uint64_t mask);
+// A vjp with only those cotangents that are in the mask; null if it needs all. `in`: these, then what was saved.
+// `complete`: makes all operands, for deriving.
+using Complete = std::function<std::vector<Value*>()>;
+Derived* find_partial(Derived& p, Value* const* in, const int64_t* given, int n_bars, uint64_t mask,
+                      const Complete& complete);
 
 }  // namespace wengert

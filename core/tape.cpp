@@ -530,13 +530,6 @@ void apply_derivative(const Derivative& d, Value* const* in, int n_in, const Att
 
 namespace {
 
-void run_plain(const Derived& p, Value* const* in, const int64_t* given, Value** out) {
-  if (p.all_given) return run(*p.program, in, given, out);
-  SmallArray<int64_t, 16> sizes(p.program->sizes.leaves.size());
-  gather_sizes(p.program->sizes.leaves, in, nullptr, given, sizes.data());
-  run(*p.program, in, sizes.data(), out);
-}
-
 void log_plain(const Derived& p, Value* const* in, int n_in, const int64_t* given, Value* const* out) {
   Work work;
   work.ran = p.program;
@@ -558,7 +551,7 @@ void apply(Derived& p, Value* const* in, int n_in, const int64_t* given, Value**
   Held held(in, n_in);
   const uint64_t mask = tracked_mask(in, n_in);
   if (!mask) {
-    run_plain(p, in, given, out);
+    run(p, in, given, out);
     if (thread_state.observed) [[unlikely]]
       observe_plain(p, in, n_in, given, out);
     return;

@@ -318,22 +318,64 @@ Derived& vjp_for(Walk& w, Node* n) {
                                        "; write to a copy (clone()) or use the out-of-place op");
 }
 
-// Whether a node has a cotangent at all; one that is missing beside others becomes a zero.
-bool complete_bars(Walk& w, const Node* n, uint32_t slot) {
-  if (n->n_outputs == 1) return w.slot(slot).bar != nullptr;
-  int missing = 0;
-  for (int i = 0; i < n->n_outputs; ++i) missing += w.bar(w.slot(slot), i) == nullptr;
-  if (missing == n->n_outputs) return false;
-  for (int i = 0; missing && i < n->n_outputs; ++i) {
-    Value*& bar = w.bar(w.slot(slot), i);
-    if (!bar) bar = zeros(n->types[i]);
-  }
-  return true;
+// Whether a node has a cotangent at all.
+bool has_bar(Walk& w, const Node* n, uint32_t slot) {
+  const Slot& s = w.slot(slot);
+  if (s.bar || n->n_outputs == 1 || s.more == kNone) return s.bar != nullptr;
+  const auto first = w.lists.more.begin() + s.more;
+  return std::any_of(first, first + n->n_outputs - 1, [](const Value* bar) { return bar != nullptr; });
 }
 
 void release_all(Value** values, int from, int to) {
   for (int i = from; i < to; ++i)
     if (values[i]) release(values[i]);
+}
+
+void fill_with_zeros(const Node* n, Value** bars) {
+  for (int i = 0; i < n->n_outputs; ++i)
+    if (!bars[i]) bars[i] = zeros(n->types[i]);
+}
+
+bool reads_missing(const Program& p, Value* const* bars, int n) {
+  for (int i = 0; i < n; ++i)
+    if (!bars[i] && std::find(p.unread.begin(), p.unread.end(), i) == p.unread.end()) return true;
+  return false;
+}
+
+// Of a node with several outputs of which some have no cotangent: the program that takes those that there are, which
+// are moved to the front of the operands, before what was saved. Where there is none, zeros stand for the others.
+[[gnu::noinline]] Derived& without_missing(const Walk& w, Derived& vjp, const Node* n, Value** in, int& n_bars) {
+  if (!w.options.record && !reads_missing(*vjp.program, in, n_bars)) {
+    static Value* const anything = scalar(DType::Float32, 0);
+    for (int i = 0; i < n_bars; ++i)
+      if (!in[i]) retain(in[i] = anything);
+    return vjp;
+  }
+  if (n_bars <= kLastBit) {
+    SmallArray<Value*, 8> there(n_bars + n->n_saved);
+    uint64_t mask = 0;
+    int count = 0;
+    for (int i = 0; i < n_bars; ++i) {
+      if (!in[i]) continue;
+      mask |= uint64_t{1} << i;
+      there[count++] = in[i];
+    }
+    std::copy_n(in + n_bars, n->n_saved, there.data() + count);
+    std::vector<Ref> absent;
+    const auto complete = [&] {
+      std::vector<Value*> all(in, in + n_bars + n->n_saved);
+      for (int i = 0; i < n_bars; ++i)
+        if (!all[i]) all[i] = absent.emplace_back(zeros(n->types[i])).v;
+      return all;
+    };
+    if (Derived* partial = find_partial(vjp, there.data(), n->sizes, n_bars, mask, complete)) {
+      std::copy_n(there.data(), count + n->n_saved, in);
+      n_bars = count;
+      return *partial;
+    }
+  }
+  fill_with_zeros(n, in);
+  return vjp;
 }
 
 // Ops that run while one of these exists compute the derivative of a node.
@@ -358,9 +400,9 @@ void run_custom(const Walk& w, Node* n, Value** bars, Value** out) {
 }
 
 // Applies the vjp program as an instruction of the tape. False if nothing is tracked: then it can simply run.
-bool pull_back_recorded(Derived& vjp, Node* n, Value** in, Value** out) {
-  const int outputs = n->n_outputs, count = outputs + n->n_saved;
-  for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = saved_operand(n, i);
+bool pull_back_recorded(Derived& vjp, Node* n, Value** in, int n_bars, Value** out) {
+  const int count = n_bars + n->n_saved;
+  for (int i = 0; i < n->n_saved; ++i) in[n_bars + i] = saved_operand(n, i);
   const bool tracked = any_tracked(in, count);
   const Pulled pulled(n);
   try {
@@ -369,38 +411,53 @@ bool pull_back_recorded(Derived& vjp, Node* n, Value** in, Value** out) {
     release_all(in, 0, count);
     throw;
   }
-  release_all(in, tracked ? 0 : outputs, count);
+  release_all(in, tracked ? 0 : n_bars, count);
   return tracked;
 }
 
 // Runs the vjp program, and looks at what it gives.
-void run_checked(Derived& vjp, Node* n, Value** in, Value** out) {
-  const int outputs = n->n_outputs;
+void run_checked(Derived& vjp, Node* n, Value** in, int n_bars, Value** out) {
   std::fill_n(out, n->n_edges, nullptr);
   try {
-    run(*vjp.program, in, n->sizes, out);
-    check_results(n->derivative->name.c_str(), n, in, outputs + n->n_saved, out, n->n_edges);
+    run(vjp, in, n->sizes, out);
+    check_results(n->derivative->name.c_str(), n, in, n_bars + n->n_saved, out, n->n_edges);
   } catch (...) {
     release_all(out, 0, n->n_edges);
-    release_all(in, 0, outputs);
+    release_all(in, 0, n_bars);
     throw;
   }
-  release_all(in, 0, outputs);
+  release_all(in, 0, n_bars);
 }
 
 // Cotangents of the edges, from cotangents of the outputs, which are used up. `saved(i)` is borrowed.
 template <class SavedValue>
 inline void pull_back(Walk& w, Node* n, uint32_t slot, SavedValue&& saved, Value** out) {
-  const int outputs = n->n_outputs;
-  SmallArray<Value*, 8> in(outputs + n->n_saved);
-  for (int i = 0; i < outputs; ++i) in[i] = std::exchange(w.bar(w.slot(slot), i), nullptr);
-  if (n->custom) return run_custom(w, n, in.data(), out);
-  Derived& vjp = vjp_for(w, n);
-  if (w.options.record && pull_back_recorded(vjp, n, in.data(), out)) return;
-  for (int i = 0; i < n->n_saved; ++i) in[outputs + i] = saved(i);
+  int n_bars = n->n_outputs;
+  SmallArray<Value*, 8> in(n_bars + n->n_saved);
+  bool complete = true;
+  for (int i = 0; i < n_bars; ++i) {
+    in[i] = std::exchange(w.bar(w.slot(slot), i), nullptr);
+    complete &= in[i] != nullptr;
+  }
+  for (int i = 0; i < n->n_saved; ++i) in[n_bars + i] = saved(i);
+  Derived* vjp;
+  try {
+    if (n->custom && !complete) fill_with_zeros(n, in.data());
+    vjp = n->custom ? nullptr : &vjp_for(w, n);
+    if (vjp && !complete) [[unlikely]]
+      vjp = &without_missing(w, *vjp, n, in.data(), n_bars);
+  } catch (...) {
+    release_all(in.data(), 0, n_bars);
+    throw;
+  }
+  if (!vjp) return run_custom(w, n, in.data(), out);
+  if (w.options.record) {
+    if (pull_back_recorded(*vjp, n, in.data(), n_bars, out)) return;
+    for (int i = 0; i < n->n_saved; ++i) in[n_bars + i] = saved(i);
+  }
   if (w.checks == Checks::results) [[unlikely]]
-    return run_checked(vjp, n, in.data(), out);
-  run(*vjp.program, in.data(), n->sizes, out, nullptr, outputs);
+    return run_checked(*vjp, n, in.data(), n_bars, out);
+  run(*vjp, in.data(), n->sizes, out, n_bars);
 }
 
 // Of a node that has places in blocks: these are computed again, if need be, before the cotangents are touched.
@@ -450,7 +507,7 @@ void run_node(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
     fail_freed(n);
   check_saved(n);
   SmallArray<Value*, 8> out(n->n_edges);
-  if (complete_bars(w, n, slot)) {
+  if (has_bar(w, n, slot)) {
     if (n->saving == Saving::kept) [[likely]]
       pull_back(w, n, slot, [n](int i) { return n->saved[i].value; }, out.data());
     else

@@ -43,6 +43,36 @@ void set_traced_number(PyTypeObject* type) { traced_number = type; }
 
 bool is_traced_number(PyObject* o) { return traced_number && PyType_IsSubtype(Py_TYPE(o), traced_number); }
 
+Promoted read_number(PyObject* s) {
+  if (PyFloat_Check(s)) return {Promoted::real};
+  if (PyBool_Check(s)) return {Promoted::boolean};
+  if (!PyLong_Check(s)) return {Promoted::complex};
+  Promoted integer{Promoted::integer};
+  int overflow = 0;
+  integer.value = PyLong_AsLongLongAndOverflow(s, &overflow);
+  integer.beyond = static_cast<int8_t>(overflow);
+  if (overflow > 0) {
+    integer.fits_uint64 = PyLong_AsUnsignedLongLong(s) != static_cast<unsigned long long>(-1) || !PyErr_Occurred();
+    PyErr_Clear();
+  }
+  return integer;
+}
+
+namespace {
+
+[[noreturn]] void fail_outside(const Op& op, PyObject* s, DType t) {
+  fail(ErrorKind::range, op.name.c_str(),
+       "the integer " + digits_of(s) + " does not fit " + name_of(t) + "; convert the tensor first, with astype");
+}
+
+}  // namespace
+
+OperandPlan checked_plan(const Op& op, const Promoted* operands, PyObject* const* objects, int n) {
+  const OperandPlan made = plan_operands(op, operands, n);
+  if (made.outside >= 0) fail_outside(op, objects[made.outside], made.compute);
+  return made;
+}
+
 namespace {
 
 struct NotATensor {};  // thrown for operands that are neither tensors nor scalars
@@ -52,52 +82,14 @@ bool is_scalar(PyObject* o) {
   return PyFloat_CheckExact(o) || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o);
 }
 
-// The dtype that a Python scalar gives an operation with tensors of dtype t: scalars are weak.
-DType with_scalar(DType t, PyObject* s) {
-  if (PyFloat_Check(s)) return is_inexact(t) ? t : DType::Float32;
-  if (PyBool_Check(s)) return t;
-  if (PyLong_Check(s)) return t == DType::Bool ? DType::Int64 : t;
-  return is_complex(t) ? t : t == DType::Float64 ? DType::Complex128 : DType::Complex64;
-}
-
-// How a Python integer lies to the values of an integral dtype: -1 below all of them, 1 above, 0 among them.
-int place_of(PyObject* s, DType t) {
-  int overflow = 0;
-  long long i = PyLong_AsLongLongAndOverflow(s, &overflow);
-  const bool is_signed = info(t).kind == 'i';
-  const int bits = static_cast<int>(8 * size_of(t)) - (is_signed ? 1 : 0);
-  if (overflow > 0 && bits == 64) {
-    if (PyLong_AsUnsignedLongLong(s) != static_cast<unsigned long long>(-1) || !PyErr_Occurred()) return 0;
-    PyErr_Clear();
-  }
-  if (overflow) return overflow;
-  if (i < 0) return is_signed && (~i >> bits) == 0 ? 0 : -1;
-  return bits >= 63 || (i >> bits) == 0 ? 0 : 1;
-}
-
-bool compares(const Op& op) {
-  switch (op.kernel) {
-    case Elementwise::equal:
-    case Elementwise::not_equal:
-    case Elementwise::less:
-    case Elementwise::less_equal:
-    case Elementwise::greater:
-    case Elementwise::greater_equal: return true;
-    default: return false;
-  }
-}
-
-[[noreturn]] void fail_outside(const Op& op, PyObject* s, DType t) {
-  fail(ErrorKind::range, op.name.c_str(),
-       "the integer " + digits_of(s) + " does not fit " + name_of(t) + "; convert the tensor first, with astype");
-}
-
 // A Python scalar as an operand with the shape of `like` (of no axes without it): one element seen through strides of
-// zero. Numbers are not tracked, so no broadcast is recorded.
-Value* scalar_value(const Op& op, PyObject* s, DType t, const Value* like) {
-  if (is_integer(t) && PyLong_Check(s) && place_of(s, t) != 0) fail_outside(op, s, t);
+// zero. Numbers are not tracked, so no broadcast is recorded. `infinite`: the sign of the infinity that stands for it.
+Value* scalar_value(PyObject* s, DType t, const Value* like, int infinite = 0) {
   Ref v(like ? uniform_like(like, t) : empty(t, {}));
-  set_number(s, t, v->data);
+  if (infinite)
+    set_scalar(t, v->data, infinite * std::numeric_limits<double>::infinity());
+  else
+    set_number(s, t, v->data);
   v->made = Value::kLiteral;
   return v.take();
 }
@@ -139,36 +131,31 @@ struct Operands {
   }
 };
 
-// The dtype in which an elementwise op computes on these operands; null stands for a scalar among `args`.
-DType common_dtype(const Op& op, PyObject* const* args, int n, Value* const* v) {
-  bool any = false;
-  DType t = DType::Bool;
-  const int first = op.kernel == Elementwise::where ? 1 : 0;
-  for (int i = first; i < n; ++i)
-    if (v[i]) {
-      t = any ? promote(t, v[i]->dtype) : v[i]->dtype;
-      any = true;
-    }
-  for (int i = first; i < n; ++i)  // scalars only: their default dtypes
-    if (!v[i]) t = with_scalar(t, args[i]);
-  return op.map[static_cast<int>(t)] ? t : elementwise_types(op, t).compute;
+// How an elementwise op computes on these operands; null stands for a number among `args`.
+OperandPlan plan(const Op& op, PyObject* const* args, int n, Value* const* v) {
+  Promoted operands[3];
+  for (int i = 0; i < n; ++i) operands[i] = v[i] ? Promoted{Promoted::tensor, v[i]->dtype} : read_number(args[i]);
+  return checked_plan(op, operands, args, n);
 }
 
 // Brings operands to one dtype and one shape, by recorded casts and broadcasts.
 void unify(const Op& op, PyObject* const* args, int n, Operands& o) {
-  const int first = op.kernel == Elementwise::where ? 1 : 0;
-  const DType t = common_dtype(op, args, n, o.v);
+  const OperandPlan plan = wengert::plan(op, args, n, o.v);
+  const int first = op.n_conditions;
   const Value* shaped = nullptr;
   bool same = true;
   for (int i = 0; i < n; ++i) {
     if (!o.v[i]) continue;
-    DType wanted = i < first ? DType::Bool : t;
+    const DType wanted = i < first ? DType::Bool : plan.compute;
     if (o.v[i]->dtype != wanted) o.set(i, cast_value(o.v[i], wanted));
     same &= !shaped || same_shape(shaped, o.v[i]);
     shaped = o.v[i];
   }
   for (int i = 0; i < n; ++i)
-    if (!o.v[i]) o.set(i, scalar_value(op, args[i], i < first ? DType::Bool : t, same ? shaped : nullptr));
+    if (!o.v[i]) {
+      const DType t = i < first ? DType::Bool : plan.compute;
+      o.set(i, scalar_value(args[i], t, same ? shaped : nullptr, plan.infinite[i]));
+    }
   if (same) return;
   Dims shape = o.v[0]->dims();
   for (int i = 1; i < n; ++i) shape = broadcast(op.name.c_str(), shape, o.v[i]->dims());
@@ -229,16 +216,6 @@ bool find_values(const Op& op, PyObject* const* args, int n, Value** v) {
   return op.map[static_cast<int>(v[0]->dtype)] != nullptr;
 }
 
-// What stands for a number in a comparison with a tensor whose integral dtype does not hold it: all values lie on the
-// same side of the number, as they lie on one side of infinity.
-nb::object infinity_for(PyObject* const* args, const Operands& o) {
-  if (!o.v[0] == !o.v[1]) return {};
-  const Value* x = o.v[0] ? o.v[0] : o.v[1];
-  PyObject* s = args[o.v[0] ? 1 : 0];
-  int place = is_integer(x->dtype) && PyLong_Check(s) ? place_of(s, x->dtype) : 0;
-  return place == 0 ? nb::object() : nb::steal(PyFloat_FromDouble(place * std::numeric_limits<double>::infinity()));
-}
-
 // An op with attributes on a plain or dual tensor, for a result that nobody sees as a view. A new reference; throws.
 nb::object call_with(const Op& op, const nb::object& x, const Attrs& attrs) {
   PyObject* operand_object = x.ptr();
@@ -258,8 +235,8 @@ nb::object call_with(const Op& op, const nb::object& x, const Attrs& attrs) {
 void unify_duals(const Op& op, PyObject* const* args, int n, Value** v, nb::object* unified) {
   static const Op& cast = *find_op("cast");
   static const Op& broadcast_to = *find_op("broadcast_to");
-  const int first = op.kernel == Elementwise::where ? 1 : 0;
-  const DType t = common_dtype(op, args, n, v);
+  const int first = op.n_conditions;
+  const DType t = plan(op, args, n, v).compute;
   Attrs shape;
   shape.add(Attr::Kind::sizes);
   for (int i = 0; i < n; ++i)
@@ -276,7 +253,7 @@ void unify_duals(const Op& op, PyObject* const* args, int n, Value** v, nb::obje
   }
   for (int i = 0; i < n; ++i) {
     if (v[i]) continue;
-    unified[i] = nb::steal(wrap(scalar_value(op, args[i], i < first ? DType::Bool : t, like)));
+    unified[i] = nb::steal(wrap(scalar_value(args[i], i < first ? DType::Bool : t, like)));
     if (!unified[i]) throw Error(ErrorKind::python, "");
     as_tensor(unified[i].ptr())->requires_grad = 0;  // a number is nothing that a tape tracks
   }
@@ -288,7 +265,7 @@ PyObject* try_on_duals(const Op& op, PyObject* const* args, int n) {
   Value* v[3];
   bool unified = true;
   int parts = 0;
-  if (thread_state.capturing || compares(op)) return nullptr;
+  if (thread_state.capturing || op.compares) return nullptr;
   for (int i = 0; i < n; ++i) {
     v[i] = bottom_value(args[i]);
     if (!v[i] && !is_scalar(args[i])) return nullptr;
@@ -328,12 +305,6 @@ PyObject* unify_and_call(const Op& op, PyObject* const* args, int n, bool slot) 
     } else {
       o.v[i] = operand(as_tensor(a));
     }
-  }
-  PyObject* replaced[2];
-  nb::object infinity = compares(op) ? infinity_for(args, o) : nb::object();
-  if (infinity) {
-    for (int i = 0; i < 2; ++i) replaced[i] = o.v[i] ? args[i] : infinity.ptr();
-    args = replaced;
   }
   unify(op, args, n, o);
   return wrap(apply_elementwise(op, o.v, n));

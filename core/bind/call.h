@@ -1,11 +1,17 @@
 // Calling ops from Python: operands, attributes, and the callable object of each op.
 #pragma once
+#include "../promotion.h"
 #include "attributes.h"
 
 namespace wengert {
 
 // A Python number as one element. Integers wrap around where they do not fit: who calls has checked them.
 void set_number(PyObject* s, DType t, char* out);
+
+// What a Python number is to the planner of operands. Throws.
+Promoted read_number(PyObject* s);
+// The plan of an elementwise op; an integer that no dtype of the plan holds is refused. `objects` are for the message.
+OperandPlan checked_plan(const Op& op, const Promoted* operands, PyObject* const* objects, int n);
 
 // An elementwise op on Python operands: promotes, broadcasts, runs, records. Returns a new reference, NotImplemented
 // (new reference) for foreign operands of a number slot, or null with an exception set.

@@ -2,6 +2,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include "dual.h"
+
 namespace wengert {
 
 namespace nb = nanobind;
@@ -86,7 +88,8 @@ bool put_static(CallSignature& signature, PyObject* o) {
 
 CallArguments::CallArguments(const std::vector<bool>& operands, PyObject* const* args, Py_ssize_t n, PyObject* names)
     : in(static_cast<size_t>(n + (names ? PyTuple_GET_SIZE(names) : 0))),
-      tensors(static_cast<size_t>(n + (names ? PyTuple_GET_SIZE(names) : 0))) {
+      tensors(static_cast<size_t>(n + (names ? PyTuple_GET_SIZE(names) : 0))),
+      objects(static_cast<size_t>(n + (names ? PyTuple_GET_SIZE(names) : 0))) {
   for (Py_ssize_t i = 0; i < n; ++i) argument(operands, args[i], static_cast<size_t>(i));
   for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
     put_static(signature, PyTuple_GET_ITEM(names, i));
@@ -102,16 +105,18 @@ DeviceId CallArguments::device() {
 
 void CallArguments::argument(const std::vector<bool>& operands, PyObject* o, size_t position) {
   if (is_tensor(o)) {
-    if (!as_tensor(o)->plain) {
+    const bool plain = as_tensor(o)->plain;
+    Value* v = plain ? operand(as_tensor(o)) : bottom_value(o);
+    if (!v) {
       kind = Kind::not_plain;
       return;
     }
-    Value* v = operand(as_tensor(o));
+    if (!plain && kind == Kind::fast) kind = Kind::dual;
     signature.put_tensor(v);
-    take(v, &as_tensor(o)->tensor);
+    take(o, v, plain ? &as_tensor(o)->tensor : nullptr);
   } else if (position < operands.size() && operands[position] && number(o)) {
     return;
-  } else if (!put_static(signature, o) && kind == Kind::fast) {
+  } else if (!put_static(signature, o) && kind != Kind::not_plain) {
     kind = Kind::structured;
   }
 }
@@ -122,7 +127,7 @@ bool CallArguments::number(PyObject* o) {
   if (!v) return false;
   numbers_.emplace_back(v);
   signature.put(static_cast<char>(kind));
-  take(v, nullptr);
+  take(o, v, nullptr);
   return true;
 }
 

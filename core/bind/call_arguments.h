@@ -16,11 +16,12 @@ bool put_static(CallSignature& signature, PyObject* o);
 
 class CallArguments {
  public:
-  enum class Kind { fast, structured, not_plain };
+  enum class Kind { fast, dual, structured, not_plain };
 
   CallSignature signature;
-  SmallArray<Value*, kFewOperands> in;
-  SmallArray<Tensor*, kFewOperands> tensors;  // of which these are the values; null for numbers
+  SmallArray<Value*, kFewOperands> in;          // of duals the values at the bottom, for their types
+  SmallArray<Tensor*, kFewOperands> tensors;    // of which these are the values; null for numbers and duals
+  SmallArray<PyObject*, kFewOperands> objects;  // the arguments themselves
   size_t n_in = 0;
   Kind kind = Kind::fast;
 
@@ -35,7 +36,8 @@ class CallArguments {
 
   void argument(const std::vector<bool>& operands, PyObject* o, size_t position);
   bool number(PyObject* o);
-  void take(Value* v, Tensor* t) {
+  void take(PyObject* o, Value* v, Tensor* t) {
+    objects[n_in] = o;
     tensors[n_in] = t;
     in[n_in++] = v;
   }

@@ -3,6 +3,7 @@
 // has changed is an operand without axes instead, unless the function needs to know it.
 #include "autocast.h"
 #include "call_arguments.h"
+#include "dual.h"
 #include "traced_call.h"
 
 #include <structmember.h>
@@ -93,24 +94,62 @@ void put_policy(CallSignature& signature) {
     signature.put('A', thread_state.autocast->id);
 }
 
-// Traces the function for this call, and runs that.
-PyObject* trace_and_run(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names, DeviceId device) {
+// Traces the function for a call, of which the first of the entries returned is for now. Null if it has no program.
+Cache::Entries* trace_call(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names, DeviceId device) {
   nb::object made;
   {
     const Placement here(device);
     made = nb::steal(call_slowly(self->trace, self, args, n, names));
   }
-  if (made.is_none()) return call_slowly(self->lifted, self, args, n, names);
+  if (made.is_none()) return nullptr;
   auto& traced = nb::cast<TracedCall&>(made);
   traced.settings_seen = settings_epoch;
   CallArguments call(*self->operands, args, n, names);  // other numbers may be operands now
   put_policy(call.signature);
   traced.finish(call.view(), traced.asks_roles);
-  Cache::Entries& entries = self->cache->add(call.signature.bytes(), std::move(traced));
-  PyObject* result = run_found(self, entries, entries.begin(), call.view());
+  return &self->cache->add(call.signature.bytes(), std::move(traced));
+}
+
+// Traces the function for this call, and runs that.
+PyObject* trace_and_run(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names, DeviceId device) {
+  Cache::Entries* entries = trace_call(self, args, n, names, device);
+  if (!entries) return call_slowly(self->lifted, self, args, n, names);
+  CallArguments call(*self->operands, args, n, names);
+  PyObject* result = run_found(self, *entries, entries->begin(), call.view());
   if (!result && !PyErr_Occurred())
     fail(ErrorKind::trace, "compile", "what the function reads of Python objects changes while it is traced");
   return result;
+}
+
+// The trace for a call on duals, which is that for their values; made if need be. Null if the function has no program.
+TracedCall* trace_for_duals(Compiled* self, CallArguments& call, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  if (Cache::Entries* entries = self->cache->find(call.signature.bytes()))
+    for (auto e = entries->begin(); e != entries->end(); ++e)
+      if (e->holds(call.view()) && settings_hold(*e)) {
+        self->cache->use(*entries, e);
+        return &*e;
+      }
+  const Py_ssize_t count = n + (names ? PyTuple_GET_SIZE(names) : 0);
+  std::vector<nb::object> values;
+  SmallArray<PyObject*, kFewOperands> plain(static_cast<size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    plain[i] = args[i];
+    if (!is_tensor(args[i]) || as_tensor(args[i])->plain) continue;
+    values.push_back(to_python(alias(bottom_value(args[i]))));
+    plain[i] = values.back().ptr();
+  }
+  Cache::Entries* entries = trace_call(self, plain.data(), n, names, kCpu);
+  return entries ? &entries->front() : nullptr;
+}
+
+// Null, and no exception is set, where Python has to run the function on the duals themselves.
+PyObject* call_dual(Compiled* self, CallArguments& call, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  if (thread_state.capturing || thread_state.checks != Checks::none || call.device() != kCpu) return nullptr;
+  TracedCall* trace = trace_for_duals(self, call, args, n, names);
+  if (!trace || !trace->has_push()) return nullptr;
+  const InUse running(*trace);
+  CallArguments now(*self->operands, args, n, names);  // other numbers may be operands since it was traced
+  return run_on_duals(*trace, now);
 }
 
 // Whether all arguments are tensors, or values that a signature can have: there is nothing to convert or take apart.
@@ -161,6 +200,10 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
     if (call.n_in == 0 && thread_state.capturing) throw Captured();
     if (call.kind == CallArguments::Kind::not_plain) return call_slowly(self->lifted, self, args, n, names);
     if (call.kind == CallArguments::Kind::structured) return call_slowly(self->slow, self, args, n, names);
+    if (call.kind == CallArguments::Kind::dual) {
+      if (PyObject* result = call_dual(self, call, args, n, names); result || PyErr_Occurred()) return result;
+      return call_slowly(self->lifted, self, args, n, names);
+    }
     if (thread_state.checks == Checks::results && !thread_state.capturing)  // so that its own lines are known
       return PyObject_Vectorcall(self->function, args, nargsf, names);
     if (PyObject* result = run_known(self, call); result || PyErr_Occurred()) return result;

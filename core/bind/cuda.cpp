@@ -15,9 +15,7 @@ namespace wengert {
 namespace {
 
 Reduction reduction_from(const std::string& name) {
-  const char* const names[] = {"sum", "prod", "max", "min", "any", "all"};
-  for (int k = 0; k < kNumReductions; ++k)
-    if (name == names[k]) return static_cast<Reduction>(k);
+  if (const Op* op = find_op(name); op && op->reduction != Reduction::count) return op->reduction;
   throw Error(ErrorKind::value, "no reduction is named '" + name + "'");
 }
 

@@ -260,6 +260,10 @@ PyObject* call_on_duals(const Op& op, PyObject* const* operands, int n, const At
   return packed(out.data(), op.n_outputs);
 }
 
+void call_on_duals(Derived& p, PyObject* const* operands, int n, PyObject** out) {
+  apply_to_objects(p, operands, n, nullptr, out);
+}
+
 // ---------------------------------------------------------------------------------------------------- the types
 
 namespace {

@@ -51,6 +51,10 @@ int count_parts(PyObject* o);
 // with an exception. Throws.
 PyObject* call_on_duals(const Op& op, PyObject* const* operands, int n, const Attrs& attrs);
 
+// A derived program on operands of which some are duals and the others plain tensors, with at most kLastBit parts.
+// Outputs are new references, null for symbolic zeros. Throws.
+void call_on_duals(Derived& p, PyObject* const* operands, int n, PyObject** out);
+
 // The parts of a dual; what it stands for now. Borrowed; throws.
 PairObject* pair_of(PyObject* dual);
 

@@ -132,6 +132,7 @@ void set_hooks(nb::dict hooks) {
   python_hooks.derive_again = take("derive_again");
   python_hooks.push_again = take("push_again");
   python_hooks.narrow = take("narrow");
+  python_hooks.partial = take("partial");
   python_hooks.refuse_leaving = take("refuse_leaving");
 }
 

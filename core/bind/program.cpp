@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "../trace.h"
 
@@ -71,6 +72,28 @@ nb::tuple elementwise_dtypes(const std::string& name, int promoted) {
     if (!op.elementwise) fail(ErrorKind::value, name.c_str(), "is not elementwise");
     ElementwiseTypes t = elementwise_types(op, dtype_from(promoted));
     return nb::make_tuple(static_cast<int>(t.compute), static_cast<int>(t.result));
+  });
+}
+
+// plan_operands(op, dtypes, operands): the dtype in which an elementwise op computes, and the operands with infinities
+// in place of the numbers that they stand for. The dtype of an operand that is a number is -1.
+nb::tuple plan_named(const std::string& name, const std::vector<int>& dtypes, const nb::tuple& operands) {
+  return guarded([&] {
+    const Op& op = op_named(name);
+    if (!op.elementwise) fail(ErrorKind::value, name.c_str(), "is not elementwise");
+    check_operands(op, dtypes.size());
+    check_operands(op, operands.size());
+    Promoted given[3];
+    PyObject* objects[3] = {};
+    for (size_t i = 0; i < dtypes.size(); ++i) {
+      objects[i] = PyTuple_GET_ITEM(operands.ptr(), i);
+      given[i] = dtypes[i] < 0 ? read_number(objects[i]) : Promoted{Promoted::tensor, dtype_from(dtypes[i])};
+    }
+    const OperandPlan plan = checked_plan(op, given, objects, static_cast<int>(dtypes.size()));
+    nb::list planned;
+    for (size_t i = 0; i < dtypes.size(); ++i)
+      planned.append(plan.infinite[i] ? nb::object(nb::float_(plan.infinite[i] * HUGE_VAL)) : nb::borrow(objects[i]));
+    return nb::make_tuple(static_cast<int>(plan.compute), nb::tuple(planned));
   });
 }
 
@@ -256,7 +279,7 @@ struct ProgramBuilder {
       i.map = op.elementwise ? op.map[code(last)] : nullptr;
       if (!i.map) fail(ErrorKind::dtype, op.name.c_str(), std::string("no kernel for ") + name_of(last));
       for (size_t k = 0; k < in.size(); ++k) {
-        const bool condition = op.kernel == Elementwise::where && k == 0;
+        const bool condition = static_cast<int>(k) < op.n_conditions;
         if (g.registers[in[k]].dtype != (condition ? DType::Bool : last) || made != op.map_result[code(last)])
           fail(ErrorKind::dtype, op.name.c_str(), "registers have other dtypes than the kernel");
       }
@@ -267,15 +290,12 @@ struct ProgramBuilder {
       if (!i.cast) fail(ErrorKind::dtype, "cast", std::string("no kernel for ") + name_of(last));
     } else if (kind == "reduce") {
       i.kind = FusedInstruction::Kind::reduce;
-      std::string name = nb::cast<std::string>(t[1]);
-      const char* names[] = {"sum", "prod", "max", "min", "any", "all"};
-      for (int r = 0; r < kNumReductions; ++r)
-        if (name == names[r]) {
-          i.reduction = static_cast<Reduction>(r);
-          i.reduce = kernels().row_reduce[r][code(last)];
-        }
-      if (!i.reduce) fail(ErrorKind::dtype, name.c_str(), std::string("no row kernel for ") + name_of(last));
-      if (made != last && made != DType::Bool) fail(ErrorKind::dtype, name.c_str(), "keeps the dtype of its operand");
+      const Op& op = op_named(nb::cast<std::string>(t[1]));
+      i.reduction = op.reduction;
+      if (op.reduction != Reduction::count) i.reduce = kernels().row_reduce[static_cast<int>(op.reduction)][code(last)];
+      if (!i.reduce) fail(ErrorKind::dtype, op.name.c_str(), std::string("no row kernel for ") + name_of(last));
+      if (made != last && made != DType::Bool)
+        fail(ErrorKind::dtype, op.name.c_str(), "keeps the dtype of its operand");
     } else {
       i.kind = FusedInstruction::Kind::expand;
       if (made != last) fail(ErrorKind::dtype, "expand", "keeps the dtype of its operand");
@@ -517,6 +537,17 @@ void set_derive_hooks() {
       return nb::cast<DerivedHandle&>(made).share();
     });
   };
+  derive_hooks.partial = [](const Derived& p, Value* const* in, int n, const int64_t* given, int n_bars, uint64_t mask,
+                            GuardSet& guards, int& rank) -> Derived* {
+    return derive_aside([&]() -> Derived* {
+      nb::handle source(static_cast<PyObject*>(p.python));
+      nb::object made = nb::handle(python_hooks.partial)(source, types_of(in, n), given_to(p, given), n_bars, mask);
+      if (made.is_none()) return nullptr;
+      guards = GuardSet(nb::cast<std::vector<Guard>>(made[1]));
+      if (!nb::cast<bool>(made[2])) rank = in[0]->ndim;
+      return nb::cast<DerivedHandle&>(nb::object(made[0])).share();
+    });
+  };
   derive_hooks.share_object = [](void* o) -> void* { return Py_XNewRef(static_cast<PyObject*>(o)); };
   derive_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
 }
@@ -711,6 +742,10 @@ void init_program(nb::module_& m) {
   m.def("set_traced_number",
         [](nb::type_object type) { set_traced_number(reinterpret_cast<PyTypeObject*>(type.release().ptr())); });
   m.def("elementwise_dtypes", &elementwise_dtypes);
+  m.def("plan_operands", &plan_named);
+  m.def("promote_number", [](int dtype, nb::handle number) {  // a tensor's dtype beside a number of Python
+    return guarded([&] { return static_cast<int>(with_number(dtype_from(dtype), read_number(number.ptr()).kind)); });
+  });
   m.def("promote",
         [](int a, int b) { return guarded([&] { return static_cast<int>(promote(dtype_from(a), dtype_from(b))); }); });
   nb::class_<Program>(m, "Program", "A program in executable form.")
@@ -738,14 +773,24 @@ void init_program(nb::module_& m) {
         nb::arg("python"));
   set_derive_hooks();
   m.def("run_counters", [] { return nb::make_tuple(run_counters.steps, run_counters.groups, run_counters.gemms); });
+  nb::class_<Op>(m, "NativeOp", "What the core says of an op.")
+      .def_ro("name", &Op::name)
+      .def_ro("n_inputs", &Op::n_inputs)
+      .def_ro("n_outputs", &Op::n_outputs)
+      .def_prop_ro("attrs",
+                   [](const Op& op) {
+                     nb::list attrs;
+                     for (const AttrSpec& a : op.attrs) attrs.append(nb::make_tuple(a.name, static_cast<int>(a.kind)));
+                     return attrs;
+                   })
+      .def_ro("elementwise", &Op::elementwise)
+      .def_ro("differentiable", &Op::differentiable)
+      .def_prop_ro("view", [](const Op& op) { return op.view != nullptr; })
+      .def_ro("n_conditions", &Op::n_conditions)
+      .def_prop_ro("fusion", [](const Op& op) { return static_cast<int>(op.fusion); });
   m.def("op_table", [] {
     nb::list table;
-    for (const Op* op : all_ops()) {
-      nb::list attrs;
-      for (const AttrSpec& a : op->attrs) attrs.append(nb::make_tuple(a.name, static_cast<int>(a.kind)));
-      table.append(nb::make_tuple(op->name, op->n_inputs, op->n_outputs, attrs, op->elementwise, op->differentiable,
-                                  op->view != nullptr));
-    }
+    for (const Op* op : all_ops()) table.append(nb::cast(op, nb::rv_policy::reference));
     return table;
   });
 }

@@ -67,6 +67,7 @@ struct PythonHooks {
   PyObject* derive_again;  // the same of a derived program; and that program with some of its outputs only
   PyObject* push_again;
   PyObject* narrow;
+  PyObject* partial;         // a vjp with some of its cotangents only; None if it needs all
   PyObject* refuse_leaving;  // raises for a tensor whose numbers must not leave
   PyObject* dtypes[kNumDTypes];
   PyObject* errors[static_cast<int>(ErrorKind::count)];

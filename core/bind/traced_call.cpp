@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "../small_array.h"
-#include "call_arguments.h"
+#include "dual.h"
 
 namespace wengert {
 
@@ -113,6 +113,39 @@ const Derivative& TracedCall::derivative_for(uint64_t mask, Value* const* in) {
   add_derivative(mask, nb::cast<DerivativeHandle&>(nb::object(derived[0])), nb::cast<GuardSet>(nb::object(derived[1])));
   if (!guards.hold(in, nullptr)) throw OtherSizes();
   return *derivative(mask);
+}
+
+bool TracedCall::has_push() {
+  if (effects || !roles.empty() || has_no_push_) return false;
+  if (derived_) return true;
+  const nb::object made = python.attr("as_derived")();
+  has_no_push_ = made.is_none();
+  if (!has_no_push_) derived_ = std::make_unique<DerivedHandle>(nb::cast<DerivedHandle&>(made));
+  return !has_no_push_;
+}
+
+PyObject* run_on_duals(TracedCall& trace, CallArguments& call) {
+  std::vector<nb::object> operands;
+  int parts = 0;
+  for (size_t i = 0; i < call.n_in; ++i) {
+    if (is_tensor(call.objects[i])) {
+      operands.push_back(nb::borrow(call.objects[i]));
+    } else {
+      operands.push_back(to_python(Ref::share(call.in[i]).take()));
+      as_tensor(operands.back().ptr())->requires_grad = 0;  // a number is nothing that a tape tracks
+    }
+  }
+  for (nb::handle h : trace.captured_list) operands.push_back(nb::borrow(h));
+  SmallArray<PyObject*, kFewOperands> in(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) parts += count_parts(in[i] = operands[i].ptr());
+  if (parts > kLastBit) return nullptr;
+  const size_t n_out = trace.program->outputs.size();
+  SmallArray<PyObject*, 8> out(n_out);
+  call_on_duals(*trace.derived_->held, in.data(), static_cast<int>(operands.size()), out.data());
+  if (trace.unflatten.is_none()) return out[0];
+  nb::list results;
+  for (size_t i = 0; i < n_out; ++i) results.append(nb::steal(out[i]));
+  return trace.unflatten(results).release().ptr();
 }
 
 bool begin_call(TracedCall& trace, const TraceArguments& call, uint64_t& mask, nb::list& hidden) {

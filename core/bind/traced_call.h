@@ -2,6 +2,7 @@
 // what it does to them when it ends.
 #pragma once
 #include "../trace.h"
+#include "call_arguments.h"
 #include "program.h"
 
 namespace wengert {
@@ -22,11 +23,23 @@ struct TracedCall : Trace {
       f(o);
   }
   const Derivative& derivative_for(uint64_t mask, Value* const* in);
+  // Whether the push of the program is what the function does to duals: not where it changes something, or where its
+  // program does not say how tangents pass (under no_grad).
+  bool has_push();
+
+ private:
+  friend PyObject* run_on_duals(TracedCall& trace, CallArguments& call);
+  std::unique_ptr<DerivedHandle> derived_;  // what its push is derived from; null: not asked for yet, or there is none
+  bool has_no_push_ = false;
 };
 
 // Thrown where deriving a trace found that it is for other sizes than those of the call: it was traced for the sizes
 // of an earlier one, and a rule has looked at them. Nothing has happened by then, and the trace's guards know.
 struct OtherSizes {};
+
+// Runs the push of a trace on duals that have the types of this call. Null without an exception if they have too many
+// parts.
+PyObject* run_on_duals(TracedCall& trace, CallArguments& call);
 
 // Runs a trace that is for this call. What it returns is new, or null with an exception.
 PyObject* run_traced(TracedCall& trace, const TraceArguments& call, uint64_t mask, const nb::list& hidden);

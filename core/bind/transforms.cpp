@@ -389,7 +389,8 @@ void init_transforms(nb::module_& m) {
   m.def("value_and_gradient", &value_and_gradient);
   m.def("pull_back", &pull_back);
   m.def("push_forward", &push_forward);
-  m.def("fits", &fits);  // whether two plain or dual tensors have one inexact dtype and one shape
+  m.def("is_simple", &is_simple);  // plain, or a dual of plain tensors
+  m.def("fits", &fits);            // whether two plain or dual tensors have one inexact dtype and one shape
   m.def("enter_forward", &enter_forward);
   m.def("leave_forward", [] {
     if (n_forward) leave_forward();

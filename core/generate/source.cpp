@@ -164,8 +164,8 @@ class Source {
     const Value* shaped = operands.back();
     const int code = static_cast<int>(shaped->dtype);
     for (const Value* v : operands)
-      if (!same_shape(v, shaped) || (v->dtype != shaped->dtype &&
-                                     !(v == operands[0] && op.kernel == Elementwise::where && v->dtype == DType::Bool)))
+      if (!same_shape(v, shaped) ||
+          (v->dtype != shaped->dtype && !(v == operands[0] && op.n_conditions && v->dtype == DType::Bool)))
         refuse("an operand has another type than the program expects");
     if (!op.map[code]) refuse("an operand has another type than the program expects");
     count(1, shaped->size);

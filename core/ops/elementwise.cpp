@@ -93,7 +93,7 @@ MapFn kernel_of(const Op& op, DType compute) {
 }
 
 void infer_elementwise(const Op& op, const Type* in, int n_in, const Attrs&, Type* out) {
-  int first = op.kernel == Elementwise::where ? 1 : 0;
+  const int first = op.n_conditions;
   DType compute = elementwise_types(op, in[first].dtype).compute;
   for (int i = 0; i < n_in; ++i) {
     DType wanted = i < first ? DType::Bool : compute;
@@ -134,6 +134,10 @@ void register_elementwise_ops() {
     op.infer = infer_elementwise;
     op.elementwise = true;
     op.kernel = static_cast<Elementwise>(k);
+    op.fusion = FusionRole::map;
+    op.n_conditions = op.kernel == Elementwise::where ? 1 : 0;
+    op.compares = kRecords[k].operands == 2 && kRecords[k].result == ResultType::bool_ &&
+                  (kRecords[k].dtype_class == DTypeClass::any || kRecords[k].dtype_class == DTypeClass::real);
     op.differentiable = kRecords[k].result != ResultType::bool_ && kRecords[k].dtype_class != DTypeClass::bits &&
                         kRecords[k].dtype_class != DTypeClass::integer;
     for (int t = 0; t < kNumDTypes; ++t) {

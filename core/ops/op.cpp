@@ -158,8 +158,7 @@ namespace {
 }
 
 bool fits(const Op& op, const Value* v, int position, const Value* shaped) {
-  if (v->dtype != shaped->dtype && !(position == 0 && op.kernel == Elementwise::where && v->dtype == DType::Bool))
-    return false;
+  if (v->dtype != shaped->dtype && !(position < op.n_conditions && v->dtype == DType::Bool)) return false;
   return same_shape(v, shaped);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "../fuse.h"
 #include "../kernels/vector.h"
 #include "../value.h"
 
@@ -34,6 +35,10 @@ struct Op {
   View view = nullptr;
   bool elementwise = false;
   Elementwise kernel = Elementwise::count;
+  int n_conditions = 0;                    // of an elementwise op: its first operands, which are bool
+  bool compares = false;                   // an elementwise op on two operands that are ordered or equal
+  FusionRole fusion = FusionRole::none;    // how it takes part in fused groups
+  Reduction reduction = Reduction::count;  // of an op that reduces rows there
   // Of an elementwise op, by the operands' dtype: the kernel, null where operands must be converted first or the
   // dtype is refused, and the dtype of the result.
   MapFn map[kNumDTypes] = {};

@@ -95,6 +95,8 @@ void add_reduction(const char* name) {
           .attrs = {{"axes", Kind::integers}, {"keepdims", Kind::integer}},
           .infer = infer_reduce<reduction>,
           .compute = compute_reduce<reduction>,
+          .fusion = FusionRole::reduce,
+          .reduction = reduction,
           .differentiable = reduction != Reduction::any && reduction != Reduction::all});
 }
 

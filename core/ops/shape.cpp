@@ -473,9 +473,18 @@ void compute_triangle(const Op& op, Value* const* in, int n, const Attrs& attrs,
 
 void register_shape_ops() {
   const std::vector<AttrSpec> shape = {{"shape", Kind::sizes}}, diagonal = {{"k", Kind::integer}};
-  add_op({.name = "reshape", .attrs = shape, .infer = infer_reshape, .compute = compute_pack, .view = view_reshape});
+  add_op({.name = "reshape",
+          .attrs = shape,
+          .infer = infer_reshape,
+          .compute = compute_pack,
+          .view = view_reshape,
+          .fusion = FusionRole::alias});
   add_op({.name = "permute", .attrs = {{"axes", Kind::integers}}, .infer = infer_permute, .view = view_permute});
-  add_op({.name = "broadcast_to", .attrs = shape, .infer = infer_broadcast_to, .view = view_broadcast_to});
+  add_op({.name = "broadcast_to",
+          .attrs = shape,
+          .infer = infer_broadcast_to,
+          .view = view_broadcast_to,
+          .fusion = FusionRole::expand});
   add_op({.name = "slice",
           .attrs = {{"starts", Kind::sizes}, {"sizes", Kind::sizes}, {"steps", Kind::sizes}},
           .infer = infer_slice,
@@ -507,7 +516,11 @@ void register_shape_ops() {
           .compute = compute_as_strided_update});
   add_op(
       {.name = "as_strided_add", .attrs = strided, .infer = infer_as_strided_add, .compute = compute_as_strided_add});
-  add_op({.name = "cast", .attrs = {{"dtype", Kind::integer}}, .infer = infer_cast, .compute = compute_cast});
+  add_op({.name = "cast",
+          .attrs = {{"dtype", Kind::integer}},
+          .infer = infer_cast,
+          .compute = compute_cast,
+          .fusion = FusionRole::map});
   add_op({.name = "bitcast",
           .attrs = {{"dtype", Kind::integer}},
           .infer = infer_bitcast,

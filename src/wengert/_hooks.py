@@ -21,6 +21,7 @@ def install() -> None:
             "derive_again": variants.derive_again,
             "push_again": variants.push_again,
             "narrow": variants.narrow,
+            "partial": variants.partial,
             "refuse_leaving": refuse_leaving,
         }
     )

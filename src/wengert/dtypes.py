@@ -172,22 +172,11 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 
 _SCALARS = (bool, int, float, complex)  # in the order of their kinds
 _NUMBERS = (*_SCALARS, np.generic)
-_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
 def _number_type(x: Any) -> type:
     value = x.item() if isinstance(x, np.generic) else x
     return next(t for t in _SCALARS if isinstance(value, t))
-
-
-def _with_scalar(dtype: DType, scalar: type) -> DType:
-    """What an operand of a dtype and a Python number give: the number is weak, only its kind counts."""
-    if _SCALARS.index(scalar) <= _RANK[dtype.kind]:
-        return dtype
-    default = as_dtype(scalar)
-    if scalar is complex and dtype.kind == "f":
-        return ALL[_core.promote(dtype.code, default.code)]
-    return default
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
@@ -202,8 +191,10 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     dtypes = [_dtype_of(x) for x in arrays_and_dtypes if not isinstance(x, _NUMBERS)]
     if not dtypes:
         return as_dtype(max(scalars, key=_SCALARS.index))
-    result = ALL[functools.reduce(_core.promote, (d.code for d in dtypes))]
-    return _with_scalar(result, max(scalars, key=_SCALARS.index)) if scalars else result
+    code = functools.reduce(_core.promote, (d.code for d in dtypes))
+    if scalars:  # weak: only the kind counts
+        code = _core.promote_number(code, max(scalars, key=_SCALARS.index)(0))
+    return ALL[code]
 
 
 @dataclass(frozen=True, slots=True)

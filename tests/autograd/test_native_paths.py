@@ -75,6 +75,30 @@ def chain(x: Any, w: Any, b: Any) -> Any:
     return (wg.tanh(x @ w + b)[1:] ** 2).sum()
 
 
+COMPILED: dict[str, Callable[..., Any]] = {
+    "one result": wg.compile(lambda x, w, b: wg.tanh(x @ w + b)),
+    "several results": wg.compile(lambda x, w, b: (wg.sin(x), w, (x * b).sum(axis=0))),
+    "a number": (lambda f: lambda x, w, b: f(x, 2.5))(wg.compile(lambda x, n: x * n)),
+    "containers": (lambda f: lambda x, w, b: f({"w": w, "b": b}, x))(wg.compile(lambda p, x: x @ p["w"] + p["b"])),
+    "of the library": lambda x, w, b: wg.cross_entropy(x, CLASSES),
+}
+CLASSES = wg.asarray([0, 2, 1, 3])
+
+
+@pytest.mark.parametrize("mode", ["plain", "tracked", "dual", "dual of duals"])
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_functions(name: str, mode: str) -> None:
+    tensors = _tensors(mode)
+    plain = _tensors("plain")
+    for _ in range(2):
+        COMPILED[name](*plain)
+        COMPILED[name](*tensors)
+    found = _frames(lambda: COMPILED[name](*tensors))
+    assert found == _frames(lambda: COMPILED[name](*plain))  # containers are taken apart in Python, in every mode
+    if name in ("one result", "a number"):
+        assert found == []
+
+
 def test_backward_that_is_recorded() -> None:
     tensors = _tensors("tracked")
 

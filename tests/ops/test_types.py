@@ -92,4 +92,4 @@ def test_compiled_call_has_the_same_bits(op: Op, sample: Sample) -> None:
 
 
 def test_registry_and_core_hold_the_same_ops() -> None:
-    assert {row[0] for row in _core.op_table()} == set(OPS)
+    assert {native.name for native in _core.op_table()} == set(OPS)

@@ -23,12 +23,13 @@ from wengert.compiling.static_arguments import (
 )
 from wengert.dtypes import float32, int64
 from wengert.errors import ArgumentError, TraceError, WengertError
+from wengert.passes.derive import Derivable
 from wengert.passes.variants import derive_program, symbolic_types
 from wengert.program.call_trace import CallTrace, ClosesOver, call_trace
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, infer
 from wengert.program.lower import lower
 from wengert.program.numbers import Numbers, is_number, may_be_operand, operand_type
-from wengert.program.simplify import simplify
+from wengert.program.simplify import read_by_derivatives, simplify
 from wengert.program.sizes import own_symbols, unify_sizes
 from wengert.program.trace import create, origins, standing_trace, tracing
 from wengert.registry.precision import code_of, enlist
@@ -81,6 +82,14 @@ class TracedFunction:
         self.derivations[mask] = derivation
         self.native_derivatives.append(native)
         return native, _core.make_guards(self.guards)
+
+    def as_derived(self) -> Any:
+        """What the core derives its push from; None where tangents pass otherwise than by the program: under no_grad."""
+        from wengert.passes.derive import Derivable
+
+        if read_by_derivatives(self.program):
+            return None
+        return _core.make_derived(self.native, 0, Derivable(self.name, self.program, [], []))
 
     def report(self) -> Report:
         """What a run of the plain program does, and what runs it, or its derivatives where only they run."""
@@ -261,7 +270,7 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     args, kwargs = with_statics(compiled, args, kwargs)
     leaves, structure = tree.flatten((args, kwargs))
     tensors = [x for x in leaves if isinstance(x, _core.Tensor)]
-    if call_trace() is not None or any(not t._plain for t in tensors):
+    if call_trace() is not None or not all(map(_core.is_simple, tensors)):
         return _call_lifted(compiled, *without_statics(args, kwargs))
     # Numbers go with the tensors: the flat function finds out whether they can be operands.
     moving = [isinstance(x, _core.Tensor) or may_be_operand(x) for x in leaves]

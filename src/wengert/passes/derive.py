@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,6 +143,33 @@ def pull_linear(program: Program, linear: Sequence[int]) -> Program:
             zeros_like(trace.tracer(made[program.inputs[k]])) if b is ZERO else b for k, b in zip(linear, cotangents)
         ]
     return simplify(Program(trace.inputs, trace.instructions, [x._var for x in filled]))
+
+
+def with_cotangents(
+    vjp: Program, past: Sequence[Instruction], n_bars: int, missing: Collection[int]
+) -> tuple[Program | None, list[Instruction]]:
+    """A vjp without those of its cotangents, its first operands, that are missing, which are zero; and the past of its
+    residuals. None if it cannot do without them.
+
+    It is linear in its cotangents: its tangents along them are its outputs, and a tangent that is zero costs nothing. Only
+    a user's rule is not linear (clip, sign): then tangents are lost on the way, or read the cotangents themselves.
+    """
+    trace = Trace()
+    primals: dict[Var, Any] = {v: trace.input(v.type) for v in vjp.inputs}
+    varied = [v for k, v in enumerate(vjp.inputs[:n_bars]) if k not in missing]
+    tangents: dict[Var, Any] = {v: trace.tracer(Var(v.type, linear=True)) for v in varied}
+    bars, saved = [t._var for t in tangents.values()], trace.inputs[n_bars:]
+    with trace:
+        linearize(trace.process, vjp.instructions, primals, tangents)
+    if any(v in tangents for i in vjp.instructions if not tangents.keys() >= {*i.outputs} for v in i.vars()):
+        return None, []
+    outputs = [_cotangent(tangents.get(o, ZERO)) if isinstance(o, Var) else None for o in vjp.outputs]
+    body = remove_dead(trace.instructions, outputs)
+    unknown = {*trace.inputs[:n_bars]}
+    if any(v in unknown for i in body for v in i.vars()):
+        return None, []
+    made = simplify(Program([*bars, *saved], body, outputs))
+    return made, _renamed(past, dict(zip(vjp.inputs[n_bars:], made.inputs[len(bars) :])))
 
 
 def _linearize_past(

@@ -6,12 +6,12 @@ Each is derived once per signature: on symbols that have the sizes of the call a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from wengert import _core
 from wengert._core import same_sizes
-from wengert.passes.derive import Derivable, Derivation, Leaf, derive, push
+from wengert.passes.derive import Derivable, Derivation, Leaf, derive, push, with_cotangents
 from wengert.program.ir import Const, Instruction, Program, Type, Var, infer, remove_dead, resized
 from wengert.program.lower import lower
 from wengert.program.sizes import EqualSizes, own_symbols
@@ -165,6 +165,39 @@ def narrowed(program: Program, mask: int) -> Program:
     return Program(program.inputs, remove_dead(program.instructions, outputs), outputs)
 
 
+@own_symbols()
+def partial(source: Derivable, types: list[tuple[int, Any]], given: list[int], n_bars: int, mask: int) -> Any:
+    """A vjp, whose first `n_bars` operands are cotangents, with those in the mask only, for the core: (native derived
+    program, guards, whether it holds for every rank). The others are zero. None if it reads them all the same."""
+    missing = {k for k in range(n_bars) if not mask >> k & 1}
+    program, past = _retyped(source, types, given, missing)
+    _core.open_guards()
+    try:
+        made, past = with_cotangents(program, past, n_bars, missing)
+        executable: Any = None if made is None else lower(made)
+    finally:
+        guards = _core.close_guards()
+    if made is None or _read_missing(executable.size_leaves) or _read_missing(_leaves_of_guards(guards)):
+        return None
+    leaves = [(_GIVEN, 0, k) for k in range(len(given))]
+    executable.name = source.name.removeprefix("vjp(").removesuffix(")")
+    native = _core.make_derived(executable, len(given), Derivable(source.name, made, past, leaves))
+    any_rank = not _has_one_shape(source) or not (guards or executable.size_leaves)
+    return native, guards, any_rank
+
+
+_MISSING = 1 << 24  # the operand that sizes of missing operands come from
+
+
+def _read_missing(leaves: Sequence[Leaf]) -> bool:
+    return any(kind == _OF_INPUT and source >= _MISSING for kind, source, _ in leaves)
+
+
+def _leaves_of_guards(guards: list[Any]) -> list[Leaf]:
+    sizes = [n for a, _, b, _ in _core.describe_guards(guards) for n in (a, b)]
+    return _leaves(tuple(sizes))
+
+
 def _hand_over(d: Derivation, op_name: str | None, forward: Any = None, outputs: Sequence[Any] = ()) -> Any:
     executable = lower(d.vjp, keep=_sizes_to_keep(d.vjp, d.past))
     d.leaves = executable.size_leaves
@@ -230,27 +263,35 @@ def _has_one_shape(source: Derivable) -> bool:
     )
 
 
-def _retyped(source: Derivable, types: list[tuple[int, Any]], given: list[int]) -> tuple[Program, list[Instruction]]:
+def _retyped(
+    source: Derivable, types: list[tuple[int, Any]], given: list[int], missing: Collection[int] = ()
+) -> tuple[Program, list[Instruction]]:
     """The program and the past of its residuals over fresh sizes: those of these operands, and those that are given.
 
-    A variant is derived later than the program itself and at other sizes, which decide what guards say.
+    A variant is derived later than the program itself and at other sizes, which decide what guards say. `missing`: operands
+    that the variant does not have; the others are counted without them, and show their sizes where they can.
     """
     if _has_one_shape(source):
         sizes = tuple(_core.new_symbol(_OF_INPUT, 0, axis, n) for axis, n in enumerate(types[0][1]))
         return _remade(source, lambda shape: sizes)
     leaves: list[Leaf] = []
     symbols: list[Any] = []
-    for k, (v, (_, shape)) in enumerate(zip(source.program.inputs, types)):
-        for axis, (size, n) in enumerate(zip(v.type.shape, shape)):
-            if _is_leaf(size):
-                (leaf,) = _core.leaves_of_sizes((size,))
-                if leaf not in leaves:
-                    leaves.append(leaf)
-                    symbols.append(_core.new_symbol(_OF_INPUT, k, axis, n))
+
+    def show(operands: Iterable[int], first: int) -> None:
+        for position, k in enumerate(operands, first):
+            for axis, (size, n) in enumerate(zip(source.program.inputs[k].type.shape, types[k][1])):
+                if _is_leaf(size):
+                    (leaf,) = _core.leaves_of_sizes((size,))
+                    if leaf not in leaves:
+                        leaves.append(leaf)
+                        symbols.append(_core.new_symbol(_OF_INPUT, position, axis, n))
+
+    show((k for k in range(len(types)) if k not in missing), 0)
     for i, (leaf, n) in enumerate(zip(source.leaves, given)):
         if leaf not in leaves:
             leaves.append(leaf)
             symbols.append(_core.new_symbol(_GIVEN, 0, i, n))
+    show(sorted(missing), _MISSING)
     return _remade(source, lambda shape: tuple(_core.substitute_sizes(shape, leaves, symbols)))
 
 

@@ -7,15 +7,9 @@ from dataclasses import dataclass
 
 from wengert import _core
 from wengert.program.ir import Instruction, Program, Shape, Var
-from wengert.registry.record import Op
 
 # A row has to fit the nearest caches, and the eager reduction of rows up to this length uses the same kernel.
 LONGEST_ROW = 16384
-
-_NONE, _MAP, _REDUCE, _EXPAND, _ALIAS = range(5)  # as core/fuse.h: FusionRole
-_ROLES = {"cast": _MAP, "broadcast_to": _EXPAND, "reshape": _ALIAS} | dict.fromkeys(
-    ("sum", "prod", "max", "min", "any", "all"), _REDUCE
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -38,10 +32,6 @@ def fuse(program: Program) -> list[Unit]:
 
 def fuse_counting(program: Program) -> tuple[list[Unit], int]:
     """As `fuse`, and how many units were looked at on the way."""
-    roles = [_role(i.op) for i in program.instructions]
+    roles = [i.op.fusion for i in program.instructions]
     units, visits = _core.fuse(program.instructions, roles, Var, LONGEST_ROW)
     return [Group(*u) if isinstance(u, tuple) else u for u in units], visits
-
-
-def _role(op: Op) -> int:
-    return _MAP if op.elementwise else _ROLES.get(op.name, _NONE)

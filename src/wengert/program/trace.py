@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import functools
 import operator
 import threading
 import weakref
@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, complex64, complex128, float32, float64, int64
-from wengert.errors import DTypeError, NumberRangeError, TraceError, WengertError
+from wengert.errors import DTypeError, TraceError, WengertError
 from wengert.program.ir import Const, Instruction, Operand, Origin, Program, Shape, Type, Var, infer
 from wengert.program.numbers import is_number
 from wengert.registry.record import OPS, Op
@@ -403,7 +403,7 @@ def _unified(op: Op, inputs: tuple[Any, ...]) -> bool:
             numbers = True
         else:
             return False
-    if of is None or op.name == "where" or (numbers and DTYPES[of.dtype].kind not in "fc"):
+    if of is None or op.n_conditions or (numbers and DTYPES[of.dtype].kind not in "fc"):
         return False
     return _computing(op, of.dtype) == of.dtype
 
@@ -414,70 +414,35 @@ def _convert(x: Any) -> Any:
     )
 
 
+def _promoted(inputs: tuple[Any, ...]) -> int:
+    """The dtype that the tensors promote to; that of an integer if there are none."""
+    codes = [x.dtype.code for x in inputs if isinstance(x, _core.Tensor)]
+    return functools.reduce(_core.promote, codes) if codes else int64.code
+
+
 def _with_sizes(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands in which sizes are values that follow them: x / x.shape[0]. They are weak, as the integers they stand for."""
-    codes = [x.dtype.code for x in inputs if isinstance(x, _core.Tensor)]
-    dtype = codes[0] if codes else _DEFAULT_INT
-    for code in codes[1:]:
-        dtype = _core.promote(dtype, code)
-    dtype = _with_scalar(dtype, 0)
+    dtype = _core.promote_number(_promoted(inputs), 0)
     return tuple(create(OPS["size_scalar"], ((x,), dtype)) if isinstance(x, _core.Dim) else x for x in inputs)
+
+
+def _planned(op: Op, inputs: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
+    """The dtype that the op computes in, and the operands with infinities in place of integers beyond all values of the
+    tensor that they are compared with."""
+    return _core.plan_operands(op.name, [x.dtype.code if isinstance(x, _core.Tensor) else -1 for x in inputs], inputs)
 
 
 def _with_numbers(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands in which numbers that are not known are values of the dtype that the op computes in: they are weak."""
-    first = 1 if op.name == "where" else 0
-    codes = [x.dtype.code for x in inputs[first:] if isinstance(x, _core.Tensor)]
-    dtype = codes[0] if codes else 0
-    for code in codes[1:]:
-        dtype = _core.promote(dtype, code)
-    for x in inputs[first:]:
-        if not isinstance(x, _core.Tensor):
-            dtype = _with_scalar(dtype, x.zero() if is_number(x) else x)
-    dtype = _core.elementwise_dtypes(op.name, dtype)[0]
+    dtype, _ = _planned(op, tuple(x.zero() if is_number(x) else x for x in inputs))
+    first = op.n_conditions
     return tuple(x if not is_number(x) else x.known() if k < first else x.weak(dtype) for k, x in enumerate(inputs))
-
-
-# What scalars alone make: the default dtypes.
-_DEFAULT_FLOAT, _DEFAULT_INT = float32.code, int64.code
-
-
-def _with_scalar(dtype: int, x: Any) -> int:
-    kind = DTYPES[dtype].kind
-    if isinstance(x, bool):
-        return dtype
-    if isinstance(x, complex):
-        return dtype if kind == "c" else complex128.code if dtype == float64.code else complex64.code
-    if isinstance(x, float):
-        return dtype if kind in "fc" else _DEFAULT_FLOAT
-    return _DEFAULT_INT if kind == "b" else dtype
-
-
-_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-
-
-def _place(x: Any, dtype: int) -> int:
-    """-1 or 1 for an integer below or above all values of an integral dtype, else 0."""
-    return DTYPES[dtype].place_of(x) if isinstance(x, int) and DTYPES[dtype].is_integer else 0
 
 
 def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands of an elementwise op in one dtype and one shape; scalars stay scalars."""
-    first = 1 if op.name == "where" else 0
-    tensors = [x for x in inputs[first:] if isinstance(x, _core.Tensor)]
-    dtype = tensors[0].dtype.code if tensors else 0
-    for x in tensors[1:]:
-        dtype = _core.promote(dtype, x.dtype.code)
-    if op.name in _COMPARISONS and tensors:  # all values are on the same side of such a number, as of infinity
-        inputs = tuple(place * math.inf if (place := _place(x, dtype)) else x for x in inputs)
-    for x in inputs[first:]:
-        if not isinstance(x, _core.Tensor):
-            dtype = _with_scalar(dtype, x)
-    dtype = _computing(op, dtype)
-    if (outside := next((x for x in inputs[first:] if _place(x, dtype)), None)) is not None:
-        raise NumberRangeError(
-            f"{op.name}: the integer {outside} does not fit {DTYPES[dtype].name}; convert the tensor first, with astype"
-        )
+    first = op.n_conditions
+    dtype, inputs = _planned(op, inputs)
     shape = broadcast_shapes(op.name, *(x.shape for x in inputs if isinstance(x, _core.Tensor)))
     unified = []
     for k, x in enumerate(inputs):
@@ -490,7 +455,7 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         elif k < first:  # literals have the dtype of the operands beside them, and a condition is bool
             x = filled(shape, bool(x), 0)
         unified.append(x)
-    if not tensors:  # where(mask, 1.0, 2.0)
+    if not any(isinstance(x, _core.Tensor) for x in unified[first:]):  # where(mask, 1.0, 2.0)
         unified[-1] = filled(shape, unified[-1], dtype)
     return tuple(unified)
 

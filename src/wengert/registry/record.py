@@ -69,6 +69,8 @@ class Op:
     vmap: Rule | str = "undefined"
     sparsity: Rule | str = "undefined"
     precision: str = "any"
+    n_conditions: int = 0  # of an elementwise op: its first operands, which are bool
+    fusion: int = 0  # how it takes part in fused groups, as core/fuse.h: FusionRole
     # Of ops that hold programs, which the core has no op for:
     infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes
     lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
@@ -103,7 +105,7 @@ class _Ops(dict[str, Op]):
 OPS: dict[str, Op] = _Ops()
 CALLBACKS: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
 _KINDS = ("integer", "real", "integers", "sizes")
-_NATIVE = {row[0]: row for row in _core.op_table()}
+_NATIVE = {native.name: native for native in _core.op_table()}
 
 
 def define(
@@ -131,19 +133,19 @@ def define(
         raise ImportError(f"op {name!r} has a rule but no kernel: add it to core/ops/")
     if name in OPS:
         raise ImportError(f"op {name!r} is defined twice")
-    _, n_inputs, n_outputs, attrs, elementwise, differentiable, view = _NATIVE[name]
+    native = _NATIVE[name]
     rules: tuple[Rule | None, ...] = ()
     if transpose is not None:
         rules = (transpose,) if callable(transpose) else tuple(transpose)
     op = Op(
         name,
         _core.ops[name],
-        n_inputs,
-        n_outputs,
-        tuple(Attr(n, _KINDS[k]) for n, k in attrs),
-        elementwise,
-        differentiable,
-        view,
+        native.n_inputs,
+        native.n_outputs,
+        tuple(Attr(n, _KINDS[k]) for n, k in native.attrs),
+        native.elementwise,
+        native.differentiable,
+        native.view,
         jvp,
         complex_jvp,
         rules,
@@ -153,7 +155,9 @@ def define(
         invalid,
         expensive,
         public,
-        "elementwise" if elementwise else vmap,
+        "elementwise" if native.elementwise else vmap,
+        n_conditions=native.n_conditions,
+        fusion=native.fusion,
     )
     op.sparsity = _default_sparsity(op) if sparsity is None else sparsity
     op.precision = precision
