@@ -1,5 +1,6 @@
 #include "derived.h"
 
+#include <algorithm>
 #include <list>
 #include <string>
 #include <unordered_map>
@@ -77,12 +78,16 @@ class Cache {
  public:
   static constexpr size_t kCapacity = 1024;
 
-  T* find(const std::string& key, Value* const* in, const Attrs& attrs, const int64_t* given) {
+  T* find(const Op& op, const std::string& key, Value* const* in, const Attrs& attrs, const int64_t* given) {
+    const size_t id = static_cast<size_t>(op.id);
+    if (id < latest_.size() && latest_[id] != entries_.end() && latest_[id]->key == key)
+      if (T* found = use(latest_[id], in, attrs, given)) return found;
     for (auto [it, end] = by_key_.equal_range(key); it != end; ++it) {
-      const Place place = it->second;
-      if (!place->guards.hold(in, &attrs, given)) continue;
-      entries_.splice(entries_.begin(), entries_, place);
-      return place->made;
+      T* found = use(it->second, in, attrs, given);
+      if (!found) continue;
+      if (id >= latest_.size() && id < kMostOps) latest_.resize(id + 1, entries_.end());
+      if (id < kMostOps) latest_[id] = it->second;
+      return found;
     }
     return nullptr;
   }
@@ -101,9 +106,17 @@ class Cache {
     T* made;
   };
   using Place = typename std::list<Entry>::iterator;
+  static constexpr size_t kMostOps = 1 << 16;  // ops that are made at run time have higher numbers
+
+  T* use(Place place, Value* const* in, const Attrs& attrs, const int64_t* given) {
+    if (!place->guards.hold(in, &attrs, given)) return nullptr;
+    entries_.splice(entries_.begin(), entries_, place);
+    return place->made;
+  }
 
   void forget_last() {
     const Place last = std::prev(entries_.end());
+    std::replace(latest_.begin(), latest_.end(), last, entries_.end());
     auto [it, end] = by_key_.equal_range(last->key);
     while (it != end && it->second != last) ++it;
     by_key_.erase(it);
@@ -114,6 +127,7 @@ class Cache {
 
   std::list<Entry> entries_;  // the one that was asked for last comes first
   std::unordered_multimap<std::string, Place> by_key_;
+  std::vector<Place> latest_;  // by op: what was found last, which is nearly always what comes next
 };
 
 template <class T>
@@ -174,7 +188,7 @@ T* find_of_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, cons
   static std::string looked_up;  // keeps its memory from call to call
   signature(looked_up, op, in, n_in, attrs, mask);
   Cache<T>& cache = cache_of_ops<T>();
-  if (T* known = cache.find(looked_up, in, attrs, given)) return shared(known);
+  if (T* known = cache.find(op, looked_up, in, attrs, given)) return shared(known);
   const std::string key = looked_up;  // deriving may look up others
   GuardSet guards;
   T* made = derive(op, in, n_in, attrs, mask, guards);

@@ -570,7 +570,7 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   event.done(nullptr, 0);
 }
 
-// Whether the operands were packed and few enough for one block; else nothing was done.
+// Whether the operands were packed, or numbers, and few enough for one block; else nothing was done.
 [[gnu::noinline]] bool run_one_block(const Program& p, Value* const* in, Value** out, int given) {
   const OneBlock& b = *p.one_block;
   const FusedGroup& g = *p.steps[0].group;
@@ -580,10 +580,18 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   if (n > g.block || n == 0 || g.n_scratch * scratch_bytes > static_cast<int64_t>(sizeof memory)) return false;
   char* at[OneBlock::kMaxRegisters];
   at[0] = nullptr;
+  int64_t used = g.n_scratch * scratch_bytes;
+  const auto repeated = [&](const Value* number) -> char* {  // null: there is no room for it
+    char* block = memory[0].bytes + used;
+    if ((used += scratch_bytes) > static_cast<int64_t>(sizeof memory)) return nullptr;
+    fill(block, number->data, size_of(number->dtype), n);
+    return block;
+  };
   for (const OneBlock::Input& i : b.inputs) {
     const Value* v = in[i.slot];
-    if (v->size != n || !v->contiguous || v->dtype != i.dtype) return false;
-    at[i.at] = v->data;
+    if (v->size != n || v->dtype != i.dtype) return false;
+    at[i.at] = v->contiguous ? v->data : is_uniform(v) ? repeated(v) : nullptr;
+    if (!at[i.at]) return false;
   }
   for (const OneBlock::Constant& c : b.constants) at[c.at] = const_cast<char*>(c.data);
   for (const OneBlock::Temporary& t : b.temporaries) at[t.at] = memory[0].bytes + t.position * scratch_bytes;

@@ -87,22 +87,25 @@ struct Objects {
 };
 
 // Programs trust that a tangent has the type of its value.
-void require_same_type(const PairObject* p) {
-  const Value *value = bottom_value(p->value), *tangent = bottom_value(p->tangent);
+void require_same_type(const Value* value, const Value* tangent) {
   if (!value || !tangent || value->dtype != tangent->dtype || !same_shape(value, tangent))
     throw Error(ErrorKind::value,
                 "a dual tensor's tangent must have the shape and dtype of its value; make it by dual()");
 }
+
+bool is_plain(PyObject* tensor) { return as_tensor(tensor)->plain; }
 
 // The operands of one level, taken apart: values, then the tangents of those in `mask`. All are borrowed.
 struct Level {
   int64_t order = 0;
   PyObject* level = nullptr;
   uint64_t mask = 0;
+  bool nested = false;  // some of the parts are duals themselves
   SmallArray<PyObject*, 16> parts;
+  SmallArray<Value*, 16> bottoms;  // of the parts: for their types
   int n_parts;
 
-  Level(PyObject* const* operands, int n) : parts(2 * n), n_parts(n) {
+  Level(PyObject* const* operands, int n) : parts(2 * n), bottoms(2 * n), n_parts(n) {
     SmallArray<PairObject*, 8> pairs(n);
     for (int i = 0; i < n; ++i) {
       pairs[i] = is_dual(operands[i]) ? pair_of(operands[i]) : nullptr;
@@ -113,10 +116,14 @@ struct Level {
     for (int i = 0; i < n; ++i) {
       const bool here = order && pairs[i] && pairs[i]->order == order;
       parts[i] = here ? pairs[i]->value : operands[i];
+      bottoms[i] = bottom_value(parts[i]);
+      nested |= !is_plain(parts[i]);
       if (!here || pairs[i]->tangent == Py_None) continue;
-      require_same_type(pairs[i]);
       mask |= uint64_t{1} << i;
-      parts[n_parts++] = pairs[i]->tangent;
+      parts[n_parts] = pairs[i]->tangent;
+      bottoms[n_parts] = bottom_value(pairs[i]->tangent);
+      require_same_type(bottoms[i], bottoms[n_parts]);
+      nested |= !is_plain(parts[n_parts++]);
     }
   }
 };
@@ -175,15 +182,21 @@ void apply_to_values(Derived& p, PyObject* const* operands, int n, const int64_t
   if (PyErr_Occurred()) throw Error(ErrorKind::python, "");  // no memory for one of them: it is not a zero
 }
 
+void apply_to_objects(Derived& p, PyObject* const* operands, int n, const int64_t* given, PyObject** out);
+
+// The push of what was taken apart, on its parts.
+void apply_to_parts(Derived& push, Level& l, const int64_t* given, PyObject** out) {
+  if (l.nested) return apply_to_objects(push, l.parts.data(), l.n_parts, given, out);
+  apply_to_values(push, l.parts.data(), l.n_parts, given, out);
+}
+
 void apply_to_objects(Derived& p, PyObject* const* operands, int n, const int64_t* given, PyObject** out) {
   Level l(operands, n);
   if (!l.order) return apply_to_values(p, operands, n, given, out);
-  SmallArray<Value*, 16> types(n);
-  for (int i = 0; i < n; ++i) types[i] = bottom_value(l.parts[i]);
-  Derived& push = find_push(p, types.data(), n, given, l.mask);
+  Derived& push = find_push(p, l.bottoms.data(), n, given, l.mask);
   const int n_out = static_cast<int>(p.program->outputs.size());
   Objects parts(2 * n_out);
-  apply_to_objects(push, l.parts.data(), l.n_parts, given, parts.at.data());
+  apply_to_parts(push, l, given, parts.at.data());
   join(l, parts.at.data(), n_out, out);
 }
 
@@ -203,8 +216,7 @@ void note_view(const Op& op, PyObject* y, PyObject* x, const Attrs& attrs) {
   view->base = Py_NewRef(x);
   view->seen = pair_of(x)->version;
   held_pair(y)->checked = n_writes;
-  view->name = PyUnicode_InternFromString(op.name.c_str());
-  if (!view->name) throw Error(ErrorKind::python, "");
+  view->op = &op;
   view->read.assign(attrs.v, attrs.v + attrs.n);
 }
 
@@ -245,16 +257,14 @@ PyObject* packed(PyObject** outputs, int n) {
 PyObject* call_on_duals(const Op& op, PyObject* const* operands, int n, const Attrs& attrs) {
   if (op.view && n == 1) return view_of_dual(op, operands[0], attrs);
   Level l(operands, n);
-  SmallArray<Value*, 16> types(n);
-  for (int i = 0; i < n; ++i) types[i] = bottom_value(l.parts[i]);
-  SmallArray<int64_t, 16> given(kMaxAttrs * kMaxRank);
-  int64_t* next = given.data();
+  int64_t given[kMaxAttrs * kMaxRank];
+  int64_t* next = given;
   for (int k = 0; k < attrs.n; ++k)
     if (attrs[k].kind == Attr::Kind::sizes)
       for (Dim d : attrs[k].dims) *next++ = d.raw;
-  const Handle<Derived> push = find_push(op, types.data(), n, attrs, given.data(), l.mask);
+  const Handle<Derived> push = find_push(op, l.bottoms.data(), n, attrs, given, l.mask);
   Objects parts(2 * op.n_outputs);
-  apply_to_objects(*push.held, l.parts.data(), l.n_parts, given.data(), parts.at.data());
+  apply_to_parts(*push.held, l, given, parts.at.data());
   SmallArray<PyObject*, kMaxOutputs> out(op.n_outputs);
   join(l, parts.at.data(), op.n_outputs, out.data());
   return packed(out.data(), op.n_outputs);
@@ -321,15 +331,18 @@ void pair_dealloc(PyObject* self) {
 
 int view_init(PyObject* self, PyObject* args, PyObject* named) {
   static const char* names[] = {"base", "name", "attrs", "seen", "detached", nullptr};
-  PyObject *base, *name, *attrs;
+  PyObject *base, *attrs;
+  const char* name;
   long long seen;
   int detached = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, named, "OUO!L|p", const_cast<char**>(names), &base, &name, &PyTuple_Type,
+  if (!PyArg_ParseTupleAndKeywords(args, named, "OsO!L|p", const_cast<char**>(names), &base, &name, &PyTuple_Type,
                                    &attrs, &seen, &detached))
     return -1;
   auto* v = reinterpret_cast<ViewObject*>(self);
+  const Op* op = find_op(name);
+  if (!op || !op->view) return PyErr_Format(PyExc_ValueError, "View: %s is not an op that makes views", name), -1;
+  v->op = op;
   Py_XSETREF(v->base, Py_NewRef(base));
-  Py_XSETREF(v->name, Py_NewRef(name));
   Py_XSETREF(v->attrs, Py_NewRef(attrs));
   v->seen = seen;
   v->detached = static_cast<char>(detached);
@@ -358,7 +371,6 @@ void view_dealloc(PyObject* self) {
   auto* v = reinterpret_cast<ViewObject*>(self);
   PyTypeObject* type = Py_TYPE(self);
   if (v->base) drop_base(v->base);
-  Py_XDECREF(v->name);
   Py_XDECREF(v->attrs);
   v->read.~vector();
   type->tp_free(self);
@@ -367,11 +379,15 @@ void view_dealloc(PyObject* self) {
 
 PyMemberDef view_members[] = {
     {"base", T_OBJECT, offsetof(ViewObject, base), READONLY, nullptr},
-    {"name", T_OBJECT, offsetof(ViewObject, name), READONLY, nullptr},
     {"seen", T_LONGLONG, offsetof(ViewObject, seen), 0, nullptr},
     {"detached", T_BOOL, offsetof(ViewObject, detached), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
+PyObject* get_name(PyObject* self, void*) {
+  const Op* op = reinterpret_cast<ViewObject*>(self)->op;
+  return op ? PyUnicode_FromString(op->name.c_str()) : Py_NewRef(Py_None);
+}
+
 PyObject* get_attrs(PyObject* self, void*) {
   auto* v = reinterpret_cast<ViewObject*>(self);
   if (!v->attrs) {
@@ -387,6 +403,7 @@ PyObject* get_attrs(PyObject* self, void*) {
 }
 
 PyGetSetDef view_properties[] = {
+    {"name", get_name, nullptr, "The name of the op.", nullptr},
     {"attrs", get_attrs, nullptr, "The attributes of the op.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

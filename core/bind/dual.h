@@ -30,7 +30,7 @@ struct LevelObject {
 struct ViewObject {
   PyObject_HEAD;
   PyObject* base;
-  PyObject* name;          // of the op
+  const Op* op;
   PyObject* attrs;         // a tuple; null until somebody asks
   std::vector<Attr> read;  // what it is made of then
   int64_t seen;            // the version of the base's pair that the view reflects

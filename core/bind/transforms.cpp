@@ -173,20 +173,26 @@ Objects pull(const std::vector<Seeded>& roots, const Objects& sources, Pulling h
   return gradients;
 }
 
+Objects items_of(nb::handle sequence) {
+  const nb::object items = stolen(PySequence_Fast(sequence.ptr(), "pull_back: takes sequences of tensors"));
+  Objects found;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i)
+    found.push_back(nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i)));
+  return found;
+}
+
 // pull_back(outputs, bars, sources, retain, record): a list of cotangents of the sources; None if one of the tensors is
 // not known here.
-nb::object pull_back(const nb::list& outputs, const nb::list& bars, const nb::list& sources, bool retain, bool record) {
+nb::object pull_back(nb::handle outputs, nb::handle bars, nb::handle sources, bool retain, bool record) {
   return guarded([&]() -> nb::object {
+    const Objects ys = items_of(outputs), y_bars = items_of(bars), xs = items_of(sources);
     std::vector<Seeded> roots;
-    for (size_t i = 0; i < outputs.size() && i < bars.size(); ++i) {
-      roots.push_back({outputs[i], bars[i]});
-      if (!is_simple(roots.back().y) || !is_simple(roots.back().bar)) return nb::none();
+    for (size_t i = 0; i < ys.size() && i < y_bars.size(); ++i) {
+      if (!is_simple(ys[i]) || !is_simple(y_bars[i])) return nb::none();
+      roots.push_back({ys[i], y_bars[i]});
     }
-    Objects xs;
-    for (nb::handle s : sources) {
-      if (!is_simple(s)) return nb::none();
-      xs.push_back(nb::borrow(s));
-    }
+    for (const nb::object& x : xs)
+      if (!is_simple(x)) return nb::none();
     const Recording recording(record);
     nb::list gradients;
     for (nb::object& g : pull(roots, xs, {retain, record})) gradients.append(g);

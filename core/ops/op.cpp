@@ -220,6 +220,23 @@ bool share_a_dense_layout(Value* const* in, int n_in) {
   return y.take();
 }
 
+// Few elements, of operands that are packed or numbers; false if they are not, and then nothing was done.
+[[gnu::noinline]] bool run_with_numbers(MapFn fn, Value* const* in, int n_in, Value* out) {
+  constexpr int64_t kFew = 256;
+  if (out->size > kFew) return false;
+  alignas(64) char filled[3][kFew * 16];
+  const void* at[3];
+  for (int i = 0; i < n_in; ++i) {
+    at[i] = in[i]->data;
+    if (in[i]->contiguous) continue;
+    if (!is_uniform(in[i])) return false;
+    fill(filled[i], in[i]->data, size_of(in[i]->dtype), out->size);
+    at[i] = filled[i];
+  }
+  fn(out->data, at, out->size);
+  return true;
+}
+
 Value* compute_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
   const Value* shaped = in[n_in - 1];
   const int dtype = static_cast<int>(shaped->dtype);
@@ -240,7 +257,7 @@ Value* compute_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
     y = empty_like(shaped, op.map_result[dtype]);
   if (direct) [[likely]]
     run_map(fn, y, in, n_in);
-  else if (y->size)
+  else if (y->size && !run_with_numbers(fn, in, n_in, y))
     run_strided(fn, in, n_in, y);
   return y;
 }

@@ -85,8 +85,6 @@ class TracedFunction:
 
     def as_derived(self) -> Any:
         """What the core derives its push from; None where tangents pass otherwise than by the program: under no_grad."""
-        from wengert.passes.derive import Derivable
-
         if read_by_derivatives(self.program):
             return None
         return _core.make_derived(self.native, 0, Derivable(self.name, self.program, [], []))

@@ -285,10 +285,9 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> y.item(), y_dot.item()
     (9.0, 6.0)
     """
-    found = _core.push_forward(f, primals, tangents, _split_result, end)
+    found: tuple[Any, Any] | None = _core.push_forward(f, primals, tangents, _split_result, end)
     if found is not None:
-        y, y_dot = found
-        return y, y_dot
+        return found
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise ArgumentError(
@@ -334,40 +333,41 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
     def push(*x_dots: Any) -> Any:
         if len(x_dots) != len(args):
             raise ArgumentError(f"linearize: {len(args)} arguments, but {len(x_dots)} tangents")
-        if flat and all(map(_core.fits, p.sources, x_dots)):
-            given = list(x_dots)
-        else:
+        given: Sequence[Any] = x_dots
+        if not (flat and all(map(_core.fits, p.sources, x_dots))):
             tangents = tree.leaves_like(x_dots, p.structure, "linearize: the tuple of tangents")
             given = [_fitting(t, x, "linearize: the tangent") for t, x in zip(tangents, p.sources)]
-        return tree.unflatten(p.out_structure, push_leaves(given))
+        y_dots = push_leaves(given)
+        return y_dots[0] if p.out_structure.is_leaf else tree.unflatten(p.out_structure, y_dots)
 
     doc = "The derivative of {f} at this point, along tangents of its arguments."
     return p.value(), named(push, "pushforward", f, doc)
 
 
-def _pushforward(p: _Pullback) -> Callable[[list[Any]], list[Any]]:
+def _pushforward(p: _Pullback) -> Callable[[Sequence[Any]], list[Any]]:
     """The pullback is linear in ȳ, and its own pullback is the pushforward: the transpose of the transpose."""
     zero = [zeros_like(y) for y in p.ys]
     if not all(x._plain or isinstance(x, DualTensor) for x in (*p.ys, *p.sources)):  # what is traced is not recorded
 
-        def push_traced(x_dots: list[Any]) -> list[Any]:
+        def push_traced(x_dots: Sequence[Any]) -> list[Any]:
             _, back = differentiate_backwards(lambda *b: tuple(tree.flatten(p.pull(b, retain=True))[0]), tuple(zero))
             return list(back(tuple(x_dots)))
 
         return push_traced
 
     y_bars = [_core.fresh_leaf(z) for z in zero]
-    x_bars: list[Any] = []  # recorded at the first push: from then on, a push is one walk
+    x_bars: dict[int, Any] = {}  # by argument; recorded at the first push: from then on, a push is one walk
 
-    def push(x_dots: list[Any]) -> list[Any]:
+    def push(x_dots: Sequence[Any]) -> list[Any]:
         if not x_bars:
             with enable_grad():
-                x_bars.extend(pull(p.ys, y_bars, p.sources, retain=True, record=True))
-        outer = bool(_core.is_grad_enabled())
-        record = outer and (p.record or any(map(_tracked, x_dots)))
-        roots = [k for k, x in enumerate(x_bars) if x is not None]
-        xs, dots = [x_bars[k] for k in roots], [x_dots[k] for k in roots]
-        y_dots = pull(xs, dots, y_bars, retain=True, record=record) if roots else [None] * len(zero)
+                found = pull(p.ys, y_bars, p.sources, retain=True, record=True)
+            x_bars.update((k, x) for k, x in enumerate(found) if x is not None)
+            if not x_bars:
+                return zero
+        record = _core.is_grad_enabled() and (p.record or any(map(_tracked, x_dots)))
+        dots = [x_dots[k] for k in x_bars]
+        y_dots = pull(list(x_bars.values()), dots, y_bars, retain=True, record=record)
         return [z if y_dot is None else y_dot for y_dot, z in zip(y_dots, zero)]
 
     return push

@@ -27,7 +27,7 @@ def pull(
 
     `retain`: the graph can be walked again. `record`: the result is recorded, to be differentiated itself.
     """
-    found: list[Any] | None = _core.pull_back(list(outputs), list(bars), list(sources), retain, record)
+    found: list[Any] | None = _core.pull_back(outputs, bars, sources, retain, record)
     if found is not None:
         return found
     everything = [*outputs, *bars, *sources]
