@@ -95,7 +95,13 @@ nb::bytes machine_code(const std::string& source, int architecture) {
 }
 
 cuda::CudaDevice& gpu_at(int number) {
-  return static_cast<cuda::CudaDevice&>(device_at(static_cast<DeviceId>(number)));
+  return *guarded([&] {
+    auto* gpu = number != kCpu && has_device(number)
+                    ? dynamic_cast<cuda::CudaDevice*>(&device_at(static_cast<DeviceId>(number)))
+                    : nullptr;
+    if (!gpu) fail(ErrorKind::device, "cuda", "device " + std::to_string(number) + " is no GPU that was opened");
+    return gpu;
+  });
 }
 
 nb::dict memory_of(int number) {
