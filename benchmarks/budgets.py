@@ -11,6 +11,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("WENGERT_NUM_THREADS", "1")
 
+import argparse
 import ctypes
 import functools
 import hashlib
@@ -327,9 +328,10 @@ def plot(results: dict[str, Any], to: Path) -> None:
 
 def main() -> None:
     """Draw the plot from the last results."""
-    if sys.argv[1:2] != ["plot"]:
-        raise SystemExit("usage: python -m benchmarks.budgets plot [FILE]")
-    to = Path(sys.argv[2]) if len(sys.argv) > 2 else RESULTS / "memory.svg"
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("action", choices=["plot"])
+    parser.add_argument("file", nargs="?", type=Path, default=RESULTS / "memory.svg", help="default: %(default)s")
+    to = parser.parse_args().file
     plot(json.loads((RESULTS / "memory.json").read_text(encoding="utf-8")), to)
     print(f"wrote {os.path.relpath(to)}")
 

@@ -53,8 +53,18 @@ def load(folder: str | None) -> types.ModuleType:
         )
         assert spec is not None and spec.loader is not None
         package = sys.modules["wengert"] = importlib.util.module_from_spec(spec)
+        _load_native(folder)
         spec.loader.exec_module(package)
     return importlib.import_module("wengert")
+
+
+def _load_native(folder: str) -> None:
+    """Take the native module from the folder, even where an editable installation offers one of its own."""
+    file = next(path for path in Path(folder).glob("_core.*") if path.suffix in (".so", ".pyd"))
+    spec = importlib.util.spec_from_file_location("wengert._core", file)
+    assert spec is not None and spec.loader is not None
+    sys.modules["wengert._core"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["wengert._core"])
 
 
 # ------------------------------------------------------------------------------------------ functions of Python

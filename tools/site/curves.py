@@ -11,7 +11,7 @@ import numpy as np
 import wengert as wg
 from tools.site.names import Name
 
-WIDTH, HEIGHT, MARGIN = 420, 240, 34
+WIDTH, HEIGHT, MARGIN = 420, 240, 40
 Points = tuple[np.ndarray, np.ndarray]
 
 
@@ -96,7 +96,7 @@ def _axes(left: float, right: float, low: float, high: float, place: Callable[[f
     for y in (low, high):
         px, py = place(x0, y).split()
         ends.append(
-            f'<text class="tick" x="{float(px) - 5:.1f}" y="{float(py) + 4:.1f}" text-anchor="end">{y:.2g}</text>'
+            f'<text class="tick" x="{float(px) - 5:.1f}" y="{float(py) + 4:.1f}" text-anchor="end">{y:.3g}</text>'
         )
     return lines + "".join(ends)
 
