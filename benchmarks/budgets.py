@@ -1,6 +1,6 @@
 """Deep networks under memory budgets and checkpoint strategies, each measured in a process of its own.
 
-`python -m benchmarks.memory` runs these rows; `python -m benchmarks.budgets plot` draws peak and time against the budget
+`python -m benchmarks.memory` runs these rows; `python -m benchmarks.budgets` draws peak and time against the budget
 from the results that it has written (needs matplotlib).
 """
 
@@ -327,10 +327,17 @@ def plot(results: dict[str, Any], to: Path) -> None:
 
 
 def main() -> None:
-    """Draw the plot from the last results."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("action", choices=["plot"])
-    parser.add_argument("file", nargs="?", type=Path, default=RESULTS / "memory.svg", help="default: %(default)s")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.budgets",
+        description="Draw peaks and times against budgets, from the last results of benchmarks.memory.",
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        default=RESULTS / "memory.svg",
+        help="what to write (default: memory.svg among the results)",
+    )
     to = parser.parse_args().file
     plot(json.loads((RESULTS / "memory.json").read_text(encoding="utf-8")), to)
     print(f"wrote {os.path.relpath(to)}")
