@@ -30,8 +30,8 @@ ELSEWHERE = {"install", "glossary", "layout", "examples", "in_200_lines", "kinks
 def navigation() -> list[Any]:
     """What mkdocs takes as `nav`."""
     return [
-        {"Start": ["index.md", *_pages("install.md")]},
-        {"Tutorial": _folder("tutorial")},
+        {"Start": "index.md"},  # alone, so that the menu of a phone begins with all that there is
+        {"Tutorial": [*_pages("install.md"), *_folder("tutorial")]},
         {"How to": _how_tos()},
         {"Coming from": _folder("coming-from")},
         {
