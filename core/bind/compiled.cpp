@@ -139,7 +139,9 @@ TracedCall* trace_for_duals(Compiled* self, CallArguments& call, PyObject* const
     plain[i] = values.back().ptr();
   }
   Cache::Entries* entries = trace_call(self, plain.data(), n, names, kCpu);
-  return entries ? &entries->front() : nullptr;
+  if (!entries) return nullptr;
+  self->cache->use(*entries, entries->begin());
+  return &entries->front();
 }
 
 // Null, and no exception is set, where Python has to run the function on the duals themselves.
