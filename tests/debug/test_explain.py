@@ -95,6 +95,8 @@ def test_what_cannot_have_a_gradient():
     assert "not tracked" in wg.explain(grads, wg.ones(3))
     with pytest.raises(wg.ArgumentError, match="got a list"):
         wg.explain(grads, [1.0])
+    with pytest.raises(wg.ArgumentError, match="must be the gradients or a loss, got a int"):
+        wg.explain(3, x)
 
 
 def test_a_result_is_no_leaf():

@@ -104,6 +104,34 @@ def test_nothing_to_check() -> None:
     assert wg.check_gradients(lambda x: x * 2.0, wg.zeros((0, 3)))
 
 
+def test_infinities_of_a_mask_stay_where_they_are() -> None:
+    mask = wg.tensor([[0.0, -np.inf], [0.0, 0.0]], dtype=wg.float64)
+    scores = wg.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=wg.float64)
+    f = lambda s, m: (wg.softmax(s + m) * s).sum()
+    assert wg.check_gradients(f, scores, mask)
+    assert wg.check_gradients(f, scores, mask, full=True)
+
+
+def test_containers_of_arrays_and_numbers() -> None:
+    report = wg.check_gradients(lambda p: (p["a"] * p["b"][0]).sum(), {"a": np.ones(3), "b": [2.0]})
+    assert report and {f.place for f in report.findings} == {"input 0['a']", "input 0['b'][0]"}
+
+
+def test_arguments_that_make_no_sense() -> None:
+    x = wg.ones(3)
+    with pytest.raises(wg.ArgumentError, match="takes a function, got a NoneType"):
+        wg.check_gradients(None, x)  # type: ignore[arg-type]
+    with pytest.raises(wg.ArgumentError, match="input 0 has NaN in it"):
+        wg.check_gradients(wg.sin, wg.tensor([1.0, np.nan]))
+    for name, value, message in (
+        ("eps", -1.0, "positive, got -1.0"),
+        ("eps", 0.0, "positive"),
+        ("rtol", -1.0, "at least 0"),
+    ):
+        with pytest.raises(wg.ArgumentError, match=f"{name} must be {message}"):
+            wg.check_gradients(wg.sin, x, **{name: value})
+
+
 def test_exceptions_of_the_function_are_its_own() -> None:
     def fails(x: Any) -> Any:
         raise LookupError("of the user's")

@@ -298,6 +298,31 @@ def test_second_order_and_hooks_and_custom_ops() -> None:
     assert _row(p.by_op(), "mul").backward > 0
 
 
+def test_arithmetic_of_layers_is_that_of_their_products() -> None:
+    x, w = wg.randn(4, 3, 16, 16, requires_grad=True), wg.randn(8, 3, 3, 3, requires_grad=True)
+    q = wg.randn(2, 4, 32, 16, requires_grad=True)
+    a, b = wg.randn(8, 10, 20, requires_grad=True), wg.randn(20, 30, requires_grad=True)
+    lstm, gru, steps = wg.nn.LSTM(16, 32), wg.nn.GRU(16, 32), wg.randn(10, 4, 16, requires_grad=True)
+    conv, attention, product = 2 * 4 * 8 * 16 * 16 * 3 * 9, 2 * 2 * 2 * 4 * 32 * 32 * 16, 2 * 8 * 10 * 20 * 30
+    recurrent = 2 * 10 * 4 * 32 * (16 + 32)
+    attend = wg.scaled_dot_product_attention
+    for run, forward, both in (
+        (lambda: wg.conv2d(x, w, padding=1), conv, 3 * conv),
+        (lambda: wg.conv2d(wg.concat([x, x], axis=1), wg.concat([w, w]), padding=1, groups=2), 2 * conv, 6 * conv),
+        (lambda: attend(q, q, q), attention, 3.5 * attention),
+        (lambda: attend(q, q, q, is_causal=True), attention / 2, 1.75 * attention),
+        (lambda: a @ b, product, 3 * product),
+        (lambda: lstm(steps)[0], 4 * recurrent, 12 * recurrent),
+        (lambda: gru(steps)[0], 3 * recurrent, 9 * recurrent),
+    ):
+        with wg.profile() as p:
+            y = run()
+        with wg.profile() as q2:
+            y.sum().backward()
+        assert p.totals().flops == pytest.approx(forward, rel=0.05)
+        assert p.totals().flops + q2.totals().flops == pytest.approx(both, rel=0.05)
+
+
 def test_the_tape_of_the_first_backward() -> None:
     net = Net()
     x = wg.ones((4, 8))

@@ -58,6 +58,10 @@ def explain(grads: GradientMap | Tensor, x: Tensor) -> str:
     """
     if not isinstance(x, Tensor):
         raise ArgumentError(f"explain: takes the gradients, or a loss, and a tensor; got a {type(x).__name__}")
+    if not isinstance(grads, (Tensor, GradientMap)):
+        raise ArgumentError(
+            f"explain: the first argument must be the gradients or a loss, got a {type(grads).__name__}"
+        )
     what = described(x)
     if not x.dtype.is_inexact:
         return f"no gradient: {what} is not a floating tensor. Convert it with astype before it is used."

@@ -20,7 +20,7 @@ from wengert.debug.gradient_report import Finding, GradientReport, Verdict
 from wengert.debug.numerical import UNKNOWN, Slope, differentiate
 from wengert.debug.suspects import suspects
 from wengert.dtypes import finfo
-from wengert.errors import GradientError
+from wengert.errors import ArgumentError, GradientError
 from wengert.tensors.random import default_generator
 
 _FLAT = 1e-6  # relative to the input: steps of such a width are no rounding errors
@@ -136,7 +136,8 @@ class _Line:
                     raise
                 self._known[t] = None
             else:
-                self._known[t] = (found, rounded - start)
+                moved = self.direction != 0  # what does not move may be infinite
+                self._known[t] = (found, np.where(moved, rounded, 0.0) - np.where(moved, start, 0.0))
         return self._known[t]
 
 
@@ -151,6 +152,7 @@ class _Check:
         atol: float | None,
         seed: int,
     ) -> None:
+        _require_positive(eps=eps, rtol=rtol, atol=atol)
         self.problem: Problem = Problem(f, inputs, "check_gradients")
         self.problems = [self.problem]  # of each order
         self.name, self.eps, self.rtol, self.atol = name, eps, rtol, atol or 0.0
@@ -216,12 +218,14 @@ class _Check:
         return np.asarray(u * np.exp(2j * np.pi * self.rng.random(like.shape)) if like.dtype.kind == "c" else u)
 
     def _scales(self, x: Array) -> Array:
-        """How far each element may move: by the geometric mean of itself and the largest one."""
-        sizes = np.abs(x)
+        """How far each element may move: by the geometric mean of itself and the largest one. Infinite ones, such as those
+        of a mask, stay."""
+        finite = np.isfinite(x)
+        sizes = np.abs(np.where(finite, x, 0.0))
         most = float(np.max(sizes, initial=0.0))
-        if not 0 < most < math.inf:
-            return np.ones(x.shape)
-        return np.where(sizes > 0, np.sqrt(sizes) * math.sqrt(most), 0.1 * most)
+        if most == 0.0:
+            return finite.astype(float)
+        return np.where(sizes > 0, np.sqrt(sizes) * math.sqrt(most), 0.1 * most * finite)
 
     # ------------------------------------------------------------------------------------------------ directions
 
@@ -252,6 +256,7 @@ class _Check:
             if note not in self.notes:
                 self.notes.append(note)
             return
+        gradient = np.where(direction != 0, gradient, 0.0)
         pulled = _inner([gradient], [direction])
         size = float(np.sum(np.abs(gradient) * np.abs(direction)))
         rtol = self._rtol(problem)
@@ -358,7 +363,7 @@ class _Check:
         units = [(output, seeds, problem.pull(seeds)) for output, seeds in _units(results)]
         for k, x in enumerate(problem.points):
             scales = self._scales(x)
-            for element in range(x.size):
+            for element in np.flatnonzero(scales).tolist():
                 for unit in (1.0, 1j) if x.dtype.kind == "c" else (1.0,):
                     direction = np.zeros_like(x)
                     direction.flat[element] = unit * scales.flat[element]
@@ -387,7 +392,7 @@ class _Check:
             found = replace(self._probe_line(line, seeds, gradients[k]), output=output)
             self.findings.append(self._by_element(problem, k, element, direction, found))
             if pushed is not None:
-                shift = _inner(seeds, pushed) - _inner([gradients[k]], [direction])
+                shift = _inner(seeds, pushed) - _inner([np.where(direction != 0, gradients[k], 0.0)], [direction])
                 forward = replace(self._probe_line(line, seeds, gradients[k], shift), output=output, mode="forward")
                 self.findings.append(self._by_element(problem, k, element, direction, forward))
 
@@ -498,6 +503,14 @@ def _units(results: list[Array]) -> Iterator[tuple[str, list[Array]]]:
 
 def _useless(problem: Problem) -> float:
     return max(_USELESS.get(d.name, 1e-3) for d in (*problem.dtypes, *problem.result_dtypes))
+
+
+def _require_positive(**settings: float | None) -> None:
+    for name, value in settings.items():
+        if value is not None and not (0 < value < math.inf or (value == 0 and name != "eps")):
+            raise ArgumentError(
+                f"check_gradients: {name} must be {'positive' if name == 'eps' else 'at least 0'}, got {value!r}"
+            )
 
 
 def _inner(a: Sequence[Array], b: Sequence[Array]) -> float:

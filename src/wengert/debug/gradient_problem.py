@@ -54,8 +54,11 @@ class Problem:
     order = 1
 
     def __init__(self, f: Callable[..., Any], inputs: Sequence[Any], what: str) -> None:
+        if not callable(f):
+            raise ArgumentError(f"{what}: takes a function, got a {type(f).__name__}")
         self.f, self.what = f, what
-        leaves, self._structure = tree.flatten(tuple(_converted(x) for x in inputs))
+        leaves, self._structure = tree.flatten(inputs)
+        leaves = [_converted(x) for x in leaves]
         labels = [f"input {place[1:].replace(']', '', 1)}" for place, _ in places(tuple(inputs))]
         self._leaves = leaves
         self.checked = [k for k, x in enumerate(leaves) if isinstance(x, Tensor) and x.dtype.is_inexact]
@@ -64,6 +67,9 @@ class Problem:
         self.labels = [labels[k] if len(labels) == len(leaves) else f"input {k}" for k in self.checked]
         self.dtypes = [leaves[k].dtype for k in self.checked]
         self.points = [wide(leaves[k]) for k in self.checked]
+        for label, x in zip(self.labels, self.points):
+            if np.isnan(x).any():
+                raise ArgumentError(f"{what}: {label} has NaN in it, where nothing has a derivative")
         self.result_dtypes: list[DType] = []
         self._generator = default_generator.get_state()
         room = _MOST_NUMBERS // max(sum(x.size for x in self.points), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from wengert import _core
@@ -14,6 +15,7 @@ from wengert.modes import enable_grad
 from wengert.registry.record import OPS
 from wengert.transforms.pullback import reachable
 
+_PACKAGE = str(Path(__file__).parents[1])
 _MOST = 6  # that are named
 
 
@@ -61,7 +63,8 @@ def _instructions(n: Any) -> Sequence[Any]:
 
 def _described(call: Any, line: str) -> str:
     rule = place_of_rule(type(call.again).backward if isinstance(call.again, CustomOp) else call.vjp or call.jvp)
-    return f"{call.name}, called at {line}" + (f"; its rule is at {rule}" if rule else "")
+    called = "" if line.startswith(_PACKAGE) else f", called at {line}"  # by the checker itself
+    return f"{call.name}{called}" + (f"; its rule is at {rule}" if rule else "")
 
 
 def place_of_rule(rule: Callable[..., Any] | None) -> str:

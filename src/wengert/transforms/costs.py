@@ -122,11 +122,33 @@ def _of_all_kernels(i: Instruction, made: int) -> float:
     return made * math.prod(_shape_of(i, 1)) / max(1, i.outputs[0].type.example_shape()[0])
 
 
+def _of_scores(i: Instruction, first: int, by_keys: int, by_values: int) -> float:
+    """Attention: so many products of queries and keys, and of scores and values. A causal one needs half of them."""
+    q, k, v = (_shape_of(i, first + n) for n in range(3))
+    scores = math.prod(q[:-1]) * k[-2]
+    return scores * (by_keys * q[-1] + by_values * v[-1]) * (0.5 if i.attrs[1] else 1.0)
+
+
+def _of_steps(i: Instruction, *weights: int) -> float:
+    """A recurrent layer: each row of each step meets these weights."""
+    steps, batch = i.outputs[0].type.example_shape()[:2]
+    return float(steps * batch * sum(math.prod(_shape_of(i, k)) for k in weights))
+
+
 _PRODUCTS: dict[str, Callable[[Instruction, int], float]] = {
     "matmul": _of_matrices,
     "conv": _of_kernel,
     "conv_transpose": lambda i, made: _of_kernel(i, math.prod(_shape_of(i, 0))),
     "conv_kernel": _of_all_kernels,
+    "attention": lambda i, made: _of_scores(i, 0, 1, 1),
+    "attention_tangent": lambda i, made: _of_scores(i, 3, 3, 2),  # the scores are computed again
+    "attention_cotangent": lambda i, made: _of_scores(i, 2, 3, 2),
+    "lstm": lambda i, made: _of_steps(i, 3, 4),
+    "lstm_tangent": lambda i, made: _of_steps(i, 3),
+    "lstm_cotangent": lambda i, made: _of_steps(i, 2),
+    "gru": lambda i, made: _of_steps(i, 2, 3),
+    "gru_tangent": lambda i, made: _of_steps(i, 2),
+    "gru_cotangent": lambda i, made: _of_steps(i, 1),
 }
 
 
