@@ -56,7 +56,9 @@ def ours() -> dict[str, Any]:
     _, push = wg.linearize(rosenbrock, z)
     return dict(
         wg=wg, x=x, w=w, b=b, z=z, v=v, X=tracked, zr=z.clone().requires_grad_(), d=inner, dd=outer, chain=chain,
-        rosenbrock=rosenbrock, push=push, gradient=wg.grad(rosenbrock), ones=wg.ones((8, 8)),
+        compiled=wg.compile(lambda x, w: wg.tanh(x * w) + 1.0), one=wg.compile(lambda x: x * 2.0),
+        three=wg.compile(lambda x: (x * 2.0, wg.sin(x), wg.exp(x))), big=wg.randn(10**6).requires_grad_(),
+        ones_big=wg.ones((10**6,)), rosenbrock=rosenbrock, push=push, gradient=wg.grad(rosenbrock), ones=wg.ones((8, 8)),
     )  # fmt: skip
 
 
@@ -124,6 +126,12 @@ WORK = (
     Work("tanh of a dual", "wg.tanh(d)", "wg.tanh(x)", most_plain=4, most_us=0.35, pytorch="torch.tanh(d)"),
     Work("multiply of a dual of duals", "dd * dd", "x * w", most_us=0.8),
     Work("sum of a dual", "d.sum()", "x.sum()", most_plain=4, pytorch="d.sum()"),
+    Work("compiled function of a dual", "compiled(d, w)", "compiled(x, w)", most_plain=4),
+    Work(
+        "one of three results, a million elements, backward",
+        "wg.grad_of(three(big)[0], [big], ones_big)",
+        "wg.grad_of(one(big), [big], ones_big)",
+    ),
     Work("x[1:]", "x[1:]", most_us=0.25, pytorch="x[1:]"),
     Work("sum", "x.sum()", most_us=0.3, pytorch="x.sum()"),
     Work("matmul 8×8", "x @ w", most_us=0.3, pytorch="x @ w"),
