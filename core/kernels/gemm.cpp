@@ -9,9 +9,11 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "../threads.h"
 #include "gemm_small.h"
+#include "vector.h"
 
 namespace wengert {
 
@@ -83,8 +85,6 @@ template <class T>
 T convert(T x) {
   return x;
 }
-inline void assign(Half& to, float x) { to = to_half(x); }
-inline void assign(BFloat& to, float x) { to = to_bfloat(x); }
 
 // dst[rows × cols], contiguous = src with any strides, in blocks so that neither side strides through the
 // whole cache.
@@ -305,6 +305,43 @@ void run(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const 
   });
 }
 
+template <class H>
+constexpr int kCode = static_cast<int>(std::is_same_v<H, Half> ? DType::Float16 : DType::BFloat16);
+constexpr int kFloatCode = static_cast<int>(DType::Float32);
+
+// Rows of elements that lie side by side, by the vector kernels; rows that follow each other are one.
+void convert_rows(CastFn cast, int64_t rows, int64_t cols, const char* from, int64_t from_row, int64_t from_size,
+                  char* to, int64_t to_row, int64_t to_size) {
+  if (from_row == cols && to_row == cols) cols *= std::exchange(rows, 1);
+  constexpr int64_t kElements = 1 << 14;  // of a tile
+  const int64_t pieces = ceil_div(cols, kElements),
+                group = std::max<int64_t>(1, kElements / std::max<int64_t>(1, cols));
+  parallel_for(ceil_div(rows, group) * pieces, [&](int64_t tile) {
+    const int64_t first = tile % pieces * kElements, count = std::min(kElements, cols - first);
+    const int64_t begin = tile / pieces * group, end = std::min(rows, begin + group);
+    for (int64_t i = begin; i < end; ++i)
+      cast(to + (i * to_row + first) * to_size, from + (i * from_row + first) * from_size, count);
+  });
+}
+
+// A matrix in float32, in the order in which it lies.
+struct Widened {
+  int64_t row, col;
+  template <class H>
+  Widened(const H* src, int64_t rows, int64_t cols, int64_t src_row, int64_t src_col, float* dst) {
+    const bool transposed = src_col != 1 && src_row == 1;
+    row = transposed ? 1 : cols;
+    col = transposed ? rows : 1;
+    if (!transposed && src_col != 1) {
+      pack(src, rows, cols, src_row, src_col, dst);
+      return;
+    }
+    if (transposed) std::swap(rows, cols), std::swap(src_row, src_col);
+    convert_rows(kernels().cast[kCode<H>][kFloatCode], rows, cols, reinterpret_cast<const char*>(src), src_row,
+                 sizeof(H), reinterpret_cast<char*>(dst), cols, sizeof(float));
+  }
+};
+
 // float16 and bfloat16: everything is converted to float32, computed, and rounded once.
 template <class H>
 void run_half(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, const int64_t* c_offset, int64_t m,
@@ -317,19 +354,21 @@ void run_half(int64_t batch, const int64_t* a_offset, const int64_t* b_offset, c
   float* fb = b_scratch.resize(batch * k * n);
   float* fc = c_scratch.resize(batch * m * n);
   int64_t* o = offsets.resize(3 * batch);
+  int64_t a_strides[2] = {k, 1}, b_strides[2] = {n, 1};
   for (int64_t i = 0; i < batch; ++i) {
     o[i] = i * m * k;
     o[batch + i] = i * k * n;
     o[2 * batch + i] = i * m * n;
-    pack(a + a_offset[i], m, k, a_row, a_col, fa + o[i]);
-    pack(b + b_offset[i], k, n, b_row, b_col, fb + o[batch + i]);
+    const Widened wide_a(a + a_offset[i], m, k, a_row, a_col, fa + o[i]);
+    const Widened wide_b(b + b_offset[i], k, n, b_row, b_col, fb + o[batch + i]);
+    a_strides[0] = wide_a.row, a_strides[1] = wide_a.col;
+    b_strides[0] = wide_b.row, b_strides[1] = wide_b.col;
   }
-  run<float>(batch, o, o + batch, o + 2 * batch, m, n, k, fa, k, 1, fb, n, 1, fc, n);
-  for (int64_t i = 0; i < batch; ++i) {
-    for (int64_t r = 0; r < m; ++r) {
-      for (int64_t j = 0; j < n; ++j) assign(c[c_offset[i] + r * ldc + j], fc[(i * m + r) * n + j]);
-    }
-  }
+  run<float>(batch, o, o + batch, o + 2 * batch, m, n, k, fa, a_strides[0], a_strides[1], fb, b_strides[0],
+             b_strides[1], fc, n);
+  for (int64_t i = 0; i < batch; ++i)
+    convert_rows(kernels().cast[kFloatCode][kCode<H>], m, n, reinterpret_cast<const char*>(fc + i * m * n), n,
+                 sizeof(float), reinterpret_cast<char*>(c + c_offset[i]), ldc, sizeof(H));
 }
 
 }  // namespace
