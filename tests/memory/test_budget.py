@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -326,6 +328,120 @@ def test_training_under_a_budget_keeps_nothing() -> None:
     assert len(set(sizes[2:])) == 1
 
 
+# ---------------------------------------------------------------------------------------- beside everything else
+
+
+def _with_views(x: Any, weights: list[Any]) -> Any:
+    h = x
+    for w in weights:
+        h = wg.tanh(h @ w)
+        a, b = h[: BATCH // 2], h[BATCH // 2 :]
+        h = wg.concat([b, a.reshape(2, -1, WIDTH).reshape(-1, WIDTH)], 0)
+    return (h.T * h.T).mean()
+
+
+def _with_hooks(x: Any, weights: list[Any]) -> Any:
+    h = x
+    for w in weights:
+        h = wg.tanh(h @ w)
+        h.register_hook(lambda g: g * 1.5)
+    return (h * h).mean()
+
+
+def _with_arrays(x: Any, weights: list[Any]) -> Any:
+    h, arrays = x, []
+    for k, w in enumerate(weights):
+        h = wg.tanh(h @ w)
+        if k % 6 == 0:
+            arrays.append(np.asarray(h.detach()))
+    return (h * h).mean()
+
+
+def _with_branches(x: Any, weights: list[Any]) -> Any:
+    h = x
+    for w in weights:
+        h = wg.cond(wg.tensor(True), lambda h, w: wg.tanh(h @ w), lambda h, w: h, h, w)
+    return (h * h).mean()
+
+
+_layer = wg.compile(lambda h, w: wg.tanh(h @ w))
+
+
+def _with_compiled_layers(x: Any, weights: list[Any]) -> Any:
+    h = x
+    for w in weights:
+        h = _layer(h, w)
+    return (h * h).mean()
+
+
+def _in_half_precision(x: Any, weights: list[Any]) -> Any:
+    with wg.autocast():
+        return _chain(x, weights)
+
+
+def _in_another_budget(x: Any, weights: list[Any]) -> Any:
+    with wg.memory_budget(mb=1e6):  # no looser one can be had inside
+        return _chain(x, weights)
+
+
+def _beside_a_thread(x: Any, weights: list[Any]) -> Any:
+    own = [wg.Parameter(w.detach()) for w in weights[:6]]
+    other = threading.Thread(target=lambda: _chain(x, own).backward())
+    other.start()
+    loss = _chain(x, weights)
+    other.join()
+    return loss
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [_with_views, _with_hooks, _with_arrays, _with_branches, _with_compiled_layers, _in_half_precision,
+     _in_another_budget, _beside_a_thread],
+)  # fmt: skip
+def test_budgets_beside_everything_else(forward: Any) -> None:
+    x, weights = _inputs(), _weights()
+    forward(x, weights).backward()  # traces what is traced once
+    plain = Run(lambda: forward(x, weights), weights)
+    budget = plain.base + 0.8 * plain.own
+    held = Run(lambda: forward(x, weights), weights, budget / MB)
+    assert held.bits == plain.bits and held.peak <= budget and held.dropped > 0
+
+
+def test_a_forked_process_goes_on() -> None:
+    x, weights = _inputs(), _weights()
+    plain = Run(lambda: _chain(x, weights), weights)
+    with wg.memory_budget(mb=(plain.base + plain.own / 2) / MB):
+        loss = _chain(x, weights)
+        child = os.fork()
+        if child == 0:
+            grads = loss.backward()
+            os._exit(0 if [wg.fingerprint(grads[w]) for w in weights] == plain.bits else 1)
+        grads = loss.backward()
+    assert os.waitpid(child, 0)[1] == 0
+    assert [wg.fingerprint(grads[w]) for w in weights] == plain.bits
+
+
+def test_failing_hooks_leave_nothing_behind() -> None:
+    x, weights = _inputs(), _weights()
+    live = wg.memory_stats().live_bytes
+
+    def fails() -> None:
+        h = x
+        for k, w in enumerate(weights):
+            h = wg.tanh(h @ w)
+            if k == 12:
+                h.register_hook(lambda g: 1 / 0)
+        h.sum().backward()
+
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError), wg.memory_budget(mb=(live + 12 * x.nbytes) / MB):
+            fails()
+        for w in weights:
+            w.grad = None
+    gc.collect()
+    assert wg.memory_stats().live_bytes == live
+
+
 # ------------------------------------------------------------------------------------------------------------ bad input
 
 
@@ -336,8 +452,9 @@ def test_budgets_must_be_positive(mb: float) -> None:
 
 
 def test_budgets_must_be_numbers() -> None:
-    with pytest.raises(TypeError, match="number of megabytes"):
-        wg.memory_budget(mb="1GB")  # type: ignore[arg-type]
+    for mb in ("1GB", None, [1]):
+        with pytest.raises(TypeError, match="memory_budget: mb must be a number of megabytes"):
+            wg.memory_budget(mb=mb)  # type: ignore[arg-type]
 
 
 def test_what_is_live_already_does_not_fit() -> None:

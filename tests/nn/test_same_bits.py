@@ -50,6 +50,7 @@ class _Transformer(nn.Module):
         return self.block(x.reshape(-1, 10, 16)).mean(axis=(1, 2))
 
 
+STRATEGIES = ("selective", "block", "full")
 MODELS: list[Callable[[], nn.Module]] = [_MLP, _CNN, _Transformer]
 
 
@@ -64,14 +65,18 @@ def _trained(make: Callable[[], nn.Module], how: str = "eager", threads: int = 2
     def loss_of(x: Any) -> Any:
         return wg.mse_loss(net(x), t)
 
-    f = {"eager": loss_of, "compiled": wg.compile(loss_of), "recomputed": lambda x: wg.checkpoint(loss_of, x)}[how]
-    seen = []
+    others = {"compiled": wg.compile(loss_of), "recomputed": lambda x: wg.checkpoint(loss_of, x)}
+    f = others.get(how, loss_of)
+    strategy = how if how in STRATEGIES else "none"
+    before, seen = wg.memory_stats().recomputed, []
     for _ in range(2):
-        with wg.autocast(precision or wg.bfloat16, enabled=precision is not None):
-            loss = f(x)
-        grads = loss.backward()
+        with wg.checkpointing(wg.CheckpointConfig(strategy, min_compute_cost=1e9)):
+            with wg.autocast(precision or wg.bfloat16, enabled=precision is not None):
+                loss = f(x)
+            grads = loss.backward()
         seen.append([loss.detach(), [grads[p] for p in net.parameters()]])
         opt.step(grads)
+    assert strategy in ("none", "full") or wg.memory_stats().recomputed > before  # of few results, `full` keeps all
     return wg.fingerprint([seen, net])
 
 
@@ -82,6 +87,8 @@ def test_threads_and_modes_do_not_change_the_bits(make: Callable[[], nn.Module])
     assert _trained(make, threads=4) == bits
     assert _trained(make, "recomputed", threads=4) == bits
     assert _trained(make, "compiled", threads=4) == bits
+    for strategy in STRATEGIES:
+        assert _trained(make, strategy, threads=4) == bits
 
 
 @pytest.mark.parametrize("precision", [wg.bfloat16, wg.float16])
@@ -91,3 +98,4 @@ def test_nor_do_they_in_half_precision(precision: Any) -> None:
         assert _trained(make, threads=4, precision=precision) == bits
         assert _trained(make, "recomputed", precision=precision) == bits
         assert _trained(make, "compiled", precision=precision) == bits
+        assert _trained(make, "block", precision=precision) == bits

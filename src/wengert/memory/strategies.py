@@ -191,6 +191,7 @@ class memory_budget(checkpointing):
     """
 
     def __init__(self, mb: float) -> None:
+        _bytes_of(mb, "memory_budget: mb")
         super().__init__(CheckpointConfig(memory_budget_mb=mb))
 
 
