@@ -42,6 +42,7 @@ Kernel find_kernel(const Op& op) {
     register_product_kernels();
     register_random_kernels();
     register_row_kernels();
+    register_scan_kernels();
     return true;
   }();
   const auto id = static_cast<size_t>(op.id);
@@ -114,9 +115,9 @@ std::vector<Function> CudaDevice::functions(const std::string& source, size_t co
   return made = found;
 }
 
-void CudaDevice::run(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words) {
+void CudaDevice::run(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words, int results) {
   if (grid == 0) return;
-  if (recording_) return recording_->add(kernel, grid, words);
+  if (recording_) return recording_->add(kernel, grid, words, results);
   launch(function(kernel), grid, kernel.body.block, words);
 }
 
@@ -282,17 +283,18 @@ bool CudaDevice::run_program(const Program& p, Value* const* in, const int64_t* 
 }
 
 void CudaDevice::run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words,
-                            int64_t threads) {
+                            int64_t threads, int results) {
   constexpr int kBlock = 256;
   if (threads == 0) return;
   enter();
   auto found = kernels_.find(call);
   if (found == kernels_.end()) {
-    const bool barriers = std::strstr(header, "reduce") || std::strstr(header, "product");
+    const bool barriers =
+        std::strstr(header, "reduce") || std::strstr(header, "product") || std::strstr(header, "scan");
     const Body body{header, "{\n  " + call + ";\n}\n", static_cast<int>(words.size()), kBlock, barriers};
     found = kernels_.emplace(call, BodyKernel{body}).first;
   }
-  run(found->second, (threads + kBlock - 1) / kBlock, words);
+  run(found->second, (threads + kBlock - 1) / kBlock, words, results);
 }
 
 void CudaDevice::small_product(const Product& p) {

@@ -72,8 +72,10 @@ class CudaDevice : public Device {
     return *found;
   }
   // A kernel of one of the device headers: `call` is an expression such as "fill<4>(words, block_number)". Threads come
-  // in blocks of 256, at least `threads` of them. The first word is where it writes; it reads at any others.
-  void run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words, int64_t threads);
+  // in blocks of 256, at least `threads` of them. It writes where its first `results` words point to, and reads at
+  // others.
+  void run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words, int64_t threads,
+                  int results = 1);
   void small_product(const Product& product);  // by a kernel of ours
   void multiply(const Product& product);       // by the library
   // Between these, launches and products are noted, and do not run.
@@ -104,7 +106,7 @@ class CudaDevice : public Device {
 
   void enter() const;  // makes the GPU that of this thread
   BodyKernel& kernel(const Body& body) { return kernels_.try_emplace(body.text, BodyKernel{body}).first->second; }
-  void run(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words);
+  void run(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words, int results = 1);
   Module module(const std::string& source);
   void run_planned(PreparedChain& prepared, const Space& space, const Operand* in, void* const* out);
   void check_note();
@@ -129,6 +131,7 @@ void register_index_kernels();
 void register_product_kernels();
 void register_random_kernels();
 void register_row_kernels();
+void register_scan_kernels();
 
 // The number of a GPU as a device, opened now if it was not yet. Throws a device error.
 DeviceId open_device(int ordinal);

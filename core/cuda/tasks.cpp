@@ -42,14 +42,14 @@ void add_once(std::vector<const char*>& list, const char* block) {
 
 }  // namespace
 
-// Kernels write at their first word, and read wherever another word points to; a chain says more.
-void Recording::add(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words) {
+// Kernels write at their first words, and read wherever another word points to; a chain says more.
+void Recording::add(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words, int results) {
   Task& t = tasks.emplace_back();
   t.kernel = &kernel;
   t.grid = grid;
   t.words = words;
   for (size_t k = 0; k < words.size(); ++k)
-    add_once(k == 0 ? t.writes : t.reads, block_of(reinterpret_cast<const void*>(words[k])));
+    add_once(k < static_cast<size_t>(results) ? t.writes : t.reads, block_of(reinterpret_cast<const void*>(words[k])));
 }
 
 void Recording::add_library(const Product& p) {

@@ -48,7 +48,7 @@ struct Recording : NumberLog {
   std::vector<std::pair<int32_t, Ref>> numbers;             // results of the host's steps, by slot
   std::vector<std::pair<const char*, const char*>> staged;  // memory that may be elsewhere in other runs
 
-  void add(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words);
+  void add(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words, int results);
   void add_library(const Product& product);
   // Of the chain whose kernel was added last: what it reads and writes, and where numbers are among its words.
   void describe_chain(const Chain& chain, const Space& space, const Operand* in, void* const* out);

@@ -10,6 +10,7 @@ import numpy as np
 
 import wengert as wg
 from wengert import _core
+from wengert.ops import OPS
 
 NUMBER = wg.cuda.device_number(0)
 RUNS = 5
@@ -108,9 +109,48 @@ def graph_is_step_by_step(f: Callable[..., Any], scales: bool = False) -> None:
         np.testing.assert_array_equal(a, b, err_msg=f"{f.__name__}, result {k}")
 
 
+def scans() -> None:
+    """Of lines shorter and longer than a block, across and along memory, in both directions, with NaN and infinities."""
+    rng = np.random.default_rng(4)
+    for shape, axis in (((3, 700), 1), ((300, 2), 0), ((2, 5, 3), 1), ((2, 0), 1), ((0, 4), 1)):
+        for dtype in ("float32", "bfloat16", "int8"):
+            x = wg.tensor((3 * rng.normal(size=shape)).round(1).astype("float32")).astype(dtype)
+            for name in ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "linear_recurrence"):
+                if name == "logcumsumexp" and dtype == "int8":
+                    continue
+                operands = [x / 4 if name == "cumprod" and dtype != "int8" else x] * (
+                    2 if name == "linear_recurrence" else 1
+                )
+                if name == "linear_recurrence" and dtype != "int8":
+                    operands[0] = wg.tanh(x)
+                for reverse in (0, 1)[: 1 if name in ("cummax", "cummin") else 2]:
+                    scan_is_that_of_the_cpu(name, operands, (axis, reverse)[: 1 if name in ("cummax", "cummin") else 2])
+    odd = wg.tensor([[-np.inf, -np.inf, 1.0, np.inf, 2.0, np.nan, 0.0]], dtype="float32")
+    for name in ("logcumsumexp", "cumsum"):
+        scan_is_that_of_the_cpu(name, [odd], (1, 0))
+    for name in ("cummax", "cummin"):
+        scan_is_that_of_the_cpu(name, [odd], (1,))
+    x, w = (wg.tensor(rng.normal(size=(4, 9))) for _ in range(2))
+    for f in (lambda t: (wg.cumprod(t, axis=1) * w.to(t.device)).sum(), lambda t: (wg.cumsum(t, axis=0) ** 3).sum()):
+        for derivative in (wg.grad(f), lambda t, f=f: wg.hvp(f, t, t)):
+            np.testing.assert_allclose(derivative(x.to("cuda")).cpu().numpy(), derivative(x).numpy(), rtol=1e-12)
+
+
+def scan_is_that_of_the_cpu(name: str, operands: list[Any], attrs: tuple[int, ...]) -> None:
+    op = OPS[name]
+    here, there = op(*operands, *attrs), op(*[t.to("cuda") for t in operands], *attrs)
+    pairs = zip(there, here) if isinstance(here, tuple) else [(there, here)]
+    for a, b in pairs:
+        tolerance = {"float32": 1e-6, "bfloat16": 2e-2}.get(b.dtype.name, 0.0)
+        wide = np.float64 if tolerance else np.int64
+        got, wanted = (t.cpu().numpy().astype(wide) for t in (a, b))
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance, err_msg=f"{name} {b.dtype} {attrs}")
+
+
 def main() -> None:
     assert wg.cuda.is_available()
     assert wg.cuda.get_device_name() == "emulated GPU"
+    scans()
     same_training([16, 16, 16, 5], most_nodes=7, copies_of_results=0)
     same_training(
         [96, 128, 3], most_nodes=14, copies_of_results=1, batch=64

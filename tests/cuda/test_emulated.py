@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cuda.emulation import COMPILER, CORE
+from tests.cuda.emulation import COMPILER, CORE, numbered
 from wengert import _core, cuda
 from wengert.errors import DeviceError
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run `emulated_programs`; the folder with the kernels that it needed."""
+    """Run `emulated_programs`; the folder with the kernels that it needed. Compiling each of them takes most of the time."""
     folder = tmp_path_factory.mktemp("emulated")
     assert COMPILER
     wheel = folder / "nvidia" / "cu13" / "lib"  # as NVIDIA's wheels lie in site-packages, and before those
@@ -50,17 +50,24 @@ def test_programs_are_graphs_and_stay_what_they_are(kernels: Path) -> None:
     assert list(kernels.glob("kernel_*.so"))
 
 
-def test_joined_kernels_compile(kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By NVRTC, as they are on a GPU."""
+def test_kernels_compile(kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By NVRTC, as they are on a GPU: those of graphs one by one, all others as one source."""
     cuda.is_available()
     try:
         _core.cuda_compiler_version()
     except DeviceError as error:
         pytest.skip(str(error))
     monkeypatch.setenv("WENGERT_CACHE_DIR", str(tmp_path))
-    sources = [path.read_text() for path in kernels.glob("kernel_*.cpp")]
+    sources = []
+    for path in kernels.glob("kernel_*.cpp"):
+        text = path.read_text().partition("\n")[2].partition('extern "C" size_t')[0]
+        sources.append(text)
     joined = [s for s in sources if "kernel_0(" in s]
+    single = [s for s in sources if "kernel_0(" not in s]
     assert len(joined) > 3
-    for source in joined:
-        text = source.partition("\n")[2].partition('extern "C" size_t')[0]
-        assert _core.cuda_machine_code(text, 90)[:4] == b"\x7fELF"
+    assert len(single) > 40
+    includes = {line for s in single for line in s.splitlines() if line.startswith("#include")}
+    together = "\n".join([*sorted(includes), "using namespace wengert;", "using namespace wengert::device;"])
+    together += "\n" + "\n".join(numbered(s, k) for k, s in enumerate(single))
+    for source in [*joined, together]:
+        assert _core.cuda_machine_code(source, 90)[:4] == b"\x7fELF"
