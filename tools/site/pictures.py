@@ -121,6 +121,34 @@ def hand_model() -> str:
     return draw({}, "the hand", points=points, limits=(1.0, 18.0))
 
 
+def bundle_adjustment() -> str:
+    """What one camera sees, and what it would see of the scene that the search begins with."""
+    example, rng = _load("bundle_adjustment"), np.random.default_rng(0)
+    scene = example.make(rng, 6, 40)
+    scales = {"rotations": 0.05, "positions": 0.1, "focals": 20.0, "points": 0.1}
+    guess = {k: t + scales[k] * wg.asarray(rng.standard_normal(t.shape)) for k, t in scene.items()}
+    seen = {name: example.predict(s)[0].numpy() for name, s in (("seen", scene), ("first guess", guess))}
+    return draw({}, "image points", points={k: (v[:, 0], v[:, 1]) for k, v in seen.items()}, limits=(-60.0, 180.0))
+
+
+def laplace() -> str:
+    """How sure the classifier is, along a line that leads away from the data."""
+    example, rng = _load("laplace"), np.random.default_rng(0)
+    points = rng.standard_normal((60, 2))
+    labels = np.where(points @ [1.5, -1.0] + 0.3 + 0.7 * rng.standard_normal(60) > 0, 1.0, -1.0)
+    x, t = wg.asarray(np.c_[points, np.ones(60)]), wg.asarray(labels)
+    precision = wg.asarray(np.array(example.run()["precision"]))
+    w = example.mode(precision, x, t)
+    covariance = wg.linalg.inv(wg.hessian(example.negative_log_posterior)(w, precision, x, t))
+    far = np.linspace(0.0, 36.0, 101)
+    along = wg.asarray(np.c_[far * 20.0 / 36.0, far * 30.0 / 36.0, np.ones(101)])
+    curves = {
+        "with error bars": (far, example.predict(w, covariance, along).numpy()),
+        "without": (far, wg.sigmoid(along @ w).numpy()),
+    }
+    return draw(curves, "probabilities", limits=(0.0, 1.0))
+
+
 def bilevel() -> str:
     """The penalty of each feature; only the first three say anything."""
     _, _, penalties = _load("bilevel").tune()
@@ -165,7 +193,7 @@ def images(pixels: np.ndarray, title: str, size: int = 6) -> str:
 MADE: dict[str, Callable[[], str]] = {
     f.__name__: f
     for f in (
-        bilevel, fit, gaussian_mixture, gaussian_process, hand_model, kmeans, ode_parameters, ode_sensitivities,
-        pde_newton, physics_informed, uncertainty,
+        bilevel, bundle_adjustment, fit, gaussian_mixture, gaussian_process, hand_model, kmeans, laplace,
+        ode_parameters, ode_sensitivities, pde_newton, physics_informed, uncertainty,
     )
 }  # fmt: skip
