@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import gc
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -746,3 +748,15 @@ def test_a_number_of_segments_that_makes_no_sense(segments):
         wg.ArgumentError, match=rf"segments must be between 1 and the number of functions, 7; got {segments}"
     ):
         wg.checkpoint_sequential([wg.sin] * 7, segments, wg.ones(()))
+
+
+def test_the_first_use_is_in_a_trace() -> None:
+    """The module is loaded then, and what it makes for itself is no value of the program."""
+    code = (
+        "import wengert as wg\n"
+        "f = lambda x: wg.checkpoint(lambda y: wg.sin(y) * y, x).sum()\n"
+        "x = wg.ones((3,))\n"
+        "wg.compile(f)(x)\n"
+        "assert wg.grad(f)(x).shape == (3,)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

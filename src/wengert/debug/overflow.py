@@ -12,11 +12,13 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.debug.elements import not_finite
 from wengert.debug.recorded_values import first_operation
+from wengert.program.trace import untraced
 from wengert.tensors.creation import zeros
 from wengert.transforms.pullback import reachable
 
 _MOST_SHOWN = 6
-_PLACEHOLDER = zeros((0,))  # where a tensor is needed, and only its edge matters
+with untraced():  # a function that is being traced may be the first to need this module
+    _PLACEHOLDER = zeros((0,))  # where a tensor is needed, and only its edge matters
 _PLACEHOLDER.requires_grad = False
 
 

@@ -22,7 +22,7 @@ from wengert import _core, tree
 from wengert._core import Tensor
 from wengert.errors import ArgumentError, GradientError
 from wengert.modes import enable_grad
-from wengert.program.trace import tracing
+from wengert.program.trace import tracing, untraced
 from wengert.recomputing import recomputation
 from wengert.registry.precision import cast_apart
 from wengert.tensors.arguments import native
@@ -33,7 +33,8 @@ from wengert.tensors.random import draws_logged, draws_repeated
 
 _Edge = tuple[Any, int]  # a recorded instruction and the number of one of its outputs
 _BLOCK = 509  # words per sum of a digest; a prime, so that what moves by rows is seen
-_PLACEHOLDER = zeros((0,))  # where a tensor is needed, and only its edge matters
+with untraced():  # a function that is being traced may be the first to need this module
+    _PLACEHOLDER = zeros((0,))  # where a tensor is needed, and only its edge matters
 _PLACEHOLDER.requires_grad = False
 _reshape = native("reshape")
 
