@@ -29,6 +29,7 @@ POINTS = {n: RNG.normal(size=n).astype(np.float32) for n in (50, 500, 5_000, 100
 DIRECTIONS = {n: RNG.normal(size=n).astype(np.float32) for n in (50, 500)}
 SIZES = ((32, 64), (64, 64), (64, 10))  # of the layers
 EXAMPLES = 256
+SAMPLE_S = 5e-3  # short, so that some of many samples are not disturbed
 _CALLS = itertools.count()
 WEIGHTS = [(RNG.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in SIZES]
 WAIST = (1000, 500, 10, 500, 1000)  # a network whose Jacobian is cheapest in mixed mode
@@ -375,7 +376,7 @@ def _row(work: Work, libraries: dict[str, dict[str, Any] | None], rounds: int) -
         names = libraries[label]
         if names is not None:
             calls[label] = statement(code, names)
-    timings, load = interleave(calls, rounds)
+    timings, load = interleave(calls, rounds, SAMPLE_S)
     missing = [label for label in work.beside if libraries[label] is None]
     row = measure.timed_row(work.name, timings, load, goals=work.goals, missing=missing, note=work.note)
     if work.most is not None:
@@ -385,7 +386,7 @@ def _row(work: Work, libraries: dict[str, dict[str, Any] | None], rounds: int) -
 
 def main() -> None:
     """Run the rows that were asked for; all by default."""
-    options = command_line.parse("benchmarks.derivatives", __doc__, [w.name for w in WORK], rounds=15)
+    options = command_line.parse("benchmarks.derivatives", __doc__, [w.name for w in WORK], rounds=30)
     own = ours()
     names = jax()
     libraries = {

@@ -299,8 +299,8 @@ void GroupRun::run_code(char* const* at, int64_t n_rows) const {
       case FusedInstruction::Kind::cast: i.cast(at[i.out], at[i.in[0]], n); break;
       case FusedInstruction::Kind::reduce: i.reduce(at[i.out], at[i.in[0]], n_rows, cols, cols); break;
       case FusedInstruction::Kind::expand: {
-        const int64_t size = size_of(g.registers[i.out].dtype);
-        for (int64_t r = 0; r < n_rows; ++r) fill(at[i.out] + r * cols * size, at[i.in[0]] + r * size, size, cols);
+        const int64_t strides[] = {1, 0}, shape[] = {n_rows, cols};
+        gather_block(at[i.out], at[i.in[0]], strides, 2, shape, size_of(g.registers[i.out].dtype), 0, n);
         break;
       }
     }

@@ -72,11 +72,13 @@ struct Cursor {
       src += index[i] * axes.src[i];
     }
   }
-  void next() {
-    for (int i = n - 1; i >= 0; --i) {
-      dst += axes.dst[i];
-      src += axes.src[i];
-      if (++index[i] < axes.shape[i]) return;
+  // How many steps there are to the end of the last of these axes, at which the one before moves.
+  int64_t run() const { return n == 0 ? 1 : axes.shape[n - 1] - index[n - 1]; }
+  void next(int64_t steps = 1) {
+    for (int i = n - 1; i >= 0; --i, steps = 1) {
+      dst += steps * axes.dst[i];
+      src += steps * axes.src[i];
+      if ((index[i] += steps) < axes.shape[i]) return;
       dst -= axes.dst[i] * axes.shape[i];
       src -= axes.src[i] * axes.shape[i];
       index[i] = 0;
@@ -114,6 +116,38 @@ void copy_row(E* dst, int64_t dst_stride, const E* src, int64_t src_stride, int6
   }
 }
 
+// Rows of so few elements are copied many at a time: a step from one to the next takes longer than its elements.
+constexpr int64_t kShort = 8;
+
+template <int N, class E>
+void copy_rows_of(E* __restrict dst, int64_t dst_row, int64_t dst_stride, const E* __restrict src, int64_t src_row,
+                  int64_t src_stride, int64_t rows) {
+  if (dst_stride == 1 && src_stride == 0) {
+    for (int64_t r = 0; r < rows; ++r, dst += dst_row, src += src_row)
+      for (int j = 0; j < N; ++j) dst[j].bits = src->bits;
+  } else {
+    for (int64_t r = 0; r < rows; ++r, dst += dst_row, src += src_row)
+      for (int j = 0; j < N; ++j) dst[j * dst_stride].bits = src[j * src_stride].bits;
+  }
+}
+
+template <class E>
+void copy_short_rows(E* dst, int64_t dst_row, int64_t dst_stride, const E* src, int64_t src_row, int64_t src_stride,
+                     int64_t n, int64_t rows) {
+  auto copy = [&]<int N>() { copy_rows_of<N>(dst, dst_row, dst_stride, src, src_row, src_stride, rows); };
+  switch (n) {
+    case 2: return copy.template operator()<2>();
+    case 3: return copy.template operator()<3>();
+    case 4: return copy.template operator()<4>();
+    case 5: return copy.template operator()<5>();
+    case 6: return copy.template operator()<6>();
+    case 7: return copy.template operator()<7>();
+    case 8: return copy.template operator()<8>();
+  }
+}
+
+bool is_short(int64_t n) { return 2 <= n && n <= kShort; }
+
 // Tiles are pieces of long rows or groups of short ones.
 template <class E>
 void copy_rows(E* dst, const E* src, const Axes& axes) {
@@ -122,6 +156,15 @@ void copy_rows(E* dst, const E* src, const Axes& axes) {
   auto copy = [&](int64_t first, int64_t end, int64_t from, int64_t to) {
     const int64_t d = axes.dst[last], s = axes.src[last];
     Cursor at(axes, last, first);
+    if (is_short(n) && last > 0) {
+      for (int64_t r = first; r < end;) {
+        const int64_t count = std::min(end - r, at.run());
+        copy_short_rows(dst + at.dst, axes.dst[last - 1], d, src + at.src, axes.src[last - 1], s, n, count);
+        at.next(count);
+        r += count;
+      }
+      return;
+    }
     for (int64_t r = first; r < end; ++r, at.next()) {
       copy_row(dst + (at.dst + from * d), d, src + (at.src + from * s), s, to - from);
     }
@@ -245,6 +288,14 @@ void gather_block(void* dst, const void* src, const int64_t* strides, int ndim, 
     Cursor at(axes, last, start / row);
     int64_t skip = start % row;  // the first row may begin in its middle
     for (int64_t left = n; left > 0; at.next(), skip = 0) {
+      if (is_short(row) && skip == 0 && last > 0 && left >= row) {
+        const int64_t rows = std::min(left / row, at.run());
+        copy_short_rows(out, row, 1, in + at.src, axes.src[last - 1], stride, row, rows);
+        out += rows * row;
+        left -= rows * row;
+        at.next(rows - 1);
+        continue;
+      }
       const int64_t count = std::min(left, row - skip);
       copy_row(out, 1, in + (at.src + skip * stride), stride, count);
       out += count;

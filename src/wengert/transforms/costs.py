@@ -18,9 +18,9 @@ from wengert.program.ir import Const, Instruction, Program, Var
 from wengert.program.trace import Trace
 from wengert.registry.zero import ZERO
 
-# Measured on a processor with two cores and AVX2, with one thread: see `python -m benchmarks.schedule`. What is compared
+# Measured on a processor with two cores and AVX-512, with one thread: see `python -m benchmarks.schedule`. What is compared
 # are sums of the same terms, so that their ratios count, which differ less between machines than the speeds do.
-SECONDS_PER_INSTRUCTION = 3e-7
+SECONDS_PER_INSTRUCTION = 1.5e-7
 SECONDS_PER_PRODUCT_FLOP = 7.5e-12  # in matrix products and convolutions
 SECONDS_PER_FLOP = 4e-11  # in everything else
 SECONDS_PER_BYTE = 2e-11  # read or written, but not by elementwise instructions: they run in groups, in cache
