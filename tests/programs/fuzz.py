@@ -167,7 +167,18 @@ total = sum(float((t * v).sum()) for t, v in zip(got, {directions}))
 assert abs(total - {judged.expected!r}) <= {judged.tolerance:.2g}, total
 """
     helpers = ""
-    for name in ("applied", "contracted", "recorded", "tracked", "loss", "inner", "array"):
+    for name in (
+        "coloured",
+        "like_arguments",
+        "flat",
+        "applied",
+        "contracted",
+        "recorded",
+        "tracked",
+        "loss",
+        "inner",
+        "array",
+    ):
         if re.search(rf"\b{name}\b", body + helpers):
             helpers = HELPERS[name].strip() + "\n\n\n" + helpers
     shapes = lambda sizes: ", ".join(map(str, shapes_of(sizes)))

@@ -117,6 +117,21 @@ def contracted(jacobian):  # [result][argument]
 def applied(jacobian):  # [argument][argument]
     return [sum(np.tensordot(array(j), v, v.ndim) for j, v in zip(row, map(array, V))) for row in jacobian]
 """,
+    "like_arguments": """
+def like_arguments(flat):  # of a vector of all elements
+    parts = np.split(flat, np.cumsum([x.size for x in X])[:-1])
+    return [part.reshape(tuple(x.shape)) for part, x in zip(parts, X)]
+""",
+    "flat": "def flat(xs):\n    return np.concatenate([array(x).ravel() for x in xs])\n",
+    "coloured": """
+def coloured(compute):  # small matrices, too, are searched for colours
+    from wengert.transforms import compressed, jacobian
+    least, compressed.LEAST, jacobian.LEAST = compressed.LEAST, 1, 1
+    try:
+        return compute()
+    finally:
+        compressed.LEAST = jacobian.LEAST = least
+""",
     "array": "def array(t):\n    return t.detach().numpy() if isinstance(t, wg.Tensor) else np.asarray(t)\n",
 }
 
@@ -186,6 +201,11 @@ got = tape.gradient(y, X)
     "jacrev": f"got = contracted(wg.jacrev(g, {_ALL})(*X))",
     "jacfwd": f"got = contracted(wg.jacfwd(g, {_ALL})(*X))",
     "jacobian": f"got = contracted(wg.jacobian(g, {_ALL})(*X))",
+    "jacobian by colours": f"got = contracted(coloured(lambda: wg.compile(wg.jacobian(g, {_ALL}))(*X)))",
+    "jacobian, sparse": f"got = like_arguments(flat(C) @ wg.jacobian(g, {_ALL}, sparse=True)(*X))",
+    "jacobian, sparse by columns": f"""
+got = like_arguments(flat(C) @ wg.jacobian(g, "forward", {_ALL}, sparse=True)(*X))
+""",
     "jacrev, compiled": f"got = contracted(wg.compile(wg.jacrev(g, {_ALL}))(*X))",
     "jacfwd, compiled": f"got = contracted(wg.compile(wg.jacfwd(g, {_ALL}))(*X))",
     "grad, mapped": f"""
@@ -228,6 +248,8 @@ SECOND = {
     "jacrev of grad": "got = applied(wg.jacrev(wg.grad(lambda p: loss(*p)))(tuple(X)))",
     "hessian": "got = applied(wg.hessian(lambda p: loss(*p))(tuple(X)))",
     "hessian, compiled": "got = applied(wg.compile(wg.hessian(lambda p: loss(*p)))(tuple(X)))",
+    "hessian by colours": "got = applied(coloured(lambda: wg.compile(wg.hessian(lambda p: loss(*p)))(tuple(X))))",
+    "hessian, sparse": "got = like_arguments(wg.hessian(lambda p: loss(*p), sparse=True)(tuple(X)) @ flat(V))",
     "hvp, mapped over directions": """
 products = wg.vmap(lambda *vs: wg.hvp(lambda p: loss(*p), tuple(X), vs))
 got = [t[1] for t in products(*(wg.stack([w, v]) for v, w in zip(V, W)))]
