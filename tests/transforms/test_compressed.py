@@ -76,6 +76,24 @@ def test_other_sizes_find_other_colours() -> None:
         _near(wg.hessian(rosenbrock)(x), made(x))
 
 
+def test_what_was_traced_for_few_does_not_serve_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small matrix has no colours looked for, and one that is dense at its size may be a band at another."""
+    monkeypatch.setattr(compressed, "LEAST", 64)
+    monkeypatch.setattr(jacobian, "LEAST", 64)
+
+    def band(x: Any) -> Any:
+        padded = wg.pad(x, ((20, 20),))
+        return sum(wg.sin(padded[k : k + x.shape[0]]) * (k + 1) for k in range(0, 41, 2))
+
+    for f, sizes in ((wg.hessian(rosenbrock), (10, 400)), (wg.jacobian(band), (10, 70, 400))):
+        made = wg.compile(f)
+        for n in sizes:
+            made(at(n))
+        texts = [str(report) for report in made.report()]
+        assert len(texts) == len(sizes)
+        assert ["index_put" in text for text in texts].count(True) == 1  # the entries of the largest are spread
+
+
 def test_indices_from_outside_are_not_read() -> None:
     """A compiled function sees other indices later, so an element may be any."""
     x, order = at(12), wg.asarray(np.arange(12))

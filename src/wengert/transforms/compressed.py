@@ -7,7 +7,7 @@ program does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from wengert.dtypes import ALL as DTYPES
@@ -23,20 +23,44 @@ from wengert.transforms.passes import concatenated, over, split
 from wengert.transforms.sparsity import patterns_of_values, symmetric, unit_patterns
 
 LEAST = 64  # rows and columns of a matrix that has to be worth the search
+_GROWTH = 4  # a matrix that has no few colours is searched again when it is so many times as large
 _SHARE = 4  # a coloured matrix takes at most one in so many passes, and has at most one in so many entries
 
 
 def few_colours(program: Program, sources: Sequence[Var], *, is_hessian: bool) -> Colouring | None:
     """A colouring of the Jacobian of all outputs of a program by these inputs; None if it would not save much.
 
-    The sizes of the program are fixed if there is one. `is_hessian`: the program is a gradient.
+    The sizes of the program are fixed if there is one; otherwise it holds for sizes about as large (comparing them is a
+    guard). `is_hessian`: the program is a gradient.
     """
     outputs = [o for o in program.outputs if isinstance(o, Var)]
-    n, m = (sum(v.type.example_size() for v in values) for values in (sources, outputs))
-    if min(n, m) < LEAST or len(outputs) != len(program.outputs) or not _is_one_real_dtype([*sources, *outputs]):
+    if len(outputs) != len(program.outputs) or not _is_one_real_dtype([*sources, *outputs]):
         return None
     if any(i.regions() or "key" in i.op.named_attrs(i.attrs) for i in program.instructions):
         return None
+    if total_size(v.type.shape for v in sources) < LEAST or total_size(v.type.shape for v in outputs) < LEAST:
+        return None
+    found = _search(program, sources, outputs, is_hessian)
+    if found is None:
+        bool(
+            total_size(v.type.shape for v in sources) < _GROWTH * sum(v.type.example_size() for v in sources)
+        )  # a guard
+    return found
+
+
+def total_size(shapes: Iterable[Shape]) -> Any:
+    """How many elements tensors of these shapes have; an expression while they are."""
+    total: Any = 0
+    for shape in shapes:
+        n: Any = 1
+        for size in shape:
+            n = n * size
+        total = total + n
+    return total
+
+
+def _search(program: Program, sources: Sequence[Var], outputs: Sequence[Var], is_hessian: bool) -> Colouring | None:
+    n, m = (sum(v.type.example_size() for v in values) for values in (sources, outputs))
     sizes: dict[int, Any] = {}
     try:
         with at_most(max(n * m // _SHARE, n, m)):
@@ -123,4 +147,4 @@ def _spread(entries: Any, pattern: Sparsity, xs: Sequence[Any], ys: Sequence[Var
     return blocks
 
 
-__all__ = ["LEAST", "dense_blocks", "few_colours"]
+__all__ = ["LEAST", "dense_blocks", "few_colours", "total_size"]

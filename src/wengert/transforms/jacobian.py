@@ -24,7 +24,7 @@ from wengert.registry.record import OPS
 from wengert.tensors.conversion import asarray
 from wengert.tensors.creation import zeros_like
 from wengert.tensors.random import draws_logged, draws_repeated
-from wengert.transforms.compressed import LEAST, few_colours
+from wengert.transforms.compressed import LEAST, few_colours, total_size
 from wengert.transforms.functional import (
     by_arguments,
     differentiate_backwards,
@@ -35,7 +35,6 @@ from wengert.transforms.functional import (
 from wengert.transforms.hybrid import Differentiate, TracedFunction, run_plan
 from wengert.transforms.naming import transformed
 from wengert.transforms.passes import drawing_the_same
-from wengert.transforms.regions import types_of
 from wengert.transforms.replay import replayed
 from wengert.transforms.schedule import STRATEGIES, Plan, SchedulerConfig, count, plan_program
 from wengert.transforms.vmap import run_on_units
@@ -343,11 +342,6 @@ def _count(x: Any) -> int:
     return sum(int(v.size) for v in _tensor_leaves(x)[0])
 
 
-def _example_count(x: Any) -> int:
-    """The number of elements, at the sizes of the example while a function is traced."""
-    return sum(t.example_size() for t in types_of(_tensor_leaves(x)[0]))
-
-
 def hessian(
     f: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -381,7 +375,7 @@ def hessian(
         g, point = _of_one(f, argnums, args, kwargs)
         for x in _tensor_leaves(point)[0]:
             _reject_complex(x, "hessian")
-        if tracing() is not None and _example_count(point) >= LEAST:
+        if tracing() is not None and total_size(x.shape for x in _tensor_leaves(point)[0]) >= LEAST:
             return _hessian_by_colours(g, point, chunk)
         return _reverse(grad(g), 0, chunk)(point)
 
