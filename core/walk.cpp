@@ -6,6 +6,7 @@
 
 #include "autocast.h"
 #include "finite.h"
+#include "joined.h"
 #include "ledger.h"
 #include "ops/elementwise.h"
 #include "profile.h"
@@ -540,6 +541,8 @@ void collect_sources(Walk& w, Node* n, uint32_t slot, WalkResult& result) {
 
 }  // namespace
 
+uint64_t new_walk_id() { return ++last_walk; }
+
 Value* saved_operand(Node* n, int i) {
   Value* v = n->saved[i].value;
   const SavedRef& ref = n->derivative->saves[i];
@@ -764,6 +767,7 @@ WalkResult walk_checked(const std::vector<Root>& roots, const WalkOptions& optio
 WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
   if (thread_state.checks != Checks::none) [[unlikely]]
     return walk_checked(roots, options);
+  if (WalkResult result; n_walks == 0 && walk_joined(roots, options, result)) return result;
   return go(roots, options);
 }
 

@@ -148,10 +148,11 @@ void init_cuda(nb::module_& m) {
   m.def("cuda_counters", &counters_of);
   m.def("cuda_has_kernel", &has_kernel);
   m.def("cuda_description", [](int number) { return guarded([&] { return gpu_at(number).description(); }); });
-  m.def("cuda_stream", [](int number) { return reinterpret_cast<uintptr_t>(gpu_at(number).stream()); });
+  m.def("cuda_stream",
+        [](int number) { return guarded([&] { return reinterpret_cast<uintptr_t>(gpu_at(number).stream()); }); });
   m.def("cuda_empty_pool", [](int number) { guarded([&] { gpu_at(number).empty_pool(); }); });
-  m.def("cuda_set_graphs", [](int number, bool on) { gpu_at(number).graphs = on; });
-  m.def("cuda_set_tf32", [](int number, bool on) { gpu_at(number).tf32 = on; });
+  m.def("cuda_set_graphs", [](int number, bool on) { guarded([&] { gpu_at(number).graphs = on; }); });
+  m.def("cuda_set_tf32", [](int number, bool on) { guarded([&] { gpu_at(number).tf32 = on; }); });
 
   m.def("cuda_set_library_folders", &cuda::set_library_folders);
   m.def("cuda_why_unavailable", &cuda::why_unavailable);

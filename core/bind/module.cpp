@@ -133,6 +133,7 @@ void set_hooks(nb::dict hooks) {
   python_hooks.push_again = take("push_again");
   python_hooks.narrow = take("narrow");
   python_hooks.partial = take("partial");
+  python_hooks.join = take("join");
   python_hooks.refuse_leaving = take("refuse_leaving");
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "../joined.h"
 #include "../trace.h"
 
 namespace wengert {
@@ -552,6 +553,34 @@ void set_derive_hooks() {
   derive_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
 }
 
+// hook(types of the inputs, steps, number of leaves) → the joined program, or None
+std::shared_ptr<Program> join_in_python(const std::vector<Type>& inputs, const std::vector<JoinedStep>& steps,
+                                        size_t n_leaves) {
+  return derive_aside([&]() -> std::shared_ptr<Program> {
+    nb::list types;
+    for (const Type& t : inputs) types.append(type_to(t));
+    nb::object made = nb::handle(python_hooks.join)(types, steps, n_leaves);
+    return made.is_none() ? nullptr : nb::cast<std::shared_ptr<Program>>(made);
+  });
+}
+
+void init_joined(nb::module_& m) {
+  nb::class_<JoinedStep::Target>(m, "JoinedTarget")
+      .def_ro("to", &JoinedStep::Target::to, "A step; ~k: leaf k.")
+      .def_ro("output", &JoinedStep::Target::output);
+  nb::class_<JoinedStep>(m, "JoinedStep")
+      .def_prop_ro("source", [](const JoinedStep& s) { return nb::borrow(static_cast<PyObject*>(s.vjp->python)); })
+      .def_prop_ro("sizes", [](const JoinedStep& s) { return given_to(*s.vjp, s.sizes); })
+      .def_ro("first_size", &JoinedStep::first_size)
+      .def_ro("n_outputs", &JoinedStep::n_outputs)
+      .def_ro("saved", &JoinedStep::saved)
+      .def_ro("edges", &JoinedStep::edges);
+  m.attr("NOWHERE") = static_cast<int>(JoinedStep::kNowhere);
+  m.def("joined_counters", [] { return std::pair(joined_counters.joined, joined_counters.runs); });
+  m.def("join_after", [](int passes) { return std::exchange(join_after, passes); });
+  join_steps = join_in_python;
+}
+
 std::vector<nb::tuple> describe_guards(const std::vector<Guard>& guards) {
   std::vector<nb::tuple> out;
   for (const Guard& g : guards)
@@ -665,6 +694,7 @@ void bind_dim(nb::module_& m) {
   m.def("open_guards", &open_guards);
   m.def("close_guards", [] { return guarded([] { return close_guards(); }); });
   m.def("describe_guards", &describe_guards);
+  init_joined(m);
   nb::class_<GuardSet>(m, "GuardSet");
   m.def("make_guards", [](const std::vector<Guard>& recorded) { return GuardSet(recorded); });
   nb::class_<SizeList>(m, "SizeList");

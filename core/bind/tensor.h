@@ -68,6 +68,7 @@ struct PythonHooks {
   PyObject* push_again;
   PyObject* narrow;
   PyObject* partial;         // a vjp with some of its cotangents only; None if it needs all
+  PyObject* join;            // of the derivative programs of a graph one program
   PyObject* refuse_leaving;  // raises for a tensor whose numbers must not leave
   PyObject* dtypes[kNumDTypes];
   PyObject* errors[static_cast<int>(ErrorKind::count)];

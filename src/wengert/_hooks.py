@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wengert import _core, errors
-from wengert.passes import variants
+from wengert.passes import joining, variants
 from wengert.program.trace import dispatch
 from wengert.tensors.leaving import refuse_leaving
 from wengert.tensors.operands import convert_operand
@@ -22,6 +22,7 @@ def install() -> None:
             "push_again": variants.push_again,
             "narrow": variants.narrow,
             "partial": variants.partial,
+            "join": joining.join,
             "refuse_leaving": refuse_leaving,
         }
     )

@@ -295,6 +295,30 @@ def _retyped(
     return _remade(source, lambda shape: tuple(_core.substitute_sizes(shape, leaves, symbols)))
 
 
+def at_sizes(source: Derivable, types: list[tuple[int, Any]], given: list[int], first: int) -> Program:
+    """The program with the sizes of these operands, and those that are given, as numbers.
+
+    Those that say where a stream of random numbers begins, which are others each time, are symbols: of given sizes, counted
+    from `first` on.
+    """
+    if _has_one_shape(source):
+        return _remade(source, lambda shape: types[0][1])[0]
+    known: dict[Leaf, Any] = {}
+    for v, (_, shape) in zip(source.program.inputs, types):
+        for size, n in zip(v.type.shape, shape):
+            if _is_leaf(size):
+                known.setdefault(_leaves((size,))[0], n)
+    streams = {leaf for i in source.program.instructions for leaf in _leaves(_streams(i))}
+    for k, (leaf, n) in enumerate(zip(source.leaves, given)):
+        known.setdefault(leaf, _core.new_symbol(_GIVEN, 0, first + k, n) if leaf in streams else n)
+    leaves, sizes = list(known), list(known.values())
+    return _remade(source, lambda shape: tuple(_core.substitute_sizes(shape, leaves, sizes)))[0]
+
+
+def _streams(i: Instruction) -> tuple[Any, ...]:
+    return tuple(n for spec, value in zip(i.op.attrs, i.attrs) if spec.name in ("key", "counter") for n in value)
+
+
 def _remade(source: Derivable, sizes: Callable[[Any], Any]) -> tuple[Program, list[Instruction]]:
     made = resized(source.program, sizes, source.past)
     n = len(source.past)

@@ -1,0 +1,329 @@
+#include "joined.h"
+
+#include <algorithm>
+#include <array>
+
+#include "finite.h"
+#include "profile.h"
+#include "replay.h"
+#include "small_array.h"
+
+namespace wengert {
+
+std::shared_ptr<Program> (*join_steps)(const std::vector<Type>& inputs, const std::vector<JoinedStep>& steps,
+                                       size_t n_leaves) = nullptr;
+JoinedCounters joined_counters;
+int join_after = 2;
+
+namespace {
+
+constexpr size_t kMostNodes = 2048;
+constexpr size_t kMostBytes = size_t{4} << 20;  // saved: the walk frees them one by one, a joined program at the end
+constexpr size_t kStarts = 64;                  // places in the program where backward starts
+constexpr size_t kMostForms = 4;                // of one of them: for other sizes
+constexpr int kMostFailures = 8;
+
+bool same_layout(const Value* a, const Value* b) {
+  return a->dtype == b->dtype && same_shape(a, b) && std::equal(a->strides, a->strides + a->ndim, b->strides);
+}
+
+// A graph as one sees it from its root, nodes in the order of discovery.
+struct Graph {
+  std::vector<Node*> nodes;
+  std::vector<uint64_t> words;  // derivatives, edges, types of what was saved
+  std::vector<Value*> inputs;   // the seed; each saved value once
+  std::vector<int> saved;       // of each saved value, node by node: which input it is
+  std::vector<int64_t> sizes;   // given to the derivative programs, node by node
+  size_t bytes = 0;
+
+  // False if the walk has to do more than to run derivative programs.
+  bool collect(const Root& root);
+
+ private:
+  uint64_t id_ = 0;
+  bool add(Node* n);
+  int input(Value* v);
+  uint32_t number(Node* n);
+  void put_type(const Value* v);
+};
+
+uint32_t Graph::number(Node* n) {
+  if (n->walk_id != id_) {
+    n->walk_id = id_;
+    n->walk_slot = static_cast<uint32_t>(nodes.size());
+    nodes.push_back(n);
+  }
+  return n->walk_slot;
+}
+
+void Graph::put_type(const Value* v) {
+  words.push_back(static_cast<uint64_t>(v->dtype) << 8 | static_cast<uint64_t>(v->ndim));
+  for (int i = 0; i < v->ndim; ++i) words.push_back(static_cast<uint64_t>(v->shape[i]));
+}
+
+// A saved value is mostly one of the last few: what a node makes, the next ones read.
+int Graph::input(Value* v) {
+  constexpr size_t kRecent = 8;
+  for (size_t k = inputs.size(); k-- > 1 && k + kRecent >= inputs.size();) {
+    const Value* known = inputs[k];
+    if (known == v || (known->buffer == v->buffer && known->data == v->data && same_layout(known, v)))
+      return static_cast<int>(k);
+  }
+  inputs.push_back(v);
+  bytes += v->bytes();
+  put_type(v);
+  return static_cast<int>(inputs.size() - 1);
+}
+
+bool Graph::add(Node* n) {
+  if (n->hooks || n->retains_grad) return false;
+  if (n->leaf) {
+    words.push_back(0);
+    return true;
+  }
+  if (n->custom || !n->derivative || n->saving != Saving::kept || n->n_edges > 63) return false;
+  words.push_back(reinterpret_cast<uint64_t>(n->derivative));
+  for (int i = 0; i < n->n_edges; ++i) {
+    const Edge& e = n->edges[i];
+    words.push_back(e.node ? uint64_t{number(e.node)} << 32 | e.output : UINT64_MAX);
+  }
+  for (int i = 0; i < n->n_saved; ++i) {
+    const Saved& s = n->saved[i];
+    if (s.value->buffer->version != s.version || s.value->device != kCpu) return false;
+    const int k = input(s.value);
+    saved.push_back(k);
+    words.push_back(static_cast<uint64_t>(k));
+  }
+  if (n->sizes) sizes.insert(sizes.end(), n->sizes, n->sizes + n->derivative->vjp->n_given);
+  return nodes.size() <= kMostNodes && bytes <= kMostBytes;
+}
+
+bool Graph::collect(const Root& root) {
+  nodes.clear();
+  words.clear();
+  inputs.assign(1, root.seed);
+  saved.clear();
+  sizes.clear();
+  bytes = 0;
+  id_ = new_walk_id();
+  if (root.seed->device != kCpu) return false;
+  put_type(root.seed);
+  words.push_back(root.value->output);
+  number(root.value->node);
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (!add(nodes[i])) return false;
+  return true;
+}
+
+// One graph that was joined.
+struct Form {
+  std::vector<uint64_t> words;
+  std::vector<Handle<const Derivative>> derivatives;  // so that no other one comes to lie where they are
+  std::vector<uint32_t> order;                        // of the nodes that are no leaves, as the walk visits them
+  std::vector<uint32_t> leaves;                       // nodes, in the order of their gradients
+  int64_t edges_computed = 0;
+  std::vector<std::pair<uint32_t, int64_t>> fixed;  // sizes that it holds for, and which they are
+  std::shared_ptr<Program> program;                 // null: it cannot be joined
+
+  bool fits(const Graph& g) const {
+    if (words != g.words) return false;
+    for (const auto& [k, size] : fixed)
+      if (g.sizes[k] != size) return false;
+    for (size_t k = 1; k < order.size(); ++k)
+      if (g.nodes[order[k - 1]]->seq <= g.nodes[order[k]]->seq) return false;
+    return true;
+  }
+};
+
+// Where backward starts again and again.
+struct Start {
+  const void *derivative = nullptr, *code = nullptr;  // of the root: only to be compared
+  int place = 0;
+  uint64_t last = 0, distance = 0;  // of the root in the order of recording; from the one before
+  int repeats = 0, failures = 0;
+  std::vector<uint64_t> seen;  // the graph that would be joined if it came once more
+  std::vector<std::shared_ptr<const Form>> forms;
+
+  bool is(const Node* root) const {
+    return derivative == root->derivative && code == root->line.code && place == root->line.instruction;
+  }
+};
+
+std::array<Start, kStarts>& starts() {
+  static auto* all = new std::array<Start, kStarts>;
+  return *all;
+}
+
+Start& start_of(const Node* root) {
+  const auto mixed = (reinterpret_cast<uint64_t>(root->derivative) >> 4) * 31 +
+                     (reinterpret_cast<uint64_t>(root->line.code) >> 4) + static_cast<uint64_t>(root->line.instruction);
+  Start& l = starts()[mixed * 0x9e3779b97f4a7c15 >> 58];
+  if (!l.is(root)) {
+    l = {};
+    l.derivative = root->derivative;
+    l.code = root->line.code;
+    l.place = root->line.instruction;
+  }
+  return l;
+}
+
+// Whether as many nodes were recorded since the last pass as between the two before: so a graph that changes all the
+// time is not even looked at.
+bool comes_again(Start& l, const Node* root) {
+  const uint64_t distance = root->seq - l.last;
+  l.repeats = l.last && distance == l.distance ? l.repeats + 1 : 0;
+  l.distance = distance;
+  l.last = root->seq;
+  return join_after == 0 || (l.repeats + 1 >= join_after && l.failures < kMostFailures);
+}
+
+// The nodes as steps in the order of the walk, and the leaves in the order in which it comes to them.
+std::vector<JoinedStep> steps_of(const Graph& g, Form& f) {
+  std::vector<int> step_of(g.nodes.size(), -1), first_saved, first_size;
+  int n_saved = 0, n_sizes = 0;
+  for (size_t k = 0; k < g.nodes.size(); ++k) {
+    first_saved.push_back(n_saved);
+    first_size.push_back(n_sizes);
+    if (g.nodes[k]->leaf) continue;
+    if (g.nodes[k]->sizes) n_sizes += g.nodes[k]->derivative->vjp->n_given;
+    n_saved += g.nodes[k]->n_saved;
+    f.order.push_back(static_cast<uint32_t>(k));
+    f.derivatives.push_back(Handle<const Derivative>(g.nodes[k]->derivative));
+    retain(g.nodes[k]->derivative);
+  }
+  std::sort(f.order.begin(), f.order.end(), [&](uint32_t a, uint32_t b) { return g.nodes[a]->seq > g.nodes[b]->seq; });
+  for (size_t i = 0; i < f.order.size(); ++i) step_of[f.order[i]] = static_cast<int>(i);
+  std::vector<uint32_t> met;
+  for (uint32_t k : f.order)
+    for (int i = 0; i < g.nodes[k]->n_edges; ++i)
+      if (const Node* to = g.nodes[k]->edges[i].node; to && to->leaf)
+        if (std::find(met.begin(), met.end(), to->walk_slot) == met.end()) met.push_back(to->walk_slot);
+  f.leaves.assign(met.rbegin(), met.rend());
+  for (size_t j = 0; j < f.leaves.size(); ++j) step_of[f.leaves[j]] = ~static_cast<int>(j);
+  std::vector<JoinedStep> steps;
+  for (uint32_t k : f.order) {
+    const Node* n = g.nodes[k];
+    JoinedStep s{n->derivative->vjp, n->sizes, first_size[k], n->n_outputs, {}, {}};
+    for (int i = 0; i < n->n_saved; ++i) s.saved.push_back(g.saved[static_cast<size_t>(first_saved[k] + i)]);
+    for (int i = 0; i < n->n_edges; ++i) {
+      const Edge& e = n->edges[i];
+      s.edges.push_back({e.node ? step_of[e.node->walk_slot] : JoinedStep::kNowhere, e.output});
+    }
+    steps.push_back(std::move(s));
+  }
+  return steps;
+}
+
+bool can_be_joined(const Graph& g) {
+  return std::all_of(g.nodes.begin(), g.nodes.end(), [](const Node* n) {
+    if (n->leaf) return true;
+    const Derived* vjp = n->derivative->vjp;
+    return vjp && vjp->python && !vjp->program->calls_back && vjp->program->depth == 0;
+  });
+}
+
+std::shared_ptr<const Form> join(const Graph& g, uint32_t root_output) {
+  auto f = std::make_shared<Form>();
+  f->words = g.words;
+  const std::vector<JoinedStep> steps = steps_of(g, *f);
+  if (root_output != 0 || !can_be_joined(g)) return f;
+  std::vector<Type> inputs;
+  for (const Value* v : g.inputs) inputs.push_back(v->type());
+  f->program = join_steps(inputs, steps, f->leaves.size());
+  if (!f->program) return f;
+  f->program->name = "backward";
+  std::vector<bool> free(g.sizes.size());
+  for (const SizeLeaf& leaf : f->program->sizes.leaves) free[static_cast<size_t>(leaf.index)] = true;
+  for (size_t k = 0; k < g.sizes.size(); ++k)
+    if (!free[k]) f->fixed.emplace_back(static_cast<uint32_t>(k), g.sizes[k]);
+  for (const JoinedStep& s : steps) f->edges_computed += static_cast<int64_t>(s.edges.size());
+  ++joined_counters.joined;
+  return f;
+}
+
+// Null if there is no joined program for this graph.
+std::shared_ptr<const Form> find_form(Start& l, const Graph& g, uint32_t root_output) {
+  for (const auto& f : l.forms)
+    if (f->fits(g)) return f->program ? f : nullptr;
+  ++l.failures;
+  if (l.forms.size() >= kMostForms) return nullptr;
+  if (join_after && l.seen != g.words) {
+    l.seen = g.words;
+    return nullptr;
+  }
+  std::shared_ptr<const Form> made = join(g, root_output);
+  l.forms.push_back(made);
+  return made->program ? made : nullptr;
+}
+
+// The walk notes which cotangents are zero, for those who ask why a gradient is.
+bool any_zero(Value* const* gradients, size_t n) {
+  for (size_t i = 0; i < n; ++i)
+    if (!gradients[i] || looks_zero(gradients[i])) return true;
+  return false;
+}
+
+void deliver(Node* leaf, Value* gradient, const WalkOptions& options, WalkResult& result) {
+  if (options.accumulate) keep_grad(leaf, gradient);
+  if (leaf->id && options.all_leaves) {
+    result.leaves.emplace_back(leaf->id, gradient);
+    retain(gradient);
+  }
+  release(gradient);
+}
+
+bool is_plain_walk(const std::vector<Root>& roots, const WalkOptions& options) {
+  return join_after >= 0 && roots.size() == 1 && roots[0].value->node && !roots[0].value->node->leaf && roots[0].seed &&
+         !options.record && !options.sources && !n_final_hooks && !profiling && !thread_state.replays &&
+         !memory_pool.limit && join_steps;
+}
+
+}  // namespace
+
+bool walk_joined(const std::vector<Root>& roots, const WalkOptions& options, WalkResult& result) {
+  if (!is_plain_walk(roots, options)) return false;
+  Node* root = roots[0].value->node;
+  Start& l = start_of(root);
+  if (!comes_again(l, root)) return false;
+  static Graph kept;  // its memory has grown to what is needed
+  Graph g = std::move(kept);
+  struct GiveBack {
+    Graph& g;
+    ~GiveBack() { kept = std::move(g); }
+  } give_back{g};
+  if (!g.collect(roots[0])) {
+    ++l.failures;
+    return false;
+  }
+  const std::shared_ptr<const Form> form = find_form(l, g, roots[0].value->output);
+  if (!form) return false;
+  SmallArray<Value*, 32> out(form->leaves.size());
+  const std::vector<SizeLeaf>& leaves = form->program->sizes.leaves;
+  SmallArray<int64_t, 32> sizes(leaves.size());
+  gather_sizes(leaves, g.inputs.data(), nullptr, g.sizes.data(), sizes.data());
+  run(*form->program, g.inputs.data(), sizes.data(), out.data());
+  if (any_zero(out.data(), form->leaves.size())) {
+    for (size_t i = 0; i < form->leaves.size(); ++i)
+      if (out[i]) release(out[i]);
+    ++l.failures;
+    return false;
+  }
+  result.nodes_run = static_cast<int64_t>(form->order.size());
+  result.edges_computed = form->edges_computed;
+  ++joined_counters.runs;
+  l.failures = 0;
+  std::vector<Node*> targets;
+  for (uint32_t k : form->leaves) targets.push_back(g.nodes[k]);
+  retain(root);  // owns all of them
+  if (!options.retain_graph)
+    for (uint32_t k : form->order) {
+      free_saved(g.nodes[k]);
+      g.nodes[k]->saving = Saving::freed_by_backward;
+    }
+  for (size_t i = 0; i < targets.size(); ++i) deliver(targets[i], out[i], options, result);
+  release(root);
+  if (!options.retain_graph) forget_unneeded();
+  return true;
+}
+
+}  // namespace wengert
