@@ -147,10 +147,18 @@ def scan_is_that_of_the_cpu(name: str, operands: list[Any], attrs: tuple[int, ..
         np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance, err_msg=f"{name} {b.dtype} {attrs}")
 
 
+def draws() -> None:
+    """Random numbers are those of the CPU."""
+    for draw in (lambda **o: wg.randint(-5, 1000, (99,), **o), lambda **o: wg.rand(99, **o)):
+        there, here = (draw(generator=wg.Generator(seed=3), **o) for o in ({"device": "cuda"}, {}))
+        np.testing.assert_array_equal(there.cpu().numpy(), here.numpy())
+
+
 def main() -> None:
     assert wg.cuda.is_available()
     assert wg.cuda.get_device_name() == "emulated GPU"
     scans()
+    draws()
     same_training([16, 16, 16, 5], most_nodes=7, copies_of_results=0)
     same_training(
         [96, 128, 3], most_nodes=14, copies_of_results=1, batch=64

@@ -82,6 +82,9 @@ inline emulator::Position threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() { emulator::meet(emulator::of_block); }
 inline void __syncwarp(unsigned = 0xffffffffu) { emulator::meet(emulator::of_warp[emulator::current / 32]); }
+inline uint64_t __umul64hi(uint64_t a, uint64_t b) {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
+}
 inline uint32_t __shfl_xor_sync(unsigned, uint32_t value, int step) {
   emulator::exchanged[emulator::current] = value;
   __syncwarp();
