@@ -22,6 +22,8 @@ td:first-child, th:first-child { overflow-wrap: anywhere; text-align: left; }
 @media (max-width: 40rem) { table { font-size: .8rem; } td, th { padding-right: .7rem; } }
 th { font-weight: normal; opacity: .65; }
 """
+CAUTION = """<p>The libraries were timed one after the other, in this run alone. If other programs kept the machine busy
+meanwhile, the ratio says little: measure with <code>make bench</code>, where contenders take turns.</p>"""
 
 
 def write(result: Result, picture: Path, page: Path) -> None:
@@ -50,6 +52,7 @@ correctly; {result.mistakes} {"is" if result.mistakes == 1 else "are"} wrong.</p
 {_table("Time", ("library", "per epoch", "epochs", "test accuracy"), runs)}
 {_table("Model", ("layer", "output", "parameters"), [*layers, ("in all", "", total)])}
 </div>
+{CAUTION if len(result.runs) > 1 else ""}
 <h2>Next</h2>
 <ul>
 {"".join(f"<li><code>{escape(where)}</code>: {escape(why)}</li>" for why, where in NEXT)}
