@@ -131,6 +131,24 @@ def _parents(module: str) -> set[str]:
     return {"wengert", *(".".join(parts[:k]) for k in range(1, len(parts)))}
 
 
+def test_the_map_has_every_package_in_this_order() -> None:
+    text = (ROOT / "docs" / "layout.md").read_text(encoding="utf-8")
+    table = text[text.index("## The Python packages") : text.index("## The rest")]
+    named = [
+        n.rstrip("/")
+        for row in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+        for n in re.findall(r"`([^`]+)`", row)
+    ]
+    packages = {m.split(".")[0] for m in MODULES} - {"wengert", "_hooks", "__main__"} | {"__init__"}
+    assert set(named) == packages
+    levels = [
+        _level("wengert" if n == "__init__" else n)
+        for n in named
+        if "/" in table and MODULES.get(n, ROOT).stem == "__init__"
+    ]
+    assert levels == sorted(levels)
+
+
 # ------------------------------------------------------------------------------------------------ the core
 
 CORE = ROOT / "core"

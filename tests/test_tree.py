@@ -26,7 +26,7 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checked:
-    """Computes one field from another, and refuses what is no tensor: neither may happen while trees are built."""
+    """Computes one field from another, and refuses what is not a tensor: neither may happen while trees are built."""
 
     value: Any
     twice: Any = dataclasses.field(init=False)

@@ -69,7 +69,7 @@ nb::object add_callback(const std::string& name, int n_inputs, const nb::list& o
 void set_kernel(const std::string& name, const nb::object& function) {
   guarded([&] {
     Op* op = find_op(name);
-    if (!op) fail(ErrorKind::value, name.c_str(), "is no op");
+    if (!op) fail(ErrorKind::value, name.c_str(), "is not an op");
     auto callback = std::make_shared<Callback>();
     callback->function = function;
     op->data = callback;

@@ -163,7 +163,7 @@ PyObject* new_dual_of(PyObject* level, int64_t order, PyObject* value, PyObject*
 }
 
 // Outputs at this level: values and tangents, of which an absent one (null) is zero. Takes the references. What has no
-// tangent is no dual.
+// tangent is not a dual.
 void join(const Level& l, PyObject** values_and_tangents, int n, PyObject** out) {
   for (int i = 0; i < n; ++i) {
     PyObject* value = std::exchange(values_and_tangents[i], nullptr);

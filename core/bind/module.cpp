@@ -82,7 +82,7 @@ nb::object from_buffer(nb::handle object, int dtype, bool writable) {
       if (view->ndim > kMaxRank) fail_rank();
       if (view->itemsize != size_of(t))
         fail(ErrorKind::dtype, "asarray",
-             "elements of " + std::to_string(view->itemsize) + " bytes are no " + name_of(t));
+             "elements of " + std::to_string(view->itemsize) + " bytes cannot be read as " + name_of(t));
     } catch (...) {
       drop(view);
       throw;

@@ -817,6 +817,16 @@ void init_program(nb::module_& m) {
       .def_ro("differentiable", &Op::differentiable)
       .def_prop_ro("view", [](const Op& op) { return op.view != nullptr; })
       .def_ro("n_conditions", &Op::n_conditions)
+      .def_prop_ro("fuses",
+                   [](const Op& op) {
+                     switch (op.fusion) {
+                       case FusionRole::map: return "map";
+                       case FusionRole::reduce: return "reduce";
+                       case FusionRole::expand: return "expand";
+                       case FusionRole::alias: return "alias";
+                       default: return "";
+                     }
+                   })
       .def_prop_ro("fusion", [](const Op& op) { return static_cast<int>(op.fusion); });
   m.def("op_table", [] {
     nb::list table;

@@ -373,7 +373,7 @@ nb::object existing_hooks(nb::handle tensor, bool final) {
   return nb::borrow(static_cast<PyObject*>(hooks));
 }
 
-// The hooks of a leaf that are called when its gradient is final; None if the tensor is no leaf.
+// The hooks of a leaf that are called when its gradient is final; None if the tensor is not a leaf.
 nb::object final_hooks_of(nb::handle tensor) {
   Node* n = value_from(tensor, "register_post_accumulate_hook")->node;
   if (!n || !n->leaf) return nb::none();

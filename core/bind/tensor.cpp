@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "../ops/elementwise.h"
 #include "leaving.h"
 #include "shortcut.h"
 #include "subscript.h"
@@ -128,14 +129,14 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
 
 template <Elementwise kernel>
 PyObject* binary(PyObject* a, PyObject* b) {
-  static const Op& op = *all_ops()[static_cast<int>(kernel)];
+  static const Op& op = elementwise_op(kernel);
   PyObject* args[2] = {a, b};
   return call_elementwise(op, args, 2, true);
 }
 
 template <Elementwise kernel>
 PyObject* unary(PyObject* a) {
-  static const Op& op = *all_ops()[static_cast<int>(kernel)];
+  static const Op& op = elementwise_op(kernel);
   return call_elementwise(op, &a, 1, true);
 }
 
@@ -185,7 +186,7 @@ PyObject* compare(PyObject* a, PyObject* b, int how) {
                                               Elementwise::equal,   Elementwise::not_equal,
                                               Elementwise::greater, Elementwise::greater_equal};
   PyObject* args[2] = {a, b};
-  return call_elementwise(*all_ops()[static_cast<int>(kernels_by_op[how])], args, 2, true);
+  return call_elementwise(elementwise_op(kernels_by_op[how]), args, 2, true);
 }
 
 double one_element(PyObject* self, const char* what, bool* ok) {

@@ -254,8 +254,8 @@ nb::object one_like(nb::handle y) {
 }
 
 // value_and_gradient(f, args, kwargs, argnums, settle): (f(*args), its gradients, whether it depends on no argument).
-// (sources, result) if the result is no real number: the rest is Python's. None, before f is called, if an argument is
-// none that is known here. settle(result) is called for results that are not plain while the arguments are tracked.
+// (sources, result) if the result is not a real number: the rest is Python's. None, before f is called, if an argument
+// is none that is known here. settle(result) is called for results that are not plain while the arguments are tracked.
 nb::object value_and_gradient(nb::handle f, const nb::tuple& args, nb::handle kwargs, const nb::tuple& argnums,
                               nb::handle settle) {
   return guarded([&]() -> nb::object {
@@ -359,8 +359,8 @@ bool fits(nb::handle value, nb::handle tangent) {
 }
 
 // push_forward(f, primals, tangents, split, end): f(*primals) and its derivative along the tangents. None, before f is
-// called, if an argument is none that is known here. split(level, result) does the rest for a result that is no tensor;
-// end(level) ends what was written to.
+// called, if an argument is none that is known here. split(level, result) does the rest for a result that is not a
+// tensor; end(level) ends what was written to.
 nb::object push_forward(nb::handle f, nb::handle primals, nb::handle tangents, nb::handle split, nb::handle end) {
   return guarded([&]() -> nb::object {
     if (thread_state.capturing || !is_sequence(primals) || !is_sequence(tangents)) return nb::none();

@@ -397,7 +397,7 @@ void require_kernels(const FusedGroup& g) {
     if (i.kind != FusedInstruction::Kind::map) continue;
     const DType dtype = g.registers[static_cast<size_t>(i.in[i.n_in - 1])].dtype;
     if (const char* reason = no_kernel(i.op, dtype))
-      fail(ErrorKind::device, all_ops()[static_cast<size_t>(i.op)]->name.c_str(),
+      fail(ErrorKind::device, named->name.c_str(),
            std::string("has no CUDA kernel for ") + name_of(dtype) + ": " + reason);
   }
 }

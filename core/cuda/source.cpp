@@ -31,7 +31,18 @@ const char* const kOpNames[] = {
 };
 constexpr int kNumFunctors = static_cast<int>(std::size(kOpNames));
 
-const char* const kReductionNames[] = {"sum", "prod", "max", "min", "any", "all"};
+const char* reduction_name(Reduction r) {
+  switch (r) {
+    case Reduction::sum: return "sum";
+    case Reduction::prod: return "prod";
+    case Reduction::max: return "max";
+    case Reduction::min: return "min";
+    case Reduction::any: return "any";
+    case Reduction::all: return "all";
+    case Reduction::count: break;
+  }
+  fail(ErrorKind::value, "cuda", "this is not a reduction");
+}
 
 std::string storage(DType t) { return "Storage<" + dtype_text(t) + ">"; }
 
@@ -489,7 +500,7 @@ struct Writer {
   }
 
   void reduce_row(const Chain::Instruction& i) {
-    const std::string op = std::string("reduction::") + kReductionNames[static_cast<int>(i.reduction)];
+    const std::string op = std::string("reduction::") + reduction_name(i.reduction);
     const std::string a = "a" + number(i.out), accumulator = "A" + number(i.out);
     line(1, "using " + accumulator + " = Accumulator<" + op + ", " + type(i.in[0]) + ">;");
     line(1, accumulator + " " + a + " = " + op + "::identity<" + accumulator + ">();");

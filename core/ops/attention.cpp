@@ -208,7 +208,7 @@ void compute_cotangent(const Op&, Value* const* in, int, const Attrs& attrs, Val
 
 }  // namespace
 
-void register_attention_ops() {
+static void add_ops() {
   add_op({.name = "attention",
           .n_inputs = 4,
           .n_outputs = 2,
@@ -228,5 +228,6 @@ void register_attention_ops() {
           .infer = infer_cotangent,
           .compute = compute_cotangent});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -224,11 +224,12 @@ void add_form(const char* name, int n_inputs, Op::Infer infer, Op::Compute compu
 
 }  // namespace
 
-void register_conv_ops() {
+static void add_ops() {
   add_form("conv", 2, infer_conv, compute_conv);
   add_form("conv_bias", 3, infer_conv, compute_conv);
   add_form("conv_transpose", 2, infer_transpose, compute_transpose);
   add_form("conv_kernel", 2, infer_kernel, compute_kernel);
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -65,7 +65,7 @@ void compute_size_scalar(const Op&, Value* const*, int, const Attrs& attrs, Valu
 
 }  // namespace
 
-void register_create_ops() {
+static void add_ops() {
   add_op({.name = "full",
           .n_inputs = 0,
           .attrs = {{"shape", Kind::sizes}, {"dtype", Kind::integer}, {"value", Kind::real}},
@@ -86,5 +86,6 @@ void register_create_ops() {
           .differentiable = false,
           .on_host = true});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -117,7 +117,7 @@ void compute_categorical(const Op&, Value* const* in, int, const Attrs& attrs, V
 
 }  // namespace
 
-void register_distribution_ops() {
+static void add_ops() {
   const AttrSpec key = {"key", Kind::sizes}, counter = {"counter", Kind::sizes};
   add_op({.name = "random_gamma",
           .attrs = {{"logarithm", Kind::integer}, key, counter},
@@ -154,5 +154,6 @@ void register_distribution_ops() {
           .compute = compute_categorical,
           .differentiable = false});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

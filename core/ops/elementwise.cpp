@@ -126,7 +126,11 @@ void run_map_tiles(MapFn fn, Value* out, Value* const* in, int n_in) {
   });
 }
 
-void register_elementwise_ops() {
+static const Op* by_kernel[kNumElementwise];
+
+const Op& elementwise_op(Elementwise kernel) { return *by_kernel[static_cast<int>(kernel)]; }
+
+static void add_ops() {
   for (int k = 0; k < kNumElementwise; ++k) {
     Op op;
     op.name = kRecords[k].name;
@@ -146,8 +150,9 @@ void register_elementwise_ops() {
       op.map[t] = kernel_of(op, dtype);
       op.map_result[t] = result_dtype(op, dtype);
     }
-    add_op(op);
+    by_kernel[k] = &add_op(op);
   }
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

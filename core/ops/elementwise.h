@@ -7,6 +7,11 @@ namespace wengert {
 
 inline constexpr int64_t kElementwiseTile = 32768;  // elements per tile; fixed, so that threads do not change anything
 
+struct Op;
+
+// The op that a kernel belongs to.
+const Op& elementwise_op(Elementwise kernel);
+
 void run_map_tiles(MapFn fn, Value* out, Value* const* in, int n_in);
 
 // out[i] = fn(in[0][i], ...) over contiguous values, in parallel when it is worth it.

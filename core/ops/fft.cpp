@@ -62,7 +62,7 @@ void compute_nothing(const Op& op, Value* const*, int, const Attrs&, Value**) {
 }  // namespace
 
 // `scale`: 0 no factor, 1 the factor 1/√n, 2 the factor 1/n.
-void register_fft_ops() {
+static void add_ops() {
   add_op({.name = "fft_complex",
           .attrs = {{"axis", Kind::integer}, {"inverse", Kind::integer}, {"scale", Kind::integer}},
           .infer = infer_complex,
@@ -76,5 +76,6 @@ void register_fft_ops() {
           .infer = infer_from_half,
           .compute = compute_nothing});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -211,7 +211,7 @@ void compute_scatter(const Op& op, Value* const* in, int, const Attrs& attrs, Va
 
 }  // namespace
 
-void register_index_ops() {
+static void add_ops() {
   const std::vector<AttrSpec> axis = {{"axis", Kind::integer}};
   const std::vector<AttrSpec> shape_axis = {{"shape", Kind::sizes}, {"axis", Kind::integer}};
   add_op({.name = "take", .n_inputs = 2, .attrs = axis, .infer = infer_take, .compute = compute_take});
@@ -244,5 +244,6 @@ void register_index_ops() {
   add_op(
       {.name = "scatter_along_axis", .n_inputs = 3, .attrs = axis, .infer = infer_scatter, .compute = compute_scatter});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

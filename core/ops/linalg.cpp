@@ -235,7 +235,7 @@ void compute_solve_triangular(const Op& op, Value* const* in, int, const Attrs& 
 
 }  // namespace
 
-void register_linalg_ops() {
+static void add_ops() {
   constexpr auto integer = Attr::Kind::integer;
   // Factors that only `lu_solve` reads; what is differentiated is `a`, which goes there beside them.
   add_op({.name = "lu_factor",
@@ -261,5 +261,6 @@ void register_linalg_ops() {
        .infer = infer_solve_triangular,
        .compute = compute_solve_triangular});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

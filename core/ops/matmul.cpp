@@ -113,12 +113,13 @@ void compute_matmul(const Op&, Value* const* in, int, const Attrs& attrs, Value*
 
 }  // namespace
 
-void register_matmul_ops() {
+static void add_ops() {
   add_op({.name = "matmul",
           .n_inputs = 2,
           .attrs = {{"transpose_a", Attr::Kind::integer}, {"transpose_b", Attr::Kind::integer}},
           .infer = infer_matmul,
           .compute = compute_matmul});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

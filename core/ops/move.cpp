@@ -20,12 +20,13 @@ void compute_move(const Op& op, Value* const* in, int, const Attrs& attrs, Value
 
 }  // namespace
 
-void register_move_ops() {
+static void add_ops() {
   add_op({.name = "to_device",
           .attrs = {{"source", Kind::integer}, {"target", Kind::integer}},
           .infer = infer_move,
           .compute = compute_move,
           .moves = true});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -349,29 +349,12 @@ void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value*
   compute_op(op, in, n_in, attrs, out);
 }
 
+static const OpFamily* families = nullptr;  // set before any constructor runs
+
+OpFamily::OpFamily(void (*add)()) : add(add), next(families) { families = this; }
+
 void register_ops() {
-  register_elementwise_ops();
-  register_shape_ops();
-  register_reduce_ops();
-  register_index_ops();
-  register_matmul_ops();
-  register_random_ops();
-  register_distribution_ops();
-  register_create_ops();
-  register_scan_ops();
-  register_conv_ops();
-  register_attention_ops();
-  register_recurrent_ops();
-  register_linalg_ops();
-  register_spectral_ops();
-  register_pool_ops();
-  register_resample_ops();
-  register_row_ops();
-  register_softmax_ops();
-  register_sort_ops();
-  register_special_ops();
-  register_fft_ops();
-  register_move_ops();
+  for (const OpFamily* f = families; f; f = f->next) f->add();
 }
 
 }  // namespace wengert

@@ -62,7 +62,7 @@ Op& add_op(Op op);                                  // at start only
 std::shared_ptr<const Op> add_temporary_op(Op op);  // which has its name as long as somebody refers to it
 Op* find_op(const std::string& name);
 const std::vector<Op*>& all_ops();
-void register_ops();  // calls the registration function of every family
+void register_ops();  // adds the ops of every family
 
 // How an elementwise op treats dtypes; `in` are the operands' dtypes, already promoted among each other.
 struct ElementwiseTypes {
@@ -84,28 +84,11 @@ void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value*
 // A normalised axis, or a shape error (IndexError's sibling) that names the op and the rank.
 int normalize_axis(const char* op, int64_t axis, int ndim);
 
-// Registration, one per family. Called by register_ops() only.
-void register_elementwise_ops();
-void register_shape_ops();
-void register_reduce_ops();
-void register_index_ops();
-void register_matmul_ops();
-void register_random_ops();
-void register_distribution_ops();
-void register_create_ops();
-void register_scan_ops();
-void register_conv_ops();
-void register_attention_ops();
-void register_recurrent_ops();
-void register_linalg_ops();
-void register_spectral_ops();
-void register_pool_ops();
-void register_resample_ops();
-void register_row_ops();
-void register_softmax_ops();
-void register_sort_ops();
-void register_special_ops();
-void register_fft_ops();
-void register_move_ops();
+// A family of ops. Each file of a family has one, as `static const OpFamily family(add_ops);`, and so registers itself.
+struct OpFamily {
+  explicit OpFamily(void (*add)());
+  void (*add)();
+  const OpFamily* next;
+};
 
 }  // namespace wengert

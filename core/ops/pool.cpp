@@ -209,7 +209,7 @@ void compute_spread(const Op&, Value* const* in, int, const Attrs& attrs, Value*
 
 }  // namespace
 
-void register_pool_ops() {
+static void add_ops() {
   const std::vector<AttrSpec> window = {{"kernel", Kind::integers},
                                         {"stride", Kind::integers},
                                         {"padding", Kind::integers},
@@ -226,5 +226,6 @@ void register_pool_ops() {
   add_op({.name = "pool_sum", .attrs = sized, .infer = infer_sum, .compute = compute_sum});
   add_op({.name = "pool_spread", .attrs = sized, .infer = infer_spread, .compute = compute_spread});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

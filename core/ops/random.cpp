@@ -71,7 +71,7 @@ void compute_dropout(const Op&, Value* const* in, int, const Attrs& attrs, Value
 
 }  // namespace
 
-void register_random_ops() {
+static void add_ops() {
   const std::vector<AttrSpec> floating = {
       {"shape", Kind::sizes}, {"dtype", Kind::integer}, {"key", Kind::sizes}, {"counter", Kind::sizes}};
   add_op({.name = "random_uniform",
@@ -101,5 +101,6 @@ void register_random_ops() {
           .infer = infer_dropout,
           .compute = compute_dropout});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -181,7 +181,7 @@ void compute_gru_cotangent(const Op& op, Value* const* in, int n_in, const Attrs
 
 }  // namespace
 
-void register_recurrent_ops() {
+static void add_ops() {
   const auto add = [](const char* name, int n_inputs, int n_outputs, Op::Infer infer, Op::Compute compute) {
     add_op({.name = name, .n_inputs = n_inputs, .n_outputs = n_outputs, .infer = infer, .compute = compute});
   };
@@ -192,5 +192,6 @@ void register_recurrent_ops() {
   add("gru_tangent", 6, 1, infer_gru_tangent, compute_gru_tangent);
   add("gru_cotangent", 5, 2, infer_gru_cotangent, compute_gru_cotangent);
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

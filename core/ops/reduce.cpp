@@ -111,7 +111,7 @@ void add_arg(const char* name) {
 
 }  // namespace
 
-void register_reduce_ops() {
+static void add_ops() {
   add_reduction<Reduction::sum>("sum");
   add_reduction<Reduction::prod>("prod");
   add_reduction<Reduction::max>("max");
@@ -121,5 +121,6 @@ void register_reduce_ops() {
   add_arg<true>("argmax");
   add_arg<false>("argmin");
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -59,9 +59,10 @@ void compute_resample(const Op& op, Value* const* in, int, const Attrs& attrs, V
 
 }  // namespace
 
-void register_resample_ops() {
+static void add_ops() {
   add_op({.name = "resample", .attrs = kAttrs, .infer = infer_resample, .compute = compute_resample<false>});
   add_op({.name = "resample_transpose", .attrs = kAttrs, .infer = infer_resample, .compute = compute_resample<true>});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

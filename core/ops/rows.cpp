@@ -186,7 +186,7 @@ void compute_cotangent(const Op&, Value* const* in, int n, const Attrs& attrs, V
 
 }  // namespace
 
-void register_row_ops() {
+static void add_ops() {
   const std::vector<AttrSpec> attrs = {{"eps", Kind::real}, {"centred", Kind::integer}, {"across", Kind::integer}};
   add_op({.name = "standardise",
           .n_inputs = 3,
@@ -206,5 +206,6 @@ void register_row_ops() {
           .infer = infer_cotangent,
           .compute = compute_cotangent});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -84,7 +84,7 @@ void add_extremum(const char* name) {
 
 }  // namespace
 
-void register_scan_ops() {
+static void add_ops() {
   add_scan<Scan::sum>("cumsum");
   add_scan<Scan::prod>("cumprod");
   add_scan<Scan::logsumexp>("logcumsumexp");
@@ -96,5 +96,6 @@ void register_scan_ops() {
   add_extremum<true>("cummax");
   add_extremum<false>("cummin");
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -471,7 +471,7 @@ void compute_triangle(const Op& op, Value* const* in, int n, const Attrs& attrs,
 
 }  // namespace
 
-void register_shape_ops() {
+static void add_ops() {
   const std::vector<AttrSpec> shape = {{"shape", Kind::sizes}}, diagonal = {{"k", Kind::integer}};
   add_op({.name = "reshape",
           .attrs = shape,
@@ -536,5 +536,6 @@ void register_shape_ops() {
   add_op({.name = "triu", .attrs = diagonal, .infer = infer_triangle, .compute = compute_triangle<true>});
   add_op({.name = "tril", .attrs = diagonal, .infer = infer_triangle, .compute = compute_triangle<false>});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

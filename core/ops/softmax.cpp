@@ -66,7 +66,7 @@ void compute_push(const Op&, Value* const* in, int, const Attrs&, Value** out) {
 
 #define KERNELS(name) &SoftmaxRows<float>::name, &SoftmaxRows<double>::name
 
-void register_softmax_ops() {
+static void add_ops() {
   add_op({.name = "softmax", .infer = infer_map, .compute = compute_map<KERNELS(softmax)>});
   add_op({.name = "log_softmax", .infer = infer_map, .compute = compute_map<KERNELS(log_softmax)>});
   add_op({.name = "softmax_push", .n_inputs = 2, .infer = infer_push, .compute = compute_push<KERNELS(softmax_push)>});
@@ -79,5 +79,6 @@ void register_softmax_ops() {
           .infer = infer_push,
           .compute = compute_push<KERNELS(log_softmax_pull)>});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

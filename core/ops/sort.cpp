@@ -124,7 +124,7 @@ void compute_searchsorted(const Op& op, Value* const* in, int, const Attrs& attr
 
 }  // namespace
 
-void register_sort_ops() {
+static void add_ops() {
   const std::vector<AttrSpec> order = {{"axis", Kind::integer}, {"descending", Kind::integer}};
   add_op({.name = "sort", .attrs = order, .infer = infer_sort<true, false>, .compute = compute_sort<true, false>});
   add_op({.name = "argsort",
@@ -149,5 +149,6 @@ void register_sort_ops() {
           .compute = compute_searchsorted,
           .differentiable = false});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

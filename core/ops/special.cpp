@@ -134,6 +134,7 @@ void add_all(std::integer_sequence<int, which...>) {
 
 }  // namespace
 
-void register_special_ops() { add_all(std::make_integer_sequence<int, std::size(kOrdered)>{}); }
+static void add_ops() { add_all(std::make_integer_sequence<int, std::size(kOrdered)>{}); }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -254,7 +254,7 @@ void compute_undefined_cotangent(const Op&, Value* const* in, int, const Attrs& 
 
 }  // namespace
 
-void register_spectral_ops() {
+static void add_ops() {
   constexpr auto integer = Attr::Kind::integer;
   add_op({.name = "qr", .n_outputs = 2, .attrs = {{"complete", integer}}, .infer = infer_qr, .compute = compute_qr});
   add_op({.name = "svd", .n_outputs = 3, .attrs = {{"full", integer}}, .infer = infer_svd, .compute = compute_svd});
@@ -276,5 +276,6 @@ void register_spectral_ops() {
           .infer = infer_undefined,
           .compute = compute_undefined_cotangent});
 }
+static const OpFamily family(add_ops);
 
 }  // namespace wengert

@@ -1,4 +1,4 @@
-"""Trees: nested containers, with anything that is no container for leaves.
+"""Trees: nested containers, with anything that is not a container for leaves.
 
 Containers are dicts, lists, tuples, named tuples, dataclasses, `None` (which has no leaves), and the classes that were
 registered. Modules are leaves. Wherever wengert takes containers (`grad`, `jvp`, `vjp`, `hvp`, `compile`, optimizers in
@@ -196,7 +196,7 @@ def labelled(x: Any) -> list[tuple[str, Any]]:
     cls: Any = type(x)
     kind = _kind(cls)
     if kind is None:
-        raise ArgumentError(f"tree: {_a(cls)} is no container")
+        raise ArgumentError(f"tree: {_a(cls)} is not a container")
     parts, extra = kind.parts(x)
     children = list(parts)
     return list(zip(kind.labels(extra, len(children)), children))

@@ -164,5 +164,5 @@ def test_programs_that_do_not_fit_together(steps: list[Any], n_slots: int, outpu
 
 
 def test_a_buffer_of_other_elements() -> None:
-    with pytest.raises(wg.WengertError, match="elements of 1 bytes are no float64"):
+    with pytest.raises(wg.WengertError, match="elements of 1 bytes cannot be read as float64"):
         _core.from_buffer(bytearray(3), wg.float64.code, True)

@@ -60,7 +60,7 @@ def test_a_copy_goes_on_as_the_original_does(name: str, copied: str) -> None:
     _step(net, opt)
     assert _numbers(net) == _numbers(other)
     if name != "LBFGS":
-        with pytest.raises(wg.ArgumentError, match="is no parameter"):
+        with pytest.raises(wg.ArgumentError, match="is not a parameter"):
             twin.apply_gradients([(net.weight.detach(), net.bias.detach())])
         with pytest.raises(wg.GradientError, match=r"weight float32\(2, 3\), bias"):
             twin.zero_grad()

@@ -39,7 +39,7 @@ def test_the_trace_that_was_not_used_longest_goes():
 
 
 def test_traces_of_one_signature_are_told_apart_by_guards():
-    """Which sizes are equal is no part of the signature, but of what a trace assumes."""
+    """Which sizes are equal is not part of the signature, but of what a trace assumes."""
     traced = []
 
     @wg.compile

@@ -134,7 +134,7 @@ def test_closing_over_a_dual() -> None:
 
 
 def test_pulling_many_cotangents_through_what_was_evaluated_before() -> None:
-    """One walk for each: what was recorded outside is no program of the trace."""
+    """One walk for each: what was recorded outside is not a program of the trace."""
     x = wg.asarray(X[0])
     y, pull = wg.vjp(lambda z: wg.sin(z) * z.sum(), x)
     rows = wg.vmap(pull)(wg.eye(3, dtype=wg.float64))[0]

@@ -72,7 +72,7 @@ def _names(what: str, given: Any) -> tuple[str, ...]:
         if name not in UNITS:
             near = difflib.get_close_matches(name, UNITS, 1)
             raise ArgumentError(
-                f"AmpConfig: {what} names {name!r}, which is no op or function with a precision of its own"
+                f"AmpConfig: {what} names {name!r}, which is not an op or function with a precision of its own"
                 + (f"; did you mean {near[0]!r}?" if near else "")
             )
     return tuple(dict.fromkeys(given))

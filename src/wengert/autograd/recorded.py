@@ -240,7 +240,7 @@ def _literal(value: Tensor, type_: Type, before: list[Instruction]) -> Operand:
 
 
 def _materialized(x: Operand, type_: tuple[int, Any], before: list[Instruction]) -> Var:
-    """An operand of a program, which is no literal."""
+    """An operand of a program, which is not a literal."""
     if isinstance(x, Var):
         return x
     made = Var(Type(*type_))

@@ -247,7 +247,7 @@ def own_outputs(program: Program) -> Program:
     """Outputs that would share an input's buffer, or be the same value twice, become copies."""
     shared = set(program.inputs)
     for i in program.instructions:
-        if (i.op.view or i.op.name == "replace_value") and i.inputs[-1] in shared:  # views have one operand
+        if (i.op.view or i.op.passes_on) and i.inputs[-1] in shared:  # views have one operand
             shared.update(i.outputs)
     body, outputs, seen = list(program.instructions), [], set()
     for o in program.outputs:

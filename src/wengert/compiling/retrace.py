@@ -60,7 +60,7 @@ def name_of(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], positi
 def _warn(compiled: Any, what: str) -> None:
     warn_user(
         f"{compiled.__name__}: traced {_MANY} times for different values of {what}, which the function uses as a Python "
-        "number (for a size, an axis or a branch) or which is no number; each value is a trace of its own. Pass a tensor "
+        "number (for a size, an axis or a branch) or which is not a number; each value is a trace of its own. Pass a tensor "
         "where the value is only computed with, or compile a function for the values that stay"
     )
 

@@ -54,7 +54,7 @@ class Record:
 
     def name(self) -> str:
         """The op, and whose part it is."""
-        op = self.op.lstrip("_")  # functions of the library that are no ops of their own
+        op = self.op.lstrip("_")  # functions of the library that are not ops of their own
         text = f"the derivative of {op}" if self.backward and not op.startswith("the ") else op
         return f"{text} (in {self.within})" if self.within else text
 

@@ -163,7 +163,7 @@ def is_operand(x: Any) -> bool:
 
 
 def power_operator(a: Any, b: Any) -> Any:
-    """a ** b: as `pow`, but what is no operand is left to its own type."""
+    """a ** b: as `pow`, but what is not an operand is left to its own type."""
     return pow(a, b) if is_operand(a) and is_operand(b) else NotImplemented
 
 

@@ -208,7 +208,7 @@ def _slopes(y: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
     h: Any = spacing
     if isinstance(spacing, Tensor) and spacing.ndim == 1:
         if spacing.shape[0] != n:
-            raise ShapeError(f"gradient: {describe(spacing)} are no coordinates for axis {axis} of {describe(y)}")
+            raise ShapeError(f"gradient: {describe(spacing)} are not coordinates for axis {axis} of {describe(y)}")
         steps = diff(spacing)
         h = _reshape(steps, tuple(n - 1 if k == axis else 1 for k in range(y.ndim)))
     secants = diff(y, axis=axis) / h

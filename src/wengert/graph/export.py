@@ -381,7 +381,7 @@ def _read_symbols(reader: Reader, description: dict[str, Any]) -> tuple[list[Typ
 
 def _read_guard(reader: Reader, entry: Any) -> tuple[Any, str, Any, bool]:
     if type(entry) is not list or len(entry) != 4 or entry[1] not in ("==", "<") or type(entry[3]) is not bool:
-        reader.fail("a guard is no comparison of sizes")
+        reader.fail("a guard is not a comparison of sizes")
     return reader.size(entry[0]), entry[1], reader.size(entry[2]), entry[3]
 
 

@@ -325,7 +325,7 @@ class CompiledGraph:
         for key, value in (feeds or {}).items():
             name = key.name if isinstance(key, Placeholder) else key
             if isinstance(key, Node) and not any(key is node for node in self._placeholders.values()):
-                raise ArgumentError(f"run: {key!r} cannot be fed: it is no placeholder, or belongs to another graph")
+                raise ArgumentError(f"run: {key!r} cannot be fed: it is not a placeholder, or belongs to another graph")
             if name in given:
                 raise ArgumentError(f"run: {name!r} is fed twice")
             given[name] = value

@@ -199,7 +199,7 @@ class Reader:
     def integer(self, x: Any) -> int:
         """An integer that fits."""
         if type(x) is not int or not -_LARGEST < x < _LARGEST:
-            self.fail(f"{_short(x)} is no integer")
+            self.fail(f"{_short(x)} is not an integer")
         return x
 
     def number(self, x: Any) -> Any:
@@ -207,19 +207,19 @@ class Reader:
         if type(x) is str and x in ("inf", "-inf", "nan"):
             return float(x)
         if type(x) not in (int, float, bool) or not abs(x) < 2.0**1023 * 2:
-            self.fail(f"{_short(x)} is no number")
+            self.fail(f"{_short(x)} is not a number")
         return x
 
     def dtype(self, x: Any) -> int:
         """The code of a dtype, by name."""
         if type(x) is not str or x not in _BY_NAME:
-            self.fail(f"{_short(x)} is no dtype")
+            self.fail(f"{_short(x)} is not a dtype")
         return _BY_NAME[x].code
 
     def sizes(self, x: Any) -> Shape:
         """Sizes."""
         if type(x) is not list or len(x) > _MOST_AXES:
-            self.fail(f"{_short(x)} is no list of sizes")
+            self.fail(f"{_short(x)} is not a list of sizes")
         return tuple(self.size(n) for n in x)
 
     def size(self, x: Any) -> Any:
@@ -229,11 +229,11 @@ class Reader:
         if x in self.symbols:
             return self.symbols[x]
         if len(x) > _LONGEST_SIZE or not re.fullmatch(r"[0-9a-z_+\-*/()]+", x):
-            self.fail(f"{_short(x)} is no size")
+            self.fail(f"{_short(x)} is not a size")
         try:
             return self._computed(ast.parse(x, mode="eval").body)
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError, WengertError):
-            self.fail(f"{_short(x)} is no size")
+            self.fail(f"{_short(x)} is not a size")
 
     def _computed(self, node: ast.expr) -> Any:
         """The value of an expression of sizes: nothing but sums, products and quotients of known names and integers."""
@@ -253,12 +253,12 @@ class Reader:
                 return a * b
             if isinstance(node.op, ast.FloorDiv):
                 return a // b
-        self.fail("a size is no sum, product or quotient")
+        self.fail("a size is not a sum, product or quotient")
 
     def type(self, x: Any) -> Type:
         """A dtype and a shape."""
         if type(x) is not list or len(x) != 2:
-            self.fail(f"{_short(x)} is no type")
+            self.fail(f"{_short(x)} is not a type")
         return Type(self.dtype(x[0]), self.sizes(x[1]))
 
     # ------------------------------------------------------------------------------------------------ programs
@@ -282,7 +282,7 @@ class Reader:
                 return Const(complex(self.number(value[0]), self.number(value[1])), dtype)
             return Const(self.number(value), dtype)
         if type(x) is not int or not 0 <= x < len(values):
-            self.fail(f"{_short(x)} is no value that exists")
+            self.fail(f"{_short(x)} is not a value that exists")
         return values[x]
 
     def _instruction(self, entry: Any, values: list[Var], depth: int) -> Instruction:
@@ -340,7 +340,7 @@ class Reader:
     def _new_size(self, x: Any) -> Any:
         """A size that the programs of an instruction have for themselves."""
         if type(x) is not str or not re.fullmatch(r"s[0-9]{1,12}_0", x) or x in self.symbols:
-            self.fail(f"{_short(x)} is no new size")
+            self.fail(f"{_short(x)} is not a new size")
         self.symbols[x] = made = new_size()
         return made
 
@@ -356,8 +356,8 @@ class Reader:
                 self.fail(f"{op.name}: {problem}")
         if op.elementwise:  # what makes operands alike is an instruction of its own
             shapes = all(_core.same_sizes(x.type.shape, values[0].type.shape) for x in values)
-            first = 1 if op.name == "where" else 0
-            if not shapes or len({x.type.dtype if isinstance(x, Var) else x.dtype for x in inputs[first:]}) > 1:
+            dtypes = {x.type.dtype if isinstance(x, Var) else x.dtype for x in inputs[op.n_conditions :]}
+            if not shapes or len(dtypes) > 1:
                 self.fail(f"the operands of {op.name} are not of one type")
 
     # --------------------------------------------------------------------------------------------------- trees
@@ -365,7 +365,7 @@ class Reader:
     def tree(self, entry: Any, depth: int = 0) -> Any:
         """Containers, with places for leaves."""
         if type(entry) is not dict or len(entry) != 1 or depth > _DEEPEST:
-            self.fail(f"{_short(entry)} is no container")
+            self.fail(f"{_short(entry)} is not a container")
         ((kind, x),) = entry.items()
         if kind == "none":
             return None
@@ -373,14 +373,14 @@ class Reader:
             return Place(self.integer(x))
         if kind == "static":
             if not (x is None or type(x) in (bool, int, float, str)):
-                self.fail(f"{_short(x)} is no static value")
+                self.fail(f"{_short(x)} is not a static value")
             return Place(None, x)
         if kind == "dict" and type(x) is dict:
             return {key: self.tree(child, depth + 1) for key, child in x.items()}
         if kind in ("list", "tuple") and type(x) is list:
             children = [self.tree(child, depth + 1) for child in x]
             return children if kind == "list" else tuple(children)
-        self.fail(f"{_short(entry)} is no container")
+        self.fail(f"{_short(entry)} is not a container")
 
 
 def _short(x: Any) -> str:

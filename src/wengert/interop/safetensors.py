@@ -1,7 +1,7 @@
 """Saving and loading: the safetensors format (https://github.com/huggingface/safetensors), read and written here.
 
 A file is a length (8 bytes), a JSON header with dtype, shape and place of every tensor, and the bytes. Nothing in it is
-executed. What is no tensor (containers, numbers, texts, generators) is one JSON text in the header's metadata.
+executed. What is not a tensor (containers, numbers, texts, generators) is one JSON text in the header's metadata.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _build(node: Any, tensors: Mapping[str, Tensor]) -> Any:
     if node is None or isinstance(node, (bool, int, float, str)):
         return node
     if not isinstance(node, dict) or len(node) != 1:
-        raise ValueError(f"{str(node)[:80]} is no part of a state")
+        raise ValueError(f"{str(node)[:80]} is not part of a state")
     ((kind, content),) = node.items()
     if kind == "tensor":
         return tensors[content]
@@ -96,4 +96,4 @@ def _build(node: Any, tensors: Mapping[str, Tensor]) -> Any:
         g = Generator(seed=0)
         g.set_state(tuple(content))
         return g
-    raise ValueError(f"{str(node)[:80]} is no part of a state")
+    raise ValueError(f"{str(node)[:80]} is not part of a state")

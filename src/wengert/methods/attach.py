@@ -271,7 +271,7 @@ def _protocol() -> dict[str, Any]:
 
 
 def _members() -> dict[str, Any]:
-    """Methods and properties that are no functions of the module."""
+    """Methods and properties that are not functions of the module."""
     return {
         "numpy": numpy_interop.numpy,
         "tolist": numpy_interop.tolist,

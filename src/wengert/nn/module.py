@@ -77,7 +77,7 @@ class Module:
 
     _training: bool = True
     _buffers: frozenset[str] = frozenset()
-    _transient: frozenset[str] = frozenset()  # buffers that are no part of the state
+    _transient: frozenset[str] = frozenset()  # buffers that are not part of the state
     _hooked: bool = False  # whether a hook was ever registered: one look decides on the way of every call
     _hooks_before: Iterable[Callable[..., Any]] = ()
     _hooks_after: Iterable[Callable[..., Any]] = ()
@@ -257,7 +257,7 @@ class Module:
     def register_buffer(self, name: str, tensor: Tensor | None, *, persistent: bool = True) -> None:
         """A tensor that belongs to the module but is not trained, such as a running mean; it is `self.<name>`.
 
-        With `persistent=False` it is cast and exchanged like the others, but is no part of `state_dict`.
+        With `persistent=False` it is cast and exchanged like the others, but is not part of `state_dict`.
 
         >>> import wengert as wg
         >>> m = Module()

@@ -18,6 +18,8 @@ from wengert.registry.zero import ZERO
 
 mul = define(
     "mul",
+    strong="scale",
+    commutes=True,
     formula="a · b",
     reference=np.multiply,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot * b + b_dot * a,
@@ -26,6 +28,7 @@ mul = define(
 )
 div = define(
     "div",
+    strong="unscale",
     formula="a / b",
     reference=np.divide,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot / b - b_dot * (y / b),

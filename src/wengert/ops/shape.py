@@ -16,6 +16,7 @@ from wengert.registry.zero import ZERO
 
 reshape: Op = define(
     "reshape",
+    written_back=lambda emit, base, part, attrs: emit(reshape, (part,), (base.shape,)),
     formula="the same elements in row-major order under another shape",
     reference=np.reshape,
     jvp="linear",
@@ -32,6 +33,9 @@ reshape: Op = define(
 )
 permute: Op = define(
     "permute",
+    written_back=lambda emit, base, part, attrs: emit(
+        permute, (part,), (tuple(attrs[0].index(k) for k in range(len(attrs[0]))),)
+    ),
     formula="axes in another order",
     reference=np.transpose,
     jvp="linear",
@@ -116,6 +120,7 @@ cast: Op = define(
 )
 stop_gradient = define(
     "stop_gradient",
+    passes_on=True,
     formula="x, through which no derivative flows",
     reference=lambda x: x,
     vmap="elementwise",
@@ -124,6 +129,7 @@ stop_gradient = define(
 )
 replace_value = define(
     "replace_value",
+    passes_on=True,
     formula="the elements of `value` with the derivative of x: what a write under no_grad leaves",
     reference=lambda x, value: value,
     jvp=lambda x_dot, value_dot, y, x, value: x_dot,
@@ -172,6 +178,7 @@ def _slice_transpose(y_bar: Any, x: Any, starts: Any, sizes: Any, steps: Any) ->
 
 slice: Op = define(
     "slice",
+    written_back=lambda emit, base, part, attrs: emit(slice_update, (base, part), (attrs[0], attrs[2])),
     formula="x[start + step·i] along every axis",
     reference=_np_slice,
     jvp="linear",
@@ -267,6 +274,7 @@ concat = define(
 
 as_strided: Op = define(
     "as_strided",
+    written_back=lambda emit, base, part, attrs: emit(as_strided_update, (base, part), attrs),
     formula="elements offset + Σ iₖ·strideₖ of the packed input",
     reference=lambda x, shape, strides, offset: np.lib.stride_tricks.as_strided(
         x.ravel()[offset[0] :], shape, [s * x.itemsize for s in strides]

@@ -66,7 +66,7 @@ class NaturalGradient(SecondOrder):
         if not options["damping"] >= 0.0:
             raise ArgumentError(f"NaturalGradient: damping must not be negative, got {options['damping']}")
         if options["max_cg"] < 1 or not 0.0 < options["cg_tolerance"] < 1.0:
-            raise ArgumentError("NaturalGradient: max_cg is at least 1, and cg_tolerance between 0 and 1")
+            raise ArgumentError("NaturalGradient: max_cg must be at least 1, and cg_tolerance between 0 and 1")
 
     def step(self, function: Any = None) -> Tensor:
         """One step; returns the loss before it."""

@@ -258,11 +258,11 @@ class Optimizer:
         given = f"{p.dtype.name}{tuple(p.shape)}" if isinstance(p, Tensor) else f"a {type(p).__name__}"
         if self._is_parameter(g):
             raise ArgumentError(
-                f"{who}: the parameter comes first, then its gradient, but the first of a pair is {given}, which is no "
-                "parameter, and the second is one. For zip(grads, params), as in Keras, write zip(params, grads)"
+                f"{who}: pairs must be (parameter, gradient), but the first of a pair is {given}, and the second is a "
+                "parameter. For zip(grads, params), as in Keras, write zip(params, grads)"
             )
         raise ArgumentError(
-            f"{who}: the first of a pair is {given}, which is no parameter of this {type(self).__name__}, no "
+            f"{who}: the first of a pair is {given}, which is not a parameter of this {type(self).__name__} nor a "
             f"wengert.Parameter, and does not require a gradient; pass it to {type(self).__name__}([...]) to train it"
         )
 

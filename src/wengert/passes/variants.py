@@ -257,8 +257,7 @@ def _has_one_shape(source: Derivable) -> bool:
     """Whether all values have the same shape, whatever it is: then the program serves every rank."""
     shape = source.program.inputs[0].type.shape
     return not source.leaves and all(
-        (i.op.elementwise or i.op.name == "cast")
-        and all(same_sizes(v.type.shape, shape) for v in (*i.outputs, *i.vars()))
+        i.op.fuses == "map" and all(same_sizes(v.type.shape, shape) for v in (*i.outputs, *i.vars()))
         for i in (*source.program.instructions, *source.past)
     )
 

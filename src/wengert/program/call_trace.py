@@ -213,7 +213,7 @@ class CallTrace(Trace):
             base: Any = x if isinstance(x, Tracer) else self.capture(x)
             made._view = View(base, op, attrs, base._version)
             base._views.append(weakref.ref(made))
-        if _core.is_grad_enabled() or op.name == "stop_gradient":
+        if _core.is_grad_enabled() or op.passes_on:
             return made
         for y in made if op.n_outputs > 1 else (made,):
             y._var = y._source = self._stopped(y._var)
@@ -271,15 +271,9 @@ class CallTrace(Trace):
         _require_view(name, op)
         base: Any = view.base
         new = self.tracer(var)
-        if view.op.name == "reshape":
-            whole = super().emit(OPS["reshape"], (new,), (base.shape,))
-        elif view.op.name == "permute":
-            axes = view.attrs[0]
-            whole = super().emit(OPS["permute"], (new,), (tuple(axes.index(k) for k in range(len(axes))),))
-        elif view.op.name == "slice":
-            starts, _, steps = view.attrs
-            whole = super().emit(OPS["slice_update"], (base, new), (starts, steps))
-        elif view.op.name == "stop_gradient":  # detach(): a write through it is not recorded
+        if view.op.written_back is not None:
+            whole = view.op.written_back(super().emit, base, new, view.attrs)
+        elif view.op.passes_on:  # detach(): a write through it is not recorded
             whole, recorded = new, False
         else:
             raise TraceError(
@@ -469,7 +463,7 @@ def _require_view(name: Name, op: str) -> None:
 
 
 def has_known_layout(name: Name) -> bool:
-    """Whether a tensor that is no view is contiguous in every call."""
+    """Whether a tensor that is not a view is contiguous in every call."""
     if any(name is x for x in name._trace.arguments):
         return False
     captured = next((x for x, n in name._trace.captured.values() if n is name), None)

@@ -61,7 +61,7 @@ class InnerTrace(CallTrace):
         return super().variables(x)
 
     def owns(self, x: Any) -> bool:
-        """Whether x is no tensor of a transformation inside the function."""
+        """Whether x is not a tensor of a transformation inside the function."""
         return bool(x._plain or x._level <= self.level)
 
     def write(self, x: Any, value: Any, op: str) -> None:

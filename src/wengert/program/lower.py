@@ -65,7 +65,7 @@ def _spread_scalars(program: Program) -> dict[Var, Var]:
     return {
         i.outputs[0]: x
         for i in program.instructions
-        if i.op.name == "broadcast_to" and isinstance(x := i.inputs[0], Var) and not x.type.shape
+        if i.op.fuses == "expand" and isinstance(x := i.inputs[0], Var) and not x.type.shape
     }
 
 
@@ -154,7 +154,7 @@ def _lower_group(builder: Any, slots: _Slots, g: Group, stored: set[Any], scalar
                 code.append(("map", "copy", True, inputs, number[out]))
             continue
         target = register(out, out.type, out in g.rows, -1, slots.new(out) if out in stored else -1, None)
-        kind = "cast" if i.op.name == "cast" else "map" if place in ("full", "row") else place
+        kind = place if place not in ("full", "row") else "map" if i.op.elementwise else "cast"
         code.append((kind, i.op.name, place == "row", inputs, target))
     builder.fused(g.shape, _shaped_input(g, slots, scalars), g.row_axes, registers, code)
 
@@ -178,6 +178,6 @@ def _plain_number(x: Any) -> Any:
 
 
 def _kind(g: Group, i: Instruction) -> str:
-    if i.op.elementwise or i.op.name == "cast":
+    if i.op.fuses == "map":
         return "row" if i.outputs[0] in g.rows else "full"
-    return {"broadcast_to": "expand", "reshape": "alias"}.get(i.op.name, "reduce")
+    return i.op.fuses

@@ -44,25 +44,20 @@ def _with_inputs(i: Instruction, replaced: dict[Var, Operand]) -> Instruction:
     return i
 
 
-_READ_BY_DERIVATIVES = ("stop_gradient", "replace_value")  # the value is that of the last operand
-
-
 def read_by_derivatives(program: Program) -> bool:
     """Whether an instruction, of the program or of one inside, does something to derivatives only."""
-    return any(
-        i.op.name in _READ_BY_DERIVATIVES or any(map(read_by_derivatives, i.regions())) for i in program.instructions
-    )
+    return any(i.op.passes_on or any(map(read_by_derivatives, i.regions())) for i in program.instructions)
 
 
 def without_stops(program: Program) -> Program:
     """The program without `stop_gradient` and `replace_value`, which only derivatives read: for running it."""
-    if all(i.op.name not in _READ_BY_DERIVATIVES for i in program.instructions):
+    if not any(i.op.passes_on for i in program.instructions):
         return program
     replaced: dict[Var, Operand] = {}
     body = []
     for original in program.instructions:
         i = _with_inputs(original, replaced)
-        if i.op.name in _READ_BY_DERIVATIVES:
+        if i.op.passes_on:
             replaced[i.outputs[0]] = i.inputs[-1]
         else:
             body.append(i)

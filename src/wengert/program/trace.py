@@ -328,11 +328,12 @@ def _strong(op: Op, operands: list[Operand]) -> tuple[Op, list[Operand]]:
     """A product of a tangent and a coefficient is a `scale`: zero where the tangent is, whatever the coefficient."""
     first = operands[0]
     first_is_linear = isinstance(first, Var) and first.linear
-    if op.name == "mul":
-        return OPS["scale"], operands if first_is_linear else operands[::-1]
-    if op.name == "div" and first_is_linear:
-        return OPS["unscale"], operands
-    return op, operands
+    if not op.strong:
+        return op, operands
+    strong = OPS[op.strong]
+    if first_is_linear:
+        return strong, operands
+    return (strong, operands[::-1]) if op.commutes else (op, operands)
 
 
 _level_of = operator.attrgetter("_level")

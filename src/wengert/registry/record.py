@@ -71,6 +71,11 @@ class Op:
     precision: str = "any"
     n_conditions: int = 0  # of an elementwise op: its first operands, which are bool
     fusion: int = 0  # how it takes part in fused groups, as core/fuse.h: FusionRole
+    fuses: str = ""  # the same as a word: map, reduce, expand, alias
+    strong: str = ""
+    commutes: bool = False
+    passes_on: bool = False
+    written_back: Callable[..., Any] | None = None
     # Of ops that hold programs, which the core has no op for:
     infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes
     lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
@@ -124,10 +129,19 @@ def define(
     sparsity: Rule | str | None = None,
     precision: str = "any",
     functions: Sequence[str] = (),
+    strong: str = "",
+    commutes: bool = False,
+    passes_on: bool = False,
+    written_back: Callable[..., Any] | None = None,
 ) -> Op:
     """Join the mathematics of an op to the core's record of the same name.
 
     `expensive`: recomputing it in a backward pass costs more than keeping its result.
+    `strong`: the op that takes its place where an operand is a tangent, and is 0 where the tangent is;
+    of an op that `commutes`, either operand may be the tangent.
+    `passes_on`: the result is the last operand; only derivatives and tapes see the op.
+    `written_back(emit, base, part, attrs)`, of views: the base after the view of it has got the values of `part`, made by
+    `emit(op, operands, attrs)`.
     """
     if name not in _NATIVE:
         raise ImportError(f"op {name!r} has a rule but no kernel: add it to core/ops/")
@@ -158,6 +172,11 @@ def define(
         "elementwise" if native.elementwise else vmap,
         n_conditions=native.n_conditions,
         fusion=native.fusion,
+        fuses=native.fuses,
+        strong=strong,
+        commutes=commutes,
+        passes_on=passes_on,
+        written_back=written_back,
     )
     op.sparsity = _default_sparsity(op) if sparsity is None else sparsity
     op.precision = precision

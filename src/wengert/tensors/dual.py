@@ -149,7 +149,7 @@ class _Level(_core.Level):
         return made
 
     def dual(self, value: Any, tangent: Any) -> Any:
-        """The same, but a value without a tangent is no dual."""
+        """The same, but a value without a tangent is not a dual."""
         return value if tangent is None or tangent is ZERO else self.pair(value, tangent)
 
     def split(self, x: Any) -> tuple[Any, Any]:

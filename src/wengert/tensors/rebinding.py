@@ -15,6 +15,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.errors import InPlaceError, TraceError
 from wengert.modes import enable_grad
+from wengert.passes.evaluate import apply
 from wengert.program.call_trace import Name, call_trace, has_known_layout, require_same_but_for_ones
 from wengert.program.trace import Tracer
 from wengert.registry.record import OPS, Op
@@ -70,22 +71,15 @@ class View(_core.View):
 
     def updated(self, part: Any, name: str) -> Any:
         """The base with these values in the view's place."""
-        if self.detached or self.name not in ("reshape", "permute", "slice", "as_strided"):
+        write_back = OPS[self.name].written_back
+        if self.detached or write_back is None:
             made = "detach" if self.detached else self.name
             raise InPlaceError(
                 f"{name}: a view that {made} made of a tensor with a tangent cannot be changed in place; change the tensor "
                 "that it was made of, or clone() it first"
             )
         self._require_sharing(part, name)
-        if self.name == "reshape":
-            return OPS["reshape"](part, self.base.shape)
-        if self.name == "permute":
-            axes = self.attrs[0]
-            return OPS["permute"](part, tuple(axes.index(k) for k in range(len(axes))))
-        if self.name == "slice":
-            starts, _, steps = self.attrs
-            return OPS["slice_update"](self.base, part, starts, steps)
-        return OPS["as_strided_update"](self.base, part, *self.attrs)
+        return write_back(apply, self.base, part, self.attrs)
 
 
 def _is_dual(x: Any) -> bool:
@@ -174,7 +168,7 @@ def _replaced(old: Any, new: Any) -> Any:
 
 
 def _note_turned(x: Any, level: Any, before: Any) -> None:
-    """When the level ends, x belongs again to the one before, or, where that is None, is no dual."""
+    """When the level ends, x belongs again to the one before, or, where that is None, is not a dual."""
     level.turned.append((weakref.ref(x), before))
 
 

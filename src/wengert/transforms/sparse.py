@@ -294,7 +294,7 @@ def _flat(f: Any, argnums: Any, is_hessian: bool, args: Any, kwargs: Any) -> tup
     leaves, structure = tree.flatten(chosen)
     xs = [x if isinstance(x, Tensor) else asarray(x) for x in leaves]
     if not xs:
-        raise ArgumentError(f"{what}: there is no tensor among the arguments to differentiate by")
+        raise ArgumentError(f"{what}: there is no tensor among the arguments to differentiate with respect to")
     for x in xs:
         if not x.dtype.is_floating:
             raise DTypeError(
