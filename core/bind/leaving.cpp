@@ -94,10 +94,13 @@ void init_leaving(nb::module_& m) {
   m.def("data", [](nb::handle tensor) {
     if (!is_tensor(tensor.ptr())) throw nb::type_error("data: expected a tensor");
     Value* v = data_of(tensor.ptr(), "numpy");
-    if (v && v->device != kCpu) return guarded([&] { return to_python(on_device(v, kCpu)); });
-    if (v && !v->node) return nb::borrow(tensor);
-    PyObject* t = v ? wrap_view(alias(v), as_tensor(tensor.ptr()), true) : nullptr;
+    if (!v) throw nb::python_error();
+    if (v->device != kCpu) return guarded([&] { return to_python(on_device(v, kCpu)); });
+    const bool shared = v->buffer->shared;
+    PyObject* t = wrap(alias(v));
+    v->buffer->shared = shared;  // by a look: not for those who write
     if (!t) throw nb::python_error();
+    as_tensor(t)->look = true;
     return nb::steal(t);
   });
   // Raises if one number of the tensor, or with `array` all of them, must not leave.

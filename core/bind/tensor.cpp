@@ -52,6 +52,7 @@ void clear_fields(TensorObject* t) {
   t->requires_grad = -1;
   t->plain = false;
   t->collectable = false;
+  t->look = false;
   t->changed = false;
   t->held = nullptr;
   t->weak = nullptr;

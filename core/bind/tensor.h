@@ -14,6 +14,7 @@ struct TensorObject {
   int8_t requires_grad;  // -1: never set, 0, 1
   bool plain;
   bool collectable;  // the garbage collector knows it: hooks may close over it, or it is of a subclass
+  bool look;         // its memory is read for a moment by our own code: exporting it pins nothing
   bool changed;      // by the function that is being traced: what it holds is not what it will hold
   PyObject* held;    // of a tensor that is not plain: what it stands for, a Python object
   PyObject* weak;

@@ -87,8 +87,10 @@ int get_tensor_buffer(PyObject* self, Py_buffer* view, int flags) {
     // The step along an axis of one element leads nowhere, and may be larger than any memory.
     room[kMaxRank + i] = v->shape[i] > 1 ? v->strides[i] * element : element;
   }
-  before_export(v->buffer);
-  v->buffer->pinned = true;  // someone outside may read and write it from now on
+  if (!as_tensor(self)->look) {
+    before_export(v->buffer);
+    v->buffer->pinned = true;  // someone outside may read and write it from now on
+  }
   view->obj = Py_NewRef(self);
   view->buf = v->data;
   view->len = v->size * element;

@@ -70,3 +70,24 @@ def test_numpy_on_the_left():
         assert y.dtype == wg.float32
     assert (a < x).tolist() == [False, False]
     assert (a @ x).item() == 11.0
+
+
+@pytest.mark.parametrize(
+    "look", [repr, str, wg.fingerprint, lambda y: y.tolist(), lambda y: y._repr_html_(), lambda y: f"{y[1]:.2f}"]
+)
+def test_looking_at_a_tensor_changes_nothing_for_writes(look):
+    """Memory that NumPy may write to is pinned, and saved values in it cannot be protected; a look is over at once."""
+    x = wg.tensor([0.5, 1.0, 2.0], requires_grad=True)
+    y = wg.exp(x)
+    look(y)
+    z = (y * y).sum()
+    y *= 2.0
+    np.testing.assert_allclose(z.backward()[x].numpy(), 2.0 * np.exp(2.0 * x.detach().numpy()), rtol=1e-6)
+
+
+def test_a_result_of_a_checkpoint_may_be_written_to():
+    x = wg.tensor([0.5, 1.0], requires_grad=True)
+    y = wg.checkpoint(wg.exp, x)
+    z = (y * y).sum()
+    y *= 2.0
+    np.testing.assert_allclose(z.backward()[x].numpy(), 2.0 * np.exp(2.0 * x.detach().numpy()), rtol=1e-6)
