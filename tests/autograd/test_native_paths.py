@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -51,11 +52,14 @@ def _frames(f: Callable[[], Any]) -> list[str]:
             entered.append(f"{Path(frame.f_code.co_filename).relative_to(ROOT)}:{frame.f_code.co_name}")
 
     before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # a collection may finalise what other tests left behind, in Python
     sys.setprofile(note)
     try:
         f()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return entered
 
 

@@ -218,7 +218,7 @@ HOSTILE = [
     (_file(STRUCTURE("{"), EIGHT), "wengert.structure cannot be read"),
     (_file(STRUCTURE('{"tensor": "b"}'), EIGHT), "does not fit the tensors"),
     (_file(STRUCTURE('{"tensor": ["a"]}'), EIGHT), "does not fit"),
-    (_file(STRUCTURE('{"import": "os"}'), EIGHT), "no part of a state"),
+    (_file(STRUCTURE('{"import": "os"}'), EIGHT), "not part of a state"),
     (_file(STRUCTURE('{"dict": [1]}'), EIGHT), "does not fit"),
     (_file(STRUCTURE('{"list": 1, "tuple": 2}'), EIGHT), "does not fit"),
     (_file(STRUCTURE('{"list": [' * 10_000 + "]}" * 10_000), EIGHT), "RecursionError|nested too deeply"),
