@@ -14,7 +14,7 @@ from wengert._core import Tensor
 from wengert.debug.elements import at, described, first_bad, has_nan, numbers, summary, written
 from wengert.debug.instructions import values_of
 from wengert.program.ir import Const, Instruction, Program, Var
-from wengert.registry.record import OPS
+from wengert.registry.record import find_op
 from wengert.user_line import user_line
 
 _LITERAL = 2**32 - 1  # as core/value.h: Value::kLiteral
@@ -119,7 +119,7 @@ def _caller(op: str) -> str:
 
 def _read_operands(record: Record, shape: tuple[int, ...], arrays: Sequence[Any], node: Any) -> None:
     """What stands in the operands at the element, and which of them are to blame."""
-    op = OPS.get(record.op)
+    op = find_op(record.op)
     elementwise = op is not None and op.elementwise
     for k, entry in enumerate(arrays):
         if entry is None:
@@ -156,7 +156,7 @@ def _name_of_operand(node: Any, k: int) -> str:
 def _look_inside(record: Record, node: Any, ins: Sequence[Pair | None], y: Tensor) -> None:
     """The derivative of a compiled function is a program: which of its instructions it was."""
     derivation = node.derivation if node.custom is None else None
-    if derivation is None or node.name in OPS or any(x is None for x in ins):
+    if derivation is None or find_op(node.name) is not None or any(x is None for x in ins):
         return
     inputs = [x[0] for x in ins if x is not None]
     found = culprit(derivation.vjp, inputs, list(derivation.leaves), list(node.sizes))

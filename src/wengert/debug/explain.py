@@ -13,7 +13,7 @@ from wengert.debug.instructions import values_of
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, GradientError
 from wengert.program.ir import Instruction, Program, Var
-from wengert.registry.record import OPS
+from wengert.registry.record import find_op
 from wengert.tensors.creation import ones, ones_like
 from wengert.transforms.pullback import reachable
 
@@ -213,7 +213,7 @@ def _is_symbolic(n: Any, k: int) -> bool:
 
 
 def _zero_place(n: Any, k: int) -> str:
-    inside = [] if n.derivation is None or n.name in OPS else _inside(n, k)
+    inside = [] if n.derivation is None or find_op(n.name) is not None else _inside(n, k)
     if inside:
         return f"inside {_name(n)}, called at {n.line}: " + "; ".join(dict.fromkeys(inside))
     why = _ZEROS.get(n.name, "its derivative is zero everywhere there")

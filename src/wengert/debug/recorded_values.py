@@ -12,7 +12,7 @@ from wengert.errors import GradientError
 from wengert.modes import no_grad
 from wengert.passes.evaluate import evaluate
 from wengert.program.ir import Program
-from wengert.registry.record import OPS
+from wengert.registry.record import find_op
 from wengert.transforms.pullback import reachable
 
 _INPUT, _OUTPUT = 0, 1  # what a derivation saves: operands, results, residuals
@@ -90,7 +90,7 @@ def _evidence(n: Any) -> Record | None:
         record.outside = [f"operand {k} {described(x)}"]
         record.operands = [f"operand {k} {described(x)}: {summary(array)}"]
         reader = next((i for i in derivation.forward.instructions if derivation.forward.inputs[k] in i.inputs), None)
-        if n.name not in OPS and reader is not None and reader.origin is not None:
+        if find_op(n.name) is None and reader is not None and reader.origin is not None:
             record.op, record.line, record.within = reader.op.name, str(reader.origin.line), n.name
         return record
     known = _known_sizes(n, derivation, operands)
@@ -110,7 +110,7 @@ def _evidence(n: Any) -> Record | None:
 
 def _describe(record: Record, n: Any, derivation: Any, operands: dict[int, Tensor], known: Any, result: Any) -> None:
     """Which instruction it was, where the operation is a compiled function; else what stood in the operands."""
-    if known is not None and n.name not in OPS:
+    if known is not None and find_op(n.name) is None:
         found = culprit(derivation.forward, [operands[k] for k in range(len(operands))], *known)
         if found is not None:
             return tell_instruction(record, found, n.name)

@@ -12,7 +12,7 @@ from wengert.autograd.custom import CustomOp
 from wengert.debug.explain import place_of_end
 from wengert.debug.gradient_problem import Problem
 from wengert.modes import enable_grad
-from wengert.registry.record import OPS
+from wengert.registry.record import find_op
 from wengert.transforms.pullback import reachable
 
 _PACKAGE = str(Path(__file__).parents[1])
@@ -56,7 +56,7 @@ def _detached(n: Any) -> Iterator[str]:
 
 def _instructions(n: Any) -> Sequence[Any]:
     """Those of a compiled function."""
-    if n.custom is not None or n.derivation is None or n.name in OPS:
+    if n.custom is not None or n.derivation is None or find_op(n.name) is not None:
         return ()
     return n.derivation.forward.instructions  # type: ignore[no-any-return]
 

@@ -12,7 +12,7 @@ from wengert import _core
 from wengert.dtypes import ALL as DTYPES
 from wengert.profiling.events import Part, Signature
 from wengert.program.ir import Instruction, Type, Var
-from wengert.registry.record import OPS
+from wengert.registry.record import find_op
 from wengert.transforms.costs import work_of
 
 
@@ -32,7 +32,7 @@ def flops_of(signatures: Sequence[Signature]) -> list[float]:
 
 
 def _flops(part: Part) -> float:
-    op = OPS.get(part.op)
+    op = find_op(part.op)
     if op is None:
         return 0.0  # made at run time: what a Python function does is not known
     variables = [tuple(Var(Type(dtype, tuple(shape))) for dtype, shape in ts) for ts in (part.operands, part.results)]

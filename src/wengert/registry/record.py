@@ -101,13 +101,15 @@ class Op:
 
 
 class _Ops(dict[str, Op]):
-    """Ops by name. Those that are made while tracing are found, too, as long as a program has them."""
+    """The ops of the core, by name. A look-up also finds ops that hold programs, and those that are made while tracing,
+    as long as a program has them."""
 
     def __missing__(self, name: str) -> Op:
-        return CALLBACKS[name]
+        return REGION_OPS[name] if name in REGION_OPS else CALLBACKS[name]
 
 
 OPS: dict[str, Op] = _Ops()
+REGION_OPS: dict[str, Op] = {}
 CALLBACKS: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
 _KINDS = ("integer", "real", "integers", "sizes")
 _NATIVE = {native.name: native for native in _core.op_table()}
@@ -191,6 +193,11 @@ def _default_sparsity(op: Op) -> str:
     if not op.n_inputs or op.jvp in ("undefined", "zero"):
         return "none"
     return "elementwise" if op.vmap == "elementwise" else "jvp" if callable(op.jvp) else "undefined"
+
+
+def find_op(name: str) -> Op | None:
+    """The op of this name, if it is one: functions and callbacks are not."""
+    return OPS[name] if name in OPS else REGION_OPS.get(name)
 
 
 def check_complete() -> None:

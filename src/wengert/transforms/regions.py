@@ -17,7 +17,7 @@ from wengert.program.inner_trace import InnerTrace
 from wengert.program.ir import Instruction, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Tracer, dispatch, tracing
-from wengert.registry.record import OPS, Attr, Op
+from wengert.registry.record import OPS, REGION_OPS, Attr, Op
 from wengert.registry.zero import ZERO
 from wengert.tensors.creation import full
 
@@ -133,7 +133,7 @@ def same_types(a: Sequence[Type], b: Sequence[Any]) -> bool:
 def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **rules: Any) -> Op:
     """The op of a family of instructions that hold programs, for so many results: made the first time."""
     name = family if n_outputs == 1 else f"{family}_{n_outputs}"
-    if name not in OPS:
+    if name not in REGION_OPS:
 
         def run(operands: Sequence[Any], *values: Any) -> Any:
             trace = tracing()
@@ -144,7 +144,7 @@ def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **r
 
         evaluated = rules.pop("evaluated")
         rules.setdefault("sparsity", "everything")
-        OPS[name] = Op(
+        REGION_OPS[name] = Op(
             name,
             run,
             -1,
@@ -157,7 +157,7 @@ def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **r
             public=False,
             **rules,
         )
-    return OPS[name]
+    return REGION_OPS[name]
 
 
 def push_regions(
