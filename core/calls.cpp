@@ -8,11 +8,11 @@ namespace wengert {
 
 namespace {
 
-uint32_t last = 0;  // one for all tapes: a value may be read while another one records than when it was made
+uint32_t last = 0;  // shared by all tapes, because a value may be made under one tape and read under another
 
 uint32_t next_numbers(int n) {
   const auto count = static_cast<uint32_t>(n);
-  if (last >= Value::kFirstSpecial - count) last = 0;  // after four thousand million results
+  if (last >= Value::kFirstSpecial - count) last = 0;  // wraps around after four billion results
   last += count;
   return last - count + 1;
 }

@@ -1,5 +1,5 @@
-// Calls: what ran while a tape recorded, with all that it takes to run it again. A value knows which call made it, so
-// that calls make up a program; what no call made comes from outside, and is kept.
+// The log of what ran while a tape recorded, with everything needed to run it again. A value knows the call that made
+// it, so the calls form a program. Values that no call made come from outside and are kept.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,31 +8,31 @@
 
 namespace wengert {
 
-// An op or a program that ran, with all that it takes to run it again on operands like those.
+// An op or program that ran, with everything needed to run it again on similar operands.
 struct Work {
   const Op* op = nullptr;              // this op; or
   std::shared_ptr<const Program> ran;  // this program; neither: a custom op
   std::vector<Attr> attrs;
-  std::vector<int64_t> given;  // sizes, to a derived program
-  bool sizes_given = false;    // it has a number for each leaf of the program
+  std::vector<int64_t> given;  // sizes given to a derived program
+  bool sizes_given = false;    // `given` has a number for every leaf of the program
 };
 
 struct Call : Work {
   struct Operand {
     uint32_t made;     // as Value::made
-    uint32_t version;  // of its buffer, when it was read
-    Value* value;      // of one that was not made since the innermost tape started; else null
+    uint32_t version;  // the buffer's version when it was read
+    Value* value;      // the operand, if it is older than the innermost tape; else null
     Type type;
-    const Node* node = nullptr;  // who gets its cotangent, if a derivative by it is wanted; only to be compared
+    const Node* node = nullptr;  // receives its cotangent if it is differentiated; only compared, never dereferenced
     uint32_t output = 0;         // of that node
   };
 
   std::string name;
-  void* python = nullptr;  // what the program was lowered from, or what calls the custom op (a PyObject)
+  void* python = nullptr;  // the Python program that was lowered, or the caller of the custom op (a PyObject)
   std::vector<Operand> operands;
   uint32_t first = 0;         // the first of its results, as Value::made; the others follow
-  std::vector<Type> results;  // with what was computed for backward alone
-  int n_outputs = 0;          // results that are not for backward alone
+  std::vector<Type> results;  // including those computed only for backward
+  int n_outputs = 0;          // the results that are not only for backward
   Node* node = nullptr;       // null: it has no derivative, or none was wanted
   SourceLine line;
 
@@ -41,13 +41,13 @@ struct Call : Work {
   ~Call();
 };
 
-// The number of the last result of a call: later ones are higher.
+// The number of the most recent result; later results get higher numbers.
 uint32_t last_made();
 
-// Gives a value that is the result of a call a number, unless it has one.
+// Numbers a result of a call, unless it already has a number.
 void number_result(Value* v);
 
-// A call with operands and results; these get their numbers. `start` is last_made() when the innermost tape started.
+// Makes a call and numbers its results. `start` is last_made() at the time the innermost tape started.
 std::shared_ptr<Call> new_call(std::string name, uint32_t start, Value* const* in, int n_in, Value* const* out,
                                int n_results, int n_outputs);
 

@@ -70,9 +70,8 @@ void run(const Derived& p, Value* const* in, const int64_t* given, Value** out, 
 
 namespace {
 
-// What was derived from ops, by signature. Attributes are part of a signature, and a loop may bring new ones for ever
-// (an eps or a probability that is computed): of those that were not asked for longest the cache forgets all but
-// kCapacity.
+// A cache of what was derived from ops, by signature. Attributes are part of the signature, and a loop may produce ever
+// new ones (a computed eps or probability), so the cache keeps only the kCapacity most recently used entries.
 template <class T>
 class Cache {
  public:
@@ -106,7 +105,7 @@ class Cache {
     T* made;
   };
   using Place = typename std::list<Entry>::iterator;
-  static constexpr size_t kMostOps = 1 << 16;  // ops that are made at run time have higher numbers
+  static constexpr size_t kMostOps = 1 << 16;  // ops made at run time have higher ids
 
   T* use(Place place, Value* const* in, const Attrs& attrs, const int64_t* given) {
     if (!place->guards.hold(in, &attrs, given)) return nullptr;
@@ -122,12 +121,12 @@ class Cache {
     by_key_.erase(it);
     T* made = last->made;
     entries_.erase(last);
-    release(made);  // at the end: it may call Python
+    release(made);  // last, because it may call Python
   }
 
-  std::list<Entry> entries_;  // the one that was asked for last comes first
+  std::list<Entry> entries_;  // most recently used first
   std::unordered_multimap<std::string, Place> by_key_;
-  std::vector<Place> latest_;  // by op: what was found last, which is nearly always what comes next
+  std::vector<Place> latest_;  // by op: the entry found last, which is nearly always the next one needed
 };
 
 template <class T>
@@ -141,7 +140,7 @@ void append(std::string& key, T x) {
   key.append(reinterpret_cast<const char*>(&x), sizeof x);
 }
 
-// As coarse as correctness allows: sizes enter only by whether they are 1.
+// As coarse as correctness allows: the key only says which sizes are 1.
 void append_sizes(std::string& key, const Dims& d) {
   append(key, static_cast<uint8_t>(d.n));
   uint16_t ones = 0;
@@ -180,16 +179,15 @@ T* shared(T* made) {
   return made;
 }
 
-// A reference to what was derived from an op. `any_shape`, if given: where that is kept which holds for every rank and
-// every size.
+// Returns what was derived from an op. `any_shape`, if given, holds the entry that is valid for every rank and size.
 template <class T, class Derive>
 T* find_of_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, const int64_t* given, uint64_t mask,
               T** any_shape, Derive derive) {
-  static std::string looked_up;  // keeps its memory from call to call
+  static std::string looked_up;  // static, so that its memory is reused
   signature(looked_up, op, in, n_in, attrs, mask);
   Cache<T>& cache = cache_of_ops<T>();
   if (T* known = cache.find(op, looked_up, in, attrs, given)) return shared(known);
-  const std::string key = looked_up;  // deriving may look up others
+  const std::string key = looked_up;  // copied, because deriving may look up other ops
   GuardSet guards;
   T* made = derive(op, in, n_in, attrs, mask, guards);
   if (any_shape && !reads_sizes(*made) && guards.guards.empty()) *any_shape = shared(made);
@@ -207,7 +205,7 @@ Derived::Variant<T>* known_variant(Derived::Variants<T>& variants, Value* const*
   return nullptr;
 }
 
-// A variant of a derived program: known, or derived now.
+// A variant of a derived program, derived now if necessary.
 template <class T, class Derive>
 T& find_variant(Derived::Variants<T>& variants, const Derived& p, Value* const* in, int n_in, const int64_t* given,
                 uint64_t mask, Derive derive) {
@@ -219,7 +217,7 @@ T& find_variant(Derived::Variants<T>& variants, const Derived& p, Value* const* 
   return *variants.emplace_back(std::move(v))->made;
 }
 
-// Of an elementwise op whose operands have one dtype; null where they may have several.
+// The table entry of an elementwise op whose operands share one dtype; null if they may differ.
 template <class T>
 T** place_for_any_shape(const Op& op, T* (&table)[kNumDTypes][8], DType dtype, uint64_t mask) {
   return op.elementwise && mask < 8 ? &table[static_cast<int>(dtype)][mask] : nullptr;
@@ -258,8 +256,8 @@ Derived& find_narrowed(Derived& p, uint64_t mask) {
 
 namespace {
 
-// Which cotangents a program of many outputs gets may differ from walk to walk: from some number of variants on, the
-// others are zeros.
+// A program with many outputs may get a different set of cotangents in every walk. Beyond this many variants, missing
+// cotangents are filled with zeros.
 constexpr size_t kMostPartial = 16;
 
 }  // namespace
@@ -273,7 +271,7 @@ Derived* find_partial(Derived& p, Value* const* in, const int64_t* given, int n_
   v->mask = mask;
   v->rank = Derived::kAnyRank;
   v->made = derive_hooks.partial(p, all.data(), static_cast<int>(all.size()), given, n_bars, mask, v->guards, v->rank);
-  if (v->rank != Derived::kAnyRank) v->rank = in[0]->ndim;  // not of a cotangent that is missing
+  if (v->rank != Derived::kAnyRank) v->rank = in[0]->ndim;  // the first operand that is present
   return p.partial.emplace_back(std::move(v))->made;
 }
 

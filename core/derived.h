@@ -1,6 +1,6 @@
-// Programs that are applied, and what was derived from them. A derived program runs on plain values; where its operands
-// are tracked, its derivative runs and is recorded; where they are duals, its push runs. Variants are derived by Python
-// the first time that they are needed, and kept.
+// Derived programs and their variants. A derived program runs on plain values. If operands are tracked, its derivative
+// runs and is recorded; if they are duals, its push runs. Python derives a variant when it is first needed; it is then
+// kept.
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,15 +11,15 @@
 
 namespace wengert {
 
-// Numbers for the leaves of sizes: read from the operands, the attributes (null: there are none), or the sizes that
-// were given to the program (null: none).
+// Evaluates size leaves from the operands, the attributes (may be null), or the sizes given to the program (may be
+// null).
 void gather_sizes(const std::vector<SizeLeaf>& leaves, Value* const* in, const Attrs* attrs, const int64_t* given,
                   int64_t* sizes);
 
-// Throws unless n operands have these: sizes, or entries of a packed int64 tensor.
+// Throws unless the n operands have what the leaves refer to: these axes, or these entries of a packed int64 tensor.
 void check_leaves(const std::vector<SizeLeaf>& leaves, Value* const* in, size_t n);
 
-// Guards in executable form: whether what was derived for one set of sizes holds for another.
+// Guards in executable form: whether a program derived for one set of sizes is valid for another.
 struct GuardSet {
   SizeProgram sizes;
   std::vector<Guard> guards;
@@ -40,8 +40,8 @@ struct SavedRef {
   uint16_t index;
 };
 
-// Where an output of a derived program comes from: nowhere (a symbolic zero), an operand, or a result of its own. Only
-// results are outputs of a node: an operand that is handed on keeps its edge.
+// Where an output of a derived program comes from: a symbolic zero, an operand, or a computed result. Only results are
+// outputs of a node; an operand that is passed through keeps its edge.
 struct OutputRef {
   enum Kind : uint8_t { none, input, result } kind;
   uint16_t index;
@@ -53,14 +53,14 @@ struct Derived;
 struct Derivative {
   uint32_t refs = 1;
   int n_outputs = 1;                 // of its nodes
-  const Op* op = nullptr;            // null: of a program
+  const Op* op = nullptr;            // null: derived from a program
   std::string name;                  // as printed
-  std::shared_ptr<Program> forward;  // null: run the op itself; else outputs of the node are followed by residuals
+  std::shared_ptr<Program> forward;  // null: run the op itself. Its outputs are those of the node, then residuals
   Derived* vjp = nullptr;            // operands: cotangents of all outputs, then saved values; outputs: one per edge
   std::vector<SavedRef> saves;
   std::vector<uint16_t> edges;     // operands that receive a cotangent, in order
-  std::vector<SizeLeaf> sizes;     // read when recorded: the sizes that are given to `vjp`
-  std::vector<OutputRef> outputs;  // of a derived program; empty: the outputs of the node
+  std::vector<SizeLeaf> sizes;     // the sizes given to `vjp`, read when the node is recorded
+  std::vector<OutputRef> outputs;  // if derived from a program; empty: simply the node's outputs
   void* python = nullptr;          // the derivation, for printing and explaining (a PyObject)
   Derivative() = default;
   Derivative(const Derivative&) = delete;
@@ -71,30 +71,30 @@ inline void release(const Derivative* d) {
   if (--const_cast<Derivative*>(d)->refs == 0) delete d;
 }
 
-// A derived program. The sizes that it reads are those of its own operands and a list that is given to it. The program
-// of a vjp was made in terms of other operands, those of the instruction that was differentiated: the list has a number
-// for each of its leaves.
+// A derived program. It reads sizes from its own operands and from a list that the caller supplies. A vjp program was
+// derived in terms of other operands, those of the differentiated instruction, so its list has a number for every leaf.
 struct Derived {
   static constexpr int kAnyRank = -1;
   template <class T>
   struct Variant {
     uint64_t mask;  // tracked operands, operands with a tangent, or wanted outputs
-    int rank;       // of the operands; or kAnyRank
+    int rank;       // of the operands, or kAnyRank
     GuardSet guards;
     T* made;
   };
   template <class T>
-  using Variants = std::vector<std::unique_ptr<Variant<T>>>;  // which stay where they are as others are added
+  using Variants = std::vector<std::unique_ptr<Variant<T>>>;  // addresses stay valid when variants are added
 
   uint32_t refs = 1;
-  bool all_given = false;  // the list has a number for each leaf of the program
+  bool all_given = false;  // the caller's list has a number for every leaf
   int n_given = 0;
   std::shared_ptr<Program> program;
-  void* python = nullptr;  // what variants are derived from (a PyObject)
+  void* python = nullptr;  // the Python program that variants are derived from (a PyObject)
   Variants<Derivative> derivatives;
-  Variants<Derived> pushes;  // operands: its own, then a tangent for each in the mask; outputs: its own, then tangents
-  Variants<Derived> narrowed;  // with some of the outputs only
-  // Of a vjp, which is linear in its cotangents: with those in the mask only, where the others are zero. Null where its
+  // Operands: its own, then a tangent for each in the mask; outputs: its own, then their tangents.
+  Variants<Derived> pushes;
+  Variants<Derived> narrowed;  // computing only some of the outputs
+  // Of a vjp, which is linear in its cotangents: taking only those in the mask, the others being zero. Null if the
   // program needs them all.
   Variants<Derived> partial;
   Derived() = default;
@@ -106,17 +106,18 @@ inline void release(Derived* p) {
   if (--p->refs == 0) delete p;
 }
 
-// Runs one on plain values, with the sizes that are given to it; the first `n_taken` references are taken, as by `run`.
+// Runs a derived program on plain values with the given sizes; takes the first `n_taken` references, as `run` does.
 void run(const Derived& p, Value* const* in, const int64_t* given, Value** out, int n_taken = 0);
 
-// Which operands need gradients, as bits; the last bit stands for all operands from there on.
+// Operands that need gradients are bits of a mask; the last bit covers all remaining operands.
 inline constexpr int kLastBit = 63;
 
-// How variants are derived; set once by the bindings. What they return is new; `guards` says for which sizes it holds.
+// Callbacks that derive variants in Python; set once by the bindings. They return new references, and `guards` receives
+// the sizes for which the result is valid.
 struct DeriveHooks {
   Derivative* (*op)(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask,
                     GuardSet& guards) = nullptr;
-  // Of a derived program on operands like these; `rank` becomes that of the operands if it holds for no other.
+  // For a derived program on operands like these. Sets `rank` if the result is valid only for operands of this rank.
   Derivative* (*program)(const Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask,
                          GuardSet& guards, int& rank) = nullptr;
   Derived* (*push_op)(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask,
@@ -124,7 +125,7 @@ struct DeriveHooks {
   Derived* (*push_program)(const Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask,
                            GuardSet& guards, int& rank) = nullptr;
   Derived* (*narrow)(const Derived& p, uint64_t mask) = nullptr;
-  // Null if the program cannot do without the cotangents that are not in the mask. `in` has zeros for these.
+  // Null if the program needs the cotangents outside the mask. `in` has zeros for these.
   Derived* (*partial)(const Derived& p, Value* const* in, int n_in, const int64_t* given, int n_bars, uint64_t mask,
                       GuardSet& guards, int& rank) = nullptr;
   void* (*share_object)(void* object) = nullptr;  // a new reference to a PyObject
@@ -132,7 +133,7 @@ struct DeriveHooks {
 };
 extern DeriveHooks derive_hooks;
 
-// A reference to something that is counted.
+// An owning pointer to a reference-counted object.
 template <class T>
 struct Handle {
   T* held;
@@ -146,19 +147,19 @@ struct Handle {
   }
 };
 
-// The derivative of an op by the operands in the mask, or of a derived program: known, or derived now. What was derived
-// of ops is forgotten when it was not asked for in a long time; the handle keeps it.
+// The derivative of an op, or of a derived program, with respect to the operands in the mask; derived now if necessary.
+// The cache forgets derivatives of ops that have not been used for long; the handle keeps its own alive.
 Handle<const Derivative> find_derivative(const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask);
 const Derivative& find_derivative(Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask);
-// The push of an op by the operands in the mask, or of a derived program. The sizes that are given to that of an op are
-// those among its attributes.
+// The push of an op, or of a derived program, for tangents of the operands in the mask. The sizes given to an op's push
+// are those among its attributes.
 Handle<Derived> find_push(const Op& op, Value* const* in, int n_in, const Attrs& attrs, const int64_t* given,
                           uint64_t mask);
 Derived& find_push(Derived& p, Value* const* in, int n_in, const int64_t* given, uint64_t mask);
-// The derived program with only those outputs that are in the mask.
+// The derived program that computes only the outputs in the mask.
 Derived& find_narrowed(Derived& p, uint64_t mask);
-// A vjp with only those cotangents that are in the mask; null if it needs all. `in`: these, then what was saved.
-// `complete`: makes all operands, for deriving.
+// A vjp that takes only the cotangents in the mask; null if it needs all of them. `in` has these, then the saved
+// values. `complete` makes the full operand list, for deriving.
 using Complete = std::function<std::vector<Value*>()>;
 Derived* find_partial(Derived& p, Value* const* in, const int64_t* given, int n_bars, uint64_t mask,
                       const Complete& complete);

@@ -1,6 +1,6 @@
-// Where memory is, and who computes there. The CPU is number 0: its memory is the pool's, and its kernels are called
-// directly. Every other device has this interface, and nothing else touches what lies in its memory. Sizes, attributes,
-// streams of random numbers and numbers without axes stay on the host.
+// Devices: where memory is and what computes there. The CPU is device 0; its memory comes from the pool and its kernels
+// are called directly. Every other device implements this interface, and nothing else touches its memory. Sizes,
+// attributes, random streams and 0-d numbers stay on the host.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Value;
 using DeviceId = uint8_t;
 inline constexpr DeviceId kCpu = 0;
 
-// What a device makes of a program or of one of its groups (machine code, plans, graphs), kept beside it.
+// What a device prepares for a program or one of its groups (machine code, plans, graphs), stored beside it.
 struct Prepared {
   virtual ~Prepared() = default;
 };
@@ -46,7 +46,7 @@ struct GroupCall {
   int ndim;
   const int64_t* shape;
   Value* const* in;
-  Value* const* out;  // allocated, packed; may lie where an input lies that is not read afterwards
+  Value* const* out;  // allocated and packed; may share memory with an input that is not read afterwards
 };
 
 struct Device {
@@ -61,16 +61,16 @@ struct Device {
   // host has arrived when this returns.
   virtual void copy(const Value* from, Value* to) = 0;
   virtual void fill(Value* to, const void* element) = 0;  // a packed value
-  // Fills outputs that are allocated as the op's shape rule says. Operands are on the device, or one element on the
-  // host. Throws a device error where it has no kernel.
+  // Runs an op into outputs allocated according to its shape rule. Operands are on the device, or single elements on
+  // the host. Throws a device error if there is no kernel.
   virtual void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) = 0;
   virtual void run_group(const GroupCall& call) = 0;
-  // Runs a whole program in a way of its own, as `run` does; false: step by step, please.
+  // Runs a whole program at once, as `run` does. Returns false to have it run step by step.
   virtual bool run_program(const Program& /*p*/, Value* const* /*in*/, const int64_t* /*leaf_sizes*/, Value** /*out*/,
                            Value* const* /*donated*/, int /*given*/) {
     return false;
   }
-  virtual void synchronise() = 0;  // what was started has been done; throws what went wrong meanwhile
+  virtual void synchronise() = 0;  // waits until everything started is done; throws errors that occurred meanwhile
 };
 
 // Devices live as long as the process.
@@ -79,7 +79,7 @@ Device& device_at(DeviceId id);  // not the CPU
 bool has_device(int id);
 const std::string& device_name(DeviceId id);  // "cpu", "cuda:0"
 
-// Where ops without operands put what they make. A program sets it to the device of its operands.
+// The device on which ops without operands allocate. A program sets it to the device of its operands.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local DeviceId placement;
 class Placement {
  public:
@@ -94,9 +94,8 @@ class Placement {
 // A buffer of a device's memory; `owner` is the device. Throws std::bad_alloc.
 Buffer* allocate_on(Device& device, size_t bytes, Category category);
 
-// The device on which an op runs on these operands: the one that they are on. Numbers, and what stands for a number
-// (one element seen through strides of zero), are taken from the host. Throws a device error that names the op and both
-// devices.
+// The device that the operands are on, which runs the op. Numbers on the host (or one element seen through strides of
+// zero) go with any device. Throws a device error that names the op and both devices.
 DeviceId common_device(const char* op, Value* const* in, int n_in);
 
 }  // namespace wengert

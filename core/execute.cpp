@@ -15,10 +15,10 @@ NumberLog* number_log = nullptr;
 
 namespace {
 
-constexpr int64_t kTileWork = 65536;     // elements times instructions: less is not worth another thread
-constexpr int64_t kTileElements = 4096;  // at least
-constexpr int kSmallSteps = 64;          // of a few elements each
-constexpr size_t kFew = 32;              // registers, slots, sizes: room on the stack
+constexpr int64_t kTileWork = 65536;     // elements × instructions; less is not worth another thread
+constexpr int64_t kTileElements = 4096;  // minimum elements per tile
+constexpr int kSmallSteps = 64;          // tiny steps between checks for signals
+constexpr size_t kFew = 32;              // stack space for registers, slots and sizes
 
 void resolve_attrs(const Attrs& from, const int64_t* sizes, Attrs& to) {
   to = from;
@@ -39,8 +39,8 @@ bool reusable(const Value* v) {
          v->buffer->size_class != kManaged;
 }
 
-// One execution of a program. Results of steps, and the first `given` inputs, are owned: each is released when it has
-// been read for the last time, or becomes an output.
+// One execution of a program. It owns the results of steps and the first `given` inputs, and releases each after its
+// last use unless it becomes an output.
 struct Run {
   const Program& p;
   Value** slots;
@@ -50,7 +50,7 @@ struct Run {
   int given;
   DeviceId device = kCpu;
   int small_steps = 0;
-  bool wrote = false;  // into a donated value: from there on all or nothing would be a lie
+  bool wrote = false;  // wrote into a donated value; from then on a failure cannot be undone
 
   bool owns(int32_t slot) const { return slot < given || slot >= p.n_inputs; }
 
@@ -60,7 +60,7 @@ struct Run {
   void run_group_on_device(const FusedGroup& g);
   Value* spare_operand(const Step& s, DType dtype) const;
   Value* donated_for(int32_t slot) const;
-  // What the host has computed for a program that runs elsewhere.
+  // Remembers what the host computed for a program that runs on another device.
   void note(int32_t slot) const {
     if (number_log && device != kCpu && slots[slot]->device == kCpu) number_log->add_number(slot, slots[slot]);
   }
@@ -72,30 +72,30 @@ struct Run {
   void release_all();
 };
 
-// What the data of few registers need around the instructions of a block.
+// Extra loads and stores around a block, for registers that are not plain contiguous memory.
 struct Around {
   int32_t k;              // the register
-  const Value* gathered;  // not null: elements are brought into the block memory first
-  const Value* periodic;  // not null: the same for every block: brought into memory once, before the run
-  const void* repeated;   // not null: one element, with which a block is filled before the run
+  const Value* gathered;  // not null: gathered into the block memory first
+  const Value* periodic;  // not null: the same for every block, so gathered once before the run
+  const void* repeated;   // not null: one element; a block is filled with it before the run
   char* store_to;         // not null: written there at the end of each block
 };
 
-// After how many elements a value that is broadcast along its first axes begins again.
+// The period of a value that is broadcast along its leading axes: its elements repeat after this many.
 int64_t period_of(const Value* v) {
   int first = 0;
   while (first < v->ndim && (v->strides[first] == 0 || v->shape[first] == 1)) ++first;
   int64_t period = 1;
   for (int i = first; i < v->ndim; ++i) period *= v->shape[i];
-  return std::max<int64_t>(1, period);  // of an empty value, too
+  return std::max<int64_t>(1, period);  // also for an empty value
 }
 
 struct GroupRun {
   const FusedGroup& g;
   Run& run;
-  char** base;                 // of each register, its first row; null: at its place in the block memory
-  int64_t* row_bytes;          // of each register; 0: every block lies at the same place
-  int64_t rows = 1, cols = 1;  // without rows, an element is a row
+  char** base;                 // first row of each register; null: it lives in the block memory
+  int64_t* row_bytes;          // stride from row to row; 0: every block uses the same memory
+  int64_t rows = 1, cols = 1;  // in a group without rows, each element is a row
   int64_t block_rows = 1;
   int64_t scratch_bytes = 0;  // of one register
   Around* around;             // n_around of them
@@ -120,7 +120,7 @@ struct GroupRun {
   void store(char* const* at, int64_t first_row, int64_t n_rows) const;
 
   std::span<const Around> surroundings() const { return {around, static_cast<size_t>(n_around)}; }
-  // Of the longest register: a row without columns has one number, too.
+  // Elements per block of the widest register; an empty row still holds its one reduction result.
   int64_t block_elements() const { return block_rows * std::max<int64_t>(1, cols); }
   int64_t extent(const FusedRegister& r, int64_t n_rows) const { return r.row ? n_rows : n_rows * cols; }
   void place(int32_t k, const FusedRegister& r, char* data) {
@@ -129,7 +129,7 @@ struct GroupRun {
   }
 };
 
-// What was brought to a device for one step.
+// Operands copied to a device for one step.
 class Moved {
  public:
   explicit Moved(DeviceId device) : device_(device) {}
@@ -150,11 +150,11 @@ void GroupRun::plan_blocks() {
   block_rows = g.row_axes ? std::max<int64_t>(1, g.block / std::max<int64_t>(1, cols)) : g.block;
   if (!g.row_axes && rows > block_rows) align_blocks();
   block_rows = std::min(block_rows, std::max<int64_t>(1, rows));
-  // One line more than needed, so that registers do not fall on the same cache sets.
+  // One extra cache line, so that registers do not map to the same cache sets.
   scratch_bytes = whole_lines(block_elements() * g.max_element) + 64;
 }
 
-// Without rows, a block ends where a periodic input does.
+// In a group without rows, blocks are aligned to the period of periodic inputs.
 void GroupRun::align_blocks() {
   for (const FusedRegister& r : g.registers) {
     if (r.input < 0 || run.slots[r.input]->contiguous) continue;
@@ -178,7 +178,7 @@ void GroupRun::place_input(int32_t k, const FusedRegister& r) {
     refuse(v, r.dtype, elements);
   if (v->contiguous && v->size == elements) [[likely]]
     place(k, r, v->data);
-  else if (is_uniform(v))  // a value without axes stands for every element, too
+  else if (is_uniform(v))  // also a value without axes
     around[n_around++] = {.k = k, .repeated = v->data};
   else if (!r.row && block_rows * cols % period_of(v) == 0)
     around[n_around++] = {.k = k, .periodic = v};
@@ -187,14 +187,14 @@ void GroupRun::place_input(int32_t k, const FusedRegister& r) {
 }
 
 void GroupRun::place_constant(int32_t k, const FusedRegister& r) {
-  // A block of very long rows is longer than what was filled when the group was made.
+  // If rows are very long, a block is longer than the constants that were filled in advance.
   if (block_elements() <= g.block)
     base[k] = const_cast<char*>(g.filled[r.filled].bytes);
   else
     around[n_around++] = {.k = k, .repeated = r.bytes};
 }
 
-// A dying input whose place this output can take: of the same type, and not read after the output is written.
+// A dying input whose memory this output can reuse: it has the same type and is not read after the output is written.
 Value* GroupRun::spare_for(const FusedRegister& output) const {
   if (g.like < 0) return nullptr;
   for (int32_t k : g.dying) {
@@ -207,7 +207,7 @@ Value* GroupRun::spare_for(const FusedRegister& output) const {
   return nullptr;
 }
 
-// Whether what is in this buffer is not needed any more when the output is written, element by element.
+// Whether nothing reads this buffer after the output is written, element by element.
 bool GroupRun::overwritable(const Value* target, const FusedRegister& output) const {
   for (const FusedRegister& r : g.registers) {
     if (r.input < 0 || run.slots[r.input]->buffer != target->buffer) continue;
@@ -220,7 +220,7 @@ bool GroupRun::overwritable(const Value* target, const FusedRegister& output) co
 void GroupRun::place_output(int32_t k, const FusedRegister& r) {
   Value* target = run.donated ? run.donated_for(r.output) : nullptr;
   run.wrote |= target != nullptr;
-  // A donated buffer that is read later, and an input that is passed through: stored at the end of the block.
+  // A donated buffer that is read later, or an input that is passed through, is stored at the end of the block.
   const bool store = (target && !overwritable(target, r)) || r.input >= 0;
   if (!store && !target) target = spare_for(r);
   if (target)
@@ -338,7 +338,7 @@ void GroupRun::execute() {
                [&](int64_t t) { tile(t * tile_rows, std::min(rows, (t + 1) * tile_rows)); });
 }
 
-// Read and written, but for what is broadcast.
+// Bytes read and written, not counting broadcast operands.
 int64_t GroupRun::moved_bytes() const {
   int64_t bytes = 0;
   for (const FusedRegister& r : g.registers)
@@ -352,11 +352,11 @@ int64_t GroupRun::moved_bytes() const {
   event.done(nullptr, 0);
 }
 
-// Not inlined, as `run_one_block`: their block memory would lie on the stack of every region around.
+// Not inlined, like `run_one_block`: their buffers would otherwise take stack space in every enclosing region.
 [[gnu::noinline]] void run_group(const FusedGroup& g, Run& run) {
   SmallArray<char*, kFew> base(g.registers.size());
   SmallArray<int64_t, kFew> row_bytes(g.registers.size());
-  SmallArray<Around, 2 * kFew> around(2 * g.registers.size());  // an input that is an output has two
+  SmallArray<Around, 2 * kFew> around(2 * g.registers.size());  // an input that is also an output has two
   GroupRun r{.g = g, .run = run, .base = base.data(), .row_bytes = row_bytes.data(), .around = around.data()};
   r.plan_blocks();
   r.place_registers();
@@ -366,7 +366,7 @@ int64_t GroupRun::moved_bytes() const {
   execute();
 }
 
-// Inputs and outputs of a group, by register, for a device.
+// The inputs and outputs of a group by register, as a device wants them.
 struct DeviceGroup {
   const FusedGroup& g;
   Run& run;
@@ -394,7 +394,7 @@ struct DeviceGroup {
     return any && shape.n == 0;
   }
 
-  // Elements are written after all that is read at their place: a kernel loads its operands first.
+  // A kernel loads its operands before it writes an element, so writing over them is safe.
   Value* donated(const FusedRegister& r) const {
     Value* target = run.donated ? run.donated_for(r.output) : nullptr;
     if (!target || target->device != run.device || !target->contiguous || r.input >= 0 || g.row_axes) return nullptr;
@@ -445,7 +445,7 @@ Value* Run::donated_for(int32_t slot) const {
   return nullptr;
 }
 
-// An operand that dies here and that nobody else sees: its memory serves for the result.
+// An operand that dies here and that nobody else sees, so the result can reuse its memory.
 Value* Run::spare_operand(const Step& s, DType dtype) const {
   auto fits = [&](const Value* v) { return v->dtype == dtype && v->device == device && reusable(v); };
   for (int32_t d : s.drop_input)
@@ -455,14 +455,14 @@ Value* Run::spare_operand(const Step& s, DType dtype) const {
   return nullptr;
 }
 
-// An operand of a program that runs on a device: numbers stay on the host, all else is brought there.
+// An operand of a program that runs on a device: numbers stay on the host, everything else is copied to the device.
 Value* Moved::operand(Value* v) {
   if (v->device != kCpu || is_uniform(v)) return v;
   owned_.emplace_back(on_device(v, device_));
   return owned_.back().v;
 }
 
-// Numbers are computed on the host, and what is seen of its values stays there.
+// Ops on numbers run on the host, and their results stay there.
 bool on_host(const Op& op, Value* const* in, int n) {
   if (op.on_host || (op.view && in[0]->device == kCpu)) return true;
   for (int i = 0; i < n; ++i)
@@ -518,7 +518,7 @@ void Run::step(const Step& s) {
     if (d < given) drop(d);
 }
 
-// Whether this step, or the small ones since the last time, took long enough to look whether a signal has come.
+// Whether enough work was done since the last check for signals.
 bool Run::worked(const Step& s) {
   const Value* y = slots[s.out[0]];
   if (!(y && y->size >= kTileElements) && ++small_steps < kSmallSteps) return false;
@@ -535,7 +535,7 @@ void Run::store_donated() {
   }
 }
 
-// After a failure: what is still owned.
+// Releases what is still owned, after a failure.
 void Run::release_all() {
   for (int i = 0; i < given; ++i)
     if (slots[i]) drop(i);
@@ -544,7 +544,7 @@ void Run::release_all() {
       if (slots[o]) drop(o);
 }
 
-// The place of an input that is given and that nobody else sees, for a result of like's shape.
+// An owned input that nobody else sees, whose memory a result of the same shape can reuse.
 Value* spare_input(const OneBlock::Output& o, Value* const* in, int given, const Value* like) {
   for (int32_t slot : o.spares)
     if (slot < given && reusable(in[slot]) && same_shape(in[slot], like)) return in[slot];
@@ -570,7 +570,7 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   event.done(nullptr, 0);
 }
 
-// Whether the operands were packed, or numbers, and few enough for one block; else nothing was done.
+// Runs the program if all operands are packed or numbers and fit one block. Otherwise returns false and does nothing.
 [[gnu::noinline]] bool run_one_block(const Program& p, Value* const* in, Value** out, int given) {
   const OneBlock& b = *p.one_block;
   const FusedGroup& g = *p.steps[0].group;
@@ -581,7 +581,7 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   char* at[OneBlock::kMaxRegisters];
   at[0] = nullptr;
   int64_t used = g.n_scratch * scratch_bytes;
-  const auto repeated = [&](const Value* number) -> char* {  // null: there is no room for it
+  const auto repeated = [&](const Value* number) -> char* {  // null: it does not fit
     char* block = memory[0].bytes + used;
     if ((used += scratch_bytes) > static_cast<int64_t>(sizeof memory)) return nullptr;
     fill(block, number->data, size_of(number->dtype), n);
@@ -623,7 +623,7 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   return true;
 }
 
-// Constants with axes are brought to a device once. Numbers stay on the host.
+// Copies constants with axes to a device, once. Numbers stay on the host.
 [[gnu::noinline]] void bring_constants(const Program& p, DeviceId device, Value** slots) {
   if (p.constants.empty()) return;
   if (p.constants_on.size() < device) p.constants_on.resize(device);

@@ -11,10 +11,10 @@ namespace wengert {
 namespace {
 
 constexpr int64_t kTile = 32768;      // elements
-constexpr int64_t kBlock = 1024;      // elements between two looks at what was found: the loop over them is vectorised
-constexpr int64_t kMostRead = 65536;  // elements that are looked at in search of one that is not zero
+constexpr int64_t kBlock = 1024;      // elements per early-exit check; the loop over a block is vectorised
+constexpr int64_t kMostRead = 65536;  // elements sampled in search of a nonzero one
 
-// An exponent of ones is that of infinities and NaN.
+// Infinities and NaN have an exponent of all ones.
 bool finite_halves(const uint16_t* x, int64_t n, uint16_t exponent) {
   for (int64_t from = 0; from < n; from += kBlock) {
     const int64_t to = std::min(n, from + kBlock);

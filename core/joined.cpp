@@ -18,25 +18,25 @@ int join_after = 2;
 namespace {
 
 constexpr size_t kMostNodes = 2048;
-constexpr size_t kMostBytes = size_t{4} << 20;  // saved: the walk frees them one by one, a joined program at the end
-constexpr size_t kStarts = 64;                  // places in the program where backward starts
-constexpr size_t kMostForms = 4;                // of one of them: for other sizes
+constexpr size_t kMostBytes = size_t{4} << 20;  // of saved values, which a joined program only frees at its end
+constexpr size_t kStarts = 64;                  // places in the user's program where backward starts
+constexpr size_t kMostForms = 4;                // per place, for different sizes
 constexpr int kMostFailures = 8;
 
 bool same_layout(const Value* a, const Value* b) {
   return a->dtype == b->dtype && same_shape(a, b) && std::equal(a->strides, a->strides + a->ndim, b->strides);
 }
 
-// A graph as one sees it from its root, nodes in the order of discovery.
+// The graph below a root, with its nodes in order of discovery.
 struct Graph {
   std::vector<Node*> nodes;
-  std::vector<uint64_t> words;  // derivatives, edges, types of what was saved
+  std::vector<uint64_t> words;  // describe derivatives, edges and the types of saved values
   std::vector<Value*> inputs;   // the seed; each saved value once
-  std::vector<int> saved;       // of each saved value, node by node: which input it is
+  std::vector<int> saved;       // the input index of each saved value, node by node
   std::vector<int64_t> sizes;   // given to the derivative programs, node by node
   size_t bytes = 0;
 
-  // False if the walk has to do more than to run derivative programs.
+  // Returns false if the walk has to do more than run derivative programs.
   bool collect(const Root& root);
 
  private:
@@ -61,7 +61,7 @@ void Graph::put_type(const Value* v) {
   for (int i = 0; i < v->ndim; ++i) words.push_back(static_cast<uint64_t>(v->shape[i]));
 }
 
-// A saved value is mostly one of the last few: what a node makes, the next ones read.
+// Looks only among the last few inputs, because a node's results are usually read by the nodes right after it.
 int Graph::input(Value* v) {
   constexpr size_t kRecent = 8;
   for (size_t k = inputs.size(); k-- > 1 && k + kRecent >= inputs.size();) {
@@ -115,15 +115,15 @@ bool Graph::collect(const Root& root) {
   return true;
 }
 
-// One graph that was joined.
+// A joined graph.
 struct Form {
   std::vector<uint64_t> words;
-  std::vector<Handle<const Derivative>> derivatives;  // so that no other one comes to lie where they are
-  std::vector<uint32_t> order;                        // of the nodes that are no leaves, as the walk visits them
-  std::vector<uint32_t> leaves;                       // nodes, in the order of their gradients
+  std::vector<Handle<const Derivative>> derivatives;  // held, so that their addresses are not reused
+  std::vector<uint32_t> order;                        // the nodes that are not leaves, in the order of the walk
+  std::vector<uint32_t> leaves;                       // the leaf nodes, in the order of their gradients
   int64_t edges_computed = 0;
-  std::vector<std::pair<uint32_t, int64_t>> fixed;  // sizes that it holds for, and which they are
-  std::shared_ptr<Program> program;                 // null: it cannot be joined
+  std::vector<std::pair<uint32_t, int64_t>> fixed;  // the sizes that it is valid for: (index, value)
+  std::shared_ptr<Program> program;                 // null: the graph cannot be joined
 
   bool fits(const Graph& g) const {
     if (words != g.words) return false;
@@ -135,13 +135,13 @@ struct Form {
   }
 };
 
-// Where backward starts again and again.
+// A place in the user's program where backward starts repeatedly.
 struct Start {
-  const void *derivative = nullptr, *code = nullptr;  // of the root: only to be compared
+  const void *derivative = nullptr, *code = nullptr;  // of the root; only compared
   int place = 0;
-  uint64_t last = 0, distance = 0;  // of the root in the order of recording; from the one before
+  uint64_t last = 0, distance = 0;  // the last root's position in recording order, and its distance from the one before
   int repeats = 0, failures = 0;
-  std::vector<uint64_t> seen;  // the graph that would be joined if it came once more
+  std::vector<uint64_t> seen;  // the graph that will be joined if it is recorded once more
   std::vector<std::shared_ptr<const Form>> forms;
 
   bool is(const Node* root) const {
@@ -167,8 +167,8 @@ Start& start_of(const Node* root) {
   return l;
 }
 
-// Whether as many nodes were recorded since the last pass as between the two before: so a graph that changes all the
-// time is not even looked at.
+// Whether as many nodes were recorded since the last pass as between the two before it. A graph that keeps changing
+// fails this cheap test and is never examined.
 bool comes_again(Start& l, const Node* root) {
   const uint64_t distance = root->seq - l.last;
   l.repeats = l.last && distance == l.distance ? l.repeats + 1 : 0;
@@ -177,7 +177,7 @@ bool comes_again(Start& l, const Node* root) {
   return join_after == 0 || (l.repeats + 1 >= join_after && l.failures < kMostFailures);
 }
 
-// The nodes as steps in the order of the walk, and the leaves in the order in which it comes to them.
+// Lists the nodes as steps in the order of the walk, and the leaves in the order in which the walk reaches them.
 std::vector<JoinedStep> steps_of(const Graph& g, Form& f) {
   std::vector<int> step_of(g.nodes.size(), -1), first_saved, first_size;
   int n_saved = 0, n_sizes = 0;
@@ -241,7 +241,7 @@ std::shared_ptr<const Form> join(const Graph& g, uint32_t root_output) {
   return f;
 }
 
-// Null if there is no joined program for this graph.
+// The joined program for this graph, or null.
 std::shared_ptr<const Form> find_form(Start& l, const Graph& g, uint32_t root_output) {
   for (const auto& f : l.forms)
     if (f->fits(g)) return f->program ? f : nullptr;
@@ -256,7 +256,7 @@ std::shared_ptr<const Form> find_form(Start& l, const Graph& g, uint32_t root_ou
   return made->program ? made : nullptr;
 }
 
-// The walk notes which cotangents are zero, for those who ask why a gradient is.
+// The walk notes which cotangents are zero, for explain(); a joined program cannot.
 bool any_zero(Value* const* gradients, size_t n) {
   for (size_t i = 0; i < n; ++i)
     if (!gradients[i] || looks_zero(gradients[i])) return true;
@@ -285,7 +285,7 @@ bool walk_joined(const std::vector<Root>& roots, const WalkOptions& options, Wal
   Node* root = roots[0].value->node;
   Start& l = start_of(root);
   if (!comes_again(l, root)) return false;
-  static Graph kept;  // its memory has grown to what is needed
+  static Graph kept;  // static, so that its memory is reused
   Graph g = std::move(kept);
   struct GiveBack {
     Graph& g;
@@ -314,7 +314,7 @@ bool walk_joined(const std::vector<Root>& roots, const WalkOptions& options, Wal
   l.failures = 0;
   std::vector<Node*> targets;
   for (uint32_t k : form->leaves) targets.push_back(g.nodes[k]);
-  retain(root);  // owns all of them
+  retain(root);  // the root owns all nodes
   if (!options.retain_graph)
     for (uint32_t k : form->order) {
       free_saved(g.nodes[k]);

@@ -1,6 +1,6 @@
-// Backward passes that come again. When a loop brings the same graph for the third time, the derivative programs of its
-// nodes are joined into one program, in the order in which the walk would run them: fused across nodes, without the
-// walk's work between them, to the same bits.
+// Joined backward passes. When a loop records the same graph for the third time, the derivative programs of its nodes
+// are joined into one program, in the order in which the walk would run them. It is fused across nodes, needs no walk
+// between them, and gives the same bits.
 #pragma once
 #include <memory>
 #include <vector>
@@ -9,32 +9,32 @@
 
 namespace wengert {
 
-// What the programs of a graph are joined from.
+// One node of a graph whose programs are joined.
 struct JoinedStep {
-  static constexpr int kNowhere = INT32_MIN;  // an edge that leads to no node
+  static constexpr int kNowhere = INT32_MIN;  // the edge leads nowhere
   struct Target {
     int to;  // a step; ~k: leaf k
     uint32_t output;
   };
   const Derived* vjp;
-  const int64_t* sizes;    // given to it
-  int first_size;          // of these, among the sizes of all nodes
-  int n_outputs;           // of the node
+  const int64_t* sizes;    // given to `vjp`
+  int first_size;          // index of the first one among the sizes of all nodes
+  int n_outputs;           // outputs of the node
   std::vector<int> saved;  // inputs of the joined program
   std::vector<Target> edges;
 };
 
-// The seed's and each saved value's type; the steps, in order; how many leaves. Null if they cannot be joined. The
-// program's inputs are the seed and the values, its outputs the gradients of the leaves, its size leaves some of the
-// sizes given: it holds for all values of these. Set by the bindings.
+// Joins the steps, given in order. `inputs` are the types of the seed and of each saved value. The program takes the
+// seed and the saved values and returns the gradients of the leaves; its size leaves are those given sizes for whose
+// every value it is valid. Null if the steps cannot be joined. Set by the bindings.
 extern std::shared_ptr<Program> (*join_steps)(const std::vector<Type>& inputs, const std::vector<JoinedStep>& steps,
                                               size_t n_leaves);
 
-// Runs the joined program of a graph that has come often enough, instead of the walk. False if there is none, or the
-// walk has to do more than to compute gradients: then nothing has happened.
+// Runs the joined program of a graph that was recorded often enough, instead of the walk. Returns false, having done
+// nothing, if there is none or if the walk has to do more than compute gradients.
 bool walk_joined(const std::vector<Root>& roots, const WalkOptions& options, WalkResult& result);
 
-// For tests: how many graphs were joined, and how often such a program ran; after how many equal passes graphs are
+// For tests: how many graphs were joined, how often joined programs ran, and after how many equal passes a graph is
 // joined (0: at once; -1: never).
 struct JoinedCounters {
   int64_t joined = 0, runs = 0;
@@ -42,6 +42,6 @@ struct JoinedCounters {
 extern JoinedCounters joined_counters;
 extern int join_after;
 
-uint64_t new_walk_id();  // marks of walks with lower ones are void
+uint64_t new_walk_id();  // marks left by walks with lower ids are invalid
 
 }  // namespace wengert

@@ -7,7 +7,7 @@ namespace wengert {
 namespace {
 
 constexpr size_t kLinesShown = 5;
-constexpr double kNoticed = 1.01;  // a peak is looked at again when it has grown by this factor
+constexpr double kNoticed = 1.01;  // record the peak's contents again when it has grown by this factor
 
 struct Line {
   void* code;
@@ -72,7 +72,7 @@ std::string by_category() {
   return text;
 }
 
-// `fixed`: what is live and cannot be dropped; `more`: what is asked for beside it.
+// `fixed`: live bytes that cannot be dropped; `more`: what is requested on top.
 [[noreturn]] void fail_budget(size_t fixed, size_t more, const char* what) {
   throw Error(
       ErrorKind::budget,
@@ -104,7 +104,7 @@ LineBytes saved_by_line() {
   for (const Node* n = latest_recorded(); n; n = n->previous)
     for (int i = 0; i < n->n_saved; ++i) {
       const Buffer* b = n->saved[i].value->buffer;
-      if (b->category == Category::parameter || b->size_class >= kOnDevice) continue;  // lives anyway, or is dropped
+      if (b->category == Category::parameter || b->size_class >= kOnDevice) continue;  // live anyway, or dropped
       if (seen.emplace(b, true).second) bytes[tape_hooks.describe_line(n->line)] += static_cast<int64_t>(b->bytes);
     }
   LineBytes lines(bytes.begin(), bytes.end());

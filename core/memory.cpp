@@ -40,7 +40,7 @@ size_t most_pooled_bytes() {
   return given && *given ? std::strtoull(given, nullptr, 10) : physical_memory() / 2;
 }
 
-// `size`: of the block's class; `used`: what is needed of it, for a block that nobody else will get.
+// `size` is that of the block's size class; `used` is how much is needed, for a block that will not be reused.
 char* system_allocate(size_t size, size_t used) {
   if (size < kHugePage) return static_cast<char*>(std::aligned_alloc(kLine, used));
   char* data = map_aligned(size, kHugePage);
@@ -80,7 +80,7 @@ void set_thresholds() {
   memory_pool.headers.give(b);
 }
 
-// The latest cached block of a class goes back to the system.
+// Returns the most recently cached block of a class to the system.
 void drop_cached(int c) {
   Buffer* b = memory_pool.head[c];
   memory_pool.head[c] = static_cast<Buffer*>(b->owner);
@@ -114,7 +114,7 @@ void (*drop_source_line)(SourceLine) = nullptr;
 
 namespace {
 
-// Room for this many more live bytes; throws if there is none.
+// Makes room for this many more live bytes, or throws.
 void require_room(size_t bytes) {
   auto missing = [bytes] {
     const size_t needed = memory_pool.stats.live_bytes + bytes;
@@ -124,7 +124,7 @@ void require_room(size_t bytes) {
   if (missing()) memory_hooks.fail(bytes);
 }
 
-// Cached blocks count, too: they go back to the system, the largest first, until a new one has its place beside them.
+// Cached blocks count towards the limit, so they are returned to the system, largest first, until the new block fits.
 void give_back_cached(size_t size) {
   const MemoryStats& s = memory_pool.stats;
   for (int c = kNumClasses; c-- > 0 && s.live_bytes + s.pooled_bytes + size > memory_pool.limit;)
@@ -177,7 +177,7 @@ Buffer* allocate_slow(size_t bytes, int c, Category category) {
   if (bytes > physical_memory()) throw std::bad_alloc();
   if (memory_pool.limit) {
     require_room(bytes);
-    if (Buffer* b = take_pooled(c, bytes, category)) return b;  // of what was dropped
+    if (Buffer* b = take_pooled(c, bytes, category)) return b;  // reuse memory that was just dropped
     give_back_cached(kClassBytes.of[c]);
   }
   if (memory_pool.system_requests == 0) {
@@ -284,7 +284,7 @@ void empty_pool() {
   }
   memory_pool.headers.trim(0);
 #ifdef __GLIBC__
-  malloc_trim(0);  // what it keeps between blocks that are in use
+  malloc_trim(0);  // returns the free memory that malloc keeps between used blocks
 #endif
 }
 

@@ -17,7 +17,7 @@ const char* name_of(Category c);
 struct SourceLine {
   void* code = nullptr;  // a PyCodeObject, owned by whoever stores the line; opaque here
   int32_t instruction = -1;
-  uint32_t counted = 0;  // of a buffer: its bytes are counted at this line (ledger.h)
+  uint32_t counted = 0;  // if the line of a buffer: its bytes are counted there (ledger.h)
 };
 
 struct alignas(64) Buffer {
@@ -29,10 +29,11 @@ struct alignas(64) Buffer {
   bool pinned;         // exported to or imported from outside: never recycled in place or donated
   uint8_t size_class;  // of the pool; kForeign when the memory is not ours, kOnDevice where a device has it
   char* data;
-  size_t bytes;            // as asked for
+  size_t bytes;            // requested size
   void (*release)(void*);  // for foreign memory: called with `owner` when the last reference goes
   void* owner;
-  SourceLine written;  // the last in-place write, for error messages; while lines are noted, where it was made
+  // The line of the last in-place write, for error messages; while lines are noted, the line that made the buffer.
+  SourceLine written;
 };
 
 Buffer* adopt_foreign(void* data, size_t bytes, void* owner, void (*release)(void*));
@@ -44,7 +45,7 @@ inline void release(Buffer* b) {
   if (--b->refs == 0) destroy(b);
 }
 void set_category(Buffer* b, Category c);
-// What takes the place of a parameter, a gradient or the state of an optimizer is one itself.
+// A buffer that replaces that of a parameter, gradient or optimizer state inherits its category.
 inline void carry_category(const Buffer* from, Buffer* to) {
   const Category c = from->category;
   if (c == Category::parameter || c == Category::gradient || c == Category::optimizer) set_category(to, c);
@@ -54,12 +55,12 @@ extern void (*drop_source_line)(SourceLine line);  // gives up what a stored lin
 struct MemoryStats {
   size_t live_bytes, peak_bytes, pooled_bytes;
   size_t live_by_category[kNumCategories];
-  size_t saved_by_category[kNumCategories];  // of these, what recorded instructions keep for backward
+  size_t saved_by_category[kNumCategories];  // the part that recorded instructions keep for backward
   uint64_t allocations, pool_hits;
 };
 MemoryStats memory_stats();
 
-// Who wants to know of every allocation and every buffer that is freed. Null: nobody.
+// Observes every allocation and every free; null if nobody does.
 struct MemoryWatch {
   void (*allocated)(const Buffer* b);
   void (*freed)(const Buffer* b);
@@ -72,14 +73,14 @@ void empty_pool();  // give cached blocks back to the system
 // A small object allocator with a free list, for the objects that every recorded op makes. GIL only. Objects are carved
 // from chunks; when many are free (after a long graph is dropped), chunks without a living object go back to the
 // system.
-struct Chunk {  // the first place of a chunk is its own
+struct Chunk {  // header, in the first slot of each chunk
   uint32_t free;
   bool doomed;
 };
-Chunk* new_chunk();  // kChunkBytes, aligned to that, untouched but for the header; throws std::bad_alloc
+Chunk* new_chunk();  // kChunkBytes, aligned to its size; only the header is touched; throws std::bad_alloc
 void drop_chunk(Chunk* c);
 inline constexpr size_t kChunkBytes = size_t{256} << 10;
-inline constexpr size_t kMostFreeBytes = size_t{32} << 20;  // of one kind of object, kept for the next graph
+inline constexpr size_t kMostFreeBytes = size_t{32} << 20;  // per kind of object, kept for the next graph
 
 template <class T>
 struct FreeList {
@@ -109,7 +110,7 @@ struct FreeList {
       trim(kMostFree / 2);
   }
 
-  // Gives chunks without a living object back, but for `keep` places.
+  // Returns chunks without a living object to the system, but keeps at least `keep` free slots.
   [[gnu::noinline]] void trim(size_t keep) {
     for (Slot* s = head; s; s = s->next) ++chunk_of(s)->free;
     const Chunk* latest = fresh ? chunk_of(end - 1) : nullptr;
@@ -118,7 +119,7 @@ struct FreeList {
     for (Slot *s = head, *next; s; s = next) {
       next = s->next;
       Chunk* c = chunk_of(s);
-      if (c->free == kPerChunk && c != latest && !c->doomed) {  // met for the first time
+      if (c->free == kPerChunk && c != latest && !c->doomed) {  // seen for the first time
         if (kept >= keep)
           c->doomed = true;
         else
@@ -130,7 +131,7 @@ struct FreeList {
     }
     head = nullptr;
     n_free = 0;
-    for (Slot *s = list, *next; s; s = next) {  // in the old order again
+    for (Slot *s = list, *next; s; s = next) {  // restores the original order
       next = s->next;
       chunk_of(s)->free = 0;
       s->next = head;
@@ -157,7 +158,7 @@ struct FreeList {
     }
     Slot* from = fresh;
     fresh = end - fresh > static_cast<ptrdiff_t>(kCarved) ? fresh + kCarved : end;
-    for (Slot* s = fresh; s != from;) {  // handed out in the order of memory
+    for (Slot* s = fresh; s != from;) {  // so that they are handed out in address order
       (--s)->next = head;
       head = s;
       ++n_free;
@@ -172,8 +173,8 @@ struct FreeList {
 inline constexpr size_t kLine = 64;
 inline constexpr int kNumClasses = 228;
 inline constexpr uint8_t kForeign = 255;   // memory that is not ours
-inline constexpr uint8_t kOnDevice = 254;  // memory of a device, which counts it itself
-inline constexpr uint8_t kManaged = 253;   // ours, and what it holds can be computed again: replay.h knows its class
+inline constexpr uint8_t kOnDevice = 254;  // memory of a device, which does its own accounting
+inline constexpr uint8_t kManaged = 253;   // ours and recomputable; its size class is stored in its block (replay.h)
 
 struct ClassBytes {
   size_t of[kNumClasses];
@@ -195,33 +196,35 @@ inline int class_of(size_t bytes) {
 struct MemoryPool {
   Buffer* head[kNumClasses];
   FreeList<Buffer> headers;
-  MemoryStats stats;         // but for pool_hits
+  MemoryStats stats;         // except pool_hits
   uint64_t system_requests;  // allocations that were not pool hits
-  size_t most_pooled;        // half of the machine's memory; set before there is anything to pool
+  size_t most_pooled;        // half of the machine's memory; set before the first use
   size_t limit;              // live bytes may not exceed it; 0: no limit
-  bool noting;               // where buffers are made
-  // Thresholds of the fast paths, which need no branch of their own for these: with a watch, they are always exceeded.
+  bool noting;               // note the lines that make buffers
+  // Thresholds that the fast paths test anyway. With a watch they are always exceeded, so watching needs no extra
+  // branch.
   size_t notice_above;  // live bytes: the peak, or the limit where that is lower, or 0
   size_t pool_up_to;    // pooled bytes: most_pooled, or 0
 };
 extern constinit MemoryPool memory_pool;
 
-// How room is made under a limit (replay.cpp), and how bytes are counted by line (ledger.cpp); set once, at start.
+// Callbacks that make room under a limit (replay.cpp) and count bytes by line (ledger.cpp); set once at start.
 struct MemoryHooks {
   void (*make_room)(size_t bytes) = nullptr;  // drops values of at least this size, if it can; runs nothing
   void (*destroy_managed)(Buffer* b) = nullptr;
-  [[noreturn]] void (*fail)(size_t bytes) = nullptr;  // throws: so much more was asked for, and there is no room
+  [[noreturn]] void (*fail)(size_t bytes) = nullptr;  // throws: this much more was requested and does not fit
   void (*note_made)(Buffer* b) = nullptr;             // while lines are noted
-  void (*uncount)(Buffer* b) = nullptr;               // of one whose line is counted
+  void (*uncount)(Buffer* b) = nullptr;               // a buffer counted at its line goes away
 };
 extern MemoryHooks memory_hooks;
 void set_limit(size_t bytes);  // 0: none
 void note_lines(bool on);      // where every buffer is made
 void set_written(Buffer* b, SourceLine owned);
-// A new buffer raised the live bytes above `notice_above`. Throws if they stay above the limit; then it is gone.
+// Called when a new buffer raised the live bytes above `notice_above`. If they exceed the limit and no room can be
+// made, frees the buffer and throws.
 void note_allocation(Buffer* b);
 
-// A buffer's fields for a new life, counted.
+// Resets a recycled buffer's header and updates the statistics.
 inline void start_life(Buffer* b, size_t bytes, Category category) {
   b->refs = 1;
   b->version = 0;
@@ -258,7 +261,7 @@ inline Buffer* allocate(size_t bytes, Category category = Category::other) {
   return b ? b : allocate_slow(bytes, c, category);
 }
 
-// The tape's own accounting: a buffer counts once, however many instructions keep it.
+// Accounting for the tape: a buffer counts once, however many instructions keep it.
 inline void note_saved(Buffer* b) {
   if (b->saved++ == 0 && b->size_class < kOnDevice)
     memory_pool.stats.saved_by_category[static_cast<int>(b->category)] += b->bytes;
@@ -268,7 +271,7 @@ inline void note_unsaved(Buffer* b) {
     memory_pool.stats.saved_by_category[static_cast<int>(b->category)] -= b->bytes;
 }
 
-// The same where the memory of a buffer that is kept goes, and where it is back.
+// The same when the memory of a kept buffer is dropped, and when it comes back.
 inline void note_dropped(const Buffer* b) {
   if (b->saved) memory_pool.stats.saved_by_category[static_cast<int>(b->category)] -= b->bytes;
 }

@@ -22,7 +22,7 @@ class Store {
     std::string name = folder + "/wengert-XXXXXX";
     file_ = mkstemp(name.data());
     if (file_ < 0) fail(ErrorKind::value, "offload", "no file can be made in " + folder + ": " + std::strerror(errno));
-    unlink(name.c_str());  // gone with the process
+    unlink(name.c_str());  // the file disappears with the process
   }
   Store(const Store&) = delete;
   ~Store() {
@@ -67,7 +67,7 @@ class Store {
   }
 
  private:
-  // What is put away in memory is still in memory.
+  // Contents stored in memory still count as memory.
   static void count(int64_t bytes) {
     MemoryStats& s = memory_pool.stats;
     s.live_bytes += static_cast<size_t>(bytes);
@@ -86,7 +86,7 @@ class Store {
 
   int file_ = -1;
   int64_t end_ = 0;
-  std::multimap<size_t, int64_t> free_;  // places, by size
+  std::multimap<size_t, int64_t> free_;  // free space by size
 };
 
 std::shared_ptr<Store> open_store(const std::string& folder) { return std::make_shared<Store>(folder); }

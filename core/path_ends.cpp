@@ -7,10 +7,10 @@ namespace wengert {
 namespace {
 
 constexpr uint32_t kKept = 1 << 14;
-constexpr uint32_t kNumbers = 0x0FFF0000;  // until they begin again; a multiple of kKept
+constexpr uint32_t kNumbers = 0x0FFF0000;  // numbers wrap around here; a multiple of kKept
 
 std::vector<PathEnd> kept;
-uint32_t count = 0;  // of all that were remembered, modulo kNumbers
+uint32_t count = 0;  // ends remembered so far, modulo kNumbers
 
 }  // namespace
 

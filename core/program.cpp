@@ -26,7 +26,7 @@ void FusedGroup::finish() {
   fill_constants();
 }
 
-// What the executor relies on when it computes addresses: a register that holds rows is shorter than one that does not.
+// Checks what the executor relies on to compute addresses: row registers are shorter than full ones.
 void FusedGroup::verify() const {
   require(!code.empty() && registers.size() <= INT16_MAX, "a group has too few instructions, or too many registers");
   require(row_axes >= 0 && (like < 0 ? row_axes <= shape.n : row_axes == 0), "rows have more axes than the group");
@@ -51,7 +51,7 @@ void FusedGroup::verify() const {
     require(registers[k].output < 0 || ready[k], "a group returns a register that nothing fills");
 }
 
-// A result that one instruction alone reads need not go through memory: both become one, where there is a loop for it.
+// A result with a single reader need not go through memory: if there is a kernel for the pair, both become one.
 void FusedGroup::pair_up() {
   std::vector<int> readers(registers.size(), 0), maker(registers.size(), -1);
   for (const FusedInstruction& i : code)
@@ -93,9 +93,9 @@ void FusedGroup::find_lifetimes() {
 }
 
 void FusedGroup::assign_scratch() {
-  // Linear scan: a register takes the first position whose last reader is behind it.
+  // Linear scan: a register takes the first position whose last reader has already run.
   const int end = static_cast<int>(code.size());
-  std::vector<int> free_at;  // position → the time from which it is free
+  std::vector<int> free_at;  // position → when it becomes free
   auto place = [&](FusedRegister& r, int from) {
     const int to = r.output >= 0 ? end : std::max(from, r.last_read);
     size_t p = 0;
@@ -129,7 +129,7 @@ void Program::finish() {
 }
 
 namespace {
-// Each region is a call inside of that of the program around it, which the stack has to hold.
+// Each region runs as a nested call, so the depth is limited by the C stack.
 constexpr int kDeepest = 256;
 }  // namespace
 
@@ -211,7 +211,7 @@ void Program::find_drops() {
   }
   moves.resize(outputs.size());
   std::vector<bool> moved(n_slots, false);
-  for (auto& [slot, value] : constants) moved[slot] = true;  // never: the program owns them
+  for (auto& [slot, value] : constants) moved[slot] = true;  // never moved, because the program owns them
   for (size_t i = outputs.size(); i-- > 0;) {
     if (outputs[i] < 0 || moved[outputs[i]]) continue;
     moves[i] = moved[outputs[i]] = true;

@@ -10,14 +10,14 @@ namespace wengert {
 namespace {
 
 constexpr int64_t kTurnsBetweenSignals = 64;
-constexpr size_t kFew = 32;  // operands, results, sizes: room on the stack
+constexpr size_t kFew = 32;  // stack space for operands, results and sizes
 
 int64_t integer_in(const Value* number) {
   const Ref v(on_device(number, kCpu));
   return v->dtype == DType::Bool ? *reinterpret_cast<const bool*>(v->data) : *reinterpret_cast<const int64_t*>(v->data);
 }
 
-// The numbers of a region's sizes.
+// Reads the sizes that a region needs.
 void read_leaves(const Region& region, const Step& s, const StepView& view, int64_t* leaves) {
   for (size_t i = 0; i < region.leaves.size(); ++i) {
     const int32_t at = region.leaves[i];
@@ -25,7 +25,7 @@ void read_leaves(const Region& region, const Step& s, const StepView& view, int6
   }
 }
 
-// A region on the operands from `first` on.
+// Runs a region on the operands from index `first` on.
 void run_region(const Region& region, const Step& s, size_t first, const StepView& view) {
   SmallArray<Value*, kFew> operands(s.in.size()), results(s.out.size());
   for (size_t i = first; i < s.in.size(); ++i) operands[i - first] = view.slots[s.in[i]];
@@ -35,13 +35,13 @@ void run_region(const Region& region, const Step& s, size_t first, const StepVie
   for (size_t i = 0; i < s.out.size(); ++i) view.slots[s.out[i]] = results[i];
 }
 
-// Numbers that are no index choose the nearest region.
+// An index out of range chooses the nearest region.
 void choose(const Step& s, const StepView& view) {
   const auto last = static_cast<int64_t>(s.regions.size()) - 1;
   run_region(s.regions[std::clamp<int64_t>(integer_in(view.slots[s.in[0]]), 0, last)], s, 1, view);
 }
 
-// What a loop without turns gives back are its operands: a result is a value of its own.
+// A loop without turns returns its operands, so they are copied into separate values.
 void make_own(std::vector<Ref>& carried) {
   for (Ref& r : carried) {
     Dims shape;
@@ -53,7 +53,7 @@ void make_own(std::vector<Ref>& carried) {
   }
 }
 
-// One turn's slice of a value along its first axis.
+// The slice of a value along its first axis that one turn reads.
 Value* slice(const Value* x, int64_t turn) {
   Dims shape;
   shape.n = x->ndim - 1;
@@ -61,7 +61,7 @@ Value* slice(const Value* x, int64_t turn) {
   return view(x, shape, x->strides + 1, turn * x->strides[0]);
 }
 
-// What a loop carries from turn to turn, the slices of the turn at hand, and what was made so far.
+// The state of a loop: the carried values, the slices of the current turn, and the stacked results so far.
 class Turns {
  public:
   Turns(const Step& s, const StepView& view)
@@ -100,7 +100,7 @@ class Turns {
       slices.emplace_back(slice(sliced_[i], turn));
       operands_[n_carried() + n_fixed_ + i] = slices.back().v;
     }
-    // The run takes these: their memory serves for what is carried on, if nobody else sees it.
+    // The run takes these references, so the next carried values can reuse their memory if nobody else sees it.
     for (size_t i = 0; i < n_carried(); ++i) operands_[i] = carried_[i].take();
     run_steps(view_.device, body_, operands_.data(), leaves_.data(), results_.data(), nullptr, loop_.n_carried,
               view_.wrote);
@@ -185,7 +185,7 @@ class ConditionalTurns {
 
   const Step& step_;
   const StepView& view_;
-  std::vector<int64_t> leaves_[2];  // of the condition, of the body
+  std::vector<int64_t> leaves_[2];  // of the condition and of the body
   std::vector<Value*> operands_, results_;
   std::vector<Ref> carried_;
 };

@@ -12,8 +12,8 @@ namespace wengert {
 
 ReplayCounters replay_counters = {};
 
-// Dropped blocks that are computed from each other, joined as sets: what one of them costs to bring back is what the
-// group costs, about (Kirisame et al., 2021).
+// Dropped blocks that are computed from each other, joined by union-find. Bringing one of them back costs about as much
+// as recomputing the whole group (Kirisame et al., 2021).
 struct Group {
   Group* parent;
   double cost;
@@ -22,33 +22,33 @@ struct Group {
 
 namespace {
 
-constexpr size_t kLeastBytes = 256;  // smaller results are kept: their recipe takes more
-constexpr size_t kHeldBytes = 4096;  // a value from outside of this size is held, whoever else does
+constexpr size_t kLeastBytes = 256;  // smaller results are always kept, since their recipe would take more memory
+constexpr size_t kHeldBytes = 4096;  // an outside value up to this size is held even if nobody else holds it
 constexpr double kSecondsPerCall = 3e-7, kSecondsPerProductFlop = 7.5e-12, kSecondsPerFlop = 4e-11;
-constexpr double kFlopsPerElement = 8;  // of what is not a product
+constexpr double kFlopsPerElement = 8;  // for ops other than products
 constexpr size_t kPendingPerCall = 16;
 
-// A block that is there, with what the search for victims reads of it.
+// A block that has memory, with the fields that the search for victims reads.
 struct Resident {
   Block* block;
   double made_at;
-  double cost_per_byte;  // to bring it back, when it was last looked at; squared
+  double cost_per_byte;  // cost of recomputing it, squared, as of the last update
 };
 
 thread_local ReplayPolicy policy;
-thread_local int64_t results_seen = 0;  // by the policy
-Block* blocks = nullptr;                // the latest
-std::vector<Resident> residents;        // those that are there
-std::vector<Block*> shortlist;          // of residents: where the next victims are
+thread_local int64_t results_seen = 0;  // results seen by the policy
+Block* blocks = nullptr;                // the most recent block
+std::vector<Resident> residents;        // blocks that have memory
+std::vector<Block*> shortlist;          // residents among which the next victims are chosen
 size_t shortlist_uses = 0;
-uint64_t last_order = 0;  // of a recipe
+uint64_t last_order = 0;  // order of the last recipe
 bool shortlist_limited = false;
 size_t n_limited = 0, limited_bytes = 0, largest_limited = 0;
-double work_clock = 0;       // seconds of work that was remembered
-double position = 0;         // where on that clock values are used now: at its end, or where a walk is
-std::deque<Block*> pending;  // unwanted, owned
+double work_clock = 0;       // seconds of work remembered so far
+double position = 0;         // where on that clock values are being used: at the end, or where the walk is
+std::deque<Block*> pending;  // unwanted blocks, owned
 
-// Stands for the memory of places in blocks.
+// The buffer of values that only refer into a block.
 Buffer nowhere = [] {
   Buffer b = {};
   b.refs = 1;
@@ -87,7 +87,7 @@ void unite(Group* a, Group* b) {
   a->cost += b->cost;
 }
 
-// Calls f with every block that is dropped, and that this one is computed from or that is computed from it.
+// Calls f with every dropped block that is a direct input or a direct result of this one.
 template <class F>
 void for_dropped_neighbours(const Block* b, F&& f) {
   if (b->recipe)
@@ -102,7 +102,7 @@ double own_cost(const Block* b) { return b->recipe ? b->recipe->cost : 0; }
 
 void join_dropped(Block* b) {
   b->group = new Group{nullptr, own_cost(b), 1};
-  if (b->store) return;  // it is read back alone
+  if (b->store) return;  // read back from the store, independently of others
   for_dropped_neighbours(b, [b](Block* other) { unite(root_of(b), root_of(other)); });
 }
 
@@ -113,7 +113,7 @@ void leave_dropped(Block* b) {
 }
 
 double cost_to_bring_back(const Block* b) {
-  constexpr size_t kMostSeen = 32;  // of groups; more are not told apart
+  constexpr size_t kMostSeen = 32;  // groups; beyond that, groups are not distinguished
   Group* seen[kMostSeen];
   size_t n = 0;
   double cost = own_cost(b);
@@ -146,7 +146,7 @@ Block* new_block(Recipe* recipe, size_t result, Buffer* buffer) {
 }
 
 double squared_cost_per_byte(const Block* b) {
-  // What can be read back costs about as much as it takes to copy it.
+  // Reading a block back from a store costs about as much as copying it.
   constexpr double kSecondsPerByte = 1e-9;
   const double cost = b->store ? kSecondsPerByte : cost_to_bring_back(b) / static_cast<double>(b->bytes);
   return cost * cost;
@@ -156,7 +156,7 @@ void look_again_at(const Block* b) {
   if (b->resident()) residents[b->place].cost_per_byte = squared_cost_per_byte(b);
 }
 
-// Of what is there, blocks that this one is computed from or that are computed from it.
+// Updates the cost of the resident blocks that are direct inputs or results of this one.
 void look_again_around(const Block* b) {
   if (b->recipe)
     for (const Ingredient& i : b->recipe->ingredients)
@@ -196,7 +196,7 @@ void remove_reader(Block* b, const Recipe* r) {
   b->readers.pop_back();
 }
 
-// One of the blocks that a recipe makes does not need it any more. Blocks that nobody needs then are added to `doomed`.
+// A block gives up the recipe that makes it. Blocks that nobody needs afterwards are added to `doomed`.
 void let_go(Recipe* r, std::vector<Block*>& doomed) {
   if (--r->refs) return;
   for (const Ingredient& i : r->ingredients) {
@@ -233,7 +233,7 @@ void release(Block* b) {
   delete_all(doomed);
 }
 
-// The buffer is an ordinary one again; the block has none.
+// Detaches the block from its buffer, which becomes an ordinary one.
 void separate(Block* b) {
   Buffer* buffer = std::exchange(b->buffer, nullptr);
   count_gone(b);
@@ -244,9 +244,9 @@ void separate(Block* b) {
 void destroy_managed(Buffer* buffer) {
   Block* b = static_cast<Block*>(buffer->owner);
   separate(b);
-  buffer->written = {};  // dropped before
+  buffer->written = {};  // was dropped before
   destroy(buffer);
-  if (b->refs > 1) join_dropped(b);  // what was computed from it may need it again
+  if (b->refs > 1) join_dropped(b);  // recomputing its results may need it again
   release(b);
 }
 
@@ -257,7 +257,7 @@ void dropped_is_gone(void* owner) {
   release(b);
 }
 
-// Whether only recorded instructions hold it: each has a value of its own.
+// Whether only recorded instructions hold it; each of these has a separate value.
 bool droppable(const Block* b) {
   const Buffer* buffer = b->buffer;
   return b->resident() && b->recipe && buffer->refs == buffer->saved && !buffer->pinned;
@@ -286,7 +286,7 @@ void drop(Block* b) {
   replay_counters.dropped_bytes += b->bytes;
 }
 
-// Memory with the contents of a block becomes the block's: that of the buffer that is held, if there is one.
+// Gives a block its recomputed memory; if others still hold its old buffer, that buffer takes the memory over.
 void attach(Block* b, Buffer* fresh) {
   leave_dropped(b);
   b->size_class = fresh->size_class;
@@ -298,7 +298,7 @@ void attach(Block* b, Buffer* fresh) {
     fresh->size_class = kForeign;
     fresh->release = nullptr;
     note_back(held);
-    set_written(held, std::exchange(fresh->written, {}));  // it was made again, here
+    set_written(held, std::exchange(fresh->written, {}));  // it was recomputed here
   } else {
     fresh->size_class = kManaged;
     fresh->owner = b;
@@ -311,12 +311,12 @@ void attach(Block* b, Buffer* fresh) {
 
 // ------------------------------------------------------------------------------------------------------------ victims
 
-// The lower, the better it can be spared: the square of cost / (bytes × √distance). What is used late, seen from here,
-// may cost more; the root balances that so that chains are computed about as often again as is optimal (Griewank and
-// Walther, 2000).
+// The block with the lowest score is dropped first: the square of cost / (bytes × √distance), where distance is the
+// time until the block is used. The root makes the number of recomputations of a chain come close to the optimum
+// (Griewank and Walther, 2000).
 double score(const Resident& r) { return r.cost_per_byte / (std::abs(position - r.made_at) + kSecondsPerCall); }
 
-// Costs that were not looked at since grow only, as groups do: the winner is looked at again.
+// Groups only grow, so an outdated cost is too low. The winner's cost is therefore updated and compared again.
 Block* best_of(const std::vector<Block*>& candidates) {
   for (;;) {
     Resident* best = nullptr;
@@ -334,7 +334,7 @@ Block* best_of(const std::vector<Block*>& candidates) {
   }
 }
 
-// Looks at all of them. Where they are many, the best few serve for more than one victim.
+// Scores all resident blocks. If there are many, the best few are kept as a shortlist for the next victims.
 void list_candidates(bool limited) {
   constexpr size_t kMany = 64;
   std::vector<std::pair<double, Block*>> found;
@@ -370,7 +370,7 @@ void make_room(size_t bytes) {
   }
 }
 
-// Whether it takes few operations to compute it again, from what is there.
+// Whether it takes few operations to recompute it from what is resident.
 bool cheap(const Block* b) {
   if (b->most_flops <= 0) return true;
   double flops = 0;
@@ -388,7 +388,7 @@ bool cheap(const Block* b) {
   return true;
 }
 
-// What policies do not want goes as soon as nobody sees it: of `most` of them, those that can.
+// Drops unwanted blocks that the user no longer sees, looking at no more than `most` of them.
 void drop_unwanted(size_t most) {
   for (size_t n = std::min(pending.size(), most); n--;) {
     Block* b = pending.front();
@@ -403,7 +403,7 @@ void drop_unwanted(size_t most) {
   }
 }
 
-// Of what `full` has limited, a logarithmic number stays.
+// Of the blocks that `full` limits, a logarithmic number stays.
 void drop_limited() {
   if (!n_limited) return;
   const size_t most = largest_limited * static_cast<size_t>(4 + std::log2(n_limited));
@@ -416,7 +416,7 @@ void drop_limited() {
 
 // ------------------------------------------------------------------------------------------------------------ recipes
 
-// Never 0.
+// A hash of the contents, never 0.
 uint64_t digest_of(const char* data, size_t bytes) {
   uint64_t sum = 1469598103934665603u;
   for (size_t i = 0; i < bytes; i += 8) {
@@ -435,7 +435,7 @@ uint64_t digest_of(const Value* v) {
   return digest_of(packed->data, static_cast<size_t>(packed->bytes()));
 }
 
-// The same view of nothing, `data` being the offset in its buffer.
+// A value with the same axes but no memory; `data` is the offset in its buffer.
 Value* place_of(const Value* v) {
   Value* place = alias(v);
   wengert::release(place->buffer);
@@ -454,7 +454,7 @@ Value* at_place(const Value* place, Buffer* buffer) {
   return v;
 }
 
-// Whether a recipe may hold a value from outside: others keep it anyway, or it takes no more than what is made of it.
+// Whether a recipe may hold an outside value: others keep it alive anyway, or it is no larger than the result.
 bool lasts(const Value* v, size_t made) {
   const Buffer* b = v->buffer;
   if (b->size_class == kOnDevice) return false;
@@ -475,8 +475,8 @@ struct Estimate {
   double flops = 0, seconds = kSecondsPerCall;
 };
 
-// A product of matrices of m k, k n and m n elements takes m k n multiplications: the root of the product of their
-// sizes. The same is taken for other ops that combine two arrays.
+// A product of matrices with mk, kn and mn elements takes mkn multiplications, the square root of the product of the
+// three sizes. The same estimate is used for other ops that combine two arrays.
 Estimate estimate(const Work& work, Value* const* in, int n_in, Value* const* results, int n_results) {
   double elements = 0, products = 0;
   for (int i = 0; i < n_results; ++i)
@@ -501,14 +501,14 @@ Estimate estimate(const Work& work, Value* const* in, int n_in, Value* const* re
   return e;
 }
 
-// It goes as soon as nobody sees it.
+// Marks a block to be dropped as soon as the user no longer sees it.
 void do_without(Block* b) {
   b->unwanted = true;
   ++b->refs;
   pending.push_back(b);
 }
 
-// By the policy of this thread.
+// Applies the policy of this thread to a new block.
 void decide(Block* b, const Estimate& e, bool first) {
   results_seen += first;
   b->store = policy.store;
@@ -574,7 +574,7 @@ Block* block_of(const Buffer* b) {
 }
 
 const Recipe* remember(Work&& work, SourceLine line, Value* const* in, int n_in, Value* const* results, int n_results) {
-  // Of earlier calls: what this one made for backward is not yet kept as places.
+  // Only blocks of earlier calls: this call's node does not refer to its blocks yet.
   drop_unwanted(kPendingPerCall);
   drop_limited();
   const bool any = std::any_of(results, results + n_results, [&](const Value* v) { return can_be_block(v, in, n_in); });
@@ -629,8 +629,8 @@ Ref read(const Recipe& r, const Ingredient& i) {
   return Ref(alias(i.value));
 }
 
-// Runs a recipe. What it makes is there for as long as somebody holds it, at least the references returned: one for
-// each block that came back.
+// Runs a recipe. The blocks that come back stay resident while somebody holds them; the returned references are one for
+// each.
 std::vector<std::pair<Block*, Ref>> run_recipe(const Recipe& r, const std::vector<Ref>& operands) {
   const int n_in = static_cast<int>(operands.size());
   std::vector<Value*> in, out(r.results.size(), nullptr);
@@ -653,7 +653,7 @@ std::vector<std::pair<Block*, Ref>> run_recipe(const Recipe& r, const std::vecto
   return held;
 }
 
-// There is a buffer, which somebody holds.
+// Reads a block back from its store into the buffer that is held.
 void read_back(Block* b) {
   Buffer* fresh = allocate(b->bytes, Category::activation);
   try {
@@ -668,8 +668,8 @@ void read_back(Block* b) {
   ++replay_counters.loaded;
 }
 
-// What has to run again for a block to be there, in the order in which it ran: so that no more is there at a time than
-// was then. What one makes is held until the last that reads it has run.
+// The recipes that must run to bring a block back, in their original order, so that no more is resident at a time than
+// there was originally. Each result is held until its last reader has run.
 class Plan {
   struct Held {
     size_t readers = 0;
@@ -698,7 +698,7 @@ class Plan {
   const Recipe& upcoming() const { return *order_[next_]; }
   Ref take() { return std::move(held_.at(target).value); }
 
-  // What the upcoming recipe reads; or a block that it lacks: it was there, and had to go since.
+  // Collects the operands of the next recipe. Returns a block that is missing because it was dropped in the meantime.
   Block* gather(std::vector<Ref>& operands) const {
     for (const Ingredient& i : upcoming().ingredients) {
       if (i.block && i.block->stored && !i.block->resident()) read_back(i.block);
@@ -708,7 +708,7 @@ class Plan {
     return nullptr;
   }
 
-  // What was lacking.
+  // Holds the block that was missing.
   void hold(const Block* b, Ref value) {
     Held& h = held_[b];
     h.readers = 0;
@@ -717,7 +717,7 @@ class Plan {
     h.value = std::move(value);
   }
 
-  // After the upcoming one ran.
+  // Called after the next recipe has run.
   void keep(std::vector<std::pair<Block*, Ref>> made) {
     for (auto& [block, value] : made)
       if (auto h = held_.find(block); h != held_.end()) h->second.value = std::move(value);
@@ -727,9 +727,9 @@ class Plan {
   }
 };
 
-// The value returned holds the block.
+// Brings a block back; the returned value holds it.
 Ref bring_back(Block* block) {
-  std::vector<Plan> plans;  // each for what the one before lacks
+  std::vector<Plan> plans;  // each plan brings back what the previous one is missing
   plans.emplace_back(block);
   for (;;) {
     Plan& plan = plans.back();
@@ -774,7 +774,7 @@ Ref restored(const Value* kept) {
 
 void forget_contents(Buffer* buffer) {
   Block* b = static_cast<Block*>(buffer->owner);
-  if (buffer->pinned) return;  // its digest tells
+  if (buffer->pinned) return;  // its digest detects changes
   separate(b);
   if (b->refs > 1) join_dropped(b);
   release(b);

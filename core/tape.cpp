@@ -17,12 +17,12 @@ namespace {
 
 FreeList<Node> free_nodes;
 Node* recorded = nullptr;  // the latest of all recorded nodes
-Node* doomed = nullptr;    // nodes without references, waiting to be taken apart
+Node* doomed = nullptr;    // unreferenced nodes waiting to be destroyed
 bool draining = false;
 uint64_t last_id = 0;
-uint64_t last_seq = 0;  // one for all threads, as graphs cross them
+uint64_t last_seq = 0;  // shared by all threads, because a graph may span several
 uint32_t last_epoch = 0, last_extent = 0;
-std::vector<uint32_t> extents;  // that have not ended, of all threads
+std::vector<uint32_t> extents;  // extents still open, across all threads
 
 Node* new_node() {
   Node* n = static_cast<Node*>(free_nodes.take());
@@ -61,7 +61,7 @@ void unlist(Node* n) {
   (n->following ? n->following->previous : recorded) = n->previous;
 }
 
-// What few nodes have.
+// Releases the rarely used fields.
 [[gnu::noinline]] void drop_extras(Node* n) {
   if (n->edges != n->inline_edges) std::free(n->edges);
   if (n->saved != n->inline_saved) std::free(n->saved);
@@ -75,7 +75,7 @@ void unlist(Node* n) {
   delete[] n->types;
 }
 
-// One test instead of many.
+// Combines the tests for null, so that the common case takes one branch.
 template <class... P>
 bool any(P*... p) {
   return (reinterpret_cast<uintptr_t>(p) | ...) != 0;
@@ -216,7 +216,8 @@ void end_extent(uint32_t extent) {
 Lifetime longer(Lifetime a, Lifetime b) {
   if (a.lasting() || b.lasting()) return {};
   if (b.tape) a.tape = b.tape;
-  // Extents nest: the earlier one is the longer. The difference is signed, as the numbers may have wrapped around.
+  // Extents nest, so the earlier one lasts longer. The difference is signed because the numbers may have wrapped
+  // around.
   if (b.extent && (!a.extent || static_cast<int32_t>(b.extent - a.extent) < 0)) a.extent = b.extent;
   return a;
 }
@@ -243,7 +244,8 @@ bool any_tracked(Value* const* in, int n_in) {
 
 namespace {
 
-// Edges, order and line: what every recorded node has. `which` are the operands with an edge; null: the first ones.
+// Sets the edges, order and line, which every recorded node has. `which` lists the operands that get an edge; null
+// means the first ones.
 inline void link(Node* n, Value* const* operands, const uint16_t* which, int count) {
   bool alive = false;
   n->edges = room(n->inline_edges, count);
@@ -269,7 +271,7 @@ inline void link(Node* n, Value* const* operands, const uint16_t* which, int cou
   }
 }
 
-// A result of a recorded op that is no floating tensor: a path ends there.
+// Marks the end of a path at an integer result of a recorded op.
 void end_at_integer(const Node* n, Value* v) {
   if (!n->derivative || v->made) return;
   PathEnd end{.reason = PathEnd::no_derivative, .op = n->derivative->op ? n->derivative->op->name.c_str() : "compiled"};
@@ -307,8 +309,8 @@ inline void attach(Node* n, Value* const* out, int n_out) {
 
 namespace {
 
-// What is kept of a block is a place in it, by a value that nobody else holds: so the block knows when only recorded
-// instructions need it.
+// Replaces a saved value by a reference to its block, through a value that nobody else holds. That is how the block
+// knows when only recorded instructions still need it.
 [[gnu::noinline]] void keep_place(Node* n, Value*& v) {
   if (!block_of(v->buffer)) return;
   Value* kept = place_to_keep(v);
@@ -334,7 +336,7 @@ void record(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs,
       v = in[s.index];
       retain(v);
     } else if (s.kind == SavedRef::output) {
-      v = alias(out[s.index]);  // without its edge: a node never owns its own output
+      v = alias(out[s.index]);  // without its edge, because a node never owns its own output
     } else {
       v = residuals[s.index];
       retain(v);
@@ -370,7 +372,7 @@ void end_path(const char* op, bool differentiable, Value* const* in, int n_in, V
     if (in[i]->node && in[i]->node->leaf && !end.leaf) end.leaf = in[i]->node->id;
     tracked_here |= in[i]->node != nullptr;
   }
-  if (tracked_here) before = 0;  // of two paths, the one that ends here
+  if (tracked_here) before = 0;  // if two paths meet, keep the one that ends here
   for (int i = 0; i < n_out; ++i) {
     if (out[i]->made) continue;
     if (!before) {
@@ -386,7 +388,7 @@ namespace {
 
 void log_on_tapes(const Logged& l, const Work& work) {
   std::vector<Tape*>& tapes = *thread_state.tapes;
-  SmallArray<Value*, 8> results(l.n_results);  // symbolic zeros are none
+  SmallArray<Value*, 8> results(l.n_results);  // symbolic zeros are not results
   Value** end = std::remove_copy(l.results, l.results + l.n_results, results.data(), nullptr);
   const int n = static_cast<int>(end - results.data());
   auto call =
@@ -401,7 +403,7 @@ void log_on_tapes(const Logged& l, const Work& work) {
   if (l.python) call->python = derive_hooks.share_object(l.python);
   for (Tape* t : tapes) t->calls.push_back(call);
   if (!l.node) return;
-  // The node of a recorded call; what it keeps of the results is known by their numbers.
+  // The call refers to its node; the node's saved results are found by their numbers.
   retain(call->node = l.node);
   if (!l.node->derivative) return;
   for (int i = 0; i < l.node->n_saved; ++i) {
@@ -412,7 +414,7 @@ void log_on_tapes(const Logged& l, const Work& work) {
   }
 }
 
-// What the node saved of results that have become blocks: places in them.
+// Replaces the node's saved results that became blocks by references to these blocks.
 void keep_places(Node* n, const Recipe* made) {
   for (int i = 0; i < n->n_saved; ++i) {
     const Block* b = block_of(n->saved[i].value->buffer);
@@ -448,7 +450,7 @@ void log_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value*
 
 namespace {
 
-// A broadcast number is a number.
+// A broadcast number is logged as a number.
 void log_untracked(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value* const* out) {
   if (n_in == 1 && in[0]->made == Value::kLiteral && is_uniform(out[0]))
     out[0]->made = Value::kLiteral;
@@ -468,7 +470,7 @@ Node* node_of(const Derivative& d, Value* const* out) {
   return nullptr;
 }
 
-// The list that is given to a derived program is as long as the highest entry that is read of it.
+// The list of sizes for a derived program must reach the highest index that the program reads.
 void log_program(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
                  Value* const* results) {
   Work work;
@@ -481,7 +483,7 @@ void log_program(const Derivative& d, Value* const* in, int n_in, const Attrs* a
   log_call({d.name, in, n_in, results, n, d.n_outputs, node_of(d, results), d.python}, std::move(work));
 }
 
-// Residuals are looked at where they are used: in the derivative.
+// Residuals are checked where they are used, in the derivative.
 void observe_program(const Derivative& d, Value* const* in, int n_in, const Attrs* attrs, const int64_t* given,
                      Value* const* results) {
   if (thread_state.logs) log_program(d, in, n_in, attrs, given, results);
@@ -612,7 +614,7 @@ Value* apply_elementwise(const Op& op, Value* const* in, int n_in) {
 const Node* latest_recorded() { return recorded; }
 
 void clear_recorded() {
-  // Freeing a saved value may free nodes, and so change the list; each node that is visited is held meanwhile.
+  // Freeing a saved value may free other nodes and change the list, so each node is held while it is visited.
   Node* n = recorded;
   if (n) retain(n);
   while (n) {

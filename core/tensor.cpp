@@ -34,7 +34,7 @@ void share_edge(Value* to, const Value* from) {
   if (to->node) retain(to->node);
 }
 
-// The axes in the order of memory, the largest step first; none if the elements do not fill their memory without gaps.
+// The axes in memory order, largest stride first; empty if the elements do not fill their memory without gaps.
 Dims memory_order(const Value* v) {
   Dims axes;
   axes.n = v->ndim;
@@ -50,8 +50,8 @@ Dims memory_order(const Value* v) {
   return axes;
 }
 
-// The tape needs the buffer's contents: give the base a copy of its own and leave the old buffer to the tape. Views
-// keep their places in it if it has the same layout.
+// The tape needs the buffer's contents, so the base gets a copy and the old buffer is left to the tape. Views keep
+// their positions if the copy has the same layout.
 void copy_on_write(Alias& a) {
   Ref copy(empty_like(a.base, a.base->dtype));
   if (!a.base->contiguous && memory_order(a.base).n == a.base->ndim) {
@@ -66,7 +66,7 @@ void copy_on_write(Alias& a) {
   std::swap(a.base, copy.v);
 }
 
-// The view's place in the base as it is now (the base may have moved to a buffer of its own). Not tracked.
+// The view of the current base (which may have moved to another buffer). Not tracked.
 Value* place_in_base(const Tensor& t) {
   if (t.alias->repacked)
     throw Error(ErrorKind::in_place, "a view of a tensor with gaps in its memory, " + to_string(t.value->type()) +
@@ -80,8 +80,8 @@ Value* place_in_base(const Tensor& t) {
   return v;
 }
 
-// A view of x that has an edge to it if x has one: what a view is of its base does not depend on whether who reads it
-// records, nor on whether the tape or transformation in which it was written still runs.
+// A view of x, with an edge to x if x has one. How a view relates to its base does not depend on whether its reader
+// records, nor on whether the tape or transformation in which it was written is still running.
 Value* linked(const Op& op, Value* x, const Attrs& attrs) {
   Value* out;
   if (x->node)
@@ -98,7 +98,7 @@ Value* permuted(Value* x, const Dims& axes) {
   return linked(*permute, x, attrs);
 }
 
-// The base with its axes in the order of memory, so that it is contiguous: in it, offset and strides are a place.
+// The base with its axes permuted into memory order, so that it is contiguous and offset and strides identify a view.
 Ref in_memory_order(Value* base, Dims& axes) {
   if (base->contiguous) return Ref::share(base);
   axes = memory_order(base);
@@ -115,7 +115,7 @@ Ref in_order_of(const Value* base, Value* packed, const Dims& axes) {
   return Ref(permuted(packed, back));
 }
 
-// The same where nothing is tracked: tapes know what the base is made of.
+// The same if nothing is tracked, so that tapes still know what the base consists of.
 void log_update(Alias& a, const Value* view, Value* result) {
   static const Op* update = find_op("as_strided_update");
   if (!thread_state.logs) return;
@@ -126,7 +126,7 @@ void log_update(Alias& a, const Value* view, Value* result) {
     a.base->made = 0;
 }
 
-// The base after `view` (a part of its buffer) was given the value `result`, for the tape.
+// Records the new base after `result` was written to `view`, a part of its buffer.
 void record_update(Alias& a, const Value* view, Value* result) {
   static const Op* update = find_op("as_strided_update");
   Value* tracked_by[2] = {a.base, result};
@@ -145,7 +145,7 @@ void record_update(Alias& a, const Value* view, Value* result) {
 
 bool repeats_elements(const Value* v) { return !v->contiguous && has_overlap(v->ndim, v->shape, v->strides); }
 
-// Elements that share a place would all be written there, and the last one would win.
+// Elements that share memory would overwrite each other, and the last one would win.
 [[noreturn]] void fail_overlapping(const Value* v, const char* op) {
   fail(
       ErrorKind::in_place, op,
@@ -246,8 +246,8 @@ void refuse_leaf(Tensor& t, const char* op) {
 
 namespace {
 
-// The argument of a function that is being differentiated: its memory is the caller's, who does not see what the
-// function does to it.
+// Whether t is an argument of a function being differentiated. Its memory belongs to the caller, who must not see what
+// the function writes.
 bool borrowed(const Tensor& t) {
   const Value* v = t.alias ? t.alias->base : t.value;
   return v->node && v->node->leaf && !lasting_leaf(v);
@@ -263,7 +263,8 @@ bool needs_own_memory(const Tensor& t, bool repeats) {
 }
 
 void refuse_places(const Tensor& t, const char* op) {
-  // A gradient may be one element seen through strides of zero: it gets memory of its own. A view of a tensor may not.
+  // A gradient may be one element seen through strides of zero; it gets its own memory first. A view of a tensor does
+  // not.
   const bool repeats = repeats_elements(t.value);
   if (t.overlaps || (repeats && (!t.is_base || writes_through(t)))) fail_overlapping(t.value, op);
   const Value* base = t.alias ? t.alias->base : nullptr;
@@ -334,7 +335,7 @@ void assign(Tensor& t, Value* owned, const char* op, bool recorded) {
     set_value(t, v);
     old = v;
   }
-  // Overlapping memory (a[1:] = a[:-1]) reads the source whole before it writes.
+  // If memory overlaps, as in a[1:] = a[:-1], the source is read completely before writing.
   Ref packed;
   if (share_memory(result.v, old)) {
     packed = Ref(empty_like(result.v, result->dtype));

@@ -1,5 +1,5 @@
-// What Python holds: a name for a value. Writing in place gives the name a new value; views of one buffer are kept
-// together so that a write through one of them is seen, and differentiated, through the others.
+// What Python holds: a name for a value. Writing in place gives the name a new value. Views of one buffer form a group,
+// so that a write through one of them is seen, and differentiated, through the others.
 #pragma once
 #include "tape.h"
 
@@ -7,12 +7,12 @@ namespace wengert {
 
 struct Tensor {
   Value* value = nullptr;  // null for tensors that are not plain (duals, traced values)
-  Alias* alias = nullptr;  // null: shares with nobody
+  Alias* alias = nullptr;  // null: shares its buffer with nobody
   uint32_t seen = 0;       // alias version that `value` reflects
   int64_t offset = 0;      // of a view: bytes from the start of its base
   bool is_base = false;
   bool detached = false;                             // a view that carries no gradient
-  bool overlaps = false;                             // a view of a tensor that has several elements at one place
+  bool overlaps = false;                             // a view of a tensor whose elements share memory
   Tensor *previous = nullptr, *following = nullptr;  // of the same alias
 };
 
@@ -25,38 +25,38 @@ inline Value* current(Tensor& t) {
   return t.value;
 }
 
-// t becomes, or ceases to be, one of the names that stand for one buffer.
+// Adds t to an alias group, or removes it.
 void enter_group(Tensor& t, Alias* a);
 void leave_group(Tensor& t);
 
 // Geometry of a view within its base, in elements, as attributes of the as_strided ops: shape, strides, offset.
 Attrs geometry(const Tensor& view);
-// The base with its axes in the order of memory, and so contiguous: a new reference, or null if its memory has gaps.
+// The base with its axes permuted into memory order, hence contiguous. A new reference, or null if its memory has gaps.
 Value* base_in_memory_order(const Alias& a);
 
-// `v` becomes a view in t's alias group. Takes v's value as it is.
+// Makes `view` a member of `base`'s alias group, with its current value.
 void join(Tensor& base, Tensor& view, bool detached);
 
-// Whether writing one element of t could change another one, of t or of a tensor that t is a view of.
+// Whether writing one element of t could change another element of t, or of a tensor that t is a view of.
 bool has_shared_elements(Tensor& t);
 
-// A tensor whose memory no other one shares gets a place for every element: a gradient may be one number, seen through
-// strides of zero. Without it, a view of such a tensor could not be written.
+// Gives every element its own memory if t shares its buffer with no other tensor. A gradient may be one number seen
+// through strides of zero, and a view of such a tensor could not be written.
 void separate_elements(Tensor& t);
 
-// A leaf, or a view of one, may be written only where nothing is recorded: its gradient would have no meaning.
+// Throws for a leaf, or a view of one, while recording is on: its gradient would be meaningless after the write.
 void refuse_leaf(Tensor& t, const char* op);
 
-// Throws what `assign` would throw for a result of t's type, and what in-place ops do: a leaf that requires a gradient
-// is written only where nothing is recorded.
+// Throws what `assign` would throw for a result of t's type, and what in-place ops throw for a leaf that requires a
+// gradient while recording is on.
 void require_assignable(Tensor& t, bool recorded, const char* op);
 
-// Whether new contents may be written over the old: no graph needs these, and no view would miss that they changed.
+// Whether the old contents may be overwritten: no graph needs them, and every view would notice the change.
 bool writable(const Tensor& t);
 
-// t = result, in place. Takes the result's reference; its type is t's type. The buffer is taken over, copied or written
-// through, so that neither other views nor saved values see anything wrong; writing through a pinned buffer
-// that the tape needs raises when that backward runs. Where the write is not recorded, t keeps the edge that it had.
+// t = result, in place. Takes the result's reference; the types are equal. The buffer is taken over, copied or written
+// through, so that views stay in step and saved values stay intact. After a write to a pinned buffer that the tape
+// needs, backward raises. If the write is not recorded, t keeps its edge.
 void assign(Tensor& t, Value* result, const char* op, bool recorded);
 
 }  // namespace wengert

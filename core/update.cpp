@@ -84,7 +84,7 @@ std::vector<size_t> update(const Program& p, const std::vector<Updated>& all, Va
   std::optional<ProfiledFor> step;
   if (profiling) step.emplace(Phase::update);
   for (const Updated& u : all) {
-    const Ref gradient = Ref::share(gradient_of(u));  // kept over the run: writing the parameter may exchange its leaf
+    const Ref gradient = Ref::share(gradient_of(u));  // held, because writing the parameter may replace its leaf
     update_one(p, u, gradient.v, numbers, n_numbers);
   }
   return missing;

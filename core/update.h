@@ -1,11 +1,11 @@
-// The step of an optimizer: one program, run in place on parameters and their states.
+// An optimizer's step: one program that runs in place on all parameters and their states.
 #pragma once
 #include "program.h"
 #include "tensor.h"
 
 namespace wengert {
 
-// A parameter, its gradient (null: that of its leaf) and its state.
+// A parameter, its gradient (null: that of its leaf) and its optimizer state.
 struct Updated {
   Tensor* parameter;
   Tensor* gradient;
@@ -13,9 +13,9 @@ struct Updated {
   size_t n_state;
 };
 
-// Runs the program on each: its operands are the parameter, the gradient, the state and the numbers, its results the
-// new parameter and the new state. If a gradient is missing nothing is changed, and the positions of those without one
-// are returned. Throws, before anything is changed, where something does not fit.
+// Runs the program on each parameter. Operands: the parameter, the gradient, the state and the numbers. Results: the
+// new parameter and the new state. If gradients are missing, nothing changes and the positions of those parameters are
+// returned. Throws on mismatched types before anything changes.
 std::vector<size_t> update(const Program& p, const std::vector<Updated>& all, Value* const* numbers, size_t n_numbers);
 
 }  // namespace wengert

@@ -69,7 +69,7 @@ bool has_overlap(int ndim, const int64_t* shape, const int64_t* strides) {
   }
   auto step = [&](int i) { return strides[i] < 0 ? -strides[i] : strides[i]; };
   std::sort(order, order + n, [&](int a, int b) { return step(a) < step(b); });
-  int64_t extent = 0;  // how far the axes so far reach
+  int64_t extent = 0;  // extent of the axes so far
   for (int k = 0; k < n; ++k) {
     if (step(order[k]) <= extent) return true;
     extent += step(order[k]) * (shape[order[k]] - 1);
@@ -109,7 +109,7 @@ bool is_uniform(const Value* v) {
 
 namespace {
 
-// With a buffer of its own; type and axes are unset.
+// A value with a new buffer; type and axes are not set.
 inline Value* allocated(size_t bytes, int ndim, Category category, DeviceId device) {
   Buffer* buffer = device == kCpu ? allocate(bytes, category) : allocate_on(device_at(device), bytes, category);
   Value* v;

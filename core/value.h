@@ -10,7 +10,7 @@ struct Tensor;
 void release(Node* n);  // tape.cpp
 void retain(Node* n);
 
-// Shapes and strides of few axes lie in the value itself, which is two cache lines then; those of many, beside it.
+// Shapes and strides of up to this many axes are stored inline, so that a value fits two cache lines.
 inline constexpr int kFewAxes = 4;
 
 struct alignas(64) Value {
@@ -20,7 +20,7 @@ struct alignas(64) Value {
   bool contiguous;
   DeviceId device;
   uint32_t output;  // which output of `node` this is
-  uint32_t made;    // the number of the result of a call (calls.h), or of the end of a path (path_ends.h); 0: neither
+  uint32_t made;    // number of a call's result (calls.h) or of a path end (path_ends.h); 0: neither
   Buffer* buffer;
   char* data;
   int64_t size;
@@ -29,8 +29,8 @@ struct alignas(64) Value {
   int64_t* strides;  // in elements
   int64_t axes[2 * kFewAxes];
 
-  static constexpr uint32_t kLiteral = UINT32_MAX;       // as `made`: a number in the source, or drawn by a call itself
-  static constexpr uint32_t kFirstSpecial = 0xF0000000;  // from here on, no number of a result of a call
+  static constexpr uint32_t kLiteral = UINT32_MAX;       // `made` of a literal, or of a number drawn by the call
+  static constexpr uint32_t kFirstSpecial = 0xF0000000;  // numbers from here on do not denote results of calls
 
   int64_t bytes() const { return size * size_of(dtype); }
   Dims dims() const {
@@ -43,8 +43,8 @@ struct alignas(64) Value {
 };
 
 extern FreeList<Value> free_values;
-void make_room_for_axes(Value* v);   // for more than few
-inline Value* new_value(int ndim) {  // other fields than these are unset
+void make_room_for_axes(Value* v);   // if there are more than kFewAxes
+inline Value* new_value(int ndim) {  // sets only the fields below
   Value* v = static_cast<Value*>(free_values.take());
   v->refs = 1;
   v->ndim = static_cast<uint8_t>(ndim);
@@ -69,14 +69,14 @@ inline void release(Value* v) {
   if (--v->refs == 0) destroy(v);
 }
 
-// Names that stand for one buffer: a base and its views, or a gradient and what was given out of it. `base` is the
-// current value of the whole; `version` counts writes.
+// An alias group: a base tensor and its views, or `.grad` and the tensors handed out for it. `base` is the current
+// value of the whole; `version` counts writes.
 struct Alias {
   uint32_t refs;
   uint32_t version;
   Value* base;
-  Tensor* names = nullptr;  // the first of the tensors that belong to it
-  bool repacked = false;    // the base got other strides: places of views in it are not known any more
+  Tensor* names = nullptr;  // first of the member tensors
+  bool repacked = false;    // the base's strides changed, so the positions of views in it are unknown
 };
 inline void retain(Alias* a) { ++a->refs; }
 void release(Alias* a);
@@ -132,18 +132,18 @@ inline bool same_shape(const Value* a, const Value* b) {
     if (a->shape[i] != b->shape[i]) return false;
   return true;
 }
-// Whether two elements may lie at the same place: true for all that overlap, and for strides that interleave so that it
-// would take a search to know.
+// Whether two elements may share memory. Conservative: also true for interleaved strides, where an exact test would
+// need a search.
 bool has_overlap(int ndim, const int64_t* shape, const int64_t* strides);
-// Whether the two may have elements at the same address: they do if not all bytes of one lie behind those of the other.
-// Buffers do not tell: two may have been made of one array of another library.
+// Whether the address ranges of two values overlap. Comparing buffers is not enough: two of them may wrap the same
+// array of another library.
 bool share_memory(const Value* a, const Value* b);
 // One element, seen through strides of zero.
 bool is_uniform(const Value* v);
 
 // dst[...] = src[...] for equal shapes; dtypes and devices may differ.
 void copy_into(const Value* src, Value* dst);
-// v[...] = x, of a value that is packed.
+// v[...] = x, for a packed value.
 void fill_value(Value* v, double x);
 
 }  // namespace wengert

@@ -1,5 +1,5 @@
-// The backward walk: from the roots through the recorded nodes, latest first, each pulled back once all its cotangents
-// are in.
+// The backward walk: visits the recorded nodes from the roots, latest first. A node is pulled back once all its
+// cotangents have arrived.
 #include <algorithm>
 #include <unordered_set>
 #include <utility>
@@ -18,23 +18,23 @@ namespace wengert {
 namespace {
 
 uint64_t last_walk = 0;
-int n_walks = 0;  // that run now: hooks and regions start others inside
+int n_walks = 0;  // walks in progress; hooks and regions may start nested ones
 
 constexpr uint32_t kNone = UINT32_MAX;
-constexpr int kNodesPerCheck = 256;  // for signals, where the work of a node is small
+constexpr int kNodesPerCheck = 256;  // how often to check for signals
 
 struct Slot {
   Node* node;
   Value* bar;  // the cotangent of output 0; null: none yet, or a symbolic zero
   union {
     uint32_t more;     // where cotangents of further outputs begin, or kNone
-    uint32_t awaited;  // of a leaf, if that is counted: contributions to come
+    uint32_t awaited;  // of a leaf whose contributions are counted: how many are still to come
   };
   bool wanted;  // leads to a source
   bool scheduled;
 };
 
-// x + y, as an instruction of the tape where one of them is tracked. Takes x's reference, borrows y.
+// x + y, recorded if one of them is tracked. Takes x's reference, borrows y.
 Value* add_recorded(Value* x, Value* y) {
   static const Op* add = find_op("add");
   Value* in[2] = {x, y};
@@ -44,7 +44,7 @@ Value* add_recorded(Value* x, Value* y) {
   return sum;
 }
 
-// The lists of a walk. Those of a finished walk are kept for the next one: their memory has grown to what is needed.
+// The lists of a walk. A finished walk leaves them to the next one, so that their memory is reused.
 struct Lists {
   std::vector<Slot> slots;
   std::vector<Value*> more;
@@ -59,13 +59,13 @@ struct Walk {
   const std::vector<Root>& roots;
   uint64_t id;
   Lists lists;
-  // The roots' nodes own every node that the walk will meet; a hook may drop the tensors that own those.
+  // Holds the roots' nodes, which own every node that the walk will meet: a hook may drop the tensors that held them.
   std::vector<Node*> owned;
-  uint32_t latest = kNone;  // the scheduled slot that comes next; the heap has the others
+  uint32_t latest = kNone;  // the scheduled slot that comes next; the others are in the heap
   bool pruned = false;
-  bool counting = false;  // contributions to leaves: each is visited when its last one has arrived
+  bool counting = false;  // contributions to leaves are counted, and a leaf is visited when its last one has arrived
   Checks checks = thread_state.checks;
-  std::vector<Node*> ran;  // that keep what they saved until gradients were looked at
+  std::vector<Node*> ran;  // nodes that keep their saved values until the gradients have been checked
 
   Walk(const std::vector<Root>& from, const WalkOptions& o) : options(o), roots(from), id(++last_walk) {
     ++n_walks;
@@ -94,10 +94,10 @@ struct Walk {
 
   Slot& slot(uint32_t s) { return lists.slots[s]; }
 
-  // A hook may walk the same nodes again; then their marks are not ours any more, and the slot is searched for.
+  // A hook may walk the same nodes again and overwrite our marks; then the slot has to be searched for.
   uint32_t find(Node* n) {
     if (n->walk_id == id) return n->walk_slot;
-    if (n->walk_id > id)  // marked by a later walk: ours may be under it
+    if (n->walk_id > id)  // a nested walk overwrote the mark
       for (uint32_t i = 0; i < lists.slots.size(); ++i)
         if (lists.slots[i].node == n) return mark(n, i);
     return kNone;
@@ -123,7 +123,8 @@ struct Walk {
     return lists.more[s.more + output - 1];
   }
 
-  // Takes the gradient's reference, unless it throws; a null gradient is a symbolic zero, which still connects.
+  // Takes the gradient's reference unless it throws. A null gradient is a symbolic zero; the path still counts as
+  // connected.
   void send(Node* n, uint32_t output, Value* gradient) {
     const uint32_t s = slot_of(n);
     if (!slot(s).wanted) {
@@ -153,7 +154,7 @@ struct Walk {
     return add_recorded(x, y);
   }
 
-  // The same, looked at. Never in place: what was looked at before stays as it was.
+  // The same with the result checked. Never in place, so that values checked earlier stay unchanged.
   Value* add_checked(Node* of, Value* x, Value* y) {
     retain(x);
     Value* in[2] = {x, y};
@@ -169,8 +170,8 @@ struct Walk {
     return sum;
   }
 
-  // Leaves come last, so they only wait, unless their contributions are counted. Of the others, the latest is kept out
-  // of the heap: a chain never touches it.
+  // Leaves come last and just wait, unless their contributions are counted. The latest of the other nodes is kept
+  // outside the heap, so a chain never touches the heap.
   void schedule(uint32_t s) {
     slot(s).scheduled = true;
     const Node* n = slot(s).node;
@@ -208,7 +209,7 @@ struct Walk {
   }
 };
 
-// Nodes before all sources lead to none: what a source was itself computed from is not looked at.
+// Nodes recorded before every source cannot lead to one, so the search stops there.
 uint64_t earliest(const std::vector<Edge>& sources) {
   uint64_t seq = UINT64_MAX;
   for (const Edge& e : sources)
@@ -221,7 +222,7 @@ bool is_wanted(Walk& w, Node* n) {
   return slot != kNone && w.slot(slot).wanted;
 }
 
-// Marks the nodes from which a source can be reached. The others have no slot, or one that stays unwanted.
+// Marks the nodes that lead to a source. The others get no slot, or one that stays unwanted.
 void prune(Walk& w) {
   w.pruned = true;
   const uint64_t first = earliest(*w.options.sources);
@@ -245,7 +246,7 @@ void prune(Walk& w) {
       if (is_wanted(w, n->edges[i].node)) w.slot(w.find(n)).wanted = true;
 }
 
-// Gives every node that will be met a slot.
+// Gives a slot to every node that the walk will meet.
 void find_all(Walk& w) {
   std::vector<Node*> todo;
   for (const Root& r : w.roots)
@@ -260,8 +261,8 @@ void find_all(Walk& w) {
   }
 }
 
-// Under a budget, before anything is computed: at the end the gradients of all leaves are there, whatever is dropped.
-// Those that are made from nothing that was saved may be one number, repeated; they are not counted.
+// Checks a budget before computing anything: at the end of the walk the gradients of all leaves are live, whatever is
+// dropped. A gradient that is computed without saved values may be a single broadcast number and is not counted.
 void require_gradients(Walk& w) {
   if (!w.pruned) find_all(w);
   std::unordered_set<const Node*> leaves;
@@ -279,7 +280,7 @@ void require_gradients(Walk& w) {
   require_room_for_gradients(bytes);
 }
 
-// Counts the contributions that leaves will get, if one of the leaves wants to know when it has the last one.
+// Counts the contributions that each leaf will get, if any leaf asks to be told about its last one.
 void count_contributions(Walk& w) {
   if (!w.pruned) find_all(w);
   for (const Slot& s : w.lists.slots) w.counting |= s.wanted && s.node->leaf && s.node->final_hooks;
@@ -343,8 +344,8 @@ bool reads_missing(const Program& p, Value* const* bars, int n) {
   return false;
 }
 
-// Of a node with several outputs of which some have no cotangent: the program that takes those that there are, which
-// are moved to the front of the operands, before what was saved. Where there is none, zeros stand for the others.
+// For a node of which only some outputs have a cotangent: the vjp program that takes just those. They are moved to the
+// front of the operands, before the saved values. If there is no such program, zeros are filled in for the others.
 [[gnu::noinline]] Derived& without_missing(const Walk& w, Derived& vjp, const Node* n, Value** in, int& n_bars) {
   if (!w.options.record && !reads_missing(*vjp.program, in, n_bars)) {
     static Value* const anything = scalar(DType::Float32, 0);
@@ -379,7 +380,7 @@ bool reads_missing(const Program& p, Value* const* bars, int n) {
   return vjp;
 }
 
-// Ops that run while one of these exists compute the derivative of a node.
+// While one of these exists, ops belong to the derivative of this node.
 struct Pulled {
   Node* before = std::exchange(thread_state.pulled, nullptr);
   explicit Pulled(Node* n) { thread_state.pulled = n; }
@@ -400,7 +401,7 @@ void run_custom(const Walk& w, Node* n, Value** bars, Value** out) {
   release_all(bars, 0, n->n_outputs);
 }
 
-// Applies the vjp program as an instruction of the tape. False if nothing is tracked: then it can simply run.
+// Applies the vjp program and records it. Returns false if no operand is tracked; then it can simply be run.
 bool pull_back_recorded(Derived& vjp, Node* n, Value** in, int n_bars, Value** out) {
   const int count = n_bars + n->n_saved;
   for (int i = 0; i < n->n_saved; ++i) in[n_bars + i] = saved_operand(n, i);
@@ -416,7 +417,7 @@ bool pull_back_recorded(Derived& vjp, Node* n, Value** in, int n_bars, Value** o
   return tracked;
 }
 
-// Runs the vjp program, and looks at what it gives.
+// Runs the vjp program and checks its results.
 void run_checked(Derived& vjp, Node* n, Value** in, int n_bars, Value** out) {
   std::fill_n(out, n->n_edges, nullptr);
   try {
@@ -430,7 +431,8 @@ void run_checked(Derived& vjp, Node* n, Value** in, int n_bars, Value** out) {
   release_all(in, 0, n_bars);
 }
 
-// Cotangents of the edges, from cotangents of the outputs, which are used up. `saved(i)` is borrowed.
+// Computes the cotangents of the edges from those of the outputs, which it consumes. `saved(i)` returns a borrowed
+// value.
 template <class SavedValue>
 inline void pull_back(Walk& w, Node* n, uint32_t slot, SavedValue&& saved, Value** out) {
   int n_bars = n->n_outputs;
@@ -461,7 +463,7 @@ inline void pull_back(Walk& w, Node* n, uint32_t slot, SavedValue&& saved, Value
   run(*vjp, in.data(), n->sizes, out, n_bars);
 }
 
-// Of a node that has places in blocks: these are computed again, if need be, before the cotangents are touched.
+// For a node with values in blocks: recomputes them if necessary before touching the cotangents.
 [[gnu::noinline]] void pull_back_replayed(Walk& w, Node* n, uint32_t slot, Value** out) {
   std::vector<Ref> restored;
   for (int i = 0; i < n->n_saved; ++i) restored.push_back(wengert::restored(n->saved[i].value));
@@ -484,16 +486,16 @@ void send_all(Walk& w, const Node* n, Value** out, WalkResult& result) {
   }
 }
 
-// What a node saved is not needed any more, nor what it calls.
+// Releases what the node saved, and its hooks.
 void free_node(Node* n) {
   free_saved(n);
   n->saving = Saving::freed_by_backward;
-  // They have been called for the last time; what they close over may lead back to this node.
+  // Hooks have been called for the last time, and what they close over may lead back to this node.
   if (n->hooks) tape_hooks.drop_object(std::exchange(n->hooks, nullptr));
-  if (n->custom) tape_hooks.drop_object(std::exchange(n->custom, nullptr));  // and the inputs that it keeps
+  if (n->custom) tape_hooks.drop_object(std::exchange(n->custom, nullptr));  // with the inputs that it keeps
 }
 
-// Remembers which cotangents are zero, for those who ask why a gradient is.
+// Remembers which cotangents are zero, for explain().
 inline void note_zeros(Node* n, Value* const* out) {
   for (int i = 0; i < n->n_edges; ++i) {
     if (!out[i] || out[i]->device != kCpu) continue;
@@ -546,7 +548,7 @@ uint64_t new_walk_id() { return ++last_walk; }
 Value* saved_operand(Node* n, int i) {
   Value* v = n->saved[i].value;
   const SavedRef& ref = n->derivative->saves[i];
-  const bool output = ref.kind == SavedRef::output && is_inexact(v->dtype);  // as when recording: integers have no edge
+  const bool output = ref.kind == SavedRef::output && is_inexact(v->dtype);  // as when recording, integers have no edge
   if (n->saving == Saving::kept && !output) {
     retain(v);
     return v;
@@ -574,7 +576,7 @@ void keep_grad(Node* n, Value* gradient) {
     set_category(gradient->buffer, Category::gradient);
     return;
   }
-  // An earlier map may still hold the old sum: `accumulate` adds in place only if nobody does.
+  // An earlier gradient map may still hold the old sum; `accumulate` adds in place only if nobody does.
   n->grad->base = add_recorded(n->grad->base, gradient);
   set_category(n->grad->base->buffer, Category::gradient);
   ++n->grad->version;
@@ -603,7 +605,7 @@ Value* accumulate(Value* x, Value* y) {
 
 namespace {
 
-// Of a leaf, or of another source.
+// Calls the gradient hooks of a leaf or another source.
 void check_gradients(Walk& w, Node* n, uint32_t slot) {
   if (n->leaf && w.slot(slot).bar && !all_finite(w.slot(slot).bar)) anomaly_hooks.bad_gradient(n, w.slot(slot).bar);
   for (size_t i = 0; w.options.sources && i < w.options.sources->size(); ++i) {
@@ -618,9 +620,9 @@ void visit(Walk& w, uint32_t slot, WalkResult& result) {
   Node* n = w.slot(slot).node;
   if (n->hooks && w.slot(slot).bar) {
     Value* changed = tape_hooks.call_hooks(n->hooks, std::exchange(w.slot(slot).bar, nullptr));
-    w.slot(slot).bar = changed;  // after the call: a hook that raises has taken the cotangent with it
+    w.slot(slot).bar = changed;  // set after the call, because a hook that raises has consumed the cotangent
   }
-  // A leaf that was reached by symbolic zeros only has a gradient of zeros, not none.
+  // A leaf reached only by symbolic zeros has a gradient of zeros, not None.
   if (n->leaf && !w.slot(slot).bar) w.slot(slot).bar = zeros(n->types[0]);
   Value* bar = w.slot(slot).bar;
   if (w.checks == Checks::results && (n->leaf || options.sources)) [[unlikely]]
@@ -673,18 +675,19 @@ void check_loss(const std::vector<Root>& roots) {
     if (r.value->size == 1 && !all_finite(r.value)) anomaly_hooks.bad_loss(r.value);
 }
 
-// Thrown where a gradient is not finite, before any leaf has been given its own: the walk is to be gone again, with
-// each step looked at.
+// Thrown if a gradient is not finite, before any leaf has received its own. The walk is then repeated with every step
+// checked.
 struct NotFinite {};
 
-// The gradient of a leaf, which is the first one that is visited: those of all, unless others are still to come.
+// Checks gradients before the first leaf is visited: those of all leaves, or only this one if contributions are
+// counted.
 void check_leaves(Walk& w, uint32_t slot) {
   for (const Slot& s : w.lists.slots)
     if ((w.counting ? &s == &w.slot(slot) : s.node->leaf) && s.bar && !all_finite(s.bar)) throw NotFinite();
 }
 
 WalkResult go(const std::vector<Root>& roots, const WalkOptions& options) {
-  AutocastOff off;  // derivatives run in the precision of what they differentiate
+  AutocastOff off;  // derivatives run in the precision of the op that they differentiate
   Walk w(roots, options);
   WalkResult result;
   if (options.sources) {
@@ -712,7 +715,7 @@ WalkResult go(const std::vector<Root>& roots, const WalkOptions& options) {
       const Value* bar = w.slot(slot).bar;
       if (++since_check == kNodesPerCheck || (bar && bar->size >= Held::kLarge)) {
         since_check = 0;
-        if (void* token = waiting_hooks.enter()) waiting_hooks.leave(token);  // other threads run now and then
+        if (void* token = waiting_hooks.enter()) waiting_hooks.leave(token);  // let other threads run now and then
         check_interrupt();
       }
       profiling ? visit_profiled(w, slot, result) : visit(w, slot, result);
@@ -731,7 +734,7 @@ WalkResult go(const std::vector<Root>& roots, const WalkOptions& options) {
   return result;
 }
 
-// While one of these exists, every result is looked at.
+// While one of these exists, every result is checked.
 struct CheckingResults {
   const Checks before = thread_state.checks;
   CheckingResults() { set(Checks::results); }
@@ -752,7 +755,7 @@ WalkResult walk_checked(const std::vector<Root>& roots, const WalkOptions& optio
   WalkOptions again = options;
   again.retain_graph = true;
   again.accumulate = false;
-  WalkResult found = go(roots, again);  // which throws, if what is computed is the same
+  WalkResult found = go(roots, again);  // throws if the recomputation gives the same result
   for (Value* v : found.sources)
     if (v) release(v);
   for (auto& [id, v] : found.leaves) release(v);
