@@ -1,4 +1,4 @@
-// What `detect_anomaly` is told of: a Python object for each thread that checks.
+// Reports to `detect_anomaly`: a Python handler for each thread that checks.
 #include <nanobind/stl/string.h>
 
 #include "../finite.h"
@@ -10,7 +10,7 @@ namespace {
 
 thread_local PyObject* handler = nullptr;
 
-// While the handler runs, what it computes is not looked at.
+// Switches checks off while the handler runs.
 struct Unchecked {
   const Checks before = thread_state.checks;
   Unchecked() { set(Checks::none); }
@@ -33,7 +33,7 @@ void tell(const char* method, Args&&... args) {
   }
 }
 
-// (tensor, number) of each; None where there is no value. Tensors of their own, which nothing tracks.
+// (tensor, number) for each value, or None if there is none. The tensors are new and untracked.
 nb::list described(Value* const* values, int n) {
   nb::list out;
   for (int i = 0; i < n; ++i) {
@@ -63,7 +63,7 @@ void bad_gradient(Node* of, Value* gradient) {
   throw Error(ErrorKind::gradient, "backward: a gradient is not finite");
 }
 
-// Returns what was set before: (what is looked at, handler).
+// Returns the previous setting: (checks, handler).
 nb::object set_checks(int checks, nb::object with) {
   if (checks < 0 || checks > static_cast<int>(Checks::results)) throw nb::value_error("set_checks: 0, 1 or 2");
   nb::object before =
@@ -74,7 +74,7 @@ nb::object set_checks(int checks, nb::object with) {
   return before;
 }
 
-// Looks at what a custom op has computed.
+// Checks the results of a custom op.
 void check_custom(const std::string& name, const nb::list& inputs, const nb::list& outputs) {
   guarded([&] {
     std::vector<Value*> in, out;

@@ -11,7 +11,7 @@ std::string digits_of(PyObject* integer) {
   const char* digits = text ? PyUnicode_AsUTF8(text) : nullptr;
   std::string number = digits ? digits : "given";
   Py_XDECREF(text);
-  PyErr_Clear();  // a number of very many digits has no text
+  PyErr_Clear();  // Python refuses to print numbers with very many digits
   return number;
 }
 
@@ -30,7 +30,7 @@ int64_t integer_from(PyObject* o, const char* op) {
   return i;
 }
 
-// A known size; numbers that far below stand for symbols.
+// A concrete size; numbers far below zero are reserved for symbols.
 Dim concrete(PyObject* integer, const char* op) {
   const Dim d = integer_from(integer, op);
   if (d.symbolic()) fail_too_large(integer, op);

@@ -7,7 +7,7 @@ namespace wengert {
 std::string digits_of(PyObject* integer);  // for messages
 
 Dim dim_from_python(PyObject* o, const char* op = "size");  // throws; op: for the message
-int64_t number_of(Dim d);  // a size used as a number: the program is specialised to it, by a guard
+int64_t number_of(Dim d);  // a size used as a number; a guard specialises the program to it
 PyObject* dim_to_python(Dim d);
 PyObject* dims_to_python(const Dims& d);
 Dims dims_from_python(PyObject* o, const char* op = "size");  // throws

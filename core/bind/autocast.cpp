@@ -10,7 +10,7 @@ namespace wengert {
 
 namespace {
 
-// Of a tensor of any level.
+// The dtype of a tensor of any level.
 DType dtype_of(PyObject* tensor) {
   if (const Value* v = bottom_value(tensor)) return v->dtype;
   return dtype_from(nb::cast<int>(nb::handle(tensor).attr("dtype").attr("code")));
@@ -94,7 +94,7 @@ void init_autocast(nb::module_& m) {
         return before;
       },
       nb::arg("policy").none(), nb::rv_policy::reference);
-  // cast_operands(composite, tensors): as autocast casts the operands of that composite.
+  // cast_operands(composite, tensors): the operands of that composite as autocast casts them.
   m.def("cast_operands", [](nb::handle unit, nb::list tensors) {
     if (!thread_state.autocast) return nb::list(tensors);
     const auto own = precision_from(nb::cast<int>(unit.attr("precision")));
@@ -104,7 +104,7 @@ void init_autocast(nb::module_& m) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tensors.ptr()); ++i) made.append(nb::handle(cast.objects()[i]));
     return made;
   });
-  // Whether autocast gives operands of these dtypes one, so that the op needs no promotion.
+  // Whether autocast casts operands of these dtypes to a common one, so that the op needs no promotion.
   m.def("unifies_operands", [](const std::string& name, const std::vector<int>& dtypes) {
     const Op& op = op_named(name);
     if (!casts_operands(op) || dtypes.empty()) return false;

@@ -1,4 +1,4 @@
-// Operands of Python calls in the precision that autocast asks for.
+// Casts operands of Python calls to the precision that autocast asks for.
 #pragma once
 #include <vector>
 
@@ -12,10 +12,10 @@ inline bool casts_operands(const Op& op) {
   return policy && policy->precision_of(&op, op.precision) != Precision::any;
 }
 
-// The operands of a call, with casts in place of those that have another dtype than autocast asks for. Throws.
+// The operands of a call, cast where autocast asks for a different dtype. Throws.
 class CastOperands {
   PyObject* const* objects_;
-  std::vector<PyObject*> made_;  // all of them, owned; empty where nothing was cast
+  std::vector<PyObject*> made_;  // all operands, owned; empty if nothing was cast
 
   void cast(Precision precision, Py_ssize_t n);
 

@@ -77,7 +77,7 @@ namespace {
 
 struct NotATensor {};  // thrown for operands that are neither tensors nor scalars
 
-// Exact floats first: the other tests look through base classes.
+// Tests for exact floats first, because the other tests search base classes.
 bool is_scalar(PyObject* o) {
   return PyFloat_CheckExact(o) || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o);
 }
@@ -94,14 +94,14 @@ Value* scalar_value(PyObject* s, DType t, const Value* like, int infinite = 0) {
   return v.take();
 }
 
-// slot: an operand that is not understood gives NotImplemented, so that Python asks the other operand.
+// slot: return NotImplemented for an unknown operand, so that Python tries the other operand.
 PyObject* dispatch(const Op& op, PyObject* const* inputs, int n_in, PyObject* attrs, bool slot = false) {
   PyObject* tuple = PyTuple_New(n_in);
   if (!tuple) return nullptr;
   for (int i = 0; i < n_in; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(inputs[i]));
-  PyObject* name = PyUnicode_FromString(op.name.c_str());  // not interned: names of callbacks would stay for ever
+  PyObject* name = PyUnicode_FromString(op.name.c_str());  // not interned: names of callbacks would never be freed
   PyObject* args[3] = {name, tuple, attrs ? attrs : Py_None};
-  AutocastOff off;  // operands are cast; what processes them, such as a rule, runs as it is written
+  AutocastOff off;  // operands are cast already; rules and the like run without autocast
   PyObject* r = PyObject_Vectorcall(python_hooks.dispatch, args, 3, nullptr);
   Py_DECREF(name);
   Py_DECREF(tuple);
@@ -131,7 +131,7 @@ struct Operands {
   }
 };
 
-// How an elementwise op computes on these operands; null stands for a number among `args`.
+// The operand plan of an elementwise op; a null value means that the operand is the number in `args`.
 OperandPlan plan(const Op& op, PyObject* const* args, int n, Value* const* v) {
   Promoted operands[3];
   for (int i = 0; i < n; ++i) operands[i] = v[i] ? Promoted{Promoted::tensor, v[i]->dtype} : read_number(args[i]);
@@ -203,7 +203,7 @@ PyObject* elementwise_with_foreign(const Op& op, PyObject* const* args, int n, b
 
 namespace {
 
-// The common case: plain tensors, of one shape and the dtype that the op computes in.
+// The common case: plain tensors of equal shape, already in the dtype that the op computes in.
 bool find_values(const Op& op, PyObject* const* args, int n, Value** v) {
   const bool watched = thread_state.watched;
   if (watched && casts_operands(op)) [[unlikely]]
@@ -216,7 +216,7 @@ bool find_values(const Op& op, PyObject* const* args, int n, Value** v) {
   return op.map[static_cast<int>(v[0]->dtype)] != nullptr;
 }
 
-// An op with attributes on a plain or dual tensor, for a result that nobody sees as a view. A new reference; throws.
+// An op with attributes on a plain or dual tensor whose result is not exposed as a view. A new reference; throws.
 nb::object call_with(const Op& op, const nb::object& x, const Attrs& attrs) {
   PyObject* operand_object = x.ptr();
   PyObject* y;
@@ -231,7 +231,7 @@ nb::object call_with(const Op& op, const nb::object& x, const Attrs& attrs) {
   return nb::steal(y);
 }
 
-// Operands of an elementwise op, of which some are duals, in one dtype and one shape; v are their values at the bottom.
+// Brings the operands of an elementwise op, some of them duals, to one dtype and shape; v are their bottom values.
 void unify_duals(const Op& op, PyObject* const* args, int n, Value** v, nb::object* unified) {
   static const Op& cast = *find_op("cast");
   static const Op& broadcast_to = *find_op("broadcast_to");
@@ -255,12 +255,12 @@ void unify_duals(const Op& op, PyObject* const* args, int n, Value** v, nb::obje
     if (v[i]) continue;
     unified[i] = nb::steal(wrap(scalar_value(args[i], i < first ? DType::Bool : t, like)));
     if (!unified[i]) throw Error(ErrorKind::python, "");
-    as_tensor(unified[i].ptr())->requires_grad = 0;  // a number is nothing that a tape tracks
+    as_tensor(unified[i].ptr())->requires_grad = 0;  // tapes do not track numbers
   }
 }
 
-// An elementwise op on duals, beside plain tensors and numbers; without a derivative it is one on their values. Null
-// without an exception if there is something else among the operands.
+// An elementwise op on duals, plain tensors and numbers; one without a derivative runs on the values alone. Null
+// without an exception if there are other operands.
 PyObject* try_on_duals(const Op& op, PyObject* const* args, int n) {
   Value* v[3];
   bool unified = true;
@@ -297,7 +297,7 @@ PyObject* unify_and_call(const Op& op, PyObject* const* args, int n, bool slot) 
     if (Py_TYPE(a) != tensor_type && is_scalar(a)) {
       o.v[i] = nullptr;
     } else if (nb::isinstance<Dim>(a) || is_traced_number(a)) {
-      return dispatch(op, args, n, nullptr, slot);  // a size or a number of the trace that is open
+      return dispatch(op, args, n, nullptr, slot);  // a size or number of the open trace
     } else if (!is_tensor(a)) {
       return elementwise_with_foreign(op, args, n, slot);
     } else if (!as_tensor(a)->plain) {
@@ -384,7 +384,7 @@ PyObject* call_on_plain(const Op& op, PyObject* const* inputs, int n_in, const A
   return wrap_outputs(op, inputs, n_in, out);
 }
 
-// An op on duals and plain tensors. Null without an exception if there is something else among the operands.
+// An op on duals and plain tensors. Null without an exception if there are other operands.
 PyObject* try_op_on_duals(const Op& op, PyObject* const* inputs, int n_in, const Attrs& attrs) {
   if (thread_state.capturing || !op.differentiable) return nullptr;
   int parts = 0;
@@ -415,7 +415,7 @@ PyObject* call_cast_op(const Op& op, PyObject* const* inputs, int n_in, PyObject
     if (!plain && !any_dual(inputs, n_in)) return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
     Attrs attrs;
     parse_attrs(op, attr_values, n_attrs, attrs);
-    // A tensor meets a size of the trace: an instruction of that trace.
+    // Attributes that contain sizes of the open trace make the op an instruction of that trace.
     if (any_symbolic(attrs)) return dispatch_op(op, inputs, n_in, attr_values, n_attrs);
     if (plain) return call_on_plain(op, inputs, n_in, attrs);
     PyObject* y = try_op_on_duals(op, inputs, n_in, attrs);

@@ -10,7 +10,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// The types of numbers that may be operands besides float and int: of NumPy.
+// NumPy scalar types that may be operands, besides float and int.
 PyObject *numpy_float64 = nullptr, *numpy_float32 = nullptr, *numpy_int64 = nullptr;
 
 // Larger integers are static: what is computed of two smaller ones is exact.
@@ -29,7 +29,7 @@ NumberKind number_kind(PyObject* o) {
 
 bool is_integral(NumberKind kind) { return kind == NumberKind::integer || kind == NumberKind::int64; }
 
-// The value of an integer, or false if it is too large to be looked at as one.
+// Reads an integer; false if it is too large.
 bool read_integer(PyObject* o, int64_t& value) {
   int overflow = 0;
   nb::object index = nb::steal(PyNumber_Index(o));
@@ -44,7 +44,7 @@ double read_real(PyObject* o) {
   return x;
 }
 
-// A number as a value without axes; null if it is an integer too large for that.
+// A number as a 0-d value; null if it is an integer that is too large.
 Value* number_value(PyObject* o, NumberKind kind) {
   Value* v;
   if (is_integral(kind)) {

@@ -1,5 +1,5 @@
-// Ops whose kernel is a Python function: custom operations inside compiled functions, which are made at run time, and
-// those of the core that a Python library computes.
+// Ops whose kernel is a Python function: custom operations inside compiled functions, made at run time, and core ops
+// that a Python library computes.
 #include <nanobind/stl/string.h>
 
 #include "program.h"
@@ -39,7 +39,8 @@ void compute_callback(const Op& op, Value* const* in, int n_in, const Attrs& att
   }
 }
 
-// A new op under a name of its own; its callable. It lives as long as that and programs refer to it.
+// Makes a new op with a unique name and returns its callable. The op lives while the callable or a program refers to
+// it.
 nb::object add_callback(const std::string& name, int n_inputs, const nb::list& outputs, const nb::object& function) {
   return guarded([&] {
     if (outputs.size() < 1 || outputs.size() > kMaxOutputs)
@@ -64,7 +65,7 @@ nb::object add_callback(const std::string& name, int n_inputs, const nb::list& o
   });
 }
 
-// The kernel of an op of the core that has a shape rule only: takes operands and attributes, returns a sequence of
+// Sets the kernel of a core op that only has a shape rule: it takes operands and attributes and returns a sequence of
 // outputs.
 void set_kernel(const std::string& name, const nb::object& function) {
   guarded([&] {

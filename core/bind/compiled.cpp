@@ -1,6 +1,6 @@
-// Compiled functions: a cache hit is one native call. The signature is made of what the trace may depend on: structure
-// and static values of the arguments, and of tensors the dtype, the rank and which sizes are 1. A number whose value
-// has changed is an operand without axes instead, unless the function needs to know it.
+// Compiled functions: a cache hit is one native call. The signature holds what a trace may depend on: the structure and
+// the static values of the arguments and, for tensors, the dtype, the rank and which sizes are 1. A number whose value
+// has changed becomes a 0-d operand instead, unless the function needs its value.
 #include "autocast.h"
 #include "call_arguments.h"
 #include "dual.h"
@@ -14,7 +14,7 @@ namespace wengert {
 
 namespace {
 
-// Counts changes of what traces may have read of Python objects, such as whether a module is training.
+// Counts changes to Python state that traces may have read, such as a module's training mode.
 uint64_t settings_epoch = 1;
 
 using Cache = TraceCache<TracedCall>;
@@ -22,17 +22,17 @@ using Cache = TraceCache<TracedCall>;
 struct Compiled {
   PyObject_HEAD;
   vectorcallfunc call;
-  PyObject* function;  // what is traced
+  PyObject* function;  // the function that is traced
   // trace(compiled, args, kwargs): a TracedCall; or None if the function closes over a tensor that is not plain, so
   // that there is no program of its own: `lifted` runs it. It may change which numbers are operands.
   PyObject* trace;
-  PyObject* slow;    // slow(compiled, args, kwargs): for arguments with structure
+  PyObject* slow;    // slow(compiled, args, kwargs): for nested arguments
   PyObject* lifted;  // lifted(compiled, args, kwargs): for tensors that are not plain
-  // Of a function of the library: what autocast does to its operands; nothing is cast inside. -1: of the user's, whose
-  // ops are cast, so that every policy has traces of its own.
+  // For a library function: how autocast casts its operands; nothing is cast inside. -1 for a user's function: its ops
+  // are cast individually, so every policy has separate traces.
   int precision;
   Cache* cache;
-  std::vector<bool>* operands;  // of each argument: whether a number there is an operand
+  std::vector<bool>* operands;  // per argument: whether a number there is an operand
   PyObject* dict;
   PyObject* weak;
 };
@@ -48,8 +48,8 @@ PyObject* call_slowly(PyObject* hook, Compiled* self, PyObject* const* args, Py_
   return nb::handle(hook)(nb::handle(reinterpret_cast<PyObject*>(self)), nb::tuple(positional), named).release().ptr();
 }
 
-// Of tensors that an open trace takes in as operands; called where an exception is being handled, from which none may
-// leave.
+// Calls the function on tensors that an open trace takes in as operands. Runs inside an exception handler, so it must
+// not throw.
 PyObject* call_captured(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   try {
     return call_slowly(self->lifted, self, args, n, names);
@@ -67,7 +67,7 @@ bool settings_hold(TracedCall& e) {
   return true;
 }
 
-// Runs an entry, which stays in the cache meanwhile; null, and no exception is set, if it is not for this call.
+// Runs an entry, keeping it alive meanwhile. Null without an exception if it does not fit this call.
 PyObject* run_found(Compiled* self, Cache::Entries& entries, Cache::Entries::iterator at, const TraceArguments& call) {
   const InUse running(*at);
   at->require_one_device(call);
@@ -78,7 +78,7 @@ PyObject* run_found(Compiled* self, Cache::Entries& entries, Cache::Entries::ite
   return run_traced(*at, call, mask, hidden);
 }
 
-// The first of the known traces that is for this call; null, and no exception is set, if there is none.
+// Runs the first cached trace that fits this call. Null without an exception if there is none.
 PyObject* run_known(Compiled* self, CallArguments& call) {
   Cache::Entries* entries = self->cache->find(call.signature.bytes());
   if (!entries) return nullptr;
@@ -94,7 +94,7 @@ void put_policy(CallSignature& signature) {
     signature.put('A', thread_state.autocast->id);
 }
 
-// Traces the function for a call, of which the first of the entries returned is for now. Null if it has no program.
+// Traces the function for a call; the first entry returned is for this call. Null if the function has no program.
 Cache::Entries* trace_call(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names, DeviceId device) {
   nb::object made;
   {
@@ -104,13 +104,13 @@ Cache::Entries* trace_call(Compiled* self, PyObject* const* args, Py_ssize_t n, 
   if (made.is_none()) return nullptr;
   auto& traced = nb::cast<TracedCall&>(made);
   traced.settings_seen = settings_epoch;
-  CallArguments call(*self->operands, args, n, names);  // other numbers may be operands now
+  CallArguments call(*self->operands, args, n, names);  // tracing may have changed which numbers are operands
   put_policy(call.signature);
   traced.finish(call.view(), traced.asks_roles);
   return &self->cache->add(call.signature.bytes(), std::move(traced));
 }
 
-// Traces the function for this call, and runs that.
+// Traces the function for this call and runs the trace.
 PyObject* trace_and_run(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names, DeviceId device) {
   Cache::Entries* entries = trace_call(self, args, n, names, device);
   if (!entries) return call_slowly(self->lifted, self, args, n, names);
@@ -121,7 +121,7 @@ PyObject* trace_and_run(Compiled* self, PyObject* const* args, Py_ssize_t n, PyO
   return result;
 }
 
-// The trace for a call on duals, which is that for their values; made if need be. Null if the function has no program.
+// The trace for a call on duals, which is the one for their values; traced if necessary. Null if there is no program.
 TracedCall* trace_for_duals(Compiled* self, CallArguments& call, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   if (Cache::Entries* entries = self->cache->find(call.signature.bytes()))
     for (auto e = entries->begin(); e != entries->end(); ++e)
@@ -144,17 +144,17 @@ TracedCall* trace_for_duals(Compiled* self, CallArguments& call, PyObject* const
   return &entries->front();
 }
 
-// Null, and no exception is set, where Python has to run the function on the duals themselves.
+// Null without an exception if Python has to run the function on the duals themselves.
 PyObject* call_dual(Compiled* self, CallArguments& call, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   if (thread_state.capturing || thread_state.checks != Checks::none || call.device() != kCpu) return nullptr;
   TracedCall* trace = trace_for_duals(self, call, args, n, names);
   if (!trace || !trace->has_push()) return nullptr;
   const InUse running(*trace);
-  CallArguments now(*self->operands, args, n, names);  // other numbers may be operands since it was traced
+  CallArguments now(*self->operands, args, n, names);  // tracing may have changed which numbers are operands
   return run_on_duals(*trace, now);
 }
 
-// Whether all arguments are tensors, or values that a signature can have: there is nothing to convert or take apart.
+// Whether all arguments are tensors or static values, so that nothing has to be converted or flattened.
 bool are_flat(PyObject* const* args, Py_ssize_t n) {
   CallSignature scratch;
   for (Py_ssize_t i = 0; i < n; ++i)
@@ -164,7 +164,7 @@ bool are_flat(PyObject* const* args, Py_ssize_t n) {
 
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* names);
 
-// A function of the library under autocast: its operands are cast, and nothing inside.
+// Calls a library function under autocast: its operands are cast, and nothing inside.
 PyObject* call_cast(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   try {
     const Precision precision = thread_state.autocast->precision_of(self, static_cast<Precision>(self->precision));
@@ -176,7 +176,8 @@ PyObject* call_cast(Compiled* self, PyObject* const* args, Py_ssize_t n, PyObjec
   }
 }
 
-// Op by op, with every result looked at; nothing has been changed yet. It raises where the first bad result is found.
+// Runs the function op by op with every result checked, before anything has been changed; raises at the first bad
+// result.
 PyObject* call_checked(Compiled* self, PyObject* const* args, size_t nargsf, PyObject* names) {
   const Checks before = thread_state.checks;
   thread_state.checks = Checks::results;
@@ -206,7 +207,7 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
       if (PyObject* result = call_dual(self, call, args, n, names); result || PyErr_Occurred()) return result;
       return call_slowly(self->lifted, self, args, n, names);
     }
-    if (thread_state.checks == Checks::results && !thread_state.capturing)  // so that its own lines are known
+    if (thread_state.checks == Checks::results && !thread_state.capturing)  // op by op, so that its own lines are known
       return PyObject_Vectorcall(self->function, args, nargsf, names);
     if (PyObject* result = run_known(self, call); result || PyErr_Occurred()) return result;
     return trace_and_run(self, args, n, names, call.device());
@@ -224,7 +225,8 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
 PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *function, *trace, *slow, *lifted;
   if (!PyArg_ParseTuple(args, "OOOO", &function, &trace, &slow, &lifted)) return nullptr;
-  auto cache = std::make_unique<Cache>();  // first: the collector may look at the object as soon as it exists
+  // Made first, because the collector may visit the object as soon as it exists.
+  auto cache = std::make_unique<Cache>();
   auto operands = std::make_unique<std::vector<bool>>();
   auto* self = reinterpret_cast<Compiled*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;

@@ -1,4 +1,4 @@
-// CUDA, for Python: what is there, and the kernels that are generated, for tests and for reading.
+// CUDA for Python: the available hardware, and access to generated kernels for tests and inspection.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -54,7 +54,7 @@ cuda::Chain chain_from(nb::list registers, nb::list code, int row_axes) {
   return chain;
 }
 
-// How a chain would be run: {source, words, grid, block}. Inputs: (address, strides); outputs: addresses.
+// How a chain would be launched: {source, words, grid, block}. Inputs: (address, strides); outputs: addresses.
 nb::dict cuda_kernel(nb::list registers, nb::list code, int row_axes, std::vector<int64_t> shape, nb::list inputs,
                      std::vector<int64_t> outputs) {
   return guarded([&] {
@@ -131,8 +131,7 @@ nb::dict counters_of(int number) {
   return d;
 }
 
-// Whether an op has a kernel, if it is not elementwise.
-// Ops that hold programs are known to Python alone.
+// Whether an op that is not elementwise has a kernel. Ops that hold programs are known only to Python.
 bool has_kernel(const std::string& name) {
   const Op* op = find_op(name);
   return op && cuda::find_kernel(*op);
@@ -141,7 +140,7 @@ bool has_kernel(const std::string& name) {
 }  // namespace
 
 void init_cuda(nb::module_& m) {
-  // Numbers of devices here are those of the core.
+  // Device numbers here are those of the core.
   m.def("cuda_open_device",
         [](int ordinal) { return guarded([&] { return static_cast<int>(cuda::open_device(ordinal)); }); });
   m.def("cuda_memory", &memory_of);

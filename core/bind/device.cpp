@@ -27,7 +27,7 @@ void require_device(int id) {
   if (id < 0 || (id != kCpu && !has_device(id))) throw nb::value_error("there is no such device");
 }
 
-// Where ops without operands put what they make, from now on; what it was before.
+// Sets the device on which ops without operands allocate; returns the previous one.
 int set_placement(int id) {
   require_device(id);
   return std::exchange(placement, static_cast<DeviceId>(id));
@@ -42,7 +42,7 @@ nb::tuple device_memory(int id) {
 }  // namespace
 
 void init_device(nb::module_& m) {
-  // Of a plain tensor or a dual; -1 for one without data.
+  // The device of a plain or dual tensor; -1 for one without data.
   m.def("device_of", [](nb::handle tensor) -> int {
     const Value* v = bottom_value(tensor.ptr());
     return v ? v->device : -1;
@@ -58,7 +58,7 @@ void init_device(nb::module_& m) {
   });
   m.def("placement", []() -> int { return placement; });
   m.def("set_placement", &set_placement);
-  // The test device: its number, its counters (which start again), ops that it refuses, how much memory it has.
+  // The test device: its number, its counters (reset on reading), the ops it refuses, and the size of its memory.
   m.def("test_device", []() -> int { return test_device().id; });
   m.def("test_device_calls", [] { return std::exchange(test_device().calls, {}); });
   m.def("test_device_refuse", [](std::set<std::string> ops) { test_device().refused = std::move(ops); });

@@ -10,17 +10,17 @@ namespace {
 
 PyTypeObject* dual_type = nullptr;       // the Python class DualTensor
 PyTypeObject* pair_type = nullptr;       // the Python class Pair
-PyTypeObject* pair_base_type = nullptr;  // its base, which has the fields
-PyTypeObject* view_type = nullptr;       // the same of View
+PyTypeObject* pair_base_type = nullptr;  // its base class, which has the fields
+PyTypeObject* view_type = nullptr;       // likewise for View
 PyTypeObject* view_base_type = nullptr;
-PyTypeObject* level_type = nullptr;  // the same of Level
+PyTypeObject* level_type = nullptr;  // likewise for Level
 PyTypeObject* level_base_type = nullptr;
 
 PairObject* held_pair(PyObject* dual) { return reinterpret_cast<PairObject*>(as_tensor(dual)->held); }
 
-int64_t n_writes = 0;  // to duals, of all levels
+int64_t n_writes = 0;  // writes to duals of any level
 
-// What the view reads is up to date; reads it again if it was written to. Throws.
+// Brings a view up to date if its base was written to. Throws.
 void reread(PairObject* pair) {
   auto* view = reinterpret_cast<ViewObject*>(pair->view);
   const int64_t version = held_pair(view->base)->version;
@@ -42,7 +42,7 @@ bool is_whole(const PairObject* p) { return p->value && p->tangent && p->level &
 
 }  // namespace
 
-// A view is read again if what it is a view of, which may be a view itself, was written to.
+// A view is refreshed if its base, which may itself be a view, was written to.
 PairObject* pair_of(PyObject* dual) {
   PairObject* pair = held_pair(dual);
   if (pair->checked == n_writes || pair->view == Py_None) return pair;
@@ -76,7 +76,7 @@ int count_parts(PyObject* o) {
 
 namespace {
 
-// References that are dropped in the end.
+// Owned references, dropped at the end of the scope.
 struct Objects {
   SmallArray<PyObject*, 16> at;
   int n;
@@ -86,7 +86,7 @@ struct Objects {
   }
 };
 
-// Programs trust that a tangent has the type of its value.
+// Programs rely on a tangent having the type of its value.
 void require_same_type(const Value* value, const Value* tangent) {
   if (!value || !tangent || value->dtype != tangent->dtype || !same_shape(value, tangent))
     throw Error(ErrorKind::value,
@@ -95,14 +95,14 @@ void require_same_type(const Value* value, const Value* tangent) {
 
 bool is_plain(PyObject* tensor) { return as_tensor(tensor)->plain; }
 
-// The operands of one level, taken apart: values, then the tangents of those in `mask`. All are borrowed.
+// The operands of an op split at one level: the values, then the tangents of those in `mask`. All are borrowed.
 struct Level {
   int64_t order = 0;
   PyObject* level = nullptr;
   uint64_t mask = 0;
   bool nested = false;  // some of the parts are duals themselves
   SmallArray<PyObject*, 16> parts;
-  SmallArray<Value*, 16> bottoms;  // of the parts: for their types
+  SmallArray<Value*, 16> bottoms;  // bottom values of the parts, for their types
   int n_parts;
 
   Level(PyObject* const* operands, int n) : parts(2 * n), bottoms(2 * n), n_parts(n) {
@@ -162,8 +162,8 @@ PyObject* new_dual_of(PyObject* level, int64_t order, PyObject* value, PyObject*
   return d;
 }
 
-// Outputs at this level: values and tangents, of which an absent one (null) is zero. Takes the references. What has no
-// tangent is not a dual.
+// Joins values and tangents to the outputs at this level. A null tangent is zero, and an output without a tangent is
+// not a dual. Takes the references.
 void join(const Level& l, PyObject** values_and_tangents, int n, PyObject** out) {
   for (int i = 0; i < n; ++i) {
     PyObject* value = std::exchange(values_and_tangents[i], nullptr);
@@ -179,12 +179,12 @@ void apply_to_values(Derived& p, PyObject* const* operands, int n, const int64_t
   SmallArray<Value*, 8> results(n_out);
   apply(p, in.data(), n, given, results.data());
   for (int i = 0; i < n_out; ++i) out[i] = results[i] ? wrap(results[i]) : nullptr;
-  if (PyErr_Occurred()) throw Error(ErrorKind::python, "");  // no memory for one of them: it is not a zero
+  if (PyErr_Occurred()) throw Error(ErrorKind::python, "");  // out of memory, as opposed to a symbolic zero
 }
 
 void apply_to_objects(Derived& p, PyObject* const* operands, int n, const int64_t* given, PyObject** out);
 
-// The push of what was taken apart, on its parts.
+// Applies the push to the parts.
 void apply_to_parts(Derived& push, Level& l, const int64_t* given, PyObject** out) {
   if (l.nested) return apply_to_objects(push, l.parts.data(), l.n_parts, given, out);
   apply_to_values(push, l.parts.data(), l.n_parts, given, out);
@@ -206,7 +206,7 @@ PyObject* view_new(PyTypeObject* type, PyObject*, PyObject*) {
   return self;
 }
 
-// y, which a view op made of the dual x, follows writes to x if it shares its memory, as it would without tangents.
+// Notes that y is a view of the dual x if it shares memory with it, so that it follows writes as plain views do.
 void note_view(const Op& op, PyObject* y, PyObject* x, const Attrs& attrs) {
   if (bottom_value(y)->buffer != bottom_value(x)->buffer) return;
   PyObject* made = view_new(view_type, nullptr, nullptr);
@@ -220,8 +220,8 @@ void note_view(const Op& op, PyObject* y, PyObject* x, const Attrs& attrs) {
   view->read.assign(attrs.v, attrs.v + attrs.n);
 }
 
-// Ops that make views are linear: they are applied to the value and to the tangent. A view of a dual is one even
-// without a tangent: it follows writes.
+// View ops are linear, so they are applied to the value and to the tangent. Even without a tangent the result is a
+// dual, because it must follow writes to its base.
 PyObject* view_of_dual(const Op& op, PyObject* x, const Attrs& attrs) {
   const PairObject* pair = pair_of(x);
   Objects parts(2);
@@ -349,7 +349,7 @@ int view_init(PyObject* self, PyObject* args, PyObject* named) {
   return 0;
 }
 
-// Drops what a view was made of, which may be a view itself, and so on: the rest of a long chain goes by queue.
+// Drops a view's base, which may be a view itself, and so on; a long chain is destroyed iteratively.
 void drop_base(PyObject* base) {
   constexpr int kDeepest = 64;
   static thread_local int depth = 0;
@@ -483,13 +483,13 @@ PyType_Slot level_slots[] = {
 PyType_Spec level_spec = {"wengert._core.Level", sizeof(LevelObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                           level_slots};
 
-// A class that has the fields of its base, and no others.
+// Whether a class adds no fields to its base.
 bool is_like(PyObject* type, PyTypeObject* base) {
   auto* t = reinterpret_cast<PyTypeObject*>(type);
   return PyType_Check(type) && PyType_IsSubtype(t, base) && t->tp_basicsize == base->tp_basicsize;
 }
 
-// set_dual_types(dual, pair, view, level): the classes of what ops on duals make.
+// set_dual_types(dual, pair, view, level): the classes of the objects that ops on duals make.
 PyObject* set_dual_types(PyObject*, PyObject* args) {
   PyObject *dual, *pair, *view, *level;
   if (!PyArg_ParseTuple(args, "OOOO", &dual, &pair, &view, &level)) return nullptr;
@@ -507,7 +507,7 @@ PyObject* set_dual_types(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// pair_of(dual): what it stands for now.
+// pair_of(dual): its current contents.
 PyObject* read_pair(PyObject*, PyObject* dual) {
   PyObject* held = is_tensor(dual) ? as_tensor(dual)->held : nullptr;
   if (!held || Py_TYPE(held) != pair_type || !is_whole(reinterpret_cast<PairObject*>(held)))
@@ -519,7 +519,7 @@ PyObject* read_pair(PyObject*, PyObject* dual) {
   }
 }
 
-// note_dual_write(): what is a view of a dual may have to be read again.
+// note_dual_write(): views of duals may have to be refreshed.
 PyObject* note_dual_write(PyObject*, PyObject*) {
   ++n_writes;
   Py_RETURN_NONE;

@@ -42,7 +42,7 @@ std::string set_tier(const std::string& name) {
   });
 }
 
-// Of a derivative: what runs its forward and its backward program.
+// The tiers that run the forward and the backward program of a derivative.
 nb::list tiers_of_derivative(const DerivativeHandle& d) {
   nb::list tiers;
   if (d.held->forward) tiers.append(tier_of(*d.held->forward));

@@ -1,6 +1,6 @@
-// Hooks that nobody will call: they close over a tensor that was computed from the one that they are registered on, and
-// nothing else refers to that tensor. Python's collector does not see such a cycle, because it leads through nodes and
-// values, which it does not know; so the references are counted here, over both kinds of objects.
+// Finds hooks that can never be called: they close over a tensor that was computed from the one they are registered on,
+// and nothing else refers to that tensor. Python's collector cannot see such a cycle because it leads through nodes and
+// values, so the references are counted here, over both kinds of objects.
 #include <unordered_map>
 
 #include "program.h"
@@ -13,13 +13,13 @@ enum class Kind : uint8_t { object, value, node, alias };
 
 struct Met {
   Kind kind;
-  int64_t inside = 0;  // references from what was met
+  int64_t inside = 0;  // references from objects visited so far
   bool alive = false;
 };
 
 bool is_plain_tensor(PyObject* o) { return is_tensor(o) && as_tensor(o)->plain && !as_tensor(o)->held; }
 
-// Whether all references that an object of this type holds are followed. What is not followed is taken to be alive.
+// Whether all references held by an object of this type are followed. Other objects are assumed to be alive.
 bool is_followed(PyObject* o) {
   static PyObject* const partial = nb::object(nb::module_::import_("functools").attr("partial")).release().ptr();
   return PyCell_Check(o) || PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyDict_CheckExact(o) ||
@@ -28,7 +28,7 @@ bool is_followed(PyObject* o) {
 
 class Search {
  public:
-  // Hook lists of which nothing outside knows, as new references, given all hooks that there are.
+  // The hook lists that nothing outside refers to, as new references, given all hooks.
   std::vector<PyObject*> unreachable(PyObject* hooks) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(hooks); ++i) meet(PyList_GET_ITEM(hooks, i), Kind::object);
     for (size_t i = 0; i < found_.size(); ++i) each_reference(found_[i], [this](void* p, Kind kind) { meet(p, kind); });
@@ -99,7 +99,7 @@ class Search {
       const Tensor& t = as_tensor(o)->tensor;
       if (t.value) visit(t.value, Kind::value);
       if (t.alias) visit(t.alias, Kind::alias);
-    } else if (PyFunction_Check(o)) {  // not its globals: they are alive
+    } else if (PyFunction_Check(o)) {  // not its globals, which are alive
       for (PyObject* part : {PyFunction_GET_CLOSURE(o), PyFunction_GET_DEFAULTS(o), PyFunction_GET_KW_DEFAULTS(o)})
         if (part) visit(part, Kind::object);
     } else if (is_followed(o)) {
@@ -115,7 +115,7 @@ class Search {
   std::vector<void*> found_;
 };
 
-// free_unreachable_hooks(hooks): takes those of all the hooks away that only tensors which nobody can see would call.
+// free_unreachable_hooks(hooks): removes those hooks that only unreachable tensors would call.
 void free_unreachable_hooks(nb::list hooks) {
   const std::vector<PyObject*> dead = Search().unreachable(hooks.ptr());
   for (PyObject* list : dead) PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr);

@@ -13,13 +13,13 @@ namespace wengert {
 
 namespace {
 
-// What the transformations that run in this thread differentiate by, outermost first. Each owns its nodes.
+// What the running transformations of this thread differentiate with respect to, outermost first. Each owns its nodes.
 using Sources = std::vector<Node*>;
 constinit thread_local std::vector<Sources>* running = nullptr;
 
 bool depends_on_sources(Node* from) {
   std::unordered_set<const Node*> wanted, seen;
-  uint64_t first = UINT64_MAX;  // what was recorded before all sources depends on none
+  uint64_t first = UINT64_MAX;  // nodes recorded before every source cannot depend on one
   for (const Sources& sources : *running)
     for (const Node* n : sources) {
       wanted.insert(n);
@@ -85,12 +85,13 @@ bool may_leave(PyObject* tensor, const Value* v, Leaving how, const char* what) 
 void init_leaving(nb::module_& m) {
   m.def("enter_transformation", &enter_by_tensors);
   m.def("leave_transformation", &leave_transformation);
-  // Whether the tensor depends on what a transformation that runs in this thread differentiates by.
+  // Whether the tensor depends on something that a running transformation of this thread differentiates with respect
+  // to.
   m.def("inside_transformation", [](nb::handle tensor) {
     const Value* v = plain_value(tensor);
     return v && inside_transformation(v);
   });
-  // The same memory without history, for those who only look at the numbers; also while a function is traced.
+  // The same memory without history, for reading the numbers; also while a function is traced.
   m.def("data", [](nb::handle tensor) {
     if (!is_tensor(tensor.ptr())) throw nb::type_error("data: expected a tensor");
     Value* v = data_of(tensor.ptr(), "numpy");
@@ -98,12 +99,12 @@ void init_leaving(nb::module_& m) {
     if (v->device != kCpu) return guarded([&] { return to_python(on_device(v, kCpu)); });
     const bool shared = v->buffer->shared;
     PyObject* t = wrap(alias(v));
-    v->buffer->shared = shared;  // by a look: not for those who write
+    v->buffer->shared = shared;  // only for reading, so this does not count as sharing
     if (!t) throw nb::python_error();
     as_tensor(t)->look = true;
     return nb::steal(t);
   });
-  // Raises if one number of the tensor, or with `array` all of them, must not leave.
+  // Raises if a number of the tensor, or with `array` the whole array, must not leave.
   m.def(
       "check_leaving",
       [](nb::handle tensor, const char* what, bool array) {

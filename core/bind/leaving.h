@@ -1,4 +1,4 @@
-// Numbers that leave for Python or NumPy, where nothing is recorded: whether that would cut the path of a derivative.
+// Checks whether handing numbers to Python or NumPy, where nothing is recorded, would silently cut a derivative.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -8,15 +8,16 @@
 
 namespace wengert {
 
-// One number may leave a graph that is recorded for `backward` (people print their losses); an array may not, since
-// what is computed from it and comes back would have lost its history. Inside `grad`, `vjp` and their kin neither may
-// if it depends on what is differentiated by.
+// A single number may leave a graph recorded for `backward`, because people print their losses. An array may not,
+// because whatever is computed from it would come back without its history. Inside `grad`, `vjp` and the like, neither
+// may leave if it depends on what is being differentiated with respect to.
 enum class Leaving { number, array };
 
 // False with GradientError set if the value must not leave. `what` is what was called, such as "item".
 bool may_leave(PyObject* tensor, const Value* v, Leaving how, const char* what);
 
-// Between the two, numbers that depend on these nodes may not leave: derivatives by them are being computed.
+// Between these two calls, numbers that depend on the nodes may not leave: derivatives with respect to them are being
+// computed.
 void enter_transformation(std::vector<Node*> sources);
 void leave_transformation();
 

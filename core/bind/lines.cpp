@@ -7,7 +7,7 @@ namespace wengert {
 
 namespace {
 
-// A line that is decoded when somebody asks for it.
+// A line of the user's program, decoded on demand.
 struct Line {
   SourceLine line = current_line();
   Line() = default;
@@ -17,7 +17,7 @@ struct Line {
   }
 };
 
-// (reason, op, id of the leaf, line) of the end of a path; None if it is not known.
+// (reason, op, id of the leaf, line) of a path end; None if it was forgotten.
 nb::object path_end(uint32_t number) {
   const PathEnd* end = find_end(number);
   if (!end) return nb::none();

@@ -23,7 +23,7 @@ nb::dict replay_stats() {
   return d;
 }
 
-// What this thread runs is remembered, so that it can be dropped.
+// Makes this thread remember its calls, so that their results can be dropped and recomputed.
 void set_replays(const ReplayPolicy& p) {
   set_policy(p);
   thread_state.replays = p.kind != ReplayPolicy::Kind::none;

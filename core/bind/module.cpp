@@ -15,7 +15,7 @@ namespace wengert {
 
 namespace {
 
-// With the lines that keep most for backward, if there are any: then a budget helps.
+// Names the lines that keep the most for backward, if any, because then a memory budget helps.
 void raise_memory_error(const char* what) {
   std::string message = what;
   try {
@@ -24,7 +24,7 @@ void raise_memory_error(const char* what) {
       message +=
           lines + ". wengert.memory_budget(mb=...) drops such values when memory is short and computes them again";
   } catch (const std::bad_alloc&) {
-    message = what;  // there is no room even for this
+    message = what;  // out of memory even for the message
   }
   PyErr_SetString(PyExc_MemoryError, message.c_str());
 }
@@ -53,8 +53,8 @@ PyObject* raise_python() {
 
 namespace {
 
-// Takes the GIL back. From daemon threads that ask for it while the interpreter shuts down Python takes the stack away,
-// frame by frame, which destructors do not survive: such a thread waits here for the end of the process.
+// Takes the GIL back. While the interpreter shuts down, Python unwinds the stack of daemon threads that ask for the
+// GIL, which destructors do not survive; such a thread waits here for the end of the process instead.
 void take_gil(void* token) {
   try {
     PyEval_RestoreThread(static_cast<PyThreadState*>(token));
@@ -63,7 +63,8 @@ void take_gil(void* token) {
   }
 }
 
-// Shares the memory of an object with the buffer protocol. dtype: the code, because formats do not say everything.
+// Shares the memory of an object through the buffer protocol. `dtype` is given because formats cannot express every
+// dtype.
 nb::object from_buffer(nb::handle object, int dtype, bool writable) {
   return guarded([&] {
     auto* view = new Py_buffer;
@@ -113,7 +114,7 @@ nb::object copy_tensor(nb::handle tensor) {
   });
 }
 
-// How many there are decides the shape, so the host has to know.
+// The number of nonzero elements decides the shape, so the host has to know it.
 Value* nonzero_of(const Value* v) {
   const Ref host(on_device(v, kCpu)), indices(nonzero_indices(host.v));
   return on_device(indices.v, v->device);
@@ -197,7 +198,7 @@ void init(nb::module_& m) {
 }  // namespace wengert
 
 NB_MODULE(_core, m) {
-  // Derivatives and ops live as long as the process; nanobind's leak report would name them at every exit.
+  // Derivatives and ops live as long as the process; nanobind's leak report would list them at every exit.
   nanobind::set_leak_warnings(false);
   wengert::init(m);
 }

@@ -1,4 +1,4 @@
-// Tensors as names: what a name stands for, and which names share their memory. For writing in place in forward mode.
+// Tensors as names: what a name refers to, and which names share memory. Used for in-place writes in forward mode.
 #include <nanobind/stl/string.h>
 
 #include <list>
@@ -14,25 +14,25 @@ nb::object another_name(nb::handle tensor) {
   v->node = given->node;
   v->output = given->output;
   nb::object named = to_python(v);
-  as_tensor(named.ptr())->id = id_of(as_tensor(tensor.ptr()));  // a tape knows it by that
+  as_tensor(named.ptr())->id = id_of(as_tensor(tensor.ptr()));  // tapes identify the tensor by it
   as_tensor(named.ptr())->requires_grad = as_tensor(tensor.ptr())->requires_grad;
   return named;
 }
 
 namespace {
 
-// The tensor as it is now, under a name that is not tracked, not even by tapes. Unlike detach() it is no end of a path:
-// tapes go on knowing what computed the value.
+// A new, untracked name for the tensor's current value, which tapes ignore as well. Unlike detach() it does not end a
+// path: tapes still know what computed the value.
 nb::object untracked_name(nb::handle tensor) {
   nb::object named = to_python(alias(value_from(tensor, "untracked name")));
   if (is_inexact(as_tensor(named.ptr())->tensor.value->dtype)) as_tensor(named.ptr())->requires_grad = 0;
   return named;
 }
 
-// A class as Python defines it, with the layout of Tensor: instances of the two can become each other. Classes that
-// Python makes itself take their instances apart in a way of their own.
+// Makes a class from a Python definition with the layout of Tensor, so that instances of the two can be converted into
+// each other. Classes that Python creates itself deallocate their instances differently.
 nb::object tensor_layout(nb::handle cls) {
-  static std::list<std::string> names;  // types keep the pointer
+  static std::list<std::string> names;  // types keep pointers to these
   names.push_back(nb::cast<std::string>(cls.attr("__module__")) + "." + nb::cast<std::string>(cls.attr("__name__")));
   PyType_Slot slots[] = {{0, nullptr}};
   PyType_Spec spec = {names.back().c_str(), 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
@@ -47,7 +47,7 @@ nb::object tensor_layout(nb::handle cls) {
   return made;
 }
 
-// The tensor holds no data any more, but stands for something else.
+// Turns the tensor from a plain one into one that represents another object.
 void hold(nb::handle tensor, nb::handle held) {
   if (!is_tensor(tensor.ptr())) throw nb::type_error("hold: expected a tensor");
   TensorObject* t = as_tensor(tensor.ptr());
@@ -57,10 +57,10 @@ void hold(nb::handle tensor, nb::handle held) {
   Py_XSETREF(t->held, held.inc_ref().ptr());
 }
 
-// The tensor is plain again: another name for a temporary's value, among the views of the same tensors.
+// Turns the tensor into a plain one again: a name for a temporary's value, in the same alias group.
 void hold_data(nb::handle tensor, nb::handle temporary) {
   if (!is_tensor(tensor.ptr())) throw nb::type_error("hold_data: expected a tensor");
-  value_from(temporary, "hold_data");  // refuses what holds no data itself
+  value_from(temporary, "hold_data");  // refuses tensors that are not plain
   TensorObject* t = as_tensor(tensor.ptr());
   Tensor& from = as_tensor(temporary.ptr())->tensor;
   destroy(t->tensor);
@@ -81,8 +81,8 @@ TensorObject* object_of(Tensor* t) {
   return reinterpret_cast<TensorObject*>(reinterpret_cast<char*>(t) - offsetof(TensorObject, tensor));
 }
 
-// The tensors that a write to this one changes: [(tensor, its place in the base, or None for all of it; whether it is
-// detached)], and the base, with its axes in the order of memory. None if it is the only one.
+// The tensors that a write to this one changes: [(tensor, its position in the base or None for all of it, whether it is
+// detached)], and the base with its axes in memory order. None if there are no others.
 nb::object sharing(nb::handle tensor) {
   return guarded([&]() -> nb::object {
     value_from(tensor, "sharing");

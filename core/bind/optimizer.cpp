@@ -25,7 +25,7 @@ Tensor* gradient_at(PyObject* gradients, Py_ssize_t k) {
   return gradients == Py_None ? nullptr : tensor_at(gradients, k, "gradient");
 }
 
-// The states of all parameters, one after the other.
+// The states of all parameters, concatenated.
 std::vector<Tensor*> states_from(PyObject* states) {
   std::vector<Tensor*> found;
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(states); ++k) {
@@ -36,8 +36,8 @@ std::vector<Tensor*> states_from(PyObject* states) {
   return found;
 }
 
-// update_in_place(program, parameters, gradients, states, numbers, dtype): without gradients, those of the leaves are
-// taken. The positions of parameters that have none, and then nothing is changed; or None.
+// update_in_place(program, parameters, gradients, states, numbers, dtype). If gradients is None, those of the leaves
+// are used. Returns None, or the positions of parameters without a gradient; then nothing has changed.
 nb::object update_in_place(const Program& p, const nb::list& parameters, nb::handle gradients, const nb::list& states,
                            const nb::tuple& numbers, int dtype) {
   return guarded([&]() -> nb::object {

@@ -1,4 +1,4 @@
-// Passes over programs that Python holds, and what they compare: fusion, cuts, keys of attributes.
+// Passes over Python programs, and comparisons that they need: fusion, cuts, keys of attributes.
 #include <nanobind/stl/vector.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ void append(std::string& key, T x) {
   key.append(reinterpret_cast<const char*>(&x), sizeof x);
 }
 
-// A size or an attribute by its bits, without asking whether sizes are equal, which would record a guard.
+// Appends a size or attribute by its bits; comparing sizes would record a guard.
 void append_key(std::string& key, PyObject* o) {
   if (PyTuple_CheckExact(o)) {
     append(key, '(');
@@ -35,7 +35,7 @@ void append_key(std::string& key, PyObject* o) {
   }
 }
 
-// Bytes that are equal for attributes, or shapes, that are the same expressions.
+// A key that is equal exactly if attributes, or shapes, are the same expressions.
 nb::bytes attr_key(nb::handle attrs) {
   return guarded([&] {
     std::string key;
@@ -58,7 +58,7 @@ bool same_sizes(nb::handle a, nb::handle b) {
 
 // -------------------------------------------------------------------------------------------------- fusion
 
-// Reads the instructions of a Python program, and makes units of them.
+// Reads the instructions of a Python program and groups them into units.
 class Fuser {
  public:
   Fuser(nb::list instructions, const nb::list& roles, nb::handle var_type, int64_t longest_row)
@@ -69,7 +69,7 @@ class Fuser {
     for (size_t k = 0; k < instructions_.size(); ++k) add(instructions_[k], nb::cast<int>(roles[k]));
   }
 
-  // ([a unit: an instruction, or (shape, members, row axes, {values that rows have one of})], how many were looked at)
+  // ([unit: an instruction, or (shape, members, row axes, {values with one element per row})], units visited)
   nb::tuple run() {
     Fusion fusion = fuse(program_);
     nb::list units;
@@ -131,7 +131,7 @@ class Fuser {
 
   int rank(int32_t v) const { return program_.shapes[program_.shape_of[v]].n; }
 
-  // How many axes a reduction is over if they are the last ones, in order; 0 otherwise.
+  // The number of axes of a reduction over trailing axes, in order; 0 for other reductions.
   int32_t trailing_axes(nb::handle i, int n) const {
     const Dims axes = dims_from_python(nb::object(i.attr(attrs_)[0]).ptr());
     for (int k = 0; k < axes.n; ++k)
@@ -158,7 +158,7 @@ nb::tuple fuse_instructions(const nb::list& instructions, const nb::list& roles,
 
 // ---------------------------------------------------------------------------------------------------- cuts
 
-// ([vertices of the cut], how many edges were looked at); edge k goes from tails[k] to heads[k].
+// ([vertices of the cut], edges visited); edge k goes from tails[k] to heads[k].
 nb::tuple find_cut(std::vector<double> weights, std::vector<int32_t> tails, std::vector<int32_t> heads,
                    std::vector<int32_t> sources, std::vector<int32_t> sinks) {
   guarded([&] {

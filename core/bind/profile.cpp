@@ -1,4 +1,4 @@
-// Profiles for the Python side: starting and stopping them, and what was recorded as columns.
+// Profiles for the Python side: starting, stopping, and the recorded events as columns.
 #include "../profile.h"
 
 #include <nanobind/stl/string.h>
@@ -12,7 +12,7 @@ namespace wengert {
 
 namespace {
 
-// Where a profile begins in the log, and what was live then.
+// Where a profile begins in the log, and the live bytes at that point.
 struct ProfileMark {
   bool inside;
   size_t events, memory, spans;
@@ -35,14 +35,14 @@ static_assert(sizeof(EventRow) == 64);
 
 struct MemoryRow {
   int64_t time, bytes;
-  int64_t buffer;  // the row that allocated it; -1: it was live before
+  int64_t buffer;  // the row that allocated it; -1 if it was live before
   uint32_t line;
   uint8_t category;
   uint8_t unused[3];
 };
 static_assert(sizeof(MemoryRow) == 32);
 
-// Lines by number, each once. Number 0 is an unknown one.
+// Numbers the distinct lines. Number 0 means unknown.
 class Lines {
  public:
   uint32_t number(SourceLine line) {
@@ -92,7 +92,7 @@ nb::bytes event_rows(const ProfileMark& mark, Lines& lines) {
   return as_bytes(rows);
 }
 
-// The category of a buffer is what it became: the state of an optimizer is allocated as something else.
+// Uses the final category of each buffer: optimizer state, for instance, gets its category only after allocation.
 nb::bytes memory_rows(const ProfileMark& mark, Lines& lines) {
   std::vector<MemoryRow> rows;
   std::unordered_map<const Buffer*, int64_t> living;

@@ -155,7 +155,7 @@ struct ProgramBuilder {
     return r;
   }
 
-  // One of these programs, chosen by the first operand, on the others.
+  // Runs one of these programs, chosen by the first operand, on the others.
   void choose(const std::vector<std::shared_ptr<Program>>& programs, nb::handle in, nb::handle out) {
     guarded([&] {
       Step s;
@@ -167,7 +167,7 @@ struct ProgramBuilder {
     });
   }
 
-  // A loop over `length` slices; stacked: (dtype, shape) of what the turns make, with their axis.
+  // A loop over `length` slices; stacked: (dtype, shape) of the results of all turns, including the leading axis.
   void repeat(const std::shared_ptr<Program>& body, nb::handle length, int n_carried, int n_sliced, bool reverse,
               const nb::list& stacked, nb::handle in, nb::handle out) {
     guarded([&] {
@@ -189,7 +189,7 @@ struct ProgramBuilder {
     });
   }
 
-  // A loop that goes on while a condition on what is carried, and on what stays the same, holds.
+  // A loop that runs while a condition on the carried and the constant values holds.
   void repeat_while(const std::shared_ptr<Program>& condition, const std::shared_ptr<Program>& body, int n_carried,
                     nb::handle in, nb::handle out) {
     guarded([&] {
@@ -204,7 +204,7 @@ struct ProgramBuilder {
     });
   }
 
-  // A program for which the first operands are the numbers of these sizes.
+  // Runs a program whose first operands are the values of these sizes.
   void with_sizes(const std::shared_ptr<Program>& program, const nb::list& leaves, nb::handle in, nb::handle out) {
     guarded([&] {
       Step s;
@@ -236,7 +236,7 @@ struct ProgramBuilder {
       g.row_axes = row_axes;
       for (nb::handle h : registers) add_register(s, nb::cast<nb::tuple>(h));
       for (nb::handle h : code) add_instruction(g, nb::cast<nb::tuple>(h));
-      g.finish();  // checks the numbers of registers; those of slots are checked when the program is finished
+      g.finish();  // checks register indices; slot indices are checked when the program is finished
       p->steps.push_back(std::move(s));
     });
   }
@@ -311,7 +311,7 @@ struct ProgramBuilder {
     return k;
   }
 
-  // Sizes that no step reads, but later derivatives of the program.
+  // Sizes that no step reads but that later derivatives of the program need.
   void keep_sizes(nb::handle kept) {
     guarded([&] {
       for (nb::handle h : nb::cast<nb::sequence>(kept)) p->sizes.compile(dim_from_python(h.ptr()));
@@ -321,7 +321,7 @@ struct ProgramBuilder {
   // Gives this program the size leaves of another, so that the same numbers can be passed to both.
   void set_leaves(const nb::list& leaves) { p->sizes.set_leaves(leaves_from(leaves)); }
 
-  // The program; the builder begins another one.
+  // Returns the program; the builder starts a new one.
   std::shared_ptr<Program> finish(int n_inputs, int n_slots, const nb::list& constants, nb::handle outputs) {
     return guarded([&] {
       std::shared_ptr<Program> made = std::exchange(p, std::make_shared<Program>());
@@ -388,7 +388,7 @@ nb::list leaves_of_sizes(nb::handle sizes) {
   });
 }
 
-// n_given: how many sizes are given to it; negative: one for each leaf.
+// n_given: the number of sizes given by the caller; negative: one for each leaf.
 DerivedHandle make_derived(std::shared_ptr<Program> program, int n_given, const nb::object& python) {
   auto* p = new Derived;
   p->all_given = n_given < 0;
@@ -398,14 +398,14 @@ DerivedHandle make_derived(std::shared_ptr<Program> program, int n_given, const 
   return DerivedHandle(p);
 }
 
-// Whether what a derivative is made of fits together: nodes read it without looking.
+// Checks that the parts of a derivative are consistent, because nodes read them unchecked.
 void check_derivative(const Op* op, const Program* forward, const Program& vjp,
                       const std::vector<std::pair<int, int>>& saves, const std::vector<int>& edges, int n_outputs) {
   auto require = [](bool holds, const char* what) {
     if (!holds) fail(ErrorKind::value, "derivative", what);
   };
   require(op || forward, "needs an op or a forward program");
-  require(n_outputs >= 0 && n_outputs <= UINT16_MAX, "has at most 65535 outputs");  // as Node::n_outputs
+  require(n_outputs >= 0 && n_outputs <= UINT16_MAX, "has at most 65535 outputs");  // the range of Node::n_outputs
   const int all = forward ? static_cast<int>(forward->outputs.size()) : n_outputs;
   require(forward ? all >= n_outputs : op->n_outputs == n_outputs, "has another number of outputs than its program");
   if (forward) require(std::count(forward->outputs.begin(), forward->outputs.end(), -1) == 0, "lacks an output");
@@ -415,7 +415,7 @@ void check_derivative(const Op* op, const Program* forward, const Program& vjp,
     require(kind >= SavedRef::input && kind <= SavedRef::residual && index >= 0 && index < limit,
             "saves what does not exist");
   }
-  // As nodes and SavedRef count them.
+  // The ranges of the counters in Node and SavedRef.
   require(saves.size() <= UINT16_MAX && n_inputs <= UINT16_MAX + 1,
           "has more inputs or saves more values than 65,535; compile parts of the function");
   for (int e : edges) require(e >= 0 && e < n_inputs, "has an edge to an input that does not exist");
@@ -454,7 +454,7 @@ DerivativeHandle make_derivative(const nb::object& op_name, const std::string& n
   return DerivativeHandle(made.release());
 }
 
-// Deriving traces rules: nothing of it belongs to the tapes and traces that are open around it.
+// While one of these exists, a rule is being traced to derive something; open tapes and traces must not see it.
 struct Aside {
   ThreadState before = thread_state;
   Aside() {
@@ -490,7 +490,7 @@ nb::list given_to(const Derived& p, const int64_t* given) {
   return sizes;
 }
 
-// hook(op name, types, attributes, mask) → (what was derived, guards)
+// hook(op name, types, attributes, mask) → (derived program, guards)
 template <class T>
 T* derive_from_op(PyObject* hook, const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask,
                   GuardSet& guards) {
@@ -503,7 +503,7 @@ T* derive_from_op(PyObject* hook, const Op& op, Value* const* in, int n_in, cons
   });
 }
 
-// hook(source, types, sizes given, mask) → (what was derived, guards, whether it holds for every rank)
+// hook(source, types, sizes given, mask) → (derived program, guards, whether it is valid for every rank)
 template <class T>
 T* derive_from_program(PyObject* hook, const Derived& p, Value* const* in, int n_in, const int64_t* given,
                        uint64_t mask, GuardSet& guards, int& rank) {
@@ -596,10 +596,10 @@ PyObject* compare(PyObject* a, PyObject* b) {
   return PyObject_RichCompare(a, b, comparison);
 }
 
-// What Python makes of the number and the other operand.
+// Applies Python's operator to the size's number and the other operand.
 template <class F>
 nb::object on_number(Dim a, nb::handle b, F op, bool swapped) {
-  if (is_tensor(b.ptr()) || is_traced_number(b.ptr()))  // operands of the other's op: it is asked next
+  if (is_tensor(b.ptr()) || is_traced_number(b.ptr()))  // the other operand's type handles this; Python asks it next
     return nb::borrow(Py_NotImplemented);
   nb::object number = nb::int_(guarded([&] { return number_of(a); }));
   PyObject* made = swapped ? op(b.ptr(), number.ptr()) : op(number.ptr(), b.ptr());
@@ -611,7 +611,7 @@ nb::object power(Dim a, nb::handle b, nb::handle mod, bool swapped) {
   return on_number(a, b, [=](PyObject* x, PyObject* y) { return PyNumber_Power(x, y, mod.ptr()); }, swapped);
 }
 
-// Where b is a symbol, a guard says that it is not 0.
+// If b is symbolic, records a guard that it is not 0.
 Dim quotient(Dim a, Dim b) {
   if (b == Dim(0)) {
     PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
@@ -622,7 +622,7 @@ Dim quotient(Dim a, Dim b) {
 
 void bind_dim(nb::module_& m) {
   auto py = [](Dim d) { return nb::steal(dim_to_python(d)); };
-  // Sizes and integers give a size; beside anything else, a float for one, a size is a number.
+  // Sizes and integers give a size; with any other operand, such as a float, a size acts as a number.
   auto with = [](Dim a, nb::handle b, auto f, Operator op, bool swapped = false) -> nb::object {
     if (PyIndex_Check(b.ptr()) && !is_tensor(b.ptr())) {
       return nb::cast(f(guarded([&] { return dim_from_python(b.ptr()); })));
@@ -773,7 +773,7 @@ void init_program(nb::module_& m) {
         [](nb::type_object type) { set_traced_number(reinterpret_cast<PyTypeObject*>(type.release().ptr())); });
   m.def("elementwise_dtypes", &elementwise_dtypes);
   m.def("plan_operands", &plan_named);
-  m.def("promote_number", [](int dtype, nb::handle number) {  // a tensor's dtype beside a number of Python
+  m.def("promote_number", [](int dtype, nb::handle number) {  // promotes a tensor's dtype with a Python number
     return guarded([&] { return static_cast<int>(with_number(dtype_from(dtype), read_number(number.ptr()).kind)); });
   });
   m.def("promote",

@@ -28,15 +28,15 @@ void init_autocast(nb::module_& m);
 void init_anomaly(nb::module_& m);
 void init_lines(nb::module_& m);
 
-nb::object node_to_python(Node* n);  // a handle of its own
+nb::object node_to_python(Node* n);  // a new handle
 
-// Another name for the tensor's value: writing to one of the two in place leaves the other as it is.
+// A new tensor with the same value; writing to one of the two in place leaves the other unchanged.
 nb::object another_name(nb::handle tensor);
-// A plain tensor as the end of a walk: with the edge that it has, also where the function has ended that it was tracked
-// for. A tape that records would take it for a tensor that nothing tracks. Borrowed; throws.
+// A plain tensor as the end of a walk, with its own edge even if the function it was tracked for has ended. (As an
+// operand, a recording tape would treat it as untracked.) Borrowed; throws.
 Value* end_of_walk(nb::handle tensor, const char* what);
-// The tensor as a fresh leaf with an edge of its own: its gradient is that of the tensor, and nothing flows further.
-// `extent`: it is tracked until that ends, or for ever.
+// A fresh leaf with the tensor's value: it collects the gradient, and nothing flows further. It is tracked until
+// `extent` ends, or forever if that is 0.
 nb::object fresh_leaf(nb::handle tensor, uint64_t id, uint32_t extent);
 
 // Runs f, translating our exceptions as the C-API functions do; nanobind sees the Python exception.

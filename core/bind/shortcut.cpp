@@ -85,7 +85,7 @@ PyObject* try_min(PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
   return try_reduction(op, args, n, keywords);
 }
 
-// A sum, divided by the number of its elements. Half precision is summed in another type: that is left to Python.
+// A sum divided by the number of elements. Half precision is summed in another type, which Python handles.
 PyObject* try_mean(PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
   static const Op &sum = *find_op("sum"), &div = *find_op("div");
   Reduction r;
@@ -135,7 +135,7 @@ PyObject* try_reshape(PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
 
 bool is_plain_number(PyObject* o) { return PyFloat_CheckExact(o) || PyLong_CheckExact(o); }
 
-// What xⁿ is computed by for a number n; null where Python decides.
+// The op that computes xⁿ for a number n; null if Python decides.
 const Op* op_of_power(double n) {
   static const Op &square = *find_op("square"), &sqrt = *find_op("sqrt"), &rsqrt = *find_op("rsqrt"),
                   &reciprocal = *find_op("reciprocal"), &pow = *find_op("pow");
@@ -250,7 +250,7 @@ constexpr struct {
     {"reshape", try_reshape}, {"matmul", try_matmul}, {"pow", try_power},
 };
 
-// with_shortcut(function): the function, whose commonest calls are read natively. It is found by its name.
+// with_shortcut(function): wraps the function so that its most common calls are parsed natively. Looked up by name.
 PyObject* with_shortcut(PyObject*, PyObject* function) {
   PyObject* name = PyObject_GetAttrString(function, "__name__");
   if (!name) return nullptr;

@@ -1,11 +1,11 @@
-// Shortcuts: the commonest calls of functions that are written in Python, read natively.
+// Shortcuts: native parsing of the most common calls of functions written in Python.
 #pragma once
 #include "call.h"
 
 namespace wengert {
 
-// A shortcut reads the arguments of a call, and runs it if they are of the usual kind. Null without an exception: the
-// function has to read them. Throws.
+// A shortcut parses the arguments of a call and runs it if they are of the usual kind. Null without an exception means
+// that the Python function must handle the call. Throws.
 using Shortcut = PyObject* (*)(PyObject* const* args, Py_ssize_t n, PyObject* keywords);
 
 PyObject* try_matmul(PyObject* const* args, Py_ssize_t n, PyObject* keywords);

@@ -14,12 +14,12 @@ namespace wengert {
 
 namespace {
 
-// Frames of files below the first folder are skipped, as they are wengert's own; but for those below the second, whose
-// lines are like a user's.
+// Frames of files below the first folder are wengert's own and are skipped, except those below the second folder, which
+// count as the user's.
 std::string internal_folder, shown_folder;
 
-// What is known of file names, by address: every code object of a module shares one string. Entries own their names, so
-// that no other string takes the place of one.
+// Known file names by address: all code objects of a module share one string. Entries own their names, so that an
+// address cannot be reused for another string.
 struct KnownFile {
   PyObject* name = nullptr;
   bool internal = false;
@@ -61,14 +61,14 @@ struct Frame {
 };
 #else
 struct Frame {
-  PyCodeObject* f_code;  // since 3.13 an object that may be something else
+  PyCodeObject* f_code;  // since 3.13 declared as an object, which may not be a code object
   Frame* previous;
   PyObject *f_funcobj, *f_globals, *f_builtins, *f_locals, *frame_obj;
   const char* instruction;
   int stacktop;
   uint16_t return_offset;
   char owner;
-  // Where C called into the interpreter: such a frame has code, but no line of anybody.
+  // A frame where C called into the interpreter: it has code, but no source line.
   bool entry() const { return owner == 3; }  // FRAME_OWNED_BY_CSTACK
 };
 #endif

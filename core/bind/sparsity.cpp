@@ -1,4 +1,4 @@
-// Patterns of sparse matrices, which Python holds as arrays, and their colourings.
+// Patterns of sparse matrices, held by Python as arrays, and their colourings.
 #include <nanobind/ndarray.h>
 
 #include <memory>

@@ -6,9 +6,9 @@ namespace wengert {
 
 namespace {
 
-constexpr Py_ssize_t kLongest = Py_ssize_t{1} << 61;  // beyond any axis
+constexpr Py_ssize_t kLongest = Py_ssize_t{1} << 61;  // longer than any axis
 
-// What a basic key names: a slice, and the shape it has without integer axes and with new ones.
+// What a basic key selects: a slice, and its shape after dropping integer axes and adding new ones.
 struct Place {
   Attrs slice;
   Attrs shape;

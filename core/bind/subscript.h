@@ -4,8 +4,8 @@
 
 namespace wengert {
 
-// The view that a basic key names. Null without an exception for what is left to Python: other keys, keys that do not
-// fit (it says why), tensors that are traced. Throws.
+// The view that a basic key selects. Null without an exception for what Python handles: other keys, keys that do not
+// fit (it raises the error), traced tensors. Throws.
 PyObject* try_subscript(PyObject* x, PyObject* key);
 
 }  // namespace wengert

@@ -55,8 +55,8 @@ nb::tuple type_to_python(const Type& t) {
   return nb::make_tuple(static_cast<int>(t.dtype), nb::steal(dims_to_python(t.shape)));
 }
 
-// ((dtype, shape), number of the result that was read, tensor or None, who gets its cotangent): the tensor of what
-// comes from outside.
+// ((dtype, shape), number of the result that was read, tensor if it comes from outside or None, receiver of its
+// cotangent).
 nb::list operands(const Call& call) {
   nb::list out;
   for (const Call::Operand& o : call.operands) {
@@ -71,7 +71,7 @@ nb::list operands(const Call& call) {
   return out;
 }
 
-// What identifies the memory that an operand from outside had: the same for two reads of the same value.
+// Identifies the memory of an operand from outside; equal for two reads of the same value.
 nb::object place_of(const Call& call, size_t k) {
   const Value* v = call.operands.at(k).value;
   nb::list strides;
@@ -94,7 +94,7 @@ nb::list run_call(const Call& call, const nb::list& given) {
   });
 }
 
-// `again` calls the custom op on tensors like these.
+// `again` calls the custom op again, on similar tensors.
 void log_custom(const std::string& name, nb::handle again, const nb::list& inputs, const nb::list& outputs) {
   guarded([&] {
     std::vector<Value*> in, out;
@@ -168,7 +168,7 @@ Edge edge_of(nb::handle h) {
   return {nb::cast<NodeHandle&>(nb::object(t[0])).node, nb::cast<uint32_t>(nb::object(t[1]))};
 }
 
-// Recording of instructions switched on or off for the length of a walk; on only if it is on already.
+// Sets whether instructions are recorded during a walk; never turns recording on if it was off.
 struct Recording {
   bool before = thread_state.grad_enabled;
   explicit Recording(bool on) { thread_state.grad_enabled = before && on; }
@@ -207,7 +207,7 @@ nb::tuple backward(const nb::list& roots, nb::handle sources, bool retain_graph,
   });
 }
 
-// The cotangent of a recorded tensor to start from: given and fitting as it is, or one for a real scalar. Null in all
+// The initial cotangent of a recorded tensor: the given one if its type fits, or one for a real scalar. Null in all
 // other cases, which Python converts or refuses.
 Ref simple_seed(Value* y, nb::handle given) {
   if (!y || !y->node || !is_inexact(y->dtype)) return Ref();
@@ -275,7 +275,7 @@ nb::object gradients_by(nb::handle tensor, nb::handle inputs, nb::handle gradien
   });
 }
 
-// A custom node: `pullback` is called with the cotangents of all outputs and returns one cotangent (or None) per input.
+// Records a custom node; `pullback` takes the cotangents of all outputs and returns one cotangent (or None) per input.
 void record_custom_node(nb::handle pullback, const nb::list& inputs, const nb::list& outputs) {
   guarded([&] {
     std::vector<Value*> in, out;
@@ -299,13 +299,14 @@ nb::object fresh_leaf(nb::handle tensor, uint64_t id, uint32_t extent) {
 
 namespace {
 
-// What this tensor led to stays tracked until the extent ends, if nothing else keeps it tracked for longer.
+// Limits how long results computed from this tensor stay tracked: until the extent ends, unless something else tracks
+// them.
 void track_in_extent(nb::handle tensor, uint32_t extent) {
   Node* n = value_from(tensor, "extent")->node;
   if (n) n->lifetime = longer(n->lifetime, {.extent = extent});
 }
 
-// A detached output of a node with its edge back, for use while the derivative is recorded.
+// Gives a detached output of a node its edge back, for use while the derivative is recorded.
 nb::object reattach(const NodeHandle& h, uint32_t output, nb::handle tensor) {
   Value* v = alias(value_from(tensor, "output"));
   retain(h.node);
@@ -339,7 +340,7 @@ void call_custom(Node* n, Value* const* bars, Value** out, bool record) {
 Value* call_hooks(void* hooks, Value* gradient) {
   nb::object g = to_python(gradient);
   try {
-    // A copy: a hook may remove itself.
+    // Iterates over a copy, because a hook may remove itself.
     nb::list functions(nb::cast<nb::list>(nb::handle(static_cast<PyObject*>(hooks))));
     std::vector<nb::object> snapshot;
     for (nb::handle f : functions) snapshot.push_back(nb::borrow(f));
@@ -364,7 +365,7 @@ nb::list hooks_of(nb::handle tensor) {
   return nb::borrow<nb::list>(static_cast<PyObject*>(v->node->hooks));
 }
 
-// The list of a tensor's hooks, or of those for when its gradient is final; None if there is none.
+// The list of a tensor's gradient hooks, or of its final-gradient hooks; None if there is none.
 nb::object existing_hooks(nb::handle tensor, bool final) {
   if (!is_tensor(tensor.ptr()) || !as_tensor(tensor.ptr())->plain) return nb::none();
   const Node* n = current(as_tensor(tensor.ptr())->tensor)->node;
@@ -373,7 +374,7 @@ nb::object existing_hooks(nb::handle tensor, bool final) {
   return nb::borrow(static_cast<PyObject*>(hooks));
 }
 
-// The hooks of a leaf that are called when its gradient is final; None if the tensor is not a leaf.
+// The hooks called when a leaf's gradient is final; None if the tensor is not a leaf.
 nb::object final_hooks_of(nb::handle tensor) {
   Node* n = value_from(tensor, "register_post_accumulate_hook")->node;
   if (!n || !n->leaf) return nb::none();
@@ -410,7 +411,7 @@ nb::object set_grad_enabled(bool on) {
   return nb::bool_(before);
 }
 
-// Whether ops on plain tensors are instructions of the trace that is open; returns what it was.
+// Sets whether ops on plain tensors become instructions of the open trace; returns the previous setting.
 bool set_capturing(bool on) {
   ThreadState& s = thread_state;
   std::swap(s.capturing, on);
@@ -423,7 +424,7 @@ void mark_changed(nb::handle tensor, bool on) {
   as_tensor(tensor.ptr())->changed = on;
 }
 
-// By category, each buffer once: what backward needs is `saved`, but for parameters, which live anyway.
+// By category, each buffer once. Buffers kept for backward count as `saved`, except parameters, which are live anyway.
 nb::dict memory_stats_dict() {
   const MemoryStats s = memory_stats();
   nb::dict d, by;

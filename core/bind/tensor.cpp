@@ -16,7 +16,7 @@ PyTypeObject* tensor_type = nullptr;
 PythonHooks python_hooks = {};
 
 PyObject* call_python(const char* method, PyObject* a, PyObject* b) {
-  static PyObject* operators = nullptr;  // wengert's implementations of operators that are not one elementwise op
+  static PyObject* operators = nullptr;  // Python implementations of operators that are not a single elementwise op
   if (!operators) operators = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "_operators");
   if (!operators) return nullptr;
   PyObject* f = PyDict_GetItemString(operators, method);
@@ -34,7 +34,7 @@ struct Dropped {
   int n = 0;
 
   TensorObject* take(PyTypeObject* type) {
-    if (!n) return PyObject_GC_New(TensorObject, type);  // untracked: most have no part in cycles
+    if (!n) return PyObject_GC_New(TensorObject, type);  // untracked, because most tensors are not part of cycles
     TensorObject* t = at[--n];
     _Py_NewReference(reinterpret_cast<PyObject*>(t));
     return t;
@@ -66,7 +66,7 @@ TensorObject* new_tensor() {
   return t;
 }
 
-// The tensor's node, if it goes when the tensor does, and its hooks with it: nothing else leads to it.
+// The tensor's node if the tensor is its only owner, so that the node and its hooks go with the tensor.
 Node* own_node(TensorObject* t) {
   const Value* v = t->tensor.value;
   if (!v || !v->node || v->node->refs != 1) return nullptr;
@@ -113,7 +113,7 @@ void tensor_dealloc(PyObject* self) {
 
 namespace {
 
-// Tensor(): an empty shell, for subclasses. Subclass instances either adopt a tensor's value or are not plain.
+// Tensor(): an empty shell for subclasses, whose instances either adopt a tensor's value or are not plain.
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
   if (type == tensor_type && PyTuple_GET_SIZE(args)) {
     PyErr_SetString(PyExc_TypeError, "Tensor: wengert.tensor(data) makes a tensor");
@@ -122,7 +122,7 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* self = type->tp_alloc(type, 0);
   if (!self) return nullptr;
   clear_fields(as_tensor(self));
-  as_tensor(self)->collectable = true;  // who allocates has told the collector
+  as_tensor(self)->collectable = true;  // the allocator has registered it with the collector
   return self;
 }
 
@@ -141,7 +141,7 @@ PyObject* unary(PyObject* a) {
   return call_elementwise(op, &a, 1, true);
 }
 
-// The shortcut if it takes the operands, else Python's function.
+// Calls the shortcut if it accepts the operands, otherwise the Python function.
 PyObject* call_operator(Shortcut shortcut, const char* method, PyObject* a, PyObject* b) {
   PyObject* args[2] = {a, b};
   try {
@@ -254,7 +254,7 @@ PyObject* item(PyObject* self, PyObject*) {
   return v && may_leave(self, v, Leaving::number, "item") ? python_number(self) : nullptr;
 }
 
-// What is rounded has no derivative that could be lost.
+// Rounding has no derivative that could be lost.
 PyObject* tensor_int(PyObject* self) {
   PyObject* x = python_number(self);
   if (!x) return nullptr;
@@ -328,14 +328,14 @@ PyObject* adopt(PyObject* self, PyObject* other) {
     return PyErr_SetString(PyExc_TypeError, "expected a tensor"), nullptr;
   TensorObject* t = as_tensor(self);
   Value* v = alias(current(as_tensor(other)->tensor));
-  destroy(t->tensor);  // leaves its views to themselves
+  destroy(t->tensor);  // its views live on
   t->tensor = Tensor();
   t->tensor.value = v;
   t->plain = true;
   Py_RETURN_NONE;
 }
 
-// A write in a function that is traced is a write in every call of it; one of or to a dual rebinds it.
+// A write in a traced function happens in every call of it. A write to or from a dual rebinds the tensor.
 PyObject* assign_in_python(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n != 2) return PyErr_SetString(PyExc_TypeError, "expected a tensor and the name of an op"), nullptr;
   PyObject* operators = PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), "_operators");
@@ -542,7 +542,7 @@ Value* watched_operand(TensorObject* t) {
   const ThreadState& s = thread_state;
   if (s.capturing) throw Captured();
   Value* v = current(t->tensor);
-  // Inside a tape every floating tensor is tracked, unless it was said that it is not to be.
+  // Inside a tape every floating tensor is tracked unless its requires_grad was set to False.
   if (s.n_tapes && s.grad_enabled && t->requires_grad != 0 && is_inexact(v->dtype) && !tracked(v))
     return tape_handle(id_of(t), v);
   return v;

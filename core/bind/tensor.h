@@ -10,13 +10,13 @@ namespace wengert {
 struct TensorObject {
   PyObject_HEAD;
   Tensor tensor;
-  uint64_t id;           // 0: none asked for yet
+  uint64_t id;           // 0: not assigned yet
   int8_t requires_grad;  // -1: never set, 0, 1
   bool plain;
-  bool collectable;  // the garbage collector knows it: hooks may close over it, or it is of a subclass
-  bool look;         // its memory is read for a moment by our own code: exporting it pins nothing
-  bool changed;      // by the function that is being traced: what it holds is not what it will hold
-  PyObject* held;    // of a tensor that is not plain: what it stands for, a Python object
+  bool collectable;  // tracked by the garbage collector, because hooks may close over it or it is a subclass
+  bool look;         // our own code reads its memory for a moment, so exporting it does not pin it
+  bool changed;      // written by the function being traced, so its current contents are stale
+  PyObject* held;    // if not plain: the Python object that it represents
   PyObject* weak;
 };
 
@@ -28,20 +28,20 @@ inline TensorObject* as_tensor(PyObject* o) { return reinterpret_cast<TensorObje
 void clear_fields(TensorObject* t);  // of a new object
 void tensor_dealloc(PyObject* self);
 
-void set_dual_tensor_type(PyTypeObject* type);  // once; its instances are recycled as plain tensors are
+void set_dual_tensor_type(PyTypeObject* type);  // called once; instances are recycled like plain tensors
 TensorObject* new_dual_tensor();                // an empty shell; a new reference, or null with MemoryError
 
 PyObject* wrap(Value* owned);  // a new plain tensor; takes the reference; null with MemoryError
 PyObject* wrap_view(Value* owned, TensorObject* base, bool detached);
 uint64_t id_of(TensorObject* t);
 PyObject* grad_of(TensorObject* t);              // its `.grad`: a new reference, or null with an exception
-void store_grad(TensorObject* t, Value* owned);  // makes this its `.grad`, or forgets it; takes the reference
-// What Tensor._operators has under this name, of two objects; a new reference, or null with an exception.
+void store_grad(TensorObject* t, Value* owned);  // sets its `.grad`, or clears it; takes the reference
+// Calls the operator of this name in Tensor._operators on two objects. A new reference, or null with an exception.
 PyObject* call_python(const char* method, PyObject* a, PyObject* b);
-// Lets the garbage collector look at a tensor whose node has hooks. Others have no part in cycles of Python objects.
+// Registers a tensor whose node has hooks with the garbage collector. Other tensors cannot be part of reference cycles.
 void make_collectable(TensorObject* t);
 
-// Thrown where an op would run now on tensors that belong to a trace: it becomes an instruction.
+// Thrown if an op would run on tensors that belong to a trace; it becomes an instruction instead.
 struct Captured : Error {
   Captured();
 };
@@ -59,18 +59,18 @@ int init_tensor_type(PyObject* module);
 // Translates the exception in flight to a Python exception. Call in a catch block; returns null.
 PyObject* raise_python();
 
-// Python callables that the bindings use, set by wengert at import.
+// Python callables that the bindings use; set by wengert at import.
 struct PythonHooks {
   PyObject* dispatch;         // dispatch(op, inputs, attrs): an op on tensors that are not plain
-  PyObject* convert_operand;  // makes a Tensor or a Python scalar of a foreign operand, or NotImplemented
-  PyObject* derive;           // of an op, its derivative; and its push
+  PyObject* convert_operand;  // converts a foreign operand to a Tensor or a Python scalar, or returns NotImplemented
+  PyObject* derive;           // derives the derivative of an op, and its push
   PyObject* push;
-  PyObject* derive_again;  // the same of a derived program; and that program with some of its outputs only
+  PyObject* derive_again;  // the same for a derived program, and that program with only some of its outputs
   PyObject* push_again;
   PyObject* narrow;
-  PyObject* partial;         // a vjp with some of its cotangents only; None if it needs all
-  PyObject* join;            // of the derivative programs of a graph one program
-  PyObject* refuse_leaving;  // raises for a tensor whose numbers must not leave
+  PyObject* partial;         // a vjp that takes only some of its cotangents; None if it needs all
+  PyObject* join;            // joins the derivative programs of a graph into one
+  PyObject* refuse_leaving;  // raises the error for a tensor whose numbers must not leave
   PyObject* dtypes[kNumDTypes];
   PyObject* errors[static_cast<int>(ErrorKind::count)];
 };
@@ -78,6 +78,6 @@ extern PythonHooks python_hooks;
 
 SourceLine current_line();
 std::string describe(SourceLine line);
-void hide_lines(const char* folder, const char* but);  // files whose lines are not a user's
+void hide_lines(const char* folder, const char* but);  // files whose lines do not count as the user's
 
 }  // namespace wengert

@@ -8,10 +8,10 @@ namespace wengert {
 
 namespace {
 
-// Formats. bfloat16 has none: it is refused where a format is asked for, and NumPy then asks __array__.
+// Format strings. bfloat16 has none, so requests for a format are refused and NumPy falls back to __array__.
 const char* const kFormats[kNumDTypes] = {"?", "b", "h", "i", "q", "B", "H", "I", "Q", "e", "H", "f", "d", "Zf", "Zd"};
 
-// The function that asks NumPy for an array, if its code satisfies the predicate.
+// Whether the function that called NumPy satisfies a predicate on its code.
 template <class F>
 bool asked_by(F&& predicate) {
   PyFrameObject* frame = PyEval_GetFrame();
@@ -23,8 +23,9 @@ bool asked_by(F&& predicate) {
   return found;
 }
 
-// `A @ x` of a scipy.sparse matrix asks NumPy for an array of x before it gives x a chance to answer; without a buffer
-// NumPy asks __array__, which knows what to say.
+// `A @ x` with a scipy.sparse matrix converts x with NumPy before it tries x's own operator. Without a buffer, NumPy
+// calls
+// __array__, which raises a helpful error.
 bool asked_by_sparse_product() {
   return asked_by([](const PyCodeObject* code, std::string_view file) {
     return PyUnicode_CompareWithASCIIString(code->co_name, "_matmul_dispatch") == 0 &&
@@ -32,8 +33,8 @@ bool asked_by_sparse_product() {
   });
 }
 
-// A method of one of scipy.stats' distributions: of a leaf it would compute a density without gradient. Again __array__
-// knows what to say.
+// A method of a scipy.stats distribution would compute a density of a leaf without a gradient. Again __array__ raises a
+// helpful error.
 bool asked_by_distribution() {
   return asked_by([](const PyCodeObject*, std::string_view file) {
     return file.ends_with("_distn_infrastructure.py") || file.ends_with("_multivariate.py");
@@ -84,12 +85,12 @@ int get_tensor_buffer(PyObject* self, Py_buffer* view, int flags) {
   int64_t element = size_of(v->dtype);
   for (int i = 0; i < v->ndim; ++i) {
     room[i] = v->shape[i];
-    // The step along an axis of one element leads nowhere, and may be larger than any memory.
+    // The stride of an axis of one element is never used and may be arbitrarily large.
     room[kMaxRank + i] = v->shape[i] > 1 ? v->strides[i] * element : element;
   }
   if (!as_tensor(self)->look) {
     before_export(v->buffer);
-    v->buffer->pinned = true;  // someone outside may read and write it from now on
+    v->buffer->pinned = true;  // from now on others may read and write it
   }
   view->obj = Py_NewRef(self);
   view->buf = v->data;

@@ -1,4 +1,4 @@
-// What the type `Tensor` is put together from.
+// The parts that make up the type `Tensor`.
 #pragma once
 #include "tensor.h"
 
@@ -6,7 +6,7 @@ namespace wengert {
 
 PyObject* not_plain(const char* what);              // null with TypeError
 Value* value_of(PyObject* self, const char* what);  // null with TypeError unless the tensor is plain
-// The same, where numbers are made of it: null with TraceError if the function that is traced has changed it.
+// The same for reading its numbers: null with TraceError if the function being traced has changed it.
 Value* data_of(PyObject* self, const char* what);
 
 extern PyGetSetDef tensor_properties[];  // tensor_properties.cpp

@@ -1,4 +1,4 @@
-// Attributes of a tensor: what it is, and what is known of its gradient.
+// Attributes of a tensor, and of its gradient.
 #include <utility>
 
 #include "tensor_parts.h"
@@ -33,7 +33,7 @@ PyObject* get_ndim(PyObject* self, void*) {
   return v ? PyLong_FromLong(v->ndim) : nullptr;
 }
 
-// A number of elements is an int that says what to write where it is called, as PyTorch's size() is.
+// Tensor.size is an int subclass; calling it, like PyTorch's size(), raises an error that says what to write instead.
 PyObject* call_count(PyObject*, PyObject*, PyObject*) {
   PyErr_SetString(
       PyExc_TypeError,
@@ -110,7 +110,7 @@ int set_requires_grad(PyObject* self, PyObject* flag, void*) {
     v->node = nullptr;
   }
   if (on) {
-    if (v->refs > 1) {  // a value that the tape saved stays a constant there
+    if (v->refs > 1) {  // a value saved by the tape stays a constant there
       Value* own = alias(v);
       release(t->tensor.value);
       t->tensor.value = v = own;
@@ -196,7 +196,8 @@ PyObject* grad_of(TensorObject* t) {
   Value* v = current(t->tensor);
   if (!v->node || !v->node->grad) Py_RETURN_NONE;
   Alias* shared = v->node->grad;
-  if (!shared->base->contiguous) {  // such as one element seen through strides of zero: people write to gradients
+  // Such as one element seen through strides of zero: people write to gradients in place.
+  if (!shared->base->contiguous) {
     Value* packed;
     try {
       packed = contiguous(shared->base);

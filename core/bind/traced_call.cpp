@@ -22,12 +22,12 @@ void log_plain(const TracedCall& trace, Value* const* in, int n_in, Value* const
   log_call({trace.program->name, in, n_in, out, n, n, nullptr, trace.python.ptr()}, std::move(work));
 }
 
-// Results that are not tracked though operands lead to leaves carry the end of that path.
+// Marks a path end on untracked results whose operands lead to leaves.
 [[gnu::noinline]] void end_path(const Program& p, Value* const* in, int n_in, Value* const* out) {
   for (size_t i = 0; i < p.outputs.size(); ++i) end_path("compiled", true, in, n_in, out + i, 1);
 }
 
-// `into`, if not null: of each output, a value that a program without derivatives may write it into, or null.
+// `into`, if not null, has for each output a value that a program without derivatives may write it into, or null.
 void run_program(TracedCall& trace, Value** in, size_t n, uint64_t mask, Value** out, Value* const* into = nullptr) {
   Held held(in, static_cast<int>(n));
   if (mask) {
@@ -55,7 +55,7 @@ TensorObject* captured_object(const TracedCall& trace, size_t k) {
   return as_tensor(PyList_GET_ITEM(trace.captured_list.ptr(), static_cast<Py_ssize_t>(k)));
 }
 
-// The object of an input that is a tensor with a `.grad`.
+// The Python object of an input tensor that has a `.grad`.
 TensorObject* object_of(Tensor* t) {
   return reinterpret_cast<TensorObject*>(reinterpret_cast<char*>(t) - offsetof(TensorObject, tensor));
 }
@@ -73,7 +73,7 @@ void store_grads(const TracedCall& trace, const TraceArguments& call, Value** ou
   }
 }
 
-// All inputs of a program, and the tensors among them.
+// The inputs of a program, and which of them are tensors.
 struct Inputs {
   size_t n;
   SmallArray<Value*, 2 * kFewOperands> values;
@@ -132,7 +132,7 @@ PyObject* run_on_duals(TracedCall& trace, CallArguments& call) {
       operands.push_back(nb::borrow(call.objects[i]));
     } else {
       operands.push_back(to_python(Ref::share(call.in[i]).take()));
-      as_tensor(operands.back().ptr())->requires_grad = 0;  // a number is nothing that a tape tracks
+      as_tensor(operands.back().ptr())->requires_grad = 0;  // tapes do not track numbers
     }
   }
   for (nb::handle h : trace.captured_list) operands.push_back(nb::borrow(h));
@@ -194,7 +194,7 @@ PyObject* run_traced(TracedCall& trace, const TraceArguments& call, uint64_t mas
   return results_of(trace, out.data(), effects.n_results);
 }
 
-// What Python makes of a trace, as structs.
+// The structs that Python builds for a trace.
 void init_traced_call(nb::module_& m) {
   using namespace nb::literals;
   nb::class_<NumberGuard> number(m, "NumberGuard");

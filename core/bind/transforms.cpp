@@ -1,5 +1,5 @@
-// Transformations of functions for the usual arguments and results, without Python in between: tensors, plain or dual.
-// What is nested, traced or not a tensor is left to `wengert.transforms.functional`, which they agree with.
+// Native transformations of functions whose arguments and results are plain or dual tensors. Nested, traced and other
+// arguments are left to `wengert.transforms.functional`, which gives the same results.
 #include <nanobind/stl/pair.h>
 
 #include <cstring>
@@ -49,8 +49,7 @@ bool is_tracked(nb::handle x) {
   return is_tracked(pair->value) || (pair->tangent != Py_None && is_tracked(pair->tangent));
 }
 
-// x as a variable of its own, tracked until the extent ends: derivatives stop there, but for those of an outer
-// transformation.
+// x as a new variable, tracked until the extent ends. Derivatives stop there, except those of an outer transformation.
 nb::object source_of(nb::handle x, bool outer, uint32_t extent) {
   static const Op& reshape = *find_op("reshape");
   if (is_dual(x.ptr())) {
@@ -65,7 +64,7 @@ nb::object source_of(nb::handle x, bool outer, uint32_t extent) {
     PyObject* operand_object = x.ptr();
     nb::object same = stolen(try_op(reshape, &operand_object, 1, shape));
     Node* n = current(as_tensor(same.ptr())->tensor)->node;
-    if (n && active(n)) {  // not so where a tape was told to leave x alone
+    if (n && active(n)) {  // unless a tape was told to leave x alone
       n->lifetime = longer(n->lifetime, {.extent = extent});
       return same;
     }
@@ -73,21 +72,21 @@ nb::object source_of(nb::handle x, bool outer, uint32_t extent) {
   return fresh_leaf(x, 0, extent);
 }
 
-// The same tensor under a name of its own.
+// The same tensor under a new name.
 nb::object renamed(nb::handle x) {
   if (!is_dual(x.ptr())) return another_name(x);
   const PairObject* pair = pair_of(x.ptr());
   return stolen(new_dual(pair->level, pair->value, pair->tangent));
 }
 
-// Ops on it are applied natively: plain, or a dual of plain tensors.
+// Whether ops on it are applied natively: it is plain, or a dual of plain tensors.
 bool is_simple(nb::handle x) { return bottom_value(x.ptr()) != nullptr; }
 
 struct Seeded {
   nb::object y, bar;
 };
 
-// The highest level among duals; null without one. Borrowed.
+// The highest level among the duals, or null. Borrowed.
 PyObject* highest_level(const std::vector<Seeded>& roots, const Objects& sources) {
   PyObject* level = nullptr;
   int64_t order = 0;
@@ -105,7 +104,7 @@ PyObject* highest_level(const std::vector<Seeded>& roots, const Objects& sources
 }
 
 struct Split {
-  nb::object value, tangent;  // none: zero
+  nb::object value, tangent;  // None means zero
   Split(nb::handle x, PyObject* level) {
     const PairObject* pair = is_dual(x.ptr()) ? pair_of(x.ptr()) : nullptr;
     const bool here = pair && pair->level == level;
@@ -119,7 +118,7 @@ nb::object zeros_like(nb::handle x) {
   return to_python(zeros(v->type()));
 }
 
-// Recording of instructions switched off for the length of a walk, unless its result is to be differentiated.
+// Switches recording off during a walk, unless its result must be differentiable.
 struct Recording {
   bool before = thread_state.grad_enabled;
   explicit Recording(bool on) { thread_state.grad_enabled = before && on; }
@@ -150,8 +149,8 @@ Objects pull_plain(const std::vector<Seeded>& roots, const Objects& sources, Pul
   return gradients;
 }
 
-// Cotangents of the sources; none where the outputs do not depend on one. With y = f(x + εẋ), the gradient's value is
-// ȳ·∂y/∂x, and its tangent is ȳ·∂ẏ/∂x + ȳ̇·∂y/∂x.
+// Cotangents of the sources; none for a source that the outputs do not depend on. With y = f(x + εẋ), the gradient's
+// value is ȳ·∂y/∂x, and its tangent is ȳ·∂ẏ/∂x + ȳ̇·∂y/∂x.
 Objects pull(const std::vector<Seeded>& roots, const Objects& sources, Pulling how) {
   PyObject* level = highest_level(roots, sources);
   if (!level) return pull_plain(roots, sources, how);
@@ -181,8 +180,8 @@ Objects items_of(nb::handle sequence) {
   return found;
 }
 
-// pull_back(outputs, bars, sources, retain, record): a list of cotangents of the sources; None if one of the tensors is
-// not known here.
+// pull_back(outputs, bars, sources, retain, record): a list of cotangents of the sources; None if a tensor is neither
+// plain nor dual.
 nb::object pull_back(nb::handle outputs, nb::handle bars, nb::handle sources, bool retain, bool record) {
   return guarded([&]() -> nb::object {
     const Objects ys = items_of(outputs), y_bars = items_of(bars), xs = items_of(sources);
@@ -200,7 +199,7 @@ nb::object pull_back(nb::handle outputs, nb::handle bars, nb::handle sources, bo
   });
 }
 
-// x cut from the graph; tangents of transformations around this one stay, under no_grad as well.
+// x detached from the graph; tangents of outer transformations stay, also under no_grad.
 nb::object detached(nb::handle x) {
   if (is_dual(x.ptr())) {
     const PairObject* pair = pair_of(x.ptr());
@@ -225,7 +224,7 @@ nb::object call_with(nb::handle f, const nb::tuple& args, nb::handle kwargs, con
   return stolen(PyObject_Call(f.ptr(), filled.ptr(), PyDict_GET_SIZE(kwargs.ptr()) ? kwargs.ptr() : nullptr));
 }
 
-// Which arguments are meant, counted from the front; false if they are not all there, or not all simple.
+// Resolves argnums to non-negative indices; false if an argument is missing or not simple.
 bool find_arguments(const nb::tuple& args, const nb::tuple& argnums, std::vector<size_t>& positions) {
   const auto n = static_cast<int64_t>(args.size());
   for (nb::handle h : argnums) {
@@ -254,8 +253,9 @@ nb::object one_like(nb::handle y) {
 }
 
 // value_and_gradient(f, args, kwargs, argnums, settle): (f(*args), its gradients, whether it depends on no argument).
-// (sources, result) if the result is not a real number: the rest is Python's. None, before f is called, if an argument
-// is none that is known here. settle(result) is called for results that are not plain while the arguments are tracked.
+// Returns (sources, result) if the result is not a real scalar, for Python to finish, and None, before calling f, if an
+// argument is neither plain nor dual. settle(result) is called for results that are not plain, while arguments are
+// tracked.
 nb::object value_and_gradient(nb::handle f, const nb::tuple& args, nb::handle kwargs, const nb::tuple& argnums,
                               nb::handle settle) {
   return guarded([&]() -> nb::object {
@@ -270,7 +270,7 @@ nb::object value_and_gradient(nb::handle f, const nb::tuple& args, nb::handle kw
       for (const nb::object& s : sources) names.push_back(renamed(s));
       NumbersKept kept(sources);
       y = call_with(f, args, kwargs, positions, names);
-      if (!is_simple(y)) settle(y);  // looking at a dual has brought it up to date
+      if (!is_simple(y)) settle(y);  // reading a dual has brought it up to date
     }
     names.clear();
     if (!is_real_scalar(y) || thread_state.capturing) {
@@ -299,13 +299,13 @@ nb::object value_and_gradient(nb::handle f, const nb::tuple& args, nb::handle kw
 
 // ---------------------------------------------------------------------------------------------------- forward mode
 
-// Levels of duals that are made outside of transformations, by how many transformations run around them.
+// The levels of duals made directly by the user, by the number of transformations running around them.
 constinit thread_local std::vector<PyObject*>* shared_levels = nullptr;
-constinit thread_local size_t n_forward = 0;  // transformations that run
+constinit thread_local size_t n_forward = 0;  // transformations in progress
 
 void enter_forward() { ++n_forward; }
 
-// What is made directly inside a transformation belongs to it.
+// Forgets the level for duals made directly inside the transformation that ends.
 void leave_forward() {
   while (shared_levels && shared_levels->size() > n_forward) {
     Py_DECREF(shared_levels->back());
@@ -314,17 +314,18 @@ void leave_forward() {
   --n_forward;
 }
 
-// Duals that are made directly are parts of one direction, so they share a level; but inside a transformation that has
-// started since it must be an inner one.
+// Duals made directly by the user are parts of one direction, so they share a level. Inside a transformation that
+// started since, that must be an inner level.
 nb::object shared_level() {
   return guarded([&] {
     if (!shared_levels) shared_levels = new std::vector<PyObject*>;
-    while (shared_levels->size() <= n_forward) shared_levels->push_back(make_level());  // outer ones first
+    while (shared_levels->size() <= n_forward) shared_levels->push_back(make_level());  // outer levels first
     return nb::borrow((*shared_levels)[n_forward]);
   });
 }
 
-// The extent of a forward-mode transformation. What was given a tangent of its level in place loses it at the end.
+// The extent of a forward-mode transformation. Tensors that received a tangent of its level by a write lose it at the
+// end.
 struct Forward {
   PyObject* level;
   nb::handle end;
@@ -339,7 +340,7 @@ struct Forward {
   }
   ~Forward() {
     if (!level) return;
-    PyObject *type, *value, *trace;  // f has raised
+    PyObject *type, *value, *trace;  // f raised an exception
     PyErr_Fetch(&type, &value, &trace);
     try {
       leave();
@@ -352,15 +353,15 @@ struct Forward {
 
 bool is_sequence(nb::handle h) { return PyTuple_CheckExact(h.ptr()) || PyList_CheckExact(h.ptr()); }
 
-// A tangent that fits the value as it is.
+// Whether the tangent already has the value's type.
 bool fits(nb::handle value, nb::handle tangent) {
   const Value *v = bottom_value(value.ptr()), *t = bottom_value(tangent.ptr());
   return v && t && is_inexact(v->dtype) && v->dtype == t->dtype && same_shape(v, t);
 }
 
-// push_forward(f, primals, tangents, split, end): f(*primals) and its derivative along the tangents. None, before f is
-// called, if an argument is none that is known here. split(level, result) does the rest for a result that is not a
-// tensor; end(level) ends what was written to.
+// push_forward(f, primals, tangents, split, end): f(*primals) and its derivative along the tangents. None, before
+// calling f, if an argument is neither plain nor dual. split(level, result) finishes results that are not tensors;
+// end(level) removes the level from tensors that were written to.
 nb::object push_forward(nb::handle f, nb::handle primals, nb::handle tangents, nb::handle split, nb::handle end) {
   return guarded([&]() -> nb::object {
     if (thread_state.capturing || !is_sequence(primals) || !is_sequence(tangents)) return nb::none();
@@ -396,7 +397,7 @@ void init_transforms(nb::module_& m) {
   m.def("pull_back", &pull_back);
   m.def("push_forward", &push_forward);
   m.def("is_simple", &is_simple);  // plain, or a dual of plain tensors
-  m.def("fits", &fits);            // whether two plain or dual tensors have one inexact dtype and one shape
+  m.def("fits", &fits);            // whether two plain or dual tensors have the same inexact dtype and shape
   m.def("enter_forward", &enter_forward);
   m.def("leave_forward", [] {
     if (n_forward) leave_forward();
