@@ -1,5 +1,5 @@
-"""The trace of a function that will be called again: what it draws at random, captures and changes in place becomes inputs
-and outputs of every call."""
+"""Tracing for compile(): random draws, captured tensors and in-place writes become explicit inputs and outputs of the
+program."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LAST_BIT = 63  # as core/tape.h: kLastBit
 
 
 def call_trace() -> CallTrace | None:
-    """The trace that is open in this thread, if its function will be called again."""
+    """The open trace of this thread, if it is one made by compile()."""
     trace = tracing()
     return trace if isinstance(trace, CallTrace) else None
 
 
 class ClosesOver(BaseException):
-    """The function that is being traced closes over a tensor that is not plain: a dual, or one of another trace.
+    """The function being traced closes over a tensor that is not plain: a dual, or a tensor of another trace.
 
     It says nothing about the function, which runs on such tensors op by op; so no handler of users' may catch it.
     """
@@ -36,7 +36,7 @@ class ClosesOver(BaseException):
 
 @dataclass(slots=True, eq=False)
 class View:
-    """How a tensor of the trace lies in another."""
+    """How one tensor of the trace is a view of another."""
 
     base: Tracer
     op: Op
@@ -45,17 +45,17 @@ class View:
 
 
 class Name(Tracer):
-    """A tensor of a call's trace. Writing in place gives the name another value, as it does outside of traces."""
+    """A tensor in the trace. Writing to it in place gives the name a new value, as outside of traces."""
 
     __slots__ = ("_op", "_recorded", "_source", "_version", "_view", "_views")
 
     _trace: CallTrace
     _version: int  # counts writes
     _view: View | None
-    _views: list[weakref.ref[Name]]  # what is a view of this one
-    _recorded: bool  # whether a write was recorded, not under no_grad
-    _source: Var  # the value whose derivative it has: a write under no_grad leaves it
-    _op: str  # that wrote last
+    _views: list[weakref.ref[Name]]  # views of this tensor
+    _recorded: bool  # whether a write was recorded, rather than made under no_grad
+    _source: Var  # the value that supplies its derivative; writes under no_grad do not change it
+    _op: str  # the op of the last write
 
     def _refuse(self, verb: str, remedy: str) -> NoReturn:
         self._trace._require_open((self,))
@@ -63,7 +63,7 @@ class Name(Tracer):
 
     @property
     def grad(self) -> Any:
-        """The gradient that backward has added so far, or None."""
+        """The gradient accumulated so far, or None."""
         return self._trace.grad(self)
 
     @grad.setter
@@ -72,7 +72,7 @@ class Name(Tracer):
 
 
 class CallTrace(Trace):
-    """A program in the making, with hidden inputs after the arguments and the new values of what it changes as outputs."""
+    """A program under construction. Hidden inputs follow the arguments, and new values of changed tensors are extra outputs."""
 
     captures = True
 
@@ -80,21 +80,21 @@ class CallTrace(Trace):
         super().__init__()
         self.arguments: list[Name] = []
         self.hidden: list[tuple[Stream | Numbers | Entry, Var]] = []
-        self.made: dict[int, Any] = {}  # plain tensors that the function made itself: fresh in every call
-        self.commits: dict[Any, Callable[[], None]] = {}  # what else a call that succeeds changes
-        self.checks: list[Check] = []  # what is assumed of Python objects, asked in every call
-        self.assumed: list[str] = []  # the same in words
-        self.grads: dict[int, LeafGrad] = {}  # of arguments and captured tensors, by their names
-        self.retained: dict[int, tuple[Name, LeafGrad]] = {}  # of what the function computes
+        self.made: dict[int, Any] = {}  # plain tensors that the function creates, anew in every call
+        self.commits: dict[Any, Callable[[], None]] = {}  # further changes made after a successful call
+        self.checks: list[Check] = []  # assumptions about Python objects, checked in every call
+        self.assumed: list[str] = []  # the same assumptions in words
+        self.grads: dict[int, LeafGrad] = {}  # gradients of arguments and captured tensors, by name
+        self.retained: dict[int, tuple[Name, LeafGrad]] = {}  # gradients of intermediate tensors
         self.asks_roles = False  # whether the program depends on which tensors are leaves
-        self._given: dict[Name, Any] = {}  # the arguments of the call that is traced
-        self._acts: list[tuple[int, Act]] = []  # with the number of hidden inputs before each
+        self._given: dict[Name, Any] = {}  # the actual arguments of the traced call
+        self._acts: list[tuple[int, Act]] = []  # each with the number of hidden inputs before it
         self._undo: list[Callable[[], None]] = []
-        self.freed: set[Var] = set()  # values whose graph a backward has used up
-        self._program = Program([], [], [])  # when it is finished
-        self.steps: dict[Any, int] = {}  # how many steps of an optimizer each call makes, by what is updated
+        self.freed: set[Var] = set()  # values whose graph a backward pass has consumed
+        self._program = Program([], [], [])  # set when the trace is finished
+        self.steps: dict[Any, int] = {}  # optimizer steps per call, by what is updated
         self._read: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # settings of Python objects
-        self._entry: dict[Name, Var] = {}  # the values that names had when the call began
+        self._entry: dict[Name, Var] = {}  # the values of names when the call began
         self._ended = False
 
     def __exit__(self, *exc: object) -> None:
@@ -109,14 +109,14 @@ class CallTrace(Trace):
     # ---------------------------------------------------------------------------------------------------- inputs
 
     def tracer(self, var: Var) -> Name:
-        """A tensor that stands for `var`."""
+        """A tensor that represents `var`."""
         t = Name.__new__(Name)
         t._trace, t._var, t._source, t._level = self, var, var, self.level
         t._version, t._view, t._views, t._recorded, t._op = 0, None, [], False, ""
         return t
 
     def argument(self, type_: Type, given: Any = None) -> Name:
-        """A new argument of the function; `given` in the call that is traced."""
+        """A new argument of the function, whose value in the traced call is `given`."""
         name: Any = self.input(type_)
         self.arguments.append(name)
         self._given[name] = given
@@ -154,36 +154,36 @@ class CallTrace(Trace):
         return stream.key, (counter,)
 
     def numbers(self, read: Callable[[], Sequence[float] | None], count: int, dtype: DType) -> list[Any]:
-        """Numbers that every call reads when it begins, as tensors without axes. Where `read` returns None, the function is
-        traced anew."""
+        """Numbers that every call reads when it begins, as 0-d tensors. If `read` returns None, the function is traced
+        again."""
         var = Var(Type(dtype.code, (count,)))
         self.hidden.append((Numbers.of(read, dtype), var))
         row = self.tracer(var)
         return [row[k] for k in range(count)]
 
     def act(self, do: Callable[[], None], save: Callable[[], Callable[[], None]]) -> None:
-        """Do it now, until the trace ends, and in every call. `save()` returns what takes it back."""
+        """Apply an effect now, until the trace ends, and in every call. `save()` returns a function that undoes it."""
         self._acts.append((len(self.hidden), Act(do, save)))
         self._undo.append(save())
         do()
 
     def read(self, owner: Any, setting: str) -> None:
-        """The function has looked at an attribute; where it has another value, the function is traced anew."""
+        """Note that the function read an attribute. If its value changes, the function is traced again."""
         self._read.setdefault((id(owner), setting), (owner, setting, getattr(owner, setting)))
 
     def read_settings(self) -> list[tuple[Any, str, Any]]:
-        """The attributes that were read: owner, name and value of each."""
+        """Owner, name and value of each attribute that was read."""
         return list(self._read.values())
 
     def settings(self) -> Callable[[], bool] | None:
-        """Whether the attributes that were read are still the same, to be asked after `_core.settings_changed`."""
+        """A check that the attributes that were read are unchanged, to be called after `_core.settings_changed`."""
         read = self.read_settings()
         return (lambda: all(getattr(owner, name) == value for owner, name, value in read)) if read else None
 
     # --------------------------------------------------------------------------------------------------- values
 
     def another_name(self, x: Tracer) -> Name:
-        """x under a name of its own."""
+        """x under a new name."""
         name: Any = x
         return self.tracer(self._current(name))
 
@@ -192,7 +192,7 @@ class CallTrace(Trace):
         return self._current(x if isinstance(x, Name) and x._trace is self else self.capture(x))
 
     def _current(self, name: Name) -> Var:
-        """The value, derived from its base again if that was written to."""
+        """The value, taken from its base again if the base was written to."""
         view = name._view
         if view is not None:
             base: Any = view.base
@@ -205,7 +205,7 @@ class CallTrace(Trace):
         return name._var
 
     def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-        """Append an instruction; its outputs as tensors, cut from differentiation under no_grad."""
+        """Append an instruction and return its outputs as tensors, which are constants under no_grad."""
         self._require_open(inputs)
         made = super().emit(op, inputs, attrs)
         if op.view:
@@ -232,7 +232,7 @@ class CallTrace(Trace):
         return x._plain or (isinstance(x, Tracer) and x._trace is self)
 
     def write(self, x: Any, value: Any, op: str) -> None:
-        """x, a tensor of this trace or from outside, has a new value from here on."""
+        """Give x, a tensor of this trace or from outside, a new value from here on."""
         name: Any = x if isinstance(x, Name) else self.capture(x)
         var = self.operand(value, 0)
         if not isinstance(var, Var) or var.type.dtype != name._var.type.dtype or not same_shape(value.shape, x.shape):
@@ -242,7 +242,7 @@ class CallTrace(Trace):
             _core.mark_changed(x, True)
 
     def rebind(self, x: Any, value: Any, name: str) -> NoReturn:
-        """x, or the value to be written, is of a transformation around the call."""
+        """Write where x or the value belongs to a transformation around the call."""
         self._require_open((x, value))
         raise ClosesOver
 
@@ -267,7 +267,7 @@ class CallTrace(Trace):
         return replaced._var  # type: ignore[no-any-return]
 
     def _update_base(self, name: Name, view: View, var: Var, op: str, recorded: bool) -> None:
-        """A write through a view is a write to what it is a view of."""
+        """Write through a view to its base."""
         _require_view(name, op)
         base: Any = view.base
         new = self.tracer(var)
@@ -285,12 +285,11 @@ class CallTrace(Trace):
     # ------------------------------------------------------------------------------------------------- gradients
 
     def given(self, leaf: Any) -> Any:
-        """The tensor of the call that is traced which an argument stands for, or a captured tensor itself; None for what
-        the function computes."""
+        """The actual tensor of an argument in the traced call, or a captured tensor itself; None for computed tensors."""
         return self._given.get(leaf) if isinstance(leaf, Name) else leaf
 
     def sources(self) -> tuple[list[Any], list[Any]]:
-        """The arguments and captured tensors that require a gradient: leaves, and what was computed outside."""
+        """The arguments and captured tensors that require a gradient: leaves, and tensors computed outside."""
         self.asks_roles = True
         known = [(name, x) for name, x in self._given.items() if isinstance(x, _core.Tensor)]
         known += [(x, x) for x, _ in self.captured.values()]
@@ -298,7 +297,7 @@ class CallTrace(Trace):
         return [leaf for leaf, x in tracked if x.is_leaf], [leaf for leaf, x in tracked if not x.is_leaf]
 
     def variables(self, x: Any) -> list[Var]:
-        """The values whose cotangents add up to the gradient by x."""
+        """The values whose cotangents add up to the gradient with respect to x."""
         name: Any = x if isinstance(x, Name) else self.captured.get(id(x), (None, None))[1]
         if name is None:
             return []
@@ -306,7 +305,7 @@ class CallTrace(Trace):
         return [name._source]
 
     def free(self, y: Name) -> None:
-        """The graph that led to y is gone: neither y nor what it was computed from is differentiated any more."""
+        """Note that the graph of y has been freed, so y and what it was computed from cannot be differentiated any more."""
         self.freed.update(o for i in remove_dead(self.instructions, [self._current(y)]) for o in i.outputs)
 
     def _leaf_grad(self, x: Any) -> LeafGrad:
@@ -348,7 +347,7 @@ class CallTrace(Trace):
         self._leaf_grad(x).assign(self, gradient)
 
     def found_grad(self, outside: Any) -> Name:
-        """What stands for a `.grad` that is there when a call begins."""
+        """The tensor for a `.grad` that exists when a call begins."""
         var = Var(Type(outside.dtype.code, outside.shape))
         self.hidden.append((Entry(), var))
         name = self.tracer(var)
@@ -356,11 +355,11 @@ class CallTrace(Trace):
         return name
 
     def retain_grad(self, x: Name) -> None:
-        """Keep the gradient of something that the function computes."""
+        """Keep the gradient of an intermediate tensor."""
         self.retained.setdefault(id(x), (x, LeafGrad.of_result(x)))
 
     def accumulate(self, x: Any, gradient: Any) -> None:
-        """Every call adds this to the `.grad` of x."""
+        """Add this to the `.grad` of x in every call."""
         if id(x) in self.retained:
             self.retained[id(x)][1].add(self, gradient)
         elif not self._is_result(x):
@@ -369,7 +368,7 @@ class CallTrace(Trace):
     # ---------------------------------------------------------------------------------------------------- result
 
     def _from_outside(self) -> list[tuple[Name, int]]:
-        """The names that have a value when the call begins, and which input each one is."""
+        """The names that have a value when the call begins, with their input numbers."""
         known: list[Any] = [*self.arguments, *self._hidden_names(), *(name for _, name in self.captured.values())]
         return [(name, k) for k, name in enumerate(known) if name is not None]
 
@@ -378,7 +377,7 @@ class CallTrace(Trace):
         return [entries.get(var) for _, var in self.hidden]
 
     def changed(self) -> list[tuple[Name, int]]:
-        """The names from outside that have another value than before the call, and which input each one is."""
+        """The names from outside whose value the call changes, with their input numbers."""
         skipped = {id(self.captured[k][1]) for k in self.made if k in self.captured}
         return [
             (name, k)
@@ -397,11 +396,11 @@ class CallTrace(Trace):
         return self._program
 
     def has_effects(self) -> bool:
-        """Whether a call does more than compute its results of its arguments and captured tensors."""
+        """Whether a call does more than compute results from its arguments and captured tensors."""
         return bool(self.hidden or self.commits or self.grads or self._acts or self.checks or self.changed())
 
     def effects(self) -> _core.Effects | None:
-        """What a call does besides computing its results, for the core; None if nothing."""
+        """The side effects of a call, for the core; None if there are none."""
         if not self.has_effects():
             return None
         changed = self.changed()
@@ -420,11 +419,11 @@ class CallTrace(Trace):
         )
 
     def begin(self) -> Beginning:
-        """What a call with effects begins with."""
+        """The first step of a call with effects."""
         return Beginning([source for source, _ in self.hidden], self._acts, self.checks)
 
     def commit(self) -> Callable[[], None] | None:
-        """What a call does to Python objects when it has succeeded; None if nothing."""
+        """The changes to Python objects after a successful call; None if there are none."""
         commits = [*(act.do for _, act in self._acts), *self.commits.values()]
 
         def commit() -> None:
@@ -434,7 +433,7 @@ class CallTrace(Trace):
         return commit if commits else None
 
     def _leaf_effects(self, first_output: int) -> list[_core.LeafGrad]:
-        """Of each `.grad` that is read or changed."""
+        """The effects on each `.grad` that is read or changed."""
         position = {id(name): k for name, k in self._from_outside()}
         made = []
         output = first_output
@@ -456,7 +455,7 @@ class CallTrace(Trace):
 
 
 def _require_view(name: Name, op: str) -> None:
-    """Raise where strides, which a trace does not know, decide whether the tensor shares memory with its base."""
+    """Raise if it depends on strides, which a trace does not know, whether the tensor shares memory with its base."""
     view: Any = name._view
     if view.op.name == "reshape" and not (view.base._view is None and has_known_layout(view.base)):
         require_same_but_for_ones(name, view.base, op)
@@ -481,13 +480,13 @@ def require_same_but_for_ones(reshaped: Any, base: Any, op: str) -> None:
 
 
 def input_bits(program: Program) -> dict[Var, int]:
-    """A bit for every input that may have a gradient; the last bit stands for all from there on."""
+    """A bit for every input that may have a gradient; the last bit covers all remaining inputs."""
     floating = [(k, v) for k, v in enumerate(program.inputs) if DTYPES[v.type.dtype].is_inexact]
     return {v: 1 << min(k, _LAST_BIT) for k, v in floating}
 
 
 def reach(program: Program, starts: dict[Var, int], ends: set[Var]) -> list[int]:
-    """For each output the bits of the values that it has a derivative by; none leads through `ends`."""
+    """For each output, the bits of the values that it depends on by a path that avoids `ends`."""
     bits = dict(starts)
     for i in program.instructions:
         is_complex = any(DTYPES[v.type.dtype].kind == "c" for v in i.vars())

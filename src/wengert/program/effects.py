@@ -1,4 +1,4 @@
-"""What a call of a traced function does besides computing its result: what it reads when it begins, and what it leaves."""
+"""Side effects of calls of traced functions: what a call reads when it begins, and what it changes when it ends."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from wengert import _core
 from wengert.dtypes import DType, float64, int64
 from wengert.modes import no_grad
 
-Check = Callable[[], bool]  # whether what the trace has assumed of a Python object is still so
+Check = Callable[[], bool]  # whether an assumption about a Python object still holds
 
 
 class _Stale(Exception):
-    """What the trace has assumed of a Python object is not so any more."""
+    """An assumption of the trace about a Python object no longer holds."""
 
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """What one generator gives to a call: its key and counter are read when the call begins."""
+    """The random stream that one generator gives to a call. Its key and counter are read when the call begins."""
 
     generator: Any
     key: tuple[Any, Any]
@@ -34,11 +34,11 @@ class Stream:
 
 @dataclass(slots=True, eq=False)
 class Numbers:
-    """Numbers that a Python object holds, read when the call begins; None where the function is to be traced anew."""
+    """Numbers that a Python object holds, read when the call begins; None means that the function must be traced again."""
 
     read: Callable[[], Sequence[float] | None]
     dtype: int
-    code: str  # the dtype, as array.array calls it
+    code: str  # array.array's code of the dtype
     taken: int = 0
 
     @classmethod
@@ -72,7 +72,7 @@ class Act:
     save: Callable[[], Callable[[], None]]
 
 
-Before = _core.LeafGrad.Before  # what is assumed of a `.grad` when a call begins
+Before = _core.LeafGrad.Before  # the state of a `.grad` assumed when a call begins
 After = _core.LeafGrad.After  # what a call does to it
 
 
@@ -88,14 +88,14 @@ class LeafGrad:
     def __init__(self, leaf: Any) -> None:
         self.leaf = leaf
         self.before = Before.NOT_READ
-        self.entry: Any = None  # stands for what a call finds
+        self.entry: Any = None  # the gradient that a call finds
         self.now: Any = None
-        self._known = False  # whether `now` is all there is to it
-        self._pending: Any = None  # to be added to what a call finds
+        self._known = False  # whether `now` is the complete gradient
+        self._pending: Any = None  # added to the gradient that a call finds
 
     @classmethod
     def of_result(cls, x: Any) -> LeafGrad:
-        """That of a tensor which the function computes: there is none when the call begins."""
+        """The `.grad` of an intermediate tensor, which has none when the call begins."""
         made = cls(x)
         made._known = True
         return made
@@ -113,14 +113,14 @@ class LeafGrad:
         return self.now
 
     def assign(self, trace: Any, gradient: Any) -> None:
-        """Another gradient, or None, from here on."""
+        """Replace the gradient, possibly by None, from here on."""
         self._known, self._pending = True, None
         self.now = None if gradient is None else trace.another_name(gradient)
 
     def add(self, trace: Any, gradient: Any) -> None:
-        """Add what a backward has computed."""
+        """Add a gradient that backward computed."""
         if self._pending is not None:
-            self.read(trace)  # sums are made in the order in which backward adds them
+            self.read(trace)  # so that sums are formed in the order in which backward adds
         if not self._known:
             self._pending = gradient
         elif self.now is None:
@@ -130,7 +130,7 @@ class LeafGrad:
                 trace.write(self.now, self.now + gradient, "backward")
 
     def result(self) -> tuple[After, Any]:
-        """What a call leaves."""
+        """The gradient at the end of a call."""
         if self._pending is not None:
             return After.ADDED, self._pending
         if not self._known or (self.now is self.entry and self.before != Before.NOT_READ):
@@ -139,8 +139,8 @@ class LeafGrad:
 
 
 class Beginning:
-    """The first thing in a call: the hidden inputs, with all that is read from Python objects; None if the function is to
-    be traced anew."""
+    """The first step of a call: collect the hidden inputs and everything read from Python objects; None if the function must
+    be traced again."""
 
     def __init__(self, sources: Sequence[Any], acts: Sequence[tuple[int, Act]], checks: Sequence[Check]) -> None:
         self._sources, self._acts, self._checks = list(sources), list(acts), list(checks)
@@ -165,7 +165,7 @@ class Beginning:
         return made
 
     def _read_between_acts(self, made: list[Any]) -> None:
-        """Each number as it is after the acts before it; which are taken back, as the call may fail."""
+        """Read each number as it is after the preceding acts, which are undone again because the call may fail."""
         undo, acts = [], list(self._acts)
         try:
             for k, source in self._reads:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wengert import _core
 from wengert.program.ir import Instruction, Program, Shape, Var
 
-# A row has to fit the nearest caches, and the eager reduction of rows up to this length uses the same kernel.
+# A row must fit L1 or L2, and eager reductions of rows up to this length use the same kernel.
 LONGEST_ROW = 16384
 
 
@@ -19,7 +19,7 @@ class Group:
     shape: Shape
     members: list[Instruction]
     row_axes: int  # how many trailing axes make a row; 0: no rows
-    rows: set[Var]  # values of which a row has one element
+    rows: set[Var]  # values with one element per row
 
 
 Unit = Instruction | Group
@@ -31,7 +31,7 @@ def fuse(program: Program) -> list[Unit]:
 
 
 def fuse_counting(program: Program) -> tuple[list[Unit], int]:
-    """As `fuse`, and how many units were looked at on the way."""
+    """As `fuse`, also returning how many units were visited."""
     roles = [i.op.fusion for i in program.instructions]
     units, visits = _core.fuse(program.instructions, roles, Var, LONGEST_ROW)
     return [Group(*u) if isinstance(u, tuple) else u for u in units], visits

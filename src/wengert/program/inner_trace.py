@@ -1,4 +1,4 @@
-"""The trace of a part of a function: what one example does in vmap, what one branch does in cond."""
+"""Tracing a part of a function: the computation for one example in vmap, or a branch of cond."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from wengert.user_line import user_line
 
 
 class InnerTrace(CallTrace):
-    """A program in the making. What is not its own is an input, whatever it is: plain, dual, or of the trace around it."""
+    """A program under construction. Every tensor from outside becomes an input: plain, dual, or of the enclosing trace."""
 
     absorbs = True
-    what = "the function"  # as messages call what is traced
+    what = "the function"  # how messages call the traced function
     remedy = ""
 
     def __init__(self) -> None:
@@ -50,11 +50,11 @@ class InnerTrace(CallTrace):
         return self.capture(x)
 
     def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-        """Append an instruction; its outputs as tensors."""
+        """Append an instruction and return its outputs as tensors."""
         return super().emit(op, [self._own(x) for x in inputs], attrs)
 
     def variables(self, x: Any) -> list[Var]:
-        """The values whose cotangents add up to the gradient by x."""
+        """The values whose cotangents add up to the gradient with respect to x."""
         if isinstance(x, Tracer) and x._trace is not self:
             known = self.captured.get(id(x))
             return [] if known is None else super().variables(known[1])
@@ -65,13 +65,13 @@ class InnerTrace(CallTrace):
         return bool(x._plain or x._level <= self.level)
 
     def write(self, x: Any, value: Any, op: str) -> None:
-        """x has a new value from here on."""
+        """Give x a new value from here on."""
         super().write(self._own(x), self._own(value), op)
         if x._plain:
             _core.mark_changed(x, True)
 
     def read(self, owner: Any, setting: str) -> None:
-        """The function has looked at an attribute."""
+        """Note that the function read an attribute."""
         if self.outer is not None:
             self.outer.read(owner, setting)
 

@@ -24,7 +24,7 @@ Shape = tuple[Size, ...]
 
 
 def is_one(n: Size) -> bool:
-    """Whether a size is 1, which decides about broadcasting. A symbol that stands for 1 is held to it by a guard."""
+    """Whether a size is 1, which decides about broadcasting. For a symbol whose example is 1, a guard fixes it to 1."""
     return (n if isinstance(n, int) else n.hint) == 1 and n == 1
 
 
@@ -69,7 +69,7 @@ class Const:
     dtype: int
 
     def __post_init__(self) -> None:
-        # np.float64 is a float whose comparisons are not bools, and rules compare: `b == 0` in that of pow.
+        # Rules compare numbers, such as `b == 0` in the rule of pow, and comparisons of np.float64 do not return bools.
         if isinstance(self.value, np.generic):
             object.__setattr__(self, "value", self.value.item())
 
@@ -78,7 +78,7 @@ Operand = Var | Const
 
 
 class Origin(NamedTuple):
-    """Where an instruction comes from: the user's line, which str() tells, and of a derivative the op that it is of."""
+    """Where an instruction comes from: the user's line, which str() gives, and for a derivative the op it was derived from."""
 
     line: Any
     op: str = ""
@@ -99,7 +99,7 @@ class Instruction:
         return [x for x in self.inputs if isinstance(x, Var)]
 
     def regions(self) -> tuple[Program, ...]:
-        """The programs that it holds, of which one runs."""
+        """The programs that the instruction holds."""
         return tuple(p for a, value in zip(self.op.attrs, self.attrs) if a.kind == "programs" for p in value)
 
 
@@ -117,12 +117,12 @@ class Program:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from wengert.debug.drawing import to_svg  # of no use outside notebooks
+        from wengert.debug.drawing import to_svg  # only needed in notebooks
 
         return to_svg(self)
 
     def verify(self) -> None:
-        """Raise if a value is read before it is made, made twice, or has another type than its op says."""
+        """Raise if a value is read before it is made, is made twice, or has a type other than its op infers."""
         known = set(self.inputs)
         for i in self.instructions:
             for v in i.vars():
@@ -144,14 +144,14 @@ class Program:
                 raise AssertionError("an output is never made")
 
 
-# Whether each pass over programs has its result verified: slow, for tests.
+# Whether to verify the result of every pass over programs; slow, for tests.
 VERIFY = os.environ.get("WENGERT_VERIFY", "0") != "0"
 
 
 def verified(program: Program) -> Program:
-    """What a pass returns: the program, verified if that is asked for."""
+    """The result of a pass, verified if WENGERT_VERIFY asks for it."""
     if VERIFY:
-        _core.open_guards()  # asking for types compares sizes, of which nothing is to be kept
+        _core.open_guards()  # inference compares sizes; discard the guards that this records
         try:
             program.verify()
         finally:
@@ -159,7 +159,7 @@ def verified(program: Program) -> Program:
     return program
 
 
-# Result dtypes of elementwise ops by (op, dtypes of the operands): where shapes are the same, nothing else matters.
+# Result dtypes of elementwise ops by (op, operand dtypes); when shapes are equal, nothing else matters.
 _ELEMENTWISE: dict[tuple[Any, ...], int] = {}
 
 
@@ -183,7 +183,7 @@ def _infer(op: Op, inputs: Sequence[Operand], attrs: tuple[Any, ...], shape: Sha
 
 
 def _infer_elementwise(op: Op, inputs: Sequence[Operand], of: Type) -> Type:
-    """Mostly without asking the core, and without a new type."""
+    """Infer the type of an elementwise op, usually without calling the core and without a new type."""
     dtypes = []
     for x in inputs:
         if isinstance(x, Const):
@@ -212,7 +212,7 @@ def resized_attrs(op: Op, attrs: tuple[Any, ...], sizes: Callable[[Shape], Shape
 
 
 def resized(program: Program, sizes: Callable[[Shape], Shape], before: Sequence[Instruction] = ()) -> Program:
-    """The program with other sizes, after instructions that may make some of its inputs."""
+    """The program with other sizes, preceded by instructions that may compute some of its inputs."""
     made: dict[Var, Var] = {}
 
     def var(v: Var) -> Var:
@@ -230,7 +230,7 @@ def resized(program: Program, sizes: Callable[[Shape], Shape], before: Sequence[
 
 
 def remove_dead(instructions: Sequence[Instruction], outputs: Iterable[Operand | None]) -> list[Instruction]:
-    """The instructions that the outputs need, in order."""
+    """The instructions that the outputs depend on, in order."""
     live = {o for o in outputs if isinstance(o, Var)}
     kept = []
     for i in reversed(instructions):
@@ -241,8 +241,8 @@ def remove_dead(instructions: Sequence[Instruction], outputs: Iterable[Operand |
 
 
 def format_program(program: Program, names: Mapping[Var, str] | None = None) -> str:
-    """The program as text, one instruction a line; the programs that one holds stand below it. `names` are those of values;
-    others are numbered."""
+    """The program as text, one instruction per line, with nested programs below their instruction. `names` are names of
+    values; the others are numbered."""
     return "\n".join(_lines(program, names or {}))
 
 

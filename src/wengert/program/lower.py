@@ -29,8 +29,8 @@ class _Slots:
 
 
 def lower(program: Program, *, leaves: Sequence[Any] = (), keep: Sequence[Any] = ()) -> Any:
-    """The executable form. Its size leaves start with `leaves`; `keep` are sizes whose leaves it has besides those it
-    reads."""
+    """The executable form. Its size leaves start with `leaves`; `keep` are sizes whose leaves are included although no step
+    reads them."""
     builder = _core.ProgramBuilder()
     builder.set_leaves(list(leaves))
     program = verified(without_stops(program))
@@ -56,12 +56,12 @@ def lower(program: Program, *, leaves: Sequence[Any] = (), keep: Sequence[Any] =
 def _worth_fusing(g: Group) -> bool:
     if len(g.members) > 1:
         return True
-    # A literal has no buffer: only a group can hold it.
+    # A literal has no buffer, so only a group can hold it.
     return any(isinstance(x, Const) for x in g.members[0].inputs)
 
 
 def _spread_scalars(program: Program) -> dict[Var, Var]:
-    """Values without axes that are broadcast, by result: a group fills a register with what has one element."""
+    """Broadcast 0-d values, by result: a group fills a register with a single element."""
     return {
         i.outputs[0]: x
         for i in program.instructions
@@ -70,14 +70,14 @@ def _spread_scalars(program: Program) -> dict[Var, Var]:
 
 
 def _read_by_calls(program: Program, units: list[Any]) -> set[Any]:
-    """Values that exist as a whole because something else than a fused group reads them."""
+    """Values that must be materialised because something other than a fused group reads them."""
     calls = [u for u in units if not (isinstance(u, Group) and _worth_fusing(u))]
     instructions = [i for u in calls for i in (u.members if isinstance(u, Group) else [u])]
     return {v for i in instructions for v in i.vars()} | set(program.outputs)
 
 
 def _read_outside(program: Program, units: list[Any]) -> set[Any]:
-    """Values that are read outside of the unit that makes them."""
+    """Values read outside the unit that makes them."""
     maker: dict[Var, Any] = {}
     found: set[Any] = set(program.outputs)
     for unit in units:
@@ -139,7 +139,7 @@ def _lower_group(builder: Any, slots: _Slots, g: Group, stored: set[Any], scalar
             return number[x]  # made by the group
         if (x, row) in number:
             return number[x, row]
-        # A value of one element may be read for every row and for every element: these are blocks of different length.
+        # A single element may be read both per row and per element; these need blocks of different lengths.
         return register((x, row), x.type, row, slots.of[x], -1, None)
 
     code = []
@@ -160,7 +160,7 @@ def _lower_group(builder: Any, slots: _Slots, g: Group, stored: set[Any], scalar
 
 
 def _shaped_input(g: Group, slots: _Slots, scalars: dict[Var, Var]) -> int:
-    """A slot whose value has the group's shape: then the group runs for any rank. -1 if there are rows, or none."""
+    """A slot whose value has the group's shape, so that the group runs for any rank; -1 without one, or with rows."""
     if g.row_axes:
         return -1
     made = {o for i in g.members for o in i.outputs}

@@ -1,4 +1,4 @@
-"""Numbers of Python while tracing: arguments of a compiled function whose values change from call to call.
+"""Python numbers while tracing: arguments of a compiled function whose values change from call to call.
 
 A number stands for an operand without axes, as weak beside tensors as the number itself. Arithmetic with other numbers
 gives numbers, in double precision as Python's. Comparing an argument with a constant is a condition of the trace, a guard.
@@ -24,7 +24,7 @@ _core.set_numpy_types(np.float64, np.float32, np.int64)
 
 _DTYPES: dict[type, DType] = {float: float64, int: int64, np.float64: float64, np.float32: float32, np.int64: int64}
 _LARGEST_ARGUMENT = 2**31  # as core/bind/call_arguments.cpp: kLargestInteger
-_LARGEST_EXACT = 2**53  # of the integers that float64 holds
+_LARGEST_EXACT = 2**53  # largest integer that float64 represents exactly
 _Comparison = _core.NumberGuard.Comparison
 _COMPARISONS: dict[_core.NumberGuard.Comparison, Callable[[Any, Any], bool]] = {
     _Comparison.LESS: operator.lt,
@@ -42,53 +42,53 @@ def may_be_operand(x: Any) -> bool:
 
 
 def operand_type(x: Any) -> tuple[int, tuple[int, ...]]:
-    """Dtype code and shape of the operand that a number is."""
+    """Dtype code and shape of the operand for a number."""
     return _DTYPES[type(x)].code, ()
 
 
 class Numbers:
-    """What a trace has found out about the numbers that are its operands."""
+    """What a trace learns about the numbers that are its operands."""
 
     def __init__(self) -> None:
-        self.needed: set[int] = set()  # positions of arguments whose values the function asked for
+        self.needed: set[int] = set()  # positions of arguments whose actual values the function needed
         self.guards: list[_core.NumberGuard] = []
         self.ended = False
 
     def argument(self, x: Any, tracer: Any, position: int, index: int) -> Number:
-        """What stands for the argument x, which is input number `index` of the program."""
+        """The number that represents argument x, which is input `index` of the program."""
         bound = _LARGEST_ARGUMENT if _DTYPES[type(x)] is int64 else 0
         return _number(self, tracer, x, frozenset({position}), bound, index)
 
 
 class Number:
-    """A number that is not known yet: a value of the program, and what it is in this call."""
+    """A number that is only known when the program runs: a value of the program, with its value in the traced call."""
 
     __slots__ = ("_bound", "_hint", "_index", "_numbers", "_roots", "_tensor")
 
     _numbers: Numbers
-    _tensor: Any  # without axes
+    _tensor: Any  # 0-d
     _hint: Any
-    _roots: frozenset[int]  # the positions of the arguments that it is computed of
-    _bound: int  # no value of an integer is larger
-    _index: int  # of an argument: its number among the inputs; -1 for what is computed
+    _roots: frozenset[int]  # positions of the arguments that it is computed from
+    _bound: int  # bound on the absolute value of an integer
+    _index: int  # input number of an argument; -1 if computed
 
     @property  # type: ignore[misc]  # read-only
-    def __class__(self) -> Any:  # isinstance(x, float) holds as for the number itself
+    def __class__(self) -> Any:  # so that isinstance(x, float) holds as for the number itself
         return type(self._hint)
 
     def known(self) -> Any:
-        """The value itself; the arguments that it is computed of are static from here on."""
+        """The actual value. The arguments that it is computed from become static."""
         if self._numbers.ended:
             raise TraceError("a number was kept from the tracing of a compiled function, where it has no value")
         self._numbers.needed |= self._roots
         return self._hint
 
     def zero(self) -> int | float:
-        """A number of Python of the same kind."""
+        """A Python number of the same kind."""
         return 0 if self._tensor.dtype is int64 else 0.0
 
     def weak(self, dtype: int) -> Any:
-        """The value beside tensors of this dtype: a tensor of the trace, or the number itself where it has to fit."""
+        """The number as an operand beside tensors of this dtype: a traced tensor, or the actual value if it has to fit."""
         kind = DTYPES[dtype].kind
         if kind in "iub" and (dtype != int64.code or self._tensor.dtype != int64):
             return self.known()
@@ -161,12 +161,12 @@ def _number(numbers: Numbers, tensor: Any, hint: Any, roots: frozenset[int], bou
 
 
 def is_number(x: Any) -> bool:
-    """Whether x stands for a number while tracing."""
+    """Whether x represents a number while tracing."""
     return type(x) is Number or type(x) is Integer
 
 
 def as_real(x: Any) -> Any:
-    """The number as a float, exactly: what is computed of it is not computed in the precision of a NumPy scalar."""
+    """The number as a Python float, exactly, so that computations with it do not use the precision of a NumPy scalar."""
     if not is_number(x):
         return x if type(x) is float else float(x)
     if x._tensor.dtype is float64:
@@ -179,7 +179,7 @@ def _known(x: Any) -> Any:
 
 
 def _arithmetic(name: str, f: Callable[[Any, Any], Any], op: str) -> Any:
-    """An operator on two numbers, at least one of which is not known."""
+    """An operator on two numbers, at least one of which is symbolic."""
 
     def apply(a: Any, b: Any) -> Any:
         parts = [x for x in (a, b) if is_number(x)]
@@ -198,7 +198,7 @@ def _arithmetic(name: str, f: Callable[[Any, Any], Any], op: str) -> Any:
 
 
 def _result(op: str, a: Any, b: Any) -> DType | None:
-    """The dtype in which Python, or NumPy for its scalars, computes; None if it is neither of ours."""
+    """The dtype in which Python, or NumPy for its scalars, computes; None if we do not have it."""
     dtypes = [x._tensor.dtype if is_number(x) else _DTYPES.get(type(x)) for x in (a, b)]
     if None in dtypes:
         return None

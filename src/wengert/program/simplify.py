@@ -1,4 +1,4 @@
-"""Simplification: common subexpressions, identities, dead code. Values are never reassociated: bits stay the same."""
+"""Simplification: common subexpressions, identities, dead code. Nothing is reassociated, so results keep their bits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from wengert.program.ir import Const, Instruction, Operand, Program, Var, remove
 
 
 def simplify(program: Program) -> Program:
-    """An equal program with less in it."""
-    replaced: dict[Var, Operand] = {}  # never by what is replaced itself
+    """An equivalent, simpler program."""
+    replaced: dict[Var, Operand] = {}  # replacements are final: never replaced themselves
     producers: dict[Var, Instruction] = {}
     seen: dict[Any, Instruction] = {}
     body: list[Instruction] = []
@@ -36,7 +36,7 @@ def simplify(program: Program) -> Program:
 
 
 def _with_inputs(i: Instruction, replaced: dict[Var, Operand]) -> Instruction:
-    """The instruction on what stands for its operands; itself where nothing is replaced."""
+    """The instruction with its operands replaced; the same object if none is."""
     for x in i.inputs:
         if isinstance(x, Var) and x in replaced:
             inputs = [replaced.get(x, x) if isinstance(x, Var) else x for x in i.inputs]
@@ -45,12 +45,12 @@ def _with_inputs(i: Instruction, replaced: dict[Var, Operand]) -> Instruction:
 
 
 def read_by_derivatives(program: Program) -> bool:
-    """Whether an instruction, of the program or of one inside, does something to derivatives only."""
+    """Whether an instruction, here or in a nested program, affects only derivatives."""
     return any(i.op.passes_on or any(map(read_by_derivatives, i.regions())) for i in program.instructions)
 
 
 def without_stops(program: Program) -> Program:
-    """The program without `stop_gradient` and `replace_value`, which only derivatives read: for running it."""
+    """The program without `stop_gradient` and `replace_value`, which only affect derivatives, for running it."""
     if not any(i.op.passes_on for i in program.instructions):
         return program
     replaced: dict[Var, Operand] = {}
@@ -66,7 +66,7 @@ def without_stops(program: Program) -> Program:
 
 
 def _key(i: Instruction) -> Any:
-    """Equal for instructions that compute the same."""
+    """A key that is equal for instructions that compute the same."""
     operands = [x if isinstance(x, Var) else (repr(x.value), x.dtype) for x in i.inputs]
     if regions := i.regions():
         return (i.op.name, *map(id, regions), *operands)
@@ -86,7 +86,7 @@ def _times_one(i: Instruction, producers: dict[Var, Instruction]) -> Operand | N
 
 
 def _is_one(x: Operand, producers: dict[Var, Instruction]) -> bool:
-    """Whether every element is known to be 1, as of the cotangent that a gradient begins with."""
+    """Whether every element is known to be 1, as in the cotangent that a gradient starts from."""
     made = producers.get(x) if isinstance(x, Var) else None
     while made is not None and made.op.name in ("broadcast_to", "reshape"):
         made = producers.get(made.inputs[0])  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def _same_dtype(i: Instruction, producers: dict[Var, Instruction]) -> Operand | 
 
 
 def _same_value(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
-    # Values of a program do not change. A result that is an input is copied by whoever writes to one of them.
+    # Values never change, so returning an input unchanged is safe: whoever writes to one of the two copies first.
     (x,) = i.inputs
     return x if isinstance(x, Var) else None
 
@@ -148,8 +148,8 @@ _IDENTITIES: dict[str, Callable[[Instruction, dict[Var, Instruction]], Operand |
 
 
 def _fold_transposes(i: Instruction, producers: dict[Var, Instruction]) -> Instruction:
-    """A product of transposed matrices is a product with flags: nothing is copied, and gradients come in the layout
-    of the parameter."""
+    """Turn a product of transposed matrices into a product with flags: nothing is copied, and gradients have the layout of
+    the parameter."""
     inputs, flags = list(i.inputs), list(i.attrs)
     for k in range(2):
         x = inputs[k]

@@ -1,4 +1,4 @@
-"""Symbols for sizes; and sizes that a guard says are equal, as one expression."""
+"""Symbols for sizes, and unification of sizes that guards require to be equal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from wengert.program.ir import Instruction, Program, Shape, Size, Type, Var, res
 
 
 class own_symbols(contextlib.ContextDecorator):
-    """Around what makes a program: inside, no symbol is one of those around; afterwards, its symbols are for others. For
-    profiles the time inside is preparation."""
+    """A scope that makes a program: its symbols differ from those outside, and are reused afterwards. Profiles count the time
+    inside as preparation."""
 
     def __enter__(self) -> None:
         self._preparing = _core.profile_preparing(True)
@@ -23,11 +23,11 @@ class own_symbols(contextlib.ContextDecorator):
         _core.profile_preparing(self._preparing)
 
     def _recreate_cm(self) -> own_symbols:
-        return own_symbols()  # of each call of a decorated function
+        return own_symbols()  # for each call of a decorated function
 
 
 class EqualSizes:
-    """The classes of sizes that guards found equal, each with one size that stands for it: a number if it has one."""
+    """Classes of sizes that guards found equal, each with a representative: a number if the class contains one."""
 
     def __init__(self, guards: Sequence[Any]) -> None:
         self._same: dict[Any, Size] = {}
@@ -43,12 +43,12 @@ class EqualSizes:
         return bool(self._same)
 
     def one(self, size: Size) -> Size:
-        """What stands for this size."""
+        """The representative of this size."""
         passed = []
         while (known := _raw(size)) in self._same:
             passed.append(known)
             size = self._same[known]
-        for known in passed:  # the next one to ask finds it at once
+        for known in passed:  # path compression
             self._same[known] = size
         return size
 
@@ -58,7 +58,7 @@ def _raw(size: Size) -> Any:
 
 
 def unify_sizes(program: Program, guards: Sequence[Any]) -> Program:
-    """The program in which input sizes that the guards found equal are one: what is of one size can run in one pass.
+    """The program with input sizes that guards found equal unified, so that values of equal size can share a pass.
 
     It is valid where the guards hold. Only sizes of inputs are replaced, in all expressions that they are part of.
     """

@@ -22,7 +22,7 @@ _state = threading.local()
 
 
 class origins:
-    """Inside, traced instructions come from one that is given, or from nowhere, and not from the user's line that runs.
+    """A scope in which traced instructions get the origin of a given instruction, or none, instead of the running user line.
 
     Rules are traced for the instruction that they differentiate, and the library's own functions for all who call them.
     """
@@ -35,7 +35,7 @@ class origins:
         return self
 
     def set(self, i: Instruction) -> None:
-        """What is traced from now on is part of the derivative of this instruction."""
+        """From now on, traced instructions belong to the derivative of this one."""
         _state.origin = None if i.origin is None else Origin(i.origin.line, i.origin.op or i.op.name)
 
     def __exit__(self, *exc: object) -> None:
@@ -57,7 +57,7 @@ def _traces() -> list[Trace | None]:
 
 
 def tracing() -> Trace | None:
-    """The innermost trace that is open in this thread."""
+    """The innermost open trace of this thread."""
     open_traces = _traces()
     return open_traces[-1] if open_traces else None
 
@@ -67,7 +67,7 @@ def is_open(trace: Trace) -> bool:
     return trace in _traces()
 
 
-# Traces that take instructions in without being open, by the number that their sizes have as source: static graphs.
+# Static graphs, which accept instructions without being open, by the source number of their sizes.
 STANDING: weakref.WeakValueDictionary[int, Trace] = weakref.WeakValueDictionary()
 _GIVEN = 3  # as core/dim.h: SizeLeaf::given
 
@@ -84,7 +84,7 @@ def standing_trace(x: Any) -> Trace | None:
 
 
 class untraced:
-    """Inside, ops without operands run at once, whatever is being traced around: for Python that runs while tracing."""
+    """A scope in which ops without operands run immediately, even inside a trace; for Python code that runs while tracing."""
 
     def __enter__(self) -> None:
         _enter(None)
@@ -105,13 +105,13 @@ def _leave() -> None:
 
 
 def create(op: Op, attrs: tuple[Any, ...]) -> Any:
-    """An op without operands: run now, or an instruction of the trace that is open."""
+    """An op without operands: it runs now, or becomes an instruction of the open trace."""
     trace = tracing()
     return op.function(*attrs) if trace is None else trace.emit(op, (), attrs)
 
 
 def refuse_kept_size(name: str) -> NoReturn:
-    """For a size that is a symbol where no function is being traced."""
+    """Raise for a symbolic size that is used outside of its trace."""
     raise TraceError(
         f"{name}: a size was kept from the tracing of a compiled function, where it has no value. Read the shape of a "
         "tensor outside; or keep int(size), which makes the function trace anew for other sizes"
@@ -119,7 +119,7 @@ def refuse_kept_size(name: str) -> NoReturn:
 
 
 def filled(shape: Shape, value: Any, dtype: int) -> Any:
-    """A tensor of one value, now or in the trace that is open; attributes are real, so an imaginary part is added."""
+    """A tensor filled with one value, now or in the open trace. Attributes are real, so an imaginary part is added."""
     if not isinstance(value, complex):
         return create(OPS["full"], (shape, dtype, float(value)))
     if DTYPES[dtype].kind != "c":
@@ -138,7 +138,7 @@ _KEEP_TENSOR = "Compute with the tensor itself, which ops take like a number; or
 
 
 class Tracer(_core.Tensor):
-    """A tensor that stands for a value of the program being traced."""
+    """A tensor that represents a value of the program being traced."""
 
     __slots__ = ("_level", "_trace", "_var")
 
@@ -210,7 +210,7 @@ class Tracer(_core.Tensor):
         self._refuse("reads with NumPy", "Use the function of wengert, or return the tensor and read it outside")
 
     def detach(self) -> Tracer:
-        """The value, cut from differentiation."""
+        """The value as a constant for differentiation."""
         return self._trace.emit(OPS["stop_gradient"], (self,), ())  # type: ignore[no-any-return]
 
     def _refuse(self, verb: str, remedy: str) -> NoReturn:
@@ -224,23 +224,23 @@ class Tracer(_core.Tensor):
 
 
 class Trace:
-    """A program in the making."""
+    """A program under construction."""
 
-    captures = False  # whether ops on plain tensors are instructions, too
-    absorbs = False  # whether ops on tensors of the transformations around it are, too
-    standing = False  # whether it takes instructions in without being open, as static graphs do
+    captures = False  # whether ops on plain tensors become instructions too
+    absorbs = False  # whether ops on tensors of enclosing transformations do too
+    standing = False  # whether it accepts instructions without being open, as static graphs do
 
     def __init__(self) -> None:
         self.level = _core.new_level()
         self.inputs: list[Var] = []
         self.instructions: list[Instruction] = []
         self.captured: dict[int, tuple[Any, Tracer]] = {}
-        self.hooks: dict[Var, list[Any]] = {}  # that may change the cotangents of values
-        self._cast_by: list[Any] = []  # what autocast did around it
+        self.hooks: dict[Var, list[Any]] = {}  # hooks that may change the cotangents of values
+        self._cast_by: list[Any] = []  # the enclosing autocast policies
 
     def __enter__(self) -> Trace:
         _enter(self)
-        if not self.captures:  # a rule, or a pass over a program: its ops run in the precision that they have
+        if not self.captures:  # a rule or a pass over a program: its ops keep their precision
             self._cast_by.append(_core.set_autocast(None))
         return self
 
@@ -250,7 +250,7 @@ class Trace:
         _leave()
 
     def tracer(self, var: Var) -> Tracer:
-        """A tensor that stands for `var`."""
+        """A tensor that represents `var`."""
         t = Tracer.__new__(Tracer)
         t._trace, t._var, t._level = self, var, self.level
         return t
@@ -269,11 +269,11 @@ class Trace:
         return known[1]
 
     def variables(self, x: Any) -> list[Var]:
-        """The values of this program whose cotangents add up to the gradient by x."""
+        """The values of this program whose cotangents add up to the gradient with respect to x."""
         return [x._var] if isinstance(x, Tracer) and x._trace is self else []
 
     def another_name(self, x: Tracer) -> Tracer:
-        """x under a name of its own: writing to one of the two leaves the other as it is."""
+        """x under a new name: writing to one of the two leaves the other unchanged."""
         return self.tracer(x._var)
 
     def rebind(self, x: Any, value: Any, name: str) -> NoReturn:
@@ -288,13 +288,13 @@ class Trace:
         return self.value(x) if isinstance(x, _core.Tensor) else Const(x, dtype)
 
     def value(self, x: Any) -> Var:
-        """What a tensor stands for in this program."""
+        """The value that a tensor represents in this program."""
         if isinstance(x, Tracer) and x._trace is self:
             return x._var
         return self.capture(x)._var
 
     def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-        """Append an instruction; its outputs as tensors."""
+        """Append an instruction and return its outputs as tensors."""
         operands: list[Any] = [self.value(x) if isinstance(x, _core.Tensor) else x for x in inputs]
         values = [x for x in operands if isinstance(x, Var)]
         if len(values) < len(operands):
@@ -312,20 +312,20 @@ class Trace:
         return tuple([self.tracer(v) for v in outputs])
 
     def process(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-        """What dispatch calls for an op on this trace's tensors."""
+        """Handle an op on this trace's tensors; called by dispatch."""
         return self.emit(op, inputs, attrs)
 
     def explain(self, error: Exception) -> None:
-        """Put into the message of an error what is known here about the sizes that it names."""
+        """Add what is known here about the sizes in an error message."""
 
     def program(self, outputs: Sequence[Any]) -> Program:
-        """The finished program; inputs are followed by captured tensors."""
+        """The finished program; captured tensors follow the inputs."""
         captured = [t._var for _, t in self.captured.values()]
         return Program([*self.inputs, *captured], self.instructions, list(outputs))
 
 
 def _strong(op: Op, operands: list[Operand]) -> tuple[Op, list[Operand]]:
-    """A product of a tangent and a coefficient is a `scale`: zero where the tangent is, whatever the coefficient."""
+    """Turn a product of a tangent and a coefficient into `scale`, which is zero wherever the tangent is."""
     first = operands[0]
     first_is_linear = isinstance(first, Var) and first.linear
     if not op.strong:
@@ -340,12 +340,12 @@ _level_of = operator.attrgetter("_level")
 
 
 def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) -> Any:
-    """An op on tensors that are not all plain, at the highest level among them."""
+    """Apply an op to tensors that are not all plain, at the highest level among them."""
     op = OPS[name]
     if op.elementwise and not _unified(op, inputs):
         inputs = tuple(map(_convert, inputs))
         if any(x is NotImplemented for x in inputs):
-            return NotImplemented  # Python asks the other operand: a symbolic zero, for one
+            return NotImplemented  # Python then tries the other operand, such as a symbolic zero
         if any(isinstance(x, _core.Dim) for x in inputs):
             inputs = _with_sizes(inputs)
         if any(is_number(x) for x in inputs):
@@ -361,13 +361,13 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
     top = max(levelled, key=_level_of) if len(levelled) > 1 else levelled[0] if levelled else None
     if top is None:
         trace = tracing()
-        # Plain tensors, but a size of the trace among the attributes; or a trace that leaves nothing out.
+        # All tensors are plain, but an attribute is a size of the trace, or the trace captures everything.
         if trace is not None and (attrs is not None or trace.captures):
             return trace.emit(op, inputs, attrs or ())
         if attrs is not None:
             standing = next((t for a in attrs for n in _sizes_in(a) if (t := standing_trace(n)) is not None), None)
             return refuse_kept_size(name) if standing is None else standing.emit(op, inputs, attrs)
-        return op(*inputs)  # unifying brought everything down
+        return op(*inputs)  # unification left only plain tensors
     trace = tracing()
     if trace is not None and trace.absorbs and trace.level > top._level:
         return trace.process(op, inputs, attrs or ())
@@ -378,7 +378,7 @@ def _sizes_in(attr: Any) -> tuple[Any, ...]:
     return attr if isinstance(attr, tuple) else ()
 
 
-# Dtypes in which elementwise ops compute, by (op, dtype that the operands promote to).
+# The dtype an elementwise op computes in, by (op, promoted dtype of its operands).
 _COMPUTING: dict[tuple[Op, int], int] = {}
 
 
@@ -390,7 +390,7 @@ def _computing(op: Op, dtype: int) -> int:
 
 
 def _unified(op: Op, inputs: tuple[Any, ...]) -> bool:
-    """Whether operands are tracers of one shape and the dtype that the op computes in, and floats: the common case."""
+    """The common case: whether the operands are floats and tracers of one shape, in the dtype that the op computes in."""
     of: Type | None = None
     numbers = False
     for x in inputs:
@@ -416,32 +416,32 @@ def _convert(x: Any) -> Any:
 
 
 def _promoted(inputs: tuple[Any, ...]) -> int:
-    """The dtype that the tensors promote to; that of an integer if there are none."""
+    """The promoted dtype of the tensors; that of an integer if there are none."""
     codes = [x.dtype.code for x in inputs if isinstance(x, _core.Tensor)]
     return functools.reduce(_core.promote, codes) if codes else int64.code
 
 
 def _with_sizes(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands in which sizes are values that follow them: x / x.shape[0]. They are weak, as the integers they stand for."""
+    """The operands with sizes, as in x / x.shape[0], replaced by values, which promote weakly, as integers do."""
     dtype = _core.promote_number(_promoted(inputs), 0)
     return tuple(create(OPS["size_scalar"], ((x,), dtype)) if isinstance(x, _core.Dim) else x for x in inputs)
 
 
 def _planned(op: Op, inputs: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
-    """The dtype that the op computes in, and the operands with infinities in place of integers beyond all values of the
-    tensor that they are compared with."""
+    """The dtype that the op computes in, and the operands, where integers out of range of the tensor that they are compared
+    with are replaced by infinities."""
     return _core.plan_operands(op.name, [x.dtype.code if isinstance(x, _core.Tensor) else -1 for x in inputs], inputs)
 
 
 def _with_numbers(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands in which numbers that are not known are values of the dtype that the op computes in: they are weak."""
+    """The operands with symbolic numbers replaced by values in the dtype that the op computes in; they promote weakly."""
     dtype, _ = _planned(op, tuple(x.zero() if is_number(x) else x for x in inputs))
     first = op.n_conditions
     return tuple(x if not is_number(x) else x.known() if k < first else x.weak(dtype) for k, x in enumerate(inputs))
 
 
 def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands of an elementwise op in one dtype and one shape; scalars stay scalars."""
+    """Bring the operands of an elementwise op to one dtype and shape; scalars stay scalars."""
     first = op.n_conditions
     dtype, inputs = _planned(op, inputs)
     shape = broadcast_shapes(op.name, *(x.shape for x in inputs if isinstance(x, _core.Tensor)))
@@ -453,7 +453,7 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
                 x = OPS["cast"](x, wanted)
             if not same_shape(x.shape, shape):
                 x = OPS["broadcast_to"](_known_to_trace(x, shape), shape)
-        elif k < first:  # literals have the dtype of the operands beside them, and a condition is bool
+        elif k < first:  # literals take the dtype of the other operands, and a condition is bool
             x = filled(shape, bool(x), 0)
         unified.append(x)
     if not any(isinstance(x, _core.Tensor) for x in unified[first:]):  # where(mask, 1.0, 2.0)
@@ -462,7 +462,7 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _known_to_trace(x: Any, sizes: Shape) -> Any:
-    """x, or what stands for it in the trace that the sizes belong to: nothing runs now with sizes that are symbols."""
+    """x, captured by the trace that the sizes belong to, because an op with symbolic sizes cannot run now."""
     if not x._plain or not any(isinstance(n, _core.Dim) for n in sizes):
         return x
     trace = tracing() or next((t for n in sizes if (t := standing_trace(n)) is not None), None)
