@@ -108,7 +108,9 @@ class _Mode:
 
 
 class no_grad(_Mode):
-    """Nothing is recorded inside: `with no_grad():`, or `@no_grad()`.
+    """Record nothing inside, for evaluation and for updates by hand.
+
+    Use it as `with no_grad():` or as a decorator, `@no_grad()`.
 
     >>> import wengert as wg
     >>> x = wg.ones((2,), requires_grad=True)
@@ -121,7 +123,9 @@ class no_grad(_Mode):
 
 
 class enable_grad(_Mode):
-    """Recording is on inside, also within `no_grad`.
+    """Switch recording back on inside `no_grad`.
+
+    Use it as `with enable_grad():` or as a decorator, `@enable_grad()`.
 
     >>> with no_grad(), enable_grad():
     ...     is_grad_enabled()

@@ -18,7 +18,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(n: int) -> None:
-    """Compute large tensors with so many threads. Results have the same bits whatever their number.
+    """Set how many threads share the work on large tensors. Results have the same bits for any number.
 
     >>> before = get_num_threads()
     >>> set_num_threads(1)

@@ -60,11 +60,11 @@ class _Policy:
 
 
 class autocast(_Policy):
-    """Inside, products run in half precision, and what needs float32 in float32: as a context manager or a decorator.
+    """Run matrix products and convolutions in half precision inside, and what needs float32 in float32.
 
     `dtype` is bfloat16 (the default), float16, or an `AmpConfig`, whose loss scaling is for tapes and `GradScaler`.
-    Backward passes run in the precision of the forward pass, wherever they are called. `enabled=False` switches it off
-    inside another one.
+    Backward passes run in the precision of the forward pass, wherever they are called. `enabled=False` switches an
+    outer `autocast` off. Use it as a context manager or as a decorator.
 
     >>> import wengert as wg
     >>> x, w = wg.ones((2, 3)), wg.ones((3, 4))

@@ -19,12 +19,14 @@ _POLICIES: dict[tuple[Any, ...], Any] = {}
 
 @dataclass(frozen=True)
 class AmpConfig:
-    """Mixed precision for `autocast` and `GradientTape(amp=…)`.
+    """Mixed-precision settings for `autocast` and `GradientTape(amp=…)`.
 
-    `precision`: float16 or bfloat16. `autocast_ops` and `keep_fp32_ops` name ops and functions, as `"matmul"`,
-    `"conv2d"` or `"layer_norm"`, that run in half precision or in float32 whatever their default is; all others keep
-    theirs. `loss_scaler` scales the losses of tapes: by default dynamically for float16, and not at all for bfloat16,
-    which has the range of float32.
+    - `enabled`: False runs everything in the precision of its operands.
+    - `precision`: float16 or bfloat16.
+    - `loss_scaler`: scales the losses of tapes. By default float16 is scaled dynamically, and bfloat16, which has the
+      range of float32, not at all.
+    - `autocast_ops`, `keep_fp32_ops`: names of operations and functions, such as "matmul", "conv2d" or "layer_norm",
+      that run in half precision or in float32 whatever their default.
 
     >>> import wengert as wg
     >>> with wg.autocast(AmpConfig(precision="bfloat16", keep_fp32_ops=["matmul"])):

@@ -36,11 +36,12 @@ _CHECKING_RESULTS = 2  # as core/anomaly.h: Checks::results
 
 
 class CustomOp:
-    """Base class: write `forward(self, *inputs)` and `backward(self, *y_bars, *inputs)`.
+    """Base class of operations with a hand-written backward pass: define `forward(self, *inputs)` and `backward`.
 
-    `backward` gets the cotangents of all outputs, then the inputs, and returns one cotangent per input (a tuple for
-    several; None for none). `self.save(...)` in forward keeps residuals in `self.saved`. Several inputs, several outputs
-    and arguments that are not tensors are allowed.
+    `backward(self, *y_bars, *inputs)` gets the cotangents of all outputs, then the inputs, and returns one cotangent
+    per input: a tuple if there are several inputs, None for an input without a gradient. `self.save(...)` in
+    `forward` keeps tensors, which `backward` finds in `self.saved`. Inputs that are not tensors are passed on
+    unchanged.
 
     >>> import wengert as wg
     >>> class ClipGradient(CustomOp):
@@ -157,11 +158,15 @@ def custom_op(*, pure: bool | None = None) -> Callable[[Callable[..., Any]], Fun
 
 
 def custom_op(f: Callable[..., Any] | None = None, *, pure: bool | None = None) -> Any:
-    """A custom operation from a function; give it a rule with `@f.defjvp` or `@f.defvjp`.
+    """Make a custom operation from a function; give it a derivative with `@f.defjvp` or `@f.defvjp`.
 
-    `pure=False`, as in `@custom_op(pure=False)`, declares that it does something else each time it is called (it reads a
-    clock, a file, a generator of its own): then it is never called again to recompute its results. `pure=True` declares
-    that it gives the same results for the same inputs, which `deterministic` asks for.
+    The rule of `defjvp` gets the tangents, the result and the arguments, and returns the tangent of the result; that
+    of `defvjp` gets the cotangents, the result and the arguments, and returns one cotangent per argument. One of the
+    two is enough: the other mode follows from it. f sees plain tensors, and may compute in NumPy.
+
+    `pure=False`, as in `@custom_op(pure=False)`, declares that f gives something else each time it is called (it
+    reads a clock, a file, its own generator): it is then never called again to recompute its results. `pure=True`
+    declares that it gives the same results for the same inputs, which `deterministic` asks for.
 
     >>> import wengert as wg
     >>> @custom_op

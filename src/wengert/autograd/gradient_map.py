@@ -21,8 +21,11 @@ MOST_SHOWN = 30
 
 
 class GradientMap:
-    """Gradients keyed by tensor or by tensor id. Ids count the tensors of a process: a pickled map belongs to the process
-    that made the tensors, and to those forked from it.
+    """The gradients that `backward` returns: a mapping from tensors (or their ids) to gradients.
+
+    `grads[x]` raises KeyError if there is no gradient for x, `grads.get(x)` returns None, and `explain(grads, x)`
+    says why. Optimizers and `clip_grad_norm` take the map as it is. Ids count the tensors of one process, so a
+    pickled map belongs to the process that made the tensors and to those forked from it.
 
     >>> import wengert as wg
     >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
@@ -92,7 +95,7 @@ class GradientMap:
     insert = __setitem__
 
     def get(self, x: Tensor | int, default: Any = None) -> Any:
-        """The gradient, or `default` if there is none."""
+        """The gradient of x, or `default` if there is none."""
         return self._gradients.get(self._key(x), default)
 
     def accumulate(self, x: Tensor | int | GradientMap, gradient: Tensor | None = None) -> None:

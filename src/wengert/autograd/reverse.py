@@ -91,10 +91,14 @@ def backward(
     create_graph: bool = False,
     inputs: Sequence[Tensor] | Tensor | None = None,
 ) -> GradientMap:
-    """Gradients of this tensor by all leaves it was computed from; accumulated into their `.grad`, too.
+    """Compute the gradients of this tensor with respect to all leaves that it was computed from.
 
-    `gradient`: the seed, needed if this is not a scalar. `retain_graph`: keep the graph for another backward.
-    `create_graph`: record the derivative, so that it can be differentiated. `inputs`: only these, also intermediates.
+    Returns them as a `GradientMap`, and also adds them to the `.grad` of the leaves, as PyTorch does.
+
+    - `gradient`: how much each element of this tensor counts, in its shape; may be left out for a single number.
+    - `retain_graph`: keep the recorded graph, so that `backward` can be called again.
+    - `create_graph`: record the gradients' own computation, so that they can be differentiated.
+    - `inputs`: compute gradients for these tensors alone, which may be intermediate results.
 
     >>> import wengert as wg
     >>> x = wg.tensor([1.0, 2.0], requires_grad=True)
@@ -207,7 +211,14 @@ def grad_of(
     *,
     retain_graph: bool | None = None,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of outputs by inputs, as a tuple; `.grad` is not touched.
+    """Compute the gradients of `outputs` with respect to `inputs`, without touching `.grad`.
+
+    - `outputs`: a tensor, or a sequence of tensors, whose gradients are added up.
+    - `inputs`: a tensor or a sequence of tensors; the result is a tuple with one gradient for each.
+    - `grad_outputs`: how much each element of the outputs counts; may be left out for single numbers.
+    - `create_graph`: record the gradients' own computation, so that they can be differentiated.
+    - `allow_unused`: return None for inputs on which the outputs do not depend, instead of raising.
+    - `retain_graph`: keep the recorded graph; by default as `create_graph`.
 
     >>> import wengert as wg
     >>> x = wg.tensor(3.0, requires_grad=True)
@@ -243,14 +254,14 @@ def _pull_all(outputs: Any, xs: list[Tensor], seeds: Any, retain: bool, create_g
 
 
 class HookHandle:
-    """What `register_hook` returns; `remove()` takes the hook away."""
+    """What `register_hook` returns; `remove()` removes the hook."""
 
     def __init__(self, hooks: list[Any], hook: Callable[..., Any]) -> None:
         self._hooks = hooks
         self._hook = hook
 
     def remove(self) -> None:
-        """The hook is not called any more."""
+        """Remove the hook: it is not called any more."""
         if self._hook in self._hooks:
             self._hooks.remove(self._hook)
 
@@ -278,7 +289,9 @@ def _free_unreachable_hooks(
 
 
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
-    """Call `hook(gradient)` when the gradient of this tensor is known; what it returns replaces the gradient.
+    """Call `hook(gradient)` in every backward pass, once the gradient of this tensor is known.
+
+    If the hook returns a tensor, that replaces the gradient. Returns a handle, whose `remove()` removes the hook.
 
     >>> import wengert as wg
     >>> x = wg.tensor(3.0, requires_grad=True)
@@ -344,7 +357,7 @@ def _announce(leaf: weakref.ref[Tensor], hook: Callable[[Tensor], object]) -> No
 
 
 def retain_grad(self: Tensor) -> None:
-    """Keep the gradient of this intermediate in `.grad`, and in the map that backward returns."""
+    """Keep the gradient of this intermediate result: in its `.grad`, and in the map that `backward` returns."""
     if isinstance(self, Name):
         return self._trace.retain_grad(self)
     if _core.node_of(self) is None:
@@ -353,7 +366,7 @@ def retain_grad(self: Tensor) -> None:
 
 
 def stop_gradient(x: Any) -> Tensor:
-    """The same value, through which no derivative flows.
+    """The same value, treated as a constant: no derivative flows through it, in any mode.
 
     >>> import wengert as wg
     >>> x = wg.tensor(3.0, requires_grad=True)

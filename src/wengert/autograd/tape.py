@@ -30,14 +30,18 @@ if TYPE_CHECKING:
 
 
 class GradientTape:
-    """Records every operation on floating tensors inside its `with` block, and differentiates what was recorded.
+    """Record every operation on floating-point tensors in a `with` block, and differentiate what was recorded.
 
-    Tensors need no `requires_grad`; one that was explicitly set to False is not tracked. A tape that is not persistent is
-    consumed by its first `gradient`, `jacobian` or `backward`. Tapes nest, and each thread has its own. `scheduler` decides
-    how Jacobians are computed. With `amp` what is recorded runs under `autocast`, and the loss is scaled: gradients are
-    unscaled, and `overflowed` says whether one of them is not finite, in which case the scale has become smaller. With
-    `deterministic` what cannot be repeated to the bit is refused while the tape records. `checkpoint` says which
-    results are kept for backward (`CheckpointConfig`).
+    Tensors need no `requires_grad`; those made with `requires_grad=False` are not tracked. Tapes nest, and each
+    thread has its own.
+
+    - `persistent`: keep the record after the first `gradient`, `jacobian` or `backward`, so that there can be
+      several.
+    - `scheduler`: how Jacobians are computed (`SchedulerConfig`).
+    - `amp`: run the block under `autocast` with these settings, and scale the loss. Gradients come back unscaled;
+      `overflowed` says whether one of them is not finite, in which case the scale has become smaller.
+    - `deterministic`: refuse what cannot be repeated to the bit (`DeterministicConfig`).
+    - `checkpoint`: which results are kept for the backward pass (`CheckpointConfig`).
 
     >>> import wengert as wg
     >>> x = wg.tensor(3.0)
@@ -119,7 +123,7 @@ class GradientTape:
         return self._scaling is not None and self._scaling.overflowed
 
     def watch(self, x: Tensor) -> Tensor:
-        """A tracked handle to x: operations on it are recorded anywhere, with no `with` needed."""
+        """Return a tracked handle to x: operations on it are recorded anywhere, also outside the `with` block."""
         if not isinstance(x, Tensor):
             raise TypeError(f"watch: takes a tensor, got a {type(x).__name__}; make one with wengert.tensor(...)")
         if not x.dtype.is_inexact:
@@ -137,9 +141,11 @@ class GradientTape:
     # -------------------------------------------------------------------------------------- differentiating
 
     def gradient(self, target: Any, sources: Any, output_gradients: Any = None) -> Any:
-        """Gradients of the target (or of the sum of several) by the sources; None where unconnected.
+        """The gradients of `target`, or of the sum of several targets, with respect to `sources`.
 
-        `sources`: one tensor (→ one gradient) or a sequence (→ a list).
+        - `sources`: one tensor, for which one gradient is returned, or a sequence, for which a list is; None where no
+          path leads to a source.
+        - `output_gradients`: how much each element of the target counts; may be left out.
         """
         targets = as_tensors(target, "gradient: targets")
         single = isinstance(sources, Tensor)
@@ -217,10 +223,11 @@ class GradientTape:
             self._record.clear()
 
     def jacobian(self, target: Tensor, sources: Any) -> Any:
-        """The Jacobian of the target by the sources, ∂yᵢ/∂xⱼ: shape target.shape + source.shape; None where unconnected.
+        """The Jacobian ∂yᵢ/∂xⱼ of `target` with respect to `sources`: shape target.shape + source.shape.
 
-        `sources`: one tensor (→ one Jacobian) or a sequence (→ a list). The tape's scheduler decides how it is computed;
-        `plan` says what it decided (of several sources: of the last). While a tape records, the Jacobian is recorded, too.
+        `sources` is one tensor, for which one Jacobian is returned, or a sequence, for which a list is; None where no
+        path leads to a source. The tape's scheduler decides how it is computed; `plan` says what it decided (for
+        several sources: for the last one). While a tape records, the Jacobian is recorded, too.
 
         >>> import wengert as wg
         >>> x = wg.tensor([1.0, 2.0, 3.0])
@@ -299,9 +306,10 @@ class GradientTape:
         return op(*args, **kwargs)
 
     def program(self, *results: Tensor) -> RecordedProgram:
-        """What was recorded, as a program: it prints, verifies, and runs again, on the same or on other values.
+        """Return what was recorded as a program, which can be printed, verified, and run again.
 
-        It computes these results, or, if none are given, those that nothing has used.
+        It computes `results`, or, if none are given, all results that nothing else has used. Call it without
+        arguments for the values that were recorded, or with other values in place of them.
 
         >>> import wengert as wg
         >>> x = wg.tensor([1.0, -2.0])

@@ -384,17 +384,19 @@ def compile(f: F, *, static: Static = (), fallback: bool = False) -> F: ...
 @overload
 def compile(f: None = None, *, static: Static = (), fallback: bool = False) -> Callable[[F], F]: ...
 def compile(f: Any = None, *, static: Static = (), fallback: bool = False) -> Any:
-    """f traced once per signature into a program, simplified, fused, and run as one native call.
+    """Compile f: trace it once per signature into a program that is simplified, fused, and run as one native call.
 
-    The signature is the structure of the arguments, static values, and of tensors dtype, rank and which sizes are 1:
-    another batch size does not trace again. Tensors that f captures are implicit inputs. The result is one instruction on
-    the tape, differentiable in every mode and order. f may draw random numbers, and change tensors in place, which happens
-    in every call; `backward()` and steps of an optimizer, too. f must not branch on data (use `cond` or `where`) or change
-    other Python objects. `docs/compile.md` has the details.
+    - `static`: names or positions of arguments whose value f needs to know; each value is traced separately.
+    - `fallback`: if f cannot be traced, run it operation by operation and warn once, instead of raising.
 
-    `static`: names or positions of arguments that f has to know: each value is traced by itself. `fallback`: where f cannot
-    be traced it runs op by op instead, and says so once. `f.report()` counts what each program does, `f.signature()` says
-    what it assumes.
+    The signature is the structure of the arguments, static values, and for each tensor its dtype, its rank and which
+    of its sizes are 1; another batch size does not trace again. Tensors that f uses from outside are read in every
+    call. The result is one instruction on the tape, differentiable in every mode and order.
+
+    f may draw random numbers, change tensors in place, call `backward()` and step an optimizer; all of this happens
+    in every call. It must not branch on data (use `cond` or `where`), and changes other Python objects only while it
+    is traced. `f.report()` counts what each program does, `f.signature()` says what it assumes. `docs/compile.md` has
+    the details.
 
     >>> import wengert as wg
     >>> @wg.compile

@@ -48,10 +48,11 @@ def _has_buffer(x: Any) -> bool:
 
 
 class TensorDataset:
-    """Arrays and tensors side by side, with the samples along their first axes; also nested containers of them.
+    """A data set of arrays or tensors side by side, with the samples along their first axes.
 
-    Sample i is the tuple of their i-th rows, of one array too, or in the container that was given. A `DataLoader` takes the
-    rows of a whole batch at once. Data sets may stand beside the arrays, if they have as many samples.
+    Sample i is the tuple of their i-th rows (also for a single array), or has the structure of the nested container
+    that was passed. A `DataLoader` takes the rows of a whole batch at once. Other data sets may stand beside the
+    arrays, if they have as many samples.
 
     >>> data = TensorDataset(np.arange(4.0), np.arange(4) ** 2)
     >>> len(data), [x.item() for x in data[3]]
@@ -206,7 +207,7 @@ class ConcatDataset:
 
 
 def random_split(dataset: Any, lengths: Sequence[float], *, generator: Generator | None = None) -> list[Subset]:
-    """Parts of a data set, of samples in random order: as many as the lengths say, or fractions that sum to 1.
+    """Split a data set at random into parts with these lengths, or these fractions, which sum to 1.
 
     >>> [len(part) for part in random_split(range(10), [7, 3])], [len(p) for p in random_split(range(10), [0.5, 0.5])]
     ([7, 3], [5, 5])

@@ -21,31 +21,34 @@ _AHEAD = 2  # batches that each worker makes ahead
 
 
 class DataLoader:
-    """An iterable over batches; each `for` loop over it is an epoch.
+    """Load batches: an iterable of tensors, in the containers of a sample. Each `for` loop over it is an epoch.
 
-    The data set is one of
+    `dataset` is one of
 
-    - an object with `__len__` and `__getitem__`, which gives samples by number; a list is one, and so is what is written
-      for PyTorch. A method `__getitems__(numbers)` gives many at once, if there is one;
+    - an object with `__len__` and `__getitem__`, which returns samples by number: a list, or a data set written for
+      PyTorch. If it has a method `__getitems__(numbers)`, that returns many at once;
     - an array or a tensor, or a tuple or dict of them, with the samples along the first axis (see `TensorDataset`);
-    - any other iterable, whose samples come in its own order. Workers each iterate over it and leave out the batches of
-      the others; with a method `shard(number, count)` it gives each of them a part.
+    - any other iterable, whose samples come in its own order. With a method `shard(number, count)` it gives each
+      worker a part; without one, each worker iterates over all of it and skips the batches of the others.
 
-    If data set or sampler have a method `set_epoch(epoch)`, it is called at the start of every epoch.
+    If the data set or the sampler has a method `set_epoch(epoch)`, it is called at the start of every epoch. The
+    other arguments:
 
-    `collate` makes a batch of a list of samples: by default tensors, in the containers that a sample has. With
-    `batch_size=None` samples are handed out one by one, as they are. The order comes from `shuffle`, or from a `sampler`
-    (an iterable of numbers) or `batch_sampler` (of lists of numbers). It depends on the seed and the epoch alone; the seed
-    is drawn from `generator`, by default the one that `manual_seed` starts.
+    - `batch_size`: None returns samples one by one, as they are. `drop_last` leaves out a smaller last batch.
+    - `shuffle`, `sampler`, `batch_sampler`: the order: random, that of an iterable of numbers, or of lists of
+      numbers. It depends only on the seed and the epoch.
+    - `generator`, `seed`: where the order comes from; by default the generator that `manual_seed` seeds.
+    - `collate`: a function that makes a batch of a list of samples; by default it stacks them into tensors.
+    - `num_workers`, `workers`: how many processes, or with `workers="thread"` threads, prepare batches. Random
+      numbers in them (of `wengert`, NumPy and `random`) depend only on the seed and the position of the batch.
+    - `prefetch`: how many batches each worker prepares ahead of time; without workers, one thread prepares them.
+    - `worker_init`: a function of the worker's number that runs first in each.
+    - `context`: how processes start: "fork", "spawn" or "forkserver"; by default as is usual on the system.
+    - `persistent`: keep workers between epochs.
+    - `timeout`: raise `WorkerError` if a worker delivers nothing for this many seconds.
 
-    `num_workers` processes (or threads, `workers="thread"`) make `prefetch` batches each ahead, in shared memory; without
-    workers, `prefetch` batches are made ahead by one thread. `worker_init(number)` runs first in each. Processes are
-    started by `context` ("fork", "spawn", "forkserver"; the system's default if None), once per epoch, or once if they
-    are `persistent`. In them, random numbers of `wengert`, NumPy and `random` depend on the seed and the place of the batch
-    alone. An exception in a worker is raised here, with its traceback; a worker that dies raises `WorkerError`, and so does
-    one that gives no batch for `timeout` seconds.
-
-    `state_dict()`, taken anywhere in an epoch, and `load_state_dict()` go on with the next batch.
+    An exception in a worker is raised in the loop, with the worker's traceback; a worker that dies raises
+    `WorkerError`. `state_dict()`, taken at any point of an epoch, and `load_state_dict()` resume with the next batch.
 
     >>> import numpy as np
     >>> loader = DataLoader([(k, float(k) ** 2) for k in range(5)], batch_size=2)
@@ -341,13 +344,14 @@ def batches(
     drop_last: bool = False,
     prefetch: int = 0,
 ) -> DataLoader:
-    """Batches of arrays and tensors, or of nested containers of them, along the first axis, as tensors: a `DataLoader` of
-    a `TensorDataset`.
+    """Batches of arrays or tensors that are in memory, taken along their first axis and returned as tensors.
 
-    Several arrays come as tuples. An object with `__len__` and `__getitem__`, such as a data set of PyTorch, gives one
-    sample at a time; a batch has the containers of a sample, such as (image, label). The order of an epoch depends on the
-    seed and the epoch alone; without a seed, one is drawn from the generator (the default one, which `manual_seed`
-    starts). `prefetch` batches are made ahead in a thread.
+    - `arrays`: one array, or several of the same length, which come as tuples; nested containers of arrays work, too.
+      An object with `__len__` and `__getitem__`, such as a PyTorch data set, gives one sample at a time.
+    - `shuffle`: a new random order in every epoch. It depends only on the seed and the number of the epoch.
+    - `seed`, `generator`: where the order comes from; by default the generator that `manual_seed` seeds.
+    - `drop_last`: leave out the last batch if it is smaller.
+    - `prefetch`: how many batches to prepare ahead of time in a thread.
 
     >>> import numpy as np
     >>> data = batches(np.arange(5), np.arange(5) ** 2, batch_size=2)

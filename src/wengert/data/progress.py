@@ -12,7 +12,7 @@ T = TypeVar("T")
 def progress(
     items: Iterable[T], description: str = "", *, total: int | None = None, disable: bool = False
 ) -> Iterator[T]:
-    """The items themselves, with a bar on the terminal meanwhile if `rich` is installed.
+    """Iterate over the items with a progress bar on the terminal, if `rich` is installed.
 
     >>> [x for x in progress([1, 2, 3], "counting", disable=True)]
     [1, 2, 3]

@@ -120,19 +120,20 @@ def _headline(what: str, first: Record) -> str:
 
 
 class detect_anomaly:
-    """Inside, the first infinity or NaN that reaches a loss, a gradient or a result raises `AnomalyError`.
+    """Raise `AnomalyError` at the first infinity or NaN that reaches a loss, a gradient or a result.
 
-    It names the op that made it, forward or backward (`.op`, `.backward`), the element (`.index`), the user's line
-    (`.line`), the operands there (`.operands`), and the calls between it and the loss or the gradient (`.chain`). What
-    never gets there is not reported: infinities of a mask, the branch that `where` does not take.
+    The error names the operation that made it (`.op`), whether that was in the backward pass (`.backward`), the
+    element (`.index`), the source line (`.line`), the operands there (`.operands`), and the calls from there to the
+    loss or the gradient (`.chain`). Values that never get there are not reported, such as the infinities of a mask or
+    the branch that `where` does not take.
 
-    `mode="full"` looks at every result, and runs compiled functions op by op, so that their own lines are known; it takes
-    several times as long. `mode="light"` looks at losses and gradients only, which costs next to nothing, and goes through
-    the recorded operations when one of them is bad; to be able to, it keeps what backward would free until it ends. For a
-    forward pass it knows only what is kept for backward: where that is not enough, it names the first op that is known to
-    have been affected.
+    - `mode="full"` checks every result, and runs compiled functions operation by operation, so that it can name their
+      lines. It takes several times as long.
+    - `mode="light"` checks losses and gradients alone, which costs next to nothing, and searches the recorded
+      operations if one of them is bad. To be able to, it keeps what `backward` would free until `backward` ends. If
+      what was kept is not enough, it names the first operation that is known to be affected.
 
-    As a context manager or a decorator; it holds for the thread.
+    Use it as a context manager or as a decorator; it applies to the current thread.
 
     >>> import wengert as wg
     >>> x = wg.tensor([4.0, 0.0], requires_grad=True)

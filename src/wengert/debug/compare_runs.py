@@ -12,10 +12,11 @@ from wengert.tensors.random import default_generator
 
 
 def compare_runs(f: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
-    """Run f twice from the same state of the default generator; None if all bits are equal, else where they first differ.
+    """Run f(*args, **kwargs) twice, and return None if all bits agree, otherwise a text that names the first
+    difference.
 
-    It compares the operations of both runs in their order, what each keeps for its derivative, then the results. What an
-    operation reads or makes is seen where it, or a later one, keeps it. The generator stands as after one run.
+    Both runs start from the same state of the default generator, which is left as after one run. Compared are the
+    operations of both runs in order, what each keeps for its derivative, and then the results.
 
     >>> import wengert as wg
     >>> x = wg.ones((3,))

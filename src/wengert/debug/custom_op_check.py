@@ -25,9 +25,9 @@ _LINEAR = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "complex64": 1e-4
 def check_custom_op(op: Callable[..., Any], *inputs: Any, time_limit: float | None = 60.0) -> GradientReport:
     """Check a custom operation at some inputs: `bool(report)`, and `print(report)` for what is wrong with it.
 
-    Beside what `check_gradients` compares (the rule against numbers, in both modes, at first and second order), it looks
-    whether forward does the same twice, whether forward or the rule write to what they are given, whether the rule is
-    linear in its cotangent, and whether the second order, which is made by differentiating the rule, is there at all.
+    Besides comparing the rule with numerical derivatives as `check_gradients` does (in both modes, at first and
+    second order), it checks that the forward function gives the same results twice, that neither function writes to
+    its arguments, that the rule is linear in its (co)tangents, and that the rule itself can be differentiated.
 
     >>> import wengert as wg
     >>> class Scale(wg.CustomOp):

@@ -41,10 +41,14 @@ def draw(
     format: str | None = None,
     fold: int | None = MOST_BOXES,
 ) -> Drawing:
-    """A drawing of a program, of what a tape recorded, or of the graph behind a tensor; returned, and written to a path.
+    """Draw a program, what a tape recorded, or the graph behind a tensor.
 
-    `format` is "svg", "dot" (for Graphviz) or "txt"; by default the suffix of the path, or svg. More than `fold` boxes are
-    folded; None draws them all. Notebooks show the result as a picture.
+    - `what`: a tensor, a `GradientTape`, a program or a compiled function's program.
+    - `path`: a file to write the drawing to.
+    - `format`: "svg", "dot" (for Graphviz) or "txt"; by default the suffix of the path, or "svg".
+    - `fold`: the largest number of boxes; more than that are folded together. None draws them all.
+
+    Returns the drawing, which notebooks show as a picture.
 
     >>> import wengert as wg
     >>> x = wg.tensor([1.0, 2.0], requires_grad=True)

@@ -43,11 +43,10 @@ _ZEROS = {
 
 
 def explain(grads: GradientMap | Tensor, x: Tensor) -> str:
-    """A text that says why `grads`, or the gradient of a loss, has no gradient for x, or one of zeros.
+    """Say why there is no gradient for x, or why it is zero.
 
-    Nothing has to be switched on before, and the graph may have been freed by `backward()`: results of `detach`, of
-    comparisons and conversions to integers, and what is computed under `no_grad` carry the user's line, and a backward pass
-    marks where gradients become zero.
+    `grads` is the map that `backward` returned, or a loss. The answer is a text that names the source line where the
+    path ends. Nothing has to be switched on beforehand, and the graph may have been freed by `backward()`.
 
     >>> import wengert as wg
     >>> x, w = wg.tensor(2.0, requires_grad=True), wg.tensor(3.0, requires_grad=True)

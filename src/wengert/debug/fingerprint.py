@@ -19,13 +19,13 @@ _BYTES = 8  # of the digest
 
 
 def fingerprint(x: Any) -> str:
-    """Four groups of four digits for the values, dtypes, shapes and containers of x: "8f1c-03aa-…".
+    """A short text for the exact bits of x, such as "8f1c-03aa-52d1-0b7e": equal texts mean equal bits.
 
-    x is a tensor, an array, a number, a text, None, a Generator, a GradientMap, a module or an optimizer (its
-    `state_dict`), or containers of these. The digest is BLAKE2b of 8 bytes (RFC 7693) over, for each leaf in order: the way
-    to it ("[0]['w']"), its dtype, its shape and its elements, little-endian in row-major order. It sees bits: −0 and 0
-    differ, and NaNs with different payloads. Gradients of a map count in the order of their tensors' ids, which differ from
-    process to process and do not count themselves.
+    x is a tensor, an array, a number, a string, None, a Generator, a GradientMap, a module or an optimizer (its
+    `state_dict`), or a container of these. The text is a BLAKE2b digest of 8 bytes (RFC 7693) over, for each leaf in
+    order, its path ("[0]['w']"), its dtype, its shape and its elements (little-endian, row-major). −0 and 0 differ,
+    and so do NaNs with different payloads. The gradients of a map are taken in the order of their tensors' ids; the
+    ids themselves do not count.
 
     >>> import wengert as wg
     >>> a = {"w": wg.tensor([1.0, 2.0]), "b": wg.zeros(())}

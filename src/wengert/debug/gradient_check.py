@@ -43,17 +43,22 @@ def check_gradients(
     seed: int = 0,
     time_limit: float | None = 60.0,
 ) -> GradientReport:
-    """Compare derivatives of f with numerical ones: reverse and forward mode, first and second order.
+    """Compare the derivatives of f with numerical ones: reverse and forward mode, first and second order.
 
-    The inputs are tensors, arrays and numbers, and containers of them; derivatives are checked by all that are floating or
-    complex. f returns a tensor, or containers of tensors. A wrong gradient is reported, not raised: `report.verdict` is
-    "ok", "bug", "kink" (the derivatives of the two sides differ: there is none) or "noise" (the values are too inexact to
-    tell), and `print(report)` says where and by how much.
+    - `inputs`: the arguments of f: tensors, arrays, numbers, and containers of them. Derivatives are checked with
+      respect to all that are floating-point or complex. f returns a tensor or a container of tensors.
+    - `eps`: the largest step, relative to the input; by default the steps follow from the measured noise of f's
+      values.
+    - `rtol`, `atol`: what difference to allow beyond the error bar of the numerical derivative: rtol·|derivative| +
+      atol.
+    - `second_order`: whether to check second derivatives.
+    - `full`: check every element of the inputs for every result, instead of random directions.
+    - `seed`: of the random directions.
+    - `time_limit`: in seconds, for functions that do not return.
 
-    Numerical derivatives are taken along random directions; with `full=True` by each element of the inputs for each of the
-    results. Their steps are chosen by the noise of f's values, which is measured, and each has an error bar; `eps` sets the
-    largest step instead, relative to the input. A difference beyond the error bar and rtol·|derivative| + atol is a
-    disagreement. `time_limit` in seconds is for functions that do not come back.
+    A wrong gradient is reported, not raised: `report.verdict` is "ok", "bug", "kink" (the derivatives from both sides
+    differ, so there is none) or "noise" (the values are too inexact to tell). `bool(report)` is True for "ok", and
+    `print(report)` says where the difference is, and how large.
 
     >>> import wengert as wg
     >>> x = wg.tensor([0.3, -1.2, 2.0])

@@ -249,10 +249,14 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """−ln softmax(logits)[target], with classes on axis 1. Targets: class indices, or probabilities.
+    """−ln softmax(logits)[target], averaged over the batch; classes are on axis 1.
 
-    `weight`: one number for each class; the mean over class indices is weighted by it. Targets equal to
-    `ignore_index` count nothing. `label_smoothing` ε mixes the target with the uniform distribution.
+    - `logits`: shape (batch, classes) or (batch, classes, …): numbers before softmax.
+    - `target`: class indices, of shape (batch, …), or probabilities, of the shape of the logits.
+    - `weight`: one number per class; the mean over class indices is weighted with it.
+    - `ignore_index`: targets that do not count.
+    - `label_smoothing`: ε mixes the target with the uniform distribution.
+    - `reduction`: "mean", "sum" or "none".
 
     >>> cross_entropy([[0.0, 0.0]], [1]).item()
     0.6931...

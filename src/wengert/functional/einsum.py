@@ -21,12 +21,12 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # in alphabet
 
 
 def einsum(equation: Any, *operands: Any) -> Tensor:
-    """Products of operands, summed over all labels that the output does not have: "ij,jk->ik" is a matrix product.
+    """Multiply operands and sum over all labels that the output does not have: "ij,jk->ik" is a matrix product.
 
-    A label that one operand has twice takes its diagonal; "..." stands for leading axes that broadcast; without "->" the
-    output has the labels that occur once, in alphabetical order. The order of contractions is that of
-    `numpy.einsum_path`, from the shapes alone. Operands may also stand before lists of numbers that label their axes, and
-    the labels of the output last: `einsum(a, [0, 1], b, [1, 2], [0, 2])`.
+    A label that occurs twice in one operand takes its diagonal; "..." stands for leading axes that broadcast. Without
+    "->", the output has the labels that occur once, in alphabetical order. Operands may also be followed by lists of
+    numbers that label their axes, with the labels of the output last: `einsum(a, [0, 1], b, [1, 2], [0, 2])`. The
+    order of contractions depends on the shapes alone, as in `numpy.einsum_path`.
 
     >>> einsum("ij,j->i", [[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0]).tolist()
     [21.0, 43.0]

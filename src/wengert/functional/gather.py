@@ -46,7 +46,9 @@ def _checked(name: str, op: Any, *args: Any) -> Tensor:
 
 @explain_keywords
 def take(x: Any, indices: Any, *, axis: int | None = None) -> Tensor:
-    """Slices of x at the indices along an axis; the axis may be left out for vectors. Indices may have any shape.
+    """Take slices of x along an axis, at the given indices, which may have any shape.
+
+    The axis may be left out for vectors. Indices out of range raise IndexRangeError.
 
     >>> take([10, 20, 30], [2, 0]).tolist()
     [30, 10]
@@ -173,7 +175,7 @@ def scatter_add(x: Any, index: Any, src: Any, *, axis: int) -> Tensor:
 
 
 def one_hot(index: Any, num_classes: int, *, dtype: Any = float32) -> Tensor:
-    """1 at the index, 0 elsewhere, along a new last axis.
+    """Encode integers as vectors along a new last axis: 1 at the index, 0 elsewhere.
 
     >>> one_hot([2, 0], 3).tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]

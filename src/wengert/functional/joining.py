@@ -33,7 +33,7 @@ _concat, _take, _copy = native("concat"), native("take"), native("copy")
 
 @explain_keywords
 def concat(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """Tensors one after the other along an axis; `axis=None` flattens them first.
+    """Join tensors along an existing axis; `axis=None` flattens them first. PyTorch's `cat`.
 
     >>> concat([[1, 2], [3]]).tolist()
     [1, 2, 3]
@@ -52,7 +52,7 @@ def concat(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
 
 @explain_keywords
 def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
-    """Tensors of one shape along a new axis.
+    """Join tensors of one shape along a new axis.
 
     >>> stack([[1, 2], [3, 4]], 1).tolist()
     [[1, 3], [2, 4]]
@@ -104,7 +104,9 @@ _MOST_EMPTY_PARTS = 2**20  # nothing is any number of parts of nothing
 
 @explain_keywords
 def split(x: Any, sections_or_indices: int | Sequence[int], *, axis: int = 0) -> list[Tensor]:
-    """Parts along an axis: a number of equal parts, or the indices to cut at (NumPy's rules).
+    """Split along an axis, into a number of equal parts or at the given indices (NumPy's rules).
+
+    PyTorch's `split` takes the *size* of the parts instead.
 
     >>> [t.tolist() for t in split([1, 2, 3, 4], 2)], [t.tolist() for t in split([1, 2, 3, 4], [1, 3])]
     ([[1, 2], [3, 4]], [[1], [2, 3], [4]])

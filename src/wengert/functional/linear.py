@@ -30,7 +30,9 @@ _mul, _permute = native("mul"), native("permute")
 
 @shortcut
 def matmul(a: Any, b: Any) -> Tensor:
-    """Σₖ aᵢₖ bₖⱼ over the last two axes; leading axes broadcast, vectors are rows on the left and columns on the right.
+    """The matrix product Σₖ aᵢₖ bₖⱼ over the last two axes, also written `a @ b`.
+
+    Leading axes broadcast; a vector counts as a row on the left and as a column on the right.
 
     >>> matmul([[1, 2], [3, 4]], [1, 1]).tolist()
     [3, 7]

@@ -67,7 +67,7 @@ def _mse(x: Tensor, target: Tensor, reduction: str) -> Any:
 
 
 def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Tensor:
-    """(x − target)², averaged; `reduction` may also be "sum" or "none".
+    """The mean of (x − target)²; `reduction` may also be "sum" or "none".
 
     >>> mse_loss([1.0, 3.0], [1.0, 1.0]).item()
     2.0

@@ -56,7 +56,10 @@ def accumulable(x: Any, dtype: Any, name: str) -> Tensor:
 @shortcut
 @explain_keywords
 def sum(x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None) -> Tensor:
-    """Σ x over the axes (all of them by default). Small integers and bools are summed as int64, unsigned as uint64.
+    """The sum over the axes, or over all elements if no axis is given.
+
+    `axis` is an integer or a tuple of integers. `keepdims` keeps reduced axes with size 1. Small integers and bools
+    are summed as int64, unsigned ones as uint64, unless `dtype` is given.
 
     >>> sum([[1.0, 2.0], [3.0, 4.0]], 0).tolist()
     [4.0, 6.0]

@@ -73,9 +73,10 @@ def _remaining(x: Tensor, known: list[Size], name: str) -> Size:
 
 @shortcut
 def reshape(x: Any, /, shape: Any, *more: Any, copy: bool | None = None) -> Tensor:
-    """The same elements in row-major order under another shape; one size may be -1. Copies only if it must.
+    """The same elements in row-major order in another shape; a size of −1 is inferred from the others.
 
-    `copy=True` always copies, `copy=False` raises where a view is impossible. The shape is a tuple or several sizes.
+    The shape is a tuple or several sizes. The result is a view where the strides allow it: `copy=True` always copies,
+    `copy=False` raises where a copy is needed.
 
     >>> reshape([1, 2, 3, 4, 5, 6], (2, -1)).tolist()
     [[1, 2, 3], [4, 5, 6]]
@@ -306,7 +307,7 @@ def broadcast_arrays(*xs: Any) -> tuple[Tensor, ...]:
 
 
 def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:
-    """The same numbers in another dtype. With the same dtype a copy, unless `copy=False`.
+    """Cast to another dtype. If that is the dtype already, the result is a copy, or with `copy=False` x itself.
 
     >>> astype([1.7, -1.7], int).tolist()
     [1, -1]

@@ -27,14 +27,17 @@ _INPUT, _CONTENT = 0, 2  # as core/dim.h: SizeLeaf::Kind
 
 
 def export(f: Callable[..., Any], *examples: Any, path: str | os.PathLike[str], dynamic: Any = None) -> None:
-    """Write f, traced on examples of its arguments, to a file that `load_program` reads: the program, the tensors that f
-    closes over as constants, and the signature. Nothing of f's source is needed to run it.
+    """Write f to a program file, which `load_program` reads and runs without f's source code.
 
-    Arguments have the dtypes and shapes of the examples. `dynamic` says which axes may have any size: True (all), None, an
-    axis or a tuple of axes, of every tensor; or a tuple with one of these per argument. A dynamic axis whose example has
-    size 1 is refused, as a size of 1 would be taken for broadcasting. Arguments that are no tensors are part of the
-    program, and have to be the same in every call. f may draw random numbers, from the default generator; it must not change
-    tensors from outside.
+    - `examples`: arguments on which f is traced. Calls of the program have their dtypes and, except for dynamic axes,
+      their shapes. Arguments that are not tensors become part of the program, and must be the same in every call.
+    - `path`: the file to write.
+    - `dynamic`: which axes may have any size: an axis, a tuple of axes or True (all), for every tensor; or a tuple
+      with one of these per argument. A dynamic axis must not have size 1 in the examples, as 1 stands for
+      broadcasting.
+
+    Tensors that f uses from outside, such as parameters, become constants in the file. f may draw random numbers,
+    from the default generator; it must not change tensors from outside.
 
     >>> import tempfile, wengert as wg
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -323,8 +326,10 @@ class LoadedProgram:
 
 
 def load_program(path: str | os.PathLike[str]) -> LoadedProgram:
-    """Read a program that `export` or `Graph.save` wrote. A file that is damaged, altered, hostile, or written by a newer
-    version raises LoadError; nothing in it is executed.
+    """Load a program file that `export` or `Graph.save` wrote, as a function with derivatives of every order.
+
+    A file that is damaged, altered, malicious, or written by a newer version raises LoadError; nothing in it is
+    executed.
 
     >>> import tempfile, wengert as wg
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -30,16 +30,16 @@ _Size = int | str | None
 
 
 class Graph:
-    """A program that is built once and run many times.
+    """A static graph: a program that is built once, node by node, and run many times.
 
-    Placeholders stand for what is fed, variables for what is kept between runs. Every function and operator of tensors
-    works on nodes, and makes nodes; each function is also a method of the graph. Shapes and dtypes are checked when a node
-    is made. A size that is not known is `None`, or a name: sizes of one name are equal. Two sizes that are not known may
-    meet in an op that needs them to be equal; then what is fed must have equal ones. Where Python compares an unknown size
-    with a number, it counts as a large one, which is equal to none.
+    Placeholders stand for what is fed, variables for what is kept between runs. Every function and operator of
+    tensors accepts nodes and makes new ones; each function is also a method of the graph. Shapes and dtypes are
+    checked when a node is made. An unknown size is None or a name; sizes with the same name are equal. If an
+    operation needs two unknown sizes to be equal, the values fed must be. In Python comparisons, an unknown size
+    counts as a large number that equals no other.
 
-    Tensors with data that meet nodes are read in every run. Random ops, in `with graph:` or on nodes, draw anew in every
-    run.
+    Ordinary tensors that meet nodes are read in every run. Random operations on nodes, or inside `with graph:`, draw
+    anew in every run.
 
     >>> import wengert as wg
     >>> g = wg.Graph()

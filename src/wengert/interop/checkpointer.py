@@ -21,10 +21,10 @@ class Checkpoint(NamedTuple):
 
 
 class Checkpointer:
-    """Numbered states in a folder of their own; the last `keep` of them stay (all of them if None).
+    """Save numbered states of a run in a folder, and keep the last `keep` of them (all if None).
 
-    A run that dies at any moment, also while it writes, finds its newest whole checkpoint again. One run writes to a
-    folder at a time.
+    `save(step, state)` takes what `wengert.save` takes. `load()` returns the newest complete one, with `.step` and
+    `.state`, even if the run died while it was writing. One run at a time may write to a folder.
 
     >>> import tempfile, wengert as wg
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -37,12 +37,14 @@ _CODES = {d.code: name for name, d in _NAMES.items()}
 
 
 def save(path: str | os.PathLike[str], state: Any, *, metadata: Mapping[str, str] | None = None) -> None:
-    """Write a state to a safetensors file; the file that was there before stays until the new one is complete.
+    """Write a state to a safetensors file. An existing file stays until the new one is complete.
 
-    The state is a tensor dictionary such as `net.state_dict()`, or nested dicts, lists and tuples of tensors, arrays,
-    numbers, texts, None and generators: a model, its optimizer, schedules and random state together. Nested tensors are
-    named by their path, with dots, so that any reader of safetensors finds them. Complex tensors are written as pairs of
-    reals along a last axis of 2, as `torch.view_as_real` gives them. `metadata`: texts of your own.
+    - `state`: a dictionary of tensors such as `net.state_dict()`, or nested dicts, lists and tuples of tensors,
+      arrays, numbers, strings, None and generators: a model, its optimizer, schedules and random state together.
+    - `metadata`: strings of your own, by name.
+
+    Nested tensors are named by their path, with dots, so that any reader of safetensors finds them. Complex tensors
+    are written as pairs of real numbers along a last axis of 2, as `torch.view_as_real` gives them.
 
     >>> import tempfile, wengert as wg
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -101,10 +103,11 @@ class _Place(NamedTuple):
 
 
 def load(path: str | os.PathLike[str], *, key_map: KeyMap | None = None) -> Any:
-    """Read a safetensors file: what `save` was given, or the tensors by name if another program wrote it.
+    """Read a safetensors file: returns what `save` was given, or the tensors by name if another program wrote the
+    file.
 
-    `key_map` renames tensors: a dictionary from names in the file to new ones, or a function of the name; None leaves a
-    tensor out. With it the result is always flat. A file that is damaged, or was made to do damage, raises LoadError.
+    `key_map` renames tensors: a dictionary from names in the file to new ones, or a function of the name; None leaves
+    a tensor out. With it, the result is always a flat dictionary. A damaged or malicious file raises LoadError.
 
     >>> import tempfile, wengert as wg
     >>> with tempfile.TemporaryDirectory() as folder:

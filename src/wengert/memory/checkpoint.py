@@ -40,14 +40,15 @@ _reshape = native("reshape")
 
 
 def checkpoint(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """f(*args, **kwargs), of which only the arguments are kept for backward: f runs again when its derivative is needed.
+    """Compute f(*args, **kwargs), keeping only the arguments for the backward pass, which runs f again.
 
-    n regions in a row keep n inputs and, while one of them runs, what that one records. Each costs one more run of f.
-    Arguments and results may be containers of tensors. What f closes over gets its gradients, too; where a tensor that was
-    computed before is hidden in an object that f uses, it may have to be passed as an argument, and an error says so.
-    Random numbers are drawn again as they were, and the generator is left alone. f has to compute the same again: what it
-    changes elsewhere it changes twice, and another result raises GradientError. What is not recorded (`no_grad`, forward
-    mode, and what `compile` or `vmap` traces, where the compiler decides what is kept) simply calls f.
+    A chain of n regions keeps n inputs, and what one region records while it is being differentiated; each region
+    costs one more run of f. Arguments and results may be containers of tensors. Tensors that f uses from outside get
+    their gradients, too; if one that was computed before is hidden in an object, an error asks for it as an argument.
+
+    Random numbers are drawn again as they were, and the generator is left alone. f must compute the same results both
+    times, otherwise GradientError is raised; what it changes elsewhere, it changes twice. Where nothing is recorded,
+    in forward mode, and inside `compile` and `vmap` (where the compiler decides what is kept), this simply calls f.
 
     >>> import wengert as wg
     >>> runs = []
@@ -69,10 +70,11 @@ def checkpoint(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
 
 def checkpoint_sequential(functions: Sequence[Callable[[Any], Any]], segments: int, x: Any) -> Any:
-    """functions[n - 1](… functions[0](x)), in `segments` checkpoints of about equal length.
+    """Apply functions one after the other, functions[n − 1](… functions[0](x)), in `segments` checkpoints of about
+    equal length.
 
-    With n functions and √n segments, about 2√n values are kept at a time instead of n, for one more run of each function
-    (Chen et al., 2016). `functions` may be a `Sequential`.
+    With n functions and √n segments, about 2√n values are kept at a time instead of n, for one more run of each
+    function (Chen et al., 2016). `functions` may be a `Sequential`.
 
     >>> import wengert as wg
     >>> x = wg.tensor(0.5, requires_grad=True)

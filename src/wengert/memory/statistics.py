@@ -38,7 +38,9 @@ class MemoryStats:
 
 
 def memory_stats() -> MemoryStats:
-    """Live, peak and saved bytes, by category and by the user's line that recorded the operation.
+    """Memory in use now: live, peak and saved bytes, by category and by the source line that recorded the operation.
+
+    Fields include `live_bytes`, `peak_bytes` (since `reset_peak`), `saved_bytes` (kept for backward) and `by_line`.
 
     >>> import wengert as wg
     >>> before = memory_stats().live_bytes

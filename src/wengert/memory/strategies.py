@@ -21,22 +21,18 @@ _SPARE = 0.9  # of the machine's free memory, for `auto` without a budget
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """Which results of recorded operations are kept for backward; the others are computed again, to the same bits.
+    """Which results of recorded operations are kept for the backward pass; the others are computed again, to the same
+    bits.
 
-    strategy:
-        - `none`: all are kept.
-        - `selective`: those that take at least `min_compute_cost` floating-point operations per byte (products of
-          matrices, convolutions) are kept; cheaper ones are computed again.
-        - `block`: every n-th is kept, with n = `checkpoint_every_n`.
-        - `full`: about log₂ n of n are kept at a time, for O(n log n) operations (Griewank and Walther, 2000).
-        - `auto`: all that fit into `memory_budget_mb`, as with `memory_budget`; without a number, into nine tenths of the
-          machine's free memory.
-    offload:
-        Where dropped values go instead of being computed again: `"disk"` (a file without a name in the folder for
-        temporary files), a folder, or `"host"` (memory of the process, which is worth it only with `compress`).
-    compress:
-        How floating numbers are put away: as `"bfloat16"` or `"int8"` (with one scale per tensor). Gradients are then not
-        exact to the bit.
+    - `strategy`: "none" keeps everything. "selective" keeps what takes at least `min_compute_cost` floating-point
+      operations per byte to compute again, such as matrix products and convolutions. "block" keeps every n-th result,
+      n = `checkpoint_every_n`. "full" keeps about log₂ n of n results at a time, and runs O(n log n) operations again
+      (Griewank and Walther, 2000). "auto" keeps what fits into `memory_budget_mb`, as with `memory_budget`; without a
+      number, into nine tenths of the machine's free memory.
+    - `offload`: where dropped values go instead of being computed again: "disk" (an unnamed file in the temporary
+      folder), the path of a folder, or "host" (memory of the process, useful only together with `compress`).
+    - `compress`: store floating-point values as "bfloat16" or "int8" (with one scale per tensor). Gradients are then
+      not exact to the bit.
 
     >>> CheckpointConfig(strategy="block", checkpoint_every_n=4).strategy
     'block'
@@ -121,9 +117,10 @@ def _policy_of(config: CheckpointConfig) -> Any:
 
 
 class checkpointing:
-    """Set a strategy for what this thread records, for the length of a `with` block.
+    """Use a checkpointing strategy for what this thread records inside a `with` block.
 
-    `backward` inside the block is held to the budget, too; after it, what was dropped is still computed again.
+    `backward` inside the block is held to the budget, too; after the block, dropped values are computed again without
+    a limit.
 
     >>> import wengert as wg
     >>> x = wg.ones((64, 64), requires_grad=True)
@@ -171,13 +168,14 @@ def set_checkpointing(config: CheckpointConfig | None) -> None:
 
 
 class memory_budget(checkpointing):
-    """Hold the bytes of all tensors of the process, forward and backward, to a budget in megabytes (2**20 bytes).
+    """Limit the memory of all tensors of the process, in the forward and the backward pass, to `mb` megabytes (2**20
+    bytes).
 
-    Results that only recorded operations hold are dropped when there is no room, those first that are large, cheap to
-    compute again and not needed soon; backward computes them again, to the same bits. Parameters, gradients, tensors
-    that variables refer to, memory that is shared with NumPy and results of custom operations are counted, and kept.
-    What cannot be met raises BudgetError, with a lower bound for what is needed. The budget is one of the process;
-    only what this thread records can be dropped.
+    When there is no room, results that only recorded operations hold are dropped: first those that are large, cheap
+    to compute again and not needed soon. The backward pass computes them again, to the same bits. Parameters,
+    gradients, tensors that variables refer to, memory shared with NumPy and results of custom operations count
+    towards the budget, but are never dropped, nor is what another thread has recorded. If the budget cannot be met,
+    BudgetError is raised, with a lower bound for what is needed.
 
     >>> import wengert as wg
     >>> x = wg.ones((256, 256), requires_grad=True)  # 0.25 MB

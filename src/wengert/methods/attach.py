@@ -161,7 +161,7 @@ def plain_tensor(self: Tensor) -> Tensor:
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Set `requires_grad`, and return the tensor.
+    """Set `requires_grad` in place, and return the tensor.
 
     >>> import wengert as wg
     >>> wg.tensor([1.0]).requires_grad_().requires_grad

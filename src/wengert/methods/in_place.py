@@ -69,7 +69,7 @@ def _operator(f: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def copy_(self: Tensor, other: Any) -> Tensor:
-    """The elements of another tensor, broadcast and cast to this one.
+    """Overwrite the elements with those of another tensor, broadcast and cast to this one.
 
     >>> import wengert as wg
     >>> wg.zeros((2,)).copy_(wg.tensor([1, 2])).tolist()

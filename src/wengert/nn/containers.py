@@ -70,7 +70,7 @@ class _Listed(Module):
 
 
 class Sequential(_Listed):
-    """Modules applied one after the other; slices are modules too. A dict of modules gives them names.
+    """Apply modules one after the other. Slices are modules, too; a dict of modules gives them names.
 
     >>> import wengert as wg
     >>> net = Sequential(wg.nn.Linear(4, 8), wg.nn.ReLU(), wg.nn.Linear(8, 2))

@@ -13,7 +13,10 @@ from wengert.tensors.random import Generator
 
 
 class Embedding(Module):
-    """Rows of a weight (num_embeddings, embedding_dim) that starts normal; row `padding_idx` is zero and not trained.
+    """Look up rows of a trainable weight of shape (num_embeddings, embedding_dim), which starts normally distributed.
+
+    Takes integers of any shape, and returns their rows along a new last axis. Row `padding_idx` is zero and not
+    trained.
 
     >>> import wengert as wg
     >>> Embedding(10, 3, padding_idx=0)(wg.tensor([[1, 0]])).shape

@@ -14,9 +14,10 @@ from wengert.tensors.random import Generator, uniform
 
 
 class Linear(Module):
-    """x Wᵀ + b, with weight W of shape (out_features, in_features).
+    """The affine map y = x Wᵀ + b, with weight W of shape (out_features, in_features).
 
-    Both start uniform in ±1/√in_features (PyTorch's default; He et al., 2015, with a = √5).
+    x has shape (…, in_features), y has shape (…, out_features). `bias=False` leaves out b. Both start uniform in
+    ±1/√in_features (PyTorch's default; He et al., 2015, with a = √5).
 
     >>> import wengert as wg
     >>> Linear(3, 2)(wg.ones((5, 3))).shape

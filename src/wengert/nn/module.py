@@ -59,7 +59,10 @@ _HOOK_LISTS = ("_hooks_before", "_hooks_after", "_hooks_of_gradients")
 
 
 class Module:
-    """Base class of layers and networks: assign parameters and modules to attributes, and write `forward`.
+    """Base class of layers and networks: assign parameters and modules to attributes, and define `forward`.
+
+    Calling a module calls `forward`, with the same arguments. `parameters()` finds all parameters, including those of
+    modules inside, also in lists and dicts. There is no need to call `super().__init__()`.
 
     >>> import wengert as wg
     >>> class Net(Module):
@@ -84,7 +87,7 @@ class Module:
     _hooks_of_gradients: Iterable[Callable[..., Any]] = ()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; subclasses write it."""
+        """The computation of the module; subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -161,7 +164,7 @@ class Module:
                 yield e.name, e.value
 
     def parameters(self) -> list[Parameter]:
-        """All parameters, of submodules too.
+        """All parameters as a list, including those of submodules; each appears once.
 
         >>> import wengert as wg
         >>> [p.shape for p in Module.parameters(wg.nn.Linear(3, 2))]
@@ -314,9 +317,11 @@ class Module:
         return self
 
     def to(self, *where: Any, dtype: Any = None, device: Any = None) -> Self:
-        """Cast floating parameters and buffers, or move all to a device, in place: `net.to(wg.float64)`, `net.to("cuda")`.
+        """Cast floating-point parameters and buffers, or move all to a device: `net.to(wg.float64)`,
+        `net.to("cuda")`.
 
-        Make optimizers afterwards: their state has the dtype and the device of the parameters they were given.
+        Works in place, and returns the module. Make optimizers afterwards: their state has the dtype and the device
+        that the parameters had when they were passed.
 
         >>> import wengert as wg
         >>> wg.nn.Linear(3, 2).to("float64").weight.dtype
@@ -378,7 +383,7 @@ class Module:
         }
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Copies of all parameters and buffers by name; training on does not change them.
+        """Copies of all parameters and buffers by name; further training does not change them.
 
         >>> import wengert as wg
         >>> {name: t.shape for name, t in wg.nn.Linear(3, 2).state_dict().items()}
@@ -387,9 +392,10 @@ class Module:
         return {name: conversion.tensor(t, requires_grad=False) for name, t in self._state().items()}
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
-        """Copy a state into parameters and buffers. All that does not fit is named at once, and then nothing is loaded.
+        """Copy values into the parameters and buffers, by name.
 
-        With `strict=False` only what is there is loaded; shapes must still fit.
+        If something does not fit, the error names all of it at once, and nothing is loaded. `strict=False` loads what
+        is there, and ignores names that are missing or unknown; shapes must still fit.
 
         >>> import wengert as wg
         >>> a, b = wg.nn.Linear(3, 2), wg.nn.Linear(3, 2)
@@ -490,11 +496,12 @@ def exchange_modules(root: Any, table: Mapping[int, Module]) -> Any:
 
 
 def functional_call(module: Module, parameters: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-    """module(*args) with other parameters (and buffers): for `grad`, `vmap` and meta-learning.
+    """Call a module with other parameters: module(*args, **kwargs) as a function of `parameters`, for `grad`, `vmap`
+    and `hvp`.
 
-    What `parameters` does not name stays as it is; a shared parameter is exchanged wherever it stands. The call runs on
-    a copy of the module's containers that shares all other tensors, so threads may call one module at once, and what the
-    module assigns to itself meanwhile is gone with the copy; tensors that it writes in place are the module's own.
+    `parameters` maps names, as in `state_dict`, to tensors; parameters and buffers that it does not name keep their
+    values. The module itself is not changed, except for buffers that it writes in place. What it assigns to its
+    attributes during the call is discarded.
 
     >>> import wengert as wg
     >>> net = wg.nn.Linear(3, 2)

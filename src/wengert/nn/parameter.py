@@ -21,7 +21,9 @@ def reset_grad(p: Tensor, set_to_none: bool) -> None:
 
 
 class Parameter(Tensor):
-    """A tensor that requires a gradient, and that modules and optimizers find. It owns a copy of its data.
+    """A tensor that requires a gradient and that modules and optimizers find; it owns a copy of its data.
+
+    `data` is anything that `tensor` takes. `requires_grad=False` makes a frozen parameter.
 
     >>> import wengert as wg
     >>> p = Parameter(wg.tensor([1.0, 2.0]))

@@ -17,9 +17,14 @@ from wengert.tensors.arguments import as_dtype_of
 def clip_grad_norm(
     grads_or_params: Any, max_norm: float, norm_type: float = 2.0, *, error_if_nonfinite: bool = False
 ) -> Any:
-    """Scale all gradients down, in a map or in the `.grad` of parameters, so that their norm is at most `max_norm`.
+    """Scale all gradients down, if necessary, so that their joint norm is at most `max_norm`; returns the norm
+    before.
 
-    Returns the norm they had: a number, and inside a compiled function a float64 tensor without axes.
+    - `grads_or_params`: the map that `backward` returns, or parameters, whose `.grad` is scaled in place.
+    - `norm_type`: p of the norm, 2 by default; `inf` for the largest element.
+    - `error_if_nonfinite`: raise if the norm is infinite or NaN.
+
+    Inside a compiled function the norm is a float64 tensor without axes.
 
     >>> import wengert as wg
     >>> p = wg.Parameter([3.0, 4.0])

@@ -28,12 +28,15 @@ Options = Mapping[str, Any]
 
 
 class Optimizer:
-    """Base class. A subclass has a `Config` of options, and says in wengert ops how one parameter is updated.
+    """Base class of optimizers. A subclass has a `Config` of options, and a rule, in wengert operations, that updates
+    one parameter.
 
-    `params`: tensors, (name, tensor) pairs, or groups `{"params": [...], "lr": ...}` with options of their own.
-    `param_groups` holds the options in force; changing them (a learning rate, as a number or a tensor without axes)
-    takes effect at the next step. Both the step, which writes in place, and the pure `update` run the same `rule`. Copies
-    and pickles hold copies of the parameters: copy a network together with its optimizer, `copy.deepcopy((net, opt))`.
+    - `params`: tensors, (name, tensor) pairs, or groups `{"params": [...], "lr": ...}` with their own options.
+    - `config`: the options as an object, instead of by name.
+
+    `param_groups` holds the options in force; changing one (a learning rate, say) takes effect at the next step.
+    `step`, which updates in place, and the pure `update` run the same rule. Copies and pickles hold copies of the
+    parameters, so copy a network together with its optimizer: `copy.deepcopy((net, opt))`.
 
     >>> import wengert as wg
     >>> p = wg.Parameter(wg.tensor([1.0, 2.0]))
@@ -174,10 +177,11 @@ class Optimizer:
     # -------------------------------------------------------------------------------------------------- steps
 
     def step(self, grads: Any = None) -> Any:
-        """Update every parameter that has a gradient: in `.grad`, or in the map, whose `.grad`s it then clears.
+        """Update every parameter that has a gradient.
 
-        Also accepted: (parameter, gradient) pairs as in `apply_gradients`, and a list with one gradient per parameter, in
-        the order in which the parameters were given, None where there is none.
+        - `grads`: by default, the gradients in `.grad`. The map that `backward` returns is used instead if given, and
+          the `.grad` of its tensors is cleared. Also accepted: (parameter, gradient) pairs, and a list with one
+          gradient, or None, per parameter in the order in which the parameters were given.
 
         >>> import wengert as wg
         >>> p = wg.Parameter.ones((2,))

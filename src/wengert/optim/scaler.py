@@ -102,11 +102,15 @@ class DynamicLossScaler(StaticLossScaler):
 
 
 class GradScaler:
-    """Scales losses, unscales gradients, skips steps that overflowed, adapts the scale, and says what overflowed.
+    """Loss scaling for half precision: scales losses, unscales gradients, and skips steps whose gradients overflowed.
 
-    `loss_scaler` decides on the scale; by default it is a DynamicLossScaler with the other options. Steps are those of
-    any optimizer that takes gradients. Several optimizers may step before one `update`. Weights are best kept in float32
-    and cast in the forward pass: gradients of float16 parameters are rounded to float16 again when they are unscaled.
+    - `init_scale`, `growth_factor`, `backoff_factor`, `growth_interval`, `min_scale`: how the scale changes. It is
+      multiplied by the backoff factor after an overflow, and by the growth factor after so many steps without one.
+    - `loss_scaler`: decides on the scale instead, for example a `StaticLossScaler`.
+
+    Works with any optimizer that takes gradients; several optimizers may step before one `update`. `report()` says
+    what overflowed. Weights are best kept in float32 and cast in the forward pass: gradients of float16 parameters
+    are rounded to float16 again when they are unscaled.
 
     >>> import wengert as wg
     >>> w = wg.Parameter(wg.tensor([2.0], dtype=wg.float16))

@@ -111,7 +111,7 @@ def linear_warmup(steps: int, start: float = 0.0) -> Schedule:
 
 @_remembered
 def cosine(steps: int, final: float = 0.0) -> Schedule:
-    """Half a cosine from 1 down to `final`, and `final` from then on (Loshchilov & Hutter, 2017).
+    """Half a cosine from 1 down to `final` in `steps` steps, and `final` from then on (Loshchilov & Hutter, 2017).
 
     >>> [round(cosine(4)(t), 3) for t in (0, 2, 4, 9)]
     [1.0, 0.5, 0.0, 0.0]
@@ -218,9 +218,12 @@ def _check(name: str, *counts: int) -> None:
 
 
 class Scheduler:
-    """Applies a schedule: the learning rate of every group is the one it had, times the factor of the step.
+    """Apply a schedule to an optimizer: sets each group's learning rate to its initial value times the schedule's
+    factor.
 
-    Call `step()` after every step of the optimizer (or after every epoch, if the schedule counts those).
+    - `schedule`: a function from the step, 0, 1, 2, …, to a factor, such as `schedules.cosine(steps)`.
+
+    Call `step()` after every step of the optimizer, or after every epoch if the schedule counts epochs.
 
     >>> import wengert as wg
     >>> opt = wg.optim.SGD([wg.Parameter.ones((1,))], lr=0.5)

@@ -29,11 +29,15 @@ MOST_EVENTS = 2_000_000
 
 
 def profile(*, inside: bool = False, gradients: bool = True, max_events: int = MOST_EVENTS) -> Profile:
-    """Record what runs in a `with` block: time, bytes and arithmetic by op, by module and by source line.
+    """Profile what runs in a `with` block: time, bytes and arithmetic by operation, by module and by source line.
 
-    A compiled function is one op. With `inside=True` it is looked into: each of its instructions and fused groups is
-    timed, which takes longer for small ones. `gradients`: statistics of gradients are taken before steps of optimizers, for
-    at most a hundredth of the time. After `max_events` ops no more are kept, and the profile says how many.
+    - `inside`: also time each instruction and fused group of compiled functions, which otherwise count as one
+      operation.
+    - `gradients`: collect statistics of gradients before steps of optimizers, for at most a hundredth of the time.
+    - `max_events`: how many operations to keep; the profile says how many came after that.
+
+    `print(p)` shows the tables, `p.report("report.html")` writes a page, and `p.by_op()`, `p.by_line()` and
+    `p.by_module()` are the rows.
 
     >>> import wengert as wg
     >>> x, w = wg.ones((64, 64), requires_grad=True), wg.ones((64, 8))

@@ -68,13 +68,20 @@ def as_constant(t: Tensor) -> Tensor:
 
 
 def tensor(data: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None) -> Tensor:
-    """A new tensor that owns a copy of `data`: a number, nested lists, an array, or another tensor.
+    """Make a tensor from a number, nested lists, an array or another tensor; the result owns a copy of the data.
 
-    Python floats become float32, ints int64, bools bool; arrays keep their dtype. Tensors, also in lists, keep their
-    gradients; with `requires_grad` given, the result is a leaf.
+    - `data`: what to copy. Tensors, also inside lists, keep their gradients.
+    - `dtype`: the element type. By default Python floats become float32, ints int64 and bools bool; arrays keep
+      theirs.
+    - `requires_grad`: if given, the result is a leaf with this setting. `True` makes `backward` compute its gradient.
+    - `device`: `"cpu"` (the default) or `"cuda"`.
+
+    `asarray` shares memory with an array instead of copying it.
 
     >>> tensor([[1.0, 2.0], [3.0, 4.0]]).shape
     (2, 2)
+    >>> tensor([1, 2], dtype="float64", requires_grad=True)
+    tensor([1., 2.], dtype=float64, requires_grad=True)
     """
     if device is not None:
         return _as_leaf(move(tensor(data, dtype=dtype), device), requires_grad)
@@ -102,13 +109,17 @@ def _as_leaf(t: Tensor, requires_grad: bool | None) -> Tensor:
 def asarray(
     obj: Any, *, dtype: Any = None, copy: bool | None = None, requires_grad: bool | None = None, device: Any = None
 ) -> Tensor:
-    """A tensor of `obj`, sharing its memory where it can (array API). Lists of tensors are stacked, with their gradients.
+    """Convert `obj` to a tensor, without a copy where possible (array API).
 
-    Arrays and buffers keep their dtype; Python floats become float32, ints int64.
+    NumPy arrays, buffers and objects with `__dlpack__` share their memory and keep their dtype: float64 stays
+    float64. Python floats become float32, ints int64. Lists of tensors are stacked and keep their gradients.
+    `copy=True` always copies; `copy=False` raises where a copy would be needed.
 
     >>> a = np.arange(3.0)
-    >>> asarray(a).dtype
-    wengert.float64
+    >>> x = asarray(a)
+    >>> a[0] = 7.0  # seen through the tensor
+    >>> x
+    tensor([7., 1., 2.], dtype=float64)
     """
     if device is not None:
         made = asarray(obj, dtype=dtype, copy=copy)

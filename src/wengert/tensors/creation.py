@@ -53,7 +53,9 @@ def check_count(n: int, what: str) -> None:
 def full(
     shape: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None
 ) -> Tensor:
-    """A tensor of one value.
+    """Make a tensor of this shape whose elements are all `fill_value`.
+
+    The dtype is that of `fill_value` (float32, int64 or bool for Python's numbers) unless `dtype` is given.
 
     >>> full((2,), 7).tolist()
     [7, 7]
@@ -91,7 +93,7 @@ def _constant(shape: Any, value: float, dtype: Any, requires_grad: bool | None, 
 def zeros(
     shape: Any, *more: Any, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None
 ) -> Tensor:
-    """A tensor of zeros: `zeros((2, 3))` or `zeros(2, 3)`.
+    """Make a tensor of zeros: `zeros((2, 3))` or `zeros(2, 3)`. The dtype is float32 unless `dtype` says otherwise.
 
     >>> zeros(2).tolist(), zeros(2, 1, dtype=int).tolist()
     ([0.0, 0.0], [[0], [0]])
@@ -100,7 +102,7 @@ def zeros(
 
 
 def ones(shape: Any, *more: Any, dtype: Any = float32, requires_grad: bool | None = None, device: Any = None) -> Tensor:
-    """A tensor of ones: `ones((2, 3))` or `ones(2, 3)`.
+    """Make a tensor of ones: `ones((2, 3))` or `ones(2, 3)`. The dtype is float32 unless `dtype` says otherwise.
 
     >>> ones(2).tolist(), ones(2, 1, dtype=int).tolist()
     ([1.0, 1.0], [[1], [1]])
@@ -166,10 +168,12 @@ def arange(
     requires_grad: bool | None = None,
     device: Any = None,
 ) -> Tensor:
-    """start, start + step, ... up to but not including stop.
+    """The numbers start, start + step, … up to but not including stop; with one argument, 0 … stop − 1.
 
-    >>> arange(3).tolist()
-    [0, 1, 2]
+    The dtype is int64 if all arguments are integers, otherwise float32, unless `dtype` is given.
+
+    >>> arange(3).tolist(), arange(1.0, 2.0, 0.25).tolist()
+    ([0, 1, 2], [1.0, 1.25, 1.5, 1.75])
     """
     if device is not None:
         return make_on(device, arange, start, stop, step, dtype=dtype, requires_grad=requires_grad)
@@ -237,7 +241,9 @@ def linspace(
     requires_grad: bool | None = None,
     device: Any = None,
 ) -> Tensor:
-    """`num` evenly spaced numbers from start to stop. Tensors are allowed, along a new first axis, with derivatives to both.
+    """`num` evenly spaced numbers from start to stop, stop included unless `endpoint=False`.
+
+    Start and stop may be tensors: the numbers then lie along a new first axis, and gradients flow to both ends.
 
     >>> linspace(0.0, 1.0, 3).tolist()
     [0.0, 0.5, 1.0]

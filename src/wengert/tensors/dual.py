@@ -196,7 +196,9 @@ _core.set_dual_types(DualTensor, Pair, View, _Level)
 
 
 def dual(value: Any, tangent: Any) -> DualTensor:
-    """A tensor with a tangent: every op on it also computes the derivative along it.
+    """Pair a value with a tangent: every operation on the result also computes the derivative along the tangent.
+
+    Forward mode without a function: results have a `value` and a `tangent`. The tangent has the shape of the value.
 
     >>> import wengert as wg
     >>> x = dual(wg.tensor(2.0), wg.tensor(1.0))

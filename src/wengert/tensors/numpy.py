@@ -14,11 +14,12 @@ from wengert.tensors.scipy_distributions import refuse_distributions
 
 
 def numpy(x: Tensor) -> np.ndarray[Any, Any]:
-    """A NumPy array on the same memory: writing to one changes the other. bfloat16 is `ml_dtypes.bfloat16`.
+    """A NumPy array that shares the tensor's memory: writing to one changes the other. bfloat16 is
+    `ml_dtypes.bfloat16`.
 
-    Read-only where elements share memory, as those of `broadcast_to` do. Arrays hold no gradient, so this raises for the
-    result of a recorded op, and for all that depends on what `grad` and its kin differentiate by; `x.detach().numpy()` says
-    that no gradient is wanted.
+    Read-only if several elements share memory, as after `broadcast_to`. Arrays hold no gradient, so this
+    raises for the result of a recorded operation, and for whatever depends on the argument that `grad` and similar
+    functions differentiate with respect to. `x.detach().numpy()` says that no gradient is wanted.
 
     >>> import wengert as wg
     >>> numpy(wg.tensor([1.0, 2.0]))

@@ -84,7 +84,9 @@ def draws_repeated(log: list[Any]) -> Iterator[Repeated]:
 
 
 class Generator:
-    """A stream of random numbers: a 64-bit key, made of the seed, and a counter that every draw moves on.
+    """A stream of random numbers: a 64-bit key, made from the seed, and a counter that every draw advances.
+
+    Pass it as `generator=` to random functions, layers and loaders. Without a seed, the key is taken from the system.
 
     >>> a, b = Generator(seed=0), Generator(seed=0)
     >>> randn(2, generator=a).tolist() == randn(2, generator=b).tolist()
@@ -223,10 +225,16 @@ _at = functools.cache(_PlaceGenerator)  # one for each place: a trace knows a st
 
 
 def manual_seed(seed: int) -> Generator:
-    """Start the default generator again from a seed.
+    """Seed the default generator, from which all random functions draw unless they are given another one; returns it.
+
+    The same seed gives the same numbers, to the bit, on any number of threads.
 
     >>> manual_seed(42).seed
     42
+    >>> first = randn(3)
+    >>> _ = manual_seed(42)
+    >>> bool((randn(3) == first).all())
+    True
     """
     return default_generator.manual_seed(seed)
 
@@ -296,9 +304,12 @@ def randn(
     generator: Generator | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """Normal numbers: `randn(5, 3)` or `randn((5, 3))`. Gradients flow to a mean or std that is a tensor.
+    """Draw normally distributed numbers: `randn(5, 3)` or `randn((5, 3))`.
 
-    Complex numbers have variance std²: half of it in each part.
+    - `mean`, `std`: numbers, or tensors, to which gradients flow.
+    - `generator`: the stream to draw from; by default the one that `manual_seed` seeds.
+
+    Complex numbers have variance std², half of it in each part.
 
     >>> randn(5, 3, std=0.1).shape
     (5, 3)
@@ -314,7 +325,9 @@ def rand(
     generator: Generator | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """Uniform numbers in [0, 1): `rand(5, 3)` or `rand((5, 3))`.
+    """Draw uniformly distributed numbers in [0, 1): `rand(5, 3)` or `rand((5, 3))`.
+
+    `generator` is the stream to draw from; by default the one that `manual_seed` seeds.
 
     >>> bool((rand(100) < 1).all())
     True
@@ -416,7 +429,9 @@ def randint(
     device: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Integers in [low, high), all equally likely; `randint(high, shape=…)` starts at 0.
+    """Draw integers from [low, high), all equally likely: `randint(0, 10, (5,))`.
+
+    With one number, as in `randint(10, shape=(5,))`, they start at 0.
 
     >>> bool((randint(0, 10, (100,)) < 10).all())
     True
@@ -465,7 +480,7 @@ def bernoulli(
 
 
 def permutation(n: int, *, generator: Generator | None = None) -> Tensor:
-    """The numbers 0 … n − 1 in random order.
+    """The numbers 0 … n − 1 in random order, for example to shuffle rows: `x[permutation(len(x))]`.
 
     >>> sorted(permutation(4).tolist())
     [0, 1, 2, 3]

@@ -13,13 +13,16 @@ from wengert.transforms.turns import as_tensor, require_same_carry
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], xs: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """All prefixes x₀, x₀∘x₁, x₀∘x₁∘x₂, … along an axis, where fn(a, b) = a∘b is associative.
+    """Compute all prefixes x₀, x₀∘x₁, x₀∘x₁∘x₂, … along an axis, where fn(a, b) = a∘b is associative.
 
-    `xs` is a tensor or a container of tensors with the same size along `axis`. fn is given slices of them with many elements
-    along that axis, each of a combined with the one of b at the same place, and returns the same structure, shapes and
-    dtypes. n elements need about 2·log₂ n calls of fn and 2n combinations, where a loop has n calls (Blelloch, 1990): for
-    linear recurrences, products of matrices, and compositions of functions, on any device. `reverse` begins at the end:
-    xₙ₋₁, xₙ₋₁∘xₙ₋₂, …, each at the place of its last element. Inside of `compile` each size has a trace of its own.
+    - `fn`: gets two slices of `xs` with many elements along the axis, combines each element of a with the one of b at
+      the same place, and returns the same structure, shapes and dtypes.
+    - `xs`: a tensor or a container of tensors with the same size along `axis`.
+    - `reverse`: begin at the end: xₙ₋₁, xₙ₋₁∘xₙ₋₂, …, each at the place of its last element.
+
+    n elements need about 2·log₂ n calls of fn, where a loop needs n (Blelloch, 1990): for linear recurrences,
+    products of matrices and compositions of functions, on any device. Inside `compile` each size is traced
+    separately.
 
     >>> import wengert as wg
     >>> def compose(f, g):  # x ↦ a·x + b, first f and then g

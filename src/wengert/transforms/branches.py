@@ -39,12 +39,13 @@ from wengert.transforms.regions import (
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
-    """true_fn(*operands) where pred holds, else false_fn(*operands). Only one of them runs.
+    """Run true_fn(*operands) if pred is true, otherwise false_fn(*operands); only one of them runs.
 
-    Outside of traced functions this is an `if`. Inside of `compile` and `vmap`, where there are no data to branch on, both
-    branches are traced, and each call takes one of them; for a batch of predicates, both run and `where` chooses. Branches
-    return the same structure with the same dtypes and shapes. They may close over tensors, and draw random numbers; they
-    must not change tensors from outside in place. Derivatives of any order in both modes are those of the branch taken.
+    In eager code this is an `if`. Inside `compile` and `vmap`, where there are no data to branch on, both branches
+    are traced, and each call takes one of them; if `vmap` gives each example its own predicate, both run and `where`
+    chooses. Both branches must return the same structure, dtypes and shapes. They may use tensors from outside and
+    draw random numbers, but must not write to tensors from outside. Derivatives are those of the branch that was
+    taken.
 
     >>> import wengert as wg
     >>> @wg.compile
@@ -63,9 +64,9 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
 
 
 def switch(index: Any, fns: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """fns[index](*operands). Only one of them runs; an index out of range takes the nearest branch.
+    """Run fns[index](*operands); only one of the functions runs. An index out of range takes the nearest one.
 
-    As `cond`, of more than two branches.
+    Like `cond`, with more than two branches.
 
     >>> import wengert as wg
     >>> f = wg.compile(lambda k, x: wg.switch(k, [wg.sin, wg.cos, wg.exp], x))

@@ -157,7 +157,10 @@ class _Pullback:
 
 
 def vjp(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """f(*args), and the function ȳ ↦ (ȳᵀ ∂f/∂x₀, ȳᵀ ∂f/∂x₁, …).
+    """Evaluate f(*args), and return the result and a function that pulls cotangents back through f (reverse mode).
+
+    That function maps a cotangent ȳ, which has the structure of the result, to a tuple with one entry per argument:
+    (ȳᵀ ∂f/∂x₀, ȳᵀ ∂f/∂x₁, …). It can be called many times; f is not evaluated again.
 
     >>> import wengert as wg
     >>> y, pull = vjp(lambda x: x * x, wg.tensor([1.0, 2.0]))
@@ -215,10 +218,12 @@ def _fitting(x: Any, like: Any, what: str) -> Tensor:
 def value_and_grad(
     f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that returns (f(*args), gradient by the arguments `argnums`).
+    """Return a function that computes f(*args) and its gradient in one pass: the pair (value, gradient).
 
-    Arguments may be nested containers; the gradient has their structure. With `has_aux`, f returns (value, aux) and the
-    result is ((value, aux), gradient).
+    - `f`: returns a single number. Its arguments may be nested containers; the gradient has the same structure.
+    - `argnums`: the position of the argument to differentiate with respect to. A sequence of positions gives a tuple
+      of gradients.
+    - `has_aux`: f returns (value, aux), and the result is ((value, aux), gradient).
 
     >>> import wengert as wg
     >>> value, g = value_and_grad(lambda x: (x * x).sum())(wg.tensor([1.0, 2.0]))
@@ -262,11 +267,22 @@ def value_and_grad(
 
 
 def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """The gradient of a scalar function, as a function.
+    """Return a function that computes the gradient of f.
+
+    - `f`: returns a single number. Its arguments may be nested containers; the gradient has the same structure.
+    - `argnums`: the position of the argument to differentiate with respect to. A sequence of positions gives a tuple
+      of gradients.
+    - `has_aux`: f returns (value, aux), and the result is (gradient, aux).
+
+    The result can be transformed again: `grad(grad(f))`, `vmap(grad(f))`, `compile(grad(f))`.
 
     >>> import wengert as wg
+    >>> grad(lambda x: x * x * x)(wg.tensor(2.0)).item()
+    12.0
     >>> grad(grad(lambda x: x * x * x))(wg.tensor(2.0)).item()
     12.0
+    >>> grad(lambda p, x: (p["w"] * x).sum() + p["b"])({"w": wg.zeros(2), "b": wg.tensor(1.0)}, wg.tensor([3.0, 4.0]))
+    {'w': tensor([3., 4.]), 'b': tensor(1.)}
     """
     both = value_and_grad(f, argnums, has_aux)
 
@@ -278,7 +294,10 @@ def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool 
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """f(*primals), and its derivative along the tangents: (y, ∂f/∂x·ẋ).
+    """Evaluate f(*primals) and its derivative along the tangents in one pass (forward mode): the pair (y, ∂f/∂x·ẋ).
+
+    `primals` and `tangents` are tuples with one entry per argument of f; a tangent has the shape or structure of its
+    primal.
 
     >>> import wengert as wg
     >>> y, y_dot = jvp(lambda x: x * x, (wg.tensor(3.0),), (wg.tensor(1.0),))
@@ -319,7 +338,10 @@ def _tangent_or_zeros(y: Any, t: Any) -> Any:
 
 
 def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
-    """f(*args), and the linear function ẋ ↦ ∂f/∂x·ẋ at this point, which does not evaluate f again.
+    """Evaluate f(*args), and return the result and the derivative of f there, a linear function ẋ ↦ ∂f/∂x·ẋ.
+
+    That function takes one tangent per argument. It does not evaluate f again, so it suits many directions at one
+    point.
 
     >>> import wengert as wg
     >>> y, push = linearize(lambda x: x * x, wg.tensor(3.0))
@@ -374,7 +396,10 @@ def _pushforward(p: _Pullback) -> Callable[[Sequence[Any]], list[Any]]:
 
 
 def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
-    """The Hessian of a scalar function times a vector, forward over reverse: no Hessian is formed.
+    """Multiply the Hessian of f at x by v, without forming the Hessian; costs about as much as two gradients.
+
+    f returns a single number; x may be a tensor or a container of tensors, and v has the same structure, as has the
+    result.
 
     >>> import wengert as wg
     >>> hvp(lambda x: (x * x * x).sum(), wg.tensor([1.0, 2.0]), wg.tensor([1.0, 1.0])).tolist()

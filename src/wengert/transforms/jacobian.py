@@ -133,9 +133,13 @@ def _column_blocks(g: Callable[[Any], Any], x: Any, chunk: int | None, once: lis
 
 
 def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, chunk: int | None = None) -> Callable[..., Any]:
-    """The Jacobian ∂yᵢ/∂xⱼ in forward mode, from the derivative along every input element: shape y.shape + x.shape.
+    """Return a function that computes the Jacobian ∂yᵢ/∂xⱼ in forward mode: shape y.shape + x.shape.
 
-    f runs once, and its derivatives in one pass, or one for each `chunk` of elements, which needs less memory.
+    Costs one pass per element of the input, all in one batch, so it suits functions of few inputs. f itself runs
+    once.
+
+    - `argnums`: the argument, or a sequence of arguments, to differentiate with respect to.
+    - `chunk`: how many columns to compute at a time; fewer need less memory.
 
     >>> import wengert as wg
     >>> jacfwd(lambda x: x * x)(wg.tensor([1.0, 2.0])).tolist()
@@ -194,9 +198,13 @@ def _row_blocks(pull_back: Callable[[Any], list[Any]], y: Any, xs: list[Any], ch
 
 
 def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, chunk: int | None = None) -> Callable[..., Any]:
-    """The Jacobian ∂yᵢ/∂xⱼ in reverse mode, from the gradient of every output element: shape y.shape + x.shape.
+    """Return a function that computes the Jacobian ∂yᵢ/∂xⱼ in reverse mode: shape y.shape + x.shape.
 
-    f runs once, and its gradients in one pass, or one for each `chunk` of elements, which needs less memory.
+    Costs one pass per element of the output, all in one batch, so it suits functions of few outputs. f itself runs
+    once.
+
+    - `argnums`: the argument, or a sequence of arguments, to differentiate with respect to.
+    - `chunk`: how many rows to compute at a time; fewer need less memory.
 
     >>> import wengert as wg
     >>> jacrev(lambda x: x * x)(wg.tensor([1.0, 2.0])).tolist()
@@ -237,20 +245,22 @@ def jacobian(
     sparsity: Any = None,
     check: bool = False,
 ) -> Callable[..., Any]:
-    """The Jacobian, in the mode that is predicted to cost least.
+    """Return a function that computes the Jacobian ∂yᵢ/∂xⱼ of f: shape y.shape + x.shape.
 
-    "auto" is the hybrid scheduler: forward mode, with a pass for each input, reverse mode, with one for each output, or
-    "mixed", which cuts the function where all paths lead through few numbers and multiplies the Jacobians of both parts.
-    A `SchedulerConfig` instead of a word sets its thresholds; `HybridScheduler.plan` says what it chooses. The passes of
-    one mode are one batch, or one for each `chunk` of them, which needs less memory.
+    - `mode`: "forward" (one pass per input element), "reverse" (one per output element), "mixed" (cuts f where few
+      numbers pass through, and multiplies the Jacobians of both parts), or "auto", which predicts the cost of each
+      and takes the cheapest. A `SchedulerConfig` sets its thresholds; `HybridScheduler.plan` says what it chooses.
+    - `argnums`: the argument, or a sequence of arguments, to differentiate with respect to.
+    - `chunk`: how many passes to run in one batch; fewer need less memory. By default all of them.
+    - `sparse`: True computes only the entries that can differ from zero, and returns one `scipy.sparse.csr_array` of
+      all results by all arguments, flattened. "auto" does so only if it is less work than a dense Jacobian.
+    - `sparsity`: a pattern or a colouring that is known already, instead of the one found in the program of f.
+    - `check`: compare the sparse result with the derivative along a random direction. `docs/sparsity.md` has the
+      details.
 
-    Containers give containers: the structure of the result, and in each place of it that of the argument. A complex
-    function of complex numbers must be holomorphic; a real one has ∂y/∂Re x + i ∂y/∂Im x, as in `grad`.
-
-    With `sparse=True` the result is one `scipy.sparse.csr_array`, of all results by all arguments, flattened: its pattern is
-    found from the program of f, and coloured, and there are as many passes as colours. "auto" does so if that is less work
-    than a dense Jacobian. `sparsity` is a pattern, or a colouring, that is known already; with `check=True` it is compared
-    with the derivative along a random direction. docs/sparsity.md has the details.
+    Arguments and results may be containers: the Jacobian then has the structure of the result, with the structure of
+    the argument in each place. A complex function of complex numbers must be holomorphic; a real one gives ∂y/∂Re x +
+    i ∂y/∂Im x, as in `grad`.
 
     >>> import wengert as wg
     >>> jacobian(lambda x: x * x)(wg.tensor([1.0, 2.0])).tolist()
@@ -351,10 +361,14 @@ def hessian(
     sparsity: Any = None,
     check: bool = False,
 ) -> Callable[..., Any]:
-    """The matrix of second derivatives of a scalar function: shape x.shape + x.shape.
+    """Return a function that computes the matrix of second derivatives of f: shape x.shape + x.shape.
 
-    The gradient is computed once, and its derivatives in one pass, or one for each `chunk` of rows, which needs less memory.
-    `sparse`, `sparsity` and `check` are as in `jacobian`: a `scipy.sparse.csr_array` from as many passes as colours.
+    - `f`: returns a single number. With containers as arguments, the Hessian is a container of containers.
+    - `argnums`: the argument, or a sequence of arguments, to differentiate with respect to.
+    - `chunk`: how many rows to compute at a time; fewer need less memory. The gradient itself is computed once.
+    - `sparse`, `sparsity`, `check`: as in `jacobian`.
+
+    If only products with the Hessian are needed, `hvp` is much cheaper.
 
     >>> import wengert as wg
     >>> hessian(lambda x: (x * x * x).sum())(wg.tensor([1.0, 2.0])).tolist()

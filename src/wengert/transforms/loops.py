@@ -60,18 +60,21 @@ def scan(
     reverse: bool = False,
     checkpoints: int | None = None,
 ) -> tuple[Any, Any]:
-    """A loop that carries values on, and makes one result per turn: (carry, y) = body_fn(carry, x).
+    """Loop over `xs` with a carried state, and stack one result per turn: (carry, y) = body_fn(carry, x).
 
-        cₜ₊₁, yₜ = body(cₜ, xₜ)  for t = 0 … n - 1,  c₀ = init
+        cₜ₊₁, yₜ = body(cₜ, xₜ)  for t = 0 … n − 1,  c₀ = init
 
-    Returns the last carry and the y of all turns, stacked along a new first axis. `xs` holds tensors whose first axis is
-    that of the turns; without it, `length` says how many there are, and x is None. `reverse` goes from the last slice to
-    the first. The carry keeps its structure, dtypes and shapes.
+    Returns the last carry, and the y of all turns along a new first axis.
 
-    Outside of traced functions this is a Python loop. Inside of `compile` and `vmap` the body is traced once, however many
-    turns there are; derivatives of any order, in both modes, are loops again, for which what is carried into each turn is
-    kept. With `checkpoints` only so many of these are kept at a time, and turns are computed again by Revolve's schedule,
-    the fewest that can be: n(n - 1)/2 turns with one checkpoint, less than 3n with 20 for 1,000 turns.
+    - `init`: the first carry: a tensor or a container of tensors. It keeps its structure, dtypes and shapes.
+    - `xs`: a tensor or a container of tensors, whose first axis is that of the turns. Without it, x is None, and
+      `length` says how many turns there are.
+    - `reverse`: go from the last slice to the first.
+    - `checkpoints`: for reverse mode, keep this many carries at a time instead of all, and compute the others again
+      by Revolve's schedule, in the fewest turns possible: fewer than 3n for n = 1,000 with 20 checkpoints.
+
+    In eager code this is a Python loop. Inside `compile` and `vmap` the body is traced once, however many turns there
+    are, and derivatives of any order are loops again.
 
     >>> import wengert as wg
     >>> @wg.compile
@@ -103,10 +106,10 @@ def scan(
 def fori_loop(
     lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init: Any, checkpoints: int | None = None
 ) -> Any:
-    """The carry after the turns i = lower … upper - 1 of carry = body_fn(i, carry).
+    """Run carry = body_fn(i, carry) for i = lower … upper − 1, starting with `init`, and return the last carry.
 
-    The numbers of turns are known when the function is traced. As `scan`, without results of the turns; `checkpoints` as
-    there.
+    The bounds are integers that are known when the function is traced. Otherwise like `scan` without results per
+    turn; `checkpoints` has the same meaning there.
 
     >>> import wengert as wg
     >>> wg.compile(lambda x: wg.fori_loop(0, 3, lambda i, c: c * x, wg.tensor(1.0)))(wg.tensor(2.0)).item()

@@ -31,10 +31,12 @@ Series = list[Any]  # coefficients of tᵏ; ZERO for those that vanish as a whol
 
 
 def taylor(f: Callable[..., Any], x: Any, derivatives: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """f(x), and the derivatives dᵏ/dtᵏ f(x(t)) at t = 0 along the path x(t) = x + x₁ t + x₂ t²/2! + x₃ t³/3! + …
+    """Evaluate f, and the derivatives dᵏ/dtᵏ f(x(t)) at t = 0 along the path x(t) = x + x₁ t + x₂ t²/2! + x₃ t³/3! +
+    …
 
-    `derivatives` are those of the path, [x₁, x₂, …], each like x; as many derivatives come back. Along a straight line,
-    [v, 0, 0, …], they are f'(x) v, f''(x)[v, v] and so on. f is traced, as by `compile`.
+    `derivatives` are those of the path, [x₁, x₂, …], each like x; the result is f(x) and a list of as many
+    derivatives. Along a straight line, [v, 0, 0, …], they are f'(x) v, f''(x)[v, v] and so on. f is traced, as by
+    `compile`.
 
     >>> import wengert as wg
     >>> zero = wg.tensor(0.0)

@@ -121,16 +121,18 @@ def vmap(
     *,
     axis_name: str | None = None,
 ) -> Any:
-    """f of one example as a function of many: yᵢ = f(xᵢ) for all i at once, without a loop.
+    """Turn a function of one example into a function of a batch: yᵢ = f(xᵢ) for all i at once, without a loop.
 
-    `in_axes` says along which axis of each argument the examples lie: an integer for all of them, or a tuple with one entry
-    per argument, which is an integer, None (the same for all examples) or a container like the argument. Arguments given by
-    name are the same for all. `out_axes` says where the examples lie in the results. `axis_size` is the number of examples
-    where no argument has them. With an `axis_name`, `psum` and `pmean` inside of f sum over all examples.
+    - `in_axes`: the axis along which the examples of each argument lie. An integer holds for all arguments; a tuple
+      has one entry per argument: an integer, None (the same for all examples), or a container like the argument.
+      Arguments given by name are the same for all examples.
+    - `out_axes`: where the examples lie in the results, in the same form.
+    - `axis_size`: the number of examples, needed only if no argument has any.
+    - `axis_name`: a name under which `psum` and `pmean` inside f sum over all examples.
 
-    f is traced once per signature, as by `compile`; see there what it may do. It does not see how many examples there are.
-    Random numbers are drawn anew for each example, from a stream of its own: they do not depend on the size of the batch.
-    The result differentiates, and nests with every other transformation.
+    f is traced once per signature, as by `compile`, and may do what is allowed there. It does not see how many
+    examples there are. Random numbers are drawn separately for each example and do not depend on the size of the
+    batch. The result can be differentiated, and nests with every other transformation.
 
     >>> import wengert as wg
     >>> dot = lambda a, b: (a * b).sum()
@@ -161,9 +163,10 @@ def vmap(
 
 
 def per_sample_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """The gradient of f for each example: gᵢ = ∂f(p, xᵢ, …)/∂p, along a new first axis.
+    """Return a function that computes the gradient of f for each example of a batch: gᵢ = ∂f(p, xᵢ, …)/∂p.
 
-    The arguments `argnums` are the same for all examples; the other positional ones have them along their first axis.
+    The arguments `argnums` are the same for all examples; the other positional arguments hold the examples along
+    their first axis, and so do the gradients. f returns a single number for one example.
 
     >>> import wengert as wg
     >>> loss = lambda w, x, t: ((x @ w - t) ** 2).sum()

@@ -58,19 +58,20 @@ _DRAWS = "draw them before the loop, and index them by a count of the turns that
 def while_loop(
     cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any, checkpoints: int | None = None
 ) -> Any:
-    """The carry after carry = body_fn(carry) for as long as cond_fn(carry) holds, beginning with init.
+    """Run carry = body_fn(carry) while cond_fn(carry) is true, starting with `init`, and return the last carry.
 
-    The carry is a tensor or a container of tensors, which keeps its structure, dtypes and shapes. Both functions may close
-    over tensors. Derivatives have every order in both modes, by what is carried at the beginning and by what is closed
-    over; the number of turns is taken as given.
+    The carry is a tensor or a container of tensors that keeps its structure, dtypes and shapes. Both functions may
+    use tensors from outside. Derivatives of every order exist in both modes; the number of turns counts as a
+    constant.
 
-    Outside of traced functions this is a Python loop, recorded as it runs. Inside of `compile` and `vmap` both functions are
-    traced once. Reverse mode through n turns then keeps the values carried into about √n of them (all, where that is less
-    than a megabyte) and computes the others again. `checkpoints` is the number of carried values to keep at most instead, in
-    traced functions and outside: c of them are enough for c turns without computing one again, for (c/2)² with each computed
-    once more, for (c/3)³ with each computed twice more. Outside, body_fn is then called again in the backward pass.
+    In eager code this is a Python loop, recorded as it runs. Inside `compile` and `vmap`, both functions are traced
+    once. Reverse mode through n turns then keeps the carries of about √n of them (of all, if they take less than a
+    megabyte), and computes the others again. `checkpoints=c` keeps at most c carries instead, also in eager code:
+    enough for c turns without recomputation, for (c/2)² if each is computed once more, for (c/3)³ if each is computed
+    twice more. In eager code, body_fn is then called again in the backward pass.
 
-    For a batch of conditions (`vmap`) the loop goes on until all have ended; examples that have ended stay as they are.
+    With a batch of conditions under `vmap`, the loop runs until all examples are done; those that are done keep their
+    values.
 
     >>> import wengert as wg
     >>> def newton(a):  # the square root, by Newton's method
