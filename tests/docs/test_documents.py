@@ -68,3 +68,10 @@ def test_the_call_tree_names_what_there_is() -> None:
 def test_the_readme_lists_every_example() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert not [p.stem for p in (ROOT / "examples").glob("*.py") if f"`{p.stem}`" not in readme]
+
+
+def test_decisions_are_numbered_as_their_files() -> None:
+    files = sorted((ROOT / "docs/decisions").glob("*.md"))
+    assert len({path.name[:4] for path in files}) == len(files), "two decisions have the same number"
+    for path in files:
+        assert path.read_text(encoding="utf-8").startswith(f"# {path.name[:4]}: "), path.name

@@ -18,6 +18,8 @@ from tools.site import gallery, links, navigation, notebooks, reference, shown
 from tools.site.links import MOUNTED, ROOT
 from tools.site.names import by_path
 
+ALONE = ("index.md", "examples.md")  # in their tabs: there is nothing to navigate
+
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The navigation is made of what there is."""
@@ -48,8 +50,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if name.startswith("reference/"):
         return markdown
     markdown = links.rewrite(markdown, name)
+    if name in ALONE:
+        page.meta["hide"] = ["navigation"]
     if name.startswith("tutorial/"):
         markdown = _notebook_link(markdown, name)
+    if name.startswith("coming-from/"):
+        markdown = _names_side_by_side(markdown)
     markdown = _include(shown.evaluate(markdown, name))
     return _link_names(markdown, name)
 
@@ -66,6 +72,12 @@ def _notebook_link(markdown: str, name: str) -> str:
     title, _, rest = markdown.partition("\n")
     file = name.rpartition("/")[2].removesuffix(".md") + ".ipynb"
     return f"{title}\n\n[This page as a notebook]({file}){{ .wg-notebook }}\n{rest}"
+
+
+def _names_side_by_side(markdown: str) -> str:
+    """Tables of names get a class, so that a phone can put what differs below the two names."""
+    table = re.compile(r"^\| \w[^\n]* \| wengert \|[^\n]*\n(?:\|[^\n]*\n?)+", re.MULTILINE)
+    return table.sub(lambda match: f'<div class="wg-names" markdown>\n\n{match[0].rstrip()}\n\n</div>\n', markdown)
 
 
 def _include(markdown: str) -> str:
@@ -99,7 +111,7 @@ def _link_names(markdown: str, page: str) -> str:
 
 
 def _list_of_decisions() -> str:
-    lines = [f"- [{p.stem[:4]}: {navigation.title(p)}]({p.name})" for p in navigation.decisions()]
+    lines = [f"- [{navigation.title(p)}]({p.name})" for p in navigation.decisions()]
     lead = "Decisions worth remembering: the situation, the choice, what was rejected, and what was measured."
     return "\n".join(["# Decisions", "", lead, "", *lines, ""])
 

@@ -34,7 +34,7 @@ PAGES: tuple[tuple[str, str, str], ...] = (
     ("scans", "Cumulative functions", "functional.scanning ops.scan"),
     ("sorting", "Sorting and searching", "functional.sorting ops.sort"),
     ("products", "Products", "functional.linear functional.products functional.einsum ops.matmul"),
-    ("sampled", "Sampled functions and windows", "functional.sampled_functions functional.windows"),
+    ("sampled", "Sampled functions", "functional.sampled_functions functional.windows"),
     ("linalg", "Linear algebra", "linalg functional.linalg ops.linalg ops.spectral"),
     ("fft", "Fourier transforms", "fft functional.fft ops.fft"),
     ("activations", "Activations", "functional.activations functional.dropout ops.activations ops.softmax"),

@@ -109,7 +109,7 @@ def entry(name: Name) -> list[str]:
     notes = []
     if aliases:
         notes.append("Also " + ", ".join(f"`{a}`" for a in aliases) + ".")
-    if not isinstance(value, type) and hasattr(wg.Tensor, own) and path == original:
+    if not isinstance(value, type) and callable(getattr(wg.Tensor, own, None)) and path == original:
         notes.append(f"Method of tensors: `x.{own}(…)`.")
     if notes:
         made += [" ".join(notes), ""]
@@ -233,7 +233,7 @@ def _annotation(annotation: Any) -> str:
 
 def _wrapped(path: str, signature: str) -> str:
     """One line, or one parameter a line."""
-    if len(path) + len(signature) <= 96:
+    if len(path) + len(signature) <= 84:  # the width of a block
         return path + signature
     inner, _, returned = signature[1:].rpartition(")")
     parts, depth, start = [], 0, 0

@@ -276,15 +276,15 @@ def _members() -> dict[str, Any]:
         "numpy": numpy_interop.numpy,
         "tolist": numpy_interop.tolist,
         "T": property(_transposed, doc="The transpose of a matrix."),
-        "mT": property(functional.matrix_transpose, doc="The last two axes exchanged."),
-        "mH": property(_adjoint, doc="The last two axes exchanged, and conjugated."),
+        "mT": property(functional.matrix_transpose, doc="The last two axes swapped."),
+        "mH": property(_adjoint, doc="The last two axes swapped, and conjugated."),
         "real": property(functional.real, doc="The real part."),
         "imag": property(functional.imag, doc="The imaginary part."),
         "at": property(
-            At, doc="`x.at[key].set(v)`, `.add`, `.multiply`, `.min`, `.max`: x changed at a place, as a copy."
+            At, doc="`x.at[key].set(v)`, `.add`, `.multiply`, `.min`, `.max`: a copy of x, changed at those places."
         ),
-        "device": property(device_of, doc="Where the memory is."),
-        "nbytes": property(_nbytes, doc="Bytes of all elements."),
+        "device": property(device_of, doc="The device that holds the data."),
+        "nbytes": property(_nbytes, doc="The number of bytes of all elements."),
         "to": to,
         "cuda": cuda,
         "cpu": cpu,

@@ -1,4 +1,4 @@
-"""What `help` and `inspect` say of ops: made of their records when somebody asks."""
+"""What `help` and `inspect` show for ops, made from their records on demand."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def docstring(op: Op) -> str:
     """The formula, what it applies to, whether it has a derivative, and a call with its result."""
     if not op.elementwise:
         return op.formula
-    lines = ["Of every element" + (", after broadcasting." if op.n_inputs > 1 else ".")]
-    lines.append("`out` is a tensor to write the result into.")
+    lines = ["Computed for every element" + (", after broadcasting." if op.n_inputs > 1 else ".")]
+    lines.append("`out`: a tensor to write the result into.")
     if op.jvp == "zero":
         lines.append("The derivative is 0 everywhere.")
     elif op.differentiable and op.jvp != "undefined":

@@ -12,6 +12,7 @@ from wengert.cli.digits.training import NEXT, Result
 STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
+.picture { overflow-x: auto; }
 img { max-width: 100%; height: auto; border-radius: 6px; }
 .tables { align-items: flex-start; display: flex; flex-wrap: wrap; gap: 1rem 3rem; }
 table { border-collapse: collapse; }
@@ -19,7 +20,7 @@ caption { font-weight: bold; text-align: left; padding: .3rem 0; }
 td, th { padding: .15rem 1.2rem .15rem 0; text-align: right; font-variant-numeric: tabular-nums; }
 td:last-child, th:last-child { padding-right: 0; }
 td:first-child, th:first-child { overflow-wrap: anywhere; text-align: left; }
-@media (max-width: 40rem) { table { font-size: .8rem; } td, th { padding-right: .7rem; } }
+@media (max-width: 40rem) { img { max-width: none; width: 56rem; } table { font-size: .8rem; } td, th { padding-right: .7rem; } }
 th { font-weight: normal; opacity: .65; }
 """
 CAUTION = """<p>The libraries were timed one after the other, in this run alone. If other programs kept the machine busy
@@ -47,10 +48,12 @@ def write(result: Result, picture: Path, page: Path) -> None:
 <p>A convolutional network was trained on {len(images.images):,} images of 8×8 pixels: {len(ours.losses)} epochs of
 {ours.seconds_per_epoch:.3f} seconds each. It reads {result.accuracy:.1%} of the {len(images.test_images)} test images
 correctly; {result.mistakes} {"is" if result.mistakes == 1 else "are"} wrong.</p>
+<div class="picture">
 <img alt="Curves, time, model, sample predictions, mistakes and confusion matrix" src="data:image/png;base64,{encoded}">
+</div>
 <div class="tables">
 {_table("Time", ("library", "per epoch", "epochs", "test accuracy"), runs)}
-{_table("Model", ("layer", "output", "parameters"), [*layers, ("in all", "", total)])}
+{_table("Model", ("layer", "output", "parameters"), [*layers, ("total", "", total)])}
 </div>
 {CAUTION if len(result.runs) > 1 else ""}
 <h2>Next</h2>

@@ -32,7 +32,7 @@ def draw(result: Result, path: Path) -> None:
         upper, lower = figure.subfigures(2, 1, height_ratios=(1, 1.35), hspace=0.05)
         epochs = len(result.runs[0].losses)
         upper.suptitle(
-            f"Handwritten digits: {result.accuracy:.1%} of {len(result.predicted)} test images read right "
+            f"Handwritten digits: {result.accuracy:.1%} of {len(result.predicted)} test images read correctly "
             f"after {epochs} epochs of {result.runs[0].seconds_per_epoch * 1e3:.0f} ms",
             x=0.012, ha="left", fontsize=14, fontweight="bold",
         )  # fmt: skip
@@ -42,8 +42,8 @@ def draw(result: Result, path: Path) -> None:
         images, confusion = lower.subfigures(1, 2, width_ratios=(1.75, 1), wspace=0.03)
         samples, hardest = images.subfigures(2, 1, height_ratios=(SAMPLES[0], HARDEST[0] + 0.2))
         shown = range(min(SAMPLES[0] * SAMPLES[1], len(result.predicted)))
-        _images(samples, result, shown, SAMPLES, "Test images, and what they were taken for")
-        title = f"The hardest ones: {result.mistakes} of {len(result.predicted)} were mistaken (red, true → predicted)"
+        _images(samples, result, shown, SAMPLES, "Test images, with predictions")
+        title = f"The hardest ones: {result.mistakes} of {len(result.predicted)} misread (red, true → predicted)"
         _images(hardest, result, result.hardest, HARDEST, title)
         _confusion(confusion.subplots(), result)
         figure.savefig(path, dpi=130, bbox_inches="tight", pad_inches=0.2)
@@ -76,7 +76,7 @@ def _model(axes: Axes, result: Result) -> None:
     axes.axis("off")
     rows = [(layer.name.partition("(")[0], layer.output, layer.parameters) for layer in result.layers]
     total = sum(n for *_, n in rows)
-    for k, (name, shape, n) in enumerate([*rows, ("in all", "", total)]):
+    for k, (name, shape, n) in enumerate([*rows, ("total", "", total)]):
         bold = "bold" if k == len(rows) else "normal"
         axes.text(0.0, -k, name, fontweight=bold)
         axes.text(0.62, -k, shape, ha="right", color="#555555")

@@ -30,12 +30,12 @@ class Screen:
         """What is trained, and on what."""
         self.console.rule("handwritten digits")
         self.console.print(
-            f"{len(digits.images):,} images of 8×8 pixels to learn from, {len(digits.test_images)} others to test on"
+            f"{len(digits.images):,} images of 8×8 pixels to train on, {len(digits.test_images)} others to test on"
         )
         table = Table("layer", "output", box=None, pad_edge=False, show_footer=True)
         table.columns[0].no_wrap = True
         table.columns[0].max_width = max(8, self.console.width - 24)  # the numbers stay whole
-        table.columns[0].footer = "in all"
+        table.columns[0].footer = "total"
         table.add_column("parameters", justify="right", footer=f"{sum(la.parameters for la in layers):,}")
         for layer in layers:
             table.add_row(layer.name, layer.output, f"{layer.parameters:,}" if layer.parameters else "")
@@ -65,17 +65,17 @@ class Screen:
         self._show_chart(ours.accuracies)
         tiles = max(1, (self.console.width + 1) // (TILE + 1))
         self.console.rule("test images")
-        self.console.print("What each was taken for, and how certainly:")
+        self.console.print("Each with its prediction, and how certain that is:")
         self._show_images(result, range(2 * tiles))
         self.console.rule("the hardest")
         self.console.print(
-            f"{result.mistakes} of {len(result.predicted)} test images were mistaken (true → predicted):"
+            f"{result.mistakes} of {len(result.predicted)} test images were misread (true → predicted):"
         )
         self._show_images(result, result.hardest[: tiles if result.mistakes <= tiles else 2 * tiles])
         self.console.rule("time")
         self.console.print(_times(result.runs))
         if len(result.runs) == 1:
-            self.console.print("With PyTorch installed (pip install torch), its time stands here too.", style="dim")
+            self.console.print("If PyTorch is installed (pip install torch), the demo times it as well.", style="dim")
 
     def close(self, result: Result, page: Path) -> None:
         """Where the report is, what to try next, and the two numbers that matter."""

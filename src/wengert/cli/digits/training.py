@@ -16,7 +16,7 @@ from wengert import nn, optim
 RATE, DECAY = 3e-3, 1e-3
 # What to try after the demonstration: a reason, and where to go.
 NEXT = (
-    ("the same program, step by step", "docs/tutorial/1-a-network.md (make docs builds the site)"),
+    ("the same task, step by step (make docs builds the site)", "docs/tutorial/1-a-network.md"),
     ("the network in a file that you can change", "examples/digits_cnn.py"),
 )
 Array = np.ndarray[Any, Any]
@@ -71,7 +71,7 @@ class Result:
 
     @property
     def accuracy(self) -> float:
-        """The part of the test images that were read right."""
+        """The fraction of the test images that are read correctly."""
         return float(np.mean(self.predicted == self.digits.test_labels))
 
     @property
