@@ -389,9 +389,11 @@ PyObject* take_method(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyMethodDef methods[] = {
-    {"item", item, METH_NOARGS, "item($self, /)\n--\n\nThe value of a tensor with one element as a Python number, which holds no gradient."},
+    {"item", item, METH_NOARGS,
+     "item($self, /)\n--\n\nThe value of a tensor with one element as a Python number, which holds no gradient."},
     {"__complex__", tensor_complex, METH_NOARGS, nullptr},
-    {"detach", detach, METH_NOARGS, "detach($self, /)\n--\n\nA tensor on the same memory without history: no gradient flows through it."},
+    {"detach", detach, METH_NOARGS,
+     "detach($self, /)\n--\n\nA tensor on the same memory without history: no gradient flows through it."},
     {"_adopt", adopt, METH_O, nullptr},
     {"_assign", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(assign_method)), METH_FASTCALL, nullptr},
     {"_take", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_method)), METH_FASTCALL, nullptr},

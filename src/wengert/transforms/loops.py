@@ -60,21 +60,21 @@ def scan(
     reverse: bool = False,
     checkpoints: int | None = None,
 ) -> tuple[Any, Any]:
-    """Loop over `xs` with a carried state, and stack one result per turn: (carry, y) = body_fn(carry, x).
+    """Loop over `xs` with a carried state, and stack one result per iteration: (carry, y) = body_fn(carry, x).
 
         cₜ₊₁, yₜ = body(cₜ, xₜ)  for t = 0 … n − 1,  c₀ = init
 
-    Returns the last carry, and the y of all turns along a new first axis.
+    Returns the last carry, and the y of all iterations along a new first axis.
 
     - `init`: the first carry: a tensor or a container of tensors. It keeps its structure, dtypes and shapes.
-    - `xs`: a tensor or a container of tensors, whose first axis is that of the turns. Without it, x is None, and
-      `length` says how many turns there are.
+    - `xs`: a tensor or a container of tensors, whose first axis is that of the iterations. Without it, x is None, and
+      `length` says how many iterations there are.
     - `reverse`: go from the last slice to the first.
     - `checkpoints`: for reverse mode, keep this many carries at a time instead of all, and compute the others again
-      by Revolve's schedule, in the fewest turns possible: fewer than 3n for n = 1,000 with 20 checkpoints.
+      by Revolve's schedule, in the fewest iterations possible: fewer than 3n for n = 1,000 with 20 checkpoints.
 
-    In eager code this is a Python loop. Inside `compile` and `vmap` the body is traced once, however many turns there
-    are, and derivatives of any order are loops again.
+    In eager code this is a Python loop. Inside `compile` and `vmap` the body is traced once, however many iterations
+    there are, and derivatives of any order are loops again.
 
     >>> import wengert as wg
     >>> @wg.compile
@@ -109,7 +109,7 @@ def fori_loop(
     """Run carry = body_fn(i, carry) for i = lower … upper − 1, starting with `init`, and return the last carry.
 
     The bounds are integers that are known when the function is traced. Otherwise like `scan` without results per
-    turn; `checkpoints` has the same meaning there.
+    iteration; `checkpoints` has the same meaning there.
 
     >>> import wengert as wg
     >>> wg.compile(lambda x: wg.fori_loop(0, 3, lambda i, c: c * x, wg.tensor(1.0)))(wg.tensor(2.0)).item()

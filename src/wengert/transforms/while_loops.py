@@ -61,14 +61,14 @@ def while_loop(
     """Run carry = body_fn(carry) while cond_fn(carry) is true, starting with `init`, and return the last carry.
 
     The carry is a tensor or a container of tensors that keeps its structure, dtypes and shapes. Both functions may
-    use tensors from outside. Derivatives of every order exist in both modes; the number of turns counts as a
+    use tensors from outside. Derivatives of every order exist in both modes; the number of iterations counts as a
     constant.
 
     In eager code this is a Python loop, recorded as it runs. Inside `compile` and `vmap`, both functions are traced
-    once. Reverse mode through n turns then keeps the carries of about √n of them (of all, if they take less than a
-    megabyte), and computes the others again. `checkpoints=c` keeps at most c carries instead, also in eager code:
-    enough for c turns without recomputation, for (c/2)² if each is computed once more, for (c/3)³ if each is computed
-    twice more. In eager code, body_fn is then called again in the backward pass.
+    once. Reverse mode through n iterations then keeps the carries of about √n of them (of all, if they take less than
+    a megabyte), and computes the others again. `checkpoints=c` keeps at most c carries instead, also in eager code:
+    enough for c iterations without recomputation, for (c/2)² if each is computed once more, for (c/3)³ if each is
+    computed twice more. In eager code, body_fn is then called again in the backward pass.
 
     With a batch of conditions under `vmap`, the loop runs until all examples are done; those that are done keep their
     values.

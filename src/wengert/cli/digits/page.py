@@ -20,7 +20,8 @@ caption { font-weight: bold; text-align: left; padding: .3rem 0; }
 td, th { padding: .15rem 1.2rem .15rem 0; text-align: right; font-variant-numeric: tabular-nums; }
 td:last-child, th:last-child { padding-right: 0; }
 td:first-child, th:first-child { overflow-wrap: anywhere; text-align: left; }
-@media (max-width: 40rem) { img { max-width: none; width: 56rem; } table { font-size: .8rem; } td, th { padding-right: .7rem; } }
+@media (max-width: 40rem) { img { max-width: none; width: 56rem; } }
+@media (max-width: 40rem) { table { font-size: .8rem; } td, th { padding-right: .7rem; } }
 th { font-weight: normal; opacity: .65; }
 """
 CAUTION = """<p>The libraries were timed one after the other, in this run alone. If other programs kept the machine busy

@@ -68,9 +68,7 @@ class Screen:
         self.console.print("Each with its prediction, and how certain that is:")
         self._show_images(result, range(2 * tiles))
         self.console.rule("the hardest")
-        self.console.print(
-            f"{result.mistakes} of {len(result.predicted)} test images were misread (true → predicted):"
-        )
+        self.console.print(f"{result.mistakes} of {len(result.predicted)} test images were misread (true → predicted):")
         self._show_images(result, result.hardest[: tiles if result.mistakes <= tiles else 2 * tiles])
         self.console.rule("time")
         self.console.print(_times(result.runs))
