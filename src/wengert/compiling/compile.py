@@ -44,7 +44,7 @@ Convert = Callable[..., tuple[Any, ...]]
 
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
-    """Inside, Python does not search for cyclic garbage.
+    """Pause Python's search for cyclic garbage.
 
     Passes over a program make many objects that live until their end, and no garbage: searching them again and again took a
     third of the time.
@@ -72,7 +72,7 @@ class TracedFunction:
         self.native_derivatives: list[Any] = []
 
     def derive(self, mask: int) -> tuple[Any, Any]:
-        """The derivative by the inputs in the mask, for the core, with all guards so far."""
+        """The derivative with respect to the inputs in the mask, for the core, with all guards so far."""
         _core.open_guards()
         try:
             with _without_collections():
@@ -84,13 +84,13 @@ class TracedFunction:
         return native, _core.make_guards(self.guards)
 
     def as_derived(self) -> Any:
-        """What the core derives its push from; None where tangents pass otherwise than by the program: under no_grad."""
+        """What the core derives its push from; None if tangents do not follow the program, under no_grad."""
         if read_by_derivatives(self.program):
             return None
         return _core.make_derived(self.native, 0, Derivable(self.name, self.program, [], []))
 
     def report(self) -> Report:
-        """What a run of the plain program does, and what runs it, or its derivatives where only they run."""
+        """What a run of the plain program does, and what runs it, or its derivatives if only they run."""
         tiers = [_core.tier_of(self.native)]
         for derivative in self.native_derivatives:
             tiers += _core.tiers_of_derivative(derivative)
@@ -104,7 +104,7 @@ class TracedFunction:
 
 
 def _trace_call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _core.TracedCall | None:
-    """What the core keeps of a trace; None if the function closes over tensors of a transformation around the call."""
+    """The native form of a trace; None if the function closes over tensors of an enclosing transformation."""
     if compiled.__dict__.get("_runs_op_by_op"):
         return None
     try:
@@ -120,7 +120,7 @@ def _trace_call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _core.TracedCall:
-    """The trace of a call. Numbers that had other values before are operands, unless the function has to know them."""
+    """Trace a call. Numbers whose values have changed become operands, unless the function needs their values."""
     refuse_static_tensors(compiled, args, kwargs)
     known = history(compiled)
     operands = known.operands(compiled, args, kwargs)
@@ -131,8 +131,8 @@ def _trace(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _cor
             traced = _trace_with(compiled, args, kwargs, operands, numbers)
         except Exception:
             if not operands:
-                raise  # and nothing has been learnt about the numbers
-            numbers.needed |= operands  # maybe because of them
+                raise  # and nothing was learned about the numbers
+            numbers.needed |= operands  # the numbers may be the reason
         if not numbers.needed:
             break
         operands -= numbers.needed
@@ -152,7 +152,7 @@ def _trace_with(
         ((x := arguments[k]).dtype.code, x.shape) if k not in operands else operand_type(arguments[k]) for k in which
     ]
     trace = CallTrace()
-    recording = _core.set_grad_enabled(True)  # of the caller: the program is the same for calls under no_grad
+    recording = _core.set_grad_enabled(True)  # the caller's setting: the program is the same for calls under no_grad
     types = symbolic_types(given)
     _core.open_guards()
     try:
@@ -209,8 +209,8 @@ def _trace_composite(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _trace_explained(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _core.TracedCall:
-    """`_trace`; but sizes of a trace are symbols, and the same call on the tensors themselves says in numbers what is
-    wrong."""
+    """`_trace`, with better errors: the sizes of a trace are symbols, so after a failure the same call on the actual tensors
+    says in numbers what is wrong."""
     try:
         return _trace(compiled, args, kwargs)
     except Exception as e:
@@ -244,10 +244,10 @@ def _result(trace: CallTrace, x: Any, name: str) -> Operand:
 
 
 def own_outputs(program: Program) -> Program:
-    """Outputs that would share an input's buffer, or be the same value twice, become copies."""
+    """Copy outputs that would share an input's buffer or repeat another output."""
     shared = set(program.inputs)
     for i in program.instructions:
-        if (i.op.view or i.op.passes_on) and i.inputs[-1] in shared:  # views have one operand
+        if (i.op.view or i.op.passes_on) and i.inputs[-1] in shared:  # views have a single operand
             shared.update(i.outputs)
     body, outputs, seen = list(program.instructions), [], set()
     for o in program.outputs:
@@ -262,7 +262,7 @@ def own_outputs(program: Program) -> Program:
 
 
 def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Arguments in containers: one flat compiled function per structure and static values."""
+    """Call with arguments in containers: one flat compiled function per structure and set of static values."""
     if compiled.__dict__.get("_runs_op_by_op"):
         return compiled.function(*args, **kwargs)
     args, kwargs = with_statics(compiled, args, kwargs)
@@ -270,7 +270,7 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     tensors = [x for x in leaves if isinstance(x, _core.Tensor)]
     if call_trace() is not None or not all(map(_core.is_simple, tensors)):
         return _call_lifted(compiled, *without_statics(args, kwargs))
-    # Numbers go with the tensors: the flat function finds out whether they can be operands.
+    # Numbers are passed along with the tensors; the flat function decides whether they become operands.
     moving = [isinstance(x, _core.Tensor) or may_be_operand(x) for x in leaves]
     static = tuple(None if m else ("static", type(x), x) for x, m in zip(leaves, moving))
     by_structure = compiled.__dict__.setdefault("_by_structure", Recent())
@@ -282,7 +282,7 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             f"({e}); make tensors of arrays, with asarray"
         ) from None
     if flat is None:
-        # Static leaves only: holding the first call's tensors here would keep them alive.
+        # Keep only static leaves: holding the first call's tensors would keep them alive.
         kept = [None if m else x for x, m in zip(leaves, moving)]
 
         def run(*given: Any) -> Any:
@@ -301,7 +301,7 @@ def _call_structured(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 def _convert_and_call(convert: Convert, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     converted = convert(*args, **kwargs)
     if all(a is b for a, b in zip(args, converted)):
-        return compiled.function(*args)  # nothing left to convert: its own checks say what is wrong
+        return compiled.function(*args)  # nothing left to convert, so the function's own checks raise the error
     return compiled(*converted)
 
 
@@ -310,11 +310,11 @@ def _convert_and_lift(convert: Convert, compiled: Any, args: tuple[Any, ...], kw
 
 
 def _call_lifted(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Tensors that are not plain, or a call inside a trace. On duals the pushforward runs, itself compiled; a trace takes
-    the instructions in."""
+    """Call with tensors that are not plain, or inside a trace. On duals the compiled pushforward runs; a trace takes in the
+    instructions."""
     try:
         return _push(compiled, args, kwargs)
-    except ClosesOver:  # maybe over duals of the same level, which have to meet the arguments themselves
+    except ClosesOver:  # perhaps over duals of the same level, which must be combined with the actual arguments
         return compiled.function(*args, **kwargs)
 
 
@@ -344,8 +344,8 @@ def _push(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _pushed(f: Callable[..., Any], structure: Any, which: tuple[bool, ...], *given: Any) -> tuple[Any, ...]:
-    """f of duals made of these values and tangents: the values of its results, the tangents of those that have one, and the
-    values and tangents of arguments that it has changed in place."""
+    """Call f on duals made from these values and tangents. Returns the values of its results, the tangents of those that
+    have one, and the values and tangents of arguments that it changed in place."""
     level, dots = _Level(), iter(given[len(which) :])
     leaves = [argument(level, x, next(dots)) if w else x for x, w in zip(given, which)]
     args, kwargs = tree.unflatten(structure, leaves)
@@ -415,7 +415,7 @@ def compile(f: Any = None, *, static: Static = (), fallback: bool = False) -> An
         raise ArgumentError(f"compile: takes a function, got a {type(f).__name__}")
     compiled = _wrap(f, getattr(f, "__name__", type(f).__name__))
     functools.update_wrapper(compiled, f)
-    weak = weakref.ref(compiled)  # what compiles must be freed with the function
+    weak = weakref.ref(compiled)  # weak, so that the tracer is freed with the function
     compiled.report, compiled.signature = (functools.partial(_tell, weak, what) for what in ("report", "signature"))
     compiled._static = static_names(f, static)
     compiled._falls_back = weak if fallback else None
@@ -423,7 +423,7 @@ def compile(f: Any = None, *, static: Static = (), fallback: bool = False) -> An
 
 
 def _reduce(compiled: Any) -> Any:
-    """For copies and pickles: by name, as functions are, or compiled again of what was compiled, with nothing traced.
+    """For copies and pickles: by name, like functions, or by compiling the original again, with nothing traced.
 
     A function that a transformation made only to compile it has a recipe: the transformation, and its arguments.
     """
@@ -458,7 +458,7 @@ def composite(f: F, *, precision: str = "any", functions: Sequence[str] = ()) ->
 @overload
 def composite(f: None = None, *, precision: str = "any", functions: Sequence[str] = ()) -> Callable[[F], F]: ...
 def composite(f: Any = None, *, precision: str = "any", functions: Sequence[str] = ()) -> Any:
-    """`compile` for the library's own functions: what users have, without the bound report.
+    """`compile` for the library's own functions: the same as users get, without the report methods.
 
     `precision` and `functions` as in the record of an op; autocast casts nothing inside.
     """
@@ -468,7 +468,7 @@ def composite(f: Any = None, *, precision: str = "any", functions: Sequence[str]
 
 
 def _known(compiled: Any, f: Any, precision: str, functions: Sequence[str]) -> Any:
-    """The composite of f, with its precision, under the names that people know it by."""
+    """The composite of f with its precision, registered under its public names."""
     functools.update_wrapper(compiled, f)
     compiled.precision = code_of(precision, f.__name__)
     enlist(compiled, *functions)
@@ -476,7 +476,7 @@ def _known(compiled: Any, f: Any, precision: str, functions: Sequence[str]) -> A
 
 
 def checked_composite(convert: Convert, *, precision: str = "any", functions: Sequence[str] = ()) -> Callable[[F], F]:
-    """A composite that checks its own arguments, and so once per signature: sizes are compared by guards.
+    """A composite that checks its own arguments, only once per signature because guards compare the sizes.
 
     It is called with positional arguments. `convert` takes the same and returns them as tensors and plain numbers; it runs
     only if there is something else among them, or a tensor that is not plain.

@@ -1,4 +1,4 @@
-"""What a compiled function tells about itself: what its programs do in a run, and what each of them assumes."""
+"""Reports of compiled functions: what each program does in a run, and what it assumes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Report:
     instructions: int
     groups: int
     gemms: int
-    passes: int  # steps that move data: fused groups and calls that are not views
+    passes: int  # steps that move data: fused groups, and calls other than views
     bytes: int  # read and written by those steps, at the sizes of the first call
     program: str
-    tier: str = "executor"  # what runs it; in brackets, why it is not generated code
-    loops: tuple[str, ...] = ()  # the custom ops that vmap calls for one example after the other
+    tier: str = "executor"  # what runs it; in parentheses, why it is not generated code
+    loops: tuple[str, ...] = ()  # custom ops that vmap calls example by example
 
     def __str__(self) -> str:
         return (
@@ -72,7 +72,7 @@ def summarize(program: Program) -> Report:
 
 
 def _traffic(members: list[Instruction], reads: Counter[Var]) -> int:
-    """Bytes that instructions in one pass read from and write to memory; `reads` counts the readers of each value."""
+    """Bytes that the instructions of one pass move from and to memory; `reads` counts the readers of each value."""
     made = {o for i in members for o in i.outputs}
     inside = Counter(v for i in members for v in i.vars())
     moved = {v for v in inside if v not in made} | {o for o in made if reads[o] > inside[o]}
@@ -81,7 +81,7 @@ def _traffic(members: list[Instruction], reads: Counter[Var]) -> int:
 
 @dataclass(slots=True, frozen=True)
 class Signature:
-    """What one program of a compiled function assumes; where it does not hold, another one is traced."""
+    """What one program of a compiled function assumes; a call that violates it traces another program."""
 
     name: str
     arguments: tuple[str, ...]  # types of tensors and of numbers that are operands; the values of others
@@ -96,7 +96,7 @@ class Signature:
 
 
 class Assumptions:
-    """What a trace has found out, from which its signature is made when someone asks."""
+    """The assumptions of a trace, from which its signature is made on request."""
 
     __slots__ = ("_arguments", "_captured", "_grads", "_more", "_numbers", "_settings")
 

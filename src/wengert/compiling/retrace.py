@@ -1,4 +1,4 @@
-"""Which calls of a compiled function are traced again, and why: the numbers that change, and the values that are many."""
+"""When a compiled function is traced again: numbers that change, and warnings about static values that keep changing."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from wengert.program.numbers import may_be_operand
 from wengert.user_line import warn_user
 
-_MANY = 32  # values of one argument, each with a trace of its own, that are worth a warning
+_MANY = 32  # values of one argument, each with a separate trace, before a warning
 _MOST_STRUCTURES = 128
 
 
 class History:
-    """What the calls of one compiled function have had for static arguments."""
+    """The static arguments that a compiled function has been called with."""
 
     def __init__(self) -> None:
-        self.fixed: set[int] = set()  # positions of numbers that the function has to know
-        self._values: dict[int, set[Any]] = {}  # of each position; up to as many as are worth a warning
+        self.fixed: set[int] = set()  # positions of numbers whose values the function needs
+        self._values: dict[int, set[Any]] = {}  # per position; kept up to the number that triggers the warning
         self._warned = False
 
     def operands(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
-        """The positions of numbers to be tried as operands: those that are already, and those with a new value."""
+        """The positions of numbers to try as operands: the current ones, and those with a new value."""
         found = set()
         for k, x in enumerate((*args, *kwargs.values())):
             if not may_be_operand(x) or name_of(compiled, args, kwargs, k) in compiled.__dict__.get("_static", ()):
@@ -36,7 +36,7 @@ class History:
         return found
 
     def warn_of_many_values(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Once, when a static argument has had many values."""
+        """Warn once when a static argument has had many values."""
         for k in self.fixed:
             if not self._warned and len(self._values.get(k, ())) >= _MANY:
                 self._warned = True
@@ -44,7 +44,7 @@ class History:
 
 
 def name_of(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], position: int) -> str:
-    """The parameter that an argument of a call is given for; its position where that has no name."""
+    """The name of the parameter that an argument belongs to, or its position if it has none."""
     if position >= len(args):
         return list(kwargs)[position - len(args)]
     names = compiled.__dict__.get("_names")
@@ -76,7 +76,7 @@ def run_op_by_op(compiled: Any, why: Exception) -> bool:
     reference = compiled.__dict__.get("_falls_back")
     if reference is None:
         return False
-    owner = reference()  # of a function of flat arguments: the one that was compiled
+    owner = reference()  # for a function of flat arguments: the function that was compiled
     is_first = owner is not None and not owner.__dict__.get("_runs_op_by_op")
     for f in (compiled, owner):
         if f is not None:
@@ -87,12 +87,12 @@ def run_op_by_op(compiled: Any, why: Exception) -> bool:
 
 
 class Recent(OrderedDict[Any, Any]):
-    """Flat functions by structure and static values: those that were used last."""
+    """The most recently used flat functions, by structure and static values."""
 
     warned = False
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The function, which is the newest again."""
+        """The function, which becomes the most recently used one."""
         if key not in self:
             return default
         self.move_to_end(key)
@@ -104,7 +104,7 @@ class Recent(OrderedDict[Any, Any]):
             self.popitem(last=False)
 
     def warn_of_many(self, compiled: Any) -> None:
-        """Once, when there are many of one structure."""
+        """Warn once when there are many for one structure."""
         if not self.warned and len(self) >= _MANY:
             self.warned = True
             _warn(compiled, "what its containers hold")

@@ -1,4 +1,4 @@
-"""Arguments of a compiled function that it has to know: each value has a trace of its own."""
+"""Static arguments of compiled functions: each value gets a separate trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Static = str | int | Iterable[str | int]
 
 
 def static_names(f: Callable[..., Any], static: Static) -> frozenset[str]:
-    """The names of the parameters that are static, of names and positions."""
+    """The names of the static parameters, given by name or position."""
     listed = [static] if isinstance(static, (str, int)) else list(static)
     if not listed:
         return frozenset()
@@ -43,7 +43,7 @@ class _Known:
 
 
 def _statics(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, str]]:
-    """Positions among all arguments of a call, and names, of those that are static."""
+    """The positions and keyword names of the static arguments of a call."""
     names = compiled.__dict__.get("_static")
     if not names:
         return []
@@ -80,7 +80,7 @@ def with_statics(
 
 
 def without_statics(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments as the function takes them."""
+    """The arguments as the function expects them."""
     return tuple(_plain(x) for x in args), {k: _plain(x) for k, x in kwargs.items()}
 
 

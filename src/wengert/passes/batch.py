@@ -1,4 +1,4 @@
-"""Batching: from a program of one example to the program of many, instruction by instruction.
+"""Batching: turns the program for one example into the program for many, instruction by instruction.
 
 The examples lie along a new first axis. A value that does not depend on what has this axis stays as it is, and is computed
 once for all. The rules stand in the records of the ops.
@@ -41,7 +41,7 @@ def batch(program: Program, mapped: Sequence[bool], size: Any, made: Sequence[bo
 
 
 class Examples:
-    """The values of a program that runs for many examples at once: on tensors of any level, through dispatch.
+    """The values of a program that runs for many examples at once, on tensors of any level, through dispatch.
 
     `mapped` are the values that have the axis of the examples. `draws_each(counter)`: whether each example draws random
     numbers of its own there; otherwise the program draws again what was drawn once, for all of them. A program inside of
@@ -55,7 +55,7 @@ class Examples:
         self.draws_each: DrawsEach = draws_each or _draws_each.get()
 
     def run(self, instructions: Sequence[Instruction]) -> None:
-        """Compute what the instructions make."""
+        """Run the instructions."""
         token = _draws_each.set(self.draws_each)
         try:
             self._run(instructions)
@@ -80,12 +80,12 @@ class Examples:
                 self.mapped.update(i.outputs)
 
     def with_axis(self, x: Operand) -> Any:
-        """A value with the axis of the examples."""
+        """A value, broadcast along the axis of the examples if it lacks that axis."""
         value = self.values[x]  # type: ignore[index]
         return value if x in self.mapped else spread(value, self.size)
 
     def _draws_itself(self, i: Instruction) -> bool:
-        """Whether each example draws numbers of its own in this instruction, or in one that it holds."""
+        """Whether each example draws separate random numbers in this instruction, or in a nested one."""
         if any(self._draws_itself(j) for region in i.regions() for j in region.instructions):
             return True
         return draws(i.op, i.attrs) and self.draws_each(i.op.named_attrs(i.attrs)["counter"][0])
@@ -100,7 +100,7 @@ def batched_function(
     linear: Sequence[bool] = (),
     draws_each: DrawsEach | None = None,
 ) -> Any:
-    """f, which is composed of ops, for many examples; its results all have their axis, but for symbolic zeros.
+    """f, a composition of ops, for many examples. All results have the axis of the examples, except symbolic zeros.
 
     `linear`: the operands that are tangents. `draws_each` as in `Examples`.
     """
@@ -118,7 +118,7 @@ def batched_function(
 
 
 def by_meaning(meaning: Callable[..., Any], size: Any, mapped: Sequence[bool], operands: Any, attrs: Any) -> Any:
-    """The results of an op that is composed of others: those of the others for many examples."""
+    """The results for many examples of an op defined by other ops."""
     return batched_function(meaning, size, mapped, operands, attrs)
 
 
@@ -129,7 +129,7 @@ def draws(op: Op, attrs: tuple[Any, ...]) -> bool:
 
 
 def apply_rule(op: Op, size: Any, mapped: Sequence[bool], operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-    """The outputs of an op for many examples at once, all with their axis."""
+    """The outputs of an op for many examples at once, all with the axis of the examples."""
     rule = op.vmap
     if callable(rule):
         return rule(size, tuple(mapped), *operands, **op.named_attrs(attrs))
@@ -156,7 +156,7 @@ _WORDS: dict[str, Callable[..., Any]] = {"elementwise": _elementwise, "leading":
 
 
 def _drawing_the_same(i: Instruction, size: Any, mapped: list[bool], operands: list[Any]) -> Any:
-    """An op on many examples that draw the same numbers, such as the cotangents of one draw: as what it means."""
+    """An op on many examples that share their random numbers, such as the cotangents of one draw, by its definition."""
     meaning = getattr(i.op.vmap, "meaning", None)
     if meaning is None:
         raise TraceError(f"vmap: {i.op.name} has no batch rule for examples of which all draw the same numbers")

@@ -1,4 +1,4 @@
-"""Ops whose kernel is a Python function, made while tracing. For many examples they are called once for each of them."""
+"""Ops whose kernel is a Python function, made while tracing. Under vmap they are called once per example."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wengert.passes.example_axis import all_mapped
 from wengert.registry.record import CALLBACKS, OPS, Op, Rule
 from wengert.registry.zero import ZERO
 
-IN_A_LOOP = "in a loop"  # what the names of custom ops end with that vmap calls for one example after the other
+IN_A_LOOP = "in a loop"  # suffix of the names of custom ops that vmap calls example by example
 _numbers = itertools.count()
 
 
@@ -28,7 +28,7 @@ def define_callback(
     vmap: Rule | None = None,
     sparsity: Rule | str = "everything",
 ) -> Op:
-    """An op made while tracing, whose kernel is a Python function; under a name of its own.
+    """Make an op whose kernel is a Python function, under a unique name.
 
     It lives as long as the programs that have it. `function` and the rules must not refer to one of them. Without a batch
     rule it is called for one example after the other.
@@ -104,7 +104,7 @@ def _stacked(rows: list[Any], output: tuple[int, tuple[int, ...]]) -> Any:
 
 
 def _of_all(rule: Any, size: int, values: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """A derivative rule of one example for all of them. A value may be a tuple of values, or a symbolic zero."""
+    """Turn a derivative rule for one example into one for all. A value may be a tuple of values, or a symbolic zero."""
     flat: list[Any] = []
     for v in values:
         flat.extend(v if isinstance(v, tuple) else (v,))

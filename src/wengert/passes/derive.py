@@ -18,19 +18,18 @@ _LAST_BIT = 63  # as core/derived.h: kLastBit
 _INPUT, _OUTPUT, _RESIDUAL = 0, 1, 2  # as core/derived.h: SavedRef::Kind
 Leaf = tuple[int, int, int]  # kind, source, index: a size that a program reads
 
-# A value that exists anyway (an input, an output) is likely to be alive anyway; a residual is memory that only the
-# backward pass needs.
+# Inputs and outputs are usually alive anyway; a residual takes memory that only the backward pass needs.
 _EXISTING = 0.5
 
 
 @dataclass(slots=True)
 class Derivable:
-    """What a native derived program was made of: its variants are derived from this."""
+    """The Python side of a native derived program, from which its variants are derived."""
 
     name: str
     program: Program
-    past: list[Instruction]  # makes those inputs of the program that are residuals, from the others
-    leaves: list[Leaf]  # the sizes that are given to it
+    past: list[Instruction]  # computes those inputs that are residuals from the other inputs
+    leaves: list[Leaf]  # the sizes given by the caller
 
 
 @dataclass(slots=True)
@@ -43,12 +42,12 @@ class Derivation:
     saves: list[tuple[int, int]]
     edges: list[int]
     n_outputs: int
-    past: list[Instruction]  # residuals again, from saved inputs and outputs: where the VJP itself is differentiated
+    past: list[Instruction]  # recomputes residuals from saved inputs and outputs, for differentiating the VJP itself
     leaves: list[Leaf] = field(default_factory=list)  # the sizes that the VJP reads
 
     @property
     def n_residuals(self) -> int:
-        """How many values the forward program makes for backward alone."""
+        """How many values the forward program computes only for backward."""
         return len(self.forward.outputs) - self.n_outputs
 
 
@@ -61,7 +60,7 @@ def derive(program: Program, mask: int, name: str, past: Sequence[Instruction] =
     trace = Trace()
     primals: dict[Var, Any] = {}
     tangents: dict[Var, Any] = {}
-    # The mask's last bit stands for all inputs from there on.
+    # The mask's last bit covers all remaining inputs.
     floating = [DTYPES[v.type.dtype].is_inexact for v in program.inputs]
     wanted = [k for k, f in enumerate(floating) if f and mask >> min(k, _LAST_BIT) & 1]
     for v in program.inputs:
@@ -103,7 +102,7 @@ def push(program: Program, mask: int) -> Program:
 
 
 def push_by(program: Program, wanted: Sequence[int], forward: bool = False) -> Program:
-    """As `push`, by these inputs. `forward`: the tangents will not be transposed."""
+    """As `push`, with respect to these inputs. `forward`: the tangents will not be transposed."""
     trace = Trace()
     primals: dict[Var, Any] = {v: trace.input(v.type) for v in program.inputs}
     varied = (program.inputs[k] for k in wanted)
@@ -148,8 +147,8 @@ def pull_linear(program: Program, linear: Sequence[int]) -> Program:
 def with_cotangents(
     vjp: Program, past: Sequence[Instruction], n_bars: int, missing: Collection[int]
 ) -> tuple[Program | None, list[Instruction]]:
-    """A vjp without those of its cotangents, its first operands, that are missing, which are zero; and the past of its
-    residuals. None if it cannot do without them.
+    """A vjp without the cotangents (its first operands) that are missing because they are zero, and the past of its
+    residuals. None if the program needs them.
 
     It is linear in its cotangents: its tangents along them are its outputs, and a tangent that is zero costs nothing. Only
     a user's rule is not linear (clip, sign): then tangents are lost on the way, or read the cotangents themselves.
@@ -175,7 +174,7 @@ def with_cotangents(
 def _linearize_past(
     trace: Trace, past: Sequence[Instruction], given: dict[Var, Any], primals: dict[Var, Any], tangents: dict[Var, Any]
 ) -> None:
-    """Tangents of residuals. Their values are those that are given: computing them again is dead code."""
+    """Tangents of residuals. Their values are given, so the code that recomputes them is dead and gets removed."""
     again: dict[Var, Var] = {}
     for i in past:
         linearize(trace.process, [i], primals, tangents)
@@ -223,7 +222,7 @@ def _split(
     name: str,
     past: list[Instruction],
 ) -> Derivation:
-    late = set(bars_in)  # what depends on a cotangent
+    late = set(bars_in)  # values that depend on a cotangent
     for i in joint.instructions:
         if any(v in late for v in i.vars()):
             late.update(i.outputs)
@@ -254,7 +253,7 @@ def _past_of(
     wanted: list[int],
     pasts: set[Var],
 ) -> list[Instruction]:
-    """The instructions that make the saved residuals that depend on a differentiated input from values with edges.
+    """The instructions that compute saved residuals, if they depend on a differentiated input, from values with edges.
 
     A saved residual is a number without a past. Differentiating the VJP program needs its past, so the inputs that it
     was made of are saved beside it: references, not copies. `pasts`: inputs that are such residuals themselves.
@@ -270,13 +269,13 @@ def _past_of(
 
 
 def _made_from(saved: Iterable[Var], instructions: list[Instruction], wanted: Iterable[Var]) -> list[Instruction]:
-    """The instructions that make what is wanted from what is saved."""
+    """The instructions that compute the wanted values from the saved ones."""
     have = set(saved)
     live = {v for v in wanted if v not in have}
     body = []
     for i in reversed(instructions):
         if any(o in live for o in i.outputs):
-            # One of several outputs may be saved already: it is not made twice.
+            # One of several outputs may be saved already and must not be made twice.
             outputs = tuple(Var(o.type) if o in have else o for o in i.outputs)
             body.append(Instruction(i.op, i.inputs, i.attrs, outputs, i.origin))
             live.update(v for v in i.vars() if v not in have)
@@ -303,7 +302,7 @@ def _choose_saved(
 
 
 def _bytes(v: Var) -> int:
-    """Bytes at the example sizes. An empty example counts as one element: what is derived serves other sizes as well."""
+    """Bytes at the example sizes. An empty example counts as one element, because the program will serve other sizes too."""
     return v.type.example_bytes() or DTYPES[v.type.dtype].itemsize
 
 

@@ -15,7 +15,7 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     """The outputs of an op on tensors of any level."""
     if not operands:
         return create(op, attrs)
-    cast_by = _core.set_autocast(None)  # an instruction has its precision
+    cast_by = _core.set_autocast(None)  # instructions keep their precision
     try:
         return op(operands, *attrs) if op.n_inputs < 0 else op(*operands, *attrs)
     finally:

@@ -1,4 +1,4 @@
-"""What batch rules are made of. The examples lie along the first axis of an operand that has them."""
+"""Building blocks of batch rules. Examples are along the first axis of a batched operand."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from wengert.registry.record import OPS, Op
 
 
 def spread(x: Any, size: Any) -> Any:
-    """x once for each example: a view that repeats it."""
+    """x repeated for each example, as a view."""
     return OPS["broadcast_to"](x, (size, *x.shape))
 
 
 def all_mapped(size: Any, mapped: Sequence[bool], operands: Sequence[Any]) -> list[Any]:
-    """The operands, all with the axis of the examples."""
+    """The operands, all broadcast along the axis of the examples."""
     return [x if m else spread(x, size) for x, m in zip(operands, mapped)]
 
 
 def merge(x: Any, axis: int = 0) -> Any:
-    """The axis of the examples as the slow part of another axis of an example."""
+    """Merge the axis of the examples into another axis, as its slow part."""
     if axis:
         x = OPS["permute"](x, (*range(1, axis + 1), 0, *range(axis + 1, x.ndim)))
     shape = x.shape
@@ -29,13 +29,13 @@ def merge(x: Any, axis: int = 0) -> Any:
 
 
 def unmerge(y: Any, size: Any, n: Any, axis: int = 0) -> Any:
-    """The examples out of an axis that they were merged into, of which each has n elements."""
+    """Split the axis of the examples off an axis that it was merged into; n elements per example."""
     y = OPS["reshape"](y, (*y.shape[:axis], size, n, *y.shape[axis + 1 :]))
     return OPS["permute"](y, (axis, *range(axis), *range(axis + 1, y.ndim))) if axis else y
 
 
 def shifted(op: Op, size: Any, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Attributes that count axes, for operands with the axis of the examples."""
+    """Attributes that count axes, shifted for operands with the axis of the examples."""
     return tuple(_shifted(a.name, size, value) for a, value in zip(op.attrs, attrs))
 
 
@@ -48,7 +48,7 @@ def _shifted(name: str, size: Any, value: Any) -> Any:
 
 
 def indices_of_all(i: Any, n: Any, size: Any) -> Any:
-    """Indices into n elements of each example as indices into those of all examples, one after the other.
+    """Turn indices into the n elements of each example into indices into the concatenation of all examples.
 
     What is out of range for one example is out of range for all of them.
     """

@@ -1,4 +1,4 @@
-"""Joining the derivative programs of a graph that comes again: one program in place of the walk, with its bits."""
+"""Joins the derivative programs of a repeated graph into one program that replaces the walk and gives the same bits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from wengert.registry.record import OPS
 
 
 def join(inputs: list[tuple[int, Shape]], steps: Sequence[_core.JoinedStep], n_leaves: int) -> Any:
-    """The executable program of a graph's backward pass, for the core; None where it is better walked.
+    """The executable program of a graph's backward pass, for the core; None if it should be walked instead.
 
     It computes what the walk computes, sums of cotangents in the walk's order, so the bits are the same.
     """
     try:
         with own_symbols():
             return _lowered(inputs, steps, n_leaves)
-    except Exception as e:  # the walk does the same, only slower
+    except Exception as e:  # the walk computes the same, only slower
         warnings.warn(f"backward: the derivative programs were not joined ({e})", RuntimeWarning, stacklevel=2)
         return None
 
@@ -35,12 +35,12 @@ def _lowered(inputs: list[tuple[int, Shape]], steps: Sequence[_core.JoinedStep],
         executable = None if program is None else lower(simplify(program))
     finally:
         guards = _core.close_guards()
-    return None if guards else executable  # what only holds for some streams of random numbers is of no use
+    return None if guards else executable  # a program with guards on random streams would never be reused
 
 
 def joined(inputs: list[tuple[int, Shape]], steps: Sequence[_core.JoinedStep], n_leaves: int) -> Program | None:
-    """The program: of the seed and the saved values, the gradients of the leaves (None: only zeros arrive there);
-    or None if it is better walked."""
+    """The program from the seed and the saved values to the gradients of the leaves (None if only zeros arrive there); or
+    None if the graph should be walked instead."""
     variables = [Var(Type(dtype, shape)) for dtype, shape in inputs]
     body: list[Instruction] = []
     bars: dict[tuple[int, int], Operand] = {(0, 0): variables[0]}  # by step or leaf, and output
@@ -50,7 +50,7 @@ def joined(inputs: list[tuple[int, Shape]], steps: Sequence[_core.JoinedStep], n
             continue
         cotangents = [bar for bar in arrived if bar is not None]
         if len(cotangents) < len(arrived):
-            return None  # the walk runs a variant for the cotangents that are there
+            return None  # the walk runs a variant for just the cotangents that are present
         made = _append(body, step, [*cotangents, *(variables[s] for s in step.saved)])
         for target, bar in zip(step.edges, made):
             if target.to == _core.NOWHERE or bar is None:
@@ -61,7 +61,7 @@ def joined(inputs: list[tuple[int, Shape]], steps: Sequence[_core.JoinedStep], n
 
 
 def _append(body: list[Instruction], step: _core.JoinedStep, operands: list[Operand]) -> list[Operand | None]:
-    """A step's program on these operands: its results."""
+    """Append a step's program on these operands and return its results."""
     program = at_sizes(step.source, [_type_of(x) for x in operands], step.sizes, step.first_size)
     known: dict[Any, Operand] = dict(zip(program.inputs, operands))
     for i in program.instructions:

@@ -59,7 +59,7 @@ def linearize(
     tangents: dict[Var, Any],
     forward: bool = False,
 ) -> None:
-    """Run `instructions` on primals and tangents; both dictionaries gain the values they make.
+    """Run `instructions` on primals and tangents, adding the results to both dictionaries.
 
     `apply(op, inputs, attrs)` runs one: in a trace it is that one's `process`. `forward`: nothing will be transposed.
     """
@@ -95,7 +95,7 @@ def transpose(
     known: Mapping[Var, Any] | None = None,
     hooked: Mapping[Var, Sequence[Callable[[Any], Any]]] | None = None,
 ) -> None:
-    """Walk linear instructions backwards in `trace`; `bars` gains the cotangents of what they read.
+    """Walk linear instructions backwards in `trace`, adding the cotangents of their operands to `bars`.
 
     `known`: operands that have numbers already. `hooked`: functions that may change the cotangents of these values.
     """
@@ -123,12 +123,12 @@ def _changed(bar: Any, hooks: Sequence[Callable[[Any], Any]]) -> Any:
 
 
 def _readable(trace: Trace, x: Operand) -> Any:
-    # A linear operand has a type that its transpose may ask for; its numbers do not exist.
+    # A transpose may ask for the type of a linear operand, but its numbers do not exist.
     return x.value if isinstance(x, Const) else trace.tracer(x)
 
 
 def _transposed(i: Instruction, y_bar: Any, operands: list[Any], which: list[int]) -> list[Any]:
-    """The cotangents of these operands. An op of any number of operands has one rule for all of them."""
+    """The cotangents of these operands. A variadic op has one rule for all of its operands."""
     op = i.op
     if not op.transpose:
         raise GradientError(

@@ -22,7 +22,7 @@ _OF_INPUT, _OF_ATTRIBUTE, _GIVEN = 0, 1, 3  # as core/dim.h: SizeLeaf::Kind
 
 
 def symbolic_types(types: Sequence[tuple[int, tuple[int, ...]]]) -> list[Type]:
-    """Types whose sizes are symbols, but for sizes of 1, which decide about broadcasting."""
+    """Types with symbolic sizes, except sizes of 1, which decide about broadcasting."""
     return [
         Type(d, tuple(n if n == 1 else _core.new_symbol(0, k, axis, n) for axis, n in enumerate(shape)))
         for k, (d, shape) in enumerate(types)
@@ -30,8 +30,8 @@ def symbolic_types(types: Sequence[tuple[int, tuple[int, ...]]]) -> list[Type]:
 
 
 def _example(spec: Any, n: int) -> int:
-    """The size that a symbol has as its example. A symbol lives as long as the process and serves every program with the
-    same example: so the place in a stream of random numbers, which never comes again and decides nothing, is 0."""
+    """The example size of a symbol. Symbols live as long as the process and are shared by programs with the same example. A
+    position in a random stream never repeats and decides nothing, so its example is always 0."""
     return 0 if spec.name in ("key", "counter") else n
 
 
@@ -45,7 +45,7 @@ def _symbolic_attrs(name: str, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _given_attrs(name: str, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Attributes whose sizes are symbols for a list of sizes that is given to the program: all of them, in order."""
+    """Attributes whose sizes are symbols for the list of sizes given to the program, all of them, in order."""
     position = itertools.count()
     return tuple(
         tuple(n if n == 1 else _core.new_symbol(_GIVEN, 0, k, _example(spec, n)) for n, k in zip(value, position))
@@ -56,7 +56,7 @@ def _given_attrs(name: str, attrs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _unified_types(name: str, types: Sequence[tuple[int, tuple[int, ...]]], sizes: tuple[Any, ...]) -> Any:
-    """Symbolic types and attributes in which sizes that the op requires to be equal are one symbol.
+    """Symbolic types and attributes in which sizes that the op requires to be equal share a symbol.
 
     The op's own shape rule says which: it compares them. Those guards hold for every valid call.
     """
@@ -75,7 +75,7 @@ def _unified_types(name: str, types: Sequence[tuple[int, tuple[int, ...]]], size
 @own_symbols()
 def derive_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[Any, ...], mask: int) -> Any:
     """The derivative of one op, for the core: (native derivative, guards)."""
-    _core.infer(name, types, attrs)  # what is refused is refused with its numbers, not with the symbols below
+    _core.infer(name, types, attrs)  # so that errors show the actual sizes rather than symbols
     inputs, sizes = _unified_types(name, types, _symbolic_attrs(name, attrs))
     _core.open_guards()
     try:
@@ -152,7 +152,7 @@ def push_again(source: Derivable, types: list[tuple[int, Any]], given: list[int]
 
 
 def narrow(source: Derivable, mask: int) -> Any:
-    """The derived program with only the outputs in the mask, for the core. Its sizes are those of the whole one."""
+    """The derived program with only the outputs in the mask, for the core. It takes the same sizes as the whole one."""
     program = narrowed(source.program, mask)
     executable = lower(program, leaves=source.leaves)
     executable.name = source.name.removeprefix("vjp(").removesuffix(")")  # as the whole one
@@ -167,8 +167,8 @@ def narrowed(program: Program, mask: int) -> Program:
 
 @own_symbols()
 def partial(source: Derivable, types: list[tuple[int, Any]], given: list[int], n_bars: int, mask: int) -> Any:
-    """A vjp, whose first `n_bars` operands are cotangents, with those in the mask only, for the core: (native derived
-    program, guards, whether it holds for every rank). The others are zero. None if it reads them all the same."""
+    """A vjp, whose first `n_bars` operands are cotangents, taking only those in the mask while the others are zero. For the
+    core: (native derived program, guards, whether it holds for every rank), or None if the program needs the others."""
     missing = {k for k in range(n_bars) if not mask >> k & 1}
     program, past = _retyped(source, types, given, missing)
     _core.open_guards()
@@ -186,7 +186,7 @@ def partial(source: Derivable, types: list[tuple[int, Any]], given: list[int], n
     return native, guards, any_rank
 
 
-_MISSING = 1 << 24  # the operand that sizes of missing operands come from
+_MISSING = 1 << 24  # marks sizes that come from missing operands
 
 
 def _read_missing(leaves: Sequence[Leaf]) -> bool:
@@ -211,7 +211,7 @@ def _hand_over(d: Derivation, op_name: str | None, forward: Any = None, outputs:
 
 
 def _results(program: Program) -> tuple[list[Var], list[tuple[int, int]]]:
-    """What the program makes, each value once; and for each output whether it is none, an input, or one of those."""
+    """The distinct computed outputs, and for each output whether it is None, an input, or one of these."""
     results: list[Var] = []
     places: dict[Var, tuple[int, int]] = {v: (_FROM_INPUT, k) for k, v in enumerate(program.inputs)}
     outputs = []
@@ -228,7 +228,7 @@ def _results(program: Program) -> tuple[list[Var], list[tuple[int, int]]]:
 
 
 def _sizes_to_keep(program: Program, past: list[Instruction]) -> list[Any]:
-    """Sizes that a later derivative of the program needs and that its operands do not show."""
+    """Sizes that a later derivative of the program needs but cannot read from its operands."""
     shown = {leaf for v in program.inputs for n in v.type.shape if _is_leaf(n) for leaf in _core.leaves_of_sizes((n,))}
     sizes = [n for v in program.inputs for n in v.type.shape]
     sizes += [n for i in (*program.instructions, *past) for n in _attr_sizes(i)]
@@ -254,7 +254,7 @@ def _is_leaf(n: Any) -> bool:
 
 
 def _has_one_shape(source: Derivable) -> bool:
-    """Whether all values have the same shape, whatever it is: then the program serves every rank."""
+    """Whether all values have the same shape, whatever it is, so that the program is valid for every rank."""
     shape = source.program.inputs[0].type.shape
     return not source.leaves and all(
         i.op.fuses == "map" and all(same_sizes(v.type.shape, shape) for v in (*i.outputs, *i.vars()))
@@ -265,7 +265,7 @@ def _has_one_shape(source: Derivable) -> bool:
 def _retyped(
     source: Derivable, types: list[tuple[int, Any]], given: list[int], missing: Collection[int] = ()
 ) -> tuple[Program, list[Instruction]]:
-    """The program and the past of its residuals over fresh sizes: those of these operands, and those that are given.
+    """The program and the past of its residuals in terms of fresh sizes: those of these operands, and the given ones.
 
     A variant is derived later than the program itself and at other sizes, which decide what guards say. `missing`: operands
     that the variant does not have; the others are counted without them, and show their sizes where they can.
@@ -295,7 +295,7 @@ def _retyped(
 
 
 def at_sizes(source: Derivable, types: list[tuple[int, Any]], given: list[int], first: int) -> Program:
-    """The program with the sizes of these operands, and those that are given, as numbers.
+    """The program with the sizes of these operands and the given sizes as numbers.
 
     Those that say where a stream of random numbers begins, which are others each time, are symbols: of given sizes, counted
     from `first` on.

@@ -72,7 +72,7 @@ class Name(Tracer):
 
 
 class CallTrace(Trace):
-    """A program under construction. Hidden inputs follow the arguments, and new values of changed tensors are extra outputs."""
+    """A program under construction. Hidden inputs follow the arguments; new values of changed tensors are extra outputs."""
 
     captures = True
 

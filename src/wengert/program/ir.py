@@ -78,7 +78,7 @@ Operand = Var | Const
 
 
 class Origin(NamedTuple):
-    """Where an instruction comes from: the user's line, which str() gives, and for a derivative the op it was derived from."""
+    """Where an instruction comes from: the user's line, which str() gives, and for derivatives the original op."""
 
     line: Any
     op: str = ""

@@ -11,8 +11,8 @@ from wengert.program.ir import Instruction, Program, Shape, Size, Type, Var, res
 
 
 class own_symbols(contextlib.ContextDecorator):
-    """A scope that makes a program: its symbols differ from those outside, and are reused afterwards. Profiles count the time
-    inside as preparation."""
+    """A scope that makes a program: its symbols differ from those outside, and are reused afterwards. Profiles count the
+    time inside as preparation."""
 
     def __enter__(self) -> None:
         self._preparing = _core.profile_preparing(True)

@@ -84,7 +84,7 @@ def standing_trace(x: Any) -> Trace | None:
 
 
 class untraced:
-    """A scope in which ops without operands run immediately, even inside a trace; for Python code that runs while tracing."""
+    """A scope in which ops without operands run immediately, even inside a trace, for Python that runs while tracing."""
 
     def __enter__(self) -> None:
         _enter(None)
