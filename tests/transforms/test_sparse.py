@@ -142,6 +142,15 @@ def test_copies_beside_other_things() -> None:
         )
 
 
+def test_copies_chosen_by_what_has_no_derivative() -> None:
+    """Comparisons and stopped gradients have no derivative, and still change with the arguments."""
+    x = at(5)
+    assert _passes(lambda x: x[1:] * wg.stop_gradient(wg.exp(2 * x))[:-1].abs(), x) == 1
+    assert _passes(lambda x: wg.where(2 * x[1:] > x[:-1], x[1:], x[:-1]) * x[1:], x) == 1
+    pairs = lambda x: wg.logsumexp(wg.stack([x[1:], x[:-1] * 2.0], axis=1), axis=1)  # less its largest element
+    assert _passes(pairs, x) == 1
+
+
 # ------------------------------------------------------------------------------------------------------------ functions
 
 

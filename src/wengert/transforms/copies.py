@@ -48,11 +48,15 @@ def _split(found: Detected) -> _Copied | None:
     """None if there are no copies."""
     program, dependent = found.traced.program, found.values
     copies = {program.inputs[k] for k in found.traced.chosen}
+    varying = set(copies)  # with the arguments, also where the derivative is zero, as of comparisons
     fixed, first, rest = [], [], []
     for i in program.instructions:
-        if not any(x in dependent for x in i.vars()):
+        read = varying.intersection(i.vars())
+        if not read:
             fixed.append(i)
-        elif _only_copies(i, copies, found):
+            continue
+        varying.update(i.outputs)
+        if read <= copies and _only_copies(i, found):
             first.append(i)
             copies.update(i.outputs)
         else:
@@ -68,9 +72,8 @@ def _split(found: Detected) -> _Copied | None:
     return _Copied(before, values, after, columns)
 
 
-def _only_copies(i: Instruction, copies: set[Var], found: Detected) -> bool:
-    read = [x for x in i.vars() if x in found.values]
-    if i.op.sparsity not in UNCHANGED or not all(x in copies for x in read) or i.outputs[0] not in found.values:
+def _only_copies(i: Instruction, found: Detected) -> bool:
+    if i.op.sparsity not in UNCHANGED or i.outputs[0] not in found.values:
         return False
     return int(found.values[i.outputs[0]].counts().max(initial=0)) <= 1
 
