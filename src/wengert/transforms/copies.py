@@ -51,12 +51,12 @@ def _split(found: Detected) -> _Copied | None:
     varying = set(copies)  # with the arguments, also where the derivative is zero, as of comparisons
     fixed, first, rest = [], [], []
     for i in program.instructions:
-        read = varying.intersection(i.vars())
-        if not read:
+        changing = varying.intersection(i.vars())
+        if not changing:
             fixed.append(i)
             continue
         varying.update(i.outputs)
-        if read <= copies and _only_copies(i, found):
+        if changing <= copies and _only_copies(i, found):
             first.append(i)
             copies.update(i.outputs)
         else:
