@@ -132,7 +132,7 @@ FOREIGN_OF_NETWORKS: dict[str, str] = {
     "add_module": "setattr(net, name, module)",
 }
 
-# Where else a name may stand.
+# Other places where a name may be found.
 _PACKAGES = ("wengert", "wengert.nn", "wengert.optim", "wengert.linalg", "wengert.fft", "wengert.data")
 
 # Keyword arguments.
@@ -153,10 +153,10 @@ KEYWORDS: dict[str, str] = {
 
 
 class MissingName(AttributeError):
-    """A name that a module does not have. What to write instead is looked for when the message is read: probing with
+    """A name that a module does not have. The suggestion is only looked up when the message is read, because probing with
     `hasattr` must not import anything."""
 
-    __module__ = "wengert"  # as it is shown to users
+    __module__ = "wengert"  # as users see it
 
     def __init__(self, module: str, name: str) -> None:
         super().__init__(module, name)
@@ -171,7 +171,7 @@ class MissingName(AttributeError):
 
 
 def _elsewhere(module: str, name: str) -> Iterator[str]:
-    """The same name in other packages; names that differ in capitals and underscores; names of this one that are close."""
+    """The same name in other packages, names that differ in capitals and underscores, and similar names in this module."""
     public = {p: importlib.import_module(p).__all__ for p in (module, *_PACKAGES)}
     places = {p: "" if p in ("wengert", module) else f"{p.removeprefix('wengert.')}." for p in public}
     yield from (places[p] + name for p in public if name in public[p])
@@ -186,7 +186,8 @@ def _letters(name: str) -> str:
 
 
 class ForeignMethod:
-    """Stands on a type under a foreign name. Reading it from an instance raises with ours, so `hasattr` is False there.
+    """A placeholder on a type under a foreign name. Reading it from an instance raises an error that names ours, so
+    `hasattr` is False.
 
     The type gives the object itself, as it does for properties: what `dir(Tensor)` lists can be read, and says what to
     write. (A metaclass could hide the name, but would slow down every `isinstance` of the type.)
@@ -212,7 +213,7 @@ class ForeignMethod:
 
 
 def readable(x: Any, unreadable: tuple[str, ...] = ()) -> list[str]:
-    """What `dir` lists of an object, without foreign names and those that are not for this one."""
+    """What `dir` lists of an object, without foreign names and names that do not apply to it."""
     return [
         n
         for n in object.__dir__(x)
@@ -221,7 +222,7 @@ def readable(x: Any, unreadable: tuple[str, ...] = ()) -> list[str]:
 
 
 def explain_keywords(f: Callable[P, R]) -> Callable[P, R]:
-    """A function whose TypeError for `dim=` and the like names our keyword."""
+    """Wrap a function so that its TypeError for `dim=` and the like names our keyword."""
 
     @wraps(f)
     def call(*args: P.args, **options: P.kwargs) -> R:

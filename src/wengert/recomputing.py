@@ -1,4 +1,4 @@
-"""Whether a function runs once more, only for its derivative: then what it has done to others must not be done again."""
+"""Whether a function is running again just for its derivative, so that its side effects must not be repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _state = _State()
 
 
 def recomputing() -> bool:
-    """Whether this thread runs something again that has run before.
+    """Whether this thread is recomputing something.
 
     >>> recomputing()
     False

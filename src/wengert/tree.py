@@ -1,4 +1,4 @@
-"""Trees: nested containers, with anything that is not a container for leaves.
+"""Trees: nested containers whose leaves are everything that is not a container.
 
 Containers are dicts, lists, tuples, named tuples, dataclasses, `None` (which has no leaves), and the classes that were
 registered. Modules are leaves. Wherever wengert takes containers (`grad`, `jvp`, `vjp`, `hvp`, `compile`, optimizers in
@@ -30,16 +30,16 @@ _LONGEST = 2000  # characters of a structure in a message
 
 
 class _Kind(NamedTuple):
-    """How containers of one class are taken apart and built. `labels` are how a child is reached, of what `parts` keeps."""
+    """How containers of one class are flattened and rebuilt. `labels` gives the accessor of each child."""
 
-    parts: Callable[[Any], tuple[Iterable[Any], Any]]  # container → (children, what else it is made of)
-    build: Callable[[type, Any, list[Any]], Any]  # class, what else, children → container
-    show: Callable[[type, Any, list[str]], str]  # class, what else, texts of the children → text
-    labels: Callable[[Any, int], list[str]]  # what else, number of children → "[0]", ".x", …
+    parts: Callable[[Any], tuple[Iterable[Any], Any]]  # container → (children, metadata)
+    build: Callable[[type, Any, list[Any]], Any]  # class, metadata, children → container
+    show: Callable[[type, Any, list[str]], str]  # class, metadata, texts of the children → text
+    labels: Callable[[Any, int], list[str]]  # metadata, number of children → "[0]", ".x", …
 
 
 class Structure:
-    """The containers of a tree without its leaves: equal, and hashed alike, for trees of the same form.
+    """The containers of a tree without its leaves. Trees of the same form have equal structures with equal hashes.
 
     The keys of a dict stand in their order, which is the order of the leaves.
 
@@ -51,11 +51,11 @@ class Structure:
     __slots__ = ("_node",)
 
     def __init__(self, node: Any) -> None:
-        self._node = node  # None of a leaf; otherwise (class, what else it is made of, nodes of the children)
+        self._node = node  # None for a leaf; otherwise (class, metadata, nodes of the children)
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the tree is one leaf, in no container."""
+        """Whether the tree is a single leaf without a container."""
         return self._node is None
 
     @property
@@ -118,7 +118,7 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     try:
         built = _build(structure._node, rest)
     except StopIteration:
-        built = rest  # too few: what was built is worth nothing
+        built = rest  # too few leaves: discard the partial result
     if built is rest or next(rest, rest) is not rest:
         raise ArgumentError(
             f"tree.unflatten: the structure {_shortened(structure)} has {structure.num_leaves} leaves, got {len(given)}"
@@ -178,7 +178,7 @@ def leaves_like(tree: Any, structure: Structure, what: str, is_leaf: IsLeaf = No
 
 
 def is_container(x: Any) -> bool:
-    """Whether x is looked into.
+    """Whether x is a container.
 
     >>> is_container([]), is_container(None), is_container("text")
     (True, True, False)
@@ -188,7 +188,7 @@ def is_container(x: Any) -> bool:
 
 
 def labelled(x: Any) -> list[tuple[str, Any]]:
-    """The children of a container, each with how it is reached.
+    """The children of a container, each with its accessor.
 
     >>> labelled({"a": 1, "b": (2, 3)})
     [("['a']", 1), ("['b']", (2, 3))]
@@ -220,7 +220,7 @@ def _build(node: Any, rest: Iterator[Any]) -> Any:
         return next(rest)
     cls, extra, children = node
     kind = _kind(cls)
-    assert kind is not None  # it was one when the node was made
+    assert kind is not None  # x was a container when the node was made
     return kind.build(cls, extra, [_build(child, rest) for child in children])
 
 
@@ -245,7 +245,7 @@ def _shortened(structure: Structure) -> str:
 
 
 class _Mismatch(Exception):
-    """What differs, and where."""
+    """A difference between two trees, and where it is."""
 
 
 def _differ(place: str, text: str) -> NoReturn:

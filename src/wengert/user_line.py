@@ -10,14 +10,14 @@ import warnings
 from wengert import _core
 
 _FOLDER = os.path.dirname(__file__)
-# Lines of these files are not the user's, except those of the programs that `wengert demo` and its like run.
+# Lines of these files do not count as the user's, except in the programs that `wengert demo` and others run.
 _core.hide_lines(os.path.join(_FOLDER, ""), os.path.join(_FOLDER, "cli", ""))
 
-_PASSED_OVER = ("wengert", "numpy", "scipy")  # frames of these packages are not the user's
+_PASSED_OVER = ("wengert", "numpy", "scipy")  # frames of these packages do not count as the user's
 
 
 def _frames_to_user() -> int:
-    """How many frames the innermost one of the user's is above the caller."""
+    """How many frames above the caller the innermost user frame is."""
     above, frame = 1, sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _PASSED_OVER:
         above, frame = above + 1, frame.f_back
@@ -36,7 +36,7 @@ def user_line() -> str:
 
 
 def warn_user(message: str) -> None:
-    """Warn at the innermost line of the user's.
+    """Warn at the innermost line of the user.
 
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")

@@ -22,7 +22,7 @@ def code_of(precision: str, name: str) -> int:
 
 
 class uncast:
-    """Inside, ops run in the precision of what they are given: for what the library computes itself."""
+    """A scope in which ops run in the precision of their operands, for computations of the library itself."""
 
     def __enter__(self) -> None:
         self._before = _core.set_autocast(None)
@@ -32,7 +32,7 @@ class uncast:
 
 
 class cast_apart:
-    """Inside, autocast does what it did when this was made, and makes its casts of leaves anew.
+    """A scope in which autocast behaves as when this object was made, with fresh casts of leaves.
 
     For a part of a function that is recorded by itself, now and when it runs again.
     """

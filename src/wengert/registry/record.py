@@ -69,20 +69,20 @@ class Op:
     vmap: Rule | str = "undefined"
     sparsity: Rule | str = "undefined"
     precision: str = "any"
-    n_conditions: int = 0  # of an elementwise op: its first operands, which are bool
+    n_conditions: int = 0  # of an elementwise op: how many leading operands are bool conditions
     fusion: int = 0  # how it takes part in fused groups, as core/fuse.h: FusionRole
     fuses: str = ""  # the same as a word: map, reduce, expand, alias
     strong: str = ""
     commutes: bool = False
     passes_on: bool = False
     written_back: Callable[..., Any] | None = None
-    # Of ops that hold programs, which the core has no op for:
+    # Only for ops that hold programs, which have no op in the core:
     infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes
     lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
     # Inputs, tangents, attributes, whether nothing will be transposed → outputs, tangents. It replaces the primal.
     linearize: Callable[..., Any] | None = None
     check: Callable[[Sequence[Any], tuple[Any, ...]], str] | None = (
-        None  # operand types, attributes → what is wrong, or ""
+        None  # operand types, attributes → an error text, or ""
     )
 
     def __call__(self, *args: Any) -> Any:
@@ -101,8 +101,8 @@ class Op:
 
 
 class _Ops(dict[str, Op]):
-    """The ops of the core, by name. A look-up also finds ops that hold programs, and those that are made while tracing,
-    as long as a program has them."""
+    """The ops of the core, by name. Look-ups also find ops that hold programs, and ops made while tracing for as long as a
+    program uses them."""
 
     def __missing__(self, name: str) -> Op:
         return REGION_OPS[name] if name in REGION_OPS else CALLBACKS[name]
@@ -196,7 +196,7 @@ def _default_sparsity(op: Op) -> str:
 
 
 def find_op(name: str) -> Op | None:
-    """The op of this name, if it is one: functions and callbacks are not."""
+    """The op of this name, or None: functions and callbacks are not ops."""
     return OPS[name] if name in OPS else REGION_OPS.get(name)
 
 

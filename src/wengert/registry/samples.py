@@ -1,4 +1,4 @@
-"""Descriptions of sample inputs, from which the tests make arrays. Named tuples, because every import makes them all."""
+"""Descriptions of sample inputs, from which the tests make arrays. They are named tuples, which are quick to import."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Sample(NamedTuple):
 
     inputs: tuple[Array, ...]
     attrs: tuple[Any, ...] = ()
-    gradients: bool = True  # False at kinks and poles: values are checked, derivatives are not
+    gradients: bool = True  # False at kinks and poles: only values are checked
     second: bool = True
-    phases: bool = False  # complex outputs are defined up to phases: derivatives are tested through invariants instead
+    phases: bool = False  # complex outputs are only defined up to phases, so derivatives are tested through invariants
 
 
 class Invalid(NamedTuple):
@@ -55,7 +55,7 @@ def regular(*shape: int) -> Array:
 
 
 def spd(*shape: int) -> Array:
-    """Positive definite matrices, but for rounding symmetric."""
+    """Positive definite matrices, symmetric up to rounding."""
     return Array(shape, -1.0, 1.0, form="spd")
 
 
@@ -65,7 +65,7 @@ def spaced(*shape: int) -> Array:
 
 
 def triangular(*shape: int) -> Array:
-    """Matrices whose triangles are well conditioned."""
+    """Matrices with well conditioned triangles."""
     return Array(shape, -1.0, 1.0, form="triangular")
 
 

@@ -1,4 +1,4 @@
-"""The symbolic zero: a tangent or cotangent that is zero as a whole, and costs nothing."""
+"""The symbolic zero: a tangent or cotangent that is entirely zero and costs nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Zero:
-    """Absorbs products and vanishes in sums, so that rules need not ask whether a tangent is there."""
+    """Absorbs products and vanishes in sums, so that rules need not test whether a tangent is present."""
 
     __slots__ = ()
 

@@ -1,1 +1,1 @@
-"""Tensors: making and converting them, where they are, what their names are bound to, dual tensors."""
+"""Tensors: creation, conversion, devices, rebinding of names, dual tensors."""

@@ -35,7 +35,7 @@ _LARGEST = 2**63 - 1  # of int64
 
 
 def as_tensor(x: Any, name: str) -> Tensor:
-    """A tensor of what may stand for one: arrays, nested lists and numbers."""
+    """Convert an array-like (array, nested list, number) to a tensor."""
     if isinstance(x, Tensor):
         return x
     if isinstance(x, _CONVERTIBLE) or hasattr(x, "__dlpack__"):
@@ -44,12 +44,12 @@ def as_tensor(x: Any, name: str) -> Tensor:
 
 
 def on_host(x: Tensor) -> bool:
-    """Whether x has numbers that can be looked at without waiting for a device."""
+    """Whether the numbers of x can be read without waiting for a device."""
     return x._plain and _core.device_of(x) == 0
 
 
 def as_dtype_of(x: Tensor, dtype: DType) -> Tensor:
-    """x in another dtype; x itself if it has that one."""
+    """x in this dtype; x itself if it already has it."""
     return x if x.dtype.code == dtype.code else _cast(x, dtype.code)
 
 
@@ -64,7 +64,7 @@ def wide(x: Tensor) -> Tensor:
 
 
 def narrow(x: Tensor, dtype: DType) -> Tensor:
-    """A result of `wide` values back in their dtype; sizes of complex numbers are real."""
+    """Cast a result computed from `wide` values back to their dtype; absolute values of complex numbers are real."""
     return x if dtype.kind == "c" else as_dtype_of(x, dtype)
 
 
@@ -79,7 +79,7 @@ def as_index(x: Any, name: str) -> Tensor:
 
 
 def signed(index: Tensor, name: str) -> Tensor:
-    """Integers as int64. Those beyond it stay beyond the end of every axis; a cast would make them negative."""
+    """Integers as int64. Larger ones stay beyond the end of every axis, where a plain cast would make them negative."""
     if index.dtype.code == uint64.code:
         if index._plain and index.size and (largest := int(data(index).max())) > _LARGEST:
             raise IndexRangeError(f"{name}: index {largest} is out of range for every axis")
@@ -88,14 +88,14 @@ def signed(index: Tensor, name: str) -> Tensor:
 
 
 def default_sum_dtype(dtype: DType) -> DType:
-    """What sums and products of this dtype are computed in: int64 for small integers and bools, uint64 for unsigned."""
+    """The dtype for sums and products: int64 for small integers and bools, uint64 for unsigned integers."""
     if dtype.kind == "u":
         return uint64
     return int64 if dtype.kind in "bi" else dtype
 
 
 def promoted(xs: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors in the dtype that all promote to."""
+    """Cast tensors to their common promoted dtype."""
     code = xs[0].dtype.code
     for x in xs[1:]:
         if x.dtype.code != code:
@@ -117,7 +117,7 @@ def both_tensors(a: Any, b: Any, name: str) -> tuple[Tensor, Tensor]:
 
 
 def promoted_for(op: str, xs: Sequence[Tensor]) -> list[Tensor]:
-    """The same for the operands of an op; as they are where autocast gives them one dtype."""
+    """As `promoted`, for the operands of an op; unchanged if autocast will cast them to one dtype."""
     codes = [x.dtype.code for x in xs]
     return list(xs) if len(set(codes)) > 1 and _core.unifies_operands(op, codes) else promoted(xs)
 
@@ -158,7 +158,7 @@ def product(sizes: Sequence[Size]) -> Size:
 
 
 def number(size: Size, dtype: DType) -> Any:
-    """A size as a real operand of arithmetic: a Python number, or while tracing a value that follows the size."""
+    """A size as an arithmetic operand: a Python number, or while tracing a value that follows the size."""
     if isinstance(size, _core.Dim):
         return create(OPS["size_scalar"], ((size,), real_parts(dtype.code)))
     return float(size) if dtype.is_inexact else size
@@ -171,25 +171,25 @@ def is_one(size: Size) -> bool:
 
 
 def full(shape: Sequence[Size], value: complex, dtype: DType, like: Any = None) -> Tensor:
-    """A tensor of one value, now or in the trace that is open; on the device of the tensor `like`."""
+    """A tensor filled with one value, now or in the open trace, on the device of the tensor `like`."""
     made: Tensor = _made_like(like, filled, tuple(shape), value, dtype.code)
     return made
 
 
 def _made_like(like: Any, make: Callable[..., Tensor], *args: Any) -> Tensor:
-    """What `make` makes, on the device of a tensor."""
+    """Call `make` with allocations on the device of a tensor."""
     if like is None or _core.device_of(like) <= 0:
         return make(*args)
     return make_on(like.device, make, *args)
 
 
 def iota(n: Size, start: float = 0.0, step: float = 1.0, like: Any = None) -> Tensor:
-    """start, start + step, … as int64, now or in the trace that is open; on the device of the tensor `like`."""
+    """start, start + step, … as int64, now or in the open trace, on the device of the tensor `like`."""
     return _made_like(like, create, OPS["iota"], ((n,), int64.code, float(start), float(step)))
 
 
 def decreases(x: Tensor) -> bool:
-    """Whether a vector decreases somewhere, as far as its numbers are known."""
+    """Whether a vector decreases somewhere, if its numbers are known."""
     return bool(x._plain and (np.diff(data(x).astype(np.float64)) < 0).any())
 
 

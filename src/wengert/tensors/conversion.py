@@ -1,4 +1,4 @@
-"""Tensors of what there is: numbers, nested lists, arrays, other tensors."""
+"""Making tensors from numbers, nested lists, arrays and other tensors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from wengert.tensors.device import check_device, move
 from wengert.tensors.dlpack import imported
 from wengert.tensors.leaving import refuse_leaving
 
-EXACT = 2**53  # every smaller integer is a float64
+EXACT = 2**53  # every integer up to here is exact in float64
 
 
 def finish(t: Tensor, requires_grad: bool | None) -> Tensor:
-    """t, with or without gradients if that was said."""
+    """t, with requires_grad set if it was given."""
     if requires_grad is not None:
         t.requires_grad = requires_grad
     return t
@@ -52,7 +52,7 @@ def _from_numpy(a: np.ndarray[Any, Any], copy: bool | None) -> Tensor:
 
 
 def _made(t: Tensor) -> Tensor:
-    """t, known as the function's own to the trace that is open, if there is one."""
+    """t, registered with the open trace, if any, as created by the traced function."""
     trace = call_trace()
     if trace is not None:
         trace.made[id(t)] = t
@@ -60,7 +60,7 @@ def _made(t: Tensor) -> Tensor:
 
 
 def as_constant(t: Tensor) -> Tensor:
-    """t, known to the tapes that record as a constant of what is recorded."""
+    """t, registered with the recording tapes as a constant."""
     if _core.recording_tapes():
         kept = _core.copy(t)
         _core.log_custom("constant", lambda: [kept], [], [t])
@@ -97,7 +97,7 @@ def tensor(data: Any, *, dtype: Any = None, requires_grad: bool | None = None, d
 
 
 def _as_leaf(t: Tensor, requires_grad: bool | None) -> Tensor:
-    """t, or if it was said whether it requires a gradient, a leaf with its data."""
+    """t, or a leaf with its data if requires_grad was given."""
     if requires_grad is None:
         return t
     if hasattr(t, "tangent"):
@@ -166,7 +166,7 @@ _CODES = {(float, float32.code): "f", (float, float64.code): "d", (int, int64.co
 
 
 def _from_numbers(obj: Any, types: set[type], dtype: Any) -> Tensor | None:
-    """A number, or a row of Python numbers of one kind, without NumPy, which would take ten times as long; or None."""
+    """Convert a number, or a list of Python numbers of one kind, ten times as fast as NumPy; or return None."""
     if len(types) != 1:
         return None
     (kind,) = types
@@ -203,7 +203,7 @@ def _from_nested(obj: Any, types: set[type], dtype: Any) -> np.ndarray[Any, Any]
     if dtype is not None:
         t = as_dtype(dtype)
         return _whole_numbers(obj, a, t) if t.is_integer and numbers else _converted(a, t)
-    if numbers:  # Python's have our default dtypes; what holds others knows its own
+    if numbers:  # Python numbers get the default dtypes; everything else keeps its dtype
         defaults = {"f": float32, "i": int64, "c": complex64}
         if a.dtype.kind in defaults:
             a = _converted(a, defaults[a.dtype.kind])
@@ -218,7 +218,7 @@ def _converted(a: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def _whole_numbers(obj: Any, a: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """Python numbers, of which NumPy made `a`, in an integral dtype that has to hold those that are integers."""
+    """Python numbers, converted to `a` by NumPy, in an integral dtype, which must hold those that are integers."""
     if a.dtype.kind not in "iu":  # NumPy makes floats of integers if some fit int64 and others uint64 only
         for x in _leaves(obj):
             check_range(x, dtype, "asarray")
@@ -231,7 +231,7 @@ def _whole_numbers(obj: Any, a: np.ndarray[Any, Any], dtype: DType) -> np.ndarra
 
 
 def _from_large(obj: Any, dtype: DType) -> np.ndarray[Any, Any]:
-    """Numbers among which are integers beyond 64 bits, which only floating types can hold."""
+    """Numbers that include integers beyond 64 bits, which only floating types can hold."""
     if dtype.is_integer:
         for x in _leaves(obj):
             check_range(x, dtype, "asarray")

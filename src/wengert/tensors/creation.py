@@ -45,7 +45,7 @@ def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:
 
 
 def check_count(n: int, what: str) -> None:
-    """Raise if there is no memory for n elements anywhere; beyond that, numbers of elements no longer fit their type."""
+    """Raise if no machine has memory for n elements; still larger counts would overflow."""
     if n >= _TOO_MANY:
         raise MemoryError(f"{what}: out of memory: {n} elements exceed the address space")
 
@@ -75,7 +75,7 @@ def full(
 
 
 def _filled_with(x: Tensor, shape: tuple[Any, ...], dtype: Any) -> Tensor:
-    """The one element of x everywhere, with its gradient."""
+    """A tensor filled with the one element of x, differentiable."""
     if x.size != 1:
         raise ShapeError(f"full: the value must be a number, got a tensor of shape {tuple(x.shape)}; use broadcast_to")
     one = OPS["reshape"](x if dtype is None else x.astype(dtype), ())
@@ -84,7 +84,7 @@ def _filled_with(x: Tensor, shape: tuple[Any, ...], dtype: Any) -> Tensor:
 
 
 def _constant(shape: Any, value: float, dtype: Any, requires_grad: bool | None, device: Any) -> Tensor:
-    """`full` of a number that every dtype holds."""
+    """`full` for a number that every dtype can represent."""
     if device is not None:
         return make_on(device, _constant, shape, value, dtype, requires_grad, None)
     return finish(filled(as_shape(shape), value, as_dtype(dtype).code), requires_grad)
@@ -195,13 +195,13 @@ def arange(
 
 
 def _large_range(start: int, step: int, n: int) -> np.ndarray[Any, Any]:
-    """Integers that float64 would round; the sums wrap around at 2⁶⁴, and so are right in the end."""
+    """A range of integers that float64 would round. Sums wrap around at 2⁶⁴, so the results are right."""
     values = np.arange(n, dtype=np.uint64) * np.uint64(step % 2**64) + np.uint64(start % 2**64)
     return values if max(start, start + (n - 1) * step) >= 2**63 else values.view(np.int64)
 
 
 def _ends(start: Any, stop: Any, num: Any, name: str) -> tuple[Any, Any, int]:
-    """The ends of a range and how many numbers are in it, checked."""
+    """The ends of a range and its length, checked."""
     ends = [int(x) if isinstance(x, _core.Dim) else x for x in (start, stop)]
     for x in ends:
         if not isinstance(x, (int, float, complex, np.number)):

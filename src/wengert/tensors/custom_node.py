@@ -12,7 +12,7 @@ from wengert._core import Tensor
 
 @contextlib.contextmanager
 def tapes_paused() -> Iterator[None]:
-    """Inside, tapes record nothing, and track nothing on their own account."""
+    """A scope in which tapes record nothing and track no tensors."""
     _core.pause_tapes()
     try:
         yield

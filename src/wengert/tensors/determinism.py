@@ -1,4 +1,4 @@
-"""Runs that can be repeated: what is refused because it cannot promise its bits, and which seed each draw has.
+"""Reproducible runs: refusing operations that cannot promise their bits, and seeding each draw.
 
 The ops of wengert give the same bits for any number of threads, eager, compiled or recomputed, whether this is switched
 on or not. What it adds is a guard against what nobody promised: draws from a generator that was never seeded, and
@@ -53,7 +53,7 @@ class DeterministicConfig:
 
 
 class _Running(threading.local):
-    """What holds in this thread."""
+    """The settings of this thread."""
 
     config: DeterministicConfig | None = None
 
@@ -67,7 +67,7 @@ running = _Running()
 
 
 def refuse(what: str, remedy: str) -> None:
-    """For what cannot be repeated to the bit: raise or warn, as this thread was told to."""
+    """Raise or warn, as configured, about something that cannot be repeated to the bit."""
     config = running.config
     if config is None or config.mode == "off":
         return
@@ -97,7 +97,7 @@ def require_pure(name: str, pure: bool | None) -> None:
 
 
 def place_in_source() -> str:
-    """The user's function and line that runs now, such that lines around it may come and go."""
+    """The running function and line of the user, in a form that does not change when surrounding lines do."""
     frame = user_frame()
     code = frame.f_code
     text = linecache.getline(code.co_filename, frame.f_lineno).strip()

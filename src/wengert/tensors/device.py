@@ -31,7 +31,7 @@ class Device(str):
 
     @property
     def ordinal(self) -> int | None:
-        """Which of its kind; None for the CPU, of which there is one.
+        """The index among devices of its type; None for the CPU.
 
         >>> Device("cuda:1").ordinal
         1
@@ -46,7 +46,7 @@ class Device(str):
 CPU = Device("cpu")
 T = TypeVar("T")
 _KINDS = ("cpu", "cuda", "gpu", "test")
-_devices = {0: CPU}  # by their number in the core
+_devices = {0: CPU}  # by device number in the core
 
 
 def is_device(x: Any) -> bool:
@@ -67,7 +67,7 @@ def number_of(device: Any) -> int:
 
 
 def device_of(x: Any) -> Device:
-    """The device of a tensor; of one that is traced, that of the program's operands."""
+    """The device of a tensor; for a traced tensor, that of the program's operands."""
     number = _core.device_of(x)
     if number < 0:
         number = _core.placement()
@@ -77,13 +77,13 @@ def device_of(x: Any) -> Device:
 
 
 def like(x: Any) -> Device | None:
-    """Where to make a tensor that goes with x; None says as usual."""
+    """The device for a tensor to be used with x; None means the default."""
     device = device_of(x)
     return None if device is CPU else device
 
 
 def make_on(device: Any, make: Callable[..., T], *args: Any, **options: Any) -> T:
-    """`make(*args, **options)`, with what ops make from nothing on this device."""
+    """Call `make(*args, **options)` with ops without operands allocating on this device."""
     before = _core.set_placement(number_of(device))
     try:
         return make(*args, **options)

@@ -43,7 +43,7 @@ def to_dlpack(
     a = x.numpy()
     if (
         not a.flags.writeable and copy is None
-    ):  # elements that share memory; not every consumer knows of read-only arrays
+    ):  # elements share memory, and not every consumer understands read-only arrays
         a = a.copy()
     return a.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 

@@ -24,7 +24,7 @@ from wengert.tensors.leaving import refuse_leaving
 from wengert.tensors.rebinding import Pair, View, another_name, argument, end, note_view, write
 
 
-@_core.tensor_layout  # a plain tensor that is given a value with a tangent becomes one of these
+@_core.tensor_layout  # writing a value with a tangent into a plain tensor turns it into one of these
 class DualTensor(Tensor):
     """A value and its tangent. `dual(value, tangent)` makes one, and so does every operation on one.
 
@@ -46,7 +46,7 @@ class DualTensor(Tensor):
 
     @property
     def value(self) -> Tensor:
-        """What the tensor is without its tangent, under a name of its own: writing to it does not change the dual."""
+        """The value without its tangent, as a new tensor: writing to it does not change the dual."""
         value: Tensor = another_name(self._pair.value)
         return value
 
@@ -128,19 +128,22 @@ class DualTensor(Tensor):
 
 
 class DualName(DualTensor, Name):  # type: ignore[misc, override]  # each has its own idea of the same attributes
-    """A tensor of a trace that was given a value with a tangent."""
+    """A traced tensor into which a value with a tangent was written."""
 
     __slots__ = ()
 
 
 class _Level(_core.Level):
-    """What dispatch calls for an op on duals of one level, which has a number, `level`.
+    """Applies ops to duals of one level; called by dispatch. `level` is its number.
 
     `turned` holds weak references to tensors that became duals of this level by a write.
     """
 
     __slots__ = ()
-    dual_type, traced_dual_type = DualTensor, DualName  # what tensors become that are given a value with a tangent
+    dual_type, traced_dual_type = (
+        DualTensor,
+        DualName,
+    )  # what tensors become when a value with a tangent is written to them
 
     def pair(self, value: Any, tangent: Any) -> DualTensor:
         """A dual of this level; a tangent of None is zero."""
@@ -149,7 +152,7 @@ class _Level(_core.Level):
         return made
 
     def dual(self, value: Any, tangent: Any) -> Any:
-        """The same, but a value without a tangent is not a dual."""
+        """As `pair`, but a value without a tangent stays as it is."""
         return value if tangent is None or tangent is ZERO else self.pair(value, tangent)
 
     def split(self, x: Any) -> tuple[Any, Any]:
@@ -158,11 +161,11 @@ class _Level(_core.Level):
         return x, None
 
     def another_name(self, x: DualTensor) -> DualTensor:
-        """x under a name of its own."""
+        """x under a new name."""
         return self.pair(*self.split(x))
 
     def rebind(self, x: Any, value: Any, name: str) -> None:
-        """x has another value from here on."""
+        """Give x a new value from here on."""
         write(x, value, self, name)
 
     def process(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
@@ -186,7 +189,7 @@ class _Level(_core.Level):
         return duals[0] if op.n_outputs == 1 else duals
 
     def _view(self, op: Op, x: DualTensor, x_dot: Any, value: Any, attrs: tuple[Any, ...]) -> DualTensor:
-        """What an op that makes views, all of which are linear, makes of a dual: it follows writes to that."""
+        """Apply a view op, which is always linear, to a dual; the result follows writes to it."""
         y = self.pair(value, None if x_dot is None else op(x_dot, *attrs))
         note_view(y, x, op, attrs)
         return y
@@ -221,8 +224,8 @@ def _make(level: _Level, value: Any, tangent: Any) -> DualTensor:
 
 
 class running_forward:
-    """Marks the extent of a forward-mode transformation: `dual` makes inner duals inside, and the tensors that were given
-    tangents of its level in place lose them when it ends."""
+    """Marks the extent of a forward-mode transformation: inside, `dual` makes inner duals; at its end, tensors that got
+    tangents of its level by writes lose them."""
 
     def __init__(self, level: _Level) -> None:
         self._level = level

@@ -1,4 +1,4 @@
-"""How tensors, gradient maps and modules look in notebooks."""
+"""HTML of tensors, gradient maps and modules for notebooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from wengert._core import Tensor
 
-MOST = 12  # rows and columns that are shown
+MOST = 12  # rows and columns shown
 
 
 def escaped(text: str) -> str:
@@ -16,7 +16,7 @@ def escaped(text: str) -> str:
     >>> escaped("<b>")
     '&lt;b&gt;'
     """
-    import html  # of no use outside notebooks, and slow to import
+    import html  # only needed in notebooks, and slow to import
 
     return html.escape(text)
 
@@ -51,7 +51,7 @@ def _cell(value: Any) -> str:
 
 
 def _shown(n: int) -> list[int | None]:
-    """The indices of an axis; None stands for those that are left out."""
+    """The indices of an axis that are shown; None marks the gap."""
     if n <= MOST:
         return list(range(n))
     return [*range(MOST // 2), None, *range(n - MOST // 2, n)]

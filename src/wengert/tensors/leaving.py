@@ -1,4 +1,4 @@
-"""Numbers that leave for Python or NumPy, where nothing is recorded: what is said where a derivative would be lost."""
+"""Errors and warnings for handing numbers to Python or NumPy, where a derivative would be lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wengert import _core
 from wengert.errors import CustomOpError, GradientError
 from wengert.user_line import user_line, warn_user
 
-running_rule = threading.local()  # .name: of the custom op whose rule runs in order to be differentiated or transposed
+running_rule = threading.local()  # .name: the custom op whose rule is running to be differentiated or transposed
 
 _REMEDIES = {
     "numpy": "wg.sin(x) or np.sin(x) on the tensor itself; wg.stack or wg.tensor([x, y]) instead of np.array([x, y])",
@@ -20,7 +20,7 @@ _NEW_LEAF = "leave requires_grad out, to make a copy that is differentiated"
 
 
 class numbers_kept:
-    """Inside, numbers that depend on these tensors may not leave: derivatives by them are being computed."""
+    """A scope in which numbers that depend on these tensors may not leave: they are being differentiated with respect to."""
 
     def __init__(self, sources: Iterable[Any]) -> None:
         self._sources = [x for x in sources if isinstance(x, _core.Tensor)]
@@ -33,7 +33,7 @@ class numbers_kept:
 
 
 def refuse_leaving(x: Any, what: str, inside: bool) -> NoReturn:
-    """Raise for a tensor of which numbers must not leave.
+    """Raise for a tensor whose numbers must not leave.
 
     `what` is what was called: item, float, numpy, ...; `inside`: what a transformation differentiates by is behind it,
     and not just a graph for a later `backward`.
@@ -58,7 +58,7 @@ def refuse_leaving(x: Any, what: str, inside: bool) -> NoReturn:
 
 
 def warn_of_independence(what: str) -> None:
-    """Say, once per line of the user's, that a derivative is zero because nothing leads to what it is by."""
+    """Warn, once per line of the user, that a derivative is zero because the result does not depend on the argument."""
     warn_user(
         f"{what}: the result does not depend on the argument, so its derivative is zero; if it should depend, look for a "
         "detach(), a no_grad() or a value that was computed outside of the function"

@@ -36,7 +36,7 @@ def numpy(x: Tensor) -> np.ndarray[Any, Any]:
 
 
 def data(x: Tensor) -> np.ndarray[Any, Any]:
-    """The numbers of x for those who only look at them: checks, messages, choices that have no derivative.
+    """The numbers of x for reading only: checks, messages, choices without a derivative.
 
     >>> import wengert as wg
     >>> data(wg.tensor([1.0], requires_grad=True) * 2.0)
@@ -53,7 +53,7 @@ def tolist(x: Tensor) -> Any:
     [[1, 2]]
     """
     if not x._plain:
-        x.numpy()  # raises, and says why
+        x.numpy()  # raises a helpful error
     _core.check_leaving(x, "tolist")
     a = data(x)
     return a.astype(np.float32).tolist() if x.dtype.code == bfloat16.code else a.tolist()
@@ -62,7 +62,7 @@ def tolist(x: Tensor) -> Any:
 def array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """What `numpy.asarray(x)` calls (the `__array__` protocol)."""
     if _asked_by_sparse_product():
-        return np.array(None, object)  # as for things that no array can hold: SciPy then asks us
+        return np.array(None, object)  # an object array, so that SciPy falls back to our operator
     if x._plain and x.requires_grad:
         refuse_distributions(x)
     a: np.ndarray[Any, Any] = x.numpy()
@@ -74,6 +74,6 @@ def array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[
 
 
 def _asked_by_sparse_product() -> bool:
-    """Whether `A @ x` of a scipy.sparse matrix wants to know what x is; `core/bind/tensor_buffer.cpp` asks the same."""
+    """Whether `A @ x` with a scipy.sparse matrix is converting x; `core/bind/tensor_buffer.cpp` has the same test."""
     caller = sys._getframe(2)
     return caller.f_code.co_name == "_matmul_dispatch" and caller.f_globals["__name__"].startswith("scipy.sparse")

@@ -33,21 +33,21 @@ _uniform, _normal, _integers, _argsort = (
 
 
 class _Draws(threading.local):
-    """What this thread does with draws besides making them."""
+    """How this thread logs or repeats draws."""
 
-    logs: tuple[list[Any], ...] = ()  # each gets what is drawn
+    logs: tuple[list[Any], ...] = ()  # every draw is appended to each
     repeated: Repeated | None = None  # where draws are taken from instead
 
 
 class Repeated:
-    """Draws that were logged, one after the other; `differ` once there are more, fewer, or others."""
+    """Logged draws, to be repeated in order; `differ` if more, fewer or other draws are made."""
 
     def __init__(self, log: list[tuple[int, tuple[int, int, int]]]) -> None:
         self._log, self._next, self._others = log, 0, False
 
     @property
     def differ(self) -> bool:
-        """Whether something else was drawn than the first time."""
+        """Whether the draws differ from the first time."""
         return self._others or self._next != len(self._log)
 
     def take(self, counters: int) -> tuple[int, int, int]:
@@ -63,7 +63,7 @@ _draws = _Draws()
 
 @contextmanager
 def draws_logged() -> Iterator[list[Any]]:
-    """Inside, what this thread draws is written to the list, from whatever generator."""
+    """A scope in which this thread's draws from any generator are appended to a list."""
     before, log = _draws.logs, list[Any]()
     _draws.logs = (*before, log)
     try:
@@ -74,7 +74,7 @@ def draws_logged() -> Iterator[list[Any]]:
 
 @contextmanager
 def draws_repeated(log: list[Any]) -> Iterator[Repeated]:
-    """Inside, this thread draws again what was logged; generators stay as they are, whatever is done to them."""
+    """A scope in which this thread repeats logged draws; generators do not change, whatever is done to them."""
     before = _draws.logs, _draws.repeated
     _draws.logs, _draws.repeated = (), Repeated(log)
     try:
@@ -98,7 +98,7 @@ class Generator:
         self.manual_seed(seed)
 
     def manual_seed(self, seed: int | None = None) -> Generator:
-        """Start again from a seed; from the system's entropy if it is None."""
+        """Restart from a seed, or from the system's entropy if it is None."""
         self._refuse_traced("manual_seed")
         if seed is not None and not hasattr(seed, "__index__"):
             raise TypeError(f"manual_seed: the seed must be an integer, got {seed!r}")
@@ -111,7 +111,7 @@ class Generator:
         return self
 
     def _left_alone(self) -> bool:
-        """Whether draws come from a log, so that this generator is not to be set; a new one is started all the same."""
+        """Whether draws come from a log, so that this generator must not be set; a new one is started nevertheless."""
         return _draws.repeated is not None and hasattr(self, "_seed")
 
     def _refuse_traced(self, what: str) -> None:
@@ -138,7 +138,7 @@ class Generator:
         return (size + per - 1) // per
 
     def reserve(self, counters: int) -> tuple[int, int, int]:
-        """Move on by this many counters: the two halves of the key, and the first of them."""
+        """Advance by this many counters; returns the two halves of the key and the first counter."""
         place = self._taken(counters) if _draws.repeated is None else _draws.repeated.take(counters)
         for log in _draws.logs:
             log.append((counters, place))
@@ -152,9 +152,9 @@ class Generator:
         return place
 
     def taken_at(self, place: str, counters: int) -> tuple[int, int, int]:
-        """The same from a stream of its own for this place in the source."""
+        """As `reserve`, from a separate stream for this place in the source."""
         require_seed(self)
-        import hashlib  # takes 2 ms, and is seldom needed
+        import hashlib  # takes 2 ms and is rarely needed
 
         digest = hashlib.blake2b(f"{self._seed}, {place}".encode(), digest_size=8).digest()
         low, high = (int.from_bytes(half, "little") for half in (digest[:4], digest[4:]))
@@ -179,7 +179,7 @@ class Generator:
         raise TraceError("random numbers cannot be drawn inside the rule of an op")
 
     def get_state(self) -> tuple[Any, ...]:
-        """Seed and counter: all there is; and, with `operation_seeds`, the counters of all places in the source."""
+        """The complete state: seed and counter and, with `operation_seeds`, the counters of all places in the source."""
         by_place = tuple(self._by_place.items())
         return (self._seed, self._counter, by_place) if by_place else (self._seed, self._counter)
 
@@ -209,7 +209,7 @@ default_generator = Generator()
 
 
 class _PlaceGenerator(Generator):
-    """The stream of one place in the source: what a compiled function draws from there in every call."""
+    """The stream of one place in the source, from which a compiled function draws in every call."""
 
     def __init__(self, place: str) -> None:
         super().__init__(0)
@@ -221,7 +221,7 @@ class _PlaceGenerator(Generator):
         return default_generator._taken(counters)
 
 
-_at = functools.cache(_PlaceGenerator)  # one for each place: a trace knows a stream by its generator
+_at = functools.cache(_PlaceGenerator)  # one per place, because a trace identifies a stream by its generator
 
 
 def manual_seed(seed: int) -> Generator:
@@ -270,7 +270,7 @@ def _inexact(dtype: Any, name: str) -> DType:
 
 
 def _scaled(x: Tensor, scale: Any, offset: Any) -> Tensor:
-    """x·scale + offset; unrecorded for plain numbers, so that the result is a leaf also inside a tape."""
+    """x·scale + offset; not recorded for plain numbers, so that the result is a leaf even inside a tape."""
     if isinstance(scale, Tensor) or isinstance(offset, Tensor):
         return x * scale + offset  # type: ignore[no-any-return]
     if scale == 1 and offset == 0:
@@ -469,7 +469,7 @@ def bernoulli(
     """
     t = as_tensor(p, "bernoulli")
     kind = as_dtype(dtype) if dtype is not None else t.dtype if t.dtype.is_floating else float32
-    values = data(t) if t._plain else np.empty(0)  # what is traced has no data to look at
+    values = data(t) if t._plain else np.empty(0)  # traced tensors have no data to check
     if values.size and not ((values >= 0) & (values <= 1)).all():
         outside = values[~((values >= 0) & (values <= 1))].flat[0]
         raise ArgumentError(f"bernoulli: probabilities must be between 0 and 1, got {float(outside):g}")

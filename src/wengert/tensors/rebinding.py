@@ -22,7 +22,7 @@ from wengert.registry.record import OPS, Op
 
 
 class Pair(_core.Pair):
-    """What a dual stands for: Pair(value, tangent, level). A tangent of None is zero; a level is a transformation.
+    """The contents of a dual: Pair(value, tangent, level). A tangent of None is zero; a level belongs to a transformation.
 
     `view` says what the dual is a view of, `version` counts writes, and where `known_layout` is False, whether it is
     contiguous differs from call to call of a compiled function.
@@ -31,7 +31,7 @@ class Pair(_core.Pair):
     __slots__ = ()
 
     def give(self, x: Any) -> None:
-        """The value and tangent of x from here on; x without a tangent has a zero one."""
+        """Set the value and tangent of x from here on."""
         if _is_dual(x):
             pair = x._pair
             self.value, self.tangent, self.level = pair.value, pair.tangent, pair.level
@@ -41,7 +41,7 @@ class Pair(_core.Pair):
 
 
 class View(_core.View):
-    """How a dual lies in another: View(base, name of the op, attrs, seen, detached=False).
+    """How a dual is a view of another: View(base, name of the op, attrs, seen, detached=False).
 
     `seen` is the version of the base's pair that the view reflects.
     """
@@ -50,7 +50,7 @@ class View(_core.View):
 
     @property
     def op(self) -> Op:
-        """What makes the view of its base."""
+        """The op that makes the view from its base."""
         return OPS[self.name]
 
     def of(self, base: Any) -> Any:
@@ -59,9 +59,9 @@ class View(_core.View):
         return y.detach() if self.detached else y
 
     def reread(self, pair: Pair) -> None:
-        """Read the view again: its base, which is up to date, was written to."""
+        """Refresh the view after a write to its base, which is up to date."""
         self._require_sharing(pair.value, "this")
-        with enable_grad():  # what a view is of its base does not depend on whether its reader records
+        with enable_grad():  # how a view relates to its base does not depend on whether its reader records
             pair.give(self.of(self.base))
 
     def _require_sharing(self, y: Any, name: str) -> None:
@@ -70,7 +70,7 @@ class View(_core.View):
             require_same_but_for_ones(y, self.base, name)
 
     def updated(self, part: Any, name: str) -> Any:
-        """The base with these values in the view's place."""
+        """The base with these values written to the view's position."""
         write_back = OPS[self.name].written_back
         if self.detached or write_back is None:
             made = "detach" if self.detached else self.name
@@ -87,7 +87,7 @@ def _is_dual(x: Any) -> bool:
 
 
 def another_name(x: Any) -> Any:
-    """x under a name of its own: writing to one of the two leaves the other as it is."""
+    """x under a new name: writing to one of the two leaves the other unchanged."""
     return _core.another_name(x) if x._plain else x._trace.another_name(x)
 
 
@@ -103,7 +103,7 @@ def _is_traced(x: Any) -> bool:
 
 
 def argument(level: Any, value: Any, tangent: Any) -> Any:
-    """A dual that is the argument of a function: a name of its own for what it was made of."""
+    """A dual as an argument of a function: a new name for its contents."""
     made = level.pair(another_name(value), another_name(tangent))
     made._held.known_layout = not _is_traced(value)
     return made
@@ -119,7 +119,7 @@ def _innermost(x: Any) -> Any:
 
 
 def write(x: Any, value: Any, level: Any, name: str) -> None:
-    """x has another value from here on. One of the two is a dual of this level, the higher one."""
+    """Give x a new value from here on. One of the two is a dual of this level, which is the higher one."""
     if call_trace() is not None and not _is_traced(x):
         raise TraceError(
             f"{name}: a tensor {x.dtype.name}{tuple(x.shape)} from outside of the function that is being traced cannot be "
@@ -142,7 +142,7 @@ def write(x: Any, value: Any, level: Any, name: str) -> None:
 
 
 def _laid_out_like(old: Any, new: Any) -> Any:
-    """The new value, contiguous if the old one is, as writing leaves it in memory: reshape makes a view of it then."""
+    """The new value, contiguous if the old one is, as after a real write, so that reshape makes a view of it."""
     before, after = _innermost(old), _innermost(new)
     if before._plain and after._plain and before.is_contiguous and not after.is_contiguous:
         with enable_grad():
@@ -151,7 +151,7 @@ def _laid_out_like(old: Any, new: Any) -> Any:
 
 
 def _replaced(old: Any, new: Any) -> Any:
-    """What a write under no_grad leaves: the new numbers, tangents included, with the edges of the old ones."""
+    """The result of a write under no_grad: the new numbers, tangents included, with the edges of the old ones."""
     if _is_dual(new):
         level = new._pair.level
         value, tangent = level.split(old)
@@ -168,7 +168,7 @@ def _replaced(old: Any, new: Any) -> Any:
 
 
 def _note_turned(x: Any, level: Any, before: Any) -> None:
-    """When the level ends, x belongs again to the one before, or, where that is None, is not a dual."""
+    """Note that when the level ends, x returns to the previous level or, if that is None, is no longer a dual."""
     level.turned.append((weakref.ref(x), before))
 
 
@@ -202,7 +202,7 @@ def _become(x: Any, pair: Pair) -> None:
 
 
 def _lift_names(x: Name, level: Any) -> None:
-    """The same for a tensor of the trace that is open: what it is a view of, and all views of that."""
+    """The same for a tensor of the open trace: its base, and all views of that."""
     root: Any = x
     while root._view is not None:
         root = root._view.base
@@ -227,7 +227,7 @@ def _become_traced(x: Name, pair: Pair) -> None:
 
 
 def end(level: Any) -> None:
-    """What became a dual of this level by a write, and outlives it, keeps its value and loses its tangent."""
+    """Tensors that became duals of this level by a write and outlive it keep their value and lose their tangent."""
     turned, level.turned = level.turned, []
     for ref, before in turned:
         x = ref()
@@ -237,7 +237,7 @@ def end(level: Any) -> None:
 
 
 def _lower(x: Any, level: Any, before: Any) -> None:
-    """x one level down. What it is a view of was noted, and so lowered, before it."""
+    """Move x one level down. Its base was noted, and therefore lowered, before it."""
     if not _is_dual(x):
         return
     pair, view = x._held, x._held.view

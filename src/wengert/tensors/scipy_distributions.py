@@ -41,7 +41,7 @@ _METHODS = {
 
 
 def refuse_distributions(x: Any) -> None:
-    """Raise if a distribution of SciPy's asks for the numbers of a tensor that has a gradient."""
+    """Raise if a SciPy distribution asks for the numbers of a tensor that has a gradient."""
     asked = _asked_by()
     if asked is None:
         return
@@ -55,7 +55,7 @@ def refuse_distributions(x: Any) -> None:
 
 
 def _asked_by() -> tuple[str, str] | None:
-    """The distribution of SciPy's that is computing, and its public method: the outermost one."""
+    """The SciPy distribution that is computing, and its outermost public method."""
     found, frame = None, sys._getframe(3)
     while frame.f_code.co_filename.endswith(_FILES) and frame.f_back is not None:
         kind, method = type(frame.f_locals.get("self")).__name__, frame.f_code.co_name
