@@ -248,7 +248,7 @@ void ProfiledRun::begin(uint64_t key, Signature (*describe)(const ProfiledRun&))
     described_ = false;
   }
   signature_ = found->second;
-  recorded_ = true;
+  session_ = session;
   hidden_before_ = t.hidden;
   within_ = t.within;
   ++t.depth;
@@ -309,7 +309,7 @@ ProfiledRun::ProfiledRun(const FusedGroup& g, int64_t rows, int64_t cols, int64_
 }
 
 ProfiledRun::~ProfiledRun() {
-  if (!recorded_ || mine.session != session) return;
+  if (session_ != session) return;
   --mine.depth;
   mine.hidden = hidden_before_;
   mine.within = within_;
@@ -325,7 +325,7 @@ bool ProfiledRun::gave_views(Value* const* out, int n_out) const {
 }
 
 void ProfiledRun::done(Value* const* out, int n_out) {
-  if (!recorded_) return;
+  if (session_ != session) return;  // while it ran, another log was begun
   const int64_t end = profile_ticks();
   ThreadProfile& t = this_thread();
   if (!described_ && op_)

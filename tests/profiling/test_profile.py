@@ -287,6 +287,27 @@ def test_threads_have_rows_of_their_own() -> None:
         assert (mine["start"][1:] >= mine["end"][:-1]).all()
 
 
+def test_what_runs_when_another_profile_begins_belongs_to_none() -> None:
+    """As a thread's work does during which another thread ends one profile and starts the next."""
+    first, second = wg.profile(), wg.profile()
+
+    @wg.custom_op
+    def swap(x: Any) -> Any:
+        if wg._core.profiling():
+            first.__exit__(None, None, None)
+            second.__enter__()
+        return x
+
+    f = wg.compile(lambda x: swap(x.exp()).log().sum())
+    x = wg.ones((4,))
+    f(x)
+    first.__enter__()
+    f(x)
+    second.__exit__(None, None, None)
+    assert not first.by_op()
+    assert [r.name for r in second.by_op()] == ["fused log+sum"]
+
+
 def test_second_order_and_hooks_and_custom_ops() -> None:
     x = wg.tensor([1.0, 2.0], requires_grad=True)
     with wg.profile() as p:
