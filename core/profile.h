@@ -174,7 +174,7 @@ class ProfiledRun {
   int64_t rows_ = 0, cols_ = 0;
   int64_t bytes_ = 0, start_ = 0;
   uint32_t signature_ = 0;
-  uint32_t session_ = 0;  // to which it belongs; 0: nothing is noted, inside of a program that is not looked into
+  uint32_t session_ = 0;   // to which it belongs; 0: nothing is noted, inside of a program that is not looked into
   bool described_ = true;  // whether the types of the results are known
   bool hidden_before_ = false;
   int64_t within_ = -1;  // the program around it whose first run this is, by signature
