@@ -7,7 +7,7 @@
 [2.0, 4.0]
 """
 
-import math
+from math import e, inf, nan, pi
 from typing import Any
 
 import wengert.ops  # joins rules and kernels; must come before anything that uses an op
@@ -116,7 +116,7 @@ from wengert.version import VERSION as __version__
 # What the array API standard asks of a namespace besides.
 _STANDARD = ("bool", "e", "inf", "nan", "newaxis", "pi")
 bool = bool_
-e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
+newaxis = None
 
 attach.install()
 reverse.attach()

@@ -42,12 +42,12 @@ FOREIGN: dict[str, str] = {
     "cpu": "to('cpu')",
     "cuda": "to('cuda')",
     "is_cuda": "the property device",
-    "mm": "matmul",
-    "bmm": "matmul",
-    "mv": "matmul",
+    "mm": "matmul, or a @ b",
+    "bmm": "matmul, or a @ b",
+    "mv": "matmul, or a @ b",
     "absolute": "abs",
     "index_fill": "x[index] = value",
-    "index_add": "scatter_add or segment_sum",
+    "index_add": "x.at[indices].add(values), scatter_add or segment_sum",
     "new_zeros": "zeros(shape, dtype=x.dtype)",
     "new_ones": "ones(shape, dtype=x.dtype)",
     "new_tensor": "tensor",
@@ -102,6 +102,30 @@ FOREIGN: dict[str, str] = {
     "mul_into": "mul(a, b, out=c)",
     "div_into": "div(a, b, out=c)",
     "cross_entropy_loss": "cross_entropy, which takes logits; nll_loss takes log-probabilities",
+    "repeat_interleave": "repeat",
+    "movedim": "moveaxis",
+    "lerp": "x + weight * (y - x)",
+    "normalize": "x / linalg.vector_norm(x, axis=…, keepdims=True)",
+    "data": "detach()",
+    "assign_add": "Parameter.apply_update(u)",
+    "read_value": "detach()",
+    "array_equal": "(x == y).all()",
+    "percentile": "quantile, of numbers from 0 to 1",
+    "gammaln": "lgamma",
+    "cast": "astype",
+    "boolean_mask": "x[mask]",
+    "gather_nd": "x[i, j]",
+    "reverse": "flip",
+    "reduce_sum": "sum",
+    "reduce_mean": "mean",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_prod": "prod",
+    "reduce_all": "all",
+    "reduce_any": "any",
+    "reduce_std": "std",
+    "reduce_variance": "var",
+    "reduce_logsumexp": "logsumexp",
 }
 
 # Names in modules.
@@ -121,9 +145,82 @@ FOREIGN_IN_MODULES: dict[str, str] = {
     "clip_grad_norm_": "clip_grad_norm",
     "clip_grad_value_": "clip_grad_value",
     "device": "names of devices: to('cpu'), zeros(3, device='cpu')",
-    "utils": "clip_grad_norm, clip_grad_value, and in nn parametrize",
+    "utils": "data.DataLoader, checkpoint, clip_grad_norm and clip_grad_value",
     "set_default_dtype": "the argument dtype= of every function that makes tensors",
+    "func": "grad, vjp, jvp, vmap, jacrev, jacfwd, hessian and nn.functional_call",
+    "inference_mode": "no_grad",
+    "distributions": "stats",
+    "gradcheck": "check_gradients",
+    "check_grads": "check_gradients",
+    "set_detect_anomaly": "detect_anomaly",
+    "swa_utils": "optim.EMA",
+    "AveragedModel": "optim.EMA",
+    "StepLR": "optim.schedules.step, which optim.Scheduler applies",
+    "MultiStepLR": "optim.schedules.sequential, which optim.Scheduler applies",
+    "LambdaLR": "optim.Scheduler, which applies any function of the step",
+    "ExponentialLR": "optim.schedules.exponential, which optim.Scheduler applies",
+    "CosineAnnealingLR": "optim.schedules.cosine, which optim.Scheduler applies",
+    "CosineAnnealingWarmRestarts": "optim.schedules.cosine_restarts, which optim.Scheduler applies",
+    "OneCycleLR": "optim.schedules.one_cycle, which optim.Scheduler applies",
+    "LinearLR": "optim.schedules.linear, which optim.Scheduler applies",
+    "ReduceLROnPlateau": "optim.ReduceOnPlateau",
+    "interpolate": "upsample",
+    "cdist": "linalg.vector_norm(x[:, None] - y, axis=-1)",
+    "unique": "unique_values, unique_counts, unique_inverse and unique_all",
+    "lax": "cond, switch, scan, while_loop, fori_loop and associative_scan; the rest is named as in NumPy",
+    "numpy": "its functions in wengert itself",
+    "PRNGKey": "manual_seed(seed), and Generator(seed) for the argument generator=",
+    "tree_util": "tree",
+    "tree_map": "tree.map",
+    "tree_leaves": "tree.leaves",
+    "tree_flatten": "tree.flatten",
+    "tree_unflatten": "tree.unflatten",
+    "dynamic_slice": "x[start : start + size]",
+    "dynamic_update_slice": "x.at[start : start + size].set(values)",
+    "conv_general_dilated": "conv1d, conv2d and conv3d",
+    "custom_jvp": "custom_op, with defjvp",
+    "custom_vjp": "custom_op, with defvjp",
+    "pmap": "vmap on one device",
+    "constant": "tensor",
+    "convert_to_tensor": "asarray",
+    "range": "arange",
+    "shape": "the property shape",
+    "math": "its functions in wengert itself",
+    "keras": "nn, optim, and losses as functions such as cross_entropy and mse_loss",
+    "set_seed": "manual_seed",
+    "vectorized_map": "vmap",
+    "custom_gradient": "custom_op, and CustomOp",
+    "recompute_grad": "checkpoint",
+    "autodiff": "jvp, dual",
+    "saved_model": "export, and load_program",
+    "tensor_scatter_nd_add": "x.at[i].add(values)",
+    "tensor_scatter_nd_update": "x.at[i].set(values)",
+    "unsorted_segment_sum": "segment_sum(x, t, num_segments=…)",
+    "clip_by_norm": "clip_by_global_norm",
+    "embedding_lookup": "embedding(indices, weight)",
+    "moments": "mean(axis=…) and var(axis=…)",
+    "sparse_softmax_cross_entropy_with_logits": "cross_entropy(logits, labels, reduction='none')",
+    "softmax_cross_entropy_with_logits": "cross_entropy(logits, labels, reduction='none')",
+    "sigmoid_cross_entropy_with_logits": "bce_with_logits(logits, labels, reduction='none')",
+    "elementwise_grad": "grad of a sum: grad(lambda x: f(x).sum())",
+    "hessian_vector_product": "hvp",
+    "make_vjp": "vjp",
+    "make_jvp": "jvp",
+    "test_util": "check_gradients",
 }
+
+# Names that mean something else in one module.
+FOREIGN_IN_ONE_MODULE: dict[tuple[str, str], str] = {
+    ("wengert.autograd", "grad"): "grad_of(outputs, inputs); grad(f) is the gradient as a function",
+    ("wengert.autograd", "functional"): "jacobian, hessian, hvp, vjp and jvp",
+    ("wengert.nn", "utils"): "clip_grad_norm, clip_grad_value; in nn weight_norm and register_parametrization",
+    ("wengert.random", "key"): "manual_seed(seed), and Generator(seed) for the argument generator=",
+    ("wengert.random", "split"): "no need for it: a generator moves on by itself",
+    ("wengert.interop.scipy", "special"): "its functions in wengert itself: lgamma, erf, expit and others",
+    ("wengert.interop.scipy", "stats"): "stats",
+}
+
+CLOSE = 0.75  # how similar a name is that was probably meant
 
 # Methods of modules with parameters.
 FOREIGN_OF_NETWORKS: dict[str, str] = {
@@ -133,7 +230,9 @@ FOREIGN_OF_NETWORKS: dict[str, str] = {
 }
 
 # Other places where a name may be found.
-_PACKAGES = ("wengert", "wengert.nn", "wengert.optim", "wengert.linalg", "wengert.fft", "wengert.data")
+_PACKAGES = (
+    "wengert", "wengert.nn", "wengert.optim", "wengert.linalg", "wengert.fft", "wengert.data", "wengert.nn.init",
+)  # fmt: skip
 
 # Keyword arguments.
 KEYWORDS: dict[str, str] = {
@@ -164,7 +263,7 @@ class MissingName(AttributeError):
     def __str__(self) -> str:
         module, name = self.args
         message = f"module {module!r} has no attribute {name!r}"
-        ours = FOREIGN.get(name) or FOREIGN_IN_MODULES.get(name)
+        ours = FOREIGN_IN_ONE_MODULE.get((module, name)) or FOREIGN.get(name) or FOREIGN_IN_MODULES.get(name)
         if ours is None and not name.startswith("_"):
             ours = next(_elsewhere(module, name), None)
         return f"{message}; wengert has {ours}" if ours else message
@@ -178,7 +277,7 @@ def _elsewhere(module: str, name: str) -> Iterator[str]:
     yield from (places[p] + n for p in public for n in public[p] if _letters(n) == _letters(name))
     import difflib
 
-    yield from difflib.get_close_matches(name, public[module], 1)
+    yield from difflib.get_close_matches(name, public[module], 1, CLOSE)
 
 
 def _letters(name: str) -> str:

@@ -6,6 +6,9 @@
 (2,)
 """
 
+from typing import Any
+
+from wengert.foreign_names import MissingName
 from wengert.stats.draws import beta, binomial, exponential, gamma, multinomial, poisson, truncated_normal
 from wengert.tensors.random import (
     Generator,
@@ -47,3 +50,7 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def __getattr__(name: str) -> Any:
+    raise MissingName(__name__, name)

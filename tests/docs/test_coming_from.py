@@ -146,6 +146,35 @@ def test_both_sides_give_the_same(library: str) -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=row[0])
 
 
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+|@", text))
+
+
+def missing(path: str, start: Any) -> str:
+    """What the error says where a dotted name of another library ends here; "" if all of it is there."""
+    for part in path.split("."):
+        try:
+            start = getattr(start, part)
+        except AttributeError as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_names_that_are_missing_here_name_what_the_table_says(library: str) -> None:
+    """As the pages promise: a script that is ported by running it is told the next name."""
+    for row in rows(library):
+        for prefix, path in re.findall(
+            r"(?<![\w.])(torch|F|jax|jnp|tf|autograd|anp|special|x)\.([\w.]+)", row["theirs"]
+        ):
+            said = missing(path.removeprefix("ops."), wg.ones((3, 4)) if prefix == "x" else wg)
+            if said:
+                _, hint, ours = said.partition("; wengert has ")
+                assert hint, said
+                if path.count(".") == 0:
+                    assert words(ours) & words(row["ours"] + row["note"]), f"{said}, but the table: {row[0]}"
+
+
 @pytest.mark.filterwarnings("ignore")  # those of PyTorch
 def test_programs_of_pytorch_run(tmp_path: Path) -> None:
     """The programs that are ported are real ones."""

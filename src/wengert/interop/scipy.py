@@ -16,6 +16,7 @@ from wengert import functional as F
 from wengert._core import Tensor
 from wengert.dtypes import float64
 from wengert.errors import ArgumentError, DTypeError, GradientError
+from wengert.foreign_names import MissingName
 from wengert.modes import no_grad
 from wengert.tensors.conversion import asarray
 from wengert.transforms.colouring import Sparsity
@@ -374,3 +375,7 @@ def _finished(result: Any, unknowns: _Unknowns, names: Sequence[str]) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def __getattr__(name: str) -> Any:
+    raise MissingName(__name__, name)
