@@ -81,7 +81,7 @@ class autocast(_Policy):
 
 
 class no_autocast(_Policy):
-    """Inside, ops run in the precision of what they are given.
+    """A scope in which ops run in the precision of their operands.
 
     >>> import wengert as wg
     >>> with autocast(), no_autocast():

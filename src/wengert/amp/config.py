@@ -1,4 +1,4 @@
-"""What mixed precision is asked for: a dtype, exceptions by name, and how losses are scaled."""
+"""The configuration of mixed precision: a dtype, exceptions by name, and loss scaling."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AmpConfig:
         object.__setattr__(self, "dtype", dtype)
 
     def policy(self) -> Any:
-        """What the core casts by."""
+        """The policy that the core casts by."""
         key = (self.dtype.code, frozenset(self.autocast_ops), frozenset(self.keep_fp32_ops))
         if key not in _POLICIES:
             chosen = [(name, "low") for name in self.autocast_ops] + [(name, "full") for name in self.keep_fp32_ops]

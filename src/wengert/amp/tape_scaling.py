@@ -24,7 +24,7 @@ class TapeScaling:
         self.overflowed = False  # the last one
 
     def scaled(self, seed: Tensor) -> Tensor:
-        """What backward starts from."""
+        """The value that backward starts from."""
         self._used = self.scaler.scale
         return seed if self._used == 1.0 else as_dtype_of(wide(seed) * self._used, seed.dtype)
 

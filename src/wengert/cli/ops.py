@@ -1,4 +1,4 @@
-"""What is tested of every op: values, derivatives, compilation, dtypes; and whether it runs on GPUs.
+"""Which tests every op passes: values, derivatives, compilation, dtypes; and whether it runs on GPUs.
 
 The table is `coverage.json` beside this file. `make coverage` writes it from the results of the tests of the registry.
 """
@@ -81,7 +81,7 @@ def status(cell: str) -> str:
 
 
 def reason(cell: str) -> str:
-    """What a cell says after its first word.
+    """The text of a cell after its first word.
 
     >>> reason("no: takes integers")
     'takes integers'

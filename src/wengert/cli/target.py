@@ -1,4 +1,4 @@
-"""What commands are given by name: `module:function`, or `file.py:function`."""
+"""Targets of commands, given by name: `module:function`, or `file.py:function`."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def empty_cache(device: Any = "cuda") -> None:
 
 
 def get_device_name(device: Any = "cuda") -> str:
-    """What the driver calls the GPU, such as "NVIDIA H200".
+    """The driver's name of the GPU, such as "NVIDIA H200".
 
     >>> name = get_device_name() if is_available() else "no GPU"
     """

@@ -65,7 +65,7 @@ class TensorDataset:
 
     @classmethod
     def of(cls, *arrays: Any) -> TensorDataset:
-        """The same, but samples of one array are its rows.
+        """The same, except that samples of a single array are its rows.
 
         >>> TensorDataset.of(np.arange(4.0))[3].item()
         3.0

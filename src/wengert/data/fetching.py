@@ -46,8 +46,8 @@ def become_worker(info: WorkerInfo) -> None:
 
 
 class Task(NamedTuple):
-    """What a worker is asked for: a batch of an epoch. `chosen` are the numbers of its samples; of a stream, whether the
-    batch is wanted, or was handed out before the loader was resumed."""
+    """A worker's task: one batch of an epoch. `chosen` are the indices of its samples; for a stream, whether the batch is
+    wanted or was already handed out before the loader was resumed."""
 
     epoch: int
     number: int

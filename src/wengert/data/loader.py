@@ -274,7 +274,7 @@ class DataLoader:
     # --------------------------------------------------------------------------------------------- resuming
 
     def state_dict(self) -> dict[str, Any]:
-        """Where in which epoch of which order: the seed, the epoch, and how many of its batches were handed out.
+        """The position of the loader: seed, epoch, and how many batches of the epoch were handed out.
 
         >>> import numpy as np
         >>> data = DataLoader(np.arange(6.0), batch_size=2)

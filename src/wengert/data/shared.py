@@ -27,7 +27,7 @@ _LONG = 2048  # bytes; what is longer goes through the segment, so that a worker
 
 
 class Place(NamedTuple):
-    """Where in a segment a leaf of the batch lies."""
+    """The position of a leaf of the batch in a segment."""
 
     leaf: int
     offset: int
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What is sent of a batch whose arrays lie in a segment."""
+    """The message for a batch whose arrays are in a segment."""
 
     segment: int
     layout: Layout | None
@@ -84,7 +84,7 @@ class _Segment:
         return self.bytes[offset : offset + empty.nbytes].view(empty.dtype).reshape(empty.shape)
 
     def offset_of(self, a: Any) -> int | None:
-        """Where in the segment an array lies; None if it lies elsewhere."""
+        """The offset of an array in the segment; None if it is elsewhere."""
         offset = a.__array_interface__["data"][0] - self.start if a.nbytes else 0
         inside = offset >= 0 and offset + a.nbytes <= self.size and a.flags.c_contiguous
         return int(offset) if inside else None
@@ -152,7 +152,7 @@ class Sender:
         return segment, message
 
     def send(self, segment: _Segment, message: bytes) -> None:
-        """What `pack` gave. The segment is free again when the loader says so."""
+        """Send the result of `pack`. The segment becomes free when the loader says so."""
         if segment.descriptor is not None:
             self.message(NewSegment(segment.number, segment.size))
             reduction.send_handle(self._connection, segment.descriptor, self._loader)

@@ -49,7 +49,7 @@ class StackFile(NamedTuple):
 
 
 class _Setup(NamedTuple):
-    """What a worker process needs to know."""
+    """The setup of a worker process."""
 
     fetcher: Fetcher
     info: WorkerInfo
@@ -188,7 +188,7 @@ class Processes:
             receiver.connection.send_bytes(message)
 
     def result(self, k: int, task: Task) -> Any:
-        """What worker k made of its earliest task, which is this one."""
+        """The result of worker k's earliest task, which is this one."""
         receiver = self._receivers[k]
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         try:
@@ -229,7 +229,7 @@ class Processes:
         return f"{message}. It is at:\n{stack}" if stack else message
 
     def _stack(self, k: int) -> str:
-        """Where a worker is, as it says itself."""
+        """The stack of a worker, as reported by itself."""
         descriptor, process = self._stacks.get(k), self._processes[k]
         if descriptor is None or not process.is_alive():
             return ""
@@ -292,7 +292,7 @@ class Threads:
         self._tasks[k].put(task)
 
     def result(self, k: int, task: Task) -> Any:
-        """What thread k made of its earliest task, which is this one."""
+        """The result of thread k's earliest task, which is this one."""
         try:
             batch, error = self._results[k].get(timeout=self._timeout)
         except queue.Empty:

@@ -38,7 +38,7 @@ def _along(weight: Tensor, ndim: int, axis: int) -> Tensor:
 
 
 def _pick(log_p: Tensor, target: Tensor, weight: Tensor | None, axis: int, ignore_index: int) -> tuple[Any, Any]:
-    """For each sample −log_p of its class, and its weight; both 0 where the target is `ignore_index`."""
+    """−log_p of each sample's class, and its weight; both are 0 where the target is `ignore_index`."""
     valid = _not_equal(target, ignore_index)
     classes = number(log_p.shape[axis], int64)
     safe = _where(valid, _where(target < 0, classes, target), 0)  # the gather would count negative ones from the end
@@ -138,7 +138,7 @@ def _classes(
 def _explained(
     error: IndexRangeError, x: Any, target: Any, axis: int | None, ignore_index: int, name: str
 ) -> IndexRangeError:
-    """What the gather says, in terms of classes: which one, and where it stands."""
+    """The gather's error in terms of classes: which class is wrong, and where it is."""
     scores, classes_of = as_tensor(x, name), as_tensor(target, name)
     if not classes_of._plain:
         return error
@@ -192,7 +192,7 @@ def _cross_entropy_operands(
 def _cross_entropy(
     logits: Any, target: Any, weight: Any, ignore_index: Any, label_smoothing: Any, reduction: Any, axis: Any, name: str
 ) -> Any:
-    """With classes on `axis`, or on axis 1 (0 for a vector) if it is None."""
+    """Cross entropy with classes along `axis`, or along axis 1 (0 for a vector) if it is None."""
     check_reduction(reduction, name)
     if not 0.0 <= label_smoothing <= 1.0:
         raise ArgumentError(f"{name}: label_smoothing must be between 0 and 1, got {label_smoothing}")

@@ -133,7 +133,7 @@ def _sizes(equation: str, terms: Sequence[Labels], operands: Sequence[Tensor]) -
 
 
 def _prepared(t: Tensor, labels: Labels, sizes: dict[str, Size]) -> tuple[Tensor, Labels]:
-    """Without axes of size 1, which broadcast, and with diagonals taken."""
+    """Remove axes of size 1, which broadcast, and take diagonals."""
     kept = [k for k, x in enumerate(labels) if not is_one(t.shape[k])]
     if len(kept) < len(labels):
         t, labels = _reshape(t, tuple(t.shape[k] for k in kept)), tuple(labels[k] for k in kept)

@@ -187,7 +187,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
 
 
 def _or_nan(outside: Tensor, bound: Any) -> Tensor:
-    """Where x is outside of the bound, or the bound is NaN."""
+    """Whether x is outside the bound, or the bound is NaN."""
     if isinstance(bound, (int, float)):
         return outside if bound == bound else _or(outside, True)
     return _or(outside, _isnan(as_tensor(bound, "clip")))
@@ -309,7 +309,7 @@ def fmod(a: Any, b: Any) -> Tensor:
 
 
 def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Tensor:
-    """Of each element the choice whose condition is the first that holds, or else the default.
+    """For each element, the choice of the first condition that holds, or else the default.
 
     >>> import wengert as wg
     >>> x = wg.tensor([-2.0, 0.5, 3.0])

@@ -175,7 +175,7 @@ def _common_shape(arrays: list[Tensor], name: str) -> tuple[Size, ...]:
 
 
 def _dropped(y: Tensor, key: Key) -> Tensor:
-    """Without the axes that integers index."""
+    """Drop the axes that are indexed by integers."""
     if not any(t.kind == INTEGER for t in key.terms):
         return y
     gone = {t.axis for t in key.terms if t.kind == INTEGER}
@@ -267,7 +267,7 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
 
 
 def _value(value: Any, x: Tensor, name: str) -> Tensor:
-    """What is written, in x's dtype. Python numbers take it at once: a float is not rounded to float32 on its way."""
+    """The value to write, in x's dtype. Python numbers are converted directly: a float is not rounded to float32 first."""
     if isinstance(value, (bool, int, float, complex, list, tuple)):
         v = asarray(value, dtype=x.dtype)
     else:
@@ -303,8 +303,8 @@ def _scalar_mask(key: Any, value: Any) -> Tensor | None:
 
 
 def _masked_part(x: Tensor, entries: Sequence[Any], value: Any) -> tuple[tuple[Any, ...], Tensor] | None:
-    """For a key of one mask without data, whose other entries are basic, and one number: the key with whole axes in place of
-    the mask, and the mask as it lies in what that selects."""
+    """For a key with one traced mask whose other entries are basic, and a single number as value: the key with full slices
+    in place of the mask, and the mask in the shape of what that selects."""
     masks = [k for k, e in enumerate(entries) if isinstance(e, Tensor)]
     scalar = value.ndim == 0 if isinstance(value, Tensor) else np.ndim(value) == 0
     mask = entries[masks[0]]

@@ -48,7 +48,7 @@ def matmul(a: Any, b: Any) -> Tensor:
 
 @composite(precision="low", functions=("matmul",))
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Of anything but two matrices: one native call for the product and what shapes it."""
+    """A product of anything but two matrices: one native call for the product and its reshapes."""
     if a.ndim == 0 or b.ndim == 0:
         raise ShapeError(f"matmul: operands need at least one axis, got {describe(a)} and {describe(b)}; use *")
     inner = a.shape[-1], b.shape[-2 if b.ndim > 1 else 0]

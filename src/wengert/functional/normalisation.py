@@ -33,7 +33,7 @@ _reshape, _broadcast_to = native("reshape"), native("broadcast_to")
 
 
 def _operands(name: str, x: Any, *parameters: Any) -> list[Any]:
-    """As tensors of real numbers; parameters that are not there stay None."""
+    """The operands as tensors of real numbers; absent parameters stay None."""
     tensors = [as_floating(as_tensor(x, name)), *(None if p is None else as_tensor(p, name) for p in parameters)]
     for t in tensors:
         if t is not None and t.dtype.kind == "c":
@@ -213,7 +213,7 @@ def _batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: floa
 
 @composite(precision="full", functions=("batch_norm",))
 def _batch_norm_of_columns(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
-    """The same where a channel has one value per sample."""
+    """The same if a channel has one value per sample."""
     wide = _wide(x)
     n = number(x.shape[0], wide.dtype)
     mean = _sum(wide, (0,), 0) / n

@@ -52,7 +52,7 @@ def _pairs(pad_width: Any, ndim: int) -> list[tuple[Size, Size]]:
 
 
 def _source(mode: str, n: Size, before: int, after: int, like: Tensor) -> Tensor:
-    """For each place along a padded axis the index that it copies."""
+    """The source index for each position along a padded axis."""
     place: Any = iota(n + before + after, -before, like=like)
     size = number(n, place.dtype)
     if mode == "wrap":

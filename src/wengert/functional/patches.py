@@ -22,7 +22,7 @@ from wengert.tensors.creation import zeros
 def _positions(
     name: str, size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> tuple[Any, Any, Any]:
-    """Where each tap (row) of each window (column) lies in the padded picture, as one number; padding and kernel."""
+    """The flat position of each tap (row) of each window (column) in the padded image; with padding and kernel."""
     kernel = per_axis(name, "kernel_size", kernel_size, 2, least=1)
     apart = per_axis(name, "dilation", dilation, 2, least=1)
     around = per_axis(name, "padding", padding, 2, least=0)

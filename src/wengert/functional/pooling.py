@@ -84,7 +84,7 @@ def largest_of_windows(
     ceil_mode: bool,
     return_indices: bool = False,
 ) -> Any:
-    """What `max_pool1d` and its like are, under a name for messages."""
+    """Shared implementation of `max_pool1d` to `max_pool3d`; `name` appears in errors."""
     t, single = with_batch(name, rank, as_floating(as_tensor(x, name)))
     sizes, *attributes = _window(name, rank, t, kernel_size, stride, padding, dilation, ceil_mode=ceil_mode)
     taps = _argmax(t, sizes, *attributes)
@@ -177,7 +177,7 @@ def max_pool3d(
 def average_windows(
     name: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool
 ) -> Tensor:
-    """What `avg_pool1d` and its like are, under a name for messages."""
+    """Shared implementation of `avg_pool1d` to `avg_pool3d`; `name` appears in errors."""
     t, single = with_batch(name, rank, as_floating(as_tensor(x, name)))
     sizes, kernel, step, pad, apart = _window(name, rank, t, kernel_size, stride, padding, 1, ceil_mode=ceil_mode)
     dtype = t.dtype

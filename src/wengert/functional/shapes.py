@@ -73,7 +73,7 @@ def _remaining(x: Tensor, known: list[Size], name: str) -> Size:
 
 @shortcut
 def reshape(x: Any, /, shape: Any, *more: Any, copy: bool | None = None) -> Tensor:
-    """The same elements in row-major order in another shape; a size of −1 is inferred from the others.
+    """The same elements, in row-major order, in a new shape; a size of −1 is inferred from the others.
 
     The shape is a tuple or several sizes. The result is a view where the strides allow it: `copy=True` always copies,
     `copy=False` raises where a copy is needed.
@@ -260,7 +260,7 @@ def expand_dims(x: Any, axis: int | Sequence[int] = 0) -> Tensor:
 
 @explain_keywords
 def squeeze(x: Any, axis: Axis = None) -> Tensor:
-    """Without these axes of size 1; without all of them by default.
+    """Remove these axes of size 1; by default all of them.
 
     >>> squeeze([[[1], [2]]], 0).shape
     (2, 1)
@@ -321,7 +321,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tens
 
 
 def bitcast(x: Any, dtype: Any) -> Tensor:
-    """The same bits read as numbers of another dtype whose elements have the same size. No derivative flows through.
+    """The same bits interpreted as another dtype of the same element size. No derivative flows through.
 
     >>> import wengert as wg
     >>> hex(bitcast(wg.tensor(1.0), wg.int32).item())

@@ -126,7 +126,7 @@ def topk(x: Any, k: int, *, axis: int = -1, largest: bool = True) -> ValuesAndIn
 
 @explain_keywords
 def searchsorted(x1: Any, x2: Any, *, side: str = "left", sorter: Any = None) -> Tensor:
-    """Where the elements of x2 would be inserted into the sorted vector x1, as int64.
+    """The positions at which the elements of x2 would be inserted into the sorted vector x1, as int64.
 
     `side="left"`: before elements that are equal, `"right"`: behind them. `sorter` holds positions that sort x1. Of x1
     only the two ends are looked at for NaN.
@@ -230,7 +230,7 @@ def quantile(x: Any, q: Any, *, axis: Any = None, keepdims: bool = False) -> Ten
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` returns."""
+    """The result of `unique_all`."""
 
     values: Tensor
     indices: Tensor
@@ -239,14 +239,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` returns."""
+    """The result of `unique_counts`."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` returns."""
+    """The result of `unique_inverse`."""
 
     values: Tensor
     inverse_indices: Tensor

@@ -200,7 +200,7 @@ def same_size(a: Size, b: Size) -> bool:
 
 @dataclass(slots=True)
 class Place:
-    """What a basic key names: a slice, and the shape it has without integer axes and with new ones."""
+    """What a basic key selects: a slice, and its shape after dropping integer axes and adding new ones."""
 
     starts: tuple[Size, ...]
     sizes: tuple[Size, ...]

@@ -115,7 +115,7 @@ def _static(x: Any) -> Any:
 
 
 def _dynamic_axes(dynamic: Any, examples: Sequence[Any]) -> list[set[int]]:
-    """For each tensor the axes that may have any size."""
+    """The axes of each tensor that may have any size."""
     per_argument = list(dynamic) if isinstance(dynamic, tuple) and _is_per_argument(dynamic) else None
     if per_argument is not None and len(per_argument) != len(examples):
         raise ArgumentError(f"export: dynamic has {len(per_argument)} entries for {len(examples)} arguments")
@@ -186,8 +186,8 @@ def _closed(trace: CallTrace, program: Program) -> tuple[Program, list[Draw]]:
 
 
 def _fixed_sizes(program: Program, axes: list[set[int]], tensors: Sequence[Tensor]) -> Callable[[Any], Any]:
-    """What puts the sizes of the examples in place of those that are not dynamic, and one size in place of equal ones, as
-    the types of the inputs have it already."""
+    """A substitution that replaces sizes that are not dynamic by those of the examples, and equal sizes by one, as the types
+    of the inputs already do."""
     leaves, numbers = [], []
     for k, (t, which) in enumerate(zip(tensors, axes)):
         for axis, n in enumerate(t.shape):

@@ -280,7 +280,7 @@ def _is_plain(y: Any) -> bool:
 
 
 class CompiledGraph:
-    """What computes some nodes of a graph from what is fed. Made by `Graph.compile`."""
+    """Computes nodes of a graph from placeholders that are fed. Made by `Graph.compile`."""
 
     def __init__(self, graph: Graph, fetched: Sequence[Any], structure: Any) -> None:
         self._structure = structure
@@ -307,7 +307,7 @@ class CompiledGraph:
 
     @property
     def program(self) -> Program:
-        """What runs: placeholders that are fed, variables, captured tensors → what is fetched."""
+        """The program that runs: fed placeholders, variables, captured tensors → fetched nodes."""
         return self._sized.program
 
     def __call__(self, feeds: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:

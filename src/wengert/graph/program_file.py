@@ -60,7 +60,7 @@ def write(path: str | os.PathLike[str], description: dict[str, Any], constants: 
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What the file says of the program, not looked into yet, and its constants."""
+    """The program's description in the file, not yet checked, and its constants."""
     name = str(path)
     with open(path, "rb") as f:
         head, content = f.read(_HEAD), f.read()
@@ -167,7 +167,7 @@ def encode_tree(tree: Any, place: str) -> Any:
 
 
 class Place:
-    """What stands for a leaf in a signature: the number of a tensor, or a static value."""
+    """A leaf in a signature: the number of a tensor, or a static value."""
 
     def __init__(self, number: int | None, value: Any = None) -> None:
         self.number, self.value = number, value

@@ -17,7 +17,7 @@ _BEYOND = ("float16", "bfloat16")  # dtypes that we have and the standard does n
 
 
 class NamespaceInfo:
-    """What this namespace can do: capabilities, devices and dtypes.
+    """The capabilities, devices and dtypes of this namespace.
 
     >>> NamespaceInfo().default_device()
     device('cpu')
@@ -34,7 +34,7 @@ class NamespaceInfo:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": MAX_DIMENSIONS}
 
     def default_device(self) -> Device:
-        """Where tensors are made.
+        """The device on which tensors are made.
 
         >>> NamespaceInfo().default_device() == "cpu"
         True
@@ -50,7 +50,7 @@ class NamespaceInfo:
         return (CPU,)
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
-        """What Python numbers become: float32, complex64, int64.
+        """The dtypes of Python numbers: float32, complex64, int64.
 
         >>> NamespaceInfo().default_dtypes()["real floating"]
         wengert.float32
@@ -72,7 +72,7 @@ class NamespaceInfo:
 
 
 def namespace_info() -> NamespaceInfo:
-    """What `wengert.__array_namespace_info__()` gives: capabilities, devices, dtypes.
+    """The result of `wengert.__array_namespace_info__()`: capabilities, devices, dtypes.
 
     >>> namespace_info().default_dtypes()["integral"]
     wengert.int64

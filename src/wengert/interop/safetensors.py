@@ -88,7 +88,7 @@ def write(f: BinaryIO, tensors: Mapping[str, Tensor], notes: Mapping[str, str]) 
 
 
 def _stored(dtype: DType) -> DType:
-    """What a dtype is written as: complex numbers as their parts."""
+    """The dtype in the file: complex numbers are written as their parts."""
     return {"complex64": dtypes.float32, "complex128": dtypes.float64}.get(dtype.name, dtype)
 
 

@@ -150,7 +150,7 @@ def cpu(self: Tensor) -> Tensor:
 
 
 def names(self: Tensor) -> list[str]:
-    """What `dir` and completion list: nothing that would raise."""
+    """The names for `dir` and completion, without those that would raise."""
     unreadable = () if self._plain else _OF_DATA
     return readable(self, (*unreadable, *(("T",) if self.ndim > 2 else ("mT", "mH") if self.ndim < 2 else ())))
 

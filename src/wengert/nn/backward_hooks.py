@@ -1,4 +1,4 @@
-"""What `Module.register_full_backward_hook` rests on: identities before and after the module that see its gradients."""
+"""The basis of `Module.register_full_backward_hook`: identities before and after the module that see its gradients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GradientWatch:
         return tuple(next(behind) if w else x for x, w in zip(args, self._which))
 
     def outputs(self, result: Any) -> Any:
-        """What the module returned, with tensors that are tracked behind an identity."""
+        """The module's results, with each tracked tensor behind an identity."""
         leaves, structure = tree.flatten(result)
         which = [_tracked(y) for y in leaves]
         if not any(which):

@@ -12,7 +12,7 @@ from wengert.nn.parameter import Parameter
 
 
 class _Listed(Module):
-    """What lists of modules have in common. Their modules are named by position."""
+    """The common base of lists of modules, which are named by position."""
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self._layers: list[Module] = []

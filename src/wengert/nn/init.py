@@ -36,7 +36,7 @@ _GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3.0, "relu": math.sqrt(2.
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By how much a nonlinearity shrinks its input; initialisers make up for it. Convolutions count as linear.
+    """The factor by which initialisers compensate for a nonlinearity that shrinks its input. Convolutions count as linear.
 
     >>> calculate_gain("leaky_relu", 1.0)
     1.0

@@ -35,7 +35,7 @@ class _Entry(NamedTuple):
 
 
 def _items(owner: Any) -> Iterable[tuple[Any, Any]]:
-    """What a module or container holds, by attribute, key or index."""
+    """The contents of a module or container, by attribute, key or index."""
     if isinstance(owner, Module):
         return owner._held()
     return owner.items() if isinstance(owner, (dict, ParameterDict)) else enumerate(owner)
@@ -408,7 +408,7 @@ class Module:
     # ---------------------------------------------------------------------------------------------- display
 
     def extra_repr(self) -> str:
-        """What stands in the parentheses after the name; subclasses may write it."""
+        """The text in parentheses after the name; subclasses may override it."""
         return ""
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from wengert.tensors.random import Generator, randn
 
 
 class Parametrization(Module):
-    """Where a parametrised tensor comes from: `original` (or `original0`, `original1`, …), and what computes it."""
+    """The source of a parametrised tensor: `original` (or `original0`, `original1`, …), and a function of it."""
 
     def __init__(self, function: Module, value: Tensor) -> None:
         self._function = function

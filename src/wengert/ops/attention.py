@@ -63,7 +63,7 @@ def _weights(q: Any, k: Any, mask: Any, scale: float, causal: int) -> Any:
 
 
 def _kept(w: Any, dropout: float, key: Any, counter: Any) -> Any:
-    """What dropout multiplies the weights by; the numbers that the kernel draws."""
+    """The factors by which dropout multiplies the weights, as the kernel draws them."""
     if dropout == 0.0:
         return 1.0
     drawn = create(random_uniform, (w.shape, float32.code, key, counter))

@@ -107,7 +107,7 @@ def _invalid(name: str) -> list[Invalid]:
 
 
 def _conv_of_examples(size: Any, mapped: Any, x: Any, w: Any, *bias: Any, groups: int, **rest: Any) -> Any:
-    """Of `conv` and `conv_bias`."""
+    """The batch rule of `conv` and `conv_bias`."""
     op, attrs = (conv_bias if bias else conv), rest.values()
     if not any(mapped[1:]):
         return unmerge(op(merge(x), w, *bias, *attrs, groups), size, x.shape[1])

@@ -27,7 +27,7 @@ _NOT_FLOATING = Invalid((whole(3),), (0, *_STREAM), "DTypeError", "real floating
 
 
 def _np_tail(a: Any, l: Any, order: int) -> Any:
-    """By Gauss and Legendre's rule with far more nodes than it takes, element by element."""
+    """By Gauss–Legendre quadrature with far more nodes than necessary, element by element."""
     x, w = np.polynomial.legendre.leggauss(60)
     x, w = (x + 1) / 2, w / 2
 
@@ -156,7 +156,7 @@ random_multinomial: Op = define(
 
 
 def _categorical_of_examples(size: Any, mapped: Any, p: Any, draws: Any, key: Any, counter: Any) -> Any:
-    """With a row of weights for each draw: so that the counters of an example follow each other."""
+    """With a row of weights per draw, so that the counters of an example are consecutive."""
     (p,) = all_mapped(size, mapped, (p,))
     rows, classes = p.shape[1:]
     (n,) = draws

@@ -1,4 +1,4 @@
-"""What `help` and `inspect` show for ops, made from their records on demand."""
+"""The documentation that `help` and `inspect` show for ops, made from their records on demand."""
 
 from __future__ import annotations
 

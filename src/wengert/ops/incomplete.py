@@ -208,7 +208,7 @@ def _betainc_by_ab_jvp(a_dot: Any, b_dot: Any, x_dot: Any, y: Any, a: Any, b: An
 
 
 def _beta_density_by_ab(a: Any, b: Any, x: Any, m: int, n: int) -> Any:
-    """By recurrence: the derivative of e^L by a is e^L L_a, by b it is e^L L_b."""
+    """By recurrence: the derivative of e^L with respect to a is e^L L_a, and with respect to b it is e^L L_b."""
     if m == 0 and n == 0:
         return betainc_density(a, b, x)
     over_a = m > 0

@@ -116,7 +116,7 @@ def _np_index_put(x: Any, i: Any, v: Any, axis: int) -> Any:
 
 
 def _winning(i: Any, v: Any, axis: int, size: Any) -> Any:
-    """Where a written slice is the last one for its index, in the shape of v."""
+    """Whether each written slice is the last one for its index, in the shape of v."""
     mask = reshape(winners(i, (size,)), tuple(n if k == axis else 1 for k, n in enumerate(v.shape)))
     return broadcast_to(mask, v.shape)
 
@@ -236,7 +236,7 @@ def _np_scatter(x: Any, i: Any, v: Any, axis: int) -> Any:
 
 
 def _last_along(i: Any, axis: int, like: Any) -> Any:
-    """Where v[i, j] is the last write to its place: every write leaves its position, and reads who stayed."""
+    """Whether v[i, j] is the last write to its element: every write stores its position, then reads whose is left."""
     n = i.shape[axis]
     positions = create(iota, ((n,), i.dtype.code, 0.0, 1.0))
     positions = broadcast_to(reshape(positions, tuple(n if k == axis else 1 for k in range(i.ndim))), i.shape)

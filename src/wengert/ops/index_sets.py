@@ -21,7 +21,7 @@ _most = ContextVar("_most", default=MOST)
 
 @contextmanager
 def at_most(indices: int) -> Iterator[None]:
-    """Inside, patterns with more indices raise `TooDense`: their search is given up."""
+    """A scope in which patterns with more indices raise `TooDense`, which ends the search."""
     token = _most.set(indices)
     try:
         yield
@@ -146,7 +146,7 @@ class IndexSets:
         return IndexSets(_starts(counts), self.columns[keep], self.n_columns)
 
     def along(self, shape: Sequence[int], axis: int, factor: IndexSets) -> IndexSets:
-        """Of a tensor of this shape, each vector along the axis times a matrix that has the pattern `factor`."""
+        """The pattern of a tensor of this shape times a matrix with pattern `factor`, along the axis."""
         before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
         m, n = factor.n_rows, factor.n_columns
         if before * after == 1:

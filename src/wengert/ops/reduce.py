@@ -50,7 +50,7 @@ sum = define(
 
 
 def _others(x: Any, axes: tuple[int, ...]) -> Any:
-    """For each element the product of the others along the axes, without dividing: right where some are zero."""
+    """The product of all other elements along the axes, without dividing, so that it is right where some are zero."""
     order = (*(i for i in range(x.ndim) if i not in axes), *axes)
     cumprod, permute = OPS["cumprod"], OPS["permute"]
     moved = permute(x, order)

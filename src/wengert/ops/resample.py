@@ -15,7 +15,7 @@ NEAREST, LINEAR, CORNERS, WINDOWS = range(4)
 
 
 def _matrix(n: int, size: int, kind: int, ratio: float) -> Any:
-    """What x is multiplied by along the axis."""
+    """The matrix that x is multiplied by along the axis."""
     j = np.arange(size)
     if kind == WINDOWS:
         first, end = (j * n // size)[:, None], (-(-(j + 1) * n // size))[:, None]

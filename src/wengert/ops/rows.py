@@ -20,7 +20,7 @@ from wengert.registry.zero import ZERO
 
 
 def _axes(across: int) -> tuple[int, ...]:
-    """Of a row, in (batch, groups, members, length)."""
+    """The axes of a row in (batch, groups, members, length)."""
     return (0, 2, 3) if across else (2, 3)
 
 

@@ -36,7 +36,7 @@ _MAP_INVALID = [
 
 
 def _push_samples(low: float, high: float) -> list[Sample]:
-    """With long rows of a distribution's size: between `low` and `high`."""
+    """Samples with long rows whose size is between `low` and `high`."""
     return [
         Sample((real(3, 5), real(3, 5))),
         Sample((real(7), real(7))),

@@ -63,7 +63,7 @@ class Call:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of the operands."""
+        """The shapes of the operands."""
         return [t.shape for t in self.operands]
 
     @property
@@ -87,7 +87,7 @@ class Call:
         return IndexSets.nothing(math.prod(self.results[0]), self.n_columns) if total is None else total
 
     def each(self, rule: Callable[[IndexSets, tuple[int, ...], tuple[int, ...]], IndexSets]) -> list[IndexSets]:
-        """For each result the union of what `rule` makes of the patterns, shapes of the operand and the result."""
+        """For each result, the union of `rule` applied to the patterns and shapes of each operand and the result."""
         return [
             self.united([rule(p, s, result) for p, s in zip(self.patterns, self.shapes) if p is not None])
             for result in self.results
@@ -365,7 +365,7 @@ def windows(rows: str, columns: str) -> Callable[[Call], Patterns]:
 
 
 def convolution(y: str, operands: str) -> Callable[[Call], Patterns]:
-    """Of the trilinear form in x, w and y: the one called `y` from two `operands`, as in ops/conv.py.
+    """The pattern of the trilinear form in x, w and y: `y` from the other two operands, as in ops/conv.py.
 
     Channels are split into (group, channel of the group), so that operand and result can be given the same axes.
     """

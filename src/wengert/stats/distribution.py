@@ -1,4 +1,4 @@
-"""What all distributions share: shapes, checks, and the methods that people call."""
+"""The common base of all distributions: shapes, checks, and the public methods."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Distribution:
 
     @property
     def mode(self) -> Tensor:
-        """Where the density is largest."""
+        """The point of largest density."""
         self._missing("mode")
 
     def entropy(self) -> Tensor:

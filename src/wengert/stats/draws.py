@@ -46,13 +46,13 @@ def _opened(u: Tensor, half: float) -> Tensor:
 
 
 def uniform_numbers(shape: Shape, dtype: DType, generator: Generator | None) -> Tensor:
-    """What `rand` draws, for arguments that are known to be right."""
+    """`rand` without checking its arguments."""
     key, counter = generator_of(generator, "sample").place(product(shape), dtype.itemsize == 8)
     return _uniform(shape, dtype.code, key, counter)
 
 
 def normal_numbers(shape: Shape, dtype: DType, generator: Generator | None) -> Tensor:
-    """What `randn` draws, for arguments that are known to be right."""
+    """`randn` without checking its arguments."""
     key, counter = generator_of(generator, "sample").place(product(shape), dtype.itemsize == 8)
     return _normal(shape, dtype.code, key, counter)
 

@@ -28,7 +28,7 @@ _log, _sum, _square, _reshape = (native(n) for n in ("log", "sum", "square", "re
 
 @composite(precision="full")
 def _log_density(z: Tensor, diagonal: Tensor) -> Tensor:
-    """Of z = L⁻¹ (x − loc), with the diagonal of L."""
+    """The log-density at z = L⁻¹ (x − loc), given the diagonal of L."""
     size = _sum(_square(z), (z.ndim - 1,), 0)
     volume = _sum(_log(diagonal) + HALF_LOG_TWO_PI, (diagonal.ndim - 1,), 0)
     return -0.5 * size - volume

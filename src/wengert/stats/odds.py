@@ -29,7 +29,7 @@ def times(count: Tensor, log: Tensor) -> Tensor:
 
 
 class Odds(Distribution):
-    """What distributions of trials share: `probs` or `logits` is given, the other is computed when it is asked for."""
+    """The common base of distributions of trials: `probs` or `logits` is given, and the other is computed on demand."""
 
     _is_logit: bool
 

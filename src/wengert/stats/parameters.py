@@ -51,7 +51,7 @@ def _promoted(a: DType, b: DType) -> DType:
 
 
 def common_shape(owner: str, *shapes: Shape) -> Shape:
-    """What the shapes broadcast to."""
+    """The shape that the shapes broadcast to."""
     first = shapes[0]
     return first if all(s == first for s in shapes[1:]) else broadcast_shapes(owner, *shapes)
 

@@ -40,7 +40,7 @@ class Transformed(Distribution):
 
     @property
     def support(self) -> Domain:  # type: ignore[override]
-        """Where the transform takes the base's support."""
+        """The image of the base's support under the transform."""
         return self.transform.codomain
 
     def _log_prob(self, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the demonstration shows on the terminal, at whatever width it has."""
+"""The demo's output on the terminal, at any width."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Screen:
         self.console = console or Console(highlight=False)
 
     def show_model(self, layers: Sequence[Layer], digits: Digits) -> None:
-        """What is trained, and on what."""
+        """The model and its data."""
         self.console.rule("handwritten digits")
         self.console.print(
             f"{len(digits.images):,} images of 8×8 pixels to train on, {len(digits.test_images)} others to test on"
@@ -76,7 +76,7 @@ class Screen:
             self.console.print("If PyTorch is installed (pip install torch), the demo times it as well.", style="dim")
 
     def close(self, result: Result, page: Path) -> None:
-        """Where the report is, what to try next, and the two numbers that matter."""
+        """The two numbers that matter, the place of the report, and what to try next."""
         self.console.print(f"report: {page}", soft_wrap=True)
         for what, command in NEXT:
             self.console.print(f"next: {command}  [dim]{what}[/dim]", soft_wrap=True)

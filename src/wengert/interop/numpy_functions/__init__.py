@@ -22,7 +22,7 @@ _REMEDY = "use a wengert function, or t.detach().numpy() for the data without gr
 
 
 def array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-    """What NumPy's ufuncs call when an operand is a tensor (`__array_ufunc__`)."""
+    """Called by NumPy's ufuncs when an operand is a tensor (`__array_ufunc__`)."""
     from wengert.interop.numpy_functions import table
 
     name = ufunc.__name__
@@ -45,7 +45,7 @@ def array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **opti
 
 
 def array_function(self: Tensor, func: Any, types: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What NumPy's other functions call when an argument is a tensor (`__array_function__`)."""
+    """Called by NumPy's other functions when an argument is a tensor (`__array_function__`)."""
     from wengert.interop.numpy_functions import table
 
     name = f"{func.__module__}.{func.__name__}".removeprefix("numpy.")

@@ -193,7 +193,7 @@ def ufunc(name: str) -> Function | None:
 
 @functools.cache
 def ufunc_method(name: str, method: str) -> Function | None:
-    """What `np.<name>.<method>` is: a reduction, a running one, or a table of all pairs."""
+    """The equivalent of `np.<name>.<method>`: a reduction, a scan, or a table of all pairs."""
     if method == "outer":
         pairwise = ufunc(name)
         return None if pairwise is None else functools.partial(reductions.ufunc_outer, pairwise)
