@@ -62,7 +62,7 @@ struct NumberGuard {
   bool holds(Value* const* in) const;
 };
 
-// What a tensor is to reverse mode: `backward` inside the function differentiates by the leaves.
+// What a tensor is to reverse mode: `backward` inside the function differentiates with respect to the leaves.
 enum class Role : char { constant, leaf, hooked_leaf, computed };
 Role role_of(const Value* v);
 
@@ -96,7 +96,7 @@ struct Trace {
   uint64_t active_mask(const TraceArguments& call) const;
   void require_one_device(const TraceArguments& call) const;
 
-  // The derivative by the inputs in the mask, if it is known.
+  // The derivative with respect to the inputs in the mask, if it is known.
   const Derivative* derivative(uint64_t mask) const;
   // Takes a new one, with all guards so far: deriving may have looked at sizes, too. Throws if it is that of another
   // program.

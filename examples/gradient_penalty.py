@@ -2,8 +2,8 @@
 
 The Wasserstein distance of two sets is the largest difference of means over functions of slope at most 1 (Kantorovich and
 Rubinstein). A network is pushed towards slope 1 by the penalty (|∇f| - 1)² at random points between the sets (Gulrajani et
-al., 2017): a loss with a gradient inside, differentiated by the weights. For two sets of equal size the exact distance is an
-assignment problem, which SciPy solves; the critic should come close.
+al., 2017): a loss with a gradient inside, differentiated with respect to the weights. For two sets of equal size the
+exact distance is an assignment problem, which SciPy solves; the critic should come close.
 """
 
 from __future__ import annotations

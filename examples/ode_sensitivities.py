@@ -44,7 +44,7 @@ def peak(p: wg.Tensor) -> wg.Tensor:
 
 
 def sensitivities(beta: float = 0.5, gamma: float = 0.15, first: float = 2.0) -> dict[str, np.ndarray]:
-    """The curve, its derivatives by the logarithms of the parameters, and those of the peak."""
+    """The curve, its derivatives with respect to the logarithms of the parameters, and those of the peak."""
     log_p = wg.asarray(np.log([beta, gamma, first]))
     return {
         "curve": ill(wg.exp(log_p)).numpy(),

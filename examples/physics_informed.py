@@ -1,8 +1,9 @@
 """A physics-informed network: `python examples/physics_informed.py`.
 
 The network u(t) is never shown a solution. Its loss is the residual of the equation of a damped oscillator,
-u'' + 2δ u' + ω² u = 0 with u(0) = 1, u'(0) = 0, so it contains second derivatives of the network by its input: forward
-mode, twice. The gradient by the weights is reverse mode over that. The exact solution is known and measures the error.
+u'' + 2δ u' + ω² u = 0 with u(0) = 1, u'(0) = 0, so it contains second derivatives of the network with respect to its
+input: forward mode, twice. The gradient with respect to the weights is reverse mode over that. The exact solution is known
+and measures the error.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // Bessel functions of integer order, from the C library, and modified Bessel functions of real order with their
-// derivatives by the order.
+// derivatives with respect to the order.
 #include <math.h>
 
 #include <algorithm>

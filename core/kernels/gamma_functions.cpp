@@ -16,7 +16,7 @@ Jet<N, false> power(double q, const Jet<N, false>& s) {
 }
 
 // Σ (q + k)⁻ˢ for s > 1 and q > 0, by Euler and Maclaurin's sum from q + k >= 10 on (NIST DLMF 25.11.28); the
-// coefficients are B₂ⱼ / (2j)!. The type of s is a number, or a Jet with the derivatives by s.
+// coefficients are B₂ⱼ / (2j)!. The type of s is a number, or a Jet with the derivatives with respect to s.
 template <class T>
 T zeta_positive(const T& s, double q) {
   if (q == kInf) return T(0.0);

@@ -85,8 +85,8 @@ double log_excess(double a, double z, double l, double psi) {
   return std::log1p((z - a) / a) + below;
 }
 
-// z <= a: Σ z^k / (a)ₖ₊₁ and its derivative by a, in which the poles at a = 0 have cancelled. Terms below `least` of
-// the sum are left out.
+// z <= a: Σ z^k / (a)ₖ₊₁ and its derivative with respect to a, in which the poles at a = 0 have cancelled. Terms below
+// `least` of the sum are left out.
 double slope_by_series(double a, double z, double l, double psi, double least) {
   double term = 1.0 / a, sum = term, harmonic = 0.0, slopes = 0.0;
   for (double k = a + 1.0; term > least * sum; k += 1.0) {

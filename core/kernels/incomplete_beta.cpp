@@ -1,4 +1,4 @@
-// The incomplete beta function I_x(a, b), its derivatives by each argument, and its inverse.
+// The incomplete beta function I_x(a, b), its derivatives with respect to each argument, and its inverse.
 //
 // The continued fraction NIST DLMF 8.17.22 by Lentz's method, on the side of the mean where it converges fast; the
 // factor xᵃ (1 − x)ᵇ / B(a, b) as in C. Loader: Fast and accurate computation of binomial probabilities (2000). The

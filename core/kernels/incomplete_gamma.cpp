@@ -1,11 +1,11 @@
-// The incomplete gamma functions, their derivatives by either argument, and their inverses.
+// The incomplete gamma functions, their derivatives with respect to either argument, and their inverses.
 //
 // By region: the series of P (NIST DLMF 8.11.4), that of Q for small a and x (8.7.3), the continued fraction of Q
 // (8.9.2, by Lentz's method), and Temme's expansion that is uniform in x for large a (8.12). Where they meet follows
 // A. Gil, J. Segura, N. Temme: Efficient and accurate algorithms for the computation and inversion of the incomplete
 // gamma function ratios, SIAM J. Sci. Comput. 34 (2012).
 //
-// Each is a template over the type of a: a number, or a Jet, which carries the derivatives by a.
+// Each is a template over the type of a: a number, or a Jet, which carries the derivatives with respect to a.
 #include <iterator>
 
 #include "gamma_parts.h"

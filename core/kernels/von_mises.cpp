@@ -1,5 +1,5 @@
 // The distribution function of the von Mises distribution with the density e^(κ cos x) / (2π I₀(κ)) on [−π, π], its
-// derivatives by κ, and its inverse.
+// derivatives with respect to κ, and its inverse.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -35,7 +35,7 @@ _known: OrderedDict[Any, Any] = OrderedDict()  # compiled Jacobians; None of a r
 
 
 class RecordedJacobian:
-    """The derivative of one target by one source, of which a tape has several names.
+    """The derivative of one target with respect to one source, of which a tape has several names.
 
     `by_example`: the sum over the first axis of the target is differentiated, which gives the Jacobian of each example where
     examples do not depend on each other.

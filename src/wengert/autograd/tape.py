@@ -164,7 +164,7 @@ class GradientTape:
         return gradients[0] if single else gradients
 
     def backward(self, target: Tensor, gradient: Any = None, *, retain_graph: bool = False) -> GradientMap:
-        """Gradients of the target by every leaf recorded; `.grad` is not touched. `retain_graph` keeps the tape."""
+        """Gradients of the target with respect to all recorded leaves; `.grad` stays. `retain_graph` keeps the tape."""
         self._consume(keep=retain_graph)
         grads = GradientMap()
         if _core.node_of(target) is None:
@@ -270,7 +270,7 @@ class GradientTape:
         return _core.ops["permute"](found, (m, *range(m), *range(m + 1, found.ndim)))  # type: ignore[no-any-return]
 
     def forward_gradient(self, source: Tensor, target: Tensor) -> Tensor:
-        """The Jacobian of target by source in forward mode: a derivative for each element of the source.
+        """The Jacobian of target with respect to source in forward mode: a derivative for each element of the source.
 
         What was recorded is pushed forward, all columns in one pass; nothing of the user's runs again. Shape:
         target.shape + source.shape.
@@ -347,7 +347,7 @@ def _is_tracked(x: Tensor) -> bool:
 
 
 def _identity(y: Tensor, by_example: bool) -> Tensor:
-    """The Jacobian of y by itself, or of the sum over its examples."""
+    """The Jacobian of y with respect to itself, or of the sum over its examples."""
     return jacrev(lambda x: x.sum(axis=0) if by_example else x)(y.detach())  # type: ignore[no-any-return]
 
 

@@ -108,7 +108,7 @@ class NumericalChecker:
         return {"eps": self.eps, "rtol": self.rtol, "atol": self.atol, "time_limit": self.time_limit}
 
     def check_gradient_central(self, f: Callable[[Tensor], Tensor], x: Any) -> GradientReport:
-        """The gradient of f by each element of x, against central differences."""
+        """The gradient of f with respect to each element of x, against central differences."""
         return check_gradients(f, x, second_order=False, full=True, **self._settings())
 
     def check_jacobian(self, f: Callable[..., Any], *inputs: Any) -> GradientReport:
@@ -352,7 +352,7 @@ class _Check:
         return max(each, key=lambda f: f.error, default=found)
 
     def _by_element(self, problem: Problem, k: int, element: int, direction: Array, found: Finding) -> Finding:
-        """A finding along one element, as a derivative by that element."""
+        """A finding along one element, as a derivative with respect to that element."""
         x = problem.points[k]
         index = tuple(int(i) for i in np.unravel_index(element, x.shape))
         by = abs(complex(direction.flat[element]))

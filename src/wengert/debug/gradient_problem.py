@@ -121,7 +121,7 @@ class Problem:
         return max((difference(before, self.values(arrays)) for arrays, before in list(self.recent)), default=0.0)
 
     def pull(self, seeds: Sequence[Array]) -> list[Array]:
-        """Reverse mode: the gradient of Σ seeds·results by each input."""
+        """Reverse mode: the gradient of Σ seeds·results with respect to each input."""
         xs = self.tensors(self.points, requires_grad=True)
         with enable_grad():
             ys = self(*xs)

@@ -134,7 +134,7 @@ class Graph:
         return dict(self._variables)
 
     def gradients(self, ys: Any, xs: Sequence[Any], grad_ys: Any = None) -> list[Any]:
-        """Nodes for the derivatives of ys by each of xs, which can be differentiated again; None where there is no path.
+        """Nodes for the derivatives of ys with respect to each of xs, differentiable again; None if there is no path.
 
         ys is a node, or a list whose gradients add up. Without `grad_ys`, cotangents of the same shapes, each is a scalar.
         """

@@ -1,4 +1,4 @@
-"""Products with `scipy.sparse` matrices, which are constants: `x @ A` and `A @ x` are tensors, with gradients by x."""
+"""Products with `scipy.sparse` matrices, which are constants: `x @ A` and `A @ x` are tensors and differentiable in x."""
 
 from __future__ import annotations
 

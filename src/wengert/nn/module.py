@@ -130,8 +130,8 @@ class Module:
         return self._add_hook("_hooks_after", hook)
 
     def register_full_backward_hook(self, hook: Callable[[Any, tuple[Any, ...], tuple[Any, ...]], Any]) -> HookHandle:
-        """Call `hook(module, grad_input, grad_output)` when the gradients by the module's arguments are known; what it
-        returns, a tuple or one tensor, replaces them. None stands for arguments that have no gradient.
+        """Call `hook(module, grad_input, grad_output)` when the gradients of the module's arguments are known; its return
+        value, a tuple or a tensor, replaces them. They are None for arguments without a gradient.
 
         >>> import wengert as wg
         >>> m = wg.nn.Linear(3, 2)

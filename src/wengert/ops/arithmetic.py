@@ -82,8 +82,8 @@ def _log(x: Any, y: Any) -> Any:
 
 
 def _pow_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
-    # x⁰ is 1 for every x, so its derivative is 0 even at x = 0; 0ᵇ is 0 for b > 0, so its derivative by b is 0, and for
-    # b < 0, where it is ∞ and falls, −∞.
+    # x⁰ is 1 for every x, so its derivative is 0 even at x = 0; 0ᵇ is 0 for b > 0, so its derivative in b is 0, and
+    # for b < 0, where it is ∞ and falls, −∞.
     base = a_dot if a_dot is ZERO else a_dot * either(b == 0, 0.0, b * pow(a, b - 1.0))
     if b_dot is ZERO:
         return base

@@ -1,7 +1,7 @@
 """Bessel functions and Hurwitz' zeta function.
 
-The modified functions have a real order v, zeta has its exponent s. The derivatives by them have no closed form; the core
-computes them by the algorithm of the function, so that an op has the order n of that derivative as an attribute.
+The modified functions have a real order v, zeta has its exponent s. The derivatives in v and s have no closed form; the core
+computes them by the algorithm of the function, so the op has the order n of that derivative as an attribute.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ bessel_y = _cylinder(
 
 
 def _by_order(exact: Callable[[Any, Any], Any], scipy: str) -> Any:
-    """SciPy's function for n = 0, and for n > 0 its derivative by the order in many digits."""
+    """SciPy's function for n = 0, and for n > 0 its derivative with respect to the order in many digits."""
 
     def call(v: Any, x: Any, n: int) -> Any:
         if n == 0:

@@ -1,7 +1,8 @@
-"""The incomplete gamma and beta functions, their inverses, and the derivatives by their parameters.
+"""The incomplete gamma and beta functions, their inverses, and the derivatives with respect to their parameters.
 
-The derivatives by the parameters have no closed form. The core computes them by the algorithm of the function itself,
-run on truncated Taylor series (`gammainc_by_a`, `betainc_by_ab`): as accurate as the function, up to fourth order.
+The derivatives with respect to the parameters have no closed form. The core computes them by the function's own
+algorithm, run on truncated Taylor series (`gammainc_by_a`, `betainc_by_ab`), as accurately as the function, up to fourth
+order.
 """
 
 from __future__ import annotations

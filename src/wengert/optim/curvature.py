@@ -31,7 +31,7 @@ def parted(vector: Any, like: Sequence[Any]) -> list[Any]:
 
 
 def gradients(value: Any, parameters: Sequence[Tensor], who: str, seed: Any = None) -> Any:
-    """The gradient by all parameters as one vector, recorded; zeros where the value does not depend on one."""
+    """The gradient of all parameters as one vector, recorded; zeros where the value does not depend on one."""
     try:
         found = grad_of(value, list(parameters), seed, create_graph=True, allow_unused=True)
     except GradientError as e:

@@ -69,7 +69,7 @@ def _entropy(a: Tensor, b: Tensor) -> Tensor:
 class Beta(Distribution):
     """The beta distribution: x^(a−1) (1 − x)^(b−1) / B(a, b), with a = concentration1 and b = concentration0.
 
-    Samples are ratios of gamma draws, and have implicit gradients by both.
+    Samples are ratios of gamma draws, and have implicit gradients with respect to both.
 
     >>> Beta(1.0, 3.0).mean.item()
     0.25

@@ -15,7 +15,7 @@ def fisher_vp(f: Callable[..., Any], x: Any, v: Any) -> Any:
     """The Fisher matrix times a vector, of a distribution of `wengert.stats` that depends on x: E[∇ln p ∇ln pᵀ] v.
 
     f(x) is the distribution; a batch of them is independent, and their matrices add up. The expectation is exact: the matrix
-    is the Hessian of KL(f(x) ‖ f(z)) by z at z = x, which must have a closed form.
+    is the Hessian of KL(f(x) ‖ f(z)) in z at z = x, which must have a closed form.
 
     >>> import wengert as wg
     >>> normal = lambda p: wg.stats.Normal(p[0], wg.exp(p[1]))

@@ -60,7 +60,7 @@ def _mode(concentration: Tensor, rate: Tensor) -> Tensor:
 class Gamma(Distribution):
     """The gamma distribution: rateᵃ x^(a−1) e^(−rate x) / Γ(a), with a the concentration.
 
-    Samples have implicit gradients by both parameters (Figurnov et al., 2018).
+    Samples have implicit gradients with respect to both parameters (Figurnov et al., 2018).
 
     >>> Gamma(2.0, 4.0).mean.item()
     0.5

@@ -85,7 +85,7 @@ def _entropy(df: Tensor, scale: Tensor) -> Tensor:
 class StudentT(Distribution):
     """Student's distribution with df degrees of freedom: proportional to (1 + z²/df)^(−(df + 1)/2), z = (x − loc)/scale.
 
-    Samples have gradients by all parameters, by df implicit ones.
+    Samples have gradients with respect to all parameters, by df implicit ones.
 
     >>> StudentT(1.0).cdf(1.0).item()
     0.75

@@ -28,7 +28,7 @@ _SHARE = 4  # a coloured matrix takes at most one in so many passes, and has at 
 
 
 def few_colours(program: Program, sources: Sequence[Var], *, is_hessian: bool) -> Colouring | None:
-    """A colouring of the Jacobian of all outputs of a program by these inputs; None if it would not save much.
+    """A colouring of the Jacobian of a program with respect to these inputs; None if it would not save much.
 
     The sizes of the program are fixed if there is one; otherwise it holds for sizes about as large (comparing them is a
     guard). `is_hessian`: the program is a gradient.

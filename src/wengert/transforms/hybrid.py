@@ -48,7 +48,7 @@ def run_plan(
     differentiate: Differentiate,
     chunk: int | None = None,
 ) -> Blocks:
-    """The Jacobian of a program's outputs by some of its inputs, which all have values."""
+    """The Jacobian of a program's outputs with respect to some of its inputs, which all have values."""
     outputs: list[Any] = list(program.outputs)
     xs = [values[v] for v in sources]
     if plan.colouring is not None:

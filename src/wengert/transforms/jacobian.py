@@ -43,7 +43,7 @@ from wengert.transforms.vmap import run_on_units
 def _reject_complex(x: Any, what: str) -> None:
     if x.dtype.kind == "c":
         raise DTypeError(
-            f"{what}: the argument is {x.dtype.name}{_shape(x)}; the second derivative by a complex number has four parts. "
+            f"{what}: the argument is {x.dtype.name}{_shape(x)}; a second derivative in a complex variable has four parts. "
             "Write the function of real and imaginary parts, or use hvp"
         )
 
@@ -122,7 +122,7 @@ def _columns(g: Callable[[Any], Any], x: Any, e: Tensor, once: list[Any]) -> lis
 
 
 def _column_blocks(g: Callable[[Any], Any], x: Any, chunk: int | None, once: list[Any]) -> list[Any]:
-    """The derivative of every output by one tensor."""
+    """The derivative of every output with respect to one tensor."""
     if not x.size:
         return [_zero_block(y, x) for y in _tensor_leaves(g(x))[0]]
     blocks = []
@@ -191,7 +191,7 @@ def _row(pull_back: Callable[[Any], list[Any]], y: Any, e: Tensor) -> list[Any]:
 
 
 def _row_blocks(pull_back: Callable[[Any], list[Any]], y: Any, xs: list[Any], chunk: int | None) -> list[Any]:
-    """The derivative of one output by every tensor."""
+    """The derivative of one output with respect to every tensor."""
     if not y.size:
         return [_zero_block(y, x) for x in xs]
     return _over_basis(lambda e: _row(pull_back, y, e), y, chunk, [])

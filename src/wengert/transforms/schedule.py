@@ -114,7 +114,7 @@ def count(values: Iterable[Any]) -> int:
 def plan_program(
     program: Program, sources: Sequence[Var], config: SchedulerConfig, *, may_colour: bool = False
 ) -> Plan:
-    """The plan for the Jacobian of all outputs by these inputs. `may_colour`: columns or rows may be computed together."""
+    """The plan for the Jacobian with respect to these inputs. `may_colour`: columns or rows may be computed together."""
     outputs = [o for o in program.outputs if isinstance(o, Var)]
     n, m = count(sources), count(outputs)
     if config.strategy in ("forward", "reverse"):
@@ -168,7 +168,7 @@ def _estimated(
 
 
 def _seconds(costs_of: Sequence[Derivative], mode: str, n: int, m: int) -> float:
-    """The derivatives of m outputs by n inputs: of as many unit vectors, which are made first."""
+    """The derivatives of m outputs with respect to n inputs: of as many unit vectors, which are made first."""
     times = n if mode == "forward" else m
     units = Work(bytes=4.0 * times * times, instructions=1)
     each = (d.push if mode == "forward" else d.pull for d in costs_of)
