@@ -2,8 +2,8 @@
 
 The cost is the sum over all points of the squared distance to the nearest centre. Its Hessian with respect to the centres is
 diagonal almost everywhere, because each coordinate of a centre is independent. So one product of the Hessian with ones is
-the whole diagonal, and a Newton step costs little more than a gradient step. For k-means it is the step of Lloyd's algorithm, which
-moves each centre to the mean of its points; the test compares the two.
+the whole diagonal, and a Newton step costs little more than a gradient step. For k-means it is the step of Lloyd's
+algorithm, which moves each centre to the mean of its points; the test compares the two.
 """
 
 from __future__ import annotations
