@@ -88,6 +88,13 @@ def test_every_public_name_has_a_place(pages: dict[str, _Page]) -> None:
     assert not missing
 
 
+def test_the_reference_explains_no_builtin_types(site: Path) -> None:
+    """What class attributes would say of themselves: that a tuple is an immutable sequence."""
+    for page in (site / "reference").glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert "Built-in immutable sequence" not in text and "Convert a number or string" not in text, page.name
+
+
 def test_pages_of_the_reference_are_by_module() -> None:
     modules = [module for _, _, listed in PAGES for module in listed.split()]
     assert len(modules) == len(set(modules)), "a module is on two pages"

@@ -14,6 +14,8 @@ from tools.site.curves import plot
 from tools.site.names import PAGES, TITLES, Name, by_path, public_names
 from wengert.dtypes import DType
 
+# Methods that subclasses of the library define for their base, which explains them.
+ONCE = {"extra_repr", "slots", "rule", "numbers", "check", "state_shapes"}
 PROMPT = re.compile(r"^\s*(>>>|\.\.\.)")
 
 
@@ -138,7 +140,7 @@ def _members(path: str, cls: type) -> list[str]:
     found: dict[str, Any] = {}
     for owner in owners:
         for key, member in vars(owner).items():
-            if not key.startswith("_") and key not in found and (inspect.getdoc(getattr(cls, key, None)) or "").strip():
+            if not key.startswith("_") and key not in found and _is_documented(getattr(cls, key, None)):
                 found[key] = member
     lines = []
     if inherited and not issubclass(cls, BaseException):
@@ -147,6 +149,8 @@ def _members(path: str, cls: type) -> list[str]:
     if cls is wg.Tensor:
         return lines + _tensor_members(found)
     for key, member in found.items():
+        if inherited and (key in ONCE or _says_nothing_new(key, member)):
+            continue
         is_property = not callable(getattr(cls, key)) or isinstance(member, property | functools.cached_property)
         if isinstance(member, type) or (issubclass(cls, BaseException) and not is_property):
             continue
@@ -168,6 +172,21 @@ def _members(path: str, cls: type) -> list[str]:
             "",
         ]
     return lines
+
+
+def _is_documented(member: Any) -> bool:
+    """Whether it has words of its own: a number or a tuple would repeat those of its type."""
+    words = (inspect.getdoc(member) or "").strip()
+    return (
+        bool(words)
+        and words != (inspect.getdoc(type(member)) or "").strip()
+        and not words.startswith("Alias for field")
+    )
+
+
+def _says_nothing_new(key: str, member: Any) -> bool:
+    """The `forward` of a layer that takes one tensor: the layer's own documentation says what it computes."""
+    return key == "forward" and len(inspect.signature(member).parameters) == 2
 
 
 def _tensor_members(found: dict[str, Any]) -> list[str]:

@@ -127,7 +127,7 @@ class EMA:
         return {"steps": self.steps, "weight_of_start": self._weight_of_start, "averages": copies}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there. All that does not fit is named at once."""
+        """Restore a state that `state_dict` returned. The error names everything that does not fit at once."""
         given, own = state["averages"], self.averages()
         problems = [f"missing: {n}" for n in own if n not in given] + [
             f"unexpected: {n}" for n in given if n not in own

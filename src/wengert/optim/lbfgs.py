@@ -212,7 +212,7 @@ class LBFGS(Optimizer):
         return {"state": {0: copied}, "param_groups": [{**group, "params": numbers}]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore a state that `state_dict` returned."""
         (group,), kept = state["param_groups"], state["state"][0]
         size = sum(int(p.size) for p in self._parameters())
         for v in (*kept["steps"], *kept["changes"], *(kept[k] for k in ("gradient", "move") if k in kept)):

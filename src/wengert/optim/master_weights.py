@@ -97,7 +97,7 @@ class MasterWeights:
         return {"optimizer": self.optimizer.state_dict(), "masters": masters}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave; the parameters are the rounded weights then."""
+        """Restore a state that `state_dict` returned; the parameters become the rounded weights."""
         parameters, masters = self._parameters(), state["masters"]
         own = {k: tuple(p.shape) for k, p in enumerate(parameters) if p.id in self._masters}
         given = {int(k): tuple(t.shape) for k, t in masters.items()}

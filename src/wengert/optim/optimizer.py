@@ -133,7 +133,7 @@ class Optimizer:
     # ------------------------------------------------------------------------------------------------ groups
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Add parameters with options of their own.
+        """Add parameters with their own options.
 
         >>> import wengert as wg
         >>> opt = wg.optim.SGD([wg.Parameter.ones((2,))], lr=0.1)
@@ -419,7 +419,7 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave. All that does not fit is named at once, and then nothing is loaded."""
+        """Restore a state that `state_dict` returned. All that does not fit is named at once, and then nothing is loaded."""
         who = type(self).__name__
         if not {"param_groups", "state"} <= set(state):
             raise ArgumentError(

@@ -41,11 +41,11 @@ class StaticLossScaler:
         return False
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes."""
+        """A state for `load_state_dict`."""
         return {"scale": self.scale}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore a state that `state_dict` returned."""
         self.scale = _positive(type(self).__name__, "scale", state["scale"])
 
 
@@ -96,7 +96,7 @@ class DynamicLossScaler(StaticLossScaler):
         return {"scale": self.scale, "good_steps": self.good_steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore a state that `state_dict` returned."""
         super().load_state_dict(state)
         self.good_steps = int(state["good_steps"])
 
@@ -295,7 +295,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore a state that `state_dict` returned."""
         missing = [k for k in self.state_dict() if k not in state]
         if missing:
             raise ArgumentError(f"GradScaler.load_state_dict: the state does not fit, missing: {', '.join(missing)}")

@@ -275,7 +275,7 @@ class Scheduler:
         return {"steps": self.steps, "base_lrs": list(self.base_lrs)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore a state that `state_dict` returned."""
         if len(state["base_lrs"]) != len(self.optimizer.param_groups):
             raise ArgumentError(
                 f"Scheduler: the state is for {len(state['base_lrs'])} groups, the optimizer has "
@@ -346,7 +346,7 @@ class ReduceOnPlateau:
         return {"best": self.best, "bad_steps": self.bad_steps, "cooling": self.cooling}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore a state that `state_dict` returned."""
         self.best = float(state["best"])
         self.bad_steps, self.cooling = int(state["bad_steps"]), int(state["cooling"])
 

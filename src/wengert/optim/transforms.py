@@ -63,7 +63,7 @@ class Transform:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore a state that `state_dict` returned."""
 
 
 class _Function(Transform):

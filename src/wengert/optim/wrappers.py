@@ -39,7 +39,7 @@ class _Around:
         self.optimizer.zero_grad(set_to_none)
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Add parameters with options of their own."""
+        """Add parameters with their own options."""
         self.optimizer.add_param_group(group)
 
     def _parameters(self) -> list[Tensor]:
@@ -74,7 +74,7 @@ class Lookahead(_Around):
         self._slow: list[Tensor] = [tensor(p.detach()) for p in self._parameters()]
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Add parameters with options of their own."""
+        """Add parameters with their own options."""
         super().add_param_group(group)
         self._slow += [tensor(p.detach()) for p in self._parameters()[len(self._slow) :]]
 
@@ -125,7 +125,7 @@ class Lookahead(_Around):
         return {"optimizer": self.optimizer.state_dict(), "slow": slow, "steps": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore a state that `state_dict` returned."""
         shapes = [tuple(t.shape) for t in state["slow"].values()]
         if shapes != [tuple(t.shape) for t in self._slow]:
             raise ArgumentError(
@@ -196,5 +196,5 @@ class SAM(_Around):
         return self.optimizer.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore a state that `state_dict` returned."""
         self.optimizer.load_state_dict(state)

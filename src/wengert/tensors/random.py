@@ -184,7 +184,7 @@ class Generator:
         return (self._seed, self._counter, by_place) if by_place else (self._seed, self._counter)
 
     def set_state(self, state: tuple[Any, ...]) -> None:
-        """Go on from a state that `get_state` gave."""
+        """Restore a state that `get_state` returned."""
         self._refuse_traced("Generator.set_state")
         seed, counter, *by_place = state
         if counter < 0:
