@@ -139,7 +139,8 @@ $(VENV)/.made $(SANITIZED)/.made:
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.deps $(CORE)
-	$(call install,$(VENV),build/release)
+	@echo "building the package into $(VENV); compiling its core takes a few minutes the first time"
+	@$(call install,$(VENV),build/release)
 	@touch $@
 
 # For type checkers and editors: what the native module has, and what wengert attaches to it at import.

@@ -40,12 +40,15 @@ def root(
     tol: float | None = None,
     maxiter: int | None = None,
 ) -> Any:
-    """A zero x of f(x, *args) near x0, differentiable by args and, in reverse mode, by what f closes over.
+    """Find a zero x of f(x, *args) near x0, differentiable with respect to args and, in reverse mode, what f closes
+    over.
 
-    x0 may be a container; f returns as many numbers as it holds. `solver` solves linear systems with ∂f/∂x, in the search
-    and for derivatives: "dense" (LU), "gmres", "bicgstab" or "cg" (symmetric matrices), which only need products with it, or
-    "auto": dense up to 100 unknowns, then "gmres". Raises SolverError, with the residual, where no element of f comes below
-    `tol`, or a linear system is not solved.
+    - `x0`: a tensor or a container; f returns as many numbers as it holds.
+    - `solver`: for linear systems with ∂f/∂x, in the search and for derivatives: "dense" (LU), "gmres", "bicgstab" or
+      "cg" (symmetric matrices), which only need products, or "auto": dense up to 100 unknowns, "gmres" above.
+
+    Raises SolverError, which reports the residual, if some element of f stays above `tol` or a linear system cannot
+    be solved.
 
     >>> import wengert as wg
     >>> sqrt = lambda a: root(lambda x, a: x * x - a, wg.ones((2,)), a)

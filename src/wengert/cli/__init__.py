@@ -12,8 +12,8 @@ from wengert.cli import bench, check, demo, info, ops, profile
 
 _COMMANDS = (info, ops, check, bench, profile, demo)
 _EPILOG = """\
-wengert COMMAND --help explains each of them, with examples and what the exit status says. Output is plain text where it
-does not go to a terminal; --json gives it to programs.
+wengert COMMAND --help explains each command, with examples and the meaning of the exit status. Output is plain text
+when it does not go to a terminal; --json is for programs.
 """
 
 

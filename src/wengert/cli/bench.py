@@ -1,6 +1,6 @@
-"""Time functions, compare them, and hold them to a baseline.
+"""Time functions, and compare them with each other and with a baseline.
 
-Without functions, some of the library's own: an eager op, a fused function, a matrix product, a training step.
+Without arguments, it times some of the library's own: an eager op, a fused function, a matrix product, a training step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Check the derivatives of a function against numerical ones.
 
-Reverse and forward mode, first and second order. The verdict is one word: ok; bug, a derivative is wrong; kink, the function
-has none there, because those of its two sides differ; noise, its values are too inexact to tell.
+Reverse and forward mode, first and second order. The verdict is one word. ok: all of them agree. bug: a derivative is wrong.
+kink: there is no derivative here, because those from the two sides differ. noise: the values are too inexact to tell.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ examples:
   wengert check model:loss --shape 5 --dtype float32    in single precision: the tolerance follows
   wengert check model:loss --shape 5 --full --json      each element of the Jacobian; the report for a program
 
-An operation made with wg.custom_op or wg.CustomOp is also looked at for what its rule must keep to.
+For an operation made with wg.custom_op or wg.CustomOp, the requirements on its rule are checked, too.
 
 exit status:
   0  all derivatives agree with numbers

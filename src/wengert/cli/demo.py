@@ -26,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=0, help="of the weights and the order of the images (default: %(default)s)"
     )
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the report (default: %(default)s)")
-    parser.add_argument(
-        "--alone", action="store_true", help="do not train in PyTorch for comparison, where it is installed"
-    )
+    parser.add_argument("--alone", action="store_true", help="do not compare with PyTorch, even if it is installed")
     parser.set_defaults(run=run)
 
 

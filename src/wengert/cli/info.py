@@ -7,7 +7,7 @@ import json
 
 EXAMPLES = """\
 examples:
-  wengert info            for people, and for reports of bugs
+  wengert info            for people, and for bug reports
   wengert info --json     for programs
 """
 

@@ -1,4 +1,4 @@
-"""Run a script and write where its time and memory went: tables, a page to look at, a trace."""
+"""Run a script and report where its time and memory went: tables, an HTML page, a trace."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 _EPILOG = """\
-The script runs as `python script.py args` would run it, and its exit status is that of this command, also where it fails:
-the profile is written all the same. Tables go to the error stream, so that the output of the script stays its own.
+The script runs as with `python script.py args`, and its exit status becomes that of this command. If the script fails, the
+profile is written all the same. Tables go to the error stream, so they do not mix with the script's output.
 
 examples:
   wengert profile train.py --epochs 2             tables, and profile.html
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", type=Path, metavar="FILE", help="a trace for Perfetto and chrome://tracing")
     parser.add_argument("--json", type=Path, metavar="FILE", help="totals, tables, memory and events as JSON")
     parser.add_argument("--inside", action="store_true", help="time every instruction of compiled functions")
-    parser.add_argument("--max-events", type=int, default=None, metavar="N", help="ops that are kept at most")
+    parser.add_argument("--max-events", type=int, default=None, metavar="N", help="keep at most N ops")
     parser.add_argument("--quiet", action="store_true", help="print no tables")
     parser.add_argument("-m", dest="module", action="store_true", help="what follows is the name of a module")
     parser.add_argument("script", help="the script, or with -m the module")

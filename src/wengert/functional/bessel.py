@@ -104,7 +104,9 @@ def _pair(a: Any, x: Any, name: str) -> tuple[Tensor, ...]:
 
 
 def iv(v: Any, x: Any) -> Tensor:
-    """The modified Bessel function of the first kind I_v(x) of real order (NIST DLMF 10.25); also differentiable by v.
+    """The modified Bessel function of the first kind I_v(x) of real order (NIST DLMF 10.25).
+
+    It is also differentiable with respect to v.
 
     >>> iv(0.5, 1.0).item()
     0.937674...
@@ -123,7 +125,7 @@ def ive(v: Any, x: Any) -> Tensor:
 
 def kv(v: Any, x: Any) -> Tensor:
     """The modified Bessel function of the second kind K_v(x) of real order, for x > 0 (NIST DLMF 10.25); also
-    differentiable by v.
+    differentiable with respect to v.
 
     >>> kv(0.5, 1.0).item()
     0.461068...

@@ -42,17 +42,23 @@ def odeint(
     checkpoints: int | None = None,
     events: Any = None,
 ) -> Solution:
-    """Solve dy/dt = f(t, y, *args) from y(t[0]) = y0: the states at the times t, which rise or fall.
+    """Solve dy/dt = f(t, y, *args) from y(t[0]) = y0, and return the states at the times t.
 
-    `y0` is a tensor, a number, a list of numbers, or nested containers of them; f gets and returns the same. `method`:
-    `dopri5`, `tsit5`, `bosh3` and `heun` are explicit and adaptive, `rk4` has steps of the length `step_size` (one from
-    each time to the next by default), `rodas5p` is for stiff systems. The error of a step is held below atol +
-    rtol·|y|, where `atol` may be a tree like y0. `events` are functions g(t, y, *args), or `Event`s of them.
+    - `f`: a pure function of the time, the state and the arguments. It is traced and compiled, unless it branches on
+      numbers.
+    - `y0`: a tensor, a number, a list of numbers, or nested containers of them; f receives and returns the same
+      structure.
+    - `t`: times, increasing or decreasing.
+    - `method`: "dopri5", "tsit5", "bosh3" and "heun" are explicit and adaptive; "rk4" takes steps of the length
+      `step_size` (by default one from each time to the next); "rodas5p" is for stiff systems.
+    - `rtol`, `atol`: the error of a step is held below atol + rtol·|y|; `atol` may be a tree like y0.
+    - `gradient`: "discrete" differentiates the computed steps, in reverse mode from `checkpoints` (√n of them by
+      default) of the forward solution; "continuous" solves the adjoint equation backwards.
+    - `events`: functions g(t, y, *args), or `Event`s of them, whose zeros are located; by default the first one ends
+      the solution.
 
-    The states are differentiable by y0, t, args and what f closes over. `gradient="discrete"` differentiates the steps
-    themselves, from `checkpoints` (√n of them by default) of the forward solution; `"continuous"` solves the adjoint
-    equation backwards. f must be a pure function; it is traced and compiled, unless it branches on numbers.
-    `docs/ode.md` has the details.
+    The result has the times `t`, the states `y` and `stats`. States are differentiable with respect to y0, t, args
+    and what f uses from outside. `docs/ode.md` has the details.
 
     >>> import wengert as wg
     >>> pendulum = lambda t, y, g: [y[1], -g * wg.sin(y[0])]

@@ -33,15 +33,18 @@ def minimize(
     maxiter: int | None = None,
     callback: Callable[[Any], Any] | None = None,
 ) -> OptimizeResult:
-    """A minimum of f(x, *args) near x0, with the exact gradient.
+    """Find a minimum of f(x, *args) near x0, using the exact gradient.
 
-    x0 is a tensor, an array, a number, a list of numbers, or nested containers of them, and `result.x` and `result.jac` have
-    its structure. `method`: `bfgs` (the default up to 400 unknowns), `l-bfgs`, `l-bfgs-b` (with bounds), `newton-cg`, `gd`
-    (gradient descent with a line search) or `nelder-mead` (no gradient). `bounds` is a pair (lower, upper) of numbers, None,
-    or containers like x0. It stops where no element of the gradient (at bounds: of what may still move) is above `tol`.
-    `callback(x)` is called after each iteration, and stops it by returning True.
+    - `x0`: a tensor, an array, a number, a list of numbers, or nested containers of them; `result.x` and `result.jac`
+      have its structure.
+    - `method`: "bfgs" (the default up to 400 unknowns), "l-bfgs" (the default above), "l-bfgs-b" (with bounds),
+      "newton-cg", "gd" (gradient descent with a line search) or "nelder-mead" (no gradient).
+    - `bounds`: a pair (lower, upper) of numbers, None, or containers like x0.
+    - `tol`: stop when no element of the gradient (at bounds: of what may still move) is above it.
+    - `callback`: `callback(x)` is called after each iteration, and stops it by returning True.
 
-    `result.x` is differentiable by args and by what f closes over, as the gradient is zero there: x' = −H⁻¹ ∂²f/∂x∂p.
+    The gradient is zero at `result.x`, so it is differentiable with respect to args and what f closes over: x' = −H⁻¹
+    ∂²f/∂x∂p.
 
     >>> import wengert as wg
     >>> closest = lambda a: minimize(lambda x, a: ((x - a) ** 2).sum() + (x**4).sum(), [0.0, 0.0], (a,)).x

@@ -11,7 +11,7 @@ CONVERGED, OUT_OF_ITERATIONS, STALLED, NOT_A_NUMBER, STOPPED = range(5)
 
 @dataclass(slots=True, repr=False)
 class OptimizeResult:
-    """What a solver found, with SciPy's names. `x` is differentiable by the arguments of the function.
+    """What a solver found, with SciPy's names. `x` is differentiable with respect to the arguments of the function.
 
     `fun` is the value there, or the residuals; `jac` the gradient, or the Jacobian of the residuals. `status` is 0 if the
     solver converged, 1 if it ran out of iterations, 2 if no step helped any more, 3 if the function gave NaN, 4 if the

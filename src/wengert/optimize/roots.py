@@ -31,12 +31,15 @@ def root(
     maxiter: int | None = None,
     callback: Callable[[Any], Any] | None = None,
 ) -> OptimizeResult:
-    """A zero of f(x, *args) near x0, as many equations as unknowns, with the exact Jacobian.
+    """Find a zero of f(x, *args) near x0, with as many equations as unknowns, using the exact Jacobian.
 
-    `method`: `hybr` (Powell's dogleg), `lm` (Levenberg and Marquardt), `newton` (with a line search), or `broyden`,
-    which forms the Jacobian only once, if all goes well. It has succeeded where no element of f is above `tol`.
+    - `x0`: a tensor, an array, a number, or nested containers of them; `result.x` has its structure.
+    - `method`: "hybr" (Powell's dogleg), "lm" (Levenberg and Marquardt), "newton" (with a line search), or "broyden",
+      which usually forms the Jacobian only once.
+    - `tol`: `result.success` is True if no element of f is above it.
+    - `callback`: `callback(x)` is called after each iteration, and stops it by returning True.
 
-    `result.x` is differentiable by args and by what f closes over: x' = −(∂f/∂x)⁻¹ ∂f/∂p.
+    `result.x` is differentiable with respect to args and what f closes over: x' = −(∂f/∂x)⁻¹ ∂f/∂p.
 
     >>> import wengert as wg
     >>> result = root(lambda x: (x[0] + x[1] - 3.0, x[0] * x[1] - 2.0), (0.0, 5.0))

@@ -44,7 +44,7 @@ def root_scalar(
     `bisect` (halving), which is the default for arrays. `x0` is a place to start from, for `newton`. Where bracket, x0
     or args are arrays, f must act on each element by itself. The error of x is at most `xtol` + `rtol`·|x|.
 
-    `result.x` is differentiable by args and by what f closes over: x' = −(∂f/∂p) / (∂f/∂x).
+    `result.x` is differentiable with respect to args and what f closes over: x' = −(∂f/∂p) / (∂f/∂x).
 
     >>> import wengert as wg
     >>> cube_root = lambda a: root_scalar(lambda x, a: x**3 - a, (a,), bracket=(0.0, 10.0)).x

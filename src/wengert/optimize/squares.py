@@ -46,15 +46,18 @@ def least_squares(
     maxiter: int | None = None,
     callback: Callable[[Any], Any] | None = None,
 ) -> OptimizeResult:
-    """A minimum of ½ Σ C² ρ(rᵢ² / C²) near x0, of the residuals r = f(x, *args), a tensor or containers of them.
+    """Find a minimum of ½ Σ C² ρ(rᵢ² / C²) near x0, where the residuals r = f(x, *args) are a tensor or containers of
+    them.
 
-    The Jacobian is exact. `method`: `lm` (Levenberg and Marquardt) or `dogleg` (Powell). `loss` is ρ: `linear` (the sum
-    of squares), `soft_l1`, `huber`, `cauchy` or `arctan`, which count outliers less, those with residuals above C =
-    `f_scale`. It stops where no element of the gradient is above `gtol`, the cost changes by less than `ftol`, or x by
-    less than `xtol`.
+    - `method`: "lm" (Levenberg and Marquardt) or "dogleg" (Powell). Both use the exact Jacobian.
+    - `loss`: ρ: "linear" (the sum of squares), or "soft_l1", "huber", "cauchy" or "arctan", which reduce the weight
+      of residuals above C = `f_scale`.
+    - `ftol`, `xtol`, `gtol`: stop when the cost changes by less than `ftol`, x by less than `xtol`, or no element of
+      the gradient is above `gtol`.
+    - `callback`: `callback(x)` is called after each iteration, and stops it by returning True.
 
-    `result.x` is differentiable by args and by what f closes over, by the implicit function theorem; `result.cost` is the
-    minimum.
+    `result.x` is differentiable with respect to args and what f closes over, by the implicit function theorem;
+    `result.cost` is the minimum.
 
     >>> import wengert as wg
     >>> t = wg.linspace(0.0, 1.0, 20, dtype=wg.float64)
