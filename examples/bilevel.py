@@ -1,9 +1,9 @@
-"""Gradients of what an optimisation finds: `python examples/bilevel.py` tunes a regression by its validation error.
+"""Gradients of the result of an optimisation: `python examples/bilevel.py` tunes a regression by its validation error.
 
-Ridge regression with a penalty of its own for each feature: the weights are an argmin, and the gradient of the validation
-error by the penalties passes through it by the implicit function theorem, whatever found the argmin. The second part is a
-saddle point: the least cost under a constraint, minimal in x and maximal in the multiplier. The derivative of its value by
-the bound is the multiplier itself.
+Ridge regression with a separate penalty for each feature: the weights are an argmin, and the gradient of the validation
+error with respect to the penalties passes through it by the implicit function theorem, however the argmin was found.
+The second part is a saddle point: the least cost under a constraint, minimal in x and maximal in the multiplier. The
+derivative of its value with respect to the bound is the multiplier itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Bundle adjustment: `python examples/bundle_adjustment.py` finds cameras and points from where the points were seen.
+"""Bundle adjustment: `python examples/bundle_adjustment.py` recovers cameras and points from where the points were seen.
 
-Each camera has a rotation (a vector, turned into a matrix by Rodrigues' formula), a position and a focal length; each point
-is three numbers. What is minimised is the distance between seen and predicted image points, by SciPy's `least_squares` with
-the exact Jacobian, which is sparse: an image point depends on one camera and one point. The unknowns stay what they are, a
-dictionary of tensors. The scene is generated: real ones are large.
+Each camera has a rotation (a vector, turned into a matrix by Rodrigues' formula), a position and a focal length; each
+point is three numbers. SciPy's `least_squares` minimises the distance between seen and predicted image points with the
+exact Jacobian, which is sparse, because an image point depends on one camera and one point. The unknowns stay a
+dictionary of tensors. The scene is generated; real ones are large.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A mixture of Gaussians by maximum likelihood: `python examples/gaussian_mixture.py` finds clusters without labels.
 
-The unknowns are free: weights are a softmax, and each covariance is (L Lᵀ)⁻¹ with a triangular L whose diagonal is an
-exponential, so that log-densities need products only, no factorization. Gradients of all components are one program, and
-L-BFGS does the rest.
+The unknowns are unconstrained: weights are a softmax, and each covariance is (L Lᵀ)⁻¹ with a triangular L whose
+diagonal is an exponential, so log-densities need only products and no factorization. The gradients of all components
+are one program, and L-BFGS does the rest.
 """
 
 from __future__ import annotations

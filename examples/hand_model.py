@@ -1,8 +1,8 @@
 """The pose of a hand from points on its skin: `python examples/hand_model.py`.
 
-Five fingers of three joints each bend by angles; points on the skin hang on the bones. Few parameters, many outputs: the
-Jacobian has 26 columns and a thousand rows, so that the scheduler takes forward mode, a pass for each parameter, all of them
-in one batch. The pose is found by Gauss and Newton's steps.
+Five fingers of three joints each bend by angles; points on the skin hang on the bones. There are few parameters and
+many outputs: the Jacobian has 26 columns and a thousand rows, so the scheduler chooses forward mode, with one pass per
+parameter, all of them in one batch. Gauss–Newton steps find the pose.
 """
 
 from __future__ import annotations

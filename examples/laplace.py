@@ -1,8 +1,8 @@
-"""Laplace's approximation: `python examples/laplace.py` says how sure a classifier may be.
+"""Laplace's approximation: `python examples/laplace.py` estimates how sure a classifier can be.
 
-The posterior of a logistic regression is approximated by a Gaussian at its maximum, whose covariance is the inverse Hessian.
-It gives predictions with error bars, and the evidence, by which models are compared: here, how much the weights are
-penalised.
+The posterior of a logistic regression is approximated by a Gaussian at its maximum, whose covariance is the inverse
+Hessian. It gives predictions with error bars, and the evidence, with which models can be compared: here, how strongly
+to penalise the weights.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""How a solution of differential equations depends on its parameters: `python examples/ode_sensitivities.py`.
+"""How the solution of a differential equation depends on its parameters: `python examples/ode_sensitivities.py`.
 
-An epidemic: of N people S can fall ill and I are ill, S' = −β S I / N, I' = β S I / N − γ I. The derivative of the whole
-curve I(t) by β, γ and the number who are ill at first is its Jacobian, in forward mode through the solver: three tangents
-travel with the solution. The peak, where I'(t) = 0, moves with the parameters, too, by the implicit function theorem.
+An epidemic: of N people, S can fall ill and I are ill, S' = −β S I / N, I' = β S I / N − γ I. The derivative of the
+whole curve I(t) with respect to β, γ and the initial number of infected is its Jacobian, in forward mode through the
+solver: three tangents travel with the solution. The peak, where I'(t) = 0, moves with the parameters, too, by the
+implicit function theorem.
 """
 
 from __future__ import annotations

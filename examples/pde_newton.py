@@ -1,9 +1,9 @@
 """A nonlinear partial differential equation by Newton's method: `python examples/pde_newton.py` solves Bratu's problem.
 
--Δu = λ exp(u) on the unit square, u = 0 on its boundary: the heat of a reaction that it accelerates itself. On a grid this
-is one equation for each point, which contains the point and its four neighbours. The residual is written with slices, as on
-paper; its sparse Jacobian comes from the program, and SciPy solves each linear system. The derivative of the temperature in
-the middle by λ then takes one more solve, by the implicit function theorem.
+-Δu = λ exp(u) on the unit square, u = 0 on its boundary: the temperature of a reaction that its own heat speeds up. On
+a grid this is one equation per point, which involves the point and its four neighbours. The residual is written with
+slices, as on paper; its sparse Jacobian comes from the program, and SciPy solves each linear system. The derivative of
+the temperature in the middle with respect to λ then takes one more solve, by the implicit function theorem.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A pendulum from a film of it: `python examples/pendulum.py` finds its length, its damping, and from where it was let go.
+"""A pendulum from a film of it: `python examples/pendulum.py` finds its length, its damping, and where it was let go.
 
-What a camera would see of a damped pendulum, x = sin(angle) with some noise, is fitted by the differential equation
-itself. `wg.ode.odeint` solves it, `wg.optimize.least_squares` finds the parameters by derivatives through the solution;
-how well they are known follows from the Jacobian. At last an event says when the pendulum first hangs straight, and the
-derivative of that time how much it depends on gravity.
+The differential equation itself is fitted to what a camera would see of a damped pendulum, x = sin(angle) with some
+noise. `wg.ode.odeint` solves it, and `wg.optimize.least_squares` finds the parameters using derivatives of the
+solution; the Jacobian tells how well they are determined. Finally, an event finds when the pendulum first hangs
+straight, and a derivative how much that time depends on gravity.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What uncertain inputs do to a result: `python examples/uncertainty.py` propagates covariances and ranks the inputs.
 
-The flow through a borehole between two aquifers depends on eight uncertain numbers (Harper & Gupta, 1983, a usual test of
-such methods), here at several pressures. To first order the covariance of the results is J Σ Jᵀ; the part of each input in a
-variance is its sensitivity index. Samples, drawn through the same function under `vmap`, say how good the first order is.
+The flow through a borehole between two aquifers depends on eight uncertain numbers (Harper & Gupta, 1983, a common test
+of such methods), here at several pressures. To first order, the covariance of the results is J Σ Jᵀ; the share of each
+input in a variance is its sensitivity index. Samples, drawn through the same function under `vmap`, show how good the
+first order is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A variational autoencoder of handwritten digits: `python examples/vae.py`.
 
-The encoder gives a normal distribution over a few hidden numbers, the decoder the probability that each pixel is ink; both
-are trained to raise the evidence lower bound (D. Kingma and M. Welling, 2014). The sample of the hidden numbers is written
-as mean + deviation × noise, so that gradients pass through it.
+The encoder outputs a normal distribution over a few hidden numbers, the decoder the probability that each pixel is ink;
+both are trained to raise the evidence lower bound (D. Kingma and M. Welling, 2014). The sample of the hidden numbers is
+written as mean + deviation × noise, so that gradients pass through it.
 """
 
 from __future__ import annotations

@@ -162,6 +162,18 @@ def uncertainty() -> str:
     return bars(dict(sorted(zip(example.INPUTS, indices), key=lambda row: -row[1])), "parts of the variance")
 
 
+def gradient_penalty() -> str:
+    """The distance that the critic finds, and the exact one."""
+    found, exact = _load("gradient_penalty").train()
+    return bars({"by the critic": found, "exact": exact}, "distance between threes and eights")
+
+
+def meta_learning() -> str:
+    """The error on new tasks after three steps, before and after learning to learn."""
+    before, after = _load("meta_learning").train()
+    return bars({"random weights": before, "meta-learned weights": after}, "mean squared error after three steps")
+
+
 def bars(values: dict[str, float], title: str) -> str:
     """Horizontal bars with their names and numbers."""
     largest, rows = max(values.values()), []
@@ -170,7 +182,7 @@ def bars(values: dict[str, float], title: str) -> str:
         rows.append(
             f'<text x="170" y="{y + 12}" text-anchor="end">{name}</text>'
             f'<rect class="c0" x="178" y="{y}" width="{180 * value / largest:.1f}" height="14"/>'
-            f'<text x="{184 + 180 * value / largest:.1f}" y="{y + 12}">{value:.2g}</text>'
+            f'<text x="{184 + 180 * value / largest:.1f}" y="{y + 12}">{value:.3g}</text>'
         )
     box = f'viewBox="0 0 420 {20 * len(values) + 10}" width="420"'
     return f'<svg class="wg-plot" {box} role="img" aria-label="{title}">{"".join(rows)}</svg>'
@@ -193,7 +205,7 @@ def images(pixels: np.ndarray, title: str, size: int = 6) -> str:
 MADE: dict[str, Callable[[], str]] = {
     f.__name__: f
     for f in (
-        bilevel, bundle_adjustment, fit, gaussian_mixture, gaussian_process, hand_model, kmeans, laplace,
-        ode_parameters, ode_sensitivities, pde_newton, physics_informed, uncertainty,
+        bilevel, bundle_adjustment, fit, gaussian_mixture, gaussian_process, gradient_penalty, hand_model, kmeans,
+        laplace, meta_learning, ode_parameters, ode_sensitivities, pde_newton, physics_informed, uncertainty,
     )
 }  # fmt: skip
