@@ -49,3 +49,18 @@ def test_lines_of_commands_are_shown(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=True)
     assert Path(done.stdout.strip().rpartition(":")[0]).name == "training.py"
+
+
+def test_instructions_of_mapped_functions_keep_their_lines() -> None:
+    def f(x: wg.Tensor) -> wg.Tensor:
+        y = wg.tanh(x)
+        return (y * 2.0).sum()
+
+    first = f.__code__.co_firstlineno
+    for mapped in (wg.vmap(f), wg.compile(wg.vmap(f)), wg.vmap(wg.grad(f)), wg.vmap(wg.vmap(f))):
+        x = wg.ones((2, 3, 4))
+        with wg.GradientTape() as tape:
+            mapped(x)
+        lines = {str(i.origin.line).rpartition("/")[2] for i in tape.program().instructions if i.origin is not None}
+        assert all(line.startswith(f"{HERE}:") for line in lines), lines
+        assert f"{HERE}:{first + 1}" in lines

@@ -15,7 +15,7 @@ from wengert.passes.evaluate import apply
 from wengert.passes.example_axis import all_mapped, shifted, spread
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var
 from wengert.program.simplify import simplify
-from wengert.program.trace import Trace
+from wengert.program.trace import Trace, origins
 from wengert.registry.record import Op
 from wengert.registry.zero import ZERO
 
@@ -58,26 +58,31 @@ class Examples:
         """Run the instructions."""
         token = _draws_each.set(self.draws_each)
         try:
-            self._run(instructions)
+            with origins() as origin:
+                self._run(instructions, origin)
         finally:
             _draws_each.reset(token)
 
-    def _run(self, instructions: Sequence[Instruction]) -> None:
+    def _run(self, instructions: Sequence[Instruction], origin: origins) -> None:
         for i in instructions:
-            operands = [x.value if isinstance(x, Const) else self.values[x] for x in i.inputs]
-            which = [x in self.mapped for x in i.inputs]
-            own_draw = self._draws_itself(i)
-            each = any(which) or own_draw
-            if not each:
-                outputs = apply(i.op, operands, i.attrs)
-            elif draws(i.op, i.attrs) and not own_draw:
-                outputs = _drawing_the_same(i, self.size, which, operands)
-            else:
-                outputs = apply_rule(i.op, self.size, which, operands, i.attrs)
-            made = (outputs,) if i.op.n_outputs == 1 else outputs
-            self.values.update(zip(i.outputs, made))
-            if each:
-                self.mapped.update(i.outputs)
+            origin.set(i)
+            self._run_one(i)
+
+    def _run_one(self, i: Instruction) -> None:
+        operands = [x.value if isinstance(x, Const) else self.values[x] for x in i.inputs]
+        which = [x in self.mapped for x in i.inputs]
+        own_draw = self._draws_itself(i)
+        each = any(which) or own_draw
+        if not each:
+            outputs = apply(i.op, operands, i.attrs)
+        elif draws(i.op, i.attrs) and not own_draw:
+            outputs = _drawing_the_same(i, self.size, which, operands)
+        else:
+            outputs = apply_rule(i.op, self.size, which, operands, i.attrs)
+        made = (outputs,) if i.op.n_outputs == 1 else outputs
+        self.values.update(zip(i.outputs, made))
+        if each:
+            self.mapped.update(i.outputs)
 
     def with_axis(self, x: Operand) -> Any:
         """A value, broadcast along the axis of the examples if it lacks that axis."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 from wengert import _core
 from wengert.program.ir import Instruction, Program, Shape, Size, Type, Var, resized_attrs, verified
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-class own_symbols(contextlib.ContextDecorator):
+
+class own_symbols:
     """A scope that makes a program: its symbols differ from those outside, and are reused afterwards. Profiles count the
-    time inside as preparation."""
+    time inside as preparation. As a context manager or a decorator."""
 
     def __enter__(self) -> None:
         self._preparing = _core.profile_preparing(True)
@@ -22,8 +24,13 @@ class own_symbols(contextlib.ContextDecorator):
         _core.close_symbols()
         _core.profile_preparing(self._preparing)
 
-    def _recreate_cm(self) -> own_symbols:
-        return own_symbols()  # for each call of a decorated function
+    def __call__(self, f: F) -> F:
+        @functools.wraps(f)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:  # our own frame: one of contextlib would count as the user's
+            with own_symbols():
+                return f(*args, **kwargs)
+
+        return cast(F, wrapped)
 
 
 class EqualSizes:
