@@ -15,7 +15,7 @@ from wengert.passes.derive import Derivable, Derivation, Leaf, derive, push, wit
 from wengert.program.ir import Const, Instruction, Program, Type, Var, infer, remove_dead, resized
 from wengert.program.lower import lower
 from wengert.program.sizes import EqualSizes, own_symbols
-from wengert.registry.record import OPS
+from wengert.registry.record import CALLBACKS, OPS
 
 _NOTHING, _FROM_INPUT, _FROM_RESULT = 0, 1, 2  # as core/derived.h: OutputRef::Kind
 _OF_INPUT, _OF_ATTRIBUTE, _GIVEN = 0, 1, 3  # as core/dim.h: SizeLeaf::Kind
@@ -81,7 +81,8 @@ def derive_op(name: str, types: list[tuple[int, tuple[int, ...]]], attrs: tuple[
     try:
         program = _instruction_alone(name, inputs, sizes)
         derivation = derive(program, mask, name)
-        native = _hand_over(derivation, name if derivation.n_residuals == 0 else None)
+        alone = derivation.n_residuals == 0 and name not in CALLBACKS  # whose kernels run in programs only
+        native = _hand_over(derivation, name if alone else None)
     finally:
         guards = _core.close_guards()
     return native, guards
