@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
+from tests.debug.faults.lines import line_at_fault
 from tests.debug.gradient_programs import KINKS, NOISY, OTHERS, WRONG
 
 
@@ -178,3 +180,40 @@ def test_the_inputs_and_the_generator_stay_as_they_are() -> None:
     assert wg.check_gradients(lambda x: (x * wg.dropout(x, 0.5)).sum(), x.detach().clone())
     assert x.tolist() == [0.5, 2.0] and x.grad is None
     assert wg.default_generator.get_state() == state
+
+
+def test_functions_whose_values_overflow_nearby() -> None:
+    for exponent in (140, 150, 153.5):
+        x = wg.tensor([10.0**exponent, 1e-150], dtype=wg.float64)
+        assert wg.check_gradients(lambda x: (x**2).sum(), x).verdict in ("ok", "noise")
+    assert wg.check_gradients(lambda x: (x**2).sum(), wg.tensor([1e100], dtype=wg.float64)).verdict == "ok"
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, "5", True, float("nan")])
+def test_time_limits_that_make_no_sense(limit: Any) -> None:
+    for check in (wg.check_gradients, wg.check_custom_op):
+        with pytest.raises(wg.ArgumentError, match="time_limit must be a positive number of seconds, or None"):
+            check(wg.sin, wg.ones(2), time_limit=limit)
+
+
+def test_limits_of_all_sizes() -> None:
+    for limit in (1e-9, 1e-6, 1e-4):
+        with contextlib.suppress(TimeoutError):
+            wg.check_gradients(wg.sin, wg.ones(2), time_limit=limit)
+    assert wg.check_gradients(wg.sin, wg.ones(2), time_limit=float("inf"))
+
+
+def test_settings_that_are_no_numbers() -> None:
+    for name in ("eps", "rtol", "atol"):
+        with pytest.raises(wg.ArgumentError, match=f"{name} must be"):
+            wg.check_gradients(wg.sin, wg.ones(2), **{name: "small"})
+
+
+def test_what_is_detached_in_a_mapped_function_is_named_by_its_line() -> None:
+    def row(r: Any) -> Any:
+        scale = r.detach()  # fault
+        return (r * scale).sum()
+
+    for f in (wg.vmap(row), wg.compile(wg.vmap(row)), wg.vmap(wg.compile(row))):
+        report = wg.check_gradients(f, wg.randn(4, 3, dtype=wg.float64, generator=wg.Generator(0)))
+        assert report.verdict == "bug" and line_at_fault(row) in str(report), report

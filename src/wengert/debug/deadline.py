@@ -6,8 +6,9 @@ import contextlib
 import ctypes
 import threading
 from collections.abc import Iterator
+from typing import Any
 
-from wengert.errors import WengertError
+from wengert.errors import ArgumentError, WengertError
 
 
 class DeadlineError(WengertError, TimeoutError):
@@ -15,7 +16,7 @@ class DeadlineError(WengertError, TimeoutError):
 
 
 @contextlib.contextmanager
-def deadline(seconds: float | None, what: str) -> Iterator[None]:
+def deadline(seconds: Any, what: str) -> Iterator[None]:
     """Raise DeadlineError in this thread if the block takes longer. It takes effect between two Python instructions.
 
     >>> with deadline(10.0, "nothing"):
@@ -24,13 +25,16 @@ def deadline(seconds: float | None, what: str) -> Iterator[None]:
     if seconds is None:
         yield
         return
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise ArgumentError(f"{what}: time_limit must be a positive number of seconds, or None, got {seconds!r}")
+    limit = min(seconds, threading.TIMEOUT_MAX)
     thread = threading.get_ident()
     lock, done = threading.Lock(), threading.Event()
     fired = False
 
     def watch() -> None:
         nonlocal fired
-        if done.wait(seconds):
+        if done.wait(limit):
             return
         with lock:
             if not done.is_set():
@@ -38,9 +42,9 @@ def deadline(seconds: float | None, what: str) -> Iterator[None]:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Expired))
 
     watcher = threading.Thread(target=watch, daemon=True, name="wengert deadline")
-    watcher.start()
     try:
         try:
+            watcher.start()  # it may fire before this returns
             yield
         finally:
             with lock:

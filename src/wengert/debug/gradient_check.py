@@ -486,6 +486,8 @@ class _Check:
             if low - 2 * s.side_error - tolerance <= 0 <= high + 2 * s.side_error + tolerance:
                 return "kink", "the derivatives of the two sides differ"
             return "bug", "the derivatives of the two sides differ, and it is not between them"
+        if not math.isfinite(s.value):
+            return "noise", "values nearby overflow, or are too inexact for any numerical derivative"
         if s.error > 0.5 * typical and abs(s.value) < 4 * s.error:
             return "noise", f"values have an error of about {s.noise:.1e}, too much for a numerical derivative"
         return "bug", "the derivative is not that of the function"
@@ -510,9 +512,11 @@ def _useless(problem: Problem) -> float:
     return max(_USELESS.get(d.name, 1e-3) for d in (*problem.dtypes, *problem.result_dtypes))
 
 
-def _require_positive(**settings: float | None) -> None:
+def _require_positive(**settings: Any) -> None:
     for name, value in settings.items():
-        if value is not None and not (0 < value < math.inf or (value == 0 and name != "eps")):
+        if value is None:
+            continue
+        if not isinstance(value, (int, float)) or not (0 < value < math.inf or (value == 0 and name != "eps")):
             raise ArgumentError(
                 f"check_gradients: {name} must be {'positive' if name == 'eps' else 'at least 0'}, got {value!r}"
             )

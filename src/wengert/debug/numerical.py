@@ -93,7 +93,7 @@ def _noise_of_table(values: list[float]) -> tuple[float, bool]:
     for k in range(1, len(values)):
         row = [b - a for a, b in itertools.pairwise(row)]
         scale = math.factorial(k) ** 2 / math.factorial(2 * k)
-        levels.append(math.sqrt(scale * sum(d * d for d in row) / len(row)))
+        levels.append(math.hypot(*row) * math.sqrt(scale / len(row)))
     for k in range(1, len(levels) - 1):
         three = levels[k - 1 : k + 2]
         if max(three) <= 4 * min(three):
