@@ -95,7 +95,7 @@ def test_what_cannot_have_a_gradient():
     assert "not tracked" in wg.explain(grads, wg.ones(3))
     with pytest.raises(wg.ArgumentError, match="got a list"):
         wg.explain(grads, [1.0])
-    with pytest.raises(wg.ArgumentError, match="must be the gradients or a loss, got a int"):
+    with pytest.raises(wg.ArgumentError, match="must be the gradients or a loss: .*; got a int"):
         wg.explain(3, x)
 
 
@@ -131,3 +131,60 @@ def test_ends_are_forgotten_after_many_others():
     for _ in range(20_000):
         x.detach()
     assert "not used" in wg.explain(grads, x)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_in_a_mapped_function(name):
+    f, words, given = FAULTS[name]
+    x, w = (wg.stack([v, v]).detach() for v in _leaves(given))
+    x.requires_grad = w.requires_grad = True
+    text = wg.explain(wg.vmap(f)(x, w).sum(), x)
+    assert line_at_fault(f) in text
+    assert words in text, text
+
+
+def test_a_gradient_of_before_is_no_answer():
+    """The graph is gone, and the leaf has a gradient from elsewhere."""
+    x, w = _leaves([1.0, 2.0, 3.0])
+    (x * 2.0).sum().backward()
+    for f, words in (
+        (lambda: x.detach() * w, "detached"),
+        (lambda: x * 0.0 + w, "other factor"),
+        (lambda: x * w, "not zero"),
+    ):
+        loss = f().sum()
+        loss.backward()
+        assert words in wg.explain(loss, x)
+
+
+def test_what_is_said_of_a_zero_is_so():
+    x, w = _leaves([0.5, -1.5, 2.0])
+    assert "the same gradient" in wg.explain(wg.softmax(x).sum().backward(), x)
+    assert "too small for the dtype" in wg.explain((wg.exp(x - 200.0) * w).sum().backward(), x)
+    half = x.astype(wg.float16)
+    assert "too small for float16" in wg.explain((half * 1e-4 * 1e-4).astype(wg.float32).sum().backward(), x)
+    y = x * 1.0
+    y[:] = 0.0
+    assert "overwritten" in wg.explain((y * w).sum().backward(), x)
+    y = x * 1.0
+    y.register_hook(lambda g: g * 0.0)
+    assert "a hook on its result" in wg.explain((y * w).sum(), x)
+
+
+def test_rules_that_give_no_gradient():
+    def rule(y_bar, y, x):  # fault
+        return y_bar * 0.0
+
+    op = wg.custom_op(lambda x: x * 2.0)
+    op.defvjp(rule)
+    x, w = _leaves([0.5, -1.5, 2.0])
+    text = wg.explain((op(x) * w).sum(), x)
+    assert "its rule gives no gradient, or zeros" in text
+    assert line_at_fault(rule) in text
+    assert "its rule gives no gradient, or zeros" in wg.explain((op(x) * w).sum().backward(), x)
+
+
+def test_a_derivative_that_is_constant():
+    x, _ = _leaves([1.0, 2.0, 3.0])
+    (g,) = wg.grad_of((x * 3.0).sum(), [x], create_graph=True)
+    assert "something linear" in wg.explain(g.sum(), x)

@@ -8,13 +8,14 @@ from typing import Any
 from wengert import _core
 from wengert._core import Tensor
 from wengert.autograd.gradient_map import GradientMap
+from wengert.debug.custom_rules import call_of, place_of_rule
 from wengert.debug.elements import described
 from wengert.debug.instructions import values_of
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, GradientError
 from wengert.program.ir import Instruction, Program, Var
 from wengert.registry.record import find_op
-from wengert.tensors.creation import ones, ones_like
+from wengert.tensors.creation import ones, ones_like, zeros_like
 from wengert.transforms.pullback import reachable
 
 _MOST_PLACES = 8
@@ -34,10 +35,17 @@ _ZEROS = {
     "square": "its operand is zero everywhere",
     "stop_gradient": "it lets no gradient through",
     "random_dropout": "all elements were dropped",
+    "custom": "its rule gives no gradient, or zeros",
+    "as_strided_update": "all of its elements were overwritten",
+    **dict.fromkeys(("exp", "exp2"), "its result is zero everywhere: it is too small for the dtype"),
+    **dict.fromkeys(
+        ("softmax", "log_softmax"),
+        "it is saturated, or all elements of a row get the same gradient, as in the sum of a softmax",
+    ),
     **dict.fromkeys(
         ("round", "floor", "ceil", "trunc", "sign"), "it is constant between jumps: its derivative is zero"
     ),
-    **dict.fromkeys(("sigmoid", "tanh", "softmax", "log_softmax", "erf", "gelu"), "it is saturated, for all elements"),
+    **dict.fromkeys(("sigmoid", "tanh", "erf", "gelu"), "it is saturated, for all elements"),
     **dict.fromkeys(("slice", "take", "take_along_axis"), "no element of its operand that matters was selected"),
 }
 
@@ -59,7 +67,8 @@ def explain(grads: GradientMap | Tensor, x: Tensor) -> str:
         raise ArgumentError(f"explain: takes the gradients, or a loss, and a tensor; got a {type(x).__name__}")
     if not isinstance(grads, (Tensor, GradientMap)):
         raise ArgumentError(
-            f"explain: the first argument must be the gradients or a loss, got a {type(grads).__name__}"
+            "explain: the first argument must be the gradients or a loss: what backward() gave, or the tensor that it was "
+            f"called on; got a {type(grads).__name__}"
         )
     what = described(x)
     if not x.dtype.is_inexact:
@@ -91,19 +100,25 @@ def _no_graph(loss: Tensor, end: Any) -> str:
     if end is None:
         return (
             f"nothing was recorded for this loss {described(loss)}: nothing that it was computed from requires a gradient, "
-            "or only through numbers that left wengert (item(), float(), numpy())."
+            "or only through numbers that left wengert (item(), float(), numpy()), or it is the derivative of something "
+            "linear, which does not depend on them."
         )
     return f"nothing was recorded for this loss {described(loss)}: {_reason(end)}.\n  {place_of_end(end)}"
 
 
 def _gradients_of(loss: Tensor, x: Tensor) -> GradientMap:
-    """The gradients of a loss; its graph is still there afterwards. If it was freed: the one of x, as it was left."""
+    """The gradients of a loss; its graph is still there afterwards. If it was freed, its backward pass has left marks where
+    gradients became zero, from which only that of x is told: as ones, or zeros."""
     grads = GradientMap()
     grads._roots = [_core.node_of(loss)[0]]
     try:
         *_, leaves, _, _ = _core.backward([(loss, ones_like(loss.detach()))], None, True, False, True)
-    except GradientError:  # what its backward pass has marked is still there
-        leaves = [] if x.grad is None else [(x.id, x.grad)]
+    except GradientError:
+        nodes = _nodes(grads)
+        reached = (
+            _reached_from(grads._roots, _leads_to(nodes, x.id)) if x.id in {n.id for n in nodes if n.is_leaf} else None
+        )
+        leaves = [] if reached is None else [(x.id, ones_like(x.detach()) if reached else zeros_like(x.detach()))]
     for key, g in leaves:
         grads[key] = g
     return grads
@@ -136,7 +151,7 @@ def place_of_end(end: Any, reader: Any = None) -> str:
 
 
 def _name(node: Any) -> str:
-    return str(node.name).lstrip("_")
+    return "a custom operation" if node.name == "custom" else str(node.name).lstrip("_")
 
 
 def _no_path(grads: GradientMap, x: Tensor) -> Iterator[str]:
@@ -172,24 +187,34 @@ def _shown(places: list[str]) -> Iterator[str]:
 
 def _zeros(grads: GradientMap, x: Tensor) -> Iterator[str]:
     """Where gradients on their way to x became zero."""
-    nodes = _nodes(grads)
-    leads = _leads_to(nodes, x.id)
-    seen, todo, places = set(), [(root, None) for root in grads._roots], []
+    places = [_zero_place(n, k) for n, k, zero in _steps(grads._roots, _leads_to(_nodes(grads), x.id)) if zero]
+    if not places:
+        yield "  nothing on the way is zero: contributions cancel each other, or it was given a gradient of zeros"
+    yield from _shown(list(dict.fromkeys(places)))
+
+
+def _steps(roots: list[Any], leads: set[int]) -> Iterator[tuple[Any, int, bool]]:
+    """Nodes and edges on the way from the loss to a leaf, as far as gradients are not zero, and whether they become so."""
+    seen, todo = set(), list(roots)
     while todo:
-        n, _ = todo.pop(0)
+        n = todo.pop(0)
         if n.key in seen or n.is_leaf:
             continue
         seen.add(n.key)
         for k, edge in enumerate(n.edges):
             if edge is None or edge[0].key not in leads:
                 continue
-            if _is_zero(n, k):
-                places.append(_zero_place(n, k))
-            else:
-                todo.append((edge[0], n))
-    if not places:
-        yield "  nothing on the way is zero: contributions cancel each other, or it was given a gradient of zeros"
-    yield from _shown(list(dict.fromkeys(places)))
+            zero = _is_zero(n, k)
+            yield n, k, zero
+            if not zero:
+                todo.append(edge[0])
+
+
+def _reached_from(roots: list[Any], leads: set[int]) -> bool:
+    """Whether a leaf has got a gradient that is not zero, as far as the marks of a backward pass tell."""
+    if any(root.is_leaf and root.key in leads for root in roots):
+        return True
+    return any(not zero and n.edges[k][0].is_leaf for n, k, zero in _steps(roots, leads))
 
 
 def _leads_to(nodes: list[Any], leaf: int) -> set[int]:
@@ -212,12 +237,28 @@ def _is_symbolic(n: Any, k: int) -> bool:
 
 
 def _zero_place(n: Any, k: int) -> str:
+    if (call := call_of(n)) is not None:
+        rule = place_of_rule(call)
+        return f"{call.name} at {n.line}: its rule gives no gradient, or zeros" + (f"; it is at {rule}" if rule else "")
     inside = [] if n.derivation is None or find_op(n.name) is not None else _inside(n, k)
     if inside:
         return f"inside {_name(n)}, called at {n.line}: " + "; ".join(dict.fromkeys(inside))
     why = _ZEROS.get(n.name, "its derivative is zero everywhere there")
+    if n.derivation is not None and find_op(n.name) is None and n.freed:
+        why += "; explain(loss, x) before backward() looks inside of it"
+    if n.hooks:
+        why += ", or a hook on its result makes the gradient zero"
+    dtype = _dtype_of(n, k)
+    if dtype in ("float16", "bfloat16"):
+        why += f", or the gradient is too small for {dtype} (a GradScaler helps)"
     which = f", by operand {n.derivation.edges[k]}" if n.derivation is not None and len(n.edges) > 1 else ""
     return f"{_name(n)} at {n.line}{which}: {why}"
+
+
+def _dtype_of(n: Any, k: int) -> str:
+    """Of the gradient that goes along an edge; empty if it is not known."""
+    outputs = n.derivation.vjp.outputs if n.derivation is not None else ()
+    return DTYPES[outputs[k].type.dtype].name if k < len(outputs) and isinstance(outputs[k], Var) else ""
 
 
 def _inside(n: Any, k: int) -> list[str]:
@@ -232,9 +273,11 @@ def _inside(n: Any, k: int) -> list[str]:
 def _zero_instructions(n: Any, k: int) -> Iterator[str]:
     """Instructions of the derivative whose results are zero, though they are given something that is not."""
     vjp = n.derivation.vjp
-    leaves, sizes = list(n.derivation.leaves), list(n.sizes)
+    leaves, sizes = _known_sizes(n)
     bars = vjp.inputs[: n.n_outputs]
     shapes = [tuple(_core.substitute_sizes(v.type.shape, leaves, sizes)) for v in bars]
+    if not all(isinstance(size, int) for shape in shapes for size in shape):
+        return  # nothing that is kept tells how large they are
     given = [ones(shape, dtype=DTYPES[v.type.dtype]) for shape, v in zip(shapes, bars)]
     env = values_of(vjp, [*given, *n.saved], leaves, sizes)
     varying = set(bars)  # with the gradient that arrives
@@ -257,6 +300,18 @@ def _zero_instructions(n: Any, k: int) -> Iterator[str]:
         todo += zeros
 
 
+def _known_sizes(n: Any) -> tuple[list[Any], list[int]]:
+    """Sizes that a derivative reads, and those of operands that are kept or are leaves."""
+    d = n.derivation
+    known: dict[Any, int] = {}
+    operands = [(k, tuple(x.shape)) for (where, k), x in zip(d.saves, n.saved) if where == 0]
+    operands += [(k, tuple(e[0].types[0][1])) for k, e in zip(d.edges, n.edges) if e is not None and e[0].is_leaf]
+    for k, shape in operands:
+        known.update({(0, k, axis): size for axis, size in enumerate(shape)})
+    known.update(zip(d.leaves, n.sizes))
+    return list(known), list(known.values())
+
+
 def _cuts(program: Program, which: int) -> Iterator[str]:
     """Instructions at which all paths from an input of a compiled function end; none if one leads to an output."""
     reached, ends = _paths(program, which)
@@ -277,9 +332,16 @@ def _paths(program: Program, which: int) -> tuple[set[Var], list[str]]:
         else:
             cut = True
         if cut and i.origin is not None:
-            name = "detach()" if i.op.name == "stop_gradient" else i.op.name.partition("#")[0]
-            ends.append(f"{name} at {i.origin.line}")
+            ends.append(_end_inside(i))
     return reached, ends
+
+
+def _end_inside(i: Instruction) -> str:
+    if i.op.name == "stop_gradient":
+        return f"it was detached, by detach() or no_grad(), at {i.origin.line}"  # type: ignore[union-attr]
+    name = i.op.name.partition("#")[0]
+    why = _ZEROS.get(name) or _reason(("no_derivative", name, 0, ""))
+    return f"{name} at {i.origin.line}: {why}"  # type: ignore[union-attr]
 
 
 __all__ = ["explain"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from wengert import _core
-from wengert.autograd.custom import CustomOp
+from wengert.debug.custom_rules import call_of, place_of_rule
 from wengert.debug.explain import place_of_end
 from wengert.debug.gradient_problem import Problem
 from wengert.modes import enable_grad
@@ -36,10 +35,8 @@ def suspects(problem: Problem) -> list[str]:
 
 
 def _custom_operations(n: Any) -> Iterator[str]:
-    if n.custom is not None:
-        call = getattr(getattr(n.custom, "func", n.custom), "__self__", None)
-        if call is not None and hasattr(call, "vjp"):
-            yield _described(call, n.line)
+    if (call := call_of(n)) is not None:
+        yield _described(call, n.line)
     for i in _instructions(n):
         call = getattr(getattr(i.op.jvp, "__self__", None), "call", None)
         if call is not None:
@@ -51,7 +48,7 @@ def _detached(n: Any) -> Iterator[str]:
         yield place_of_end(end, n)
     for i in _instructions(n):
         if i.op.name == "stop_gradient" and i.origin is not None:
-            yield f"detach() at {i.origin.line}, in {n.name}"
+            yield f"detach() or no_grad() at {i.origin.line}, in {n.name}"
 
 
 def _instructions(n: Any) -> Sequence[Any]:
@@ -62,12 +59,6 @@ def _instructions(n: Any) -> Sequence[Any]:
 
 
 def _described(call: Any, line: str) -> str:
-    rule = place_of_rule(type(call.again).backward if isinstance(call.again, CustomOp) else call.vjp or call.jvp)
+    rule = place_of_rule(call)
     called = "" if line.startswith(_PACKAGE) else f", called at {line}"  # by the checker itself
     return f"{call.name}{called}" + (f"; its rule is at {rule}" if rule else "")
-
-
-def place_of_rule(rule: Callable[..., Any] | None) -> str:
-    """File and line where a rule is defined; empty if that is not known."""
-    code = getattr(inspect.unwrap(rule), "__code__", None) if rule is not None else None
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
