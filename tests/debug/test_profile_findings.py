@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -232,3 +233,43 @@ def test_views_move_nothing() -> None:
         wg.permute_dims(x, (1, 0)).sum().backward()
     (row,) = [r for r in p.by_op() if "permute" in r.name]
     assert row.calls == 2 and row.bytes == 0
+
+
+def test_one_op_that_waited_makes_no_slow_line() -> None:
+    """As on a busy machine: one of many calls took long."""
+    net, x = wg.nn.LayerNorm(64), wg.randn(32, 64)
+    with wg.profile() as p:
+        for _ in range(40):
+            net(x)
+    events = p.recording.events
+    held_up = 200_000_000  # nanoseconds
+    k = len(events) // 2
+    for name in ("end", "self"):
+        events[name][k] += held_up
+    for name in ("start", "end"):
+        events[name][k + 1 :] += held_up
+    object.__setattr__(p.recording, "seconds", p.seconds + held_up * 1e-9)
+    assert max(row.seconds for row in p.by_line()) > 0.15 * p.seconds
+    assert not _found(p, "of what the machine can do")
+
+
+def test_a_line_that_is_slow_is_found() -> None:
+    """It waits in every call."""
+
+    @wg.custom_op
+    def slow(x: Any) -> Any:
+        time.sleep(2e-3)
+        return wg.asarray(x.numpy() * 1.0)
+
+    @slow.defvjp
+    def _(y_bar: Any, y: Any, x: Any) -> Any:
+        return y_bar
+
+    f = wg.compile(lambda x: slow(x) + 1.0)
+    x = wg.ones(64)
+    f(x)
+    with wg.profile() as p:
+        for _ in range(10):
+            f(x)
+    (text,) = _found(p, "of what the machine can do")
+    assert "f(x)" in text

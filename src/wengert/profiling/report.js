@@ -384,12 +384,13 @@ function gradientsSection() {
     const last = r.norms[r.norms.length - 1];
     const width = last > 0 ? Math.max(2, 100 * Math.max(0, 1 + Math.log10(last / largest) / 6)) : 0;
     const notes = [r.dead ? r.dead === 1 ? "zero" : `zero in ${percent(r.dead)} of its units` : "", r.not_finite ? `${r.not_finite} not finite` : "", last === null ? "no gradient" : ""].filter(Boolean).join(", ");
-    return element("tr", {}, element("td", { class: "mono" }, breakable(r.name), element("span", { class: "source" }, `(${r.shape.join(", ")})`)),
+    return element("tr", {}, element("td", { class: "mono" }, breakable(r.name), element("span", { class: "source" }, `(${r.shape.join(", ")})`),
+        notes ? element("span", { class: "warned" }, notes) : null),
       element("td", { style: "min-width:7rem" }, element("span", { class: "track", style: "display:flex;height:.8rem" }, element("i", { style: `background:var(--gradient);width:${width}%` }))),
       element("td", {}, number(last)), element("td", {}, number(r.largest)), element("td", {}, number(r.weight)),
-      element("td", {}, last === null || !r.weight ? "" : number(last / r.weight)), element("td", {}, spark(r.norms)), element("td", { style: "color:var(--warn)" }, notes));
+      element("td", {}, last === null || !r.weight ? "" : number(last / r.weight)), element("td", {}, spark(r.norms)));
   });
-  const head = ["parameter", "", "‖gradient‖", "largest", "‖weight‖", "ratio", "over the steps", ""].map((t) => element("th", { scope: "col", style: "cursor:default" }, t));
+  const head = ["parameter", "", "‖gradient‖", "largest", "‖weight‖", "ratio", "over the steps"].map((t) => element("th", { scope: "col", style: "cursor:default" }, t));
   byId("gradients-table").append(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   byId("gradients-note").textContent = `Looked at before ${g.seen.length.toLocaleString("en")} of ${g.steps.toLocaleString("en")} steps; the numbers are of step ${g.seen[g.seen.length - 1].toLocaleString("en")}. Bars have a logarithmic scale of six decades.`;
   return () => {};

@@ -32,6 +32,7 @@ class Row:
     note: str = ""  # the source of a line, the class of a module
     inclusive: float = 0.0  # of a module: with all modules inside
     median: float = 0.0  # seconds of an op
+    usual: float = 0.0  # seconds in ops, had each taken as long as the median one of its kind
 
     @property
     def flops_per_second(self) -> float:
@@ -94,7 +95,7 @@ class Sums:
         phases = [add(seconds, self.events["phase"] == k) for k in range(len(PHASES))]
         calls, moved, flops = np.bincount(keys, minlength=n), add(self.moved()), add(self.flops_of_events)
         bounds = add(self.bounds()) if measured and len(self.events) else None
-        medians = _medians(keys, seconds, n)
+        medians, usual = _medians(keys, seconds, n), add(self._usual(keys, seconds))
         rows = []
         for k, (name, note) in enumerate(names):
             if not calls[k]:
@@ -103,10 +104,18 @@ class Sums:
             forward, backward, update = (float(p[k]) for p in phases)
             row = Row(name, spent, forward, backward, update, int(calls[k]), int(moved[k]), float(flops[k]))
             row.share, row.around, row.note = spent / total, float(around[k]), note
-            row.median = float(medians[k])
+            row.median, row.usual = float(medians[k]), float(usual[k])
             row.roofline = float(bounds[k]) / spent if bounds is not None and spent else None
             rows.append(row)
         return sorted(rows, key=lambda r: -r.seconds)
+
+    def _usual(self, keys: Any, seconds: Any) -> Any:
+        """Of each event, the median time of those with its key, signature and phase: on a busy machine, a few wait."""
+        kinds = (
+            (keys.astype(np.uint64) << 34) | (self.events["signature"].astype(np.uint64) << 2) | self.events["phase"]
+        )
+        known, which = np.unique(kinds, return_inverse=True)
+        return _medians(which, seconds, len(known))[which]
 
     def by_op(self, measured: bool = True) -> list[Row]:
         """Rows by name of the op or function."""
