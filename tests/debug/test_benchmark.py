@@ -205,3 +205,14 @@ def test_an_exception_of_the_function_is_the_callers():
 
     with pytest.raises(KeyError):
         wg.PerformanceBenchmark(FEW).run("fails", fails)
+
+
+def test_a_difference_that_does_not_count_is_told_from_chance():
+    first = [1.0 + k % 5 / 1000 for k in range(100)]
+    second = [1.05 * x for x in first]
+    found = compare_samples(first, second, ("a", "b"), in_turns=False, smallest=0.1)
+    assert not found.different
+    assert "differ by 5.0%, too little to count (up to 10% does not)" in str(found)
+    assert "beyond chance" in str(compare_samples(first, first, ("a", "b"), in_turns=False))
+    with pytest.raises(wg.ArgumentError, match="must be at least 0, got -1"):
+        compare_samples(first, second, ("a", "b"), in_turns=False, smallest=-1)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wengert.dtypes import float64
+from wengert.errors import ArgumentError
 from wengert.functional import betainc
 from wengert.tensors.conversion import tensor
 
@@ -45,6 +46,11 @@ class Comparison:
         how = "in turns" if self.in_turns else "one after the other"
         if math.isnan(self.p):
             return f"{self.second} and {self.first}: too few samples to tell ({interval})"
+        if not self.different and self.p < LEVEL:
+            return (
+                f"{self.second} and {self.first} differ by {change}, too little to count (up to {self.smallest:.0%} does "
+                f"not) ({interval}; measured {how})"
+            )
         if not self.different:
             return f"{self.second} and {self.first} do not differ beyond chance ({interval}; measured {how})"
         word = "slower" if self.ratio > 1 else "faster"
@@ -62,6 +68,8 @@ def compare_samples(
     >>> compare_samples(a, a, ("a", "b"), in_turns=True).different
     False
     """
+    if not 0 <= smallest < math.inf:
+        raise ArgumentError(f"compare: the smallest effect that counts must be at least 0, got {smallest!r}")
     x, y = _blocks(first), _blocks(second)
     ratio = statistics.median(second) / statistics.median(first)
     if min(len(x), len(y)) < _FEWEST:
