@@ -251,3 +251,26 @@ def test_one_bad_element_is_seen_wherever_it_is(n, dtype):
             b = a.copy()
             b[k] = bad
             assert not _core.all_finite(wg.asarray(b)), (bad, k)
+
+
+def test_functions_that_run_after_their_call_are_refused():
+    async def later():
+        return wg.log(wg.zeros(2))
+
+    def one_by_one():
+        yield wg.log(wg.zeros(2))
+
+    for f in (later, one_by_one):
+        with pytest.raises(wg.ArgumentError, match="context manager inside"):
+            wg.detect_anomaly(f)
+
+
+def test_loops_are_one_step_of_what_is_shown():
+    x = wg.zeros(3, requires_grad=True)
+    y = x
+    for _ in range(50):
+        y = y * 1.0
+    with pytest.raises(wg.AnomalyError) as caught, wg.detect_anomaly():
+        wg.sqrt(y).sum().backward()
+    assert ", 50 times" in str(caught.value)
+    assert len(caught.value.chain) == 52

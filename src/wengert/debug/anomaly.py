@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -94,10 +95,11 @@ def _error_of(what: str, first: Record, chain: list[str]) -> AnomalyError:
     elif not first.unsure:
         lines.append(f"  element {first.index} of {first.shape} is {written(first.value)}")
     lines += [f"    {o}" for o in first.operands]
-    if len(chain) > _MOST_STEPS:
-        chain = [*chain[: _MOST_STEPS // 2], f"… {len(chain) - _MOST_STEPS} more …", *chain[-_MOST_STEPS // 2 :]]
+    shown = _joined(chain)
+    if len(shown) > _MOST_STEPS:
+        shown = [*shown[: _MOST_STEPS // 2], f"… {len(shown) - _MOST_STEPS} more …", *shown[-_MOST_STEPS // 2 :]]
     if len(chain) > 1:
-        lines.append("  on its way: " + "\n    → ".join(chain))
+        lines.append("  on its way: " + "\n    → ".join(shown))
     return AnomalyError(
         "\n".join(lines),
         op=first.op,
@@ -107,6 +109,12 @@ def _error_of(what: str, first: Record, chain: list[str]) -> AnomalyError:
         operands=first.operands,
         chain=chain,
     )
+
+
+def _joined(chain: list[str]) -> list[str]:
+    """Steps, where those that come again at once, as in a loop, are one."""
+    runs = [(step, len(list(same))) for step, same in itertools.groupby(chain)]
+    return [step if n == 1 else f"{step}, {n} times" for step, n in runs]
 
 
 def _headline(what: str, first: Record) -> str:
@@ -167,8 +175,12 @@ class detect_anomaly:
             log.at_exit()
 
     def __call__(self, f: F) -> F:
-        if inspect.isgeneratorfunction(f):
-            raise ArgumentError("detect_anomaly: does not decorate generators; use it as a context manager inside")
+        runs_later = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        if any(test(f) for test in runs_later):
+            raise ArgumentError(
+                "detect_anomaly: does not decorate generators and coroutines, which run after the call; use it as a context "
+                "manager inside"
+            )
 
         @functools.wraps(f)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
