@@ -13,6 +13,7 @@ import wengert as wg
 from tools.site.curves import plot
 from tools.site.names import PAGES, TITLES, Name, by_path, public_names
 from wengert.dtypes import DType
+from wengert.foreign_names import ForeignMethod
 
 # Methods that subclasses of the library define for their base, which explains them.
 ONCE = {"extra_repr", "slots", "rule", "numbers", "check", "state_shapes"}
@@ -159,18 +160,7 @@ def _members(path: str, cls: type) -> list[str]:
             if is_property
             else _signature(getattr(cls, key), method=not isinstance(member, staticmethod | classmethod))
         )
-        body = _documentation(inspect.getdoc(getattr(cls, key)) or "", f"{path}.{key}")
-        shown = f"{key}{signature}" if len(signature) < 100 else f"{key}(…)"
-        lines += [
-            f'<div class="wg-member" id="{path}.{key}" markdown>',
-            "",
-            f"**`{shown}`**",
-            "",
-            body,
-            "",
-            "</div>",
-            "",
-        ]
+        lines += _member(path, key, signature, inspect.getdoc(getattr(cls, key)) or "")
     return lines
 
 
@@ -190,23 +180,52 @@ def _says_nothing_new(key: str, member: Any) -> bool:
 
 
 def _tensor_members(found: dict[str, Any]) -> list[str]:
-    """Of tensors: what is not a function of the library, and a list of what is."""
-    functions = [k for k in found if f"wg.{k}" in by_path()]
-    lines = [
-        "Every function of tensors is also a method: "
-        + ", ".join(f"[`{k}`]({anchor(f'wg.{k}')})" for k in sorted(functions))
+    """Of tensors: attributes, methods that no function has, what is written in place, and the functions that are methods."""
+    functions = sorted(k for k in found if f"wg.{k}" in by_path() and _is_function(k))
+    own = [k for k in dir(wg.Tensor) if not k.startswith("_") and k not in functions]
+    own = [k for k in own if not isinstance(inspect.getattr_static(wg.Tensor, k), ForeignMethod)]
+    documentation = {k: inspect.getdoc(getattr(wg.Tensor, k)) or "" for k in own}
+    in_place = [k for k in own if documentation[k] == f"`{k[:-1]}` in place."]
+    lines = ["| attribute or method | |", "| --- | --- |"]
+    for key in sorted(set(own) - set(in_place)):
+        summary = documentation[key].split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        if ">>>" in documentation[key]:
+            lines.append(f"| [`x.{key}(…)`](#wg.Tensor.{key}) | {summary} |")
+        else:
+            shown = f"x.{key}{'()' if callable(getattr(wg.Tensor, key)) else ''}"
+            lines.append(f'| <span id="wg.Tensor.{key}"></span>`{shown}` | {summary} |')
+    lines.append("")
+    for key in sorted(k for k in own if ">>>" in documentation[k]):
+        signature = _signature(getattr(wg.Tensor, key), method=True)
+        lines += _member("wg.Tensor", key, signature, documentation[key])
+    return [
+        *lines,
+        "Functions of tensors are also methods: " + ", ".join(f"[`{k}`]({anchor(f'wg.{k}')})" for k in functions) + ".",
+        "",
+        "With an underscore at the end, they write the result into the tensor: "
+        + ", ".join(f"[`{k}`]({anchor(f'wg.{k[:-1]}')})" for k in in_place)
         + ".",
         "",
-        "| attribute or method | |",
-        "| --- | --- |",
     ]
-    for key in sorted(k for k in dir(wg.Tensor) if not k.startswith("_") and k not in functions):
-        member = getattr(wg.Tensor, key)
-        signature = _signature(member, method=True) if callable(member) else ""
-        summary = (inspect.getdoc(member) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-        shown = f"x.{key}{signature}" if len(signature) < 60 else f"x.{key}(…)"
-        lines.append(f'| <span id="wg.Tensor.{key}"></span>`{shown.replace("|", "&#124;")}` | {summary} |')
-    return [*lines, ""]
+
+
+def _is_function(key: str) -> bool:
+    """Whether a method of tensors is the function of that name: `x.grad` is none, although there is `wg.grad`."""
+    return inspect.getdoc(getattr(wg.Tensor, key)) == inspect.getdoc(getattr(wg, key))
+
+
+def _member(path: str, key: str, signature: str, documentation: str) -> list[str]:
+    short = len(key) + len(signature) <= 84
+    return [
+        f'<div class="wg-member" id="{path}.{key}" markdown>',
+        "",
+        f"**`{key}{signature}`**" if short else f"```python\n{_wrapped(key, signature)}\n```",
+        "",
+        _documentation(documentation, f"{path}.{key}"),
+        "",
+        "</div>",
+        "",
+    ]
 
 
 def _signature(value: Any, *, method: bool = False) -> str:

@@ -93,7 +93,7 @@ def contains(self: Tensor, value: Any) -> bool:
 
 
 def has_nan(self: Tensor) -> bool:
-    """Whether one element is NaN.
+    """Whether any element is NaN.
 
     >>> import wengert as wg
     >>> wg.tensor([1.0, float("nan")]).has_nan()
@@ -103,7 +103,7 @@ def has_nan(self: Tensor) -> bool:
 
 
 def has_inf(self: Tensor) -> bool:
-    """Whether one element is infinite.
+    """Whether any element is infinite.
 
     >>> import wengert as wg
     >>> wg.tensor([1.0, float("inf")]).has_inf()
@@ -113,7 +113,7 @@ def has_inf(self: Tensor) -> bool:
 
 
 def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: bool = False) -> Tensor:
-    """On another device or in another dtype: `x.to("cpu")`, `x.to(wg.float64)`, `x.to(other)`.
+    """Move to another device, or cast to another dtype: `x.to("cpu")`, `x.to(wg.float64)`, `x.to(other)`.
 
     The tensor itself if nothing changes, unless `copy=True`.
 
@@ -135,12 +135,12 @@ def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: b
 
 
 def cuda(self: Tensor, index: int = 0) -> Tensor:
-    """On a GPU: `x.to("cuda")`, or another one of them."""
+    """Move to a GPU, like `x.to("cuda")`; `index` chooses among several."""
     return move(self, f"cuda:{index}")  # type: ignore[no-any-return]
 
 
 def cpu(self: Tensor) -> Tensor:
-    """On the CPU: `x.to("cpu")`.
+    """Move to the CPU, like `x.to("cpu")`.
 
     >>> import wengert as wg
     >>> wg.ones(2).cpu().device

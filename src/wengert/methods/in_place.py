@@ -86,7 +86,7 @@ def copy_(self: Tensor, other: Any) -> Tensor:
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:
-    """One value everywhere.
+    """Set every element to a value.
 
     >>> import wengert as wg
     >>> wg.zeros((2,)).fill_(3.0).tolist()
@@ -103,7 +103,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 
 
 def zero_(self: Tensor) -> Tensor:
-    """Zero everywhere.
+    """Set every element to zero.
 
     >>> import wengert as wg
     >>> wg.ones((2,)).zero_().tolist()
@@ -113,7 +113,7 @@ def zero_(self: Tensor) -> Tensor:
 
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Normal numbers everywhere."""
+    """Draw every element from a normal distribution."""
     return assign(
         self,
         randn(self.shape, mean=mean, std=std, dtype=self.dtype, generator=generator),
@@ -122,7 +122,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
 
 
 def uniform_(self: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Uniform numbers in [low, high) everywhere."""
+    """Draw every element uniformly from [low, high)."""
     return assign(self, uniform(low, high, self.shape, dtype=self.dtype, generator=generator), "uniform_")
 
 
