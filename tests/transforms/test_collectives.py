@@ -47,6 +47,19 @@ def test_equals_the_sum_over_the_axis(f: Any, of_all: Any) -> None:
             np.testing.assert_allclose(derivative(g, x).numpy(), derivative(h, x).numpy(), rtol=1e-6, atol=1e-12)
 
 
+def test_sums_are_the_same_for_all_examples() -> None:
+    def both(x: Any) -> Any:
+        return wg.psum(x, "batch"), x * wg.pmean(x, "batch")
+
+    for f in (mapped := wg.vmap(both, axis_name="batch", out_axes=(None, 0)), wg.compile(mapped)):
+        total, product = f(X)
+        np.testing.assert_allclose(total.numpy(), X.numpy().sum(0), rtol=1e-12)
+        np.testing.assert_allclose(product.numpy(), X.numpy() * X.numpy().mean(0), rtol=1e-12)
+    rows = wg.vmap(wg.vmap(lambda x: wg.psum(x, "batch"), axis_name="batch", out_axes=None))
+    np.testing.assert_allclose(rows(X).numpy(), X.numpy().sum(1), rtol=1e-12)
+    np.testing.assert_allclose(wg.jacobian(rows)(X).numpy(), wg.jacobian(lambda x: x.sum(axis=1))(X).numpy())
+
+
 def test_gradients_inside_see_the_terms_of_all_examples() -> None:
     found = wg.vmap(wg.grad(lambda x: wg.psum((x**3).sum(), "batch")), axis_name="batch")(X)
     np.testing.assert_allclose(found.numpy(), 4 * 3 * X.numpy() ** 2, rtol=1e-12)  # each of the four sums has the term

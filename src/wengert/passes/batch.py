@@ -12,7 +12,7 @@ from typing import Any
 
 from wengert.errors import TraceError
 from wengert.passes.evaluate import apply
-from wengert.passes.example_axis import all_mapped, shifted, spread
+from wengert.passes.example_axis import OneForAll, all_mapped, shifted, spread
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, origins
@@ -79,6 +79,8 @@ class Examples:
             outputs = _drawing_the_same(i, self.size, which, operands)
         else:
             outputs = apply_rule(i.op, self.size, which, operands, i.attrs)
+        if isinstance(outputs, OneForAll):
+            outputs, each = outputs.value, False
         made = (outputs,) if i.op.n_outputs == 1 else outputs
         self.values.update(zip(i.outputs, made))
         if each:
@@ -134,7 +136,7 @@ def draws(op: Op, attrs: tuple[Any, ...]) -> bool:
 
 
 def apply_rule(op: Op, size: Any, mapped: Sequence[bool], operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-    """The outputs of an op for many examples at once, all with the axis of the examples."""
+    """The outputs of an op for many examples at once, all with the axis of the examples or, as `OneForAll`, without it."""
     rule = op.vmap
     if callable(rule):
         return rule(size, tuple(mapped), *operands, **op.named_attrs(attrs))

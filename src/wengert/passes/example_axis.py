@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from wengert.dtypes import int64
 from wengert.program.trace import create
 from wengert.registry.record import OPS, Op
+
+
+class OneForAll(NamedTuple):
+    """What a batch rule returns of a result that is the same for all examples: the result, without their axis."""
+
+    value: Any
 
 
 def spread(x: Any, size: Any) -> Any:

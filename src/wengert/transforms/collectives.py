@@ -8,7 +8,7 @@ from typing import Any
 from wengert import tree
 from wengert._core import Tensor
 from wengert.errors import ArgumentError
-from wengert.passes.example_axis import spread
+from wengert.passes.example_axis import OneForAll, spread
 from wengert.program.call_trace import call_trace
 from wengert.program.ir import Type
 from wengert.registry.record import OPS
@@ -81,7 +81,7 @@ def _transpose(y_bar: Any, which: Sequence[int], operands: Sequence[Any], dtype:
 
 def _batched(size: Any, mapped: Sequence[bool], x: Any, anchor: Any, dtype: int, shape: Any) -> Any:
     of_all = x if mapped[0] else spread(x, size)
-    return spread(OPS["sum"](of_all, (0,), 0), size) if mapped[1] else _over_examples(of_all, anchor)
+    return OneForAll(OPS["sum"](of_all, (0,), 0)) if mapped[1] else _over_examples(of_all, anchor)
 
 
 def _refuse(operands: Sequence[Any], attrs: Sequence[Any]) -> Any:
