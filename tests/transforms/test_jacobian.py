@@ -199,3 +199,17 @@ def test_chunks_that_make_no_sense(chunk: Any) -> None:
     for jacobian in (wg.jacfwd, wg.jacrev, wg.jacobian, wg.hessian):
         with pytest.raises(wg.ArgumentError, match="chunk"):
             jacobian(wg.sin, chunk=chunk)
+
+
+@pytest.mark.parametrize("transform", [wg.grad, wg.value_and_grad, wg.jacobian, wg.jacfwd, wg.jacrev, wg.hessian])
+def test_arguments_are_named_by_integers(transform: Any) -> None:
+    def f(a: Any, b: Any) -> Any:
+        return (a * a * b).sum()
+
+    x = wg.asarray(np.linspace(0.1, 1.0, 3))
+    assert_same(transform(f, argnums=[1, 0])(x, x), transform(f, argnums=(1, 0))(x, x))
+    for argnums in ((), "a", None, 1.0, (0, "b"), True):
+        with pytest.raises(wg.ArgumentError, match="argnums must be an integer, or a tuple of them, got"):
+            transform(f, argnums=argnums)
+    with pytest.raises(wg.ArgumentError, match=f"{transform.__name__}: takes a function, got a int"):
+        transform(3)

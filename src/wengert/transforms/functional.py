@@ -18,7 +18,7 @@ from wengert.tensors.creation import ones_like, zeros, zeros_like
 from wengert.tensors.dual import DualTensor, _Level, running_forward
 from wengert.tensors.leaving import numbers_kept, warn_of_independence
 from wengert.tensors.rebinding import another_name, argument, end
-from wengert.transforms.naming import named, transformed
+from wengert.transforms.naming import named, require_function, transformed
 from wengert.transforms.pullback import pull, require_real, require_scalar
 
 
@@ -188,6 +188,15 @@ def differentiate_backwards(
     return p.value(), named(pull_back, "pullback", f, doc, same_arguments=False)
 
 
+def argument_numbers(argnums: Any, what: str) -> int | tuple[int, ...]:
+    """`argnums` as an integer or a tuple of integers, or an error if it is neither."""
+    if type(argnums) is int:
+        return argnums
+    if isinstance(argnums, (tuple, list)) and argnums and all(type(k) is int for k in argnums):
+        return tuple(argnums)
+    raise ArgumentError(f"{what}: argnums must be an integer, or a tuple of them, got {argnums!r}")
+
+
 def by_arguments(
     f: Callable[..., Any], argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any], what: str
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -231,8 +240,9 @@ def value_and_grad(
     (5.0, [2.0, 4.0])
     """
 
+    argnums = argument_numbers(argnums, "grad")
     single = isinstance(argnums, int)
-    positions: tuple[Any, ...] = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type]
+    positions = (argnums,) if isinstance(argnums, int) else argnums
 
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         found = _core.value_and_gradient(f, args, kwargs, positions, _bring_up_to_date)
@@ -284,6 +294,7 @@ def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool 
     >>> grad(lambda p, x: (p["w"] * x).sum() + p["b"])({"w": wg.zeros(2), "b": wg.tensor(1.0)}, wg.tensor([3.0, 4.0]))
     {'w': tensor([3., 4.]), 'b': tensor(1.)}
     """
+    require_function(f, "grad")
     both = value_and_grad(f, argnums, has_aux)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:

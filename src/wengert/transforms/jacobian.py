@@ -26,6 +26,7 @@ from wengert.tensors.creation import zeros_like
 from wengert.tensors.random import draws_logged, draws_repeated
 from wengert.transforms.compressed import LEAST, few_colours, total_size
 from wengert.transforms.functional import (
+    argument_numbers,
     by_arguments,
     differentiate_backwards,
     grad,
@@ -145,7 +146,7 @@ def jacfwd(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, chunk: in
     >>> jacfwd(lambda x: x * x)(wg.tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
-
+    argnums = argument_numbers(argnums, "jacfwd")
     _require_chunk(chunk, "jacfwd")
     made = replayed(_forward(f, argnums, chunk), f, ("jacfwd", argnums, chunk))
     return transformed(made, "The Jacobian of {f}.", jacfwd, f, argnums=argnums, chunk=chunk)
@@ -210,7 +211,7 @@ def jacrev(f: Callable[..., Any], argnums: int | Sequence[int] = 0, *, chunk: in
     >>> jacrev(lambda x: x * x)(wg.tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
-
+    argnums = argument_numbers(argnums, "jacrev")
     _require_chunk(chunk, "jacrev")
     made = replayed(_reverse(f, argnums, chunk), f, ("jacrev", argnums, chunk))
     return transformed(made, "The Jacobian of {f}.", jacrev, f, argnums=argnums, chunk=chunk)
@@ -270,10 +271,11 @@ def jacobian(
     >>> jacobian(lambda x: x[1:] * x[:-1], sparse=True)(wg.tensor([1.0, 2.0, 3.0])).toarray().tolist()
     [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
     """
+    argnums = argument_numbers(argnums, "jacobian")
+    _require_chunk(chunk, "jacobian")
     if sparse or sparsity is not None:
         from wengert.transforms.sparse import sparse_jacobian
 
-        _require_chunk(chunk, "jacobian")
         dense = jacobian(f, mode, argnums=argnums, chunk=chunk)
         entries = sparse_jacobian(f, mode, argnums, chunk, sparse, sparsity, check, dense)
         options: dict[str, Any] = {"sparse": sparse, "sparsity": sparsity, "check": check}
@@ -297,7 +299,6 @@ def jacobian(
         g, point = _of_one(f, argnums, args, kwargs)
         return _scheduled(g, point, config, chunk)
 
-    _require_chunk(chunk, "jacobian")
     made = replayed(jacobian_of, f, ("jacobian", mode, argnums, chunk))
     return transformed(made, "The Jacobian of {f}.", jacobian, f, mode=mode, argnums=argnums, chunk=chunk)
 
@@ -376,6 +377,7 @@ def hessian(
     >>> hessian(lambda x: (x * x * x).sum(), sparse=True)(wg.tensor([1.0, 2.0])).nnz
     2
     """
+    argnums = argument_numbers(argnums, "hessian")
     _require_chunk(chunk, "hessian")
     if sparse or sparsity is not None:
         from wengert.transforms.sparse import sparse_hessian

@@ -7,6 +7,8 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from wengert.errors import ArgumentError
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -23,6 +25,12 @@ def named(made: F, transformation: str, f: Any, doc: str, same_arguments: bool =
     if same_arguments:
         made.__wrapped__ = f  # type: ignore[attr-defined]  # `inspect` looks there when it is asked for the signature
     return made
+
+
+def require_function(f: Any, what: str) -> None:
+    """Raise where something else was handed to a transformation."""
+    if not callable(f):
+        raise ArgumentError(f"{what}: takes a function, got a {type(f).__name__}")
 
 
 class Transformed(functools.partial):  # type: ignore[type-arg]
@@ -55,6 +63,7 @@ def transformed(
     >>> grad(loss)
     <function grad(loss) at ...>
     """
+    require_function(f, transform.__name__)
     result = named(Transformed(made), transform.__name__, f, doc)
     result._recipe = (transform, f, options)
     return result

@@ -28,7 +28,7 @@ from wengert.program.simplify import simplify
 from wengert.program.trace import untraced
 from wengert.tensors.conversion import asarray
 from wengert.tensors.numpy import data
-from wengert.transforms.functional import by_arguments, grad, result_leaves
+from wengert.transforms.functional import argument_numbers, by_arguments, grad, result_leaves
 
 # ----------------------------------------------------------------------------------------------------------- patterns
 
@@ -159,6 +159,12 @@ class Traced:
             self.reads[k] = Read(k if is_argument else None, None if is_argument else x, data(x.detach()).copy())
         return self.reads[k].numbers
 
+    @property
+    def is_real(self) -> bool:
+        """Whether no result is complex."""
+        results = [o for o in self.program.outputs[: self.n_results] if o is not None]
+        return all(DTYPES[o.type.dtype if isinstance(o, Var) else o.dtype].kind != "c" for o in results)
+
     def sizes(self) -> list[int]:
         """How many elements each of the chosen inputs has."""
         return [math.prod(self.program.inputs[k].type.shape) for k in self.chosen]
@@ -218,7 +224,7 @@ def require_numbers(x: Any, what: str) -> None:
 
 def _chosen(args: tuple[Any, ...], argnums: Any, what: str) -> list[int]:
     """The places of the leaves of the arguments `argnums`."""
-    _, selected = by_arguments(lambda *xs: None, argnums, args, {}, what)
+    _, selected = by_arguments(lambda *xs: None, argument_numbers(argnums, what), args, {}, what)
     return [k for x in selected for k in tree.flatten(x)[0]]
 
 

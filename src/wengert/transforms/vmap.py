@@ -27,8 +27,8 @@ from wengert.program.trace import create, filled
 from wengert.registry.record import OPS
 from wengert.tensors.conversion import asarray
 from wengert.tensors.dual import DualTensor
-from wengert.transforms.functional import grad
-from wengert.transforms.naming import named, transformed
+from wengert.transforms.functional import argument_numbers, grad
+from wengert.transforms.naming import named, require_function, transformed
 from wengert.transforms.replay import shared
 from wengert.user_line import user_line
 
@@ -142,8 +142,7 @@ def vmap(
     >>> wg.vmap(wg.grad(dot), in_axes=(0, None))(a, wg.tensor([1.0, 2.0, 3.0]))[0].tolist()
     [1.0, 2.0, 3.0]
     """
-    if not callable(f):
-        raise ArgumentError(f"vmap: takes a function, got a {type(f).__name__}")
+    require_function(f, "vmap")
     if axis_size is not None and not (_is_axis(axis_size) and axis_size >= 0):
         raise ArgumentError(f"vmap: axis_size must be the number of examples, got {axis_size!r}")
     if axis_name is not None and not isinstance(axis_name, str):
@@ -174,11 +173,11 @@ def per_sample_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> 
     >>> wg.per_sample_grad(loss)(w, x, t).shape
     (5, 3)
     """
-    if not all(_is_axis(k) for k in (argnums if isinstance(argnums, (tuple, list)) else (argnums,))):
-        raise ArgumentError(f"per_sample_grad: argnums must be an integer, or a tuple of them, got {argnums!r}")
+    require_function(f, "per_sample_grad")
+    argnums = argument_numbers(argnums, "per_sample_grad")
     gradient = grad(f, argnums)
     mapped: dict[int, Any] = {}  # by the number of positional arguments
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    chosen = (argnums,) if isinstance(argnums, int) else argnums
 
     def gradients(*args: Any, **kwargs: Any) -> Any:
         n = len(args)
