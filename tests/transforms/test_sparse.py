@@ -389,6 +389,44 @@ def test_what_is_wrong_is_said() -> None:
         wg.compile(wg.jacobian(wg.sin, sparse=True))(x)
 
 
+@pytest.mark.parametrize("f", [lambda z: z * z, lambda z: z[1:] * z[:-1]], ids=["columns", "copies"])
+@pytest.mark.parametrize("x", [wg.tensor([1j, 2.0, 3.0]), wg.tensor([1, 2, 3])], ids=["complex", "integers"])
+def test_arguments_must_be_real_however_the_entries_are_found(f: Any, x: Any) -> None:
+    with pytest.raises(wg.DTypeError, match="real floating tensors, got"):
+        wg.jacobian(f, sparse=True)(x)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: wg.exp(1j * x[1:]) * x[:-1],
+        lambda x: wg.exp(1j * x.sum())[None],
+        lambda x: (x[1:] * x[:-1], 1j * x[:2]),
+    ],
+    ids=["copies", "one row", "two results"],
+)
+def test_complex_results_keep_their_imaginary_parts(f: Any) -> None:
+    x = wg.asarray(np.linspace(0.3, 1.7, 5))
+    expected = np.concatenate([b.numpy().reshape(-1, 5) for b in wg.tree.leaves(wg.jacfwd(f)(x))])
+    for mode in ("auto", "forward"):
+        np.testing.assert_allclose(wg.jacobian(f, mode, sparse=True)(x).toarray(), expected, rtol=1e-12)
+    with pytest.raises(wg.DTypeError, match=r'a result is complex128\(\d,\), .*use mode="forward"'):
+        wg.jacobian(f, "reverse", sparse=True)(x)
+
+
+@pytest.mark.parametrize("dtype", [wg.float16, wg.bfloat16])
+def test_matrices_of_half_precision_are_of_single(dtype: Any) -> None:
+    x = wg.tensor([1.0, 2.0, 3.0], dtype=dtype)
+    found = wg.jacobian(lambda x: x[1:] * x[:-1], sparse=True)(x)
+    assert found.dtype == np.float32
+    assert found.toarray().tolist() == [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
+
+
+def test_matrices_of_results_without_derivatives_are_zeros() -> None:
+    found = wg.jacobian(lambda x: x[1:] > x[:-1], sparse=True)(wg.ones((3,)))
+    assert found.dtype == np.float32 and found.shape == (2, 3) and found.nnz == 0
+
+
 def test_patterns_that_are_not_sparse() -> None:
     x = wg.ones((30_000,))
     with pytest.raises(wg.SparsityError, match="it is not sparse"):

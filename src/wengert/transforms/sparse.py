@@ -16,7 +16,7 @@ import numpy as np
 
 from wengert import _core, tree
 from wengert._core import Tensor
-from wengert.dtypes import result_type
+from wengert.dtypes import float32, result_type
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, SparsityError
 from wengert.modes import no_grad
 from wengert.ops.index_sets import TooDense
@@ -106,10 +106,12 @@ class _Passes:
             y, pull_back = differentiate_backwards(g, tuple(xs))
             ys, structure = result_leaves(y, "jacobian")
             self._require_size(0, "results", ys)
+            _require_real(ys)
             parts += over(lambda v: [_pulled(pull_back, v, ys, structure)], reverse, self.chunk)
         if not parts:
             return create(OPS["full"], ((0,), dtype.code, 0.0))
-        return OPS["take"](concatenated(parts), self.places, 0)
+        entries = OPS["take"](concatenated(parts), self.places, 0)
+        return entries if entries.dtype.is_inexact else OPS["cast"](entries, dtype.code)
 
     def _push(self, g: Any, xs: list[Any], v: Any) -> list[Any]:
         y_dots = tree.leaves(jvp(g, tuple(xs), tuple(split(v, xs)))[1])
@@ -189,6 +191,8 @@ class SparseDerivative:
             return self.dense(*args, **kwargs)
         with no_grad():
             entries = plan.entries(args, kwargs)
+        if entries.dtype.itemsize < float32.itemsize:  # SciPy has no matrices of half precision
+            entries = entries.astype(float32)
         matrix = plan.passes.sparsity.matrix(data(entries))
         if self.check:
             self._probe(matrix, plan.passes.sparsity, args, kwargs)
@@ -227,8 +231,11 @@ class SparseDerivative:
     def _made(self, args: Any, kwargs: Any, depends: Dependence | None) -> _Plan:
         if self.given is not None:
             return _Plan(self._passes(self.given), [], depends)
+        _flat(self.f, self.argnums, self.what == "hessian", args, kwargs)  # raises where the arguments are not real
         found = (detect_hessian if self.what == "hessian" else detect)(self.f, args, kwargs, self.argnums, self.what)
         pattern = Sparsity(found.sets)
+        if self.kind == "auto" and not found.traced.is_real:
+            return _Plan(self._passes(colour(pattern, "columns")), found.reads, depends)
         by_copies = None
         if self.kind == "auto" and depends is not None and least_cost(pattern) > 1:
             by_copies = passes_by_copies(self.f, found, self.chunk)
@@ -285,6 +292,16 @@ def _kind_of(x: Any) -> Any:
 
 def _pulled(pull_back: Any, v: Any, ys: Sequence[Any], structure: Any) -> Any:
     return concatenated(tree.leaves(pull_back(tree.unflatten(structure, split(v, ys)))))
+
+
+def _require_real(ys: Sequence[Any]) -> None:
+    """Raise where reverse passes would give the derivatives of real parts alone."""
+    for y in ys:
+        if y.dtype.kind == "c":
+            raise DTypeError(
+                f"jacobian: a result is {y.dtype.name}{tuple(y.shape)}, and the reverse passes of sparse derivatives take "
+                'real ones; use mode="forward"'
+            )
 
 
 def _flat(f: Any, argnums: Any, is_hessian: bool, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
