@@ -155,6 +155,22 @@ def test_what_is_no_minimum_is_refused(dtype: Any) -> None:
     np.testing.assert_allclose(wg.implicit.argmin(flat, wg.ones((3,), dtype=dtype), a).numpy()[:2], 0.0, atol=0.1)
 
 
+@pytest.mark.parametrize(
+    ("find", "f"),
+    [
+        (wg.implicit.root, lambda x, p: (x - p) ** 2),
+        (wg.implicit.fixed_point, lambda x, p: x + (x - p) ** 2),
+        (wg.implicit.argmin, lambda x, p: (x[0] - p[0]) ** 2),
+    ],
+)
+def test_a_singular_matrix_is_named(find: Any, f: Any) -> None:
+    p = wg.ones((2,), dtype=wg.float64)
+    solution = lambda p: find(f, wg.ones((2,), dtype=wg.float64), p)
+    for derivative in (wg.jacrev(solution), wg.jacfwd(solution)):
+        with pytest.raises(wg.LinAlgError, match=rf"implicit.{find.__name__}: the linear system .* is singular"):
+            derivative(p)
+
+
 def test_a_singular_derivative_is_named() -> None:
     p = wg.asarray(np.zeros(2))
     with pytest.raises(

@@ -129,7 +129,7 @@ def argmin(
     )
     is_dense = name == "dense" or (name == "auto" and layout.size <= _DENSE)
     if is_dense:
-        linear = dense(derivatives.hessian)
+        linear = dense(problem.who, derivatives.hessian)
     else:
         linear = matrix_free(
             lambda v, x, params, transposed: derivatives.product(v, x, *params),
@@ -206,7 +206,7 @@ def _solved(problem: Problem, solver: str, tol: float | None, maxiter: int | Non
         x = search(problem, name, tolerance, 500 if maxiter is None else int(maxiter))
     linear: LinearSolver
     if name == "dense":
-        linear = dense(derivatives.jacobian)
+        linear = dense(problem.who, derivatives.jacobian)
     else:
         linear = matrix_free(
             lambda v, x, params, transposed: (derivatives.pull if transposed else derivatives.push)(v, x, *params),

@@ -34,7 +34,7 @@ def by_products(product: Any, b: Any) -> Any:
 
 
 SOLVERS = {
-    "dense": dense(wg.jacfwd(residual)),
+    "dense": dense("test", wg.jacfwd(residual)),
     "diagonal": diagonal(residual),
     "symmetric": symmetric(lambda v, x, *p: wg.jvp(lambda x: residual(x, *p), (x,), (v,))[1], by_products),
 }
@@ -60,5 +60,5 @@ def test_first_and_second_order(name: str) -> None:
 
 def test_nothing_to_differentiate_by() -> None:
     x = wg.ones(2)
-    assert implicit(lambda x: x - 1.0, x, [], dense(wg.jacfwd(lambda x: x))) is x
-    assert implicit(lambda x, n: x - n, x, [wg.tensor([1, 1])], dense(wg.jacfwd(lambda x, n: x))) is x
+    assert implicit(lambda x: x - 1.0, x, [], dense("test", wg.jacfwd(lambda x: x))) is x
+    assert implicit(lambda x, n: x - n, x, [wg.tensor([1, 1])], dense("test", wg.jacfwd(lambda x, n: x))) is x

@@ -11,6 +11,7 @@ from typing import Any
 
 from wengert import functional as F
 from wengert.autograd.custom import custom_op
+from wengert.errors import LinAlgError
 from wengert.linalg.solving import solve
 from wengert.modes import no_grad
 from wengert.numerics.arguments import Floating
@@ -48,12 +49,18 @@ def implicit(residual: Residual, x: Any, params: Sequence[Any], solver: LinearSo
     return op(*floating.tensors)
 
 
-def dense(jacobian: Callable[..., Any]) -> LinearSolver:
+def dense(who: str, jacobian: Callable[..., Any]) -> LinearSolver:
     """By LU of the Jacobian, which is formed."""
 
     def run(b: Any, x: Any, params: Sequence[Any], transposed: bool) -> Any:
         matrix = jacobian(x, *params)
-        return solve(F.matrix_transpose(matrix) if transposed else matrix, b)
+        try:
+            return solve(F.matrix_transpose(matrix) if transposed else matrix, b)
+        except LinAlgError:
+            raise LinAlgError(
+                f"{who}: the linear system of the derivative is singular at the solution: the arguments do not determine "
+                "how it moves. Add a term that does, such as a small multiple of the distance to x0"
+            ) from None
 
     return run
 

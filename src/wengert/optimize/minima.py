@@ -111,7 +111,7 @@ def _differentiable(problem: Problem, x: Any) -> Any:
     """x as a function of the parameters: the gradient is zero there."""
     derivatives = problem.derivatives
     if problem.layout.size <= _DENSE:
-        return problem.differentiable(x, derivatives.gradient, dense(derivatives.hessian))
+        return problem.differentiable(x, derivatives.gradient, dense(problem.who, derivatives.hessian))
     tolerance = default(problem.layout, 1e-10, 1e-5)
     solve = lambda product, b: conjugate_gradients(product, b, tolerance, 10 * len(b))[0]
     return problem.differentiable(x, derivatives.gradient, symmetric(derivatives.product, solve))
@@ -128,4 +128,4 @@ def _differentiable_within(problem: Problem, x: Any, lower: Any, upper: Any) -> 
     def jacobian(at: Any, *params: Any) -> Any:
         return F.reshape(free, (-1, 1)) * derivatives.hessian(at, *params) + F.diag(1.0 - free)
 
-    return problem.differentiable(x, residual, dense(jacobian))
+    return problem.differentiable(x, residual, dense(problem.who, jacobian))

@@ -64,7 +64,7 @@ def root(
         jacobian = problem.jacobian(found.x)
     x = found.x
     if found.status == CONVERGED:  # elsewhere f is not zero, and what x depends on is unknown
-        x = problem.differentiable(x, problem.derivatives.value, dense(problem.derivatives.jacobian))
+        x = problem.differentiable(x, problem.derivatives.value, dense(problem.who, problem.derivatives.jacobian))
     return OptimizeResult(
         x=layout.tree(x),
         fun=problem.value(found.x),

@@ -159,5 +159,5 @@ def _differentiable(problem: Problem, place: Place, loss: str, f_scale: float) -
     def cost(x: Any, *params: Any) -> Any:
         return total(problem.derivatives.value(x, *params), scale, loss)
 
-    x = problem.differentiable(place.x, grad(cost), dense(hessian(cost)))
+    x = problem.differentiable(place.x, grad(cost), dense(problem.who, hessian(cost)))
     return x, cost(x, *problem.params)
