@@ -13,7 +13,7 @@ from wengert.autograd import deterministic as determinism
 from wengert.autograd.gradient_map import GradientMap
 from wengert.autograd.recorded import Entry, RecordedProgram, recorded_program
 from wengert.autograd.reverse import as_tensors, seed_for
-from wengert.errors import DTypeError, GradientError, ShapeError, TapeConsumedError
+from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TapeConsumedError
 from wengert.memory.strategies import CheckpointConfig, checkpointing
 from wengert.modes import inside_reverse
 from wengert.tensors.creation import ones_like, zeros
@@ -238,6 +238,7 @@ class GradientTape:
         >>> tape.plan.passes
         2
         """
+        _require_one("jacobian", target=target)
         self._consume()
         single = isinstance(sources, Tensor)
         found = [self._jacobian(target, x, self._config) for x in as_tensors(sources, "jacobian: sources")]
@@ -256,6 +257,7 @@ class GradientTape:
         >>> tape.batch_jacobian(y, x)[1].tolist()
         [[6.0, 0.0], [0.0, 8.0]]
         """
+        _require_one("batch_jacobian", target=target, source=source)
         if target.ndim == 0 or source.ndim == 0 or target.shape[0] != source.shape[0]:
             raise ShapeError(
                 f"batch_jacobian: the first axes of the target, {tuple(target.shape)}, and of the source, "
@@ -275,6 +277,7 @@ class GradientTape:
         What was recorded is pushed forward, all columns in one pass; nothing of the user's runs again. Shape:
         target.shape + source.shape.
         """
+        _require_one("forward_gradient", target=target, source=source)
         if self._consumed:
             self._consume()
         found = self._jacobian(target, source, SchedulerConfig("forward"))
@@ -284,10 +287,9 @@ class GradientTape:
     def _config(self) -> SchedulerConfig:
         return SchedulerConfig() if self._scheduler is None else self._scheduler
 
-    def _jacobian(self, target: Tensor, source: Tensor, config: SchedulerConfig, by_example: bool = False) -> Any:
+    def _jacobian(self, y: Tensor, source: Tensor, config: SchedulerConfig, by_example: bool = False) -> Any:
         from wengert.autograd.recorded_jacobian import RecordedJacobian
 
-        (y,) = as_tensors(target, "jacobian: the target")
         self.plan = Plan("forward", source.size, y.size)
         if y is source and not _is_tracked(y):
             return _identity(y, by_example)
@@ -344,6 +346,12 @@ Tape = GradientTape
 
 def _is_tracked(x: Tensor) -> bool:
     return not x._plain or _core.node_of(x) is not None
+
+
+def _require_one(what: str, **tensors: Any) -> None:
+    for name, x in tensors.items():
+        if not isinstance(x, Tensor):
+            raise ArgumentError(f"{what}: the {name} must be one tensor, got a {type(x).__name__}")
 
 
 def _identity(y: Tensor, by_example: bool) -> Tensor:
