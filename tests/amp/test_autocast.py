@@ -254,6 +254,32 @@ def test_rules_run_as_they_are_written() -> None:
     assert wg.fingerprint(plain) == wg.fingerprint(cast)
 
 
+@pytest.mark.parametrize("kind", ["compiled grad", "compiled backward", "mapped", "graph"])
+def test_rules_run_as_they_are_written_in_traces(kind: str) -> None:
+    """Sums of cotangents stay in half precision, as in eager execution, and hooks are cast as the user's code is."""
+    a = wg.tensor(np.random.default_rng(0).standard_normal((3, 4)), dtype=wg.bfloat16)
+    f = lambda x: wg.repeat((x - x[0]) * x[:, None], 3, axis=1).astype(wg.float32).sum()
+    with wg.autocast():
+        expected = wg.grad(f)(a)
+        if kind == "compiled grad":
+            made = wg.compile(wg.grad(f))(a)
+        elif kind == "compiled backward":
+            x = wg.tensor(a, requires_grad=True)
+            seen = []
+            x.register_hook(lambda g: seen.append(wg.exp(g).dtype))
+            wg.compile(lambda: f(x).backward()[x])()
+            assert seen == [wg.float32]
+            made = x.grad
+        elif kind == "mapped":
+            made = wg.vmap(wg.grad(f))(a[None])[0]
+        else:
+            g = wg.Graph()
+            x = g.placeholder("x", (3, 4), dtype=wg.bfloat16)
+            (made,) = g.run(g.gradients(f(x), [x]), x=a)
+    assert made.dtype == expected.dtype == wg.bfloat16
+    assert wg.fingerprint(made) == wg.fingerprint(expected)
+
+
 def test_backward_inside_the_context() -> None:
     @wg.custom_op(pure=True)
     def twice(x: Any) -> Any:

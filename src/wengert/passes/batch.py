@@ -16,6 +16,7 @@ from wengert.passes.example_axis import OneForAll, all_mapped, shifted, spread
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, origins
+from wengert.registry.precision import uncast
 from wengert.registry.record import Op
 from wengert.registry.zero import ZERO
 
@@ -58,7 +59,7 @@ class Examples:
         """Run the instructions."""
         token = _draws_each.set(self.draws_each)
         try:
-            with origins() as origin:
+            with origins() as origin, uncast():  # instructions keep their precision
                 self._run(instructions, origin)
         finally:
             _draws_each.reset(token)

@@ -15,6 +15,7 @@ from wengert.passes.callbacks import define_callback
 from wengert.passes.linearize import is_linear, jvp_rule, transpose, zeros_like
 from wengert.program.ir import Const, Instruction, Operand, Var
 from wengert.program.trace import Trace, Tracer, untraced
+from wengert.registry.precision import uncast
 from wengert.registry.record import OPS
 from wengert.registry.zero import ZERO
 from wengert.tensors.dual import DualTensor
@@ -80,12 +81,12 @@ def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[
     for v in (v for found in variables for v in found):
         dots[v] = trace.tracer(Var(v.type, linear=True))
     tangents: dict[Var, Any] = dict(dots)
-    hooks = trace.hooks
+    hooks = {v: _in_this_precision(calls) for v, calls in trace.hooks.items()}
 
     def tensor(x: Operand) -> Any:
         return x.value if isinstance(x, Const) else trace.tracer(x)
 
-    with trace:
+    with trace, uncast():  # rules keep the precision that they are written in
         for position, i in enumerate(existing):
             given = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
             if not i.op.differentiable or all(t is ZERO for t in given):
@@ -118,6 +119,25 @@ def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[
                 g = g + cotangents.get(dots[v]._var, ZERO)
             results.append(None if g is ZERO else g)
     return results
+
+
+def _in_this_precision(hooks: Sequence[Any]) -> Sequence[Any]:
+    """The same functions, under the autocast that is on now: they are the user's."""
+    policy: Any = _core.autocast_policy()
+    if policy is None:
+        return hooks
+
+    def under(hook: Any) -> Any:
+        def call(g: Any) -> Any:
+            before = _core.set_autocast(policy)
+            try:
+                return hook(g)
+            finally:
+                _core.set_autocast(before)
+
+        return call
+
+    return [under(hook) for hook in hooks]
 
 
 def _linearized(
