@@ -140,3 +140,19 @@ def test_a_hook_is_callable() -> None:
     x = wg.tensor(1.0, requires_grad=True)
     with pytest.raises(TypeError, match="the hook must be a function of the gradient, got a int"):
         x.register_hook(3)
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_removing_a_hook_twice_leaves_the_other_registration(final: bool) -> None:
+    x = wg.tensor([1.0, 2.0], requires_grad=True)
+    register = x.register_post_accumulate_hook if final else x.register_hook
+    calls = []
+
+    def hook(_: Any) -> None:
+        calls.append(1)
+
+    first, _second = register(hook), register(hook)
+    first.remove()
+    first.remove()
+    (x * x).sum().backward()
+    assert len(calls) == 1

@@ -264,6 +264,7 @@ class HookHandle:
         """Remove the hook: it is not called any more."""
         if self._hook in self._hooks:
             self._hooks.remove(self._hook)
+        self._hooks = []  # removed again, it must not take the same function's other registration
 
 
 _hooks: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()  # all that are registered
