@@ -61,7 +61,24 @@ class _ConstantSaved(_Op):
         return 2.0 * self.saved[0] * y_bar
 
 
+class _RuleChanges(_Op):
+    """Its rule gives something else every second time."""
+
+    calls = 0
+
+    def backward(self, y_bar: Any, x: Any) -> Any:
+        type(self).calls += 1
+        return 2.0 * x * y_bar * (1.0 + self.calls % 2)
+
+
+class _OtherShape(_Op):
+    def backward(self, y_bar: Any, x: Any) -> Any:
+        return (2.0 * x * y_bar).sum()
+
+
 FAULTS = [
+    (_RuleChanges, "not deterministic: the rule gave another gradient by input 0"),
+    (_OtherShape, "refused: _OtherShape: the gradient of input 0 has shape ()"),
     (_Drawn, "not deterministic"),
     (_WritesToInput, "written to: forward changes input 0"),
     (_RuleWritesToInput, "written to: the rule changes input 0"),
@@ -94,3 +111,20 @@ def test_a_right_op_has_none() -> None:
         return 3 * x**2 * x_dot
 
     assert wg.check_custom_op(cube, wg.tensor([0.5, 2.0], dtype=wg.float64))
+
+
+def test_rules_that_are_not_linear_in_tangents_are_refused() -> None:
+    exponential = wg.custom_op(lambda x: wg.exp(x))
+    exponential.defjvp(lambda x_dot, y, x: x_dot * y * x_dot)
+    report = wg.check_custom_op(exponential, wg.tensor([0.5, 2.0], dtype=wg.float64))
+    assert report.verdict == "bug" and "not linear" in str(report)
+    assert report.worst is None and report.max_error == 0.0 and "bug" in report._repr_html_()
+
+
+def test_what_forward_raises_is_the_callers() -> None:
+    class Fails(_Op):
+        def forward(self, x: Any) -> Any:
+            raise LookupError("of the user's")
+
+    with pytest.raises(LookupError, match="of the user's"):
+        wg.check_custom_op(Fails(), wg.ones(2))

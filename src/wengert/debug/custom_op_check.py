@@ -15,7 +15,7 @@ from wengert.debug.deadline import deadline
 from wengert.debug.gradient_check import check_gradients
 from wengert.debug.gradient_problem import Array, Problem, wide
 from wengert.debug.gradient_report import GradientReport
-from wengert.errors import GradientError
+from wengert.errors import CustomOpError, GradientError
 from wengert.modes import enable_grad
 from wengert.tensors.conversion import tensor
 
@@ -39,20 +39,24 @@ def check_custom_op(op: Callable[..., Any], *inputs: Any, time_limit: float | No
     >>> report.verdict, report.problems[0].partition(":")[0]
     ('bug', 'not linear')
     """
+    name = getattr(op, "__name__", type(op).__name__)
     with deadline(time_limit, "check_custom_op"):
         problem = Problem(op, inputs, "check_custom_op")
-        found = [*_written(problem), *_other_results(problem)]
-        if not found:
-            found += _not_linear(problem)
-        report = check_gradients(op, *inputs, time_limit=None)
+        problem.values(problem.points)  # what forward raises is the caller's
+        try:
+            found = _found(problem)
+            report = check_gradients(op, *inputs, time_limit=None)
+        except CustomOpError as e:  # of the rule: such as a gradient of another shape
+            return GradientReport((), name=name, problems=(f"refused: {e}",))
         missing = [n for n in report.notes if n.startswith("second order is not available")]
         found += [f"no second order: {n.partition(': ')[2]}" for n in missing]
-        return replace(
-            report,
-            name=getattr(op, "__name__", type(op).__name__),
-            problems=tuple(found),
-            notes=tuple(n for n in report.notes if n not in missing),
-        )
+        notes = tuple(n for n in report.notes if n not in missing)
+        return replace(report, name=name, problems=tuple(found), notes=notes)
+
+
+def _found(problem: Problem) -> list[str]:
+    """What is wrong with an operation, besides numbers."""
+    return [*_written(problem), *_other_results(problem)] or _other_gradients(problem) or _not_linear(problem)
 
 
 def _other_results(problem: Problem) -> list[str]:
@@ -63,6 +67,18 @@ def _other_results(problem: Problem) -> list[str]:
         "not deterministic: forward gave other results for the same inputs; draw from a generator outside, and pass what "
         "was drawn as an argument, or declare the op with pure=False"
     ]
+
+
+def _other_gradients(problem: Problem) -> list[str]:
+    seeds = _seeds(problem(*problem.tensors(problem.points)), 1)
+    with contextlib.suppress(GradientError):
+        pairs = zip(problem.labels, _pulled(problem, seeds), _pulled(problem, seeds))
+        return [
+            f"not deterministic: the rule gave another gradient by {label} for the same cotangent"
+            for label, a, b in pairs
+            if not np.array_equal(a, b, equal_nan=True)
+        ]
+    return []
 
 
 def _seeds(ys: Sequence[Tensor], number: int) -> list[Tensor]:
