@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
+from wengert.profiling.findings import findings
 
 ROOT = Path(__file__).parents[2]
 MODES = ("full", "light")
@@ -227,3 +228,13 @@ def test_results_have_the_same_bits_inside():
             net(x).sum().backward()
         for p, e in zip(net.parameters(), expected, strict=True):
             np.testing.assert_array_equal(p.grad.numpy(), e)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_stands_out_in_a_profile(program):
+    wg.manual_seed(0)
+    program()  # what is derived the first time
+    with wg.profile() as p:
+        program()
+    # On a busy machine an op that runs once can wait for long, which nothing tells from being slow.
+    assert not [f for f in findings(p) if "of what the machine can do" not in f.text]
