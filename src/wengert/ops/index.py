@@ -35,6 +35,11 @@ def _take_of_examples(size: Any, mapped: Any, x: Any, i: Any, axis: int) -> Any:
     if not mapped[0]:
         y = take(x, i, axis)
         return permute(y, (axis, *(a for a in range(y.ndim) if a != axis))) if axis else y
+    if x.ndim == 2:  # out of vectors: the indices stay what they are
+        n: Any = 1
+        for m in i.shape[1:]:
+            n = n * m
+        return reshape(take_along_axis(x, reshape(i, (size, n)), 1), i.shape)
     rows = _to_second(x, axis)
     flat = reshape(rows, (size * rows.shape[1], *rows.shape[2:]))
     return _from_second(take(flat, indices_of_all(i, rows.shape[1], size), 0), axis, i.ndim - 1)
@@ -76,6 +81,7 @@ take: Op = define(
     samples=[
         Sample((real(4, 3), index(5, below=4)), (0,)),
         Sample((real(2, 5, 3), index(2, 2, below=5)), (1,)),
+        Sample((real(6), index(2, 3, below=6)), (0,)),
         Sample((real(4), index(0, below=4)), (0,)),
     ],
     invalid=[
