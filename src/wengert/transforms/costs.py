@@ -20,10 +20,10 @@ from wengert.registry.zero import ZERO
 
 # Measured on a processor with two cores and AVX-512, with one thread: see `python -m benchmarks.schedule`. What is compared
 # are sums of the same terms, so that their ratios count, which differ less between machines than the speeds do.
-SECONDS_PER_INSTRUCTION = 1.5e-7
-SECONDS_PER_PRODUCT_FLOP = 7.5e-12  # in matrix products and convolutions
+SECONDS_PER_INSTRUCTION = 1.2e-7
+SECONDS_PER_PRODUCT_FLOP = 6.5e-12  # in matrix products and convolutions
 SECONDS_PER_FLOP = 4e-11  # in everything else
-SECONDS_PER_BYTE = 2e-11  # read or written, but not by elementwise instructions: they run in groups, in cache
+SECONDS_PER_BYTE = 1.5e-11  # read or written, but not by elementwise instructions: they run in groups, in cache
 
 _TRANSCENDENTAL = 8  # flops of an elementwise function that is more than arithmetic
 _ARITHMETIC = frozenset({
