@@ -8,7 +8,7 @@ import numpy as np
 
 from wengert.ops.shape import broadcast_to, iota, permute, reshape, zeros_like
 from wengert.ops.tangents import where
-from wengert.passes.example_axis import all_mapped, indices_of_all
+from wengert.passes.example_axis import all_mapped, count, indices_of_all
 from wengert.program.trace import create
 from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import Invalid, Sample, exactly, index, real
@@ -36,10 +36,7 @@ def _take_of_examples(size: Any, mapped: Any, x: Any, i: Any, axis: int) -> Any:
         y = take(x, i, axis)
         return permute(y, (axis, *(a for a in range(y.ndim) if a != axis))) if axis else y
     if x.ndim == 2:  # out of vectors: the indices stay what they are
-        n: Any = 1
-        for m in i.shape[1:]:
-            n = n * m
-        return reshape(take_along_axis(x, reshape(i, (size, n)), 1), i.shape)
+        return reshape(take_along_axis(x, reshape(i, (size, count(i.shape[1:]))), 1), i.shape)
     rows = _to_second(x, axis)
     flat = reshape(rows, (size * rows.shape[1], *rows.shape[2:]))
     return _from_second(take(flat, indices_of_all(i, rows.shape[1], size), 0), axis, i.ndim - 1)

@@ -13,6 +13,7 @@ from typing import Any
 from wengert.dtypes import ALL as DTYPES
 from wengert.modes import no_grad
 from wengert.ops.index_sets import IndexSets, TooDense, at_most, stacked
+from wengert.passes.example_axis import count
 from wengert.program.ir import Program, Shape, Var, resized
 from wengert.program.trace import create, untraced
 from wengert.registry.record import OPS
@@ -52,10 +53,7 @@ def total_size(shapes: Iterable[Shape]) -> Any:
     """How many elements tensors of these shapes have; an expression while they are."""
     total: Any = 0
     for shape in shapes:
-        n: Any = 1
-        for size in shape:
-            n = n * size
-        total = total + n
+        total = total + count(shape)
     return total
 
 
@@ -74,7 +72,7 @@ def _search(program: Program, sources: Sequence[Var], outputs: Sequence[Var], is
     if _SHARE * found.n_colours > (m if found.n_rows else n):
         return None
     for size in sizes.values():
-        int(size)
+        int(size)  # a guard: the pattern holds for this size alone
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from wengert import tree
 from wengert.passes.evaluate import apply
+from wengert.passes.example_axis import count
 from wengert.program.ir import Const, Instruction, Program, Var
 from wengert.registry.record import OPS
 from wengert.transforms.compressed import dense_blocks
@@ -96,21 +97,12 @@ def _product(row: list[Any], column: list[Any], cut: list[Var], x: Any) -> Any:
     total: Any = None
     for c, by_cut, of_cut in zip(cut, row, column):
         y_shape = by_cut.shape[: by_cut.ndim - len(c.type.shape)]
-        k = 1
-        for size in of_cut.shape[: len(c.type.shape)]:
-            k = k * size
-        left = OPS["reshape"](by_cut, (_count(y_shape), k))
+        k = count(of_cut.shape[: len(c.type.shape)])
+        left = OPS["reshape"](by_cut, (count(y_shape), k))
         right = OPS["reshape"](of_cut, (k, x.size))
         term = OPS["reshape"](left @ right, (*y_shape, *x.shape))
         total = term if total is None else total + term
     return total
-
-
-def _count(shape: Any) -> Any:
-    n: Any = 1
-    for size in shape:
-        n = n * size
-    return n
 
 
 __all__ = ["TracedFunction", "run_plan"]

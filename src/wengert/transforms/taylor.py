@@ -31,8 +31,7 @@ Series = list[Any]  # coefficients of tᵏ; ZERO for those that vanish as a whol
 
 
 def taylor(f: Callable[..., Any], x: Any, derivatives: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """Evaluate f, and the derivatives dᵏ/dtᵏ f(x(t)) at t = 0 along the path x(t) = x + x₁ t + x₂ t²/2! + x₃ t³/3! +
-    …
+    """Evaluate f, and dᵏ/dtᵏ f(x(t)) at t = 0, the derivatives along the path x(t) = x + x₁ t + x₂ t²/2! + x₃ t³/3! + …
 
     `derivatives` are those of the path, [x₁, x₂, …], each like x; the result is f(x) and a list of as many
     derivatives. Along a straight line, [v, 0, 0, …], they are f'(x) v, f''(x)[v, v] and so on. f is traced, as by
