@@ -43,6 +43,11 @@ Kernel find_kernel(const Op& op) {
     register_random_kernels();
     register_row_kernels();
     register_scan_kernels();
+    register_sort_kernels();
+    register_pool_kernels();
+    register_conv_kernels();
+    register_recurrent_kernels();
+    register_attention_kernels();
     return true;
   }();
   const auto id = static_cast<size_t>(op.id);
@@ -65,7 +70,13 @@ CudaDevice::CudaDevice(int number) : ordinal(number) {
   std::memset(note_, 0, 64);
 }
 
-void CudaDevice::enter() const { WENGERT_CALL(cuCtxSetCurrent, context_); }
+void CudaDevice::enter() const {
+  if (in_forked_child()) [[unlikely]]
+    fail(ErrorKind::device, name.c_str(),
+         "this process was forked from one that used the GPU, and cannot use it; start workers by spawn, not by fork "
+         "(multiprocessing.get_context('spawn')), or move tensors to the GPU in the parent");
+  WENGERT_CALL(cuCtxSetCurrent, context_);
+}
 
 std::string CudaDevice::description() const {
   int device = 0;
@@ -283,15 +294,13 @@ bool CudaDevice::run_program(const Program& p, Value* const* in, const int64_t* 
 }
 
 void CudaDevice::run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words,
-                            int64_t threads, int results) {
+                            int64_t threads, int results, int shared) {
   constexpr int kBlock = 256;
   if (threads == 0) return;
   enter();
   auto found = kernels_.find(call);
   if (found == kernels_.end()) {
-    const bool barriers =
-        std::strstr(header, "reduce") || std::strstr(header, "product") || std::strstr(header, "scan");
-    const Body body{header, "{\n  " + call + ";\n}\n", static_cast<int>(words.size()), kBlock, barriers};
+    const Body body{header, "{\n  " + call + ";\n}\n", static_cast<int>(words.size()), kBlock, shared};
     found = kernels_.emplace(call, BodyKernel{body}).first;
   }
   run(found->second, (threads + kBlock - 1) / kBlock, words, results);
@@ -309,7 +318,11 @@ void CudaDevice::small_product(const Product& p) {
 
 void CudaDevice::multiply(const Product& product) {
   enter();
-  if (!blas_) blas_ = std::make_unique<BlasHandle>(pool_.allocate(BlasHandle::kWorkspace));
+  if (!blas_) {
+    Address workspace = 0;  // the driver's: what a program is noted with belongs to that program
+    WENGERT_CALL(cuMemAlloc_v2, &workspace, BlasHandle::kWorkspace);
+    blas_ = std::make_unique<BlasHandle>(reinterpret_cast<void*>(workspace));
+  }
   if (recording_) return recording_->add_library(product);
   ++counters.kernels;
   blas_->run(product, stream_);
@@ -558,6 +571,11 @@ void CudaDevice::note_index(const Op& op, std::vector<int64_t>& words) {
 void CudaDevice::check_note() {
   const int64_t op = std::exchange(note_[0], 0);
   if (op == 0) return;
+  if (note_[2] < 0)
+    fail(ErrorKind::value, all_ops()[static_cast<size_t>(op - 1)]->name.c_str(),
+         "the operand holds NaN, which has no place in an order; replace it first, e.g. where(isnan(x), inf, x); it "
+         "was met on " +
+             name + " and is raised where the host waits for it");
   fail(ErrorKind::index, all_ops()[static_cast<size_t>(op - 1)]->name.c_str(),
        "the index " + std::to_string(note_[1]) + " is out of range for an axis with size " + std::to_string(note_[2]) +
            "; it was met on " + name + " and is raised where the host waits for it");

@@ -73,9 +73,9 @@ class CudaDevice : public Device {
   }
   // A kernel of one of the device headers: `call` is an expression such as "fill<4>(words, block_number)". Threads come
   // in blocks of 256, at least `threads` of them. It writes where its first `results` words point to, and reads at
-  // others.
+  // others. `shared`: bytes of shared memory of a block, at most.
   void run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words, int64_t threads,
-                  int results = 1);
+                  int results = 1, int shared = 0);
   void small_product(const Product& product);  // by a kernel of ours
   void multiply(const Product& product);       // by the library
   // Between these, launches and products are noted, and do not run.
@@ -120,6 +120,9 @@ class CudaDevice : public Device {
 // y = the reduction of x over the axes in the mask; y is packed.
 void reduce_axes(CudaDevice& gpu, Reduction reduction, const Value* x, uint32_t mask, Value* y);
 
+// y = x z, batch by batch, operands transposed where that is said; y is packed.
+void multiply_into(CudaDevice& gpu, Value* x, bool x_transposed, Value* z, bool z_transposed, Value* y);
+
 // A kernel of an op: fills packed outputs.
 using Kernel = void (*)(CudaDevice& gpu, const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out);
 Kernel find_kernel(const Op& op);  // null: it has none
@@ -132,6 +135,11 @@ void register_product_kernels();
 void register_random_kernels();
 void register_row_kernels();
 void register_scan_kernels();
+void register_sort_kernels();
+void register_pool_kernels();
+void register_conv_kernels();
+void register_recurrent_kernels();
+void register_attention_kernels();
 
 // The number of a GPU as a device, opened now if it was not yet. Throws a device error.
 DeviceId open_device(int ordinal);

@@ -1,7 +1,7 @@
 // Reading and writing at indices that are data. Sums at equal indices are taken in the order of the indices. An index
 // that is out of range reads and writes nothing; it is noted, and the host raises when it next waits for the device.
 #pragma once
-#include "device_memory.h"
+#include "device_sort.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
 
@@ -64,6 +64,54 @@ WENGERT_INLINE void collect_at(const int64_t* words, int64_t block_number) {
     if (index == a) sum = map<op::add, D>(sum, address<const S>(words[1])[from]);
   }
   address<S>(words[0])[at] = sum;
+}
+
+// index[p] as a number from 0 on, or -1 where it is out of range. Words: to, from, how many, size of the axis, note,
+// op.
+WENGERT_INLINE void check_indices(const int64_t* words, int64_t block_number) {
+  const int64_t at = global_thread(block_number);
+  if (at >= words[2]) return;
+  address<int64_t>(words[0])[at] =
+      checked_index(address<const int64_t>(words[1])[at], words[3], address<int64_t>(words[4]), words[5]);
+}
+
+// to[o, a, i] = the sum of from[o, p, i] over all p with index a, in their order. The indices are sorted, and `places`
+// says which p each was. Words: to, from, indices, places, outer, size of the axis, inner, number of indices.
+template <DType D>
+WENGERT_INLINE void sum_at(const int64_t* words, int64_t block_number) {
+  using S = Storage<D>;
+  const int64_t size = words[5], inner = words[6], count = words[7], at = global_thread(block_number);
+  if (at >= words[4] * size * inner) return;
+  const int64_t i = at % inner, a = at / inner % size, o = at / inner / size;
+  const int64_t* index = address<const int64_t>(words[2]);
+  S sum = {};
+  for (int64_t q = count_before<false>(index, count, a, false); q < count && index[q] == a; ++q) {
+    const int64_t p = address<const uint32_t>(words[3])[q];
+    sum = map<op::add, D>(sum, address<const S>(words[1])[(o * count + p) * inner + i]);
+  }
+  address<S>(words[0])[at] = sum;
+}
+
+// to[p] = whether no later index is the same. Words: to, indices in order, places, how many.
+WENGERT_INLINE void mark_last(const int64_t* words, int64_t block_number) {
+  const int64_t q = global_thread(block_number), count = words[3];
+  if (q >= count) return;
+  const int64_t* index = address<const int64_t>(words[1]);
+  address<uint8_t>(words[0])[address<const uint32_t>(words[2])[q]] = q + 1 == count || index[q + 1] != index[q];
+}
+
+// to[o, a, i] = from[o, p, i] of the last p with index a, or what was there.
+template <int kBytes>
+WENGERT_INLINE void last_at(const int64_t* words, int64_t block_number) {
+  using T = BytesOf<kBytes>;
+  const int64_t size = words[5], inner = words[6], count = words[7], at = global_thread(block_number);
+  if (at >= words[4] * size * inner) return;
+  const int64_t i = at % inner, a = at / inner % size, o = at / inner / size;
+  const int64_t* index = address<const int64_t>(words[2]);
+  const int64_t q = count_before<false>(index, count, a, true) - 1;
+  if (q < 0 || index[q] != a) return;
+  const int64_t p = address<const uint32_t>(words[3])[q];
+  address<T>(words[0])[at] = address<const T>(words[1])[(o * count + p) * inner + i];
 }
 
 // to[o, index, i] = from[o, p, i] for all p in order: the last one stays.

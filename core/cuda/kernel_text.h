@@ -8,11 +8,11 @@
 namespace wengert::cuda {
 
 struct Body {
-  std::string header;     // the device header that it is written in terms of
-  std::string text;       // what stands behind its name: parameters and statements
-  int words = 0;          // that it takes
-  int block = 256;        // threads
-  bool barriers = false;  // whether threads of different warps wait for each other
+  std::string header;  // the device header that it is written in terms of
+  std::string text;    // what stands behind its name: parameters and statements
+  int words = 0;       // that it takes
+  int block = 256;     // threads
+  int shared = 0;      // bytes of shared memory, at most; with them, threads of different warps wait for each other
 };
 
 // The parameters of a body.

@@ -2,7 +2,7 @@
 // results repeat to the bit.
 #include <algorithm>
 
-#include "device.h"
+#include "kernels_sort.h"
 
 namespace wengert::cuda {
 
@@ -50,37 +50,90 @@ void take(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& att
   call.run("take" + flag(kAlong) + bytes_text(out[0]), out[0]->size);
 }
 
-// Onto what is in `to`, or onto nothing.
-void add(CudaDevice& gpu, const Op& op, bool along, bool onto_nothing, int axis, const Value* x, const Value* index,
-         Value* to) {
-  IndexCall call(gpu, op, to, axis, along ? index->shape[axis] : index->size, x, index, to);
-  const Around& a = call.around;
-  // A thread for each element that looks at all indices, where there are few of those; else one for each line.
-  constexpr int64_t kFewIndices = 4096, kManyLines = 1 << 14;
-  if (onto_nothing && call.count <= kFewIndices && a.outer * a.inner < kManyLines) {
-    call.run("collect_at" + flag(along) + type_text(to), to->size);
-    return;
-  }
-  if (onto_nothing) fill_value(to, 0.0);
-  call.run("add_at" + flag(along) + type_text(to), a.outer * a.inner);
+// Indices along an axis of all lines alike, in order, and which they were.
+SortedLines sorted_indices(CudaDevice& gpu, const Op& op, const Value* index, int64_t size) {
+  const Ref from(contiguous(index));
+  const Ref checked(empty(DType::Int64, Dims{index->size}, Category::workspace, gpu.id));
+  std::vector<int64_t> words = {reinterpret_cast<int64_t>(checked->data), reinterpret_cast<int64_t>(from->data),
+                                index->size, size};
+  gpu.note_index(op, words);
+  gpu.run_kernel("device_index.h", "check_indices(words, block_number)", words, index->size);
+  return sort_lines(gpu, op, checked.v, {1, index->size, 1}, false, false);
 }
 
-template <bool kAlong>
-void add_to_zeros(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
-  add(gpu, op, kAlong, true, normalize_axis(op.name.c_str(), attrs[1].i, out[0]->ndim), in[0], in[1], out[0]);
+void run_by_place(CudaDevice& gpu, const Op& op, const std::string& kernel, int axis, const Value* x,
+                  const Value* index, Value* to) {
+  const Around around(to, axis);
+  const Ref from(contiguous(x));
+  const SortedLines sorted = sorted_indices(gpu, op, index, around.size);
+  gpu.run_kernel("device_index.h", kernel,
+                 {reinterpret_cast<int64_t>(to->data), reinterpret_cast<int64_t>(from->data),
+                  reinterpret_cast<int64_t>(sorted.values->data), reinterpret_cast<int64_t>(sorted.positions->data),
+                  around.outer, around.size, around.inner, index->size},
+                 to->size);
+}
+
+// One thread for each line goes through all indices, or, where there are few, one for each element of `to`. Indices
+// that are those of all lines are sorted before, where there are many.
+constexpr int64_t kFewIndices = 64, kFewMeetings = int64_t{1} << 22, kManyLines = 1 << 14;
+
+void index_add(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  Value* to = out[0];
+  const int axis = normalize_axis(op.name.c_str(), attrs[1].i, to->ndim);
+  if (in[1]->size == 0) return fill_value(to, 0.0);
+  if (to->size == 0) return;
+  if (in[1]->size > kFewIndices && in[1]->size * to->size > kFewMeetings)
+    return run_by_place(gpu, op, "sum_at<" + type_text(to), axis, in[0], in[1], to);
+  IndexCall call(gpu, op, to, axis, in[1]->size, in[0], in[1], to);
+  call.run("collect_at<false, " + type_text(to), to->size);
+}
+
+// Onto what is in `to`.
+void add_along(CudaDevice& gpu, const Op& op, int axis, const Value* x, const Value* index, Value* to) {
+  IndexCall call(gpu, op, to, axis, index->shape[axis], x, index, to);
+  call.run("add_at<true, " + type_text(to), call.around.outer * call.around.inner);
+}
+
+void scatter_add_along_axis(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  Value* to = out[0];
+  const int axis = normalize_axis(op.name.c_str(), attrs[1].i, to->ndim);
+  IndexCall call(gpu, op, to, axis, in[1]->shape[axis], in[0], in[1], to);
+  const int64_t lines = call.around.outer * call.around.inner;
+  if (lines < kManyLines && (call.count <= kFewIndices || call.count * to->size <= kFewMeetings))
+    return call.run("collect_at<true, " + type_text(to), to->size);
+  fill_value(to, 0.0);
+  add_along(gpu, op, axis, in[0], in[1], to);
 }
 
 void scatter_add(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   copy_into(in[0], out[0]);
-  add(gpu, op, true, false, normalize_axis(op.name.c_str(), attrs[0].i, out[0]->ndim), in[2], in[1], out[0]);
+  add_along(gpu, op, normalize_axis(op.name.c_str(), attrs[0].i, out[0]->ndim), in[2], in[1], out[0]);
 }
 
-template <bool kAlong>
-void put(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+void scatter_along_axis(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   copy_into(in[0], out[0]);
   const int axis = normalize_axis(op.name.c_str(), attrs[0].i, out[0]->ndim);
-  IndexCall call(gpu, op, out[0], axis, kAlong ? in[1]->shape[axis] : in[1]->size, in[2], in[1], out[0]);
-  call.run("put_at" + flag(kAlong) + bytes_text(out[0]), call.around.outer * call.around.inner);
+  IndexCall call(gpu, op, out[0], axis, in[1]->shape[axis], in[2], in[1], out[0]);
+  call.run("put_at<true, " + bytes_text(out[0]), call.around.outer * call.around.inner);
+}
+
+void index_put(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  copy_into(in[0], out[0]);
+  if (out[0]->size == 0 || in[1]->size == 0) return;
+  const int axis = normalize_axis(op.name.c_str(), attrs[0].i, out[0]->ndim);
+  if (in[1]->size > kFewIndices)
+    return run_by_place(gpu, op, "last_at<" + bytes_text(out[0]), axis, in[2], in[1], out[0]);
+  IndexCall call(gpu, op, out[0], axis, in[1]->size, in[2], in[1], out[0]);
+  call.run("put_at<false, " + bytes_text(out[0]), call.around.outer * call.around.inner);
+}
+
+void winners(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  if (in[0]->size == 0) return;
+  const SortedLines sorted = sorted_indices(gpu, op, in[0], attrs[0].dims[0].raw);
+  gpu.run_kernel("device_index.h", "mark_last(words, block_number)",
+                 {reinterpret_cast<int64_t>(out[0]->data), reinterpret_cast<int64_t>(sorted.values->data),
+                  reinterpret_cast<int64_t>(sorted.positions->data), in[0]->size},
+                 in[0]->size);
 }
 
 }  // namespace
@@ -88,11 +141,12 @@ void put(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attr
 void register_index_kernels() {
   add_kernel("take", take<false>);
   add_kernel("take_along_axis", take<true>);
-  add_kernel("index_add", add_to_zeros<false>);
-  add_kernel("scatter_add_along_axis", add_to_zeros<true>);
+  add_kernel("index_add", index_add);
+  add_kernel("scatter_add_along_axis", scatter_add_along_axis);
   add_kernel("scatter_add", scatter_add);
-  add_kernel("index_put", put<false>);
-  add_kernel("scatter_along_axis", put<true>);
+  add_kernel("index_put", index_put);
+  add_kernel("scatter_along_axis", scatter_along_axis);
+  add_kernel("winners", winners);
 }
 
 }  // namespace wengert::cuda

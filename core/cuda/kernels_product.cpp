@@ -47,17 +47,21 @@ struct Factor {
 };
 
 void matmul(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
+  multiply_into(gpu, in[0], attrs[0].i != 0, in[1], attrs[1].i != 0, out[0]);
+}
+
+}  // namespace
+
+void multiply_into(CudaDevice& gpu, Value* x, bool ta, Value* z, bool tb, Value* y) {
   constexpr int64_t kSmall = int64_t{1} << 19;  // multiply-adds
-  Value* y = out[0];
   if (y->size == 0) return;
-  const bool ta = attrs[0].i != 0, tb = attrs[1].i != 0;
   const int64_t m = y->shape[y->ndim - 2], n = y->shape[y->ndim - 1], batch = y->size / (m * n);
-  const int64_t k = in[0]->shape[in[0]->ndim - (ta ? 2 : 1)];
+  const int64_t k = x->shape[x->ndim - (ta ? 2 : 1)];
   if (k == 0) return fill_value(y, 0.0);
   const bool own = !is_inexact(y->dtype) || m * n * k <= kSmall;
-  Factor a(in[0], ta, false), b(in[1], tb, false);
-  if (!own && !fits_blas(a.operand, m, k)) a = Factor(in[0], ta, true);
-  if (!own && !fits_blas(b.operand, k, n)) b = Factor(in[1], tb, true);
+  Factor a(x, ta, false), b(z, tb, false);
+  if (!own && !fits_blas(a.operand, m, k)) a = Factor(x, ta, true);
+  if (!own && !fits_blas(b.operand, k, n)) b = Factor(z, tb, true);
   // The library's nodes of a graph keep their addresses: what may be elsewhere in the next run is copied first.
   if (const Recording* r = gpu.recording(); r && !own) {
     if (r->is_staged(a.operand.data)) a.stage(ta);
@@ -66,8 +70,6 @@ void matmul(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attr
   const Product p{y->dtype, batch, m, n, k, a.operand, b.operand, y->data, gpu.tf32};
   own ? gpu.small_product(p) : gpu.multiply(p);
 }
-
-}  // namespace
 
 void register_product_kernels() { add_kernel("matmul", matmul); }
 

@@ -31,6 +31,8 @@ struct AxisList {
   }
 };
 
+constexpr int kShared = 256 * 16;  // bytes: a number of each thread
+
 DType accumulated_in(DType t) { return is_half(t) ? DType::Float32 : t; }
 
 // One pass: chunks of `chunk` elements to `to`, which has room for all of them.
@@ -51,7 +53,7 @@ void reduce_pass(CudaDevice& gpu, const char* name, DType from_type, DType to_ty
                      dtype_text(to_type) + ", " + (columns ? "true" : "false") + ", " +
                      std::to_string(kept.shape.size()) + ", " + std::to_string(reduced.shape.size()) +
                      ">(words, block_number)",
-                 words, tiles * chunks * 256);
+                 words, tiles * chunks * 256, 1, kShared);
 }
 
 }  // namespace
@@ -109,7 +111,7 @@ void arg_reduce(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attr
   gpu.run_kernel("device_reduce.h",
                  std::string("arg_reduce<") + (kLargest ? "true, " : "false, ") + dtype_text(x->dtype) + ", " +
                      std::to_string(kept.shape.size()) + ">(words, block_number)",
-                 words, n_kept * 256);
+                 words, n_kept * 256, 1, kShared);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ void scan(CudaDevice& gpu, const Op& op, const std::string& functor, Value* x, c
                  "scan_line<scanned::" + functor + "Storage<" + dtype + ">>, " + dtype + ">(words, block_number)",
                  {word_of(out[0]->data), op.n_outputs > 1 ? word_of(out[1]->data) : 0, word_of(from->data), e.size,
                   e.inner, reverse},
-                 256 * e.outer * e.inner, op.n_outputs);
+                 256 * e.outer * e.inner, op.n_outputs, 256 * 32);
 }
 
 void cumsum(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <glob.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -91,6 +92,8 @@ struct DriverState {
   int devices = 0;
 };
 
+bool forked = false;
+
 DriverState open_driver() {
   DriverState state;
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -116,6 +119,7 @@ DriverState open_driver() {
     return state;
   }
   const Status status = d.cuInit(0);
+  pthread_atfork(nullptr, nullptr, [] { forked = true; });
   if (status == 0) d.cuDeviceGetCount(&state.devices);
   if (status != 0 || state.devices == 0) {
     const char* name = nullptr;
@@ -158,6 +162,8 @@ Blas open_blas() {
 void set_library_folders(std::vector<std::string> list) { folders() = std::move(list); }
 
 std::string why_unavailable() { return driver_state().problem; }
+
+bool in_forked_child() { return forked; }
 
 int device_count() { return driver_state().devices; }
 

@@ -138,6 +138,8 @@ const Blas& blas();
 // Why there is no GPU to be had; empty if there is one. Opens the driver, nothing else.
 std::string why_unavailable();
 int device_count();
+// Whether the driver was opened by the process that this one was forked from: it cannot be used here.
+bool in_forked_child();
 
 // Throws a device error that names the call and the driver's reason. Out of memory is std::bad_alloc.
 void check(Status status, const char* call);

@@ -1,6 +1,7 @@
 #include "schedule.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -11,6 +12,7 @@ namespace {
 constexpr int64_t kMostJoinedBlocks = 1024;  // of a task: more fill the GPU alone
 constexpr int64_t kMostJoinedWords = 500;    // of a launch, whose parameters have 4 KiB
 constexpr size_t kMostTexts = 8;             // different bodies in a kernel
+constexpr int kMostShared = 40 << 10;        // bytes of shared memory of all of them: a block has 48 KiB
 constexpr int64_t kTinyBlocks = 2;           // of a task that one block runs after others
 constexpr size_t kLongestSequence = 8;
 
@@ -52,7 +54,7 @@ class Fuser {
 
   void run() {
     for (size_t p = 0; p < tasks_.size(); ++p)
-      if (tasks_[p].product && tasks_[p].kernel) fuse(p);
+      if (tasks_[p].product && tasks_[p].kernel && !tasks_[p].elements) fuse(p);  // elements: it was joined already
     std::vector<Task> left;
     for (size_t t = 0; t < tasks_.size(); ++t)
       if (!gone_[t]) left.push_back(std::move(tasks_[t]));
@@ -190,7 +192,7 @@ class Leveller {
 
   static bool is_tiny(const Task& t) {
     return t.kernel && !t.product && t.grid <= kTinyBlocks && t.kernel->body.block <= JoinedKernel::kBlock &&
-           !(t.kernel->body.barriers && t.kernel->body.block < JoinedKernel::kBlock);
+           !(t.kernel->body.shared && t.kernel->body.block < JoinedKernel::kBlock);
   }
 
   void wait_for(size_t unit) {
@@ -277,13 +279,18 @@ void add_joined(std::vector<const LevelUnit*> units, Schedule& schedule) {
 // The nodes of one level.
 void add_level(const std::vector<const LevelUnit*>& units, Schedule& schedule) {
   std::vector<const LevelUnit*> open;
-  std::set<std::string> texts;
+  std::map<std::string, int> texts;  // of bodies, and the shared memory of each
   int64_t words = 0;
   const auto close = [&] {
     if (!open.empty()) add_joined(open, schedule);
     open.clear();
     texts.clear();
     words = 0;
+  };
+  const auto shared = [](const std::map<std::string, int>& of_texts) {
+    int sum = 0;
+    for (const auto& [text, bytes] : of_texts) sum += bytes;
+    return sum;
   };
   for (const LevelUnit* u : units) {
     const Task& first = *u->stages[0];
@@ -296,14 +303,15 @@ void add_level(const std::vector<const LevelUnit*>& units, Schedule& schedule) {
       continue;
     }
     int64_t more = 1;
-    std::set<std::string> all = texts;
+    std::map<std::string, int> all = texts;
     for (const Task* t : u->stages) {
       more += 1 + static_cast<int64_t>(t->words.size());
-      all.insert(t->kernel->body.text);
+      all.emplace(t->kernel->body.text, t->kernel->body.shared);
     }
-    if (!open.empty() && (words + more > kMostJoinedWords || all.size() > kMostTexts)) close();
+    if (!open.empty() && (words + more > kMostJoinedWords || all.size() > kMostTexts || shared(all) > kMostShared))
+      close();
     words += more;
-    for (const Task* t : u->stages) texts.insert(t->kernel->body.text);
+    for (const Task* t : u->stages) texts.emplace(t->kernel->body.text, t->kernel->body.shared);
     open.push_back(u);
   }
   close();

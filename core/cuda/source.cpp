@@ -19,10 +19,11 @@ std::string dtype_text(DType t) {
 
 namespace {
 
-constexpr int kBlock = 256;         // threads of a block of an elementwise kernel
-constexpr int kRowBlock = 128;      // at least, where a row has a warp or less
-constexpr int64_t kWarpRow = 512;   // the longest row that a warp takes
-constexpr int kMostThreads = 1024;  // of a block
+constexpr int kBlock = 256;                                 // threads of a block of an elementwise kernel
+constexpr int kRowBlock = 128;                              // at least, where a row has a warp or less
+constexpr int64_t kWarpRow = 512;                           // the longest row that a warp takes
+constexpr int kMostThreads = 1024;                          // of a block
+constexpr int kSharedOfReduction = kMostThreads / 32 * 16;  // bytes: a number of each warp
 
 const char* const kOpNames[] = {
 #define ELEMENTWISE(name, operands, dtype_class, result) #name,
@@ -577,16 +578,25 @@ Body body(const Chain& chain, const Form& form) {
   made.header = "device_group.h";
   made.words = writer.n_words;
   made.block = chain.rows ? std::max(1, kRowBlock / form.threads) * form.threads : kBlock;
-  made.barriers = chain.rows && form.threads > 32;
+  if (chain.rows && form.threads > 32)
+    for (const Chain::Instruction& i : chain.code)
+      if (i.kind == Chain::Instruction::Kind::reduce) made.shared += kSharedOfReduction;
   made.text = chain.rows ? writer.write_rows() : writer.write_elements();
   return made;
 }
 
 std::string source(const Chain& chain, const Form& form) { return kernel_text(body(chain, form)); }
 
+namespace {
+
+// A sum of each warp for each of 16 by 16 elements.
+int shared_of_product(DType dtype) { return 8 * 256 * static_cast<int>(is_half(dtype) ? 4 : size_of(dtype)); }
+
+}  // namespace
+
 Body product_body(DType dtype) {
   const std::string call = "small_product<" + dtype_text(dtype) + ">(words, block_number);";
-  return {"device_product.h", "{\n  " + call + "\n}\n", kProductWords, kBlock, true};
+  return {"device_product.h", "{\n  " + call + "\n}\n", kProductWords, kBlock, shared_of_product(dtype)};
 }
 
 Body product_body(DType dtype, bool kept, const Chain& chain, const Form& form, int given) {
@@ -598,7 +608,7 @@ Body product_body(DType dtype, bool kept, const Chain& chain, const Form& form, 
   if (kept) text += "  address<" + t + ">(words[0])[at] = y;\n";
   text +=
       "  [at, y](const int64_t* words) " + element + "  (words + " + std::to_string(kProductWords) + ");\n  });\n}\n";
-  return {"device_product.h", text, kProductWords + writer.n_words, kBlock, true};
+  return {"device_product.h", text, kProductWords + writer.n_words, kBlock, shared_of_product(dtype)};
 }
 
 // Instructions that share a register which is neither a number nor a constant belong together.

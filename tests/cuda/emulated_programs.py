@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import wengert as wg
+from benchmarks.gpu import in_wengert, shapes
 from wengert import _core
 from wengert.ops import OPS
 
@@ -154,6 +156,40 @@ def draws() -> None:
         np.testing.assert_array_equal(there.cpu().numpy(), here.numpy())
 
 
+def whole_networks() -> None:
+    """Steps of a transformer, also in bfloat16, and of an LSTM: one graph each, like the CPU's."""
+    for kind, precision, most_nodes in (("writer", "float32", 47), ("writer", "bfloat16", 60), ("lstm", "float32", 9)):
+        losses = {}
+        for device in ("cuda", "cpu"):
+            step = in_wengert.Library(device, shapes.SMALL).step(kind, [], 0, precision, True)
+            made, did = [], []
+            for _ in range(4):
+                loss, counts = counted(step)
+                made.append(loss)
+                did.append(counts)
+            losses[device] = [loss.item() for loss in made]
+            if device == "cuda":
+                assert [d["graphs"] for d in did] == [0, 1, 1, 1], (kind, precision, did)
+                assert did[1]["kernels"] <= most_nodes, (kind, precision, did)
+                assert all(d["kernels"] == d["copies"] == d["waits"] == 0 for d in did[2:]), (kind, precision, did)
+        tolerance = 1e-5 if precision == "float32" else 2e-3
+        np.testing.assert_allclose(losses["cuda"], losses["cpu"], rtol=tolerance)
+
+
+def a_forked_child_is_told() -> None:
+    """What was opened before a fork cannot be used behind it: an error, and the parent goes on."""
+    x = wg.ones(3, device="cuda")
+    child = os.fork()
+    if child == 0:
+        try:
+            x + 1.0
+        except wg.errors.DeviceError as error:
+            os._exit(0 if "spawn" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (x + 1.0).tolist() == [2.0, 2.0, 2.0]
+
+
 def main() -> None:
     assert wg.cuda.is_available()
     assert wg.cuda.get_device_name() == "emulated GPU"
@@ -166,6 +202,8 @@ def main() -> None:
     graph_is_step_by_step(written_after_it_was_read)
     graph_is_step_by_step(transposed_and_sliced)
     graph_is_step_by_step(numbers_and_rows, scales=True)
+    whole_networks()
+    a_forked_child_is_told()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@
 #define __forceinline__ [[gnu::always_inline]] inline
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __noinline__
+#define WENGERT_EMULATED
 
 namespace emulator {
 
@@ -94,6 +96,30 @@ inline uint32_t __shfl_xor_sync(unsigned, uint32_t value, int step) {
 }
 
 namespace emulator {
+
+// mma.m16n8k16 of the threads of a warp: D += a b, with the elements where PTX says that each thread has them.
+template <class Widen>
+inline void multiply_fragments(float& d0, float& d1, float& d2, float& d3, const uint32_t (&a)[4],
+                               const uint32_t (&b)[2], Widen widen) {
+  static uint32_t left[kMostThreads][4], right[kMostThreads][2];
+  for (int k = 0; k < 4; ++k) left[current][k] = a[k];
+  for (int k = 0; k < 2; ++k) right[current][k] = b[k];
+  __syncwarp();
+  const int first = current / 32 * 32, lane = current % 32;
+  const auto half = [&](uint32_t pair, int k) { return widen(static_cast<uint16_t>(pair >> (k % 2 * 16))); };
+  const auto at = [&](int row, int column, float& d) {
+    for (int k = 0; k < 16; ++k) {
+      const float x = half(left[first + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k);
+      const float y = half(right[first + column * 4 + k % 8 / 2][k / 8], k);
+      d += x * y;
+    }
+  };
+  at(lane / 4, lane % 4 * 2, d0);
+  at(lane / 4, lane % 4 * 2 + 1, d1);
+  at(lane / 4 + 8, lane % 4 * 2, d2);
+  at(lane / 4 + 8, lane % 4 * 2 + 1, d3);
+  __syncwarp();
+}
 
 inline void run(void (*kernel)(const void*), const void* words, int64_t grid, int block) {
   body = kernel;

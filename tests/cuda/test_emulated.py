@@ -17,10 +17,8 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compil
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run `emulated_programs`; the folder with the kernels that it needed. Compiling each of them takes most of the time."""
-    folder = tmp_path_factory.mktemp("emulated")
+def run_with_emulated_gpu(folder: Path, module: str, *arguments: str) -> None:
+    """Run a module of the tests. Compiling its kernels takes most of the time."""
     assert COMPILER
     wheel = folder / "nvidia" / "cu13" / "lib"  # as NVIDIA's wheels lie in site-packages, and before those
     wheel.mkdir(parents=True)
@@ -39,10 +37,24 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "WENGERT_EMULATED_FOLDER": str(folder),
         "WENGERT_EMULATED_COMPILER": f"{COMPILER} {compiling}",
     }
-    command = [sys.executable, "-m", "tests.cuda.emulated_programs"]
+    command = [sys.executable, "-m", f"tests.cuda.{module}", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run `emulated_programs`; the folder with the kernels that it needed."""
+    folder = tmp_path_factory.mktemp("emulated")
+    run_with_emulated_gpu(folder, "emulated_programs")
     return folder
+
+
+@pytest.mark.parametrize("part", ["sorting", "indexing", "convolving", "recurring", "attending"])
+def test_kernels_of_many_blocks(part: str, tmp_path: Path) -> None:
+    """Beside the CPU, values and gradients; and NVRTC compiles them, where it is installed."""
+    run_with_emulated_gpu(tmp_path, "emulated_kernels", part)
+    compile_all(tmp_path)
 
 
 def test_programs_are_graphs_and_stay_what_they_are(kernels: Path) -> None:
@@ -50,24 +62,30 @@ def test_programs_are_graphs_and_stay_what_they_are(kernels: Path) -> None:
     assert list(kernels.glob("kernel_*.so"))
 
 
-def test_kernels_compile(kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By NVRTC, as they are on a GPU: those of graphs one by one, all others as one source."""
+def test_kernels_compile(kernels: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By NVRTC, as they are on a GPU."""
+    monkeypatch.setenv("WENGERT_CACHE_DIR", str(tmp_path))
+    joined, single = compile_all(kernels)
+    assert joined > 3
+    assert single > 40
+
+
+def compile_all(folder: Path) -> tuple[int, int]:
+    """Kernels of graphs one by one, all others as one source; how many there are. Skipped where there is no NVRTC."""
     cuda.is_available()
     try:
         _core.cuda_compiler_version()
     except DeviceError as error:
         pytest.skip(str(error))
-    monkeypatch.setenv("WENGERT_CACHE_DIR", str(tmp_path))
     sources = []
-    for path in kernels.glob("kernel_*.cpp"):
+    for path in folder.glob("kernel_*.cpp"):
         text = path.read_text().partition("\n")[2].partition('extern "C" size_t')[0]
         sources.append(text)
     joined = [s for s in sources if "kernel_0(" in s]
     single = [s for s in sources if "kernel_0(" not in s]
-    assert len(joined) > 3
-    assert len(single) > 40
     includes = {line for s in single for line in s.splitlines() if line.startswith("#include")}
     together = "\n".join([*sorted(includes), "using namespace wengert;", "using namespace wengert::device;"])
     together += "\n" + "\n".join(numbered(s, k) for k, s in enumerate(single))
     for source in [*joined, together]:
         assert _core.cuda_machine_code(source, 90)[:4] == b"\x7fELF"
+    return len(joined), len(single)

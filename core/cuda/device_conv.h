@@ -1,0 +1,210 @@
+// Convolution and the two other parts of its trilinear form (kernels/conv.h), each as a matrix product whose second
+// factor is gathered while it is computed. A block makes a tile of 64 by 64 elements; where its elements lie is worked
+// out once for each column, and once for each step of 16 along the sum.
+//
+//   y[o, (n, j)] = Σ over (c, tap) of w[o, (c, tap)] · x[n, c, j·stride + tap·dilation − padding]
+//   x[c, (n, p)] = Σ over (o, tap) of w[o, c, tap] · y[n, o, (p + padding − tap·dilation) / stride]
+//   w[o, (c, tap)] = Σ over (n, j) of y[n, o, j] · x[n, c, j·stride + tap·dilation − padding]
+#pragma once
+#include "device_pool.h"
+
+namespace wengert::WENGERT_ISA_NAMESPACE {
+
+enum class ConvForm { output, input, weight };
+
+// Words: to, first factor, second factor, bias or 0, batch, groups, input and output channels of one group, then three
+// numbers each: sizes of x, of y, of the window, strides, paddings, dilations; elements of a chunk of the sum, chunks.
+// Chunk c of the sum goes to to[c, …].
+template <DType D, ConvForm kForm>
+struct ConvProduct {
+  using S = Storage<D>;
+  using A = Accumulator<reduction::sum, S>;
+  static constexpr int kTile = 64, kDepth = 16, kEach = 4, kSide = 16;  // kSide² threads, kEach² elements of each
+
+  struct Place {  // of a column, or of a term of the sum, in the second factor: along each axis, and what comes before
+    int64_t before, first;  // `first`: where the term is in a row of the first factor
+    int axis[3];
+  };
+
+  const int64_t* words;
+  int64_t batch, groups, inputs, outputs, taps, plane_x, plane_y;
+
+  WENGERT_INLINE explicit ConvProduct(const int64_t* w)
+      : words(w),
+        batch(w[4]),
+        groups(w[5]),
+        inputs(w[6]),
+        outputs(w[7]),
+        taps(w[14] * w[15] * w[16]),
+        plane_x(w[8] * w[9] * w[10]),
+        plane_y(w[11] * w[12] * w[13]) {}
+
+  WENGERT_INLINE int64_t rows() const { return kForm == ConvForm::input ? inputs : outputs; }
+  WENGERT_INLINE int64_t columns() const {
+    return kForm == ConvForm::output ? batch * plane_y : kForm == ConvForm::input ? batch * plane_x : inputs * taps;
+  }
+  WENGERT_INLINE int64_t depth() const {
+    return kForm == ConvForm::output ? inputs * taps : kForm == ConvForm::input ? outputs * taps : batch * plane_y;
+  }
+  WENGERT_INLINE int stride(int i) const { return static_cast<int>(words[17 + i]); }
+  WENGERT_INLINE int padding(int i) const { return static_cast<int>(words[20 + i]); }
+  WENGERT_INLINE int dilation(int i) const { return static_cast<int>(words[23 + i]); }
+
+  WENGERT_INLINE Place column(int64_t c, int64_t group) const {
+    Place p = {};
+    int64_t at[3];
+    if constexpr (kForm == ConvForm::weight) {
+      coordinates(c % taps, words + 14, at);
+      p.before = (group * inputs + c / taps) * plane_x;
+      for (int i = 0; i < 3; ++i) p.axis[i] = static_cast<int>(at[i]) * dilation(i) - padding(i);
+    } else {
+      const int64_t plane = kForm == ConvForm::output ? plane_y : plane_x;
+      coordinates(c % plane, words + (kForm == ConvForm::output ? 11 : 8), at);
+      p.before = c / plane * groups * (kForm == ConvForm::output ? inputs * plane_x : outputs * plane_y);
+      for (int i = 0; i < 3; ++i)
+        p.axis[i] = kForm == ConvForm::output ? static_cast<int>(at[i]) * stride(i) - padding(i)
+                                              : static_cast<int>(at[i]) + padding(i);
+    }
+    return p;
+  }
+  WENGERT_INLINE Place term(int64_t k, int64_t group) const {
+    Place p = {};
+    int64_t at[3];
+    if constexpr (kForm == ConvForm::weight) {
+      coordinates(k % plane_y, words + 11, at);
+      p.before = k / plane_y * groups * inputs * plane_x;
+      p.first = k / plane_y * groups * outputs * plane_y + k % plane_y;
+      for (int i = 0; i < 3; ++i) p.axis[i] = static_cast<int>(at[i]) * stride(i);
+    } else {
+      const int64_t channel = k / taps;
+      coordinates(k % taps, words + 14, at);
+      p.before =
+          kForm == ConvForm::output ? (group * inputs + channel) * plane_x : (group * outputs + channel) * plane_y;
+      p.first = kForm == ConvForm::output ? k : channel * inputs * taps + k % taps;
+      for (int i = 0; i < 3; ++i)
+        p.axis[i] = static_cast<int>(at[i]) * (kForm == ConvForm::output ? 1 : -1) * dilation(i);
+    }
+    return p;
+  }
+  // Where row m begins in the first factor.
+  WENGERT_INLINE int64_t row(int64_t m, int64_t group) const {
+    if constexpr (kForm == ConvForm::output) return (group * outputs + m) * inputs * taps;
+    if constexpr (kForm == ConvForm::input) return group * outputs * inputs * taps + m * taps;
+    return (group * outputs + m) * plane_y;
+  }
+  WENGERT_INLINE A second(const Place& column, const Place& term) const {
+    int64_t at = 0;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      int p = column.axis[i] + term.axis[i];
+      if constexpr (kForm == ConvForm::input) {
+        const int wanted = p;
+        p = wanted / stride(i);
+        if (wanted < 0 || p * stride(i) != wanted) return A{};
+      }
+      const int64_t size = words[(kForm == ConvForm::input ? 11 : 8) + i];
+      if (p < 0 || p >= size) return A{};
+      at = at * size + p;
+    }
+    return factor<A>(address<const S>(words[2])[column.before + term.before + at]);
+  }
+  // Where element (m, c) of the result lies, in packed form.
+  WENGERT_INLINE int64_t result(int64_t m, int64_t c, int64_t group) const {
+    if constexpr (kForm == ConvForm::weight) return (group * outputs + m) * inputs * taps + c;
+    const int64_t plane = kForm == ConvForm::output ? plane_y : plane_x, channels = rows();
+    return (c / plane * groups * channels + group * channels + m) * plane + c % plane;
+  }
+
+  WENGERT_INLINE void run(int64_t block_number) const {
+    const int64_t m = rows(), n = columns(), across = (n + kTile - 1) / kTile, down = (m + kTile - 1) / kTile;
+    const int64_t chunk = block_number / (across * down * groups), tile = block_number % (across * down);
+    const int64_t group = block_number / (across * down) % groups;
+    const int64_t first_row = tile / across * kTile, first_col = tile % across * kTile;
+    const int64_t begin = chunk * words[26], whole = depth(),
+                  end = begin + words[26] < whole ? begin + words[26] : whole;
+    __shared__ A left[kDepth][kTile + 1], right[kDepth][kTile + 1];
+    __shared__ Place terms[2][kDepth];
+    const int t = static_cast<int>(threadIdx.x);
+    // Each thread brings four rows at one term, or four terms at one column, so that neighbours read neighbours.
+    const int my_term = t % kDepth, my_row = t / kDepth, my_col = t % kTile, my_depth = t / kTile;
+    const Place my_column = column(first_col + my_col < n ? first_col + my_col : n - 1, group);
+    const auto find_terms = [&](int64_t step) {
+      if (t < kDepth && begin + step * kDepth + t < end) terms[step % 2][t] = term(begin + step * kDepth + t, group);
+    };
+    A a[kEach], b[kEach];
+    const auto fetch = [&](int64_t step) {
+      const int64_t at = begin + step * kDepth;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const int64_t r = first_row + my_row + kSide * i;
+        const int d = my_depth + kEach * i;
+        a[i] = r < m && at + my_term < end
+                   ? factor<A>(address<const S>(words[1])[row(r, group) + terms[step % 2][my_term].first])
+                   : A{};
+        b[i] = at + d < end ? second(my_column, terms[step % 2][d]) : A{};
+      }
+    };
+    A sum[kEach][kEach] = {};
+    const int row_at = t / kSide, col_at = t % kSide;
+    const int64_t steps = (end - begin + kDepth - 1) / kDepth;
+    find_terms(0);
+    __syncthreads();
+    fetch(0);
+    for (int64_t step = 0; step < steps; ++step) {
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        left[my_term][my_row + kSide * i] = a[i];
+        right[my_depth + kEach * i][my_col] = b[i];
+      }
+      find_terms(step + 1);
+      __syncthreads();
+      if (step + 1 < steps) fetch(step + 1);
+#pragma unroll
+      for (int d = 0; d < kDepth; ++d) {
+        A x[kEach], y[kEach];
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          x[i] = left[d][row_at + kSide * i];
+          y[i] = right[d][col_at + kSide * i];
+        }
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+          for (int j = 0; j < kEach; ++j) sum[i][j] = multiply_add(x[i], y[j], sum[i][j]);
+        }
+      }
+      __syncthreads();
+    }
+    store(sum, first_row + row_at, first_col + col_at, group, chunk);
+  }
+
+  WENGERT_INLINE void store(const A (&sum)[kEach][kEach], int64_t row_at, int64_t col_at, int64_t group,
+                            int64_t chunk) const {
+    const int64_t m = rows(), n = columns();
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int64_t r = row_at + kSide * i;
+      if (r >= m) break;
+      A start = {};
+      if (words[3]) start = factor<A>(address<const S>(words[3])[group * m + r]);
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        const int64_t c = col_at + kSide * j;
+        if (c >= n) break;
+        const int64_t at = result(r, c, group);
+        const A total = reduction::sum::apply(sum[i][j], start);
+        if (words[27] > 1)
+          address<A>(words[0])[chunk * groups * m * n + at] = total;
+        else
+          address<S>(words[0])[at] = store_as<S>(total);
+      }
+    }
+  }
+};
+
+template <DType D, ConvForm kForm>
+WENGERT_INLINE void conv(const int64_t* words, int64_t block_number) {
+  ConvProduct<D, kForm>(words).run(block_number);
+}
+
+}  // namespace wengert::WENGERT_ISA_NAMESPACE

@@ -1,0 +1,167 @@
+// Pooling over one to three spatial axes, as kernels/pool.h describes it: a thread for each element that is written,
+// which goes through its taps in the order of the windows.
+#pragma once
+#include "device_index.h"
+
+namespace wengert::WENGERT_ISA_NAMESPACE {
+
+// Words: to, from, taps or 0, elements that are written, then three numbers each: sizes of x, of y, of the window,
+// strides, paddings, dilations; note, op.
+struct PoolWords {
+  const int64_t* words;
+  WENGERT_INLINE int64_t x(int i) const { return words[4 + i]; }
+  WENGERT_INLINE int64_t y(int i) const { return words[7 + i]; }
+  WENGERT_INLINE int64_t window(int i) const { return words[10 + i]; }
+  WENGERT_INLINE int64_t stride(int i) const { return words[13 + i]; }
+  WENGERT_INLINE int64_t padding(int i) const { return words[16 + i]; }
+  WENGERT_INLINE int64_t dilation(int i) const { return words[19 + i]; }
+  WENGERT_INLINE int64_t taps() const { return window(0) * window(1) * window(2); }
+  WENGERT_INLINE int64_t plane_of_x() const { return x(0) * x(1) * x(2); }
+  WENGERT_INLINE int64_t plane_of_y() const { return y(0) * y(1) * y(2); }
+
+  // Where tap k of window (d, h, w) lies in its plane of x; -1: outside.
+  WENGERT_INLINE int64_t place(const int64_t* window_at, const int64_t* k) const {
+    int64_t at = 0;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const int64_t p = window_at[i] * stride(i) + k[i] * dilation(i) - padding(i);
+      if (p < 0 || p >= x(i)) return -1;
+      at = at * x(i) + p;
+    }
+    return at;
+  }
+  // The window whose tap k lies at an element of x; -1: there is none.
+  WENGERT_INLINE int64_t window_of(const int64_t* element, const int64_t* k) const {
+    int64_t at = 0;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const int64_t p = element[i] + padding(i) - k[i] * dilation(i);
+      if (p < 0 || p % stride(i) != 0 || p / stride(i) >= y(i)) return -1;
+      at = at * y(i) + p / stride(i);
+    }
+    return at;
+  }
+};
+
+// The three coordinates of position `at` in a box.
+WENGERT_INLINE void coordinates(int64_t at, const int64_t* size, int64_t* to) {
+  to[2] = at % size[2];
+  to[1] = at / size[2] % size[1];
+  to[0] = at / size[2] / size[1];
+}
+
+// use(tap, where it lies in its plane of x) for the taps of a window that are inside.
+template <class Use>
+WENGERT_INLINE void for_taps(const PoolWords& p, int64_t window, Use use) {
+  int64_t at[3], k[3];
+  coordinates(window, p.words + 7, at);
+  int64_t tap = 0;
+  for (k[0] = 0; k[0] < p.window(0); ++k[0]) {
+    for (k[1] = 0; k[1] < p.window(1); ++k[1]) {
+      for (k[2] = 0; k[2] < p.window(2); ++k[2], ++tap) {
+        const int64_t place = p.place(at, k);
+        if (place >= 0) use(tap, place);
+      }
+    }
+  }
+}
+
+// use(tap, window) for the windows that an element of x is in, in their order.
+template <class Use>
+WENGERT_INLINE void for_windows(const PoolWords& p, int64_t element, Use use) {
+  int64_t at[3], k[3];
+  coordinates(element, p.words + 4, at);
+  int64_t tap = p.taps();
+  for (k[0] = p.window(0); k[0]-- > 0;) {
+    for (k[1] = p.window(1); k[1]-- > 0;) {
+      for (k[2] = p.window(2); k[2]-- > 0;) {
+        --tap;
+        const int64_t window = p.window_of(at, k);
+        if (window >= 0) use(tap, window);
+      }
+    }
+  }
+}
+
+// The tap of the first largest element; of the last NaN, if there is one.
+template <DType D, DType Index>
+WENGERT_INLINE void pool_argmax(const int64_t* words, int64_t block_number) {
+  using S = Storage<D>;
+  using A = Accumulator<reduction::sum, S>;
+  const PoolWords p{words};
+  const int64_t at = global_thread(block_number);
+  if (at >= words[3]) return;
+  const S* x = address<const S>(words[1]) + at / p.plane_of_y() * p.plane_of_x();
+  A best = {};
+  int64_t found = -1;
+  for_taps(p, at % p.plane_of_y(), [&](int64_t tap, int64_t place) {
+    const A here = factor<A>(x[place]);
+    if (found >= 0 && !(here > best) && here == here) return;
+    best = here;
+    found = tap;
+  });
+  address<Storage<Index>>(words[0])[at] = static_cast<Storage<Index>>(found);
+}
+
+// y = x at the tap of each window.
+template <DType D, DType Index>
+WENGERT_INLINE void pool_take(const int64_t* words, int64_t block_number) {
+  using S = Storage<D>;
+  const PoolWords p{words};
+  const int64_t at = global_thread(block_number);
+  if (at >= words[3]) return;
+  const int64_t tap = static_cast<int64_t>(address<const Storage<Index>>(words[2])[at]);
+  int64_t window[3], k[3], place = -1;
+  coordinates(at % p.plane_of_y(), words + 7, window);
+  coordinates(tap, words + 10, k);
+  if (tap >= 0 && tap < p.taps()) place = p.place(window, k);
+  // A tap that is not inside counts as an index out of range.
+  if (place < 0) checked_index(tap, tap < p.taps() ? 0 : p.taps(), address<int64_t>(words[22]), words[23]);
+  address<S>(words[0])[at] = place < 0 ? S{} : address<const S>(words[1])[at / p.plane_of_y() * p.plane_of_x() + place];
+}
+
+// The transpose: x = the sum of y over the windows whose tap lies here.
+template <DType D, DType Index>
+WENGERT_INLINE void pool_put(const int64_t* words, int64_t block_number) {
+  using S = Storage<D>;
+  using A = Accumulator<reduction::sum, S>;
+  const PoolWords p{words};
+  const int64_t at = global_thread(block_number);
+  if (at >= words[3]) return;
+  const int64_t plane = at / p.plane_of_x() * p.plane_of_y();
+  A sum = {};
+  for_windows(p, at % p.plane_of_x(), [&](int64_t tap, int64_t window) {
+    if (static_cast<int64_t>(address<const Storage<Index>>(words[2])[plane + window]) == tap)
+      sum = sum + factor<A>(address<const S>(words[1])[plane + window]);
+  });
+  address<S>(words[0])[at] = store_as<S>(sum);
+}
+
+template <DType D>
+WENGERT_INLINE void pool_sum(const int64_t* words, int64_t block_number) {
+  using S = Storage<D>;
+  using A = Accumulator<reduction::sum, S>;
+  const PoolWords p{words};
+  const int64_t at = global_thread(block_number);
+  if (at >= words[3]) return;
+  const S* x = address<const S>(words[1]) + at / p.plane_of_y() * p.plane_of_x();
+  A sum = {};
+  for_taps(p, at % p.plane_of_y(), [&](int64_t, int64_t place) { sum = sum + factor<A>(x[place]); });
+  address<S>(words[0])[at] = store_as<S>(sum);
+}
+
+// Its transpose.
+template <DType D>
+WENGERT_INLINE void pool_spread(const int64_t* words, int64_t block_number) {
+  using S = Storage<D>;
+  using A = Accumulator<reduction::sum, S>;
+  const PoolWords p{words};
+  const int64_t at = global_thread(block_number);
+  if (at >= words[3]) return;
+  const S* y = address<const S>(words[1]) + at / p.plane_of_x() * p.plane_of_y();
+  A sum = {};
+  for_windows(p, at % p.plane_of_x(), [&](int64_t, int64_t window) { sum = sum + factor<A>(y[window]); });
+  address<S>(words[0])[at] = store_as<S>(sum);
+}
+
+}  // namespace wengert::WENGERT_ISA_NAMESPACE

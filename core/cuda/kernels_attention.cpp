@@ -1,0 +1,160 @@
+// Attention and its two derivatives, tile by tile.
+#include <algorithm>
+#include <cstring>
+
+#include "../ops/computed.h"
+#include "device.h"
+
+namespace wengert::cuda {
+
+namespace {
+
+// The attributes, the same for all three ops.
+enum { kScale, kCausal, kDropout, kKey, kCounter };
+constexpr int kMatrixUnits = 80;  // the first architecture whose matrix units take what MatrixTile gives them
+
+constexpr int kShared = 36 << 10;  // bytes
+
+int64_t word_of(const void* p) { return reinterpret_cast<int64_t>(p); }
+int64_t word_of(double x) {
+  int64_t word;
+  std::memcpy(&word, &x, sizeof(word));
+  return word;
+}
+
+// The operands of one call as words: matrices whose columns are packed, with batches behind joined axes.
+struct Call {
+  CudaDevice& gpu;
+  const Attrs& attrs;
+  const Value *q, *v;
+  DType dtype, computed;
+  int64_t batch = 1, queries, keys, depth, width;
+  std::vector<Ref> packed;
+  std::vector<Value*> matrices;  // q, k, v, mask, then what the derivative has
+  Ref mask;
+
+  Call(CudaDevice& device, Value* const* in, const Attrs& a)
+      : gpu(device), attrs(a), q(in[0]), v(in[2]), dtype(in[0]->dtype), computed(computed_in(in[0]->dtype)) {
+    const int n = q->ndim;
+    for (int i = 0; i < n - 2; ++i) batch *= q->shape[i];
+    queries = q->shape[n - 2];
+    keys = v->shape[n - 2];
+    depth = q->shape[n - 1];
+    width = v->shape[n - 1];
+    for (int k = 0; k < 3; ++k) add(in[k]);
+    mask = Ref::share(in[3]);
+    matrices.push_back(in[3]);
+  }
+
+  void add(Value* x) {
+    const bool columns_packed = x->strides[x->ndim - 1] == 1 || x->shape[x->ndim - 1] <= 1;
+    if (!columns_packed) x = packed.emplace_back(contiguous(x)).v;
+    matrices.push_back(x);
+  }
+
+  // Elements that threads load together: 16 bytes where everything lies so.
+  int pack() const {
+    const int64_t bytes = size_of(dtype), pack = 16 / bytes;
+    if (depth % pack != 0 || width % pack != 0) return 1;
+    for (const Value* m : matrices) {
+      if (m == matrices[3]) continue;
+      bool fits = word_of(m->data) % 16 == 0;
+      for (int i = 0; i < m->ndim - 1 && fits; ++i) fits = m->shape[i] == 1 || m->strides[i] % pack == 0;
+      if (!fits) return 1;
+    }
+    return static_cast<int>(pack);
+  }
+  bool by_matrix_units() const { return is_half(dtype) && gpu.architecture >= kMatrixUnits; }
+  std::string tile() const {
+    const DType stored = by_matrix_units() ? dtype : computed;
+    return std::string(by_matrix_units() ? "MatrixTile" : "ScalarTile") + "<Storage<" + dtype_text(stored) + ">>";
+  }
+  int64_t tile_size() const { return computed == DType::Float64 ? 32 : 64; }
+  int batch_axes() const { return std::max(1, q->ndim - 2); }
+
+  void add_batch(std::vector<int64_t>& words) const {
+    if (q->ndim == 2) words.push_back(1);
+    for (int i = 0; i < q->ndim - 2; ++i) words.push_back(q->shape[i]);
+  }
+  void add_matrix(std::vector<int64_t>& words, const Value* m) const {
+    const int n = m->ndim;
+    const auto stride = [&](int i) { return m->shape[i] == 1 ? 0 : m->strides[i]; };
+    words.insert(words.end(), {word_of(m->data), stride(n - 2), stride(n - 1)});
+    if (n == 2) words.push_back(0);
+    for (int i = 0; i < n - 2; ++i) words.push_back(stride(i));
+  }
+  int64_t kind_of_mask() const { return mask->dtype != DType::Bool ? 2 : mask->size == 1 ? 3 : 1; }
+
+  void run(const char* part, Value* first, Value* second, const Value* lse, const Value* of_row, bool rows_are_keys,
+           int64_t columns) const {
+    if (first->size == 0 && (!second || second->size == 0)) return;
+    const Dims &key = attrs[kKey].dims, &counter = attrs[kCounter].dims;
+    std::vector<int64_t> words = {word_of(first->data),
+                                  second ? word_of(second->data) : 0,
+                                  lse ? word_of(lse->data) : 0,
+                                  of_row ? word_of(of_row->data) : 0,
+                                  batch,
+                                  queries,
+                                  keys,
+                                  depth,
+                                  width,
+                                  word_of(attrs[kScale].f),
+                                  attrs[kCausal].i != 0,
+                                  word_of(attrs[kDropout].f),
+                                  key[0].raw,
+                                  key[1].raw,
+                                  counter[0].raw,
+                                  kind_of_mask()};
+    add_batch(words);
+    for (const Value* m : matrices) add_matrix(words, m);
+    const int64_t rows = rows_are_keys ? keys : queries, size = tile_size();
+    const int64_t tiles = (rows + size - 1) / size, across = std::max<int64_t>(1, (columns + size - 1) / size);
+    gpu.run_kernel("device_attention.h",
+                   "attention<" + dtype_text(dtype) + ", AttentionPart::" + part + ", " + tile() + ", " +
+                       std::to_string(batch_axes()) + ", " + std::to_string(pack()) + ", " +
+                       (attrs[kDropout].f > 0 ? "true" : "false") + ">(words, block_number)",
+                   words, batch * tiles * across * 256, second ? 2 : 1, kShared);
+  }
+};
+
+void attention(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
+  Call(gpu, in, attrs).run("forward", out[0], out[1], nullptr, nullptr, false, out[0]->shape[out[0]->ndim - 1]);
+}
+
+// q_dot, k_dot, v_dot, q, k, v, mask, o, lse
+void tangent(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
+  Call call(gpu, in + 3, attrs);
+  for (int k = 0; k < 3; ++k) call.add(in[k]);
+  const Ref o(contiguous(in[7])), lse(contiguous(in[8]));
+  call.run("tangent", out[0], out[1], lse.v, o.v, false, call.width);
+}
+
+// o_bar, lse_bar, q, k, v, mask, o, lse
+void cotangent(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
+  Call call(gpu, in + 2, attrs);
+  call.add(in[0]);
+  const Ref lse_bar(contiguous(in[1])), o(contiguous(in[6])), lse(contiguous(in[7]));
+  const int64_t rows = call.batch * call.queries;
+  const Ref shift(empty(call.computed, Dims{rows}, Category::workspace, gpu.id));
+  std::vector<int64_t> words = {word_of(shift->data), word_of(lse_bar->data), word_of(o->data), rows, call.width};
+  call.add_batch(words);
+  words.push_back(std::max<int64_t>(1, call.queries));
+  call.add_matrix(words, call.matrices.back());
+  gpu.run_kernel(
+      "device_attention.h",
+      "attention_shift<" + dtype_text(call.dtype) + ", " + std::to_string(call.batch_axes()) + ">(words, block_number)",
+      words, (rows + 7) / 8 * 256);
+  call.run("queries", out[0], nullptr, lse.v, shift.v, false, call.depth);
+  call.run("keys", out[1], nullptr, lse.v, shift.v, true, call.depth);
+  call.run("values", out[2], nullptr, lse.v, shift.v, true, call.width);
+}
+
+}  // namespace
+
+void register_attention_kernels() {
+  add_kernel("attention", attention);
+  add_kernel("attention_tangent", tangent);
+  add_kernel("attention_cotangent", cotangent);
+}
+
+}  // namespace wengert::cuda

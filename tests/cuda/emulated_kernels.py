@@ -1,0 +1,142 @@
+"""Run by test_emulated.py, with a GPU played by the CPU: kernels on more elements than one block takes, beside the CPU's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import wengert as wg
+
+# Relative to the largest element: sums in another order, and roundings to 16 bits at other places.
+TOLERANCE = {"float64": 1e-11, "float32": 2e-5, "float16": 5e-3, "bfloat16": 4e-2}
+
+
+def same(f: Callable[..., Any], *operands: Any, what: str) -> None:
+    """The same results here and there, and the same gradients of their sums with weights that differ."""
+    found = []
+    for device in ("cpu", "cuda"):
+        tensors = [t.to(device) for t in operands]
+        sources = [t.requires_grad_() for t in tensors if t.dtype.is_inexact]
+        made = f(*tensors)
+        results = list(made) if isinstance(made, tuple) else [made]
+        total = sum(
+            (y * (1.0 + wg.arange(y.size, device=device, dtype=y.dtype).reshape(y.shape) % 3)).sum()
+            for y in results
+            if y.requires_grad
+        )
+        gradients = list(wg.grad_of(total, sources)) if isinstance(total, wg.Tensor) else []
+        found.append([t.detach().cpu().astype("float64").numpy() for t in [*results, *gradients]])
+    tolerance = TOLERANCE.get(operands[0].dtype.name, 0.0)
+    for k, (here, there) in enumerate(zip(*found, strict=True)):
+        scale = max(1.0, float(np.abs(here).max(initial=0.0)))
+        np.testing.assert_allclose(there, here, rtol=0, atol=tolerance * scale, err_msg=f"{what}, array {k}")
+
+
+def normal(rng: np.random.Generator, *shape: int, dtype: str = "float32") -> Any:
+    return wg.tensor(rng.normal(size=shape)).astype(dtype)
+
+
+def sorting(rng: np.random.Generator) -> None:
+    """Lines of several pieces, with many equal elements, along and across memory."""
+    for shape, axis in (((2, 1500), 1), ((600, 3), 0)):
+        for dtype in ("float32", "int16"):
+            x = wg.tensor(rng.integers(-50, 50, shape)).astype(dtype)
+            for descending in (False, True):
+                same(lambda t: wg.sort(t, axis=axis, descending=descending), x, what=f"sort {shape} {dtype}")
+                same(lambda t: wg.argsort(t, axis=axis, descending=descending), x, what=f"argsort {shape} {dtype}")
+            same(lambda t: tuple(wg.topk(t, 300, axis=axis)), x, what=f"topk {shape} {dtype}")
+    sorted_ = wg.sort(normal(rng, 700))
+    same(wg.searchsorted, sorted_, normal(rng, 400), what="searchsorted")
+    holed = normal(rng, 300)
+    holed[7] = float("nan")
+    try:
+        wg.sort(holed.to("cuda")).cpu()
+    except wg.errors.ArgumentError as error:
+        assert "NaN" in str(error)
+    else:
+        raise AssertionError("a NaN was sorted")
+
+
+def indexing(rng: np.random.Generator) -> None:
+    """More indices than are looked through by every element: sums and last writes at places, in order."""
+    places = wg.tensor(rng.integers(-40, 40, 3000))
+    same(lambda t, i: t[i], normal(rng, 40, 40), places, what="rows of a table")
+    values = normal(rng, 3000, 2)
+
+    def write(t: Any, i: Any, v: Any) -> Any:
+        return t.at[i].set(v)
+
+    same(write, normal(rng, 40, 2), places, values, what="rows that are set")
+
+
+def convolving(rng: np.random.Generator) -> None:
+    """Several tiles in each direction, groups, strides, a sum that is cut, and one to three axes."""
+    cases: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+        ((3, 5, 17, 13), (70, 5, 3, 3), {"padding": 1}),
+        ((2, 6, 20, 19), (8, 3, 5, 3), {"stride": 2, "padding": (2, 0), "groups": 2}),
+        ((4, 3, 300), (2, 3, 7), {"stride": 3, "dilation": 2}),
+        ((2, 2, 6, 7, 9), (3, 2, 3, 2, 3), {"padding": 1}),
+    ]
+    for x, w, options in cases:
+        f = [wg.conv1d, wg.conv2d, wg.conv3d][len(x) - 3]
+        same(
+            lambda x, w, b, f=f, options=options: f(x, w, bias=b, **options),
+            normal(rng, *x),
+            normal(rng, *w),
+            normal(rng, w[0]),
+            what=f"convolution {x} {w}",
+        )
+
+
+def recurring(rng: np.random.Generator) -> None:
+    """Layers with more units and more rows than a block has threads or rows."""
+    for kind, batch, width, hidden in (("LSTM", 5, 3, 70), ("GRU", 3, 4, 150), ("LSTM", 140, 2, 9), ("GRU", 260, 2, 5)):
+        wg.manual_seed(1)
+        layer = getattr(wg.nn, kind)(width, hidden, batch_first=True)
+        x = normal(rng, batch, 4, width)
+        results = []
+        for device in ("cpu", "cuda"):
+            layer.to(device)
+            for p in layer.parameters():
+                p.grad = None
+            y = layer(x.to(device))[0]
+            (y * y).sum().backward()
+            results.append([t.detach().cpu().numpy() for t in [y, *(p.grad for p in layer.parameters())]])
+        for here, there in zip(*results, strict=True):
+            np.testing.assert_allclose(there, here, rtol=1e-4, atol=2e-5 * max(1.0, np.abs(here).max()), err_msg=kind)
+
+
+def attending(rng: np.random.Generator) -> None:
+    """Several tiles of queries and keys, wide and narrow heads, masks, in every way that the kernels have."""
+    sizes = {
+        "float32": [(130, 130, 64, 64, True, 0.0), (70, 90, 20, 24, False, 0.25)],
+        "bfloat16": [(130, 130, 64, 64, True, 0.0), (33, 70, 72, 100, False, 0.25)],
+        "float64": [(33, 70, 36, 40, False, 0.0)],
+    }
+    for dtype, cases in sizes.items():
+        for queries, keys, depth, width, causal, dropout in cases:
+            q, k = normal(rng, 1, 2, queries, depth, dtype=dtype), normal(rng, 1, 2, keys, depth, dtype=dtype)
+            v = normal(rng, 1, 2, keys, width, dtype=dtype)
+            mask = wg.tensor(rng.random((1, 1, queries, keys)) < 0.8) if not causal else None
+
+            def f(q: Any, k: Any, v: Any, mask: Any = mask, causal: bool = causal, dropout: float = dropout) -> Any:
+                wg.manual_seed(3)
+                there = None if mask is None else mask.to(q.device)
+                return wg.scaled_dot_product_attention(q, k, v, attn_mask=there, is_causal=causal, dropout_p=dropout)
+
+            same(f, q, k, v, what=f"attention {dtype} {queries}x{keys}, {depth} and {width}")
+
+
+def main(which: list[str]) -> None:
+    rng = np.random.default_rng(0)
+    for part in (sorting, indexing, convolving, recurring, attending):
+        if not which or part.__name__ in which:
+            part(rng)
+            print(part.__name__, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
