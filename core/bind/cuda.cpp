@@ -2,6 +2,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
+
 #include "../cuda/device.h"
 #include "../cuda/libraries.h"
 #include "../cuda/modules.h"
@@ -131,6 +133,27 @@ nb::dict counters_of(int number) {
   return d;
 }
 
+// Seconds of one launch of a kernel that does nothing, of n in a row: what an op cannot be faster than.
+double time_launches(int number, int n) {
+  return guarded([&] {
+    cuda::CudaDevice& gpu = gpu_at(number);
+    cuda::BodyKernel nothing{{"device_group.h", "{}\n", 1, 32}};
+    gpu.synchronise();  // this thread's GPU from here on
+    const cuda::Function f = gpu.function(nothing);
+    const std::vector<int64_t> words = {0};
+    const auto run = [&](int count) {
+      for (int k = 0; k < count; ++k) gpu.launch(f, 1, 32, words);
+    };
+    run(n);  // the first ones take longer
+    gpu.synchronise();
+    const auto start = std::chrono::steady_clock::now();
+    run(n);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    gpu.synchronise();
+    return taken.count() / n;
+  });
+}
+
 // Whether an op that is not elementwise has a kernel. Ops that hold programs are known only to Python.
 bool has_kernel(const std::string& name) {
   const Op* op = find_op(name);
@@ -146,6 +169,7 @@ void init_cuda(nb::module_& m) {
   m.def("cuda_memory", &memory_of);
   m.def("cuda_counters", &counters_of);
   m.def("cuda_has_kernel", &has_kernel);
+  m.def("cuda_time_launches", &time_launches);
   m.def("cuda_description", [](int number) { return guarded([&] { return gpu_at(number).description(); }); });
   m.def("cuda_stream",
         [](int number) { return guarded([&] { return reinterpret_cast<uintptr_t>(gpu_at(number).stream()); }); });
