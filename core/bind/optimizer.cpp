@@ -36,10 +36,11 @@ std::vector<Tensor*> states_from(PyObject* states) {
   return found;
 }
 
-// update_in_place(program, parameters, gradients, states, numbers, dtype). If gradients is None, those of the leaves
-// are used. Returns None, or the positions of parameters without a gradient; then nothing has changed.
+// update_in_place(program, parameters, gradients, states, numbers, dtype, counter). If gradients is None, those of the
+// leaves are used. Returns None, or the positions of parameters without a gradient; then nothing has changed.
+// `counter.steps` goes up with the update, unless counter is None: Python could be interrupted between the two.
 nb::object update_in_place(const Program& p, const nb::list& parameters, nb::handle gradients, const nb::list& states,
-                           const nb::tuple& numbers, int dtype) {
+                           const nb::tuple& numbers, int dtype, nb::handle counter) {
   return guarded([&]() -> nb::object {
     const Py_ssize_t n = PyList_GET_SIZE(parameters.ptr());
     if (PyList_GET_SIZE(states.ptr()) != n ||
@@ -67,7 +68,9 @@ nb::object update_in_place(const Program& p, const nb::list& parameters, nb::han
       scalars[i] = owners.back().v;
     }
     for (size_t k : update(p, all, scalars.data(), numbers.size())) missing.append(k);
-    return missing.size() ? nb::object(missing) : nb::none();
+    if (missing.size()) return missing;
+    if (!counter.is_none()) counter.attr("steps") = counter.attr("steps") + nb::int_(1);
+    return nb::none();
   });
 }
 
@@ -75,7 +78,7 @@ nb::object update_in_place(const Program& p, const nb::list& parameters, nb::han
 
 void init_optimizer(nb::module_& m) {
   m.def("update_in_place", &update_in_place, nb::arg("program"), nb::arg("parameters"), nb::arg("gradients").none(),
-        nb::arg("states"), nb::arg("numbers"), nb::arg("dtype"));
+        nb::arg("states"), nb::arg("numbers"), nb::arg("dtype"), nb::arg("counter").none());
 }
 
 }  // namespace wengert

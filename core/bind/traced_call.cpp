@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "../small_array.h"
 #include "dual.h"
@@ -70,6 +71,22 @@ void store_grads(const TracedCall& trace, const TraceArguments& call, Value** ou
     } else {
       store_grad(object_of(t), g.has_output() ? out[g.output] : nullptr);
     }
+  }
+}
+
+// Changes Python objects as the call does. Signals that came during the program are answered before, so that they do
+// not interrupt it halfway; what a handler raises is raised at the end.
+void commit_changes(const TracedCall& trace, Value** out, size_t n_results) {
+  if (trace.commit.is_none()) return;
+  try {
+    std::optional<nb::python_error> interrupt;
+    if (PyErr_CheckSignals()) interrupt.emplace();
+    trace.commit();
+    if (interrupt) throw nb::python_error(*interrupt);
+  } catch (...) {
+    for (size_t i = 0; i < n_results; ++i)
+      if (out[i]) release(out[i]);
+    throw;
   }
 }
 
@@ -190,7 +207,7 @@ PyObject* run_traced(TracedCall& trace, const TraceArguments& call, uint64_t mas
   if (mask) drop_unrelated_edges(effects, mask, out.data());
   store_writes(effects, targets.data(), out.data(), into.data());
   store_grads(trace, call, out.data());
-  if (!trace.commit.is_none()) trace.commit();
+  commit_changes(trace, out.data(), effects.n_results);
   return results_of(trace, out.data(), effects.n_results);
 }
 

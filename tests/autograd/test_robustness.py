@@ -484,6 +484,37 @@ print(done < 21)
     assert out.split() == ["True"]
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_interrupted_step_is_counted_if_it_was_made(compiled: bool) -> None:
+    """The optimizer's count, the schedule and the averages go with the parameters."""
+    out = in_child(
+        COUNTING
+        + f"""
+w = wg.ones((700, 700), dtype="float64", requires_grad=True)
+ones = wg.ones((700, 700), dtype="float64")
+optimizer = wg.optim.Adam([w], lr=1e-3)
+scheduler = wg.optim.Scheduler(optimizer, wg.optim.schedules.constant())
+def step():
+    w.grad = ones
+    optimizer.step()
+    if {compiled}:
+        scheduler.step()
+    return w[0, 0] * 1.0
+f = wg.compile(step) if {compiled} else step
+f()
+stopped, live = 0, wg.memory_stats().live_bytes
+while stopped < 8:
+    stopped += interrupted(lambda: [f() for _ in range(1000)], at=1)
+    steps = optimizer.state_dict()["state"][0]["step"]
+    made = round((1.0 - w[0, 0].item()) / 1e-3)  # with a constant gradient each step is lr
+    assert made == steps, (made, steps)
+    assert not {compiled} or scheduler.steps == steps, (scheduler.steps, steps)
+print("counted", wg.memory_stats().live_bytes - live)
+"""
+    )
+    assert out.split() == ["counted", "0"]
+
+
 def test_signals_are_answered_within_a_backward_of_large_products() -> None:
     out = in_child(
         COUNTING

@@ -62,7 +62,7 @@ class EMA:
             weights = [p if p.dtype == dtype else p.astype(dtype) for p in weights]
             averages = [self._averages[k] for k in chosen]
             program = update_program(_average, dtype, 0, 1)
-            _core.update_in_place(program, averages, weights, [[] for _ in chosen], (rate,), dtype.code)
+            _core.update_in_place(program, averages, weights, [[] for _ in chosen], (rate,), dtype.code, None)
 
     def _decay(self) -> float:
         t = self.steps

@@ -61,12 +61,10 @@ class UpdateBatch:
         """One step in place; False, and nothing is changed, if a gradient is missing."""
         self._check_dtype()
         if plan.program is None:
-            done = self._run_whole(plan, gradients, numbers)
-        else:  # a fused pass per parameter
-            missing = _update_in_place(plan.program, self.parameters, gradients, self.states, numbers, plan.wide)
-            done = missing is None
-        self.steps += done
-        return done
+            return self._run_whole(plan, gradients, numbers)
+        # A fused pass per parameter; raises `steps`, too.
+        given = (plan.program, self.parameters, gradients, self.states, numbers, plan.wide, self)
+        return _update_in_place(*given) is None
 
     def _run_whole(self, plan: Plan, gradients: list[Tensor | None] | None, numbers: tuple[float, ...]) -> bool:
         """One compiled program over all parameters."""
@@ -81,6 +79,7 @@ class UpdateBatch:
             for k, (p, state) in enumerate(zip(self.parameters, self.states)):
                 for target, value in zip((p, *state), new[k * width : (k + 1) * width]):
                     target._take(value, "step")
+        self.steps += 1
         return True
 
     def trace_step(self, rule: Rule, gradients: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
