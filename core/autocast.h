@@ -1,14 +1,14 @@
-// Autocast: the precision in which each kind of op runs, and casts of leaves that serve until the leaf is written to.
+// Autocast: the precision in which each op runs, and casts of leaves that are reused until the leaf is written to.
 #pragma once
 #include "tape.h"
 
 namespace wengert {
 
-// What an autocast context asks for. Policies live as long as the process.
+// The settings of an autocast context. Policies live as long as the process.
 struct CastPolicy {
   DType low;    // float16 or bfloat16
   uint32_t id;  // part of the signature of compiled functions
-  // Ops and compiled functions whose precision is not their own, by address.
+  // Ops and compiled functions whose default precision is overridden, by address.
   std::unordered_map<const void*, Precision> overrides;
 
   Precision precision_of(const void* unit, Precision own) const {

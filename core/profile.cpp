@@ -34,16 +34,16 @@ bool has_steady_counter() {
 const bool steady_counter = has_steady_counter();
 #endif
 
-// Where modules begin and end in the order of recording, of one thread.
+// Where modules begin and end in one thread's recording order.
 struct Boundary {
-  uint64_t seq;  // what is recorded after it
+  uint64_t seq;  // everything recorded after it
   uint32_t module;
 };
 
 std::unordered_map<uint64_t, uint32_t> known;                       // signatures by key
 std::unordered_map<const void*, std::vector<Boundary>> boundaries;  // by thread
 uint32_t session = 0;                                               // raised by every outermost profile
-uint16_t n_threads = 0;                                             // that have events
+uint16_t n_threads = 0;                                             // threads that have events
 int64_t last_tick = 0, last_ns = 0;                                 // a second look at both clocks
 
 struct ThreadProfile {
@@ -51,7 +51,7 @@ struct ThreadProfile {
   uint16_t number = 0;
   uint32_t module = 0;
   uint8_t depth = 0;
-  bool hidden = false;  // inside of a program that is not looked into
+  bool hidden = false;  // inside a program that is not recorded in detail
   bool paused = false, preparing = false;
   int64_t paused_at = 0, preparing_since = 0;
   int64_t within = -1;  // the program whose first run this is, by signature
@@ -104,7 +104,7 @@ void mix(uint64_t& key, const Attrs& attrs) {
   }
 }
 
-// Bytes that lie behind a value: elements that are seen many times through strides of zero count once.
+// The bytes of memory behind a value; elements repeated by zero strides count once.
 int64_t touched_bytes(const Value* v) {
   int64_t n = size_of(v->dtype);
   for (int i = 0; i < v->ndim; ++i)
@@ -282,7 +282,7 @@ ProfiledRun::ProfiledRun(const Program& p, Value* const* in, const int64_t* leaf
   begin(key,
         [](const ProfiledRun& r) { return Signature{.kind = Signature::Kind::program, .name = r.program_->name}; });
   t.within = described_ ? -1 : static_cast<int64_t>(signature_);
-  t.hidden = described_ && !profile_log.detailed;  // what it computes is known from the first time
+  t.hidden = described_ && !profile_log.detailed;  // its contents are known from the first run
 }
 
 ProfiledRun::ProfiledRun(const FusedGroup& g, int64_t rows, int64_t cols, int64_t bytes)
@@ -315,7 +315,7 @@ ProfiledRun::~ProfiledRun() {
   mine.within = within_;
 }
 
-// Whether nothing was moved: all results are the memory of operands, and nothing was written there either.
+// Whether no data was moved: all results share memory with operands that were not written either.
 bool ProfiledRun::gave_views(Value* const* out, int n_out) const {
   if (op_) return op_->view && out[0]->buffer == in_[0]->buffer;
   if (!program_ || !profile_log.signatures[signature_].only_views) return false;
@@ -325,7 +325,7 @@ bool ProfiledRun::gave_views(Value* const* out, int n_out) const {
 }
 
 void ProfiledRun::done(Value* const* out, int n_out) {
-  if (session_ != session) return;  // while it ran, another log was begun
+  if (session_ != session) return;  // a new log was started in the meantime
   const int64_t end = profile_ticks();
   ThreadProfile& t = this_thread();
   if (!described_ && op_)

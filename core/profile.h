@@ -1,6 +1,6 @@
-// What the profiler records: which op or program ran, when, for which line and module of the user, and what it moved.
-// While nothing is profiled, each place that asks pays for a load and a branch. Events go to a buffer that is read when
-// a profile ends. All of it runs under the GIL, but for the work between the beginning and the end of an event.
+// What the profiler records: which op or program ran, when, for which line and module of the user, and how many bytes
+// it moved. Without a profile, each instrumented place costs a load and a branch. Events go to a buffer that is read
+// when a profile ends. Everything runs under the GIL, except the work between the beginning and the end of an event.
 #pragma once
 #include <map>
 #include <memory>
@@ -18,7 +18,7 @@ extern constinit bool profiling;  // read by every op
 
 enum class Phase : uint8_t { forward, backward, update };
 
-// What a number of events have in common: the op or program, and the types that it ran on.
+// Shared by several events: the op or program, and the types it ran on.
 struct Signature {
   enum class Kind : uint8_t { op, group, program } kind;
   struct Part {
@@ -28,8 +28,8 @@ struct Signature {
   };
   std::string name;
   std::vector<Part> parts;             // what is computed
-  std::map<uint32_t, uint32_t> inner;  // of a program: what its first run ran, by signature, and how often
-  bool only_views = true;              // of a program: nothing of what its first run ran computes
+  std::map<uint32_t, uint32_t> inner;  // of a program: the signatures that its first run executed, with counts
+  bool only_views = true;              // of a program: its first run only made views
 };
 
 struct ProfileEvent {
@@ -42,7 +42,7 @@ struct ProfileEvent {
   uint32_t module;
   uint16_t thread;
   Phase phase;
-  uint8_t depth;  // 0: it ran by itself; else inside of a program
+  uint8_t depth;  // 0: at top level; otherwise inside a program
 };
 
 struct MemoryEvent {
@@ -53,15 +53,15 @@ struct MemoryEvent {
   Category category;     // when it was allocated or freed
 };
 
-// Time between ops that is not the user's: a function is traced or a rule derived, once for each signature; or the
-// profiler itself looks at something.
+// Time between ops that does not belong to the user: tracing a function or deriving a rule, once per signature, or work
+// of the profiler itself.
 struct ProfileSpan {
   enum class Kind : uint8_t { preparing, profiler } kind;
   uint16_t thread;
   int64_t start, end;  // in ticks
 };
 
-// A recorded instruction that a backward walk came to.
+// A recorded instruction visited by a backward walk.
 struct TapeNode {
   uint64_t seq, leaf_id;  // leaf_id: of the tensor; 0: no leaf
   std::string name;
@@ -72,7 +72,7 @@ struct TapeNode {
   std::vector<uint64_t> sources;  // `seq` of what it was computed from
 };
 
-// A list that grows without moving what it has.
+// A list that grows without moving its elements.
 template <class T>
 class EventLog {
   static constexpr size_t kChunk = 8192;
@@ -99,18 +99,18 @@ struct ProfileHooks {                     // set once by the bindings
 };
 extern ProfileHooks profile_hooks;
 
-// Everything recorded since the outermost profile that runs was started; profiles inside of it are parts of it.
+// Everything recorded since the outermost running profile started; nested profiles are parts of it.
 struct ProfileLog {
   int running = 0;   // profiles
-  int detailed = 0;  // of these, how many look into every run of a program
+  int detailed = 0;  // of these, how many record every run of a program in detail
   size_t most_events = 0;
-  uint64_t dropped = 0;  // events that came when there were already so many
+  uint64_t dropped = 0;  // events dropped because the log was full
   EventLog<ProfileEvent> events;
   EventLog<MemoryEvent> memory;
   std::vector<ProfileSpan> spans;
   std::vector<Signature> signatures;
-  std::vector<TapeNode> tape;  // of the first walk since a profile was started
-  uint64_t tape_walk = 0;      // the number of that walk; 0: there was none yet
+  std::vector<TapeNode> tape;  // the nodes of the first walk since the profile started
+  uint64_t tape_walk = 0;      // the id of that walk; 0: none yet
   int64_t first_tick = 0, first_ns = 0;
 };
 extern ProfileLog profile_log;
@@ -120,24 +120,24 @@ void stop_profile(bool detailed);  // the log stays until the next one is starte
 int64_t profile_ticks();
 int64_t profile_nanoseconds(int64_t tick);  // since the log was started
 
-// The module whose code this thread runs, by number; 0: none. Returns the one before.
-// What was recorded up to `last_seq` belongs to that one.
+// Sets the module whose code this thread is running, by number (0: none), and returns the previous one, to which
+// everything recorded up to `last_seq` belongs.
 uint32_t set_profiled_module(uint32_t module, uint64_t last_seq, const void* thread);
 
-// Whether this thread is seen at all; returns what it was. The profiler itself works unseen.
+// Sets whether this thread is ignored, as the profiler's own work is; returns the previous setting.
 bool set_profile_paused(bool paused);
 
-// Whether this thread traces functions or derives rules; returns what it was.
+// Sets whether this thread is tracing or deriving; returns the previous setting.
 bool set_profile_preparing(bool preparing);
 
-// Whether the nodes that this walk comes to are noted.
+// Whether the nodes visited by this walk are noted.
 bool notes_tape(uint64_t walk);
 
-// For whom the ops run that this thread runs while it exists, where the line that is running does not tell: of a
-// backward walk, the recorded instruction; of an optimizer, its step.
+// While one of these exists, attributes this thread's ops to something other than the running line: to the recorded
+// instruction in a backward walk, or to an optimizer's step.
 struct ProfiledFor {
   Phase phase;
-  SourceLine line;  // borrowed; none: that of the caller
+  SourceLine line;  // borrowed; empty: the caller's line
   uint64_t node = 0;
   uint32_t module = 0;
   ProfiledFor* outer;
@@ -151,7 +151,7 @@ struct ProfiledFor {
   void enter();
 };
 
-// One event: from here to `done`. What fails leaves no event.
+// One event, from construction to `done`. Failed work leaves no event.
 class ProfiledRun {
  public:
   ProfiledRun(const Op& op, Value* const* in, int n_in, const Attrs* attrs);
@@ -174,10 +174,10 @@ class ProfiledRun {
   int64_t rows_ = 0, cols_ = 0;
   int64_t bytes_ = 0, start_ = 0;
   uint32_t signature_ = 0;
-  uint32_t session_ = 0;   // to which it belongs; 0: nothing is noted, inside of a program that is not looked into
+  uint32_t session_ = 0;   // the profile it belongs to; 0: not noted, inside a program that is not recorded in detail
   bool described_ = true;  // whether the types of the results are known
   bool hidden_before_ = false;
-  int64_t within_ = -1;  // the program around it whose first run this is, by signature
+  int64_t within_ = -1;  // the enclosing program whose first run this is, by signature
 };
 
 }  // namespace wengert

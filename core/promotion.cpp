@@ -22,7 +22,7 @@ DType with_number(DType t, Promoted::Kind number) {
 
 namespace {
 
-// Replaces numbers that no value of the tensors' dtype reaches by infinities.
+// Replaces numbers out of range of the tensors' dtype by infinities.
 void find_infinities(const Promoted* operands, int n, DType t, OperandPlan& plan) {
   if (!is_integer(t)) return;
   for (int i = 0; i < n; ++i)

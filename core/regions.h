@@ -4,20 +4,20 @@
 
 namespace wengert {
 
-// Told of numbers that the host computes for a program that runs on a device, by their slots. Null: nobody asks.
+// Receives the numbers that the host computes for a program running on a device, by slot. Null if not wanted.
 struct NumberLog {
   virtual ~NumberLog() = default;
   virtual void add_number(int32_t slot, Value* number) = 0;
 };
 extern NumberLog* number_log;
 
-// What a step sees of the run of its program.
+// The part of a run that a step can access.
 struct StepView {
   DeviceId device;
   Value** slots;
   const int64_t* sizes;
   const int64_t* leaf_sizes;
-  bool wrote;  // into a donated value: from there on nothing is interrupted
+  bool wrote;  // wrote into a donated value; from then on nothing may be interrupted
 };
 
 inline Dims resolve(const Dims& d, const int64_t* sizes) {
@@ -27,10 +27,10 @@ inline Dims resolve(const Dims& d, const int64_t* sizes) {
   return r;
 }
 
-// Runs the regions of a step, and puts the results into its slots.
+// Runs the regions of a step and stores the results in its slots.
 void run_regions(const Step& s, StepView view);
 
-// As `run`, inside of a run that has written into donated values or not.
+// As `run`, nested in a run that may have written into donated values.
 void run_steps(DeviceId device, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
                Value* const* donated, int given, bool wrote);
 

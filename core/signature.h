@@ -1,5 +1,5 @@
-// The signature of a call, as bytes: on the stack while they are few. What has an equal signature may have an equal
-// trace; guards on sizes and numbers tell the rest.
+// The signature of a call, as bytes, on the stack if they are few. Calls with equal signatures may share a trace;
+// guards on sizes and numbers decide.
 #pragma once
 #include <cstring>
 #include <string>

@@ -38,8 +38,8 @@ Role role_of(const Value* v) {
 
 namespace {
 
-// Whether a step can fail only for want of memory. After what others have written over, a call that fails would have
-// changed something.
+// Whether a step can only fail by running out of memory. A call that fails after overwriting a tensor would leave it
+// changed.
 bool is_safe(const Step& s) {
   return s.group || s.gemm || (s.op && !s.owned && (s.op->view || std::string_view(s.op->name) == "sum"));
 }
@@ -79,7 +79,7 @@ void check_effects(const Effects& effects, const Program& p, const TraceArgument
             "a gradient that is read or changed does not exist");
 }
 
-// Buffers of our own are apart from each other.
+// Buffers that we allocated never overlap.
 bool overlap(const Value* a, const Value* b) {
   return a->buffer == b->buffer || ((a->buffer->pinned || b->buffer->pinned) && share_memory(a, b));
 }
@@ -235,7 +235,7 @@ bool finite_effects(const Effects& effects, Tensor* const* targets, Value* const
     if (out[i]->size == 1 && !all_finite(out[i])) return false;
   for (size_t k = 0; k < effects.writes.size(); ++k)
     if (lasting_leaf(current(*targets[k])) && !all_finite(out[effects.writes[k].output])) return false;
-  // What a gradient has made of its parameter was looked at already.
+  // The parameter updated by this gradient was checked already.
   const auto updated = [&](const LeafGrad& g) {
     return std::any_of(effects.writes.begin(), effects.writes.end(),
                        [&](const TensorWrite& w) { return w.input == g.leaf; });

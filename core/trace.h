@@ -1,6 +1,6 @@
-// A function that was traced for one signature: its program, what that assumes of a call, and what a call does besides
-// computing results. Inputs of the program are the arguments of the call that are tensors or numbers, then hidden ones
-// (random streams, numbers that Python objects hold, gradients), then the tensors that the function took from outside.
+// A function traced for one signature: its program, its assumptions about a call, and the side effects of a call. The
+// program's inputs are the call's arguments that are tensors or numbers, then hidden inputs (random streams, numbers
+// held by Python objects, gradients), then the captured tensors.
 #pragma once
 #include <memory>
 #include <optional>
@@ -24,7 +24,7 @@ struct SizeList {
 // A tensor that the function changes in place: which input it is, and which output is its new value.
 struct TensorWrite {
   uint32_t input, output;
-  bool recorded;  // not under no_grad
+  bool recorded;  // false if made under no_grad
   std::string op;
   bool in_place = false;  // whether the program may write the new value over the old
 };
@@ -35,23 +35,23 @@ struct LeafGrad {
   enum class After : uint8_t { untouched, forgotten, replaced, added };
   uint32_t leaf;  // which input it is
   Before before;
-  DType dtype;     // of what is present
-  uint32_t input;  // which input that is
+  DType dtype;     // dtype of an existing gradient
+  uint32_t input;  // its input
   After after;
-  uint32_t output;  // that is the new one, or is added
+  uint32_t output;  // the output that replaces it or is added
 
   bool has_output() const { return after >= After::replaced; }
 };
 
 struct Effects {
-  SizeList draws;                   // how far each stream of random numbers moves on
+  SizeList draws;                   // how far each random stream advances
   std::vector<TensorWrite> writes;  // in place, after the run
-  std::vector<uint64_t> sources;    // of each output: the inputs that it can be differentiated by
-  size_t n_results = 0;             // outputs that the caller sees; those of `writes` and `grads` follow
+  std::vector<uint64_t> sources;    // per output: the inputs that it is differentiable in
+  size_t n_results = 0;             // outputs that the caller sees, followed by those of `writes` and `grads`
   std::vector<LeafGrad> grads;
 };
 
-// What the trace has asked about a number that is an operand.
+// What the trace assumed about a number that is an operand.
 struct NumberGuard {
   enum class Comparison : uint8_t { less, less_equal, equal, greater_equal, greater };
   uint32_t input;
@@ -66,8 +66,7 @@ struct NumberGuard {
 enum class Role : char { constant, leaf, hooked_leaf, computed };
 Role role_of(const Value* v);
 
-// The arguments of a call that are inputs of the program: their values, and the tensors that hold these; null for
-// numbers.
+// The arguments of a call that are inputs of the program: their values and their tensors, null for numbers.
 struct TraceArguments {
   Value* const* values;
   Tensor* const* tensors;
@@ -78,48 +77,48 @@ struct Trace {
   GuardSet guards;
   std::vector<NumberGuard> numbers;
   std::shared_ptr<Program> program;
-  std::vector<Tensor*> captured;     // from outside; kept alive by whoever owns the trace
-  std::vector<Type> captured_types;  // a tensor from outside may be given another dtype
+  std::vector<Tensor*> captured;     // captured tensors, kept alive by the owner of the trace
+  std::vector<Type> captured_types;  // to detect a captured tensor whose type has changed
   std::vector<Role> roles;           // of arguments and captured tensors, if the trace depends on them
   std::optional<Effects> effects;
-  uint64_t used = 0;  // when it last was, counted in calls
-  int running = 0;    // calls that are in it now
+  uint64_t used = 0;  // the call number of its last use
+  int running = 0;    // calls in progress
 
-  // Looks at what Python has made of a trace: the executor trusts it afterwards. Throws.
+  // Validates a trace made by Python, which the executor trusts afterwards. Throws.
   void finish(const TraceArguments& call, bool asks_roles);
-  // Whether it is for this call, as far as tensors and numbers tell.
+  // Whether it fits this call, judging by tensors and numbers.
   bool holds(const TraceArguments& call) const;
   size_t n_hidden(const TraceArguments& call) const { return program->n_inputs - call.n - captured.size(); }
-  // The tensor that an input of the program is; null for hidden ones and numbers.
+  // The tensor of a program input; null for hidden inputs and numbers.
   Tensor* tensor_of(const TraceArguments& call, size_t input) const;
-  // By which inputs a call with effects will be differentiated; hidden ones are never tracked.
+  // The inputs with respect to which a call with effects is differentiated; hidden ones are never tracked.
   uint64_t active_mask(const TraceArguments& call) const;
   void require_one_device(const TraceArguments& call) const;
 
   // The derivative with respect to the inputs in the mask, if it is known.
   const Derivative* derivative(uint64_t mask) const;
-  // Takes a new one, with all guards so far: deriving may have looked at sizes, too. Throws if it is that of another
+  // Adds a derivative with all guards so far, because deriving may have read sizes too. Throws if it belongs to another
   // program.
   void add_derivative(uint64_t mask, Handle<Derivative> made, GuardSet now);
 
  private:
-  std::vector<std::pair<uint64_t, Handle<Derivative>>> derivatives_;  // by which inputs need gradients
+  std::vector<std::pair<uint64_t, Handle<Derivative>>> derivatives_;  // by mask of inputs that need gradients
   bool roles_hold(const TraceArguments& call) const;
   bool captured_types_hold() const;
   bool grads_hold(const TraceArguments& call) const;
 };
 
-// Where the new values of a call go: of each write the tensor, and of each output what it is written into.
+// Finds the targets of a call's new values: the tensor of each write, and the destination of each output.
 //
 // `in` and `tensors` have all inputs of the program. Refuses, before anything runs, what cannot be written.
 void find_targets(const Effects& effects, Value* const* in, Tensor* const* tensors, size_t n, Tensor** targets);
-// Of each output the value whose memory its new contents may take, or null.
+// For each output, the value whose memory its new contents may reuse, or null.
 void find_places(const Effects& effects, Value* const* in, Tensor* const* targets, Value** into);
-// Takes the new values of `writes`; those that went `into` the memory of the old ones are there already.
+// Stores the new values of `writes`, except those already written `into` the old memory.
 void store_writes(const Effects& effects, Tensor* const* targets, Value** out, Value* const* into);
-// An output that no tracked input leads to is no part of the graph.
+// Removes the edges of outputs that depend on no tracked input.
 void drop_unrelated_edges(const Effects& effects, uint64_t mask, Value** out);
-// Whether losses, gradients and parameters are finite; other state is where they are.
+// Whether losses, gradients and parameters are finite, which implies it for other state.
 bool finite_effects(const Effects& effects, Tensor* const* targets, Value* const* out);
 
 }  // namespace wengert

@@ -1,5 +1,5 @@
-// The traces of one function, by signature. Static values may be different in every call, so there are bounds: a trace
-// that is not among the last so many that were used goes.
+// The traces of one function, by signature. Static values may differ in every call, so the cache is bounded and evicts
+// the least recently used traces.
 #pragma once
 #include <cstdint>
 #include <list>
@@ -15,9 +15,9 @@ template <class Entry>
 class TraceCache {
  public:
   static constexpr size_t kMostEntries = 128;
-  using Entries = std::list<Entry>;  // of one signature, the one used last first; they stay where they are
+  using Entries = std::list<Entry>;  // traces of one signature, most recently used first; addresses are stable
 
-  // The traces for a signature; null if there are none. The signature of the last call is nearly always the next one's.
+  // The traces for a signature, or null. The signature of the last call is nearly always that of the next.
   Entries* find(std::string_view signature) {
     if (!latest_ || latest_->first != signature) {
       auto it = by_signature_.find(std::string(signature));
@@ -39,7 +39,7 @@ class TraceCache {
     if (at != entries.begin()) entries.splice(entries.begin(), entries, at);  // the next call is likely the same
   }
 
-  // Freed when the caller has let go of it: what entries own may call Python.
+  // The caller frees the result, because destroying entries may call Python.
   TraceCache take_all() {
     latest_ = nullptr;
     return std::exchange(*this, {});
@@ -58,7 +58,7 @@ class TraceCache {
   size_t count_ = 0;
   uint64_t calls_ = 0;
 
-  // Forgets the entry that was not used for the longest time and that no call is in.
+  // Evicts the least recently used entry that no call is using.
   void drop_one() {
     auto bucket = by_signature_.end();
     typename Entries::iterator oldest;
@@ -78,7 +78,7 @@ class TraceCache {
   }
 };
 
-// For the time that a call is in it, an entry stays in its cache.
+// Keeps an entry in its cache while a call uses it.
 template <class Entry>
 class InUse {
   Entry& e_;

@@ -61,7 +61,7 @@ struct Background {
 
 Background* background = nullptr;
 
-// A child has none of the other threads. What they were doing is done there again, if somebody asks.
+// A child process has none of the other threads; their work is repeated there on demand.
 void before_fork() { background->mutex.lock(); }
 void after_fork() { background->mutex.unlock(); }
 void in_child() {

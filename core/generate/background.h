@@ -1,4 +1,4 @@
-// One thread that compiles, one program after the other.
+// A thread that compiles programs one at a time.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -11,11 +11,11 @@ struct Job {
   enum class State : uint8_t { waiting, ready, failed };
   std::string text;
   std::atomic<State> state = State::waiting;
-  Function function = nullptr;  // once it is ready
-  std::string error;            // once it has failed
+  Function function = nullptr;  // set when it is ready
+  std::string error;            // set if it failed
 };
 
-// The job that compiles this text: one that there is already, or a new one. `now`: on this thread.
+// The job that compiles this text, existing or new. With `now`, compiles on this thread.
 std::shared_ptr<Job> request(const std::string& text, bool now);
 void wait_until_idle();
 void end_background();

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kKind[] = "cpu";
-constexpr size_t kMostLog = 2000;  // of what a message quotes
+constexpr size_t kMostLog = 2000;  // characters of the log quoted in messages
 
 std::atomic<pid_t> running = 0;
 std::atomic<bool> stopped = false;
@@ -43,7 +43,7 @@ std::string in_path(const std::string& name) {
   return "";
 }
 
-// $CXX, which may have arguments, or the first that there is. Empty if there is none.
+// $CXX, which may include arguments, or the first compiler found. Empty if there is none.
 std::vector<std::string> find_compiler() {
   const char* chosen = std::getenv("CXX");
   if (chosen && *chosen) {
@@ -79,7 +79,7 @@ std::vector<std::string> options() {
   return list;
 }
 
-// Another compiler in the same place has another time.
+// A different compiler at the same path has a different modification time.
 std::string identity(const std::vector<std::string>& command) {
   std::string all;
   for (const std::string& word : command) all += word + " ";
@@ -91,7 +91,7 @@ std::string identity(const std::vector<std::string>& command) {
 
 // --------------------------------------------------------------------------------------------------------- the source
 
-// The text with the headers that it includes in their places: each once, lists as often as they are included.
+// Inserts the headers that the text includes: each once, but lists as often as they are included.
 void put_in(const std::string& text, std::set<std::string>& done, std::string& all) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -116,7 +116,7 @@ std::string read_all(const fs::path& path) {
   return all.str();
 }
 
-// A folder for one compilation, removed with what is in it.
+// A temporary folder for one compilation, removed with its contents.
 struct Folder {
   fs::path path;
   explicit Folder(const fs::path& in = {}) {
@@ -132,7 +132,7 @@ struct Folder {
   }
 };
 
-// Runs a command in a process group of its own, so that all of it can be ended; what it says goes to a file.
+// Runs a command in a new process group, so that all of it can be killed; its output goes to a file.
 void run_command(const std::vector<std::string>& command, const fs::path& log) {
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
@@ -161,7 +161,7 @@ void run_command(const std::vector<std::string>& command, const fs::path& log) {
   do ended = waitpid(child, &status, 0);
   while (ended < 0 && errno == EINTR);
   running = 0;
-  // Somebody else may have waited for all children; then the result says how it went.
+  // Other code may have waited for all children; then the output file shows whether it succeeded.
   if (ended == child && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
     throw CompilerFailed("the C++ compiler " + command[0] + " failed:\n" + read_all(log).substr(0, kMostLog));
 }
@@ -195,9 +195,9 @@ Function function_of(void* library, const std::string& text) {
   return f;
 }
 
-// By way of a file; where files for temporary use may not be executed, of one in the cache.
+// Loads code through a temporary file, or through one in the cache if temporary files may not be executed.
 Function load(const std::string& code, const std::string& text) {
-  static std::atomic<int> count = 0;  // the loader takes a name that it knows for the library that it knows
+  static std::atomic<int> count = 0;  // unique, because the loader identifies libraries by file name
   const std::string name = "program-" + std::to_string(getpid()) + "-" + std::to_string(++count) + ".so";
   std::string error;
   for (const bool in_cache : {false, true}) {

@@ -1,4 +1,4 @@
-// The machine's C++ compiler, and the functions that it makes of source.
+// Compiles source with the machine's C++ compiler and loads the functions.
 #pragma once
 #include <string>
 
@@ -10,12 +10,12 @@ struct CompilerFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A function from the text of a program: loaded from the cache, or compiled now. Needs no GIL. Throws CompilerFailed.
+// The function for a source text, loaded from the cache or compiled now. Does not need the GIL. Throws CompilerFailed.
 Function compile(const std::string& text);
 
-// Ends the compiler that runs now, if one does, and every later one: at exit.
+// Stops a running compiler and prevents later ones; called at exit.
 void stop_compiler();
-void forget_compiler();  // in a child process: it is not ours
+void forget_compiler();  // called in a child process, which does not own the compiler
 
 // How often code was compiled, and read from disk, in this process.
 struct CompilerCounters {

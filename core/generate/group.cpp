@@ -9,15 +9,15 @@ namespace {
 
 using Kind = FusedInstruction::Kind;
 
-// Instructions of a group in parts: those that are computed element by element in one loop, and those that call a
-// kernel of the core on whole registers.
+// Splits a group into parts: instructions computed element by element in one loop, and calls of core kernels on whole
+// registers.
 struct GroupWriter {
   Text& text;
   std::vector<Register>& registers;
   const std::vector<FusedInstruction>& code;
   int64_t rows, cols;
   std::vector<int> part = {};        // by instruction: its loop; -1: a call
-  std::vector<bool> in_memory = {};  // by register: whether it is read by others than the loop that makes it
+  std::vector<bool> in_memory = {};  // by register: whether anything outside the loop that makes it reads it
 
   int64_t extent(bool row) const { return row ? rows : rows * cols; }
   const Register& reg(int k) const { return registers[static_cast<size_t>(k)]; }

@@ -1,4 +1,4 @@
-#define WENGERT_ISA_NAMESPACE inspected  // nothing of it is called: only what the functors have is looked at
+#define WENGERT_ISA_NAMESPACE inspected  // only inspects the functors, calls nothing
 #include "inlined.h"
 
 #include <iterator>

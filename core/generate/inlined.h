@@ -4,8 +4,8 @@
 
 namespace wengert::generate {
 
-// The name of the functor; null where the op has to call the core's kernel: it has no functor, or (for more than one
-// element) one whose loop is more than the functor.
+// The name of the functor. Null if the op must call the core's kernel: it has no functor or, for more than one element,
+// its kernel does more than apply the functor.
 const char* functor_of(Elementwise op, DType dtype, bool one_element);
 
 }  // namespace wengert::generate

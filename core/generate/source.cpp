@@ -9,8 +9,8 @@ namespace wengert::generate {
 
 namespace {
 
-constexpr int64_t kSmallElements = 4096;     // of a group or call: of more, the executor's dispatch is not noticed
-constexpr int64_t kMostInstructions = 4000;  // a compiler takes its time
+constexpr int64_t kSmallElements = 4096;     // of a group or call; beyond that the executor's dispatch is negligible
+constexpr int64_t kMostInstructions = 4000;  // limits the compile time
 constexpr int kInterruptTurns = 1024;
 
 bool same_layout(const Value* a, const Value* b) {
@@ -20,7 +20,7 @@ bool same_layout(const Value* a, const Value* b) {
   return true;
 }
 
-// Whether the bits of a result may depend on how operands lie in memory: sums are taken in the order of memory.
+// Whether results may depend on the operands' layout, because sums are taken in memory order.
 bool reads_layouts(const Program& p) {
   for (const Step& s : p.steps) {
     if (s.op && !s.op->elementwise) return true;
@@ -181,7 +181,7 @@ class Source {
       const Place& x = s.at[step.in[k]];
       Register r{x.layout->dtype, false, "", "", false};
       if (in_layout)
-        r.array = x.address();  // both are passed in the order of memory
+        r.array = x.address();  // both are traversed in memory order
       else
         bind_operand(x, shaped->size, r);
       i.in[k] = static_cast<int16_t>(registers.size());
@@ -305,7 +305,7 @@ class Source {
                ") core->check_interrupt();");
   }
 
-  // What was carried at the end: apart from the arrays of the loop, which the compiler is to keep in registers.
+  // Copies the final carried values out of the loop's arrays, so that the compiler can keep those in registers.
   void finish_carried(Scope& s, const Step& step, const std::vector<Place>& carried) {
     for (size_t i = 0; i < carried.size(); ++i) {
       Place y = text_.array(carried[i].layout->dtype, carried[i].layout->dims());
@@ -351,7 +351,7 @@ class Source {
     s.at[step.out[n_carried]] = turns.share();
   }
 
-  // One turn, on these carried values; what it carries on is copied to `parts.carried`.
+  // Writes one turn on these carried values and copies the next ones to `parts.carried`.
   void write_turn(const Scope& s, const Step& step, const std::vector<Place>& carried, LoopParts& parts) {
     const Loop& loop = *step.loop;
     const Region& region = step.regions[0];
@@ -400,7 +400,7 @@ class Source {
       const Value* x = s.at[step.in[i]].layout.v;
       if (x->ndim == 0 || x->shape[0] != length) refuse("a sliced value has another length than the loop");
     }
-    // Where the first turn finds its operands in other layouts than the next ones, it is written by itself.
+    // If the first turn's operands have other layouts than those of later turns, it is written separately.
     const bool apart = length > 0 && !packed && reads_layouts(*step.regions[0].program);
     const std::string count = text_.fresh("t"), n = text_.word(length);
     parts.turn = text_.fresh("turn");

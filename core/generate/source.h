@@ -1,6 +1,6 @@
 // C++ from a program, for operands of given types and layouts: one function that does what the executor does, without
-// its dispatch. Elementwise instructions are the functors that the vector kernels are compiled from, applied element by
-// element; whatever else there is calls the core's own kernels. So results are the same to the bit.
+// its dispatch. Elementwise instructions use the functors that the vector kernels are compiled from; everything else
+// calls the core's kernels. So the results are the same to the bit.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace wengert::generate {
 
-// A program that is left to the executor, and why.
+// Thrown for a program that is left to the executor, with the reason.
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// An op that the function leaves to the core. Operands and results are values without memory of their own: the function
-// says where they are.
+// An op that the function leaves to the core. Operands and results are values without memory; the function supplies
+// their addresses.
 struct Call {
   const Op* op;
   std::shared_ptr<const Op> owned;
@@ -36,7 +36,7 @@ struct Base {
 // An output of the program: a view of an array.
 struct Result {
   enum class Kind : uint8_t { zero, input, view, same } kind;
-  int32_t base = -1;   // in `bases`; of `same`, another output; of `input`, which
+  int32_t base = -1;   // index in `bases`, of another output (`same`), or of an input (`input`)
   Ref layout = Ref();  // of a view
   int64_t offset = 0;
 };
@@ -51,7 +51,7 @@ struct Generated {
   std::vector<Result> results;
 };
 
-// What the function is given.
+// The argument of a generated function.
 struct Core {
   void (*call)(void* context, int64_t which, char* const* at);  // operands, then results
   void (*check_interrupt)();
@@ -60,7 +60,7 @@ struct Core {
 };
 using Function = void (*)(char* const* bases, const int64_t* words, const Core* core);
 
-// `small`: refuse what is so large that the executor does as well. Throws Refused.
+// With `small`, refuses programs so large that the executor is as fast. Throws Refused.
 Generated write_source(const Program& p, Value* const* in, const int64_t* leaf_sizes, bool small);
 
 }  // namespace wengert::generate

@@ -15,9 +15,9 @@ using generate::Result;
 
 namespace {
 
-// About a hundred milliseconds of the executor's work: less is not worth a compiler.
+// About a hundred milliseconds of the executor's work; less is not worth compiling.
 constexpr int64_t kHot = 1'000'000;
-constexpr size_t kMostForms = 4;  // of a program; with more sizes than these, the executor runs it
+constexpr size_t kMostForms = 4;  // per program; for further sizes the executor runs it
 constexpr size_t kMostFormsForced = 64;
 
 TierCounters counters;
@@ -54,13 +54,13 @@ struct Key {
 // Code for one set of types, layouts and sizes.
 struct GeneratedForm {
   Key key;
-  std::string refused;  // why there is none
+  std::string refused;  // why there is no code
   generate::Generated made;
   std::shared_ptr<Job> job;
   generate::Function function = nullptr;
   std::vector<char*> bases;
   std::vector<std::vector<Value*>> in, out;  // of the calls
-  bool busy = false;                         // a call may give the GIL away, or come back through a callback
+  bool busy = false;                         // a call may release the GIL, or re-enter through a callback
 
   void refuse(const std::string& why) {
     refused = why;
@@ -74,7 +74,7 @@ struct GeneratedForm {
     } catch (const generate::Refused& e) {
       return refuse(e.what());
     } catch (const Error&) {
-      return refuse("it raises an error");  // so that the executor does
+      return refuse("it raises an error");  // so that the executor raises it
     }
     bases.resize(made.bases.size());
     for (size_t k = 0; k < bases.size(); ++k) {
@@ -90,7 +90,7 @@ struct GeneratedForm {
     job = generate::request(made.text, forced);
   }
 
-  // Whether the function is there.
+  // Whether the function is ready.
   bool ready() {
     if (function) return true;
     if (!job || job->state == Job::State::waiting) return false;

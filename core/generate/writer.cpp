@@ -7,15 +7,15 @@ namespace wengert::generate {
 
 namespace {
 
-constexpr int64_t kSmallArray = 4096;  // bytes: on the stack
-constexpr int64_t kStack = 64 * 1024;  // of all arrays there
-constexpr int64_t kSmallInput = 16;    // elements that are copied to the stack at the beginning
+constexpr int64_t kSmallArray = 4096;  // bytes; smaller arrays are on the stack
+constexpr int64_t kStack = 64 * 1024;  // bytes of all arrays on the stack
+constexpr int64_t kSmallInput = 16;    // elements; smaller inputs are copied to the stack first
 
 const char* const kDTypeNames[kNumDTypes] = {"Bool",     "Int8",    "Int16",   "Int32",     "Int64",
                                              "UInt8",    "UInt16",  "UInt32",  "UInt64",    "Float16",
                                              "BFloat16", "Float32", "Float64", "Complex64", "Complex128"};
 
-// One value per dtype, of which layouts are views.
+// One value per dtype, which all layouts are views of.
 const Value* contents_of(DType dtype) {
   static Value* one[kNumDTypes] = {};
   Value*& v = one[static_cast<int>(dtype)];
@@ -52,7 +52,7 @@ Place Text::array(DType dtype, const Dims& shape, bool unbounded) {
 
 Place Text::given(Base::Kind kind, int32_t index, const Value* v) {
   const auto k = static_cast<int32_t>(arrays_.size());
-  // As many elements as there are from the first to the last.
+  // The number of elements from the first to the last.
   int64_t last = 0;
   bool behind = false;
   for (int i = 0; i < v->ndim; ++i) {
@@ -121,7 +121,7 @@ Place Text::packed(const Place& p) {
   return made;
 }
 
-// Small arrays are on the stack, where the compiler sees all that is done with them; so are copies of small inputs.
+// Small arrays and copies of small inputs are on the stack, where the compiler can optimise all accesses.
 void Text::declare(std::string& head, size_t k, int64_t& stack) {
   Array& a = arrays_[k];
   const std::string name = "a" + number(static_cast<int64_t>(k)), type = type_of(a.dtype);

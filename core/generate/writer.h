@@ -1,4 +1,4 @@
-// The text of a function in the making: lines, arrays, constants, and what it refers to in the core.
+// The text of a function under construction: lines, arrays, constants, and references to the core.
 #pragma once
 #include <map>
 #include <set>
@@ -11,8 +11,8 @@ inline std::string number(int64_t n) { return std::to_string(n); }
 std::string enumerator(DType t);  // DType::Float32
 std::string type_of(DType t);     // the element type in the text
 
-// Where a value lies: element (i, j, …) is base[offset + i·strides[0] + j·strides[1] + …]. `layout` is a value without
-// contents: dtype, shape and strides.
+// The location of a value: element (i, j, …) is base[offset + i·strides[0] + j·strides[1] + …]. `layout` is a value
+// without contents that holds dtype, shape and strides.
 struct Place {
   Ref layout;
   std::string base;
@@ -28,7 +28,7 @@ struct Place {
   Place share() const { return {Ref::share(layout.v), base, offset, array}; }
 };
 
-// A layout; strides may be null: then it is packed.
+// A layout, packed if strides is null.
 Ref make_layout(DType dtype, const Dims& shape, const int64_t* strides = nullptr);
 
 class Text {
@@ -48,7 +48,7 @@ class Text {
   void open_loop(const std::string& name, int64_t n);
   std::string fresh(const char* prefix) { return prefix + number(names_++); }
 
-  // A new array of the function, packed. `unbounded`: not on the stack, however small it is now.
+  // A new packed array of the function. `unbounded`: never on the stack, however small it is now.
   Place array(DType dtype, const Dims& shape, bool unbounded = false);
   Place given(Base::Kind kind, int32_t index, const Value* v);
   void keep_as_output(int32_t array) { arrays_[static_cast<size_t>(array)].kind = Base::Kind::output; }
@@ -59,12 +59,12 @@ class Text {
 
   std::string constant(DType dtype, const void* bytes);  // the name of one
   std::string word(int64_t value);                       // a number that the text does not depend on
-  std::string function(const void* f);                   // the core's, without its type
+  std::string function(const void* f);                   // address of a function of the core
 
   // to[0 … n) = the elements of `from`, in order; or a place of the same shape.
   void copy(const Place& from, const std::string& to);
   void copy(const Place& from, const Place& to);
-  // Where the elements of a value lie packed: itself, or a copy.
+  // The value itself if packed, otherwise a packed copy.
   Place packed(const Place& p);
 
   void finish();
@@ -94,8 +94,8 @@ class Text {
 struct Register {
   DType dtype;
   bool row = false;
-  std::string one;    // an expression for the only element; else there is an array:
-  std::string array;  // where the elements lie
+  std::string one;    // an expression if there is a single element; otherwise there is an array:
+  std::string array;  // the array of its elements
   bool output = false;
 };
 void write_group(Text& text, std::vector<Register>& registers, const std::vector<FusedInstruction>& code, int64_t rows,

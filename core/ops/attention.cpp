@@ -37,7 +37,7 @@ bool is_one(Dim d) { return !d.symbolic() && d.raw == 1; }
        std::string(rule) + ", got q " + to_string(in[0]) + ", k " + to_string(in[1]) + " and v " + to_string(in[2]));
 }
 
-// Checks q, k, v and the mask, which stand at `in`; what the scores look like.
+// Checks q, k, v and the mask, which start at `in`; returns the shape of the scores.
 Dims check_operands(const Op& op, const Type* in, const Attrs& attrs) {
   const Dims &q = in[0].shape, &k = in[1].shape, &v = in[2].shape;
   if (!is_floating(in[0].dtype) || in[1].dtype != in[0].dtype || in[2].dtype != in[0].dtype) {

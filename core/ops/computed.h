@@ -1,4 +1,4 @@
-// Operands and results of kernels that compute in float32 and float64 only: 16-bit numbers are converted around them.
+// Operands and results of kernels that support only float32 and float64; 16-bit numbers are converted.
 #pragma once
 #include "../value.h"
 
@@ -6,7 +6,7 @@ namespace wengert {
 
 inline DType computed_in(DType dtype) { return dtype == DType::Float64 ? DType::Float64 : DType::Float32; }
 
-// v in the dtype that is computed in: itself, or a copy.
+// v in the dtype of the computation: itself, or a copy.
 inline Ref as_computed(Value* v, DType computed) {
   if (v->dtype == computed) return Ref::share(v);
   Ref wide(empty(computed, v->dims()));
@@ -20,7 +20,7 @@ inline Ref packed(Value* v, DType computed) {
   return Ref(contiguous(wide.v));
 }
 
-// Where a kernel writes: the output itself, or a wider value that `finish` rounds into it.
+// The target of a kernel: the output itself, or a wider value that `finish` rounds into it.
 struct Result {
   Value* out;
   Ref wide;

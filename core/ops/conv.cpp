@@ -134,7 +134,7 @@ ConvShape shape_of(const Value* x, const Value* w, const Value* y, const Attrs& 
   return s;
 }
 
-// The packed numbers of an operand in the type that is computed in.
+// The packed numbers of an operand in the type of the computation.
 Ref packed_as(const Value* v, DType dtype) {
   if (v->dtype == dtype) return Ref(contiguous(v));
   Ref copy(empty_like(v, dtype));
@@ -147,7 +147,7 @@ T* numbers(const Ref& v) {
   return v ? reinterpret_cast<T*>(v->data) : nullptr;
 }
 
-// The real (0) or imaginary (1) parts of a packed complex array, as an array of their own.
+// The real (0) or imaginary (1) parts of a packed complex array, as a separate array.
 template <class T>
 Ref part_of(const Ref& z, int part) {
   Ref r(empty_like(z.v, sizeof(T) == 4 ? DType::Float32 : DType::Float64));

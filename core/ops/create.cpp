@@ -1,4 +1,4 @@
-// Values made of nothing but attributes.
+// Values made from attributes alone.
 #include <algorithm>
 #include <cmath>
 

@@ -48,7 +48,7 @@ void infer_take(const Op& op, const Type* in, int n, const Attrs& attrs, Type* o
   *out = {in[0].dtype, replaced_axis(in[0].shape, axis, in[1].shape)};
 }
 
-// Few slices of a large array that is not packed: each is copied on its own, and the rest is not touched.
+// Few slices of a large array that is not packed: copies each separately and does not touch the rest.
 void take_unpacked(const Value* x, int axis, const int64_t* index, int64_t count, Value* y) {
   const int64_t element = size_of(x->dtype);
   int64_t shape[kMaxRank], from[kMaxRank], to[kMaxRank], stride = 1, slice = 0;

@@ -39,7 +39,7 @@ void compute_lu_factor(const Op&, Value* const* in, int, const Attrs&, Value** o
       }
     });
   });
-  singular.raise("solve", a, 2, kSingular);  // what users call
+  singular.raise("solve", a, 2, kSingular);  // the name that users know
 }
 
 void infer_lu_solve(const Op& op, const Type* in, int n, const Attrs&, Type* out) {

@@ -1,4 +1,4 @@
-// What the linear algebra ops share: checks of stacks of matrices, and loops over them.
+// Shared by the linear algebra ops: checks of stacks of matrices, and loops over them.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -102,7 +102,7 @@ inline Ref scratch_copy(const Value* x) {
   return copy;
 }
 
-// Where each of the batch begins, in elements; `last` axes make up one of them.
+// The offset of each matrix of the batch, in elements; the last `last` axes form one matrix.
 inline std::vector<int64_t> matrix_offsets(const Value* x, int last) {
   std::vector<int64_t> offsets(static_cast<size_t>(batch_of(x, last)));
   for (size_t b = 0; b < offsets.size(); ++b) {

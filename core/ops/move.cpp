@@ -7,7 +7,7 @@ namespace {
 
 using Kind = Attr::Kind;
 
-// A program says nothing of devices, so the op names both: its transpose moves back.
+// Programs name no device, so the op names both, and its transpose moves back.
 void infer_move(const Op&, const Type* in, int, const Attrs&, Type* out) { *out = in[0]; }
 
 void compute_move(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {

@@ -65,7 +65,7 @@ void run_rows(MapFn fn, Value* const* in, int n_in, Value* out, int64_t row, int
   });
 }
 
-// Operands with other strides are brought into blocks, so that every element passes the same vector kernel.
+// Operands with other strides are gathered into blocks, so that every element goes through the same vector kernel.
 void run_blocks(MapFn fn, Value* const* in, int n_in, Value* out) {
   constexpr int64_t kBlock = 1024;
   const int64_t out_size = size_of(out->dtype), n = out->size;
@@ -119,7 +119,7 @@ Op& add_op(Op op) {
 }
 
 std::shared_ptr<const Op> add_temporary_op(Op op) {
-  static int next_id = 1 << 20;  // above those of all other ops
+  static int next_id = 1 << 20;  // above the ids of all other ops
   op.id = next_id++;
   auto* added = new Op(std::move(op));
   names()[added->name] = added;
@@ -175,7 +175,7 @@ Value* run_elementwise(const Op& op, Value* const* in, int n_in, Value* spare) {
 
 namespace {
 
-// Whether the elements fill their memory without gaps, in whatever order of the axes.
+// Whether the elements fill their memory without gaps, in any order of the axes.
 bool is_dense(const Value* v) {
   int64_t step = 1;
   for (bool found = true; found && step < v->size;) {
@@ -189,7 +189,7 @@ bool is_dense(const Value* v) {
   return step == v->size;
 }
 
-// Whether operands are, say, all transposed in the same way: element upon element, they lie in the same order.
+// Whether all operands have their elements in the same memory order, such as all transposed in the same way.
 bool share_a_dense_layout(Value* const* in, int n_in) {
   for (int k = 1; k < n_in; ++k)
     for (int i = 0; i < in[0]->ndim; ++i)
@@ -197,7 +197,7 @@ bool share_a_dense_layout(Value* const* in, int n_in) {
   return is_dense(in[0]);
 }
 
-// A result in the layout of its operands: memory is passed in order.
+// Gives the result the layout of its operands, so that memory is read and written in order.
 [[gnu::noinline]] Value* run_in_layout(const Op& op, Value* const* in, int n_in) {
   const int dtype = static_cast<int>(in[n_in - 1]->dtype);
   Value* y = empty_like(in[0], op.map_result[dtype]);
@@ -220,7 +220,7 @@ bool share_a_dense_layout(Value* const* in, int n_in) {
   return y.take();
 }
 
-// Few elements, of operands that are packed or numbers; false if they are not, and then nothing was done.
+// Handles few elements of packed operands and numbers. Returns false, having done nothing, for other operands.
 [[gnu::noinline]] bool run_with_numbers(MapFn fn, Value* const* in, int n_in, Value* out) {
   constexpr int64_t kFew = 256;
   if (out->size > kFew) return false;
@@ -269,7 +269,7 @@ Value* compute_unified(const Op& op, Value* const* in, int n_in, Value* spare) {
   return y;
 }
 
-// The device on which an op runs. One without operands runs where a program or the user puts new tensors.
+// The device on which an op runs. Without operands, it is the one on which new tensors are placed.
 DeviceId device_for(const Op& op, Value* const* in, int n_in) {
   if (n_in == 0) return op.on_host ? kCpu : placement;
   unsigned any = kCpu;
@@ -277,7 +277,7 @@ DeviceId device_for(const Op& op, Value* const* in, int n_in) {
   return any == kCpu ? kCpu : common_device(op.name.c_str(), in, n_in);
 }
 
-// Copies, and kernels that are functions of users, know what to do with values of any device.
+// Copies and users' own kernels handle values of any device.
 void compute(DeviceId device, const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
   if (device == kCpu || op.moves || !op.owned.expired())
     op.compute(op, in, n_in, attrs, out);

@@ -35,10 +35,10 @@ struct Op {
   View view = nullptr;
   bool elementwise = false;
   Elementwise kernel = Elementwise::count;
-  int n_conditions = 0;                    // of an elementwise op: its first operands, which are bool
-  bool compares = false;                   // an elementwise op on two operands that are ordered or equal
+  int n_conditions = 0;                    // of an elementwise op: how many leading operands are bool conditions
+  bool compares = false;                   // an elementwise comparison of two operands
   FusionRole fusion = FusionRole::none;    // how it takes part in fused groups
-  Reduction reduction = Reduction::count;  // of an op that reduces rows there
+  Reduction reduction = Reduction::count;  // the reduction it performs in fused groups
   // Of an elementwise op, by the operands' dtype: the kernel, null where operands must be converted first or the
   // dtype is refused, and the dtype of the result.
   MapFn map[kNumDTypes] = {};
@@ -46,12 +46,12 @@ struct Op {
   Precision precision = Precision::any;
   bool differentiable = true;             // false: outputs carry no gradient at all (comparisons, argmax)
   bool moves = false;                     // its last attribute says on which device the output is
-  bool on_host = false;                   // what it makes is a number of the host, on every device
+  bool on_host = false;                   // its result is a number on the host, on every device
   std::shared_ptr<const void> data = {};  // of ops whose kernel is a Python function
-  std::weak_ptr<const Op> owned = {};     // of an op that is made at run time: who refers to it shares it
+  std::weak_ptr<const Op> owned = {};     // of an op made at run time: shared by everyone who refers to it
 
-  // Of the common case, all operands of one dtype, no attributes and any shape: [dtype][which need gradients, or have
-  // a tangent].
+  // For the common case (all operands of one dtype, no attributes, any shape): [dtype][mask of operands that need
+  // gradients, or have a tangent].
   Derivative* derivatives[kNumDTypes][8] = {};
   Derived* pushes[kNumDTypes][8] = {};
 };
@@ -59,23 +59,23 @@ struct Op {
 inline constexpr int kMaxOutputs = 4;
 
 Op& add_op(Op op);                                  // at start only
-std::shared_ptr<const Op> add_temporary_op(Op op);  // which has its name as long as somebody refers to it
+std::shared_ptr<const Op> add_temporary_op(Op op);  // registered by name for as long as somebody refers to it
 Op* find_op(const std::string& name);
 const std::vector<Op*>& all_ops();
 void register_ops();  // adds the ops of every family
 
 // How an elementwise op treats dtypes; `in` are the operands' dtypes, already promoted among each other.
 struct ElementwiseTypes {
-  DType compute;  // the operands' dtype (but for the condition of `where`, which is bool)
+  DType compute;  // the operands' dtype (except the condition of `where`, which is bool)
   DType result;
 };
 ElementwiseTypes elementwise_types(const Op& op, DType promoted);
-// Runs an elementwise op; a new reference. `spare`, if given, is an operand that nobody needs any more, contiguous and
-// of the result's dtype: the result takes its place. Operands that have not one shape and a dtype that it computes in
-// are refused; run_unified trusts the caller for that.
+// Runs an elementwise op; returns a new reference. `spare`, if given, is a contiguous operand of the result's dtype
+// that nobody needs any more, so its memory is reused. Checks that the operands have one shape and a supported dtype,
+// which run_unified leaves to the caller.
 Value* run_elementwise(const Op& op, Value* const* in, int n_in, Value* spare = nullptr);
 Value* run_unified(const Op& op, Value* const* in, int n_in, Value* spare = nullptr);
-// Whether the result of an elementwise op lies in memory as its operands do, of which none is packed.
+// Whether the result of an elementwise op takes the memory layout of its operands, none of which is packed.
 bool keeps_layout(Value* const* in, int n_in);
 
 // Runs an op on values: outputs are new references. Nothing is recorded. Throws.
@@ -84,7 +84,7 @@ void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value*
 // A normalised axis, or a shape error (IndexError's sibling) that names the op and the rank.
 int normalize_axis(const char* op, int64_t axis, int ndim);
 
-// A family of ops. Each file of a family has one, as `static const OpFamily family(add_ops);`, and so registers itself.
+// Registers a family of ops: each family's file has one, as `static const OpFamily family(add_ops);`.
 struct OpFamily {
   explicit OpFamily(void (*add)());
   void (*add)();

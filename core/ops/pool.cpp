@@ -1,5 +1,5 @@
-// Pooling over one to three spatial axes. The largest element of a window is found as the number of its tap, which is
-// what a derivative needs of it; taking elements at such numbers is linear, like sums over windows.
+// Pooling over one to three spatial axes. The largest element of a window is identified by its tap number, which is all
+// that a derivative needs; taking elements at given taps is linear, like sums over windows.
 #include "../kernels/pool.h"
 
 #include "check.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Kind = Attr::Kind;
 
-struct Window {  // which attributes are what
+struct Window {  // the positions of the attributes
   int kernel, stride, padding, dilation, sizes;
 };
 constexpr Window kSized = {1, 2, 3, 4, 0}, kUnsized = {0, 1, 2, 3, -1};

@@ -1,4 +1,4 @@
-// LSTM and GRU over whole sequences, and the ops that their derivatives are.
+// LSTM and GRU over whole sequences, and the ops of their derivatives.
 #include "../kernels/recurrent.h"
 
 #include "check.h"
@@ -132,7 +132,7 @@ void run(const Op& op, const Value* gates, Value* const* in, int n_in, Value** o
   for (Result& r : results) r.finish();
 }
 
-// An operand whose rows may lie anywhere: that of a layer with the batch first is a view.
+// An operand with strided rows, such as the view of a batch-first layer.
 struct Rows {
   Ref value;
   explicit Rows(Value* x) : value(as_computed(x, computed_in(x->dtype))) {

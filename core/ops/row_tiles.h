@@ -1,4 +1,4 @@
-// What the ops on rows share: packed rows along the last axes, worked on in tiles of whole rows.
+// Shared by the ops on rows: packed rows along the last axes, processed in tiles of whole rows.
 #pragma once
 #include <algorithm>
 

@@ -164,7 +164,7 @@ void compute_cotangent(const Op&, Value* const* in, int n, const Attrs& attrs, V
     return;
   }
   Operands at(in, n, out, 3);
-  // Each tile sums the gradients of the parameters in a place of its own, which must be small beside its rows.
+  // Each tile sums the parameter gradients into a separate buffer, which must be small compared with its rows.
   const int64_t per_tile = std::max(rows_of_tile(layout.size()), 16 * layout.groups / (layout.length * layout.layers));
   const int64_t tiles = (n_rows + per_tile - 1) / per_tile;
   at.compute([&](auto zero) {

@@ -1,5 +1,5 @@
-// Views, copies into another layout, and their transposes. Nothing here computes with numbers, but for casts
-// and as_strided_add.
+// Views, copies into another layout, and their transposes. Apart from casts and as_strided_add, nothing here does
+// arithmetic.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -195,7 +195,7 @@ void infer_unslice(const Op& op, const Type* in, int, const Attrs& attrs, Type* 
 
 alignas(16) constexpr char kZero[16] = {};
 
-// Zeros around a place without gaps: axis by axis, what lies before and behind it.
+// Zeroes everything around a slice without gaps: axis by axis, the parts before and after it.
 void zero_around(Value* y, const Dims& starts, const int64_t* sizes) {
   const int64_t element = size_of(y->dtype), repeated[kMaxRank] = {};
   int64_t shape[kMaxRank];
@@ -262,8 +262,8 @@ void infer_concat(const Op& op, const Type* in, int n, const Attrs& attrs, Type*
   }
 }
 
-// Packed operands are runs of bytes that alternate in the result. It is written in one go, in tiles of its own memory:
-// copies of one operand after the other would wait for each other.
+// Packed operands are runs of bytes that alternate in the result. The result is written in a single pass, in tiles of
+// its memory; copying one operand after the other would be slower.
 void join_packed(char* to, Value* const* in, int n, int64_t outer) {
   constexpr int64_t kTile = int64_t{1} << 16;
   std::vector<int64_t> ends(static_cast<size_t>(n));
@@ -453,7 +453,7 @@ void infer_triangle(const Op& op, const Type* in, int, const Attrs&, Type* out) 
   *out = in[0];
 }
 
-// Copies, then zeroes the part of each row that lies on the other side of diagonal k.
+// Copies, then zeroes the part of each row on the other side of diagonal k.
 template <bool upper>
 void compute_triangle(const Op& op, Value* const* in, int n, const Attrs& attrs, Value** out) {
   compute_pack(op, in, n, attrs, out);

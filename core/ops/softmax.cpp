@@ -1,4 +1,4 @@
-// Rows as distributions: positive numbers that add up to 1, their logarithms, and the derivatives of both.
+// Softmax and log-softmax of rows, and the derivatives of both.
 #include "../kernels/softmax_rows.h"
 
 #include "check.h"

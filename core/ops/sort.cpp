@@ -1,4 +1,4 @@
-// Sorting, the k largest, and places in a sorted vector. NaN has no place in an order: it is refused.
+// Sorting, the k largest, and positions in a sorted vector. NaN cannot be ordered and is refused.
 #include "../kernels/sort.h"
 
 #include "check.h"
@@ -101,7 +101,7 @@ void infer_searchsorted(const Op& op, const Type* in, int n, const Attrs&, Type*
   *out = {DType::Int64, in[1].shape};
 }
 
-// Of the sorted vector only the ends are looked at for NaN: searching is faster than reading all of it.
+// Only the ends of the sorted vector are checked for NaN, because searching is faster than reading all of it.
 void compute_searchsorted(const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   const Packed x(in[0]), y(in[1]);
   const int64_t n = in[0]->shape[in[0]->ndim - 1], element = size_of(in[0]->dtype);

@@ -12,12 +12,12 @@ namespace {
 struct Ordered {
   const char* name;
   int operands;
-  const char* orders[2];  // names of the attributes; one may be missing
-  int lowest, highest;    // of their sum
+  const char* orders[2];  // names of the attributes; the second may be null
+  int lowest, highest;    // limits of their sum
   OrderedFunction function;
 };
 
-constexpr int kMaxOrder = 170;  // 170! is the largest factorial that is a number
+constexpr int kMaxOrder = 170;  // 170! is the largest factorial that float64 can represent
 
 constexpr Ordered kOrdered[] = {
     {"polygamma", 1, {"n"}, 1, kMaxOrder, [](const double* x, const int* n) { return special::polygamma(n[0], x[0]); }},

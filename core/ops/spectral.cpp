@@ -19,7 +19,7 @@ bool all_finite(const T* x, int64_t n) {
   return sum == 0;
 }
 
-// LAPACK may loop for ever on NaN, so it never sees one.
+// LAPACK may loop forever on NaN, so inputs are checked first.
 struct Failures {
   Failure not_finite, no_convergence;
   void raise(const Op& op, const Value* x) const {
@@ -67,7 +67,7 @@ void infer_svdvals(const Op& op, const Type* in, int, const Attrs&, Type* out) {
   out[0] = {real_of(in[0].dtype), with_last(a, 2, {smaller(a[a.n - 2], a[a.n - 1])})};
 }
 
-// u and vh may be null: values alone.
+// u and vh may be null to compute only the singular values.
 void run_svd(const Op& op, const Value* x, bool full, Value* u, Value* s, Value* vh) {
   const int64_t m = rows_of(x), n = columns_of(x), k = std::min(m, n), batch = batch_of(x);
   const int64_t left = full ? m : k, right = full ? n : k;
