@@ -73,3 +73,18 @@ def test_randint_reaches_its_ends() -> None:
     drawn = wg.randint(-(2**62), 2**63 - 1, (1000,), generator=wg.Generator(seed=0)).numpy()
     assert drawn.min() < -(2**61) and drawn.max() > 2**62
     assert set(wg.randint(2**63 - 3, 2**63 - 1, (50,)).tolist()) == {2**63 - 3, 2**63 - 2}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"])
+def test_rounding_to_any_number_of_decimals(dtype: str) -> None:
+    """Powers of ten that the dtype does not have leave numbers as they are, or nothing of them."""
+    x = wg.tensor([1.5, -0.75, 3e4, 0.0, np.inf], dtype=dtype)
+    for decimals in (10, 40, 400, BIG):
+        assert (wg.round(x, decimals) == x).all()
+    for decimals in (-5, -40, -400, -BIG):
+        assert wg.round(x[:4], decimals).tolist() == [0.0] * 4
+    if not dtype.startswith("complex"):
+        assert wg.round(x, -40)[4].item() == np.inf
+    exact = wg.tensor([1234, -5])
+    assert wg.round(exact, BIG).tolist() == [1234, -5] and wg.round(exact, -BIG).tolist() == [0, 0]
+    assert wg.round(wg.tensor(0.123, dtype="float16"), 2).item() == np.float16(0.12)

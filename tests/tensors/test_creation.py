@@ -159,3 +159,12 @@ def test_arrays_of_others_keep_their_dtype() -> None:
     assert wg.asarray(memoryview(b"ab")).tolist() == [97, 98]
     assert wg.asarray([1.0, 2]).dtype == wg.float32
     assert wg.asarray([np.float64(1.0), 2.0]).dtype == wg.float64
+
+
+def test_models_may_be_lists_and_numbers() -> None:
+    assert wg.zeros_like([1, 2]).tolist() == [0, 0] and wg.zeros_like([1, 2]).dtype == wg.int64
+    assert wg.ones_like(3.0).shape == () and wg.full_like([[1.0]], 7).tolist() == [[7.0]]
+    assert wg.empty_like(np.ones(2)).dtype == wg.float64
+    assert wg.rand_like([0.0, 0.0]).shape == wg.randn_like([0.0, 0.0]).shape == (2,)
+    with pytest.raises(TypeError, match="cannot make a tensor of str"):
+        wg.zeros_like("a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 
 from wengert._core import Dim, Tensor
 from wengert.compiling.compile import composite
-from wengert.dtypes import bool_, float32, float64
+from wengert.dtypes import bool_, complex128, float32, float64
 from wengert.errors import ArgumentError, DTypeError, TraceError
 from wengert.foreign_names import explain_keywords
 from wengert.functional.reductions import all
@@ -53,10 +54,23 @@ def round(x: Any, decimals: int | None = None) -> Tensor:
     t, n = as_tensor(x, "round"), 0 if decimals is None else operator.index(decimals)
     if n == 0 or (n > 0 and not t.dtype.is_inexact):
         return _round(t)
-    scale = float(10 ** abs(n))
-    if t.dtype.is_inexact:
-        return _round(t * scale) / scale if n > 0 else _round(t / scale) * scale
-    return as_dtype_of(_round(as_dtype_of(t, float64) / scale) * scale, t.dtype)
+    if t.dtype.is_inexact and t.dtype.itemsize > 2:
+        return _round_decimals(t, n)
+    # Half precision has not the range for the power of ten, and integers not the fractions.
+    return as_dtype_of(_round_decimals(as_dtype_of(t, float32 if t.dtype.is_inexact else float64), n), t.dtype)
+
+
+def _round_decimals(t: Tensor, n: int) -> Tensor:
+    most = 308 if t.dtype in (float64, complex128) else 38  # powers of ten that its dtype has
+    if n > most:
+        return _copy(t)
+    if n < -most:
+        return _where(_isfinite(t), t * 0.0, t)
+    scale = 10.0 ** builtins.abs(n)
+    if n < 0:
+        return _round(t / scale) * scale
+    scaled = t * scale
+    return _where(_isfinite(scaled), _round(scaled) / scale, t)  # else it has no digits there
 
 
 def conj(x: Any) -> Tensor:

@@ -121,6 +121,11 @@ def empty(
     return zeros(shape, *more, dtype=dtype, requires_grad=requires_grad, device=device)
 
 
+def as_model(x: Any) -> Any:
+    """Anything with a shape and a dtype unchanged; numbers and lists as tensors."""
+    return x if hasattr(x, "shape") and hasattr(x, "dtype") else asarray(x)
+
+
 def full_like(
     x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool | None = None, device: Any = None
 ) -> Tensor:
@@ -129,6 +134,7 @@ def full_like(
     >>> full_like(zeros(2), 7).tolist()
     [7.0, 7.0]
     """
+    x = as_model(x)
     return full(x.shape, fill_value, dtype=dtype or x.dtype, requires_grad=requires_grad, device=device or like(x))
 
 
@@ -138,6 +144,7 @@ def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = Non
     >>> zeros_like(ones(2, dtype=int)).tolist()
     [0, 0]
     """
+    x = as_model(x)
     return _constant(x.shape, 0.0, dtype or x.dtype, requires_grad, device or like(x))
 
 
@@ -147,6 +154,7 @@ def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool | None = None
     >>> ones_like(zeros(2, dtype=int)).tolist()
     [1, 1]
     """
+    x = as_model(x)
     return _constant(x.shape, 1.0, dtype or x.dtype, requires_grad, device or like(x))
 
 

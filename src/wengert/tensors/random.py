@@ -19,7 +19,7 @@ from wengert.program.call_trace import CallTrace, call_trace
 from wengert.program.trace import refuse_kept_size, standing_trace, tracing
 from wengert.tensors.arguments import as_dtype_of, as_tensor, native, product
 from wengert.tensors.conversion import asarray, check_range
-from wengert.tensors.creation import as_shape, check_count
+from wengert.tensors.creation import as_model, as_shape, check_count
 from wengert.tensors.determinism import place_in_source, require_seed, running
 from wengert.tensors.device import like, make_on
 from wengert.tensors.numpy import data
@@ -352,6 +352,7 @@ def randn_like(
     >>> randn_like(ones((5, 3))).shape
     (5, 3)
     """
+    x = as_model(x)
     return randn(
         x.shape,
         mean=mean,
@@ -377,6 +378,7 @@ def rand_like(
     >>> rand_like(ones((5, 3))).shape
     (5, 3)
     """
+    x = as_model(x)
     kind = x.dtype if dtype is None else dtype
     return rand(x.shape, dtype=kind, device=device or like(x), generator=generator, requires_grad=requires_grad)
 
