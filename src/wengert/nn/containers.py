@@ -146,7 +146,7 @@ class Sequential(_Listed):
 
 
 class ModuleList(_Listed):
-    """A list of modules, for those who look for it; a plain list in an attribute does as well.
+    """A list of modules, as in PyTorch; a plain list in an attribute works as well.
 
     >>> import wengert as wg
     >>> len(ModuleList([wg.nn.Linear(2, 2), wg.nn.Linear(2, 2)]).parameters())
@@ -161,7 +161,7 @@ class ModuleList(_Listed):
 
 
 class ParameterList(Module):
-    """A list of parameters, for those who look for it; a plain list in an attribute does as well. Tensors become parameters.
+    """A list of parameters, as in PyTorch; a plain list in an attribute works as well. Tensors become parameters.
 
     >>> import wengert as wg
     >>> weights = ParameterList([wg.ones((2,)), wg.zeros((3,))])
@@ -210,7 +210,7 @@ class ParameterList(Module):
 
 
 class ModuleDict(Module):
-    """Modules by name; a plain dict in an attribute does as well.
+    """Modules by name, as in PyTorch; a plain dict in an attribute works as well.
 
     >>> import wengert as wg
     >>> heads = ModuleDict({"a": wg.nn.Linear(2, 2)})

@@ -96,7 +96,7 @@ class Bilinear(Module):
 
 
 class Identity(Module):
-    """The input itself: where a layer may stand, or none.
+    """Return the input unchanged: a placeholder for a layer.
 
     >>> import wengert as wg
     >>> Identity()(wg.tensor([1.0, 2.0])).tolist()
@@ -109,7 +109,7 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """All axes from `start_axis` to `end_axis` as one; by default all but the first.
+    """Merge the axes from `start_axis` to `end_axis`, by default all but the first.
 
     >>> import wengert as wg
     >>> Flatten()(wg.ones((2, 3, 4))).shape

@@ -290,7 +290,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 
 
 class Upsample(Module):
-    """Images of another size: `size`, or `scale_factor` times as large.
+    """Resize images to `size`, or by the factor `scale_factor`.
 
     >>> import wengert as wg
     >>> Upsample(scale_factor=2, mode="bilinear")(wg.ones((1, 2, 4, 4))).shape

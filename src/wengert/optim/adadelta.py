@@ -40,7 +40,12 @@ def _rule(maximize: bool) -> Rule:
 
 
 class Adadelta(Optimizer):
-    """v ← ρ v + (1 − ρ) g², d = g √(u + eps) / √(v + eps), u ← ρ u + (1 − ρ) d², p ← p − lr d (Zeiler, 2012).
+    """Steps scaled by running averages of squared gradients and of squared steps (Zeiler, 2012).
+
+        v ← ρ v + (1 − ρ) g²
+        d = g √(u + eps) / √(v + eps)
+        u ← ρ u + (1 − ρ) d²
+        p ← p − lr d
 
     >>> import wengert as wg
     >>> p = wg.Parameter.ones((2,))

@@ -40,7 +40,10 @@ def _rule(maximize: bool) -> Rule:
 
 
 class Adagrad(Optimizer):
-    """s ← s + g², p ← p − lr/(1 + (t − 1) `lr_decay`) · g / (√s + eps) (Duchi, Hazan & Singer, 2011).
+    """Steps scaled by the sum of all squared gradients so far (Duchi, Hazan & Singer, 2011).
+
+        s ← s + g²
+        p ← p − lr/(1 + (t − 1) lr_decay) · g / (√s + eps)
 
     >>> import wengert as wg
     >>> p = wg.Parameter.ones((2,))

@@ -60,10 +60,14 @@ def _rule(decay: str, amsgrad: bool, maximize: bool) -> Rule:
 
 
 class Adam(Optimizer):
-    """m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², p ← p − lr m̂ / (√v̂ + eps) (Kingma & Ba, 2015).
+    """Momentum, with steps scaled by a running average of squared gradients (Kingma & Ba, 2015).
 
-    m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) at step t. `weight_decay` λ adds λ p to the gradient. With `amsgrad`, v̂ is
-    made of the largest v so far (Reddi et al., 2018).
+        m ← β₁ m + (1 − β₁) g
+        v ← β₂ v + (1 − β₂) g²
+        p ← p − lr m̂ / (√v̂ + eps)
+
+    m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) at step t. `weight_decay` λ adds λ p to the gradient. With `amsgrad`, v̂
+    is made of the largest v so far (Reddi et al., 2018).
 
     >>> import wengert as wg
     >>> p = wg.Parameter.ones((2,))

@@ -38,7 +38,10 @@ def _rule(maximize: bool) -> Rule:
 
 
 class Lion(Optimizer):
-    """p ← (1 − lr λ) p − lr sign(β₁ m + (1 − β₁) g), then m ← β₂ m + (1 − β₂) g (Chen et al., 2023).
+    """Momentum of which only the sign counts, with decoupled weight decay (Chen et al., 2023).
+
+        p ← (1 − lr λ) p − lr sign(β₁ m + (1 − β₁) g)
+        m ← β₂ m + (1 − β₂) g
 
     >>> import wengert as wg
     >>> p = wg.Parameter.ones((2,))

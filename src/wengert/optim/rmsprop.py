@@ -51,10 +51,13 @@ def _rule(momentum: bool, centered: bool, maximize: bool) -> Rule:
 
 
 class RMSprop(Optimizer):
-    """v ← α v + (1 − α) g², p ← p − lr g / (√v + eps) (Tieleman & Hinton, 2012).
+    """Steps scaled by a running average of squared gradients (Tieleman & Hinton, 2012).
 
-    `centered` divides by √(v − m²) instead, with m the running mean of g (Graves, 2013). `momentum` μ moves by
-    b ← μ b + g / (√v + eps).
+        v ← α v + (1 − α) g²
+        p ← p − lr g / (√v + eps)
+
+    `centered` divides by √(v − m²) instead, with m the running mean of g (Graves, 2013). `momentum` μ moves by b ← μ
+    b + g / (√v + eps).
 
     >>> import wengert as wg
     >>> p = wg.Parameter.ones((2,))
