@@ -55,7 +55,7 @@ class CustomOp:
     """
 
     saved: tuple[Any, ...] = ()
-    # Whether forward gives the same results for the same inputs, so that it may be called again. None: nobody said so.
+    # Whether forward gives the same results for the same inputs, so that it may be called again. None: not declared.
     pure: bool | None = None
 
     def forward(self, *args: Any) -> Any:
@@ -77,7 +77,7 @@ class CustomOp:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args = _in_order(self.forward, args, kwargs)
-        kept: list[tuple[Any, ...]] = []  # of this call: the next one saves its own
+        kept: list[tuple[Any, ...]] = []  # of this call; the next call saves its own
 
         def forward(*inputs: Any) -> Any:
             self.saved = ()
@@ -137,7 +137,7 @@ class FunctionOp:
 
 
 def _in_order(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Arguments given by name at their position, since rules get all arguments by position."""
+    """Move keyword arguments to their position, because rules take all arguments by position."""
     if not kwargs:
         return args
     bound = inspect.signature(f).bind(*args, **kwargs)
@@ -217,13 +217,13 @@ class _Call:
             linear,
             [] if residuals is None else residuals,
         )
-        self.again = again  # calls the operation anew; None: it is not pure
+        self.again = again  # calls the operation again; None if it is not pure
         self.sparsity: Callable[..., Any] | str = "everything"
-        self.pure: bool | None = True  # of the library's own; custom ops say it themselves
+        self.pure: bool | None = True  # for the library's own calls; custom ops declare it themselves
 
     @property
     def residuals(self) -> bool:
-        """Whether forward has kept something for backward."""
+        """Whether forward saved something for backward."""
         return any(self._residuals)
 
     def __call__(self, *args: Any) -> Any:
@@ -241,7 +241,7 @@ class _Call:
         ys = [self._output(y) for y in ([result] if single else result)]
         floating = [x for x in tensors if x.dtype.is_inexact]
         if _core.is_grad_enabled() and any(x.requires_grad or _core.recording_tapes() for x in floating):
-            # Values of their own, not views of the outputs: a node must not own what owns it.
+            # Separate values, not views of the outputs: a node must not own what owns it.
             kept = tuple(_core.untracked_name(y) for y in ys)
             ys = record_node(functools.partial(self._pull_node, args, kept), floating, ys)
         if _core.checks() == _CHECKING_RESULTS:
@@ -257,14 +257,14 @@ class _Call:
                 f"{self.name}: forward returned None; it must return a tensor, or several. Is its `return` missing?"
             )
         t = y if isinstance(y, Tensor) else asarray(y)
-        return _core.copy(t.detach()) if t._plain else t  # an output of its own, whatever forward returned
+        return _core.copy(t.detach()) if t._plain else t  # a separate output, whatever forward returned
 
     # ----------------------------------------------------------------------------------------------- reverse
 
     def _pull_node(
         self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Any], node: Any = None
     ) -> list[Any]:
-        """What the node calls. With a node given, the derivative is being recorded: it depends on inputs and outputs."""
+        """Called by the node. If a node is given, the derivative is being recorded and depends on inputs and outputs."""
         if node is None:
             return self._pull(tuple(x.detach() if isinstance(x, Tensor) else x for x in args), ys, bars)
         outputs = tuple(_core.reattach(node, k, y) for k, y in enumerate(ys))
@@ -272,7 +272,7 @@ class _Call:
             return self._pull(args, outputs, bars)
 
     def _pull(self, args: tuple[Any, ...], ys: tuple[Any, ...], bars: Sequence[Any]) -> list[Any]:
-        """Cotangents of the floating inputs, by the rule for them, or by the transpose of the other one."""
+        """Cotangents of the floating inputs, by the VJP rule or by the transpose of the JVP rule."""
         if self.vjp is not None:
             extra = ys if self.passes_outputs else ()
             return self._checked(self.vjp(*bars, *extra, *args), args)
@@ -290,7 +290,7 @@ class _Call:
             )
 
     def _push(self, x_dots: Sequence[Any], ys: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
-        """Tangents of the outputs by the rule for them; `x_dots` are those of the floating inputs."""
+        """Tangents of the outputs by the JVP rule; `x_dots` are those of the floating inputs."""
         assert self.jvp is not None
         fresh = iter(x_dots)
         tangents = [next(fresh) if _differentiable(x) else None for x in args if isinstance(x, Tensor)]
@@ -299,7 +299,7 @@ class _Call:
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
-        """Inside, errors about numbers that leave wengert name this op."""
+        """A scope in which errors about numbers that leave wengert name this op."""
         before = getattr(running_rule, "name", None)
         running_rule.name = self.name
         try:
@@ -309,7 +309,7 @@ class _Call:
 
     @contextlib.contextmanager
     def _residuals_made_from(self, args: Sequence[Any], ys: Sequence[Any]) -> Iterator[None]:
-        """Inside, what forward keeps depends on these arguments, if a derivative by them is to follow."""
+        """A scope in which saved values depend on these arguments, if another derivative will follow."""
         if not self.residuals or all(x._plain and not x.requires_grad for x in args if isinstance(x, Tensor)):
             yield
             return
@@ -320,20 +320,20 @@ class _Call:
         try:
             if any(depends) and not same:
                 self.refuse_repeated()
-            if len(again) == len(before):  # others, such as what was drawn at random, are those of the first time
+            if len(again) == len(before):  # others, such as random draws, keep their first values
                 self._residuals[:] = [tuple(r if d else b for r, b, d in zip(again, before, depends))]
             yield
         finally:
             self._residuals[:] = [before]
 
     def repeat(self, args: Sequence[Any], ys: Sequence[Any]) -> bool:
-        """Run forward once more for what it keeps, and say whether its results were these."""
+        """Run forward again for the values it saves, and return whether it gave these results."""
         result = self.forward(*args)
         results = result if isinstance(result, (tuple, list)) else [result]
         return all(np.array_equal(_numbers(a), _numbers(b), equal_nan=True) for a, b in zip(results, ys))
 
     def refuse_repeated(self) -> NoReturn:
-        """For a forward that does not do the same twice."""
+        """Raise for a forward that gives different results when called again."""
         raise CustomOpError(
             f"{self.name}: what forward saves has to be made again here, but forward gave other results the second time; "
             "write backward with the inputs and with what does not depend on them"
@@ -391,7 +391,7 @@ class _Call:
 
 
 def _call_again(name: str, op: Callable[..., Any] | None, static: list[Any], *tensors: Any) -> list[Any]:
-    """What a tape recorded as a custom operation, on other tensors."""
+    """Call a recorded custom operation again, on other tensors."""
     if op is None:
         raise CustomOpError(f"{name} cannot be run again: it was declared with pure=False, so its results may differ")
     fresh = iter(tensors)
@@ -407,7 +407,7 @@ class TracedCall:
 
     def __init__(self, call: _Call, args: tuple[Any, ...]) -> None:
         self.call = call
-        self.static = [None if isinstance(x, Tensor) else (x,) for x in args]  # None: a tensor goes here
+        self.static = [None if isinstance(x, Tensor) else (x,) for x in args]  # None marks a tensor
 
     def __call__(self, trace: Any, tensors: list[Tensor]) -> Any:
         shapes = [tuple(int(n) for n in x.shape) for x in tensors]
@@ -430,7 +430,7 @@ class TracedCall:
         return trace.emit(op, tensors, ())
 
     def filled(self, tensors: Sequence[Any]) -> list[Any]:
-        """All arguments, with these tensors in their places."""
+        """All arguments, with the tensors filled in."""
         fresh = iter(tensors)
         return [next(fresh) if s is None else s[0] for s in self.static]
 
@@ -442,7 +442,7 @@ class TracedCall:
         return [self.call._output(y) for y in (result if isinstance(result, (tuple, list)) else [result])]
 
     def batched(self, size: Any, mapped: tuple[bool, ...], *tensors: Any) -> Any:
-        """The batch rule of the instruction, by the custom one, which knows all arguments."""
+        """The batch rule of the instruction, based on the custom one, which takes all arguments."""
         n, which = int(size), iter(mapped)
         given = [s is None and next(which) for s in self.static]
         assert self.call.vmap is not None
@@ -456,7 +456,7 @@ class TracedCall:
         return tuple(made) if isinstance(made, (tuple, list)) else made
 
     def tangents(self, *values: Any) -> Any:
-        """The rule of the instruction: the custom one, or the transpose of a custom VJP."""
+        """The JVP of the instruction: the custom rule, or the transpose of the custom VJP."""
         n = self.static.count(None)
         x_dots, y, xs = values[:n], values[n], values[n + 1 :]
         ys = y if isinstance(y, tuple) else (y,)
@@ -470,7 +470,7 @@ class TracedCall:
         return self._push(given, ys, xs)
 
     def _tangents_by_jvp(self, x_dots: list[Any], ys: Sequence[Any], xs: Sequence[Any]) -> Any:
-        """The custom rule as instructions; where they are not linear, as one instruction that cannot be transposed."""
+        """The custom JVP as instructions or, if they are not linear, as a single instruction that cannot be transposed."""
         linear = [d for d in x_dots if isinstance(d, Tracer)]
         start = len(linear[0]._trace.instructions) if linear else 0
         with _constants_as_instructions((*x_dots, *xs)):
@@ -501,7 +501,7 @@ class TracedCall:
         return made if isinstance(made, tuple) else (made,)
 
     def _push(self, x_dots: list[Any], ys: Sequence[Any], xs: Sequence[Any]) -> Any:
-        """A linear instruction that exists only to be transposed: its transpose is the custom VJP."""
+        """A linear instruction that exists only for its transpose, the custom VJP."""
         name, n, m = self.call.name, len(x_dots), len(ys)
 
         def refuse(*operands: Any) -> Any:
@@ -520,7 +520,7 @@ class TracedCall:
         return op(*x_dots, *ys, *xs)
 
     def _pulled(self, y_bar: Any, ys: Sequence[Any], xs: Sequence[Any]) -> Sequence[Any]:
-        """Cotangents by the custom VJP: as instructions, or where it needs numbers or residuals, by a call-back."""
+        """Cotangents by the custom VJP: as instructions or, if it needs numbers or residuals, by a callback."""
         if not self.call.residuals:
             with contextlib.suppress(TraceError), _constants_as_instructions((y_bar, *xs)):
                 return self.call._pull(tuple(self.filled(xs)), tuple(ys), [y_bar])
@@ -529,7 +529,7 @@ class TracedCall:
         def run(y_bar: Any, *operands: Any) -> list[Tensor]:
             given = self.filled(operands[m:])
             with no_grad(), untraced():
-                # What the last call saved need not be what this one did.
+                # The last call may have saved other values than this one.
                 if self.call.residuals and not self.call.repeat(given, operands[:m]):
                     self.call.refuse_repeated()
                 found = self.call._pull(tuple(given), operands[:m], [y_bar])
@@ -549,7 +549,8 @@ class TracedCall:
 
 @contextlib.contextmanager
 def _constants_as_instructions(operands: Sequence[Any]) -> Iterator[None]:
-    """Inside, tensors that a rule closes over are read by instructions: the trace of a derivative has no inputs for them."""
+    """A scope in which tensors that a rule closes over are read by instructions, because a derivative's trace has no inputs
+    for them."""
     traces = [x._trace for x in operands if isinstance(x, Tracer) and not x._trace.captures]
     if not traces:
         yield

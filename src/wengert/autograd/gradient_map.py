@@ -71,7 +71,7 @@ class GradientMap:
 
     @staticmethod
     def _checked(x: Tensor | int, gradient: Any) -> Tensor:
-        """The gradient as a tensor that fits x, where x is more than an id."""
+        """The gradient as a tensor, checked against x unless x is just an id."""
         g = gradient if isinstance(gradient, Tensor) else asarray(gradient)
         if isinstance(x, Tensor) and tuple(g.shape) != tuple(x.shape):
             raise ShapeError(
@@ -153,7 +153,7 @@ class GradientMap:
         return all(map(bool, found))
 
     def _rows(self, names: dict[int, str]) -> list[tuple[str, str, str]]:
-        """For the first gradients: whose it is, its type, and its norm."""
+        """Name, type and norm of the first gradients."""
         shown = list(self._gradients.items())[:MOST_SHOWN]
         return [
             (
@@ -185,7 +185,7 @@ class GradientMap:
 
 
 def names_in(frame: Any) -> dict[int, str]:
-    """What tensors are called where a map is printed, and in the main module: variables, and parameters of networks."""
+    """Names of tensors in the scope where a map is printed and in the main module: variables, and parameters of networks."""
     found: dict[int, str] = {}
     main = sys.modules.get("__main__")
     for variables in (frame.f_locals, frame.f_globals, vars(main) if main else {}):

@@ -1,4 +1,4 @@
-"""Rules of custom ops that are linear in their tangents (or cotangents): whether they are, and their transposes.
+"""Rules of custom ops: whether they are linear in their tangents (or cotangents), and their transposes.
 
 A rule runs once on symbolic tangents, among concrete values of everything else. What it does with the tangents is then a
 list of instructions, each of which must be linear; their transposes in reverse order are the transpose of the rule.
@@ -49,7 +49,7 @@ def transposed(
 def not_linear(
     instructions: Sequence[Instruction], outputs: Sequence[Any], known: dict[Var, Any] | None = None
 ) -> str | None:
-    """Why instructions do not make the outputs linear functions of the linear values that they read; None if they do."""
+    """Why the outputs are not linear in the linear values that the instructions read; None if they are."""
     producers = {v: i for i in instructions for v in i.outputs}
     live: set[Var] = set()
     for y in outputs:
@@ -77,7 +77,7 @@ def _why_not_linear(i: Instruction, producers: dict[Var, Instruction], known: di
         return f"{name} multiplies two of them" if all(linear) else None
     if not all(DTYPES[v.type.dtype].is_inexact for v in i.outputs):
         return f"{name} rounds them"
-    # All other ops are linear in the operands that have a transpose together, not in each of them alone.
+    # All other ops are jointly linear in the operands that have a transpose, not in each alone.
     others = [x for x, is_linear, rule in zip(i.inputs, linear, rules) if not is_linear and rule is not None]
     if all(_is_zero(x, producers, known) for x in others):
         return None

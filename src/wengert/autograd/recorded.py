@@ -1,4 +1,4 @@
-"""What a tape recorded: as a program that can be run again, and entry by entry."""
+"""What a tape recorded, as a program that can be run again, and entry by entry."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Entry:
 
     @property
     def saved(self) -> tuple[Tensor, ...]:
-        """What it keeps for backward; nothing any more once that has run."""
+        """What it keeps for backward; empty once backward has run."""
         return () if self._node.freed or self._node.custom is not None else tuple(self._node.saved)
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class _Step:
-    """A call, on values of the program; and what it does, as instructions on them."""
+    """A call on values of the program, with the instructions that it consists of."""
 
     call: Any
     operands: list[Operand]
@@ -65,7 +65,7 @@ class _Step:
     instructions: list[Instruction]
 
     def run(self, env: dict[Var, Any], exactly: bool) -> None:
-        """Make its results. `exactly`: by what ran when it was recorded, which takes plain tensors."""
+        """Compute its results. `exactly`: with the program that ran when it was recorded, which takes plain tensors."""
         if exactly and not self.call.is_custom:
             kept = (value for _, _, value, _ in self.call.operands)
             made = self.call.run([env[x] if isinstance(x, Var) else k for x, k in zip(self.operands, kept)])
@@ -130,11 +130,11 @@ class Reader:
     """Reads calls into instructions on values with known sizes."""
 
     def __init__(self) -> None:
-        self.inputs: dict[Any, Var] = {}  # by where they lay
+        self.inputs: dict[Any, Var] = {}  # by memory location
         self.arguments: list[Tensor] = []
         self.steps: list[_Step] = []
         self._made: dict[int, Operand] = {}  # by number
-        self._receivers: dict[Var, _Receiver] = {}  # who gets the cotangent of a value
+        self._receivers: dict[Var, _Receiver] = {}  # the receiver of the cotangent of each value
         self._received: dict[_Receiver, Var] = {}
 
     def read(self, call: Any) -> None:
@@ -167,14 +167,14 @@ class Reader:
         return self.inputs[place]
 
     def _receive(self, x: Var, receiver: _Receiver) -> _Receiver:
-        """Who gets the cotangent of a value: as it was said the first time."""
+        """Note the receiver of a value's cotangent; the first one counts."""
         if x not in self._receivers and receiver[0]:
             self._received.setdefault(receiver, x)
         return self._receivers.setdefault(x, receiver)
 
     def _differentiated(self, x: Operand, receiver: _Receiver, call: Any, before: list[Instruction]) -> Operand:
-        """An operand of a differentiated call. Its derivative ends here if it was detached or made under no_grad; it is that
-        of what it has replaced if it was written under no_grad."""
+        """An operand of a differentiated call. Its derivative ends here if it was detached or made under no_grad; if it was
+        written under no_grad, it has the derivative of the value it replaced."""
         if isinstance(x, Const) or call.node is None or not DTYPES[x.type.dtype].is_inexact:
             return x
         if receiver[0] and receiver == self._receive(x, receiver):
@@ -185,7 +185,7 @@ class Reader:
         return before[-1].outputs[0]
 
     def result(self, y: Tensor) -> Operand:
-        """The value that this tensor is."""
+        """The program value of this tensor."""
         made = self._made.get(_core.number_of_result(y)) if y._plain else None
         if made is None:
             raise ArgumentError(
@@ -229,7 +229,7 @@ def _evaluate(instructions: Sequence[Instruction], env: dict[Var, Any]) -> None:
 
 
 def _literal(value: Tensor, type_: Type, before: list[Instruction]) -> Operand:
-    """A number that was written in the source, or numbers that were drawn for a call."""
+    """A literal in the source, or numbers drawn for a call."""
     numbers = np.asarray(value.detach())
     if numbers.size and (numbers == numbers.flat[0]).all():
         return Const(numbers.flat[0].item(), type_.dtype)
@@ -254,7 +254,7 @@ def _callback(call: Any) -> Any:
 
 
 def _inlined(call: Any, operands: Sequence[Var]) -> tuple[list[Instruction], list[Operand]]:
-    """The instructions of a call of a program, with sizes that are known, and its results."""
+    """The instructions of a call of a program, with known sizes filled in, and its results."""
     source = getattr(call.python, "forward", None) or call.python.program
     replace = _core.SizeSubstitution(*_known_sizes(call))
     env: dict[Any, Operand] = dict(zip(source.inputs, operands))
@@ -277,7 +277,7 @@ def _known_sizes(call: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _concrete(i: Instruction, env: dict[Any, Operand], replace: Any) -> Instruction:
-    """The instruction with sizes that are known put in."""
+    """The instruction with known sizes filled in."""
     inputs = tuple(env[x] if isinstance(x, Var) else x for x in i.inputs)
     attrs = resized_attrs(i.op, i.attrs, lambda shape: tuple(replace(shape)))
     outputs = tuple(Var(t) for t in infer(i.op, inputs, attrs))

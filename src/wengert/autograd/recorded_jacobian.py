@@ -1,4 +1,4 @@
-"""Jacobians of what a tape recorded: as the scheduler plans them.
+"""Jacobians of recorded computations, as planned by the scheduler.
 
 What was recorded is a program. Its Jacobian is compiled, all rows or columns in one pass, and kept for recordings that read
 the same, as those of a loop do. A recording that is seen for the first time, with few rows, is walked natively once for each
@@ -28,10 +28,10 @@ from wengert.transforms.pullback import pull
 from wengert.transforms.schedule import Plan, SchedulerConfig, between, plan_program
 
 _SECONDS_TO_COMPILE = 1.5e-3  # per instruction
-_SECONDS_PER_STEP = 5e-7  # of a native walk, for each instruction
+_SECONDS_PER_STEP = 5e-7  # per instruction of a native walk
 _MOST = 64
 
-_known: OrderedDict[Any, Any] = OrderedDict()  # compiled Jacobians; None of a recording that was seen once
+_known: OrderedDict[Any, Any] = OrderedDict()  # compiled Jacobians; None for a recording seen only once
 
 
 class RecordedJacobian:
@@ -62,13 +62,13 @@ class RecordedJacobian:
         if plan.mode == "forward" and "c" in (self.target.dtype.kind, self.names[0].dtype.kind):
             plan = Plan(
                 "reverse", plan.inputs, plan.outputs
-            )  # whose rows `_row` puts together of real and imaginary parts
+            )  # whose rows `_row` combines from real and imaginary parts
         return (self._columns if plan.mode == "forward" else self._rows)(record), plan
 
     # ------------------------------------------------------------------------------------------------- the program
 
     def _read(self, calls: Sequence[Any]) -> None:
-        """The program between the source and the target, and the values of its inputs; None where there is none."""
+        """The program between the source and the target with the values of its inputs, or None."""
         self.program: Program | None = None
         reader = Reader()
         try:
@@ -76,7 +76,7 @@ class RecordedJacobian:
                 reader.read(call)
                 call.check_operands()
             result: Any = reader.result(self.target)
-        except (ArgumentError, InPlaceError):  # made elsewhere, or overwritten since: only what the nodes saved is left
+        except (ArgumentError, InPlaceError):  # made elsewhere or overwritten since, so only saved values are left
             return
         found = [(reader.received(_core.node_of(x)), x) for x in self.names]
         sources = [(v, x) for v, x in found if v is not None]
@@ -104,7 +104,7 @@ class RecordedJacobian:
         return Plan(mode, n, m)
 
     def _compiled(self, plan: Plan) -> Any:
-        """The Jacobian as a compiled function of the program's inputs, if it is one or is worth being one."""
+        """The Jacobian as a compiled function of the program's inputs, if it exists or is worth compiling."""
         program = self.program
         assert program is not None
         key = (str(program), len(self.names), plan.mode)
@@ -145,7 +145,7 @@ class RecordedJacobian:
         return OPS["broadcast_to"](e, tuple(self.target.shape)) if self.by_example else e
 
     def _columns(self, record: bool) -> Any:
-        """The recorded pull is linear in its seed, so its own pull pushes a tangent of the source forward."""
+        """The recorded pull is linear in its seed, so pulling it back pushes a tangent of the source forward."""
         x = self.names[0]
         with running_reverse() as extent:
             seed = _core.fresh_leaf(zeros_like(self.target), extent=extent)
@@ -168,7 +168,7 @@ def _jacobian_of(program: Program, plan: Plan, n: int) -> Callable[..., Any]:
 
 
 def _is_custom(i: Instruction) -> bool:
-    """Whether a Python function makes it: its rule is in the node that was recorded."""
+    """Whether a Python function made it, whose rule is in the recorded node."""
     return "#" in i.op.name and not i.op.name.startswith("constant#")
 
 

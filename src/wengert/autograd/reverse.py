@@ -1,4 +1,4 @@
-"""Reverse mode as people hold it: `backward`, `grad_of`, hooks."""
+"""Reverse mode for users: `backward`, `grad_of`, hooks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def seed_for(y: Tensor, gradient: Any, what: str) -> Tensor:
         return ones_like(y.detach() if y._plain else y)
     gradient = gradient if isinstance(gradient, Tensor) else asarray(gradient)
     if gradient._plain and gradient._pinned:
-        gradient = OPS["copy"](gradient)  # gradients must not change when an array outside does
+        gradient = OPS["copy"](gradient)  # gradients must not change with an array outside
     if tuple(gradient.shape) != tuple(y.shape):
         raise ShapeError(
             f"{what}: the seed has shape {tuple(gradient.shape)}, but the tensor has shape {tuple(y.shape)}"
@@ -163,7 +163,7 @@ def _backward_in_trace(y: Name, gradient: Any, retain: bool, inputs: Any) -> Gra
 
 
 def _hooks_in_trace(trace: Any, x: Any, final: bool) -> list[Any]:
-    """The hooks of an argument or a captured tensor; they are traced, and with other hooks the function is traced anew."""
+    """The hooks of an argument or a captured tensor. They are traced; if they change, the function is traced again."""
     if isinstance(x, Name) and x not in trace._given:
         return []
     hooks = _core.existing_hooks(trace.given(x), final)
@@ -175,7 +175,7 @@ def _hooks_in_trace(trace: Any, x: Any, final: bool) -> list[Any]:
 
 
 def _hooked(trace: Any, x: Any, g: Tensor) -> Tensor:
-    """The gradient of a leaf as its hooks leave it."""
+    """The gradient of a leaf after its hooks."""
     for hook in _hooks_in_trace(trace, x, False):
         changed = hook(g)
         g = g if changed is None else changed
@@ -267,7 +267,7 @@ class HookHandle:
         self._hooks = []  # removed again, it must not take the same function's other registration
 
 
-_hooks: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()  # all that are registered
+_hooks: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()  # all registered hooks
 
 
 def _add_hook(hooks: list[Any], hook: Callable[..., Any]) -> HookHandle:
@@ -281,7 +281,7 @@ def _add_hook(hooks: list[Any], hook: Callable[..., Any]) -> HookHandle:
 def _free_unreachable_hooks(
     phase: str, info: Mapping[str, Any], hooks: Any = _hooks, free: Any = _core.free_unreachable_hooks
 ) -> None:
-    """With each full collection: the collector does not see cycles of a hook and what was computed from its tensor.
+    """Run with each full collection, because the collector cannot see cycles through a hook and its tensor's results.
 
     (The defaults are there even where a collection at the end of the process finds the module empty.)
     """
@@ -353,7 +353,7 @@ def register_post_accumulate_hook(self: Tensor, hook: Callable[[Tensor], object]
 
 def _announce(leaf: weakref.ref[Tensor], hook: Callable[[Tensor], object]) -> None:
     tensor = leaf()
-    if tensor is not None:  # else nobody can see the gradient
+    if tensor is not None:  # otherwise nobody can see the gradient
         hook(tensor)
 
 

@@ -62,10 +62,10 @@ class _Prefixes:
         self.fn, self.structure, self.axes = fn, structure, axes
 
     def of(self, xs: list[Any]) -> list[Any]:
-        """Pairs are combined, their prefixes are those at odd places, and each of the others is one combination more."""
+        """The prefixes at odd positions are those of the combined pairs; each of the others takes one more combination."""
         n = int(xs[0].shape[self.axes[0]])
         if n < 2:
-            return [x.clone() for x in xs]  # a result is never what was given, which somebody may write to
+            return [x.clone() for x in xs]  # copies, because the caller may write to the arguments
         odd = self.of(self._combined(self._part(xs, 0, n - 1, 2), self._part(xs, 1, n, 2)))
         before = self._part(odd, 0, (n - 1) // 2, 1)
         even = self._part(xs, 0, 1, 1)

@@ -1,4 +1,4 @@
-"""Branches on data: `cond` and `switch`. Traced, they are instructions that hold a program for each branch.
+"""Branches on data: `cond` and `switch`. When traced, they become instructions that hold a program for each branch.
 
 The derivative of such an instruction is another one, whose branches are the derivatives of its branches; so it has every
 mode and every order, and only the branch that is taken runs.
@@ -143,7 +143,7 @@ def _require_alike(name: str, labels: list[str], programs: list[Program], struct
 
 
 def taken(index: Any, branches: Sequence[Program], operands: Sequence[Any]) -> list[Any]:
-    """The results of the branch with this number, a bool or an int64, on these operands."""
+    """The results of the branch selected by a bool or an int64, on these operands."""
     op = _op(len(branches[0].outputs))
     made = apply(op, [index, *operands], (tuple(branches),))
     return list(made) if op.n_outputs > 1 else [made]
@@ -170,7 +170,7 @@ register_family("switch", _op)
 
 
 def _check(n_outputs: int, types: Sequence[Type], attrs: tuple[Any, ...]) -> str:
-    """What is wrong with an instruction that was read from a file."""
+    """Check an instruction read from a file; returns an error text."""
     (branches,) = attrs
     if not types or types[0].shape or types[0].dtype not in (bool_.code, int64.code):
         return "the first operand must be one bool or int64"
@@ -189,20 +189,20 @@ def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
 
 
 def _push(*given: Any, branches: tuple[Program, ...]) -> Any:
-    """Tangents: those of the branch that is taken."""
+    """The tangents of the branch that is taken."""
     n = len(given) // 2
     y_dots = push_regions(branches, given[1:n], given[n + 2 :], lambda made, xs: taken(given[n + 1], made, xs))
     return y_dots[0] if len(y_dots) == 1 else tuple(y_dots)
 
 
 def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], branches: tuple[Program, ...]) -> list[Any]:
-    """Cotangents of the operands in which it is linear: by the transpose of the branch that is taken."""
+    """Cotangents of the operands in which it is linear, by the transpose of the branch that is taken."""
     index, *xs = operands
     return pull_regions(branches, y_bar, [k - 1 for k in which], xs, lambda made, rest: taken(index, made, rest))
 
 
 def _batched(size: Any, mapped: Sequence[bool], index: Any, *xs: Any, branches: tuple[Program, ...]) -> Any:
-    """Many examples: the same branch for all, or each branch for all and the right one for each."""
+    """For many examples: the same branch for all, or every branch for all and then the right one for each."""
     programs = [batch(b, mapped[1:], size) for b in branches]
     if not mapped[0]:
         made = taken(index, list(map(own_outputs, programs)), xs)
@@ -216,7 +216,7 @@ def _batched(size: Any, mapped: Sequence[bool], index: Any, *xs: Any, branches: 
 
 
 def _sparsity(call: Call) -> Patterns:
-    """Any of the branches may be taken."""
+    """The union over the branches, as any of them may be taken."""
     made = [call.inner(b, call.patterns[1:], lambda k: call.known(k + 1)) for b in call.attrs[0]]
     return [united(parts) for parts in zip(*made)]
 

@@ -1,4 +1,4 @@
-"""What the examples of `vmap` say to each other: sums and means over a mapped axis that has a name."""
+"""Collectives between the examples of `vmap`: sums and means over a named mapped axis."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _mapped(axis_name: str, what: str) -> ExampleTrace:
     )
 
 
-# The operands are x and a number of the vmap that it is summed over: where that number has examples, they are summed.
+# The operands are x and a number that belongs to the vmap to sum over: x is summed where that number is batched.
 
 
 def _sum(x: Any, anchor: Any) -> Any:
@@ -75,7 +75,7 @@ def _jvp(x_dot: Any, anchor_dot: Any, y: Any, x: Any, anchor: Any, dtype: int, s
 
 
 def _transpose(y_bar: Any, which: Sequence[int], operands: Sequence[Any], dtype: int, shape: Any) -> list[Any]:
-    # Every example has the sum, so that the cotangent of one of its terms is the sum of all of theirs.
+    # Every example receives the sum, so the cotangent of each term is the sum of all cotangents.
     return [_over_examples(y_bar, operands[1])]
 
 

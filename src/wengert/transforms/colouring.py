@@ -1,4 +1,4 @@
-"""Colourings: which columns and rows of a sparse matrix are computed together, and where each entry is found then.
+"""Colourings: which columns and rows of a sparse matrix are computed together, and where each entry is found.
 
 Columns of one colour have no row in common. So the derivative along the sum of their directions has all their entries, each
 in its own row: one forward pass for each colour of columns, one reverse pass for each colour of rows.
@@ -18,7 +18,7 @@ from wengert.transforms.sparsity import symmetric
 
 KINDS = ("auto", "columns", "rows", "both", "symmetric")
 _NONE = -1
-REVERSE = 1.25  # what a reverse pass costs in forward passes
+REVERSE = 1.25  # cost of a reverse pass, in forward passes
 
 
 class Sparsity:
@@ -101,7 +101,7 @@ def _sets_of(matrix: Any) -> IndexSets:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Colouring:
-    """Which columns and rows of a sparse matrix are computed together: -1 for what is not computed.
+    """The colours of the columns and rows of a sparse matrix that are computed together; -1 for those not computed.
 
     `columns[j]` is the colour of column j, `rows[i]` that of row i; there are `n_columns` and `n_rows` of them. Entry k of
     the pattern is `places[k]` among the results of all passes, those of the columns first: each has one number per row of
@@ -136,7 +136,7 @@ class Colouring:
 
     @property
     def cost(self) -> float:
-        """Of all passes, in forward passes."""
+        """The cost of all passes, in forward passes."""
         return self.n_columns + REVERSE * self.n_rows
 
     def seeds(self, dtype: Any) -> tuple[Array, Array]:
@@ -185,14 +185,14 @@ def colour(sparsity: Any, kind: str = "auto") -> Colouring:
 
 
 def least_cost(sparsity: Sparsity) -> float:
-    """What a colouring of columns, or of rows, costs at least, in forward passes: the entries of one row, or column."""
+    """A lower bound on the cost of a colouring of columns or rows: the most entries in one row or column."""
     longest = int(sparsity._sets.counts().max(initial=0))
     in_column = int(np.bincount(sparsity.indices, minlength=1).max())
     return min(longest, REVERSE * in_column)
 
 
 def _greedy(sets: IndexSets) -> Array:
-    """Colours of the columns: in their order, and the largest first if that may be better."""
+    """Colour the columns greedily, in order and, if that may be better, largest first."""
     n = sets.n_columns
     least = int(sets.counts().max(initial=0))
     if least == n:  # a full row
@@ -205,7 +205,7 @@ def _greedy(sets: IndexSets) -> Array:
 
 
 def colour_rows(sets: IndexSets) -> Array:
-    """Colours of the rows, -1 for those that are empty: no column has two rows of the same one."""
+    """Colours of the rows, -1 for empty ones. No column has entries in two rows of the same colour."""
     return np.where(sets.counts() > 0, _greedy(sets.transposed()), _NONE)
 
 
@@ -214,7 +214,7 @@ def _none(n: int) -> Array:
 
 
 def _with_places(sparsity: Sparsity, kind: str, columns: Array, rows: Array, by_row: Any = False) -> Colouring:
-    """`by_row`: whether an entry is found by the colour of its row, for all of them or for each."""
+    """Add where to find each entry. `by_row` says whether by the colour of its row, for all entries or each."""
     sets, (m, n) = sparsity._sets, sparsity.shape
     i, j = sets.rows().astype(np.int64), sets.columns.astype(np.int64)
     places = np.where(by_row, _count(columns) * m + rows[i] * n + j, columns[j] * np.int64(m) + i)
@@ -232,7 +232,8 @@ def _by_rows(sparsity: Sparsity) -> Colouring:
 
 
 def _by_both(sparsity: Sparsity) -> Colouring:
-    """Long rows by rows and the others by columns, or long columns by columns and the others by rows: what takes less."""
+    """Colour long rows by row and the rest by column, or long columns by column and the rest by row: whichever is
+    cheaper."""
     sets = sparsity._sets
     rows, columns = _split(sets)
     other_columns, other_rows = _split(sets.transposed())
@@ -242,7 +243,7 @@ def _by_both(sparsity: Sparsity) -> Colouring:
 
 
 def _split(sets: IndexSets) -> tuple[Array, Array]:
-    """Colours of the long rows, and colours of the columns as if those were not there.
+    """Colours of the long rows, and of the columns without those rows.
 
     Rows longer than v take as many colours as there are of them, at most; then the columns take v, at least.
     """

@@ -1,4 +1,4 @@
-"""Dense Jacobians and Hessians in as many passes as their patterns have colours, where those are few.
+"""Dense Jacobians and Hessians in as many passes as their patterns have colours, if these are few.
 
 The pattern is found from the traced program, at the sizes of the example, which then become fixed. Numbers are not read: an
 element that is gathered by indices from outside depends on all that may be there. So the pattern holds for as long as the
@@ -23,9 +23,9 @@ from wengert.transforms.functional import differentiate_backwards, jvp
 from wengert.transforms.passes import concatenated, over, split
 from wengert.transforms.sparsity import patterns_of_values, symmetric, unit_patterns
 
-LEAST = 64  # rows and columns of a matrix that has to be worth the search
-_GROWTH = 4  # a matrix that has no few colours is searched again when it is so many times as large
-_SHARE = 4  # a coloured matrix takes at most one in so many passes, and has at most one in so many entries
+LEAST = 64  # smallest number of rows and columns that is worth the search
+_GROWTH = 4  # a matrix with too many colours is searched again when it is this many times larger
+_SHARE = 4  # colouring must reduce the passes, and the entries, by this factor
 
 
 def few_colours(program: Program, sources: Sequence[Var], *, is_hessian: bool) -> Colouring | None:
@@ -50,7 +50,7 @@ def few_colours(program: Program, sources: Sequence[Var], *, is_hessian: bool) -
 
 
 def total_size(shapes: Iterable[Shape]) -> Any:
-    """How many elements tensors of these shapes have; an expression while they are."""
+    """The number of elements of tensors of these shapes; an expression if sizes are symbolic."""
     total: Any = 0
     for shape in shapes:
         total = total + count(shape)
@@ -82,7 +82,7 @@ def _is_one_real_dtype(values: Sequence[Var]) -> bool:
 
 
 def _pattern(program: Program, chosen: list[int], n: int, sizes: dict[int, Any]) -> IndexSets:
-    """At the sizes of the example; those that are expressions are noted."""
+    """The pattern at the example sizes; notes which sizes are symbolic."""
 
     def example(shape: Shape) -> tuple[int, ...]:
         sizes.update((id(s), s) for s in shape if not isinstance(s, int))
@@ -119,13 +119,13 @@ def dense_blocks(
 
 
 def _side_by_side(results: Sequence[Any]) -> Any:
-    """The results of all passes, a vector for each pass."""
+    """The results of all passes, one vector per pass."""
     flat = [OPS["reshape"](r, (r.shape[0], r.size // r.shape[0])) for r in results]
     return flat[0] if len(flat) == 1 else OPS["concat"](flat, 1)
 
 
 def _spread(entries: Any, pattern: Sparsity, xs: Sequence[Any], ys: Sequence[Var]) -> list[list[Any]]:
-    """The entries among zeros."""
+    """Place the entries in a matrix of zeros."""
     m, n = pattern.shape
     where = pattern._sets.rows().astype("int64") * n + pattern.indices
     zeros = create(OPS["full"], ((m * n,), entries.dtype.code, 0.0))

@@ -30,8 +30,8 @@ from wengert.transforms.functional import differentiate_backwards
 from wengert.transforms.passes import flattened, over
 from wengert.transforms.sparsity import Detected, propagate, unit_patterns
 
-_MOST_TERMS = 4  # that are added up for one entry
-_MOST_COPIES = 16  # of an element, on average
+_MOST_TERMS = 4  # terms added up for one entry
+_MOST_COPIES = 16  # copies of an element, on average
 
 
 @dataclass(slots=True)
@@ -39,9 +39,9 @@ class _Copied:
     """A program in two parts: from inputs to copies, and from copies and inputs to results."""
 
     before: Program
-    values: list[Var]  # the copies, and chosen inputs that are used as they are
-    after: Program  # its first inputs are the values
-    columns: Array  # for each element of the values the column that it is a copy of; negative if of none
+    values: list[Var]  # the copies, and chosen inputs that are used directly
+    after: Program  # the rest of the program, whose first inputs are the values
+    columns: Array  # the column that each element of the values copies; negative if none
 
 
 def _split(found: Detected) -> _Copied | None:
@@ -79,7 +79,7 @@ def _only_copies(i: Instruction, found: Detected) -> bool:
 
 
 def _columns(sets: IndexSets) -> Array:
-    """The one index of each row, or -1."""
+    """The single index of each row, or -1."""
     columns = np.full(sets.n_rows, -1, np.int64)
     columns[sets.rows()] = sets.columns
     return columns
@@ -87,10 +87,10 @@ def _columns(sets: IndexSets) -> Array:
 
 @dataclass(slots=True)
 class _Result:
-    """One result of the function, by the copies."""
+    """One result of the function in terms of the copies."""
 
     program: Program
-    number: int  # among the results
+    number: int  # its position among the results
     colours: Array
     used: list[int]  # the values that it depends on
 
@@ -111,7 +111,7 @@ class CopiedPasses:
         self._place(patterns, sum(found.traced.sizes()))
 
     def _patterns(self, found: Detected) -> list[IndexSets]:
-        """Of each result by the copies."""
+        """The pattern of each result with respect to the copies."""
         after, traced, n = self._copied.after, found.traced, sum(self._sizes)
         place = {v: k for k, v in enumerate(traced.program.inputs)}
         known = lambda k: None if k < len(self._sizes) else traced.known(place[after.inputs[k]])
@@ -130,7 +130,8 @@ class CopiedPasses:
         return _Result(program, k, colour_rows(pattern), used.tolist())
 
     def _place(self, patterns: list[IndexSets], n: int) -> None:
-        """Where each entry of the Jacobian is among the flattened results of all passes, or the terms of its sum are."""
+        """The positions of each entry of the Jacobian, or of the terms of its sum, in the flattened results of all
+        passes."""
         firsts = np.concatenate([[0], np.cumsum(self._sizes)])
         rows = np.concatenate([[0], np.cumsum([p.n_rows for p in patterns])])
         keys, places, total = [], [], 0
@@ -152,7 +153,7 @@ class CopiedPasses:
         first = np.flatnonzero(np.diff(key, prepend=-1))
         entries, counts = key[first], np.diff(first, append=len(key))
         self.terms = int(counts.max(initial=0))
-        # Terms that an entry does not have are a zero after all results.
+        # Missing terms of an entry point to a zero after all results.
         self._places = [
             asarray(np.where(t < counts, place[order][np.minimum(first + t, len(order) - 1)], total))
             for t in range(min(self.terms, _MOST_TERMS))
@@ -167,7 +168,7 @@ class CopiedPasses:
 
     @property
     def cost(self) -> float:
-        """In forward passes."""
+        """The cost in forward passes."""
         return REVERSE * self.n_colours
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -190,7 +191,7 @@ class CopiedPasses:
         return total
 
     def _pulled(self, result: _Result, values: list[Any], others: list[Any]) -> list[Any]:
-        """The results of all passes of one result of the function, one tensor for each value that it depends on."""
+        """The pulled-back rows for one result of the function, one tensor for each value that it depends on."""
 
         def h(*used: Any) -> Any:
             given = list(values)
@@ -200,7 +201,7 @@ class CopiedPasses:
 
         y, pull_back = differentiate_backwards(h, tuple(values[k] for k in result.used))
         if result.n_colours == 1 and (result.colours == 0).all():
-            ones = create(OPS["full"], (y.shape, y.dtype.code, 1.0))  # a number that products with it are spared of
+            ones = create(OPS["full"], (y.shape, y.dtype.code, 1.0))  # so that products with it are simplified away
             return [flattened(x) for x in pull_back(ones)]
         seeds = asarray(seeds_of(result.colours, y.dtype.to_numpy()))
         pull = lambda v: list(pull_back(OPS["reshape"](v, y.shape)))
@@ -208,7 +209,7 @@ class CopiedPasses:
 
 
 def passes_by_copies(f: Any, found: Detected, chunk: int | None) -> CopiedPasses | None:
-    """The passes by the copies that the function makes; None if it makes none, or does more than compute."""
+    """The passes through the copies that the function makes; None if it makes none, or has side effects."""
     if not found.traced.only_computes:
         return None
     copied = _split(found)

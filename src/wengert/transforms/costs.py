@@ -1,4 +1,4 @@
-"""What derivatives cost, estimated: instruction by instruction, before anything runs.
+"""Estimated costs of derivatives, instruction by instruction, before anything runs.
 
 The tangents of a program are linear instructions, made by the rules of its ops; their transposes pull cotangents back. Both
 are traced once, for one tangent and one cotangent, and counted. Many of them in one pass cost as many times as much, but
@@ -18,14 +18,14 @@ from wengert.program.ir import Const, Instruction, Program, Var
 from wengert.program.trace import Trace
 from wengert.registry.zero import ZERO
 
-# Measured on a processor with two cores and AVX-512, with one thread: see `python -m benchmarks.schedule`. What is compared
-# are sums of the same terms, so that their ratios count, which differ less between machines than the speeds do.
+# Measured on a processor with two cores and AVX-512, with one thread: see `python -m benchmarks.schedule`. Only
+# ratios of these numbers matter, and they differ less between machines than absolute speeds do.
 SECONDS_PER_INSTRUCTION = 1.2e-7
 SECONDS_PER_PRODUCT_FLOP = 6.5e-12  # in matrix products and convolutions
 SECONDS_PER_FLOP = 4e-11  # in everything else
-SECONDS_PER_BYTE = 1.5e-11  # read or written, but not by elementwise instructions: they run in groups, in cache
+SECONDS_PER_BYTE = 1.5e-11  # read or written, except by elementwise instructions, which run in groups and in cache
 
-_TRANSCENDENTAL = 8  # flops of an elementwise function that is more than arithmetic
+_TRANSCENDENTAL = 8  # flops of an elementwise function other than arithmetic
 _ARITHMETIC = frozenset({
     "add", "sub", "neg", "mul", "div", "scale", "unscale", "strong_product", "square", "where", "maximum", "minimum", "abs",
     "relu", "clip", "copy", "conj", "real", "imag", "make_complex", "sign",
@@ -42,13 +42,13 @@ _CUBIC = frozenset({
 
 @dataclass(slots=True)
 class Work:
-    """Arithmetic, and bytes that are read and written."""
+    """The amount of work: arithmetic, and bytes read and written."""
 
     product_flops: float = 0.0
     flops: float = 0.0
     bytes: float = 0.0
     instructions: int = 0
-    shared_bytes: float = 0.0  # of operands that are the same for all, where this is done for many at once
+    shared_bytes: float = 0.0  # bytes of operands shared by all, when done for many at once
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -60,7 +60,7 @@ class Work:
         )
 
     def seconds(self, times: float = 1.0) -> float:
-        """Of so many at once, which share the instructions."""
+        """The time for this many at once, which share the dispatch."""
         each = self.product_flops * SECONDS_PER_PRODUCT_FLOP + self.flops * SECONDS_PER_FLOP
         once = self.instructions * SECONDS_PER_INSTRUCTION + self.shared_bytes * SECONDS_PER_BYTE
         return once + times * (each + self.bytes * SECONDS_PER_BYTE)
@@ -72,7 +72,7 @@ def total(parts: Iterable[Work]) -> Work:
 
 
 def work_of(i: Instruction) -> Work:
-    """What one instruction does."""
+    """The work of one instruction."""
     if i.op.view or not i.inputs:
         return Work()
     if regions := i.regions():
@@ -113,7 +113,7 @@ def _of_matrices(i: Instruction, made: int) -> float:
 
 
 def _of_kernel(i: Instruction, images: int) -> float:
-    """Each element of the images meets each element of one kernel of its channel."""
+    """Convolution: each element of the images meets each element of one kernel of its channel."""
     kernel = _shape_of(i, 1)
     return images * math.prod(kernel) / max(1, kernel[0])
 
@@ -123,7 +123,7 @@ def _of_all_kernels(i: Instruction, made: int) -> float:
 
 
 def _of_scores(i: Instruction, first: int, by_keys: int, by_values: int) -> float:
-    """Attention: so many products of queries and keys, and of scores and values. A causal one needs half of them."""
+    """Attention: products of queries and keys, and of scores and values, this many of each. Causal attention needs half."""
     q, k, v = (_shape_of(i, first + n) for n in range(3))
     scores = math.prod(q[:-1]) * k[-2]
     return scores * (by_keys * q[-1] + by_values * v[-1]) * (0.5 if i.attrs[1] else 1.0)
@@ -141,7 +141,7 @@ _PRODUCTS: dict[str, Callable[[Instruction, int], float]] = {
     "conv_transpose": lambda i, made: _of_kernel(i, math.prod(_shape_of(i, 0))),
     "conv_kernel": _of_all_kernels,
     "attention": lambda i, made: _of_scores(i, 0, 1, 1),
-    "attention_tangent": lambda i, made: _of_scores(i, 3, 3, 2),  # the scores are computed again
+    "attention_tangent": lambda i, made: _of_scores(i, 3, 3, 2),  # the scores are recomputed
     "attention_cotangent": lambda i, made: _of_scores(i, 2, 3, 2),
     "lstm": lambda i, made: _of_steps(i, 3, 4),
     "lstm_tangent": lambda i, made: _of_steps(i, 3),
@@ -154,7 +154,7 @@ _PRODUCTS: dict[str, Callable[[Instruction, int], float]] = {
 
 @dataclass(slots=True)
 class Derivative:
-    """What the derivative of one instruction of a program costs: once, for each tangent, for each cotangent."""
+    """The cost of the derivative of one instruction: once, per tangent, and per cotangent."""
 
     instruction: Instruction
     once: Work
@@ -195,7 +195,7 @@ def _counted(i: Instruction, added: Sequence[Instruction]) -> tuple[Derivative, 
 
 
 def _of_linear(i: Instruction) -> Work:
-    """What an instruction does for each tangent, or cotangent."""
+    """The work of an instruction per tangent, or per cotangent."""
     work = work_of(i)
     if work.bytes:
         work.shared_bytes = sum(v.type.example_bytes() for v in {v for v in i.vars() if not v.linear})
@@ -225,7 +225,7 @@ def _count_pulls(
 
 
 def _of_region(i: Instruction) -> Derivative:
-    """Of a loop or a branch, whose programs are differentiated inside it: about twice what it does itself."""
+    """The cost for a loop or a branch, whose programs are differentiated inside it: about twice its own work."""
     work = work_of(i)
     return Derivative(i, work, work + work, work + work)
 

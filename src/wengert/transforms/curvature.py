@@ -51,8 +51,8 @@ def ggnvp(f: Callable[..., Any], loss: Callable[..., Any], x: Any, v: Any) -> An
 
 
 def _pushed(f: Callable[..., Any], x: Any, v: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
-    """f(x), its derivative along v, and the function that pulls back: all of them see what f draws at random once."""
-    if tracing() is not None:  # the program of f is there once
+    """f(x), its derivative along v, and its pullback, all with the same random draws of f."""
+    if tracing() is not None:  # so that the program of f occurs once
         y, push = linearize(f, x)
         _, pull_back = differentiate_backwards(push, (v,))
         return y, push(v), pull_back
@@ -213,7 +213,7 @@ def estimate_hessian_trace(
 
 
 def _products(f: Callable[..., Any], x: Any, what: str) -> tuple[Callable[[list[Any]], list[Any]], list[Any], Any]:
-    """v ↦ H v on lists of tensors like the leaves of x, those, and the containers around them."""
+    """v ↦ H v on lists of tensors like the leaves of x, then these leaves and their structure."""
     xs, structure = _tensor_leaves(x)
     for leaf in xs:
         _reject_complex(leaf, what)

@@ -23,7 +23,7 @@ from wengert.transforms.pullback import pull, require_real, require_scalar
 
 
 def _source(x: Any, outer: bool, extent: int = 0) -> Any:
-    """x as a variable of its own, tracked until the extent ends: derivatives stop there, but for those of an outer
+    """x as a new variable, tracked until the extent ends. Derivatives stop there, except those of an outer
     transformation."""
     trace = call_trace()
     absorbed = trace is not None and trace.absorbs and not x._plain and x._level < trace.level
@@ -34,7 +34,7 @@ def _source(x: Any, outer: bool, extent: int = 0) -> Any:
         return OPS["copy"](x)
     if outer and (x.requires_grad or _core.recording_tapes()):
         same = OPS["reshape"](x, x.shape)
-        if same.requires_grad:  # not so where a tape was told to leave x alone
+        if same.requires_grad:  # unless a tape was told to leave x alone
             if extent:
                 _core.track_in_extent(same, extent)
             return same
@@ -63,7 +63,7 @@ def _innermost(x: Any) -> Any:
 
 
 def _without_history(x: Any) -> Any:
-    """x cut from the graph; tangents of a transformation around this one stay, under no_grad as well."""
+    """x detached from the graph; tangents of an outer transformation stay, also under no_grad."""
     if isinstance(x, DualTensor):
         value, tangent = x._trace.split(x)
         return x._trace.dual(_without_history(value), None if tangent is None else _without_history(tangent))
@@ -71,7 +71,7 @@ def _without_history(x: Any) -> Any:
 
 
 def _tracked(x: Any) -> bool:
-    """Whether x depends on something tracked; what only the arguments of a finished function led to is not any more."""
+    """Whether x depends on something tracked; dependence only on arguments of a finished function does not count."""
     if isinstance(x, DualTensor):
         value, tangent = x._trace.split(x)
         return _tracked(value) or (tangent is not None and _tracked(tangent))
@@ -79,7 +79,7 @@ def _tracked(x: Any) -> bool:
 
 
 def result_leaves(result: Any, what: str) -> tuple[list[Any], Any]:
-    """What a function returned, as tensors, and the containers around them."""
+    """The results of a function as tensors, and their structure."""
     if result is None:
         raise GradientError(f"{what}: the function returned None; it must return a tensor, or containers of tensors")
     leaves, structure = tree.flatten(result)
@@ -87,7 +87,7 @@ def result_leaves(result: Any, what: str) -> tuple[list[Any], Any]:
 
 
 def _bring_up_to_date(result: Any) -> None:
-    """Read duals that are views of what was written later, while what they are computed from is still tracked."""
+    """Refresh duals that are views of tensors written later, while their operands are still tracked."""
     for y in tree.flatten(result)[0]:
         while isinstance(y, DualTensor):
             y = y._pair.value
@@ -115,7 +115,7 @@ class _Pullback:
 
     @classmethod
     def evaluated(cls, sources: list[Any], result: Any, has_aux: bool, what: str) -> _Pullback:
-        """The same of an evaluation that has been made, with one tensor for each argument."""
+        """The pullback of an evaluation that has already been made, with one tensor per argument."""
         made = cls.__new__(cls)
         made._take(sources, tree.flatten(tuple(sources))[1], result, has_aux, what)
         return made
@@ -130,7 +130,7 @@ class _Pullback:
         self.record = self.outer and any(map(_tracked, self.ys))  # an outer derivative may follow
 
     def detached_aux(self) -> Any:
-        """What the function returned besides its value, cut from the sources, which are this evaluation's own."""
+        """The auxiliary results, detached from the sources, which belong to this evaluation."""
         leaves, structure = tree.flatten(self.aux)
         return tree.unflatten(structure, [self._cut(x) for x in leaves])
 
@@ -140,7 +140,7 @@ class _Pullback:
         return x if self.outer and x.requires_grad else x.detach()
 
     def value(self) -> Any:
-        """The function's value, cut from the graph unless an outer derivative may need it."""
+        """The function's value, detached unless an outer derivative may need it."""
         kept = [y if self.record or (self.outer and not y._plain) else _without_history(y) for y in self.ys]
         return tree.unflatten(self.out_structure, kept)
 
@@ -173,7 +173,7 @@ def vjp(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[[Any], tuple[A
 def differentiate_backwards(
     f: Callable[..., Any], args: tuple[Any, ...], warns: bool = False
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """`vjp`, which warns where the result does not depend on the arguments, or does not."""
+    """`vjp`, optionally warning if the result does not depend on the arguments."""
     p = _Pullback(f, args, False, "vjp")
 
     def pull_back(y_bar: Any) -> tuple[Any, ...]:
@@ -334,7 +334,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 
 
 def _split_result(level: Any, result: Any) -> tuple[Any, Any]:
-    """The values and the tangents of what a function returned, in its containers."""
+    """The values and the tangents of a function's results, in its containers."""
     leaves, structure = result_leaves(result, "jvp")
     pairs = [level.split(y) for y in leaves]
     ys = [y for y, _ in pairs]
@@ -378,9 +378,11 @@ def linearize(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any
 
 
 def _pushforward(p: _Pullback) -> Callable[[Sequence[Any]], list[Any]]:
-    """The pullback is linear in ȳ, and its own pullback is the pushforward: the transpose of the transpose."""
+    """The pushforward as the transpose of the transpose: the pullback is linear in ȳ, so it can be pulled back itself."""
     zero = [zeros_like(y) for y in p.ys]
-    if not all(x._plain or isinstance(x, DualTensor) for x in (*p.ys, *p.sources)):  # what is traced is not recorded
+    if not all(
+        x._plain or isinstance(x, DualTensor) for x in (*p.ys, *p.sources)
+    ):  # traced computations are not recorded
 
         def push_traced(x_dots: Sequence[Any]) -> list[Any]:
             _, back = differentiate_backwards(lambda *b: tuple(tree.flatten(p.pull(b, retain=True))[0]), tuple(zero))
@@ -389,7 +391,7 @@ def _pushforward(p: _Pullback) -> Callable[[Sequence[Any]], list[Any]]:
         return push_traced
 
     y_bars = [_core.fresh_leaf(z) for z in zero]
-    x_bars: dict[int, Any] = {}  # by argument; recorded at the first push: from then on, a push is one walk
+    x_bars: dict[int, Any] = {}  # by argument; recorded at the first push, after which a push is a single walk
 
     def push(x_dots: Sequence[Any]) -> list[Any]:
         if not x_bars:

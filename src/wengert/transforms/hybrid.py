@@ -1,4 +1,4 @@
-"""Jacobians of programs, as a plan says: forward, reverse, or cut in two."""
+"""Jacobians of programs according to a plan: forward, reverse, or cut in two."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wengert.transforms.regions import PartTrace, closed_over, traced_part, type
 from wengert.transforms.schedule import Plan, between
 
 Blocks = list[list[Any]]  # [output][input]
-# f of a tuple of tensors, which returns a tuple, and where: its derivatives in one mode
+# f (from a tuple of tensors to a tuple) and a point → its derivatives in one mode
 Differentiate = Callable[[str, Callable[[Any], Any], tuple[Any, ...]], Any]
 
 
@@ -76,7 +76,7 @@ def _rows(nested: Any) -> Blocks:
 def _as_function(
     instructions: Sequence[Instruction], given: Sequence[Var], results: Sequence[Any], values: dict[Var, Any]
 ) -> Callable[[Any], Any]:
-    """The instructions as a function of a tuple; what is not given has the value that it has."""
+    """The instructions as a function of a tuple; all other values stay as they are."""
 
     def f(xs: Any) -> Any:
         env = {**values, **dict(zip(given, xs))}

@@ -50,7 +50,7 @@ def _reject_complex(x: Any, what: str) -> None:
 
 
 def _over_basis(f: Callable[[Tensor], list[Any]], x: Any, chunk: int | None, once: list[Any]) -> list[Any]:
-    """f of every unit vector of x's space, each result with those along axes like x's before its own.
+    """f of every unit vector of x's space; results have leading axes of x's shape.
 
     While a function is traced that is one pass over what f does with the vectors, or one per `chunk` of them; otherwise f
     runs for one after the other. `once`: what f has drawn at random when it was traced before.
@@ -75,7 +75,7 @@ def _basis(x: Any) -> list[Tensor]:
 
 
 def _unit_vectors(x: Any, first: int, count: Any) -> Any:
-    """`count` unit vectors of x's space, from the one of this element on, along a new first axis."""
+    """`count` unit vectors of x's space, starting with the one of element `first`, along a new first axis."""
     ones = create(OPS["full"], ((count,), x.dtype.code, 1.0))
     units = OPS["as_strided_add"](ones, (count, x.size), (x.size + 1,), (first,))  # on a diagonal
     return OPS["reshape"](units, (count, *x.shape))
@@ -104,13 +104,14 @@ def _nest(blocks: list[list[Any]], y_structure: Any, x_structure: Any) -> Any:
 
 
 def _of_one(f: Callable[..., Any], argnums: int | Sequence[int], args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """f as a function of one argument, the one that is differentiated (of several: their tuple), and its value."""
+    """f as a function of the differentiated argument (or of a tuple of several), and its value."""
     restricted, chosen = by_arguments(f, argnums, args, kwargs, "jacobian")
     return (restricted, chosen[0]) if isinstance(argnums, int) else (lambda xs: restricted(*xs), chosen)
 
 
 def _columns(g: Callable[[Any], Any], x: Any, e: Tensor, once: list[Any]) -> list[Any]:
-    """What each output does along one element; a real one of a complex element: d/dRe + i d/dIm, as `grad` has it."""
+    """The derivative of each output along one element; for a real output and a complex element d/dRe + i d/dIm, as in
+    `grad`."""
 
     def push(v: Tensor) -> list[Any]:
         call: Callable[[], list[Any]] = lambda: tree.flatten(jvp(g, (x,), (v,))[1])[0]
@@ -306,18 +307,18 @@ def jacobian(
 def _of_fewer(
     f: Callable[..., Any], argnums: int | Sequence[int], chunk: int | None, args: Any, kwargs: dict[str, Any]
 ) -> Any:
-    """Row by row, or column by column where the outputs are at least as many as the inputs."""
+    """Row by row, or column by column if there are at least as many outputs as inputs."""
     g, point = _of_one(f, argnums, args, kwargs)
     xs, structure = _tensor_leaves(point)
     with no_grad(), draws_logged() as drawn:
-        y = g(tree.unflatten(structure, [OPS["copy"](x) for x in xs]))  # which g may change
+        y = g(tree.unflatten(structure, [OPS["copy"](x) for x in xs]))  # copies, because g may change its arguments
     forward = _count(result_leaves(y, "jacobian")[0]) >= _count(point)
     with draws_repeated(drawn) if drawn else nullcontext():
         return (_forward if forward else _reverse)(f, argnums, chunk)(*args, **kwargs)
 
 
 def _scheduled(g: Callable[[Any], Any], point: Any, config: SchedulerConfig, chunk: int | None) -> Any:
-    """The Jacobian of a function that is being traced, as the scheduler plans it."""
+    """The Jacobian of a function being traced, as planned by the scheduler."""
     xs, x_structure = _tensor_leaves(point)
     traced = TracedFunction(lambda *leaves: g(tree.unflatten(x_structure, leaves)), xs, "jacobian")
     plan = plan_program(traced.program, traced.sources, config, may_colour=True)
@@ -325,13 +326,13 @@ def _scheduled(g: Callable[[Any], Any], point: Any, config: SchedulerConfig, chu
 
 
 def _planned(traced: TracedFunction, plan: Plan, xs: list[Any], chunk: int | None) -> Any:
-    """The blocks of the Jacobian of a function that was traced."""
+    """The blocks of the Jacobian of a traced function."""
     values = dict(zip(traced.program.inputs, [*xs, *traced.captured]))
     return run_plan(traced.program, plan, traced.sources, values, in_mode(chunk), chunk)
 
 
 def _hessian_by_colours(g: Callable[[Any], Any], point: Any, chunk: int | None) -> Any:
-    """The Hessian of a function that is being traced, in as many passes as colours if those are few."""
+    """The Hessian of a function being traced, in as many passes as colours if these are few."""
     xs, structure = _tensor_leaves(point)
     gradient = grad(g)
     traced = TracedFunction(lambda *leaves: gradient(tree.unflatten(structure, leaves)), xs, "hessian")

@@ -1,4 +1,4 @@
-"""Loops: `scan` and `fori_loop`. Traced, a loop is one instruction that holds the program of a turn.
+"""Loops: `scan` and `fori_loop`. When traced, a loop becomes one instruction that holds the program of a turn.
 
 Its derivative is a loop again. In the forward pass the values that were carried into each turn are kept, stacked; the
 tangent is a loop over them that is linear in what it carries, and the cotangent is that loop transposed, which runs the
@@ -95,7 +95,7 @@ def scan(
     n = _length("scan", sliced, length)
     if any(is_traced(x) for x in (*carried, *sliced)) or call_trace() is not None:
         return _traced_scan(body_fn, carried, structure, sliced, sliced_structure, n, reverse, checkpoints)
-    if n == 0:  # the types of what turns make are known without one
+    if n == 0:  # finds the types of the results without running a turn
         return compile(lambda init, xs: scan(body_fn, init, xs, length, reverse))(init, xs)
     loop = _PythonLoop(body_fn, structure, sliced_structure, reverse)
     if checkpoints is None or not is_grad_enabled():
@@ -158,7 +158,7 @@ def _pair(result: Any) -> tuple[Any, Any]:
 
 @dataclass(slots=True)
 class _PythonLoop:
-    """A loop that runs at once."""
+    """A loop that runs immediately."""
 
     body_fn: Any
     structure: Any
@@ -166,7 +166,7 @@ class _PythonLoop:
     reverse: bool
 
     def run(self, carried: list[Any], sliced: list[Any], n: int) -> tuple[list[Any], list[Any], Any]:
-        """What is carried after n turns over these slices, what they make, stacked, and its structure."""
+        """The carry after n turns over these slices, and the stacked results with their structure."""
         made: list[list[Any]] = []
         out_structure: Any = None  # there is a turn
         for t in reversed(range(n)) if self.reverse else range(n):
@@ -183,13 +183,13 @@ class _PythonLoop:
         return carried, stacked, out_structure
 
     def cells(self) -> Any:
-        """Computed tensors that the body closes over: arguments of the regions."""
+        """Computed tensors that the body closes over, which become arguments of the regions."""
         return computed_cells(self.body_fn)
 
     def in_regions(
         self, carried: list[Any], sliced: list[Any], n: int, places: int, cells: Any
     ) -> tuple[list[Any], list[Any], Any]:
-        """The same, in regions that run again in backward."""
+        """The same, in regions that are recomputed in backward."""
         inside = replace(self, body_fn=with_cells(self.body_fn, cells) if cells else self.body_fn)
         made, structure = [], None
         schedule = parts(n, places)
@@ -203,18 +203,18 @@ class _PythonLoop:
         return carried, _joined(made, self.reverse), structure
 
     def results(self, carried: list[Any], stacked: list[Any], structure: Any) -> tuple[Any, Any]:
-        """As body_fn gives them."""
+        """The results in the form that body_fn returns."""
         return tree.unflatten(self.structure, carried), tree.unflatten(structure, stacked)
 
 
 def _taken(sliced: Sequence[Any], before: Sequence[int], length: int, n: int, reverse: bool) -> list[Any]:
-    """The slices of a part of a loop."""
+    """The slices for a part of the loop."""
     start = n - sum(before) - length if reverse else sum(before)
     return [x[start : start + length] for x in sliced]
 
 
 def _joined(made: list[list[Any]], reverse: bool) -> list[Any]:
-    """What the parts made, as what the whole loop makes."""
+    """Join the results of the parts to those of the whole loop."""
     ordered = made[::-1] if reverse else made
     return [row[0] if len(row) == 1 else OPS["concat"](list(row), 0) for row in zip(*ordered)]
 
@@ -256,7 +256,7 @@ def _traced_scan(
 
 
 def _ordered(program: Program, n_carried: int, n_sliced: int) -> Program:
-    """The program with what stays the same before the slices."""
+    """The program with constant inputs before the slices."""
     carried, rest = program.inputs[:n_carried], program.inputs[n_carried:]
     return Program([*carried, *rest[n_sliced:], *rest[:n_sliced]], program.instructions, program.outputs)
 
@@ -266,29 +266,29 @@ def _ordered(program: Program, n_carried: int, n_sliced: int) -> Program:
 
 @dataclass(slots=True)
 class Loop:
-    """What an instruction holds. Its operands, and the inputs of a turn: carried, the same in all turns, sliced."""
+    """The attributes of a loop instruction. Its operands, like the inputs of a turn, are: carried, constant, sliced."""
 
     body: Program
     length: Any
     n_carried: int
     n_sliced: int
     reverse: bool
-    linear: bool = False  # in all that it carries: a loop for tangents
+    linear: bool = False  # linear in everything it carries: a loop for tangents
 
     @classmethod
     def of(cls, attrs: tuple[Any, ...]) -> Loop:
-        """Of the attributes of an instruction."""
+        """From the attributes of an instruction."""
         (body,), (length,), n_carried, n_sliced, reverse, linear = attrs
         return cls(body, length, n_carried, n_sliced, bool(reverse), bool(linear))
 
     @property
     def n_fixed(self) -> int:
-        """How many operands are the same in all turns."""
+        """The number of operands that are constant across turns."""
         return len(self.body.inputs) - self.n_carried - self.n_sliced
 
     @property
     def stacked(self) -> list[Type]:
-        """The types of what the turns make, with their axis."""
+        """The types of the stacked results, including the leading axis."""
         turn = (o.type for o in self.body.outputs[self.n_carried :])  # type: ignore[union-attr]
         return [Type(t.dtype, (self.length, *t.shape)) for t in turn]
 
@@ -309,8 +309,8 @@ class Loop:
     def apply_in_regions(
         self, operands: Sequence[Any], places: int, known: dict[tuple[int, int], tuple[Any, Program]]
     ) -> list[Any]:
-        """The same in parts, of which all but the last are instructions whose derivatives run them again. `known`: their
-        programs, by length and places."""
+        """The same in parts; all but the last are instructions that are recomputed for their derivatives. `known` are their
+        programs, by length and number of kept values."""
         n, end = int(self.length), len(self.body.inputs) - self.n_sliced
         carried, rest, sliced = list(operands[: self.n_carried]), operands[self.n_carried : end], operands[end:]
         made, schedule = [], parts(n, places)
@@ -368,7 +368,7 @@ register_family("scan", _op)
 
 
 def _check(n_outputs: int, types: Sequence[Type], attrs: tuple[Any, ...]) -> str:
-    """What is wrong with an instruction that was read from a file."""
+    """Check an instruction read from a file; returns an error text."""
     bodies, length, n_carried, n_sliced, reverse, linear = attrs
     if len(bodies) != 1 or len(length) != 1 or not {reverse, linear} <= {0, 1}:
         return "a loop has one body, and one length"
@@ -413,8 +413,8 @@ def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
 def _linearize(
     inputs: Sequence[Any], dots: Sequence[Any], attrs: tuple[Any, ...], forward: bool
 ) -> tuple[list[Any], list[Any]]:
-    """The loop, which keeps what it carries into each turn, and a loop over that for the tangents. Where nothing will be
-    transposed, one loop for both, which keeps nothing."""
+    """The loop, keeping what it carries into each turn, and a second loop over that for the tangents. If nothing will be
+    transposed, a single loop for both, which keeps nothing."""
     loop = Loop.of(attrs)
     n, m = loop.n_carried, len(loop.body.outputs)
     pushed, wanted, moving = pushed_turn(loop.body, n, [d is not ZERO for d in dots], forward)
@@ -469,7 +469,7 @@ def _joint(
     ys = [*made[:n], *made[first : first + m - n]]
     for y in ys:
         if isinstance(y, Tracer):
-            y._var.linear = False  # values, beside tangents
+            y._var.linear = False  # values, as opposed to tangents
     y_dots: list[Any] = [ZERO] * m
     for k, y_dot in zip([*carried, *moving], [*made[n:first], *made[first + m - n :]]):
         y_dots[k] = y_dot
@@ -477,8 +477,8 @@ def _joint(
 
 
 def _tangent_turn(loop: Loop, pushed: Program, wanted: list[int], moving: list[int]) -> Program:
-    """One turn of the loop for the tangents. Inputs: carried tangents; what stays the same, and its tangents; the values
-    carried into the turn, slices, and their tangents."""
+    """One turn of the tangent loop. Inputs: carried tangents; constants and their tangents; the values carried into the
+    turn, slices, and their tangents."""
     n = loop.n_carried
     values, dots = pushed.inputs[: len(loop.body.inputs)], pushed.inputs[len(loop.body.inputs) :]
     end = n + loop.n_fixed
@@ -491,7 +491,7 @@ def _tangent_turn(loop: Loop, pushed: Program, wanted: list[int], moving: list[i
 
 
 def _push(*given: Any, **attrs: Any) -> Any:
-    """Tangents alone, where the results are known already."""
+    """Only the tangents, when the results are already known."""
     n = len(given) // 2
     dots, inputs = given[:n], given[n + 1 :]
     y_dots = _linearize(inputs, dots, tuple(attrs.values()), False)[1]
@@ -499,12 +499,12 @@ def _push(*given: Any, **attrs: Any) -> Any:
 
 
 def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], **attrs: Any) -> list[Any]:
-    """The transposed loop: it goes the other way round, carries cotangents, and adds up those of what stays the same."""
+    """The transposed loop: it runs backwards, carries cotangents, and adds up those of the constants."""
     loop = Loop.of(tuple(attrs.values()))
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
     linear = sorted(
         {*range(n), *which}
-    )  # a loop for tangents is linear in all that it carries, also in what begins as zeros
+    )  # a tangent loop is linear in everything it carries, including values that start as zeros
     y_bars = list(y_bar) if len(loop.body.outputs) > 1 else [y_bar]
     bars = [full(t.shape, 0.0, dtype=DTYPES[t.dtype]) if b is ZERO else b for b, t in zip(y_bars, loop.results)]
     fixed = [k for k in linear if n <= k < end]
@@ -519,8 +519,8 @@ def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], **attrs: An
 
 
 def _transposed_turn(loop: Loop, linear: list[int]) -> Program:
-    """One turn back. Inputs: cotangents of what was carried on, sums; what stays the same; slices, and the cotangents of
-    what the turn made. Outputs: cotangents of what was carried into it, sums; those of slices."""
+    """One turn of the transposed loop. Inputs: cotangents of the values carried out, sums; constants; slices and
+    cotangents of the turn's results. Outputs: cotangents of the values carried in, sums; cotangents of the slices."""
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
     types = [v.type for v in loop.body.inputs]
     fixed = [k for k in linear if n <= k < end]
@@ -540,7 +540,7 @@ def _transposed_turn(loop: Loop, linear: list[int]) -> Program:
 
 
 def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) -> Any:
-    """Many examples at once in every turn."""
+    """Every turn processes many examples at once."""
     loop = Loop.of(tuple(attrs.values()))
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
     flags = mapped_inputs(loop.body, n, mapped)
@@ -554,11 +554,11 @@ def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) ->
     return results[0] if len(results) == 1 else tuple(results)
 
 
-_MOST_TURNS = 64  # that patterns are found for one by one
+_MOST_TURNS = 64  # turns whose patterns are found one by one
 
 
 def _sparsity(call: Call) -> Patterns:
-    """Turn by turn; where there are many of them, all depend on what one of them does."""
+    """The pattern turn by turn; if there are many, every turn is assumed to depend on whatever any turn does."""
     loop = Loop.of(call.attrs)
     if loop.length <= _MOST_TURNS:
         return _turn_by_turn(loop, call)
@@ -577,7 +577,7 @@ def _sparsity(call: Call) -> Patterns:
 
 
 def _of_slices(p: IndexSets, loop: Loop) -> Any:
-    """Each element of what is sliced by its place in the slice."""
+    """The pattern of each sliced element, by its position in the slice."""
     return np.tile(np.arange(p.n_rows // loop.length), loop.length)
 
 
@@ -603,7 +603,7 @@ def _turn_by_turn(loop: Loop, call: Call) -> Patterns:
 
 def _known_in_turn(call: Call, n: int, end: int, t: int) -> Known:
     def known(k: int) -> Any:
-        numbers = call.known(k) if k >= n else None  # what is carried changes
+        numbers = call.known(k) if k >= n else None  # carried values change
         return numbers if numbers is None or k < end else numbers[t]
 
     return known

@@ -1,4 +1,4 @@
-"""What functions that transformations make are called, take and say of themselves."""
+"""Names, signatures and documentation of functions made by transformations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def named(made: F, transformation: str, f: Any, doc: str, same_arguments: bool = True) -> F:
-    """`made` as `transformation(f)`, with this documentation, in which {f} is the name of f, and the signature of f.
+    """Give `made` the name `transformation(f)`, f's signature, and this documentation, in which {f} is the name of f.
 
     >>> def loss(x, *, scale=1.0): ...
     >>> named(lambda x, **options: None, "grad", loss, "The gradient of {f}.")
@@ -34,7 +34,7 @@ def require_function(f: Any, what: str) -> None:
 
 
 class Transformed(functools.partial):  # type: ignore[type-arg]
-    """A function that a transformation made of another one. It is copied and pickled as `transform(f, **options)`."""
+    """A function made by a transformation. It is copied and pickled as `transform(f, **options)`."""
 
     __name__: str
     _recipe: tuple[Callable[..., Any], Any, dict[str, Any]]
@@ -43,7 +43,7 @@ class Transformed(functools.partial):  # type: ignore[type-arg]
         return _transform, self._recipe
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)  # as functions in classes
+        return self if instance is None else types.MethodType(self, instance)  # binds like a function in a class
 
     def __repr__(self) -> str:
         return f"<function {self.__name__} at {id(self):#x}>"
@@ -56,7 +56,7 @@ def _transform(transform: Callable[..., Any], f: Any, options: dict[str, Any]) -
 def transformed(
     made: Callable[..., Any], doc: str, transform: Callable[..., Any], f: Any, **options: Any
 ) -> Transformed:
-    """`made` under the name `transform(f)`: what `transform(f, **options)` gives to users.
+    """`made` under the name `transform(f)`, as returned to users by `transform(f, **options)`.
 
     >>> def loss(x): ...
     >>> def grad(f): return transformed(lambda x: None, "The gradient of {f}.", grad, f)

@@ -1,4 +1,4 @@
-"""Many derivatives of one function along vectors, and tensors as parts of vectors."""
+"""Many derivatives of one function along vectors, and tensors flattened into vectors."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def concatenated(tensors: Sequence[Any]) -> Any:
 
 
 def over(f: Callable[[Any], list[Any]], seeds: Any, chunk: int | None) -> list[Any]:
-    """f of each seed, along a first axis of each result: in one batch while a function is traced, otherwise one after the
-    other."""
+    """f of each seed, stacked along a first axis: in one batch while a function is traced, otherwise one by one."""
     count, n = (int(s) for s in seeds.shape)
 
     def some(first: int, size: Any) -> Any:
@@ -52,8 +51,8 @@ def over(f: Callable[[Any], list[Any]], seeds: Any, chunk: int | None) -> list[A
 
 
 def drawing_the_same(drawn: list[Any], call: Callable[[], T]) -> T:
-    """What is called, and draws the random numbers of the first call that was given this list: so many derivatives of one
-    function are of one function."""
+    """Call a function with the random draws of the first call that was given this list, so that several derivatives belong
+    to the same function."""
     if drawn:
         with draws_repeated(drawn):
             return call()

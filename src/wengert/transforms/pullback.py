@@ -34,7 +34,7 @@ def pull(
     everything = [*outputs, *bars, *sources]
     top = max((x for x in everything if not x._plain), key=lambda x: x._level, default=None)
     own = max((x for x in (*outputs, *sources) if not x._plain), key=lambda x: x._level, default=None)
-    if isinstance(own, DualTensor) and isinstance(top, Tracer):  # cotangents of many examples, of one evaluation
+    if isinstance(own, DualTensor) and isinstance(top, Tracer):  # cotangents of many examples for a single evaluation
         top = own
     if isinstance(top, DualTensor):
         return _pull_dual(top, outputs, bars, sources, retain, record)
@@ -64,7 +64,7 @@ def _pull_dual(
 
 
 def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[Any], record: bool) -> list[Any]:
-    """In the trace of the outputs; cotangents may be of one inside of it, as those of many examples are."""
+    """Pull back in the trace of the outputs; cotangents may belong to a nested trace, such as those of many examples."""
     traced = [x for x in (*outputs, *sources) if isinstance(x, Tracer)]
     if not traced and not record and len(sources) <= _MOST_RESULTS:
         return _pull_recorded(outputs, bars, sources)
@@ -74,7 +74,9 @@ def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[
             "or vmap; evaluate it there, with vjp or grad inside"
         )
     trace: Trace = max(traced, key=lambda x: x._level)._trace
-    made = [trace.operand(y, 0) for y in outputs]  # first: a stale view is read from its base again, by instructions
+    made = [
+        trace.operand(y, 0) for y in outputs
+    ]  # first, because a stale view is refreshed from its base by instructions
     existing = list(trace.instructions)
     dots: dict[Var, Any] = {}
     variables = [trace.variables(s) for s in sources]
@@ -100,7 +102,7 @@ def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[
                 y_dots = (made_dots,) if i.op.n_outputs == 1 else made_dots
             for v, t in zip(i.outputs, y_dots):
                 if t is not ZERO:
-                    t = OPS["copy"](t) if v in hooks else t  # a cotangent of its own
+                    t = OPS["copy"](t) if v in hooks else t  # a separate cotangent
                     tangents[v] = dots[v] + t if v in dots else t  # a source that others lead to
         added = trace.instructions[len(existing) :]
         linear = [i for i in added if any(v.linear for v in i.outputs)]
@@ -143,8 +145,8 @@ def _in_this_precision(hooks: Sequence[Any]) -> Sequence[Any]:
 def _linearized(
     trace: Trace, existing: list[Instruction], position: int, operands: Sequence[Any], dots: Sequence[Any]
 ) -> Sequence[Any]:
-    """Tangents by a rule that replaces its primal: a loop that keeps what it carries stands where the loop stood, and is not
-    run besides."""
+    """Tangents by a rule that replaces its primal: a loop that keeps its carried values takes the place of the original
+    loop."""
     i, start = existing[position], len(trace.instructions)
     ys, y_dots = i.op.linearize(operands, dots, i.attrs, False)  # type: ignore[misc]
     names = {y._var: o for y, o in zip(ys, i.outputs)}
@@ -171,7 +173,8 @@ _MOST_RESULTS = 4  # of a callback, as core/ops/op.h: kMaxOutputs
 
 
 def _pull_recorded(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
-    """Through what was recorded before the trace: an instruction that walks it, linear in the cotangents."""
+    """Pull back through instructions recorded before the trace: by an instruction that walks them, linear in the
+    cotangents."""
 
     def walk(*given: Any) -> list[Any]:
         with untraced():

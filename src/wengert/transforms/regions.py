@@ -1,4 +1,4 @@
-"""Parts of a function that are programs of their own: the branches of `cond`, the body of a loop."""
+"""Parts of a function that become separate programs: the branches of `cond`, the body of a loop."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from wengert.tensors.creation import full
 
 
 def is_traced(x: Any) -> bool:
-    """Whether a tensor has no data now, as a function is being traced."""
+    """Whether a tensor has no data because a function is being traced."""
     return isinstance(x, Tensor) and (isinstance(x, Tracer) or call_trace() is not None)
 
 
 def require_callable(name: str, functions: dict[str, Any]) -> None:
-    """Raise if one of the functions is none."""
+    """Raise if one of the functions is not callable."""
     for label, f in functions.items():
         if not callable(f):
             raise ArgumentError(f"{name}: {label} must be a function, got a {type(f).__name__}")
 
 
 class PartTrace(InnerTrace):
-    """The program of a part in the making; `what` is its name in messages."""
+    """The program of a part under construction; `what` is its name in messages."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class PartTrace(InnerTrace):
         self.remedy = f"which a part of a traced function cannot do; return what it computes from {what.split()[-1]}"
 
     def draw(self, generator: Any, n: Any, wide: bool) -> tuple[tuple[Any, Any], tuple[Any]]:
-        """Key and counter of a draw: taken from the generator around the part, whether the part runs or not."""
+        """Key and counter of a draw, taken from the enclosing generator whether or not the part runs."""
         if self.outer is not None:
             return self.outer.draw(generator, n, wide)
         low, high, first = generator.reserve(generator.counters(n, wide))
@@ -52,14 +52,14 @@ class PartTrace(InnerTrace):
 
 @dataclass(slots=True)
 class Part:
-    """A part that was traced."""
+    """A traced part."""
 
     trace: PartTrace
     outputs: list[Var]
-    structure: Any  # of the results
+    structure: Any  # structure of the results
 
     def program(self, outside: dict[int, Any]) -> Program:
-        """A closed program: its inputs are the arguments, and an input for each of the tensors from outside."""
+        """The closed program: its inputs are the arguments, then one for each tensor from outside."""
         trace: Any = self.trace
         known = {k: trace._entry[name] for k, (_, name) in trace.captured.items()}
         inputs = [known.get(k) or Var(Type(x.dtype.code, tuple(x.shape))) for k, x in outside.items()]
@@ -72,7 +72,7 @@ def types_of(tensors: Sequence[Any]) -> list[Type]:
 
 
 def traced_part(trace: PartTrace, f: Callable[..., Any], types: Sequence[Type]) -> Part:
-    """f of tensors of these types; it must not change what is outside."""
+    """Trace f on tensors of these types; f must not change tensors from outside."""
     given = [trace.argument(t) for t in types]
     with trace:
         results, out_structure = tree.flatten(f(*given))
@@ -100,7 +100,7 @@ def as_result(what: str, y: Any) -> Tensor:
     raise TraceError(f"{what} must return tensors, numbers and containers of them, got a {type(y).__name__}")
 
 
-# What makes the op of a family for a number of results, by name.
+# Functions that make the op of a family for a number of results, by name.
 _FAMILIES: dict[str, Callable[[int], Op]] = {}
 _MOST_RESULTS = 10_000
 
@@ -131,7 +131,7 @@ def same_types(a: Sequence[Type], b: Sequence[Any]) -> bool:
 
 
 def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **rules: Any) -> Op:
-    """The op of a family of instructions that hold programs, for so many results: made the first time."""
+    """The op of a family of instructions that hold programs, for this many results; made when first needed."""
     name = family if n_outputs == 1 else f"{family}_{n_outputs}"
     if name not in REGION_OPS:
 
@@ -163,8 +163,8 @@ def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **r
 def push_regions(
     programs: Sequence[Program], dots: Sequence[Any], xs: Sequence[Any], run: Callable[..., list[Any]]
 ) -> list[Any]:
-    """Tangents of one of the programs, which computes its values once more on the way. `run(programs, operands)` makes the
-    instruction that holds the tangents of the programs."""
+    """Tangents of one of the programs, which recomputes its values on the way. `run(programs, operands)` makes the
+    instruction that holds the tangent programs."""
     wanted = [k for k, d in enumerate(dots) if d is not ZERO]
     m = len(programs[0].outputs)
     pushes = [push_by(p, wanted) for p in programs]
@@ -180,7 +180,7 @@ def push_regions(
 def pull_regions(
     programs: Sequence[Program], y_bar: Any, linear: Sequence[int], xs: Sequence[Any], run: Callable[..., list[Any]]
 ) -> list[Any]:
-    """Cotangents of these operands, in which the programs are linear: by the transpose of one of them."""
+    """Cotangents of these operands, in which the programs are linear, by the transpose of one program."""
     results = programs[0].outputs
     bars = [
         full(o.type.shape, 0.0, dtype=DTYPES[o.type.dtype]) if b is ZERO else b  # type: ignore[union-attr]
@@ -197,7 +197,7 @@ def where_examples(condition: Any, x: Any, y: Any) -> Any:
 
 
 def tangents_of(pushed: Program, primal: Program, which: Sequence[int]) -> Program:
-    """A push with the tangents of these results alone; zeros where it has none."""
+    """A push with only the tangents of these results; zeros for those it does not have."""
     body, outputs, m = list(pushed.instructions), [], len(primal.outputs)
     for k in which:
         tangent = pushed.outputs[m + k]

@@ -1,4 +1,4 @@
-"""Which functions may be traced once and replayed, although their users did not ask for it with `compile`.
+"""Decides which functions may be traced once and replayed without the user asking for `compile`.
 
 A replay runs no Python. That must not show: so a function is replayed only where its code is seen to depend on nothing but
 its arguments, tensors, and constants that are the same as before, and to do nothing but compute. All others run as they are
@@ -37,32 +37,32 @@ _BUILTINS = frozenset({
     "isinstance", "len", "list", "map", "max", "min", "pow", "range", "reversed", "round", "set", "slice", "sorted",
     "str", "sum", "tuple", "type", "zip",
 })  # fmt: skip
-# What changes something that lives longer than the call.
+# Opcodes that change something that outlives the call.
 _EFFECTS = frozenset({
     "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "IMPORT_FROM", "IMPORT_STAR",
 })  # fmt: skip
-# What may change a container.
+# Opcodes and methods that may change a container.
 _CHANGES = frozenset({
     "add", "append", "clear", "delitem", "discard", "extend", "insert", "iadd", "ior", "move_to_end", "pop", "popitem",
     "remove", "reverse", "setdefault", "setitem", "sort", "update",
 })  # fmt: skip
-# What may make a Python number of a tensor, which a trace takes for a constant: methods, builtins, modules.
+# Methods, builtins and modules that may turn a tensor into a Python number, which a trace would treat as a constant.
 _READING = frozenset({"item", "numpy", "tolist", "float", "int", "bool", "complex", "round", "str", "max", "min"})
 _READING_MODULES = ("math", "cmath", "numpy", "operator")
-_MOST = 64  # functions that are remembered
+_MOST = 64  # remembered functions
 _MANY = 256  # elements
 
 
 class Effect(BaseException):
-    """The function that is being traced does more than compute; it says nothing about it to handlers of users'."""
+    """Raised if the traced function has side effects; not an Exception, so that users' handlers do not catch it."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Code:
-    """What the code of a function reads from outside."""
+    """What a function's code reads from outside."""
 
     pure: bool
-    names: tuple[str, ...]  # global ones
+    names: tuple[str, ...]  # global names
     changes: bool  # whether it may change a container
     numbers: bool  # whether it may read the numbers of a tensor
 
@@ -101,7 +101,7 @@ class _State(list[Any]):
 
 
 def _state_of(f: Any) -> _State:
-    """Raises _NotReplayable where it is not known, or may be changed by f."""
+    """The state that f depends on; raises _NotReplayable if it is unknown or f may change it."""
     state = _State()
     _read(f, state, set())
     if (state.containers and state.changes) or (state.tensors and state.numbers):
@@ -188,7 +188,7 @@ def _read_value(value: Any, state: _State, seen: set[int]) -> None:
 
 
 def _is_ours(f: types.FunctionType) -> bool:
-    """Whether f is a function of the library, not one that it made for a user."""
+    """Whether f is a function of the library itself, not one made for a user."""
     return _is_trusted(f.__module__) and getattr(sys.modules[f.__module__], f.__name__, None) is f
 
 
@@ -207,17 +207,17 @@ def _same(a: Any, b: Any) -> bool:
 @dataclass(slots=True)
 class _Known:
     state: list[Any]
-    compiled: Any  # None for a function that was found to do more than compute
+    compiled: Any  # None for a function found to have side effects
 
     def fits(self, state: list[Any]) -> bool:
         return len(state) == len(self.state) and all(map(_same, state, self.state))
 
 
-_shared: OrderedDict[Any, _Known] = OrderedDict()  # of functions that close over no tensors, by their code
+_shared: OrderedDict[Any, _Known] = OrderedDict()  # functions that close over no tensors, by their code
 
 
 def replayed(made: Callable[..., Any], f: Any, options: tuple[Any, ...]) -> Callable[..., Any]:
-    """`made`, which transforms f: traced at its first call and replayed in the next ones, where that cannot be noticed.
+    """Wrap `made`, which transforms f: trace it at its first call and replay later calls if that cannot be noticed.
 
     Of functions that close over tensors, whose traces must be kept with them, only what is called a second time is traced,
     or what is called on so many numbers that derivatives one after the other would take longer than tracing.
@@ -247,14 +247,14 @@ def replayed(made: Callable[..., Any], f: Any, options: tuple[Any, ...]) -> Call
         try:
             return known.compiled(*args, **kwargs)
         except (Effect, Exception):
-            known.compiled = None  # written as it is, it says what is wrong; or there is nothing wrong with it
+            known.compiled = None  # run uncompiled to get the real error, or to find that there is none
             return made(*args, **kwargs)
 
     return call
 
 
 def shared(make: Callable[[], Any], f: Any, options: tuple[Any, ...]) -> Any:
-    """`make()`, a compiled function of f, or what it was when it was asked for the last time, if f is still the same."""
+    """The result of `make()`, a compiled function of f, cached for as long as f is the same."""
     try:
         state = _state_of(f)
         hash(options)
@@ -265,13 +265,13 @@ def shared(make: Callable[[], Any], f: Any, options: tuple[Any, ...]) -> Any:
 
 @dataclass(slots=True)
 class Dependence:
-    """What a function depends on besides its arguments, as it was at one time."""
+    """A snapshot of what a function depends on besides its arguments."""
 
     state: _State
 
     @property
     def on_tensors(self) -> bool:
-        """Whether it closes over tensors."""
+        """Whether the function closes over tensors."""
         return self.state.tensors
 
     @property
@@ -280,7 +280,7 @@ class Dependence:
         return self.state[0]
 
     def is_same(self, other: Dependence) -> bool:
-        """Whether nothing of it has changed."""
+        """Whether nothing has changed since the snapshot."""
         return len(self.state) == len(other.state) and all(map(_same, self.state, other.state))
 
 
@@ -304,7 +304,7 @@ def _find(options: tuple[Any, ...], state: _State, make: Callable[[], Any]) -> _
 
 
 def compiled_purely(made: Callable[..., Any], f: Any) -> Any:
-    """`made`, which transforms f, compiled; its trace raises `Effect` where it does more than compute."""
+    """`made`, which transforms f, compiled; tracing raises `Effect` at a side effect."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         result = made(*args, **kwargs)
@@ -321,7 +321,7 @@ def _are_many(args: tuple[Any, ...]) -> bool:
 
 
 def _are_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether arguments are plain tensors, and numbers beside them."""
+    """Whether all arguments are plain tensors and numbers."""
     for x in (*args, *kwargs.values()):
         if isinstance(x, Tensor):
             if not x._plain:

@@ -1,4 +1,4 @@
-"""Which way a Jacobian is computed: forward, reverse, or cut in two at the narrowest place of the program.
+"""Planning Jacobians: forward, reverse, or cut in two at the narrowest place of the program.
 
 Forward mode has a pass for each input, reverse mode one for each output; where the pattern of the Jacobian has few colours,
 one for each colour. Where all paths from the inputs to the outputs lead through a few numbers c, ∂y/∂x = ∂y/∂c · ∂c/∂x, and
@@ -63,7 +63,7 @@ class SchedulerConfig:
 
 @dataclass(slots=True)
 class Plan:
-    """How a Jacobian is computed, and what that is predicted to cost.
+    """How a Jacobian is computed, and its predicted cost.
 
     `costs` are seconds by mode, of those that were estimated; `cut` the types of the values at which the program is cut, in
     mixed mode, and `sides` the modes before and after the cut. `colouring` says which columns or rows are computed together,
@@ -76,7 +76,7 @@ class Plan:
     costs: dict[str, float] = field(default_factory=dict)
     cut: tuple[Type, ...] = ()
     sides: tuple[str, str] | None = None
-    values: tuple[Var, ...] = field(default=(), repr=False)  # of the program, where it is cut
+    values: tuple[Var, ...] = field(default=(), repr=False)  # the values where the program is cut
     colouring: Colouring | None = None
 
     @property
