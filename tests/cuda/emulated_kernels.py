@@ -1,4 +1,4 @@
-"""Run by test_emulated.py, with a GPU played by the CPU: kernels on more elements than one block takes, beside the CPU's."""
+"""Kernels on more elements than one block takes, beside the CPU's: on a GPU, or on the one that test_emulated.py plays."""
 
 from __future__ import annotations
 
