@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "../code_cache.h"
 #include "../error.h"
 
 namespace wengert::cuda {
@@ -19,6 +21,9 @@ constexpr int kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77;
 constexpr int kDescTransposeA = 3, kDescTransposeB = 4;
 constexpr int kLayoutBatchCount = 5, kLayoutBatchStride = 6;
 constexpr int kPreferenceWorkspace = 1;
+
+constexpr int kCandidates = 8;  // algorithms that are timed
+constexpr int kTimedRuns = 3;   // of each
 
 void check_blas(Status status, const char* call) {
   if (status)
@@ -50,10 +55,10 @@ Stored stored(const MatrixOperand& x, int64_t rows, int64_t cols) {
 
 using Key = std::tuple<int, bool, int64_t, int64_t, int64_t, int64_t, bool, int64_t, int64_t, bool, int64_t, int64_t>;
 
-// Descriptions and the algorithm for one shape.
+// Descriptions for one shape, and its algorithm, or those to choose from.
 struct Plan {
   void *description = nullptr, *a = nullptr, *b = nullptr, *y = nullptr;
-  BlasHeuristic choice = {};
+  std::vector<BlasHeuristic> choices;
 };
 
 std::map<Key, Plan>& plans() {
@@ -91,14 +96,64 @@ Plan make_plan(const Product& p, const Stored& first, const Stored& second, void
   const uint64_t most = BlasHandle::kWorkspace;
   lt.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceWorkspace, &most, sizeof(most));
   int found = 0;
+  plan.choices.resize(kCandidates);
   const Status status = lt.cublasLtMatmulAlgoGetHeuristic(handle, plan.description, plan.a, plan.b, plan.y, plan.y,
-                                                          preference, 1, &plan.choice, &found);
+                                                          preference, kCandidates, plan.choices.data(), &found);
   lt.cublasLtMatmulPreferenceDestroy(preference);
   if (status || !found)
     throw Error(ErrorKind::device, "matmul: cuBLASLt has no algorithm for " + std::string(name_of(p.dtype)) + " " +
                                        std::to_string(p.m) + "x" + std::to_string(p.k) + " by " + std::to_string(p.k) +
                                        "x" + std::to_string(p.n));
+  plan.choices.resize(static_cast<size_t>(found));
   return plan;
+}
+
+// What a choice depends on, besides the shape.
+std::string text_of(const Key& key, int architecture) {
+  std::string text = "products 1, cuBLASLt " + std::to_string(blas().cublasLtGetVersion()) + ", sm_" +
+                     std::to_string(architecture) + ":";
+  std::apply([&](auto... part) { ((text += " " + std::to_string(static_cast<int64_t>(part))), ...); }, key);
+  return text;
+}
+
+struct Timer {
+  Event begin = nullptr, end = nullptr;
+  Timer() {
+    checked(driver().cuEventCreate(&begin, 0), "cuEventCreate");
+    checked(driver().cuEventCreate(&end, 0), "cuEventCreate");
+  }
+  Timer(const Timer&) = delete;
+  ~Timer() {
+    driver().cuEventDestroy_v2(begin);
+    driver().cuEventDestroy_v2(end);
+  }
+  // Milliseconds of the calls of f on the stream.
+  template <class F>
+  float of(Stream stream, int calls, F&& f) const {
+    checked(driver().cuEventRecord(begin, stream), "cuEventRecord");
+    for (int k = 0; k < calls; ++k) f();
+    checked(driver().cuEventRecord(end, stream), "cuEventRecord");
+    checked(driver().cuEventSynchronize(end), "cuEventSynchronize");
+    float milliseconds = 0;
+    checked(driver().cuEventElapsedTime(&milliseconds, begin, end), "cuEventElapsedTime");
+    return milliseconds;
+  }
+};
+
+// The fastest of the plan's algorithms by `run(algorithm)`, which returns its status.
+template <class Run>
+BlasHeuristic fastest(const std::vector<BlasHeuristic>& choices, Stream stream, Run&& run) {
+  const Timer timer;
+  BlasHeuristic best = choices[0];
+  float shortest = std::numeric_limits<float>::infinity();
+  for (const BlasHeuristic& choice : choices) {
+    if (choice.status || run(choice)) continue;
+    const float taken = timer.of(stream, kTimedRuns, [&] { run(choice); });
+    if (taken >= shortest) continue;
+    shortest = taken;
+    best = choice;
+  }
+  return best;
 }
 
 }  // namespace
@@ -108,26 +163,40 @@ bool fits_blas(const MatrixOperand& x, int64_t rows, int64_t cols) {
   return (x.row == 1 || rows == 1) && x.col >= rows;
 }
 
-BlasHandle::BlasHandle(void* workspace) : workspace_(workspace) {
+BlasHandle::BlasHandle(void* workspace, int architecture) : workspace_(workspace), architecture_(architecture) {
   check_blas(blas().cublasLtCreate(&handle_), "cublasLtCreate");
 }
 
-void BlasHandle::run(const Product& p, Stream stream) {
+void BlasHandle::run(const Product& p, Stream stream, bool captured) {
   const Stored first = stored(p.b, p.k, p.n), second = stored(p.a, p.m, p.k);
   const Key key{
       static_cast<int>(p.dtype), p.tf32,         p.batch,  p.m, p.n, p.k, first.transposed, first.leading, p.b.batch,
       second.transposed,         second.leading, p.a.batch};
   auto found = plans().find(key);
   if (found == plans().end()) found = plans().emplace(key, make_plan(p, first, second, handle_)).first;
-  const Plan& plan = found->second;
+  Plan& plan = found->second;
   const float one_float[2] = {1, 0}, zero_float[2] = {};
   const double one_double[2] = {1, 0}, zero_double[2] = {};
   const bool wide = p.dtype == DType::Float64 || p.dtype == DType::Complex128;
   const void* one = wide ? static_cast<const void*>(one_double) : one_float;
   const void* zero = wide ? static_cast<const void*>(zero_double) : zero_float;
-  check_blas(blas().cublasLtMatmul(handle_, plan.description, one, p.b.data, plan.a, p.a.data, plan.b, zero, p.y,
-                                   plan.y, p.y, plan.y, plan.choice.algorithm, workspace_, kWorkspace, stream),
-             "cublasLtMatmul");
+  const auto multiply = [&](const BlasHeuristic& choice) {
+    return blas().cublasLtMatmul(handle_, plan.description, one, p.b.data, plan.a, p.a.data, plan.b, zero, p.y, plan.y,
+                                 p.y, plan.y, choice.algorithm, workspace_, kWorkspace, stream);
+  };
+  if (plan.choices.size() > 1 && !captured) {
+    const std::string text = text_of(key, architecture_);
+    BlasHeuristic chosen = plan.choices[0];
+    std::string kept;
+    if (read_cached("cuda", text, kept) && kept.size() == sizeof(chosen.algorithm)) {
+      std::memcpy(chosen.algorithm, kept.data(), kept.size());
+    } else {
+      chosen = fastest(plan.choices, stream, multiply);
+      write_cached("cuda", text, {reinterpret_cast<const char*>(chosen.algorithm), sizeof(chosen.algorithm)});
+    }
+    plan.choices = {chosen};
+  }
+  check_blas(multiply(plan.choices[0]), "cublasLtMatmul");
 }
 
 }  // namespace wengert::cuda

@@ -273,10 +273,12 @@ void CudaDevice::begin_capture() {
   constexpr int kRelaxed = 2;
   enter();
   WENGERT_CALL(cuStreamBeginCapture_v2, stream_, kRelaxed);
+  capturing_ = true;
 }
 
 Graph CudaDevice::end_capture() {
   Graph graph = nullptr;
+  capturing_ = false;
   return driver().cuStreamEndCapture(stream_, &graph) ? nullptr : graph;
 }
 
@@ -321,11 +323,11 @@ void CudaDevice::multiply(const Product& product) {
   if (!blas_) {
     Address workspace = 0;  // the driver's: what a program is noted with belongs to that program
     WENGERT_CALL(cuMemAlloc_v2, &workspace, BlasHandle::kWorkspace);
-    blas_ = std::make_unique<BlasHandle>(reinterpret_cast<void*>(workspace));
+    blas_ = std::make_unique<BlasHandle>(reinterpret_cast<void*>(workspace), architecture);
   }
   if (recording_) return recording_->add_library(product);
   ++counters.kernels;
-  blas_->run(product, stream_);
+  blas_->run(product, stream_, capturing_);
 }
 
 void CudaDevice::run_map(Elementwise op, DType dtype, Value* const* in, int n_in, Value* out) {

@@ -98,6 +98,7 @@ class CudaDevice : public Device {
   Pool pool_;
   std::unique_ptr<BlasHandle> blas_;
   Recording* recording_ = nullptr;
+  bool capturing_ = false;
   int64_t* note_ = nullptr;                              // three words of host memory that the GPU writes to
   std::unordered_map<std::string, BodyKernel> kernels_;  // by the text of their bodies
   std::unordered_map<std::string, std::vector<Function>> joined_;

@@ -58,6 +58,7 @@ struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2
   X(cuEventRecord, (Event event, Stream stream))                                                               \
   X(cuEventSynchronize, (Event event))                                                                         \
   X(cuEventElapsedTime, (float* milliseconds, Event from, Event to))                                           \
+  X(cuEventDestroy_v2, (Event event))                                                                          \
   X(cuGraphInstantiateWithFlags, (GraphExec * exec, Graph graph, unsigned long long flags))                    \
   X(cuGraphGetNodes, (Graph graph, GraphNode * nodes, size_t* count))                                          \
   X(cuGraphNodeGetType, (GraphNode node, int* type))                                                           \
@@ -95,7 +96,9 @@ struct BlasHeuristic {  // cublasLtMatmulHeuristicResult_t
   int reserved[4];
 };
 
+// cublasLtGetVersion returns a size_t, of which an int has enough.
 #define WENGERT_CUDA_BLAS(X)                                                                                           \
+  X(cublasLtGetVersion, ())                                                                                            \
   X(cublasLtCreate, (void** handle))                                                                                   \
   X(cublasLtMatmulDescCreate, (void** description, int compute_type, int scale_type))                                  \
   X(cublasLtMatmulDescSetAttribute, (void* description, int attribute, const void* value, size_t bytes))               \

@@ -176,6 +176,23 @@ def whole_networks() -> None:
         np.testing.assert_allclose(losses["cuda"], losses["cpu"], rtol=tolerance)
 
 
+def eager_steps_do_not_wait() -> None:
+    """Forward, backward and the optimizer, called one by one: nothing goes to the host or comes from it."""
+    net = wg.nn.Sequential(wg.nn.Linear(6, 8), wg.nn.Tanh(), wg.nn.Linear(8, 2)).to("cuda")
+    adam = wg.optim.Adam(net.parameters(), lr=0.01)
+    x, y = wg.randn(5, 6, device="cuda"), wg.randn(5, 2, device="cuda")
+
+    def step() -> None:
+        adam.zero_grad()
+        ((net(x) - y) ** 2).mean().backward()
+        adam.step()
+
+    step()
+    for _ in range(4):
+        _, did = counted(step)
+        assert did["copies"] == did["waits"] == 0, did
+
+
 def a_forked_child_is_told() -> None:
     """What was opened before a fork cannot be used behind it: an error, and the parent goes on."""
     x = wg.ones(3, device="cuda")
@@ -203,6 +220,7 @@ def main() -> None:
     graph_is_step_by_step(transposed_and_sliced)
     graph_is_step_by_step(numbers_and_rows, scales=True)
     whole_networks()
+    eager_steps_do_not_wait()
     a_forked_child_is_told()
 
 
