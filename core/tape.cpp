@@ -543,8 +543,10 @@ void log_plain(const Derived& p, Value* const* in, int n_in, const int64_t* give
 
 void observe_plain(const Derived& p, Value* const* in, int n_in, const int64_t* given, Value* const* out) {
   if (thread_state.logs) log_plain(p, in, n_in, given, out);
-  if (thread_state.checks == Checks::results)
-    check_results("", thread_state.pulled, in, n_in, out, static_cast<int>(p.program->outputs.size()));
+  if (thread_state.checks == Checks::results) {
+    const char* name = thread_state.pulled ? "" : p.program->name.c_str();  // of a node: the node's
+    check_results(name, thread_state.pulled, in, n_in, out, static_cast<int>(p.program->outputs.size()));
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 
 #include "program.h"
+#include "standing_line.h"
 
 namespace wengert {
 
@@ -14,6 +15,23 @@ struct Line {
   Line(const Line&) = delete;
   ~Line() {
     if (line.code) drop_source_line(line);
+  }
+};
+
+// A scope in which ops count as those of a given line, instead of the one that runs.
+struct AtLine {
+  nb::object line;  // a Line, or None
+  SourceLine before;
+
+  void enter() {
+    SourceLine at;
+    if (!line.is_none()) at = nb::cast<Line&>(line).line;
+    if (at.code) Py_INCREF(static_cast<PyObject*>(at.code));
+    before = stand_at(at);
+  }
+  void exit(nb::handle, nb::handle, nb::handle) {
+    SourceLine used = stand_at(std::exchange(before, {}));
+    if (used.code) drop_source_line(used);
   }
 };
 
@@ -31,6 +49,15 @@ void init_lines(nb::module_& m) {
   nb::class_<Line>(m, "Line", "The line of the user's that runs when it is made; str() tells it.")
       .def(nb::init<>())
       .def("__str__", [](const Line& l) { return describe(l.line); });
+  nb::class_<AtLine>(m, "at_line", "A scope in which ops count as those of a given line, instead of the one that runs.")
+      .def(
+          "__init__", [](AtLine* a, nb::object line) { new (a) AtLine{std::move(line), {}}; }, nb::arg("line").none())
+      .def("__enter__", &AtLine::enter)
+      .def("__exit__", &AtLine::exit, nb::arg().none(), nb::arg().none(), nb::arg().none());
+  m.def("standing_line", [] {
+    const SourceLine line = standing_line();
+    return line.code ? describe(line) : std::string();
+  });
   m.def("path_end", &path_end);
 }
 

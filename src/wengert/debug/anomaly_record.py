@@ -13,6 +13,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.debug.elements import at, described, first_bad, has_nan, numbers, summary, written
 from wengert.debug.instructions import values_of
+from wengert.passes.callbacks import IN_A_LOOP
 from wengert.program.ir import Const, Instruction, Program, Var
 from wengert.registry.record import find_op
 from wengert.user_line import user_line
@@ -35,6 +36,7 @@ class Record:
     index: tuple[int, ...]
     value: Any
     shape: str
+    tangent: bool = False  # of forward mode
     within: str = ""  # the function of the library, or the module, that the op is part of
     operands: list[str] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)  # numbers of results that it has its infinity or NaN from
@@ -55,8 +57,11 @@ class Record:
     def name(self) -> str:
         """The op, and whose part it is."""
         op = self.op.lstrip("_")  # functions of the library that are not ops of their own
-        text = f"the derivative of {op}" if self.backward and not op.startswith("the ") else op
-        return f"{text} (in {self.within})" if self.within else text
+        text = op
+        if (self.backward or self.tangent) and not op.startswith("the "):
+            text = f"the {'derivative' if self.backward else 'tangent'} of {op}"
+        within = plain_name(self.within)
+        return f"{text} (in {within})" if within not in ("", op) else text
 
     def step(self) -> str:
         """As one step of a chain."""
@@ -74,9 +79,11 @@ def records_of(name: str, node: Any, ins: Sequence[Pair | None], outs: Sequence[
             continue
         record = Record(name, "", node is not None, index, array[index].item(), described(y[0]))
         if node is None:
-            record.line, record.within = user_line(), _caller(name)
+            record.op, record.tangent = _without_push(name)
+            record.line = _core.standing_line() or user_line()
+            record.within = "" if _core.standing_line() else _caller(record.op)
         else:
-            record.op, record.line = (node.name if name == "" else name), node.line
+            record.op, record.line = plain_name(node.name if name == "" else name), node.line
         _read_operands(record, array.shape, arrays, node)
         if node is not None and node.custom is not None:
             _name_custom(record, node)
@@ -84,6 +91,19 @@ def records_of(name: str, node: Any, ins: Sequence[Pair | None], outs: Sequence[
             _look_inside(record, node, ins, y[0])
         made[y[1]] = record
     return made
+
+
+def plain_name(op: str) -> str:
+    """The name of an op, without the number of one that was made while tracing."""
+    return op.partition("#")[0].removesuffix(f" {IN_A_LOOP}")
+
+
+def _without_push(name: str) -> tuple[str, bool]:
+    """The op whose results and tangents a program computes, and whether it is such a program."""
+    op = name
+    while op.startswith("push("):
+        op = op[len("push(") : -1]
+    return plain_name(op), op != name
 
 
 def _name_custom(record: Record, node: Any) -> None:
@@ -171,7 +191,7 @@ def tell_instruction(record: Record, found: tuple[Instruction, list[Any], Any], 
     if index is None:
         return
     record.within = within
-    record.op = (i.origin.op if i.origin is not None else "") or i.op.name.partition("#")[0]
+    record.op = (i.origin.op if i.origin is not None else "") or plain_name(i.op.name)
     if i.origin is not None and i.origin.line is not None:
         record.line = str(i.origin.line)
     record.index, record.value = index, result[index].item()
@@ -203,4 +223,4 @@ def culprit(
     return i, [np.asarray(x.value) if isinstance(x, Const) else numbers(env[x]) for x in i.inputs], numbers(env[first])
 
 
-__all__ = ["Pair", "Record", "culprit", "records_of", "tell_instruction"]
+__all__ = ["Pair", "Record", "culprit", "plain_name", "records_of", "tell_instruction"]

@@ -6,10 +6,12 @@ once for all. The rules stand in the records of the ops.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from wengert import _core
 from wengert.errors import TraceError
 from wengert.passes.evaluate import apply
 from wengert.passes.example_axis import OneForAll, all_mapped, shifted, spread
@@ -21,6 +23,7 @@ from wengert.registry.record import Op
 from wengert.registry.zero import ZERO
 
 DrawsEach = Callable[[Any], bool]
+_ANY_LINE: Any = contextlib.nullcontext()
 _draws_each: ContextVar[DrawsEach] = ContextVar("draws_each", default=lambda _: True)
 
 
@@ -65,9 +68,11 @@ class Examples:
             _draws_each.reset(token)
 
     def _run(self, instructions: Sequence[Instruction], origin: origins) -> None:
+        checked = _core.checks() == 2  # then instructions that run are of the lines that they were traced from
         for i in instructions:
             origin.set(i)
-            self._run_one(i)
+            with _core.at_line(i.origin.line) if checked and i.origin is not None else _ANY_LINE:
+                self._run_one(i)
 
     def _run_one(self, i: Instruction) -> None:
         operands = [x.value if isinstance(x, Const) else self.values[x] for x in i.inputs]
