@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <span>
 
+#include "finite.h"
 #include "generate/tier.h"
 #include "kernels/strided.h"
 #include "profile.h"
@@ -640,7 +641,7 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
 }  // namespace
 
 void run_steps(DeviceId device, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
-               Value* const* donated, int given, bool wrote) {
+               Value* const* donated, int given, bool wrote, const Inspection* inspection) {
   if (p.one_block && !donated && device == kCpu && run_one_block(p, in, out, given)) return;
   SmallArray<Value*, kFew> slots(p.n_slots);
   SmallArray<int64_t, kFew> sizes(p.sizes.steps.size());
@@ -652,7 +653,10 @@ void run_steps(DeviceId device, const Program& p, Value* const* in, const int64_
   r.wrote = wrote;
   try {
     if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, sizes.data());
+    const Step* const looks = inspection ? p.steps.data() + inspection->step : nullptr;
     for (const Step& s : p.steps) {
+      if (&s == looks && !inspection->passes(r.slots, p.outputs.data())) [[unlikely]]
+        throw NotFinite();
       r.step(s);
       if (!r.wrote && r.worked(s)) check_interrupt();
     }
@@ -706,6 +710,26 @@ void run(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** 
     return;
   }
   run_steps(kCpu, p, in, leaf_sizes, out, donated, given, false);
+}
+
+bool Inspection::passes(Value* const* values, const int32_t* slots) const {
+  for (const Output& o : outputs) {
+    const Value* v = values[slots ? slots[o.which] : o.which];
+    if ((!o.number || v->size == 1) && !all_finite(v)) return false;
+  }
+  return true;
+}
+
+bool run_inspected(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
+                   const Inspection& inspection) {
+  const bool on_host = std::all_of(in, in + p.n_inputs, [](const Value* v) { return v->device == kCpu; });
+  if (profiling || tier_mode() == TierMode::generated || p.may_be_hot || !on_host ||
+      inspection.step >= p.steps.size()) {
+    run(p, in, leaf_sizes, out);
+    return false;
+  }
+  run_steps(kCpu, p, in, leaf_sizes, out, donated, 0, false, &inspection);
+  return true;
 }
 
 void run_group_on_cpu(const FusedGroup& g, Value** slots, const int64_t* sizes) {

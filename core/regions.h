@@ -1,5 +1,6 @@
 // Steps that hold programs: branches, loops, and programs with sizes of their own.
 #pragma once
+#include "inspection.h"
 #include "program.h"
 
 namespace wengert {
@@ -30,8 +31,8 @@ inline Dims resolve(const Dims& d, const int64_t* sizes) {
 // Runs the regions of a step and stores the results in its slots.
 void run_regions(const Step& s, StepView view);
 
-// As `run`, nested in a run that may have written into donated values.
+// As `run`, nested in a run that may have written into donated values; inspects the values before one of the steps.
 void run_steps(DeviceId device, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
-               Value* const* donated, int given, bool wrote);
+               Value* const* donated, int given, bool wrote, const Inspection* inspection = nullptr);
 
 }  // namespace wengert

@@ -44,13 +44,21 @@ bool is_safe(const Step& s) {
   return s.group || s.gemm || (s.op && !s.owned && (s.op->view || std::string_view(s.op->name) == "sum"));
 }
 
+bool has(const std::vector<int32_t>& slots, int32_t x) {
+  return std::find(slots.begin(), slots.end(), x) != slots.end();
+}
+
+// After how many steps an output is known.
+size_t steps_until(const Program& p, uint32_t output) {
+  size_t made = p.steps.size();
+  while (made > 0 && !has(p.steps[made - 1].out, p.outputs[output])) --made;
+  return made;
+}
+
 // Whether the step that makes the new value is the last to read the old one, and writes element by element.
 bool can_be_in_place(const Program& p, const TensorWrite& w) {
   const int32_t slot = p.outputs[w.output], old = static_cast<int32_t>(w.input);
   if (std::count(p.outputs.begin(), p.outputs.end(), slot) > 1) return false;
-  auto has = [](const std::vector<int32_t>& slots, int32_t x) {
-    return std::find(slots.begin(), slots.end(), x) != slots.end();
-  };
   size_t made = p.steps.size();
   for (size_t i = p.steps.size(); i-- > 0;) {
     const Step& s = p.steps[i];
@@ -98,11 +106,35 @@ void Trace::finish(const TraceArguments& call, bool asks_roles) {
   if (effects) {
     check_effects(*effects, *program, call);
     for (TensorWrite& w : effects->writes) w.in_place = can_be_in_place(*program, w);
+    plan_inspection(call);
   }
   for (Tensor* t : captured) captured_types.push_back(current(*t)->type());
   if (!asks_roles) return;
   for (size_t i = 0; i < call.n; ++i) roles.push_back(role_of(call.values[i]));
   for (Tensor* t : captured) roles.push_back(role_of(current(*t)));
+}
+
+// Losses and gradients are inspected, and parameters where their gradients are not kept.
+void Trace::plan_inspection(const TraceArguments& call) {
+  Inspection& seen = effects->inspection;
+  if (effects->grads.empty() && effects->writes.empty()) return;
+  const auto add = [&](uint32_t output, bool number) {
+    seen.outputs.push_back({static_cast<int32_t>(output), number});
+    seen.step = std::max(seen.step, steps_until(*program, output));
+  };
+  for (uint32_t i = 0; i < effects->n_results; ++i) add(i, true);
+  std::vector<uint32_t> judged;
+  for (const LeafGrad& g : effects->grads)
+    if (g.has_output()) {
+      add(g.output, false);
+      judged.push_back(g.leaf);
+    }
+  for (const TensorWrite& w : effects->writes) {
+    Tensor* t = tensor_of(call, w.input);
+    const bool known = std::find(judged.begin(), judged.end(), w.input) != judged.end();
+    if (t && !known && lasting_leaf(current(*t))) add(w.output, false);
+  }
+  for (TensorWrite& w : effects->writes) w.after_inspection = steps_until(*program, w.output) > seen.step;
 }
 
 bool Trace::holds(const TraceArguments& call) const {
@@ -201,10 +233,10 @@ void find_targets(const Effects& effects, Value* const* in, Tensor* const* tenso
   }
 }
 
-void find_places(const Effects& effects, Value* const* in, Tensor* const* targets, Value** into) {
+void find_places(const Effects& effects, Value* const* in, Tensor* const* targets, bool inspected, Value** into) {
   for (size_t k = 0; k < effects.writes.size(); ++k) {
     const TensorWrite& w = effects.writes[k];
-    if (w.in_place && writable(*targets[k])) into[w.output] = in[w.input];
+    if (w.in_place && (w.after_inspection || !inspected) && writable(*targets[k])) into[w.output] = in[w.input];
   }
 }
 
@@ -227,22 +259,6 @@ void drop_unrelated_edges(const Effects& effects, uint64_t mask, Value** out) {
       release(out[i]->node);
       out[i]->node = nullptr;
     }
-}
-
-bool finite_effects(const Effects& effects, Tensor* const* targets, Value* const* out) {
-  if (effects.grads.empty() && effects.writes.empty()) return true;
-  for (size_t i = 0; i < effects.n_results; ++i)
-    if (out[i]->size == 1 && !all_finite(out[i])) return false;
-  for (size_t k = 0; k < effects.writes.size(); ++k)
-    if (lasting_leaf(current(*targets[k])) && !all_finite(out[effects.writes[k].output])) return false;
-  // The parameter updated by this gradient was checked already.
-  const auto updated = [&](const LeafGrad& g) {
-    return std::any_of(effects.writes.begin(), effects.writes.end(),
-                       [&](const TensorWrite& w) { return w.input == g.leaf; });
-  };
-  for (const LeafGrad& g : effects.grads)
-    if (g.has_output() && !updated(g) && !all_finite(out[g.output])) return false;
-  return true;
 }
 
 }  // namespace wengert

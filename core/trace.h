@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "derived.h"
+#include "inspection.h"
 #include "tensor.h"
 
 namespace wengert {
@@ -26,7 +27,8 @@ struct TensorWrite {
   uint32_t input, output;
   bool recorded;  // false if made under no_grad
   std::string op;
-  bool in_place = false;  // whether the program may write the new value over the old
+  bool in_place = false;          // whether the program may write the new value over the old
+  bool after_inspection = false;  // whether it happens after what is inspected is known
 };
 
 // The `.grad` of a leaf that the function reads or changes.
@@ -49,6 +51,7 @@ struct Effects {
   std::vector<uint64_t> sources;    // per output: the inputs that it is differentiable in
   size_t n_results = 0;             // outputs that the caller sees, followed by those of `writes` and `grads`
   std::vector<LeafGrad> grads;
+  Inspection inspection;  // of losses and gradients, and of parameters whose gradient is not kept
 };
 
 // What the trace assumed about a number that is an operand.
@@ -106,19 +109,19 @@ struct Trace {
   bool roles_hold(const TraceArguments& call) const;
   bool captured_types_hold() const;
   bool grads_hold(const TraceArguments& call) const;
+  void plan_inspection(const TraceArguments& call);
 };
 
 // Finds the targets of a call's new values: the tensor of each write, and the destination of each output.
 //
 // `in` and `tensors` have all inputs of the program. Refuses, before anything runs, what cannot be written.
 void find_targets(const Effects& effects, Value* const* in, Tensor* const* tensors, size_t n, Tensor** targets);
-// For each output, the value whose memory its new contents may reuse, or null.
-void find_places(const Effects& effects, Value* const* in, Tensor* const* targets, Value** into);
+// For each output, the value whose memory its new contents may reuse, or null; with `inspected`, only where the
+// inspection comes first.
+void find_places(const Effects& effects, Value* const* in, Tensor* const* targets, bool inspected, Value** into);
 // Stores the new values of `writes`, except those already written `into` the old memory.
 void store_writes(const Effects& effects, Tensor* const* targets, Value** out, Value* const* into);
 // Removes the edges of outputs that depend on no tracked input.
 void drop_unrelated_edges(const Effects& effects, uint64_t mask, Value** out);
-// Whether losses, gradients and parameters are finite, which implies it for other state.
-bool finite_effects(const Effects& effects, Tensor* const* targets, Value* const* out);
 
 }  // namespace wengert

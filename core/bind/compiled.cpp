@@ -211,7 +211,7 @@ PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t nargsf, 
       return PyObject_Vectorcall(self->function, args, nargsf, names);
     if (PyObject* result = run_known(self, call); result || PyErr_Occurred()) return result;
     return trace_and_run(self, args, n, names, call.device());
-  } catch (const NotFiniteEffects&) {
+  } catch (const NotFinite&) {
     return call_checked(self, args, nargsf, names);
   } catch (const OtherSizes&) {
     return compiled_call(object, args, nargsf, names);

@@ -28,8 +28,18 @@ void log_plain(const TracedCall& trace, Value* const* in, int n_in, Value* const
   for (size_t i = 0; i < p.outputs.size(); ++i) end_path("compiled", true, in, n_in, out + i, 1);
 }
 
+// Inspects the results of a run that wrote into none of the given values.
+void require_finite(const Program& p, const Inspection& inspection, Value** out, Value** into) {
+  std::fill_n(into, p.outputs.size(), nullptr);
+  if (inspection.passes(out)) return;
+  for (size_t i = 0; i < p.outputs.size(); ++i) release(out[i]);
+  throw NotFinite();
+}
+
 // `into`, if not null, has for each output a value that a program without derivatives may write it into, or null.
-void run_program(TracedCall& trace, Value** in, size_t n, uint64_t mask, Value** out, Value* const* into = nullptr) {
+// Throws NotFinite if `inspection` is given and not passed.
+void run_program(TracedCall& trace, Value** in, size_t n, uint64_t mask, Value** out, Value** into = nullptr,
+                 const Inspection* inspection = nullptr) {
   Held held(in, static_cast<int>(n));
   if (mask) {
     apply_derivative(trace.derivative_for(mask, in), in, static_cast<int>(n), nullptr, out);
@@ -38,7 +48,10 @@ void run_program(TracedCall& trace, Value** in, size_t n, uint64_t mask, Value**
   const Program& p = *trace.program;
   SmallArray<int64_t, 32> sizes(p.sizes.leaves.size());
   gather_sizes(p.sizes.leaves, in, nullptr, nullptr, sizes.data());
-  run(p, in, sizes.data(), out, into);
+  if (!inspection)
+    run(p, in, sizes.data(), out, into);
+  else if (!run_inspected(p, in, sizes.data(), out, into, *inspection))
+    require_finite(p, *inspection, out, into);
   if (thread_state.logs) [[unlikely]]
     log_plain(trace, in, static_cast<int>(n), out);
   if (led_to_leaves(in, static_cast<int>(n))) [[unlikely]]
@@ -197,13 +210,9 @@ PyObject* run_traced(TracedCall& trace, const TraceArguments& call, uint64_t mas
   SmallArray<Value*, kFewOperands> out(n_out), into(n_out);
   std::fill_n(into.data(), n_out, nullptr);
   const bool checked = !mask && thread_state.checks == Checks::gradients;
-  if (!mask && !thread_state.n_tapes && !checked)
-    find_places(effects, inputs.values.data(), targets.data(), into.data());
-  run_program(trace, inputs.values.data(), inputs.n, mask, out.data(), into.data());
-  if (checked && !finite_effects(effects, targets.data(), out.data())) {
-    for (size_t i = 0; i < n_out; ++i) release(out[i]);
-    throw NotFiniteEffects();
-  }
+  if (!mask && !thread_state.n_tapes) find_places(effects, inputs.values.data(), targets.data(), checked, into.data());
+  run_program(trace, inputs.values.data(), inputs.n, mask, out.data(), into.data(),
+              checked ? &effects.inspection : nullptr);
   if (mask) drop_unrelated_edges(effects, mask, out.data());
   store_writes(effects, targets.data(), out.data(), into.data());
   store_grads(trace, call, out.data());

@@ -46,9 +46,6 @@ PyObject* run_traced(TracedCall& trace, const TraceArguments& call, uint64_t mas
 // state that the trace assumed has changed.
 bool begin_call(TracedCall& trace, const TraceArguments& call, uint64_t& mask, nb::list& hidden);
 
-// Thrown where what a call would write is not finite, before it is written.
-struct NotFiniteEffects {};
-
 void init_traced_call(nb::module_& m);
 
 }  // namespace wengert
