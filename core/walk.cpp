@@ -498,10 +498,12 @@ void free_node(Node* n) {
 // Remembers which cotangents are zero, for explain().
 inline void note_zeros(Node* n, Value* const* out) {
   for (int i = 0; i < n->n_edges; ++i) {
+    const uint8_t edge = static_cast<uint8_t>(1 << std::min(i, 7));
+    if (!out[i] && n->custom) n->zero_edges |= edge;  // its rule gives none
     if (!out[i] || out[i]->device != kCpu) continue;
     const bool f32 = out[i]->dtype == DType::Float32 && out[i]->size;
     if (f32 && *reinterpret_cast<const uint32_t*>(out[i]->data) << 1) continue;
-    if (looks_zero(out[i])) n->zero_edges |= static_cast<uint8_t>(1 << std::min(i, 7));
+    if (looks_zero(out[i])) n->zero_edges |= edge;
   }
 }
 

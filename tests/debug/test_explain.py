@@ -171,9 +171,10 @@ def test_what_is_said_of_a_zero_is_so():
     assert "a hook on its result" in wg.explain((y * w).sum(), x)
 
 
-def test_rules_that_give_no_gradient():
+@pytest.mark.parametrize("given", [lambda y_bar: y_bar * 0.0, lambda y_bar: None])
+def test_rules_that_give_no_gradient(given):
     def rule(y_bar, y, x):  # fault
-        return y_bar * 0.0
+        return given(y_bar)
 
     op = wg.custom_op(lambda x: x * 2.0)
     op.defvjp(rule)
@@ -188,3 +189,13 @@ def test_a_derivative_that_is_constant():
     x, _ = _leaves([1.0, 2.0, 3.0])
     (g,) = wg.grad_of((x * 3.0).sum(), [x], create_graph=True)
     assert "something linear" in wg.explain(g.sum(), x)
+
+
+def test_what_tapes_leave_open_is_said():
+    x, w = _leaves([1.0, 2.0, 3.0])
+    with wg.GradientTape() as tape:
+        loss = (x.detach() * w).sum()
+    inputs = tape.program().inputs
+    assert tape.gradient(loss, x) is None
+    assert "is an input of tape.program()" in wg.explain(loss, x)
+    assert len(inputs) == 2

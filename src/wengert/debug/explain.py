@@ -172,7 +172,8 @@ def _no_path(grads: GradientMap, x: Tensor) -> Iterator[str]:
     yield (
         f"no path to this tensor {what}: it is not used. None of the {len(nodes)} recorded operations leads to it, and none "
         "has read something detached that may have come from it. (Numbers that left wengert, by item(), float() or "
-        "numpy(), carry no gradient; nor does a copy that was made before it was used.)"
+        "numpy(), carry no gradient; nor does a copy that was made before it was used. Under a "
+        "GradientTape, where paths end is not noted: what was detached is an input of tape.program().)"
     )
 
 
