@@ -209,10 +209,11 @@ PyObject* run_traced(TracedCall& trace, const TraceArguments& call, uint64_t mas
                     " tensors cannot be recorded; call it under no_grad(), or detach() what it returns");
   SmallArray<Value*, kFewOperands> out(n_out), into(n_out);
   std::fill_n(into.data(), n_out, nullptr);
-  const bool checked = !mask && thread_state.checks == Checks::gradients;
+  const bool checked = thread_state.checks == Checks::gradients;
   if (!mask && !thread_state.n_tapes) find_places(effects, inputs.values.data(), targets.data(), checked, into.data());
   run_program(trace, inputs.values.data(), inputs.n, mask, out.data(), into.data(),
-              checked ? &effects.inspection : nullptr);
+              checked && !mask ? &effects.inspection : nullptr);
+  if (checked && mask) require_finite(*trace.program, effects.inspection, out.data(), into.data());
   if (mask) drop_unrelated_edges(effects, mask, out.data());
   store_writes(effects, targets.data(), out.data(), into.data());
   store_grads(trace, call, out.data());

@@ -323,6 +323,34 @@ def test_a_compiled_step_that_goes_wrong_has_written_nothing():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("way", ["result", "by hand"])
+def test_steps_whose_results_can_be_differentiated_again_are_looked_at(way):
+    """As those are that return predictions, or updated their parameters by hand."""
+    w = wg.Parameter(wg.tensor([4.0, 1.0, 9.0]))
+    optimizer = wg.optim.SGD([w], lr=0.1)
+
+    @wg.compile
+    def step(x):
+        predicted = wg.sqrt(w * x)
+        loss = predicted.sum()
+        if way == "result":
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss, wg.sqrt(w * x)
+        (g,) = wg.grad_of(loss, [w], retain_graph=True)
+        with wg.no_grad():
+            w[:] = w - 0.1 * g
+        return loss
+
+    with wg.detect_anomaly("light"):
+        step(wg.tensor([1.0, 2.0, 3.0]))
+        before = w.numpy().copy()
+        with pytest.raises(wg.AnomalyError, match="sqrt"):
+            step(wg.tensor([1.0, 0.0, 3.0]))
+    np.testing.assert_array_equal(w.numpy(), before)
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_light_mode_steps_to_the_same_bits(kept):
     """Gradients are looked at where they are kept, and parameters otherwise."""
