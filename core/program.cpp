@@ -254,11 +254,29 @@ Program::Program()
         return ++last;
       }()) {}
 
+namespace {
+
+// About a hundred milliseconds of the executor's work: less is not worth a compiler.
+constexpr int64_t kHotLoops = 1'000'000;
+// Without loops there is less to gain, and a compiler needs about the time of so many runs.
+constexpr int64_t kHotRuns = 100'000;
+constexpr int64_t kFewInstructions = 32;  // are dispatched in the time of a call from Python
+
+bool has_loops(const Program& p) {
+  return std::any_of(p.steps.begin(), p.steps.end(), [](const Step& s) {
+    return s.loop ||
+           std::any_of(s.regions.begin(), s.regions.end(), [](const Region& r) { return has_loops(*r.program); });
+  });
+}
+
+}  // namespace
+
 void Program::find_heat() {
-  for (const Step& s : steps) {
-    may_be_hot = may_be_hot || s.loop;
-    for (const Region& r : s.regions) may_be_hot = may_be_hot || r.program->may_be_hot;
-  }
+  int64_t instructions = 0;
+  for (const Step& s : steps) instructions += s.group ? static_cast<int64_t>(s.group->code.size()) : 1;
+  const bool loops = has_loops(*this);
+  may_be_hot = loops || instructions >= kFewInstructions;
+  heat = loops ? -kHotLoops : -kHotRuns * instructions;
 }
 
 Program::~Program() {

@@ -155,8 +155,8 @@ struct Program {
   mutable PreparedByDevice prepared;
   mutable std::vector<std::vector<Value*>>
       constants_on;          // by device, from 1 on: copies of the constants with axes, made when first needed
-  bool may_be_hot = false;   // has loops, so generating code may pay
-  mutable int64_t heat = 0;  // instructions dispatched by runs so far
+  bool may_be_hot = false;   // generating code may pay
+  mutable int64_t heat = 0;  // counts the instructions that runs dispatch; from 0 on the program is hot
   mutable std::shared_ptr<GeneratedForms> generated;
   int n_products = 0;       // steps that are not elementwise
   bool calls_back = false;  // a step calls a Python function

@@ -9,14 +9,21 @@ namespace {
 
 using Kind = FusedInstruction::Kind;
 
-// Splits a group into parts: instructions computed element by element in one loop, and calls of core kernels on whole
-// registers.
+// A processor works on several turns of a loop at once if they fit the window of instructions that it looks at. One
+// turn of a long loop fills that window and waits for its own results, so long loops are cut.
+constexpr int kLongWork = 8;   // of a function such as tanh, in additions
+constexpr int kMostWork = 12;  // of one turn
+
+// Splits a group into parts: instructions computed element by element in one loop, and single calls of core kernels on
+// whole registers.
 struct GroupWriter {
   Text& text;
   std::vector<Register>& registers;
   const std::vector<FusedInstruction>& code;
   int64_t rows, cols;
-  std::vector<int> part = {};        // by instruction: its loop; -1: a call
+  int n_parts = 0;
+  std::vector<int> part = {};        // by instruction
+  std::vector<bool> is_call = {};    // by instruction
   std::vector<bool> in_memory = {};  // by register: whether anything outside the loop that makes it reads it
 
   int64_t extent(bool row) const { return row ? rows : rows * cols; }
@@ -35,26 +42,50 @@ struct GroupWriter {
   }
 
   void find_parts() {
-    std::vector<int> maker(registers.size(), -2);
+    std::vector<int> maker(registers.size(), -1);
     in_memory.assign(registers.size(), false);
-    int current = -1, next = 0;
+    int work = 0;
     bool row = false;
     for (const FusedInstruction& i : code) {
-      const bool call = functor(i).empty();
-      if (call)
-        current = -1;
-      else if (current < 0 || row != over_rows(i))
-        current = next++;
+      const bool call = functor(i).empty(), begins = part.empty() || is_call.back() || row != over_rows(i);
+      const int more = i.kind == Kind::map && is_long(i.op) ? kLongWork : 1;
+      work += more;
+      if (call || begins || (work > kMostWork && extent(over_rows(i)) > 1)) {
+        ++n_parts;
+        work = more;
+      }
       row = over_rows(i);
+      part.push_back(n_parts - 1);
+      is_call.push_back(call);
       for (int k = 0; k < i.n_in; ++k)
-        if (call || maker[i.in[k]] != current || i.kind == Kind::expand) in_memory[i.in[k]] = true;
-      part.push_back(call ? -1 : current);
-      maker[i.out] = call ? -1 : current;
+        if (call || maker[i.in[k]] != part.back() || i.kind == Kind::expand) in_memory[i.in[k]] = true;
+      maker[i.out] = part.back();
       if (call || reg(i.out).output) in_memory[i.out] = true;
     }
-    for (const FusedInstruction& i : code) {
-      Register& r = registers[i.out];
-      if (in_memory[i.out] && r.array.empty()) r.array = text.array(r.dtype, {extent(r.row)}).base;
+  }
+
+  // An array for each register that other parts read. When the last of them is done, another register has it.
+  void place_arrays() {
+    std::vector<int> last(registers.size(), -1);
+    for (size_t t = 0; t < code.size(); ++t)
+      for (int k = 0; k < code[t].n_in; ++k) last[code[t].in[k]] = part[t];
+    std::vector<std::vector<int>> ends(static_cast<size_t>(n_parts));
+    std::map<std::pair<DType, int64_t>, std::vector<std::string>> spare;
+    for (size_t t = 0; t < code.size(); ++t) {
+      if (t && part[t] != part[t - 1])
+        for (int k : ends[static_cast<size_t>(part[t - 1])])
+          spare[{reg(k).dtype, extent(reg(k).row)}].push_back(reg(k).array);
+      const int out = code[t].out;
+      Register& r = registers[static_cast<size_t>(out)];
+      if (!in_memory[static_cast<size_t>(out)] || !r.array.empty()) continue;
+      std::vector<std::string>& fitting = spare[{r.dtype, extent(r.row)}];
+      if (fitting.empty()) {
+        r.array = text.array(r.dtype, {extent(r.row)}).base;
+      } else {
+        r.array = fitting.back();
+        fitting.pop_back();
+      }
+      if (last[out] >= 0) ends[static_cast<size_t>(last[out])].push_back(out);
     }
   }
 
@@ -143,8 +174,9 @@ struct GroupWriter {
 
   void write() {
     find_parts();
+    place_arrays();
     for (size_t t = 0; t < code.size();) {
-      if (part[t] < 0) {
+      if (is_call[t]) {
         write_call(code[t++]);
         continue;
       }

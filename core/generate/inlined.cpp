@@ -29,19 +29,24 @@ constexpr Kind kind_of() {
 
 struct Functor {
   const char* name;
+  bool is_long;
   Kind kind[kNumDTypes];
 };
 
+// Classes of dtypes of the list: what is defined for floating numbers alone is not one machine instruction.
+constexpr bool any = false, number = false, real = false, bits = false, integer = false, boolean = false,
+               cfloat = false, floating = true, rfloat = true, wfloat = true;
+
 template <class Op, int kOperands>
-constexpr Functor functor(const char* name) {
-  Functor f = {name, {}};
+constexpr Functor functor(const char* name, bool is_long) {
+  Functor f = {name, is_long, {}};
   for_each_dtype(
       [&]<DType D>(std::integral_constant<DType, D>) { f.kind[static_cast<int>(D)] = kind_of<Op, kOperands, D>(); });
   return f;
 }
 
 constexpr Functor kFunctors[] = {
-#define ELEMENTWISE(name, operands, dtype_class, result) functor<op::name, operands>(#name),
+#define ELEMENTWISE(name, operands, dtype_class, result) functor<op::name, operands>(#name, dtype_class),
 #include "../kernels/elementwise.def"
 #undef ELEMENTWISE
 };
@@ -53,6 +58,10 @@ const char* functor_of(Elementwise op, DType dtype, bool one_element) {
   const Functor& f = kFunctors[static_cast<int>(op)];
   const Kind kind = f.kind[static_cast<int>(dtype)];
   return kind == Kind::functor || (kind == Kind::far && one_element) ? f.name : nullptr;
+}
+
+bool is_long(Elementwise op) {
+  return static_cast<size_t>(op) < std::size(kFunctors) && kFunctors[static_cast<int>(op)].is_long;
 }
 
 }  // namespace wengert::generate

@@ -15,8 +15,6 @@ using generate::Result;
 
 namespace {
 
-// About a hundred milliseconds of the executor's work; less is not worth compiling.
-constexpr int64_t kHot = 1'000'000;
 constexpr size_t kMostForms = 4;  // per program; for further sizes the executor runs it
 constexpr size_t kMostFormsForced = 64;
 
@@ -170,7 +168,7 @@ namespace {
 GeneratedForm* find_form(const Program& p, Value* const* in, const int64_t* leaf_sizes) {
   const bool forced = tier_mode() == TierMode::generated;
   if (!p.generated) {
-    if (!forced && p.heat < kHot) return nullptr;
+    if (!forced && p.heat < 0) return nullptr;
     p.generated = std::make_shared<GeneratedForms>();
   }
   auto& forms = p.generated->forms;

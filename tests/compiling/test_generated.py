@@ -151,6 +151,18 @@ def moved(x: Any) -> Any:
     return (wg.fori_loop(0, 4, turn, x) * x).sum()
 
 
+def many_live(x: Any) -> Any:
+    """Long groups that keep many values, of several dtypes, for elements and for rows."""
+
+    def turn(i: Any, c: Any) -> Any:
+        made = [wg.sin(c * (0.3 + 0.1 * k)) for k in range(9)]
+        rows = [wg.where(m > 0.1, m, m.mean(-1, keepdims=True)) for m in made]
+        whole = sum((m * 10).astype("int32") for m in made).astype(x.dtype)
+        return wg.tanh(sum(wg.exp(r) * m for r, m in zip(rows, reversed(made)))) + 0.01 * whole
+
+    return (wg.fori_loop(0, 3, turn, x) * x).sum()
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "scalar_loop": (scalar_loop, (real(),)),
     "scalar_loop_float64": (scalar_loop, (real(dtype="float64"),)),
@@ -167,6 +179,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "moved": (moved, (real(6),)),
     "solved": (solved, (real(3, 3), real(3, 2))),
     "chain": (chain, (real(8, 8),)),
+    "chain_of_numbers": (chain, (real(),)),
+    "chain_of_odd_length": (chain, (real(3, 71),)),
+    "chain_float64": (chain, (real(30, dtype="float64"),)),
+    "many_live": (many_live, (real(4, 13),)),
+    "many_live_numbers": (many_live, (real(1),)),
+    "many_live_float64": (many_live, (real(2, 150, dtype="float64"),)),
     "long_rows": (softmax_rows, (real(2, 700),)),
 }
 
@@ -296,6 +314,20 @@ def test_hot_programs_are_compiled_in_the_background(tier: Any) -> None:
     assert bits(compiled(x)) == expected
     assert compiled.report()[0].tier == "generated code"
     assert "run by generated code" in str(compiled.report()[0])
+
+
+def test_programs_without_loops_are_hot_after_many_runs(tier: Any) -> None:
+    tier("automatic")
+    long, short = wg.compile(chain), wg.compile(lambda x: wg.tanh(x * 0.5))
+    x = real(2)
+    expected = bits(long(x))
+    for _ in range(100_000):
+        long(x)
+        short(x)
+    _core.wait_for_compiler()
+    assert bits(long(x)) == expected
+    assert long.report()[0].tier == "generated code"
+    assert short.report()[0].tier == "executor"
 
 
 def test_cold_and_large_programs_stay_with_the_executor(tier: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -38,6 +39,15 @@ def test_random_programs_on_a_poisoned_heap() -> None:
     done = subprocess.run(command, env=poisoned, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "cases 0 to 79" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler on this machine")
+def test_random_programs_in_generated_code() -> None:
+    generated = {**os.environ, "WENGERT_TIER": "generated"}
+    command = [sys.executable, "-m", "tests.programs.fuzz", "--seed", "200", "--end", "12", "--minutes", "4"]
+    done = subprocess.run(command, env=generated, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "'passed'" in done.stdout and "'failed': 0" in done.stdout
 
 
 @pytest.mark.parametrize("mode", fuzz.MODES)
