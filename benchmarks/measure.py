@@ -187,7 +187,12 @@ def versions() -> dict[str, str]:
     """Of wengert and of the packages beside it."""
     import wengert as wg
 
-    found = {"wengert": wg.__version__, "instruction set": wg._core.instruction_set(), "threads": "2"}
+    found = {
+        "wengert": wg.__version__,
+        "instruction set": wg._core.instruction_set(),
+        "BLAS kernels": wg._core.blas_kernels(),
+        "threads": "2",
+    }
     for package in ("numpy", "torch", "jax"):
         try:
             found[package] = importlib.metadata.version(package)

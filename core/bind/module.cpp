@@ -1,3 +1,4 @@
+#include <cblas.h>
 #include <nanobind/stl/string.h>
 #include <unistd.h>
 
@@ -189,6 +190,7 @@ void init(nb::module_& m) {
   m.def("num_threads", &num_threads);
   m.def("set_num_threads", &set_num_threads);
   m.def("instruction_set", [] { return kernels().instruction_set; });
+  m.def("blas_kernels", [] { return scipy_openblas_get_corename(); });  // of the machine, or $OPENBLAS_CORETYPE
   nb::list names;
   for (const DTypeInfo& d : kDTypeInfo) names.append(nb::make_tuple(d.name, d.bytes, std::string(1, d.kind)));
   m.attr("dtype_table") = names;

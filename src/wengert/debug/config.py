@@ -20,7 +20,7 @@ def installation() -> dict[str, str]:
         "platform": platform.platform(),
         "instruction set": _core.instruction_set(),
         "threads": str(_core.num_threads()),
-        "blas": "OpenBLAS (scipy-openblas32), one thread, tiled by wengert",
+        "blas": f"OpenBLAS (scipy-openblas32), {_core.blas_kernels()} kernels, one thread, tiled by wengert",
         "devices": "cpu",
     }
 
