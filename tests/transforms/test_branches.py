@@ -287,6 +287,9 @@ def test_arguments_that_make_no_sense() -> None:
         wg.switch(0, [])
     with pytest.raises(wg.ArgumentError, match="switch: branch 1 must be a function, got a int"):
         wg.switch(0, [wg.sin, 3], x)
+    for index in (0.5, wg.tensor(1.0)):
+        with pytest.raises(wg.DTypeError, match="switch: the index must be an integer, got (0.5|1.0)"):
+            wg.switch(index, [wg.sin, wg.cos], x)
     with pytest.raises(wg.DTypeError, match="switch: the index must be an integer, got float32"):
         wg.compile(lambda k, x: wg.switch(k, [wg.sin, wg.cos], x))(wg.tensor(1.0), x)
 

@@ -182,6 +182,8 @@ def test_what_is_carried_keeps_its_type(wrap: Any) -> None:
         wrap(lambda x: wg.scan(lambda c, v: ((c, c), None), wg.tensor(0.0), x))(x)
     with pytest.raises(wg.ArgumentError, match="body_fn must return a pair"):
         wrap(lambda x: wg.scan(lambda c, v: c, wg.tensor(0.0), x))(x)
+    with pytest.raises(wg.DTypeError, match=r"fori_loop: the carry must keep its types; entry 0 was int64\[\]"):
+        wrap(lambda x: wg.fori_loop(0, 3, lambda i, c: c + x[0], 0))(x)
 
 
 def test_lengths_that_do_not_fit() -> None:
@@ -196,8 +198,10 @@ def test_lengths_that_do_not_fit() -> None:
         wg.scan(body, wg.zeros(()))
     with pytest.raises(wg.ArgumentError, match="length must be an integer that is not negative, got -1"):
         wg.scan(body, wg.zeros(()), length=-1)
-    with pytest.raises(wg.ArgumentError, match="fori_loop: upper must be an integer, got a Tensor"):
+    with pytest.raises(wg.ArgumentError, match="fori_loop: upper must be an integer, got a tensor; use while_loop"):
         wg.fori_loop(0, wg.tensor(3), body, wg.zeros(()))
+    with pytest.raises(wg.ArgumentError, match="fori_loop: upper must be an integer, got a float"):
+        wg.fori_loop(0, 2.5, body, wg.zeros(()))
 
 
 def test_random_numbers_in_the_body_are_refused() -> None:

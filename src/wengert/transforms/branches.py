@@ -78,7 +78,10 @@ def switch(index: Any, fns: Sequence[Callable[..., Any]], *operands: Any) -> Any
     named = {f"branch {k}": f for k, f in enumerate(fns)}
     require_callable("switch", named)
     if not is_traced(index):
-        k = int(_number("switch", "the index", index))
+        k = _number("switch", "the index", index)
+        if not hasattr(k, "__index__"):
+            raise DTypeError(f"switch: the index must be an integer, got {k!r}")
+        k = int(k)
         return fns[min(max(k, 0), len(fns) - 1)](*operands)
     chosen = _scalar("switch", "the index", index)
     if not chosen.dtype.is_integer:

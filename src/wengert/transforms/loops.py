@@ -87,20 +87,7 @@ def scan(
     Reference: Griewank, Walther, "Algorithm 799: Revolve", 2000.
     """
     require_callable("scan", {"body_fn": body_fn})
-    _check_checkpoints("scan", checkpoints)
-    carried, structure = tree.flatten(init)
-    carried = [as_tensor("scan", "init", c) for c in carried]
-    sliced, sliced_structure = tree.flatten(xs)
-    sliced = [as_tensor("scan", "xs", x) for x in sliced]
-    n = _length("scan", sliced, length)
-    if any(is_traced(x) for x in (*carried, *sliced)) or call_trace() is not None:
-        return _traced_scan(body_fn, carried, structure, sliced, sliced_structure, n, reverse, checkpoints)
-    if n == 0:  # finds the types of the results without running a turn
-        return compile(lambda init, xs: scan(body_fn, init, xs, length, reverse))(init, xs)
-    loop = _PythonLoop(body_fn, structure, sliced_structure, reverse)
-    if checkpoints is None or not is_grad_enabled():
-        return loop.results(*loop.run(carried, sliced, n))
-    return loop.results(*loop.in_regions(carried, sliced, n, checkpoints, loop.cells()))
+    return _scan("scan", body_fn, init, xs, length, reverse, checkpoints)
 
 
 def fori_loop(
@@ -117,11 +104,34 @@ def fori_loop(
     """
     require_callable("fori_loop", {"body_fn": body_fn})
     for what, bound in (("lower", lower), ("upper", upper)):
-        if isinstance(bound, Tensor) or not hasattr(bound, "__index__"):
+        if isinstance(bound, Tensor):
+            raise ArgumentError(
+                f"fori_loop: {what} must be an integer, got a tensor; use while_loop for a number of turns that is computed"
+            )
+        if not hasattr(bound, "__index__"):
             raise ArgumentError(f"fori_loop: {what} must be an integer, got a {type(bound).__name__}")
     turns = arange(lower, upper) if upper - lower > 0 else arange(0)
-    _check_checkpoints("fori_loop", checkpoints)
-    return scan(lambda carry, i: (body_fn(i, carry), None), init, turns, checkpoints=checkpoints)[0]
+    body = lambda carry, i: (body_fn(i, carry), None)
+    return _scan("fori_loop", body, init, turns, None, False, checkpoints)[0]
+
+
+def _scan(
+    name: str, body_fn: Any, init: Any, xs: Any, length: Any, reverse: bool, checkpoints: int | None
+) -> tuple[Any, Any]:
+    _check_checkpoints(name, checkpoints)
+    carried, structure = tree.flatten(init)
+    carried = [as_tensor(name, "init", c) for c in carried]
+    sliced, sliced_structure = tree.flatten(xs)
+    sliced = [as_tensor(name, "xs", x) for x in sliced]
+    n = _length(name, sliced, length)
+    if any(is_traced(x) for x in (*carried, *sliced)) or call_trace() is not None:
+        return _traced_scan(name, body_fn, carried, structure, sliced, sliced_structure, n, reverse, checkpoints)
+    if n == 0:  # finds the types of the results without running a turn
+        return compile(lambda init, xs: _scan(name, body_fn, init, xs, length, reverse, None))(init, xs)
+    loop = _PythonLoop(name, body_fn, structure, sliced_structure, reverse)
+    if checkpoints is None or not is_grad_enabled():
+        return loop.results(*loop.run(carried, sliced, n))
+    return loop.results(*loop.in_regions(carried, sliced, n, checkpoints, loop.cells()))
 
 
 # ------------------------------------------------------------------------------------------------------------ arguments
@@ -160,6 +170,7 @@ def _pair(result: Any) -> tuple[Any, Any]:
 class _PythonLoop:
     """A loop that runs immediately."""
 
+    name: str  # in messages
     body_fn: Any
     structure: Any
     sliced_structure: Any
@@ -173,11 +184,11 @@ class _PythonLoop:
             x = tree.unflatten(self.sliced_structure, [s[t] for s in sliced])
             carry, y = _pair(self.body_fn(tree.unflatten(self.structure, carried), x))
             leaves, after = tree.flatten(carry)
-            leaves = [as_tensor("scan", "the carry", c) for c in leaves]
-            require_same_carry("scan", types_of(carried), types_of(leaves), (self.structure, after))
+            leaves = [as_tensor(self.name, "the carry", c) for c in leaves]
+            require_same_carry(self.name, types_of(carried), types_of(leaves), (self.structure, after))
             carried = leaves
             results, out_structure = tree.flatten(y)
-            made.append([as_tensor("scan", "the results", r) for r in results])
+            made.append([as_tensor(self.name, "the results", r) for r in results])
         turns = made[::-1] if self.reverse else made
         stacked = [OPS["concat"]([OPS["reshape"](r, (1, *r.shape)) for r in row], 0) for row in zip(*turns)]
         return carried, stacked, out_structure
@@ -226,6 +237,7 @@ _DRAWS = "draw them before the loop, along a first axis, and pass them as xs"
 
 
 def _traced_scan(
+    name: str,
     body_fn: Any,
     carried: list[Any],
     structure: Any,
@@ -244,9 +256,9 @@ def _traced_scan(
         return pair
 
     slices = [Type(t.dtype, t.shape[1:]) for t in types_of(sliced)]
-    part = traced_part(BodyTrace("scan: body_fn", _DRAWS), body, [*types_of(carried), *slices])
+    part = traced_part(BodyTrace(f"{name}: body_fn", _DRAWS), body, [*types_of(carried), *slices])
     after = [v.type for v in part.outputs[: structures[0].num_leaves]]
-    require_same_carry("scan", types_of(carried), after, (structure, structures[0]))
+    require_same_carry(name, types_of(carried), after, (structure, structures[0]))
     outside = closed_over([part])
     program = _ordered(part.program(outside), len(carried), len(sliced))
     loop = Loop(program, n, len(carried), len(sliced), reverse)
