@@ -76,7 +76,7 @@ int Graph::input(Value* v) {
 }
 
 bool Graph::add(Node* n) {
-  if (n->hooks || n->retains_grad) return false;
+  if ((n->hooks && tape_hooks.any_hooks(n->hooks)) || n->retains_grad) return false;
   if (n->leaf) {
     words.push_back(0);
     return true;

@@ -147,6 +147,7 @@ struct TapeHooks {
   void (*drop_line)(SourceLine) = nullptr;
   void (*drop_object)(void*) = nullptr;  // a PyObject reference
   std::string (*describe_line)(SourceLine) = nullptr;
+  bool (*any_hooks)(void* hooks) = nullptr;  // not if they were all removed again
   // Calls hooks on a gradient: takes a reference, returns one.
   Value* (*call_hooks)(void* hooks, Value* gradient) = nullptr;
   void (*call_final_hooks)(void* hooks) = nullptr;

@@ -69,7 +69,10 @@ nb::object update_in_place(const Program& p, const nb::list& parameters, nb::han
     }
     for (size_t k : update(p, all, scalars.data(), numbers.size())) missing.append(k);
     if (missing.size()) return missing;
-    if (!counter.is_none()) counter.attr("steps") = counter.attr("steps") + nb::int_(1);
+    if (!counter.is_none()) {
+      static PyObject* const steps = PyUnicode_InternFromString("steps");
+      counter.attr(nb::handle(steps)) = counter.attr(nb::handle(steps)) + nb::int_(1);
+    }
     return nb::none();
   });
 }

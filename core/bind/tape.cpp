@@ -557,6 +557,7 @@ void init_tape(nb::module_& m) {
   tape_hooks.drop_line = [](SourceLine line) { Py_DECREF(static_cast<PyObject*>(line.code)); };
   tape_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
   tape_hooks.describe_line = describe;
+  tape_hooks.any_hooks = [](void* hooks) { return PyList_GET_SIZE(static_cast<PyObject*>(hooks)) > 0; };
   tape_hooks.call_hooks = call_hooks;
   tape_hooks.call_final_hooks = call_final_hooks;
   tape_hooks.call_custom = call_custom;

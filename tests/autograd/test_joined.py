@@ -154,6 +154,22 @@ def test_hooks_are_called() -> None:
     np.testing.assert_allclose(x.grad.numpy(), 2 * plain, rtol=1e-6)
 
 
+def test_a_graph_whose_hooks_were_removed_is_joined() -> None:
+    x = wg.tensor([0.3, 0.4], requires_grad=True)
+    handle = x.register_hook(lambda g: g * 2)
+
+    def step() -> None:
+        (wg.exp(x) * x).sum().backward()
+
+    for _ in range(6):
+        step()
+    before = runs()
+    handle.remove()
+    for _ in range(6):
+        step()
+    assert runs() > before
+
+
 def test_retained_gradients_and_graphs() -> None:
     x = wg.tensor([0.5, 2.0], requires_grad=True)
     for _ in range(6):
