@@ -270,7 +270,7 @@ def test_reports() -> None:
     assert "matmul" in report.program and "matrix products" in str(report)
 
 
-def test_run_counters_count_runs() -> None:
+def test_run_counters_count_runs(executor: None) -> None:
     f = wg.compile(lambda x, w: wg.tanh(x @ w) + 1.0)
     x, w = wg.ones((4, 5)), wg.ones((5, 6))
     f(x, w)

@@ -123,7 +123,7 @@ def test_a_branch_on_data_names_its_line_and_the_remedy() -> None:
         wg.compile(g)(wg.ones(2))
 
 
-def test_the_report_says_what_a_call_does() -> None:
+def test_the_report_says_what_a_call_does(executor: None) -> None:
     f = wg.compile(lambda x, w: wg.tanh(x @ w + 1.0))
     f(wg.ones((2, 3)), wg.ones((3, 4)))
     (report,) = f.report()
