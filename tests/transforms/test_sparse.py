@@ -417,14 +417,36 @@ def test_complex_results_keep_their_imaginary_parts(f: Any) -> None:
 @pytest.mark.parametrize("dtype", [wg.float16, wg.bfloat16])
 def test_matrices_of_half_precision_are_of_single(dtype: Any) -> None:
     x = wg.tensor([1.0, 2.0, 3.0], dtype=dtype)
-    found = wg.jacobian(lambda x: x[1:] * x[:-1], sparse=True)(x)
+    found = wg.jacobian(lambda x: x[1:] * x[:-1], sparse=True, check=True)(x)
     assert found.dtype == np.float32
+    with pytest.raises(wg.SparsityError, match=r"lacks the entry \(0, 1\), which is 1"):
+        wg.jacobian(lambda x: x[1:] * x[:-1], sparsity=np.eye(2, 3), check=True)(x)
     assert found.toarray().tolist() == [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
 
 
 def test_matrices_of_results_without_derivatives_are_zeros() -> None:
-    found = wg.jacobian(lambda x: x[1:] > x[:-1], sparse=True)(wg.ones((3,)))
+    found = wg.jacobian(lambda x: x[1:] > x[:-1], sparse=True, check=True)(wg.ones((3,)))
     assert found.dtype == np.float32 and found.shape == (2, 3) and found.nnz == 0
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_rounding_errors_of_terms_that_cancel_are_no_wrong_rows(mode: str) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x = wg.asarray(rng.normal(size=7))
+        found = wg.jacobian(lambda x: wg.cumsum(wg.softmax(x)), mode, sparse=True, check=True)(x)
+        np.testing.assert_allclose(found.toarray()[-1], 0.0, atol=1e-15)
+    with pytest.raises(wg.SparsityError, match=r"lacks the entry \(0, 1\)"):
+        wg.jacobian(lambda x: wg.cumsum(wg.softmax(x)), mode, sparsity=np.eye(7), check=True)(x)
+
+
+def test_complex_results_are_checked_forward() -> None:
+    x = wg.asarray(np.linspace(0.3, 1.7, 5))
+    f = lambda x: 1j * x * wg.flip(x)
+    found = wg.jacobian(f, "forward", sparse=True, check=True)(x)
+    np.testing.assert_allclose(found.toarray(), wg.jacfwd(f)(x).numpy())
+    with pytest.raises(wg.SparsityError, match=r"lacks the entry \(0, 4\), which is 0\+0.3j"):
+        wg.jacobian(f, "forward", sparsity=np.eye(5), check=True)(x)
 
 
 def test_patterns_that_are_not_sparse() -> None:
