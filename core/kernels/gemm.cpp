@@ -27,6 +27,8 @@ constexpr double kCutWork = 1 << 19;         // tiles are not cut smaller than t
 constexpr double kSmallWork = 32 * 64 * 80;  // up to here the small kernel beats a BLAS call
 constexpr double kSmallThinWork = 1 << 16;   // the same when fewer than 16 columns leave lanes idle
 constexpr double kSmallVectorWork = 1024;    // the same for a vector times a matrix
+constexpr int64_t kUnpackedK = 256;          // depth of tiles that the small kernel reads in place; 32 columns fill L1
+constexpr int64_t kUnpackedStep = 2048;      // bytes between their rows: wider steps fall into few sets of the cache
 constexpr int64_t kChunkK = 4096;            // of a split sum
 constexpr int64_t kMaxChunks = 16;           // bounds the memory for partial sums
 constexpr int64_t kVectorTile = 256;         // outputs of one matrix-vector tile, at least
@@ -203,6 +205,14 @@ void small_gemm(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int6
   }
 }
 
+// Whether the small kernel is faster than BLAS on a tile of any number of rows. BLAS packs both operands first; the
+// kernel reads them where they lie (a transposed b it packs), which pays while they stay in the nearest cache.
+template <class T>
+bool suits_small_kernel(int64_t n, int64_t k, const Operand<T>& a, const Operand<T>& b) {
+  constexpr int64_t widest = kUnpackedStep / static_cast<int64_t>(sizeof(T));
+  return n % 16 == 0 && k <= kUnpackedK && (!a.transposed || a.ld <= widest) && (b.transposed || b.ld <= widest);
+}
+
 template <class T>
 void run_tile(const Plan& p, int64_t tile, int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operand<T>& b,
               T* c, int64_t ldc, T* partial) {
@@ -219,6 +229,12 @@ void run_tile(const Plan& p, int64_t tile, int64_t m, int64_t n, int64_t k, cons
     const int64_t incx = a.transposed ? a.ld : 1;
     blas_gemv(cols, depth, Operand<T>{b.data, b.ld, !b.transposed}, b.at(q, j), a.at(0, q), incx, out, int64_t{1});
   } else {
+    if constexpr (has_small_kernel<T>) {
+      if (suits_small_kernel(cols, depth, a, b)) {
+        return small_gemm(rows, cols, depth, a.at(i, q), a.transposed ? 1 : a.ld, a.transposed ? a.ld : 1, b.at(q, j),
+                          b.transposed ? 1 : b.ld, b.transposed ? b.ld : 1, out, ldc);
+      }
+    }
     blas_gemm(rows, cols, depth, a, a.at(i, q), b, b.at(q, j), out, ldc);
   }
 }

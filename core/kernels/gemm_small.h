@@ -1,5 +1,6 @@
-// Products too small to be worth a BLAS call, whose fixed cost is about 100 ns: a register-blocked kernel
-// that takes any strides. Built for several instruction sets from gemm_small.inc and chosen once.
+// Products too small to be worth a BLAS call, whose fixed cost is about 100 ns, and tiles of products whose operands
+// stay in the nearest cache, which BLAS would pack first: a register-blocked kernel that takes any strides. Built for
+// several instruction sets from gemm_small.inc and chosen once.
 #pragma once
 #include <cstdint>
 

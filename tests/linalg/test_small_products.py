@@ -1,4 +1,5 @@
-"""Small products: the instruction sets with fused multiply-adds agree to the bit, whatever their blocks."""
+"""Small products, and tiles of larger ones that stay in the cache: the instruction sets with fused multiply-adds agree to
+the bit, whatever their blocks."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import pytest
 import wengert as wg
 
 SIZES = [(m, n, k) for m in (1, 2, 5, 6, 7, 8, 9, 33) for n in (1, 3, 4, 10, 17, 33, 64) for k in (1, 3, 8, 100)]
+SIZES += [(m, n, k) for m in (130, 300) for n in (64, 272) for k in (48, 256)]  # in tiles
 
 
 def products() -> str:
