@@ -224,7 +224,7 @@ def _split(
 ) -> Derivation:
     late = set(bars_in)  # values that depend on a cotangent
     for i in joint.instructions:
-        if any(v in late for v in i.vars()):
+        if not late.isdisjoint(i.inputs):
             late.update(i.outputs)
     early_part = [i for i in joint.instructions if i.outputs[0] not in late]
     late_part = [i for i in joint.instructions if i.outputs[0] in late]
@@ -260,8 +260,9 @@ def _past_of(
     """
     active = {xs[k] for k in wanted}
     for i in instructions:
-        sloped = i.op.differentiable and i.op.rule(any(DTYPES[v.type.dtype].kind == "c" for v in i.vars())) != "zero"
-        if sloped and any(v in active for v in i.vars()):
+        if active.isdisjoint(i.inputs) or not i.op.differentiable:
+            continue
+        if i.op.rule(any(DTYPES[v.type.dtype].kind == "c" for v in i.vars())) != "zero":
             active.update(o for o in i.outputs if DTYPES[o.type.dtype].is_inexact)
     existing = {*xs, *(o for o in outputs if isinstance(o, Var))} - pasts
     residuals = {v: None for v in saved if v in active and v not in existing}
@@ -274,7 +275,7 @@ def _made_from(saved: Iterable[Var], instructions: list[Instruction], wanted: It
     live = {v for v in wanted if v not in have}
     body = []
     for i in reversed(instructions):
-        if any(o in live for o in i.outputs):
+        if not live.isdisjoint(i.outputs):
             # One of several outputs may be saved already and must not be made twice.
             outputs = tuple(Var(o.type) if o in have else o for o in i.outputs)
             body.append(Instruction(i.op, i.inputs, i.attrs, outputs, i.origin))

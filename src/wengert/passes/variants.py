@@ -238,7 +238,9 @@ def _sizes_to_keep(program: Program, past: list[Instruction]) -> list[Any]:
 
 
 def _attr_sizes(i: Instruction) -> Iterable[Any]:
-    yield from (n for spec, value in zip(i.op.attrs, i.attrs) if spec.kind == "sizes" for n in value)
+    for spec, value in zip(i.op.attrs, i.attrs):
+        if spec.kind == "sizes":
+            yield from value
     for region in i.regions():
         inside = [n for v in region.inputs for n in v.type.shape]
         inside += [n for inner in region.instructions for n in _attr_sizes(inner)]

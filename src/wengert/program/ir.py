@@ -100,6 +100,8 @@ class Instruction:
 
     def regions(self) -> tuple[Program, ...]:
         """The programs that the instruction holds."""
+        if self.op.infer is None:
+            return ()
         return tuple(p for a, value in zip(self.op.attrs, self.attrs) if a.kind == "programs" for p in value)
 
 
@@ -234,7 +236,7 @@ def remove_dead(instructions: Sequence[Instruction], outputs: Iterable[Operand |
     live = {o for o in outputs if isinstance(o, Var)}
     kept = []
     for i in reversed(instructions):
-        if any(o in live for o in i.outputs):
+        if not live.isdisjoint(i.outputs):
             kept.append(i)
             live.update(i.vars())
     return kept[::-1]

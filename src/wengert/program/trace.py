@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from wengert import _core
+from wengert._core import Tensor
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType, complex64, complex128, float32, float64, int64
 from wengert.errors import DTypeError, TraceError, WengertError
@@ -137,7 +138,7 @@ def real_parts(dtype: int) -> int:
 _KEEP_TENSOR = "Compute with the tensor itself, which ops take like a number; or return it and read it outside"
 
 
-class Tracer(_core.Tensor):
+class Tracer(Tensor):
     """A tensor that represents a value of the program being traced."""
 
     __slots__ = ("_level", "_trace", "_var")
@@ -285,7 +286,7 @@ class Trace:
 
     def operand(self, x: Any, dtype: int) -> Operand:
         """An operand of an instruction: a value of this program, a captured one, or a literal."""
-        return self.value(x) if isinstance(x, _core.Tensor) else Const(x, dtype)
+        return self.value(x) if isinstance(x, Tensor) else Const(x, dtype)
 
     def value(self, x: Any) -> Var:
         """The value that a tensor represents in this program."""
@@ -295,14 +296,18 @@ class Trace:
 
     def emit(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         """Append an instruction and return its outputs as tensors."""
-        operands: list[Any] = [self.value(x) if isinstance(x, _core.Tensor) else x for x in inputs]
-        values = [x for x in operands if isinstance(x, Var)]
-        if len(values) < len(operands):
-            dtype = values[-1].type.dtype if values else 0
+        operands: list[Any] = []
+        linear, dtype, has_numbers = False, 0, False
+        for x in inputs:
+            v = self.value(x) if isinstance(x, Tensor) else x
+            if isinstance(v, Var):
+                linear = linear or v.linear
+                dtype = v.type.dtype
+            else:
+                has_numbers = True
+            operands.append(v)
+        if has_numbers:
             operands = [x if isinstance(x, Var) else Const(x, dtype) for x in operands]
-        linear = False
-        for v in values:
-            linear = linear or v.linear
         if linear:
             op, operands = _strong(op, operands)
         outputs = tuple([Var(t, linear) for t in infer(op, operands, attrs)])
@@ -357,7 +362,7 @@ def dispatch(name: str, inputs: tuple[Any, ...], attrs: tuple[Any, ...] | None) 
                 if isinstance(x, Tracer):
                     x._trace.explain(e)
             raise
-    levelled: list[Any] = [x for x in inputs if isinstance(x, _core.Tensor) and not x._plain]
+    levelled: list[Any] = [x for x in inputs if isinstance(x, Tensor) and not x._plain]
     top = max(levelled, key=_level_of) if len(levelled) > 1 else levelled[0] if levelled else None
     if top is None:
         trace = tracing()
@@ -410,14 +415,12 @@ def _unified(op: Op, inputs: tuple[Any, ...]) -> bool:
 
 
 def _convert(x: Any) -> Any:
-    return (
-        x if isinstance(x, (_core.Tensor, float, int, complex, _core.Dim)) or is_number(x) else _core.convert_operand(x)
-    )
+    return x if isinstance(x, (Tensor, float, int, complex, _core.Dim)) or is_number(x) else _core.convert_operand(x)
 
 
 def _promoted(inputs: tuple[Any, ...]) -> int:
     """The promoted dtype of the tensors; that of an integer if there are none."""
-    codes = [x.dtype.code for x in inputs if isinstance(x, _core.Tensor)]
+    codes = [x.dtype.code for x in inputs if isinstance(x, Tensor)]
     return functools.reduce(_core.promote, codes) if codes else int64.code
 
 
@@ -430,7 +433,7 @@ def _with_sizes(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 def _planned(op: Op, inputs: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
     """The dtype that the op computes in, and the operands, where integers out of range of the tensor that they are compared
     with are replaced by infinities."""
-    return _core.plan_operands(op.name, [x.dtype.code if isinstance(x, _core.Tensor) else -1 for x in inputs], inputs)
+    return _core.plan_operands(op.name, [x.dtype.code if isinstance(x, Tensor) else -1 for x in inputs], inputs)
 
 
 def _with_numbers(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -444,10 +447,10 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Bring the operands of an elementwise op to one dtype and shape; scalars stay scalars."""
     first = op.n_conditions
     dtype, inputs = _planned(op, inputs)
-    shape = broadcast_shapes(op.name, *(x.shape for x in inputs if isinstance(x, _core.Tensor)))
+    shape = broadcast_shapes(op.name, *(x.shape for x in inputs if isinstance(x, Tensor)))
     unified = []
     for k, x in enumerate(inputs):
-        if isinstance(x, _core.Tensor):
+        if isinstance(x, Tensor):
             wanted = 0 if k < first else dtype
             if x.dtype.code != wanted:
                 x = OPS["cast"](x, wanted)
@@ -456,7 +459,7 @@ def unify(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         elif k < first:  # literals take the dtype of the other operands, and a condition is bool
             x = filled(shape, bool(x), 0)
         unified.append(x)
-    if not any(isinstance(x, _core.Tensor) for x in unified[first:]):  # where(mask, 1.0, 2.0)
+    if not any(isinstance(x, Tensor) for x in unified[first:]):  # where(mask, 1.0, 2.0)
         unified[-1] = filled(shape, unified[-1], dtype)
     return tuple(unified)
 
