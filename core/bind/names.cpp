@@ -29,15 +29,18 @@ nb::object untracked_name(nb::handle tensor) {
   return named;
 }
 
-// Makes a class from a Python definition with the layout of Tensor, so that instances of the two can be converted into
-// each other. Classes that Python creates itself deallocate their instances differently.
-nb::object tensor_layout(nb::handle cls) {
+// Makes a class from a Python definition, with the layout and the deallocator of its base, which is a type of the core.
+// (Classes that Python creates itself deallocate their instances in a longer way.) Instances of Tensor and of such a
+// subclass can be converted into each other.
+nb::object core_layout(nb::handle cls) {
   static std::list<std::string> names;  // types keep pointers to these
+  if (!PyType_Check(cls.ptr())) throw nb::type_error("core_layout: expected a class");
+  nb::handle bases = reinterpret_cast<PyTypeObject*>(cls.ptr())->tp_bases;
+  auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(bases.ptr(), 0));
   names.push_back(nb::cast<std::string>(cls.attr("__module__")) + "." + nb::cast<std::string>(cls.attr("__name__")));
-  PyType_Slot slots[] = {{0, nullptr}};
+  PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(base->tp_dealloc)}, {0, nullptr}};
   PyType_Spec spec = {names.back().c_str(), 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
-  nb::object made = nb::steal(
-      PyType_FromSpecWithBases(&spec, nb::make_tuple(nb::handle(reinterpret_cast<PyObject*>(tensor_type))).ptr()));
+  nb::object made = nb::steal(PyType_FromSpecWithBases(&spec, bases.ptr()));
   if (!made.is_valid()) throw nb::python_error();
   const nb::object members = nb::module_::import_("builtins").attr("dict")(cls.attr("__dict__"));
   for (auto [name, member] : nb::borrow<nb::dict>(members)) {
@@ -118,7 +121,7 @@ bool same_buffer(nb::handle a, nb::handle b) {
 void init_names(nb::module_& m) {
   m.def("another_name", &another_name);
   m.def("untracked_name", &untracked_name);
-  m.def("tensor_layout", &tensor_layout);
+  m.def("core_layout", &core_layout);
   m.def("hold", &hold);
   m.def("hold_data", &hold_data);
   m.def("sharing", &sharing);

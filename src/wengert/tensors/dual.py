@@ -24,7 +24,7 @@ from wengert.tensors.leaving import refuse_leaving
 from wengert.tensors.rebinding import Pair, View, another_name, argument, end, note_view, write
 
 
-@_core.tensor_layout  # writing a value with a tangent into a plain tensor turns it into one of these
+@_core.core_layout  # writing a value with a tangent into a plain tensor turns it into one of these
 class DualTensor(Tensor):
     """A value and its tangent. `dual(value, tangent)` makes one, and so does every operation on one.
 
@@ -133,6 +133,7 @@ class DualName(DualTensor, Name):  # type: ignore[misc, override]  # each has it
     __slots__ = ()
 
 
+@_core.core_layout
 class _Level(_core.Level):
     """Applies ops to duals of one level; called by dispatch. `level` is its number.
 

@@ -21,6 +21,7 @@ from wengert.program.trace import Tracer
 from wengert.registry.record import OPS, Op
 
 
+@_core.core_layout
 class Pair(_core.Pair):
     """The contents of a dual: Pair(value, tangent, level). A tangent of None is zero; a level belongs to a transformation.
 
@@ -40,6 +41,7 @@ class Pair(_core.Pair):
         self.version += 1
 
 
+@_core.core_layout
 class View(_core.View):
     """How a dual is a view of another: View(base, name of the op, attrs, seen, detached=False).
 
