@@ -14,8 +14,8 @@ struct Place {
   Attrs shape;
   bool reshaped = false;
 
-  Place() {
-    for (auto kind : find_op("slice")->attrs) slice.add(kind.kind);
+  explicit Place(const Op& op) {
+    for (const auto& attr : op.attrs) slice.add(attr.kind);
     shape.add(Attr::Kind::sizes);
   }
 
@@ -96,7 +96,7 @@ PyObject* try_subscript(PyObject* x, PyObject* key) {
   if (thread_state.capturing || !(several || is_basic(key))) return nullptr;
   const Value* v = bottom_value(x);
   if (!v) return nullptr;
-  Place place;
+  Place place(slice);
   const bool fits = several ? read(place, reinterpret_cast<PyTupleObject*>(key)->ob_item, PyTuple_GET_SIZE(key), v)
                             : read(place, &key, 1, v);
   if (!fits) return nullptr;

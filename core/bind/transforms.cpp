@@ -132,8 +132,10 @@ struct Pulling {
 
 Objects pull_plain(const std::vector<Seeded>& roots, const Objects& sources, Pulling how) {
   std::vector<Root> from;
+  from.reserve(roots.size());
   for (const Seeded& r : roots) from.push_back({end_of_walk(r.y, "backward"), value_from(r.bar, "backward")});
   std::vector<Edge> edges;
+  edges.reserve(sources.size());
   for (const nb::object& s : sources) {
     const Value* v = end_of_walk(s, "node");
     edges.push_back({v->node, v->output});
@@ -144,6 +146,7 @@ Objects pull_plain(const std::vector<Seeded>& roots, const Objects& sources, Pul
   options.sources = &edges;
   WalkResult r = walk(from, options);
   Objects gradients;
+  gradients.reserve(sources.size());
   for (size_t i = 0; i < sources.size(); ++i)
     gradients.push_back(!r.sources[i] && r.reached[i] ? zeros_like(sources[i]) : to_python(r.sources[i]));
   return gradients;
@@ -212,14 +215,15 @@ nb::object detached(nb::handle x) {
   return stolen(wrap_view(alias(v), as_tensor(x.ptr()), true));
 }
 
-// Calls f with some of its arguments replaced.
+// Calls f with some of its arguments replaced, by these under names of their own.
 nb::object call_with(nb::handle f, const nb::tuple& args, nb::handle kwargs, const std::vector<size_t>& positions,
                      const Objects& replaced) {
   nb::object filled = stolen(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
   for (size_t k = 0; k < args.size(); ++k) PyTuple_SET_ITEM(filled.ptr(), k, nb::object(args[k]).release().ptr());
   for (size_t k = 0; k < positions.size(); ++k) {
     Py_DECREF(PyTuple_GET_ITEM(filled.ptr(), positions[k]));
-    PyTuple_SET_ITEM(filled.ptr(), positions[k], nb::object(replaced[k]).release().ptr());
+    PyTuple_SET_ITEM(filled.ptr(), positions[k], nullptr);
+    PyTuple_SET_ITEM(filled.ptr(), positions[k], renamed(replaced[k]).release().ptr());
   }
   return stolen(PyObject_Call(f.ptr(), filled.ptr(), PyDict_GET_SIZE(kwargs.ptr()) ? kwargs.ptr() : nullptr));
 }
@@ -262,17 +266,16 @@ nb::object value_and_gradient(nb::handle f, const nb::tuple& args, nb::handle kw
     std::vector<size_t> positions;
     if (thread_state.capturing || !find_arguments(args, argnums, positions)) return nb::none();
     const bool outer = thread_state.grad_enabled;
-    Objects sources, names;
+    Objects sources;
+    sources.reserve(positions.size());
     nb::object y;
     {
       Extent extent;
       for (size_t k : positions) sources.push_back(source_of(nb::object(args[k]), outer, extent.number));
-      for (const nb::object& s : sources) names.push_back(renamed(s));
       NumbersKept kept(sources);
-      y = call_with(f, args, kwargs, positions, names);
+      y = call_with(f, args, kwargs, positions, sources);
       if (!is_simple(y)) settle(y);  // reading a dual has brought it up to date
     }
-    names.clear();
     if (!is_real_scalar(y) || thread_state.capturing) {
       nb::list given;
       for (nb::object& s : sources) given.append(s);

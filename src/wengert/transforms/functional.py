@@ -18,7 +18,7 @@ from wengert.tensors.creation import ones_like, zeros, zeros_like
 from wengert.tensors.dual import DualTensor, _Level, running_forward
 from wengert.tensors.leaving import numbers_kept, warn_of_independence
 from wengert.tensors.rebinding import another_name, argument, end
-from wengert.transforms.naming import named, require_function, transformed
+from wengert.transforms.naming import named, transformed
 from wengert.transforms.pullback import pull, require_real, require_scalar
 
 
@@ -239,12 +239,24 @@ def value_and_grad(
     >>> value.item(), g.tolist()
     (5.0, [2.0, 4.0])
     """
+    evaluate = _gradient_evaluator(f, argnums, has_aux)
 
+    def with_gradient(*args: Any, **kwargs: Any) -> Any:
+        return evaluate(args, kwargs)
+
+    doc = "The value of {f}, and its gradient."
+    return transformed(with_gradient, doc, value_and_grad, f, argnums=argnums, has_aux=has_aux)
+
+
+def _gradient_evaluator(
+    f: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool
+) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any]]:
+    """A function of the arguments of f, and those by name, that returns f's value and its gradient."""
     argnums = argument_numbers(argnums, "grad")
     single = isinstance(argnums, int)
     positions = (argnums,) if isinstance(argnums, int) else argnums
 
-    def with_gradient(*args: Any, **kwargs: Any) -> Any:
+    def evaluate(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         found = _core.value_and_gradient(f, args, kwargs, positions, _bring_up_to_date)
         if found is None:
             p = _Pullback(*by_arguments(f, argnums, args, kwargs, "grad"), has_aux, "grad")
@@ -272,8 +284,7 @@ def value_and_grad(
         value = (p.value(), p.detached_aux()) if has_aux else p.value()
         return value, gradients[0] if single else gradients
 
-    doc = "The value of {f}, and its gradient."
-    return transformed(with_gradient, doc, value_and_grad, f, argnums=argnums, has_aux=has_aux)
+    return evaluate
 
 
 def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -294,11 +305,10 @@ def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool 
     >>> grad(lambda p, x: (p["w"] * x).sum() + p["b"])({"w": wg.zeros(2), "b": wg.tensor(1.0)}, wg.tensor([3.0, 4.0]))
     {'w': tensor([3., 4.]), 'b': tensor(1.)}
     """
-    require_function(f, "grad")
-    both = value_and_grad(f, argnums, has_aux)
+    evaluate = _gradient_evaluator(f, argnums, has_aux)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        value, g = both(*args, **kwargs)
+        value, g = evaluate(args, kwargs)
         return (g, value[1]) if has_aux else g
 
     return transformed(gradient, "The gradient of {f}.", grad, f, argnums=argnums, has_aux=has_aux)
