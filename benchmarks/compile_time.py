@@ -29,6 +29,7 @@ Function = Callable[..., Any]
 SIZES = (100, 1_000, 10_000)
 WIDTH = 4  # of all matrices: compile time does not depend on it
 ALL = (1 << 64) - 1  # a mask of inputs
+MOST_LAYERS = 15_000  # with their own parameters: a derivative saves at most 65,535 values
 
 
 # ------------------------------------------------------------------------------------------------- workloads
@@ -96,9 +97,10 @@ def wide(lib: Any, repeats: int) -> Function:
 
 
 def parameters(lib: Any, repeats: int) -> Function:
-    """Layers of tanh(y @ w + b), each with its own parameters, which are captured."""
+    """Layers of tanh(y @ w + b) with parameters that are captured: their own, but for very many layers."""
     w, b = operands()[1], np.zeros(WIDTH, np.float32)
-    layers = [(lib.asarray(w), lib.asarray(b)) for _ in range(repeats)]
+    own = [(lib.asarray(w), lib.asarray(b)) for _ in range(min(repeats, MOST_LAYERS))]
+    layers = [own[k % len(own)] for k in range(repeats)]
 
     def f(x: Any, w: Any) -> Any:
         for v, b in layers:
