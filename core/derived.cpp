@@ -104,17 +104,17 @@ class Cache {
     GuardSet guards;
     T* made;
   };
-  using Place = typename std::list<Entry>::iterator;
+  using Position = typename std::list<Entry>::iterator;
   static constexpr size_t kMostOps = 1 << 16;  // ops made at run time have higher ids
 
-  T* use(Place place, Value* const* in, const Attrs& attrs, const int64_t* given) {
+  T* use(Position place, Value* const* in, const Attrs& attrs, const int64_t* given) {
     if (!place->guards.hold(in, &attrs, given)) return nullptr;
     entries_.splice(entries_.begin(), entries_, place);
     return place->made;
   }
 
   void forget_last() {
-    const Place last = std::prev(entries_.end());
+    const Position last = std::prev(entries_.end());
     std::replace(latest_.begin(), latest_.end(), last, entries_.end());
     auto [it, end] = by_key_.equal_range(last->key);
     while (it != end && it->second != last) ++it;
@@ -125,8 +125,8 @@ class Cache {
   }
 
   std::list<Entry> entries_;  // most recently used first
-  std::unordered_multimap<std::string, Place> by_key_;
-  std::vector<Place> latest_;  // by op: the entry found last, which is nearly always the next one needed
+  std::unordered_multimap<std::string, Position> by_key_;
+  std::vector<Position> latest_;  // by op: the entry found last, which is nearly always the next one needed
 };
 
 template <class T>

@@ -671,13 +671,13 @@ void read_back(Block* b) {
 // The recipes that must run to bring a block back, in their original order, so that no more is resident at a time than
 // there was originally. Each result is held until its last reader has run.
 class Plan {
-  struct Held {
+  struct Intermediate {
     size_t readers = 0;
     Ref value = {};
   };
   std::vector<const Recipe*> order_;
   size_t next_ = 0;
-  std::unordered_map<const Block*, Held> held_;
+  std::unordered_map<const Block*, Intermediate> intermediates_;
 
  public:
   Block* target;
@@ -687,16 +687,16 @@ class Plan {
     for (size_t k = 0; k < order_.size(); ++k)
       for (const Ingredient& i : order_[k]->ingredients) {
         if (!i.block || i.block->resident() || i.block->stored) continue;
-        ++held_[i.block].readers;
+        ++intermediates_[i.block].readers;
         if (seen.insert(i.block->recipe).second) order_.push_back(i.block->recipe);
       }
-    ++held_[target].readers;
+    ++intermediates_[target].readers;
     std::sort(order_.begin(), order_.end(), [](auto* a, auto* c) { return a->order < c->order; });
   }
 
   bool done() const { return next_ == order_.size(); }
   const Recipe& upcoming() const { return *order_[next_]; }
-  Ref take() { return std::move(held_.at(target).value); }
+  Ref take() { return std::move(intermediates_.at(target).value); }
 
   // Collects the operands of the next recipe. Returns a block that is missing because it was dropped in the meantime.
   Block* gather(std::vector<Ref>& operands) const {
@@ -710,7 +710,7 @@ class Plan {
 
   // Holds the block that was missing.
   void hold(const Block* b, Ref value) {
-    Held& h = held_[b];
+    Intermediate& h = intermediates_[b];
     h.readers = 0;
     for (size_t k = next_; k < order_.size(); ++k)
       for (const Ingredient& i : order_[k]->ingredients) h.readers += i.block == b;
@@ -720,9 +720,10 @@ class Plan {
   // Called after the next recipe has run.
   void keep(std::vector<std::pair<Block*, Ref>> made) {
     for (auto& [block, value] : made)
-      if (auto h = held_.find(block); h != held_.end()) h->second.value = std::move(value);
+      if (auto h = intermediates_.find(block); h != intermediates_.end()) h->second.value = std::move(value);
     for (const Ingredient& i : upcoming().ingredients)
-      if (auto h = held_.find(i.block); i.block && h != held_.end() && --h->second.readers == 0) held_.erase(h);
+      if (auto h = intermediates_.find(i.block); i.block && h != intermediates_.end() && --h->second.readers == 0)
+        intermediates_.erase(h);
     ++next_;
   }
 };

@@ -9,12 +9,12 @@ namespace {
 constexpr Py_ssize_t kLongest = Py_ssize_t{1} << 61;  // longer than any axis
 
 // What a basic key selects: a slice, and its shape after dropping integer axes and adding new ones.
-struct Place {
+struct BasicKey {
   Attrs slice;
   Attrs shape;
   bool reshaped = false;
 
-  explicit Place(const Op& op) {
+  explicit BasicKey(const Op& op) {
     for (const auto& attr : op.attrs) slice.add(attr.kind);
     shape.add(Attr::Kind::sizes);
   }
@@ -33,7 +33,7 @@ bool is_basic(PyObject* entry) {
 
 bool is_bound(PyObject* o) { return o == Py_None || PyLong_CheckExact(o); }
 
-bool add_slice(Place& p, PyObject* entry, int64_t n) {
+bool add_slice(BasicKey& p, PyObject* entry, int64_t n) {
   const auto* s = reinterpret_cast<PySliceObject*>(entry);
   if (!is_bound(s->start) || !is_bound(s->stop) || !is_bound(s->step)) return false;
   Py_ssize_t start, stop, step;
@@ -45,7 +45,7 @@ bool add_slice(Place& p, PyObject* entry, int64_t n) {
   return true;
 }
 
-bool add_integer(Place& p, PyObject* entry, int64_t n) {
+bool add_integer(BasicKey& p, PyObject* entry, int64_t n) {
   int overflow;
   int64_t i = PyLong_AsLongLongAndOverflow(entry, &overflow);
   if (overflow || i < -n || i >= n) return false;
@@ -55,7 +55,7 @@ bool add_integer(Place& p, PyObject* entry, int64_t n) {
 }
 
 // Reads the entries against a shape; false if they do not fit it.
-bool read(Place& p, PyObject* const* entries, Py_ssize_t n_entries, const Value* x) {
+bool read(BasicKey& p, PyObject* const* entries, Py_ssize_t n_entries, const Value* x) {
   int used = 0, dots = 0;
   for (Py_ssize_t k = 0; k < n_entries; ++k) {
     if (!is_basic(entries[k])) return false;
@@ -96,15 +96,15 @@ PyObject* try_subscript(PyObject* x, PyObject* key) {
   if (thread_state.capturing || !(several || is_basic(key))) return nullptr;
   const Value* v = bottom_value(x);
   if (!v) return nullptr;
-  Place place(slice);
-  const bool fits = several ? read(place, reinterpret_cast<PyTupleObject*>(key)->ob_item, PyTuple_GET_SIZE(key), v)
-                            : read(place, &key, 1, v);
+  BasicKey read_key(slice);
+  const bool fits = several ? read(read_key, reinterpret_cast<PyTupleObject*>(key)->ob_item, PyTuple_GET_SIZE(key), v)
+                            : read(read_key, &key, 1, v);
   if (!fits) return nullptr;
-  PyObject* part = try_op(slice, &x, 1, place.slice);
-  if (!part || !place.reshaped) return part;
+  PyObject* part = try_op(slice, &x, 1, read_key.slice);
+  if (!part || !read_key.reshaped) return part;
   PyObject* y = nullptr;
   try {
-    y = try_op(reshape, &part, 1, place.shape);
+    y = try_op(reshape, &part, 1, read_key.shape);
   } catch (...) {
     Py_DECREF(part);
     throw;

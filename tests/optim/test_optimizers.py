@@ -607,7 +607,7 @@ def test_adam_moves_the_least_bytes() -> None:
     """Reads p, g, m, v and writes p, m, v: seven passes over a parameter, in one fused group, in place."""
     options = optim.Adam._options({})
     rule = optim.Adam.rule(options)
-    n, numbers = 1000, [wg.tensor(float(x)) for x in optim.Adam.numbers(options, 1)]
+    n, numbers = 1000, [wg.tensor(float(x)) for x in optim.Adam.scalars(options, 1)]
     update = wg.compile(lambda rows, *numbers: rule(*(rows[k] for k in range(4)), *numbers))  # rows are views: free
     update(wg.ones((4, n)), *numbers)
     (report,) = update.report()  # type: ignore[attr-defined]

@@ -24,12 +24,12 @@ from wengert.errors import ArgumentError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Around(threading.local):
+class _OuterPolicies(threading.local):
     def __init__(self) -> None:
         self.policies: list[Any] = []  # of each context that is open in this thread, what was so before
 
 
-_around = _Around()
+_outer = _OuterPolicies()
 
 
 class _Policy:
@@ -38,11 +38,11 @@ class _Policy:
     _policy: Any = None
 
     def __enter__(self) -> None:
-        _around.policies.append(_core.set_autocast(self._policy))
+        _outer.policies.append(_core.set_autocast(self._policy))
 
     def __exit__(self, *exc: object) -> None:
-        _core.set_autocast(_around.policies.pop())
-        if not _around.policies:
+        _core.set_autocast(_outer.policies.pop())
+        if not _outer.policies:
             _core.forget_casts()
 
     def __call__(self, f: F) -> F:

@@ -26,7 +26,7 @@ _ALIGNMENT = 64
 _LONG = 2048  # bytes; what is longer goes through the segment, so that a worker never waits until the loader reads
 
 
-class Place(NamedTuple):
+class ArrayLocation(NamedTuple):
     """The position of a leaf of the batch in a segment."""
 
     leaf: int
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
     structure: Structure
     leaves: int
-    places: list[Place]
+    locations: list[ArrayLocation]
 
 
 class Packed(NamedTuple):
@@ -140,11 +140,11 @@ class Sender:
         pickled = pickle.dumps(others, 5) if others else b""
         long = [np.frombuffer(pickled, np.uint8)] if len(pickled) > _LONG else []
         segment, offsets = self._placed([*arrays.values(), *long], segment)
-        places = [
-            Place(k, offset, a.shape, a.dtype, makes_tensors or isinstance(leaves[k], Tensor))
+        locations = [
+            ArrayLocation(k, offset, a.shape, a.dtype, makes_tensors or isinstance(leaves[k], Tensor))
             for (k, a), offset in zip(arrays.items(), offsets)
         ]
-        layout = Layout(structure, len(leaves), places)
+        layout = Layout(structure, len(leaves), locations)
         where: Any = (offsets[-1], offsets[-1] + len(pickled)) if long else others
         packed = Packed(segment.number, None if layout == self._layout else layout, where, self._dropped)
         message = pickle.dumps(packed, 5)
@@ -245,7 +245,7 @@ class Receiver:
         for k, x in others:
             leaves[k] = x
         copied = self._returned.in_use >= self._most
-        for k, offset, shape, dtype, is_tensor in layout.places:
+        for k, offset, shape, dtype, is_tensor in layout.locations:
             n = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
             a = memory[offset : offset + n].view(dtype).reshape(shape)
             a = a.copy() if copied else a

@@ -23,7 +23,7 @@ _PLACEHOLDER.requires_grad = False
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OverflowSource:
     """An operation, and the ids of the leaves that it was computed from, the nearest first."""
 
     text: str
@@ -38,7 +38,7 @@ class Overflow:
     scale: float
     gradients: list[str]
     of: int  # gradients
-    first: Place | None
+    first: OverflowSource | None
     names: dict[int, str]  # of the optimizer's parameters
 
     def text(self, names: dict[int, str]) -> str:
@@ -65,7 +65,7 @@ class Watch:
     """
 
     def __init__(self, loss: Tensor, scaled: Tensor, every: bool) -> None:
-        self._found: Place | None = None
+        self._found: OverflowSource | None = None
         self._loss, self._scaled, self._every = _core.untracked_name(loss), _core.untracked_name(scaled), every
         self._edges = [_core.node_of(loss), _core.node_of(scaled)]
         self._readers: dict[int, Any] = {}  # of each operation and leaf, the latest operation that read its result
@@ -79,9 +79,9 @@ class Watch:
     def _begin(self) -> None:
         loss, scaled = self._edges
         if not_finite(self._loss):
-            self._found = Place(f"the loss is not finite; {first_operation(loss)}", _leaves_behind(loss[0]))
+            self._found = OverflowSource(f"the loss is not finite; {first_operation(loss)}", _leaves_behind(loss[0]))
         elif not_finite(self._scaled):
-            self._found = Place("the loss times the scale is infinite", [])
+            self._found = OverflowSource("the loss times the scale is infinite", [])
         elif self._every:
             self._look_at_cotangents(reachable([scaled]).values())
 
@@ -103,7 +103,7 @@ class Watch:
         if self._found is None and not_finite(g):
             self._found = self._made_by(key, g)
 
-    def first(self, leaves: dict[int, Tensor]) -> Place | None:
+    def first(self, leaves: dict[int, Tensor]) -> OverflowSource | None:
         """The first operation, if it is known; `leaves` has the gradients that are not finite, by tensor id.
 
         Where cotangents were not looked at, it is the first of those that gave such a gradient to a leaf.
@@ -123,10 +123,10 @@ class Watch:
         reader = self._readers[key]
         return self._readers.get(reader.key, reader) if reader.name == "cast" else reader
 
-    def _made_by(self, key: int, g: Tensor) -> Place:
+    def _made_by(self, key: int, g: Tensor) -> OverflowSource:
         reader = self._reader(key)
         what = f"{not_finite(g)} of {g.size} elements of {g.dtype.name}{tuple(g.shape)} are not finite"
-        return Place(f"the derivative of {reader.name} at {reader.line}; {what}", _leaves_behind(reader))
+        return OverflowSource(f"the derivative of {reader.name} at {reader.line}; {what}", _leaves_behind(reader))
 
 
 def _look(watch: weakref.ref[Watch], key: int, g: Tensor) -> None:

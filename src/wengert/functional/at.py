@@ -30,14 +30,14 @@ class At:
     def __init__(self, x: Tensor) -> None:
         self._x = x
 
-    def __getitem__(self, key: Any) -> Place:
-        return Place(self._x, key)
+    def __getitem__(self, key: Any) -> Selection:
+        return Selection(self._x, key)
 
     def __repr__(self) -> str:
         return f"<at of {self._x!r}>"
 
 
-class Place:
+class Selection:
     """A part of a tensor, to be read or replaced. A place that the key names twice is changed twice; of several values that
     are set the last one wins. Derivatives flow to the tensor and to the value."""
 

@@ -22,8 +22,8 @@ from wengert.functional.subscripts import (
     INTEGER,
     NEW,
     SLICE,
+    BasicKey,
     Key,
-    Place,
     Term,
     bounded,
     entries_of,
@@ -323,7 +323,7 @@ def _has_places(x: Tensor) -> bool:
     return x._plain and call_trace() is None and not x._overlaps
 
 
-def _assign_basic(x: Tensor, place: Place, value: Any) -> None:
+def _assign_basic(x: Tensor, place: BasicKey, value: Any) -> None:
     v = _fitting(value, x, place.shape, "setitem")
     if _has_places(x) and v._plain:
         assign(place.of(x), v, "setitem")

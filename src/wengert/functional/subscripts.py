@@ -199,7 +199,7 @@ def same_size(a: Size, b: Size) -> bool:
 
 
 @dataclass(slots=True)
-class Place:
+class BasicKey:
     """What a basic key selects: a slice, and its shape after dropping integer axes and adding new ones."""
 
     starts: tuple[Size, ...]
@@ -214,7 +214,7 @@ class Place:
         return _reshape(y, self.shape) if self.reshaped else y
 
 
-def read_basic(x: Tensor, entries: list[Any], name: str) -> Place:
+def read_basic(x: Tensor, entries: list[Any], name: str) -> BasicKey:
     """A key of integers, slices, None and ... alone."""
     shape = x.shape
     starts: list[Size] = []
@@ -239,4 +239,4 @@ def read_basic(x: Tensor, entries: list[Any], name: str) -> Place:
         starts.append(start)
         sizes.append(size)
         steps.append(step)
-    return Place(tuple(starts), tuple(sizes), tuple(steps), tuple(result), reshaped)
+    return BasicKey(tuple(starts), tuple(sizes), tuple(steps), tuple(result), reshaped)

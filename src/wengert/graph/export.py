@@ -11,7 +11,7 @@ from wengert._core import Tensor
 from wengert.compiling.compile import own_outputs
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.graph import program_file
-from wengert.graph.program_file import Place, Reader
+from wengert.graph.program_file import Reader, SignatureLeaf
 from wengert.graph.sized_program import Draw, Leaf, SizedProgram
 from wengert.passes.variants import symbolic_types
 from wengert.program.call_trace import CallTrace, ClosesOver
@@ -68,7 +68,9 @@ def export(f: Callable[..., Any], *examples: Any, path: str | os.PathLike[str], 
         program = resized(program, sizes)
         draws = [Draw(d.generator, sizes((d.size,))[0], d.wide, d.leaves) for d in draws]
         count = iter(range(len(tensors)))
-        places = [Place(next(count)) if isinstance(x, Tensor) else Place(None, _static(x)) for x in leaves]
+        places = [
+            SignatureLeaf(next(count)) if isinstance(x, Tensor) else SignatureLeaf(None, _static(x)) for x in leaves
+        ]
         constants = [x for x, _ in trace.captured.values()]
         save_program(
             path,
@@ -222,7 +224,7 @@ def save_program(
     """Write a program whose inputs are arguments and then constants. `arguments` is (positional, by name) with places for
     leaves, and `results` the structure of what it returns."""
     count = results.num_leaves
-    template = tree.unflatten(results, [Place(k) for k in range(count)])
+    template = tree.unflatten(results, [SignatureLeaf(k) for k in range(count)])
     examples = [v.type.example_shape() for v in program.inputs]
     description = {
         "writer": f"wengert {VERSION}",

@@ -15,7 +15,7 @@ from wengert.debug.drawing import to_dot, to_svg, to_text
 from wengert.dtypes import DType, float32
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 from wengert.graph.nodes import GraphTrace, Node, Placeholder, Variable
-from wengert.graph.program_file import Place
+from wengert.graph.program_file import SignatureLeaf
 from wengert.graph.sized_program import SizedProgram, leaf_of, leaves_of_attrs
 from wengert.modes import no_grad
 from wengert.nn.parameter import Parameter
@@ -361,7 +361,7 @@ class CompiledGraph:
 
         constants = {v.name: v.parameter for v in self._variables}
         constants |= {f"tensor {k}": x for k, x in enumerate(self._captured)}
-        places = {name: Place(k) for k, name in enumerate(self._fed)}
+        places = {name: SignatureLeaf(k) for k, name in enumerate(self._fed)}
         with own_symbols():
             program, draws = self._sized.renamed()
             save_program(path, program, constants, ((), places), self._structure, draws, [])

@@ -194,13 +194,13 @@ class GraphTrace(CallTrace):
     def read(self, owner: Any, setting: str) -> None:
         """An attribute of a Python object is looked at once, when the graph is built."""
 
-    def numbers(self, read: Any, count: int, dtype: Any) -> NoReturn:
+    def scalars(self, read: Any, count: int, dtype: Any) -> NoReturn:
         """Not available."""
         raise TraceError("an optimizer cannot step inside a graph; fetch gradients, and call apply_gradients with them")
 
     def act(self, do: Any, save: Any) -> NoReturn:
         """Not available."""
-        self.numbers(None, 0, None)
+        self.scalars(None, 0, None)
 
     def grad(self, x: Any) -> NoReturn:
         """Not available."""

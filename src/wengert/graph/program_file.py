@@ -158,7 +158,7 @@ def encode_tree(tree: Any, place: str) -> Any:
                     f"export: {place} is a dict with the key {key!r}; a file has dicts with texts as keys"
                 )
         return {"dict": {key: encode_tree(x, f"{place}[{key!r}]") for key, x in tree.items()}}
-    if not isinstance(tree, Place):
+    if not isinstance(tree, SignatureLeaf):
         raise ArgumentError(
             f"export: {place} is a {type(tree).__name__}; a program file has tuples, lists, dicts and None, as it is loaded "
             "without the source of other classes"
@@ -166,7 +166,7 @@ def encode_tree(tree: Any, place: str) -> Any:
     return {"tensor": tree.number} if tree.number is not None else {"static": tree.value}
 
 
-class Place:
+class SignatureLeaf:
     """A leaf in a signature: the number of a tensor, or a static value."""
 
     def __init__(self, number: int | None, value: Any = None) -> None:
@@ -370,11 +370,11 @@ class Reader:
         if kind == "none":
             return None
         if kind == "tensor":
-            return Place(self.integer(x))
+            return SignatureLeaf(self.integer(x))
         if kind == "static":
             if not (x is None or type(x) in (bool, int, float, str)):
                 self.fail(f"{_short(x)} is not a static value")
-            return Place(None, x)
+            return SignatureLeaf(None, x)
         if kind == "dict" and type(x) is dict:
             return {key: self.tree(child, depth + 1) for key, child in x.items()}
         if kind in ("list", "tuple") and type(x) is list:

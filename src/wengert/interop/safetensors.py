@@ -95,7 +95,7 @@ def _stored(dtype: DType) -> DType:
 # ------------------------------------------------------------------------------------------------------ reading
 
 
-class _Place(NamedTuple):
+class _Entry(NamedTuple):
     dtype: DType
     shape: tuple[int, ...]
     begin: int
@@ -126,8 +126,8 @@ def load(path: str | os.PathLike[str], *, key_map: KeyMap | None = None) -> Any:
 
 def read(f: BinaryIO, size: int, path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and texts of an open file of so many bytes; `path` is how messages call it."""
-    places, notes, start = _read_header(f, size, path)
-    return {name: _read_tensor(f, place, start, path) for name, place in places.items()}, notes
+    entries, notes, start = _read_header(f, size, path)
+    return {name: _read_tensor(f, entry, start, path) for name, entry in entries.items()}, notes
 
 
 def check(path: str | os.PathLike[str]) -> None:
@@ -136,7 +136,7 @@ def check(path: str | os.PathLike[str]) -> None:
         _read_header(f, os.fstat(f.fileno()).st_size, str(path))
 
 
-def _read_header(f: BinaryIO, size: int, path: str) -> tuple[dict[str, _Place], dict[str, str], int]:
+def _read_header(f: BinaryIO, size: int, path: str) -> tuple[dict[str, _Entry], dict[str, str], int]:
     length = int.from_bytes(f.read(8), "little")
     if size < 8 or length > size - 8:
         raise LoadError(
@@ -150,14 +150,14 @@ def _read_header(f: BinaryIO, size: int, path: str) -> tuple[dict[str, _Place], 
     notes = header.pop("__metadata__", {})
     if not isinstance(notes, dict) or not all(isinstance(v, str) for v in notes.values()):
         raise LoadError(f"{path}: the metadata is not a dict of strings")
-    places = {name: _place(name, entry, path) for name, entry in header.items()}
+    entries = {name: _checked_entry(name, entry, path) for name, entry in header.items()}
     for name in _json_of(notes, _COMPLEX, path, []):
-        places[name] = _as_complex(name, places.get(name), path)
-    for name, place in places.items():
-        if len(place.shape) > MAX_DIMENSIONS:
-            raise LoadError(f"{path}: {name!r} has {len(place.shape)} axes; tensors have at most {MAX_DIMENSIONS}")
-    _check_cover(places, size - 8 - length, path)
-    return places, notes, 8 + length
+        entries[name] = _as_complex(name, entries.get(name), path)
+    for name, entry in entries.items():
+        if len(entry.shape) > MAX_DIMENSIONS:
+            raise LoadError(f"{path}: {name!r} has {len(entry.shape)} axes; tensors have at most {MAX_DIMENSIONS}")
+    _check_cover(entries, size - 8 - length, path)
+    return entries, notes, 8 + length
 
 
 def parse(text: bytes | str, what: str, path: str) -> Any:
@@ -185,7 +185,7 @@ def _is_count(x: Any) -> bool:
     return type(x) is int and 0 <= x < 2**62
 
 
-def _place(name: str, entry: Any, path: str) -> _Place:
+def _checked_entry(name: str, entry: Any, path: str) -> _Entry:
     if not isinstance(entry, dict) or sorted(entry) != ["data_offsets", "dtype", "shape"]:
         raise LoadError(f"{path}: the entry of {name!r} does not consist of dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -201,23 +201,23 @@ def _place(name: str, entry: Any, path: str) -> _Place:
             f"{path}: {name!r}, {dtype} of shape {tuple(shape)}, needs {math.prod(shape) * kind.itemsize} bytes, but its "
             f"data_offsets {offsets} give {end - begin}"
         )
-    return _Place(kind, tuple(shape), begin, end)
+    return _Entry(kind, tuple(shape), begin, end)
 
 
 _COMPLEX_OF = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}
 
 
-def _as_complex(name: str, pairs: _Place | None, path: str) -> _Place:
+def _as_complex(name: str, pairs: _Entry | None, path: str) -> _Entry:
     """Pairs of reals along the last axis, as one number each."""
     if pairs is None or pairs.shape[-1:] != (2,) or pairs.dtype not in _COMPLEX_OF:
         raise LoadError(f"{path}: {name!r} is marked as complex, but does not hold pairs of real numbers")
     return pairs._replace(dtype=_COMPLEX_OF[pairs.dtype], shape=pairs.shape[:-1])
 
 
-def _check_cover(places: Mapping[str, _Place], size: int, path: str) -> None:
+def _check_cover(entries: Mapping[str, _Entry], size: int, path: str) -> None:
     """Tensors lie one after the other: no byte belongs to two of them, or to none."""
     at = 0
-    for name, p in sorted(places.items(), key=lambda item: (item[1].begin, item[1].end)):
+    for name, p in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if p.begin != at:
             problem = "overlaps another tensor" if p.begin < at else f"leaves {p.begin - at} bytes before it unused"
             raise LoadError(f"{path}: {name!r} {problem}")
@@ -227,7 +227,7 @@ def _check_cover(places: Mapping[str, _Place], size: int, path: str) -> None:
         raise LoadError(f"{path}: the file {problem}: the tensors take {at} bytes, and {size} are there")
 
 
-def _read_tensor(f: BinaryIO, p: _Place, start: int, path: str) -> Tensor:
+def _read_tensor(f: BinaryIO, p: _Entry, start: int, path: str) -> Tensor:
     raw: Any = np.empty(p.end - p.begin, np.uint8)
     f.seek(start + p.begin)
     if f.readinto(raw) != raw.size:  # type: ignore[attr-defined]

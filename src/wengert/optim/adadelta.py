@@ -69,7 +69,7 @@ class Adadelta(Optimizer):
         return _rule(options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """lr, ρ, 1 − ρ, eps, λ."""
         rho = options["rho"]
         return options["lr"], rho, 1.0 - rho, options["eps"], options["weight_decay"]

@@ -10,8 +10,8 @@ import numpy as np
 
 from wengert import functional as F
 from wengert.dtypes import DType, bfloat16
-from wengert.optim.numbers import minimum, power
 from wengert.optim.optimizer import Optimizer, Options, check_positive
+from wengert.optim.scalars import minimum, power
 from wengert.optim.update import Rule
 from wengert.tensors.arguments import native
 
@@ -107,7 +107,7 @@ class Adafactor(Optimizer):
         return _rule(tuple(options["eps"]), options["d"], options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """The weight of the newest gradient, ρ, and 1 − lr λ."""
         lr = options["lr"]
         return power(step, options["beta2_decay"]), minimum(lr, power(step, -0.5)), 1.0 - lr * options["weight_decay"]

@@ -67,7 +67,7 @@ class Adagrad(Optimizer):
         return _rule(options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """The decayed rate, λ, eps."""
         rate = options["lr"] / (1.0 + (step - 1.0) * options["lr_decay"])
         return rate, options["weight_decay"], options["eps"]

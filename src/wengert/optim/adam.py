@@ -6,8 +6,8 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-from wengert.optim.numbers import one_minus_power, sqrt
 from wengert.optim.optimizer import Optimizer, Options
+from wengert.optim.scalars import one_minus_power, sqrt
 from wengert.optim.update import Rule
 from wengert.tensors.arguments import native
 
@@ -91,7 +91,7 @@ class Adam(Optimizer):
         return _rule(cls._decay(options)[0], options["amsgrad"], options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """1 − β₁, β₂, 1 − β₂, ŝ, ε̂, and what weight decay multiplies by."""
         b1, b2 = options["betas"]
         root = sqrt(one_minus_power(b2, step))

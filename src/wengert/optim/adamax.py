@@ -6,8 +6,8 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-from wengert.optim.numbers import one_minus_power
 from wengert.optim.optimizer import Optimizer, Options
+from wengert.optim.scalars import one_minus_power
 from wengert.optim.update import Rule
 from wengert.tensors.arguments import native
 
@@ -67,7 +67,7 @@ class Adamax(Optimizer):
         return _rule(options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """1 − β₁, β₂, lr / (1 − β₁ᵗ), eps, λ."""
         b1, b2 = options["betas"]
         rate = options["lr"] / one_minus_power(b1, step)

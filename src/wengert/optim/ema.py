@@ -92,7 +92,7 @@ class EMA:
         trace.checks.append(lambda: self._averages is known)
         trace.act(self._advance, self._saved)
         for dtype, chosen in self._by_dtype.items():
-            (rate,) = trace.numbers(lambda: [self._rate()], 1, dtype)
+            (rate,) = trace.scalars(lambda: [self._rate()], 1, dtype)
             with no_grad():
                 for k in chosen:
                     (new,) = _average(self._averages[k], as_dtype_of(self._weights[k], dtype), rate)

@@ -65,7 +65,7 @@ class Lion(Optimizer):
         return _rule(options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """lr, 1 − lr λ, 1 − β₁, 1 − β₂."""
         (b1, b2), lr = options["betas"], options["lr"]
         return lr, 1.0 - lr * options["weight_decay"], 1.0 - b1, 1.0 - b2

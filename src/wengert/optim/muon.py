@@ -114,7 +114,7 @@ class Muon(Optimizer):
         return _rule(*(options[name] for name in names))
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """lr, μ and 1 − lr λ."""
         lr = options["lr"]
         return lr, options["momentum"], 1.0 - lr * options["weight_decay"]

@@ -6,8 +6,8 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-from wengert.optim.numbers import one_minus_power, power_of
 from wengert.optim.optimizer import Optimizer, Options
+from wengert.optim.scalars import one_minus_power, power_of
 from wengert.optim.update import Rule
 from wengert.tensors.arguments import native
 
@@ -33,8 +33,8 @@ class NAdamConfig:
 
 @functools.cache
 def _rule(decoupled: bool, maximize: bool) -> Rule:
-    def nadam(p: Any, g: Any, m: Any, v: Any, product: Any, *numbers: Any) -> tuple[Any, ...]:
-        lr, gain1, keep2, gain2, mu, mu_next, correction, eps, decay = numbers
+    def nadam(p: Any, g: Any, m: Any, v: Any, product: Any, *scalars: Any) -> tuple[Any, ...]:
+        lr, gain1, keep2, gain2, mu, mu_next, correction, eps, decay = scalars
         g = -g if maximize else g
         if decoupled:
             p = p * (1.0 - lr * decay)
@@ -83,7 +83,7 @@ class NAdam(Optimizer):
         return _rule(options["decoupled_weight_decay"], options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """lr, 1 − β₁, β₂, 1 − β₂, μₜ, μₜ₊₁, 1 − β₂ᵗ, eps, λ."""
         (b1, b2), decay = options["betas"], options["momentum_decay"]
         mu, mu_next = (b1 * (1.0 - 0.5 * power_of(0.96, t * decay)) for t in (step, step + 1.0))

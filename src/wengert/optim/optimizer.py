@@ -122,13 +122,13 @@ class Optimizer:
 
     @classmethod
     def rule(cls, options: Options) -> Rule:
-        """rule(p, g, *state, *numbers) → (p, *state), in wengert ops. Equal options give the same object."""
+        """rule(p, g, *state, *scalars) → (p, *state), in wengert ops. Equal options give the same object."""
         raise NotImplementedError(f"{cls.__name__} does not define rule")
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
-        """The numbers that the rule takes at this step, counted from 1; in the pure form `lr` and `step` are tensors."""
-        raise NotImplementedError(f"{cls.__name__} does not define numbers")
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
+        """The scalars that the rule takes at this step, counted from 1; in the pure form `lr` and `step` are tensors."""
+        raise NotImplementedError(f"{cls.__name__} does not define scalars")
 
     # ------------------------------------------------------------------------------------------------ groups
 
@@ -321,12 +321,12 @@ class Optimizer:
         trace = call_trace()
         if trace is not None:
             return self._update_in_trace(trace, k, update_batch, gradients)
-        numbers = self.numbers(options, update_batch.steps + 1)
+        scalars = self.scalars(options, update_batch.steps + 1)
         plan, now = update_batch.plan, list(options.values())
         if plan is None or plan.options != now:
-            plan = self._plan(options, update_batch, len(numbers))
+            plan = self._plan(options, update_batch, len(scalars))
             update_batch.plan = plan if _unchangeable(options) else None
-        return update_batch.run(plan, gradients, numbers)
+        return update_batch.run(plan, gradients, scalars)
 
     def _update_in_trace(self, trace: CallTrace, k: int, update_batch: UpdateBatch, gradients: Any) -> bool:
         """`_update` in every call of the function that is traced, with the learning rate and the count of that call.
@@ -341,7 +341,7 @@ class Optimizer:
         rule, n = self.rule(_options(group)), len(update_batch.parameters)
         parameters, states = update_batch.parameters, update_batch.states
 
-        def numbers() -> tuple[Any, ...] | None:
+        def scalars() -> tuple[Any, ...] | None:
             options = _options(group)
             is_same = (
                 update_batch.parameters is parameters
@@ -350,25 +350,25 @@ class Optimizer:
                 and update_batch in batches[k]
                 and self.rule(options) is rule
             )
-            return self.numbers(options, update_batch.steps + 1 + ahead) if is_same else None
+            return self.scalars(options, update_batch.steps + 1 + ahead) if is_same else None
 
         trace.assumed.append(
             f"{type(self).__name__}: its parameters, their state, and the options that change the formula"
         )
-        count = len(self.numbers(_options(group), 1))
-        update_batch.trace_step(rule, found, trace.numbers(numbers, count, state_dtype(update_batch.dtype)))
+        count = len(self.scalars(_options(group), 1))
+        update_batch.trace_step(rule, found, trace.scalars(scalars, count, state_dtype(update_batch.dtype)))
         trace.steps[update_batch] = ahead + 1
         trace.commits[update_batch] = lambda: update_batch.count(trace.steps[update_batch])
         return True
 
-    def _plan(self, options: Options, update_batch: UpdateBatch, n_numbers: int) -> Plan:
+    def _plan(self, options: Options, update_batch: UpdateBatch, n_scalars: int) -> Plan:
         slots, rule = self.slots(options), self.rule(options)
         if len(slots) != len(update_batch.states[0]):
             raise ArgumentError(
                 f"{type(self).__name__}.step: the options now need {', '.join(slots) or 'no state'}, but the "
                 f"state was made for others after {update_batch.steps} steps; make a new optimizer"
             )
-        program = update_program(rule, update_batch.dtype, len(slots), n_numbers) if self.elementwise else None
+        program = update_program(rule, update_batch.dtype, len(slots), n_scalars) if self.elementwise else None
         return Plan(list(options.values()), update_batch.dtype, rule, len(slots), program)
 
     def _update_part(self, k: int, update_batch: UpdateBatch, gradients: list[Tensor | None] | None) -> bool:

@@ -6,8 +6,8 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-from wengert.optim.numbers import choose, maximum, one_minus_power, sqrt
 from wengert.optim.optimizer import Optimizer, Options
+from wengert.optim.scalars import choose, maximum, one_minus_power, sqrt
 from wengert.optim.update import Rule
 from wengert.tensors.arguments import native
 
@@ -32,8 +32,8 @@ class RAdamConfig:
 
 @functools.cache
 def _rule(decoupled: bool, maximize: bool) -> Rule:
-    def radam(p: Any, g: Any, m: Any, v: Any, *numbers: Any) -> tuple[Any, ...]:
-        gain1, keep2, gain2, plain, adaptive, eps, decay = numbers
+    def radam(p: Any, g: Any, m: Any, v: Any, *scalars: Any) -> tuple[Any, ...]:
+        gain1, keep2, gain2, plain, adaptive, eps, decay = scalars
         g = -g if maximize else g
         if decoupled:
             p = p * decay
@@ -74,7 +74,7 @@ class RAdam(Optimizer):
         return _rule(options["decoupled_weight_decay"], options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """1 − β₁, β₂, 1 − β₂, the rates of the plain and of the adaptive step, of which one is 0, eps, and the decay."""
         (b1, b2), lr, decay = options["betas"], options["lr"], options["weight_decay"]
         unknown = one_minus_power(b2, step)

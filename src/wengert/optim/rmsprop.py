@@ -82,7 +82,7 @@ class RMSprop(Optimizer):
         return _rule(bool(options["momentum"]), options["centered"], options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """lr, α, 1 − α, eps, λ, μ."""
         alpha = options["alpha"]
         return options["lr"], alpha, 1.0 - alpha, options["eps"], options["weight_decay"], options["momentum"]

@@ -79,6 +79,6 @@ class Rprop(Optimizer):
         return _rule(options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """η₋, η₊, and the smallest and largest step."""
         return *options["etas"], *options["step_sizes"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wengert.errors import ArgumentError
-from wengert.optim.numbers import at_first
 from wengert.optim.optimizer import Optimizer, Options
+from wengert.optim.scalars import at_first
 from wengert.optim.update import Rule
 
 
@@ -76,7 +76,7 @@ class SGD(Optimizer):
         return _rule(bool(options["momentum"]), options["nesterov"], options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """η, λ, μ and 1 − τ."""
         gain = at_first(step, 1.0, 1.0 - options["dampening"])
         return options["lr"], options["weight_decay"], options["momentum"], gain

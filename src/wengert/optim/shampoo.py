@@ -121,6 +121,6 @@ class Shampoo(Optimizer):
         return _rule(bool(options["momentum"]), options["eps"], options["max_size"], options["maximize"])
 
     @classmethod
-    def numbers(cls, options: Options, step: Any) -> tuple[Any, ...]:
+    def scalars(cls, options: Options, step: Any) -> tuple[Any, ...]:
         """lr, μ, λ."""
         return options["lr"], options["momentum"], options["weight_decay"]

@@ -46,7 +46,7 @@ def update(
     # Tensors, in double precision: then neither the rate nor the step count is a constant of a trace.
     lr, step = options["lr"], state["step"] + 1.0
     rate = as_dtype_of(lr, float64) if isinstance(lr, Tensor) else asarray(lr, dtype=float64)
-    numbers = cls.numbers({**options, "lr": rate}, step)
+    scalars = cls.scalars({**options, "lr": rate}, step)
     rule = _compiled(cls.rule(options))
     leaves, structure = flatten(params)
     others = [leaves_like(grads, structure, f"{cls.__name__}.update: the gradients tree")]
@@ -54,7 +54,7 @@ def update(
     new = []
     for p, *rest in zip(leaves, *others):
         wide = state_dtype(p.dtype)
-        given = [as_dtype_of(x, wide) if isinstance(x, Tensor) else x for x in numbers]
+        given = [as_dtype_of(x, wide) if isinstance(x, Tensor) else x for x in scalars]
         new.append(wide_rule(rule, p, *rest, *given))
     trees = [unflatten(structure, [r[k] for r in new]) for k in range(1 + len(slots))]
     return trees[0], {"step": step, **dict(zip(slots, trees[1:]))}

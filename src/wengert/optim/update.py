@@ -14,7 +14,7 @@ from wengert.program.simplify import simplify
 from wengert.program.trace import Trace
 from wengert.tensors.arguments import as_dtype_of
 
-# rule(p, g, *state, *numbers) → (p, *state): elementwise in the tensors; numbers are tensors without axes.
+# rule(p, g, *state, *scalars) → (p, *state): elementwise in the tensors; scalars are tensors without axes.
 Rule = Callable[..., tuple[Any, ...]]
 
 _EXAMPLE_SIZE = 64
@@ -26,7 +26,7 @@ def state_dtype(dtype: DType) -> DType:
 
 
 @functools.cache
-def update_program(rule: Rule, dtype: DType, n_state: int, n_numbers: int) -> Any:
+def update_program(rule: Rule, dtype: DType, n_state: int, n_scalars: int) -> Any:
     """The rule for parameters of this dtype: one fused group that takes its shape from its inputs, so any rank will do."""
     wide = state_dtype(dtype)
     trace = Trace()
@@ -35,9 +35,9 @@ def update_program(rule: Rule, dtype: DType, n_state: int, n_numbers: int) -> An
         shape = (_core.new_symbol(0, 0, 0, _EXAMPLE_SIZE),)
         p, g = (trace.input(Type(dtype.code, shape)) for _ in range(2))
         state = [trace.input(Type(wide.code, shape)) for _ in range(n_state)]
-        numbers = [trace.input(Type(wide.code, ())) for _ in range(n_numbers)]
+        scalars = [trace.input(Type(wide.code, ())) for _ in range(n_scalars)]
         with trace:
-            new_p, *new_state = rule(as_dtype_of(p, wide), as_dtype_of(g, wide), *state, *numbers)
+            new_p, *new_state = rule(as_dtype_of(p, wide), as_dtype_of(g, wide), *state, *scalars)
             new_p = as_dtype_of(new_p, dtype)
         program = simplify(trace.program([x._var for x in (new_p, *new_state)]))
         made = lower(program)

@@ -21,7 +21,7 @@ _update_in_place = _core.update_in_place
 
 
 class Plan:
-    """What a step takes from the options besides its numbers; good for as long as the options are these."""
+    """What a step takes from the options besides its scalars; good for as long as the options are these."""
 
     __slots__ = ("n_state", "options", "program", "rule", "wide")
 
@@ -57,37 +57,37 @@ class UpdateBatch:
         self.states = [s for k, s in enumerate(self.states) if k not in out]
         return UpdateBatch(self.dtype, parameters, states, self.steps)
 
-    def run(self, plan: Plan, gradients: list[Tensor | None] | None, numbers: tuple[float, ...]) -> bool:
+    def run(self, plan: Plan, gradients: list[Tensor | None] | None, scalars: tuple[float, ...]) -> bool:
         """One step in place; False, and nothing is changed, if a gradient is missing."""
         self._check_dtype()
         if plan.program is None:
-            return self._run_whole(plan, gradients, numbers)
+            return self._run_whole(plan, gradients, scalars)
         # A fused pass per parameter; raises `steps`, too.
-        given = (plan.program, self.parameters, gradients, self.states, numbers, plan.wide, self)
+        given = (plan.program, self.parameters, gradients, self.states, scalars, plan.wide, self)
         return _update_in_place(*given) is None
 
-    def _run_whole(self, plan: Plan, gradients: list[Tensor | None] | None, numbers: tuple[float, ...]) -> bool:
+    def _run_whole(self, plan: Plan, gradients: list[Tensor | None] | None, scalars: tuple[float, ...]) -> bool:
         """One compiled program over all parameters."""
         given = [p.grad for p in self.parameters] if gradients is None else gradients
         if any(g is None for g in given):
             return False
-        scalars = [asarray(x, dtype=state_dtype(self.dtype)) for x in numbers]
+        operands = [asarray(x, dtype=state_dtype(self.dtype)) for x in scalars]
         flat = [t for p, g, s in zip(self.parameters, given, self.states) for t in (p, g, *s)]
         width = 1 + plan.n_state
         with no_grad():
-            new = _over_all(plan.rule, plan.n_state, len(numbers))(*scalars, *flat)
+            new = _over_all(plan.rule, plan.n_state, len(scalars))(*operands, *flat)
             for k, (p, state) in enumerate(zip(self.parameters, self.states)):
                 for target, value in zip((p, *state), new[k * width : (k + 1) * width]):
                     target._take(value, "step")
         self.steps += 1
         return True
 
-    def trace_step(self, rule: Rule, gradients: Sequence[Tensor], numbers: Sequence[Tensor]) -> None:
+    def trace_step(self, rule: Rule, gradients: Sequence[Tensor], scalars: Sequence[Tensor]) -> None:
         """The step as instructions of the trace that is open."""
         self._check_dtype()
         with no_grad(), uncast():
             for p, g, state in zip(self.parameters, gradients, self.states):
-                for target, value in zip((p, *state), wide_rule(rule, p, g, *state, *numbers)):
+                for target, value in zip((p, *state), wide_rule(rule, p, g, *state, *scalars)):
                     target._assign(value, "step")
 
     def tensors(self) -> list[Tensor]:
@@ -109,14 +109,14 @@ class UpdateBatch:
 
 
 @functools.cache
-def _over_all(rule: Rule, n_state: int, n_numbers: int) -> Any:
+def _over_all(rule: Rule, n_state: int, n_scalars: int) -> Any:
     """The rule applied to one parameter after the other, as one compiled function of flat arguments."""
     width = 2 + n_state
 
     def step(*given: Any) -> list[Any]:
-        numbers, flat = given[:n_numbers], given[n_numbers:]
+        scalars, flat = given[:n_scalars], given[n_scalars:]
         starts = range(0, len(flat), width)
-        return [x for k in starts for x in wide_rule(rule, *flat[k : k + width], *numbers)]
+        return [x for k in starts for x in wide_rule(rule, *flat[k : k + width], *scalars)]
 
     return composite(step)
 

@@ -16,7 +16,7 @@ from wengert.tensors.arguments import as_dtype_of
 from wengert.tensors.conversion import tensor
 
 
-class _Around:
+class _OptimizerWrapper:
     """An optimizer that leaves the step to another; its groups, and so its learning rates, are those of the other."""
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -49,7 +49,7 @@ class _Around:
         return f"{type(self).__name__}({self.optimizer!r})"
 
 
-class Lookahead(_Around):
+class Lookahead(_OptimizerWrapper):
     """Every `k` steps, weights go back to the fraction `alpha` of the way that they have gone (Zhang et al., 2019).
 
     Slow weights s ← s + α (p − s), p ← s. The inner optimizer keeps its state.
@@ -113,7 +113,7 @@ class Lookahead(_Around):
         known = self._slow
         trace.checks.append(lambda: self._slow is known)
         trace.act(self._advance, self._saved)
-        (due,) = trace.numbers(lambda: [float(self._is_due())], 1, float32)
+        (due,) = trace.scalars(lambda: [float(self._is_due())], 1, float32)
         with no_grad():
             for p, slow in zip(self._parameters(), self._slow):
                 slow._assign(F.where(due > 0.0, slow + (p.detach() - slow) * self.alpha, slow), "step")
@@ -137,7 +137,7 @@ class Lookahead(_Around):
         self._steps = int(state["steps"])
 
 
-class SAM(_Around):
+class SAM(_OptimizerWrapper):
     """Steps by the gradient at the worst point near by: flat minima, which generalise (Foret et al., 2021).
 
     p* = p + ρ g/|g|, with |g| over all parameters; then the inner optimizer makes its step at p by the gradient at p*.

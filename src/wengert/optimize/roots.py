@@ -15,7 +15,7 @@ from wengert.numerics.implicit import dense
 from wengert.optimize.descent import largest
 from wengert.optimize.problem import Problem, default, known, positive
 from wengert.optimize.result import CONVERGED, NOT_A_NUMBER, OUT_OF_ITERATIONS, STALLED, STOPPED, OptimizeResult
-from wengert.optimize.trust_region import Goals, Place, search
+from wengert.optimize.trust_region import Goals, Iterate, search
 
 _METHODS = ("hybr", "lm", "newton", "broyden")
 _HALVINGS = 30
@@ -95,23 +95,23 @@ def _trust_region(problem: Problem, tolerance: float, most: int, callback: Any, 
         found: float = 0.5 * F.sum(y * y).item()
         return found
 
-    def look(x: Any) -> Place:
+    def look(x: Any) -> Iterate:
         y, jacobian = problem.value(x), problem.jacobian(x)
-        return Place(x, 0.5 * F.sum(y * y).item(), y, jacobian, F.matrix_transpose(jacobian) @ y)
+        return Iterate(x, 0.5 * F.sum(y * y).item(), y, jacobian, F.matrix_transpose(jacobian) @ y)
 
-    def done(place: Place) -> str | None:
-        size = largest(place.residuals)
+    def done(iterate: Iterate) -> str | None:
+        size = largest(iterate.residuals)
         return _message(size, tolerance) if size <= tolerance else None
 
     tiny = float(default(problem.layout, 1e-15, 1e-7))
     goals = Goals(ftol=1e-300, xtol=tiny, gtol=1e-300, most=most, done=done, callback=callback)
     ended = search(cost, look, problem.x, goals, method)
-    size = largest(ended.place.residuals)
+    size = largest(ended.iterate.residuals)
     if size <= tolerance:
-        return _Found(ended.place.x, ended.iterations, CONVERGED, _message(size, tolerance))
+        return _Found(ended.iterate.x, ended.iterations, CONVERGED, _message(size, tolerance))
     if ended.status == CONVERGED:  # the sum of squares has a minimum there that is not zero
-        return _Found(ended.place.x, ended.iterations, STALLED, f"no step helps any more, but f is still {size:.3g}")
-    return _Found(ended.place.x, ended.iterations, ended.status, ended.message)
+        return _Found(ended.iterate.x, ended.iterations, STALLED, f"no step helps any more, but f is still {size:.3g}")
+    return _Found(ended.iterate.x, ended.iterations, ended.status, ended.message)
 
 
 def _line_search(problem: Problem, tolerance: float, most: int, callback: Any, exact: bool) -> _Found:

@@ -13,7 +13,7 @@ from wengert.numerics.implicit import dense
 from wengert.numerics.scalars import number
 from wengert.optimize.problem import Problem, default, known, positive
 from wengert.optimize.result import CONVERGED, OptimizeResult
-from wengert.optimize.trust_region import Goals, Place, search
+from wengert.optimize.trust_region import Goals, Iterate, search
 from wengert.transforms.functional import grad
 from wengert.transforms.jacobian import hessian
 
@@ -83,11 +83,11 @@ def least_squares(
         first = problem.value(problem.x)
         _require_enough(first, layout.size)
         found = search(*_views(problem, loss, float(f_scale)), problem.x, goals, name)
-    x, cost = _differentiable(problem, found.place, loss, float(f_scale))
+    x, cost = _differentiable(problem, found.iterate, loss, float(f_scale))
     return OptimizeResult(
         x=layout.tree(x),
         fun=problem.derivatives.value(x, *problem.params),
-        jac=problem.jacobian(found.place.x),
+        jac=problem.jacobian(found.iterate.x),
         success=found.status == CONVERGED,
         status=found.status,
         message=found.message,
@@ -95,7 +95,7 @@ def least_squares(
         nfev=problem.nfev,
         njev=problem.njev,
         cost=cost,
-        optimality=F.max(F.abs(found.place.gradient)).item(),
+        optimality=F.max(F.abs(found.iterate.gradient)).item(),
     )
 
 
@@ -130,10 +130,10 @@ def _slope(jacobian: Any, residuals: Any) -> Any:
     return F.matrix_transpose(jacobian) @ residuals
 
 
-def _views(problem: Problem, loss: str, f_scale: float) -> tuple[Callable[[Any], float], Callable[[Any], Place]]:
-    """The cost of a place, and all that is known of it."""
+def _views(problem: Problem, loss: str, f_scale: float) -> tuple[Callable[[Any], float], Callable[[Any], Iterate]]:
+    """The cost of an iterate, and all that is known of it."""
     scale = number(f_scale, problem.x.dtype)
-    last: list[Any] = []  # the residuals of the place that was looked at last: it is looked at again once it is taken
+    last: list[Any] = []  # the residuals of the iterate that was looked at last: it is looked at again once it is taken
 
     def cost(x: Any) -> float:
         residuals = problem.value(x)
@@ -141,23 +141,23 @@ def _views(problem: Problem, loss: str, f_scale: float) -> tuple[Callable[[Any],
         found: float = total(residuals, scale, loss).item()
         return found
 
-    def look(x: Any) -> Place:
+    def look(x: Any) -> Iterate:
         residuals = problem.value(x) if not last else last[1]
         value = total(residuals, scale, loss).item()
         jacobian = problem.jacobian(x)
         if loss != "linear":
             residuals, jacobian = _robust(residuals, jacobian, scale, loss)
-        return Place(x, value, residuals, jacobian, _slope(jacobian, residuals))
+        return Iterate(x, value, residuals, jacobian, _slope(jacobian, residuals))
 
     return cost, look
 
 
-def _differentiable(problem: Problem, place: Place, loss: str, f_scale: float) -> tuple[Any, Any]:
+def _differentiable(problem: Problem, iterate: Iterate, loss: str, f_scale: float) -> tuple[Any, Any]:
     """x and the cost as functions of the parameters: the gradient of the cost is zero."""
-    scale = number(f_scale, place.x.dtype)
+    scale = number(f_scale, iterate.x.dtype)
 
     def cost(x: Any, *params: Any) -> Any:
         return total(problem.derivatives.value(x, *params), scale, loss)
 
-    x = problem.differentiable(place.x, grad(cost), dense(problem.who, hessian(cost)))
+    x = problem.differentiable(iterate.x, grad(cost), dense(problem.who, hessian(cost)))
     return x, cost(x, *problem.params)

@@ -14,10 +14,10 @@ from wengert.linalg.solving import solve_triangular
 from wengert.numerics.scalars import number
 from wengert.optimize.result import CONVERGED, NOT_A_NUMBER, OUT_OF_ITERATIONS, STALLED, STOPPED
 
-_TRIES = 40  # of steps from one place
+_TRIES = 40  # of steps from one iterate
 
 
-class Place(NamedTuple):
+class Iterate(NamedTuple):
     """Residuals and their Jacobian, scaled where the loss is not linear; half the sum of what the loss makes of them."""
 
     x: Any
@@ -29,29 +29,29 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Goals:
-    """When to stop. `done(place)`: something else that is enough."""
+    """When to stop. `done(iterate)`: something else that is enough."""
 
     ftol: float
     xtol: float
     gtol: float
     most: int
-    done: Callable[[Place], str | None] = lambda place: None
+    done: Callable[[Iterate], str | None] = lambda iterate: None
     callback: Callable[[Any], Any] | None = None
 
 
 class Ended(NamedTuple):
     """Where a method ended, and why."""
 
-    place: Place
+    iterate: Iterate
     iterations: int
     status: int
     message: str
 
 
-def search(cost: Callable[[Any], float], look: Callable[[Any], Place], x: Any, goals: Goals, method: str) -> Ended:
+def search(cost: Callable[[Any], float], look: Callable[[Any], Iterate], x: Any, goals: Goals, method: str) -> Ended:
     """Steps within a region that grows while the model of the residuals, r + J p, predicts what happens.
 
-    `cost(x)` is half the sum of squares, `look(x)` all that is known of a place.
+    `cost(x)` is half the sum of squares, `look(x)` all that is known of an iterate.
     """
     here = look(x)
     if not math.isfinite(here.cost):
@@ -88,7 +88,7 @@ def search(cost: Callable[[Any], float], look: Callable[[Any], Place], x: Any, g
     return Ended(here, goals.most, OUT_OF_ITERATIONS, f"{goals.most} iterations were used up")
 
 
-def _is_flat(here: Place, goals: Goals) -> str | None:
+def _is_flat(here: Iterate, goals: Goals) -> str | None:
     size = F.max(F.abs(here.gradient)).item()
     return f"no element of the gradient is above gtol={goals.gtol:g}" if size <= goals.gtol else None
 
@@ -106,10 +106,10 @@ def _scaled(jacobian: Any, before: Any) -> Any:
 class _Damping:
     """(JᵀJ + λD²) p = −Jᵀr, with λ as Nielsen ("Damping parameter in Marquardt's method", 1999) changes it."""
 
-    def __init__(self, here: Place, scale: Any) -> None:
+    def __init__(self, here: Iterate, scale: Any) -> None:
         self._damping, self._growth = 1e-3, 2.0
 
-    def step(self, here: Place, scale: Any) -> tuple[Any, float, float]:
+    def step(self, here: Iterate, scale: Any) -> tuple[Any, float, float]:
         """The step, the decrease that the model promises, and the scaled length."""
         root = number(math.sqrt(self._damping), here.x.dtype)
         p, promised, length = _damped(here.jacobian, here.residuals, here.gradient, scale, root)
@@ -138,11 +138,11 @@ def _damped(jacobian: Any, residuals: Any, gradient: Any, scale: Any, root: Any)
 class _Radius:
     """Powell's dogleg: towards the steepest descent, then towards Gauss and Newton's step, within a radius."""
 
-    def __init__(self, here: Place, scale: Any) -> None:
+    def __init__(self, here: Iterate, scale: Any) -> None:
         size = math.sqrt(F.sum((scale * here.x) ** 2).item())
         self._radius = 100.0 * size if size > 0.0 else 100.0
 
-    def step(self, here: Place, scale: Any) -> tuple[Any, float, float]:
+    def step(self, here: Iterate, scale: Any) -> tuple[Any, float, float]:
         """The step, the decrease that the model promises, and the scaled length."""
         radius = number(self._radius, here.x.dtype)
         p, promised, length = _dogleg(here.jacobian, here.residuals, here.gradient, scale, radius)

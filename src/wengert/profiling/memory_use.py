@@ -11,7 +11,7 @@ from wengert.profiling.events import CATEGORIES, Recording
 from wengert.profiling.tables import shown_line
 
 
-class Held(NamedTuple):
+class LiveTensors(NamedTuple):
     """Tensors that were alive at the peak, from one line and of one category."""
 
     line: str
@@ -46,7 +46,7 @@ class MemoryUse:
         """Tensors that were allocated."""
         return int((self._recording.memory["bytes"] >= 0).sum())
 
-    def contents(self) -> list[Held]:
+    def contents(self) -> list[LiveTensors]:
         """What the memory was used for at the peak, the most first: by line that allocated it, and by category."""
         rows = self._recording.memory[: self._peak]
         older = dict(self._recording.live_before)
@@ -67,8 +67,8 @@ class MemoryUse:
             entry = merged.setdefault((shown_line(place.file, place.line), CATEGORIES[category]), [0, 0])
             entry[0] += bytes_
             entry[1] += tensors
-        held = [Held(line, category, b, n) for (line, category), (b, n) in merged.items() if b]
-        held += [Held("before the profile", category, b, 0) for category, b in older.items() if b > 0]
+        held = [LiveTensors(line, category, b, n) for (line, category), (b, n) in merged.items() if b]
+        held += [LiveTensors("before the profile", category, b, 0) for category, b in older.items() if b > 0]
         return sorted(held, key=lambda h: -h.bytes)
 
     def by_category(self, points: int = 400) -> tuple[Any, dict[str, Any]]:

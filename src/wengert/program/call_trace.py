@@ -153,7 +153,7 @@ class CallTrace(Trace):
         stream.taken = stream.taken + generator.counters(n, wide)
         return stream.key, (counter,)
 
-    def numbers(self, read: Callable[[], Sequence[float] | None], count: int, dtype: DType) -> list[Any]:
+    def scalars(self, read: Callable[[], Sequence[float] | None], count: int, dtype: DType) -> list[Any]:
         """Numbers that every call reads when it begins, as 0-d tensors. If `read` returns None, the function is traced
         again."""
         var = Var(Type(dtype.code, (count,)))

@@ -75,7 +75,7 @@ class InnerTrace(CallTrace):
         if self.outer is not None:
             self.outer.read(owner, setting)
 
-    def numbers(self, read: Any, count: int, dtype: Any) -> NoReturn:
+    def scalars(self, read: Any, count: int, dtype: Any) -> NoReturn:
         """Not available."""
         self._refuse_effect("steps an optimizer")
 

@@ -1,4 +1,4 @@
-"""Arithmetic on the numbers of an update: Python floats in the step, tensors without axes in the pure form."""
+"""Arithmetic on the scalars of an update: Python floats in the step, tensors without axes in the pure form."""
 
 from __future__ import annotations
 
