@@ -88,7 +88,7 @@ Frame* current_frame() {
 
 // Null for frames of the interpreter itself.
 PyCodeObject* code_of(const Frame* frame) {
-  return frame && frame->f_code && PyCode_Check(frame->f_code) ? frame->f_code : nullptr;
+  return frame->f_code && PyCode_Check(frame->f_code) ? frame->f_code : nullptr;
 }
 #endif
 
@@ -119,15 +119,17 @@ SourceLine current_line() {
       return line;
     }
 #ifdef WENGERT_FAST_FRAMES
-  Frame* frame = current_frame();
-  PyCodeObject* code = code_of(frame);
-  while (code && frame->previous && (frame->entry() || internal(code->co_filename))) {
-    frame = frame->previous;
-    code = code_of(frame);
+  const Frame* found = nullptr;  // the innermost frame of the user's; without one, the outermost of ours
+  for (const Frame* frame = current_frame(); frame; frame = frame->previous) {
+    const PyCodeObject* code = frame->entry() ? nullptr : code_of(frame);
+    if (!code) continue;  // C called into the interpreter here
+    found = frame;
+    if (!internal(code->co_filename)) break;
   }
-  if (!code) return {};
+  if (!found) return {};
+  PyCodeObject* code = code_of(found);
   Py_INCREF(code);
-  return {code, static_cast<int32_t>(frame->instruction - code->co_code_adaptive)};
+  return {code, static_cast<int32_t>(found->instruction - code->co_code_adaptive)};
 #else
   PyFrameObject* frame = PyEval_GetFrame();
   if (!frame) return {};
