@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <deque>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -44,9 +43,9 @@ size_t shortlist_uses = 0;
 uint64_t last_order = 0;  // order of the last recipe
 bool shortlist_limited = false;
 size_t n_limited = 0, limited_bytes = 0, largest_limited = 0;
-double work_clock = 0;       // seconds of work remembered so far
-double position = 0;         // where on that clock values are being used: at the end, or where the walk is
-std::deque<Block*> pending;  // unwanted blocks, owned
+double work_clock = 0;      // seconds of work remembered so far
+double position = 0;        // where on that clock values are being used: at the end, or where the walk is
+std::list<Block*> pending;  // unwanted blocks, to be dropped when the user no longer sees them
 
 // The buffer of values that only refer into a block.
 Buffer nowhere = [] {
@@ -184,6 +183,13 @@ void count_gone(Block* b) {
 
 void release(Block* b);
 
+// Nothing is left to be decided about the block: its memory is gone, or stays.
+void stop_waiting(Block* b) {
+  if (!b->waits) return;
+  b->waits = false;
+  pending.erase(b->waiting);
+}
+
 void unlist(Block* b) {
   if (b->previous) b->previous->following = b->following;
   (b->following ? b->following->previous : blocks) = b->previous;
@@ -235,6 +241,7 @@ void release(Block* b) {
 
 // Detaches the block from its buffer, which becomes an ordinary one.
 void separate(Block* b) {
+  stop_waiting(b);
   Buffer* buffer = std::exchange(b->buffer, nullptr);
   count_gone(b);
   buffer->size_class = b->size_class;
@@ -252,6 +259,7 @@ void destroy_managed(Buffer* buffer) {
 
 void dropped_is_gone(void* owner) {
   Block* b = static_cast<Block*>(owner);
+  stop_waiting(b);
   b->buffer = nullptr;
   b->stored = nullptr;
   release(b);
@@ -392,14 +400,12 @@ bool cheap(const Block* b) {
 void drop_unwanted(size_t most) {
   for (size_t n = std::min(pending.size(), most); n--;) {
     Block* b = pending.front();
-    pending.pop_front();
-    if (droppable(b)) {
-      if (cheap(b)) drop(b);
-    } else if (b->resident() && b->refs > 1 && b->recipe) {
-      pending.push_back(b);
+    if (b->resident() && b->recipe && !droppable(b)) {  // the user sees it: try again later
+      pending.splice(pending.end(), pending, pending.begin());
       continue;
     }
-    release(b);
+    stop_waiting(b);
+    if (droppable(b) && cheap(b)) drop(b);
   }
 }
 
@@ -503,26 +509,26 @@ Estimate estimate(const Work& work, Value* const* in, int n_in, Value* const* re
 
 // Marks a block to be dropped as soon as the user no longer sees it.
 void do_without(Block* b) {
-  b->unwanted = true;
-  ++b->refs;
-  pending.push_back(b);
+  b->waits = true;
+  b->waiting = pending.insert(pending.end(), b);
 }
 
 // Applies the policy of this thread to a new block.
 void decide(Block* b, const Estimate& e, bool first) {
+  bool unwanted = false;
   results_seen += first;
   b->store = policy.store;
   b->codec = policy.codec;
   switch (policy.kind) {
-    case ReplayPolicy::Kind::block: b->unwanted = results_seen % policy.every != 0; break;
+    case ReplayPolicy::Kind::block: unwanted = results_seen % policy.every != 0; break;
     case ReplayPolicy::Kind::selective:
       b->most_flops = policy.flops_per_byte * static_cast<double>(b->bytes);
-      b->unwanted = e.flops < b->most_flops;
+      unwanted = e.flops < b->most_flops;
       break;
     case ReplayPolicy::Kind::full: b->limited = true; break;
     default: break;
   }
-  if (b->unwanted) do_without(b);
+  if (unwanted) do_without(b);
   if (b->limited) {
     ++n_limited;
     largest_limited = std::max(largest_limited, b->bytes);
@@ -798,11 +804,6 @@ void forget_unneeded() {
     for (const Ingredient& i : r->ingredients)
       if (i.block && !std::exchange(i.block->needed, true)) todo.push_back(i.block);
   }
-  for (size_t n = pending.size(); n--; pending.pop_front())
-    if (pending.front()->needed)
-      pending.push_back(pending.front());
-    else
-      release(pending.front());
   for (Block* b = blocks; b; b = b->previous)
     if (!b->needed) unneeded.push_back(b);
   for (Block* b : unneeded) ++b->refs;
@@ -818,6 +819,7 @@ void forget_unneeded() {
 const ReplayPolicy& current_policy() { return policy; }
 
 void set_policy(const ReplayPolicy& p) {
+  drop_unwanted();
   policy = p;
   results_seen = 0;
 }

@@ -2,6 +2,8 @@
 // remembered as a block: its memory, and the recipe that fills it. A block held only by recorded instructions can be
 // dropped; it is recomputed when the backward walk reaches one of them. All of this runs under the GIL.
 #pragma once
+#include <list>
+
 #include "calls.h"
 #include "offload.h"
 
@@ -34,8 +36,9 @@ struct Block {
   uint32_t refs;  // its buffer and the recipes that read it
   uint16_t result;
   uint8_t size_class;  // of the memory, while it has any
-  // Set by the policy: dropped as soon as the user no longer sees it; or limited to a few of its kind.
-  bool unwanted, limited;
+  // Set by the policy: dropped as soon as the user no longer sees it, until when it stands at `waiting`; or limited to
+  // a few of its kind.
+  bool waits, limited;
   bool needed;  // scratch mark, used to find blocks that are no longer needed
   Codec codec;
   DType dtype;
@@ -43,14 +46,15 @@ struct Block {
   Recipe* recipe;  // null: it cannot be recomputed
   size_t bytes;
   size_t place;       // index among the resident blocks
-  double most_flops;  // an unwanted block is kept if recomputing it from what is resident takes more than this
+  double most_flops;  // a waiting block is kept if recomputing it from what is resident takes more than this
   double made_at;     // time, measured in work done
   Group* group;       // dropped blocks that are computed from each other; null if resident
   uint64_t digest;    // of memory that others can write unseen; else 0
   std::vector<Recipe*> readers;
   std::shared_ptr<Store> store;    // where its contents go when it is dropped; null: they are recomputed instead
   std::unique_ptr<Stored> stored;  // there
-  Block *previous, *following;     // the list of all blocks
+  std::list<Block*>::iterator waiting;
+  Block *previous, *following;  // the list of all blocks
   bool resident() const { return buffer && buffer->data; }
 };
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 
 import wengert as wg
 from wengert import _core
+from wengert.transforms import revolve
 
 MB = 2**20
 WIDTH, BATCH, LAYERS = 32, 512, 24  # an activation takes 64 KiB, a weight 4 KiB
@@ -90,6 +94,22 @@ def test_a_chain_is_computed_again_about_as_often_as_is_optimal() -> None:
     plain = Run(lambda: _chain(x, weights), weights)
     held = Run(lambda: _chain(x, weights), weights, (plain.base + plain.own / 3) / MB)
     assert held.recomputed <= 2 * 60
+
+
+@pytest.mark.parametrize("room", [4, 6, 10, 20, 60])
+def test_chains_of_equal_steps_run_little_more_often_than_by_revolve(room: int) -> None:
+    n, x = 200, wg.full((64, 64), 0.5, requires_grad=True)
+
+    def chain() -> Any:
+        y = x
+        for _ in range(n):
+            y = wg.sin(y)
+        return y.sum()
+
+    plain = Run(chain, [x])
+    held = Run(chain, [x], (plain.base + room * x.nbytes + 64) / MB)
+    # Two places are taken by what is being computed and by its cotangent.
+    assert held.bits == plain.bits and n + held.recomputed <= 1.3 * revolve.advances(n, room - 2)
 
 
 def test_thousands_of_layers_are_not_walked_by_recursion() -> None:
@@ -326,6 +346,49 @@ def test_training_under_a_budget_keeps_nothing() -> None:
             optimizer.zero_grad()
             sizes.append(wg.memory_stats().live_bytes)
     assert len(set(sizes[2:])) == 1
+
+
+_PROCESS = """
+import ctypes, json, sys
+import wengert as wg
+
+def status(field):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+def step(weights, x):
+    h = x
+    for w in weights:
+        h = wg.tanh(h @ w)
+    (h * h).mean().backward()
+    for w in weights:
+        w.grad = None
+
+def weights(n):
+    return [wg.Parameter.randn((n, n), std=n**-0.5) for _ in range(24)]
+
+with wg.checkpointing(wg.CheckpointConfig("full")):
+    step(weights(16), wg.ones((32, 16)))  # loads what is loaded at first use
+many, x = weights(128), wg.ones((8192, 128))  # an activation takes 4 MiB
+wg.empty_pool()
+ctypes.CDLL(None).malloc_trim(0)
+live, resident = wg.memory_stats().live_bytes, status("VmRSS")
+with open("/proc/self/clear_refs", "w") as peak:
+    peak.write("5")
+wg.reset_peak()
+with wg.memory_budget(mb=live / 2**20 + float(sys.argv[1])):
+    step(many, x)
+print(json.dumps([wg.memory_stats().peak_bytes - live, status("VmHWM") - resident]))
+"""
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="only Linux tells a process its own peak")
+@pytest.mark.parametrize("mb", [150, 60])
+def test_the_process_holds_what_is_counted(mb: int) -> None:
+    done = subprocess.run([sys.executable, "-c", _PROCESS, str(mb)], capture_output=True, text=True, check=True)
+    counted, process = json.loads(done.stdout)
+    assert (90 if mb == 150 else 40) * MB < counted <= mb * MB
+    assert abs(process - counted) <= 0.05 * counted + 16 * MB
 
 
 # ---------------------------------------------------------------------------------------- beside everything else

@@ -30,6 +30,7 @@ from tests.programs.modes import HELPERS, LAYOUTS, MODES, WRAPPINGS
 
 SMALL = [(3, 4), (2, 3), (4, 2), (1, 4), (5, 1), (1, 1), (0, 3), (4, 0), (0, 0)]
 SIZES = [*SMALL, (7, 9), (3, 300), (130, 70)]
+LARGE = [(7, 9), (3, 300), (130, 70), (1, 900), (64, 32)]  # where results are dropped
 # The source of a number, as a program's caller would have it.
 FLOATS = ["0.3", "0.75", "1.25", "1", "2", "np.float64(0.6)", "np.float32(0.4)", "np.int64(1)"]
 INTEGERS = ["0", "1", "2", "-1", "3", "np.int64(2)"]
@@ -63,7 +64,7 @@ def draw(seed: int, index: int) -> Case:
     # What is loaded, or evaluated, computes new tensors only.
     apart = ("reverse", "mapped", "loaded", "op by op")
     wrappings = [w for w in WRAPPINGS if not (program.writes_arguments and any(a in w for a in apart))]
-    sizes = pick(SMALL if "jac" in mode or "hess" in mode else SIZES)
+    sizes = pick(SMALL if "jac" in mode or "hess" in mode else LARGE if "held" in mode else SIZES)
     draw_numbers = lambda: (pick(FLOATS), pick(INTEGERS))
     return Case(
         program=program,
@@ -177,6 +178,7 @@ assert abs(total - {judged.expected!r}) <= {judged.tolerance:.2g}, total
         "tracked",
         "loss",
         "inner",
+        "held",
         "array",
     ):
         if re.search(rf"\b{name}\b", body + helpers):
@@ -185,6 +187,7 @@ assert abs(total - {judged.expected!r}) <= {judged.tolerance:.2g}, total
     calls = [f"    ([make(a) for a in draw({shapes(z)})], {', '.join(numbers)}),\n" for z, numbers in case.earlier]
     earlier = f"earlier = [\n{''.join(calls)}]\n" if "earlier" in body else ""
     return f"""# {case.wrapping}; {case.mode}; {case.layout}
+import gc
 import os
 import tempfile
 
