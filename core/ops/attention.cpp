@@ -11,13 +11,20 @@ namespace {
 
 using Kind = Attr::Kind;
 
-// The attributes, the same for all three.
+// The attributes of all three.
 enum { kScale, kCausal, kDropout, kKey, kCounter };
 const std::vector<AttrSpec> kAttrs = {{"scale", Kind::real},
                                       {"causal", Kind::integer},
                                       {"dropout", Kind::real},
                                       {"key", Kind::sizes},
                                       {"counter", Kind::sizes}};
+
+// `kept`: the dtype in which the result is kept for derivatives. Rules read it.
+std::vector<AttrSpec> with_kept() {
+  std::vector<AttrSpec> attrs = kAttrs;
+  attrs.push_back({"kept", Kind::integer});
+  return attrs;
+}
 
 Dims leading(const Dims& d, int n) {
   Dims some;
@@ -212,7 +219,7 @@ static void add_ops() {
   add_op({.name = "attention",
           .n_inputs = 4,
           .n_outputs = 2,
-          .attrs = kAttrs,
+          .attrs = with_kept(),
           .infer = infer_attention,
           .compute = compute_attention});
   add_op({.name = "attention_tangent",

@@ -365,6 +365,47 @@ def test_what_was_half_already_is_kept_in_half() -> None:
     loss.backward()
 
 
+def test_attention_keeps_its_result_in_half() -> None:
+    q = wg.randn(2, 4, 64, 32, requires_grad=True)
+    kept = {}
+    for dtype in (wg.float32, wg.bfloat16):
+        x = q.astype(dtype)
+        before = wg.memory_stats().saved_bytes
+        y = wg.scaled_dot_product_attention(x, x, x)
+        kept[dtype] = wg.memory_stats().saved_bytes - before
+        y.sum().backward()
+        del y
+    rows = 2 * 4 * 64 * 4  # a logarithm for each, in float32
+    assert kept[wg.bfloat16] - rows <= 0.5 * (kept[wg.float32] - rows)
+
+
+def test_gradients_of_attention_in_half_are_those_in_float32() -> None:
+    rng = np.random.default_rng(0)
+    arrays = [wg.tensor(rng.standard_normal((2, 3, 40, 16)).astype("f4")).astype(wg.bfloat16) for _ in range(4)]
+    bar, *operands = arrays
+
+    def pulled(dtype: Any) -> list[Any]:
+        xs = [x.astype(dtype) for x in operands]
+        _, pull = wg.vjp(lambda q, k, v: wg.scaled_dot_product_attention(q, k, v, is_causal=True), *xs)
+        return [np.asarray(g.astype(wg.float32)) for g in pull(bar.astype(dtype))]
+
+    for low, exact in zip(pulled(wg.bfloat16), pulled(wg.float32)):
+        assert np.linalg.norm(low - exact) <= 0.01 * np.linalg.norm(exact)
+
+
+def test_cross_entropy_keeps_logits_alone() -> None:
+    logits, classes = wg.randn(256, 100, requires_grad=True), wg.zeros(256, dtype=wg.int64)
+    for dtype, cast in ((wg.float32, False), (wg.bfloat16, True)):
+        with wg.autocast(enabled=cast):
+            x = logits.astype(dtype)
+            before = wg.memory_stats().saved_bytes
+            loss = wg.cross_entropy(x, classes)
+            del x
+        kept = wg.memory_stats().saved_bytes - before
+        assert kept <= logits.size * dtype.itemsize * 1.1 + classes.nbytes
+        loss.backward()
+
+
 def test_a_weight_that_is_written_to_meanwhile_is_cast_as_it_was() -> None:
     wg.manual_seed(0)
     x, w = wg.randn(4, 64, requires_grad=True), wg.Parameter.randn((64, 64))

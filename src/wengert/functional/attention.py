@@ -67,7 +67,7 @@ def _attended(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: fl
     if p == 1.0:
         c, p = c * 0.0, 0.0
     o: Any = _attention(
-        _spread(a, batch), _spread(b, batch), _spread(c, batch), m, factor, int(is_causal), p, key, counter
+        _spread(a, batch), _spread(b, batch), _spread(c, batch), m, factor, int(is_causal), p, key, counter, dtype.code
     )
     return as_dtype_of(o[0], dtype)
 

@@ -5,7 +5,8 @@ With scores s = scale · q kᵀ (masked), lse = ln Σ eˢ over the keys, weights
     lse_dot = Σ w ∘ s_dot        o_dot = w v_dot + (w ∘ s_dot) v − lse_dot · o
 
 `attention_tangent` gives both, block by block; `attention_cotangent` is its transpose, also block by block. They are
-given o and lse, which are functions of their other operands: no derivative goes through these two. They are
+given o and lse, which are functions of their other operands: no derivative goes through these two; o as it is kept, which
+is in half precision where that is what the caller gets. They are
 differentiated as what they mean, composed of matrix products: at second order the matrix of all scores is held. There
 the weights are a softmax, and their tangents w ∘ (s_dot − Σ w ∘ s_dot) are centred before they are summed: where one
 weight is nearly 1, o_dot is a small difference of the terms above.
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wengert.dtypes import float32, int64
+from wengert.dtypes import float32, float64, int64
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.matmul import matmul
 from wengert.ops.random import random_uniform
@@ -116,19 +117,32 @@ def _cotangent(
 
 
 def _attention_jvp(
-    q_dot: Any, k_dot: Any, v_dot: Any, mask_dot: Any, ys: Any, q: Any, k: Any, v: Any, mask: Any, **attrs: Any
+    q_dot: Any,
+    k_dot: Any,
+    v_dot: Any,
+    mask_dot: Any,
+    ys: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    kept: int,
+    **attrs: Any,
 ) -> tuple[Any, Any]:
     o_dot: Any = ZERO
     lse_dot: Any = ZERO
     if not (q_dot is ZERO and k_dot is ZERO and v_dot is ZERO):
+        o, lse = ys
+        if kept != o.dtype.code:
+            o = cast(cast(o, kept), o.dtype.code)
         o_dot, lse_dot = attention_tangent(
-            *filled((q_dot, k_dot, v_dot), (q, k, v)), q, k, v, mask, *ys, *attrs.values()
+            *filled((q_dot, k_dot, v_dot), (q, k, v)), q, k, v, mask, o, lse, *attrs.values()
         )
     if mask_dot is not ZERO:  # a mask that is learned is of the scores' size anyway
         w = _weights(q, k, mask, attrs["scale"], attrs["causal"])
         s_dot = broadcast_to(mask_dot, w.shape)
-        kept = _kept(w, attrs["dropout"], attrs["key"], attrs["counter"])
-        o_dot = o_dot + matmul(softmax_push(s_dot, w) * kept, v, 0, 0)
+        drawn = _kept(w, attrs["dropout"], attrs["key"], attrs["counter"])
+        o_dot = o_dot + matmul(softmax_push(s_dot, w) * drawn, v, 0, 0)
         lse_dot = lse_dot + _row_sums(s_dot * w)
     return o_dot, lse_dot
 
@@ -140,9 +154,11 @@ def _zero_outputs(q: Any, k: Any, v: Any, mask: Any, o: Any, lse: Any) -> tuple[
 # --------------------------------------------------------------------------------------------------------- batching
 
 
-def _attention(q: Any, k: Any, v: Any, mask: Any, *, scale: float, causal: int, **draw: Any) -> tuple[Any, Any]:
+def _attention(
+    q: Any, k: Any, v: Any, mask: Any, *, scale: float, causal: int, kept: int, **draw: Any
+) -> tuple[Any, Any]:
     w = _weights(q, k, mask, scale, causal)
-    _, lse = attention(q, k, v, mask, scale, causal, 0.0, draw["key"], draw["counter"])
+    _, lse = attention(q, k, v, mask, scale, causal, 0.0, draw["key"], draw["counter"], kept)
     return matmul(w * _kept(w, **draw), v, 0, 0), lse
 
 
@@ -183,9 +199,9 @@ def _np_kept(w: Any, dropout: float, key: Any, counter: Any) -> Any:
     return (drawn >= np.float32(dropout)) / (1.0 - dropout)
 
 
-def _np_attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: int, *draw: Any) -> Any:
+def _np_attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: int, *draw_and_kept: Any) -> Any:
     w, lse = _np_weights(q, k, mask, None, scale, causal)
-    return (w * _np_kept(w, *draw)) @ v, lse
+    return (w * _np_kept(w, *draw_and_kept[:-1])) @ v, lse
 
 
 def _np_tangent(
@@ -236,7 +252,8 @@ class _Case(NamedTuple):
         operands = [real(*s, low=-1.0, high=1.0) for s in (*before, self.q, self.k, self.v)]
         rows = self.q[:-1]
         after = (real(*rows, self.v[-1], low=-1.0, high=1.0), real(*rows, low=1.0, high=2.0)) if results else ()
-        return Sample((*operands, self.mask, *after), self.options, gradients=not results)
+        options = self.options if results else (*self.options, float64.code)
+        return Sample((*operands, self.mask, *after), options, gradients=not results)
 
 
 _CASES = [
@@ -251,6 +268,8 @@ _CASES = [
     _Case(k=(2, 0, 4), v=(2, 0, 2)),
 ]
 
+_OPTIONS = (*_CASES[0].options, float64.code)
+
 
 attention: Op = define(
     "attention",
@@ -260,15 +279,13 @@ attention: Op = define(
     vmap=_of_examples("attention", 0, _attention),
     samples=[c.sample(results=False) for c in _CASES],
     invalid=[
+        Invalid((real(2, 3), real(4, 3), real(5, 3), exactly(True, shape=(1, 1))), _OPTIONS, "ShapeError", "keys"),
+        Invalid((real(2, 3), real(4, 2), real(4, 3), exactly(True, shape=(1, 1))), _OPTIONS, "ShapeError", "last"),
+        Invalid((real(2, 3), real(4, 3), real(4, 3), truth(2, 3)), _OPTIONS, "ShapeError", "mask"),
+        Invalid((real(3), real(3), real(3), truth(1)), _OPTIONS, "ShapeError", "two"),
         Invalid(
-            (real(2, 3), real(4, 3), real(5, 3), exactly(True, shape=(1, 1))), _CASES[0].options, "ShapeError", "keys"
+            (real(2, 3),) * 3 + (truth(2, 2),), (0.5, 0, 1.0, (1, 2), (0,), float64.code), "ArgumentError", "[0, 1)"
         ),
-        Invalid(
-            (real(2, 3), real(4, 2), real(4, 3), exactly(True, shape=(1, 1))), _CASES[0].options, "ShapeError", "last"
-        ),
-        Invalid((real(2, 3), real(4, 3), real(4, 3), truth(2, 3)), _CASES[0].options, "ShapeError", "mask"),
-        Invalid((real(3), real(3), real(3), truth(1)), _CASES[0].options, "ShapeError", "two"),
-        Invalid((real(2, 3),) * 3 + (truth(2, 2),), (0.5, 0, 1.0, (1, 2), (0,)), "ArgumentError", "[0, 1)"),
     ],
     expensive=True,
     public=False,
