@@ -29,6 +29,7 @@ INSIDE_FUNCTIONS = {
     ("program.ir", "debug.drawing"): "programs draw themselves in notebooks only",
     ("tensors.dual", "wengert"): "the methods of a ForwardADContext are the public functions, looked up when asked for",
     ("autograd.tape", "amp.autocast"): "mixed precision is loaded by tapes that ask for it",
+    ("autograd.tape", "amp.config"): "mixed precision is loaded by tapes that ask for it",
     ("autograd.tape", "amp.tape_scaling"): "mixed precision is loaded by tapes that ask for it",
     ("autograd.tape", "autograd.recorded_jacobian"): "loaded by the first Jacobian of a tape",
     ("transforms.jacobian", "transforms.sparse"): "colourings are loaded by the first sparse derivative",

@@ -79,3 +79,8 @@ def test_the_mode_ends_with_the_recording() -> None:
     with wg.GradientTape(amp=wg.AmpConfig(enabled=False)) as plain:
         y = (w @ w).sum()
     assert plain.gradient(y, w).dtype == y.dtype == wg.float32
+
+
+def test_what_is_not_a_config_is_named() -> None:
+    with pytest.raises(TypeError, match="GradientTape: amp takes an AmpConfig, got a str"):
+        wg.GradientTape(amp="bfloat16")  # type: ignore[arg-type]

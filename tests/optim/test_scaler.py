@@ -48,6 +48,7 @@ def test_the_scale_stays_finite():
     [
         ({"init_scale": 0.0}, "init_scale must be positive and finite, got 0.0"),
         ({"init_scale": float("nan")}, "init_scale must be positive and finite, got nan"),
+        ({"init_scale": "large"}, "init_scale must be positive and finite, got 'large'"),
         ({"growth_factor": 1.0}, "growth_factor must be greater than 1, got 1.0"),
         ({"backoff_factor": 1.0}, "backoff_factor must lie between 0 and 1, got 1.0"),
         ({"growth_interval": 0}, "growth_interval must be a positive number of steps, got 0"),

@@ -68,10 +68,14 @@ class GradientTape:
         self.plan: Plan | None = None  # of the last Jacobian
         self._contexts: list[Any] = []  # that are open while it records
         self._scaling: TapeScaling | None = None
-        if amp is not None and amp.enabled:
+        if amp is not None:
             from wengert.amp.autocast import autocast
+            from wengert.amp.config import AmpConfig
             from wengert.amp.tape_scaling import TapeScaling
 
+            if not isinstance(amp, AmpConfig):
+                raise TypeError(f"GradientTape: amp takes an AmpConfig, got a {type(amp).__name__}")
+        if amp is not None and amp.enabled:
             self._contexts.append(autocast(amp))
             self._scaling = TapeScaling(amp)
         if deterministic is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from wengert import _core
@@ -49,15 +50,16 @@ class CheckpointConfig:
     compress: str | None = None
 
     def __post_init__(self) -> None:
-        if self.strategy not in _STRATEGIES:
+        if self.strategy not in list(_STRATEGIES):  # which may not be hashable
             known = ", ".join(_STRATEGIES)
             raise ArgumentError(f"CheckpointConfig: unknown strategy {self.strategy!r}; use {known}")
-        if self.checkpoint_every_n < 1 or self.checkpoint_every_n % 1:
+        every, cost = self.checkpoint_every_n, self.min_compute_cost
+        if not _is_number(every) or every < 1 or every % 1:
             raise ArgumentError(
                 f"CheckpointConfig: checkpoint_every_n must be a positive integer, got {self.checkpoint_every_n!r}"
             )
-        if not self.min_compute_cost >= 0:
-            raise ArgumentError(f"CheckpointConfig: min_compute_cost must not be negative, got {self.min_compute_cost}")
+        if not _is_number(cost) or not cost >= 0:
+            raise ArgumentError(f"CheckpointConfig: min_compute_cost must be a number of at least 0, got {cost!r}")
         self._check_offload()
         if self.memory_budget_mb is not None:
             _bytes_of(self.memory_budget_mb, "CheckpointConfig: memory_budget_mb")
@@ -67,7 +69,7 @@ class CheckpointConfig:
                 )
 
     def _check_offload(self) -> None:
-        if self.compress not in _CODECS:
+        if self.compress not in list(_CODECS):
             raise ArgumentError(
                 f"CheckpointConfig: unknown compression {self.compress!r}; there are None, 'bfloat16' and 'int8'"
             )
@@ -75,6 +77,10 @@ class CheckpointConfig:
             raise ArgumentError("CheckpointConfig: compress is for what is put away; set offload, too")
         if self.offload not in (None, "host", "disk") and not os.path.isdir(str(self.offload)):
             raise ArgumentError(f"CheckpointConfig: offload must be 'host', 'disk' or a folder, got {self.offload!r}")
+
+
+def _is_number(x: object) -> bool:
+    return isinstance(x, Real)
 
 
 def _bytes_of(mb: float, what: str) -> int:

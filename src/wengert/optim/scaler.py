@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from wengert import _core, tree
@@ -313,9 +314,10 @@ def _parameters(optimizer: Any) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _positive(who: str, name: str, value: float) -> float:
-    if not 0.0 < value < math.inf:
-        raise ArgumentError(f"{who}: {name} must be positive and finite, got {value}")
+def _positive(who: str, name: str, value: Any) -> float:
+    is_number = isinstance(value, Real)
+    if not is_number or not 0.0 < value < math.inf:
+        raise ArgumentError(f"{who}: {name} must be positive and finite, got {value!r}")
     return float(value)
 
 
