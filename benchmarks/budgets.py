@@ -106,6 +106,7 @@ SMALL: dict[str, dict[str, int]] = {  # of the same kinds, to load what is loade
 }
 GOALS = {"64-layer MLP": 0.25, "12-block transformer": 0.20, "1,000-step recurrent net": 0.25}  # extra time at a third
 PYTORCH = "PyTorch"
+LEAST = "least budget"
 TOLERATED = 0.05, 16 * MB  # by which a process may hold more than what is counted
 
 
@@ -130,15 +131,17 @@ def _config(how: dict[str, Any], live: int) -> Any:
     return wg.checkpointing(wg.CheckpointConfig(**how.get("config", {"strategy": "none"})))
 
 
-def _first_step(step: Callable[[], list[Any]]) -> tuple[str, int]:
-    """The bits of the gradients, and what the process held at the most beside what it held before."""
+def _first_step(step: Callable[[], list[Any]]) -> tuple[str, int, float]:
+    """The bits of the gradients, what the process held at the most beside what it held before, and the seconds."""
     ctypes.CDLL(None).malloc_trim(0)
     resident = _status("VmRSS")
     with open("/proc/self/clear_refs", "w") as peak:
         peak.write("5")
+    start = time.process_time()
     found = step()
-    process = _status("VmHWM") - resident
-    return hashlib.sha256(b"".join(np.asarray(g.detach()).tobytes() for g in found)).hexdigest(), process
+    seconds, process = time.process_time() - start, _status("VmHWM") - resident
+    bits = hashlib.sha256(b"".join(np.asarray(g.detach()).tobytes() for g in found)).hexdigest()
+    return bits, process, seconds
 
 
 def _times(step: Callable[[], Any], rounds: int) -> list[float]:
@@ -151,7 +154,8 @@ def _times(step: Callable[[], Any], rounds: int) -> list[float]:
 
 
 def work(name: str, how: dict[str, Any], rounds: int) -> dict[str, Any]:
-    """Steps of one network under one setting: peaks, processor times, bits, and how much ran again."""
+    """Steps of one network under one setting: peaks, processor times, bits, and how much ran again. Without rounds the
+    first step is timed."""
     import wengert as wg
 
     with wg.checkpointing(wg.CheckpointConfig("full")):
@@ -161,11 +165,10 @@ def work(name: str, how: dict[str, Any], rounds: int) -> dict[str, Any]:
     live = wg.memory_stats().live_bytes
     with _config(how, live):
         wg.reset_peak()
-        bits, process = _first_step(lambda: _step(loss, parameters))
-        most = wg.memory_stats().peak_bytes - live
         before = wg.memory_stats().recomputed
-        times = _times(lambda: _step(loss, parameters), rounds)
-        again = (wg.memory_stats().recomputed - before) // max(1, rounds)
+        bits, process, first = _first_step(lambda: _step(loss, parameters))
+        again, most = wg.memory_stats().recomputed - before, wg.memory_stats().peak_bytes - live
+        times = _times(lambda: _step(loss, parameters), rounds) or [first]
         made = loss()
         saved = wg.memory_stats().live_bytes - live
         del made
@@ -180,7 +183,7 @@ def work_of_peer(name: str, how: dict[str, Any], rounds: int) -> dict[str, Any]:
     build = functools.partial(budget_peers.NETWORKS[name], _random, how["checkpointed"])
     _step(*build(**SMALL[name]))
     loss, parameters = build()
-    _, process = _first_step(lambda: _step(loss, parameters))
+    _, process, _ = _first_step(lambda: _step(loss, parameters))
     return {"process": process, "times": _times(lambda: _step(loss, parameters), rounds)}
 
 
@@ -208,9 +211,11 @@ def in_turns(name: str, ways: dict[str, dict[str, Any]], rounds: int) -> dict[st
     found: dict[str, dict[str, Any]] = {}
     for _ in range(rounds):
         for label, how in ways.items():
-            one = measured(name, how, 3)
+            # With the least that works, a step takes minutes.
+            one = measured(name, how, 0 if label == LEAST else 3)
             if one is not None:
                 found.setdefault(label, one)["times"] += one["times"]
+                print(f"{name}, {label}: {min(one['times']):.3g} s, {one['process'] / MB:.4g} MiB", flush=True)
     return found
 
 
@@ -272,7 +277,7 @@ def budget_rows(name: str, rounds: int, peers: bool) -> list[Row]:
     assert once is not None
     limits = {f"{k} of the activations": int(once["peak"] - (1 - s) * once["saved"]) for k, s in SHARES.items()}
     reached = [limit for limit in limits.values() if measured(name, {"budget": limit}, 0) is not None]
-    limits["least budget"] = least_budget(name, min(reached))
+    limits[LEAST] = least_budget(name, min(reached))
     ways: dict[str, dict[str, Any]] = {"no budget": {}, **{label: {"budget": limit} for label, limit in limits.items()}}
     if peers:
         ways |= {"without checkpoints": {"checkpointed": False}, "with checkpoints": {"checkpointed": True}}
@@ -308,7 +313,7 @@ def plot(results: dict[str, Any], to: Path) -> None:
     for name in GOALS:
         of_it = [r for r in results["rows"] if r["name"].startswith(name)]
         rows = {r["name"].removeprefix(f"{name}, "): r["values"]["wengert"] for r in of_it}
-        settings = ("no budget", *(f"{k} of the activations" for k in SHARES), "least budget")
+        settings = ("no budget", *(f"{k} of the activations" for k in SHARES), LEAST)
         labels = [k for k in settings if f"{k}: peak" in rows]
         peaks, times = [rows[f"{k}: peak"] for k in labels], [rows[f"{k}: time"] for k in labels]
         order = sorted(range(len(labels)), key=lambda k: peaks[k])
