@@ -66,7 +66,8 @@ check: $(VENV)/.stubs $(VENV)/.tools
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy --strict examples
-	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
+	@echo "$(VENV)/bin/clang-format --dry-run -Werror, on all sources of the core"
+	@$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 
 format: $(VENV)/.tools
 	$(VENV)/bin/ruff check --fix-only
