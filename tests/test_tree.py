@@ -175,7 +175,7 @@ def test_registered_classes_are_containers() -> None:
     for cls in (Scaled, dict, list):
         with pytest.raises(wg.ArgumentError, match="is a container already"):
             wg.tree.register(cls, lambda x: ((), None), lambda *_: None)
-    with pytest.raises(wg.ArgumentError, match="takes a class, got a str"):
+    with pytest.raises(wg.ArgumentError, match="takes a class, got str"):
         wg.tree.register("Scaled", lambda x: ((), None), lambda *_: None)  # type: ignore[arg-type]
 
 

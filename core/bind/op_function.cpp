@@ -32,7 +32,7 @@ PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject
     }
     out = args[n] == Py_None ? nullptr : args[n];
     if (out && !is_tensor(out)) {
-      PyErr_Format(PyExc_TypeError, "%s: out must be a tensor to write into, got a %s", op.name.c_str(),
+      PyErr_Format(PyExc_TypeError, "%s: out must be a tensor to write into, got %s", op.name.c_str(),
                    Py_TYPE(out)->tp_name);
       return nullptr;
     }

@@ -15,7 +15,7 @@ constexpr size_t kFewNumbers = 24;
 Tensor* tensor_at(PyObject* list, Py_ssize_t k, const char* what) {
   PyObject* o = PyList_GET_ITEM(list, k);
   if (!is_tensor(o) || !as_tensor(o)->plain) {
-    PyErr_Format(PyExc_TypeError, "update: %s %zd must be a plain tensor, got a %s", what, k, Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_TypeError, "update: %s %zd must be a plain tensor, got %s", what, k, Py_TYPE(o)->tp_name);
     throw nb::python_error();
   }
   return &as_tensor(o)->tensor;

@@ -156,7 +156,7 @@ def register(
     6
     """
     if not isinstance(cls, type):
-        raise ArgumentError(f"tree.register: takes a class, got a {type(cls).__name__}")
+        raise ArgumentError(f"tree.register: takes a class, got {type(cls).__name__}")
     if cls in _REGISTERED or cls in (dict, list, tuple, type(None)):
         raise ArgumentError(f"tree.register: {cls.__name__} is a container already")
     _REGISTERED[cls] = _Kind(flatten, lambda _, extra, children: unflatten(extra, children), _show_registered, _numbers)

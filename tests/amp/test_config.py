@@ -46,7 +46,7 @@ def test_every_op_has_a_word_and_a_name() -> None:
         ({"keep_fp32_ops": ["no such op"]}, "keep_fp32_ops names 'no such op'"),
         ({"autocast_ops": "matmul"}, "must be a list of names"),
         ({"autocast_ops": ["exp"], "keep_fp32_ops": ["exp"]}, "exp cannot be in both"),
-        ({"loss_scaler": 128.0}, "must be a StaticLossScaler or a DynamicLossScaler, got a float"),
+        ({"loss_scaler": 128.0}, "must be a StaticLossScaler or a DynamicLossScaler, got float"),
     ],
 )
 def test_bad_configurations_are_named(options: dict[str, Any], message: str) -> None:

@@ -82,5 +82,5 @@ def test_the_mode_ends_with_the_recording() -> None:
 
 
 def test_what_is_not_a_config_is_named() -> None:
-    with pytest.raises(TypeError, match="GradientTape: amp takes an AmpConfig, got a str"):
+    with pytest.raises(TypeError, match="GradientTape: amp takes an AmpConfig, got str"):
         wg.GradientTape(amp="bfloat16")  # type: ignore[arg-type]

@@ -157,5 +157,5 @@ def test_only_leaves_have_them(tensor: Any) -> None:
 
 
 def test_a_hook_is_a_function() -> None:
-    with pytest.raises(TypeError, match="the hook must be a function of the tensor, got a int"):
+    with pytest.raises(TypeError, match="the hook must be a function of the tensor, got int"):
         _leaf(1.0).register_post_accumulate_hook(3)

@@ -86,12 +86,12 @@ def test_repr(x: wg.Tensor) -> None:
 def test_what_does_not_fit_is_refused() -> None:
     x = wg.tensor([1.0, 2.0], requires_grad=True)
     grads = (x * x).sum().backward()
-    with pytest.raises(TypeError, match="the key must be a tensor or a tensor's id, got a str"):
+    with pytest.raises(TypeError, match="the key must be a tensor or a tensor's id, got str"):
         grads["x"]  # type: ignore[index]
     for put in (grads.insert, grads.__setitem__, grads.accumulate):
         with pytest.raises(wg.ShapeError, match=r"a gradient of shape \(3,\) does not fit a tensor of shape \(2,\)"):
             put(x, wg.ones((3,)))
-    with pytest.raises(TypeError, match="the factor must be a number, got a str"):
+    with pytest.raises(TypeError, match="the factor must be a number, got str"):
         grads.scale_("2")  # type: ignore[arg-type]
     assert grads[x].tolist() == [2.0, 4.0]
 

@@ -138,7 +138,7 @@ def test_hooks_do_not_keep_the_graph_alive() -> None:
 
 def test_a_hook_is_callable() -> None:
     x = wg.tensor(1.0, requires_grad=True)
-    with pytest.raises(TypeError, match="the hook must be a function of the gradient, got a int"):
+    with pytest.raises(TypeError, match="the hook must be a function of the gradient, got int"):
         x.register_hook(3)
 
 

@@ -479,10 +479,10 @@ def test_wrong_arguments_do_not_consume_a_tape() -> None:
     with wg.GradientTape() as tape:
         y = (x * x).sum()
     for target, sources in ((3, x), (y, 3), (y, {"x": x}), (y, [3])):
-        with pytest.raises(TypeError, match="a tensor or a sequence of tensors, got a"):
+        with pytest.raises(TypeError, match="a tensor or a sequence of tensors, got "):
             tape.gradient(target, sources)
     with pytest.raises(wg.GradientError, match="2 targets, but 1 output_gradients"):
         tape.gradient([y, y], x, [wg.tensor(1.0)])
-    with pytest.raises(TypeError, match="watch: takes a tensor, got a float"):
+    with pytest.raises(TypeError, match="watch: takes a tensor, got float"):
         tape.watch(3.0)  # type: ignore[arg-type]
     assert tape.gradient(y, x).tolist() == [2.0, 4.0]

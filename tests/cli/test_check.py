@@ -82,7 +82,7 @@ def test_verdicts(module, capsys, arguments, status, text):
         (["raises"], "raises raised KeyError: 'here'"),
         (["nothing"], "returned None, with no floating tensor"),
         (["for_ever", "--time-limit", "0.2"], "was stopped after 0.2 s"),
-        (["number"], "is a int, not a function"),
+        (["number"], "is of type int, not a function"),
         (["absent"], "has no 'absent'; it has right"),
         (["right", "--shape", "x"], "--shape takes sizes such as 8,3; got 'x'"),
         (["right", "--dtype", "int32"], "--dtype must be a floating or complex dtype"),

@@ -128,7 +128,7 @@ def test_a_leaf_is_not_made_inside() -> None:
 
 
 def test_what_is_compiled_and_passed_is_checked() -> None:
-    with pytest.raises(wg.ArgumentError, match="compile: takes a function, got a int"):
+    with pytest.raises(wg.ArgumentError, match="compile: takes a function, got int"):
         wg.compile(3)  # type: ignore[type-var]
     with pytest.raises(wg.TraceError, match="doubled: .*'numpy.ndarray'.*asarray"):
         doubled(np.ones(3))

@@ -507,8 +507,8 @@ def test_bad_arguments_are_named() -> None:
         (lambda: DataLoader([1], timeout=0), "timeout must be positive"),
         (lambda: DataLoader([1], workers="fibre"), "workers must be"),  # type: ignore[arg-type]
         (lambda: DataLoader([]), "dataset is empty"),
-        (lambda: DataLoader("text"), "got a str"),
-        (lambda: DataLoader(3), "got a int"),
+        (lambda: DataLoader("text"), "got str"),
+        (lambda: DataLoader(3), "got int"),
         (lambda: DataLoader([1, 2], 3, drop_last=True), "2 samples make no batch of 3"),
         (lambda: DataLoader(Stream(3), shuffle=True), "its own order"),
         (lambda: DataLoader([1, 2], shuffle=True, sampler=[0]), "not from two"),

@@ -80,7 +80,7 @@ def test_samples_that_do_not_fit_are_named() -> None:
     for samples, message in [
         ([np.ones(2), np.ones(2), np.ones(3)], r"sample 2 has shape \(3,\), sample 0 \(2,\)"),
         ([(1.0, 2.0), (1.0, 2.0, 3.0)], "samples 0 and 1 have different containers"),
-        ([1.0, "one"], "sample 1 has a str"),
+        ([1.0, "one"], "sample 1 has an item of type str"),
         ([1.0, None], r"samples 0 and 1 have different containers.*\n  \*\n  None"),
     ]:
 

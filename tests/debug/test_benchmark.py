@@ -193,7 +193,7 @@ def test_files_that_cannot_be_written_or_read(tmp_path):
 def test_arguments():
     with pytest.raises(wg.ArgumentError, match="num_iterations must be an integer of at least 1, got 0"):
         wg.BenchmarkConfig(num_iterations=0)
-    with pytest.raises(wg.ArgumentError, match="takes a function, got a int"):
+    with pytest.raises(wg.ArgumentError, match="takes a function, got int"):
         wg.PerformanceBenchmark().run("f", 3)
     with pytest.raises(wg.ArgumentError, match="between 0 and 100"):
         BenchmarkResult("f", [1.0]).percentile(101)

@@ -110,5 +110,5 @@ def test_files_and_formats(tmp_path: Path) -> None:
         wg.draw(_small(), "program.png")
     with pytest.raises(wg.ArgumentError, match="takes a program"):
         wg.draw(3)
-    with pytest.raises(wg.ArgumentError, match="got a Linear; call it, and draw the result"):
+    with pytest.raises(wg.ArgumentError, match="got Linear; call it, and draw the result"):
         wg.draw(wg.nn.Linear(2, 3))

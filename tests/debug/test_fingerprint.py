@@ -100,7 +100,7 @@ def test_the_gradients_of_a_checkpoint_and_of_other_numbers_of_threads_are_the_s
 
 
 def test_what_has_no_fingerprint():
-    with pytest.raises(wg.ArgumentError, match=r"fingerprint: \['a'\]\[0\] is a object"):
+    with pytest.raises(wg.ArgumentError, match=r"fingerprint: \['a'\]\[0\] is of type object"):
         wg.fingerprint({"a": [object()]})
     with pytest.raises(wg.ArgumentError, match="which holds no data of its own"):
         wg.jvp(lambda x: wg.fingerprint(x), (wg.ones(()),), (wg.ones(()),))

@@ -111,5 +111,5 @@ def test_linear_checks_every_call_though_it_was_compiled_for_others() -> None:
         wg.linear(np.ones((4, 3), "float32"), [[1.0, 2.0, 3.0]]).numpy(), np.full((4, 1), 6.0)
     )
     assert wg.linear(wg.ones((2, 3), dtype=wg.float64), good[1], good[2]).dtype == wg.float64
-    with pytest.raises(TypeError, match="linear: got a object"):
+    with pytest.raises(TypeError, match="linear: got object"):
         wg.linear(object(), good[1])

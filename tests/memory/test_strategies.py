@@ -261,5 +261,5 @@ def test_bad_settings_are_refused(arguments: dict[str, Any], message: str) -> No
 
 
 def test_checkpointing_takes_a_config() -> None:
-    with pytest.raises(TypeError, match="takes a CheckpointConfig, got a str"):
+    with pytest.raises(TypeError, match="takes a CheckpointConfig, got str"):
         wg.checkpointing("full")  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def test_iteration_and_membership():
 
 
 def test_out_is_a_tensor() -> None:
-    with pytest.raises(TypeError, match="mul: out must be a tensor to write into, got a numpy.ndarray"):
+    with pytest.raises(TypeError, match="mul: out must be a tensor to write into, got numpy.ndarray"):
         wg.mul(wg.ones((2,)), 2.0, out=np.zeros(2))
 
 

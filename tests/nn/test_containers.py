@@ -64,5 +64,5 @@ def test_lists_of_parameters() -> None:
     assert weights[0].grad is not None and weights[0].grad.tolist() == [1.0, 1.0]
     weights[0] = wg.zeros((2,))
     assert isinstance(weights[0], wg.Parameter) and net.to("float64").weights[0].dtype == wg.float64
-    with pytest.raises(wg.ArgumentError, match="takes parameters and tensors, got a float"):
+    with pytest.raises(wg.ArgumentError, match="takes parameters and tensors, got float"):
         weights.append(1.0)  # type: ignore[arg-type]

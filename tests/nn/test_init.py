@@ -80,5 +80,5 @@ def test_what_they_refuse() -> None:
 
 
 def test_they_fill_tensors_and_not_shapes() -> None:
-    with pytest.raises(TypeError, match="init: fills a tensor or parameter in place, got a tuple"):
+    with pytest.raises(TypeError, match="init: fills a tensor or parameter in place, got tuple"):
         init.kaiming_uniform((3, 4))  # type: ignore[arg-type]

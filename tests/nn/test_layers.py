@@ -112,7 +112,7 @@ def test_sequential_and_module_list() -> None:
     net = nn.Sequential(*layers)
     assert len(net) == 3 and net[0] is layers[0] and list(net) == layers
     assert isinstance(net[:2], nn.Sequential) and len(net[:2]) == 2
-    with pytest.raises(wg.ArgumentError, match="layer 1 is a int"):
+    with pytest.raises(wg.ArgumentError, match="layer 1 is of type int"):
         nn.Sequential(layers[0], 3)  # type: ignore[arg-type]
     several = nn.ModuleList(layers[:1])
     several.append(layers[2])

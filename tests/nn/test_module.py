@@ -328,7 +328,7 @@ def test_containers() -> None:
     blocks = nn.ModuleList([nn.Linear(1, 1)])
     blocks.append(nn.Linear(1, 1))
     assert isinstance(blocks[:1], nn.ModuleList) and len(blocks.parameters()) == 4
-    with pytest.raises(wg.ArgumentError, match="layer 1 is a int"):
+    with pytest.raises(wg.ArgumentError, match="layer 1 is of type int"):
         nn.Sequential(nn.ReLU(), 3)  # type: ignore[arg-type]
     heads = nn.ModuleDict({"a": nn.Linear(1, 1)})
     del heads["a"]

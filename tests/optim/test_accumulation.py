@@ -104,7 +104,7 @@ def test_the_state_of_master_weights() -> None:
     assert p.tolist()[0] > 1.9
     with pytest.raises(wg.ArgumentError, match="has made steps already"):
         wg.optim.MasterWeights(_stepped())
-    with pytest.raises(wg.ArgumentError, match="wraps an optimizer, got a int"):
+    with pytest.raises(wg.ArgumentError, match="wraps an optimizer, got int"):
         wg.optim.MasterWeights(3)  # type: ignore[arg-type]
 
 

@@ -250,7 +250,7 @@ def test_gradients_are_not_trained_in_place_of_parameters() -> None:
                     opt.apply_gradients(given)  # type: ignore[arg-type]
         with pytest.raises(wg.ArgumentError, match=r"float32\(2,\), which is not a parameter of this SGD"):
             opt.apply_gradients([(plain, g)])
-        with pytest.raises(wg.ArgumentError, match="takes \\(parameter, gradient\\) pairs, got a Parameter"):
+        with pytest.raises(wg.ArgumentError, match="takes \\(parameter, gradient\\) pairs, got Parameter"):
             opt.apply_gradients([p])  # type: ignore[list-item]
     assert p.tolist() == g.tolist() == plain.tolist() == [1.0, 1.0]
     opt = optim.SGD([plain], lr=0.5)
@@ -520,7 +520,7 @@ def test_step_refuses_what_is_no_map() -> None:
     for bad in (p, lambda: None, {"p": p}):
         with pytest.raises(wg.ArgumentError, match="takes the map that backward"):
             optim.SGD([p]).step(bad)
-    with pytest.raises(wg.ArgumentError, match="config must be a SGDConfig, got a AdamConfig"):
+    with pytest.raises(wg.ArgumentError, match="config must be of type SGDConfig, got AdamConfig"):
         optim.SGD([p], config=optim.AdamConfig())  # type: ignore[arg-type]
 
 
@@ -565,7 +565,7 @@ def test_a_config_may_come_first() -> None:
     opt = optim.Adam(wg.AdamConfig(lr=0.5))
     opt.step([(p, np.ones(2))])
     assert np.allclose(p.numpy(), 0.5)
-    with pytest.raises(wg.ArgumentError, match="config must be a SGDConfig, got a AdamConfig"):
+    with pytest.raises(wg.ArgumentError, match="config must be of type SGDConfig, got AdamConfig"):
         optim.SGD(wg.AdamConfig())  # type: ignore[arg-type]
     with pytest.raises(wg.ArgumentError, match="config is given twice"):
         optim.Adam(wg.AdamConfig(), config=wg.AdamConfig())

@@ -48,5 +48,5 @@ def test_other_options_are_refused_with_those_there_are() -> None:
     ]:
         with pytest.raises(TypeError, match=message):
             call()
-    with pytest.raises(wg.ArgumentError, match="config must be a AdamConfig, got a SGDConfig"):
+    with pytest.raises(wg.ArgumentError, match="config must be of type AdamConfig, got SGDConfig"):
         optim.Adam(p, config=optim.SGDConfig())

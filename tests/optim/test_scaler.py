@@ -210,7 +210,7 @@ def test_a_static_scale():
     scaler.update()
     assert scaler.get_scale() == 2.0**20 and scaler.skipped_steps == 1
     with pytest.raises(
-        wg.ArgumentError, match="loss_scaler must be a StaticLossScaler or a DynamicLossScaler, got a float"
+        wg.ArgumentError, match="loss_scaler must be a StaticLossScaler or a DynamicLossScaler, got float"
     ):
         wg.GradScaler(loss_scaler=128.0)
 
@@ -234,7 +234,7 @@ def test_containers_of_losses_and_what_is_no_loss():
     assert out["a"].item() == 16.0 and out["b"][0].item() == 8.0
     with pytest.raises(wg.ArgumentError, match=r"the loss must be a floating tensor, got int64\(\)"):
         scaler.scale(wg.tensor(3))
-    with pytest.raises(wg.ArgumentError, match="the loss must be a floating tensor, got a float"):
+    with pytest.raises(wg.ArgumentError, match="the loss must be a floating tensor, got float"):
         scaler.scale(3.0)
 
 
@@ -249,7 +249,7 @@ def test_steps_and_updates_out_of_order():
     scaler.step(opt, grads)
     with pytest.raises(wg.GradientError, match="stepped already; call update"):
         scaler.step(opt, grads)
-    with pytest.raises(wg.ArgumentError, match="takes an optimizer, got a Parameter"):
+    with pytest.raises(wg.ArgumentError, match="takes an optimizer, got Parameter"):
         scaler.step(w, grads)
 
 

@@ -115,7 +115,7 @@ def test_bad_arguments_are_named() -> None:
     for call, message in [
         (lambda: optim.Lookahead(sgd, k=0), "k must be at least 1"),
         (lambda: optim.Lookahead(sgd, alpha=0.0), "alpha in"),
-        (lambda: optim.Lookahead([1]), "wraps an optimizer, got a list"),  # type: ignore[arg-type]
+        (lambda: optim.Lookahead([1]), "wraps an optimizer, got list"),  # type: ignore[arg-type]
         (lambda: optim.SAM(sgd, rho=0.0), "rho must be positive"),
         (lambda: optim.SAM(sgd).step(), "takes a function"),
         (lambda: optim.SAM(sgd).step(lambda: 0.0), "must call backward"),

@@ -161,7 +161,7 @@ def test_every_pair_is_tested() -> None:
 def test_missing_pairs_say_what_to_do() -> None:
     with pytest.raises(NotImplementedError, match=r"StudentT and Cauchy.*register_kl\(StudentT, Cauchy\).*log_prob"):
         s.kl(s.StudentT(3.0), s.Cauchy(0.0, 1.0))
-    with pytest.raises(TypeError, match="kl: q must be a Distribution, got a float"):
+    with pytest.raises(TypeError, match="kl: q must be a Distribution, got float"):
         s.kl(s.Normal(0.0, 1.0), 1.0)
     with pytest.raises(TypeError, match="two classes"):
         s.register_kl(s.Normal, 1.0)

@@ -78,7 +78,7 @@ def test_dtypes() -> None:
         s.Normal(1j * np.ones(2), 1.0)
     with pytest.raises(wg.DTypeError, match="Normal.log_prob: values must be real"):
         s.Normal(0.0, 1.0).log_prob(np.array([1j]))
-    with pytest.raises(TypeError, match="Normal: got a str"):
+    with pytest.raises(TypeError, match="Normal: got str"):
         s.Normal("zero", 1.0)
     with pytest.raises(TypeError, match=r"generator must be a wengert.Generator"):
         s.Gamma(1.0).sample(generator=3)

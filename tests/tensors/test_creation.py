@@ -67,9 +67,9 @@ def test_assignment_of_a_number_that_does_not_fit() -> None:
 def test_ranges_say_what_they_take(make: Any) -> None:
     name = make.__name__
     if make is not wg.linspace:  # which takes tensors: tests/functional/test_array_functions.py
-        with pytest.raises(TypeError, match=f"{name}: start and stop must be numbers, got a Tensor; use start"):
+        with pytest.raises(TypeError, match=f"{name}: start and stop must be numbers, got Tensor; use start"):
             make(wg.tensor(1.0), 2.0, 3)
-    with pytest.raises(TypeError, match=f"{name}: start and stop must be numbers, got a str"):
+    with pytest.raises(TypeError, match=f"{name}: start and stop must be numbers, got str"):
         make(1.0, "2", 3)
     with pytest.raises(TypeError, match=f"{name}: num must be an integer, got 3.0"):
         make(1.0, 2.0, 3.0)
@@ -108,12 +108,12 @@ def test_what_newcomers_write_is_explained() -> None:
         (lambda: wg.concat(x, x), r"concat: tensors must be passed as one list: concat\(\[a, b\], axis\)"),
         (lambda: wg.stack(x, x), "stack: tensors must be passed as one list"),
         (lambda: wg.manual_seed(1.5), "manual_seed: the seed must be an integer, got 1.5"),
-        (lambda: wg.save({"x": x}, "x.safetensors"), "save: the path comes first, then the state; got a dict"),
+        (lambda: wg.save({"x": x}, "x.safetensors"), "save: the path comes first, then the state; got dict"),
     ):
         with pytest.raises(TypeError, match=match):
             call()
     with pytest.raises(
-        wg.ArgumentError, match=r"layer 0 is a list, which cannot be called; of a list, pass .*\*layers"
+        wg.ArgumentError, match=r"layer 0 is of type list, which cannot be called; of a list, pass .*\*layers"
     ):
         wg.nn.Sequential([wg.nn.ReLU()])  # type: ignore[arg-type]
 

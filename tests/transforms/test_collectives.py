@@ -79,7 +79,7 @@ def test_unknown_names_are_named() -> None:
         wg.psum(X, "batch")
     with pytest.raises(wg.ArgumentError, match="pmean: there is no axis 'rows'; the axes mapped here are 'batch'"):
         wg.vmap(lambda x: wg.pmean(x, "rows"), axis_name="batch")(X)
-    with pytest.raises(wg.ArgumentError, match="axis_name must be a string, got a int"):
+    with pytest.raises(wg.ArgumentError, match="axis_name must be a string, got int"):
         wg.vmap(wg.sin, axis_name=3)  # type: ignore[arg-type]
 
 

@@ -352,9 +352,7 @@ def test_results_do_not_lead_to_the_variables_of_the_transformation() -> None:
 
 
 def test_jvp_takes_tuples() -> None:
-    with pytest.raises(
-        wg.ArgumentError, match="primals must be a tuple with one entry per argument of f, got a Tensor"
-    ):
+    with pytest.raises(wg.ArgumentError, match="primals must be a tuple with one entry per argument of f, got Tensor"):
         wg.jvp(wg.sin, t(1.0, 2.0), t(1.0, 2.0))
 
 

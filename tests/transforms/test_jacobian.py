@@ -211,5 +211,5 @@ def test_arguments_are_named_by_integers(transform: Any) -> None:
     for argnums in ((), "a", None, 1.0, (0, "b"), True):
         with pytest.raises(wg.ArgumentError, match="argnums must be an integer, or a tuple of them, got"):
             transform(f, argnums=argnums)
-    with pytest.raises(wg.ArgumentError, match=f"{transform.__name__}: takes a function, got a int"):
+    with pytest.raises(wg.ArgumentError, match=f"{transform.__name__}: takes a function, got int"):
         transform(3)

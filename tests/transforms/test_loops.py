@@ -200,7 +200,7 @@ def test_lengths_that_do_not_fit() -> None:
         wg.scan(body, wg.zeros(()), length=-1)
     with pytest.raises(wg.ArgumentError, match="fori_loop: upper must be an integer, got a tensor; use while_loop"):
         wg.fori_loop(0, wg.tensor(3), body, wg.zeros(()))
-    with pytest.raises(wg.ArgumentError, match="fori_loop: upper must be an integer, got a float"):
+    with pytest.raises(wg.ArgumentError, match="fori_loop: upper must be an integer, got float"):
         wg.fori_loop(0, 2.5, body, wg.zeros(()))
 
 

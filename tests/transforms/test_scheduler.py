@@ -169,7 +169,7 @@ def test_configurations_out_of_range(options: dict[str, Any], message: str) -> N
 
 
 def test_what_is_no_configuration() -> None:
-    with pytest.raises(wg.ArgumentError, match="takes a SchedulerConfig, got a str"):
+    with pytest.raises(wg.ArgumentError, match="takes a SchedulerConfig, got str"):
         wg.HybridScheduler("auto")  # type: ignore[arg-type]
     with pytest.raises(
         wg.ArgumentError, match="mode must be 'auto', 'forward', 'reverse', 'mixed' or a SchedulerConfig"

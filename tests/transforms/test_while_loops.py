@@ -300,7 +300,7 @@ class TestBadInput:
         wrap = wg.compile if compiled else lambda f: f
         with pytest.raises(wg.ShapeError, match=r"cond_fn.*any\(\)"):
             wrap(lambda x: wg.while_loop(lambda c: c < 3, lambda c: c + 1, x))(X)
-        with pytest.raises(wg.ArgumentError, match="must return a bool, got a str"):
+        with pytest.raises(wg.ArgumentError, match="must return a bool, got str"):
             wrap(lambda x: wg.while_loop(lambda c: "yes", lambda c: c + 1, x))(X)
 
     def test_arguments(self) -> None:

@@ -47,7 +47,7 @@ class AmpConfig:
             raise ArgumentError(f"AmpConfig: precision must be float16 or bfloat16, got {dtype.name}")
         if self.loss_scaler is not None and not isinstance(self.loss_scaler, StaticLossScaler):
             raise ArgumentError(
-                "AmpConfig: loss_scaler must be a StaticLossScaler or a DynamicLossScaler, got a "
+                "AmpConfig: loss_scaler must be a StaticLossScaler or a DynamicLossScaler, got "
                 f"{type(self.loss_scaler).__name__}"
             )
         for name in ("autocast_ops", "keep_fp32_ops"):

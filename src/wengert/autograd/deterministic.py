@@ -39,7 +39,7 @@ class deterministic:
     ) -> None:
         if config is not None and not isinstance(config, DeterministicConfig):
             raise ArgumentError(
-                f"deterministic: config must be a DeterministicConfig, got a {type(config).__name__}; the seed is given by "
+                f"deterministic: config must be a DeterministicConfig, got {type(config).__name__}; the seed is given by "
                 "name, deterministic(seed=42)"
             )
         self.config = config or DeterministicConfig(mode, seed, operation_seeds)

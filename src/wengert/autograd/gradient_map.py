@@ -66,7 +66,7 @@ class GradientMap:
         if isinstance(x, int):
             return x
         if not isinstance(x, Tensor):
-            raise TypeError(f"GradientMap: the key must be a tensor or a tensor's id, got a {type(x).__name__}")
+            raise TypeError(f"GradientMap: the key must be a tensor or a tensor's id, got {type(x).__name__}")
         return int(x.id)
 
     @staticmethod
@@ -134,7 +134,7 @@ class GradientMap:
     def scale_(self, factor: float) -> GradientMap:
         """Multiply every gradient by a number."""
         if not hasattr(factor, "__float__"):
-            raise TypeError(f"GradientMap.scale_: the factor must be a number, got a {type(factor).__name__}")
+            raise TypeError(f"GradientMap.scale_: the factor must be a number, got {type(factor).__name__}")
         for key, g in self._gradients.items():
             self._gradients[key] = g * factor
         return self

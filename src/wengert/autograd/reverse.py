@@ -48,13 +48,11 @@ def as_tensors(given: Any, what: str) -> list[Tensor]:
     if isinstance(given, Tensor):
         return [given]
     if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
-        raise TypeError(f"{what} must be a tensor or a sequence of tensors, got a {type(given).__name__}")
+        raise TypeError(f"{what} must be a tensor or a sequence of tensors, got {type(given).__name__}")
     tensors = list(given)
     for k, x in enumerate(tensors):
         if not isinstance(x, Tensor):
-            raise TypeError(
-                f"{what} must be a tensor or a sequence of tensors, got a {type(x).__name__} at position {k}"
-            )
+            raise TypeError(f"{what} must be a tensor or a sequence of tensors, got {type(x).__name__} at position {k}")
     return tensors
 
 
@@ -301,7 +299,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     12.0
     """
     if not callable(hook):
-        raise TypeError(f"register_hook: the hook must be a function of the gradient, got a {type(hook).__name__}")
+        raise TypeError(f"register_hook: the hook must be a function of the gradient, got {type(hook).__name__}")
     if isinstance(self, Name) and self not in self._trace._given:
         hooks = self._trace.hooks.setdefault(self._trace.value(self), [])
         return _add_hook(hooks, functools.partial(_run_hook, hook))
@@ -340,7 +338,7 @@ def register_post_accumulate_hook(self: Tensor, hook: Callable[[Tensor], object]
     """
     if not callable(hook):
         raise TypeError(
-            f"register_post_accumulate_hook: the hook must be a function of the tensor, got a {type(hook).__name__}"
+            f"register_post_accumulate_hook: the hook must be a function of the tensor, got {type(hook).__name__}"
         )
     hooks = _core.final_hooks_of(self) if self._plain and self.is_leaf and self.requires_grad else None
     if hooks is None:

@@ -74,7 +74,7 @@ class GradientTape:
             from wengert.amp.tape_scaling import TapeScaling
 
             if not isinstance(amp, AmpConfig):
-                raise TypeError(f"GradientTape: amp takes an AmpConfig, got a {type(amp).__name__}")
+                raise TypeError(f"GradientTape: amp takes an AmpConfig, got {type(amp).__name__}")
         if amp is not None and amp.enabled:
             self._contexts.append(autocast(amp))
             self._scaling = TapeScaling(amp)
@@ -129,7 +129,7 @@ class GradientTape:
     def watch(self, x: Tensor) -> Tensor:
         """Return a tracked handle to x: operations on it are recorded anywhere, also outside the `with` block."""
         if not isinstance(x, Tensor):
-            raise TypeError(f"watch: takes a tensor, got a {type(x).__name__}; make one with wengert.tensor(...)")
+            raise TypeError(f"watch: takes a tensor, got {type(x).__name__}; make one with wengert.tensor(...)")
         if not x.dtype.is_inexact:
             raise DTypeError(f"watch: only floating tensors can be tracked, got {x.dtype.name}{tuple(x.shape)}")
         if (
@@ -355,7 +355,7 @@ def _is_tracked(x: Tensor) -> bool:
 def _require_one(what: str, **tensors: Any) -> None:
     for name, x in tensors.items():
         if not isinstance(x, Tensor):
-            raise ArgumentError(f"{what}: the {name} must be one tensor, got a {type(x).__name__}")
+            raise ArgumentError(f"{what}: the {name} must be one tensor, got {type(x).__name__}")
 
 
 def _identity(y: Tensor, by_example: bool) -> Tensor:

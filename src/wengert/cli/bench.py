@@ -109,7 +109,7 @@ def _fields(c: Any) -> dict[str, Any]:
 def _function(name: str) -> Callable[[], Any]:
     f = load(name)
     if not callable(f):
-        raise TargetError(f"{name} is a {type(f).__name__}, not a function")
+        raise TargetError(f"{name} is of type {type(f).__name__}, not a function")
     return f  # type: ignore[no-any-return]
 
 

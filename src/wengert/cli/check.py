@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         if isinstance(f, type):
             f = f()  # an operation or a module that needs nothing to be made
         if not callable(f):
-            raise TargetError(f"{options.function} is a {type(f).__name__}, not a function")
+            raise TargetError(f"{options.function} is of type {type(f).__name__}, not a function")
         inputs = _inputs(f, options)
         progress(f"checking {options.function} …")
         report = _report(f, inputs, options)

@@ -412,7 +412,7 @@ def compile(f: Any = None, *, static: Static = (), fallback: bool = False) -> An
     if f is None:
         return functools.partial(compile, static=static, fallback=fallback)
     if not callable(f):
-        raise ArgumentError(f"compile: takes a function, got a {type(f).__name__}")
+        raise ArgumentError(f"compile: takes a function, got {type(f).__name__}")
     compiled = _wrap(f, getattr(f, "__name__", type(f).__name__))
     functools.update_wrapper(compiled, f)
     weak = weakref.ref(compiled)  # weak, so that the tracer is freed with the function

@@ -102,8 +102,8 @@ def _common_type(arrays: Sequence[Any], parts: Sequence[Any], numbers: Sequence[
     for i, part, x in zip(numbers, parts, arrays):
         if x.dtype.kind not in "biufcV":
             raise ArgumentError(
-                f"collate: samples hold numbers and arrays, sample {i} has a {type(part).__name__}; give a function that "
-                "joins such samples, collate="
+                f"collate: samples must hold numbers and arrays, sample {i} has an item of type {type(part).__name__}; "
+                "pass a function that joins such samples as collate="
             )
         if x.shape != shape:
             raise ShapeError(

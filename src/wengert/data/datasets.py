@@ -121,7 +121,7 @@ def _array(x: Any, who: str) -> Any:
     a = np.asarray(x)
     if a.dtype == object:
         raise ArgumentError(
-            f"{who}: takes arrays and data sets, which have samples by number (__len__ and __getitem__), got a "
+            f"{who}: takes arrays and data sets, which have samples by number (__len__ and __getitem__), got "
             f"{type(x).__name__}"
         )
     if a.dtype.kind not in "biufcV":
@@ -189,7 +189,7 @@ class ConcatDataset:
         for x in self.datasets:
             if not (hasattr(type(x), "__len__") and hasattr(type(x), "__getitem__")):
                 raise ArgumentError(
-                    f"ConcatDataset: data sets must have __len__ and __getitem__, got a {type(x).__name__}; "
+                    f"ConcatDataset: data sets must have __len__ and __getitem__, got {type(x).__name__}; "
                     "itertools.chain joins iterables"
                 )
         self._ends = list(itertools.accumulate(map(len, self.datasets)))

@@ -329,7 +329,7 @@ def _as_dataset(x: Any) -> Any:
         return x
     if isinstance(x, (str, dict)) or not isinstance(x, Iterable):
         raise ArgumentError(
-            "DataLoader: takes arrays and tensors, data sets (__len__ and __getitem__) and iterables, got a "
+            "DataLoader: takes arrays and tensors, data sets (__len__ and __getitem__) and iterables, got "
             f"{type(x).__name__}"
         )
     return x

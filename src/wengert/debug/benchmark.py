@@ -85,7 +85,7 @@ class PerformanceBenchmark:
             raise ArgumentError("run_in_turns: there is nothing to measure")
         for name, f in functions.items():
             if not callable(f):
-                raise ArgumentError(f"benchmark {name}: takes a function, got a {type(f).__name__}")
+                raise ArgumentError(f"benchmark {name}: takes a function, got {type(f).__name__}")
         counts = {name: self._warm_up(f) for name, f in functions.items()}
         samples: dict[str, list[float]] = {name: [] for name in functions}
         orders = itertools.cycle([list(functions), list(functions)[::-1]])

@@ -89,7 +89,7 @@ def _boxes_of(what: Any) -> list[Box]:
     if callable(program):
         return program_boxes(program(), {})
     remedy = "; call it, and draw the result" if callable(what) else ""
-    raise ArgumentError(f"draw: takes a program, a tape or a recorded tensor, got a {type(what).__name__}{remedy}")
+    raise ArgumentError(f"draw: takes a program, a tape or a recorded tensor, got {type(what).__name__}{remedy}")
 
 
 def to_svg(program: Program, names: Mapping[Var, str] | None = None) -> str:

@@ -64,11 +64,11 @@ def explain(grads: GradientMap | Tensor, x: Tensor) -> str:
       detach() at ..., read by mul at ...
     """
     if not isinstance(x, Tensor):
-        raise ArgumentError(f"explain: takes the gradients, or a loss, and a tensor; got a {type(x).__name__}")
+        raise ArgumentError(f"explain: takes the gradients, or a loss, and a tensor; got {type(x).__name__}")
     if not isinstance(grads, (Tensor, GradientMap)):
         raise ArgumentError(
             "explain: the first argument must be the gradients or a loss: what backward() gave, or the tensor that it was "
-            f"called on; got a {type(grads).__name__}"
+            f"called on; got {type(grads).__name__}"
         )
     what = described(x)
     if not x.dtype.is_inexact:

@@ -68,7 +68,7 @@ def _described(x: Any, place: str) -> tuple[str, Any]:
     if isinstance(x, Tensor):
         if not x._plain:
             raise ArgumentError(
-                f"fingerprint: {place or 'this'} is a {type(x).__name__}, which holds no data of its own"
+                f"fingerprint: {place or 'this'} is of type {type(x).__name__}, which holds no data of its own"
             )
         return f"{x.dtype.name}{tuple(x.shape)}", _elements(data(x))
     if isinstance(x, (np.ndarray, np.generic)) and x.dtype != object:
@@ -78,7 +78,7 @@ def _described(x: Any, place: str) -> tuple[str, Any]:
     if x is None or isinstance(x, (bool, int, float, complex, str, bytes)) or tree.is_container(x):
         return type(x).__name__, repr(x).encode()
     raise ArgumentError(
-        f"fingerprint: {place or 'this'} is a {type(x).__name__}; tensors, arrays, numbers, texts, None, generators, "
+        f"fingerprint: {place or 'this'} is of type {type(x).__name__}; tensors, arrays, numbers, texts, None, generators, "
         "gradient maps, what has a state_dict(), and containers of them have a fingerprint"
     )
 

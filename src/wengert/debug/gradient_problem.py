@@ -55,7 +55,7 @@ class Problem:
 
     def __init__(self, f: Callable[..., Any], inputs: Sequence[Any], what: str) -> None:
         if not callable(f):
-            raise ArgumentError(f"{what}: takes a function, got a {type(f).__name__}")
+            raise ArgumentError(f"{what}: takes a function, got {type(f).__name__}")
         self.f, self.what = f, what
         leaves, self._structure = tree.flatten(inputs)
         leaves = [_converted(x) for x in leaves]
@@ -102,7 +102,7 @@ class Problem:
         result = self.f(*tree.unflatten(self._structure, leaves))
         found = [y for y in tree.leaves(result) if isinstance(y, Tensor) and y.dtype.is_inexact]
         if not found:
-            given = f"a {type(result).__name__}" if result is not None else "None"
+            given = type(result).__name__ if result is not None else "None"
             raise ArgumentError(
                 f"{self.what}: the function returned {given}, with no floating tensor in it; return the tensor to "
                 "differentiate, or containers of such"

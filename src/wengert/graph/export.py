@@ -47,7 +47,7 @@ def export(f: Callable[..., Any], *examples: Any, path: str | os.PathLike[str], 
     (5.0, [2.0, 4.0])
     """
     if not callable(f):
-        raise ArgumentError(f"export: takes a function, got a {type(f).__name__}")
+        raise ArgumentError(f"export: takes a function, got {type(f).__name__}")
     leaves, structure = tree.flatten((examples, {}))
     leaves = [asarray(x) if hasattr(x, "__array__") and not isinstance(x, Tensor) else x for x in leaves]
     tensors = [x for x in leaves if isinstance(x, Tensor)]
@@ -112,7 +112,7 @@ def _static(x: Any) -> Any:
     if x is None or isinstance(x, (bool, int, float, str)):
         return x
     raise ArgumentError(
-        f"export: an argument is a {type(x).__name__}; a program file has tensors, arrays, numbers and texts for arguments"
+        f"export: an argument is of type {type(x).__name__}; a program file takes tensors, arrays, numbers and texts"
     )
 
 

@@ -321,7 +321,7 @@ class CompiledGraph:
     def _given(self, feeds: Mapping[Any, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
         given = dict(named)
         if feeds is not None and not isinstance(feeds, Mapping):
-            raise ArgumentError(f"run: feeds must be a dict by placeholder, got a {type(feeds).__name__}")
+            raise ArgumentError(f"run: feeds must be a dict by placeholder, got {type(feeds).__name__}")
         for key, value in (feeds or {}).items():
             name = key.name if isinstance(key, Placeholder) else key
             if isinstance(key, Node) and not any(key is node for node in self._placeholders.values()):

@@ -160,8 +160,8 @@ def encode_tree(tree: Any, place: str) -> Any:
         return {"dict": {key: encode_tree(x, f"{place}[{key!r}]") for key, x in tree.items()}}
     if not isinstance(tree, SignatureLeaf):
         raise ArgumentError(
-            f"export: {place} is a {type(tree).__name__}; a program file has tuples, lists, dicts and None, as it is loaded "
-            "without the source of other classes"
+            f"export: {place} has type {type(tree).__name__}; a program file has tuples, lists, dicts and None, as it is "
+            "loaded without the source of other classes"
         )
     return {"tensor": tree.number} if tree.number is not None else {"static": tree.value}
 

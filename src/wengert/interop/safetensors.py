@@ -53,7 +53,7 @@ def save(path: str | os.PathLike[str], state: Any, *, metadata: Mapping[str, str
     {'step': 3, 'net': {'weight': tensor([1., 1.])}}
     """
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"save: the path comes first, then the state; got a {type(path).__name__}")
+        raise TypeError(f"save: the path comes first, then the state; got {type(path).__name__}")
     tensors, structure = state_tree.encode(state)
     notes: dict[Any, Any] = dict(metadata or {})
     if any(not isinstance(k, str) or not isinstance(v, str) for k, v in notes.items()):

@@ -43,8 +43,8 @@ def _describe(x: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(x, Generator):
         return {"generator": list(x.get_state())}
     raise ArgumentError(
-        f"save: {name or 'the state'} is a {type(x).__name__}; tensors, arrays, numbers, texts, None, generators and dicts, "
-        "lists and tuples of them can be saved. Modules and optimizers are saved by their state_dict()"
+        f"save: {name or 'the state'} has type {type(x).__name__}; tensors, arrays, numbers, texts, None, generators, and "
+        "dicts, lists and tuples of them can be saved. Modules and optimizers are saved by their state_dict()"
     )
 
 
@@ -59,7 +59,7 @@ def _add(x: Any, name: str, tensors: dict[str, Tensor]) -> str:
         raise ArgumentError(f"save: two tensors have the name {name!r}; rename one")
     t = x if isinstance(x, Tensor) else asarray(x)
     if not t._plain:
-        raise ArgumentError(f"save: {name!r} is a {type(t).__name__}, which holds no data of its own")
+        raise ArgumentError(f"save: {name!r} is of type {type(t).__name__}, which holds no data of its own")
     tensors[name] = t
     return name
 

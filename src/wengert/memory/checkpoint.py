@@ -61,7 +61,7 @@ def checkpoint(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     (1.0, 2)
     """
     if not callable(f):
-        raise TypeError(f"checkpoint: takes a function and its arguments, got a {type(f).__name__}")
+        raise TypeError(f"checkpoint: takes a function and its arguments, got {type(f).__name__}")
     leaves, structure = tree.flatten((args, kwargs, computed_cells(f)))
     traced = tracing() is not None or any(isinstance(x, Tensor) and not x._plain for x in leaves)
     if traced or not _core.is_grad_enabled():

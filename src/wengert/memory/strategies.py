@@ -141,7 +141,7 @@ class checkpointing:
 
     def __init__(self, config: CheckpointConfig) -> None:
         if not isinstance(config, CheckpointConfig):
-            raise TypeError(f"checkpointing: takes a CheckpointConfig, got a {type(config).__name__}")
+            raise TypeError(f"checkpointing: takes a CheckpointConfig, got {type(config).__name__}")
         self._config = config
         self._before: list[tuple[Any, int]] = []
 

@@ -37,7 +37,7 @@ class _Listed(Module):
         """Add a module at the end; returns this one."""
         if not callable(module):
             raise ArgumentError(
-                f"{type(self).__name__}: layer {len(self)} is a {type(module).__name__}, which cannot be called; "
+                f"{type(self).__name__}: layer {len(self)} is of type {type(module).__name__}, which cannot be called; "
                 "of a list, pass the layers themselves: *layers"
             )
         self._layers.append(module)
@@ -186,7 +186,7 @@ class ParameterList(Module):
     def append(self, parameter: Tensor) -> Self:
         """Add a parameter at the end; returns this list."""
         if not isinstance(parameter, Tensor):
-            raise ArgumentError(f"ParameterList: takes parameters and tensors, got a {type(parameter).__name__}")
+            raise ArgumentError(f"ParameterList: takes parameters and tensors, got {type(parameter).__name__}")
         self._listed.append(parameter if isinstance(parameter, Parameter) else Parameter(parameter))
         return self
 

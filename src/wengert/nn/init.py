@@ -58,7 +58,7 @@ def fans(tensor: Tensor) -> tuple[int, int]:
     (75, 200)
     """
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"init: fills a tensor or parameter in place, got a {type(tensor).__name__}")
+        raise TypeError(f"init: fills a tensor or parameter in place, got {type(tensor).__name__}")
     if tensor.ndim < 2:
         raise ShapeError(f"init: a weight must have at least two axes, got {tensor.dtype.name}{tuple(tensor.shape)}")
     field = math.prod(tensor.shape[2:])

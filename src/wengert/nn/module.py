@@ -252,7 +252,7 @@ class Module:
             )
         if parameter is not None and not isinstance(parameter, Parameter):
             raise ArgumentError(
-                f"register_parameter: {name!r} must be a Parameter or None, got a {type(parameter).__name__}; "
+                f"register_parameter: {name!r} must be a Parameter or None, got {type(parameter).__name__}; "
                 "Parameter(tensor) makes one"
             )
         setattr(self, name, parameter)

@@ -150,7 +150,7 @@ class ParameterDict:
         """Add or replace a parameter; other tensors become one."""
         if not isinstance(parameter, Tensor):
             raise ArgumentError(
-                f"ParameterDict: {name!r} must be a Parameter or a tensor, got a {type(parameter).__name__}"
+                f"ParameterDict: {name!r} must be a Parameter or a tensor, got {type(parameter).__name__}"
             )
         self._parameters[name] = parameter if isinstance(parameter, Parameter) else Parameter(parameter)
 

@@ -130,7 +130,7 @@ def evaluated(function: Any, who: str, scalar: bool) -> Any:
     with enable_grad():
         y = function()
     if not isinstance(y, Tensor) or not y.dtype.is_floating or (scalar and y.size != 1):
-        kind = f"{y.dtype.name}{tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        kind = f"{y.dtype.name}{tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
         wanted = "a real number" if scalar else "real numbers"
         raise ArgumentError(f"{who}.step: the function must return {wanted}, got {kind}")
     return F.reshape(y, () if scalar else (-1,))

@@ -85,15 +85,11 @@ def _of_parameters(parameters: list[Tensor], source: Any) -> Found:
 
 def _leaves(source: Any) -> tuple[list[Any], Any]:
     if not (isinstance(source, (Iterable, Tensor)) or is_container(source)) or source is None:
-        raise ArgumentError(
-            f"gradients must be a map, a module, or containers of tensors, got a {type(source).__name__}"
-        )
+        raise ArgumentError(f"gradients must be a map, a module, or containers of tensors, got {type(source).__name__}")
     leaves, structure = flatten(source if isinstance(source, Tensor) or is_container(source) else list(source))
     wrong = next((x for x in leaves if not isinstance(x, Tensor)), None)
     if wrong is not None:
-        raise ArgumentError(
-            f"gradients must be a map, a module, or containers of tensors, got a {type(wrong).__name__}"
-        )
+        raise ArgumentError(f"gradients must be a map, a module, or containers of tensors, got {type(wrong).__name__}")
     return leaves, structure
 
 

@@ -35,7 +35,7 @@ class MasterWeights:
 
     def __init__(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise ArgumentError(f"MasterWeights: wraps an optimizer, got a {type(optimizer).__name__}")
+            raise ArgumentError(f"MasterWeights: wraps an optimizer, got {type(optimizer).__name__}")
         if any(batch.steps for batches in optimizer._update_batches for batch in batches):
             raise ArgumentError("MasterWeights: the optimizer has made steps already; wrap it before the first")
         self._of, self._names = optimizer, optimizer._names

@@ -93,7 +93,7 @@ def _outputs_and_loss(function: Any, who: str) -> tuple[Any, Any]:
         given = function()
         if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[0], Tensor):
             raise ArgumentError(
-                f"{who}.step: the function must return the outputs and the loss, got a {type(given).__name__}"
+                f"{who}.step: the function must return the outputs and the loss, got {type(given).__name__}"
             )
         made.append(given[0])
         return given[1]

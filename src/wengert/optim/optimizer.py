@@ -65,7 +65,7 @@ class Optimizer:
             params, config = None, params
         if config is not None and not isinstance(config, self.Config):
             raise ArgumentError(
-                f"{type(self).__name__}: config must be a {self.Config.__name__}, got a {type(config).__name__}"
+                f"{type(self).__name__}: config must be of type {self.Config.__name__}, got {type(config).__name__}"
             )
         chosen = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items() if v is not None}
         self.defaults = {**_fields(config or self.Config()), **chosen}
@@ -157,7 +157,7 @@ class Optimizer:
         p = _trained(p)
         who = type(self).__name__
         if not isinstance(p, Tensor):
-            raise ArgumentError(f"{who}: parameters must be tensors, got a {type(p).__name__}; pass net.parameters()")
+            raise ArgumentError(f"{who}: parameters must be tensors, got {type(p).__name__}; pass net.parameters()")
         if p.id in self._names:
             raise ArgumentError(f"{who}: {self._names[p.id]} is given twice")
         label = f"{name or f'parameter {len(self._names)}'} {p.dtype.name}{tuple(p.shape)}"
@@ -207,7 +207,7 @@ class Optimizer:
         if isinstance(grads, (Tensor, Mapping, str)) or not isinstance(grads, Iterable):
             raise ArgumentError(
                 f"{who}: takes the map that backward() returns, (parameter, gradient) pairs, a list with one gradient per "
-                f"parameter, or nothing, got a {type(grads).__name__}"
+                f"parameter, or nothing, got {type(grads).__name__}"
             )
         given, parameters = list(grads), self._parameters()
         if given and all(isinstance(x, tuple) and len(x) == 2 for x in given):
@@ -255,11 +255,11 @@ class Optimizer:
     def _check_pair(self, pair: Any, who: str) -> None:
         """Raise unless the first of the pair is a parameter: a gradient must not be trained in its place."""
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ArgumentError(f"{who}: takes (parameter, gradient) pairs, got a {type(pair).__name__}")
+            raise ArgumentError(f"{who}: takes (parameter, gradient) pairs, got {type(pair).__name__}")
         p, g = pair
         if self._is_parameter(p):
             return
-        given = f"{p.dtype.name}{tuple(p.shape)}" if isinstance(p, Tensor) else f"a {type(p).__name__}"
+        given = f"{p.dtype.name}{tuple(p.shape)}" if isinstance(p, Tensor) else f"of type {type(p).__name__}"
         if self._is_parameter(g):
             raise ArgumentError(
                 f"{who}: pairs must be (parameter, gradient), but the first of a pair is {given}, and the second is a "
@@ -572,7 +572,7 @@ def _as_list(params: Any, name: str) -> list[Any]:
         return []
     if isinstance(params, (Tensor, str)) or not isinstance(params, Iterable):
         raise ArgumentError(
-            f"{name}: parameters must be a list, got a {type(params).__name__}; pass net.parameters() or [p]"
+            f"{name}: parameters must be a list, got {type(params).__name__}; pass net.parameters() or [p]"
         )
     return list(params.items() if hasattr(params, "items") else params)
 

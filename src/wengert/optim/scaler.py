@@ -135,7 +135,7 @@ class GradScaler:
     ) -> None:
         if loss_scaler is not None and not isinstance(loss_scaler, StaticLossScaler):
             raise ArgumentError(
-                f"GradScaler: loss_scaler must be a StaticLossScaler or a DynamicLossScaler, got a "
+                f"GradScaler: loss_scaler must be a StaticLossScaler or a DynamicLossScaler, got "
                 f"{type(loss_scaler).__name__}"
             )
         options = (init_scale, growth_factor, backoff_factor, growth_interval)
@@ -168,7 +168,7 @@ class GradScaler:
 
     def _scaled(self, loss: Any) -> Tensor:
         if not isinstance(loss, Tensor) or not loss.dtype.is_inexact:
-            what = f"{loss.dtype.name}{tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            what = f"{loss.dtype.name}{tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise ArgumentError(f"GradScaler.scale: the loss must be a floating tensor, got {what}")
         wide = loss.astype(float32) if loss.dtype.is_floating and loss.dtype.itemsize < 4 else loss
         scaled: Tensor = wide * self._scale
@@ -310,7 +310,7 @@ class GradScaler:
 
 def _parameters(optimizer: Any) -> list[Tensor]:
     if not hasattr(optimizer, "param_groups"):
-        raise ArgumentError(f"GradScaler: takes an optimizer, got a {type(optimizer).__name__}")
+        raise ArgumentError(f"GradScaler: takes an optimizer, got {type(optimizer).__name__}")
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 

@@ -21,7 +21,7 @@ class _OptimizerWrapper:
 
     def __init__(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise ArgumentError(f"{type(self).__name__}: wraps an optimizer, got a {type(optimizer).__name__}")
+            raise ArgumentError(f"{type(self).__name__}: wraps an optimizer, got {type(optimizer).__name__}")
         self.optimizer = optimizer
 
     @property

@@ -180,4 +180,4 @@ class Distribution:
 def require_kind(given: Any, kind: type, what: str) -> None:
     """Raise unless this is an object of the kind."""
     if not isinstance(given, kind):
-        raise TypeError(f"{what} must be a {kind.__name__}, got a {type(given).__name__}")
+        raise TypeError(f"{what} must be a {kind.__name__}, got {type(given).__name__}")

@@ -25,7 +25,7 @@ def fisher_vp(f: Callable[..., Any], x: Any, v: Any) -> Any:
     at = f(x)
     if not isinstance(at, Distribution):
         raise GradientError(
-            f"fisher_vp: the function must return a distribution of wengert.stats, got a {type(at).__name__}; for a "
+            f"fisher_vp: the function must return a distribution of wengert.stats, got {type(at).__name__}; for a "
             "function that returns log-densities of examples use empirical_fisher_vp"
         )
     return hvp(lambda z: kl(at, f(z)).sum(), x, v)

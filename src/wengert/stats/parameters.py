@@ -91,7 +91,7 @@ def sample_shape(shape: Any) -> Shape:
 def generator_of(generator: Generator | None, owner: str) -> Generator:
     """The generator that was given, or the default one."""
     if generator is not None and not isinstance(generator, Generator):
-        raise TypeError(f"{owner}: generator must be a wengert.Generator, got a {type(generator).__name__}")
+        raise TypeError(f"{owner}: generator must be a wengert.Generator, got {type(generator).__name__}")
     return generator or default_generator
 
 

@@ -40,7 +40,7 @@ def as_tensor(x: Any, name: str) -> Tensor:
         return x
     if isinstance(x, _CONVERTIBLE) or hasattr(x, "__dlpack__"):
         return asarray(x)
-    raise TypeError(f"{name}: got a {type(x).__name__}; expected a tensor, an array or a number")
+    raise TypeError(f"{name}: got {type(x).__name__}; expected a tensor, an array or a number")
 
 
 def on_host(x: Tensor) -> bool:

@@ -218,7 +218,7 @@ def _ends(start: Any, stop: Any, num: Any, name: str) -> tuple[Any, Any, int]:
                 if isinstance(x, Tensor)
                 else ""
             )
-            raise TypeError(f"{name}: start and stop must be numbers, got a {type(x).__name__}{remedy}")
+            raise TypeError(f"{name}: start and stop must be numbers, got {type(x).__name__}{remedy}")
     if not hasattr(num, "__index__") or isinstance(num, Tensor):
         raise TypeError(f"{name}: num must be an integer, got {num!r}")
     if num < 0:

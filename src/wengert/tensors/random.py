@@ -241,7 +241,7 @@ def manual_seed(seed: int) -> Generator:
 
 def _prepare(shape: Any, generator: Generator | None, name: str) -> tuple[tuple[Any, ...], Generator]:
     if generator is not None and not isinstance(generator, Generator):
-        raise TypeError(f"{name}: generator must be a wengert.Generator, got a {type(generator).__name__}")
+        raise TypeError(f"{name}: generator must be a wengert.Generator, got {type(generator).__name__}")
     return as_shape(*shape) if shape else (), generator or default_generator
 
 

@@ -108,7 +108,7 @@ def _block(f: Callable[..., Any], i: int, j: int, chunk: int | None, args: Any, 
     for x in xs:
         if not isinstance(x, Tensor):
             raise ArgumentError(
-                f"hessian_blocks: each argument in a block must be one tensor, got a "
+                f"hessian_blocks: each argument in a block must be one tensor, got "
                 f"{type(x).__name__}; hessian takes containers"
             )
         _reject_complex(x, "hessian_blocks")

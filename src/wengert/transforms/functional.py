@@ -331,7 +331,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
             raise ArgumentError(
-                f"jvp: {name} must be a tuple with one entry per argument of f, got a {type(given).__name__}"
+                f"jvp: {name} must be a tuple with one entry per argument of f, got {type(given).__name__}"
             )
     xs, structure = tree.flatten(tuple(primals))
     x_dots = tree.leaves_like(tuple(tangents), structure, "jvp: the tuple of tangents")

@@ -109,7 +109,7 @@ def fori_loop(
                 f"fori_loop: {what} must be an integer, got a tensor; use while_loop for a number of turns that is computed"
             )
         if not hasattr(bound, "__index__"):
-            raise ArgumentError(f"fori_loop: {what} must be an integer, got a {type(bound).__name__}")
+            raise ArgumentError(f"fori_loop: {what} must be an integer, got {type(bound).__name__}")
     turns = arange(lower, upper) if upper - lower > 0 else arange(0)
     body = lambda carry, i: (body_fn(i, carry), None)
     return _scan("fori_loop", body, init, turns, None, False, checkpoints)[0]

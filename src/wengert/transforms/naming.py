@@ -30,7 +30,7 @@ def named(made: F, transformation: str, f: Any, doc: str, same_arguments: bool =
 def require_function(f: Any, what: str) -> None:
     """Raise where something else was handed to a transformation."""
     if not callable(f):
-        raise ArgumentError(f"{what}: takes a function, got a {type(f).__name__}")
+        raise ArgumentError(f"{what}: takes a function, got {type(f).__name__}")
 
 
 class Transformed(functools.partial):  # type: ignore[type-arg]

@@ -31,7 +31,7 @@ def require_callable(name: str, functions: dict[str, Any]) -> None:
     """Raise if one of the functions is not callable."""
     for label, f in functions.items():
         if not callable(f):
-            raise ArgumentError(f"{name}: {label} must be a function, got a {type(f).__name__}")
+            raise ArgumentError(f"{name}: {label} must be a function, got {type(f).__name__}")
 
 
 class PartTrace(InnerTrace):
@@ -97,7 +97,7 @@ def as_result(what: str, y: Any) -> Tensor:
         return y
     if isinstance(y, (bool, int, float, complex)):
         return full((), y)
-    raise TraceError(f"{what} must return tensors, numbers and containers of them, got a {type(y).__name__}")
+    raise TraceError(f"{what} must return tensors, numbers and containers of them, got {type(y).__name__}")
 
 
 # Functions that make the op of a family for a number of results, by name.

@@ -56,7 +56,7 @@ def as_config(given: Any, what: str) -> SchedulerConfig:
     """The configuration of a scheduler, or of one that is given by its configuration."""
     config = given.config if isinstance(given, HybridScheduler) else given
     if not isinstance(config, SchedulerConfig):
-        raise ArgumentError(f"{what}: takes a SchedulerConfig, got a {type(given).__name__}")
+        raise ArgumentError(f"{what}: takes a SchedulerConfig, got {type(given).__name__}")
     return config
 
 

@@ -146,7 +146,7 @@ def vmap(
     if axis_size is not None and not (_is_axis(axis_size) and axis_size >= 0):
         raise ArgumentError(f"vmap: axis_size must be the number of examples, got {axis_size!r}")
     if axis_name is not None and not isinstance(axis_name, str):
-        raise ArgumentError(f"vmap: axis_name must be a string, got a {type(axis_name).__name__}")
+        raise ArgumentError(f"vmap: axis_name must be a string, got {type(axis_name).__name__}")
 
     def make() -> Any:
         run: Any = functools.partial(_run, f, in_axes, out_axes, axis_size, axis_name)

@@ -105,7 +105,7 @@ def _condition(result: Any) -> Any:
     """What cond_fn returned as one bool, a number or a tensor."""
     if not isinstance(result, Tensor):
         if not isinstance(result, (bool, int, float)):
-            raise ArgumentError(f"while_loop: cond_fn must return a bool, got a {type(result).__name__}")
+            raise ArgumentError(f"while_loop: cond_fn must return a bool, got {type(result).__name__}")
         return bool(result)
     if result.size != 1:
         raise ShapeError(
