@@ -224,7 +224,7 @@ void delete_all(std::vector<Block*>& doomed) {
     doomed.pop_back();
     leave_dropped(b);
     unlist(b);
-    n_limited -= b->limited;
+    if (b->limited && --n_limited == 0) largest_limited = 0;  // the next graph may have smaller results
     if (Recipe* r = std::exchange(b->recipe, nullptr)) {
       r->results[b->result] = nullptr;
       let_go(r, doomed);

@@ -74,6 +74,14 @@ def test_strategies_drop_and_compute_again(config: Any, share: float, again: flo
     assert 0 < found["recomputed"] <= again * 2 * LAYERS
 
 
+def test_full_forgets_the_sizes_of_earlier_graphs() -> None:
+    with wg.checkpointing(wg.CheckpointConfig("full")):
+        wg.tanh(wg.ones((512, 512), requires_grad=True) * 2.0).sum().backward()
+    chain = Chain()
+    plain, found = chain.step(None), chain.step(wg.CheckpointConfig("full"))
+    assert found["saved"] <= 0.35 * plain["saved"]
+
+
 @pytest.mark.parametrize(
     "config",
     [wg.CheckpointConfig("selective"), wg.CheckpointConfig("block"), wg.CheckpointConfig("full")],
