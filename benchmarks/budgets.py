@@ -16,6 +16,7 @@ import ctypes
 import functools
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ from benchmarks.measure import Row
 
 MB = 2**20
 SHARES = {"1/2": 1 / 2, "1/3": 1 / 3, "1/5": 1 / 5}
+MOST_TIME = 2.0  # of the plot
 RESULTS = Path(__file__).parent / "results"
 Step = Callable[[], Any]
 
@@ -309,24 +311,27 @@ def plot(results: dict[str, Any], to: Path) -> None:
     """Peak and time of every network against the budget."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4))
+    figure, (peaks, times) = plt.subplots(1, 2, figsize=(10, 4))
+    peaks.plot([0, 1], [0, 1], "--", color="grey", label="the budget")
     for name in GOALS:
-        of_it = [r for r in results["rows"] if r["name"].startswith(name)]
-        rows = {r["name"].removeprefix(f"{name}, "): r["values"]["wengert"] for r in of_it}
-        settings = ("no budget", *(f"{k} of the activations" for k in SHARES), LEAST)
-        labels = [k for k in settings if f"{k}: peak" in rows]
-        peaks, times = [rows[f"{k}: peak"] for k in labels], [rows[f"{k}: time"] for k in labels]
-        order = sorted(range(len(labels)), key=lambda k: peaks[k])
-        share = [peaks[k] / peaks[0] for k in order]
-        axes[0].plot(share, [peaks[k] for k in order], "o-", label=name)
-        axes[1].plot(share, [times[k] / times[0] for k in order], "o-", label=name)
-    axes[0].set(
-        xlabel="peak, as a part of that without a budget", ylabel="peak beside what was there, MiB", yscale="log"
-    )
-    axes[1].set(
-        xlabel="peak, as a part of that without a budget", ylabel="time, as a multiple of that without a budget"
-    )
-    axes[1].legend()
+        rows = {r["name"].removeprefix(f"{name}, "): r for r in results["rows"] if r["name"].startswith(name)}
+        free_peak, free_time = (rows[f"no budget: {what}"]["values"]["wengert"] for what in ("peak", "time"))
+        points = []
+        for label in (LEAST, *(f"{k} of the activations" for k in reversed(SHARES))):
+            if (row := rows.get(f"{label}: peak")) and (limit := re.match(r"≤ ([\d.]+) MiB", row["goal"])):
+                time = rows[f"{label}: time"]["values"]["wengert"]
+                points.append((float(limit[1]) / free_peak, row["values"]["wengert"] / free_peak, time / free_time))
+        points.append((1.0, 1.0, 1.0))
+        shares = [x for x, _, _ in points]
+        (line,) = peaks.plot(shares, [y for _, y, _ in points], "o-", label=name)
+        times.plot(shares, [t for _, _, t in points], "o-", color=line.get_color(), label=name)
+        for share, _, time in points:
+            if time > MOST_TIME:
+                times.text(share + 0.02, MOST_TIME * 0.97, f"{time:.0f}× with {share:.0%}", color=line.get_color())
+    peaks.set(xlabel="budget, relative to the peak without one", ylabel="peak, relative to that without a budget")
+    times.set(xlabel="budget, relative to the peak without one", ylabel="time, relative to that without a budget")
+    times.set_ylim(0.9, MOST_TIME)
+    peaks.legend()
     figure.tight_layout()
     figure.savefig(to)
 
@@ -340,8 +345,8 @@ def main() -> None:
         "file",
         nargs="?",
         type=Path,
-        default=RESULTS / "memory.svg",
-        help="what to write (default: memory.svg among the results)",
+        default=RESULTS.parents[1] / "docs" / "images" / "budgets.svg",
+        help="what to write (default: docs/images/budgets.svg)",
     )
     to = parser.parse_args().file
     plot(json.loads((RESULTS / "memory.json").read_text(encoding="utf-8")), to)

@@ -62,7 +62,8 @@ print(json.dumps(dict(forward=t1 - t0, backward=t2 - t1, free=t4 - t3, bytes=pea
 _TRAINING = """
 import resource, sys
 from benchmarks.workloads import data, in_wengert
-step = in_wengert.mlp(data.SMALL, 32).names["step"]
+names = in_wengert.mlp(data.SMALL, 32).names
+step = lambda: names["step"](names["x"], names["target"])
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 n = int(sys.argv[1])
