@@ -101,7 +101,6 @@ def _np_log_softmax(x: Any) -> Any:
     return z - np.log(np.exp(z).sum(-1, keepdims=True))
 
 
-# Not expensive: a loss keeps the logits, and not their logarithms of probabilities beside them.
 log_softmax = define(
     "log_softmax",
     precision="full",
@@ -112,6 +111,7 @@ log_softmax = define(
     vmap="leading",
     samples=_MAP_SAMPLES,
     invalid=_MAP_INVALID,
+    expensive=True,
     public=False,
 )
 
