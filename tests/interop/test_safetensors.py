@@ -126,7 +126,7 @@ def test_key_maps(tmp_path: Path) -> None:
 def test_what_cannot_be_saved_is_named(tmp_path: Path) -> None:
     for state, message in [
         ({"a": {"b": object()}}, "a.b has type object"),
-        ({"net": nn.Linear(1, 1)}, r"net is a Linear.*state_dict"),
+        ({"net": nn.Linear(1, 1)}, r"net has type Linear.*state_dict"),
         ({"a": {"b": wg.ones(())}, "a.b": wg.ones(())}, "two tensors have the name 'a.b'"),
         ({(1, 2): 3}, r"key \(1, 2\)"),
         ({"__metadata__": wg.ones(())}, "__metadata__"),
