@@ -757,7 +757,7 @@ WalkResult walk_checked(const std::vector<Root>& roots, const WalkOptions& optio
   WalkOptions again = options;
   again.retain_graph = true;
   again.accumulate = false;
-  WalkResult found = go(roots, again);  // throws if the recomputation gives the same result
+  WalkResult found = go(roots, again);  // raises at the first bad step, unless it is finite this time
   for (Value* v : found.sources)
     if (v) release(v);
   for (auto& [id, v] : found.leaves) release(v);
