@@ -356,9 +356,11 @@ class Optimizer:
             f"{type(self).__name__}: its parameters, their state, and the options that change the formula"
         )
         count = len(self.scalars(_options(group), 1))
-        update_batch.trace_step(rule, found, trace.scalars(scalars, count, state_dtype(update_batch.dtype)))
-        trace.steps[update_batch] = ahead + 1
-        trace.commits[update_batch] = lambda: update_batch.count(trace.steps[update_batch])
+        numbers, condition = trace.scalars(scalars, count, state_dtype(update_batch.dtype)), trace.condition
+        update_batch.trace_step(rule, found, numbers, None if condition is None else condition.holds)
+        made = trace.steps[update_batch] = ahead + 1
+        held = None if condition is None else condition.held  # what is called later must not hold the trace
+        trace.commits[update_batch] = lambda: update_batch.count(made if held is None or held() else ahead)
         return True
 
     def _plan(self, options: Options, update_batch: UpdateBatch, n_scalars: int) -> Plan:

@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, NoReturn
 
-from wengert import _core, tree
+from wengert import tree
 from wengert._core import Tensor
 from wengert.autograd.gradient_map import GradientMap
-from wengert.debug.overflow import Overflow, Watch
+from wengert.debug.overflow import Overflow, OverflowSource, Watch
 from wengert.dtypes import float32
-from wengert.errors import ArgumentError, GradientError, TraceError
+from wengert.errors import ArgumentError, GradientError
 from wengert.modes import no_grad
-from wengert.program.call_trace import call_trace
+from wengert.optim.traced_scaling import traced_scaling
 from wengert.tensors.arguments import native
 from wengert.tensors.custom_node import record_node
 
@@ -160,9 +160,6 @@ class GradScaler:
 
     def scale(self, losses: Any) -> Any:
         """The loss, or each in a container, times the scale; in float32 where it is in half precision."""
-        trace = call_trace()
-        if trace is not None:
-            trace.read(self, "_scale")  # another scale is another compiled function
         leaves, structure = tree.flatten(losses)
         return tree.unflatten(structure, [self._scaled(loss) for loss in leaves])
 
@@ -171,8 +168,9 @@ class GradScaler:
             what = f"{loss.dtype.name}{tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise ArgumentError(f"GradScaler.scale: the loss must be a floating tensor, got {what}")
         wide = loss.astype(float32) if loss.dtype.is_floating and loss.dtype.itemsize < 4 else loss
-        scaled: Tensor = wide * self._scale
-        if not scaled._plain or not scaled.requires_grad or call_trace() is not None:
+        traced = traced_scaling(self)
+        scaled: Tensor = wide * (self._scale if traced is None else traced.factor(wide.dtype))
+        if not scaled._plain or not scaled.requires_grad or traced is not None:
             return scaled
         self._watch = Watch(loss, scaled, every=self._watching)
         return record_node(self._watch, [scaled], [scaled])[0]
@@ -180,7 +178,7 @@ class GradScaler:
     def unscale_(self, source: Any) -> Any:
         """Divide the gradients by the scale, in an optimizer's parameters or in a map, so that they can be clipped before
         `step`, which does not divide them again. Returns the source."""
-        if any(x is source for x in self._unscaled):
+        if self._is_unscaled(source):
             raise GradientError(
                 "GradScaler.unscale_: these gradients are unscaled already; call update() after the step"
             )
@@ -191,31 +189,56 @@ class GradScaler:
             for p in _parameters(source):
                 if p.grad is not None:
                     p.grad = self._divided(p.grad).astype(p.dtype)
-        self._unscaled.append(source)
+        traced = traced_scaling(self)
+        if traced is None:
+            self._note_unscaled(source)
+        else:
+            traced.unscale(source)
         return source
 
-    def step(self, optimizer: Any, grads: Any = None) -> bool:
+    def _note_unscaled(self, source: Any) -> None:
+        self._unscaled.append(source)
+
+    def _is_unscaled(self, source: Any) -> bool:
+        traced = traced_scaling(self)
+        return any(x is source for x in (*self._unscaled, *(() if traced is None else traced.unscaled)))
+
+    def step(self, optimizer: Any, grads: Any = None) -> bool | Tensor:
         """`optimizer.step(grads)` with gradients that are divided by the scale, unless one is infinite or NaN.
 
-        `grads` as for the optimizer: a map, pairs, a list, or nothing for those in `.grad`. Returns whether it stepped.
+        `grads` as for the optimizer: a map, pairs, a list, or nothing for those in `.grad`. Returns whether it stepped;
+        in compiled functions this is a boolean tensor, and where it is false everything keeps its value.
         """
-        if call_trace() is not None:
-            raise TraceError(
-                "GradScaler.step: whether a step is made depends on data; call it outside compiled functions"
-            )
-        if any(o is optimizer for o, _ in self._stepped):
-            raise GradientError("GradScaler.step: this optimizer has stepped already; call update() after each step")
+        self._require_no_step(optimizer)
         parameters = _parameters(optimizer)
         given = self._gradients(optimizer, parameters, grads)
+        traced = traced_scaling(self)
+        if traced is not None:
+            return traced.step(optimizer, [p for p in parameters if p in given], given)
         bad = [p for p in parameters if p in given and not bool(_isfinite(given[p]).all())]
-        self._stepped.append((optimizer, bool(bad)))
+        first = self._watch.first({p.id: given[p] for p in bad}) if bad and self._watch is not None else None
+        self._settle(optimizer, len(given), bad, first)
         if bad:
-            self._note_overflow(optimizer, given, bad)
             for p in parameters:  # as a step does with what it has used
                 p.grad = None
             return False
         optimizer.step(given)
         return True
+
+    def _require_no_step(self, optimizer: Any) -> None:
+        if any(o is optimizer for o, _ in self._stepped):
+            self._refuse_second_step()
+
+    def _refuse_second_step(self) -> NoReturn:
+        raise GradientError("GradScaler.step: this optimizer has stepped already; call update() after each step")
+
+    def _settle(self, optimizer: Any, n: int, bad: list[Tensor], first: OverflowSource | None = None) -> None:
+        """Note a step with n gradients, which was not made if those of some parameters were bad."""
+        self._stepped.append((optimizer, bool(bad)))
+        if bad:
+            names: dict[int, str] = getattr(optimizer, "_names", {})
+            labels = [names.get(p.id, f"{p.dtype.name}{tuple(p.shape)}") for p in bad]
+            self._overflow = Overflow(self.steps + 1, self._scale, labels, n, first, names)
 
     def _gradients(self, optimizer: Any, parameters: list[Tensor], grads: Any) -> GradientMap:
         """Unscaled gradients of the parameters, in their dtypes."""
@@ -224,7 +247,7 @@ class GradScaler:
                 f"GradScaler.step: {type(optimizer).__name__} computes losses itself, by a function; scaling works with "
                 "optimizers that take gradients"
             )
-        ready = any(x is grads or (grads is None and x is optimizer) for x in self._unscaled)
+        ready = self._is_unscaled(optimizer if grads is None else grads)
         if grads is None:
             pairs = [(p, p.grad) for p in parameters if p.grad is not None]
         elif isinstance(grads, GradientMap):
@@ -244,20 +267,22 @@ class GradScaler:
     def _divided(self, g: Tensor) -> Tensor:
         with no_grad():
             wide = g.astype(float32) if g.dtype.is_floating and g.dtype.itemsize < 4 else g
-            return wide * (1.0 / self._scale)
+            traced = traced_scaling(self)
+            return wide * (1.0 / self._scale if traced is None else traced.inverse(wide.dtype))
 
     def update(self) -> None:
         """Adapt the scale to the steps since the last update."""
+        traced = traced_scaling(self)
+        if traced is not None:
+            traced.update()
+            return
         if not self._stepped:
             raise GradientError("GradScaler.update: no step was made since the last update")
         overflowed = any(bad for _, bad in self._stepped)
         self._stepped, self._unscaled, self._watch = [], [], None
         self.steps += 1
         self.skipped_steps += overflowed
-        changed = self.loss_scaler.update(overflowed)
-        self._watching = overflowed or changed
-        if changed:
-            _core.settings_changed()
+        self._watching = self.loss_scaler.update(overflowed) or overflowed
         if overflowed and self._scale < self.min_scale:
             raise GradientError(
                 f"GradScaler: gradients overflow at every scale down to {self._scale:g}, so it is not the scale that makes "
@@ -265,12 +290,6 @@ class GradScaler:
             )
 
     # ---------------------------------------------------------------------------------------------------- report
-
-    def _note_overflow(self, optimizer: Any, given: GradientMap, bad: list[Tensor]) -> None:
-        names: dict[int, str] = getattr(optimizer, "_names", {})
-        labels = [names.get(p.id, f"{p.dtype.name}{tuple(p.shape)}") for p in bad]
-        found = None if self._watch is None else self._watch.first({p.id: given[p] for p in bad})
-        self._overflow = Overflow(self.steps + 1, self._scale, labels, len(given), found, names)
 
     def report(self, net: Any = None) -> str:
         """What overflowed last: the first operation and the layer it is in, and the gradients that are not finite.
@@ -302,7 +321,6 @@ class GradScaler:
             raise ArgumentError(f"GradScaler.load_state_dict: the state does not fit, missing: {', '.join(missing)}")
         self.loss_scaler.load_state_dict(state["loss_scaler"])
         self.steps, self.skipped_steps = int(state["steps"]), int(state["skipped_steps"])
-        _core.settings_changed()
 
     def __repr__(self) -> str:
         return f"GradScaler(scale={self._scale:g}, steps={self.steps}, skipped_steps={self.skipped_steps})"

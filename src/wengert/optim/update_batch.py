@@ -14,10 +14,11 @@ from wengert.errors import DTypeError
 from wengert.modes import no_grad
 from wengert.optim.update import Rule, state_dtype
 from wengert.registry.precision import uncast
-from wengert.tensors.arguments import as_dtype_of
+from wengert.tensors.arguments import as_dtype_of, native
 from wengert.tensors.conversion import asarray
 
 _update_in_place = _core.update_in_place
+_where = native("where")
 
 
 class Plan:
@@ -82,13 +83,15 @@ class UpdateBatch:
         self.steps += 1
         return True
 
-    def trace_step(self, rule: Rule, gradients: Sequence[Tensor], scalars: Sequence[Tensor]) -> None:
-        """The step as instructions of the trace that is open."""
+    def trace_step(
+        self, rule: Rule, gradients: Sequence[Tensor], scalars: Sequence[Tensor], condition: Tensor | None
+    ) -> None:
+        """The step as instructions of the trace that is open; where a condition does not hold, everything stays as it is."""
         self._check_dtype()
         with no_grad(), uncast():
             for p, g, state in zip(self.parameters, gradients, self.states):
                 for target, value in zip((p, *state), wide_rule(rule, p, g, *state, *scalars)):
-                    target._assign(value, "step")
+                    target._assign(value if condition is None else _where(condition, value, target), "step")
 
     def tensors(self) -> list[Tensor]:
         """All that a step changes."""

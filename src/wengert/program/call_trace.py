@@ -44,6 +44,14 @@ class View:
     seen: int  # the base's version that the view reflects
 
 
+@dataclass(slots=True, eq=False)
+class StepCondition:
+    """Whether optimizer steps take effect: known in the program, and after the call."""
+
+    holds: Any  # a boolean tensor of the trace
+    held: Callable[[], bool]
+
+
 class Name(Tracer):
     """A tensor in the trace. Writing to it in place gives the name a new value, as outside of traces."""
 
@@ -93,6 +101,8 @@ class CallTrace(Trace):
         self.freed: set[Var] = set()  # values whose graph a backward pass has consumed
         self._program = Program([], [], [])  # set when the trace is finished
         self.steps: dict[Any, int] = {}  # optimizer steps per call, by what is updated
+        self.condition: StepCondition | None = None  # of the optimizer steps that are being traced
+        self.notes: dict[Any, Any] = {}  # what objects that take part in the trace keep until it ends
         self._read: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # settings of Python objects
         self._entry: dict[Name, Var] = {}  # the values of names when the call began
         self._ended = False
