@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
+from tests import finite_differences as fd
 from wengert.errors import ArgumentError
 
 
@@ -71,3 +72,53 @@ def test_ends_of_the_range() -> None:
 
 def test_a_compiled_function_without_training_draws_nothing() -> None:
     assert wg.compile(lambda x: wg.dropout(x, 0.5, training=False) * 2)(wg.ones((2,))).tolist() == [2.0, 2.0]
+
+
+CHANNELS: list[tuple[Any, tuple[int, ...], int]] = [
+    (wg.dropout1d, (40, 25, 7), 2), (wg.dropout1d, (999, 7), 1), (wg.dropout2d, (40, 25, 3, 2), 2),
+    (wg.dropout2d, (40, 25, 3), 2), (wg.dropout3d, (40, 25, 2, 3, 2), 2), (wg.dropout3d, (999, 2, 3, 2), 1),
+    (wg.feature_alpha_dropout, (40, 25, 3), 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("drop", "shape", "lead"), CHANNELS)
+def test_whole_channels_are_dropped(drop: Any, shape: tuple[int, ...], lead: int) -> None:
+    y = drop(wg.ones(shape), 0.3, generator=wg.Generator(seed=3)).numpy().reshape(*shape[:lead], -1)
+    assert (y == y[..., :1]).all() and len(np.unique(y)) == 2
+    assert abs((y[..., 0] == y.min()).mean() - 0.3) < 0.06
+    assert drop(wg.ones(shape), 0.3, training=False).numpy().min() == 1.0
+    assert not drop(wg.ones(shape), 1.0).numpy().any()
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_alpha_dropout_keeps_mean_and_variance(p: float) -> None:
+    x = wg.randn(200_000, generator=wg.Generator(seed=5))
+    y = wg.alpha_dropout(x, p, generator=wg.Generator(seed=6)).numpy()
+    assert abs(y.mean()) < 0.02 and abs(y.std() - 1) < 0.03
+
+
+def test_alpha_dropout_is_the_affine_map_of_kept_elements() -> None:
+    x = np.linspace(-2.0, 2.0, 60)
+
+    def f(z: Any) -> Any:
+        return wg.alpha_dropout(z, 0.4, generator=wg.Generator(seed=0))
+
+    y, limit = f(wg.asarray(x)).numpy(), -1.7580993408473766
+    a = 1 / np.sqrt(0.6 * (1 + 0.4 * limit**2))
+    dropped = np.isclose(y, a * limit - a * limit * 0.4, rtol=1e-13)
+    assert 10 < dropped.sum() < 40
+    np.testing.assert_allclose(y[~dropped], a * x[~dropped] - a * limit * 0.4, rtol=1e-13, atol=1e-15)
+    (g,) = fd.pulled(f, x, seed=np.arange(60.0))
+    np.testing.assert_allclose(g, np.where(dropped, 0.0, a) * np.arange(60.0), rtol=1e-13)
+    assert wg.alpha_dropout([1.0, 2.0], 1.0).tolist() == [0.0, 0.0]
+
+
+def test_shapes_that_have_no_channels_are_named() -> None:
+    for call, message in [
+        (lambda: wg.dropout1d(wg.ones(3)), r"dropout1d: takes x with 2 or 3 axes, got float32\(3,\)"),
+        (lambda: wg.dropout2d(wg.ones((3, 2))), "dropout2d: takes x with 3 or 4 axes"),
+        (lambda: wg.feature_alpha_dropout(wg.ones(3)), "feature_alpha_dropout: takes x of shape"),
+        (lambda: wg.dropout3d(wg.ones((3, 2, 2, 2)), 2.0), "dropout3d: the probability must be between 0 and 1"),
+    ]:
+        with pytest.raises(wg.WengertError, match=message):
+            call()

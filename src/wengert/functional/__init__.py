@@ -21,7 +21,9 @@ from wengert.functional.activations import (
     silu,
     soft_shrink,
     softmax,
+    softmin,
     softsign,
+    tanh_shrink,
     threshold,
 )
 from wengert.functional.adaptive_pooling import (
@@ -63,7 +65,8 @@ from wengert.functional.convolution import (
     conv_transpose3d,
 )
 from wengert.functional.diagonals import diag, diagonal, trace, tril, triu
-from wengert.functional.dropout import dropout
+from wengert.functional.distances import cdist, pairwise_distance, pdist
+from wengert.functional.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from wengert.functional.einsum import einsum
 from wengert.functional.elementwise import (
     allclose,
@@ -88,6 +91,7 @@ from wengert.functional.elementwise import (
     subtract,
     xlogy,
 )
+from wengert.functional.embedding_bags import embedding_bag
 from wengert.functional.gather import (
     argwhere,
     embedding,
@@ -133,13 +137,24 @@ from wengert.functional.losses import (
     smooth_l1_loss,
 )
 from wengert.functional.margin_losses import (
+    hinge_embedding_loss,
     margin_ranking_loss,
+    multi_margin_loss,
     multilabel_margin_loss,
     multilabel_soft_margin_loss,
+    soft_margin_loss,
     triplet_margin_loss,
+    triplet_margin_with_distance_loss,
 )
 from wengert.functional.nan_functions import nan_to_num, nanmax, nanmean, nanmin, nansum
-from wengert.functional.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from wengert.functional.normalisation import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    rms_norm,
+)
 from wengert.functional.padding import pad
 from wengert.functional.patches import (
     fold,
@@ -154,11 +169,15 @@ from wengert.functional.pooling import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
     max_pool1d,
     max_pool2d,
     max_pool3d,
 )
 from wengert.functional.products import cross, kron, vander
+from wengert.functional.random_activations import gumbel_softmax, rrelu
 from wengert.functional.recurrent import gru_cell, lstm_cell, rnn_cell
 from wengert.functional.reductions import (
     all,
@@ -210,6 +229,7 @@ from wengert.functional.shapes import (
     squeeze,
     swapaxes,
     transpose,
+    unflatten,
 )
 from wengert.functional.sorting import (
     argpartition,
@@ -255,6 +275,7 @@ __all__ = [
     "adaptive_max_pool3d",
     "all",
     "allclose",
+    "alpha_dropout",
     "angle",
     "any",
     "argmax",
@@ -278,6 +299,7 @@ __all__ = [
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
+    "cdist",
     "celu",
     "clip",
     "clone",
@@ -311,14 +333,19 @@ __all__ = [
     "divide",
     "dot",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "dsplit",
     "einsum",
     "elu",
     "embedding",
+    "embedding_bag",
     "entr",
     "erfcinv",
     "expand_dims",
     "expit",
+    "feature_alpha_dropout",
     "flatten",
     "flip",
     "fmod",
@@ -331,10 +358,12 @@ __all__ = [
     "gradient",
     "group_norm",
     "gru_cell",
+    "gumbel_softmax",
     "hard_shrink",
     "hard_sigmoid",
     "hard_swish",
     "hard_tanh",
+    "hinge_embedding_loss",
     "hinge_loss",
     "histogram",
     "hsplit",
@@ -368,6 +397,7 @@ __all__ = [
     "leaky_relu",
     "legendre",
     "linear",
+    "local_response_norm",
     "log_cosh_loss",
     "log_ndtr",
     "log_sigmoid",
@@ -376,6 +406,9 @@ __all__ = [
     "logcumsumexp",
     "logit",
     "logsumexp",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "lstm_cell",
     "margin_ranking_loss",
     "masked_fill",
@@ -395,6 +428,7 @@ __all__ = [
     "mish",
     "moveaxis",
     "mse_loss",
+    "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
     "multiply",
@@ -410,7 +444,9 @@ __all__ = [
     "one_hot",
     "outer",
     "pad",
+    "pairwise_distance",
     "partition",
+    "pdist",
     "permute_dims",
     "pixel_shuffle",
     "pixel_unshuffle",
@@ -436,6 +472,7 @@ __all__ = [
     "rot90",
     "rotary_embedding",
     "round",
+    "rrelu",
     "scaled_dot_product_attention",
     "scatter",
     "scatter_add",
@@ -450,9 +487,11 @@ __all__ = [
     "silu",
     "sinc",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "soft_shrink",
     "softmax",
     "softmax_cross_entropy",
+    "softmin",
     "softplus",
     "softsign",
     "sort",
@@ -466,6 +505,7 @@ __all__ = [
     "swapaxes",
     "take",
     "take_along_axis",
+    "tanh_shrink",
     "tensordot",
     "threshold",
     "tile",
@@ -475,7 +515,9 @@ __all__ = [
     "trapezoid",
     "tril",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "triu",
+    "unflatten",
     "unfold",
     "unique_all",
     "unique_counts",

@@ -216,6 +216,21 @@ def softsign(x: Any) -> Tensor:
     return y
 
 
+@composite(functions=("tanh_shrink",))
+def _tanh_shrink(x: Tensor) -> Any:
+    return x - _tanh(x)
+
+
+def tanh_shrink(x: Any) -> Tensor:
+    """x − tanh x.
+
+    >>> tanh_shrink([-1e4, 0.0, 1.0]).tolist()
+    [-9999.0, 0.0, 0.2384...]
+    """
+    y: Tensor = _tanh_shrink(_input(x, "tanh_shrink"))
+    return y
+
+
 @composite(functions=("threshold",))
 def _threshold(x: Tensor, threshold: float, value: float) -> Any:
     return _where(x > threshold, x, value)
@@ -347,6 +362,16 @@ def softmax(x: Any, axis: int | Sequence[int] = -1) -> Tensor:
     if isinstance(axis, (tuple, list)):
         return _as_rows(t, axis, "softmax", _softmax_of_rows)
     return _softmax(t, one_axis(axis, t.ndim, "softmax"))
+
+
+@explain_keywords
+def softmin(x: Any, axis: int | Sequence[int] = -1) -> Tensor:
+    """e⁻ˣ / Σ e⁻ˣ along an axis, or over several: the softmax of −x.
+
+    >>> softmin([1e4, 1e4]).tolist()
+    [0.5, 0.5]
+    """
+    return softmax(-_input(x, "softmin"), axis)
 
 
 def log_probabilities(x: Tensor, axis: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from wengert.tensors.arguments import (
 
 _sum, _square, _rsqrt, _standardise = native("sum"), native("square"), native("rsqrt"), native("standardise")
 _reshape, _broadcast_to = native("reshape"), native("broadcast_to")
+_slice, _unslice, _pow = native("slice"), native("unslice"), native("pow")
 
 
 def _operands(name: str, x: Any, *parameters: Any) -> list[Any]:
@@ -278,3 +280,34 @@ def _move(running: Tensor, towards: Tensor, momentum: float) -> None:
         return
     with no_grad():
         running += momentum * (as_dtype_of(towards.detach(), running.dtype) - running)
+
+
+@composite(precision="full", functions=("local_response_norm",))
+def _local_response(x: Tensor, size: int, alpha: float, beta: float, k: float) -> Any:
+    t = _wide(x)
+    channels: Size = t.shape[1]
+    before = size // 2
+    shape = tuple(channels + size - 1 if i == 1 else n for i, n in enumerate(t.shape))
+    starts, steps = tuple(before if i == 1 else 0 for i in range(t.ndim)), (1,) * t.ndim
+    padded = _unslice(_square(t), shape, starts, steps)
+    sums: Any = 0.0
+    for shift in range(size):
+        sums = sums + _slice(padded, tuple(shift if i == 1 else 0 for i in range(t.ndim)), t.shape, steps)
+    return as_dtype_of(t * _pow(sums * (alpha / size) + k, -beta), x.dtype)
+
+
+def local_response_norm(x: Any, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """x / (k + α Σ x² / size)^β with the sum over `size` neighbouring channels of (batch, channels, …).
+
+    Krizhevsky et al., 2012.
+
+    >>> local_response_norm([[1.0, 2.0, 3.0]], 1, alpha=1.0, beta=1.0, k=0.0).tolist()
+    [[1.0, 0.5, 0.3333...]]
+    """
+    t = _operands("local_response_norm", x)[0]
+    if t.ndim < 2:
+        raise ShapeError(f"local_response_norm: takes x of shape (batch, channels, …), got {describe(t)}")
+    if size < 1:
+        raise ArgumentError(f"local_response_norm: size must be positive, got {size}")
+    y: Tensor = _local_response(t, operator.index(size), as_real(alpha), as_real(beta), as_real(k))
+    return y

@@ -9,6 +9,7 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.dtypes import float32, int64
 from wengert.errors import ArgumentError, ShapeError
+from wengert.functional.elementwise import pow
 from wengert.functional.windows import per_axis, with_batch, without_batch
 from wengert.tensors.arguments import (
     as_dtype_of,
@@ -250,3 +251,52 @@ def avg_pool3d(
     (1, 2, 2, 2, 2)
     """
     return average_windows("avg_pool3d", 3, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+
+def _power_mean(
+    name: str, rank: int, x: Any, norm_type: float, kernel_size: Sizes, stride: Sizes | None, ceil_mode: bool
+) -> Tensor:
+    """Shared implementation of `lp_pool1d` to `lp_pool3d`; `name` appears in errors."""
+    if not norm_type > 0:
+        raise ArgumentError(f"{name}: norm_type must be positive, got {norm_type}")
+    p, t = float(norm_type), as_floating(as_tensor(x, name))
+    means = average_windows(name, rank, pow(t, p), kernel_size, stride, 0, ceil_mode, True)
+    sums: Any = means * float(product(per_axis(name, "kernel_size", kernel_size, rank, least=1)))
+    return pow(sums, 1.0 / p)
+
+
+def lp_pool1d(
+    x: Any, norm_type: float, kernel_size: Sizes, *, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """(Σ xᵖ)^(1/p) over every window of (batch, channels, length), with p = `norm_type`; see `avg_pool1d`.
+
+    As in PyTorch, powers are taken of x, not of |x|.
+
+    >>> lp_pool1d([[[3.0, 4.0, 1.0, 0.0]]], 2, 2).tolist()
+    [[[5.0, 1.0]]]
+    """
+    return _power_mean("lp_pool1d", 1, x, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    x: Any, norm_type: float, kernel_size: Sizes, *, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """(Σ xᵖ)^(1/p) over every window of (batch, channels, height, width); see `lp_pool1d`.
+
+    >>> import wengert as wg
+    >>> lp_pool2d(wg.ones((1, 1, 4, 4)), 2, 2).tolist()
+    [[[[2.0, 2.0], [2.0, 2.0]]]]
+    """
+    return _power_mean("lp_pool2d", 2, x, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(
+    x: Any, norm_type: float, kernel_size: Sizes, *, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """(Σ xᵖ)^(1/p) over every window over three spatial axes; see `lp_pool1d`.
+
+    >>> import wengert as wg
+    >>> lp_pool3d(wg.ones((1, 2, 4, 4, 4)), 3, 2).flatten()[0].item()
+    2.0
+    """
+    return _power_mean("lp_pool3d", 3, x, norm_type, kernel_size, stride, ceil_mode)

@@ -116,6 +116,24 @@ def flatten(x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     return _reshape(t, (*t.shape[:first], product(t.shape[first : last + 1]), *t.shape[last + 1 :]))
 
 
+@explain_keywords
+def unflatten(x: Any, axis: int, shape: Sequence[Size]) -> Tensor:
+    """One axis as several of these sizes, of which one may be −1: the inverse of `flatten`.
+
+    >>> unflatten([1, 2, 3, 4, 5, 6], 0, (2, -1)).tolist()
+    [[1, 2, 3], [4, 5, 6]]
+    """
+    t = as_tensor(x, "unflatten")
+    k, sizes = one_axis(axis, t.ndim, "unflatten"), tuple(shape)
+    unknown = [i for i, n in enumerate(sizes) if isinstance(n, int) and n == -1]
+    known = product([n for i, n in enumerate(sizes) if i not in unknown])
+    if len(unknown) == 1 and not (isinstance(known, int) and known == 0):
+        sizes = tuple(t.shape[k] // known if i in unknown else n for i, n in enumerate(sizes))
+    if not sizes or len(unknown) > 1 or product(sizes) != t.shape[k]:
+        raise ShapeError(f"unflatten: sizes {tuple(shape)} do not make up axis {k} of {describe(t)}")
+    return _reshape(t, (*t.shape[:k], *sizes, *t.shape[k + 1 :]))
+
+
 def permute_dims(x: Any, /, axes: Any, *more: Any) -> Tensor:
     """Axes in another order: axis k of the result is axis axes[k] of x.
 

@@ -22,21 +22,45 @@ from wengert.nn.activations import (
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
     SiLU,
     Softmax,
+    Softmin,
     Softplus,
     SoftShrink,
     Softsign,
     Tanh,
+    TanhShrink,
     Threshold,
+)
+from wengert.nn.adaptive_softmax import (
+    AdaptiveLogSoftmaxWithLoss,
 )
 from wengert.nn.attention import MultiheadAttention
 from wengert.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
 from wengert.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from wengert.nn.dropout import Dropout
-from wengert.nn.embedding import Embedding
-from wengert.nn.layers import Bilinear, Flatten, Identity, Linear
+from wengert.nn.dropout import (
+    AlphaDropout,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    FeatureAlphaDropout,
+)
+from wengert.nn.embedding import (
+    Embedding,
+    EmbeddingBag,
+)
+from wengert.nn.layers import (
+    Bilinear,
+    CosineSimilarity,
+    Flatten,
+    Identity,
+    Linear,
+    PairwiseDistance,
+    Unflatten,
+)
 from wengert.nn.lora import LoRALinear
 from wengert.nn.losses import (
     BCELoss,
@@ -46,6 +70,7 @@ from wengert.nn.losses import (
     CTCLoss,
     FocalLoss,
     GaussianNLLLoss,
+    HingeEmbeddingLoss,
     HingeLoss,
     HuberLoss,
     KLDivLoss,
@@ -55,10 +80,13 @@ from wengert.nn.losses import (
     MSELoss,
     MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
     NLLLoss,
     PoissonNLLLoss,
     SmoothL1Loss,
+    SoftMarginLoss,
     TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
 )
 from wengert.nn.module import Module, functional_call
 from wengert.nn.normalisation import (
@@ -70,7 +98,25 @@ from wengert.nn.normalisation import (
     InstanceNorm2d,
     InstanceNorm3d,
     LayerNorm,
+    LocalResponseNorm,
     RMSNorm,
+)
+from wengert.nn.padding import (
+    CircularPad1d,
+    CircularPad2d,
+    CircularPad3d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ConstantPad3d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReflectionPad3d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ReplicationPad3d,
+    ZeroPad1d,
+    ZeroPad2d,
+    ZeroPad3d,
 )
 from wengert.nn.parameter import Parameter, ParameterDict, parameters_to_vector, vector_to_parameters
 from wengert.nn.parametrize import register_parametrization, remove_parametrization, spectral_norm, weight_norm
@@ -85,6 +131,9 @@ from wengert.nn.pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
@@ -95,6 +144,7 @@ from wengert.nn.pooling import (
 )
 from wengert.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from wengert.nn.transformer import (
+    Transformer,
     TransformerDecoder,
     TransformerDecoderLayer,
     TransformerEncoder,
@@ -122,6 +172,18 @@ __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "CTCLoss", "FocalLoss", "GaussianNLLLoss",
     "HingeLoss", "HuberLoss", "KLDivLoss", "L1Loss", "LogCoshLoss", "MarginRankingLoss", "MSELoss", "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "TripletMarginLoss",
+    "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout",
+    "Softmin", "TanhShrink", "RReLU",
+    "LocalResponseNorm",
+    "Unflatten", "CosineSimilarity", "PairwiseDistance",
+    "EmbeddingBag",
+    "LPPool1d", "LPPool2d", "LPPool3d",
+    "SoftMarginLoss", "HingeEmbeddingLoss", "MultiMarginLoss", "TripletMarginWithDistanceLoss",
+    "AdaptiveLogSoftmaxWithLoss",
+    "Transformer",
+    "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d",
+    "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "CircularPad1d",
+    "CircularPad2d", "CircularPad3d",
 ]  # fmt: skip
 
 functional = wengert  # every function of tensors is there

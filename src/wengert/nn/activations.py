@@ -9,6 +9,7 @@ from wengert._core import Tensor
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
 from wengert.tensors.arguments import native
+from wengert.tensors.random import Generator
 
 _relu, _tanh, _sigmoid = native("relu"), native("tanh"), native("sigmoid")
 
@@ -392,3 +393,50 @@ class LogSoftmax(Module):
     def forward(self, x: Tensor) -> Tensor:
         """ln softmax(x)."""
         return F.log_softmax(x, self.axis)
+
+
+class Softmin(Module):
+    """e⁻ˣ / Σ e⁻ˣ along an axis.
+
+    >>> import wengert as wg
+    >>> Softmin()(wg.zeros((4,))).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The softmin of x."""
+        return F.softmin(x, self.axis)
+
+
+class TanhShrink(Module):
+    """x − tanh x.
+
+    >>> import wengert as wg
+    >>> TanhShrink()(wg.tensor([0.0])).tolist()
+    [0.0]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x − tanh x."""
+        return F.tanh_shrink(x)
+
+
+class RReLU(Module):
+    """x where x > 0, else a · x: while training each a is uniform in [lower, upper), else their mean.
+
+    >>> import wengert as wg
+    >>> RReLU(0.25, 0.75).eval()(wg.tensor([-2.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
+
+    def __init__(
+        self, lower: float = 1.0 / 8.0, upper: float = 1.0 / 3.0, *, generator: Generator | None = None
+    ) -> None:
+        self.lower, self.upper, self.generator = lower, upper, generator
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x, or a · x."""
+        return F.rrelu(x, self.lower, self.upper, training=self.training, generator=self.generator)

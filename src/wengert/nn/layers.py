@@ -1,8 +1,9 @@
-"""Linear layers and flattening."""
+"""Linear layers, flattening, and distances."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from wengert import functional as F
@@ -122,3 +123,55 @@ class Flatten(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x with those axes as one."""
         return F.flatten(x, start_axis=self.start_axis, end_axis=self.end_axis)
+
+
+class Unflatten(Module):
+    """One axis as several: the inverse of `Flatten`.
+
+    >>> import wengert as wg
+    >>> Unflatten(1, (3, 4))(wg.ones((2, 12))).shape
+    (2, 3, 4)
+    """
+
+    def __init__(self, axis: int, shape: Sequence[int]) -> None:
+        self.axis, self.shape = axis, tuple(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x with that axis as several."""
+        return F.unflatten(x, self.axis, self.shape)
+
+    def extra_repr(self) -> str:
+        """The axis and its sizes."""
+        return f"{self.axis}, {self.shape}"
+
+
+class CosineSimilarity(Module):
+    """Σ ab / (|a| |b|) along an axis, by default 1; see `cosine_similarity`.
+
+    >>> import wengert as wg
+    >>> CosineSimilarity()(wg.tensor([[3.0, 0.0]]), wg.tensor([[1.0, 0.0]])).tolist()
+    [1.0]
+    """
+
+    def __init__(self, axis: int = 1, eps: float = 1e-8) -> None:
+        self.axis, self.eps = axis, eps
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """The cosines."""
+        return F.cosine_similarity(a, b, axis=self.axis, eps=self.eps)
+
+
+class PairwiseDistance(Module):
+    """(Σ |a − b + eps|ᵖ)^(1/p) along the last axis; see `pairwise_distance`.
+
+    >>> import wengert as wg
+    >>> PairwiseDistance(1.0, eps=0.0)(wg.tensor([[3.0, 4.0]]), wg.zeros((1, 2))).tolist()
+    [7.0]
+    """
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> None:
+        self.p, self.eps, self.keepdims = p, eps, keepdims
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """The distances."""
+        return F.pairwise_distance(a, b, p=self.p, eps=self.eps, keepdims=self.keepdims)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from wengert import functional as F
@@ -364,3 +365,88 @@ class FocalLoss(Module):
     def forward(self, logits: Tensor, target: Any) -> Tensor:
         """The loss of logits."""
         return F.focal_loss(logits, target, alpha=self.alpha, gamma=self.gamma, reduction=self.reduction)
+
+
+class SoftMarginLoss(Module):
+    """ln(1 + e^(−t x)) for targets of −1 and 1, averaged.
+
+    >>> import wengert as wg
+    >>> SoftMarginLoss()(wg.tensor([0.0]), wg.tensor([1.0])).item()
+    0.6931...
+    """
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        self.reduction = reduction
+
+    def forward(self, x: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.soft_margin_loss(x, target, reduction=self.reduction)
+
+
+class HingeEmbeddingLoss(Module):
+    """x where the target is 1, max(0, margin − x) where it is −1, averaged.
+
+    >>> import wengert as wg
+    >>> HingeEmbeddingLoss()(wg.tensor([0.25]), wg.tensor([-1.0])).item()
+    0.75
+    """
+
+    def __init__(self, *, margin: float = 1.0, reduction: str = "mean") -> None:
+        self.margin, self.reduction = margin, reduction
+
+    def forward(self, x: Tensor, target: Any) -> Tensor:
+        """The loss of distances x."""
+        return F.hinge_embedding_loss(x, target, margin=self.margin, reduction=self.reduction)
+
+
+class MultiMarginLoss(Module):
+    """Σ max(0, margin − x[label] + x[other])^p / classes, averaged; see `wengert.multi_margin_loss`.
+
+    >>> import wengert as wg
+    >>> MultiMarginLoss()(wg.tensor([[0.1, 0.2, 0.4, 0.8]]), wg.tensor([3])).item()
+    0.3249...
+    """
+
+    weight: Any
+
+    def __init__(self, p: int = 1, margin: float = 1.0, weight: Any = None, *, reduction: str = "mean") -> None:
+        self.register_buffer("weight", weight)
+        self.p, self.margin, self.reduction = p, margin, reduction
+
+    def forward(self, x: Tensor, target: Any) -> Tensor:
+        """The loss."""
+        return F.multi_margin_loss(
+            x, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
+        )
+
+
+class TripletMarginWithDistanceLoss(Module):
+    """max(0, d(anchor, near) − d(anchor, far) + margin), averaged, with any distance d.
+
+    >>> import wengert as wg
+    >>> loss = TripletMarginWithDistanceLoss(distance_function=lambda a, b: abs(a - b).sum(axis=-1))
+    >>> loss(wg.zeros((1, 2)), wg.zeros((1, 2)), wg.ones((1, 2))).item()
+    0.0
+    """
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        self.distance_function, self.margin, self.swap, self.reduction = distance_function, margin, swap, reduction
+
+    def forward(self, anchor: Tensor, near: Tensor, far: Tensor) -> Tensor:
+        """The loss."""
+        return F.triplet_margin_with_distance_loss(
+            anchor,
+            near,
+            far,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )

@@ -246,3 +246,23 @@ class BatchNorm3d(_BatchNorm):
     """
 
     ranks = (5,)
+
+
+class LocalResponseNorm(Module):
+    """x / (k + α Σ x² / size)^β with the sum over neighbouring channels; see `local_response_norm`.
+
+    >>> import wengert as wg
+    >>> LocalResponseNorm(2)(wg.ones((1, 4, 3))).shape
+    (1, 4, 3)
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x, normalised."""
+        return F.local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

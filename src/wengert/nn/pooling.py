@@ -313,3 +313,54 @@ class Upsample(Module):
         """Size or factor, and how."""
         what = f"size={self.size}" if self.size is not None else f"scale_factor={self.scale_factor}"
         return f"{what}, mode={self.mode!r}"
+
+
+class _LPPool(Module):
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(
+        self, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, *, ceil_mode: bool = False
+    ) -> None:
+        self.norm_type, self.kernel_size, self.ceil_mode = norm_type, kernel_size, ceil_mode
+        self.stride = kernel_size if stride is None else stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The windows' norms."""
+        return type(self).function(x, self.norm_type, self.kernel_size, stride=self.stride, ceil_mode=self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        """The norm and the window."""
+        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class LPPool1d(_LPPool):
+    """(Σ xᵖ)^(1/p) over every window of (batch, channels, length); see `lp_pool1d`.
+
+    >>> import wengert as wg
+    >>> LPPool1d(2, 2)(wg.ones((1, 3, 8))).shape
+    (1, 3, 4)
+    """
+
+    function = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPool):
+    """(Σ xᵖ)^(1/p) over every window of (batch, channels, height, width); see `lp_pool2d`.
+
+    >>> import wengert as wg
+    >>> LPPool2d(2, (2, 4))(wg.ones((1, 3, 8, 8))).shape
+    (1, 3, 4, 2)
+    """
+
+    function = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPool):
+    """(Σ xᵖ)^(1/p) over every window over three spatial axes; see `lp_pool3d`.
+
+    >>> import wengert as wg
+    >>> LPPool3d(2, 2)(wg.ones((1, 3, 4, 4, 4))).shape
+    (1, 3, 2, 2, 2)
+    """
+
+    function = staticmethod(F.lp_pool3d)

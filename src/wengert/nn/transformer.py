@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,12 @@ from wengert.errors import ArgumentError
 from wengert.nn.attention import MultiheadAttention
 from wengert.nn.containers import ModuleList
 from wengert.nn.dropout import Dropout
+from wengert.nn.init import xavier_uniform
 from wengert.nn.layers import Linear
 from wengert.nn.module import Module
 from wengert.nn.normalisation import LayerNorm
 from wengert.tensors.arguments import native
+from wengert.tensors.creation import full
 
 _ACTIVATIONS: dict[str, Callable[..., Any]] = {"relu": native("relu"), "gelu": F.gelu, "silu": F.silu}
 
@@ -194,3 +197,83 @@ class TransformerDecoder(Module):
         for layer in self.layers:
             tgt = layer(tgt, memory, *masks, **more)
         return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Module):
+    """An encoder and a decoder that attends to its result, each with a layer norm at the end (Vaswani et al., 2017).
+
+    Operands are (length, batch, d_model), with `batch_first` (batch, length, d_model). Matrices start as
+    `nn.init.xavier_uniform`. An encoder or decoder may be given instead of made.
+
+    >>> import wengert as wg
+    >>> net = Transformer(8, 2, 1, 1, 16, batch_first=True)
+    >>> mask = Transformer.generate_square_subsequent_mask(4)
+    >>> net(wg.ones((3, 5, 8)), wg.ones((3, 4, 8)), tgt_mask=mask).shape
+    (3, 4, 8)
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        *,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
+        options: Any = {"batch_first": batch_first, "norm_first": norm_first, "bias": bias, "dtype": dtype}
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+
+        self.encoder = custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(*sizes, **options), num_encoder_layers, norm()
+        )
+        self.decoder = custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(*sizes, **options), num_decoder_layers, norm()
+        )
+        for p in self.parameters():
+            if p.ndim > 1:
+                xavier_uniform(p)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Any = None,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        src_key_padding_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        src_is_causal: bool = False,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """The decoder's output, of the shape of `tgt`."""
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        return self.decoder(  # type: ignore[no-any-return]
+            tgt,
+            memory,
+            tgt_mask,
+            memory_mask,
+            tgt_key_padding_mask,
+            memory_key_padding_mask,
+            tgt_is_causal,
+            memory_is_causal,
+        )
+
+    @staticmethod
+    def generate_square_subsequent_mask(size: int, *, dtype: Any = None) -> Tensor:
+        """−∞ above the diagonal, else 0: no position attends to later ones."""
+        return F.triu(full((size, size), -math.inf, dtype=dtype), k=1)

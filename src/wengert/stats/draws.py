@@ -14,6 +14,7 @@ from wengert._core import Tensor
 from wengert.compiling.compile import composite
 from wengert.dtypes import DType, as_dtype
 from wengert.errors import DTypeError, ShapeError
+from wengert.functional.noise import opened
 from wengert.functional.special import _log_ndtr
 from wengert.program.trace import broadcast_shapes
 from wengert.stats.domains import (
@@ -40,11 +41,6 @@ _ndtr, _ndtri, _minimum, _maximum = (native(n) for n in ("ndtr", "ndtri", "minim
 _exp, _log, _sqrt, _erfcx = (native(n) for n in ("exp", "log", "sqrt", "erfcx"))
 
 
-@composite(precision="full")
-def _opened(u: Tensor, half: float) -> Tensor:
-    return _minimum(u + half, 1.0 - 2.0 * half)
-
-
 def uniform_numbers(shape: Shape, dtype: DType, generator: Generator | None) -> Tensor:
     """`rand` without checking its arguments."""
     key, counter = generator_of(generator, "sample").place(product(shape), dtype.itemsize == 8)
@@ -59,10 +55,7 @@ def normal_numbers(shape: Shape, dtype: DType, generator: Generator | None) -> T
 
 def open_uniform(shape: Shape, dtype: DType, generator: Generator | None) -> Tensor:
     """Uniform numbers that are neither 0 nor 1, so that no quantile of them is infinite."""
-    u = uniform_numbers(shape, dtype, generator)
-    # Half of the step of the grid on which numbers of this dtype are drawn.
-    half = {8: 2.0**-54, 4: 2.0**-25}.get(dtype.itemsize, 2.0**-12 if dtype.name == "float16" else 2.0**-9)
-    return _opened(u, half)
+    return opened(uniform_numbers(shape, dtype, generator))
 
 
 def standard_gamma(concentration: Tensor, shape: Shape, generator: Generator | None, logarithm: bool = False) -> Tensor:
