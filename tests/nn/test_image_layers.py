@@ -90,3 +90,31 @@ BAD: list[Any] = [
 def test_bad_input(call: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=re.escape(match)):
         call()
+
+
+@pytest.mark.parametrize(("mode", "of_numpy"), [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")])
+@pytest.mark.parametrize(
+    ("options", "widths"),
+    [
+        ({"padding": (2, 1), "stride": 2}, ((2, 2), (1, 1))),
+        ({"padding": "same", "dilation": (2, 1)}, ((2, 2), (1, 2))),
+        ({"padding": "valid"}, ((0, 0), (0, 0))),
+    ],
+)
+def test_padding_modes(mode, of_numpy, options, widths):
+    layer = nn.Conv2d(2, 3, (3, 4), padding_mode=mode, generator=wg.Generator(1), **options)
+    x = np.random.default_rng(0).standard_normal((2, 2, 7, 8)).astype(np.float32)
+    padded = np.pad(x, ((0, 0), (0, 0), *widths), mode=of_numpy)
+    sizes = {"stride": layer.stride, "dilation": layer.dilation}
+    expected = wg.conv2d(wg.tensor(padded), layer.weight, bias=layer.bias, **sizes)
+    np.testing.assert_array_equal(layer(wg.tensor(x)).detach().numpy(), expected.detach().numpy())
+    assert f"padding_mode={mode}" in repr(layer)
+
+
+def test_padding_modes_that_make_no_sense():
+    with pytest.raises(
+        wg.ArgumentError, match="padding_mode must be one of zeros, reflect, replicate, circular, got 'up'"
+    ):
+        nn.Conv1d(2, 3, 3, padding_mode="up")
+    with pytest.raises(wg.ArgumentError, match='padding="same" needs stride 1'):
+        nn.Conv1d(2, 3, 3, stride=2, padding="same", padding_mode="reflect")(wg.ones((1, 2, 5)))

@@ -47,7 +47,7 @@ def _check_bias(name: str, bias: Tensor | None, channels: Any) -> None:
         raise ShapeError(f"{name}: the bias must have shape {shape_text((channels,))}, got {describe(bias)}")
 
 
-def _both_sides(
+def both_sides(
     name: str, padding: Any, rank: int, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Padding before and after every axis."""
@@ -78,7 +78,7 @@ def _convolve(
         )
     _check_bias(name, b, weight.shape[0])
     kernel = weight.shape[2:]
-    before, after = _both_sides(name, padding, rank, kernel, step, gap)
+    before, after = both_sides(name, padding, rank, kernel, step, gap)
     sizes = []
     for n, k, s, d, p, q in zip(x.shape[2:], kernel, step, gap, before, after):
         room = n + p + q - d * (k - 1) - 1

@@ -9,12 +9,15 @@ from typing import Any, ClassVar
 from wengert import functional as F
 from wengert._core import Tensor
 from wengert.errors import ArgumentError
+from wengert.functional.convolution import both_sides
 from wengert.functional.windows import per_axis
 from wengert.nn.module import Module
 from wengert.nn.parameter import Parameter
 from wengert.tensors.random import Generator, uniform
 
 Sizes = int | Sequence[int]
+
+_PAD_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 class _Convolution(Module):
@@ -34,6 +37,7 @@ class _Convolution(Module):
         dilation: Sizes = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
         *,
         dtype: Any = None,
         generator: Generator | None = None,
@@ -48,6 +52,9 @@ class _Convolution(Module):
         self.stride = per_axis(name, "stride", stride, rank, least=1)
         self.dilation = per_axis(name, "dilation", dilation, rank, least=1)
         self.padding = padding if isinstance(padding, str) else per_axis(name, "padding", padding, rank, least=0)
+        if padding_mode not in _PAD_MODES:
+            raise ArgumentError(f"{name}: padding_mode must be one of {', '.join(_PAD_MODES)}, got {padding_mode!r}")
+        self.padding_mode = padding_mode
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (first, second // groups, *self.kernel_size)
         bound = 1.0 / math.sqrt(math.prod(shape[1:]))
@@ -60,20 +67,33 @@ class _Convolution(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x, convolved."""
+        padded = x if self.padding_mode == "zeros" else self._padded(x)
         return type(self).function(
-            x,
+            padded,
             self.weight,
             bias=self.bias,
             stride=self.stride,
-            padding=self.padding,
+            padding=self.padding if padded is x else 0,
             dilation=self.dilation,
             groups=self.groups,
         )
 
+    def _padded(self, x: Tensor) -> Tensor:
+        """x with its own elements around it, as many as zeros otherwise."""
+        sizes = self.kernel_size, self.stride, self.dilation
+        before, after = both_sides(type(self).__name__, self.padding, self.rank, *sizes)
+        widths = [(0, 0)] * (x.ndim - self.rank) + list(zip(before, after))
+        return F.pad(x, widths, mode=_PAD_MODES[self.padding_mode])
+
     def extra_repr(self) -> str:
         """Channels and sizes, and the options that are not the usual ones."""
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
-        usual: dict[str, Any] = {"padding": (0,) * self.rank, "dilation": (1,) * self.rank, "groups": 1}
+        usual: dict[str, Any] = {
+            "padding": (0,) * self.rank,
+            "dilation": (1,) * self.rank,
+            "groups": 1,
+            "padding_mode": "zeros",
+        }
         parts += [f"{k}={getattr(self, k)}" for k, v in usual.items() if getattr(self, k) != v]
         return ", ".join(parts) + ("" if self.bias is not None else ", bias=False")
 
@@ -92,6 +112,9 @@ class Conv1d(_Convolution):
 
 class Conv2d(_Convolution):
     """Convolution over (batch, channels, height, width) with weight (out_channels, in_channels / groups, height, width).
+
+    `padding_mode`: what stands around the input, "zeros", "reflect" (mirrored, without the edge), "replicate" (the edge) or
+    "circular" (the other side).
 
     >>> import wengert as wg
     >>> Conv2d(3, 8, 3, stride=2, padding=1)(wg.ones((5, 3, 8, 8))).shape
