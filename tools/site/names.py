@@ -44,7 +44,7 @@ PAGES: tuple[tuple[str, str, str], ...] = (
      "functional.losses functional.class_losses functional.margin_losses functional.likelihood_losses"),
     ("convolution", "Convolution, pooling, resampling",
      "functional.convolution functional.pooling functional.adaptive_pooling functional.patches functional.resampling "
-     "ops.conv ops.pool ops.resample"),
+     "functional.grid_sampling ops.conv ops.pool ops.resample"),
     ("layers", "Normalisation, attention, recurrence",
      "functional.normalisation functional.attention functional.recurrent ops.rows ops.attention ops.recurrent"),
     ("reverse", "Reverse mode and tapes", "autograd modes"),

@@ -106,6 +106,7 @@ from wengert.functional.gather import (
     take,
     take_along_axis,
 )
+from wengert.functional.grid_sampling import affine_grid, grid_sample
 from wengert.functional.joining import (
     concat,
     dsplit,
@@ -273,6 +274,7 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "affine_grid",
     "all",
     "allclose",
     "alpha_dropout",
@@ -356,6 +358,7 @@ __all__ = [
     "gelu",
     "glu",
     "gradient",
+    "grid_sample",
     "group_norm",
     "gru_cell",
     "gumbel_softmax",
