@@ -64,10 +64,11 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
         raise ArgumentError("stack: needs at least one tensor")
     shape = tensors[0].shape
     for t in tensors[1:]:
-        if t.ndim != len(shape) or any(a != b for a, b in zip(t.shape, shape)):
+        if t.shape != shape:
             raise ShapeError(f"stack: all shapes must be equal, got {describe(tensors[0])} and {describe(t)}")
     k = one_axis(axis, len(shape) + 1, "stack")
-    return _concat([_reshape(t, (*shape[:k], 1, *shape[k:])) for t in promoted(tensors)], k)
+    one = (*shape[:k], 1, *shape[k:])
+    return _concat([_reshape(t, one) for t in promoted(tensors)], k)
 
 
 @explain_keywords
@@ -85,10 +86,10 @@ def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
 
 def narrow(x: Tensor, axis: int, start: Size, size: Size, step: int = 1) -> Tensor:
     """`size` elements from `start` along one axis (not negative); a view."""
-    n = x.ndim
-    starts = tuple(start if i == axis else 0 for i in range(n))
-    sizes = tuple(size if i == axis else s for i, s in enumerate(x.shape))
-    return _slice(x, starts, sizes, tuple(step if i == axis else 1 for i in range(n)))
+    shape = x.shape
+    before, behind = axis, len(shape) - axis - 1
+    sizes = (*shape[:axis], size, *shape[axis + 1 :])
+    return _slice(x, (0,) * before + (start,) + (0,) * behind, sizes, (1,) * before + (step,) + (1,) * behind)
 
 
 def _clamped(index: int, n: Size) -> Size:

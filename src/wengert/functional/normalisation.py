@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wengert._core import Tensor
-from wengert.compiling.compile import composite
+from wengert.compiling.compile import checked_composite, composite
 from wengert.dtypes import float32
 from wengert.errors import ArgumentError, DTypeError, ShapeError
 from wengert.modes import no_grad
@@ -93,18 +93,36 @@ def _over_last_axes(
     return _in_groups(x, weight, bias, (rows, 1, length, 1), eps, centred)
 
 
-@composite(precision="full", functions=("layer_norm",))
-def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, n_axes: int, eps: float) -> Any:
-    return _over_last_axes(x, weight, bias, n_axes, eps, centred=True)
+def _layer_norm_operands(x: Any, weight: Any, bias: Any, normalized_shape: Any, eps: Any) -> tuple[Any, ...]:
+    return (*_operands("layer_norm", x, weight, bias), _sizes(normalized_shape), as_real(eps))
 
 
-@composite(precision="full", functions=("rms_norm",))
-def _rms_norm(x: Tensor, weight: Tensor | None, n_axes: int, eps: float) -> Any:
-    return _over_last_axes(x, weight, None, n_axes, eps, centred=False)
+@checked_composite(_layer_norm_operands, precision="full", functions=("layer_norm",))
+def _layer_norm(x: Any, weight: Any, bias: Any, normalized_shape: Any, eps: float) -> Any:
+    t, w, b = _operands("layer_norm", x, weight, bias)
+    n_axes = _normalised_axes(t, normalized_shape, "layer_norm", w, b)
+    return _over_last_axes(t, w, b, n_axes, as_real(eps), centred=True)
+
+
+def _rms_norm_operands(x: Any, weight: Any, normalized_shape: Any, eps: Any) -> tuple[Any, ...]:
+    return (*_operands("rms_norm", x, weight), _sizes(normalized_shape), None if eps is None else as_real(eps))
+
+
+@checked_composite(_rms_norm_operands, precision="full", functions=("rms_norm",))
+def _rms_norm(x: Any, weight: Any, normalized_shape: Any, eps: float | None) -> Any:
+    t, w = _operands("rms_norm", x, weight)
+    if eps is None:
+        eps = float(np.finfo(np.float64 if t.dtype.itemsize == 8 else np.float32).eps)
+    n_axes = _normalised_axes(t, normalized_shape, "rms_norm", w)
+    return _over_last_axes(t, w, None, n_axes, as_real(eps), centred=False)
+
+
+def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
 def _normalised_axes(x: Tensor, normalized_shape: int | Sequence[int], name: str, *parameters: Any) -> int:
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = _sizes(normalized_shape)
     n = len(shape)
     if n == 0 or n > x.ndim or any(a != b for a, b in zip(x.shape[x.ndim - n :], shape)):
         raise ShapeError(f"{name}: normalized_shape {shape_text(shape)} is not the end of the shape of {describe(x)}")
@@ -127,8 +145,7 @@ def layer_norm(
     >>> layer_norm([[1.0, 3.0]], 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
-    t, w, b = _operands("layer_norm", x, weight, bias)
-    y: Tensor = _layer_norm(t, w, b, _normalised_axes(t, normalized_shape, "layer_norm", w, b), as_real(eps))
+    y: Tensor = _layer_norm(x, weight, bias, normalized_shape, eps)
     return y
 
 
@@ -140,10 +157,7 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], *, weight: Any = Non
     >>> rms_norm([[3.0, 3.0]], 2).tolist()
     [[1.0, 1.0]]
     """
-    t, w = _operands("rms_norm", x, weight)
-    if eps is None:
-        eps = float(np.finfo(np.float64 if t.dtype.itemsize == 8 else np.float32).eps)
-    y: Tensor = _rms_norm(t, w, _normalised_axes(t, normalized_shape, "rms_norm", w), as_real(eps))
+    y: Tensor = _rms_norm(x, weight, normalized_shape, eps)
     return y
 
 

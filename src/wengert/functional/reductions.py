@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Callable
 from typing import Any, Literal, overload
 
 from wengert import _core
 from wengert._core import Tensor
-from wengert.compiling.compile import composite
+from wengert.compiling.compile import checked_composite, composite
 from wengert.dtypes import as_dtype, bool_, int64
 from wengert.errors import ArgumentError
 from wengert.foreign_names import explain_keywords
@@ -160,9 +161,38 @@ def squared_size(x: Tensor) -> Tensor:
     return _square(_real(x)) + _square(_imag(x)) if x.dtype.kind == "c" else _square(x)
 
 
-def _var(x: Tensor, axes: tuple[int, ...], keepdims: int, correction: float) -> Any:
+def _variance(x: Tensor, axes: tuple[int, ...], keepdims: int, correction: float) -> Any:
     deviation = x - _mean(x, axes, 1)
     return _sum(squared_size(deviation), axes, keepdims) / _degrees_of_freedom(x, axes, correction)
+
+
+def _named(name: str) -> Callable[..., tuple[Any, ...]]:
+    """The operands of a reduction as a tensor, None or numbers or a tuple of axes, and numbers."""
+
+    def operands(x: Any, axis: Any, *options: Any) -> tuple[Any, ...]:
+        return as_tensor(x, name), tuple(axis) if isinstance(axis, list) else axis, *options
+
+    return operands
+
+
+@checked_composite(_named("var"), precision="full", functions=("var",))
+def _var(x: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    t = as_floating(as_tensor(x, "var"))
+    return narrow(_variance(wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype)
+
+
+@checked_composite(_named("std"), precision="full", functions=("std",))
+def _std(x: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    t = as_floating(as_tensor(x, "std"))
+    return narrow(root(_variance(wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype)
+
+
+@checked_composite(_named("norm"), precision="full", functions=("norm",))
+def _norm(x: Any, axis: Axis, ord: Any, keepdims: bool) -> Any:
+    t = as_floating(as_tensor(x, "norm"))
+    if not isinstance(ord, (int, float)):
+        raise ArgumentError(f"norm: ord must be a number, got {ord!r}")
+    return narrow(_size(wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)
 
 
 @explain_keywords
@@ -172,8 +202,8 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = Fa
     >>> var([1.0, 3.0]).item(), var([1.0, 3.0], correction=1).item()
     (1.0, 2.0)
     """
-    t = as_floating(as_tensor(x, "var"))
-    return narrow(_var(wide(t), all_axes(axis, t.ndim, "var"), int(keepdims), correction), t.dtype)
+    y: Tensor = _var(x, axis, correction, keepdims)
+    return y
 
 
 def root(x: Tensor) -> Tensor:
@@ -189,8 +219,8 @@ def std(x: Any, axis: Axis = None, *, correction: float = 0, keepdims: bool = Fa
     >>> std([1.0, 3.0, 5.0, 7.0], correction=0).item() ** 2
     5.000000...
     """
-    t = as_floating(as_tensor(x, "std"))
-    return narrow(root(_var(wide(t), all_axes(axis, t.ndim, "std"), int(keepdims), correction)), t.dtype)
+    y: Tensor = _std(x, axis, correction, keepdims)
+    return y
 
 
 @explain_keywords
@@ -320,7 +350,7 @@ def logsumexp(x: Any, axis: Axis = -1, *, b: Any = None, keepdims: bool = False,
     return y
 
 
-def _norm(x: Tensor, axes: tuple[int, ...], keepdims: int, ord: float) -> Tensor:
+def _size(x: Tensor, axes: tuple[int, ...], keepdims: int, ord: float) -> Tensor:
     if ord == 2:
         return root(_sum(squared_size(x), axes, keepdims))
     size = _abs(x)
@@ -353,7 +383,5 @@ def norm(x: Any, axis: Axis = None, *, ord: float = 2, keepdims: bool = False) -
     >>> norm([3.0, 4.0]).item()
     5.0
     """
-    t = as_floating(as_tensor(x, "norm"))
-    if not isinstance(ord, (int, float)):
-        raise ArgumentError(f"norm: ord must be a number, got {ord!r}")
-    return narrow(_norm(wide(t), all_axes(axis, t.ndim, "norm"), int(keepdims), ord), t.dtype)
+    y: Tensor = _norm(x, axis, ord, keepdims)
+    return y
