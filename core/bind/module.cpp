@@ -11,6 +11,7 @@
 #include "leaving.h"
 #include "program.h"
 #include "shortcut.h"
+#include "subscript.h"
 
 namespace wengert {
 
@@ -179,6 +180,13 @@ void init(nb::module_& m) {
   init_transforms(m);
   init_autocast(m);
   m.def("from_buffer", &from_buffer);
+  m.def(
+      "basic_part",
+      [](nb::handle x, nb::handle key) -> nb::object {  // None for what Python handles
+        PyObject* part = try_subscript(x.ptr(), key.ptr());
+        return part ? nb::steal(part) : nb::none();
+      },
+      nb::arg(), nb::arg().none());
   m.def("copy", &copy_tensor);
   m.def("nonzero", &nonzero);
   m.def("set_hooks", &set_hooks);

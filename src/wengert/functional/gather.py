@@ -141,6 +141,8 @@ def scattered(op: Any, x: Tensor, i: Tensor, src: Tensor, axis: int, name: str) 
     """x with the leading part that the indices cover changed by the op."""
     k = one_axis(axis, x.ndim, name)
     s = _broadcast_to(src, i.shape) if src.ndim == 0 else src
+    if i.shape == s.shape == x.shape:
+        return _checked(name, op, x, i, s, k)
     _require_no_larger(i, s, None, "the values", name)
     _require_no_larger(i, x, k, "x", name)
     part = _leading(x, tuple(n if a == k else m for a, (n, m) in enumerate(zip(x.shape, i.shape))))

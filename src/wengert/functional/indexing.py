@@ -32,7 +32,7 @@ from wengert.functional.subscripts import (
     same_size,
 )
 from wengert.program.call_trace import call_trace
-from wengert.program.trace import broadcast_shapes, same_shape, untraced
+from wengert.program.trace import broadcast_shapes, filled, same_shape, untraced
 from wengert.tensors.arguments import (
     Size,
     as_dtype_of,
@@ -268,6 +268,9 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
 
 def _value(value: Any, x: Tensor, name: str) -> Tensor:
     """The value to write, in x's dtype. Python numbers are converted directly: a float is not rounded to float32 first."""
+    if type(value) is float and x.dtype.is_floating:
+        number: Tensor = filled((), value, x.dtype.code)
+        return number
     if isinstance(value, (bool, int, float, complex, list, tuple)):
         v = asarray(value, dtype=x.dtype)
     else:
@@ -359,6 +362,11 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     >>> x.tolist()
     [10, 2, 30]
     """
+    if _has_places(x) and (part := _core.basic_part(x, key)) is not None:
+        v = _fitting(value, x, part.shape, "setitem")
+        if v._plain:
+            assign(part, v, "setitem")
+            return
     mask = _scalar_mask(key, value)
     if mask is not None and mask.ndim <= x.ndim and all(a == b for a, b in zip(mask.shape, x.shape)):
         mask = _reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))

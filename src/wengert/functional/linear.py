@@ -100,7 +100,17 @@ def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
     >>> vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()
     [3.0, 7.0]
     """
-    a, b = as_tensor(a, "vecdot"), as_tensor(b, "vecdot")
+    y: Tensor = _vecdot(a, b, axis)
+    return y
+
+
+def _vecdot_operands(a: Any, b: Any, axis: Any) -> tuple[Any, ...]:
+    return as_tensor(a, "vecdot"), as_tensor(b, "vecdot"), axis
+
+
+@checked_composite(_vecdot_operands, precision="full", functions=("vecdot",))
+def _vecdot(a: Any, b: Any, axis: int) -> Any:
+    a, b, _ = _vecdot_operands(a, b, axis)
     if a.ndim == 0 or b.ndim == 0:
         raise ShapeError(f"vecdot: operands need at least one axis, got {describe(a)} and {describe(b)}")
     one_axis(axis, min(a.ndim, b.ndim), "vecdot")

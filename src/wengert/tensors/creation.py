@@ -40,14 +40,14 @@ def as_shape(shape: Any, *more: Any) -> tuple[Any, ...]:
         if isinstance(s, int) and s < 0:
             raise ShapeError(f"shape {sizes} has a negative size")
         if isinstance(s, int):
-            check_count(s, f"shape {sizes}")
+            check_count(s, "shape", sizes)
     return sizes
 
 
-def check_count(n: int, what: str) -> None:
+def check_count(n: int, *what: Any) -> None:
     """Raise if no machine has memory for n elements; still larger counts would overflow."""
     if n >= _TOO_MANY:
-        raise MemoryError(f"{what}: out of memory: {n} elements exceed the address space")
+        raise MemoryError(f"{' '.join(map(str, what))}: out of memory: {n} elements exceed the address space")
 
 
 def full(

@@ -24,6 +24,8 @@ from wengert.tensors.determinism import place_in_source, require_seed, running
 from wengert.tensors.device import like, make_on
 from wengert.tensors.numpy import data
 
+_DOUBLE = (float64.code, complex128.code)
+
 _uniform, _normal, _integers, _argsort = (
     native("random_uniform"),
     native("random_normal"),
@@ -166,7 +168,11 @@ class Generator:
     def place(self, size: Any, wide: bool, like: Any = None) -> tuple[tuple[Any, Any], tuple[Any]]:
         """Key and counter of a draw of this many elements, now or in every call of the function that is traced; or in every
         run of the static graph that the size, or a tensor that the numbers are for, belongs to."""
-        trace = tracing() or standing_trace(size) or standing_trace(like)
+        trace = tracing()
+        if trace is None and type(size) is int and like is None and not running.operation_seeds:
+            low, high, first = self.reserve((size + 1) // 2 if wide else (size + 3) // 4)
+            return (low, high), (first,)
+        trace = trace or standing_trace(size) or standing_trace(like)
         if isinstance(size, _core.Dim) and trace is None:
             refuse_kept_size("random numbers")  # before the counter becomes one
         source = _at(place_in_source()) if running.operation_seeds and self is default_generator else self
@@ -248,8 +254,8 @@ def _prepare(shape: Any, generator: Generator | None, name: str) -> tuple[tuple[
 def _draw(op: Any, shape: tuple[Any, ...], g: Generator, dtype: DType, device: Any) -> Tensor:
     elements = product(shape)
     if isinstance(elements, int):  # before the generator moves on by that much
-        check_count(elements, f"random numbers of shape {shape}")
-    key, counter = g.place(2 * elements if dtype.kind == "c" else elements, dtype in (float64, complex128))
+        check_count(elements, "random numbers of shape", shape)
+    key, counter = g.place(2 * elements if dtype.kind == "c" else elements, dtype.code in _DOUBLE)
     place = (shape, dtype.code, key, counter)
     drawn: Tensor = op(*place) if device is None else make_on(device, op, *place)
     return drawn
