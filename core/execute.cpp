@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <deque>
+#include <optional>
 #include <span>
 
 #include "finite.h"
@@ -6,7 +8,6 @@
 #include "kernels/strided.h"
 #include "profile.h"
 #include "regions.h"
-#include "small_array.h"
 #include "threads.h"
 
 namespace wengert {
@@ -56,6 +57,7 @@ struct Run {
   bool owns(int32_t slot) const { return slot < given || slot >= p.n_inputs; }
 
   void step(const Step& s);
+  void drop_unread(const Step& s);
   bool worked(const Step& s);
   void call(const Step& s);
   void run_group_on_device(const FusedGroup& g);
@@ -293,7 +295,7 @@ void GroupRun::run_code(char* const* at, int64_t n_rows) const {
     const int64_t n = i.row ? n_rows : n_rows * cols;
     switch (i.kind) {
       case FusedInstruction::Kind::map: {
-        const void* in[3] = {at[i.in[0]], at[i.in[1]], at[i.in[2]]};  // those that it has not are register 0
+        const void* in[3] = {at[i.in[0]], at[i.in[1]], at[i.in[2]]};  // unused operands alias register 0
         i.map(at[i.out], in, n);
         break;
       }
@@ -353,7 +355,7 @@ int64_t GroupRun::moved_bytes() const {
   event.done(nullptr, 0);
 }
 
-// Not inlined, like `run_one_block`: their buffers would otherwise take stack space in every enclosing region.
+// Not inlined, like `run_one_block`: their buffers would otherwise take stack space in every run.
 [[gnu::noinline]] void run_group(const FusedGroup& g, Run& run) {
   SmallArray<char*, kFew> base(g.registers.size());
   SmallArray<int64_t, kFew> row_bytes(g.registers.size());
@@ -509,11 +511,12 @@ void Run::step(const Step& s) {
       run_group(*s.group, *this);
     else
       run_group_on_device(*s.group);
-  } else if (s.regions.empty()) {
-    call(s);
   } else {
-    run_regions(s, {device, slots, sizes, leaf_sizes, wrote});
+    call(s);
   }
+}
+
+void Run::drop_unread(const Step& s) {
   for (int32_t d : s.drop) drop(d);
   for (int32_t d : s.drop_input)
     if (d < given) drop(d);
@@ -554,7 +557,7 @@ Value* spare_input(const OneBlock::Output& o, Value* const* in, int given, const
 
 void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   for (const FusedInstruction& i : g.code) {
-    const void* in[3] = {at[i.in[0]], at[i.in[1]], at[i.in[2]]};  // those that it has not are register 0
+    const void* in[3] = {at[i.in[0]], at[i.in[1]], at[i.in[2]]};  // unused operands alias register 0
     if (i.kind == FusedInstruction::Kind::map)
       i.map(at[i.out], in, n);
     else
@@ -638,40 +641,129 @@ void run_code(const FusedGroup& g, char* const* at, int64_t n) {
   }
 }
 
+// A program that is being executed, with the memory of its values and sizes.
+class Frame {
+ public:
+  Frame(DeviceId device, const ProgramCall& call, Value* const* donated, bool wrote, const Inspection* inspection)
+      : call_(call),
+        slots_(call.program->n_slots),
+        sizes_(call.program->sizes.steps.size()),
+        run_{*call.program, slots_.data(), sizes_.data(), call.leaf_sizes, donated, call.given, device},
+        next_(call.program->steps.data()),
+        inspection_(inspection) {
+    run_.wrote = wrote;
+    std::copy(call.in, call.in + run_.p.n_inputs, run_.slots);
+    std::fill(run_.slots + run_.p.n_inputs, run_.slots + run_.p.n_slots, nullptr);
+    for (auto& [slot, value] : run_.p.constants) run_.slots[slot] = value;
+  }
+  Frame(const Frame&) = delete;
+  ~Frame() {
+    if (!returned_) [[unlikely]]
+      run_.release_all();
+  }
+
+  void prepare() {
+    if (run_.device != kCpu) bring_constants(run_.p, run_.device, run_.slots);
+    if (!run_.p.sizes.steps.empty()) run_.p.sizes.evaluate(call_.leaf_sizes, sizes_.data());
+  }
+  // Executes all steps that are left. Not null: first, this region must run, which holds regions itself.
+  const ProgramCall* advance();
+  void return_outputs();
+
+  DeviceId device() const { return run_.device; }
+  bool wrote() const { return run_.wrote; }
+
+ private:
+  const ProgramCall* advance_regions(const Step& s);
+
+  const ProgramCall& call_;
+  SmallArray<Value*, kFew> slots_;
+  SmallArray<int64_t, kFew> sizes_;
+  Run run_;
+  const Step* next_;
+  const Inspection* inspection_;
+  RegionsInProgress regions_;  // of the next step
+  bool returned_ = false;
+};
+
+const ProgramCall* Frame::advance() {
+  const std::vector<Step>& steps = run_.p.steps;
+  const Step* const looks = inspection_ ? steps.data() + inspection_->step : nullptr;
+  for (const Step* const end = steps.data() + steps.size(); next_ != end; ++next_) {
+    const Step& s = *next_;
+    if (&s == looks && !regions_.any() && !inspection_->passes(run_.slots, run_.p.outputs.data())) [[unlikely]]
+      throw NotFinite();
+    if (s.regions.empty()) [[likely]]
+      run_.step(s);
+    else if (const ProgramCall* deeper = advance_regions(s))
+      return deeper;
+    run_.drop_unread(s);
+    if (!run_.wrote && run_.worked(s)) check_interrupt();
+  }
+  if (run_.donated) run_.store_donated();
+  return nullptr;
+}
+
+[[gnu::noinline]] const ProgramCall* Frame::advance_regions(const Step& s) {
+  if (!regions_.any()) {
+    ++run_counters.steps;
+    ++run_counters.instructions;
+    regions_.begin(s, {run_.device, run_.slots, run_.sizes, run_.leaf_sizes, run_.wrote});
+  }
+  while (const ProgramCall* call = regions_.next()) {
+    if (call->program->depth > 0) return call;
+    run_steps(run_.device, *call->program, call->in, call->leaf_sizes, call->out, nullptr, call->given, run_.wrote);
+  }
+  return nullptr;
+}
+
+void Frame::return_outputs() {
+  returned_ = true;
+  for (int32_t u : run_.p.unread)
+    if (u < run_.given) run_.drop(u);
+  for (size_t i = 0; i < run_.p.outputs.size(); ++i) {
+    const int32_t slot = run_.p.outputs[i];
+    Value*& y = call_.out[i];
+    y = slot < 0 ? nullptr : run_.slots[slot];
+    if (y && !(run_.p.moves[i] && run_.owns(slot))) retain(y);
+  }
+}
+
+// Regions that hold regions have frames on the heap, so only memory limits how deeply programs are nested.
+[[gnu::noinline]] void run_deeper(Frame& bottom, const ProgramCall* call) {
+  std::deque<std::optional<Frame>> above;  // a frame that has returned leaves its memory to the next one
+  size_t n = 0;
+  for (Frame* top = &bottom;; call = top->advance()) {
+    if (call) {
+      if (n == above.size()) above.emplace_back();
+      top = &above[n++].emplace(top->device(), *call, nullptr, top->wrote(), nullptr);
+      top->prepare();
+    } else if (n) {
+      top->return_outputs();
+      above[--n].reset();
+      top = n ? &*above[n - 1] : &bottom;
+    } else {
+      return;
+    }
+  }
+}
+
+// Apart from `run_steps`, whose stack a program of one block does without.
+[[gnu::noinline]] void run_frame(DeviceId device, const ProgramCall& call, Value* const* donated, bool wrote,
+                                 const Inspection* inspection) {
+  Frame frame(device, call, donated, wrote, inspection);
+  frame.prepare();
+  if (const ProgramCall* deeper = frame.advance()) [[unlikely]]
+    run_deeper(frame, deeper);
+  frame.return_outputs();
+}
+
 }  // namespace
 
 void run_steps(DeviceId device, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
                Value* const* donated, int given, bool wrote, const Inspection* inspection) {
   if (p.one_block && !donated && device == kCpu && run_one_block(p, in, out, given)) return;
-  SmallArray<Value*, kFew> slots(p.n_slots);
-  SmallArray<int64_t, kFew> sizes(p.sizes.steps.size());
-  std::copy(in, in + p.n_inputs, slots.data());
-  std::fill(slots.data() + p.n_inputs, slots.data() + p.n_slots, nullptr);
-  for (auto& [slot, value] : p.constants) slots[slot] = value;
-  if (device != kCpu) bring_constants(p, device, slots.data());
-  Run r{p, slots.data(), sizes.data(), leaf_sizes, donated, given, device};
-  r.wrote = wrote;
-  try {
-    if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, sizes.data());
-    const Step* const looks = inspection ? p.steps.data() + inspection->step : nullptr;
-    for (const Step& s : p.steps) {
-      if (&s == looks && !inspection->passes(r.slots, p.outputs.data())) [[unlikely]]
-        throw NotFinite();
-      r.step(s);
-      if (!r.wrote && r.worked(s)) check_interrupt();
-    }
-    if (donated) r.store_donated();
-  } catch (...) {
-    r.release_all();
-    throw;
-  }
-  for (int32_t u : p.unread)
-    if (u < given) r.drop(u);
-  for (size_t i = 0; i < p.outputs.size(); ++i) {
-    const int32_t slot = p.outputs[i];
-    out[i] = slot < 0 ? nullptr : slots[slot];
-    if (out[i] && !(p.moves[i] && r.owns(slot))) retain(out[i]);
-  }
+  run_frame(device, {&p, in, leaf_sizes, out, given}, donated, wrote, inspection);
 }
 
 namespace {

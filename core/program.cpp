@@ -128,16 +128,10 @@ void Program::finish() {
   find_heat();
 }
 
-namespace {
-// Each region runs as a nested call, so the depth is limited by the C stack.
-constexpr int kDeepest = 256;
-}  // namespace
-
 void Program::verify_regions(const Step& s) {
   const auto n_in = static_cast<int>(s.in.size());
   for (const Region& r : s.regions) {
     depth = std::max(depth, r.program->depth + 1);
-    require(depth <= kDeepest, "regions are nested too deeply: more than 256 branches and loops inside of each other");
     require(std::count(r.program->outputs.begin(), r.program->outputs.end(), -1) == 0, "a region lacks a result");
     const bool condition = s.loop && s.regions.size() == 2;
     const size_t n_out = !condition ? s.out.size() : &r == s.regions.data() ? 1 : s.out.size() - 1;
@@ -177,6 +171,10 @@ void Program::verify() {
     if (slot != -1) read(slot);
 }
 
+namespace {
+constexpr int kManyProducts = 1 << 20;  // regions that share a region would double the number with every level
+}  // namespace
+
 void Program::find_drops() {
   static const Op* matmul = find_op("matmul");
   std::vector<int> last(n_slots, -1);
@@ -187,7 +185,7 @@ void Program::find_drops() {
     n_products += steps[t].op && !steps[t].op->elementwise && steps[t].op->n_inputs >= 2;
     calls_back |= steps[t].owned != nullptr;
     for (const Region& r : steps[t].regions) {
-      n_products += r.program->n_products;
+      n_products = std::min(n_products + r.program->n_products, kManyProducts);
       calls_back |= r.program->calls_back;
     }
   }
@@ -262,24 +260,39 @@ constexpr int64_t kHotLoops = 1'000'000;
 constexpr int64_t kHotRuns = 100'000;
 constexpr int64_t kFewInstructions = 32;  // are dispatched in the time of a call from Python
 
-bool has_loops(const Program& p) {
-  return std::any_of(p.steps.begin(), p.steps.end(), [](const Step& s) {
-    return s.loop ||
-           std::any_of(s.regions.begin(), s.regions.end(), [](const Region& r) { return has_loops(*r.program); });
-  });
-}
-
 }  // namespace
 
 void Program::find_heat() {
   int64_t instructions = 0;
-  for (const Step& s : steps) instructions += s.group ? static_cast<int64_t>(s.group->code.size()) : 1;
-  const bool loops = has_loops(*this);
-  may_be_hot = loops || instructions >= kFewInstructions;
-  heat = loops ? -kHotLoops : -kHotRuns * instructions;
+  for (const Step& s : steps) {
+    instructions += s.group ? static_cast<int64_t>(s.group->code.size()) : 1;
+    has_loops |= s.loop != nullptr;
+    for (const Region& r : s.regions) has_loops |= r.program->has_loops;
+  }
+  may_be_hot = has_loops || instructions >= kFewInstructions;
+  heat = has_loops ? -kHotLoops : -kHotRuns * instructions;
 }
 
+namespace {
+
+using Programs = std::vector<std::shared_ptr<const Program>>;
+
+void take_regions(Program& p, Programs& to) {
+  for (Step& s : p.steps)
+    for (Region& r : s.regions) to.push_back(std::move(r.program));
+}
+
+}  // namespace
+
 Program::~Program() {
+  // The programs that only this one refers to are freed one after the other: nested destructors would need stack.
+  Programs nested;
+  take_regions(*this, nested);
+  while (!nested.empty()) {
+    const std::shared_ptr<const Program> p = std::move(nested.back());
+    nested.pop_back();
+    if (p.use_count() == 1) take_regions(const_cast<Program&>(*p), nested);
+  }
   for (auto& [slot, value] : constants) release(value);
   for (auto& list : constants_on)
     for (Value* v : list)

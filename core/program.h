@@ -152,6 +152,7 @@ struct Program {
   SizeProgram sizes;
   std::unique_ptr<OneBlock> one_block;  // null: does not apply
   int depth = 0;                        // nesting depth of regions
+  bool has_loops = false;               // here or in a region
   mutable PreparedByDevice prepared;
   mutable std::vector<std::vector<Value*>>
       constants_on;          // by device, from 1 on: copies of the constants with axes, made when first needed

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kSmallElements = 4096;     // of a group or call; beyond that the executor's dispatch is negligible
 constexpr int64_t kMostInstructions = 4000;  // limits the compile time
 constexpr int kInterruptTurns = 1024;
+constexpr int kDeepest = 64;  // compilers limit how deeply blocks are nested
 
 bool same_layout(const Value* a, const Value* b) {
   if (a->dtype != b->dtype || !same_shape(a, b)) return false;
@@ -35,6 +36,7 @@ class Source {
   explicit Source(bool small) : small_(small) {}
 
   Generated write(const Program& p, Value* const* in, const int64_t* leaf_sizes) {
+    if (p.depth > kDeepest) refuse("branches and loops are nested too deeply");
     std::vector<Place> inputs;
     for (int32_t i = 0; i < p.n_inputs; ++i) inputs.push_back(text_.given(Base::Kind::input, i, in[i]));
     const std::vector<Place> outputs = write_program(p, std::move(inputs), leaf_sizes);
