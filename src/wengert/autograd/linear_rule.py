@@ -14,6 +14,7 @@ from wengert.dtypes import ALL as DTYPES
 from wengert.errors import CustomOpError, TraceError
 from wengert.passes.linearize import transpose
 from wengert.program.ir import Const, Instruction, Type, Var
+from wengert.program.simplify import number_everywhere
 from wengert.program.trace import Trace, Tracer
 from wengert.registry.zero import ZERO
 from wengert.tensors.creation import zeros_like
@@ -88,13 +89,10 @@ def _is_zero(x: Any, producers: dict[Var, Instruction], known: dict[Var, Any]) -
     """Whether an operand or a result is known to be zero everywhere."""
     if isinstance(x, Tracer):
         x = x._var
-    if isinstance(x, Const):
-        x = x.value
-    if isinstance(x, Var):
-        if x in known:
-            return _is_zero(known[x], producers, known)
-        made_by = producers.get(x)
-        return made_by is not None and made_by.op.name == "full" and made_by.attrs[-1] == 0.0
+    if isinstance(x, Var) and x in known:
+        return _is_zero(known[x], producers, known)
+    if isinstance(x, Var | Const):
+        return number_everywhere(x, producers) == 0.0
     if isinstance(x, Tensor):
         return not data(x).any()
     return x is ZERO or not x

@@ -157,7 +157,7 @@ def methods() -> dict[str, Any]:
     table: dict[str, Any] = {
         op.name + "_": _method(op.function, op.name + "_")
         for op in OPS.values()
-        if op.elementwise and op.public and op.name not in ("where", "pow") and _keeps_dtype(op.name)
+        if op.elementwise and op.public and not op.n_conditions and _keeps_dtype(op.name)
     }
     for f in (pow, clip, masked_fill, scatter, scatter_add, scatter_reduce):
         table[f.__name__ + "_"] = _method(f, f.__name__ + "_")

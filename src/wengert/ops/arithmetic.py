@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wengert.ops.predicates import signbit
+from wengert.ops.simplifications import over_one, times_one
 from wengert.ops.tangents import conj, either, is_complex, real, select
 from wengert.ops.transcendental import log
 from wengert.registry.record import OPS, Op, define
@@ -20,6 +21,7 @@ mul = define(
     "mul",
     strong="scale",
     commutes=True,
+    simplified=times_one,
     formula="a · b",
     reference=np.multiply,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot * b + b_dot * a,
@@ -29,6 +31,7 @@ mul = define(
 div = define(
     "div",
     strong="unscale",
+    simplified=over_one,
     formula="a / b",
     reference=np.divide,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot / b - b_dot * (y / b),

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from wengert.ops.simplifications import Producers, producer
 from wengert.ops.sparsity import matrix_product
 from wengert.ops.tangents import conj
 from wengert.passes.example_axis import all_mapped
-from wengert.program.ir import is_one
+from wengert.program.ir import Instruction, is_one
 from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import Invalid, Sample, real
 
@@ -46,8 +47,25 @@ def _of_examples(size: Any, mapped: Any, a: Any, b: Any, transpose_a: int, trans
     return matmul(*all_mapped(size, mapped, (a, b)), transpose_a, transpose_b)
 
 
+def _without_transposes(i: Instruction, producers: Producers) -> Instruction:
+    """A product of transposed matrices by the flags: nothing is copied, and gradients have the layout of the parameter."""
+    inputs, flags = list(i.inputs), list(i.attrs)
+    for k, x in enumerate(i.inputs):
+        before = producer(x, producers)
+        if before is not None and before.op is OPS["permute"] and _swaps_last_two(before.attrs[0]):
+            inputs[k] = before.inputs[0]
+            flags[k] = 1 - flags[k]
+    return i if flags == list(i.attrs) else Instruction(i.op, tuple(inputs), tuple(flags), i.outputs, i.origin)
+
+
+def _swaps_last_two(axes: tuple[int, ...]) -> bool:
+    n = len(axes)
+    return n >= 2 and tuple(axes) == (*range(n - 2), n - 1, n - 2)
+
+
 matmul: Op = define(
     "matmul",
+    simplified=_without_transposes,
     precision="low",
     formula="Σₖ aᵢₖ bₖⱼ, with flags for transposed operands",
     reference=_reference,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert.ops.shape import broadcast_to, cast, concat, full, reshape, slice
+from wengert.ops.simplifications import no_axes
 from wengert.program.trace import create
 from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import Invalid, Sample, exactly, real, truth, whole
@@ -35,6 +36,7 @@ _AXES = [
 
 sum = define(
     "sum",
+    simplified=no_axes,
     precision="full",
     formula="Σ x",
     reference=_reference(np.sum),

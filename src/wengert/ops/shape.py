@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wengert.dtypes import ALL as DTYPES
+from wengert.ops.simplifications import permuted_back, same_dtype, same_shape
 from wengert.passes.example_axis import all_mapped, count
 from wengert.program.ir import is_one
 from wengert.program.trace import create
@@ -16,6 +17,9 @@ from wengert.registry.zero import ZERO
 
 reshape: Op = define(
     "reshape",
+    simplified=same_shape,
+    rearranges=True,
+    may_copy=True,
     written_back=lambda emit, base, part, attrs: emit(reshape, (part,), (base.shape,)),
     formula="the same elements in row-major order under another shape",
     reference=np.reshape,
@@ -33,6 +37,8 @@ reshape: Op = define(
 )
 permute: Op = define(
     "permute",
+    simplified=permuted_back,
+    rearranges=True,
     written_back=lambda emit, base, part, attrs: emit(
         permute, (part,), (tuple(attrs[0].index(k) for k in range(len(attrs[0]))),)
     ),
@@ -68,6 +74,8 @@ def _repeat_examples(size: Any, mapped: Any, x: Any, shape: Any) -> Any:
 
 broadcast_to: Op = define(
     "broadcast_to",
+    simplified=same_shape,
+    rearranges=True,
     formula="repeated along axes of size 1 and new leading axes",
     reference=np.broadcast_to,
     jvp="linear",
@@ -105,6 +113,7 @@ define(
 )
 cast: Op = define(
     "cast",
+    simplified=same_dtype,
     formula="the same numbers in another dtype",
     jvp=lambda x_dot, y, x, dtype: cast(x_dot, dtype) if DTYPES[dtype].is_inexact else ZERO,
     transpose=_cast_back,
@@ -366,6 +375,7 @@ tril: Op = define(
 
 full = define(
     "full",
+    fills_with=lambda shape, dtype, value: value,
     formula="a tensor of one value",
     samples=[Sample((), ((2, 3), 11, 1.5), gradients=False)],
     reference=lambda shape, dtype, value: np.full(shape, value, DTYPES[dtype].name),

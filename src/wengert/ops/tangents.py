@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.ops.simplifications import over_one, same_value, times_one, undone
 from wengert.ops.sparsity import selection
 from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import EXTREME, Invalid, Sample, binary, exactly, truth, unary, whole
@@ -59,6 +60,7 @@ sub = define(
 )
 neg = define(
     "neg",
+    simplified=undone,
     formula="−x",
     reference=np.negative,
     jvp="linear",
@@ -68,6 +70,7 @@ neg = define(
 )
 copy = define(
     "copy",
+    simplified=same_value,
     formula="x",
     reference=np.copy,
     jvp="linear",
@@ -117,6 +120,7 @@ make_complex: Op = define(
 )
 strong_product: Op = define(
     "strong_product",
+    simplified=times_one,
     formula="a·b, and 0 where either is 0, whatever the other is",
     reference=lambda a, b: np.where((a == 0) | (b == 0), 0, a * b),
     jvp=lambda a_dot, b_dot, y, a, b: _strongly(a_dot, b) + _strongly(b_dot, a),
@@ -137,6 +141,7 @@ def _strongly(tangent: Any, c: Any) -> Any:
 
 scale: Op = define(
     "scale",
+    simplified=times_one,
     formula="t·c, and 0 where t is 0 whatever c is (strong zero)",
     reference=lambda t, c: np.where(t == 0, 0, t * c),
     jvp=lambda t_dot, c_dot, y, t, c: t_dot * c + _strongly(c_dot, t),
@@ -150,6 +155,7 @@ scale: Op = define(
 )
 unscale: Op = define(
     "unscale",
+    simplified=over_one,
     formula="t/c, and 0 where t is 0 whatever c is (strong zero)",
     reference=lambda t, c: np.where(t == 0, 0, t / c),
     jvp=lambda t_dot, c_dot, y, t, c: t_dot / c - _strongly(c_dot, unscale(y, c)),

@@ -467,7 +467,7 @@ class CallTrace(Trace):
 def _require_view(name: Name, op: str) -> None:
     """Raise if it depends on strides, which a trace does not know, whether the tensor shares memory with its base."""
     view: Any = name._view
-    if view.op.name == "reshape" and not (view.base._view is None and has_known_layout(view.base)):
+    if view.op.may_copy and not (view.base._view is None and has_known_layout(view.base)):
         require_same_but_for_ones(name, view.base, op)
 
 

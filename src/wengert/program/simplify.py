@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-from wengert._core import attr_key, same_sizes
+from wengert._core import attr_key
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, remove_dead, verified
 
 
@@ -17,13 +17,12 @@ def simplify(program: Program) -> Program:
     body: list[Instruction] = []
     for original in program.instructions:
         i = _with_inputs(original, replaced)
-        if i.op.name == "matmul":
-            i = _fold_transposes(i, producers)
-        identity = _IDENTITIES.get(i.op.name)
-        same = identity(i, producers) if identity is not None else None
-        if same is not None:
-            replaced[i.outputs[0]] = same
-            continue
+        if i.op.simplified is not None:
+            simpler = i.op.simplified(i, producers)
+            if not isinstance(simpler, Instruction):
+                replaced[i.outputs[0]] = simpler
+                continue
+            i = simpler
         first = seen.setdefault(_key(i), i)
         if first is not i:
             replaced.update(zip(i.outputs, first.outputs))
@@ -73,93 +72,12 @@ def _key(i: Instruction) -> Any:
     return (i.op.name, attr_key(i.attrs) if i.attrs else None, *operands)
 
 
-def _is(x: Operand, value: float) -> bool:
-    return isinstance(x, Const) and not isinstance(x.value, complex) and x.value == value
-
-
-def _times_one(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
-    a, b = i.inputs
-    if isinstance(a, Var) and _is_one(b, producers):
-        return a
-    commutes = i.op.name in ("mul", "scale", "strong_product")  # a tangent of one is not zero
-    return b if commutes and isinstance(b, Var) and _is_one(a, producers) else None
-
-
-def _is_one(x: Operand, producers: dict[Var, Instruction]) -> bool:
-    """Whether every element is known to be 1, as in the cotangent that a gradient starts from."""
+def number_everywhere(x: Operand, producers: Mapping[Var, Instruction]) -> complex | None:
+    """The number that every element is, as in the cotangent of ones that a gradient starts from; None if not known."""
     made = producers.get(x) if isinstance(x, Var) else None
-    while made is not None and made.op.name in ("broadcast_to", "reshape"):
-        made = producers.get(made.inputs[0])  # type: ignore[arg-type]
-    return _is(x, 1.0) or (made is not None and made.op.name == "full" and made.attrs[2] == 1.0)
-
-
-def _same_shape(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
-    (x,) = i.inputs
-    return x if isinstance(x, Var) and same_sizes(x.type.shape, i.attrs[0]) else None
-
-
-def _same_dtype(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
-    (x,) = i.inputs
-    return x if isinstance(x, Var) and x.type.dtype == i.attrs[0] else None
-
-
-def _same_value(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
-    # Values never change, so returning an input unchanged is safe: whoever writes to one of the two copies first.
-    (x,) = i.inputs
-    return x if isinstance(x, Var) else None
-
-
-def _no_axes(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
-    return i.inputs[0] if not i.attrs[0] else None
-
-
-def _permuted_back(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
-    (x,), (axes,) = i.inputs, i.attrs
-    if tuple(axes) == tuple(range(len(axes))):
-        return x
-    before = producers.get(x) if isinstance(x, Var) else None
-    if before is not None and before.op.name == "permute":
-        inner = before.attrs[0]
-        if tuple(inner[a] for a in axes) == tuple(range(len(axes))):
-            return before.inputs[0]
-    return None
-
-
-def _negated_back(i: Instruction, producers: dict[Var, Instruction]) -> Operand | None:
-    (x,) = i.inputs
-    before = producers.get(x) if isinstance(x, Var) else None
-    return before.inputs[0] if before is not None and before.op.name == "neg" else None
-
-
-_IDENTITIES: dict[str, Callable[[Instruction, dict[Var, Instruction]], Operand | None]] = {
-    "mul": _times_one,
-    "div": _times_one,
-    "scale": _times_one,
-    "unscale": _times_one,
-    "strong_product": _times_one,
-    "broadcast_to": _same_shape,
-    "reshape": _same_shape,
-    "cast": _same_dtype,
-    "copy": _same_value,
-    "sum": _no_axes,
-    "permute": _permuted_back,
-    "neg": _negated_back,
-}
-
-
-def _fold_transposes(i: Instruction, producers: dict[Var, Instruction]) -> Instruction:
-    """Turn a product of transposed matrices into a product with flags: nothing is copied, and gradients have the layout of
-    the parameter."""
-    inputs, flags = list(i.inputs), list(i.attrs)
-    for k in range(2):
-        x = inputs[k]
-        before = producers.get(x) if isinstance(x, Var) else None
-        if before is not None and before.op.name == "permute" and _swaps_last_two(before.attrs[0]):
-            inputs[k] = before.inputs[0]
-            flags[k] = 1 - flags[k]
-    return Instruction(i.op, tuple(inputs), tuple(flags), i.outputs, i.origin)
-
-
-def _swaps_last_two(axes: tuple[int, ...]) -> bool:
-    n = len(axes)
-    return n >= 2 and tuple(axes) == (*range(n - 2), n - 1, n - 2)
+    while made is not None and made.op.rearranges:
+        x = made.inputs[0]
+        made = producers.get(x) if isinstance(x, Var) else None
+    if isinstance(x, Const):
+        return x.value
+    return None if made is None or made.op.fills_with is None else made.op.fills_with(*made.attrs)

@@ -76,6 +76,10 @@ class Op:
     commutes: bool = False
     passes_on: bool = False
     written_back: Callable[..., Any] | None = None
+    simplified: Callable[..., Any] | None = None
+    rearranges: bool = False
+    fills_with: Callable[..., float] | None = None
+    may_copy: bool = False
     # Only for ops that hold programs, which have no op in the core:
     infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes
     lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
@@ -135,6 +139,10 @@ def define(
     commutes: bool = False,
     passes_on: bool = False,
     written_back: Callable[..., Any] | None = None,
+    simplified: Callable[..., Any] | None = None,
+    rearranges: bool = False,
+    fills_with: Callable[..., float] | None = None,
+    may_copy: bool = False,
 ) -> Op:
     """Join the mathematics of an op to the core's record of the same name.
 
@@ -144,6 +152,11 @@ def define(
     `passes_on`: the result is the last operand; only derivatives and tapes see the op.
     `written_back(emit, base, part, attrs)`, of views: the base after the view of it has got the values of `part`, made by
     `emit(op, operands, attrs)`.
+    `simplified(instruction, producers)`: the operand that the result equals, or an instruction for the same result;
+    `producers` maps values to the instructions that make them. See `ops/simplifications.py`.
+    `rearranges`: the result has the elements of the operand, in another order or more than once.
+    `fills_with(*attrs)`, of ops without operands: the number that every element of the result is.
+    `may_copy`, of views: where strides allow no view, the result is a copy.
     """
     if name not in _NATIVE:
         raise ImportError(f"op {name!r} has a rule but no kernel: add it to core/ops/")
@@ -179,6 +192,10 @@ def define(
         commutes=commutes,
         passes_on=passes_on,
         written_back=written_back,
+        simplified=simplified,
+        rearranges=rearranges,
+        fills_with=fills_with,
+        may_copy=may_copy,
     )
     op.sparsity = _default_sparsity(op) if sparsity is None else sparsity
     op.precision = precision

@@ -68,7 +68,7 @@ class View(_core.View):
 
     def _require_sharing(self, y: Any, name: str) -> None:
         pair = self.base._pair
-        if self.name == "reshape" and not (pair.view is None and pair.known_layout) and _is_traced(pair.value):
+        if self.op.may_copy and not (pair.view is None and pair.known_layout) and _is_traced(pair.value):
             require_same_but_for_ones(y, self.base, name)
 
     def updated(self, part: Any, name: str) -> Any:
