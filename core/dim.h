@@ -101,9 +101,8 @@ struct SizeProgram {
   Dim compile(Dim d);
   int64_t number(SizeLeaf leaf);  // its index among the leaves, of which it becomes one
   void evaluate(const int64_t* leaf_values, int64_t* results) const;
-  static int64_t resolve(Dim d, const int64_t* results) {
-    return d.symbolic() ? results[Dim::kSymbolic - 1 - d.raw] : d.raw;
-  }
+  static int64_t index_of(Dim reference) { return Dim::kSymbolic - 1 - reference.raw; }
+  static int64_t resolve(Dim d, const int64_t* results) { return d.symbolic() ? results[index_of(d)] : d.raw; }
 
  private:
   Dim place(Kind kind, Dim a, Dim b);

@@ -225,7 +225,7 @@ void forget_compiler() { running = 0; }
 
 Function compile(const std::string& text) {
   const std::vector<std::string> compiler = find_compiler();
-  const std::string key = "wengert cpu code 2\n" + identity(compiler) + "\nheaders " + headers_digest() + "\n" + text;
+  const std::string key = "wengert cpu code 3\n" + identity(compiler) + "\nheaders " + headers_digest() + "\n" + text;
   std::string code;
   if (read_cached(kKind, key, code)) {
     ++n_read;

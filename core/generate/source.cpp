@@ -39,7 +39,9 @@ class Source {
     if (p.depth > kDeepest) refuse("branches and loops are nested too deeply");
     std::vector<Place> inputs;
     for (int32_t i = 0; i < p.n_inputs; ++i) inputs.push_back(text_.given(Base::Kind::input, i, in[i]));
-    const std::vector<Place> outputs = write_program(p, std::move(inputs), leaf_sizes);
+    std::vector<Size> leaves;
+    for (size_t i = 0; i < p.sizes.leaves.size(); ++i) leaves.push_back({leaf_sizes[i]});
+    const std::vector<Place> outputs = write_program(p, std::move(inputs), std::move(leaves));
     for (size_t i = 0; i < outputs.size(); ++i) add_result(p, outputs, i);
     text_.finish();
     for (Result& r : text_.made.results)
@@ -48,10 +50,18 @@ class Source {
   }
 
  private:
+  // A size that is known now, or a number that the function computes.
+  struct Size {
+    int64_t value = 0;
+    bool known = true;
+    std::string name = {};  // of the number; none for an expression of such numbers
+
+    bool operator==(const Size&) const = default;
+  };
+
   struct Scope {
     const Program& p;
-    const int64_t* leaf_sizes;
-    std::vector<int64_t> sizes;
+    std::vector<Size> leaves, sizes;
     std::vector<Place> at;
   };
 
@@ -65,15 +75,16 @@ class Source {
     if (first < static_cast<ptrdiff_t>(i)) return emit({Result::Kind::same, static_cast<int32_t>(first)});
     if (slot < p.n_inputs) return emit({Result::Kind::input, slot});
     const Place& y = outputs[i];
+    if (y.array < 0) refuse("a result has a size that is computed");
     if (!text_.is_given(y.array)) text_.keep_as_output(y.array);
     emit({Result::Kind::view, y.array, Ref::share(y.layout.v), y.offset});
   }
 
-  std::vector<Place> write_program(const Program& p, std::vector<Place> inputs, const int64_t* leaf_sizes) {
-    Scope s{p, leaf_sizes, std::vector<int64_t>(p.sizes.steps.size()), std::move(inputs)};
+  std::vector<Place> write_program(const Program& p, std::vector<Place> inputs, std::vector<Size> leaves) {
+    Scope s{p, std::move(leaves), {}, std::move(inputs)};
     for (const SizeLeaf& l : p.sizes.leaves)
       if (l.kind == SizeLeaf::content) refuse("a number in an operand decides a size or a place in a random stream");
-    if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, s.sizes.data());
+    evaluate_sizes(s);
     s.at.resize(static_cast<size_t>(p.n_slots));
     for (auto& [slot, value] : p.constants) {
       s.at[slot] = text_.given(Base::Kind::constant, static_cast<int32_t>(text_.made.constants.size()), value);
@@ -83,7 +94,7 @@ class Source {
       if (step.group)
         write_fused(s, step);
       else if (step.n_sizes)
-        refuse("operands are sizes of a part of it");
+        write_sized(s, step);
       else if (step.loop && step.regions.size() == 2)
         write_while(s, step);
       else if (step.loop)
@@ -98,6 +109,56 @@ class Source {
     return outputs;
   }
 
+  // ---------------------------------------------------------------------------------------------------------- sizes
+
+  static void evaluate_sizes(Scope& s) {
+    const SizeProgram& sizes = s.p.sizes;
+    std::vector<int64_t> leaves, values(sizes.steps.size());
+    for (const Size& l : s.leaves) leaves.push_back(l.value);
+    if (!values.empty()) sizes.evaluate(leaves.data(), values.data());
+    for (const SizeProgram::Step& step : sizes.steps) {
+      const int64_t value = values[s.sizes.size()];
+      if (step.kind == SizeProgram::Kind::leaf)
+        s.sizes.push_back(s.leaves[static_cast<size_t>(step.a.raw)]);
+      else
+        s.sizes.push_back({value, size_at(s, step.a).known && size_at(s, step.b).known});
+    }
+  }
+
+  // The number that a size reference stands for.
+  static Size size_at(const Scope& s, Dim d) {
+    if (!d.symbolic()) return {d.raw};
+    return s.sizes[static_cast<size_t>(SizeProgram::index_of(d))];
+  }
+
+  static int64_t known(const Size& size) {
+    if (!size.known) refuse("tensors have sizes that are computed");
+    return size.value;
+  }
+
+  static Dims known_dims(const Scope& s, const Dims& shape) {
+    Dims made;
+    for (int i = 0; i < shape.n; ++i) made.push(known(size_at(s, shape[i])));
+    return made;
+  }
+
+  // A value whose sizes are all known.
+  static const Place& place(const Scope& s, int32_t slot) {
+    const Place& x = s.at[static_cast<size_t>(slot)];
+    if (!x.length.empty()) refuse("tensors have sizes that are computed");
+    return x;
+  }
+
+  // An array whose shape is a list of size references, of which the first may be computed.
+  Place sized_array(const Scope& s, DType dtype, const Dims& shape) {
+    const Size length = shape.n ? size_at(s, shape[0]) : Size{1};
+    if (length.known) return text_.array(dtype, known_dims(s, shape), true);
+    if (length.name.empty()) refuse("tensors have sizes that are computed");
+    Dims turn;
+    for (int i = 1; i < shape.n; ++i) turn.push(known(size_at(s, shape[i])));
+    return text_.growing_array(dtype, turn, length.name);
+  }
+
   void count(int64_t instructions, int64_t elements) {
     if ((n_instructions_ += instructions) > kMostInstructions) refuse("too many instructions");
     if (small_ && elements > kSmallElements) refuse("tensors are large enough for the executor");
@@ -109,10 +170,10 @@ class Source {
     const FusedGroup& g = *step.group;
     int64_t rows = 1, cols = 1;
     if (g.like >= 0) {
-      rows = s.at[g.like].size();
+      rows = place(s, g.like).size();
     } else {
       const int outer = g.shape.n - g.row_axes;
-      for (int i = 0; i < g.shape.n; ++i) (i < outer ? rows : cols) *= SizeProgram::resolve(g.shape[i], s.sizes.data());
+      for (int i = 0; i < g.shape.n; ++i) (i < outer ? rows : cols) *= known(size_at(s, g.shape[i]));
     }
     std::vector<FusedInstruction> code;
     for (const auto& [op, i] : g.source) code.push_back(i);
@@ -131,14 +192,13 @@ class Source {
     if (r.constant) {
       made.one = text_.constant(r.dtype, r.bytes);
     } else if (r.input >= 0) {
-      const Place& x = s.at[r.input];
+      const Place& x = place(s, r.input);
       if ((x.size() != elements && x.layout->ndim != 0) || x.layout->dtype != r.dtype)
         refuse("an operand has another type than the program expects");
       bind_operand(x, elements, made);
     }
     if (r.output >= 0) {
-      const Dims shape =
-          g.like >= 0 ? s.at[g.like].layout->dims() : resolve(g.output_shapes[r.output_shape], s.sizes.data());
+      const Dims shape = g.like >= 0 ? s.at[g.like].layout->dims() : known_dims(s, g.output_shapes[r.output_shape]);
       s.at[r.output] = text_.array(r.dtype, shape);
       if (r.input < 0) {
         made.array = s.at[r.output].base;
@@ -159,8 +219,29 @@ class Source {
 
   // ----------------------------------------------------------------------------------------------------- single ops
 
+  // An op on values of a computed length, part by part.
+  void write_parts(Scope& s, const Step& step, const std::string& length) {
+    std::vector<Place> wholes;
+    for (int32_t slot : step.in) wholes.push_back(s.at[slot].share());
+    for (const Place& x : wholes)
+      if (x.length != length || !x.packed()) refuse("tensors have sizes that are computed");
+    const Value* shaped = wholes.back().layout.v;
+    const DType dtype = step.op->map_result[static_cast<int>(shaped->dtype)];
+    Place y = text_.growing_array(dtype, part_of(wholes.back()), length);
+    const std::string t = text_.fresh("t");
+    text_.open("for (int64_t " + t + " = 0; " + t + " < " + length + "; ++" + t + ")");
+    for (size_t i = 0; i < wholes.size(); ++i) s.at[step.in[i]] = slice(wholes[i], t);
+    write_elementwise(s, step);
+    text_.copy(s.at[step.out[0]], y.base + " + " + t + " * " + number(y.layout->strides[0]));
+    text_.close();
+    for (size_t i = 0; i < wholes.size(); ++i) s.at[step.in[i]] = std::move(wholes[i]);
+    s.at[step.out[0]] = std::move(y);
+  }
+
   void write_elementwise(Scope& s, const Step& step) {
     const Op& op = *step.op;
+    for (int32_t slot : step.in)
+      if (const std::string length = s.at[slot].length; !length.empty()) return write_parts(s, step, length);
     std::vector<Value*> operands;
     for (int32_t slot : step.in) operands.push_back(s.at[slot].layout.v);
     const Value* shaped = operands.back();
@@ -200,12 +281,13 @@ class Source {
     if (op.elementwise) return write_elementwise(s, step);
     if (op.data) refuse("calls a Python function");
     if (op.moves) refuse("brings tensors to another device");
+    if (op.name == "size_scalar")
+      if (const Size n = size_at(s, step.attrs.v[0].dims[0]); !n.known) return write_size(s, step, n);
     Call call{&op, step.owned, step.attrs, step.gemm, {}, {}};
     for (int k = 0; k < call.attrs.n; ++k)
-      if (call.attrs.v[k].kind == Attr::Kind::sizes)
-        call.attrs.v[k].dims = resolve(step.attrs.v[k].dims, s.sizes.data());
+      if (call.attrs.v[k].kind == Attr::Kind::sizes) call.attrs.v[k].dims = known_dims(s, step.attrs.v[k].dims);
     std::vector<Type> types;
-    for (int32_t slot : step.in) types.push_back(s.at[slot].layout->type());
+    for (int32_t slot : step.in) types.push_back(place(s, slot).layout->type());
     Type out[kMaxOutputs];
     op.infer(op, types.data(), static_cast<int>(types.size()), call.attrs, out);
     if (op.view) {
@@ -239,6 +321,14 @@ class Source {
     text_.close();
   }
 
+  void write_size(Scope& s, const Step& step, const Size& n) {
+    if (n.name.empty() || step.attrs.v[1].i != static_cast<int64_t>(DType::Int64))
+      refuse("tensors have sizes that are computed");
+    Place y = text_.array(DType::Int64, {});
+    text_.line(y.element("0") + " = " + n.name + ";");
+    s.at[step.out[0]] = std::move(y);
+  }
+
   void write_small_move(Scope& s, const Step& step, const Attrs& attrs, const Type& out) {
     std::vector<const Place*> in;
     for (int32_t slot : step.in) in.push_back(&s.at[slot]);
@@ -249,17 +339,31 @@ class Source {
 
   // -------------------------------------------------------------------------------------------------------- regions
 
-  std::vector<int64_t> leaves_of_region(const Scope& s, const Region& r) const {
-    std::vector<int64_t> leaves;
+  std::vector<Size> leaves_of_region(const Scope& s, const Step& step, const Region& r) {
+    std::vector<Size> leaves;
     for (int32_t l : r.leaves) {
-      if (l < 0) refuse("operands are sizes of a part of it");
-      leaves.push_back(s.leaf_sizes[l]);
+      if (l >= 0) {
+        leaves.push_back(s.leaves[static_cast<size_t>(l)]);
+        continue;
+      }
+      const std::string name = text_.fresh("size"), given = place(s, step.in[static_cast<size_t>(~l)]).element("0");
+      text_.line("const int64_t " + name + " = " + given + " > 0 ? " + given + " : 0;");
+      leaves.push_back({0, false, name});
     }
     return leaves;
   }
 
+  void write_sized(Scope& s, const Step& step) {
+    const Region& region = step.regions[0];
+    std::vector<Place> operands;
+    for (size_t i = static_cast<size_t>(step.n_sizes); i < step.in.size(); ++i)
+      operands.push_back(s.at[step.in[i]].share());
+    std::vector<Place> made = write_program(*region.program, std::move(operands), leaves_of_region(s, step, region));
+    for (size_t i = 0; i < made.size(); ++i) s.at[step.out[i]] = std::move(made[i]);
+  }
+
   void write_choice(Scope& s, const Step& step) {
-    const Place& index = s.at[step.in[0]];
+    const Place& index = place(s, step.in[0]);
     const auto last = static_cast<int64_t>(step.regions.size()) - 1;
     const std::string chosen = text_.fresh("chosen");
     text_.line("const int64_t " + chosen + " = static_cast<int64_t>(" + index.element("0") + ");");
@@ -270,9 +374,10 @@ class Source {
       const Region& region = step.regions[static_cast<size_t>(k)];
       std::vector<Place> operands;
       for (size_t i = 1; i < step.in.size(); ++i) operands.push_back(s.at[step.in[i]].share());
-      const std::vector<int64_t> leaves = leaves_of_region(s, region);
-      const std::vector<Place> made = write_program(*region.program, std::move(operands), leaves.data());
+      const std::vector<Place> made =
+          write_program(*region.program, std::move(operands), leaves_of_region(s, step, region));
       for (size_t i = 0; i < made.size(); ++i) {
+        if (!made[i].length.empty()) refuse("branches have results with sizes that are computed");
         if (k == 0) results.push_back(text_.array(made[i].layout->dtype, made[i].layout->dims()));
         if (!same_layout(made[i].layout.v, results[i].layout.v)) refuse("branches have results of different layouts");
         text_.copy(made[i], results[i].base);
@@ -318,39 +423,52 @@ class Source {
 
   void write_while(Scope& s, const Step& step) {
     const auto n_carried = static_cast<size_t>(step.loop->n_carried);
-    std::vector<Place> carried;
-    for (size_t i = 0; i < step.in.size(); ++i) {
-      const Place& x = s.at[step.in[i]];
-      if (i >= n_carried) {
-        carried.push_back(x.share());  // the same in all turns
-        continue;
-      }
-      if (!x.packed() && (reads_layouts(*step.regions[0].program) || reads_layouts(*step.regions[1].program)))
-        refuse("a loop begins with a value that is not packed");
+    const Region &condition = step.regions[0], &body = step.regions[1];
+    std::vector<Place> begin, carried;
+    bool packed = true;
+    for (size_t i = 0; i < n_carried; ++i) {
+      const Place& x = place(s, step.in[i]);
+      packed = packed && x.packed();
+      begin.push_back(x.share());
       carried.push_back(text_.array(x.layout->dtype, x.layout->dims()));
-      text_.copy(x, carried.back().base);
     }
-    const auto operands = [&] {
-      std::vector<Place> all;
-      for (const Place& c : carried) all.push_back(c.share());
-      return all;
+    const auto on = [&](const Region& region, const std::vector<Place>& first) {
+      std::vector<Place> operands;
+      for (size_t i = 0; i < step.in.size(); ++i)
+        operands.push_back(i < n_carried ? first[i].share() : s.at[step.in[i]].share());
+      return write_program(*region.program, std::move(operands), leaves_of_region(s, step, region));
+    };
+    const auto turn = [&](const std::vector<Place>& first) {
+      std::vector<Place> made = on(body, first);
+      carry_on(made, carried);
     };
     const Place turns = text_.array(DType::Int64, {});
     const std::string counter = text_.fresh("t");
     text_.line("int64_t " + counter + " = 0;");
-    text_.open("for (;; ++" + counter + ")");
-    const std::vector<int64_t> tested = leaves_of_region(s, step.regions[0]);
-    const std::vector<Place> holds = write_program(*step.regions[0].program, operands(), tested.data());
-    text_.line("if (!" + holds[0].element("0") + ") break;");
+    if (!packed && (reads_layouts(*condition.program) || reads_layouts(*body.program))) {
+      text_.open("if (" + on(condition, begin)[0].element("0") + ")");
+      text_.line(counter + " = 1;");
+      turn(begin);
+      text_.close();
+      copy_begin(begin, carried, "if (!" + counter + ")");
+      text_.open("for (; " + counter + "; ++" + counter + ")");
+    } else {
+      copy_begin(begin, carried);
+      text_.open("for (;; ++" + counter + ")");
+    }
+    text_.line("if (!" + on(condition, carried)[0].element("0") + ") break;");
     check_turns(counter);
-    const std::vector<int64_t> leaves = leaves_of_region(s, step.regions[1]);
-    std::vector<Place> made = write_program(*step.regions[1].program, operands(), leaves.data());
-    carried.resize(n_carried);
-    carry_on(made, carried);
+    turn(carried);
     text_.close();
     text_.line(turns.element("0") + " = " + counter + ";");
     finish_carried(s, step, carried);
     s.at[step.out[n_carried]] = turns.share();
+  }
+
+  void copy_begin(const std::vector<Place>& begin, const std::vector<Place>& carried, const std::string& test = "") {
+    text_.open(test);
+    for (size_t i = 0; i < begin.size(); ++i) text_.copy(begin[i], carried[i].base);
+    text_.close();
   }
 
   // Writes one turn on these carried values and copies the next ones to `parts.carried`.
@@ -363,61 +481,69 @@ class Source {
       const Place& x = i < n_carried ? carried[i] : s.at[step.in[i]];
       operands.push_back(i < first_sliced ? x.share() : slice(x, parts.turn));
     }
-    const std::vector<int64_t> leaves = leaves_of_region(s, region);
-    std::vector<Place> made = write_program(*region.program, std::move(operands), leaves.data());
+    std::vector<Place> made = write_program(*region.program, std::move(operands), leaves_of_region(s, step, region));
     for (size_t i = 0; i < parts.stacked.size(); ++i) {
-      const Place& whole = parts.stacked[i];
+      const Place &whole = parts.stacked[i], &one = made[n_carried + i];
+      if (!one.length.empty()) refuse("a loop stacks values with sizes that are computed");
       const int64_t step_size = whole.layout->ndim ? whole.layout->strides[0] : 0;
-      text_.copy(made[n_carried + i], whole.base + " + " + parts.turn + " * " + number(step_size));
+      text_.copy(one, whole.base + " + " + parts.turn + " * " + number(step_size));
     }
     carry_on(made, parts.carried);
   }
 
   Place slice(const Place& x, const std::string& turn) {
     const Value* v = x.layout.v;
-    Dims shape;
-    for (int i = 1; i < v->ndim; ++i) shape.push(v->shape[i]);
     const std::string name = text_.fresh("x");
     text_.line("const " + type_of(v->dtype) + "* const " + name + " = " + x.address() + " + " + turn + " * " +
                number(v->strides[0]) + ";");
-    return {make_layout(v->dtype, shape, v->strides + 1), name, 0, x.array};
+    return {make_layout(v->dtype, part_of(x), v->strides + 1), name, 0, x.array};
+  }
+
+  // The shape of a part along the first axis.
+  static Dims part_of(const Place& x) {
+    Dims shape;
+    for (int i = 1; i < x.layout->ndim; ++i) shape.push(x.layout->shape[i]);
+    return shape;
+  }
+
+  static Size length_of(const Place& x) {
+    return x.length.empty() ? Size{x.layout->shape[0]} : Size{0, false, x.length};
   }
 
   void write_loop(Scope& s, const Step& step) {
     const Loop& loop = *step.loop;
-    const int64_t length = SizeProgram::resolve(loop.length, s.sizes.data());
+    const Size length = size_at(s, loop.length);
+    if (!length.known && length.name.empty()) refuse("tensors have sizes that are computed");
     LoopParts parts;
     std::vector<Place> begin;
     bool packed = true;
     for (int i = 0; i < loop.n_carried; ++i) {
-      const Place& x = s.at[step.in[static_cast<size_t>(i)]];
+      const Place& x = place(s, step.in[static_cast<size_t>(i)]);
       packed = packed && x.packed();
       begin.push_back(x.share());
       parts.carried.push_back(text_.array(x.layout->dtype, x.layout->dims()));
     }
     for (size_t i = 0; i < loop.stacked_shapes.size(); ++i)
-      parts.stacked.push_back(
-          text_.array(loop.stacked_dtypes[i], resolve(loop.stacked_shapes[i], s.sizes.data()), true));
+      parts.stacked.push_back(sized_array(s, loop.stacked_dtypes[i], loop.stacked_shapes[i]));
     for (size_t i = step.in.size() - static_cast<size_t>(loop.n_sliced); i < step.in.size(); ++i) {
-      const Value* x = s.at[step.in[i]].layout.v;
-      if (x->ndim == 0 || x->shape[0] != length) refuse("a sliced value has another length than the loop");
+      const Place& x = s.at[step.in[i]];
+      if (x.layout->ndim == 0 || length_of(x) != length) refuse("a sliced value has another length than the loop");
     }
-    // If the first turn's operands have other layouts than those of later turns, it is written separately.
-    const bool apart = length > 0 && !packed && reads_layouts(*step.regions[0].program);
-    const std::string count = text_.fresh("t"), n = text_.word(length);
+    const std::string count = text_.fresh("t"), n = length.known ? text_.word(length.value) : length.name;
     parts.turn = text_.fresh("turn");
     const auto open_turn = [&] {
       text_.line("const int64_t " + parts.turn + " = " + (loop.reverse ? n + " - 1 - " + count : count) + ";");
     };
+    // If the first turn's operands have other layouts than those of later turns, it is written separately.
+    const bool apart = !packed && reads_layouts(*step.regions[0].program) && !(length.known && length.value == 0);
     if (apart) {
-      text_.open();
+      text_.open("if (" + n + " > 0)");
       text_.line("constexpr int64_t " + count + " = 0;");
       open_turn();
       write_turn(s, step, begin, parts);
       text_.close();
-    } else {
-      for (size_t i = 0; i < begin.size(); ++i) text_.copy(begin[i], parts.carried[i].base);
     }
+    if (!apart || !length.known) copy_begin(begin, parts.carried, apart ? "if (" + n + " == 0)" : "");
     text_.open("for (int64_t " + count + " = " + (apart ? "1" : "0") + "; " + count + " < " + n + "; ++" + count + ")");
     check_turns(count);
     open_turn();

@@ -49,11 +49,13 @@ struct Generated {
   std::vector<const void*> functions;
   std::vector<Call> calls;
   std::vector<Result> results;
+  int64_t n_growing = 0;  // arrays whose sizes the function computes
 };
 
 // The argument of a generated function.
 struct Core {
   void (*call)(void* context, int64_t which, char* const* at);  // operands, then results
+  char* (*grow)(void* context, int64_t which, int64_t bytes);   // an array of the function, at least of this size
   void (*check_interrupt)();
   void* context;
   const void* const* functions;

@@ -58,6 +58,7 @@ struct GeneratedForm {
   generate::Function function = nullptr;
   std::vector<char*> bases;
   std::vector<std::vector<Value*>> in, out;  // of the calls
+  std::vector<Ref> growing;                  // arrays whose sizes the function computes, while it runs
   bool busy = false;                         // a call may release the GIL, or re-enter through a callback
 
   void refuse(const std::string& why) {
@@ -119,6 +120,15 @@ struct GeneratedForm {
                   form.out[static_cast<size_t>(which)].data());
   }
 
+  static char* grow(void* context, int64_t which, int64_t bytes) {
+    Ref& array = static_cast<GeneratedForm*>(context)->growing[static_cast<size_t>(which)];
+    if (!array.v || array->size < bytes) {
+      array = Ref();
+      array = Ref(empty(DType::UInt8, {bytes}, Category::workspace));
+    }
+    return array->data;
+  }
+
   void run(Value* const* inputs, Value** results) {
     std::vector<Ref> fresh(bases.size());
     for (size_t k = 0; k < bases.size(); ++k) {
@@ -129,12 +139,18 @@ struct GeneratedForm {
           Ref(empty(b.dtype, b.shape, b.kind == Base::Kind::output ? Category::activation : Category::workspace));
       bases[k] = fresh[k]->data;
     }
-    const generate::Core core{call, check_interrupt, this, made.functions.data()};
-    struct Busy {
-      bool& flag;
-      explicit Busy(bool& f) : flag(f) { flag = true; }
-      ~Busy() { flag = false; }
-    } running(busy);
+    const generate::Core core{call, grow, check_interrupt, this, made.functions.data()};
+    struct Running {
+      GeneratedForm& form;
+      explicit Running(GeneratedForm& f) : form(f) {
+        form.busy = true;
+        form.growing.resize(static_cast<size_t>(form.made.n_growing));
+      }
+      ~Running() {
+        form.busy = false;
+        form.growing.clear();
+      }
+    } running(*this);
     function(bases.data(), made.words.data(), &core);
     std::fill_n(results, made.results.size(), nullptr);
     for (size_t i = 0; i < made.results.size(); ++i) results[i] = result(made.results[i], inputs, fresh, results);

@@ -50,6 +50,17 @@ Place Text::array(DType dtype, const Dims& shape, bool unbounded) {
   return {std::move(layout), "a" + number(k), 0, k};
 }
 
+Place Text::growing_array(DType dtype, const Dims& part, const std::string& length) {
+  Dims shape = {1};
+  for (int i = 0; i < part.n; ++i) shape.push(part[i]);
+  Ref layout = make_layout(dtype, shape);
+  const std::string name = fresh("g"), type = type_of(dtype), which = number(made.n_growing++);
+  const std::string bytes = length + " * " + number(layout->size * size_of(dtype));
+  line(type + "* __restrict const " + name + " = reinterpret_cast<" + type + "*>(core->grow(core->context, " + which +
+       ", " + bytes + "));");
+  return {std::move(layout), name, 0, -1, length};
+}
+
 Place Text::given(Base::Kind kind, int32_t index, const Value* v) {
   const auto k = static_cast<int32_t>(arrays_.size());
   // The number of elements from the first to the last.
@@ -152,6 +163,7 @@ void Text::finish() {
       "using namespace wengert;\nusing namespace wengert::generated;\n\n"
       "struct Core {\n"
       "  void (*call)(void* context, int64_t which, char* const* at);\n"
+      "  char* (*grow)(void* context, int64_t which, int64_t bytes);\n"
       "  void (*check_interrupt)();\n"
       "  void* context;\n"
       "  const void* const* functions;\n"

@@ -17,7 +17,8 @@ struct Place {
   Ref layout;
   std::string base;
   int64_t offset = 0;
-  int32_t array = -1;  // in Text::arrays
+  int32_t array = -1;       // in Text::arrays; -1: none of them, as its size is computed
+  std::string length = {};  // the size of the first axis if the function computes it; that of the layout is 1 then
 
   int64_t size() const { return layout->size; }
   bool packed() const { return layout->contiguous; }
@@ -25,7 +26,7 @@ struct Place {
   std::string element(const std::string& index) const {
     return base + "[" + (offset ? number(offset) + " + " : "") + index + "]";
   }
-  Place share() const { return {Ref::share(layout.v), base, offset, array}; }
+  Place share() const { return {Ref::share(layout.v), base, offset, array, length}; }
 };
 
 // A layout, packed if strides is null.
@@ -50,6 +51,8 @@ class Text {
 
   // A new packed array of the function. `unbounded`: never on the stack, however small it is now.
   Place array(DType dtype, const Dims& shape, bool unbounded = false);
+  // A new array of `length` parts of this shape; the function computes the length.
+  Place growing_array(DType dtype, const Dims& part, const std::string& length);
   Place given(Base::Kind kind, int32_t index, const Value* v);
   void keep_as_output(int32_t array) { arrays_[static_cast<size_t>(array)].kind = Base::Kind::output; }
   int32_t base_of(int32_t array) const { return arrays_[static_cast<size_t>(array)].base; }

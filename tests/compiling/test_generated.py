@@ -231,6 +231,96 @@ def test_while_loops(tier: Any) -> None:
     assert_same_bits(newton, (wg.tensor(2.0, dtype="float64"),), tier)
 
 
+def grow(x: Any) -> Any:
+    """How often this turns depends on the numbers."""
+    return wg.while_loop(lambda y: (y * y).sum() < 10.0, lambda y: 1.2 * y + 0.1 * wg.sin(y), x)
+
+
+def grow_in_few_places(x: Any) -> Any:
+    return wg.while_loop(
+        lambda y: (y * y).sum() < 1000.0, lambda y: 1.02 * y + 0.01 * wg.sin(y), x, checkpoints=4
+    ).sum()
+
+
+def while_in_while(x: Any) -> Any:
+    def body(c: Any) -> Any:
+        z = wg.while_loop(lambda z: (z * z).sum() < 3.0, lambda z: z * 1.3 + 0.1 * wg.cos(z), c[0] * 0.3)
+        return c[0] + 0.2 * z, c[1] + 1
+
+    return wg.while_loop(lambda c: c[1] < 4, body, (x, 0))[0].sum()
+
+
+def while_in_scan(x: Any) -> Any:
+    def turn(c: Any, v: Any) -> Any:
+        y = wg.while_loop(lambda y: (y * y).sum() < 5.0, lambda y: 1.3 * y + 0.1 * wg.sin(v * y), c)
+        return y * 0.2, y.sum()
+
+    return wg.scan(turn, x, wg.stack([x, x * 0.5, x + 1.0]))[1].sum()
+
+
+def squared(x: Any) -> Any:
+    return ((grow(x) - 1.0) ** 2).sum()
+
+
+def slope_of(f: Any) -> Any:
+    return lambda x: (wg.grad(f)(x) ** 2).sum()
+
+
+WHILE_DERIVATIVES: dict[str, Callable[[Any], Any]] = {
+    "gradient": wg.grad(squared),
+    "jacobian": wg.jacobian(grow),
+    "hessian": wg.hessian(squared),
+    "gradient_of_slope": wg.grad(slope_of(squared)),
+    "third_order": wg.grad(slope_of(slope_of(squared))),
+    "tangent_of_gradient": lambda x: wg.jvp(wg.grad(squared), (x,), (x * 2.0,)),
+    "few_checkpoints": wg.grad(grow_in_few_places),
+    "hessian_with_few_checkpoints": wg.hessian(grow_in_few_places),
+    "loop_in_loop": wg.grad(while_in_while),
+    "hessian_of_loop_in_loop": wg.hessian(while_in_while),
+    "loop_in_scan": wg.grad(while_in_scan),
+    "many_examples": lambda x: wg.vmap(wg.grad(squared))(wg.stack([x, x * 0.01, x * 30.0])),
+    "gradient_of_many_examples": wg.grad(lambda x: wg.vmap(squared)(wg.stack([x, x * 0.01])).sum()),
+    "no_turns": lambda x: wg.grad(squared)(x * 100.0),
+}
+
+
+@pytest.mark.parametrize("name", WHILE_DERIVATIVES)
+def test_derivatives_of_while_loops(name: str, tier: Any) -> None:
+    """Reverse mode has arrays whose sizes are numbers of turns."""
+    for dtype in ("float32", "float64"):
+        assert_same_bits(WHILE_DERIVATIVES[name], (wg.tensor([0.5, 0.2, -0.1], dtype=dtype),), tier)
+
+
+def test_one_code_for_any_number_of_turns(tier: Any) -> None:
+    compiled = wg.compile(wg.grad(squared))
+    x = wg.tensor([0.5, 0.2, -0.1])
+    scales = (1.0, 1e-12, 50.0, 0.3, 1e-3)
+    expected = [bits(compiled(x * s)) for s in scales]
+    tier("generated")
+    live = _core.memory_stats()["live_bytes"]
+    before = _core.tier_counters()
+    assert [bits(compiled(x * s)) for s in scales] == expected
+    after = _core.tier_counters()
+    assert (after["programs"] - before["programs"], after["runs"] - before["runs"]) == (1, len(scales))
+    assert _core.memory_stats()["live_bytes"] == live
+
+
+def test_memory_of_a_long_while_loop(tier: Any) -> None:
+    """About a megabyte of carried values, and those of the turns between two of them."""
+    tier("generated")
+    compiled = wg.compile(
+        wg.grad(
+            lambda x: wg.while_loop(lambda c: c[1] < 200_000, lambda c: (wg.sin(c[0]) + x, c[1] + 1), (x, 0))[0].sum()
+        )
+    )
+    x = wg.ones((16,)) * 0.25
+    compiled(x)
+    live = _core.memory_stats()["live_bytes"]
+    _core.reset_peak()
+    compiled(x)
+    assert _core.memory_stats()["peak_bytes"] - live < 6e6  # all of them take 16 MB
+
+
 def test_layouts_of_operands_and_results(tier: Any) -> None:
     x = real(4, 6)
 

@@ -19,7 +19,7 @@ from wengert.ops.index_sets import united
 from wengert.ops.sparsity import Call, Patterns
 from wengert.passes.batch import batch
 from wengert.passes.evaluate import apply, evaluate
-from wengert.program.ir import Program, Type, Var
+from wengert.program.ir import Instruction, Program, Type, Var
 from wengert.program.trace import same_shape
 from wengert.registry.record import OPS, Op
 from wengert.transforms.regions import (
@@ -208,7 +208,7 @@ def _batched(size: Any, mapped: Sequence[bool], index: Any, *xs: Any, branches: 
     """For many examples: the same branch for all, or every branch for all and then the right one for each."""
     programs = [batch(b, mapped[1:], size) for b in branches]
     if not mapped[0]:
-        made = taken(index, list(map(own_outputs, programs)), xs)
+        made = taken(index, [own_outputs(_packed(p)) for p in programs], xs)
         return made[0] if len(made) == 1 else tuple(made)
     results = [evaluate(p, xs, [], []) for p in programs]
     chosen = results[0]
@@ -216,6 +216,18 @@ def _batched(size: Any, mapped: Sequence[bool], index: Any, *xs: Any, branches: 
     for k, others in enumerate(results[1:], start=1):
         chosen = [where_examples(number >= k, y, x) for x, y in zip(chosen, others)]
     return chosen[0] if len(chosen) == 1 else tuple(chosen)
+
+
+def _packed(program: Program) -> Program:
+    """Copies results that are views, as of zeros that are the same for all examples: branches have results of one layout."""
+    made_by = {o: i.op for i in program.instructions for o in i.outputs}
+    copy = OPS["contiguous"]
+    body, outputs = list(program.instructions), list(program.outputs)
+    for k, o in enumerate(outputs):
+        if isinstance(o, Var) and o in made_by and made_by[o].view:
+            body.append(Instruction(copy, (o,), (), (Var(o.type),)))
+            outputs[k] = body[-1].outputs[0]
+    return Program(program.inputs, body, outputs)
 
 
 def _sparsity(call: Call) -> Patterns:
