@@ -38,6 +38,9 @@ WENGERT_INLINE auto map(X... x) {
     } else {
       return y;
     }
+  } else if constexpr (requires(T a) { Op::apply_near(a); }) {
+    if (Op::is_near(x...)) return Op::apply_near(x...);
+    return Op::in_range(x...) ? Op::apply(x...) : Op::apply_far(x...);
   } else if constexpr (HasFar<Op, T, kOperands>) {
     return Op::in_range(x...) ? Op::apply(x...) : Op::apply_far(x...);
   } else {

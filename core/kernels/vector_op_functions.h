@@ -93,6 +93,14 @@ WENGERT_FUNCTION(atanh, libm::atanh, complex::atanh(a))
       return math::name(a);                                         \
     }                                                               \
     template <Float T>                                              \
+    WENGERT_INLINE static bool is_near(T a) {                       \
+      return is_reduced(a);                                         \
+    }                                                               \
+    template <Float T>                                              \
+    WENGERT_INLINE static T apply_near(T a) {                       \
+      return math::name(a, as_reduced(a));                          \
+    }                                                               \
+    template <Float T>                                              \
     WENGERT_INLINE static bool in_range(T a) {                      \
       return !(magnitude(a) > kTrigLimit<T>); /* NaN is in range */ \
     }                                                               \

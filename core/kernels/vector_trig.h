@@ -40,6 +40,17 @@ WENGERT_INLINE TrigArgument<double> reduce_trig(double x) {
   return {sum, (r - sum) - rest, to_bits(t)};
 }
 
+// An argument that is its own remainder, to the bit. Where a single element is computed, this saves waiting for the
+// reduction; where many are, a branch would prevent vectors.
+template <class T>
+WENGERT_INLINE bool is_reduced(T x) {
+  return magnitude(x) <= static_cast<T>(0.785);
+}
+template <class T>
+WENGERT_INLINE TrigArgument<T> as_reduced(T x) {
+  return {x, T{0}, 0};
+}
+
 WENGERT_INLINE float sin_reduced(const TrigArgument<float>& a) {
   const float z = a.r * a.r;
   const float p = polynomial(z, -1.6666654611e-1f, 8.3321608736e-3f, -1.9515295891e-4f);
@@ -75,23 +86,35 @@ WENGERT_INLINE T sin_of_quadrant(const TrigArgument<T>& a, BitsOf<T> quadrant) {
 namespace math {
 
 template <class T>
-WENGERT_INLINE T sin(T x) {
-  const T y = sin_of_quadrant(reduce_trig(x), 0);
+WENGERT_INLINE T sin(T x, const TrigArgument<T>& a) {
+  const T y = sin_of_quadrant(a, 0);
   return x == T{0} ? x : y;
 }
 
 template <class T>
-WENGERT_INLINE T cos(T x) {
-  return sin_of_quadrant(reduce_trig(x), 1);
+WENGERT_INLINE T cos(T, const TrigArgument<T>& a) {
+  return sin_of_quadrant(a, 1);
 }
 
 template <class T>
-WENGERT_INLINE T tan(T x) {
-  const auto a = reduce_trig(x);
+WENGERT_INLINE T tan(T x, const TrigArgument<T>& a) {
   const T s = sin_reduced(a), c = cos_reduced(a);
   const bool odd = (a.q & 1) != 0;
   const T y = (odd ? -c : s) / (odd ? s : c);
   return x == T{0} ? x : y;
+}
+
+template <class T>
+WENGERT_INLINE T sin(T x) {
+  return sin(x, reduce_trig(x));
+}
+template <class T>
+WENGERT_INLINE T cos(T x) {
+  return cos(x, reduce_trig(x));
+}
+template <class T>
+WENGERT_INLINE T tan(T x) {
+  return tan(x, reduce_trig(x));
 }
 
 }  // namespace math

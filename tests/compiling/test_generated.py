@@ -385,6 +385,24 @@ def test_every_elementwise_op(dtype: str, tier: Any) -> None:
     assert _core.tier_counters()["runs"] - before == len(tensors)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_angles_one_by_one(dtype: str, tier: Any) -> None:
+    """A single small angle skips the reduction that vectors of them go through."""
+    steps = np.arange(-40, 40) * np.spacing(np.array(0.785, dtype))
+    edges = [sign * (edge + steps) for edge in (0.785, np.pi / 4, 0.7853) for sign in (1, -1)]
+    scales = np.ldexp(RNG.uniform(-1, 1, size=3000), RNG.integers(-150, 30, size=3000))
+    angles = np.concatenate([*edges, scales, RNG.uniform(-0.8, 0.8, size=3000), EXTREME]).astype(dtype)
+
+    def all_of(x: Any) -> Any:
+        return wg.scan(lambda c, v: (c, (wg.sin(v), wg.cos(v), wg.tan(v))), x[0], x)[1]
+
+    assert_same_bits(all_of, (wg.tensor(angles),), tier)
+    tier("executor")
+    whole = bits((wg.sin(angles), wg.cos(angles), wg.tan(angles)))
+    tier("generated")
+    assert bits(wg.compile(all_of)(wg.tensor(angles))) == whole
+
+
 # ---------------------------------------------------------------------------------------------------------- background
 
 
