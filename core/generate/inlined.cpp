@@ -37,9 +37,14 @@ struct Functor {
 constexpr bool any = false, number = false, real = false, bits = false, integer = false, boolean = false,
                cfloat = false, floating = true, rfloat = true, wfloat = true;
 
+// Divisions and roots take long as well, but a processor works on many at once: each is one instruction.
+template <class Op>
+constexpr bool kOneInstruction = std::is_same_v<Op, op::div> || std::is_same_v<Op, op::unscale> ||
+                                 std::is_same_v<Op, op::reciprocal> || std::is_same_v<Op, op::sqrt>;
+
 template <class Op, int kOperands>
-constexpr Functor functor(const char* name, bool is_long) {
-  Functor f = {name, is_long, {}};
+constexpr Functor functor(const char* name, bool floating_only) {
+  Functor f = {name, floating_only && !kOneInstruction<Op>, {}};
   for_each_dtype(
       [&]<DType D>(std::integral_constant<DType, D>) { f.kind[static_cast<int>(D)] = kind_of<Op, kOperands, D>(); });
   return f;

@@ -8,7 +8,7 @@ namespace wengert::generate {
 // its kernel does more than apply the functor.
 const char* functor_of(Elementwise op, DType dtype, bool one_element);
 
-// Whether the functor is a long computation, as those of functions on real numbers are: exp, tanh, a division.
+// Whether the functor is a long computation, as those of functions on real numbers are: exp, tanh.
 bool is_long(Elementwise op);
 
 }  // namespace wengert::generate

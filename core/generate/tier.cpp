@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kMostForms = 4;  // per program; for further sizes the executor runs it
 constexpr size_t kMostFormsForced = 64;
+constexpr int64_t kSmallWorkspace = 64 * 1024;  // bytes; smaller ones share a buffer
 
 TierCounters counters;
 bool warned = false;
@@ -57,6 +58,9 @@ struct GeneratedForm {
   std::shared_ptr<Job> job;
   generate::Function function = nullptr;
   std::vector<char*> bases;
+  std::vector<Ref> fresh;            // what they point to, while the function runs; by base
+  std::vector<int64_t> in_workshop;  // by base: the place of a small workspace in the memory that they share, or -1
+  int64_t workshop_bytes = 0;
   std::vector<std::vector<Value*>> in, out;  // of the calls
   std::vector<Ref> growing;                  // arrays whose sizes the function computes, while it runs
   bool busy = false;                         // a call may release the GIL, or re-enter through a callback
@@ -79,7 +83,12 @@ struct GeneratedForm {
     for (size_t k = 0; k < bases.size(); ++k) {
       const Base& b = made.bases[k];
       if (b.kind == Base::Kind::constant) bases[k] = made.constants[b.index]->data;
+      const int64_t bytes = product(b.shape).raw * size_of(b.dtype);
+      const bool small = b.kind == Base::Kind::workspace && bytes <= kSmallWorkspace;
+      in_workshop.push_back(small ? workshop_bytes : -1);
+      if (small) workshop_bytes += whole_lines(bytes);
     }
+    fresh.resize(bases.size());
     for (const generate::Call& c : made.calls) {
       in.emplace_back();
       out.emplace_back();
@@ -130,15 +139,7 @@ struct GeneratedForm {
   }
 
   void run(Value* const* inputs, Value** results) {
-    std::vector<Ref> fresh(bases.size());
-    for (size_t k = 0; k < bases.size(); ++k) {
-      const Base& b = made.bases[k];
-      if (b.kind == Base::Kind::input) bases[k] = inputs[b.index]->data;
-      if (b.kind == Base::Kind::input || b.kind == Base::Kind::constant) continue;
-      fresh[k] =
-          Ref(empty(b.dtype, b.shape, b.kind == Base::Kind::output ? Category::activation : Category::workspace));
-      bases[k] = fresh[k]->data;
-    }
+    const Ref workshop(workshop_bytes ? empty(DType::UInt8, {workshop_bytes}, Category::workspace) : nullptr);
     const generate::Core core{call, grow, check_interrupt, this, made.functions.data()};
     struct Running {
       GeneratedForm& form;
@@ -149,14 +150,27 @@ struct GeneratedForm {
       ~Running() {
         form.busy = false;
         form.growing.clear();
+        for (Ref& r : form.fresh) r = Ref();
       }
     } running(*this);
+    for (size_t k = 0; k < bases.size(); ++k) {
+      const Base& b = made.bases[k];
+      if (b.kind == Base::Kind::input) {
+        bases[k] = inputs[b.index]->data;
+      } else if (in_workshop[k] >= 0) {
+        bases[k] = workshop->data + in_workshop[k];
+      } else if (b.kind != Base::Kind::constant) {
+        fresh[k] =
+            Ref(empty(b.dtype, b.shape, b.kind == Base::Kind::output ? Category::activation : Category::workspace));
+        bases[k] = fresh[k]->data;
+      }
+    }
     function(bases.data(), made.words.data(), &core);
     std::fill_n(results, made.results.size(), nullptr);
-    for (size_t i = 0; i < made.results.size(); ++i) results[i] = result(made.results[i], inputs, fresh, results);
+    for (size_t i = 0; i < made.results.size(); ++i) results[i] = result(made.results[i], inputs, results);
   }
 
-  Value* result(const Result& r, Value* const* inputs, const std::vector<Ref>& fresh, Value* const* results) const {
+  Value* result(const Result& r, Value* const* inputs, Value* const* results) const {
     if (r.kind == Result::Kind::zero) return nullptr;
     if (r.kind != Result::Kind::view) {
       Value* same = r.kind == Result::Kind::input ? inputs[r.base] : results[r.base];
@@ -180,6 +194,22 @@ struct GeneratedForms {
 };
 
 namespace {
+
+// A value that fills its buffer, which nobody else sees.
+bool is_alone(const Value* v) {
+  return v->contiguous && v->buffer->refs == 1 && !v->buffer->pinned && v->buffer->data == v->data;
+}
+
+// In place of copying one value into another: their buffers exchange their memory and stay what else they are.
+bool exchange_memory(Value* from, Value* to) {
+  Buffer *a = from->buffer, *b = to->buffer;
+  if (from->refs != 1 || !is_alone(from) || !is_alone(to) || from->dtype != to->dtype || !same_shape(from, to) ||
+      a->size_class != b->size_class || a->size_class >= kManaged || a->bytes != b->bytes)
+    return false;
+  std::swap(a->data, b->data);
+  std::swap(from->data, to->data);
+  return true;
+}
 
 GeneratedForm* find_form(const Program& p, Value* const* in, const int64_t* leaf_sizes) {
   const bool forced = tier_mode() == TierMode::generated;
@@ -236,7 +266,7 @@ bool run_generated(const Program& p, Value* const* in, const int64_t* leaf_sizes
   ++counters.runs;
   for (size_t i = 0; donated && i < p.outputs.size(); ++i) {
     if (!donated[i] || !out[i] || out[i] == donated[i]) continue;
-    copy_into(out[i], donated[i]);
+    if (!exchange_memory(out[i], donated[i])) copy_into(out[i], donated[i]);
     release(out[i]);
     retain(donated[i]);
     out[i] = donated[i];

@@ -291,6 +291,37 @@ def test_derivatives_of_while_loops(name: str, tier: Any) -> None:
         assert_same_bits(WHILE_DERIVATIVES[name], (wg.tensor([0.5, 0.2, -0.1], dtype=dtype),), tier)
 
 
+def test_what_is_written_back(tier: Any) -> None:
+    """State gets the memory of the results, unless somebody else sees its own: a view, NumPy, a second result."""
+
+    def run(seen: list[Any]) -> Any:
+        state = [wg.tensor(numbers * (k + 1)) for k in range(5)]
+        view, array, shares = state[1][2:4], state[2].numpy(), state[3].detach()
+
+        @wg.compile
+        def step(x: Any) -> Any:
+            for k, s in enumerate(state):
+                s.mul_(0.5)
+                s.add_(wg.sin(x) * (k + 1))
+            state[4][3:5] = state[0][:2]
+            return state[0] * 2.0, state[0]
+
+        for _ in range(4):
+            made = step(x)
+            seen.append(bits([*state, view, shares, *made]) + [array.tobytes()])
+        kept = made[1].clone()
+        state[0].zero_()
+        return bits([*state, made[1], kept, view])
+
+    numbers, x = RNG.normal(size=40).astype("float32"), real(40)
+    first: list[Any] = []
+    expected = run(first)
+    tier("generated")
+    second: list[Any] = []
+    assert run(second) == expected
+    assert second == first
+
+
 def test_one_code_for_any_number_of_turns(tier: Any) -> None:
     compiled = wg.compile(wg.grad(squared))
     x = wg.tensor([0.5, 0.2, -0.1])
