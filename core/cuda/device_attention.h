@@ -148,7 +148,7 @@ struct Attention {
           continue;
         }
         x.at[i][j] *= scale();
-        if (mask == 2) x.at[i][j] += factor<A>(m.of<S, kBatchAxes>(batch, shape())[query * m.row() + key * m.words[2]]);
+        if (mask == 2) x.at[i][j] += m.of<A, kBatchAxes>(batch, shape())[query * m.row() + key * m.words[2]];
       }
     }
   }
@@ -183,7 +183,7 @@ struct Attention {
           x.at[i][j] = A{};
           continue;
         }
-        x.at[i][j] = exp(x.at[i][j] - factor<A>(address<const S>(words[2])[batch * queries + query]));
+        x.at[i][j] = exp(x.at[i][j] - address<const A>(words[2])[batch * queries + query]);
       }
     }
   }
@@ -195,8 +195,7 @@ struct Attention {
   }
   WENGERT_INLINE void store_row(int i, A x) const {
     const int64_t r = first_row + Tile::row(i);
-    if (first_column == 0 && Tile::column(0) == 0 && r < queries)
-      address<S>(words[1])[batch * queries + r] = store_as<S>(x);
+    if (first_column == 0 && Tile::column(0) == 0 && r < queries) address<A>(words[1])[batch * queries + r] = x;
   }
 
   // One past the last key that a query of this block sees.
@@ -374,8 +373,7 @@ WENGERT_INLINE void attention_shift(const int64_t* words, int64_t block_number) 
   for (int64_t c = threadIdx.x % 32; c < width; c += 32)
     sum = multiply_add(factor<A>(bar[c]), factor<A>(address<const S>(words[2])[row * width + c]), sum);
   sum = reduce_threads<reduction::sum, 32>(sum);
-  if (threadIdx.x % 32 == 0 && wanted < rows)
-    address<A>(words[0])[row] = factor<A>(address<const S>(words[1])[row]) - sum;
+  if (threadIdx.x % 32 == 0 && wanted < rows) address<A>(words[0])[row] = address<const A>(words[1])[row] - sum;
 }
 
 }  // namespace wengert::WENGERT_ISA_NAMESPACE

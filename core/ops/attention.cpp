@@ -1,4 +1,5 @@
-// Scaled dot-product attention over equal batch dimensions, and the two ops that its derivatives are.
+// Scaled dot-product attention over equal batch dimensions, and the two ops that its derivatives are. Scores and the
+// logarithms of their sums are float32 where operands have 16 bits: an error in the exponent of a weight is relative.
 #include "../kernels/attention.h"
 
 #include "batch.h"
@@ -11,20 +12,13 @@ namespace {
 
 using Kind = Attr::Kind;
 
-// The attributes of all three.
+// Of all three ops.
 enum { kScale, kCausal, kDropout, kKey, kCounter };
 const std::vector<AttrSpec> kAttrs = {{"scale", Kind::real},
                                       {"causal", Kind::integer},
                                       {"dropout", Kind::real},
                                       {"key", Kind::sizes},
                                       {"counter", Kind::sizes}};
-
-// `kept`: the dtype in which the result is kept for derivatives. Rules read it.
-std::vector<AttrSpec> with_kept() {
-  std::vector<AttrSpec> attrs = kAttrs;
-  attrs.push_back({"kept", Kind::integer});
-  return attrs;
-}
 
 Dims leading(const Dims& d, int n) {
   Dims some;
@@ -61,9 +55,10 @@ Dims check_operands(const Op& op, const Type* in, const Attrs& attrs) {
   if (!(k[n - 2] == v[n - 2])) refuse_shapes(op, in, "k and v must hold equally many keys");
   const Dims scores = with(with(leading(q, n - 2), q[n - 2]), k[n - 2]);
   const Type& mask = in[3];
-  if (mask.dtype != DType::Bool && mask.dtype != in[0].dtype) {
+  if (mask.dtype != DType::Bool && mask.dtype != computed_in(in[0].dtype)) {
     fail(ErrorKind::dtype, op.name.c_str(),
-         "the mask must be bool or have the dtype of q, got " + to_string(mask) + " and q " + to_string(in[0]));
+         "the mask must be bool or have the dtype of the scores, " + std::string(name_of(computed_in(in[0].dtype))) +
+             ", got " + to_string(mask) + "; cast it");
   }
   bool fits = mask.shape.n == n;
   for (int i = 0; i < n && fits; ++i) fits = is_one(mask.shape[i]) || mask.shape[i] == scores[i];
@@ -89,7 +84,7 @@ void check_like(const Op& op, const Type& x, DType dtype, const Dims& shape, con
 void infer_attention(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {
   const Dims scores = check_operands(op, in, attrs), rows = leading(scores, scores.n - 1);
   out[0] = {in[0].dtype, with(rows, in[2].shape[scores.n - 1])};
-  out[1] = {in[0].dtype, rows};
+  out[1] = {computed_in(in[0].dtype), rows};
 }
 
 // q_dot, k_dot, v_dot, q, k, v, mask, o, lse
@@ -219,7 +214,7 @@ static void add_ops() {
   add_op({.name = "attention",
           .n_inputs = 4,
           .n_outputs = 2,
-          .attrs = with_kept(),
+          .attrs = kAttrs,
           .infer = infer_attention,
           .compute = compute_attention});
   add_op({.name = "attention_tangent",

@@ -379,18 +379,23 @@ def test_attention_keeps_its_result_in_half() -> None:
     assert kept[wg.bfloat16] - rows <= 0.5 * (kept[wg.float32] - rows)
 
 
-def test_gradients_of_attention_in_half_are_those_in_float32() -> None:
+# Large queries make large scores, whose logarithms 16 bits would not hold: gradients would be wrong by 4 %.
+@pytest.mark.parametrize(("size", "tolerance"), [(1.0, 3e-3), (8.0, 7e-3)])
+def test_gradients_of_attention_in_half_are_those_in_float32(size: float, tolerance: float) -> None:
     rng = np.random.default_rng(0)
     arrays = [wg.tensor(rng.standard_normal((2, 3, 40, 16)).astype("f4")).astype(wg.bfloat16) for _ in range(4)]
     bar, *operands = arrays
+    operands[0] = operands[0] * size
 
     def pulled(dtype: Any) -> list[Any]:
         xs = [x.astype(dtype) for x in operands]
         _, pull = wg.vjp(lambda q, k, v: wg.scaled_dot_product_attention(q, k, v, is_causal=True), *xs)
         return [np.asarray(g.astype(wg.float32)) for g in pull(bar.astype(dtype))]
 
+    # The result and each gradient are rounded once, by 2⁻⁹ of an element at most; where few keys are seen, the cotangents
+    # of scores are small differences with the result.
     for low, exact in zip(pulled(wg.bfloat16), pulled(wg.float32)):
-        assert np.linalg.norm(low - exact) <= 0.01 * np.linalg.norm(exact)
+        assert np.linalg.norm(low - exact) <= tolerance * np.linalg.norm(exact)
 
 
 def test_a_weight_that_is_written_to_meanwhile_is_cast_as_it_was() -> None:

@@ -134,6 +134,7 @@ def make(sample: Sample, dtype: str = "float64", name: str = "", extra: int = 0)
 
 def _array(a: Array, rng: np.random.Generator, dtype: str) -> np.ndarray[Any, Any]:
     kind = kind_of(a)
+    dtype = "float32" if a.wide and dtype in ("float16", "bfloat16") else dtype
     if a.values is not None:
         wanted = {"float": dtype, "index": "int64", "bool": "bool"}[kind]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -204,14 +205,20 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...]) -> np.ndarra
     return array(call(op, [tensor(a) for a in arrays], attrs))
 
 
-def reference(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+def references(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...]) -> tuple[np.ndarray[Any, Any], ...]:
     """The reference on arrays: floating ones in float64, so that it is exact to the eyes of the narrower types."""
     assert op.reference is not None
     exact = op.name == "nextafter"  # about the last bit of its own type
     wide = [fd.wide(a) if not exact and as_dtype(a.dtype).is_inexact else a for a in arrays]
     with np.errstate(all="ignore"):
         made = op.reference(*wide, *attrs)
-    return np.asarray(made) if op.n_outputs == 1 else np.concatenate([np.ravel(y) for y in made])
+    return (np.asarray(made),) if op.n_outputs == 1 else tuple(map(np.asarray, made))
+
+
+def reference(op: Op, arrays: Sequence[Any], attrs: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+    """The same, of several outputs as one vector."""
+    made = references(op, arrays, attrs)
+    return made[0] if len(made) == 1 else np.concatenate([np.ravel(y) for y in made])
 
 
 class Differentiable:

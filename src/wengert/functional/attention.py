@@ -33,7 +33,7 @@ def _operands(q: Any, k: Any, v: Any) -> list[Tensor]:
 
 
 def _mask(mask: Any, like: Tensor, ndim: int) -> Tensor:
-    """The mask with `ndim` axes, bool or in q's dtype; one that hides nothing if there is none."""
+    """The mask with `ndim` axes, bool or in the dtype of the scores; one that hides nothing if there is none."""
     if mask is None:
         return full((1,) * ndim, 1.0, bool_, like=like)
     m = as_tensor(mask, _NAME)
@@ -42,7 +42,7 @@ def _mask(mask: Any, like: Tensor, ndim: int) -> Tensor:
             raise DTypeError(
                 f"{_NAME}: attn_mask must be boolean (True: takes part) or floating (added to the scores), got {describe(m)}"
             )
-        m = as_dtype_of(m, like.dtype)
+        m = as_dtype_of(m, float32 if like.dtype.itemsize == 2 else like.dtype)
     return _reshape(m, (*(1,) * (ndim - m.ndim), *m.shape)) if m.ndim < ndim else m
 
 
@@ -53,9 +53,6 @@ def _spread(x: Tensor, batch: tuple[Any, ...]) -> Tensor:
 
 def _attended(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: float | None, p: float) -> Tensor:
     a, b, c = _operands(q, k, v)
-    dtype = a.dtype
-    if dtype.itemsize == 2:  # sums of many rounded weights
-        a, b, c = (as_dtype_of(x, float32) for x in (a, b, c))
     m = _mask(attn_mask, a, max(a.ndim, b.ndim, c.ndim))
     batch = broadcast_shapes(_NAME, a.shape[:-2], b.shape[:-2], c.shape[:-2], m.shape[:-2])
     if m.ndim < len(batch) + 2:
@@ -67,9 +64,10 @@ def _attended(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: fl
     if p == 1.0:
         c, p = c * 0.0, 0.0
     o: Any = _attention(
-        _spread(a, batch), _spread(b, batch), _spread(c, batch), m, factor, int(is_causal), p, key, counter, dtype.code
+        _spread(a, batch), _spread(b, batch), _spread(c, batch), m, factor, int(is_causal), p, key, counter
     )
-    return as_dtype_of(o[0], dtype)
+    y: Tensor = o[0]
+    return y
 
 
 def _tensors(q: Any, k: Any, v: Any, attn_mask: Any, is_causal: bool, scale: float | None) -> tuple[Any, ...]:

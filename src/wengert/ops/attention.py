@@ -4,11 +4,12 @@ With scores s = scale · q kᵀ (masked), lse = ln Σ eˢ over the keys, weights
 
     lse_dot = Σ w ∘ s_dot        o_dot = w v_dot + (w ∘ s_dot) v − lse_dot · o
 
+Scores, lse and masks that are added are float32 where q, k and v have 16 bits; results are rounded once.
+
 `attention_tangent` gives both, block by block; `attention_cotangent` is its transpose, also block by block. They are
-given o and lse, which are functions of their other operands: no derivative goes through these two; o as it is kept, which
-is in half precision where that is what the caller gets. They are
-differentiated as what they mean, composed of matrix products: at second order the matrix of all scores is held. There
-the weights are a softmax, and their tangents w ∘ (s_dot − Σ w ∘ s_dot) are centred before they are summed: where one
+given o and lse, which are functions of their other operands: no derivative goes through these two. They are differentiated
+as what they mean, composed of matrix products: at second order the matrix of all scores is held. There the weights are a
+softmax, and their tangents w ∘ (s_dot − Σ w ∘ s_dot) are centred before they are summed: where one
 weight is nearly 1, o_dot is a small difference of the terms above.
 """
 
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wengert.dtypes import float32, float64, int64
+from wengert.dtypes import float32, int64
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.matmul import matmul
 from wengert.ops.random import random_uniform
@@ -31,10 +32,19 @@ from wengert.passes.batch import by_meaning
 from wengert.passes.example_axis import all_mapped, count
 from wengert.program.trace import create
 from wengert.registry.record import OPS, Op, define
-from wengert.registry.samples import Array, Invalid, Sample, exactly, real, truth
+from wengert.registry.samples import Array, Invalid, Sample, exactly, real, truth, wide
 from wengert.registry.zero import ZERO
 
 # --------------------------------------------------------------------------------------- what the ops mean, composed
+
+
+def _wide(x: Any) -> Any:
+    """In the dtype of the scores."""
+    return cast(x, float32.code) if x.dtype.itemsize == 2 else x
+
+
+def _rounded(x: Any, code: int) -> Any:
+    return x if x.dtype.code == code else cast(x, code)
 
 
 def _column(rows: Any) -> Any:
@@ -52,7 +62,7 @@ def _earlier(queries: Any, keys: Any) -> Any:
 
 
 def _weights(q: Any, k: Any, mask: Any, scale: float, causal: int) -> Any:
-    s = matmul(q, k, 0, 1) * scale
+    s = matmul(_wide(q), _wide(k), 0, 1) * scale
     if mask.dtype.kind == "b":
         s = where(broadcast_to(mask, s.shape), s, -np.inf)
     else:
@@ -86,10 +96,13 @@ def _tangent(
     causal: int,
     **draw: Any,
 ) -> tuple[Any, Any]:
+    dtype = v.dtype.code
+    q_dot, k_dot, v_dot, q, k, v = map(_wide, (q_dot, k_dot, v_dot, q, k, v))
     w = _weights(q, k, mask, scale, causal)
     s_dot = (matmul(q_dot, k, 0, 1) + matmul(q, k_dot, 0, 1)) * scale
     kept = _kept(w, **draw)
-    return matmul(w * kept, v_dot, 0, 0) + matmul(softmax_push(s_dot, w) * kept, v, 0, 0), _row_sums(w * s_dot)
+    o_dot = matmul(w * kept, v_dot, 0, 0) + matmul(softmax_push(s_dot, w) * kept, v, 0, 0)
+    return _rounded(o_dot, dtype), _row_sums(w * s_dot)
 
 
 def _cotangent(
@@ -106,11 +119,14 @@ def _cotangent(
     causal: int,
     **draw: Any,
 ) -> tuple[Any, Any, Any]:
+    dtype = v.dtype.code
+    o_bar, q, k, v = map(_wide, (o_bar, q, k, v))
     w = _weights(q, k, mask, scale, causal)
     kept = _kept(w, **draw)
     w_bar = matmul(o_bar, v, 0, 1) * kept
     s_bar = (softmax_push(w_bar, w) + w * broadcast_to(_column(lse_bar), w.shape)) * scale
-    return matmul(s_bar, k, 0, 0), matmul(s_bar, q, 1, 0), matmul(w * kept, o_bar, 1, 0)
+    made = matmul(s_bar, k, 0, 0), matmul(s_bar, q, 1, 0), matmul(w * kept, o_bar, 1, 0)
+    return tuple(_rounded(x, dtype) for x in made)
 
 
 # ------------------------------------------------------------------------------------------------------------ rules
@@ -126,15 +142,12 @@ def _attention_jvp(
     k: Any,
     v: Any,
     mask: Any,
-    kept: int,
     **attrs: Any,
 ) -> tuple[Any, Any]:
     o_dot: Any = ZERO
     lse_dot: Any = ZERO
     if not (q_dot is ZERO and k_dot is ZERO and v_dot is ZERO):
         o, lse = ys
-        if kept != o.dtype.code:
-            o = cast(cast(o, kept), o.dtype.code)
         o_dot, lse_dot = attention_tangent(
             *filled((q_dot, k_dot, v_dot), (q, k, v)), q, k, v, mask, o, lse, *attrs.values()
         )
@@ -142,7 +155,7 @@ def _attention_jvp(
         w = _weights(q, k, mask, attrs["scale"], attrs["causal"])
         s_dot = broadcast_to(mask_dot, w.shape)
         drawn = _kept(w, attrs["dropout"], attrs["key"], attrs["counter"])
-        o_dot = o_dot + matmul(softmax_push(s_dot, w) * drawn, v, 0, 0)
+        o_dot = o_dot + _rounded(matmul(softmax_push(s_dot, w) * drawn, _wide(v), 0, 0), v.dtype.code)
         lse_dot = lse_dot + _row_sums(s_dot * w)
     return o_dot, lse_dot
 
@@ -154,12 +167,10 @@ def _zero_outputs(q: Any, k: Any, v: Any, mask: Any, o: Any, lse: Any) -> tuple[
 # --------------------------------------------------------------------------------------------------------- batching
 
 
-def _attention(
-    q: Any, k: Any, v: Any, mask: Any, *, scale: float, causal: int, kept: int, **draw: Any
-) -> tuple[Any, Any]:
+def _attention(q: Any, k: Any, v: Any, mask: Any, *, scale: float, causal: int, **draw: Any) -> tuple[Any, Any]:
     w = _weights(q, k, mask, scale, causal)
-    _, lse = attention(q, k, v, mask, scale, causal, 0.0, draw["key"], draw["counter"], kept)
-    return matmul(w * _kept(w, **draw), v, 0, 0), lse
+    _, lse = attention(q, k, v, mask, scale, causal, 0.0, draw["key"], draw["counter"])
+    return _rounded(matmul(w * _kept(w, **draw), _wide(v), 0, 0), v.dtype.code), lse
 
 
 def _of_examples(name: str, q: int, meaning: Any) -> Any:
@@ -199,9 +210,9 @@ def _np_kept(w: Any, dropout: float, key: Any, counter: Any) -> Any:
     return (drawn >= np.float32(dropout)) / (1.0 - dropout)
 
 
-def _np_attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: int, *draw_and_kept: Any) -> Any:
+def _np_attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: int, *draw: Any) -> Any:
     w, lse = _np_weights(q, k, mask, None, scale, causal)
-    return (w * _np_kept(w, *draw_and_kept[:-1])) @ v, lse
+    return (w * _np_kept(w, *draw)) @ v, lse
 
 
 def _np_tangent(
@@ -239,6 +250,10 @@ _EVERYTHING = exactly(True, shape=(1, 1, 1))
 _NO_DROPOUT = (0.0, (1, 2), (0,))
 
 
+def _small(shape: tuple[int, ...]) -> Array:
+    return real(*shape, low=-1.0, high=1.0)
+
+
 class _Case(NamedTuple):
     """Sizes and options of one sample of all three ops."""
 
@@ -248,19 +263,27 @@ class _Case(NamedTuple):
     mask: Array = _EVERYTHING
     options: tuple[Any, ...] = (0.5, 0, *_NO_DROPOUT)
 
-    def sample(self, *before: tuple[int, ...], results: bool) -> Sample:
-        operands = [real(*s, low=-1.0, high=1.0) for s in (*before, self.q, self.k, self.v)]
-        rows = self.q[:-1]
-        after = (real(*rows, self.v[-1], low=-1.0, high=1.0), real(*rows, low=1.0, high=2.0)) if results else ()
-        options = self.options if results else (*self.options, float64.code)
-        return Sample((*operands, self.mask, *after), options, gradients=not results)
+    def sample(self, before: tuple[Array, ...] | None = None) -> Sample:
+        """With what comes before q and after the mask: of the derivatives."""
+        operands = [*(before or ()), *map(_small, (self.q, self.k, self.v)), self.mask]
+        after = (_small((*self.q[:-1], self.v[-1])), self.of_rows(1.0, 2.0)) if before else ()
+        return Sample((*operands, *after), self.options, gradients=not before)
+
+    def of_rows(self, low: float, high: float) -> Array:
+        return wide(real(*self.q[:-1], low=low, high=high))
+
+    def tangents(self) -> tuple[Array, ...]:
+        return tuple(map(_small, (self.q, self.k, self.v)))
+
+    def cotangents(self) -> tuple[Array, ...]:
+        return _small((*self.q[:-1], self.v[-1])), self.of_rows(-1.0, 1.0)
 
 
 _CASES = [
     _Case(),
     _Case(options=(0.5, 1, *_NO_DROPOUT)),
     _Case(mask=truth(2, 3, 5)),
-    _Case(mask=real(1, 3, 5, low=-1.0, high=1.0)),
+    _Case(mask=wide(real(1, 3, 5, low=-1.0, high=1.0))),
     _Case(mask=exactly(*[True, False] * 2, True, *[False] * 5, *[True] * 5, shape=(1, 3, 5))),  # one query sees nothing
     _Case(options=(0.5, 1, 0.3, (1, 2), (7,))),
     _Case((1, 1), (1, 1), (1, 1), exactly(True, shape=(1, 1))),
@@ -268,7 +291,7 @@ _CASES = [
     _Case(k=(2, 0, 4), v=(2, 0, 2)),
 ]
 
-_OPTIONS = (*_CASES[0].options, float64.code)
+_OPTIONS = _CASES[0].options
 
 
 attention: Op = define(
@@ -277,15 +300,13 @@ attention: Op = define(
     reference=_np_attention,
     jvp=_attention_jvp,
     vmap=_of_examples("attention", 0, _attention),
-    samples=[c.sample(results=False) for c in _CASES],
+    samples=[c.sample() for c in _CASES],
     invalid=[
         Invalid((real(2, 3), real(4, 3), real(5, 3), exactly(True, shape=(1, 1))), _OPTIONS, "ShapeError", "keys"),
         Invalid((real(2, 3), real(4, 2), real(4, 3), exactly(True, shape=(1, 1))), _OPTIONS, "ShapeError", "last"),
         Invalid((real(2, 3), real(4, 3), real(4, 3), truth(2, 3)), _OPTIONS, "ShapeError", "mask"),
         Invalid((real(3), real(3), real(3), truth(1)), _OPTIONS, "ShapeError", "two"),
-        Invalid(
-            (real(2, 3),) * 3 + (truth(2, 2),), (0.5, 0, 1.0, (1, 2), (0,), float64.code), "ArgumentError", "[0, 1)"
-        ),
+        Invalid((real(2, 3),) * 3 + (truth(2, 2),), (0.5, 0, 1.0, (1, 2), (0,)), "ArgumentError", "[0, 1)"),
     ],
     expensive=True,
     public=False,
@@ -298,7 +319,7 @@ attention_tangent: Op = define(
     transpose=transpose_by("attention_cotangent", 3, _zero_outputs),
     sparsity=through(_tangent),
     vmap=_of_examples("attention_tangent", 3, _tangent),
-    samples=[c.sample(c.q, c.k, c.v, results=True) for c in _CASES],
+    samples=[c.sample(c.tangents()) for c in _CASES],
     expensive=True,
     public=False,
 )
@@ -310,7 +331,7 @@ attention_cotangent: Op = define(
     transpose=transpose_by("attention_tangent", 2, lambda q, k, v, *_: (zeros_like(q), zeros_like(k), zeros_like(v))),
     sparsity=through(_cotangent),
     vmap=_of_examples("attention_cotangent", 2, _cotangent),
-    samples=[c.sample((*c.q[:-1], c.v[-1]), c.q[:-1], results=True) for c in _CASES],
+    samples=[c.sample(c.cotangents()) for c in _CASES],
     expensive=True,
     public=False,
 )

@@ -18,6 +18,7 @@ class Array(NamedTuple):
     form: str = (
         ""  # of matrices for LAPACK: regular (well conditioned, rows to be swapped), spd, spaced, triangular, given
     )
+    wide: bool = False  # float32 where the other floating arrays have 16 bits
 
 
 class Sample(NamedTuple):
@@ -47,6 +48,11 @@ def real(*shape: int, low: float = -2.0, high: float = 2.0, gap: float = 0.0) ->
 def complex(*shape: int, low: float = -2.0, high: float = 2.0) -> Array:
     """Complex numbers with both parts in [low, high)."""
     return Array(shape, low, high, kind="complex")
+
+
+def wide(a: Array) -> Array:
+    """The same, but in float32 where the other floating arrays have 16 bits."""
+    return a._replace(wide=True)
 
 
 def regular(*shape: int) -> Array:
