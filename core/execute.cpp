@@ -491,7 +491,9 @@ void Run::call(const Step& s) {
   if (s.symbolic) {
     Attrs attrs;
     resolve_attrs(s.attrs, sizes, attrs);
+    if (number_log && device != kCpu) number_log->set_step(&s);
     run_op(*s.op, operands.data(), n, attrs, results);
+    if (number_log && device != kCpu) number_log->set_step(nullptr);
   } else {
     run_op(*s.op, operands.data(), n, s.attrs, results);
   }

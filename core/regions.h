@@ -8,10 +8,12 @@
 
 namespace wengert {
 
-// Receives the numbers that the host computes for a program running on a device, by slot. Null if not wanted.
+// Receives the numbers that the host computes for a program running on a device, by slot, and is told which step with
+// computed attributes runs (null: it has ended). Null if not wanted.
 struct NumberLog {
   virtual ~NumberLog() = default;
   virtual void add_number(int32_t slot, Value* number) = 0;
+  virtual void set_step(const Step* s) = 0;
 };
 extern NumberLog* number_log;
 

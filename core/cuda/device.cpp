@@ -565,6 +565,10 @@ void CudaDevice::fill(Value* to, const void* element) {
              to->size);
 }
 
+void CudaDevice::describe_draw(int word, int key, int counter) {
+  if (recording_) recording_->describe_draw(word, key, counter);
+}
+
 void CudaDevice::note_index(const Op& op, std::vector<int64_t>& words) {
   words.push_back(reinterpret_cast<int64_t>(note_));
   words.push_back(op.id + 1);

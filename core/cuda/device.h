@@ -89,8 +89,11 @@ class CudaDevice : public Device {
   Function function(BodyKernel& kernel);
   std::vector<Function> functions(const std::string& source, size_t count);  // "kernel_0", …
   void launch_graph(GraphExec exec);
-  void note_index(const Op& op,
-                  std::vector<int64_t>& words);  // appends where a bad index is noted, and the op's number
+  // Appends where a bad index is noted, and the op's number.
+  void note_index(const Op& op, std::vector<int64_t>& words);
+  // Says of the kernel that was run last that its words from this one on are the key and the counter of a draw, which
+  // are the attributes with these numbers: a graph draws from another place in every run.
+  void describe_draw(int word, int key, int counter);
 
  private:
   Context context_ = nullptr;

@@ -17,14 +17,50 @@ constexpr int kFewestLaunches = 6;  // fewer are as fast one by one
 
 #define WENGERT_CALL(name, ...) checked(driver().name(__VA_ARGS__), #name)
 
-// Numbers of a stream change in every run and are attributes; regions read what they decide by; functions of users may
-// do anything.
+// Which of a program's sizes are read from contents of operands: places in streams of random numbers, other ones in
+// every run.
+class SizesOfContents {
+ public:
+  explicit SizesOfContents(const SizeProgram& sizes) {
+    for (const SizeProgram::Step& s : sizes.steps)
+      found_.push_back(s.kind == SizeProgram::Kind::leaf
+                           ? sizes.leaves[static_cast<size_t>(s.a.raw)].kind == SizeLeaf::content
+                           : hold(s.a) || hold(s.b));
+  }
+  bool hold(Dim d) const { return d.symbolic() && found_[static_cast<size_t>(Dim::kSymbolic - 1 - d.raw)]; }
+  bool hold_any(const Dims& dims) const {
+    return std::any_of(dims.begin(), dims.end(), [&](Dim d) { return hold(d); });
+  }
+
+ private:
+  std::vector<bool> found_;
+};
+
+// Whether everything that contents decide are draws whose place is written into nodes.
+bool describes_all_draws(const Recording& recording, const Program& p) {
+  const SizesOfContents contents(p.sizes);
+  for (const Step& s : p.steps) {
+    if (!s.op || s.op->on_host) continue;
+    for (int k = 0; k < s.attrs.n; ++k) {
+      if (s.attrs[k].kind != Attr::Kind::sizes) continue;
+      for (Dim d : s.attrs[k].dims)
+        if (contents.hold(d) && !recording.draws.contains({&s, d.raw})) return false;
+    }
+  }
+  return true;
+}
+
+// Regions read what they decide by, and functions of users may do anything. Sizes that contents decide differ from run
+// to run.
 bool is_capturable(const Program& p) {
-  for (const SizeLeaf& l : p.sizes.leaves)
-    if (l.kind == SizeLeaf::content) return false;
+  const SizesOfContents contents(p.sizes);
+  const auto any = [&](const Dims& dims) { return contents.hold_any(dims); };
   int launches = 0;
   for (const Step& s : p.steps) {
     if (!s.regions.empty() || s.loop || (s.op && (!s.op->owned.expired() || s.op->moves))) return false;
+    if (s.group &&
+        (any(s.group->shape) || std::any_of(s.group->output_shapes.begin(), s.group->output_shapes.end(), any)))
+      return false;
     launches += s.group || (s.op && !s.op->view);
   }
   return launches >= kFewestLaunches;
@@ -49,7 +85,8 @@ void write_key(std::vector<int64_t>& key, const Program& p, Value* const* in, co
     while (in[same]->data != in[i]->data) ++same;
     key.push_back(same);
   }
-  key.insert(key.end(), leaf_sizes, leaf_sizes + p.sizes.leaves.size());
+  for (size_t k = 0; k < p.sizes.leaves.size(); ++k)
+    if (p.sizes.leaves[k].kind != SizeLeaf::content) key.push_back(leaf_sizes[k]);
   for (size_t o = 0; donated && o < p.outputs.size(); ++o) {
     int same = -1;
     for (int i = 0; donated[o] && same < 0 && i < p.n_inputs; ++i)
@@ -64,9 +101,9 @@ void write_key(std::vector<int64_t>& key, const Program& p, Value* const* in, co
 struct GraphCache::Entry {
   // What a word of a node is made of.
   struct Patch {
-    enum Kind : uint8_t { input, output, number_of_input, number_of_slot } kind;
+    enum Kind : uint8_t { input, output, number_of_input, number_of_slot, size } kind;
     int32_t node, word, index;
-    int64_t offset;  // of an address; the bytes of a number
+    int64_t offset;  // of an address; the bytes of a number; the raw size
   };
   struct Node {
     GraphNode handle;
@@ -128,8 +165,8 @@ struct GraphCache::Entry {
   bool moved_beyond_reach(const Program& p, Value* const* in);
   void replay(CudaDevice& gpu, const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
               Value* const* donated);
-  void compute_numbers(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** slots) const;
-  void patch(Value* const* in, Value* const* slots);
+  void compute_numbers(const Program& p, Value* const* in, const int64_t* sizes, Value** slots) const;
+  void patch(Value* const* in, Value* const* slots, const int64_t* sizes);
 };
 
 GraphCache::GraphCache() = default;
@@ -181,9 +218,10 @@ bool GraphCache::Entry::capture(CudaDevice& gpu, const Program& p, Value* const*
   Recording recording;
   SmallArray<Value*, 16> out(p.outputs.size());
   if (!record(gpu, recording, p, in, leaf_sizes, out.data(), donated)) return false;
-  arena = recording.arena;
   std::vector<Ref> made;
   for (size_t o = 0; o < p.outputs.size(); ++o) made.emplace_back(out[o]);
+  if (!describes_all_draws(recording, p)) return false;
+  arena = recording.arena;
   std::vector<Range> kept;
   for (const Ref& v : made)
     if (v.v && v->device == gpu.id) kept.push_back(range_of(v.v));
@@ -347,6 +385,8 @@ void GraphCache::Entry::find_patches(const Program& p, Value* const* in, const R
           patches.push_back({Patch::output, node, at, static_cast<int32_t>(m), word - memories[m].captured.begin});
     }
     for (const Task::Number& number : launch.numbers) {
+      if (number.size.symbolic()) patches.push_back({Patch::size, node, number.word, 0, number.size.raw});
+      if (!number.data) continue;
       for (int i = 0; i < p.n_inputs; ++i)
         if (in[i]->data == number.data) {
           patches.push_back({Patch::number_of_input, node, number.word, i, number.bytes});
@@ -363,17 +403,14 @@ void GraphCache::Entry::find_patches(const Program& p, Value* const* in, const R
 }
 
 // The steps that the host computes, again.
-void GraphCache::Entry::compute_numbers(const Program& p, Value* const* in, const int64_t* leaf_sizes,
-                                        Value** slots) const {
+void GraphCache::Entry::compute_numbers(const Program& p, Value* const* in, const int64_t* sizes, Value** slots) const {
   std::fill_n(slots, p.n_slots, nullptr);
   std::copy_n(in, p.n_inputs, slots);
   for (auto& [slot, value] : p.constants) slots[slot] = value;
-  SmallArray<int64_t, 32> sizes(p.sizes.steps.size());
-  if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, sizes.data());
   for (const Step& s : p.steps) {
     if (s.out.empty() || std::find(host_slots.begin(), host_slots.end(), s.out[0]) == host_slots.end()) continue;
     if (s.group) {
-      run_group_on_cpu(*s.group, slots, sizes.data());
+      run_group_on_cpu(*s.group, slots, sizes);
       continue;
     }
     SmallArray<Value*, 8> operands(s.in.size());
@@ -381,18 +418,22 @@ void GraphCache::Entry::compute_numbers(const Program& p, Value* const* in, cons
     Value* results[kMaxOutputs];
     Attrs attrs = s.attrs;
     for (int k = 0; s.symbolic && k < attrs.n; ++k)
-      if (attrs.v[k].kind == Attr::Kind::sizes) attrs.v[k].dims = resolve(s.attrs.v[k].dims, sizes.data());
+      if (attrs.v[k].kind == Attr::Kind::sizes) attrs.v[k].dims = resolve(s.attrs.v[k].dims, sizes);
     run_op(*s.op, operands.data(), static_cast<int>(s.in.size()), attrs, results);
     for (size_t i = 0; i < s.out.size(); ++i) slots[s.out[i]] = results[i];
   }
 }
 
-void GraphCache::Entry::patch(Value* const* in, Value* const* slots) {
+void GraphCache::Entry::patch(Value* const* in, Value* const* slots, const int64_t* sizes) {
   for (const Patch& x : patches) {
     Node& node = nodes[static_cast<size_t>(x.node)];
     int64_t* word = &node.launch.words[static_cast<size_t>(x.word)];
     const auto index = static_cast<size_t>(x.index);
-    if (x.kind == Patch::input || x.kind == Patch::output) {
+    if (x.kind == Patch::size) {
+      const int64_t now = SizeProgram::resolve(Dim(x.offset), sizes);
+      node.changed |= *word != now;
+      *word = now;
+    } else if (x.kind == Patch::input || x.kind == Patch::output) {
       const char* base = x.kind == Patch::input ? in[index]->data : memories[index].buffer->data;
       const int64_t now = reinterpret_cast<int64_t>(base) + x.offset;
       node.changed |= *word != now;
@@ -421,11 +462,13 @@ void GraphCache::Entry::patch(Value* const* in, Value* const* slots) {
 void GraphCache::Entry::replay(CudaDevice& gpu, const Program& p, Value* const* in, const int64_t* leaf_sizes,
                                Value** out, Value* const* donated) {
   SmallArray<Value*, 64> slots(static_cast<size_t>(p.n_slots));
-  compute_numbers(p, in, leaf_sizes, slots.data());
+  SmallArray<int64_t, 32> sizes(p.sizes.steps.size());
+  if (!p.sizes.steps.empty()) p.sizes.evaluate(leaf_sizes, sizes.data());
+  compute_numbers(p, in, sizes.data(), slots.data());
   std::vector<Ref> owned;
   for (int32_t slot : host_slots) owned.emplace_back(slots[static_cast<size_t>(slot)]);
   for (Memory& m : memories) m.buffer = allocate_on(gpu, m.bytes, Category::activation);
-  patch(in, slots.data());
+  patch(in, slots.data(), sizes.data());
   gpu.launch_graph(exec);
   for (size_t o = 0; o < outputs.size(); ++o) {
     const Output& made = outputs[o];

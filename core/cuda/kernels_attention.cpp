@@ -14,6 +14,7 @@ enum { kScale, kCausal, kDropout, kKey, kCounter };
 constexpr int kMatrixUnits = 80;  // the first architecture whose matrix units take what MatrixTile gives them
 
 constexpr int kShared = 36 << 10;  // bytes
+constexpr int kKeyWord = 12;
 
 int64_t word_of(const void* p) { return reinterpret_cast<int64_t>(p); }
 int64_t word_of(double x) {
@@ -114,6 +115,7 @@ struct Call {
                        std::to_string(batch_axes()) + ", " + std::to_string(pack()) + ", " +
                        (attrs[kDropout].f > 0 ? "true" : "false") + ">(words, block_number)",
                    words, batch * tiles * across * 256, second ? 2 : 1, kShared);
+    if (attrs[kDropout].f > 0) gpu.describe_draw(kKeyWord, kKey, kCounter);
   }
 };
 

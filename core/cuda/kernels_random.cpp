@@ -7,20 +7,35 @@ namespace wengert::cuda {
 
 namespace {
 
-std::vector<int64_t> stream_words(const Value* y, int64_t n, const Attr& key, const Attr& counter) {
-  return {reinterpret_cast<int64_t>(y->data), n, key.dims[0].raw, key.dims[1].raw, counter.dims[0].raw};
-}
+constexpr int kKeyWord = 2;
+
+// A draw of n numbers; `key` and `counter` are the numbers of attributes. More words follow those of all draws.
+struct Draw {
+  CudaDevice& gpu;
+  int64_t n;
+  int key, counter;
+  std::vector<int64_t> words;
+
+  Draw(CudaDevice& device, const Value* y, int64_t elements, const Attrs& attrs, int key_at, int counter_at)
+      : gpu(device),
+        n(elements),
+        key(key_at),
+        counter(counter_at),
+        words{reinterpret_cast<int64_t>(y->data), n, attrs[key].dims[0].raw, attrs[key].dims[1].raw,
+              attrs[counter].dims[0].raw} {}
+  // `per`: how many numbers a thread draws.
+  void run(const std::string& kernel, int64_t per) const {
+    if (n == 0) return;
+    gpu.run_kernel("device_random.h", kernel + "(words, block_number)", words, (n + per - 1) / per);
+    gpu.describe_draw(kKeyWord, key, counter);
+  }
+};
 
 int64_t per_block(DType t) { return t == DType::Float64 || t == DType::Complex128 ? 2 : 4; }
 
-void draw(CudaDevice& gpu, const std::string& kernel, const std::vector<int64_t>& words, int64_t n, int64_t per) {
-  gpu.run_kernel("device_random.h", kernel, words, (n + per - 1) / per);
-}
-
 void uniform(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs, Value** out) {
   const Value* y = out[0];
-  draw(gpu, "uniform<" + dtype_text(y->dtype) + ">(words, block_number)", stream_words(y, y->size, attrs[2], attrs[3]),
-       y->size, per_block(y->dtype));
+  Draw(gpu, y, y->size, attrs, 2, 3).run("uniform<" + dtype_text(y->dtype) + ">", per_block(y->dtype));
 }
 
 void normal(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs, Value** out) {
@@ -30,27 +45,27 @@ void normal(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs, 
                         : y->dtype == DType::Complex128 ? DType::Float64
                                                         : y->dtype;
   const int64_t n = parts ? 2 * y->size : y->size;
-  draw(gpu, "normal<" + dtype_text(of_part) + (parts ? ", true" : ", false") + ">(words, block_number)",
-       stream_words(y, n, attrs[2], attrs[3]), n, per_block(y->dtype));
+  Draw(gpu, y, n, attrs, 2, 3)
+      .run("normal<" + dtype_text(of_part) + (parts ? ", true>" : ", false>"), per_block(y->dtype));
 }
 
 void integers(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs, Value** out) {
   const Value* y = out[0];
-  std::vector<int64_t> words = stream_words(y, y->size, attrs[1], attrs[2]);
-  words.push_back(attrs[3].dims[0].raw);
-  words.push_back(attrs[4].dims[0].raw);
-  draw(gpu, "integers(words, block_number)", words, y->size, 2);
+  Draw draw(gpu, y, y->size, attrs, 1, 2);
+  draw.words.push_back(attrs[3].dims[0].raw);
+  draw.words.push_back(attrs[4].dims[0].raw);
+  draw.run("integers", 2);
 }
 
 void dropout(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
   const Value* y = out[0];
   const Ref x(contiguous(in[0]));
-  std::vector<int64_t> words = stream_words(y, y->size, attrs[1], attrs[2]);
+  Draw draw(gpu, y, y->size, attrs, 1, 2);
   int64_t p;
   std::memcpy(&p, &attrs[0].f, sizeof(p));
-  words.push_back(reinterpret_cast<int64_t>(x->data));
-  words.push_back(p);
-  draw(gpu, "dropout<" + dtype_text(y->dtype) + ">(words, block_number)", words, y->size, 4);
+  draw.words.push_back(reinterpret_cast<int64_t>(x->data));
+  draw.words.push_back(p);
+  draw.run("dropout<" + dtype_text(y->dtype) + ">", 4);
 }
 
 }  // namespace

@@ -59,6 +59,15 @@ void Recording::add_library(const Product& p) {
   for (const void* operand : {p.a.data, p.b.data}) add_once(t.reads, block_of(operand));
 }
 
+void Recording::describe_draw(int32_t word, int key, int counter) {
+  if (!step_) return;
+  const Dims &keys = step_->attrs[key].dims, &counters = step_->attrs[counter].dims;
+  for (Dim d : {keys[0], keys[1], counters[0]}) {
+    tasks.back().numbers.push_back({word++, nullptr, 8, d});
+    draws.emplace(step_, d.raw);
+  }
+}
+
 void Recording::describe_chain(const Chain& chain, const Space& space, const Operand* in, void* const* out) {
   Task& t = tasks.back();
   t.reads.clear();

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 
 #include "../regions.h"
 #include "device.h"
@@ -32,6 +33,7 @@ struct Task {
     int32_t word;
     const void* data;  // of the host
     int64_t bytes;
+    Dim size = 0;  // without data: of an attribute, as the program has it
   };
   BodyKernel* kernel = nullptr;  // null: a product of the library
   int64_t grid = 0;
@@ -56,7 +58,14 @@ struct Recording : NumberLog {
   void add_block(const char* begin, size_t bytes);
   const char* block_of(const void* p) const;  // null: nobody writes there
 
+  // The draws that are described, by their step and a size as it has it.
+  std::set<std::pair<const Step*, int64_t>> draws;
+  // Of the task that was added last: its words from this one on are the key and the counter of a draw, the step's
+  // attributes with these numbers.
+  void describe_draw(int32_t word, int key, int counter);
+
   void add_number(int32_t slot, Value* number) override { numbers.emplace_back(slot, Ref::share(number)); }
+  void set_step(const Step* s) override { step_ = s; }
   bool is_staged(const void* p) const {
     for (auto& [begin, end] : staged)
       if (p >= begin && p < end) return true;
@@ -64,6 +73,7 @@ struct Recording : NumberLog {
   }
 
  private:
+  const Step* step_ = nullptr;
   std::map<const char*, const char*> blocks_;  // beginnings and ends
 };
 

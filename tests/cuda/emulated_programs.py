@@ -176,6 +176,39 @@ def whole_networks() -> None:
         np.testing.assert_allclose(losses["cuda"], losses["cpu"], rtol=tolerance)
 
 
+def with_dropout_is_a_graph() -> None:
+    """Steps that draw random numbers are graphs, too, and draw others in every run: those that the CPU draws."""
+    results, did = {}, []
+    for device in ("cuda", "cpu"):
+        wg.manual_seed(7)
+        w = wg.Parameter(wg.randn(12, 12, generator=wg.Generator(seed=1)).to(device))
+        sgd = wg.optim.SGD([w], lr=0.1)
+        q = (0.3 * wg.randn(2, 6, 12, generator=wg.Generator(seed=2))).to(device)
+
+        @wg.compile
+        def step(x: Any, w: Any = w, sgd: Any = sgd) -> Any:
+            sgd.zero_grad()
+            h = wg.dropout(wg.tanh(x @ w), 0.4)
+            a = wg.scaled_dot_product_attention(h, h, x, dropout_p=0.3, is_causal=True)
+            loss = ((a + 0.1 * wg.randn(*a.shape, device=a.device)) ** 2).mean()
+            loss.backward()
+            sgd.step()
+            return loss, h
+
+        made = []
+        for _ in range(RUNS):
+            y, counts = counted(lambda: step(q))
+            made.append(y)
+            if device == "cuda":
+                did.append(counts)
+        results[device] = [t.detach().cpu().numpy() for y in made for t in y] + [w.detach().cpu().numpy()]
+    for a, b in zip(results["cuda"], results["cpu"], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert len({a.tobytes() for a in results["cuda"][1:-1:2]}) == RUNS
+    assert [d["graphs"] for d in did] == [0, 1, 1, 1, 1], did
+    assert all(d["kernels"] == d["copies"] == d["waits"] == 0 for d in did[2:]), did
+
+
 def eager_steps_do_not_wait() -> None:
     """Forward, backward and the optimizer, called one by one: nothing goes to the host or comes from it."""
     net = wg.nn.Sequential(wg.nn.Linear(6, 8), wg.nn.Tanh(), wg.nn.Linear(8, 2)).to("cuda")
@@ -219,6 +252,7 @@ def main() -> None:
     graph_is_step_by_step(written_after_it_was_read)
     graph_is_step_by_step(transposed_and_sliced)
     graph_is_step_by_step(numbers_and_rows, scales=True)
+    with_dropout_is_a_graph()
     whole_networks()
     eager_steps_do_not_wait()
     a_forked_child_is_told()
