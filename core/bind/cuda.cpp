@@ -137,7 +137,7 @@ nb::dict counters_of(int number) {
 double time_launches(int number, int n) {
   return guarded([&] {
     cuda::CudaDevice& gpu = gpu_at(number);
-    cuda::BodyKernel nothing{{"device_group.h", "{}\n", 1, 32}};
+    cuda::BodyKernel nothing{{"nothing", "device_group.h", "{}\n", 1, 32}};
     gpu.synchronise();  // this thread's GPU from here on
     const cuda::Function f = gpu.function(nothing);
     const std::vector<int64_t> words = {0};

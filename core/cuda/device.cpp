@@ -112,17 +112,20 @@ Module CudaDevice::module(const std::string& source) {
 }
 
 Function CudaDevice::function(BodyKernel& kernel) {
-  if (!kernel.function) WENGERT_CALL(cuModuleGetFunction, &kernel.function, module(kernel_text(kernel.body)), "kernel");
+  if (!kernel.function)
+    WENGERT_CALL(cuModuleGetFunction, &kernel.function, module(kernel_text(kernel.body)),
+                 kernel_name(kernel.body.name).c_str());
   return kernel.function;
 }
 
-std::vector<Function> CudaDevice::functions(const std::string& source, size_t count) {
+std::vector<Function> CudaDevice::functions(const std::vector<JoinedKernel>& kernels) {
+  const std::string source = joined_text(kernels);
   std::vector<Function>& made = joined_[source];
   if (!made.empty()) return made;
   Module const code = module(source);
-  std::vector<Function> found(count);
-  for (size_t k = 0; k < count; ++k)
-    WENGERT_CALL(cuModuleGetFunction, &found[k], code, ("kernel_" + std::to_string(k)).c_str());
+  std::vector<Function> found(kernels.size());
+  for (size_t k = 0; k < kernels.size(); ++k)
+    WENGERT_CALL(cuModuleGetFunction, &found[k], code, kernels[k].name(k).c_str());
   return made = found;
 }
 
@@ -302,7 +305,8 @@ void CudaDevice::run_kernel(const char* header, const std::string& call, const s
   enter();
   auto found = kernels_.find(call);
   if (found == kernels_.end()) {
-    const Body body{header, "{\n  " + call + ";\n}\n", static_cast<int>(words.size()), kBlock, shared};
+    const Body body{call.substr(0, call.find("(words")), header, "{\n  " + call + ";\n}\n",
+                    static_cast<int>(words.size()),      kBlock, shared};
     found = kernels_.emplace(call, BodyKernel{body}).first;
   }
   run(found->second, (threads + kBlock - 1) / kBlock, words, results);
@@ -489,6 +493,41 @@ struct JoinedAxes {
       from.push_back(1);
     }
   }
+
+  // Takes as many neighbours along the last axis for one element as 16 bytes hold; returns the bytes of an element.
+  int64_t widen(int64_t bytes, const void* source, const void* target) {
+    while (bytes < 16 && can_double(2 * bytes, source, target)) {
+      bytes *= 2;
+      shape.back() /= 2;
+      for (std::vector<int64_t>* strides : {&to, &from})
+        for (size_t a = 0; a + 1 < strides->size(); ++a) (*strides)[a] /= 2;
+    }
+    return bytes;
+  }
+  bool can_double(int64_t bytes, const void* source, const void* target) const {
+    for (const void* p : {source, target})
+      if (reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(bytes) != 0) return false;
+    for (const std::vector<int64_t>* strides : {&to, &from}) {
+      if (strides->back() != 1) return false;
+      for (size_t a = 0; a + 1 < strides->size(); ++a)
+        if ((*strides)[a] % 2 != 0) return false;
+    }
+    return shape.back() % 2 == 0;
+  }
+  int64_t size() const {
+    int64_t n = 1;
+    for (int64_t s : shape) n *= s;
+    return n;
+  }
+  // Whether positions and offsets fit 32 bits.
+  bool is_narrow() const {
+    int64_t reach[2] = {0, 0};
+    for (size_t a = 0; a < shape.size(); ++a) {
+      reach[0] += std::abs(to[a]) * (shape[a] - 1);
+      reach[1] += std::abs(from[a]) * (shape[a] - 1);
+    }
+    return std::max({reach[0], reach[1], size()}) < INT32_MAX;
+  }
 };
 
 }  // namespace
@@ -512,15 +551,16 @@ void CudaDevice::copy_here(const Value* from, Value* to) {
     if (converted.v != to) copy_here(converted.v, to);
     return;
   }
-  const JoinedAxes axes(from, to);
-  std::vector<int64_t> words = {reinterpret_cast<int64_t>(to->data), reinterpret_cast<int64_t>(from->data), from->size};
+  JoinedAxes axes(from, to);
+  const int64_t bytes = axes.widen(size_of(from->dtype), from->data, to->data), n = axes.size();
+  std::vector<int64_t> words = {reinterpret_cast<int64_t>(to->data), reinterpret_cast<int64_t>(from->data), n};
   words.insert(words.end(), axes.shape.begin(), axes.shape.end());
   words.insert(words.end(), axes.to.begin(), axes.to.end());
   words.insert(words.end(), axes.from.begin(), axes.from.end());
   run_kernel("device_memory.h",
-             "copy_strided<" + std::to_string(size_of(from->dtype)) + ", " + std::to_string(axes.shape.size()) +
-                 ", int64_t>(words, block_number)",
-             words, from->size);
+             "copy_strided<" + std::to_string(bytes) + ", " + std::to_string(axes.shape.size()) +
+                 (axes.is_narrow() ? ", int32_t" : ", int64_t") + ">(words, block_number)",
+             words, n);
 }
 
 void CudaDevice::from_host(const Value* from, Value* to) {
@@ -561,8 +601,10 @@ void CudaDevice::copy(const Value* from, Value* to) {
 void CudaDevice::fill(Value* to, const void* element) {
   std::vector<int64_t> words = {reinterpret_cast<int64_t>(to->data), to->size, 0, 0};
   std::memcpy(&words[2], element, static_cast<size_t>(size_of(to->dtype)));
-  run_kernel("device_memory.h", "fill<" + std::to_string(size_of(to->dtype)) + ">(words, block_number)", words,
-             to->size);
+  const int64_t bytes = size_of(to->dtype), pack = reinterpret_cast<uintptr_t>(to->data) % 16 == 0 ? 16 / bytes : 1;
+  run_kernel("device_memory.h",
+             "fill<" + std::to_string(bytes) + ", " + std::to_string(pack) + ">(words, block_number)", words,
+             (to->size + pack - 1) / pack);
 }
 
 void CudaDevice::describe_draw(int word, int key, int counter) {

@@ -87,7 +87,7 @@ class CudaDevice : public Device {
   Graph end_capture();  // null: it could not be captured
   void launch(Function f, int64_t grid, int block, const std::vector<int64_t>& words);
   Function function(BodyKernel& kernel);
-  std::vector<Function> functions(const std::string& source, size_t count);  // "kernel_0", …
+  std::vector<Function> functions(const std::vector<JoinedKernel>& kernels);
   void launch_graph(GraphExec exec);
   // Appends where a bad index is noted, and the op's number.
   void note_index(const Op& op, std::vector<int64_t>& words);

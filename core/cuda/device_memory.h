@@ -49,11 +49,14 @@ WENGERT_INLINE void copy_strided(const int64_t* words, int64_t block_number) {
 }
 
 // Words: to, n, element (two words).
-template <int kBytes>
+template <int kBytes, int kPack>
 WENGERT_INLINE void fill(const int64_t* words, int64_t block_number) {
   using T = BytesOf<kBytes>;
-  const int64_t i = global_thread(block_number);
-  if (i < words[1]) address<T>(words[0])[i] = constant<T>(words + 2);
+  const int64_t i = global_thread(block_number) * kPack;
+  if (i >= words[1]) return;
+  Pack<T, kPack> x;
+  for (int k = 0; k < kPack; ++k) x.at[k] = constant<T>(words + 2);
+  store<kPack>(address<T>(words[0]), i, words[1], x);
 }
 
 // start + i step, computed in C and rounded once. Words: to, n, start, step.

@@ -37,6 +37,53 @@ WENGERT_INLINE void reduce_chunks(const int64_t* words, int64_t block_number) {
     address<Storage<Out>>(words[0])[number * kept + k] = store_as<Storage<Out>>(of_part[side]);
 }
 
+// Columns of a matrix whose rows lie apart: a block reduces a chunk of the rows of 32 packs of columns, its eight warps
+// every eighth row of it. Words: to, from, columns, rows, rows of a chunk, stride of the rows. Chunk c of column k goes
+// to to[c * columns + k].
+template <class Op, DType D, DType Out, int kPack>
+WENGERT_INLINE void reduce_columns(const int64_t* words, int64_t block_number) {
+  using S = Storage<D>;
+  using A = Accumulator<Op, S>;
+  constexpr int kParts = kThreads / 32, kAhead = 8;  // rows on their way before the first is used
+  const int64_t columns = words[2], rows = words[3], chunk = words[4], stride = words[5];
+  const int64_t tiles = (columns + 32 * kPack - 1) / (32 * kPack);
+  const int64_t tile = block_number % tiles, number = block_number / tiles;
+  const int lane = static_cast<int>(threadIdx.x) % 32, part = static_cast<int>(threadIdx.x) / 32;
+  const int64_t wanted = (tile * 32 + lane) * kPack, column = wanted < columns ? wanted : columns - kPack;
+  const S* from = address<const S>(words[1]) + column;
+  const int64_t end = (number + 1) * chunk < rows ? (number + 1) * chunk : rows;
+  A sum[kPack];
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) sum[k] = Op::template identity<A>();
+  for (int64_t first = number * chunk + part; first < end; first += kAhead * kParts) {
+    Pack<S, kPack> x[kAhead];
+#pragma unroll
+    for (int h = 0; h < kAhead; ++h) {
+      const int64_t r = first + h * kParts;
+      x[h] = *reinterpret_cast<const Pack<S, kPack>*>(from + (r < end ? r : first) * stride);
+    }
+#pragma unroll
+    for (int h = 0; h < kAhead; ++h) {
+      if (first + h * kParts >= end) break;
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) sum[k] = Op::apply(sum[k], accumulated<A>(x[h].at[k]));
+    }
+  }
+  __shared__ A of_part[kParts][32 * kPack];
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) of_part[part][k * 32 + lane] = sum[k];
+  __syncthreads();
+  // Column (lane, k) lies at k * 32 + lane, so that neighbours write to different banks.
+  for (int at = static_cast<int>(threadIdx.x); at < 32 * kPack; at += kThreads) {
+    const int64_t k = (tile * 32 + at % 32) * kPack + at / 32;
+    if (k >= columns) continue;
+    A total = of_part[0][at];
+#pragma unroll
+    for (int p = 1; p < kParts; ++p) total = Op::apply(total, of_part[p][at]);
+    address<Storage<Out>>(words[0])[number * columns + k] = store_as<Storage<Out>>(total);
+  }
+}
+
 // The position of the first largest (smallest) element along an axis; a NaN counts as both. Words: to, from, kept
 // elements, reduced elements, stride of the reduced axis, shape and strides of the kept axes.
 template <bool kLargest, DType D, int kKept>

@@ -280,7 +280,7 @@ bool GraphCache::Entry::record(CudaDevice& gpu, Recording& recording, const Prog
 // The nodes in their order, and the graph, or none if it could not be captured.
 void GraphCache::Entry::make_nodes(CudaDevice& gpu, const Schedule& schedule) {
   std::vector<Function> joined;
-  if (!schedule.joined.empty()) joined = gpu.functions(joined_text(schedule.joined), schedule.joined.size());
+  if (!schedule.joined.empty()) joined = gpu.functions(schedule.joined);
   for (const ScheduledNode& n : schedule.nodes)
     if (!n.library) nodes.push_back({nullptr, n.kernel ? gpu.function(*n.kernel) : joined[n.joined], n});
   gpu.begin_capture();

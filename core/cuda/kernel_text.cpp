@@ -1,6 +1,7 @@
 #include "kernel_text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <set>
 
@@ -106,9 +107,32 @@ struct JoinedWriter {
 
 }  // namespace
 
+std::string kernel_name(const std::string& text) {
+  constexpr size_t kLongest = 80;
+  std::string name;
+  for (const char c : text) {
+    const bool word = std::isalnum(static_cast<unsigned char>(c));
+    if (word)
+      name += c;
+    else if (!name.empty() && name.back() != '_')
+      name += '_';
+  }
+  name = name.substr(0, kLongest);
+  return name + (name.ends_with('_') ? "kernel" : "_kernel");
+}
+
 std::string kernel_text(const Body& body) {
-  return includes({body.header}) + function("body", body) + "\n" + head("kernel", body.block, body.words) +
-         "  body(words.at, blockIdx.x);\n}\n";
+  return includes({body.header}) + function("body", body) + "\n" +
+         head(kernel_name(body.name), body.block, body.words) + "  body(words.at, blockIdx.x);\n}\n";
+}
+
+std::string JoinedKernel::name(size_t number) const {
+  std::string names;
+  std::set<std::string> seen;
+  for (const Unit& u : units)
+    for (const Body* body : u)
+      if (seen.insert(body->name).second) names += body->name + " ";
+  return kernel_name(names) + "_" + text_of(static_cast<int64_t>(number));
 }
 
 int JoinedKernel::leading_words() const {
@@ -127,8 +151,7 @@ int JoinedKernel::words() const {
 std::string joined_text(const std::vector<JoinedKernel>& kernels) {
   Names names;
   std::string text;
-  for (size_t k = 0; k < kernels.size(); ++k)
-    text += "\n" + JoinedWriter{kernels[k], names}.write("kernel_" + text_of(static_cast<int64_t>(k)));
+  for (size_t k = 0; k < kernels.size(); ++k) text += "\n" + JoinedWriter{kernels[k], names}.write(kernels[k].name(k));
   return includes(names.headers) + names.functions + text;
 }
 

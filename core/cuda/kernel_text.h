@@ -8,6 +8,7 @@
 namespace wengert::cuda {
 
 struct Body {
+  std::string name;    // what profilers show
   std::string header;  // the device header that it is written in terms of
   std::string text;    // what stands behind its name: parameters and statements
   int words = 0;       // that it takes
@@ -18,7 +19,10 @@ struct Body {
 // The parameters of a body.
 inline constexpr char kBodyParameters[] = "(const int64_t* words, int64_t block_number)";
 
-// A kernel named "kernel" that runs one body.
+// Such as "mul_add_tanh_kernel": the words of a text that C++ could name something by.
+std::string kernel_name(const std::string& text);
+
+// A kernel that runs one body, under `kernel_name` of the body's name.
 std::string kernel_text(const Body& body);
 
 using Unit = std::vector<const Body*>;  // one body, or a sequence of them
@@ -29,11 +33,12 @@ struct JoinedKernel {
   static constexpr int kBlock = 256;
   std::vector<Unit> units;
 
+  std::string name(size_t number) const;
   int leading_words() const;
   int words() const;
 };
 
-// One source of the kernels "kernel_0", "kernel_1", ….
+// One source of kernels, under their names with their numbers.
 std::string joined_text(const std::vector<JoinedKernel>& kernels);
 
 }  // namespace wengert::cuda

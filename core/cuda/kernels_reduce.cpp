@@ -35,6 +35,9 @@ constexpr int kShared = 256 * 16;  // bytes: a number of each thread
 
 DType accumulated_in(DType t) { return is_half(t) ? DType::Float32 : t; }
 
+// Neighbours that a thread takes where they are aligned.
+int64_t packed_columns(DType t) { return std::clamp<int64_t>(16 / size_of(t), 1, 8); }
+
 // One pass: chunks of `chunk` elements to `to`, which has room for all of them.
 void reduce_pass(CudaDevice& gpu, const char* name, DType from_type, DType to_type, const void* from, void* to,
                  AxisList kept, AxisList reduced, int64_t chunk) {
@@ -56,6 +59,44 @@ void reduce_pass(CudaDevice& gpu, const char* name, DType from_type, DType to_ty
                  words, tiles * chunks * 256, 1, kShared);
 }
 
+// The rows of a matrix, whose columns are packed: the two sizes, and the distance of rows.
+struct Columns {
+  int64_t columns, rows, stride;
+};
+
+// The same of a matrix, by threads that take as many neighbours as 16 bytes hold.
+void columns_pass(CudaDevice& gpu, const char* name, DType from_type, DType to_type, const void* from, void* to,
+                  const Columns& matrix, int64_t chunk) {
+  const int64_t most = packed_columns(from_type);
+  const bool fits = matrix.columns % most == 0 && matrix.stride % most == 0 &&
+                    reinterpret_cast<uintptr_t>(from) % static_cast<uintptr_t>(most * size_of(from_type)) == 0;
+  const int64_t pack = fits ? most : 1;
+  const int64_t tiles = (matrix.columns + 32 * pack - 1) / (32 * pack), chunks = (matrix.rows + chunk - 1) / chunk;
+  gpu.run_kernel("device_reduce.h",
+                 std::string("reduce_columns<reduction::") + name + ", " + dtype_text(from_type) + ", " +
+                     dtype_text(to_type) + ", " + std::to_string(pack) + ">(words, block_number)",
+                 {reinterpret_cast<int64_t>(to), reinterpret_cast<int64_t>(from), matrix.columns, matrix.rows, chunk,
+                  matrix.stride},
+                 tiles * chunks * 256, 1, static_cast<int>(256 * pack * size_of(accumulated_in(from_type))));
+}
+
+// Few rows in one pass; many in chunks that fill the GPU, and then the chunks. The order of a sum depends on the shape
+// alone, and not on whether threads can take packs.
+void reduce_columns(CudaDevice& gpu, const char* name, const Value* x, const Columns& matrix, Value* y) {
+  constexpr int64_t kFewRows = 512, kSmallest = 64, kBlocks = 264;
+  if (matrix.rows <= kFewRows)
+    return columns_pass(gpu, name, x->dtype, y->dtype, x->data, y->data, matrix, matrix.rows);
+  const int64_t across = 32 * packed_columns(x->dtype), tiles = (matrix.columns + across - 1) / across;
+  const int64_t wanted = std::max<int64_t>(1, kBlocks / tiles);
+  const int64_t chunk = std::max(kSmallest, (matrix.rows + wanted - 1) / wanted);
+  const int64_t chunks = (matrix.rows + chunk - 1) / chunk;
+  if (chunks == 1) return columns_pass(gpu, name, x->dtype, y->dtype, x->data, y->data, matrix, chunk);
+  const DType wide = accumulated_in(x->dtype);
+  const Ref partial(empty(wide, Dims{chunks, matrix.columns}, Category::workspace, gpu.id));
+  columns_pass(gpu, name, x->dtype, wide, x->data, partial->data, matrix, chunk);
+  columns_pass(gpu, name, wide, y->dtype, partial->data, y->data, {matrix.columns, chunks, matrix.columns}, chunks);
+}
+
 }  // namespace
 
 void reduce_axes(CudaDevice& gpu, Reduction reduction, const Value* x, uint32_t mask, Value* y) {
@@ -70,6 +111,10 @@ void reduce_axes(CudaDevice& gpu, Reduction reduction, const Value* x, uint32_t 
     reduced.shape = {0};
     reduced.strides = {0};
   }
+  constexpr int64_t kFewestColumns = 16;
+  if (n_reduced > 0 && kept.shape.size() == 1 && reduced.shape.size() == 1 && kept.strides[0] == 1 &&
+      kept.shape[0] >= kFewestColumns)
+    return reduce_columns(gpu, name, x, {n_kept, n_reduced, reduced.strides[0]}, y);
   // As many chunks as fill the GPU, of at least 2048 elements each.
   constexpr int64_t kBlocks = 512, kSmallest = 2048;
   const int64_t wanted = std::max<int64_t>(1, kBlocks / n_kept);

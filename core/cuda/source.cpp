@@ -571,10 +571,29 @@ Launch plan(const Chain& chain, const Space& space, const Operand* in, void* con
   return Planner{chain, space, in, out, most_pack}.run();
 }
 
+namespace {
+
+// What a chain does, in a few words.
+std::string name_of(const Chain& chain) {
+  constexpr int kMostWords = 8;
+  std::string name = chain.rows ? "rows" : "";
+  int words = 0;
+  for (const Chain::Instruction& i : chain.code) {
+    if (i.kind == Chain::Instruction::Kind::expand || ++words > kMostWords) continue;
+    name += i.kind == Chain::Instruction::Kind::map    ? std::string(" ") + kOpNames[static_cast<int>(i.op)]
+            : i.kind == Chain::Instruction::Kind::cast ? " cast"
+                                                       : std::string(" ") + reduction_name(i.reduction);
+  }
+  return name;
+}
+
+}  // namespace
+
 Body body(const Chain& chain, const Form& form) {
   Writer writer{chain, form};
   writer.number_words();
   Body made;
+  made.name = name_of(chain);
   made.header = "device_group.h";
   made.words = writer.n_words;
   made.block = chain.rows ? std::max(1, kRowBlock / form.threads) * form.threads : kBlock;
@@ -596,7 +615,12 @@ int shared_of_product(DType dtype) { return 8 * 256 * static_cast<int>(is_half(d
 
 Body product_body(DType dtype) {
   const std::string call = "small_product<" + dtype_text(dtype) + ">(words, block_number);";
-  return {"device_product.h", "{\n  " + call + "\n}\n", kProductWords, kBlock, shared_of_product(dtype)};
+  return {"product " + std::string(wengert::name_of(dtype)),
+          "device_product.h",
+          "{\n  " + call + "\n}\n",
+          kProductWords,
+          kBlock,
+          shared_of_product(dtype)};
 }
 
 Body product_body(DType dtype, bool kept, const Chain& chain, const Form& form, int given) {
@@ -608,7 +632,12 @@ Body product_body(DType dtype, bool kept, const Chain& chain, const Form& form, 
   if (kept) text += "  address<" + t + ">(words[0])[at] = y;\n";
   text +=
       "  [at, y](const int64_t* words) " + element + "  (words + " + std::to_string(kProductWords) + ");\n  });\n}\n";
-  return {"device_product.h", text, kProductWords + writer.n_words, kBlock, shared_of_product(dtype)};
+  return {"product " + std::string(wengert::name_of(dtype)) + " " + name_of(chain),
+          "device_product.h",
+          text,
+          kProductWords + writer.n_words,
+          kBlock,
+          shared_of_product(dtype)};
 }
 
 // Instructions that share a register which is neither a number nor a constant belong together.

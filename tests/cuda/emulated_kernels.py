@@ -130,9 +130,24 @@ def attending(rng: np.random.Generator) -> None:
             same(f, q, k, v, what=f"attention {dtype} {queries}x{keys}, {depth} and {width}")
 
 
+def summing(rng: np.random.Generator) -> None:
+    """Columns in chunks and at once, of packs and single elements; copies by wide elements; norms with their parameters."""
+    for shape in ((1500, 40), (600, 257), (64, 24)):
+        for dtype in ("float32", "bfloat16"):
+            x = normal(rng, *shape, dtype=dtype)
+            same(lambda t: (t.sum(axis=0), t[::2, 1:].sum(axis=0), wg.sin(t[1:]).sum(axis=0)), x, what=f"sums {shape}")
+            same(lambda t: wg.concat([t[:, :16], t[:, 16:]], axis=0).max(axis=0), x[:, :32], what=f"halves {shape}")
+    for columns, dtype in ((768, "bfloat16"), (64, "float32"), (33, "float64"), (3000, "float32")):
+        operands = [normal(rng, *s, dtype=dtype) for s in ((37, columns), (columns,), (columns,))]
+        same(
+            lambda x, w, b: wg.layer_norm(x, w.shape, weight=w, bias=b), *operands, what=f"layer norm {columns} {dtype}"
+        )
+        same(lambda x, w: wg.rms_norm(x, w.shape, weight=w), *operands[:2], what=f"rms norm {columns} {dtype}")
+
+
 def main(which: list[str]) -> None:
     rng = np.random.default_rng(0)
-    for part in (sorting, indexing, convolving, recurring, attending):
+    for part in (sorting, indexing, convolving, recurring, attending, summing):
         if not which or part.__name__ in which:
             part(rng)
             print(part.__name__, flush=True)

@@ -90,7 +90,7 @@ def plan(chain: Chain, shape: Sequence[int]) -> Kernel:
 def numbered(source: str, number: int) -> str:
     """The functions of a kernel's source under names of their own, without what it includes."""
     body = source[source.index("WENGERT_INLINE") :]
-    return re.sub(r"\b(body|kernel)\(", rf"\1_{number}(", body)
+    return re.sub(r"\b(?:\w+_)?(body|kernel)\(", rf"\1_{number}(", body)
 
 
 def aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:

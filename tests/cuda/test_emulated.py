@@ -50,7 +50,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("part", ["sorting", "indexing", "convolving", "recurring", "attending"])
+@pytest.mark.parametrize("part", ["sorting", "indexing", "convolving", "recurring", "attending", "summing"])
 def test_kernels_of_many_blocks(part: str, tmp_path: Path) -> None:
     """Beside the CPU, values and gradients; and NVRTC compiles them, where it is installed."""
     run_with_emulated_gpu(tmp_path, "emulated_kernels", part)

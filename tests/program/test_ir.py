@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import wengert as wg
+from tests.tolerances import assert_same
 from wengert import _core
 from wengert.ops import OPS
 from wengert.passes.evaluate import evaluate
@@ -157,6 +158,38 @@ def test_transposes_become_flags() -> None:
     assert names(p) == ["matmul"] and p.instructions[0].attrs == (1, 1)
     p = simplify(traced(lambda x, w: wg.permute_dims(x, (1, 0, 2)) @ w, (3, 2, 3), (2, 3, 3)))
     assert "permute" in names(p)
+
+
+def split(x: Any) -> Any:
+    a, b, c = x[:, 0], x[:, 1], x[:, 2]
+    return (wg.sin(a) * b * wg.exp(c)).sum()
+
+
+def test_the_gradient_of_a_split_is_joined_and_keeps_its_bits() -> None:
+    p = simplify(traced(wg.grad(split), (2, 3, 4)))
+    assert "unslice" not in names(p)
+    assert names(p).count("concat") == 1
+    x = np.random.default_rng(0).standard_normal((2, 3, 4))
+    x[0] = -0.0  # the zeros around a slice turn -0 into 0
+    (joined,), (apart,) = run(p, x), run(traced(wg.grad(split), (2, 3, 4)), x)
+    assert_same(joined, apart)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (x[:2] ** 2).sum() + (x[3:] ** 3).sum(),  # a row between them
+        lambda x: (x[:3] ** 2).sum() + (x[2:] ** 3).sum(),  # a row in both
+        lambda x: (x[::2] ** 2).sum() + (x[1::2] ** 3).sum(),
+        lambda x: (x[:2, :1] ** 2).sum() + (x[2:, 1:] ** 3).sum(),
+        lambda x: (x[:2] ** 2).sum() + (x[2:] ** 3).sum() + wg.sin(x).sum(),
+    ],
+)
+def test_slices_that_do_not_cover_everything_once_are_added(f: Any) -> None:
+    p = traced(wg.grad(f), (4, 3))
+    assert "concat" not in names(simplify(p))
+    x = np.random.default_rng(0).standard_normal((4, 3))
+    assert_same(run(simplify(p), x)[0], run(p, x)[0])
 
 
 def test_simplify_is_idempotent() -> None:

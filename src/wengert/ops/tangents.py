@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wengert.ops.simplifications import over_one, same_value, times_one, undone
+from wengert.ops.simplifications import joined_slices, over_one, same_value, times_one, undone
 from wengert.ops.sparsity import selection
 from wengert.registry.record import OPS, Op, define
 from wengert.registry.samples import EXTREME, Invalid, Sample, binary, exactly, truth, unary, whole
@@ -43,6 +43,7 @@ def real(x: Any) -> Any:
 
 add = define(
     "add",
+    simplified=joined_slices,
     formula="a + b",
     reference=np.add,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot + b_dot,

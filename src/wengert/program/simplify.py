@@ -19,10 +19,14 @@ def simplify(program: Program) -> Program:
         i = _with_inputs(original, replaced)
         if i.op.simplified is not None:
             simpler = i.op.simplified(i, producers)
-            if not isinstance(simpler, Instruction):
+            if isinstance(simpler, Instruction):
+                i = simpler
+            elif isinstance(simpler, tuple):
+                *before, i = simpler
+                body += before
+            else:
                 replaced[i.outputs[0]] = simpler
                 continue
-            i = simpler
         first = seen.setdefault(_key(i), i)
         if first is not i:
             replaced.update(zip(i.outputs, first.outputs))

@@ -152,8 +152,8 @@ def define(
     `passes_on`: the result is the last operand; only derivatives and tapes see the op.
     `written_back(emit, base, part, attrs)`, of views: the base after the view of it has got the values of `part`, made by
     `emit(op, operands, attrs)`.
-    `simplified(instruction, producers)`: the operand that the result equals, or an instruction for the same result;
-    `producers` maps values to the instructions that make them. See `ops/simplifications.py`.
+    `simplified(instruction, producers)`: the operand that the result equals, or an instruction for the same result,
+    or several that end with it; `producers` maps values to the instructions that make them. See `ops/simplifications.py`.
     `rearranges`: the result has the elements of the operand, in another order or more than once.
     `fills_with(*attrs)`, of ops without operands: the number that every element of the result is.
     `may_copy`, of views: where strides allow no view, the result is a copy.
