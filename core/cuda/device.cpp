@@ -316,7 +316,7 @@ void CudaDevice::small_product(const Product& p) {
   constexpr int64_t kTile = 16;
   enter();
   const int64_t blocks = p.batch * ((p.m + kTile - 1) / kTile) * ((p.n + kTile - 1) / kTile);
-  run(kernel(product_body(p.dtype)), blocks,
+  run(kernel(product_body(p)), blocks,
       {reinterpret_cast<int64_t>(p.y), reinterpret_cast<int64_t>(p.a.data), reinterpret_cast<int64_t>(p.b.data),
        p.batch, p.m, p.n, p.k, p.a.batch, p.a.row, p.a.col, p.b.batch, p.b.row, p.b.col});
   if (recording_) recording_->tasks.back().product = p;

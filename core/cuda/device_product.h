@@ -26,14 +26,61 @@ WENGERT_INLINE A multiply_add(A a, A b, A c) {
   }
 }
 
+// Which neighbours of a factor are packed, so that a thread loads them together: along the sum, across it, or none.
+enum class Packed { along, across, none };
+
+// x[h][i] = element p + h of line i. Lines that are packed across the sum begin at lines[0]; `apart` is the distance of
+// elements along the sum.
+template <Packed kPacked, class A, class S, int kAhead, int kLines>
+WENGERT_INLINE void bring(A (&x)[kAhead][kLines], const S* const (&lines)[kLines], int64_t p, int64_t apart) {
+  if constexpr (kPacked == Packed::along) {
+    constexpr int kPack = 16 / sizeof(S) < kAhead ? 16 / sizeof(S) : kAhead;
+#pragma unroll
+    for (int i = 0; i < kLines; ++i) {
+#pragma unroll
+      for (int h = 0; h < kAhead; h += kPack) {
+        const auto neighbours = *reinterpret_cast<const Pack<S, kPack>*>(lines[i] + p + h);
+#pragma unroll
+        for (int k = 0; k < kPack; ++k) x[h + k][i] = factor<A>(neighbours.at[k]);
+      }
+    }
+  } else if constexpr (kPacked == Packed::across) {
+#pragma unroll
+    for (int h = 0; h < kAhead; ++h) {
+      const auto neighbours = *reinterpret_cast<const Pack<S, kLines>*>(lines[0] + (p + h) * apart);
+#pragma unroll
+      for (int i = 0; i < kLines; ++i) x[h][i] = factor<A>(neighbours.at[i]);
+    }
+  } else {
+#pragma unroll
+    for (int h = 0; h < kAhead; ++h) {
+#pragma unroll
+      for (int i = 0; i < kLines; ++i) x[h][i] = factor<A>(lines[i][(p + h) * apart]);
+    }
+  }
+}
+
+// The addresses of neighbouring lines from `first` on; those behind the last one repeat it, in whole packs where they
+// are packed across the sum.
+template <Packed kPacked, class S, int kLines>
+WENGERT_INLINE void find_lines(const S* (&lines)[kLines], const S* from, int64_t first, int64_t count, int64_t stride) {
+#pragma unroll
+  for (int i = 0; i < kLines; ++i) {
+    const int64_t last = kPacked == Packed::across ? count - kLines : count - 1;
+    const int64_t line = kPacked == Packed::across ? first : first + i;
+    lines[i] = from + (line < last ? line : last) * stride;
+  }
+}
+
 // y = a b, batch by batch; each element goes to `use(position, element)`. Words: to, a, b, batch, m, n, k, strides of a
-// (batch, row, column), of b.
-template <DType D, class Use>
+// (batch, row, column), of b. kDeep: more loads on their way, for long sums of few elements. The order of a sum depends
+// on its length alone.
+template <DType D, Packed kA, Packed kB, bool kDeep, class Use>
 WENGERT_INLINE void small_product(const int64_t* words, int64_t block_number, Use use) {
   using S = Storage<D>;
   using A = Accumulator<reduction::sum, S>;
   constexpr int kTile = 16, kWarps = kThreads / 32, kRows = 2, kCols = 4;
-  constexpr int kAhead = sizeof(S) <= 4 ? 8 : sizeof(S) == 8 ? 4 : 2;  // loads on their way before the first is used
+  constexpr int kAhead = (sizeof(S) <= 4 ? 8 : sizeof(S) == 8 ? 4 : 2) * (kDeep ? 2 : 1);
   const int64_t m = words[4], n = words[5], k = words[6];
   const uint32_t across = static_cast<uint32_t>((n + kTile - 1) / kTile), down = (m + kTile - 1) / kTile;
   const uint32_t number = static_cast<uint32_t>(block_number), batch = number / (across * down);
@@ -45,35 +92,31 @@ WENGERT_INLINE void small_product(const int64_t* words, int64_t block_number, Us
   const S* b = address<const S>(words[2]) + batch * words[10];
   const S* rows[kRows];
   const S* cols[kCols];
-  for (int i = 0; i < kRows; ++i) {
-    const int64_t r = first_row + row + i;
-    rows[i] = a + (r < m ? r : m - 1) * words[8];
-  }
-  for (int j = 0; j < kCols; ++j) {
-    const int64_t c = first_col + col + j;
-    cols[j] = b + (c < n ? c : n - 1) * words[12];
-  }
+  find_lines<kA>(rows, a, first_row + row, m, words[8]);
+  find_lines<kB>(cols, b, first_col + col, n, words[12]);
   A sum[kRows][kCols] = {};
-  const int64_t share = (k + kWarps - 1) / kWarps, end = (warp + 1) * share < k ? (warp + 1) * share : k;
-  for (int64_t p = warp * share; p < end; p += kAhead) {
+  const auto add = [&](const auto& x, const auto& y, int h) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kCols; ++j) sum[i][j] = multiply_add(x[h][i], y[h][j], sum[i][j]);
+    }
+  };
+  const int64_t share = ((k + kWarps - 1) / kWarps + kAhead - 1) / kAhead * kAhead;
+  const int64_t end = (warp + 1) * share < k ? (warp + 1) * share : k;
+  int64_t p = warp * share;
+  for (; p + kAhead <= end; p += kAhead) {
     A x[kAhead][kRows], y[kAhead][kCols];
+    bring<kA>(x, rows, p, words[9]);
+    bring<kB>(y, cols, p, words[11]);
 #pragma unroll
-    for (int h = 0; h < kAhead; ++h) {
-      const int64_t at = p + h < end ? p + h : p;
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) x[h][i] = factor<A>(rows[i][at * words[9]]);
-#pragma unroll
-      for (int j = 0; j < kCols; ++j) y[h][j] = factor<A>(cols[j][at * words[11]]);
-    }
-#pragma unroll
-    for (int h = 0; h < kAhead; ++h) {
-      if (p + h >= end) break;
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-        for (int j = 0; j < kCols; ++j) sum[i][j] = multiply_add(x[h][i], y[h][j], sum[i][j]);
-      }
-    }
+    for (int h = 0; h < kAhead; ++h) add(x, y, h);
+  }
+  for (; p < end; ++p) {
+    A x[1][kRows], y[1][kCols];
+    bring<kA == Packed::across ? Packed::across : Packed::none>(x, rows, p, words[9]);
+    bring<kB == Packed::across ? Packed::across : Packed::none>(y, cols, p, words[11]);
+    add(x, y, 0);
   }
   __shared__ A of_warp[kWarps][kTile * kTile];
   for (int i = 0; i < kRows; ++i) {
@@ -88,9 +131,10 @@ WENGERT_INLINE void small_product(const int64_t* words, int64_t block_number, Us
   use((static_cast<int64_t>(batch) * m + r) * n + c, store_as<S>(total));
 }
 
-template <DType D>
+template <DType D, Packed kA, Packed kB, bool kDeep>
 WENGERT_INLINE void small_product(const int64_t* words, int64_t block_number) {
-  small_product<D>(words, block_number, [=](int64_t at, Storage<D> y) { address<Storage<D>>(words[0])[at] = y; });
+  small_product<D, kA, kB, kDeep>(words, block_number,
+                                  [=](int64_t at, Storage<D> y) { address<Storage<D>>(words[0])[at] = y; });
 }
 
 }  // namespace wengert::WENGERT_ISA_NAMESPACE

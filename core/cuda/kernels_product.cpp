@@ -53,7 +53,7 @@ void matmul(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attr
 }  // namespace
 
 void multiply_into(CudaDevice& gpu, Value* x, bool ta, Value* z, bool tb, Value* y) {
-  constexpr int64_t kSmall = int64_t{1} << 19;  // multiply-adds
+  constexpr int64_t kSmall = int64_t{1} << 21;  // multiply-adds
   if (y->size == 0) return;
   const int64_t m = y->shape[y->ndim - 2], n = y->shape[y->ndim - 1], batch = y->size / (m * n);
   const int64_t k = x->shape[x->ndim - (ta ? 2 : 1)];

@@ -136,7 +136,7 @@ class Fuser {
     const Launch l =
         plan(*call.chain, {static_cast<int>(call.shape.size()), call.shape.data()}, call.in.data(), call.out.data(), 1);
     auto& kernel = schedule_.made.emplace_back(std::make_unique<BodyKernel>());
-    kernel->body = product_body(product.product->dtype, kept, *call.chain, l.form, given);
+    kernel->body = product_body(*product.product, kept, *call.chain, l.form, given);
     if (kernel->body.words > kMostJoinedWords) return schedule_.made.pop_back();
     std::vector<int64_t> words = product.words;
     words.insert(words.end(), l.words.begin(), l.words.end());

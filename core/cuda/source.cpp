@@ -611,10 +611,29 @@ namespace {
 // A sum of each warp for each of 16 by 16 elements.
 int shared_of_product(DType dtype) { return 8 * 256 * static_cast<int>(is_half(dtype) ? 4 : size_of(dtype)); }
 
+// How threads load a factor: `along` and `across` are its strides along the sum and across it, where it has `lines`, of
+// which a thread takes `each`.
+const char* packing(DType dtype, const MatrixOperand& x, int64_t along, int64_t across, int64_t lines, int64_t each) {
+  const int64_t pack = std::max<int64_t>(1, 16 / size_of(dtype));
+  const auto fits = [](int64_t stride, int64_t n) { return stride % n == 0; };
+  if (is_aligned(x.data, 16) && along == 1 && fits(across, pack) && fits(x.batch, pack)) return "Packed::along";
+  if (is_aligned(x.data, 16) && across == 1 && fits(along, each) && fits(x.batch, each) && fits(lines, each))
+    return "Packed::across";
+  return "Packed::none";
+}
+
+// The template arguments of small_product.
+std::string product_arguments(const Product& p) {
+  constexpr int64_t kRows = 2, kColumns = 4, kLongSum = 512;
+  return dtype_text(p.dtype) + ", " + packing(p.dtype, p.a, p.a.col, p.a.row, p.m, kRows) + ", " +
+         packing(p.dtype, p.b, p.b.row, p.b.col, p.n, kColumns) + (p.k >= kLongSum ? ", true" : ", false");
+}
+
 }  // namespace
 
-Body product_body(DType dtype) {
-  const std::string call = "small_product<" + dtype_text(dtype) + ">(words, block_number);";
+Body product_body(const Product& product) {
+  const DType dtype = product.dtype;
+  const std::string call = "small_product<" + product_arguments(product) + ">(words, block_number);";
   return {"product " + std::string(wengert::name_of(dtype)),
           "device_product.h",
           "{\n  " + call + "\n}\n",
@@ -623,12 +642,13 @@ Body product_body(DType dtype) {
           shared_of_product(dtype)};
 }
 
-Body product_body(DType dtype, bool kept, const Chain& chain, const Form& form, int given) {
+Body product_body(const Product& product, bool kept, const Chain& chain, const Form& form, int given) {
+  const DType dtype = product.dtype;
   Writer writer{chain, form};
   writer.number_words();
   const std::string t = storage(dtype), element = writer.write_element(given);
   std::string text =
-      "{\n  small_product<" + dtype_text(dtype) + ">(words, block_number, [=](int64_t at, " + t + " y) {\n";
+      "{\n  small_product<" + product_arguments(product) + ">(words, block_number, [=](int64_t at, " + t + " y) {\n";
   if (kept) text += "  address<" + t + ">(words[0])[at] = y;\n";
   text +=
       "  [at, y](const int64_t* words) " + element + "  (words + " + std::to_string(kProductWords) + ");\n  });\n}\n";

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../kernels/vector.h"
+#include "blas.h"
 #include "kernel_text.h"
 
 namespace wengert::cuda {
@@ -92,8 +93,8 @@ std::string source(const Chain& chain, const Form& form);
 // A small matrix product (device_product.h). With a chain without rows: each element y of the product is its register
 // `given` in the chain's iteration space, planned with packs of one, and is stored itself only if it is `kept`.
 inline constexpr int kProductWords = 13;
-Body product_body(DType dtype);
-Body product_body(DType dtype, bool kept, const Chain& chain, const Form& form, int given);
+Body product_body(const Product& product);
+Body product_body(const Product& product, bool kept, const Chain& chain, const Form& form, int given);
 
 // Of a chain without rows, the parts that have nothing to do with each other, with the numbers of their inputs and
 // outputs among the chain's. Empty if it is one.
