@@ -174,6 +174,7 @@ void init_cuda(nb::module_& m) {
   m.def("cuda_stream",
         [](int number) { return guarded([&] { return reinterpret_cast<uintptr_t>(gpu_at(number).stream()); }); });
   m.def("cuda_empty_pool", [](int number) { guarded([&] { gpu_at(number).empty_pool(); }); });
+  m.def("cuda_set_overlaps", [](int number, bool on) { guarded([&] { gpu_at(number).overlaps = on; }); });
   m.def("cuda_set_graphs", [](int number, bool on) { guarded([&] { gpu_at(number).graphs = on; }); });
   m.def("cuda_set_tf32", [](int number, bool on) { guarded([&] { gpu_at(number).tf32 = on; }); });
 

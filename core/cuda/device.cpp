@@ -61,6 +61,8 @@ CudaDevice::CudaDevice(int number) : ordinal(number) {
   WENGERT_CALL(cuDeviceGetAttribute, &major, kAttributeMajor, device);
   WENGERT_CALL(cuDeviceGetAttribute, &minor, kAttributeMinor, device);
   architecture = 10 * major + minor;
+  constexpr int kWaitingKernels = 90, kInGraphs = 12030;
+  overlaps = architecture >= kWaitingKernels && driver().version >= kInGraphs;
   WENGERT_CALL(cuDevicePrimaryCtxRetain, &context_, device);
   enter();
   WENGERT_CALL(cuStreamCreate, &stream_, kNonBlocking);
@@ -139,8 +141,12 @@ void CudaDevice::launch(Function f, int64_t grid, int block, const std::vector<i
   if (grid > INT32_MAX) fail(ErrorKind::device, name.c_str(), "a kernel has more blocks than a launch can have");
   void* parameters[] = {const_cast<int64_t*>(words.data())};
   ++counters.kernels;
-  WENGERT_CALL(cuLaunchKernel, f, static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(block), 1, 1, 0, stream_,
-               parameters, nullptr);
+  constexpr int kProgrammaticSerialization = 6;
+  LaunchAttribute overlapping = {kProgrammaticSerialization, 0, {1}};
+  const LaunchConfig config = {
+      static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(block), 1, 1, 0, stream_, &overlapping,
+      overlaps ? 1u : 0u};
+  WENGERT_CALL(cuLaunchKernelEx, &config, f, parameters, nullptr);
 }
 
 namespace {

@@ -35,8 +35,9 @@ class CudaDevice : public Device {
   const int ordinal;
   int architecture = 0;
   LaunchCounters counters;
-  bool graphs = true;  // programs that are run again are captured and replayed
-  bool tf32 = false;   // products of float32 by the matrix units, in 10 bits
+  bool graphs = true;     // programs that are run again are captured and replayed
+  bool overlaps = false;  // a launch may begin before the one before it has ended: its kernel waits for that itself
+  bool tf32 = false;      // products of float32 by the matrix units, in 10 bits
 
   explicit CudaDevice(int number);
 

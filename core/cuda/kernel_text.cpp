@@ -23,7 +23,7 @@ std::string function(const std::string& name, const Body& body) {
 
 std::string head(const std::string& name, int block, int words) {
   return "extern \"C\" __global__ void __launch_bounds__(" + text_of(block) + ") " + name +
-         "(const __grid_constant__ Words<" + text_of(words) + "> words) {\n";
+         "(const __grid_constant__ Words<" + text_of(words) + "> words) {\n  wait_for_launch_before();\n";
 }
 
 // Names of bodies; equal ones have one.

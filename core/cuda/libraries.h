@@ -22,6 +22,16 @@ using GraphExec = struct CUgraphExec_st*;
 
 inline constexpr Status kOutOfMemory = 2;
 
+struct LaunchAttribute {  // CUlaunchAttribute
+  int id, padding;
+  int value[16];
+};
+struct LaunchConfig {  // CUlaunchConfig
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned n_attributes;
+};
 struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2
   Function function;
   unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
@@ -72,6 +82,7 @@ struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2
   X(cuLaunchKernel,                                                                                            \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
      unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))                 \
+  X(cuLaunchKernelEx, (const LaunchConfig* config, Function function, void** parameters, void** extra))        \
   X(cuGetErrorName, (Status status, const char** name))                                                        \
   X(cuGetErrorString, (Status status, const char** text))
 

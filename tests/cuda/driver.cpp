@@ -176,6 +176,16 @@ API cuLaunchKernel(Kernel* k, unsigned grid, unsigned, unsigned, unsigned block,
   return k->run(words, grid, static_cast<int>(block)), 0;
 }
 
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  void* stream;
+  void* attributes;
+  unsigned n_attributes;
+};
+API cuLaunchKernelEx(const LaunchConfig* c, Kernel* k, void** parameters, void** extra) {
+  return cuLaunchKernel(k, c->grid_x, 1, 1, c->block_x, 1, 1, 0, c->stream, parameters, extra);
+}
+
 // ------------------------------------------------------------------------------------------------------ matrix products
 
 namespace {
