@@ -1,9 +1,7 @@
 // Ops on rows as chains: softmax and its derivatives, normalisation and its derivatives.
-#include <algorithm>
-#include <bit>
 #include <cmath>
 
-#include "device.h"
+#include "kernels_norm.h"
 
 namespace wengert::cuda {
 
@@ -225,6 +223,7 @@ void standardise(CudaDevice& gpu, const Op& op, Value* const* in, int, const Att
     fill_value(out[1], NAN);
     return fill_value(out[2], NAN);
   }
+  if (standardise_long_rows(gpu, in, attrs, out)) return;
   const bool centred = attrs[1].i != 0;
   PreparedChain& prepared = gpu.prepared(op, variant(in[0], attrs), [&](PreparedChain& made) {
     ChainWriter w(made, in[0]->dtype);
@@ -287,59 +286,13 @@ void standardise_tangent(CudaDevice& gpu, const Op& op, Value* const* in, int, c
   call.run(prepared);
 }
 
-// How packed rows without members along them (layer norm) are shared between threads; each = 0: they are not.
-struct PackedRows {
-  int64_t rows, columns;
-  int pack = 1, threads = 256, each = 0;
-
-  PackedRows(const Value* x, const Value* y_bar, const Attrs& attrs) : rows(x->shape[0]), columns(x->shape[2]) {
-    constexpr int64_t kMostElements = 16;  // of a row, that a thread holds in registers
-    const bool packed = x->contiguous && y_bar->contiguous && x->shape[1] == 1 && x->shape[3] == 1;
-    if (!packed || attrs[2].i != 0 || is_complex(x->dtype)) return;
-    const int64_t most = 16 / size_of(x->dtype);
-    const auto aligned = [](const Value* v) { return reinterpret_cast<uintptr_t>(v->data) % 16 == 0; };
-    if (columns % most == 0 && aligned(x) && aligned(y_bar)) pack = static_cast<int>(most);
-    threads = columns <= 64 * pack ? 32 : 256;
-    const int64_t wanted = (columns + threads * pack - 1) / (threads * pack);
-    if (wanted * pack <= kMostElements) each = static_cast<int>(wanted);
-  }
-};
-
-// The derivative of packed rows by x and the parameters at once; the sums of blocks are then added up in their order.
-void packed_cotangent(CudaDevice& gpu, Value* const* in, const Attrs& attrs, const PackedRows& p, Value** out) {
-  constexpr int64_t kBlocks = 264, kFewestRows = 4;
-  const int64_t groups = 256 / p.threads;
-  const int64_t of_block = std::max(kFewestRows, (p.rows + kBlocks - 1) / kBlocks + groups - 1) / groups * groups;
-  const int64_t blocks = (p.rows + of_block - 1) / of_block;
-  const DType dtype = in[1]->dtype, wide = is_half(dtype) ? DType::Float32 : dtype;
-  const Ref sums(empty(wide, Dims{blocks * groups, 2, p.columns}, Category::workspace, gpu.id));
-  const Ref mean(contiguous(in[2])), variance(contiguous(in[3])), weight(contiguous(in[4]));
-  const bool aligned = reinterpret_cast<uintptr_t>(weight->data) % 16 == 0;
-  const Ref packed(aligned ? Ref::share(weight.v).take() : empty(dtype, weight->dims(), Category::workspace, gpu.id));
-  if (!aligned) copy_into(weight.v, packed.v);
-  const auto word = [](const Value* v) { return reinterpret_cast<int64_t>(v->data); };
-  const auto number = [](double x) { return std::bit_cast<int64_t>(x); };
-  gpu.run_kernel("device_norm.h",
-                 "norm_cotangent<" + dtype_text(dtype) + ", " + std::to_string(p.pack) + ", " + std::to_string(p.each) +
-                     ", " + std::to_string(p.threads) + ", " + (attrs[1].i != 0 ? "true" : "false") +
-                     ">(words, block_number)",
-                 {word(out[0]), word(sums.v), word(in[0]), word(in[1]), word(mean.v), word(variance.v), word(packed.v),
-                  p.rows, p.columns, of_block, number(1.0 / static_cast<double>(p.columns)), number(attrs[0].f)},
-                 blocks * 256, 2, 8 * 24);
-  for (int k = 0; k < 2; ++k) {
-    const int64_t strides[] = {2 * p.columns, 1};
-    const Ref one(view(sums.v, Dims{blocks * groups, p.columns}, strides, k * p.columns));
-    reduce_axes(gpu, Reduction::sum, one.v, 1u, out[1 + k]);
-  }
-}
-
 // y_bar, x, mean, variance, weight
 void standardise_cotangent(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
   if (in[1]->size == 0) {
     fill_value(out[1], 0.0);
     return fill_value(out[2], 0.0);
   }
-  if (const PackedRows rows(in[1], in[0], attrs); rows.each > 0) return packed_cotangent(gpu, in, attrs, rows, out);
+  if (packed_rows_cotangent(gpu, in, attrs, out) || long_rows_cotangent(gpu, in, attrs, out)) return;
   PreparedChain& prepared = gpu.prepared(op, variant(in[1], attrs), [&](PreparedChain& made) {
     ChainWriter w(made, in[1]->dtype);
     const int y_bar = w.input(), x = w.input(), mean = w.input(true), variance = w.input(true), weight = w.input();
