@@ -114,10 +114,12 @@ Module CudaDevice::module(const std::string& source) {
 }
 
 Function CudaDevice::function(BodyKernel& kernel) {
-  if (!kernel.function)
-    WENGERT_CALL(cuModuleGetFunction, &kernel.function, module(kernel_text(kernel.body)),
-                 kernel_name(kernel.body.name).c_str());
-  return kernel.function;
+  constexpr int kMostDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+  if (kernel.function) return kernel.function;
+  Function made = nullptr;
+  WENGERT_CALL(cuModuleGetFunction, &made, module(kernel_text(kernel.body)), kernel_name(kernel.body.name).c_str());
+  if (const int bytes = kernel.body.dynamic_shared) WENGERT_CALL(cuFuncSetAttribute, made, kMostDynamicShared, bytes);
+  return kernel.function = made;
 }
 
 std::vector<Function> CudaDevice::functions(const std::vector<JoinedKernel>& kernels) {
@@ -134,18 +136,25 @@ std::vector<Function> CudaDevice::functions(const std::vector<JoinedKernel>& ker
 void CudaDevice::run(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words, int results) {
   if (grid == 0) return;
   if (recording_) return recording_->add(kernel, grid, words, results);
-  launch(function(kernel), grid, kernel.body.block, words);
+  launch(function(kernel), grid, kernel.body.block, words, kernel.body.dynamic_shared);
 }
 
-void CudaDevice::launch(Function f, int64_t grid, int block, const std::vector<int64_t>& words) {
+void CudaDevice::launch(Function f, int64_t grid, int block, const std::vector<int64_t>& words, int dynamic_shared) {
   if (grid > INT32_MAX) fail(ErrorKind::device, name.c_str(), "a kernel has more blocks than a launch can have");
   void* parameters[] = {const_cast<int64_t*>(words.data())};
   ++counters.kernels;
   constexpr int kProgrammaticSerialization = 6;
   LaunchAttribute overlapping = {kProgrammaticSerialization, 0, {1}};
-  const LaunchConfig config = {
-      static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(block), 1, 1, 0, stream_, &overlapping,
-      overlaps ? 1u : 0u};
+  const LaunchConfig config = {static_cast<unsigned>(grid),
+                               1,
+                               1,
+                               static_cast<unsigned>(block),
+                               1,
+                               1,
+                               static_cast<unsigned>(dynamic_shared),
+                               stream_,
+                               &overlapping,
+                               overlaps ? 1u : 0u};
   WENGERT_CALL(cuLaunchKernelEx, &config, f, parameters, nullptr);
 }
 
@@ -306,16 +315,22 @@ bool CudaDevice::run_program(const Program& p, Value* const* in, const int64_t* 
 
 void CudaDevice::run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words,
                             int64_t threads, int results, int shared) {
-  constexpr int kBlock = 256;
-  if (threads == 0) return;
+  const BlockForm form{.shared = shared};
+  run_blocks(header, call, words, (threads + form.threads - 1) / form.threads, form, results);
+}
+
+void CudaDevice::run_blocks(const char* header, const std::string& call, const std::vector<int64_t>& words,
+                            int64_t blocks, const BlockForm& form, int results) {
+  if (blocks == 0) return;
   enter();
   auto found = kernels_.find(call);
   if (found == kernels_.end()) {
-    const Body body{call.substr(0, call.find("(words")), header, "{\n  " + call + ";\n}\n",
-                    static_cast<int>(words.size()),      kBlock, shared};
+    const Body body{call.substr(0, call.find("(words")), header,       "{\n  " + call + ";\n}\n",
+                    static_cast<int>(words.size()),      form.threads, form.shared,
+                    form.dynamic_shared,                 form.resident};
     found = kernels_.emplace(call, BodyKernel{body}).first;
   }
-  run(found->second, (threads + kBlock - 1) / kBlock, words, results);
+  run(found->second, blocks, words, results);
 }
 
 void CudaDevice::small_product(const Product& p) {

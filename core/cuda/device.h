@@ -17,6 +17,13 @@ struct BodyKernel {
   Function function = nullptr;  // null: it has not been needed yet
 };
 
+struct BlockForm {
+  int threads = 256;
+  int shared = 0;          // bytes of shared memory that the kernel declares, at most
+  int dynamic_shared = 0;  // bytes that the launch gives besides
+  int resident = 1;        // blocks for which a multiprocessor has registers, at least
+};
+
 // A chain with the kernels that were made of it so far, one for each way in which operands lie in memory.
 struct PreparedChain : Prepared {
   Chain chain;
@@ -77,6 +84,9 @@ class CudaDevice : public Device {
   // others. `shared`: bytes of shared memory of a block, at most.
   void run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words, int64_t threads,
                   int results = 1, int shared = 0);
+  // The same with blocks of a form of their own.
+  void run_blocks(const char* header, const std::string& call, const std::vector<int64_t>& words, int64_t blocks,
+                  const BlockForm& form, int results = 1);
   void small_product(const Product& product);  // by a kernel of ours
   void multiply(const Product& product);       // by the library
   // Between these, launches and products are noted, and do not run.
@@ -86,7 +96,7 @@ class CudaDevice : public Device {
   // Between these, launches and products become nodes of a graph.
   void begin_capture();
   Graph end_capture();  // null: it could not be captured
-  void launch(Function f, int64_t grid, int block, const std::vector<int64_t>& words);
+  void launch(Function f, int64_t grid, int block, const std::vector<int64_t>& words, int dynamic_shared = 0);
   Function function(BodyKernel& kernel);
   std::vector<Function> functions(const std::vector<JoinedKernel>& kernels);
   void launch_graph(GraphExec exec);

@@ -2,26 +2,13 @@
 // formulas). A block makes a tile of one result, and goes through the tiles of scores that it depends on. The result of
 // a key or value is summed by one block, in the order of the queries: sums repeat to the bit.
 #pragma once
-#include "device_random.h"
+#include "device_attention_call.h"
 #include "device_tile.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
 
 enum class AttentionPart { forward, tangent, queries, keys, values };  // the last three: cotangents
 
-// A batch of matrices, with rows apart and columns packed (of a mask: apart), at these words.
-struct AttentionMatrix {
-  const int64_t* words;  // address, row, column, strides of the axes of the batch
-  template <class S, int kBatchAxes>
-  WENGERT_INLINE const S* of(int64_t batch, const int64_t* shape) const {
-    return address<const S>(words[0]) + offset_of<kBatchAxes>(batch, shape, words + 3);
-  }
-  WENGERT_INLINE int64_t row() const { return words[1]; }
-};
-
-// Words: result, second result, log-sum-exp, what belongs to a row (of the cotangent: lse_bar − Σ o_bar ∘ o, float or
-// double; of the tangent: o), batch, queries, keys, depth, width, scale, causal, dropout, key and counter of the draws,
-// kind of mask, sizes of the batch, then the matrices q, k, v, mask, and o_bar or q_dot, k_dot, v_dot.
 template <DType D, AttentionPart kPart, class Tile, int kBatchAxes, int kPack, bool kDropout>
 struct Attention {
   using S = Storage<D>;
@@ -30,19 +17,21 @@ struct Attention {
   static constexpr int kTile = Tile::kTile, kDepth = Tile::kDepth;
   static constexpr int kPitch = Tile::pitch(kDepth), kWeightPitch = Tile::pitch(kTile);
   static constexpr bool kRowsAreKeys = kPart == AttentionPart::keys || kPart == AttentionPart::values;
-  static constexpr int kMatrixWords = 3 + kBatchAxes;
+  using Call = AttentionCall<kBatchAxes>;
 
-  const int64_t* words;
+  Call call;
   T *left, *right, *weights;  // tiles in shared memory
   A* of_part;                 // two of each row
   int64_t queries, keys, depth, width, batch = 0, first_row = 0, first_column = 0;
-  int mask = 0;  // 0: everything is seen, 1: booleans, 2: numbers, 4: nothing is seen
+  bool hides_all = false;
 
-  WENGERT_INLINE const int64_t* shape() const { return words + 16; }
-  WENGERT_INLINE AttentionMatrix matrix(int k) const { return {words + 16 + kBatchAxes + k * kMatrixWords}; }
-  WENGERT_INLINE A scale() const { return static_cast<A>(constant<double>(words + 9)); }
-  WENGERT_INLINE bool causal() const { return words[10] != 0; }
-  WENGERT_INLINE double dropout() const { return constant<double>(words + 11); }
+  WENGERT_INLINE A scale() const { return static_cast<A>(call.scale()); }
+  WENGERT_INLINE bool masked(AttentionMask kind) const { return call.mask() == kind; }
+  template <class M>
+  WENGERT_INLINE M mask_at(int64_t query, int64_t key) const {
+    const AttentionMatrix m = call.matrix(Call::kMask);
+    return call.template data<M>(Call::kMask, batch)[query * m.row() + key * m.column()];
+  }
 
   WENGERT_INLINE static A exp(A x) {
 #if defined(__CUDA_ARCH__)
@@ -69,15 +58,15 @@ struct Attention {
   // kTile columns. What is outside is zero.
   template <bool kTransposed>
   WENGERT_INLINE void stage(T* to, int k, int64_t first, int64_t rows, int64_t begin, int64_t columns) const {
-    const AttentionMatrix m = matrix(k);
-    const S* from = m.of<S, kBatchAxes>(batch, shape());
+    const int64_t row = call.matrix(k).row();
+    const S* from = call.template data<S>(k, batch);
     constexpr int kHeight = kTransposed ? kDepth : kTile, kPacks = (kTransposed ? kTile : kDepth) / kPack;
     for (int at = static_cast<int>(threadIdx.x); at < kHeight * kPacks; at += kThreads) {
       // Neighbours read neighbours, or write them.
       const int r = kTransposed ? at % kHeight : at / kPacks, c = (kTransposed ? at / kHeight : at % kPacks) * kPack;
       Pack<S, kPack> x = {};
       if (first + r < rows && begin + c < columns)
-        x = *reinterpret_cast<const Pack<S, kPack>*>(from + (first + r) * m.row() + begin + c);
+        x = *reinterpret_cast<const Pack<S, kPack>*>(from + (first + r) * row + begin + c);
 #pragma unroll
       for (int i = 0; i < kPack; ++i) to[kTransposed ? (c + i) * kPitch + r : r * kPitch + c + i] = staged(x.at[i]);
     }
@@ -126,17 +115,14 @@ struct Attention {
   }
 
   WENGERT_INLINE bool is_seen(int64_t query, int64_t key) const {
-    if (query >= queries || key >= keys || (causal() && key > query) || mask == 4) return false;
-    if (mask != 1) return true;
-    const AttentionMatrix m = matrix(3);
-    return m.of<uint8_t, kBatchAxes>(batch, shape())[query * m.row() + key * m.words[2]] != 0;
+    if (query >= queries || key >= keys || (call.causal() && key > query) || hides_all) return false;
+    return !masked(AttentionMask::booleans) || mask_at<uint8_t>(query, key) != 0;
   }
   // The scores of a tile from its products; those that are not seen are −∞.
   WENGERT_INLINE void finish_scores(Tile& x, int64_t row, int64_t column) const {
-    const AttentionMatrix m = matrix(3);
     const int64_t first_query = kRowsAreKeys ? column : row, first_key = kRowsAreKeys ? row : column;
-    const bool whole = mask == 0 && first_query + kTile <= queries && first_key + kTile <= keys &&
-                       (!causal() || first_key + kTile <= first_query + 1);
+    const bool whole = masked(AttentionMask::one_boolean) && !hides_all && first_query + kTile <= queries &&
+                       first_key + kTile <= keys && (!call.causal() || first_key + kTile <= first_query + 1);
 #pragma unroll
     for (int i = 0; i < Tile::kRows; ++i) {
 #pragma unroll
@@ -148,17 +134,9 @@ struct Attention {
           continue;
         }
         x.at[i][j] *= scale();
-        if (mask == 2) x.at[i][j] += m.of<A, kBatchAxes>(batch, shape())[query * m.row() + key * m.words[2]];
+        if (masked(AttentionMask::numbers)) x.at[i][j] += mask_at<A>(query, key);
       }
     }
-  }
-  // 0, or 1 / (1 − dropout) if the weight is kept.
-  __noinline__ A kept(int64_t query, int64_t key) const {
-    const int64_t at = (batch * queries + query) * keys + key;
-    const uint32_t word = philox(words + 10, at / 4, 0).word[at % 4];
-    return static_cast<float>(word >> 8) * 0x1p-24f >= static_cast<float>(dropout())
-               ? static_cast<A>(1.0 / (1.0 - dropout()))
-               : A{};
   }
   WENGERT_INLINE void drop(Tile& x, int64_t row, int64_t column) const {
     if constexpr (!kDropout) return;
@@ -167,7 +145,7 @@ struct Attention {
 #pragma unroll
       for (int j = 0; j < Tile::kColumns; ++j) {
         const int64_t r = row + Tile::row(i), c = column + Tile::column(j);
-        x.at[i][j] *= kept(kRowsAreKeys ? c : r, kRowsAreKeys ? r : c);
+        x.at[i][j] *= call.template kept<A>(batch, kRowsAreKeys ? c : r, kRowsAreKeys ? r : c);
       }
     }
   }
@@ -183,7 +161,7 @@ struct Attention {
           x.at[i][j] = A{};
           continue;
         }
-        x.at[i][j] = exp(x.at[i][j] - address<const A>(words[2])[batch * queries + query]);
+        x.at[i][j] = exp(x.at[i][j] - address<const A>(call.words[2])[batch * queries + query]);
       }
     }
   }
@@ -191,15 +169,15 @@ struct Attention {
   // Result element (row, column) of a packed batch of matrices.
   WENGERT_INLINE void store(int i, int j, int64_t rows, int64_t columns, A x) const {
     const int64_t r = first_row + Tile::row(i), c = first_column + Tile::column(j);
-    if (r < rows && c < columns) address<S>(words[0])[(batch * rows + r) * columns + c] = store_as<S>(x);
+    if (r < rows && c < columns) address<S>(call.words[0])[(batch * rows + r) * columns + c] = store_as<S>(x);
   }
   WENGERT_INLINE void store_row(int i, A x) const {
     const int64_t r = first_row + Tile::row(i);
-    if (first_column == 0 && Tile::column(0) == 0 && r < queries) address<A>(words[1])[batch * queries + r] = x;
+    if (first_column == 0 && Tile::column(0) == 0 && r < queries) address<A>(call.words[1])[batch * queries + r] = x;
   }
 
   // One past the last key that a query of this block sees.
-  WENGERT_INLINE int64_t last_key() const { return causal() && first_row + kTile < keys ? first_row + kTile : keys; }
+  WENGERT_INLINE int64_t last_key() const { return call.causal() && first_row + kTile < keys ? first_row + kTile : keys; }
 
   WENGERT_INLINE void forward() const {
     Tile sum;
@@ -275,7 +253,7 @@ struct Attention {
 #pragma unroll
       for (int c = 0; c < Tile::kColumns; ++c) {
         const int64_t column = first_column + Tile::column(c) < width ? first_column + Tile::column(c) : width - 1;
-        const A o = factor<A>(address<const S>(words[3])[(batch * queries + r) * width + column]);
+        const A o = factor<A>(address<const S>(call.words[3])[(batch * queries + r) * width + column]);
         store(i, c, queries, width, sum.at[i][c] - slope[i] * o);
       }
       store_row(i, slope[i]);
@@ -289,7 +267,7 @@ struct Attention {
 #pragma unroll
       for (int j = 0; j < Tile::kColumns; ++j) {
         const int64_t query = kRowsAreKeys ? column + Tile::column(j) : row + Tile::row(i);
-        const A shift = query < queries ? address<const A>(words[3])[batch * queries + query] : A{};
+        const A shift = query < queries ? address<const A>(call.words[3])[batch * queries + query] : A{};
         bar.at[i][j] = w.at[i][j] * (bar.at[i][j] + shift);
       }
     }
@@ -300,7 +278,7 @@ struct Attention {
     Tile sum;
     const int64_t rows = kRowsAreKeys ? keys : queries, others = kRowsAreKeys ? queries : keys;
     // Queries before the first of these keys see none of them.
-    const int64_t begin = kRowsAreKeys && causal() ? first_row / kTile * kTile : 0;
+    const int64_t begin = kRowsAreKeys && call.causal() ? first_row / kTile * kTile : 0;
     const int64_t end = kRowsAreKeys ? queries : last_key();
     for (int64_t j = begin; j < end; j += kTile) {
       Tile x;
@@ -330,13 +308,12 @@ struct Attention {
     const int64_t rows = kRowsAreKeys ? keys : queries;
     const int64_t columns = kPart == AttentionPart::queries || kPart == AttentionPart::keys ? depth : width;
     const int64_t tiles = (rows + kTile - 1) / kTile, across = columns > kTile ? (columns + kTile - 1) / kTile : 1;
-    const int64_t tile = block_number / (words[4] * across);
-    batch = block_number / across % words[4];
+    const int64_t tile = block_number / (call.batches() * across);
+    batch = block_number / across % call.batches();
     // With a causal mask, the tiles with most work come first.
     first_row = (kRowsAreKeys ? tile : tiles - 1 - tile) * kTile;
     first_column = block_number % across * kTile;
-    mask = static_cast<int>(words[15]);
-    if (mask == 3) mask = *address<const uint8_t>(matrix(3).words[0]) != 0 ? 0 : 4;
+    hides_all = call.hides_all();
     if constexpr (kPart == AttentionPart::forward) {
       forward();
     } else if constexpr (kPart == AttentionPart::tangent) {
@@ -354,8 +331,9 @@ WENGERT_INLINE void attention(const int64_t* words, int64_t block_number) {
   constexpr int kStaged = Tile::kTile * Tile::pitch(Tile::kDepth);
   alignas(16) __shared__ T left[kStaged], right[kStaged], weights[Tile::kTile * Tile::pitch(Tile::kTile)];
   __shared__ A of_part[2 * Tile::kTile];
-  Attention<D, kPart, Tile, kBatchAxes, kPack, kDropout>{words,    left,     right,    weights, of_part,
-                                                         words[5], words[6], words[7], words[8]}
+  const AttentionCall<kBatchAxes> call{words};
+  Attention<D, kPart, Tile, kBatchAxes, kPack, kDropout>{
+      call, left, right, weights, of_part, call.queries(), call.keys(), call.depth(), call.width()}
       .run(block_number);
 }
 

@@ -2,30 +2,10 @@
 // registers. `ScalarTile` computes in float or double. `MatrixTile` has 16-bit factors and sums in float, by the matrix
 // units (from sm_80 on). Both say which elements a thread holds: row(i) and column(j) of `at[i][j]`.
 #pragma once
+#include "device_fragments.h"
 #include "device_product.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
-
-// D += a b for a of 16 by 16 and b of 16 by 8 elements, which the threads of a warp share as PTX's mma.m16n8k16 has it.
-template <class S>
-WENGERT_INLINE void multiply_fragments(float& d0, float& d1, float& d2, float& d3, const uint32_t (&a)[4],
-                                       const uint32_t (&b)[2]) {
-#ifdef WENGERT_EMULATED
-  emulator::multiply_fragments(d0, d1, d2, d3, a, b, [](uint16_t bits) { return widen(S{bits}); });
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<S, BFloat>) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-        : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-        : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-#endif
-}
 
 template <class T>
 struct ScalarTile {

@@ -291,7 +291,7 @@ void GraphCache::Entry::make_nodes(CudaDevice& gpu, const Schedule& schedule) {
         gpu.multiply(*n.library);
         continue;
       }
-      gpu.launch(nodes[k].function, n.grid, n.block, n.words);
+      gpu.launch(nodes[k].function, n.grid, n.block, n.words, n.dynamic_shared);
       ++k;
     }
   } catch (...) {
@@ -454,6 +454,7 @@ void GraphCache::Entry::patch(Value* const* in, Value* const* slots, const int64
     params.grid_y = params.grid_z = 1;
     params.block_x = static_cast<unsigned>(node.launch.block);
     params.block_y = params.block_z = 1;
+    params.shared_bytes = static_cast<unsigned>(node.launch.dynamic_shared);
     params.parameters = parameters;
     WENGERT_CALL(cuGraphExecKernelNodeSetParams_v2, exec, node.handle, &params);
   }

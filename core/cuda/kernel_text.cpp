@@ -21,8 +21,9 @@ std::string function(const std::string& name, const Body& body) {
   return "WENGERT_INLINE void " + name + kBodyParameters + " " + body.text + "\n";
 }
 
-std::string head(const std::string& name, int block, int words) {
-  return "extern \"C\" __global__ void __launch_bounds__(" + text_of(block) + ") " + name +
+std::string head(const std::string& name, int block, int words, int resident = 1) {
+  const std::string bounds = text_of(block) + (resident > 1 ? ", " + text_of(resident) : "");
+  return "extern \"C\" __global__ void __launch_bounds__(" + bounds + ") " + name +
          "(const __grid_constant__ Words<" + text_of(words) + "> words) {\n  wait_for_launch_before();\n";
 }
 
@@ -123,7 +124,7 @@ std::string kernel_name(const std::string& text) {
 
 std::string kernel_text(const Body& body) {
   return includes({body.header}) + function("body", body) + "\n" +
-         head(kernel_name(body.name), body.block, body.words) + "  body(words.at, blockIdx.x);\n}\n";
+         head(kernel_name(body.name), body.block, body.words, body.resident) + "  body(words.at, blockIdx.x);\n}\n";
 }
 
 std::string JoinedKernel::name(size_t number) const {

@@ -14,6 +14,8 @@ struct Body {
   int words = 0;       // that it takes
   int block = 256;     // threads
   int shared = 0;      // bytes of shared memory, at most; with them, threads of different warps wait for each other
+  int dynamic_shared = 0;  // bytes that the launch gives besides; such a body runs alone
+  int resident = 1;        // blocks for which a multiprocessor has registers, at least
 };
 
 // The parameters of a body.

@@ -14,6 +14,7 @@ enum { kScale, kCausal, kDropout, kKey, kCounter };
 constexpr int kMatrixUnits = 80;  // the first architecture whose matrix units take what MatrixTile gives them
 
 constexpr int kShared = 36 << 10;  // bytes
+constexpr int64_t kWarps = 4;      // of a block that computes by warps
 constexpr int kKeyWord = 12;
 
 int64_t word_of(const void* p) { return reinterpret_cast<int64_t>(p); }
@@ -66,6 +67,8 @@ struct Call {
     return static_cast<int>(pack);
   }
   bool by_matrix_units() const { return is_half(dtype) && gpu.architecture >= kMatrixUnits; }
+  // Heads that a warp holds whole in registers.
+  bool by_warps() const { return by_matrix_units() && std::max(depth, width) <= 128; }
   std::string tile() const {
     const DType stored = by_matrix_units() ? dtype : computed;
     return std::string(by_matrix_units() ? "MatrixTile" : "ScalarTile") + "<Storage<" + dtype_text(stored) + ">>";
@@ -84,43 +87,74 @@ struct Call {
     if (n == 2) words.push_back(0);
     for (int i = 0; i < n - 2; ++i) words.push_back(stride(i));
   }
+  // As device_attention_call.h numbers them.
   int64_t kind_of_mask() const { return mask->dtype != DType::Bool ? 2 : mask->size == 1 ? 3 : 1; }
 
+  std::vector<int64_t> words(Value* first, Value* second, const Value* lse, const Value* of_row) const {
+    const Dims &key = attrs[kKey].dims, &counter = attrs[kCounter].dims;
+    std::vector<int64_t> made = {word_of(first->data),
+                                 second ? word_of(second->data) : 0,
+                                 lse ? word_of(lse->data) : 0,
+                                 of_row ? word_of(of_row->data) : 0,
+                                 batch,
+                                 queries,
+                                 keys,
+                                 depth,
+                                 width,
+                                 word_of(attrs[kScale].f),
+                                 attrs[kCausal].i != 0,
+                                 word_of(attrs[kDropout].f),
+                                 key[0].raw,
+                                 key[1].raw,
+                                 counter[0].raw,
+                                 kind_of_mask()};
+    add_batch(made);
+    for (const Value* m : matrices) add_matrix(made, m);
+    return made;
+  }
+  void describe_draw() const {
+    if (attrs[kDropout].f > 0) gpu.describe_draw(kKeyWord, kKey, kCounter);
+  }
+  std::string dropped() const { return attrs[kDropout].f > 0 ? "true" : "false"; }
+
+  // By the kernels of device_attention.h.
   void run(const char* part, Value* first, Value* second, const Value* lse, const Value* of_row, bool rows_are_keys,
            int64_t columns) const {
     if (first->size == 0 && (!second || second->size == 0)) return;
-    const Dims &key = attrs[kKey].dims, &counter = attrs[kCounter].dims;
-    std::vector<int64_t> words = {word_of(first->data),
-                                  second ? word_of(second->data) : 0,
-                                  lse ? word_of(lse->data) : 0,
-                                  of_row ? word_of(of_row->data) : 0,
-                                  batch,
-                                  queries,
-                                  keys,
-                                  depth,
-                                  width,
-                                  word_of(attrs[kScale].f),
-                                  attrs[kCausal].i != 0,
-                                  word_of(attrs[kDropout].f),
-                                  key[0].raw,
-                                  key[1].raw,
-                                  counter[0].raw,
-                                  kind_of_mask()};
-    add_batch(words);
-    for (const Value* m : matrices) add_matrix(words, m);
     const int64_t rows = rows_are_keys ? keys : queries, size = tile_size();
     const int64_t tiles = (rows + size - 1) / size, across = std::max<int64_t>(1, (columns + size - 1) / size);
     gpu.run_kernel("device_attention.h",
                    "attention<" + dtype_text(dtype) + ", AttentionPart::" + part + ", " + tile() + ", " +
-                       std::to_string(batch_axes()) + ", " + std::to_string(pack()) + ", " +
-                       (attrs[kDropout].f > 0 ? "true" : "false") + ">(words, block_number)",
-                   words, batch * tiles * across * 256, second ? 2 : 1, kShared);
-    if (attrs[kDropout].f > 0) gpu.describe_draw(kKeyWord, kKey, kCounter);
+                       std::to_string(batch_axes()) + ", " + std::to_string(pack()) + ", " + dropped() +
+                       ">(words, block_number)",
+                   words(first, second, lse, of_row), batch * tiles * across * 256, second ? 2 : 1, kShared);
+    describe_draw();
+  }
+
+  // By the kernels of device_matrix_attention.h, which has the same sums of bytes.
+  void run_warps(const char* kernel, Value* first, Value* second, const Value* lse, const Value* of_row,
+                 bool rows_are_keys) const {
+    if (first->size == 0 && (!second || second->size == 0)) return;
+    const int64_t head = std::max<int64_t>(32, (std::max(depth, width) + 31) / 32 * 32), warps = kWarps;
+    const int64_t row_bytes = (head + 8) * 2, staged = rows_are_keys && head > 96 ? 32 : 64;
+    const int64_t shared = rows_are_keys ? (2 * 16 * warps + 4 * staged) * row_bytes + 4 * staged * 4
+                                         : 4 * staged * row_bytes;
+    const int64_t rows = rows_are_keys ? keys : queries, tiles = (rows + 16 * warps - 1) / (16 * warps);
+    std::string call = kernel;
+    call += "<" + dtype_text(dtype);
+    for (int64_t n : {head, warps, int64_t{batch_axes()}, int64_t{pack()}}) call += ", " + std::to_string(n);
+    call += ", AttentionMask{" + std::to_string(kind_of_mask()) + "}, " + dropped() + ", " + std::to_string(shared);
+    gpu.run_blocks("device_matrix_attention.h", call + ">(words, block_number)", words(first, second, lse, of_row),
+                   batch * tiles, {.threads = static_cast<int>(32 * warps), .dynamic_shared = static_cast<int>(shared)},
+                   second ? 2 : 1);
+    describe_draw();
   }
 };
 
 void attention(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
-  Call(gpu, in, attrs).run("forward", out[0], out[1], nullptr, nullptr, false, out[0]->shape[out[0]->ndim - 1]);
+  const Call call(gpu, in, attrs);
+  if (call.by_warps()) return call.run_warps("matrix_attention", out[0], out[1], nullptr, nullptr, false);
+  call.run("forward", out[0], out[1], nullptr, nullptr, false, call.width);
 }
 
 // q_dot, k_dot, v_dot, q, k, v, mask, o, lse
@@ -146,6 +180,11 @@ void cotangent(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& a
       "device_attention.h",
       "attention_shift<" + dtype_text(call.dtype) + ", " + std::to_string(call.batch_axes()) + ">(words, block_number)",
       words, (rows + 7) / 8 * 256);
+  if (call.by_warps()) {
+    call.run_warps("matrix_attention_queries", out[0], nullptr, lse.v, shift.v, false);
+    call.run_warps("matrix_attention_keys", out[1], out[2], lse.v, shift.v, true);
+    return;
+  }
   call.run("queries", out[0], nullptr, lse.v, shift.v, false, call.depth);
   call.run("keys", out[1], nullptr, lse.v, shift.v, true, call.depth);
   call.run("values", out[2], nullptr, lse.v, shift.v, true, call.width);

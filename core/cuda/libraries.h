@@ -79,6 +79,7 @@ struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2
   X(cuGraphDestroy, (Graph graph))                                                                             \
   X(cuModuleLoadData, (Module * module, const void* image))                                                    \
   X(cuModuleGetFunction, (Function * function, Module module, const char* name))                               \
+  X(cuFuncSetAttribute, (Function function, int attribute, int value))                                         \
   X(cuLaunchKernel,                                                                                            \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
      unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))                 \

@@ -191,8 +191,10 @@ class Leveller {
   int level_ = -1;
 
   static bool is_tiny(const Task& t) {
-    return t.kernel && !t.product && t.grid <= kTinyBlocks && t.kernel->body.block <= JoinedKernel::kBlock &&
-           !(t.kernel->body.shared && t.kernel->body.block < JoinedKernel::kBlock);
+    if (!t.kernel || t.product || t.grid > kTinyBlocks) return false;
+    const Body& body = t.kernel->body;
+    return body.block <= JoinedKernel::kBlock && !(body.shared && body.block < JoinedKernel::kBlock) &&
+           body.dynamic_shared == 0;
   }
 
   void wait_for(size_t unit) {
@@ -221,7 +223,10 @@ class Leveller {
   }
 };
 
-bool can_share(const Task& t) { return t.grid <= kMostJoinedBlocks && t.kernel->body.block <= JoinedKernel::kBlock; }
+bool can_share(const Task& t) {
+  const Body& body = t.kernel->body;
+  return t.grid <= kMostJoinedBlocks && body.block <= JoinedKernel::kBlock && body.dynamic_shared == 0;
+}
 
 ScheduledNode library_node(const Task& t) {
   ScheduledNode node;
@@ -234,6 +239,7 @@ ScheduledNode single_node(const Task& t) {
   node.kernel = t.kernel;
   node.grid = t.grid;
   node.block = t.kernel->body.block;
+  node.dynamic_shared = t.kernel->body.dynamic_shared;
   node.words = t.words;
   node.numbers = t.numbers;
   return node;

@@ -11,7 +11,7 @@ struct ScheduledNode {
   BodyKernel* kernel = nullptr;    // of one task; null: of several
   size_t joined = 0;               // then which of the joined kernels
   int64_t grid = 0;
-  int block = 0;
+  int block = 0, dynamic_shared = 0;
   std::vector<int64_t> words;
   std::vector<Task::Number> numbers;
 };

@@ -25,10 +25,11 @@ using Run = void (*)(const void* words, int64_t grid, int block);
 struct Kernel {
   Run run;
   size_t words;
+  unsigned most_shared = 48 << 10;  // bytes that a launch may give
 };
 struct Node {
   Kernel* kernel;
-  unsigned grid, block;
+  unsigned grid, block, shared;
   std::vector<int64_t> words;
   std::function<void()> work = nullptr;  // of a library, instead of a kernel
   void* parameter = nullptr;
@@ -124,6 +125,7 @@ API cuGraphKernelNodeGetParams_v2(Node* n, KernelNodeParams* p) {
   p->function = n->kernel;
   p->grid_x = n->grid;
   p->block_x = n->block;
+  p->shared_bytes = n->shared;
   n->parameter = n->words.data();
   p->parameters = &n->parameter;
   return 0;
@@ -138,7 +140,8 @@ API cuGraphInstantiateWithFlags(Exec** exec, Graph* g, unsigned long long) {
 }
 API cuGraphExecKernelNodeSetParams_v2(Exec* exec, Node* n, const KernelNodeParams* p) {
   Node& to = exec->nodes.at(n);
-  if (p->function != to.kernel || p->grid_x != to.grid || p->block_x != to.block) return kInvalid;
+  if (p->function != to.kernel || p->grid_x != to.grid || p->block_x != to.block || p->shared_bytes != to.shared)
+    return kInvalid;
   std::memcpy(to.words.data(), p->parameters[0], to.words.size() * sizeof(int64_t));
   return 0;
 }
@@ -166,11 +169,17 @@ API cuModuleGetFunction(Kernel** kernel, void* module, const char* name) {
   *kernel = new Kernel{reinterpret_cast<Run>(dlsym(module, ("run_" + std::string(name)).c_str())), *words};
   return 0;
 }
-API cuLaunchKernel(Kernel* k, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned, unsigned, void*,
+API cuFuncSetAttribute(Kernel* k, int attribute, int value) {
+  constexpr int kMostDynamicShared = 8, kMost = 99 << 10;  // of the GPUs that have least
+  if (attribute != kMostDynamicShared || value > kMost) return kInvalid;
+  return k->most_shared = static_cast<unsigned>(value), 0;
+}
+API cuLaunchKernel(Kernel* k, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned, unsigned shared, void*,
                    void** parameters, void**) {
+  if (shared > k->most_shared) return kInvalid;
   const auto* words = static_cast<const int64_t*>(parameters[0]);
   if (capturing) {
-    capturing->nodes.push_back(std::make_unique<Node>(Node{k, grid, block, {words, words + k->words}}));
+    capturing->nodes.push_back(std::make_unique<Node>(Node{k, grid, block, shared, {words, words + k->words}}));
     return 0;
   }
   return k->run(words, grid, static_cast<int>(block)), 0;
@@ -183,7 +192,7 @@ struct LaunchConfig {
   unsigned n_attributes;
 };
 API cuLaunchKernelEx(const LaunchConfig* c, Kernel* k, void** parameters, void** extra) {
-  return cuLaunchKernel(k, c->grid_x, 1, 1, c->block_x, 1, 1, 0, c->stream, parameters, extra);
+  return cuLaunchKernel(k, c->grid_x, 1, 1, c->block_x, 1, 1, c->shared_bytes, c->stream, parameters, extra);
 }
 
 // ------------------------------------------------------------------------------------------------------ matrix products
@@ -248,7 +257,7 @@ API cublasLtMatmul(void*, Description* d, const void*, const void* a, Layout* la
       multiply(*d, static_cast<const double*>(a), *la, static_cast<const double*>(b), *lb, static_cast<double*>(c), *lc);
   };
   if (capturing)
-    capturing->nodes.push_back(std::make_unique<Node>(Node{nullptr, 0, 0, {}, work}));
+    capturing->nodes.push_back(std::make_unique<Node>(Node{nullptr, 0, 0, 0, {}, work}));
   else
     work();
   return 0;

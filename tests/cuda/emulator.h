@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #define __global__
@@ -121,6 +122,58 @@ inline void multiply_fragments(float& d0, float& d1, float& d2, float& d3, const
   __syncwarp();
 }
 
+// ldmatrix.x4 of the threads of a warp.
+inline void load_fragments(uint32_t (&to)[4], const char* row, bool transposed) {
+  static const char* rows[kMostThreads];
+  rows[current] = row;
+  __syncwarp();
+  const char* const* mine = rows + current / 32 * 32;
+  const int lane = current % 32;
+  const auto element = [&](int matrix, int r, int c) {
+    uint16_t bits;
+    std::memcpy(&bits, mine[matrix * 8 + r] + 2 * c, sizeof(bits));
+    return static_cast<uint32_t>(bits);
+  };
+  for (int m = 0; m < 4; ++m) {
+    const int i = lane / 4, k = lane % 4 * 2;
+    to[m] = transposed ? element(m, k, i) | element(m, k + 1, i) << 16 : element(m, i, k) | element(m, i, k + 1) << 16;
+  }
+  __syncwarp();
+}
+
+// What cp.async copies is not there before it was waited for.
+struct Copy {
+  char* to;
+  const void* from;
+  int bytes;
+  bool present;
+};
+inline std::vector<std::vector<Copy>> copies[kMostThreads];  // of each thread, the groups: the last one is open
+alignas(16) inline char dynamic_shared[227 << 10];
+
+inline void copy_async(char* to, const void* from, int bytes, bool present) {
+  if (reinterpret_cast<uintptr_t>(to) % bytes || (present && reinterpret_cast<uintptr_t>(from) % bytes)) {
+    std::fprintf(stderr, "an asynchronous copy of %d bytes is not aligned\n", bytes);
+    std::abort();
+  }
+  if (copies[current].empty()) copies[current].emplace_back();
+  copies[current].back().push_back({to, from, bytes, present});
+}
+inline void commit_copies() {
+  if (copies[current].empty()) copies[current].emplace_back();
+  copies[current].emplace_back();
+}
+inline void wait_for_copies(int groups) {
+  auto& mine = copies[current];
+  while (static_cast<int>(mine.size()) > groups + 1) {
+    for (const Copy& c : mine.front()) {
+      std::memset(c.to, 0, c.bytes);
+      if (c.present) std::memcpy(c.to, c.from, c.bytes);
+    }
+    mine.erase(mine.begin());
+  }
+}
+
 inline void run(void (*kernel)(const void*), const void* words, int64_t grid, int block) {
   body = kernel;
   body_words = words;
@@ -129,6 +182,8 @@ inline void run(void (*kernel)(const void*), const void* words, int64_t grid, in
   for (int64_t b = 0; b < grid; ++b) {
     blockIdx.x = static_cast<unsigned>(b);
     of_block = {block};
+    std::memset(dynamic_shared, 0xFF, sizeof(dynamic_shared));  // NaN, as which no result may depend on it
+    for (auto& of_thread : copies) of_thread.clear();
     for (int w = 0; w < block; w += 32) of_warp[w / 32] = {block - w < 32 ? block - w : 32};
     for (int t = 0; t < block; ++t) {
       Fiber& f = fibers[t];

@@ -1,0 +1,512 @@
+// Attention of 16-bit operands and its cotangents by the matrix units (Dao, "FlashAttention-2", 2023). A warp makes 16
+// rows of a result in registers: of queries, which go through the keys tile by tile, or of keys, which go through the
+// queries. Tiles of the other side are copied to shared memory, the next one while this one is used. Scores and weights
+// stay in registers, where the sums of one product are the factors of the next. Every element is summed by one warp in
+// the order of the tiles: sums repeat to the bit.
+#pragma once
+#include "device_attention_call.h"
+#include "device_fragments.h"
+
+namespace wengert::WENGERT_ISA_NAMESPACE {
+
+// 16 rows and 8 kTiles columns of a product, in the threads of a warp: at[t][0] and [1] are neighbours in row lane / 4,
+// at[t][2] and [3] are eight rows below them.
+template <int kTiles>
+struct WarpSums {
+  float at[kTiles][4] = {};
+  WENGERT_INLINE static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  WENGERT_INLINE static int row(int half) { return lane() / 4 + 8 * half; }
+  WENGERT_INLINE static int column(int t) { return 8 * t + lane() % 4 * 2; }
+
+  // Its elements as left factors, 16 columns each.
+  template <class S>
+  WENGERT_INLINE void to_factors(uint32_t (&a)[kTiles / 2][4]) const {
+#pragma unroll
+    for (int k = 0; k < kTiles / 2; ++k) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float(&pair)[4] = at[2 * k + i / 2];
+        a[k][i] = pack_pair<S>(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+      }
+    }
+  }
+};
+
+template <DType D, int kHead, int kWarps, int kBatchAxes, int kPack, AttentionMask kMask, bool kDropout>
+struct MatrixAttention {
+  using S = Storage<D>;
+  using Call = AttentionCall<kBatchAxes>;
+  using HeadSums = WarpSums<kHead / 8>;
+  static constexpr int kBlock = 32 * kWarps, kRows = 16 * kWarps;
+  static constexpr int kPitch = kHead + 8;  // eight rows that a matrix is loaded from lie in different banks
+  static constexpr int kSteps = kHead / 16, kAcross = 32;
+  static constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+  using HeadFactors = uint32_t[kSteps][4];
+
+  Call call;
+  S* shared;
+  int64_t batch, first_row;
+  float scale;  // of scores as exponents of two
+  bool hides_all;
+
+  WENGERT_INLINE MatrixAttention(const int64_t* words, int64_t block_number, bool rows_are_keys)
+      : call{words}, shared(static_cast<S*>(dynamic_shared())) {
+    const int64_t rows = rows_are_keys ? call.keys() : call.queries(), tiles = (rows + kRows - 1) / kRows;
+    const int64_t tile = block_number / call.batches();
+    batch = block_number - tile * call.batches();
+    // With a causal mask, the tiles with most work come first.
+    first_row = (rows_are_keys ? tile : tiles - 1 - tile) * kRows;
+    scale = static_cast<float>(call.scale() * 1.4426950408889634);
+    hides_all = call.hides_all();
+  }
+
+  WENGERT_INLINE static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  WENGERT_INLINE int64_t warp_row() const { return first_row + static_cast<int>(threadIdx.x) / 32 * 16; }
+
+  // A matrix of the batch, and how much there is of it.
+  struct Matrix {
+    const S* data;
+    int64_t row, rows, columns;
+  };
+  WENGERT_INLINE Matrix matrix(int k) const {
+    const bool of_keys = k == Call::kKeys || k == Call::kValues;
+    return {call.template data<S>(k, batch), call.matrix(k).row(), of_keys ? call.keys() : call.queries(),
+            k == Call::kQueries || k == Call::kKeys ? call.depth() : call.width()};
+  }
+
+  // to[r][c] = m[first + r][c] for kHeight rows; what is outside of m is zero. They are there after the next wait.
+  template <int kHeight>
+  WENGERT_INLINE static void stage(S* to, const Matrix& m, int64_t first) {
+    constexpr int kPacks = kHead / kPack, kCopies = kHeight * kPacks / kBlock;
+    static_assert(kCopies * kBlock == kHeight * kPacks);
+    const S* from = m.data + first * m.row;
+#pragma unroll(kPack == 1 ? 1 : kCopies)
+    for (int i = 0; i < kCopies; ++i) {
+      const int at = i * kBlock + static_cast<int>(threadIdx.x), r = at / kPacks, c = at % kPacks * kPack;
+      const bool present = first + r < m.rows && c < m.columns;
+      const S* element = present ? from + r * m.row + c : m.data;
+      if constexpr (kPack == 1) {
+        to[r * kPitch + c] = present ? *element : S{};
+      } else {
+        copy_async<16>(shared_address(to + r * kPitch + c), element, present);
+      }
+    }
+  }
+
+  // Where a thread says a row begins, in elements behind the first: of left factors and of columns, and of rows.
+  WENGERT_INLINE static int in_columns() { return lane() % 16 * kPitch + lane() / 16 * 8; }
+  WENGERT_INLINE static int in_rows() { return (lane() / 16 * 8 + lane() % 8) * kPitch + lane() / 8 % 2 * 8; }
+  WENGERT_INLINE static SharedAddress of(S* tile, int elements) { return shared_address(tile + elements); }
+  WENGERT_INLINE static SharedAddress behind(SharedAddress at, int row, int column) {
+    return at + (row * kPitch + column) * static_cast<int>(sizeof(S));
+  }
+
+  // The 16 rows of this warp as left factors.
+  WENGERT_INLINE static S* rows_of_warp(S* tile) { return tile + static_cast<int>(threadIdx.x) / 32 * 16 * kPitch; }
+  WENGERT_INLINE static void load_factors(HeadFactors& a, S* tile) {
+    const SharedAddress from = of(rows_of_warp(tile), in_columns());
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) load_fragments<false>(a[k], behind(from, 0, 16 * k));
+  }
+
+  // Two tiles of 8 columns.
+  WENGERT_INLINE static void multiply_pair(float (&left)[4], float (&right)[4], const uint32_t (&a)[4],
+                                           const uint32_t (&b)[4]) {
+    const uint32_t b_left[2] = {b[0], b[1]}, b_right[2] = {b[2], b[3]};
+    multiply_fragments<S>(left[0], left[1], left[2], left[3], a, b_left);
+    multiply_fragments<S>(right[0], right[1], right[2], right[3], a, b_right);
+  }
+  // sum += a bᵀ for 8 kTiles rows of b.
+  template <int kTiles>
+  WENGERT_INLINE static void multiply_rows(WarpSums<kTiles>& sum, const uint32_t (&a)[4], SharedAddress b, int k) {
+#pragma unroll
+    for (int t = 0; t < kTiles; t += 2) {
+      uint32_t y[4];
+      load_fragments<false>(y, behind(b, 8 * t, 16 * k));
+      multiply_pair(sum.at[t], sum.at[t + 1], a, y);
+    }
+  }
+  template <int kTiles>
+  WENGERT_INLINE static void multiply_rows(WarpSums<kTiles>& sum, const HeadFactors& a, S* b) {
+    const SharedAddress from = of(b, in_rows());
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) multiply_rows(sum, a[k], from, k);
+  }
+  // The same where the left factors stay in shared memory.
+  template <int kTiles>
+  WENGERT_INLINE static void multiply_rows(WarpSums<kTiles>& sum, S* a, S* b) {
+    const SharedAddress left = of(rows_of_warp(a), in_columns()), from = of(b, in_rows());
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      uint32_t x[4];
+      load_fragments<false>(x, behind(left, 0, 16 * k));
+      multiply_rows(sum, x, from, k);
+    }
+  }
+  // sum += a b for 16 kFactors rows of b.
+  template <int kFactors>
+  WENGERT_INLINE static void multiply_columns(HeadSums& sum, const uint32_t (&a)[kFactors][4], S* b) {
+    const SharedAddress from = of(b, in_columns());
+#pragma unroll
+    for (int k = 0; k < kFactors; ++k) {
+#pragma unroll
+      for (int t = 0; t < kHead / 8; t += 2) {
+        uint32_t y[4];
+        load_fragments<true>(y, behind(from, 16 * k, 8 * t));
+        multiply_pair(sum.at[t], sum.at[t + 1], a[k], y);
+      }
+    }
+  }
+  template <int kTiles>
+  WENGERT_INLINE static void multiply_columns(HeadSums& sum, const WarpSums<kTiles>& a, S* b) {
+    uint32_t factors[kTiles / 2][4];
+    a.template to_factors<S>(factors);
+    multiply_columns(sum, factors, b);
+  }
+
+  // The columns from one to another that the given row sees, if the mask says nothing else.
+  struct Seen {
+    int begin, end;
+  };
+  template <bool kRowsAreKeys, int kColumns>
+  WENGERT_INLINE Seen seen(int64_t row, int64_t first_column) const {
+    const int64_t n = (kRowsAreKeys ? call.queries() : call.keys()) - first_column;
+    const int64_t diagonal = row - first_column;
+    int64_t begin = 0, end = n;
+    if (row >= (kRowsAreKeys ? call.keys() : call.queries())) end = 0;
+    if (call.causal() && kRowsAreKeys && diagonal > 0) begin = diagonal;
+    if (call.causal() && !kRowsAreKeys && diagonal + 1 < end) end = diagonal + 1;
+    return {static_cast<int>(begin < kColumns ? begin : kColumns), static_cast<int>(end < kColumns ? end : kColumns)};
+  }
+  // Scores as exponents of two from products; those that are not seen are −∞.
+  template <bool kRowsAreKeys, int kTiles>
+  WENGERT_INLINE void finish_scores(WarpSums<kTiles>& x, int64_t first, int64_t first_column) const {
+    constexpr int kColumns = 8 * kTiles, kQueries = kRowsAreKeys ? kColumns : 16, kKeys = kRowsAreKeys ? 16 : kColumns;
+    const int64_t query = kRowsAreKeys ? first_column : first, key = kRowsAreKeys ? first : first_column;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x.at[t][e] *= scale;
+    }
+    if (kMask == AttentionMask::one_boolean && key + kKeys <= call.keys() && query + kQueries <= call.queries() &&
+        (!call.causal() || key + kKeys <= query + 1))
+      return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int64_t row = first + x.row(half);
+      const Seen range = seen<kRowsAreKeys, kColumns>(row, first_column);
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int c = x.column(t) + e;
+          float& score = x.at[t][2 * half + e];
+          const int64_t column = first_column + c;
+          score = c >= range.begin && c < range.end
+                      ? masked(score, kRowsAreKeys ? column : row, kRowsAreKeys ? row : column)
+                      : -Format<float>::kInf;
+        }
+      }
+    }
+  }
+  WENGERT_INLINE float masked(float score, int64_t query, int64_t key) const {
+    const AttentionMatrix m = call.matrix(Call::kMask);
+    const int64_t at = query * m.row() + key * m.column();
+    if constexpr (kMask == AttentionMask::numbers) {
+      return libm::fma(call.template data<float>(Call::kMask, batch)[at], kLog2E, score);
+    } else if constexpr (kMask == AttentionMask::booleans) {
+      return call.template data<uint8_t>(Call::kMask, batch)[at] ? score : -Format<float>::kInf;
+    } else {
+      return score;
+    }
+  }
+
+  // Result number `word`, of packed matrices: x times the factor of its half of the rows.
+  WENGERT_INLINE void store(int word, const HeadSums& x, const float (&factor)[2], int64_t rows,
+                            int64_t columns) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int64_t r = warp_row() + x.row(half);
+      if (r >= rows) continue;
+      S* to = address<S>(call.words[word]) + (batch * rows + r) * columns;
+#pragma unroll
+      for (int t = 0; t < kHead / 8; ++t) {
+        const int c = x.column(t);
+        const float left = x.at[t][2 * half] * factor[half], right = x.at[t][2 * half + 1] * factor[half];
+        if constexpr (kPack == 1) {
+          if (c < columns) to[c] = store_as<S>(left);
+          if (c + 1 < columns) to[c + 1] = store_as<S>(right);
+        } else {
+          if (c < columns) *reinterpret_cast<uint32_t*>(to + c) = pack_pair<S>(left, right);
+        }
+      }
+    }
+  }
+
+  // One past the last key that a query of this block sees.
+  WENGERT_INLINE int64_t last_key() const {
+    if (hides_all) return 0;
+    return call.causal() && first_row + kRows < call.keys() ? first_row + kRows : call.keys();
+  }
+
+  // ------------------------------------------------------------------------------------------------ rows of queries
+
+  static constexpr int kStagedKeys = 64;
+  static constexpr int kQueryBytes = 4 * kStagedKeys * kPitch * static_cast<int>(sizeof(S));
+  static_assert(kRows <= 2 * kStagedKeys);  // of which operands pass through the tiles of keys and values
+
+  WENGERT_INLINE S* key_tile(int64_t number) const { return shared + number % 2 * 2 * kStagedKeys * kPitch; }
+  WENGERT_INLINE S* value_tile(int64_t number) const { return key_tile(number) + kStagedKeys * kPitch; }
+  WENGERT_INLINE void stage_keys(int64_t number, const Matrix& k, const Matrix& v) const {
+    stage<kStagedKeys>(key_tile(number), k, number * kStagedKeys);
+    stage<kStagedKeys>(value_tile(number), v, number * kStagedKeys);
+  }
+  WENGERT_INLINE int64_t key_tiles() const { return (last_key() + kStagedKeys - 1) / kStagedKeys; }
+  // The first tile is on its way after this.
+  WENGERT_INLINE void start_keys() const {
+    if (key_tiles() > 0) stage_keys(0, matrix(Call::kKeys), matrix(Call::kValues));
+    commit_copies();
+  }
+  // Calls step(number) for all tiles of keys that this warp sees, when they are in shared memory.
+  template <class Step>
+  WENGERT_INLINE void for_keys(Step&& step) const {
+    const Matrix k = matrix(Call::kKeys), v = matrix(Call::kValues);
+    const int64_t tiles = key_tiles();
+    for (int64_t number = 0; number < tiles; ++number) {
+      wait_for_copies<0>();
+      __syncthreads();
+      if (number + 1 < tiles) stage_keys(number + 1, k, v);
+      commit_copies();
+      if (!call.causal() || number * kStagedKeys < warp_row() + 16) step(number);
+    }
+  }
+
+  struct Softmax {
+    float largest, total;  // the total of what this thread has seen
+  };
+  // Weights from scores, in relation to the largest score so far; what was summed in relation to the former one is
+  // brought to this.
+  template <int kTiles>
+  WENGERT_INLINE static void weigh(WarpSums<kTiles>& x, Softmax (&rows)[2], HeadSums& sum) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float now = rows[half].largest;
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) now = fmaxf(now, fmaxf(x.at[t][2 * half], x.at[t][2 * half + 1]));
+      now = fmaxf(now, of_other_thread(now, 1));
+      now = fmaxf(now, of_other_thread(now, 2));
+      const float shift = now == -Format<float>::kInf ? 0.0f : now;
+      const float again = power_of_two(rows[half].largest - shift);
+      float added = 0;
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          x.at[t][e] = power_of_two(x.at[t][e] - shift);
+          added += x.at[t][e];
+        }
+      }
+      rows[half] = {now, libm::fma(rows[half].total, again, added)};
+#pragma unroll
+      for (int t = 0; t < kHead / 8; ++t) {
+        sum.at[t][2 * half] *= again;
+        sum.at[t][2 * half + 1] *= again;
+      }
+    }
+  }
+  template <bool kRowsAreKeys>
+  WENGERT_INLINE float kept(int64_t row, int64_t column) const {
+    return call.template kept<float>(batch, kRowsAreKeys ? column : row, kRowsAreKeys ? row : column);
+  }
+
+  WENGERT_INLINE void forward() const {
+    HeadFactors q;
+    stage<kRows>(key_tile(1), matrix(Call::kQueries), first_row);
+    commit_copies();
+    start_keys();
+    wait_for_copies<1>();
+    __syncthreads();
+    load_factors(q, key_tile(1));
+    HeadSums sum;
+    Softmax rows[2] = {{-Format<float>::kInf, 0}, {-Format<float>::kInf, 0}};
+    for_keys([&](int64_t number) {
+      const int64_t first_key = number * kStagedKeys;
+      WarpSums<kStagedKeys / 8> x;
+      multiply_rows(x, q, key_tile(number));
+      finish_scores<false>(x, warp_row(), first_key);
+      weigh(x, rows, sum);
+      if constexpr (kDropout) {
+        for (int t = 0; t < kStagedKeys / 8; ++t) {
+          for (int e = 0; e < 4; ++e)
+            x.at[t][e] *= kept<false>(warp_row() + x.row(e / 2), first_key + x.column(t) + e % 2);
+        }
+      }
+      multiply_columns(sum, x, value_tile(number));
+    });
+    float factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float total = rows[half].total;
+      total += of_other_thread(total, 1);
+      total += of_other_thread(total, 2);
+      factor[half] = total == 0 ? 0.0f : 1.0f / total;
+      const int64_t r = warp_row() + sum.row(half);
+      if (lane() % 4 == 0 && r < call.queries())
+        address<float>(call.words[1])[batch * call.queries() + r] =
+            total == 0 ? 0.0f : libm::fma(rows[half].largest, kLn2, libm::log(total));
+    }
+    store(0, sum, factor, call.queries(), call.width());
+  }
+
+  // A number of each query, at word k.
+  WENGERT_INLINE const float* of_queries(int k) const {
+    return address<const float>(call.words[k]) + batch * call.queries();
+  }
+
+  WENGERT_INLINE void query_cotangents() const {
+    HeadFactors q, o_bar;
+    stage<kRows>(key_tile(0), matrix(Call::kQueries), first_row);
+    stage<kRows>(key_tile(1), matrix(Call::kResultBar), first_row);
+    commit_copies();
+    wait_for_copies<0>();
+    __syncthreads();
+    load_factors(q, key_tile(0));
+    load_factors(o_bar, key_tile(1));
+    __syncthreads();
+    start_keys();
+    HeadSums sum;
+    float lse[2], shift[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int64_t r = warp_row() + sum.row(half), there = r < call.queries() ? r : call.queries() - 1;
+      lse[half] = of_queries(2)[there] * kLog2E;
+      shift[half] = of_queries(3)[there];
+    }
+    for_keys([&](int64_t number) {
+#pragma unroll
+      for (int part = 0; part < kStagedKeys; part += kAcross) {
+        const int64_t first_key = number * kStagedKeys + part;
+        S* keys = key_tile(number) + part * kPitch;
+        WarpSums<kAcross / 8> x, bar;
+        multiply_rows(x, q, keys);
+        finish_scores<false>(x, warp_row(), first_key);
+        multiply_rows(bar, o_bar, value_tile(number) + part * kPitch);
+#pragma unroll
+        for (int t = 0; t < kAcross / 8; ++t) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            if constexpr (kDropout)
+              bar.at[t][e] *= kept<false>(warp_row() + x.row(e / 2), first_key + x.column(t) + e % 2);
+            x.at[t][e] = power_of_two(x.at[t][e] - lse[e / 2]) * (bar.at[t][e] + shift[e / 2]);
+          }
+        }
+        multiply_columns(sum, x, keys);
+      }
+    });
+    const float factor = static_cast<float>(call.scale());
+    store(0, sum, {factor, factor}, call.queries(), call.depth());
+  }
+
+  // --------------------------------------------------------------------------------------------------- rows of keys
+
+  static constexpr int kStagedQueries = kHead > 96 ? 32 : 64;
+  static constexpr int kKeyBytes = (2 * kRows + 4 * kStagedQueries) * kPitch * static_cast<int>(sizeof(S)) +
+                                   4 * kStagedQueries * static_cast<int>(sizeof(float));
+
+  WENGERT_INLINE S* query_tile(int64_t number) const {
+    return shared + (2 * kRows + number % 2 * 2 * kStagedQueries) * kPitch;
+  }
+  WENGERT_INLINE S* bar_tile(int64_t number) const { return query_tile(number) + kStagedQueries * kPitch; }
+  // The logarithms of the queries of a tile, then their shifts.
+  WENGERT_INLINE float* row_numbers(int64_t number) const {
+    return reinterpret_cast<float*>(shared + (2 * kRows + 4 * kStagedQueries) * kPitch) +
+           number % 2 * 2 * kStagedQueries;
+  }
+  WENGERT_INLINE void stage_queries(int64_t number, const Matrix& q, const Matrix& o_bar) const {
+    const int64_t first = number * kStagedQueries;
+    stage<kStagedQueries>(query_tile(number), q, first);
+    stage<kStagedQueries>(bar_tile(number), o_bar, first);
+    for (int i = static_cast<int>(threadIdx.x); i < 2 * kStagedQueries; i += kBlock) {
+      const int64_t query = first + i % kStagedQueries;
+      const float* from = of_queries(i < kStagedQueries ? 2 : 3);
+      const bool present = query < call.queries();
+      copy_async<4>(shared_address(row_numbers(number) + i), from + (present ? query : 0), present);
+    }
+    commit_copies();
+  }
+
+  // Queries behind the last have rows of zeros, and change no sum.
+  WENGERT_INLINE void key_cotangents() const {
+    const Matrix q = matrix(Call::kQueries), o_bar = matrix(Call::kResultBar);
+    S *k = shared, *v = shared + kRows * kPitch;
+    HeadSums of_keys, of_values;
+    // Queries before the first of these keys see none of them.
+    const int64_t begin = call.causal() ? first_row / kStagedQueries : 0;
+    const int64_t end = hides_all ? 0 : (call.queries() + kStagedQueries - 1) / kStagedQueries;
+    if (begin < end) {
+      stage<kRows>(k, matrix(Call::kKeys), first_row);
+      stage<kRows>(v, matrix(Call::kValues), first_row);
+      stage_queries(begin, q, o_bar);
+    }
+    for (int64_t number = begin; number < end; ++number) {
+      wait_for_copies<0>();
+      __syncthreads();
+      if (number + 1 < end) stage_queries(number + 1, q, o_bar);
+#pragma unroll
+      for (int part = 0; part < kStagedQueries; part += kAcross) {
+        const int64_t first_query = number * kStagedQueries + part;
+        if (call.causal() && first_query + kAcross <= warp_row()) continue;
+        S *queries = query_tile(number) + part * kPitch, *bars = bar_tile(number) + part * kPitch;
+        WarpSums<kAcross / 8> x, bar;
+        multiply_rows(x, k, queries);
+        finish_scores<true>(x, warp_row(), first_query);
+        multiply_rows(bar, v, bars);
+        pull_scores(x, bar, row_numbers(number) + part, first_query);
+        multiply_columns(of_values, x, bars);
+        multiply_columns(of_keys, bar, queries);
+      }
+    }
+    const float factor = static_cast<float>(call.scale());
+    store(0, of_keys, {factor, factor}, call.keys(), call.depth());
+    store(1, of_values, {1.0f, 1.0f}, call.keys(), call.width());
+  }
+  // Weights from scores, and the cotangents of scores from those of weights.
+  WENGERT_INLINE void pull_scores(WarpSums<kAcross / 8>& x, WarpSums<kAcross / 8>& bar, const float* numbers,
+                                  int64_t first_query) const {
+#pragma unroll
+    for (int t = 0; t < kAcross / 8; ++t) {
+      const auto lse = *reinterpret_cast<const Pack<float, 2>*>(numbers + x.column(t));
+      const auto shift = *reinterpret_cast<const Pack<float, 2>*>(numbers + kStagedQueries + x.column(t));
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float w = power_of_two(libm::fma(lse.at[e % 2], -kLog2E, x.at[t][e]));
+        float keep = 1;
+        if constexpr (kDropout) keep = kept<true>(warp_row() + x.row(e / 2), first_query + x.column(t) + e % 2);
+        x.at[t][e] = kDropout ? w * keep : w;
+        bar.at[t][e] = w * (kDropout ? libm::fma(bar.at[t][e], keep, shift.at[e % 2]) : bar.at[t][e] + shift.at[e % 2]);
+      }
+    }
+  }
+};
+
+// kShared: bytes of shared memory that the launch gives.
+template <DType D, int kHead, int kWarps, int kBatchAxes, int kPack, AttentionMask kMask, bool kDropout, int kShared>
+WENGERT_INLINE void matrix_attention(const int64_t* words, int64_t block_number) {
+  using Kernel = MatrixAttention<D, kHead, kWarps, kBatchAxes, kPack, kMask, kDropout>;
+  static_assert(kShared == Kernel::kQueryBytes);
+  Kernel(words, block_number, false).forward();
+}
+template <DType D, int kHead, int kWarps, int kBatchAxes, int kPack, AttentionMask kMask, bool kDropout, int kShared>
+WENGERT_INLINE void matrix_attention_queries(const int64_t* words, int64_t block_number) {
+  using Kernel = MatrixAttention<D, kHead, kWarps, kBatchAxes, kPack, kMask, kDropout>;
+  static_assert(kShared == Kernel::kQueryBytes);
+  Kernel(words, block_number, false).query_cotangents();
+}
+template <DType D, int kHead, int kWarps, int kBatchAxes, int kPack, AttentionMask kMask, bool kDropout, int kShared>
+WENGERT_INLINE void matrix_attention_keys(const int64_t* words, int64_t block_number) {
+  using Kernel = MatrixAttention<D, kHead, kWarps, kBatchAxes, kPack, kMask, kDropout>;
+  static_assert(kShared == Kernel::kKeyBytes);
+  Kernel(words, block_number, true).key_cotangents();
+}
+
+}  // namespace wengert::WENGERT_ISA_NAMESPACE
