@@ -410,6 +410,7 @@ struct MatrixAttention {
   // --------------------------------------------------------------------------------------------------- rows of keys
 
   static constexpr int kStagedQueries = kHead > 96 ? 32 : 64;
+  static constexpr bool kKept = kHead <= 64;  // in registers are keys and values, too
   static constexpr int kKeyBytes = (2 * kRows + 4 * kStagedQueries) * kPitch * static_cast<int>(sizeof(S)) +
                                    4 * kStagedQueries * static_cast<int>(sizeof(float));
 
@@ -439,6 +440,7 @@ struct MatrixAttention {
   WENGERT_INLINE void key_cotangents() const {
     const Matrix q = matrix(Call::kQueries), o_bar = matrix(Call::kResultBar);
     S *k = shared, *v = shared + kRows * kPitch;
+    HeadFactors kept_keys, kept_values;
     HeadSums of_keys, of_values;
     // Queries before the first of these keys see none of them.
     const int64_t begin = call.causal() ? first_row / kStagedQueries : 0;
@@ -447,6 +449,12 @@ struct MatrixAttention {
       stage<kRows>(k, matrix(Call::kKeys), first_row);
       stage<kRows>(v, matrix(Call::kValues), first_row);
       stage_queries(begin, q, o_bar);
+      wait_for_copies<0>();
+      __syncthreads();
+      if constexpr (kKept) {
+        load_factors(kept_keys, k);
+        load_factors(kept_values, v);
+      }
     }
     for (int64_t number = begin; number < end; ++number) {
       wait_for_copies<0>();
@@ -458,9 +466,14 @@ struct MatrixAttention {
         if (call.causal() && first_query + kAcross <= warp_row()) continue;
         S *queries = query_tile(number) + part * kPitch, *bars = bar_tile(number) + part * kPitch;
         WarpSums<kAcross / 8> x, bar;
-        multiply_rows(x, k, queries);
+        if constexpr (kKept) {
+          multiply_rows(x, kept_keys, queries);
+          multiply_rows(bar, kept_values, bars);
+        } else {
+          multiply_rows(x, k, queries);
+          multiply_rows(bar, v, bars);
+        }
         finish_scores<true>(x, warp_row(), first_query);
-        multiply_rows(bar, v, bars);
         pull_scores(x, bar, row_numbers(number) + part, first_query);
         multiply_columns(of_values, x, bars);
         multiply_columns(of_keys, bar, queries);
