@@ -37,7 +37,6 @@ inline constexpr int kMostThreads = 1024;
 inline Fiber fibers[kMostThreads];
 inline ucontext_t scheduler;
 inline int current = 0;
-inline uint32_t exchanged[kMostThreads];
 inline void (*body)(const void*) = nullptr;
 inline const void* body_words = nullptr;
 
@@ -47,6 +46,7 @@ struct Meeting {
   int64_t held = 0;  // how many meetings there were
 };
 
+inline bool turn[kMostThreads];
 inline Meeting of_block, of_warp[kMostThreads / 32];
 inline int64_t progress = 0;  // whether anything happens in a round
 
@@ -88,30 +88,43 @@ inline void __syncwarp(unsigned = 0xffffffffu) { emulator::meet(emulator::of_war
 inline uint64_t __umul64hi(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
 }
+
+namespace emulator {
+
+// What each thread of a warp shows to the others, who read it after they have met: there are two, since nobody comes to
+// the second meeting before all have read what was shown at the first.
+template <class T>
+inline const T* shown_by_warp(const T& mine) {
+  static T of_thread[2][kMostThreads];
+  T* now = of_thread[turn[current] = !turn[current]];
+  now[current] = mine;
+  __syncwarp();
+  return now + current / 32 * 32;
+}
+
+}  // namespace emulator
+
 inline uint32_t __shfl_xor_sync(unsigned, uint32_t value, int step) {
-  emulator::exchanged[emulator::current] = value;
-  __syncwarp();
-  const uint32_t other = emulator::exchanged[emulator::current ^ step];
-  __syncwarp();
-  return other;
+  return emulator::shown_by_warp(value)[emulator::current % 32 ^ step];
 }
 
 namespace emulator {
+
+struct Fragments {
+  uint32_t a[4], b[2];
+};
 
 // mma.m16n8k16 of the threads of a warp: D += a b, with the elements where PTX says that each thread has them.
 template <class Widen>
 inline void multiply_fragments(float& d0, float& d1, float& d2, float& d3, const uint32_t (&a)[4],
                                const uint32_t (&b)[2], Widen widen) {
-  static uint32_t left[kMostThreads][4], right[kMostThreads][2];
-  for (int k = 0; k < 4; ++k) left[current][k] = a[k];
-  for (int k = 0; k < 2; ++k) right[current][k] = b[k];
-  __syncwarp();
-  const int first = current / 32 * 32, lane = current % 32;
+  const Fragments* of_lane = shown_by_warp(Fragments{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}});
+  const int lane = current % 32;
   const auto half = [&](uint32_t pair, int k) { return widen(static_cast<uint16_t>(pair >> (k % 2 * 16))); };
   const auto at = [&](int row, int column, float& d) {
     for (int k = 0; k < 16; ++k) {
-      const float x = half(left[first + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k);
-      const float y = half(right[first + column * 4 + k % 8 / 2][k / 8], k);
+      const float x = half(of_lane[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2], k);
+      const float y = half(of_lane[column * 4 + k % 8 / 2].b[k / 8], k);
       d += x * y;
     }
   };
@@ -119,26 +132,21 @@ inline void multiply_fragments(float& d0, float& d1, float& d2, float& d3, const
   at(lane / 4, lane % 4 * 2 + 1, d1);
   at(lane / 4 + 8, lane % 4 * 2, d2);
   at(lane / 4 + 8, lane % 4 * 2 + 1, d3);
-  __syncwarp();
 }
 
 // ldmatrix.x4 of the threads of a warp.
 inline void load_fragments(uint32_t (&to)[4], const char* row, bool transposed) {
-  static const char* rows[kMostThreads];
-  rows[current] = row;
-  __syncwarp();
-  const char* const* mine = rows + current / 32 * 32;
+  const char* const* rows = shown_by_warp(row);
   const int lane = current % 32;
   const auto element = [&](int matrix, int r, int c) {
     uint16_t bits;
-    std::memcpy(&bits, mine[matrix * 8 + r] + 2 * c, sizeof(bits));
+    std::memcpy(&bits, rows[matrix * 8 + r] + 2 * c, sizeof(bits));
     return static_cast<uint32_t>(bits);
   };
   for (int m = 0; m < 4; ++m) {
     const int i = lane / 4, k = lane % 4 * 2;
     to[m] = transposed ? element(m, k, i) | element(m, k + 1, i) << 16 : element(m, i, k) | element(m, i, k + 1) << 16;
   }
-  __syncwarp();
 }
 
 // What cp.async copies is not there before it was waited for.
@@ -182,6 +190,7 @@ inline void run(void (*kernel)(const void*), const void* words, int64_t grid, in
   for (int64_t b = 0; b < grid; ++b) {
     blockIdx.x = static_cast<unsigned>(b);
     of_block = {block};
+    std::memset(turn, 0, sizeof(turn));
     std::memset(dynamic_shared, 0xFF, sizeof(dynamic_shared));  // NaN, as which no result may depend on it
     for (auto& of_thread : copies) of_thread.clear();
     for (int w = 0; w < block; w += 32) of_warp[w / 32] = {block - w < 32 ? block - w : 32};

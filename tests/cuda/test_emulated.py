@@ -50,7 +50,10 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("part", ["sorting", "indexing", "convolving", "recurring", "attending", "summing"])
+PARTS = ["sorting", "indexing", "convolving", "recurring", "attending", "attending_in_16_bits", "summing"]
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_kernels_of_many_blocks(part: str, tmp_path: Path) -> None:
     """Beside the CPU, values and gradients; and NVRTC compiles them, where it is installed."""
     run_with_emulated_gpu(tmp_path, "emulated_kernels", part)
