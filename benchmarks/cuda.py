@@ -101,6 +101,15 @@ def plans(sizes: Sizes) -> Iterator[Plan]:
     for both, seed in (("", None), (", forward + backward", y_bar)):
         yield Plan(f"softmax {shape}{both}", lambda lib, s=seed: lib.softmax(x, s), "1.3× PyTorch")
         yield Plan(f"layer norm {shape}{both}", lambda lib, s=seed: lib.layer_norm(x, s, w, b), "1.3× PyTorch")
+    for heads in sizes.heads:
+        q, k, v, y_bar = (normal(*heads) for _ in range(4))
+        for precision in ("bfloat16", "float32"):
+            for both, seed in (("", None), (", forward + backward", y_bar)):
+                yield Plan(
+                    f"causal attention {'×'.join(map(str, heads))}, {precision}{both}",
+                    lambda lib, o=(q, k, v), s=seed, p=precision: lib.attention(*o, s, p),
+                    "1.0× the best" if precision == "bfloat16" else "",
+                )
     yield from steps(sizes)
 
 

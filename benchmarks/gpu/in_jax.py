@@ -59,13 +59,20 @@ class Library:
         """Of rows; with a cotangent, forward and backward."""
         return self._rows(_normed, x, y_bar, w, b)
 
-    def _rows(self, f: Any, x: Any, y_bar: Any, *more: Any) -> Call:
-        operands = [self.array(a) for a in (x, *more)]
+    def attention(self, q: Any, k: Any, v: Any, y_bar: Any, precision: str) -> Call:
+        """Causal; with a cotangent, forward and backward. JAX wants heads behind positions."""
+        fast = "cudnn" if self.device != "cpu" and precision == "bfloat16" else None
+        f = lambda *o: jax.nn.dot_product_attention(*o, is_causal=True, implementation=fast)
+        swapped = [None if a is None else a.swapaxes(1, 2) for a in (q, y_bar, k, v)]
+        return self._rows(f, *swapped, precision=precision)
+
+    def _rows(self, f: Any, x: Any, y_bar: Any, *more: Any, precision: str = "float32") -> Call:
+        operands = [self.array(a).astype(precision) for a in (x, *more)]
         if y_bar is None:
             alone = jax.jit(f)
             return lambda: alone(*operands)
         both = jax.jit(lambda seed, *operands: jax.vjp(f, *operands)[1](seed))
-        seed = self.array(y_bar)
+        seed = self.array(y_bar).astype(precision)
         return lambda: both(seed, *operands)
 
     def step(self, kind: str, widths: list[int], n: int, precision: str, compiled: bool) -> Call | None:

@@ -65,13 +65,19 @@ class Library:
         norm = torch.nn.functional.layer_norm
         return self._rows(lambda x, w, b: norm(x, (x.shape[-1],), w, b), x, y_bar, w, b)
 
-    def _rows(self, f: Any, x: Any, y_bar: Any, *more: Any) -> Call:
-        operands = [self.array(a) for a in (x, *more)]
+    def attention(self, q: Any, k: Any, v: Any, y_bar: Any, precision: str) -> Call:
+        """Causal; with a cotangent, forward and backward."""
+        f = lambda *o: torch.nn.functional.scaled_dot_product_attention(*o, is_causal=True)
+        return self._rows(f, q, y_bar, k, v, precision=precision)
+
+    def _rows(self, f: Any, x: Any, y_bar: Any, *more: Any, precision: str = "float32") -> Call:
+        dtype = getattr(torch, precision)
+        operands = [self.array(a).to(dtype) for a in (x, *more)]
         f = self._made(f)
         if y_bar is None:
             return lambda: f(*operands)
         leaves = [t.requires_grad_() for t in operands]
-        seed = self.array(y_bar)
+        seed = self.array(y_bar).to(dtype)
 
         def both() -> Any:
             for t in leaves:

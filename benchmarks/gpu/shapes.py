@@ -17,6 +17,7 @@ class Sizes:
 
     chain: tuple[int, ...]  # elements
     rows: tuple[int, int]
+    heads: tuple[tuple[int, int, int, int], ...]  # of attention: batch, heads, time, width
     big: tuple[list[int], int]  # widths of the large products, and the batch
     images: int  # of the CNN's batch
     sequences: tuple[int, int, int, int]  # LSTM: batch, steps, input, hidden
@@ -26,12 +27,13 @@ class Sizes:
 MEASURED = Sizes(
     (1 << 20, 1 << 24, 1 << 27),
     (4096, 1024),
+    ((16, 12, 512, 64), (4, 12, 2048, 64)),
     ([4096] * 5, 4096),
     64,
     (32, 50, 32, 64),
     (12, 768, 12, 1024, 16, 512),
 )
-SMALL = Sizes((1 << 8,), (8, 33), ([16] * 3, 8), 2, (3, 4, 5, 6), (2, 16, 2, 11, 2, 6))
+SMALL = Sizes((1 << 8,), (8, 33), ((1, 2, 9, 8),), ([16] * 3, 8), 2, (3, 4, 5, 6), (2, 16, 2, 11, 2, 6))
 
 
 def cnn(nn: Any) -> Any:

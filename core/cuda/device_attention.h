@@ -337,21 +337,36 @@ WENGERT_INLINE void attention(const int64_t* words, int64_t block_number) {
       .run(block_number);
 }
 
-// lse_bar − Σ o_bar ∘ o of each row, a warp for each. Words: to, lse_bar, o, rows, width, sizes of the batch, rows of
-// one batch, then o_bar as a matrix.
-template <DType D, int kBatchAxes>
+// lse_bar − Σ o_bar ∘ o of each row, by kLanes threads. Words: to, lse_bar, o, rows, width, sizes of the batch, rows of
+// one batch, then o_bar as a matrix. A thread has the same elements whether it loads them together (`kPacked`) or not.
+template <DType D, int kBatchAxes, int kLanes, bool kPacked>
 WENGERT_INLINE void attention_shift(const int64_t* words, int64_t block_number) {
   using S = Storage<D>;
   using A = Accumulator<reduction::sum, S>;
-  const int64_t wanted = block_number * (kThreads / 32) + threadIdx.x / 32, rows = words[3], width = words[4];
+  constexpr int kEach = 16 / sizeof(S);
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int64_t wanted = global_thread(block_number) / kLanes, rows = words[3], width = words[4];
   const int64_t row = wanted < rows ? wanted : rows - 1, in_batch = words[5 + kBatchAxes];
   const AttentionMatrix m{words + 6 + kBatchAxes};
   const S* bar = m.of<S, kBatchAxes>(row / in_batch, words + 5) + row % in_batch * m.row();
+  const S* o = address<const S>(words[2]) + row * width;
   A sum = {};
-  for (int64_t c = threadIdx.x % 32; c < width; c += 32)
-    sum = multiply_add(factor<A>(bar[c]), factor<A>(address<const S>(words[2])[row * width + c]), sum);
-  sum = reduce_threads<reduction::sum, 32>(sum);
-  if (threadIdx.x % 32 == 0 && wanted < rows) address<A>(words[0])[row] = address<const A>(words[1])[row] - sum;
+  for (int64_t c = lane * kEach; c < width; c += kLanes * kEach) {
+    Pack<S, kEach> x = {}, y = {};
+    if constexpr (kPacked) {
+      x = *reinterpret_cast<const Pack<S, kEach>*>(bar + c);
+      y = *reinterpret_cast<const Pack<S, kEach>*>(o + c);
+    } else {
+      for (int i = 0; i < kEach && c + i < width; ++i) {
+        x.at[i] = bar[c + i];
+        y.at[i] = o[c + i];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) sum = multiply_add(factor<A>(x.at[i]), factor<A>(y.at[i]), sum);
+  }
+  sum = reduce_threads<reduction::sum, kLanes>(sum);
+  if (lane == 0 && wanted < rows) address<A>(words[0])[row] = address<const A>(words[1])[row] - sum;
 }
 
 }  // namespace wengert::WENGERT_ISA_NAMESPACE

@@ -165,21 +165,30 @@ void tangent(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& att
   call.run("tangent", out[0], out[1], lse.v, o.v, false, call.width);
 }
 
+// lse_bar − Σ o_bar ∘ o of each row.
+Ref shifts(const Call& call, const Value* lse_bar, const Value* o) {
+  const int64_t rows = call.batch * call.queries, each = 16 / size_of(call.dtype);
+  Ref shift(empty(call.computed, Dims{rows}, Category::workspace, call.gpu.id));
+  std::vector<int64_t> words = {word_of(shift->data), word_of(lse_bar->data), word_of(o->data), rows, call.width};
+  call.add_batch(words);
+  words.push_back(std::max<int64_t>(1, call.queries));
+  call.add_matrix(words, call.matrices.back());
+  int64_t lanes = 1;
+  while (lanes < 32 && lanes * each < call.width) lanes *= 2;
+  const bool packed = call.pack() > 1 && word_of(o->data) % 16 == 0;
+  std::string kernel = "attention_shift<" + dtype_text(call.dtype);
+  for (int64_t n : {int64_t{call.batch_axes()}, lanes}) kernel += ", " + std::to_string(n);
+  call.gpu.run_kernel("device_attention.h", kernel + (packed ? ", true" : ", false") + ">(words, block_number)", words,
+                      rows * lanes);
+  return shift;
+}
+
 // o_bar, lse_bar, q, k, v, mask, o, lse
 void cotangent(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
   Call call(gpu, in + 2, attrs);
   call.add(in[0]);
   const Ref lse_bar(contiguous(in[1])), o(contiguous(in[6])), lse(contiguous(in[7]));
-  const int64_t rows = call.batch * call.queries;
-  const Ref shift(empty(call.computed, Dims{rows}, Category::workspace, gpu.id));
-  std::vector<int64_t> words = {word_of(shift->data), word_of(lse_bar->data), word_of(o->data), rows, call.width};
-  call.add_batch(words);
-  words.push_back(std::max<int64_t>(1, call.queries));
-  call.add_matrix(words, call.matrices.back());
-  gpu.run_kernel(
-      "device_attention.h",
-      "attention_shift<" + dtype_text(call.dtype) + ", " + std::to_string(call.batch_axes()) + ">(words, block_number)",
-      words, (rows + 7) / 8 * 256);
+  const Ref shift = shifts(call, lse_bar.v, o.v);
   if (call.by_warps()) {
     call.run_warps("matrix_attention_queries", out[0], nullptr, lse.v, shift.v, false);
     call.run_warps("matrix_attention_keys", out[1], out[2], lse.v, shift.v, true);
