@@ -325,9 +325,14 @@ void CudaDevice::run_blocks(const char* header, const std::string& call, const s
   enter();
   auto found = kernels_.find(call);
   if (found == kernels_.end()) {
-    const Body body{call.substr(0, call.find("(words")), header,       "{\n  " + call + ";\n}\n",
-                    static_cast<int>(words.size()),      form.threads, form.shared,
-                    form.dynamic_shared,                 form.resident};
+    const Body body{call.substr(0, call.find("(words")),
+                    header,
+                    "{\n  " + call + ";\n}\n",
+                    static_cast<int>(words.size()),
+                    form.threads,
+                    form.shared,
+                    form.dynamic_shared,
+                    form.resident};
     found = kernels_.emplace(call, BodyKernel{body}).first;
   }
   run(found->second, blocks, words, results);
