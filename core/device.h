@@ -60,6 +60,9 @@ struct Device {
   // to[...] = from[...] for equal shapes; dtypes and strides may differ. One of them may be on the host: a copy to the
   // host has arrived when this returns.
   virtual void copy(const Value* from, Value* to) = 0;
+  // The same from another device, directly. Returns false where that is not possible, to have it copied by way of the
+  // host.
+  virtual bool copy_across(const Value* /*from*/, Value* /*to*/) { return false; }
   virtual void fill(Value* to, const void* element) = 0;  // a packed value
   // Runs an op into outputs allocated according to its shape rule. Operands are on the device, or single elements on
   // the host. Throws a device error if there is no kernel.

@@ -437,7 +437,7 @@ uint64_t digest_of(const char* data, size_t bytes) {
 uint64_t digest_of(const Buffer* b) { return digest_of(b->data, b->bytes); }
 
 uint64_t digest_of(const Value* v) {
-  Ref packed(contiguous(v));
+  const Ref host(on_device(v, kCpu)), packed(contiguous(host.v));
   return digest_of(packed->data, static_cast<size_t>(packed->bytes()));
 }
 

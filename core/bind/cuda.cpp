@@ -4,15 +4,27 @@
 
 #include <chrono>
 
-#include "../cuda/device.h"
 #include "../cuda/libraries.h"
 #include "../cuda/modules.h"
 #include "../cuda/source.h"
+#include "gpu.h"
 #include "program.h"
 
 namespace nb = nanobind;
 
 namespace wengert {
+
+cuda::CudaDevice* as_gpu(DeviceId device) {
+  return device == kCpu ? nullptr : dynamic_cast<cuda::CudaDevice*>(&device_at(device));
+}
+
+cuda::CudaDevice& gpu_at(int number) {
+  return *guarded([&] {
+    cuda::CudaDevice* gpu = number > kCpu && has_device(number) ? as_gpu(static_cast<DeviceId>(number)) : nullptr;
+    if (!gpu) fail(ErrorKind::device, "cuda", "device " + std::to_string(number) + " is no GPU that was opened");
+    return gpu;
+  });
+}
 
 namespace {
 
@@ -96,16 +108,6 @@ nb::bytes machine_code(const std::string& source, int architecture) {
   });
 }
 
-cuda::CudaDevice& gpu_at(int number) {
-  return *guarded([&] {
-    auto* gpu = number != kCpu && has_device(number)
-                    ? dynamic_cast<cuda::CudaDevice*>(&device_at(static_cast<DeviceId>(number)))
-                    : nullptr;
-    if (!gpu) fail(ErrorKind::device, "cuda", "device " + std::to_string(number) + " is no GPU that was opened");
-    return gpu;
-  });
-}
-
 nb::dict memory_of(int number) {
   return guarded([&] {
     cuda::CudaDevice& gpu = gpu_at(number);
@@ -171,8 +173,6 @@ void init_cuda(nb::module_& m) {
   m.def("cuda_has_kernel", &has_kernel);
   m.def("cuda_time_launches", &time_launches);
   m.def("cuda_description", [](int number) { return guarded([&] { return gpu_at(number).description(); }); });
-  m.def("cuda_stream",
-        [](int number) { return guarded([&] { return reinterpret_cast<uintptr_t>(gpu_at(number).stream()); }); });
   m.def("cuda_empty_pool", [](int number) { guarded([&] { gpu_at(number).empty_pool(); }); });
   m.def("cuda_set_overlaps", [](int number, bool on) { guarded([&] { gpu_at(number).overlaps = on; }); });
   m.def("cuda_set_graphs", [](int number, bool on) { guarded([&] { gpu_at(number).graphs = on; }); });

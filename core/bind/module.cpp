@@ -173,6 +173,8 @@ void init(nb::module_& m) {
   init_callback(m);
   init_device(m);
   init_cuda(m);
+  init_streams(m);
+  init_dlpack(m);
   init_generate(m);
   init_leaving(m);
   init_names(m);

@@ -21,6 +21,8 @@ void init_callback(nb::module_& m);
 void init_generate(nb::module_& m);
 void init_cuda(nb::module_& m);
 void init_device(nb::module_& m);
+void init_streams(nb::module_& m);
+void init_dlpack(nb::module_& m);
 void init_names(nb::module_& m);
 void init_hook_cycles(nb::module_& m);
 void init_transforms(nb::module_& m);

@@ -163,11 +163,11 @@ bool fits_blas(const MatrixOperand& x, int64_t rows, int64_t cols) {
   return (x.row == 1 || rows == 1) && x.col >= rows;
 }
 
-BlasHandle::BlasHandle(void* workspace, int architecture) : workspace_(workspace), architecture_(architecture) {
+BlasHandle::BlasHandle(int architecture) : architecture_(architecture) {
   check_blas(blas().cublasLtCreate(&handle_), "cublasLtCreate");
 }
 
-void BlasHandle::run(const Product& p, Stream stream, bool captured) {
+void BlasHandle::run(const Product& p, Stream stream, void* workspace, bool captured) {
   const Stored first = stored(p.b, p.k, p.n), second = stored(p.a, p.m, p.k);
   const Key key{
       static_cast<int>(p.dtype), p.tf32,         p.batch,  p.m, p.n, p.k, first.transposed, first.leading, p.b.batch,
@@ -182,7 +182,7 @@ void BlasHandle::run(const Product& p, Stream stream, bool captured) {
   const void* zero = wide ? static_cast<const void*>(zero_double) : zero_float;
   const auto multiply = [&](const BlasHeuristic& choice) {
     return blas().cublasLtMatmul(handle_, plan.description, one, p.b.data, plan.a, p.a.data, plan.b, zero, p.y, plan.y,
-                                 p.y, plan.y, choice.algorithm, workspace_, kWorkspace, stream);
+                                 p.y, plan.y, choice.algorithm, workspace, kWorkspace, stream);
   };
   if (plan.choices.size() > 1 && !captured) {
     const std::string text = text_of(key, architecture_);

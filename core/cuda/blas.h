@@ -25,14 +25,14 @@ bool fits_blas(const MatrixOperand& x, int64_t rows, int64_t cols);
 class BlasHandle {
  public:
   static constexpr size_t kWorkspace = size_t{32} << 20;
-  BlasHandle(void* workspace, int architecture);
-  // Throws a device error. The first product of a shape is computed by several algorithms, and the fastest one is kept,
-  // for later processes as well: results repeat to the bit. While work is captured, nothing can be timed.
-  void run(const Product& p, Stream stream, bool captured);
+  explicit BlasHandle(int architecture);
+  // `workspace`: memory of the stream's own. Throws a device error. The first product of a shape is computed by several
+  // algorithms, and the fastest one is kept, for later processes as well: results repeat to the bit. While work is
+  // captured, nothing can be timed.
+  void run(const Product& p, Stream stream, void* workspace, bool captured);
 
  private:
   void* handle_ = nullptr;
-  void* workspace_;
   int architecture_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "../program.h"
 #include "../small_array.h"
+#include "../threads.h"
 #include "graph.h"
 #include "modules.h"
 #include "tasks.h"
@@ -17,6 +18,11 @@ namespace {
 
 constexpr int kAttributeMajor = 75, kAttributeMinor = 76;
 constexpr unsigned kNonBlocking = 1;
+constexpr int kMostGpus = 64;
+constexpr Status kNotReady = 600;
+
+// The streams that this thread has chosen, by the number of the GPU; null: the GPU's own.
+constinit thread_local Stream chosen[kMostGpus] = {};
 
 std::vector<Kernel>& kernel_table() {
   static auto* table = [] {
@@ -97,12 +103,151 @@ std::pair<size_t, size_t> CudaDevice::free_memory() {
 
 char* CudaDevice::allocate(size_t bytes) {
   enter();
-  char* p = pool_.allocate(bytes);
+  char* p = pool_.allocate(bytes, chosen[ordinal]);
   if (recording_) recording_->add_block(p, bytes);
   return p;
 }
 
-void CudaDevice::free(char* data, size_t bytes) noexcept { pool_.free(data, bytes); }
+void CudaDevice::free(char* data, size_t bytes) noexcept {
+  if (in_forked_child()) return;
+  if (!others_.empty()) driver().cuCtxSetCurrent(context_);
+  pool_.free(data, bytes);
+}
+
+void CudaDevice::empty_pool() {
+  enter();
+  pool_.empty();
+}
+
+// ------------------------------------------------------------------------------------------------------------- streams
+
+Stream CudaDevice::stream() const {
+  Stream const own = chosen[ordinal];
+  return own ? own : stream_;
+}
+
+Stream CudaDevice::choose_stream(Stream stream) {
+  enter();
+  Stream const before = this->stream();
+  chosen[ordinal] = stream == stream_ ? nullptr : stream;
+  if (stream != stream_ && std::find(others_.begin(), others_.end(), stream) == others_.end())
+    others_.push_back(stream);
+  return before;
+}
+
+Stream CudaDevice::make_stream(int priority) {
+  enter();
+  std::vector<Stream>& spare = spare_streams_[priority];
+  Stream made = nullptr;
+  if (spare.empty()) {
+    WENGERT_CALL(cuStreamCreateWithPriority, &made, kNonBlocking, priority);
+    priorities_[made] = priority;
+  } else {
+    made = spare.back();
+    spare.pop_back();
+  }
+  return made;
+}
+
+void CudaDevice::give_back_stream(Stream stream) { spare_streams_[priorities_.at(stream)].push_back(stream); }
+
+void CudaDevice::order(Stream other, Stream waiting) {
+  enter();
+  if (other != waiting) events_.order(other, waiting);
+}
+
+bool CudaDevice::is_done(Stream stream) {
+  enter();
+  const Status status = driver().cuStreamQuery(stream);
+  if (status != kNotReady) checked(status, "cuStreamQuery");
+  return status != kNotReady;
+}
+
+std::unique_ptr<OwnEvent> CudaDevice::make_event(bool timed) {
+  enter();
+  return std::make_unique<OwnEvent>(timed);
+}
+
+void CudaDevice::record(OwnEvent& event, Stream stream) {
+  enter();
+  event.record(stream);
+}
+
+namespace {
+
+// Waits by `call`, and lets other threads of Python run meanwhile.
+template <class Call>
+Status waited(Call&& call) {
+  void* token = waiting_hooks.enter ? waiting_hooks.enter() : nullptr;
+  const Status status = call();
+  if (token) waiting_hooks.leave(token);
+  return status;
+}
+
+}  // namespace
+
+void CudaDevice::wait(Stream stream) {
+  enter();
+  ++counters.waits;
+  checked(waited([&] { return driver().cuStreamSynchronize(stream); }), "cuStreamSynchronize");
+  check_note();
+  release_what_is_done();
+}
+
+void CudaDevice::wait(const OwnEvent& event) {
+  enter();
+  ++counters.waits;
+  checked(waited([&] { return event.wait(); }), "cuEventSynchronize");
+  check_note();
+  release_what_is_done();
+}
+
+void CudaDevice::synchronise() {
+  enter();
+  ++counters.waits;
+  const uint64_t ticket = pool_.ticket();  // what other threads start meanwhile is not waited for
+  checked(waited([] { return driver().cuCtxSynchronize(); }), "cuCtxSynchronize");
+  pool_.settle(ticket);
+  check_note();
+  release_what_is_done();
+}
+
+// A block that this thread's stream uses, and that was perhaps made on another one.
+void CudaDevice::note_use(const Value* v) {
+  if (!others_.empty() && !recording_ && v->device == id && v->buffer->size_class == kOnDevice) [[unlikely]]
+    pool_.note_use(v->buffer->data, chosen[ordinal]);
+}
+
+void CudaDevice::note_outside(const Buffer* buffer) {
+  if (buffer->size_class == kOnDevice) pool_.note_outside(buffer->data);
+}
+
+void CudaDevice::release_later(void* owner, void (*release)(void*)) noexcept {
+  if (in_forked_child()) return;
+  Release later{owner, release, {}};
+  try {
+    enter();
+    later.events.push_back(events_.record(stream_));
+    for (Stream s : others_) later.events.push_back(events_.record(s));
+  } catch (...) {
+    driver().cuCtxSynchronize();  // an event is missing
+  }
+  releases_.push_back(std::move(later));
+}
+
+// The oldest first. What a release runs may use this device.
+void CudaDevice::release_what_is_done() {
+  while (!releases_.empty()) {
+    Release& oldest = releases_.front();
+    for (; !oldest.events.empty(); oldest.events.pop_back()) {
+      if (!events_.done(oldest.events.back())) return;
+      events_.give_back(oldest.events.back());
+    }
+    const Release done = std::move(oldest);
+    releases_.erase(releases_.begin());
+    done.release(done.owner);
+  }
+}
 
 // ------------------------------------------------------------------------------------------------------------- kernels
 
@@ -152,7 +297,7 @@ void CudaDevice::launch(Function f, int64_t grid, int block, const std::vector<i
                                1,
                                1,
                                static_cast<unsigned>(dynamic_shared),
-                               stream_,
+                               stream(),
                                &overlapping,
                                overlaps ? 1u : 0u};
   WENGERT_CALL(cuLaunchKernelEx, &config, f, parameters, nullptr);
@@ -290,27 +435,42 @@ void CudaDevice::end_recording() {
 void CudaDevice::begin_capture() {
   constexpr int kRelaxed = 2;
   enter();
-  WENGERT_CALL(cuStreamBeginCapture_v2, stream_, kRelaxed);
+  WENGERT_CALL(cuStreamBeginCapture_v2, stream(), kRelaxed);
   capturing_ = true;
 }
 
 Graph CudaDevice::end_capture() {
   Graph graph = nullptr;
   capturing_ = false;
-  return driver().cuStreamEndCapture(stream_, &graph) ? nullptr : graph;
+  return driver().cuStreamEndCapture(stream(), &graph) ? nullptr : graph;
 }
 
 void CudaDevice::launch_graph(GraphExec exec) {
   enter();
   ++counters.graphs;
-  WENGERT_CALL(cuGraphLaunch, exec, stream_);
+  WENGERT_CALL(cuGraphLaunch, exec, stream());
 }
+
+namespace {
+
+// Two graphs of a program that run at once must not share memory: each stream has its own.
+struct GraphsByStream : Prepared {
+  std::vector<std::pair<Stream, std::unique_ptr<GraphCache>>> caches;
+  GraphCache& of(Stream stream) {
+    for (auto& [key, made] : caches)
+      if (key == stream) return *made;
+    return *caches.emplace_back(stream, std::make_unique<GraphCache>()).second;
+  }
+};
+
+}  // namespace
 
 bool CudaDevice::run_program(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
                              Value* const* donated, int given) {
   if (recording_ || !graphs || p.steps.size() < 2) return false;
-  auto& cache = static_cast<GraphCache&>(p.prepared.find(id, [] { return std::make_unique<GraphCache>(); }));
-  return cache.run(*this, p, in, leaf_sizes, out, donated, given);
+  for (int i = 0; i < p.n_inputs; ++i) note_use(in[i]);
+  auto& made = static_cast<GraphsByStream&>(p.prepared.find(id, [] { return std::make_unique<GraphsByStream>(); }));
+  return made.of(stream()).run(*this, p, in, leaf_sizes, out, donated, given);
 }
 
 void CudaDevice::run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words,
@@ -350,14 +510,21 @@ void CudaDevice::small_product(const Product& p) {
 
 void CudaDevice::multiply(const Product& product) {
   enter();
-  if (!blas_) {
-    Address workspace = 0;  // the driver's: what a program is noted with belongs to that program
-    WENGERT_CALL(cuMemAlloc_v2, &workspace, BlasHandle::kWorkspace);
-    blas_ = std::make_unique<BlasHandle>(reinterpret_cast<void*>(workspace), architecture);
-  }
+  if (!blas_) blas_ = std::make_unique<BlasHandle>(architecture);
   if (recording_) return recording_->add_library(product);
   ++counters.kernels;
-  blas_->run(product, stream_, capturing_);
+  blas_->run(product, stream(), workspace(), capturing_);
+}
+
+// Of this thread's stream: the driver's memory, since what a program is noted with belongs to that program.
+void* CudaDevice::workspace() {
+  void*& found = workspaces_[stream()];
+  if (!found) {
+    Address made = 0;
+    WENGERT_CALL(cuMemAlloc_v2, &made, BlasHandle::kWorkspace);
+    found = reinterpret_cast<void*>(made);
+  }
+  return found;
 }
 
 void CudaDevice::run_map(Elementwise op, DType dtype, Value* const* in, int n_in, Value* out) {
@@ -396,6 +563,7 @@ Ref CudaDevice::filled(const Value* number) {
 }
 
 void CudaDevice::run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
+  for (int i = 0; i < n_in; ++i) note_use(in[i]);
   if (op.elementwise) {
     const DType dtype = in[n_in - 1]->dtype;
     if (const char* reason = no_kernel(op.kernel, dtype))
@@ -476,7 +644,9 @@ void CudaDevice::run_group(const GroupCall& call) {
   for (size_t k = 0; k < g.registers.size(); ++k) {
     if (call.out[k]) out[n_out++] = call.out[k]->data;
     Value* v = call.in[k];
+    if (call.out[k]) note_use(call.out[k]);
     if (!v) continue;
+    note_use(v);
     const int axes = g.registers[k].row ? outer : call.ndim;
     const bool fits = v->ndim == axes && std::equal(v->shape, v->shape + axes, call.shape);
     const int64_t* strides = v->strides;
@@ -600,7 +770,7 @@ void CudaDevice::from_host(const Value* from, Value* to) {
   Ref target(to->contiguous ? Ref::share(to).take() : empty(to->dtype, to->dims(), Category::workspace, id));
   ++counters.copies;
   WENGERT_CALL(cuMemcpyHtoDAsync_v2, address_of(target->data), source->data, static_cast<size_t>(source->bytes()),
-               stream_);
+               stream());
   if (target.v != to) copy_here(target.v, to);
 }
 
@@ -611,20 +781,52 @@ void CudaDevice::to_host(const Value* from, Value* to) {
   Ref target(direct ? Ref::share(to).take() : empty(from->dtype, from->dims()));
   ++counters.copies;
   WENGERT_CALL(cuMemcpyDtoHAsync_v2, target->data, address_of(source->data), static_cast<size_t>(source->bytes()),
-               stream_);
-  synchronise();
+               stream());
+  wait(stream());
   if (target.v != to) copy_into(target.v, to);
 }
 
 void CudaDevice::copy(const Value* from, Value* to) {
   if (from->size == 0) return;
   enter();
+  note_use(from);
+  note_use(to);
   if (from->device == kCpu) return from_host(from, to);
   if (to->device == kCpu) return to_host(from, to);
   copy_here(from, to);
 }
 
+// From another GPU: its stream and ours wait for each other, so that the copy is in the order of both.
+bool CudaDevice::copy_across(const Value* from, Value* to) {
+  auto* other = dynamic_cast<CudaDevice*>(&device_at(from->device));
+  if (!other || recording_ || other->recording_) return false;
+  Ref source(contiguous(from));
+  if (source->dtype != to->dtype) {
+    Ref converted(empty(to->dtype, from->dims(), Category::workspace, other->id));
+    other->copy(source.v, converted.v);
+    source = std::move(converted);
+  }
+  const Ref target(to->contiguous ? Ref::share(to).take() : empty(to->dtype, to->dims(), Category::workspace, id));
+  other->note_use(source.v);
+  note_use(target.v);
+  enter();
+  Event const ready = events_.record(stream());
+  other->enter();
+  WENGERT_CALL(cuStreamWaitEvent, other->stream(), ready, 0);
+  ++counters.copies;
+  WENGERT_CALL(cuMemcpyPeerAsync, address_of(target->data), context_, address_of(source->data), other->context_,
+               static_cast<size_t>(source->bytes()), other->stream());
+  Event const arrived = other->events_.record(other->stream());
+  enter();
+  WENGERT_CALL(cuStreamWaitEvent, stream(), arrived, 0);
+  events_.give_back(ready);
+  other->events_.give_back(arrived);
+  if (target.v != to) copy_here(target.v, to);
+  return true;
+}
+
 void CudaDevice::fill(Value* to, const void* element) {
+  note_use(to);
   std::vector<int64_t> words = {reinterpret_cast<int64_t>(to->data), to->size, 0, 0};
   std::memcpy(&words[2], element, static_cast<size_t>(size_of(to->dtype)));
   const int64_t bytes = size_of(to->dtype), pack = reinterpret_cast<uintptr_t>(to->data) % 16 == 0 ? 16 / bytes : 1;
@@ -655,18 +857,11 @@ void CudaDevice::check_note() {
            "; it was met on " + name + " and is raised where the host waits for it");
 }
 
-void CudaDevice::synchronise() {
-  enter();
-  ++counters.waits;
-  WENGERT_CALL(cuStreamSynchronize, stream_);
-  check_note();
-}
-
 DeviceId open_device(int ordinal) {
   static auto* opened = new std::unordered_map<int, DeviceId>;
   if (auto found = opened->find(ordinal); found != opened->end()) return found->second;
   driver();  // throws where there is none
-  if (ordinal < 0 || ordinal >= device_count())
+  if (ordinal < 0 || ordinal >= std::min(device_count(), kMostGpus))
     throw Error(ErrorKind::device,
                 "cuda:" + std::to_string(ordinal) + ": this machine has " + std::to_string(device_count()) + " GPU(s)");
   return opened->emplace(ordinal, add_device(std::make_unique<CudaDevice>(ordinal))).first->second;

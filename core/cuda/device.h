@@ -1,12 +1,14 @@
-// A GPU as a device: its memory, its one stream of work, kernels by source, and the ops that it has. Everything is
-// started and not waited for; copies to the host wait.
+// A GPU as a device: its memory, its streams of work, kernels by source, and the ops that it has. Everything is started
+// on the stream that the thread has chosen, and not waited for; copies to the host wait.
 #pragma once
+#include <map>
 #include <optional>
 #include <unordered_map>
 
 #include "../device.h"
 #include "../ops/op.h"
 #include "blas.h"
+#include "events.h"
 #include "pool.h"
 #include "source.h"
 
@@ -51,6 +53,7 @@ class CudaDevice : public Device {
   char* allocate(size_t bytes) override;
   void free(char* data, size_t bytes) noexcept override;
   void copy(const Value* from, Value* to) override;
+  bool copy_across(const Value* from, Value* to) override;
   void fill(Value* to, const void* element) override;
   void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) override;
   void run_group(const GroupCall& call) override;
@@ -59,10 +62,26 @@ class CudaDevice : public Device {
   void synchronise() override;
 
   PoolStats pool_stats() const { return pool_.stats; }
-  void empty_pool() { pool_.empty(); }
+  void empty_pool();
   std::string description() const;
   std::pair<size_t, size_t> free_memory();  // free, total
-  Stream stream() const { return stream_; }
+
+  // The stream that this thread's work goes to: the GPU's own, unless the thread has chosen another one.
+  Stream stream() const;
+  Stream own_stream() const { return stream_; }
+  Stream choose_stream(Stream stream);       // returns the one before
+  Stream make_stream(int priority);          // lower numbers go first
+  void give_back_stream(Stream stream);      // to be handed out again: streams live as long as the process
+  void order(Stream other, Stream waiting);  // what `waiting` does from here on waits for what `other` was given so far
+  bool is_done(Stream stream);
+  void wait(Stream stream);  // the host; throws errors that occurred meanwhile
+  std::unique_ptr<OwnEvent> make_event(bool timed);
+  void record(OwnEvent& event, Stream stream);
+  void wait(const OwnEvent& event);
+
+  // Memory of other libraries that was used here is released when the work on it has been done.
+  void release_later(void* owner, void (*release)(void*)) noexcept;
+  void note_outside(const Buffer* buffer);  // another library learns its address
 
   // The functor of an elementwise op on operands of the iteration space's shape; numbers may lie on the host.
   void run_map(Elementwise op, DType dtype, Value* const* in, int n_in, Value* out);
@@ -107,10 +126,22 @@ class CudaDevice : public Device {
   void describe_draw(int word, int key, int counter);
 
  private:
+  struct Release {
+    void* owner;
+    void (*release)(void*);
+    std::vector<Event> events;
+  };
+
   Context context_ = nullptr;
   Stream stream_ = nullptr;
-  Pool pool_;
+  std::vector<Stream> others_;                        // streams that were chosen
+  std::map<int, std::vector<Stream>> spare_streams_;  // by priority
+  std::unordered_map<Stream, int> priorities_;
+  Events events_;
+  Pool pool_{events_};
+  std::vector<Release> releases_;
   std::unique_ptr<BlasHandle> blas_;
+  std::unordered_map<Stream, void*> workspaces_;  // of products
   Recording* recording_ = nullptr;
   bool capturing_ = false;
   int64_t* note_ = nullptr;                              // three words of host memory that the GPU writes to
@@ -120,6 +151,9 @@ class CudaDevice : public Device {
   std::unordered_map<uint64_t, std::unique_ptr<PreparedChain>> chains_;
 
   void enter() const;  // makes the GPU that of this thread
+  void note_use(const Value* v);
+  void release_what_is_done();
+  void* workspace();
   BodyKernel& kernel(const Body& body) { return kernels_.try_emplace(body.text, BodyKernel{body}).first->second; }
   void run(BodyKernel& kernel, int64_t grid, const std::vector<int64_t>& words, int results = 1);
   Module module(const std::string& source);

@@ -41,50 +41,57 @@ struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2
   Context context;
 };
 
-#define WENGERT_CUDA_DRIVER(X)                                                                                 \
-  X(cuInit, (unsigned flags))                                                                                  \
-  X(cuDriverGetVersion, (int* version))                                                                        \
-  X(cuDeviceGetCount, (int* count))                                                                            \
-  X(cuDeviceGet, (int* device, int ordinal))                                                                   \
-  X(cuDeviceGetName, (char* name, int length, int device))                                                     \
-  X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                             \
-  X(cuDevicePrimaryCtxRetain, (Context * context, int device))                                                 \
-  X(cuCtxSetCurrent, (Context context))                                                                        \
-  X(cuMemGetInfo_v2, (size_t* free, size_t* total))                                                            \
-  X(cuMemAlloc_v2, (Address * address, size_t bytes))                                                          \
-  X(cuMemFree_v2, (Address address))                                                                           \
-  X(cuMemAllocHost_v2, (void** address, size_t bytes))                                                         \
-  X(cuMemFreeHost, (void* address))                                                                            \
-  X(cuMemcpyHtoDAsync_v2, (Address to, const void* from, size_t bytes, Stream stream))                         \
-  X(cuMemcpyDtoHAsync_v2, (void* to, Address from, size_t bytes, Stream stream))                               \
-  X(cuMemcpyDtoDAsync_v2, (Address to, Address from, size_t bytes, Stream stream))                             \
-  X(cuMemsetD8Async, (Address to, unsigned char value, size_t n, Stream stream))                               \
-  X(cuStreamCreate, (Stream * stream, unsigned flags))                                                         \
-  X(cuStreamSynchronize, (Stream stream))                                                                      \
-  X(cuStreamBeginCapture_v2, (Stream stream, int mode))                                                        \
-  X(cuStreamEndCapture, (Stream stream, Graph * graph))                                                        \
-  X(cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))                                           \
-  X(cuEventCreate, (Event * event, unsigned flags))                                                            \
-  X(cuEventRecord, (Event event, Stream stream))                                                               \
-  X(cuEventSynchronize, (Event event))                                                                         \
-  X(cuEventElapsedTime, (float* milliseconds, Event from, Event to))                                           \
-  X(cuEventDestroy_v2, (Event event))                                                                          \
-  X(cuGraphInstantiateWithFlags, (GraphExec * exec, Graph graph, unsigned long long flags))                    \
-  X(cuGraphGetNodes, (Graph graph, GraphNode * nodes, size_t* count))                                          \
-  X(cuGraphNodeGetType, (GraphNode node, int* type))                                                           \
-  X(cuGraphKernelNodeGetParams_v2, (GraphNode node, KernelNodeParams * params))                                \
-  X(cuGraphExecKernelNodeSetParams_v2, (GraphExec exec, GraphNode node, const KernelNodeParams* params))       \
-  X(cuGraphLaunch, (GraphExec exec, Stream stream))                                                            \
-  X(cuGraphExecDestroy, (GraphExec exec))                                                                      \
-  X(cuGraphDestroy, (Graph graph))                                                                             \
-  X(cuModuleLoadData, (Module * module, const void* image))                                                    \
-  X(cuModuleGetFunction, (Function * function, Module module, const char* name))                               \
-  X(cuFuncSetAttribute, (Function function, int attribute, int value))                                         \
-  X(cuLaunchKernel,                                                                                            \
-    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
-     unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))                 \
-  X(cuLaunchKernelEx, (const LaunchConfig* config, Function function, void** parameters, void** extra))        \
-  X(cuGetErrorName, (Status status, const char** name))                                                        \
+#define WENGERT_CUDA_DRIVER(X)                                                                                    \
+  X(cuInit, (unsigned flags))                                                                                     \
+  X(cuDriverGetVersion, (int* version))                                                                           \
+  X(cuDeviceGetCount, (int* count))                                                                               \
+  X(cuDeviceGet, (int* device, int ordinal))                                                                      \
+  X(cuDeviceGetName, (char* name, int length, int device))                                                        \
+  X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                                \
+  X(cuDevicePrimaryCtxRetain, (Context * context, int device))                                                    \
+  X(cuCtxSetCurrent, (Context context))                                                                           \
+  X(cuCtxSynchronize, ())                                                                                         \
+  X(cuPointerGetAttribute, (void* value, int attribute, Address address))                                         \
+  X(cuMemGetInfo_v2, (size_t* free, size_t* total))                                                               \
+  X(cuMemAlloc_v2, (Address * address, size_t bytes))                                                             \
+  X(cuMemFree_v2, (Address address))                                                                              \
+  X(cuMemAllocHost_v2, (void** address, size_t bytes))                                                            \
+  X(cuMemHostAlloc, (void** address, size_t bytes, unsigned flags))                                               \
+  X(cuMemFreeHost, (void* address))                                                                               \
+  X(cuMemcpyHtoDAsync_v2, (Address to, const void* from, size_t bytes, Stream stream))                            \
+  X(cuMemcpyDtoHAsync_v2, (void* to, Address from, size_t bytes, Stream stream))                                  \
+  X(cuMemcpyDtoDAsync_v2, (Address to, Address from, size_t bytes, Stream stream))                                \
+  X(cuMemcpyPeerAsync, (Address to, Context to_gpu, Address from, Context from_gpu, size_t bytes, Stream stream)) \
+  X(cuMemsetD8Async, (Address to, unsigned char value, size_t n, Stream stream))                                  \
+  X(cuStreamCreate, (Stream * stream, unsigned flags))                                                            \
+  X(cuStreamCreateWithPriority, (Stream * stream, unsigned flags, int priority))                                  \
+  X(cuStreamQuery, (Stream stream))                                                                               \
+  X(cuStreamSynchronize, (Stream stream))                                                                         \
+  X(cuStreamBeginCapture_v2, (Stream stream, int mode))                                                           \
+  X(cuStreamEndCapture, (Stream stream, Graph * graph))                                                           \
+  X(cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))                                              \
+  X(cuEventCreate, (Event * event, unsigned flags))                                                               \
+  X(cuEventRecord, (Event event, Stream stream))                                                                  \
+  X(cuEventQuery, (Event event))                                                                                  \
+  X(cuEventSynchronize, (Event event))                                                                            \
+  X(cuEventElapsedTime, (float* milliseconds, Event from, Event to))                                              \
+  X(cuEventDestroy_v2, (Event event))                                                                             \
+  X(cuGraphInstantiateWithFlags, (GraphExec * exec, Graph graph, unsigned long long flags))                       \
+  X(cuGraphGetNodes, (Graph graph, GraphNode * nodes, size_t* count))                                             \
+  X(cuGraphNodeGetType, (GraphNode node, int* type))                                                              \
+  X(cuGraphKernelNodeGetParams_v2, (GraphNode node, KernelNodeParams * params))                                   \
+  X(cuGraphExecKernelNodeSetParams_v2, (GraphExec exec, GraphNode node, const KernelNodeParams* params))          \
+  X(cuGraphLaunch, (GraphExec exec, Stream stream))                                                               \
+  X(cuGraphExecDestroy, (GraphExec exec))                                                                         \
+  X(cuGraphDestroy, (Graph graph))                                                                                \
+  X(cuModuleLoadData, (Module * module, const void* image))                                                       \
+  X(cuModuleGetFunction, (Function * function, Module module, const char* name))                                  \
+  X(cuFuncSetAttribute, (Function function, int attribute, int value))                                            \
+  X(cuLaunchKernelEx, (const LaunchConfig* config, Function function, void** parameters, void** extra))           \
+  X(cuLaunchKernel,                                                                                               \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,    \
+     unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))                    \
+  X(cuGetErrorName, (Status status, const char** name))                                                           \
   X(cuGetErrorString, (Status status, const char** text))
 
 using CompilerProgram = struct _nvrtcProgram*;

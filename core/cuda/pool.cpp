@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <unordered_map>
 
 namespace wengert::cuda {
 
@@ -39,6 +40,12 @@ struct Lists {
   std::vector<std::pair<char*, size_t>> slabs;  // address, bytes
   char *fresh = nullptr, *end = nullptr;        // the part of the latest slab that was never used
   size_t slab_bytes = kSlab;
+
+  bool needs_slab(size_t bytes) const {
+    const int c = class_of(bytes);
+    const size_t rounded = bytes_of(c);
+    return free[c].empty() && (rounded > slab_bytes / 4 || static_cast<size_t>(end - fresh) < rounded);
+  }
 
   // Null if the driver has no more.
   char* take(size_t bytes, PoolStats& stats) {
@@ -101,10 +108,59 @@ class Arena {
 };
 
 struct Pool::Impl {
-  Lists lists;
+  // Who uses a block, where that is more than the device's own stream.
+  struct Use {
+    Stream home = nullptr;
+    std::vector<Stream> others;
+    bool outside = false;
+  };
+  // A block that was given back before the work on it was known to be done.
+  struct Waiting {
+    char* data;
+    size_t bytes;
+    Stream home;
+    uint64_t ticket;            // rises
+    std::vector<Event> events;  // none: until everything has been done
+  };
+
+  Events& events;
+  std::vector<std::pair<Stream, std::unique_ptr<Lists>>> by_stream;
+  std::unordered_map<const char*, Use> uses;
+  std::vector<Waiting> waiting;
+  uint64_t tickets = 0;
   std::vector<Arena*> arenas;
   std::shared_ptr<Arena> current;
   PoolStats* stats = nullptr;
+
+  explicit Impl(Events& e) : events(e) { by_stream.emplace_back(nullptr, std::make_unique<Lists>()); }
+
+  Lists& lists(Stream stream) {
+    for (auto& [key, made] : by_stream)
+      if (key == stream) return *made;
+    return *by_stream.emplace_back(stream, std::make_unique<Lists>()).second;
+  }
+
+  void reuse(const Waiting& block) { lists(block.home).free[class_of(block.bytes)].push_back(block.data); }
+
+  // The oldest first: who was given back later is seldom done before.
+  void reuse_what_is_done() {
+    size_t done = 0;
+    for (; done < waiting.size(); ++done) {
+      Waiting& block = waiting[done];
+      if (block.events.empty()) break;
+      while (!block.events.empty() && events.done(block.events.back())) {
+        events.give_back(block.events.back());
+        block.events.pop_back();
+      }
+      if (!block.events.empty()) break;
+      reuse(block);
+    }
+    waiting.erase(waiting.begin(), waiting.begin() + static_cast<ptrdiff_t>(done));
+  }
+
+  void wait_for_everything() {
+    if (!waiting.empty()) driver().cuCtxSynchronize();
+  }
 };
 
 Arena::~Arena() {
@@ -116,17 +172,23 @@ Arena::~Arena() {
   }
 }
 
-Pool::Pool() : impl_(std::make_unique<Impl>()) { impl_->stats = &stats; }
+Pool::Pool(Events& events) : impl_(std::make_unique<Impl>(events)) { impl_->stats = &stats; }
 Pool::~Pool() = default;
 
-char* Pool::allocate(size_t bytes) {
-  Lists& lists = impl_->current ? impl_->current->lists : impl_->lists;
+char* Pool::allocate(size_t bytes, Stream stream) {
+  if (!impl_->waiting.empty()) impl_->reuse_what_is_done();
+  Lists& lists = impl_->current ? impl_->current->lists : impl_->lists(stream);
+  if (!impl_->waiting.empty() && lists.needs_slab(bytes)) {
+    impl_->wait_for_everything();
+    settle(ticket());
+  }
   char* p = lists.take(bytes, stats);
   if (!p) {
     empty();
     p = lists.take(bytes, stats);
   }
   if (!p) throw std::bad_alloc();
+  if (stream && !impl_->current) impl_->uses[p].home = stream;
   ++stats.allocations;
   stats.live_bytes += bytes;
   stats.peak_bytes = std::max(stats.peak_bytes, stats.live_bytes);
@@ -135,16 +197,60 @@ char* Pool::allocate(size_t bytes) {
 
 void Pool::free(char* data, size_t bytes) noexcept {
   stats.live_bytes -= bytes;
-  Lists* lists = &impl_->lists;
+  Lists* lists = nullptr;
   for (Arena* a : impl_->arenas)
     if (a->lists.owns(data)) lists = &a->lists;
   // While a program is noted, small blocks are not used twice: who waits for whom is then decided by values, not by
   // where they happen to lie.
   if (impl_->current && lists == &impl_->current->lists && bytes <= kUsedOnce) return;
+  const auto use = impl_->uses.find(data);
+  if (lists && use != impl_->uses.end()) impl_->uses.erase(use);
+  if (!lists && use != impl_->uses.end()) {
+    Impl::Waiting block{data, bytes, use->second.home, impl_->tickets++, {}};
+    const bool outside = use->second.outside;
+    try {
+      for (Stream other : use->second.others)
+        if (!outside) block.events.push_back(impl_->events.record(other));
+    } catch (...) {
+      block.events.clear();  // then it waits for everything
+    }
+    const bool waits = outside || !use->second.others.empty();
+    impl_->uses.erase(use);
+    if (waits)
+      impl_->waiting.push_back(std::move(block));
+    else
+      impl_->reuse(block);
+    return;
+  }
+  if (!lists) lists = impl_->by_stream.front().second.get();
   lists->free[class_of(bytes)].push_back(data);
 }
 
-void Pool::empty() noexcept { impl_->lists.trim(stats); }
+void Pool::empty() noexcept {
+  impl_->wait_for_everything();
+  settle(ticket());
+  for (auto& [stream, lists] : impl_->by_stream) lists->trim(stats);
+}
+
+void Pool::note_use(const char* block, Stream stream) {
+  const auto found = impl_->uses.find(block);
+  if ((found == impl_->uses.end() ? nullptr : found->second.home) == stream) return;
+  std::vector<Stream>& others = impl_->uses[block].others;
+  if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
+}
+
+void Pool::note_outside(const char* block) { impl_->uses[block].outside = true; }
+
+uint64_t Pool::ticket() const noexcept { return impl_->tickets; }
+
+void Pool::settle(uint64_t ticket) noexcept {
+  std::erase_if(impl_->waiting, [&](const Impl::Waiting& block) {
+    if (block.ticket >= ticket) return false;
+    for (Event event : block.events) impl_->events.give_back(event);
+    impl_->reuse(block);
+    return true;
+  });
+}
 
 std::shared_ptr<Arena> Pool::begin_arena() {
   impl_->current = std::make_shared<Arena>();

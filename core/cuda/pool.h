@@ -1,10 +1,11 @@
 // A caching allocator of a GPU's memory. Blocks that are given back are kept by size, the last one first: a loop gets
-// the same addresses every time round. All work is on one stream, so that a block can be used again at once.
+// the same addresses every time round. Each stream has blocks of its own: what was used on one stream alone can be used
+// again there at once, since the stream does one thing after the other. Of others the pool is told who uses them.
 #pragma once
-#include <map>
 #include <memory>
 #include <vector>
 
+#include "events.h"
 #include "libraries.h"
 
 namespace wengert::cuda {
@@ -22,14 +23,24 @@ class Pool {
  public:
   PoolStats stats;
 
-  Pool();
+  explicit Pool(Events& events);
   ~Pool();
   Pool(const Pool&) = delete;
 
-  // Throws std::bad_alloc, after giving what is cached back to the driver and trying again.
-  char* allocate(size_t bytes);
+  // For use on this stream; null is the device's own. Throws std::bad_alloc, after giving what is cached back to the
+  // driver and trying again.
+  char* allocate(size_t bytes, Stream stream);
   void free(char* data, size_t bytes) noexcept;
-  void empty() noexcept;  // gives cached blocks back to the driver
+  void empty() noexcept;  // gives cached blocks back to the driver; waits where it is not known whether they are in use
+
+  // The block is used on this stream, too: once it is given back, it waits until that work has been done.
+  void note_use(const char* block, Stream stream);
+  // Other libraries know the block, and may use it on streams that are not known here: once it is given back, it waits
+  // until everything has been done.
+  void note_outside(const char* block);
+  // Everything that was started before `ticket` was asked for has been done: what waited for it can be used again.
+  uint64_t ticket() const noexcept;
+  void settle(uint64_t ticket) noexcept;
 
   // Between these, memory comes from the arena, and goes back to it whenever it is given back.
   std::shared_ptr<Arena> begin_arena();

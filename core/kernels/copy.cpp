@@ -51,7 +51,8 @@ namespace {
 [[gnu::noinline]] void copy_between_devices(const Value* src, Value* dst) {
   if (src->device == kCpu || dst->device == kCpu || src->device == dst->device)
     return device_at(dst->device == kCpu ? src->device : dst->device).copy(src, dst);
-  Ref host(on_device(src, kCpu));
+  if (device_at(dst->device).copy_across(src, dst)) return;
+  const Ref host(on_device(src, kCpu));
   device_at(dst->device).copy(host.v, dst);
 }
 

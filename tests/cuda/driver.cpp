@@ -1,7 +1,10 @@
 // NVIDIA's driver, run-time compiler and matrix products, played by the CPU, for tests on machines without a GPU: memory is the host's,
-// "machine code" is the path of a shared library that g++ made of the kernel with emulator.h, launches run at once, and
-// graphs are lists of launches. Built as libcuda.so.1, libnvrtc.so.13 and libcublasLt.so.13. What is wrong with a capture is an error here,
-// too: host copies and waits are refused while one is under way.
+// "machine code" is the path of a shared library that g++ made of the kernel with emulator.h, and graphs are lists of launches. Built as
+// libcuda.so.1, libnvrtc.so.13 and libcublasLt.so.13.
+//
+// It is as late as a driver may be: what a stream is given runs when somebody waits for it, and not before, so that whoever reads without
+// waiting reads what was there. What is wrong with a capture is an error here, too: host copies and waits are refused while one is under
+// way. So is the memory of one GPU in a kernel of another; there are as many as WENGERT_EMULATED_GPUS says, or one.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -9,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -22,9 +26,42 @@ namespace {
 
 using Run = void (*)(const void* words, int64_t grid, int block);
 
+struct Context {
+  int ordinal = 0;
+  size_t used = 0;
+};
+struct Stream {
+  Context* context = nullptr;
+  std::deque<std::function<void()>> queue;
+  size_t given = 0, done = 0;
+
+  void add(std::function<void()> work) {
+    queue.push_back(std::move(work));
+    ++given;
+  }
+  void run_until(size_t count) {
+    while (done < count) {
+      const std::function<void()> work = std::move(queue.front());
+      queue.pop_front();
+      ++done;
+      work();
+    }
+  }
+};
+struct Event {
+  Stream* stream = nullptr;
+  size_t after = 0;
+  float time = -1;
+};
+struct Block {
+  Context* context;
+  size_t bytes;
+};
+
 struct Kernel {
   Run run;
   size_t words;
+  Context* context;
   unsigned most_shared = 48 << 10;  // bytes that a launch may give
 };
 struct Node {
@@ -50,71 +87,194 @@ struct KernelNodeParams {
   void* context;
 };
 
-constexpr int kInvalid = 1, kOutOfMemory = 2, kNotFound = 500, kCaptureUnsupported = 900;
+constexpr int kInvalid = 1, kOutOfMemory = 2, kInvalidContext = 201, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
+              kCaptureUnsupported = 900;
 constexpr size_t kMostWords = 512;  // of the parameters of a kernel: 4 KiB
 constexpr size_t kMemory = size_t{1} << 30;
 Graph* capturing = nullptr;
-size_t used = 0;
-std::map<void*, size_t> blocks;
+Stream* captured = nullptr;
+Context contexts[8];
+thread_local Context* current = nullptr;
+std::map<char*, Block> blocks;       // memory of the GPUs
+std::map<char*, size_t> host_blocks;  // page-locked memory of the host
+std::vector<Stream*> streams;
+float now = 0;
+
+Stream* stream_at(Stream* handle) {
+  static Stream legacy, of_thread;
+  if (handle > reinterpret_cast<Stream*>(2)) return handle;
+  Stream* found = handle == reinterpret_cast<Stream*>(2) ? &of_thread : &legacy;
+  if (!found->context) {
+    found->context = &contexts[0];
+    streams.push_back(found);
+  }
+  return found;
+}
+
+void run_everything() {
+  for (Stream* s : streams) s->run_until(s->given);
+}
+
+template <class Blocks>
+auto block_of(Blocks& all, const void* address) {
+  auto* p = static_cast<char*>(const_cast<void*>(address));
+  auto found = all.upper_bound(p);
+  if (found == all.begin()) return all.end();
+  --found;
+  if constexpr (std::is_same_v<Blocks, std::map<char*, Block>>)
+    return p < found->first + found->second.bytes ? found : all.end();
+  else
+    return p < found->first + found->second ? found : all.end();
+}
+
+bool is_elsewhere(int64_t word) {
+  const auto found = block_of(blocks, reinterpret_cast<void*>(word));
+  return found != blocks.end() && found->second.context != current;
+}
 
 }  // namespace
 
 #define API extern "C" __attribute__((visibility("default"))) int
 
 API cuInit(unsigned) { return 0; }
-API cuDriverGetVersion(int* v) { return *v = 13000, 0; }
-API cuDeviceGetCount(int* n) { return *n = 1, 0; }
+API cuDriverGetVersion(int* v) {
+  const char* version = std::getenv("WENGERT_EMULATED_VERSION");
+  return *v = version ? std::atoi(version) : 13000, 0;
+}
+API cuDeviceGetCount(int* n) {
+  const char* count = std::getenv("WENGERT_EMULATED_GPUS");
+  return *n = count ? std::atoi(count) : 1, 0;
+}
 API cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
 API cuDeviceGetName(char* name, int n, int) { return std::snprintf(name, static_cast<size_t>(n), "emulated GPU"), 0; }
 API cuDeviceGetAttribute(int* value, int attribute, int) { return *value = attribute == 75 ? 9 : 0, 0; }
-API cuDevicePrimaryCtxRetain(void** c, int) { return *c = &used, 0; }
-API cuCtxSetCurrent(void*) { return 0; }
-API cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = kMemory - used, *total = kMemory, 0; }
+API cuDevicePrimaryCtxRetain(Context** c, int ordinal) { return contexts[ordinal].ordinal = ordinal, *c = &contexts[ordinal], 0; }
+API cuCtxSetCurrent(Context* c) { return current = c, 0; }
+API cuCtxSynchronize() { return capturing ? kCaptureUnsupported : (run_everything(), 0); }
+API cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = kMemory - current->used, *total = kMemory, 0; }
 API cuMemAlloc_v2(uint64_t* address, size_t bytes) {
-  if (used + bytes > kMemory) return kOutOfMemory;
-  void* p = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  if (current->used + bytes > kMemory) return kOutOfMemory;
+  auto* p = static_cast<char*>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
   std::memset(p, 0xA5, bytes);
-  used += bytes;
-  blocks[p] = bytes;
+  current->used += bytes;
+  blocks[p] = {current, bytes};
   *address = reinterpret_cast<uint64_t>(p);
   return 0;
 }
 API cuMemFree_v2(uint64_t address) {
-  void* p = reinterpret_cast<void*>(address);
-  used -= blocks[p];
-  std::memset(p, 0x5A, blocks[p]);
-  blocks.erase(p);
-  std::free(p);
+  if (capturing) return kCaptureUnsupported;
+  run_everything();
+  auto found = blocks.find(reinterpret_cast<char*>(address));
+  if (found == blocks.end()) return kInvalid;
+  found->second.context->used -= found->second.bytes;
+  std::memset(found->first, 0x5A, found->second.bytes);
+  std::free(found->first);
+  blocks.erase(found);
   return 0;
 }
-API cuMemAllocHost_v2(void** p, size_t bytes) { return *p = std::calloc(1, bytes), 0; }
-API cuMemFreeHost(void* p) { return std::free(p), 0; }
-API cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void*) {
-  if (capturing) return kCaptureUnsupported;
-  return std::memcpy(reinterpret_cast<void*>(to), from, bytes), 0;
+API cuMemHostAlloc(void** p, size_t bytes, unsigned) {
+  *p = std::calloc(1, bytes);
+  host_blocks[static_cast<char*>(*p)] = bytes;
+  return 0;
 }
-API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void*) {
+API cuMemAllocHost_v2(void** p, size_t bytes) { return cuMemHostAlloc(p, bytes, 0); }
+API cuMemFreeHost(void* p) {
+  run_everything();
+  host_blocks.erase(static_cast<char*>(p));
+  return std::free(p), 0;
+}
+API cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
+  const void* p = reinterpret_cast<void*>(address);
+  const bool host = block_of(host_blocks, p) != host_blocks.end();
+  const auto found = block_of(blocks, p);
+  if (!host && found == blocks.end()) return kInvalid;
+  if (attribute == 2) return *static_cast<unsigned*>(value) = host ? 1 : 2, 0;
+  return attribute == 9 ? (*static_cast<int*>(value) = host ? 0 : found->second.context->ordinal, 0) : kInvalid;
+}
+API cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, Stream* s) {
   if (capturing) return kCaptureUnsupported;
-  return std::memcpy(to, reinterpret_cast<void*>(from), bytes), 0;
+  if (block_of(host_blocks, from) != host_blocks.end()) {  // read when it is its turn
+    stream_at(s)->add([=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+    return 0;
+  }
+  const std::string staged(static_cast<const char*>(from), bytes);
+  stream_at(s)->add([=] { std::memcpy(reinterpret_cast<void*>(to), staged.data(), bytes); });
+  return 0;
+}
+API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, Stream* handle) {
+  if (capturing) return kCaptureUnsupported;
+  Stream* s = stream_at(handle);
+  s->add([=] { std::memcpy(to, reinterpret_cast<void*>(from), bytes); });
+  if (block_of(host_blocks, to) == host_blocks.end()) s->run_until(s->given);
+  return 0;
 }
 API cuMemcpyDtoDAsync_v2(uint64_t, uint64_t, size_t, void*) { return kInvalid; }
+API cuMemcpyPeerAsync(uint64_t to, Context* there, uint64_t from, Context* here, size_t bytes, Stream* s) {
+  if (capturing) return kCaptureUnsupported;
+  const auto source = block_of(blocks, reinterpret_cast<void*>(from)), target = block_of(blocks, reinterpret_cast<void*>(to));
+  if (source == blocks.end() || target == blocks.end() || source->second.context != here || target->second.context != there)
+    return kIllegalAddress;
+  stream_at(s)->add([=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
+  return 0;
+}
 API cuMemsetD8Async(uint64_t, unsigned char, size_t, void*) { return kInvalid; }
-API cuStreamCreate(void** s, unsigned) { return *s = &blocks, 0; }
-API cuStreamSynchronize(void*) { return capturing ? kCaptureUnsupported : 0; }
-API cuStreamWaitEvent(void*, void*, unsigned) { return 0; }
-API cuEventCreate(void** e, unsigned) { return *e = &blocks, 0; }
-API cuEventRecord(void*, void*) { return 0; }
-API cuEventSynchronize(void*) { return capturing ? kCaptureUnsupported : 0; }
-API cuEventElapsedTime(float* ms, void*, void*) { return capturing ? kCaptureUnsupported : (*ms = 1, 0); }
-API cuEventDestroy_v2(void*) { return 0; }
+API cuStreamCreateWithPriority(Stream** s, unsigned, int) {
+  *s = new Stream{current};
+  streams.push_back(*s);
+  return 0;
+}
+API cuStreamCreate(Stream** s, unsigned flags) { return cuStreamCreateWithPriority(s, flags, 0); }
+API cuStreamSynchronize(Stream* handle) {
+  if (capturing) return kCaptureUnsupported;
+  Stream* s = stream_at(handle);
+  return s->run_until(s->given), 0;
+}
+API cuStreamQuery(Stream* handle) {  // does one thing each time, so that whoever asks again and again comes to an end
+  Stream* s = stream_at(handle);
+  if (s->done < s->given) s->run_until(s->done + 1);
+  return s->done < s->given ? kNotReady : 0;
+}
+API cuStreamWaitEvent(Stream* s, Event* e, unsigned) {
+  if (e->stream) stream_at(s)->add([other = e->stream, after = e->after] { other->run_until(after); });
+  return 0;
+}
+API cuEventCreate(Event** e, unsigned) { return *e = new Event, 0; }
+API cuEventRecord(Event* e, Stream* handle) {
+  Stream* s = stream_at(handle);
+  s->add([e] { e->time = ++now; });
+  e->stream = s;
+  e->after = s->given;
+  return 0;
+}
+API cuEventQuery(Event* e) {
+  if (!e->stream || e->stream->done >= e->after) return 0;
+  e->stream->run_until(e->stream->done + 1);
+  return e->stream->done >= e->after ? 0 : kNotReady;
+}
+API cuEventSynchronize(Event* e) {
+  if (capturing) return kCaptureUnsupported;
+  if (e->stream) e->stream->run_until(e->after);
+  return 0;
+}
+API cuEventElapsedTime(float* ms, Event* from, Event* to) {
+  if (capturing) return kCaptureUnsupported;
+  for (Event* e : {from, to})
+    if (!e->stream || e->stream->done < e->after) return kNotReady;
+  return *ms = to->time - from->time, 0;
+}
+API cuEventDestroy_v2(Event* e) { return 0; }  // what was recorded still runs
 API cuGetErrorName(int, const char** name) { return *name = "EMULATED_ERROR", 0; }
 API cuGetErrorString(int, const char** text) { return *text = "an error of the emulated driver", 0; }
 
-API cuStreamBeginCapture_v2(void*, int) {
+API cuStreamBeginCapture_v2(Stream* s, int) {
   if (capturing) return kInvalid;
+  captured = s;
   return capturing = new Graph, 0;
 }
-API cuStreamEndCapture(void*, Graph** graph) { return *graph = capturing, capturing = nullptr, 0; }
+API cuStreamEndCapture(Stream* s, Graph** graph) {
+  if (s != captured) return kInvalid;
+  return *graph = capturing, capturing = nullptr, 0;
+}
 API cuGraphGetNodes(Graph* g, Node** nodes, size_t* count) {
   for (size_t i = 0; nodes && i < g->nodes.size(); ++i) nodes[i] = g->nodes[i].get();
   return *count = g->nodes.size(), 0;
@@ -145,18 +305,18 @@ API cuGraphExecKernelNodeSetParams_v2(Exec* exec, Node* n, const KernelNodeParam
   std::memcpy(to.words.data(), p->parameters[0], to.words.size() * sizeof(int64_t));
   return 0;
 }
-API cuGraphLaunch(Exec* exec, void*) {
+API cuGraphLaunch(Exec* exec, Stream* s) {
   if (capturing) return kInvalid;
   for (Node* n : exec->order) {
-    const Node& now = exec->nodes.at(n);
-    if (now.work)
-      now.work();
+    const Node& node = exec->nodes.at(n);
+    if (node.work)
+      stream_at(s)->add(node.work);
     else
-      now.kernel->run(now.words.data(), now.grid, static_cast<int>(now.block));
+      stream_at(s)->add([node] { node.kernel->run(node.words.data(), node.grid, static_cast<int>(node.block)); });
   }
   return 0;
 }
-API cuGraphExecDestroy(Exec* e) { return delete e, 0; }
+API cuGraphExecDestroy(Exec* e) { return delete e, 0; }  // what was launched has its own copy
 API cuGraphDestroy(Graph* g) { return delete g, 0; }
 
 API cuModuleLoadData(void** module, const void* image) {
@@ -166,7 +326,7 @@ API cuModuleLoadData(void** module, const void* image) {
 API cuModuleGetFunction(Kernel** kernel, void* module, const char* name) {
   auto* words = static_cast<size_t*>(dlsym(module, ("words_of_" + std::string(name)).c_str()));
   if (!words) return kNotFound;
-  *kernel = new Kernel{reinterpret_cast<Run>(dlsym(module, ("run_" + std::string(name)).c_str())), *words};
+  *kernel = new Kernel{reinterpret_cast<Run>(dlsym(module, ("run_" + std::string(name)).c_str())), *words, current};
   return 0;
 }
 API cuFuncSetAttribute(Kernel* k, int attribute, int value) {
@@ -174,20 +334,25 @@ API cuFuncSetAttribute(Kernel* k, int attribute, int value) {
   if (attribute != kMostDynamicShared || value > kMost) return kInvalid;
   return k->most_shared = static_cast<unsigned>(value), 0;
 }
-API cuLaunchKernel(Kernel* k, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned, unsigned shared, void*,
+API cuLaunchKernel(Kernel* k, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned, unsigned shared, Stream* handle,
                    void** parameters, void**) {
   if (shared > k->most_shared) return kInvalid;
-  const auto* words = static_cast<const int64_t*>(parameters[0]);
-  if (capturing) {
-    capturing->nodes.push_back(std::make_unique<Node>(Node{k, grid, block, shared, {words, words + k->words}}));
-    return 0;
-  }
-  return k->run(words, grid, static_cast<int>(block)), 0;
+  const auto* first = static_cast<const int64_t*>(parameters[0]);
+  const std::vector<int64_t> words(first, first + k->words);
+  Stream* s = stream_at(handle);
+  if (s->context != current || k->context != current) return kInvalidContext;
+  for (int64_t word : words)
+    if (is_elsewhere(word)) return kIllegalAddress;
+  if (capturing && handle == captured)
+    capturing->nodes.push_back(std::make_unique<Node>(Node{k, grid, block, shared, words}));
+  else
+    s->add([=] { k->run(words.data(), grid, static_cast<int>(block)); });
+  return 0;
 }
 
 struct LaunchConfig {
   unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
-  void* stream;
+  Stream* stream;
   void* attributes;
   unsigned n_attributes;
 };
@@ -227,7 +392,7 @@ void multiply(const Description& d, const T* a, const Layout& la, const T* b, co
 }  // namespace
 
 API cublasLtGetVersion() { return 130000; }
-API cublasLtCreate(void** handle) { return *handle = &used, 0; }
+API cublasLtCreate(void** handle) { return *handle = &blocks, 0; }
 API cublasLtMatmulDescCreate(Description** d, int, int) { return *d = new Description, 0; }
 API cublasLtMatmulDescSetAttribute(Description* d, int attribute, const void* value, size_t bytes) {
   return std::memcpy(&d->transposed[attribute - 3], value, bytes), 0;  // 3 and 4: of a, of b
@@ -241,25 +406,25 @@ API cublasLtMatrixLayoutSetAttribute(Layout* l, int attribute, const void* value
   return std::memcpy(attribute == 5 ? static_cast<void*>(&l->count) : &l->stride, value, bytes), 0;
 }
 API cublasLtMatrixLayoutDestroy(Layout* l) { return delete l, 0; }
-API cublasLtMatmulPreferenceCreate(void** p) { return *p = &used, 0; }
+API cublasLtMatmulPreferenceCreate(void** p) { return *p = &blocks, 0; }
 API cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
 API cublasLtMatmulPreferenceDestroy(void*) { return 0; }
 API cublasLtMatmulAlgoGetHeuristic(void*, Description*, Layout* a, Layout*, Layout*, Layout*, void*, int, void*, int* found) {
   return *found = a->type == kReal32 || a->type == kReal64 ? 3 : 0, 0;  // which differ in nothing
 }
 API cublasLtMatmul(void*, Description* d, const void*, const void* a, Layout* la, const void* b, Layout* lb, const void*,
-                   const void*, Layout*, void* c, Layout* lc, const uint64_t*, void*, size_t, void*) {
+                   const void*, Layout*, void* c, Layout* lc, const uint64_t*, void*, size_t, Stream* s) {
   if (la->type != kReal32 && la->type != kReal64) return kNotSupported;
-  const auto work = [=] {
-    if (la->type == kReal32)
-      multiply(*d, static_cast<const float*>(a), *la, static_cast<const float*>(b), *lb, static_cast<float*>(c), *lc);
+  const auto work = [=, d = *d, la = *la, lb = *lb, lc = *lc] {
+    if (la.type == kReal32)
+      multiply(d, static_cast<const float*>(a), la, static_cast<const float*>(b), lb, static_cast<float*>(c), lc);
     else
-      multiply(*d, static_cast<const double*>(a), *la, static_cast<const double*>(b), *lb, static_cast<double*>(c), *lc);
+      multiply(d, static_cast<const double*>(a), la, static_cast<const double*>(b), lb, static_cast<double*>(c), lc);
   };
-  if (capturing)
+  if (capturing && s == captured)
     capturing->nodes.push_back(std::make_unique<Node>(Node{nullptr, 0, 0, 0, {}, work}));
   else
-    work();
+    stream_at(s)->add(work);
   return 0;
 }
 

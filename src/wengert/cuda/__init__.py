@@ -9,22 +9,36 @@ True
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from wengert import _core
-from wengert.errors import DeviceError
-from wengert.tensors.device import number_of
-from wengert.tensors.gpus import device_number, look_for_libraries, require
+from wengert.cuda.streams import Event, ExternalStream, Stream, current_stream, default_stream, gpu_number, stream
+from wengert.tensors.gpus import (
+    current_gpu,
+    current_index,
+    device_number,
+    look_for_libraries,
+    require,
+    set_current_index,
+)
 
 __all__ = [
+    "Event",
+    "ExternalStream",
     "Stream",
+    "current_device",
     "current_stream",
+    "default_stream",
+    "device",
     "device_count",
     "empty_cache",
     "get_device_name",
     "is_available",
     "memory_stats",
+    "set_device",
     "set_tf32",
+    "stream",
     "synchronize",
 ]
 
@@ -48,84 +62,79 @@ def device_count() -> int:
     return int(_core.cuda_device_count())
 
 
-def _number(device: Any) -> int:
-    number = device_number(device) if isinstance(device, int) else number_of(device)
-    if not _core.device_name(number).startswith("cuda"):
-        raise DeviceError(f"cuda: expected a GPU, got the device {str(device)!r}")
-    return number
+def current_device() -> int:
+    """The index of this thread's current GPU, which "cuda" means.
+
+    >>> current_device()
+    0
+    """
+    return current_index()
 
 
-def synchronize(device: Any = "cuda") -> None:
+def set_device(device: Any) -> None:
+    """Make a GPU the current one of this thread: "cuda" means it from here on.
+
+    >>> if is_available():
+    ...     set_device(0)
+    """
+    set_current_index(_index(device))
+
+
+def device(device: Any) -> AbstractContextManager[None]:
+    """A scope in which a GPU is the current one of this thread.
+
+    >>> import wengert as wg
+    >>> if device_count() > 1:
+    ...     with device(1):
+    ...         print(wg.ones(3, device="cuda").device)
+    """
+    return current_gpu(_index(device))
+
+
+def _index(device: Any) -> int:
+    return int(str(_core.device_name(gpu_number(device))).partition(":")[2])
+
+
+def synchronize(device: Any = None) -> None:
     """Wait until the GPU has done all that was started. Raises what went wrong meanwhile, such as an index out of range.
 
     >>> if is_available():
     ...     synchronize()  # before reading a clock
     """
-    _core.synchronise(_number(device))
+    _core.synchronise(gpu_number(device))
 
 
-def memory_stats(device: Any = "cuda") -> dict[str, int]:
+def memory_stats(device: Any = None) -> dict[str, int]:
     """Bytes of tensors that live (`live_bytes`), their peak, what the pool took from the driver (`reserved_bytes`), and what
     the GPU has, free and in all.
 
     >>> if is_available():
     ...     assert memory_stats()["live_bytes"] >= 0
     """
-    return dict(_core.cuda_memory(_number(device)))
+    return dict(_core.cuda_memory(gpu_number(device)))
 
 
-def empty_cache(device: Any = "cuda") -> None:
+def empty_cache(device: Any = None) -> None:
     """Give memory that no tensor uses back to the driver.
 
     >>> if is_available():
     ...     empty_cache()  # so that another program can have it
     """
-    _core.cuda_empty_pool(_number(device))
+    _core.cuda_empty_pool(gpu_number(device))
 
 
-def get_device_name(device: Any = "cuda") -> str:
+def get_device_name(device: Any = None) -> str:
     """The driver's name of the GPU, such as "NVIDIA H200".
 
     >>> name = get_device_name() if is_available() else "no GPU"
     """
-    return str(_core.cuda_description(_number(device)))
+    return str(_core.cuda_description(gpu_number(device)))
 
 
-def set_tf32(enabled: bool, device: Any = "cuda") -> None:
+def set_tf32(enabled: bool, device: Any = None) -> None:
     """Whether products of float32 matrices may be computed by the matrix units, with 10 bits of mantissa. Off by default.
 
     >>> if is_available():
     ...     set_tf32(False)
     """
-    _core.cuda_set_tf32(_number(device), bool(enabled))
-
-
-class Stream:
-    """The order of work on a GPU. There is one for each GPU, which everything runs on.
-
-    >>> handle = Stream("cuda:0").cuda_stream if is_available() else 0
-    """
-
-    def __init__(self, device: Any = "cuda") -> None:
-        self._device = _number(device)
-
-    @property
-    def cuda_stream(self) -> int:
-        """The driver's handle, to share with other libraries."""
-        return int(_core.cuda_stream(self._device))
-
-    def synchronize(self) -> None:
-        """Wait until all that was started has been done."""
-        _core.synchronise(self._device)
-
-    def __repr__(self) -> str:
-        return f"Stream({_core.device_name(self._device)!r})"
-
-
-def current_stream(device: Any = "cuda") -> Stream:
-    """The stream that work on this GPU goes to.
-
-    >>> if is_available():
-    ...     current_stream().synchronize()
-    """
-    return Stream(device)
+    _core.cuda_set_tf32(gpu_number(device), bool(enabled))

@@ -17,7 +17,7 @@ from wengert.functional.indexing import assign, getitem, setitem
 from wengert.interop import array_api, numpy_functions, sparse
 from wengert.methods import in_place
 from wengert.program.call_trace import CallTrace, call_trace
-from wengert.tensors import dlpack
+from wengert.tensors import cuda_array, dlpack
 from wengert.tensors import numpy as numpy_interop
 from wengert.tensors.arguments import as_dtype_of, describe, native
 from wengert.tensors.device import device_of, is_device, move
@@ -152,6 +152,8 @@ def cpu(self: Tensor) -> Tensor:
 def names(self: Tensor) -> list[str]:
     """The names for `dir` and completion, without those that would raise."""
     unreadable = () if self._plain else _OF_DATA
+    if device_of(self).type != "cuda":
+        unreadable = (*unreadable, "__cuda_array_interface__")
     return readable(self, (*unreadable, *(("T",) if self.ndim > 2 else ("mT", "mH") if self.ndim < 2 else ())))
 
 
@@ -267,6 +269,7 @@ def _protocol() -> dict[str, Any]:
         "__array_priority__": 1000,
         "__dlpack__": dlpack.to_dlpack,
         "__dlpack_device__": dlpack.dlpack_device,
+        "__cuda_array_interface__": property(cuda_array.interface),
     }
 
 

@@ -14,8 +14,8 @@ from wengert.dtypes import DType, as_dtype, bfloat16, complex64, float32, float6
 from wengert.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
 from wengert.program.call_trace import call_trace
 from wengert.registry.record import OPS
-from wengert.tensors.device import check_device, move
-from wengert.tensors.dlpack import imported
+from wengert.tensors import cuda_array, dlpack
+from wengert.tensors.device import move
 from wengert.tensors.leaving import refuse_leaving
 
 EXACT = 2**53  # every integer up to here is exact in float64
@@ -133,8 +133,9 @@ def asarray(
         return finish(t.clone() if copy and t is obj else t, requires_grad)
     if isinstance(obj, (np.ndarray, np.generic, array.array, memoryview, bytearray)):
         a = np.asarray(obj)
-    elif not isinstance(obj, (list, tuple, int, float)) and hasattr(obj, "__dlpack__"):
-        a = imported(obj)
+    elif not isinstance(obj, (list, tuple, int, float)) and (protocol := _sharing_protocol(obj)):
+        t = _made(protocol.imported(obj, copy))
+        return finish(t if dtype is None else t.astype(dtype), requires_grad)
     else:
         types = _types_in(obj)
         if any(issubclass(t, Tensor) for t in types):
@@ -149,6 +150,13 @@ def asarray(
         a, copy = _converted(a, as_dtype(dtype)), False
     t = _from_numpy(a, copy)
     return finish(as_constant(t) if isinstance(obj, (list, tuple, int, float, complex)) else t, requires_grad)
+
+
+def _sharing_protocol(obj: Any) -> Any:
+    """The module of the protocol by which the array of another library shares its memory, or None."""
+    if hasattr(obj, "__dlpack__"):
+        return dlpack
+    return cuda_array if hasattr(obj, "__cuda_array_interface__") else None
 
 
 def _types_in(obj: Any) -> set[type]:
@@ -239,18 +247,21 @@ def _from_large(obj: Any, dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor on the memory of an array of another library; read-only memory is copied.
+    """A tensor on the memory of an array of another library, on the CPU or a GPU.
+
+    Writing to one changes the other. Read-only memory is copied. What is computed from the tensor on a GPU waits for what
+    the other library has started on its stream.
 
     >>> from_dlpack(np.arange(3.0)).tolist()
     [0.0, 1.0, 2.0]
     """
-    check_device(device)
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__ method; use asarray")
     if isinstance(x, Tensor):
-        return x.clone().detach() if copy else x.detach()
-    # NumPy does not export read-only arrays of its own.
-    return asarray(x if isinstance(x, np.ndarray) else imported(x), copy=copy)
+        t = x.clone().detach() if copy else x.detach()
+    else:
+        t = asarray(x, copy=copy)  # of NumPy's own arrays as well: it does not export those that are read-only
+    return t if device is None else move(t, device)
 
 
 def check_range(x: Any, dtype: DType, name: str) -> None:

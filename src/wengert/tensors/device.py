@@ -63,7 +63,7 @@ def number_of(device: Any) -> int:
         return _core.test_device()
     if kind not in ("cuda", "gpu") or not (index == "" or index.isdecimal()):
         raise DeviceError(f"device {str(device)!r} is not known; devices are 'cpu', 'cuda' and 'cuda:<number>'")
-    return gpus.device_number(int(index or 0))
+    return gpus.device_number(int(index) if index else gpus.current_index())
 
 
 def device_of(x: Any) -> Device:

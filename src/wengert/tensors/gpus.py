@@ -1,12 +1,17 @@
-"""The GPUs of this machine: whether there are any, and their device numbers in the core."""
+"""The GPUs of this machine: whether there are any, which is the current one, and their device numbers in the core."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
+import threading
+from collections.abc import Iterator
 
 from wengert import _core
 from wengert.errors import DeviceError
+
+_thread = threading.local()  # .index: of the current GPU
 
 
 @functools.cache
@@ -28,3 +33,25 @@ def device_number(index: int) -> int:
     """The device number of a GPU in the core. Raises a `DeviceError` that says what is missing."""
     require()
     return int(_core.cuda_open_device(index))
+
+
+def current_index() -> int:
+    """The index of this thread's current GPU, which "cuda" means."""
+    return getattr(_thread, "index", 0)
+
+
+def set_current_index(index: int) -> None:
+    """Make a GPU the current one of this thread."""
+    device_number(index)  # raises where there is none
+    _thread.index = index
+
+
+@contextlib.contextmanager
+def current_gpu(index: int) -> Iterator[None]:
+    """A scope in which this GPU is the current one of this thread."""
+    before = current_index()
+    set_current_index(index)
+    try:
+        yield
+    finally:
+        _thread.index = before
