@@ -20,3 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_memory_is_shared_with_other_libraries(folder: Path) -> None:
     run_with_emulated_gpu(folder, "emulated_sharing")
+
+
+def test_streams_and_events(folder: Path) -> None:
+    run_with_emulated_gpu(folder, "emulated_streams")
