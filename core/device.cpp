@@ -5,6 +5,7 @@
 namespace wengert {
 
 constinit thread_local DeviceId placement = kCpu;
+constinit thread_local bool copies_in_background = false;
 
 namespace {
 

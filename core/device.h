@@ -58,7 +58,7 @@ struct Device {
   virtual char* allocate(size_t bytes) = 0;  // throws std::bad_alloc
   virtual void free(char* data, size_t bytes) noexcept = 0;
   // to[...] = from[...] for equal shapes; dtypes and strides may differ. One of them may be on the host: a copy to the
-  // host has arrived when this returns.
+  // host has arrived when this returns, unless copies are made in the background.
   virtual void copy(const Value* from, Value* to) = 0;
   // The same from another device, directly. Returns false where that is not possible, to have it copied by way of the
   // host.
@@ -68,6 +68,8 @@ struct Device {
   // the host. Throws a device error if there is no kernel.
   virtual void run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) = 0;
   virtual void run_group(const GroupCall& call) = 0;
+  // Memory of the host that this device copies to and from in the background. Null: there is none.
+  virtual Buffer* allocate_host(size_t /*bytes*/) { return nullptr; }
   // Runs a whole program at once, as `run` does. Returns false to have it run step by step.
   virtual bool run_program(const Program& /*p*/, Value* const* /*in*/, const int64_t* /*leaf_sizes*/, Value** /*out*/,
                            Value* const* /*donated*/, int /*given*/) {
@@ -93,6 +95,9 @@ class Placement {
  private:
   DeviceId before_;
 };
+
+// Whether copies between the host and a device may return before they are done: set for a call whose caller sees to it.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local bool copies_in_background;
 
 // A buffer of a device's memory; `owner` is the device. Throws std::bad_alloc.
 Buffer* allocate_on(Device& device, size_t bytes, Category category);

@@ -78,7 +78,7 @@ std::string by_category() {
       ErrorKind::budget,
       "the memory budget of " + in_mb(memory_pool.limit) + " cannot be met: at least " + in_mb(fixed + more) +
           " are needed here, " + in_mb(fixed) + " that cannot be dropped (" + by_category() + ") and " + in_mb(more) +
-          " for " + what + describe_largest_lines() +
+          " for " + what + describe_largest_lines(kCpu) +
           ". Tensors that variables refer to, memory shared with NumPy and results of custom operations are kept; "
           "raise the budget, delete what is not needed, or use a smaller batch");
 }
@@ -98,13 +98,18 @@ void start_noting() {
   note_lines(true);
 }
 
-LineBytes saved_by_line() {
+namespace {
+
+// Bytes that recorded instructions keep on a device, by the lines that recorded them, most first.
+LineBytes saved_by_line_on(DeviceId device) {
   std::unordered_map<std::string, int64_t> bytes;
   std::unordered_map<const Buffer*, bool> seen;
   for (const Node* n = latest_recorded(); n; n = n->previous)
     for (int i = 0; i < n->n_saved; ++i) {
-      const Buffer* b = n->saved[i].value->buffer;
-      if (b->category == Category::parameter || b->size_class >= kOnDevice) continue;  // live anyway, or dropped
+      const Value* v = n->saved[i].value;
+      const Buffer* b = v->buffer;
+      const bool dropped = device == kCpu && b->size_class >= kOnDevice;
+      if (v->device != device || b->category == Category::parameter || dropped) continue;  // parameters live anyway
       if (seen.emplace(b, true).second) bytes[tape_hooks.describe_line(n->line)] += static_cast<int64_t>(b->bytes);
     }
   LineBytes lines(bytes.begin(), bytes.end());
@@ -112,9 +117,13 @@ LineBytes saved_by_line() {
   return lines;
 }
 
-std::string describe_largest_lines() {
+}  // namespace
+
+LineBytes saved_by_line() { return saved_by_line_on(kCpu); }
+
+std::string describe_largest_lines(DeviceId device) {
   std::string text;
-  const LineBytes lines = saved_by_line();
+  const LineBytes lines = saved_by_line_on(device);
   for (size_t i = 0; i < std::min(lines.size(), kLinesShown); ++i)
     text +=
         (i ? ", " : "; saved for backward: ") + in_mb(static_cast<size_t>(lines[i].second)) + " at " + lines[i].first;

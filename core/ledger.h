@@ -19,7 +19,7 @@ std::vector<LiveLine> live_by_line();
 std::vector<LiveLine> peak_by_line();  // at the highest peak since noting began
 
 // The lines that keep the most, as part of an error message; empty if there are none.
-std::string describe_largest_lines();
+std::string describe_largest_lines(DeviceId device);
 
 // Limits all live bytes; 0 means no limit. Throws if what cannot be dropped already exceeds the limit.
 void set_budget(size_t bytes);

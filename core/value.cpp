@@ -95,6 +95,8 @@ Extent extent(const Value* v) {
 
 }  // namespace
 
+std::string (*describe_room)(uint8_t device) = nullptr;
+
 bool share_memory(const Value* a, const Value* b) {
   if (a->size == 0 || b->size == 0) return false;
   const Extent x = extent(a), y = extent(b);
@@ -134,17 +136,32 @@ Value* empty(DType dtype, const Dims& shape, Category category, DeviceId device)
     if (d.raw == 0)
       zero = true;
     else if (__builtin_mul_overflow(size, d.raw, &size))
-      throw OutOfMemory({dtype, shape});
+      throw OutOfMemory({dtype, shape, device});
   }
   if (zero) size = 0;
   int64_t bytes;
-  if (__builtin_mul_overflow(size, size_of(dtype), &bytes)) throw OutOfMemory({dtype, shape});
+  if (__builtin_mul_overflow(size, size_of(dtype), &bytes)) throw OutOfMemory({dtype, shape, device});
   Value* v;
   try {
     v = allocated(static_cast<size_t>(bytes), shape.n, category, device);
   } catch (const std::bad_alloc&) {
-    throw OutOfMemory({dtype, shape});
+    throw OutOfMemory({dtype, shape, device});
   }
+  v->dtype = dtype;
+  v->size = size;
+  for (int i = 0; i < shape.n; ++i) v->shape[i] = shape[i].raw;
+  set_packed_strides(v);
+  return v;
+}
+
+Value* empty_on_host(DType dtype, const Dims& shape, DeviceId device) {
+  int64_t size = 1;
+  for (Dim d : shape) size *= d.raw;
+  Buffer* buffer = device_at(device).allocate_host(static_cast<size_t>(size * size_of(dtype)));
+  if (!buffer) return empty(dtype, shape);
+  Value* v = new_value(shape.n);
+  v->buffer = buffer;
+  v->data = buffer->data;
   v->dtype = dtype;
   v->size = size;
   for (int i = 0; i < shape.n; ++i) v->shape[i] = shape[i].raw;

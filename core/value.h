@@ -112,6 +112,8 @@ struct Ref {
 // A fresh contiguous value, contents undefined. Throws std::bad_alloc.
 Value* empty(DType dtype, const Dims& shape, Category category = Category::activation, DeviceId device = kCpu);
 Value* empty_like(const Value* v, DType dtype);  // on the same device
+// The same on the host, in memory that the device copies to and from in the background, where it has such.
+Value* empty_on_host(DType dtype, const Dims& shape, DeviceId device);
 Value* zeros(const Type& type);
 Value* scalar(DType dtype, double x);  // on the host, as are numbers on every device
 Value* scalar_int(DType dtype, int64_t x);

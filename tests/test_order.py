@@ -27,6 +27,7 @@ ORDER = [
 # Imports that stand inside functions, each with its reason. Where they point upwards, nothing else may.
 INSIDE_FUNCTIONS = {
     ("program.ir", "debug.drawing"): "programs draw themselves in notebooks only",
+    ("tensors.gpus", "cuda.cupy_kernels"): "what a GPU needs is loaded when the first one is opened",
     ("tensors.dual", "wengert"): "the methods of a ForwardADContext are the public functions, looked up when asked for",
     ("autograd.tape", "amp.autocast"): "mixed precision is loaded by tapes that ask for it",
     ("autograd.tape", "amp.config"): "mixed precision is loaded by tapes that ask for it",

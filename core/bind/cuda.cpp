@@ -4,9 +4,12 @@
 
 #include <chrono>
 
+#include "../cuda/host_memory.h"
 #include "../cuda/libraries.h"
+#include "../cuda/library_kernels.h"
 #include "../cuda/modules.h"
 #include "../cuda/source.h"
+#include "attributes.h"
 #include "gpu.h"
 #include "program.h"
 
@@ -121,7 +124,24 @@ nb::dict memory_of(int number) {
     d["system_requests"] = stats.system_requests;
     d["free_bytes"] = available;
     d["total_bytes"] = total;
+    d["host_live_bytes"] = cuda::host_memory_stats().live_bytes;
+    d["host_reserved_bytes"] = cuda::host_memory_stats().reserved_bytes;
     return d;
+  });
+}
+
+// A copy in page-locked memory, which a GPU copies from and to in the background; the tensor itself if it is there.
+nb::object page_locked(nb::handle tensor, int number) {
+  return guarded([&] {
+    Value* v = value_from(tensor, "pin_memory");
+    const DeviceId gpu = gpu_at(number).id;
+    if (v->device != kCpu)
+      fail(ErrorKind::device, "pin_memory",
+           "the tensor is on " + device_name(v->device) + "; only the CPU's memory can be");
+    if (cuda::is_page_locked(v->buffer)) return nb::borrow(tensor);
+    Ref made(empty_on_host(v->dtype, v->dims(), gpu));
+    copy_into(v, made.v);
+    return to_python(made.take());
   });
 }
 
@@ -162,6 +182,33 @@ bool has_kernel(const std::string& name) {
   return op && cuda::find_kernel(*op);
 }
 
+// {op: kernel}, and what calls one: run(name, operands, outputs, attributes).
+PyObject *kernels_of_library = nullptr, *run_of_library = nullptr;
+
+bool library_serves(const Op& op) {
+  return kernels_of_library && PyDict_GetItemString(kernels_of_library, op.name.c_str());
+}
+
+void run_by_library(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
+  try {
+    nb::list operands, outputs, attributes;
+    for (int i = 0; i < n_in; ++i) operands.append(to_python(alias(in[i])));
+    for (int i = 0; i < op.n_outputs; ++i) outputs.append(to_python(alias(out[i])));
+    for (size_t k = 0; k < op.attrs.size(); ++k)
+      attributes.append(nb::steal(attr_to_python(attrs[static_cast<int>(k)])));
+    nb::borrow(run_of_library)(op.name, operands, outputs, attributes);
+  } catch (nb::python_error& e) {
+    e.restore();
+    throw Error(ErrorKind::python, "");
+  }
+}
+
+void set_library_kernels(const nb::dict& kernels, const nb::object& run) {
+  Py_XDECREF(std::exchange(kernels_of_library, kernels.inc_ref().ptr()));
+  Py_XDECREF(std::exchange(run_of_library, run.inc_ref().ptr()));
+  cuda::library_kernels = {library_serves, run_by_library};
+}
+
 }  // namespace
 
 void init_cuda(nb::module_& m) {
@@ -170,7 +217,12 @@ void init_cuda(nb::module_& m) {
         [](int ordinal) { return guarded([&] { return static_cast<int>(cuda::open_device(ordinal)); }); });
   m.def("cuda_memory", &memory_of);
   m.def("cuda_counters", &counters_of);
+  m.def("page_locked", &page_locked);
+  m.def("is_page_locked", [](nb::handle tensor) {
+    return guarded([&] { return cuda::is_page_locked(value_from(tensor, "is_pinned")->buffer); });
+  });
   m.def("cuda_has_kernel", &has_kernel);
+  m.def("cuda_set_library_kernels", &set_library_kernels);
   m.def("cuda_time_launches", &time_launches);
   m.def("cuda_description", [](int number) { return guarded([&] { return gpu_at(number).description(); }); });
   m.def("cuda_empty_pool", [](int number) { guarded([&] { gpu_at(number).empty_pool(); }); });

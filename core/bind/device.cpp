@@ -58,6 +58,8 @@ void init_device(nb::module_& m) {
   });
   m.def("placement", []() -> int { return placement; });
   m.def("set_placement", &set_placement);
+  // Whether copies between the host and devices may return before they are done; returns what was set before.
+  m.def("set_copies_in_background", [](bool on) { return std::exchange(copies_in_background, on); });
   // The test device: its number, its counters (reset on reading), the ops it refuses, and the size of its memory.
   m.def("test_device", []() -> int { return test_device().id; });
   m.def("test_device_calls", [] { return std::exchange(test_device().calls, {}); });

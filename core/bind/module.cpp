@@ -17,14 +17,15 @@ namespace wengert {
 
 namespace {
 
-// Names the lines that keep the most for backward, if any, because then a memory budget helps.
-void raise_memory_error(const char* what) {
+// Names the lines that keep the most for backward, if any, because then a memory budget or checkpoints help.
+void raise_memory_error(const char* what, DeviceId device = kCpu) {
   std::string message = what;
   try {
-    const std::string lines = describe_largest_lines();
+    const std::string lines = describe_largest_lines(device);
     if (!lines.empty())
-      message +=
-          lines + ". wengert.memory_budget(mb=...) drops such values when memory is short and computes them again";
+      message += lines + (device == kCpu ? ". wengert.memory_budget(mb=...) drops such values when memory is short and "
+                                           "computes them again"
+                                         : ". wengert.checkpoint drops such values and computes them again");
   } catch (const std::bad_alloc&) {
     message = what;  // out of memory even for the message
   }
@@ -44,7 +45,7 @@ PyObject* raise_python() {
   } catch (nb::python_error& e) {
     e.restore();
   } catch (const OutOfMemory& e) {
-    raise_memory_error(e.what());
+    raise_memory_error(e.what(), e.device);
   } catch (const std::bad_alloc&) {
     raise_memory_error("out of memory: the tensor does not fit; live tensors are unharmed");
   } catch (const std::exception& e) {

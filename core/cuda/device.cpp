@@ -5,10 +5,13 @@
 #include <new>
 #include <utility>
 
+#include "../out_of_memory.h"
 #include "../program.h"
 #include "../small_array.h"
 #include "../threads.h"
 #include "graph.h"
+#include "host_memory.h"
+#include "library_kernels.h"
 #include "modules.h"
 #include "tasks.h"
 
@@ -38,6 +41,8 @@ Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
 
 }  // namespace
 
+LibraryKernels library_kernels;
+
 void add_kernel(const char* op, Kernel kernel) { kernel_table()[static_cast<size_t>(find_op(op)->id)] = kernel; }
 
 Kernel find_kernel(const Op& op) {
@@ -60,7 +65,23 @@ Kernel find_kernel(const Op& op) {
   return registered && id < kernel_table().size() ? kernel_table()[id] : nullptr;
 }
 
+namespace {
+
+// For the message of an allocation that failed.
+std::string room_on(uint8_t device) {
+  auto* gpu = dynamic_cast<CudaDevice*>(&device_at(device));
+  if (!gpu) return "";
+  const auto [available, total] = gpu->free_memory();
+  const size_t live = gpu->live_bytes, cached = gpu->pool_stats().reserved_bytes;
+  const auto mb = [](size_t bytes) { return std::to_string(bytes >> 20) + " MB"; };
+  return ", and " + gpu->name + " has " + mb(available) + " free of " + mb(total) + "; tensors use " + mb(live) +
+         " there, and the pool has " + mb(cached);
+}
+
+}  // namespace
+
 CudaDevice::CudaDevice(int number) : ordinal(number) {
+  describe_room = room_on;
   name = "cuda:" + std::to_string(number);
   int device = 0, major = 0, minor = 0;
   WENGERT_CALL(cuDeviceGet, &device, number);
@@ -117,6 +138,7 @@ void CudaDevice::free(char* data, size_t bytes) noexcept {
 void CudaDevice::empty_pool() {
   enter();
   pool_.empty();
+  empty_host_memory();
 }
 
 // ------------------------------------------------------------------------------------------------------------- streams
@@ -572,8 +594,10 @@ void CudaDevice::run_op(const Op& op, Value* const* in, int n_in, const Attrs& a
     return run_map(op.kernel, dtype, in, n_in, out[0]);
   }
   const Kernel kernel = find_kernel(op);
-  if (!kernel)
+  const bool by_library = !kernel && library_kernels.serve && library_kernels.serve(op);
+  if (!kernel && !by_library)
     fail(ErrorKind::device, op.name.c_str(), "has no CUDA kernel; move the operands with cpu() and the result back");
+  if (by_library && recording_) throw Uncapturable();
   // Numbers of the host: kernels other than elementwise ones read memory of the GPU.
   SmallArray<Value*, 8> operands(static_cast<size_t>(n_in));
   std::vector<Ref> moved;
@@ -583,7 +607,8 @@ void CudaDevice::run_op(const Op& op, Value* const* in, int n_in, const Attrs& a
     moved.push_back(filled(in[i]));
     operands[static_cast<size_t>(i)] = moved.back().v;
   }
-  kernel(*this, op, operands.data(), n_in, attrs, out);
+  (by_library ? library_kernels.run(op, operands.data(), n_in, attrs, out)
+              : kernel(*this, op, operands.data(), n_in, attrs, out));
 }
 
 namespace {
@@ -759,6 +784,33 @@ void CudaDevice::copy_here(const Value* from, Value* to) {
              words, n);
 }
 
+Buffer* CudaDevice::allocate_host(size_t bytes) {
+  enter();
+  return allocate_page_locked(bytes);
+}
+
+// Notes a copy that is under way, or waits for it.
+void CudaDevice::finish_copy(const Value* host) {
+  if (copies_in_background && is_page_locked(host->buffer))
+    note_copy(host->buffer, events_, events_.record(stream()));
+  else if (!copies_in_background)
+    wait(stream());
+}
+
+namespace {
+
+// Whether a copy from there reads the memory only when the stream gets there. From other memory the driver makes a copy
+// first.
+bool is_read_later(const Value* host) {
+  if (is_page_locked(host->buffer)) return true;
+  if (host->buffer->size_class != kForeign) return false;
+  constexpr int kMemoryType = 2;
+  unsigned type = 0;
+  return driver().cuPointerGetAttribute(&type, kMemoryType, address_of(host->data)) == 0 && type != 0;
+}
+
+}  // namespace
+
 void CudaDevice::from_host(const Value* from, Value* to) {
   if (recording_) throw Uncapturable();
   Ref source(contiguous(from));
@@ -771,6 +823,7 @@ void CudaDevice::from_host(const Value* from, Value* to) {
   ++counters.copies;
   WENGERT_CALL(cuMemcpyHtoDAsync_v2, address_of(target->data), source->data, static_cast<size_t>(source->bytes()),
                stream());
+  if (is_read_later(source.v)) finish_copy(source.v);
   if (target.v != to) copy_here(target.v, to);
 }
 
@@ -782,6 +835,7 @@ void CudaDevice::to_host(const Value* from, Value* to) {
   ++counters.copies;
   WENGERT_CALL(cuMemcpyDtoHAsync_v2, target->data, address_of(source->data), static_cast<size_t>(source->bytes()),
                stream());
+  if (copies_in_background && is_page_locked(target->buffer)) return finish_copy(target.v);
   wait(stream());
   if (target.v != to) copy_into(target.v, to);
 }

@@ -59,6 +59,7 @@ class CudaDevice : public Device {
   void run_group(const GroupCall& call) override;
   bool run_program(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
                    int given) override;
+  Buffer* allocate_host(size_t bytes) override;
   void synchronise() override;
 
   PoolStats pool_stats() const { return pool_.stats; }
@@ -160,6 +161,7 @@ class CudaDevice : public Device {
   void run_planned(PreparedChain& prepared, const Space& space, const Operand* in, void* const* out);
   void check_note();
   void to_host(const Value* from, Value* to);
+  void finish_copy(const Value* host);
   Ref filled(const Value* number);
   void from_host(const Value* from, Value* to);
   void copy_here(const Value* from, Value* to);

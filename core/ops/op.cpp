@@ -310,7 +310,9 @@ void compute_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Va
   Value* fresh[kMaxOutputs];
   for (int i = 0; i < op.n_outputs; ++i) {
     const DeviceId target = op.moves ? static_cast<DeviceId>(attrs[attrs.n - 1].i) : device;
-    made[i] = Ref(empty(result[i].dtype, result[i].shape, Category::activation, target));
+    const bool in_background = op.moves && target == kCpu && device != kCpu && copies_in_background;
+    made[i] = Ref(in_background ? empty_on_host(result[i].dtype, result[i].shape, device)
+                                : empty(result[i].dtype, result[i].shape, Category::activation, target));
     fresh[i] = made[i].v;
   }
   Interruptible results_are_new;

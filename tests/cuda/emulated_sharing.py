@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import wengert as wg
+from tests.cuda.emulated_gpu import raises
 from tests.cuda.other_library import Array, OlderArray, make_stream, read_later, wait
 from tests.tensors.dlpack_capsules import Foreign, Taken
 from wengert import _core
@@ -17,15 +18,6 @@ from wengert.errors import ArgumentError, DeviceError
 NUMBER = wg.cuda.device_number(0)
 OURS = wg.cuda.current_stream().cuda_stream
 LIKE = np.zeros(3, np.float32)
-
-
-def raises(kind: type[Exception], text: str, f: Any) -> None:
-    try:
-        f()
-    except kind as error:
-        assert text in str(error), error
-    else:
-        raise AssertionError(f"no {kind.__name__}: {text}")
 
 
 def the_consumer_waits_for_us() -> None:

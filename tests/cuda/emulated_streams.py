@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import wengert as wg
-from tests.cuda.emulated_sharing import raises
+from tests.cuda.emulated_gpu import raises
 from tests.cuda.other_library import make_stream, read_later, wait
 from wengert import _core
 from wengert.errors import ArgumentError, DeviceError
@@ -84,7 +84,7 @@ def memory_used_elsewhere_is_not_overwritten() -> None:
         x = wg.full((3,), 0.25, device="cuda") * 2.0
         side.wait_stream(wg.cuda.current_stream())
         with wg.cuda.stream(side):
-            y = {"op": lambda: x + 1.0, "copy": x.clone}.get(kind, lambda: f(x))()
+            y = {"op": lambda t: t + 1.0, "copy": wg.Tensor.clone}.get(kind, f)(x)
         del x
         others = [wg.full((3,), 7.0 + k, device="cuda") for k in range(20)]
         wg.cuda.current_stream().synchronize()

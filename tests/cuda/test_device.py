@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import wengert as wg
 from tests.ops.sampling import cases, dtypes_of, make, outputs
 from wengert import _core
+from wengert.cuda.cupy_kernels import KERNELS
 from wengert.errors import DeviceError, IndexRangeError
 from wengert.registry.record import Op
 from wengert.registry.samples import Sample
@@ -50,6 +52,8 @@ def why_not(op: Op, dtype: str) -> str:
     """Why an op has no kernel here, or nothing."""
     if op.elementwise:
         return _core.cuda_no_kernel(op.name, wg.dtypes.as_dtype(dtype or "float64").code) or ""
+    if op.name in KERNELS:
+        return "" if importlib.util.find_spec("cupy") else "CuPy is not installed"
     viewed = op.name in ("permute", "broadcast_to", "slice", "stop_gradient", "to_device", "size_scalar")
     return "" if viewed or _core.cuda_has_kernel(op.name) else "it has none"
 

@@ -24,3 +24,33 @@ def test_memory_is_shared_with_other_libraries(folder: Path) -> None:
 
 def test_streams_and_events(folder: Path) -> None:
     run_with_emulated_gpu(folder, "emulated_streams")
+
+
+def test_page_locked_memory_and_copies_in_the_background(folder: Path) -> None:
+    run_with_emulated_gpu(folder, "emulated_host_memory")
+
+
+def test_ops_that_cupy_computes(folder: Path) -> None:
+    run_with_emulated_gpu(folder, "emulated_libraries")
+
+
+def test_two_gpus(folder: Path) -> None:
+    run_with_emulated_gpu(folder, "emulated_gpus", WENGERT_EMULATED_GPUS="2")
+
+
+@pytest.mark.parametrize(
+    ("case", "variables"),
+    [
+        ("old_driver", {"WENGERT_EMULATED_VERSION": "11080"}),
+        ("no_gpu", {"WENGERT_EMULATED_GPUS": "0"}),
+        ("out_of_memory", {}),
+        ("after_a_fork", {}),
+    ],
+)
+def test_failures_are_explained(folder: Path, case: str, variables: dict[str, str]) -> None:
+    run_with_emulated_gpu(folder, "emulated_failures", case, **variables)
+
+
+@pytest.mark.parametrize(("case", "library"), [("no_compiler", "libnvrtc"), ("no_products", "libcublasLt")])
+def test_missing_libraries_are_named(tmp_path: Path, case: str, library: str) -> None:
+    run_with_emulated_gpu(tmp_path, "emulated_failures", case, WENGERT_EMULATED_WITHOUT=library)

@@ -16,6 +16,7 @@ from wengert.data.workers import Crew, Processes, Threads
 from wengert.errors import ArgumentError
 from wengert.tensors.random import Generator
 from wengert.tree import leaves
+from wengert.tree import map as tree_map
 
 _AHEAD = 2  # batches that each worker makes ahead
 
@@ -46,6 +47,7 @@ class DataLoader:
     - `context`: how processes start: "fork", "spawn" or "forkserver"; by default as is usual on the system.
     - `persistent`: keep workers between epochs.
     - `timeout`: raise `WorkerError` if a worker delivers nothing for this many seconds.
+    - `pin_memory`: give tensors in page-locked memory, which `x.to("cuda", non_blocking=True)` copies in the background.
 
     An exception in a worker is raised in the loop, with the worker's traceback; a worker that dies raises
     `WorkerError`. `state_dict()`, taken at any point of an epoch, and `load_state_dict()` resume with the next batch.
@@ -77,12 +79,13 @@ class DataLoader:
         worker_init: Callable[[int], Any] | None = None,
         context: str | None = None,
         persistent: bool = False,
+        pin_memory: bool = False,
     ) -> None:
         self.dataset = _as_dataset(dataset)
         self.batch_size, self.drop_last, self.num_workers = batch_size, drop_last, num_workers
         self.prefetch = (_AHEAD if num_workers else 0) if prefetch is None else prefetch
         self._workers, self._timeout, self._init = workers, timeout, worker_init
-        self._context, self._persistent = context, persistent
+        self._context, self._persistent, self._pins = context, persistent, bool(pin_memory)
         self._crew: Crew | None = None
         self._check()
         if seed is None:
@@ -256,7 +259,7 @@ class DataLoader:
     def _delivered(self, made: Iterator[Any]) -> Iterator[Any]:
         for batch in made:
             self._position += 1  # counted when it is handed out, not when it is made ahead
-            yield batch
+            yield tree_map(_pinned, batch) if self._pins else batch
             del batch
         self._check_length()
         if self._position:
@@ -317,6 +320,10 @@ class DataLoader:
     def __repr__(self) -> str:
         of = "a stream" if self._samples is None else f"{self._samples} samples"
         return f"DataLoader(batches of {self.batch_size}, {of}, epoch {self.epoch})"
+
+
+def _pinned(x: Any) -> Any:
+    return x.pin_memory() if isinstance(x, Tensor) else x
 
 
 def _as_dataset(x: Any) -> Any:

@@ -20,7 +20,8 @@ from wengert.program.call_trace import CallTrace, call_trace
 from wengert.tensors import cuda_array, dlpack
 from wengert.tensors import numpy as numpy_interop
 from wengert.tensors.arguments import as_dtype_of, describe, native
-from wengert.tensors.device import device_of, is_device, move
+from wengert.tensors.conversion import finish
+from wengert.tensors.device import device_of, is_device, move, number_of
 from wengert.tensors.display import tensor_format, tensor_repr
 from wengert.tensors.html import tensor_html
 
@@ -112,10 +113,19 @@ def has_inf(self: Tensor) -> bool:
     return self.dtype.is_inexact and bool(functional.any(_isinf(self)))
 
 
-def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: bool = False) -> Tensor:
+def to(
+    self: Tensor,
+    *where: Any,
+    device: Any = None,
+    dtype: Any = None,
+    copy: bool = False,
+    non_blocking: bool = False,
+) -> Tensor:
     """Move to another device, or cast to another dtype: `x.to("cpu")`, `x.to(wg.float64)`, `x.to(other)`.
 
-    The tensor itself if nothing changes, unless `copy=True`.
+    The tensor itself if nothing changes, unless `copy=True`. With `non_blocking=True`, copies from page-locked memory
+    (`pin_memory`) to a GPU, and from a GPU to the CPU, are started and not waited for: leave the source as it is, and do
+    not read the result on the CPU, before `wg.cuda.synchronize()` or an event says that the copy is done.
 
     >>> import wengert as wg
     >>> wg.tensor([1.5]).to(wg.float64).dtype
@@ -130,23 +140,45 @@ def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, copy: b
             dtype = as_dtype(w)
     y = self if dtype is None else as_dtype_of(self, as_dtype(dtype))
     if device is not None:
-        y = move(y, device)
+        y = move(y, device, non_blocking)
     return functional.clone(y) if copy and y is self else y
 
 
-def cuda(self: Tensor, index: int = 0) -> Tensor:
+def cuda(self: Tensor, index: int | None = None, *, non_blocking: bool = False) -> Tensor:
     """Move to a GPU, like `x.to("cuda")`; `index` chooses among several."""
-    return move(self, f"cuda:{index}")  # type: ignore[no-any-return]
+    return move(self, "cuda" if index is None else f"cuda:{index}", non_blocking)  # type: ignore[no-any-return]
 
 
-def cpu(self: Tensor) -> Tensor:
+def cpu(self: Tensor, *, non_blocking: bool = False) -> Tensor:
     """Move to the CPU, like `x.to("cpu")`.
 
     >>> import wengert as wg
     >>> wg.ones(2).cpu().device
     device('cpu')
     """
-    return move(self, "cpu")  # type: ignore[no-any-return]
+    return move(self, "cpu", non_blocking)  # type: ignore[no-any-return]
+
+
+def pin_memory(self: Tensor) -> Tensor:
+    """A copy in page-locked memory of the host, from and to which GPUs copy in the background; itself if it is there.
+
+    >>> import wengert as wg
+    >>> if wg.cuda.is_available():
+    ...     batch = wg.ones(3).pin_memory().to("cuda", non_blocking=True)
+    """
+    _core.check_leaving(self, "pin_memory", array=True)
+    made: Tensor = _core.page_locked(self, number_of("cuda"))
+    return made if made is self else finish(made, self.requires_grad or None)
+
+
+def is_pinned(self: Tensor) -> bool:
+    """Whether the tensor is in page-locked memory (`pin_memory`).
+
+    >>> import wengert as wg
+    >>> wg.ones(3).is_pinned()
+    False
+    """
+    return bool(_core.is_page_locked(self))
 
 
 def names(self: Tensor) -> list[str]:
@@ -291,6 +323,8 @@ def _members() -> dict[str, Any]:
         "to": to,
         "cuda": cuda,
         "cpu": cpu,
+        "pin_memory": pin_memory,
+        "is_pinned": is_pinned,
         "to_device": array_api.to_device,
         "has_nan": has_nan,
         "has_inf": has_inf,

@@ -316,12 +316,12 @@ class Module:
             p.requires_grad = requires_grad
         return self
 
-    def to(self, *where: Any, dtype: Any = None, device: Any = None) -> Self:
+    def to(self, *where: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False) -> Self:
         """Cast floating-point parameters and buffers, or move all to a device: `net.to(wg.float64)`,
         `net.to("cuda")`.
 
         Works in place, and returns the module. Make optimizers afterwards: their state has the dtype and the device
-        that the parameters had when they were passed.
+        that the parameters had when they were passed. `non_blocking` is that of `Tensor.to`.
 
         >>> import wengert as wg
         >>> wg.nn.Linear(3, 2).to("float64").weight.dtype
@@ -342,7 +342,7 @@ class Module:
             if kind is not None and cast.dtype.is_floating and cast.dtype != kind:
                 cast = cast.astype(kind)
             if device is not None:
-                cast = move(cast, device)
+                cast = move(cast, device, non_blocking)
             if cast.dtype == e.value.dtype and cast.device == e.value.device:
                 continue
             if isinstance(e.value, Parameter):  # stays the same object: optimizers hold it

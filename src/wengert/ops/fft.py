@@ -21,22 +21,22 @@ from wengert.registry.samples import complex as spectrum
 from wengert.tensors.conversion import asarray
 
 # By the op's attribute `scale`: 1, 1/√n, 1/n.
-_FORWARD: Any = ("backward", "ortho", "forward")
-_INVERSE: Any = ("forward", "ortho", "backward")
+FORWARD: Any = ("backward", "ortho", "forward")
+INVERSE: Any = ("forward", "ortho", "backward")
 
 
 def _complex(x: Any, axis: int, inverse: int, scale: int) -> Any:
     if inverse:
-        return np.fft.ifft(x, axis=axis, norm=_INVERSE[scale])
-    return np.fft.fft(x, axis=axis, norm=_FORWARD[scale])
+        return np.fft.ifft(x, axis=axis, norm=INVERSE[scale])
+    return np.fft.fft(x, axis=axis, norm=FORWARD[scale])
 
 
 def _to_half(x: Any, axis: int, scale: int) -> Any:
-    return np.fft.rfft(x, axis=axis, norm=_FORWARD[scale])
+    return np.fft.rfft(x, axis=axis, norm=FORWARD[scale])
 
 
 def _from_half(x: Any, axis: int, n: Any, scale: int) -> Any:
-    return np.fft.irfft(x, n[0], axis=axis, norm=_INVERSE[scale])
+    return np.fft.irfft(x, n[0], axis=axis, norm=INVERSE[scale])
 
 
 def _kernel(f: Any, dtypes: dict[str, str]) -> Any:

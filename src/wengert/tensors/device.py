@@ -91,10 +91,16 @@ def make_on(device: Any, make: Callable[..., T], *args: Any, **options: Any) -> 
         _core.set_placement(before)
 
 
-def move(x: Any, device: Any) -> Any:
-    """x on this device; x itself if it is there."""
+def move(x: Any, device: Any, non_blocking: bool = False) -> Any:
+    """x on this device; x itself if it is there. Without blocking, the copy may still be under way on return."""
     source, target = number_of(device_of(x)), number_of(device)
-    return x if source == target else OPS["to_device"](x, source, target)
+    if source == target:
+        return x
+    before = _core.set_copies_in_background(bool(non_blocking))
+    try:
+        return OPS["to_device"](x, source, target)
+    finally:
+        _core.set_copies_in_background(before)
 
 
 def check_device(device: Any) -> None:

@@ -32,7 +32,11 @@ def require() -> None:
 def device_number(index: int) -> int:
     """The device number of a GPU in the core. Raises a `DeviceError` that says what is missing."""
     require()
-    return int(_core.cuda_open_device(index))
+    number = int(_core.cuda_open_device(index))
+    from wengert.cuda import cupy_kernels
+
+    cupy_kernels.install()
+    return number
 
 
 def current_index() -> int:
