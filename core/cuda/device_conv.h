@@ -20,6 +20,7 @@ struct ConvProduct {
   using S = Storage<D>;
   using A = Accumulator<reduction::sum, S>;
   static constexpr int kTile = 64, kDepth = 16, kEach = 4, kSide = 16;  // kSide² threads, kEach² elements of each
+  static constexpr int kPitch = kTile + kEach;
 
   struct Place {  // of a column, or of a term of the sum, in the second factor: along each axis, and what comes before
     int64_t before, first;  // `first`: where the term is in a row of the first factor
@@ -54,13 +55,15 @@ struct ConvProduct {
     Place p = {};
     int64_t at[3];
     if constexpr (kForm == ConvForm::weight) {
-      coordinates(c % taps, words + 14, at);
-      p.before = (group * inputs + c / taps) * plane_x;
+      const int64_t channel = quotient(c, taps);
+      coordinates(c - channel * taps, words + 14, at);
+      p.before = (group * inputs + channel) * plane_x;
       for (int i = 0; i < 3; ++i) p.axis[i] = static_cast<int>(at[i]) * dilation(i) - padding(i);
     } else {
       const int64_t plane = kForm == ConvForm::output ? plane_y : plane_x;
-      coordinates(c % plane, words + (kForm == ConvForm::output ? 11 : 8), at);
-      p.before = c / plane * groups * (kForm == ConvForm::output ? inputs * plane_x : outputs * plane_y);
+      const int64_t n = quotient(c, plane);
+      coordinates(c - n * plane, words + (kForm == ConvForm::output ? 11 : 8), at);
+      p.before = n * groups * (kForm == ConvForm::output ? inputs * plane_x : outputs * plane_y);
       for (int i = 0; i < 3; ++i)
         p.axis[i] = kForm == ConvForm::output ? static_cast<int>(at[i]) * stride(i) - padding(i)
                                               : static_cast<int>(at[i]) + padding(i);
@@ -71,16 +74,17 @@ struct ConvProduct {
     Place p = {};
     int64_t at[3];
     if constexpr (kForm == ConvForm::weight) {
-      coordinates(k % plane_y, words + 11, at);
-      p.before = k / plane_y * groups * inputs * plane_x;
-      p.first = k / plane_y * groups * outputs * plane_y + k % plane_y;
+      const int64_t n = quotient(k, plane_y), place = k - n * plane_y;
+      coordinates(place, words + 11, at);
+      p.before = n * groups * inputs * plane_x;
+      p.first = n * groups * outputs * plane_y + place;
       for (int i = 0; i < 3; ++i) p.axis[i] = static_cast<int>(at[i]) * stride(i);
     } else {
-      const int64_t channel = k / taps;
-      coordinates(k % taps, words + 14, at);
+      const int64_t channel = quotient(k, taps), tap = k - channel * taps;
+      coordinates(tap, words + 14, at);
       p.before =
           kForm == ConvForm::output ? (group * inputs + channel) * plane_x : (group * outputs + channel) * plane_y;
-      p.first = kForm == ConvForm::output ? k : channel * inputs * taps + k % taps;
+      p.first = kForm == ConvForm::output ? k : channel * inputs * taps + tap;
       for (int i = 0; i < 3; ++i)
         p.axis[i] = static_cast<int>(at[i]) * (kForm == ConvForm::output ? 1 : -1) * dilation(i);
     }
@@ -98,9 +102,9 @@ struct ConvProduct {
     for (int i = 0; i < 3; ++i) {
       int p = column.axis[i] + term.axis[i];
       if constexpr (kForm == ConvForm::input) {
-        const int wanted = p;
-        p = wanted / stride(i);
-        if (wanted < 0 || p * stride(i) != wanted) return A{};
+        const int wanted = p, apart = stride(i);
+        if (apart != 1) p = wanted / apart;
+        if (wanted < 0 || p * apart != wanted) return A{};
       }
       const int64_t size = words[(kForm == ConvForm::input ? 11 : 8) + i];
       if (p < 0 || p >= size) return A{};
@@ -108,11 +112,14 @@ struct ConvProduct {
     }
     return factor<A>(address<const S>(words[2])[column.before + term.before + at]);
   }
-  // Where element (m, c) of the result lies, in packed form.
-  WENGERT_INLINE int64_t result(int64_t m, int64_t c, int64_t group) const {
-    if constexpr (kForm == ConvForm::weight) return (group * outputs + m) * inputs * taps + c;
-    const int64_t plane = kForm == ConvForm::output ? plane_y : plane_x, channels = rows();
-    return (c / plane * groups * channels + group * channels + m) * plane + c % plane;
+  // Where column c of the result begins, in packed form, and how far its rows are apart.
+  WENGERT_INLINE int64_t result(int64_t c, int64_t group) const {
+    if constexpr (kForm == ConvForm::weight) return group * outputs * inputs * taps + c;
+    const int64_t n = quotient(c, row_apart());
+    return (n * groups + group) * rows() * row_apart() + (c - n * row_apart());
+  }
+  WENGERT_INLINE int64_t row_apart() const {
+    return kForm == ConvForm::weight ? inputs * taps : kForm == ConvForm::output ? plane_y : plane_x;
   }
 
   WENGERT_INLINE void run(int64_t block_number) const {
@@ -122,33 +129,38 @@ struct ConvProduct {
     const int64_t first_row = tile / across * kTile, first_col = tile % across * kTile;
     const int64_t begin = chunk * words[26], whole = depth(),
                   end = begin + words[26] < whole ? begin + words[26] : whole;
-    __shared__ A left[kDepth][kTile + 1], right[kDepth][kTile + 1];
-    __shared__ Place terms[2][kDepth];
+    alignas(16) __shared__ A left[kDepth][kPitch], right[kDepth][kPitch];
+    __shared__ Place terms[kThreads];  // of the next steps: each thread finds one
     const int t = static_cast<int>(threadIdx.x);
     // Each thread brings four rows at one term, or four terms at one column, so that neighbours read neighbours.
     const int my_term = t % kDepth, my_row = t / kDepth, my_col = t % kTile, my_depth = t / kTile;
     const Place my_column = column(first_col + my_col < n ? first_col + my_col : n - 1, group);
+    constexpr int kSteps = kThreads / kDepth;
     const auto find_terms = [&](int64_t step) {
-      if (t < kDepth && begin + step * kDepth + t < end) terms[step % 2][t] = term(begin + step * kDepth + t, group);
+      if (begin + step * kDepth + t < end) terms[t] = term(begin + step * kDepth + t, group);
+      __syncthreads();
     };
+    int64_t row_begin[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int64_t r = first_row + my_row + kSide * i;
+      row_begin[i] = row(r < m ? r : m - 1, group);
+    }
     A a[kEach], b[kEach];
     const auto fetch = [&](int64_t step) {
       const int64_t at = begin + step * kDepth;
+      const Place* here = terms + step % kSteps * kDepth;
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
-        const int64_t r = first_row + my_row + kSide * i;
         const int d = my_depth + kEach * i;
-        a[i] = r < m && at + my_term < end
-                   ? factor<A>(address<const S>(words[1])[row(r, group) + terms[step % 2][my_term].first])
-                   : A{};
-        b[i] = at + d < end ? second(my_column, terms[step % 2][d]) : A{};
+        a[i] = at + my_term < end ? factor<A>(address<const S>(words[1])[row_begin[i] + here[my_term].first]) : A{};
+        b[i] = at + d < end ? second(my_column, here[d]) : A{};
       }
     };
     A sum[kEach][kEach] = {};
-    const int row_at = t / kSide, col_at = t % kSide;
+    const int row_at = t / kSide * kEach, col_at = t % kSide * kEach;
     const int64_t steps = (end - begin + kDepth - 1) / kDepth;
     find_terms(0);
-    __syncthreads();
     fetch(0);
     for (int64_t step = 0; step < steps; ++step) {
 #pragma unroll
@@ -156,21 +168,19 @@ struct ConvProduct {
         left[my_term][my_row + kSide * i] = a[i];
         right[my_depth + kEach * i][my_col] = b[i];
       }
-      find_terms(step + 1);
       __syncthreads();
-      if (step + 1 < steps) fetch(step + 1);
+      if (step + 1 < steps) {
+        if ((step + 1) % kSteps == 0) find_terms(step + 1);
+        fetch(step + 1);
+      }
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
-        A x[kEach], y[kEach];
-#pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-          x[i] = left[d][row_at + kSide * i];
-          y[i] = right[d][col_at + kSide * i];
-        }
+        const auto x = *reinterpret_cast<const Pack<A, kEach>*>(left[d] + row_at);
+        const auto y = *reinterpret_cast<const Pack<A, kEach>*>(right[d] + col_at);
 #pragma unroll
         for (int i = 0; i < kEach; ++i) {
 #pragma unroll
-          for (int j = 0; j < kEach; ++j) sum[i][j] = multiply_add(x[i], y[j], sum[i][j]);
+          for (int j = 0; j < kEach; ++j) sum[i][j] = multiply_add(x.at[i], y.at[j], sum[i][j]);
         }
       }
       __syncthreads();
@@ -181,17 +191,19 @@ struct ConvProduct {
   WENGERT_INLINE void store(const A (&sum)[kEach][kEach], int64_t row_at, int64_t col_at, int64_t group,
                             int64_t chunk) const {
     const int64_t m = rows(), n = columns();
+    int64_t column_begin[kEach];
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) column_begin[j] = result(col_at + j, group);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int64_t r = row_at + kSide * i;
+      const int64_t r = row_at + i;
       if (r >= m) break;
       A start = {};
       if (words[3]) start = factor<A>(address<const S>(words[3])[group * m + r]);
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
-        const int64_t c = col_at + kSide * j;
-        if (c >= n) break;
-        const int64_t at = result(r, c, group);
+        if (col_at + j >= n) break;
+        const int64_t at = column_begin[j] + r * row_apart();
         const A total = reduction::sum::apply(sum[i][j], start);
         if (words[27] > 1)
           address<A>(words[0])[chunk * groups * m * n + at] = total;

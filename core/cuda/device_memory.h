@@ -36,6 +36,12 @@ inline constexpr int kThreads = 256;  // of a block, of all kernels here
 // A kernel may run the blocks of several functions: each is told the number of its own.
 WENGERT_INLINE int64_t global_thread(int64_t block_number) { return block_number * kThreads + threadIdx.x; }
 
+// a / n of numbers that are not negative, by 32 bits where they fit: a division of 64 bits takes several times as long.
+WENGERT_INLINE int64_t quotient(int64_t a, int64_t n) {
+  return ((a | n) >> 32) == 0 ? static_cast<uint32_t>(a) / static_cast<uint32_t>(n) : a / n;
+}
+WENGERT_INLINE int64_t remainder(int64_t a, int64_t n) { return a - quotient(a, n) * n; }
+
 // to[...] = from[...]. Words: to, from, n, shape, strides of `to`, strides of `from`.
 template <int kBytes, int kAxes, class Index>
 WENGERT_INLINE void copy_strided(const int64_t* words, int64_t block_number) {

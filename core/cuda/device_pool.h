@@ -36,8 +36,10 @@ struct PoolWords {
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
       const int64_t p = element[i] + padding(i) - k[i] * dilation(i);
-      if (p < 0 || p % stride(i) != 0 || p / stride(i) >= y(i)) return -1;
-      at = at * y(i) + p / stride(i);
+      if (p < 0) return -1;
+      const int64_t window = quotient(p, stride(i));
+      if (window * stride(i) != p || window >= y(i)) return -1;
+      at = at * y(i) + window;
     }
     return at;
   }
@@ -45,9 +47,10 @@ struct PoolWords {
 
 // The three coordinates of position `at` in a box.
 WENGERT_INLINE void coordinates(int64_t at, const int64_t* size, int64_t* to) {
-  to[2] = at % size[2];
-  to[1] = at / size[2] % size[1];
-  to[0] = at / size[2] / size[1];
+  const int64_t rows = quotient(at, size[2]);
+  to[0] = quotient(rows, size[1]);
+  to[1] = rows - to[0] * size[1];
+  to[2] = at - rows * size[2];
 }
 
 // use(tap, where it lies in its plane of x) for the taps of a window that are inside.
@@ -91,10 +94,10 @@ WENGERT_INLINE void pool_argmax(const int64_t* words, int64_t block_number) {
   const PoolWords p{words};
   const int64_t at = global_thread(block_number);
   if (at >= words[3]) return;
-  const S* x = address<const S>(words[1]) + at / p.plane_of_y() * p.plane_of_x();
+  const S* x = address<const S>(words[1]) + quotient(at, p.plane_of_y()) * p.plane_of_x();
   A best = {};
   int64_t found = -1;
-  for_taps(p, at % p.plane_of_y(), [&](int64_t tap, int64_t place) {
+  for_taps(p, remainder(at, p.plane_of_y()), [&](int64_t tap, int64_t place) {
     const A here = factor<A>(x[place]);
     if (found >= 0 && !(here > best) && here == here) return;
     best = here;
@@ -112,12 +115,13 @@ WENGERT_INLINE void pool_take(const int64_t* words, int64_t block_number) {
   if (at >= words[3]) return;
   const int64_t tap = static_cast<int64_t>(address<const Storage<Index>>(words[2])[at]);
   int64_t window[3], k[3], place = -1;
-  coordinates(at % p.plane_of_y(), words + 7, window);
+  coordinates(remainder(at, p.plane_of_y()), words + 7, window);
   coordinates(tap, words + 10, k);
   if (tap >= 0 && tap < p.taps()) place = p.place(window, k);
   // A tap that is not inside counts as an index out of range.
   if (place < 0) checked_index(tap, tap < p.taps() ? 0 : p.taps(), address<int64_t>(words[22]), words[23]);
-  address<S>(words[0])[at] = place < 0 ? S{} : address<const S>(words[1])[at / p.plane_of_y() * p.plane_of_x() + place];
+  address<S>(words[0])[at] =
+      place < 0 ? S{} : address<const S>(words[1])[quotient(at, p.plane_of_y()) * p.plane_of_x() + place];
 }
 
 // The transpose: x = the sum of y over the windows whose tap lies here.
@@ -128,9 +132,9 @@ WENGERT_INLINE void pool_put(const int64_t* words, int64_t block_number) {
   const PoolWords p{words};
   const int64_t at = global_thread(block_number);
   if (at >= words[3]) return;
-  const int64_t plane = at / p.plane_of_x() * p.plane_of_y();
+  const int64_t plane = quotient(at, p.plane_of_x()) * p.plane_of_y();
   A sum = {};
-  for_windows(p, at % p.plane_of_x(), [&](int64_t tap, int64_t window) {
+  for_windows(p, remainder(at, p.plane_of_x()), [&](int64_t tap, int64_t window) {
     if (static_cast<int64_t>(address<const Storage<Index>>(words[2])[plane + window]) == tap)
       sum = sum + factor<A>(address<const S>(words[1])[plane + window]);
   });
@@ -144,9 +148,9 @@ WENGERT_INLINE void pool_sum(const int64_t* words, int64_t block_number) {
   const PoolWords p{words};
   const int64_t at = global_thread(block_number);
   if (at >= words[3]) return;
-  const S* x = address<const S>(words[1]) + at / p.plane_of_y() * p.plane_of_x();
+  const S* x = address<const S>(words[1]) + quotient(at, p.plane_of_y()) * p.plane_of_x();
   A sum = {};
-  for_taps(p, at % p.plane_of_y(), [&](int64_t, int64_t place) { sum = sum + factor<A>(x[place]); });
+  for_taps(p, remainder(at, p.plane_of_y()), [&](int64_t, int64_t place) { sum = sum + factor<A>(x[place]); });
   address<S>(words[0])[at] = store_as<S>(sum);
 }
 
@@ -158,9 +162,9 @@ WENGERT_INLINE void pool_spread(const int64_t* words, int64_t block_number) {
   const PoolWords p{words};
   const int64_t at = global_thread(block_number);
   if (at >= words[3]) return;
-  const S* y = address<const S>(words[1]) + at / p.plane_of_x() * p.plane_of_y();
+  const S* y = address<const S>(words[1]) + quotient(at, p.plane_of_x()) * p.plane_of_y();
   A sum = {};
-  for_windows(p, at % p.plane_of_x(), [&](int64_t, int64_t window) { sum = sum + factor<A>(y[window]); });
+  for_windows(p, remainder(at, p.plane_of_x()), [&](int64_t, int64_t window) { sum = sum + factor<A>(y[window]); });
   address<S>(words[0])[at] = store_as<S>(sum);
 }
 

@@ -10,7 +10,9 @@ namespace {
 enum class Form { output, input, weight };
 constexpr const char* kForms[] = {"output", "input", "weight"};
 constexpr int64_t kTile = 64, kDepth = 16;
-constexpr int kShared = 40 << 10;  // bytes
+// Bytes of shared memory of a block: of two factors, and of 256 terms of the sum.
+int shared_of(DType summed) { return static_cast<int>(2 * kDepth * (kTile + 4) * size_of(summed)) + 256 * 32; }
+
 // Where few tiles would leave the GPU idle, the sum is cut: into chunks that depend on the shapes only.
 constexpr int64_t kEnoughTiles = 264, kSmallestChunk = 256;
 
@@ -67,7 +69,7 @@ void run(CudaDevice& gpu, Form form, const Call& call, const Attrs& attrs) {
   gpu.run_kernel(
       "device_conv.h",
       "conv<" + dtype_text(dtype) + ", ConvForm::" + kForms[static_cast<int>(form)] + ">(words, block_number)", words,
-      tiles * chunks * 256, 1, kShared);
+      tiles * chunks * 256, 1, shared_of(summed));
   if (!partial) return;
   constexpr int64_t kPacked[] = {1};
   const Ref flat(view(call.to, Dims{call.to->size}, kPacked, 0));
