@@ -520,10 +520,9 @@ void CudaDevice::run_blocks(const char* header, const std::string& call, const s
   run(found->second, blocks, words, results);
 }
 
-void CudaDevice::small_product(const Product& p) {
-  constexpr int64_t kTile = 16;
+void CudaDevice::own_product(const Product& p) {
   enter();
-  const int64_t blocks = p.batch * ((p.m + kTile - 1) / kTile) * ((p.n + kTile - 1) / kTile);
+  const int64_t tile = product_tile(p), blocks = p.batch * ((p.m + tile - 1) / tile) * ((p.n + tile - 1) / tile);
   run(kernel(product_body(p)), blocks,
       {reinterpret_cast<int64_t>(p.y), reinterpret_cast<int64_t>(p.a.data), reinterpret_cast<int64_t>(p.b.data),
        p.batch, p.m, p.n, p.k, p.a.batch, p.a.row, p.a.col, p.b.batch, p.b.row, p.b.col});

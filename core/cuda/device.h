@@ -107,8 +107,8 @@ class CudaDevice : public Device {
   // The same with blocks of a form of their own.
   void run_blocks(const char* header, const std::string& call, const std::vector<int64_t>& words, int64_t blocks,
                   const BlockForm& form, int results = 1);
-  void small_product(const Product& product);  // by a kernel of ours
-  void multiply(const Product& product);       // by the library
+  void own_product(const Product& product);  // by a kernel of ours
+  void multiply(const Product& product);     // by the library
   // Between these, launches and products are noted, and do not run.
   void begin_recording(Recording& recording);
   void end_recording();

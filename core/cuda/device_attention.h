@@ -177,7 +177,9 @@ struct Attention {
   }
 
   // One past the last key that a query of this block sees.
-  WENGERT_INLINE int64_t last_key() const { return call.causal() && first_row + kTile < keys ? first_row + kTile : keys; }
+  WENGERT_INLINE int64_t last_key() const {
+    return call.causal() && first_row + kTile < keys ? first_row + kTile : keys;
+  }
 
   WENGERT_INLINE void forward() const {
     Tile sum;

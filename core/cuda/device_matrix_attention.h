@@ -25,7 +25,7 @@ struct WarpSums {
     for (int k = 0; k < kTiles / 2; ++k) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float(&pair)[4] = at[2 * k + i / 2];
+        const float (&pair)[4] = at[2 * k + i / 2];
         a[k][i] = pack_pair<S>(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
       }
     }

@@ -1,5 +1,6 @@
-// Small matrix products, where a library call costs more than the work: a block makes a tile of 16 by 16 elements, its
-// eight warps share the sum over k, and operands go from memory straight to registers.
+// Matrix products where a library call costs more than the work, or more than what it saves: `small_product`, where a
+// block makes a tile of 16 by 16 elements, its eight warps share the sum over k, and operands go from memory straight
+// to registers; and `tiled_product`.
 #pragma once
 #include "device_memory.h"
 
@@ -129,6 +130,75 @@ WENGERT_INLINE void small_product(const int64_t* words, int64_t block_number, Us
 #pragma unroll
   for (int w = 1; w < kWarps; ++w) total = reduction::sum::apply(total, of_warp[w][threadIdx.x]);
   use((static_cast<int64_t>(batch) * m + r) * n + c, store_as<S>(total));
+}
+
+// The same in tiles of 64 by 64 elements, for products whose results are many and sums short: factors go through shared
+// memory, and what is done with the elements, such as an optimizer's step, is done while others still compute.
+template <DType D, Packed kA, Packed kB, class Use>
+WENGERT_INLINE void tiled_product(const int64_t* words, int64_t block_number, Use use) {
+  using S = Storage<D>;
+  using A = Accumulator<reduction::sum, S>;
+  constexpr int kTile = 64, kDepth = 16, kEach = 4, kSide = 16, kPitch = kTile + kEach;
+  const int64_t m = words[4], n = words[5], k = words[6];
+  const uint32_t across = static_cast<uint32_t>((n + kTile - 1) / kTile), down = (m + kTile - 1) / kTile;
+  const uint32_t number = static_cast<uint32_t>(block_number), batch = number / (across * down);
+  const uint32_t tile = number - batch * across * down;
+  const int64_t first_row = tile / across * kTile, first_col = tile % across * kTile;
+  const S* a = address<const S>(words[1]) + batch * words[7];
+  const S* b = address<const S>(words[2]) + batch * words[10];
+  alignas(16) __shared__ A left[kDepth][kPitch], right[kDepth][kPitch];
+  const int t = static_cast<int>(threadIdx.x);
+  // Element i of a thread is at this line and depth of a tile: neighbours read neighbours.
+  const auto line = [=](Packed packed, int i) { return packed == Packed::along ? t / kDepth + kSide * i : t % kTile; };
+  const auto depth = [=](Packed packed, int i) { return packed == Packed::along ? t % kDepth : t / kTile + kEach * i; };
+  A x[kEach], y[kEach];
+  const auto fetch = [&](int64_t begin) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int64_t r = first_row + line(kA, i), c = first_col + line(kB, i);
+      const int64_t p = begin + depth(kA, i), q = begin + depth(kB, i);
+      x[i] = r < m && p < k ? factor<A>(a[r * words[8] + p * words[9]]) : A{};
+      y[i] = c < n && q < k ? factor<A>(b[q * words[11] + c * words[12]]) : A{};
+    }
+  };
+  A sum[kEach][kEach] = {};
+  const int row_at = t / kSide * kEach, col_at = t % kSide;
+  fetch(0);
+  for (int64_t begin = 0; begin < k; begin += kDepth) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      left[depth(kA, i)][line(kA, i)] = x[i];
+      right[depth(kB, i)][line(kB, i)] = y[i];
+    }
+    __syncthreads();
+    if (begin + kDepth < k) fetch(begin + kDepth);
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d) {
+      const auto rows = *reinterpret_cast<const Pack<A, kEach>*>(left[d] + row_at);
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        const A column = right[d][col_at + kSide * j];
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) sum[i][j] = multiply_add(rows.at[i], column, sum[i][j]);
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int64_t r = first_row + row_at + i;
+    if (r >= m) break;
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      const int64_t c = first_col + col_at + kSide * j;
+      if (c < n) use((static_cast<int64_t>(batch) * m + r) * n + c, store_as<S>(sum[i][j]));
+    }
+  }
+}
+template <DType D, Packed kA, Packed kB>
+WENGERT_INLINE void tiled_product(const int64_t* words, int64_t block_number) {
+  tiled_product<D, kA, kB>(words, block_number,
+                           [=](int64_t at, Storage<D> y) { address<Storage<D>>(words[0])[at] = y; });
 }
 
 template <DType D, Packed kA, Packed kB, bool kDeep>

@@ -23,8 +23,8 @@ std::string function(const std::string& name, const Body& body) {
 
 std::string head(const std::string& name, int block, int words, int resident = 1) {
   const std::string bounds = text_of(block) + (resident > 1 ? ", " + text_of(resident) : "");
-  return "extern \"C\" __global__ void __launch_bounds__(" + bounds + ") " + name +
-         "(const __grid_constant__ Words<" + text_of(words) + "> words) {\n  wait_for_launch_before();\n";
+  return "extern \"C\" __global__ void __launch_bounds__(" + bounds + ") " + name + "(const __grid_constant__ Words<" +
+         text_of(words) + "> words) {\n  wait_for_launch_before();\n";
 }
 
 // Names of bodies; equal ones have one.

@@ -8,12 +8,12 @@
 namespace wengert::cuda {
 
 struct Body {
-  std::string name;    // what profilers show
-  std::string header;  // the device header that it is written in terms of
-  std::string text;    // what stands behind its name: parameters and statements
-  int words = 0;       // that it takes
-  int block = 256;     // threads
-  int shared = 0;      // bytes of shared memory, at most; with them, threads of different warps wait for each other
+  std::string name;        // what profilers show
+  std::string header;      // the device header that it is written in terms of
+  std::string text;        // what stands behind its name: parameters and statements
+  int words = 0;           // that it takes
+  int block = 256;         // threads
+  int shared = 0;          // bytes of shared memory, at most; with them, threads of different warps wait for each other
   int dynamic_shared = 0;  // bytes that the launch gives besides; such a body runs alone
   int resident = 1;        // blocks for which a multiprocessor has registers, at least
 };

@@ -137,8 +137,8 @@ struct Call {
     if (first->size == 0 && (!second || second->size == 0)) return;
     const int64_t head = std::max<int64_t>(32, (std::max(depth, width) + 31) / 32 * 32), warps = kWarps;
     const int64_t row_bytes = (head + 8) * 2, staged = rows_are_keys && head > 96 ? 32 : 64;
-    const int64_t shared = rows_are_keys ? (2 * 16 * warps + 4 * staged) * row_bytes + 4 * staged * 4
-                                         : 4 * staged * row_bytes;
+    const int64_t shared =
+        rows_are_keys ? (2 * 16 * warps + 4 * staged) * row_bytes + 4 * staged * 4 : 4 * staged * row_bytes;
     const int64_t rows = rows_are_keys ? keys : queries, tiles = (rows + 16 * warps - 1) / (16 * warps);
     std::string call = kernel;
     call += "<" + dtype_text(dtype);

@@ -52,13 +52,27 @@ void matmul(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attr
 
 }  // namespace
 
-void multiply_into(CudaDevice& gpu, Value* x, bool ta, Value* z, bool tb, Value* y) {
+namespace {
+
+// Whether a product is made by a kernel of ours: where the library's call costs more than the work; and where sums are
+// short and there are enough tiles, but not more than a few for each multiprocessor, since elementwise work on the
+// result is then done by the same kernel. By sizes alone: a product has the same bits wherever it stands.
+bool is_ours(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, bool tf32) {
   constexpr int64_t kSmall = int64_t{1} << 21;  // multiply-adds
+  constexpr int64_t kShortSum = 256, kFewestTiles = 128, kMostTiles = 1024;
+  if (!is_inexact(dtype) || m * n * k <= kSmall) return true;
+  const int64_t tiles = batch * ((m + 63) / 64) * ((n + 63) / 64);
+  return dtype == DType::Float32 && !tf32 && k <= kShortSum && tiles >= kFewestTiles && tiles <= kMostTiles;
+}
+
+}  // namespace
+
+void multiply_into(CudaDevice& gpu, Value* x, bool ta, Value* z, bool tb, Value* y) {
   if (y->size == 0) return;
   const int64_t m = y->shape[y->ndim - 2], n = y->shape[y->ndim - 1], batch = y->size / (m * n);
   const int64_t k = x->shape[x->ndim - (ta ? 2 : 1)];
   if (k == 0) return fill_value(y, 0.0);
-  const bool own = !is_inexact(y->dtype) || m * n * k <= kSmall;
+  const bool own = is_ours(y->dtype, batch, m, n, k, gpu.tf32);
   Factor a(x, ta, false), b(z, tb, false);
   if (!own && !fits_blas(a.operand, m, k)) a = Factor(x, ta, true);
   if (!own && !fits_blas(b.operand, k, n)) b = Factor(z, tb, true);
@@ -68,7 +82,7 @@ void multiply_into(CudaDevice& gpu, Value* x, bool ta, Value* z, bool tb, Value*
     if (r->is_staged(b.operand.data)) b.stage(tb);
   }
   const Product p{y->dtype, batch, m, n, k, a.operand, b.operand, y->data, gpu.tf32};
-  own ? gpu.small_product(p) : gpu.multiply(p);
+  own ? gpu.own_product(p) : gpu.multiply(p);
 }
 
 void register_product_kernels() { add_kernel("matmul", matmul); }

@@ -5,6 +5,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "chain_fusion.h"
+
 namespace wengert::cuda {
 
 namespace {
@@ -105,7 +107,8 @@ class Fuser {
 
   // The register of the chain that is the product's result, element by element; -1: it is not used so.
   int given_register(const Product& product, const Task& e, const char* y) const {
-    if (!e.elements || e.product || e.elements->size() != product.batch * product.m * product.n) return -1;
+    if (!e.elements || e.elements->row_axes || e.product || e.elements->size() != product.batch * product.m * product.n)
+      return -1;
     int found = -1;
     size_t input = 0;
     const ElementCall& call = *e.elements;
@@ -328,6 +331,7 @@ void add_level(const std::vector<const LevelUnit*>& units, Schedule& schedule) {
 Schedule make_schedule(std::vector<Task> tasks, const std::vector<Range>& kept, const Recording& recording) {
   Schedule schedule;
   Fuser(tasks, kept, recording, schedule).run();
+  fuse_chains(tasks, kept, recording, schedule.made);
   Leveller leveller;
   for (const Task& t : tasks) leveller.add(t);
   int levels = 0;

@@ -1,6 +1,7 @@
 // The order in which the tasks of a program run as a graph: few nodes. Elementwise work on the result of a small
-// product is done by the product's kernel; tasks that do not depend on each other share a launch; and tiny tasks that
-// follow each other are run by one block. Bits stay the same: no sum is taken in another order.
+// product is done by the product's kernel; chains that follow each other are one; tasks that do not depend on each
+// other share a launch; and tiny tasks that follow each other are run by one block. Bits stay the same: no sum is taken
+// in another order.
 #pragma once
 #include "tasks.h"
 

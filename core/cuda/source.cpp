@@ -606,10 +606,18 @@ Body body(const Chain& chain, const Form& form) {
 
 std::string source(const Chain& chain, const Form& form) { return kernel_text(body(chain, form)); }
 
+int64_t product_tile(const Product& p) {
+  constexpr int64_t kSmall = int64_t{1} << 21;  // multiply-adds
+  return is_inexact(p.dtype) && p.m * p.n * p.k > kSmall ? 64 : 16;
+}
+
 namespace {
 
-// A sum of each warp for each of 16 by 16 elements.
-int shared_of_product(DType dtype) { return 8 * 256 * static_cast<int>(is_half(dtype) ? 4 : size_of(dtype)); }
+// A sum of each warp for each of 16 by 16 elements; or 16 steps of the sum for 64 rows and columns.
+int shared_of_product(const Product& p) {
+  const int elements = product_tile(p) == 16 ? 8 * 256 : 2 * 16 * 68;
+  return elements * static_cast<int>(is_half(p.dtype) ? 4 : size_of(p.dtype));
+}
 
 // How threads load a factor: `along` and `across` are its strides along the sum and across it, where it has `lines`, of
 // which a thread takes `each`.
@@ -622,24 +630,26 @@ const char* packing(DType dtype, const MatrixOperand& x, int64_t along, int64_t 
   return "Packed::none";
 }
 
-// The template arguments of small_product.
-std::string product_arguments(const Product& p) {
+// The function that makes a product, with its template arguments.
+std::string product_function(const Product& p) {
   constexpr int64_t kRows = 2, kColumns = 4, kLongSum = 512;
-  return dtype_text(p.dtype) + ", " + packing(p.dtype, p.a, p.a.col, p.a.row, p.m, kRows) + ", " +
-         packing(p.dtype, p.b, p.b.row, p.b.col, p.n, kColumns) + (p.k >= kLongSum ? ", true" : ", false");
+  const std::string arguments = dtype_text(p.dtype) + ", " + packing(p.dtype, p.a, p.a.col, p.a.row, p.m, kRows) +
+                                ", " + packing(p.dtype, p.b, p.b.row, p.b.col, p.n, kColumns);
+  if (product_tile(p) != 16) return "tiled_product<" + arguments + ">";
+  return "small_product<" + arguments + (p.k >= kLongSum ? ", true>" : ", false>");
 }
 
 }  // namespace
 
 Body product_body(const Product& product) {
   const DType dtype = product.dtype;
-  const std::string call = "small_product<" + product_arguments(product) + ">(words, block_number);";
+  const std::string call = product_function(product) + "(words, block_number);";
   return {"product " + std::string(wengert::name_of(dtype)),
           "device_product.h",
           "{\n  " + call + "\n}\n",
           kProductWords,
           kBlock,
-          shared_of_product(dtype)};
+          shared_of_product(product)};
 }
 
 Body product_body(const Product& product, bool kept, const Chain& chain, const Form& form, int given) {
@@ -647,8 +657,7 @@ Body product_body(const Product& product, bool kept, const Chain& chain, const F
   Writer writer{chain, form};
   writer.number_words();
   const std::string t = storage(dtype), element = writer.write_element(given);
-  std::string text =
-      "{\n  small_product<" + product_arguments(product) + ">(words, block_number, [=](int64_t at, " + t + " y) {\n";
+  std::string text = "{\n  " + product_function(product) + "(words, block_number, [=](int64_t at, " + t + " y) {\n";
   if (kept) text += "  address<" + t + ">(words[0])[at] = y;\n";
   text +=
       "  [at, y](const int64_t* words) " + element + "  (words + " + std::to_string(kProductWords) + ");\n  });\n}\n";
@@ -657,7 +666,7 @@ Body product_body(const Product& product, bool kept, const Chain& chain, const F
           text,
           kProductWords + writer.n_words,
           kBlock,
-          shared_of_product(dtype)};
+          shared_of_product(product)};
 }
 
 // Instructions that share a register which is neither a number nor a constant belong together.

@@ -94,6 +94,7 @@ std::string source(const Chain& chain, const Form& form);
 // `given` in the chain's iteration space, planned with packs of one, and is stored itself only if it is `kept`.
 inline constexpr int kProductWords = 13;
 Body product_body(const Product& product);
+int64_t product_tile(const Product& product);  // a block makes so many rows and columns
 Body product_body(const Product& product, bool kept, const Chain& chain, const Form& form, int given);
 
 // Of a chain without rows, the parts that have nothing to do with each other, with the numbers of their inputs and

@@ -84,17 +84,17 @@ void Recording::describe_chain(const Chain& chain, const Space& space, const Ope
       add_once(t.reads, block_of(operand.data));
     at += operand.number && size_of(r.dtype) > 8 ? 2 : 1;
   }
-  if (chain.rows) return;
   auto call = std::make_shared<ElementCall>();
   call->chain = &chain;
   call->shape.assign(space.shape, space.shape + space.ndim);
+  call->row_axes = space.row_axes;
   call->in.assign(in, in + n_in);
   int n_out = 0, k = 0;
   for (const Chain::Register& r : chain.registers) {
     n_out += r.output;
     if (!r.input) continue;
     Operand& operand = call->in[static_cast<size_t>(k++)];
-    call->strides.emplace_back(operand.strides, operand.strides + space.ndim);
+    call->strides.emplace_back(operand.strides, operand.strides + space.ndim - (r.row ? space.row_axes : 0));
     operand.strides = call->strides.back().data();
     if (!operand.number) continue;
     const auto* bytes = static_cast<const char*>(operand.data);

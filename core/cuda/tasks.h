@@ -17,14 +17,17 @@ struct Range {
 // The memory that a value reaches.
 Range range_of(const Value* v);
 
-// A chain of elementwise instructions with its operands, kept to be planned again.
+// A chain with its operands, kept to be planned again.
 struct ElementCall {
   const Chain* chain;
   std::vector<int64_t> shape;
+  int row_axes = 0;
   std::vector<Operand> in;
   std::vector<std::vector<int64_t>> strides;
   std::vector<std::vector<char>> numbers;  // bytes of the operands that are numbers
   std::vector<void*> out;
+  std::shared_ptr<const Chain> owned;  // the chain, if it was made of those of these calls
+  std::vector<std::shared_ptr<ElementCall>> sources;
   int64_t size() const;
 };
 
@@ -41,7 +44,7 @@ struct Task {
   std::vector<Number> numbers;
   std::vector<const char*> reads, writes;  // the blocks of memory, by their beginnings
   std::optional<Product> product;          // of the library, or of a kernel of ours
-  std::shared_ptr<ElementCall> elements;   // of a chain without rows
+  std::shared_ptr<ElementCall> elements;   // of a chain
 };
 
 struct Recording : NumberLog {

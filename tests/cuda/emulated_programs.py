@@ -247,7 +247,7 @@ def main() -> None:
     draws()
     same_training([16, 16, 16, 5], most_nodes=7, copies_of_results=0)
     same_training(
-        [96, 128, 3], most_nodes=14, copies_of_results=1, batch=64
+        [160, 256, 3], most_nodes=14, copies_of_results=1, batch=64
     )  # a product of the library gives a gradient
     graph_is_step_by_step(written_after_it_was_read)
     graph_is_step_by_step(transposed_and_sliced)
