@@ -74,21 +74,39 @@ struct MatrixAttention {
             k == Call::kQueries || k == Call::kKeys ? call.depth() : call.width()};
   }
 
+  WENGERT_INLINE static SharedAddress behind(SharedAddress at, int row, int column) {
+    return at + (row * kPitch + column) * static_cast<int>(sizeof(S));
+  }
+
   // to[r][c] = m[first + r][c] for kHeight rows; what is outside of m is zero. They are there after the next wait.
   template <int kHeight>
   WENGERT_INLINE static void stage(S* to, const Matrix& m, int64_t first) {
     constexpr int kPacks = kHead / kPack, kCopies = kHeight * kPacks / kBlock;
     static_assert(kCopies * kBlock == kHeight * kPacks);
-    const S* from = m.data + first * m.row;
-#pragma unroll(kPack == 1 ? 1 : kCopies)
-    for (int i = 0; i < kCopies; ++i) {
-      const int at = i * kBlock + static_cast<int>(threadIdx.x), r = at / kPacks, c = at % kPacks * kPack;
-      const bool present = first + r < m.rows && c < m.columns;
-      const S* element = present ? from + r * m.row + c : m.data;
-      if constexpr (kPack == 1) {
-        to[r * kPitch + c] = present ? *element : S{};
-      } else {
-        copy_async<16>(shared_address(to + r * kPitch + c), element, present);
+    const int left = static_cast<int>(m.rows - first < kHeight ? m.rows - first : kHeight);
+    const int thread = static_cast<int>(threadIdx.x);
+    if constexpr (kPack > 1 && kBlock % kPacks == 0) {
+      // A thread stays in its column.
+      constexpr int kStep = kBlock / kPacks;
+      const int row = thread / kPacks, c = thread % kPacks * kPack, end = c < m.columns ? left : 0;
+      const S* from = m.data + (first + row) * m.row + c;
+      const SharedAddress target = shared_address(to + row * kPitch + c);
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        copy_async<16>(behind(target, i * kStep, 0), from, row + i * kStep < end);
+        from += kStep * m.row;
+      }
+    } else {
+#pragma unroll 1
+      for (int at = thread; at < kHeight * kPacks; at += kBlock) {
+        const int r = at / kPacks, c = at % kPacks * kPack;
+        const bool present = r < left && c < m.columns;
+        const S* from = m.data + (first + r) * m.row + c;
+        if constexpr (kPack > 1) {
+          copy_async<16>(shared_address(to + r * kPitch + c), from, present);
+        } else {
+          to[r * kPitch + c] = present ? *from : S{};
+        }
       }
     }
   }
@@ -97,9 +115,6 @@ struct MatrixAttention {
   WENGERT_INLINE static int in_columns() { return lane() % 16 * kPitch + lane() / 16 * 8; }
   WENGERT_INLINE static int in_rows() { return (lane() / 16 * 8 + lane() % 8) * kPitch + lane() / 8 % 2 * 8; }
   WENGERT_INLINE static SharedAddress of(S* tile, int elements) { return shared_address(tile + elements); }
-  WENGERT_INLINE static SharedAddress behind(SharedAddress at, int row, int column) {
-    return at + (row * kPitch + column) * static_cast<int>(sizeof(S));
-  }
 
   // The 16 rows of this warp as left factors.
   WENGERT_INLINE static S* rows_of_warp(S* tile) { return tile + static_cast<int>(threadIdx.x) / 32 * 16 * kPitch; }
