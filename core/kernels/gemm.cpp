@@ -10,6 +10,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "../threads.h"
 #include "gemm_small.h"
@@ -29,9 +30,10 @@ constexpr double kSmallThinWork = 1 << 16;   // the same when fewer than 16 colu
 constexpr double kSmallVectorWork = 1024;    // the same for a vector times a matrix
 constexpr int64_t kUnpackedK = 256;          // depth of tiles that the small kernel reads in place; 32 columns fill L1
 constexpr int64_t kUnpackedStep = 2048;      // bytes between their rows: wider steps fall into few sets of the cache
-constexpr int64_t kChunkK = 4096;            // of a split sum
-constexpr int64_t kMaxChunks = 16;           // bounds the memory for partial sums
-constexpr int64_t kVectorTile = 256;         // outputs of one matrix-vector tile, at least
+constexpr int64_t kPackedRows = 64, kPackedColumns = 64, kPackedDepth = 64;  // from here on packing pays
+constexpr int64_t kChunkK = 4096;                                            // of a split sum
+constexpr int64_t kMaxChunks = 16;                                           // bounds the memory for partial sums
+constexpr int64_t kVectorTile = 256;  // outputs of one matrix-vector tile, at least
 
 constexpr double work_of(int64_t m, int64_t n, int64_t k) {
   return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
@@ -213,6 +215,28 @@ bool suits_small_kernel(int64_t n, int64_t k, const Operand<T>& a, const Operand
   return n % 16 == 0 && k <= kUnpackedK && (!a.transposed || a.ld <= widest) && (b.transposed || b.ld <= widest);
 }
 
+// Whether the packed kernel is faster than BLAS and the small kernel on a tile: packing has to pay.
+template <class T>
+bool suits_packed_kernel(int64_t m, int64_t n, int64_t k) {
+  const bool built = std::is_same_v<T, float> ? packed_gemm_f32 != nullptr : packed_gemm_f64 != nullptr;
+  return built && m >= kPackedRows && n >= kPackedColumns && k >= kPackedDepth;
+}
+
+template <class T>
+void packed_gemm(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const T* a_data, const Operand<T>& b,
+                 const T* b_data, T* c, int64_t ldc) {
+  thread_local std::vector<T> memory;  // half a megabyte at most: tiles have at most 272 rows
+  if (memory.size() < static_cast<size_t>(packed_rows(m, k))) memory.resize(packed_rows(m, k));
+  T* rows = memory.data();
+  const int64_t a_row = a.transposed ? 1 : a.ld, a_col = a.transposed ? a.ld : 1;
+  const int64_t b_row = b.transposed ? 1 : b.ld, b_col = b.transposed ? b.ld : 1;
+  if constexpr (std::is_same_v<T, float>) {
+    packed_gemm_f32(m, n, k, a_data, a_row, a_col, b_data, b_row, b_col, c, ldc, rows);
+  } else {
+    packed_gemm_f64(m, n, k, a_data, a_row, a_col, b_data, b_row, b_col, c, ldc, rows);
+  }
+}
+
 template <class T>
 void run_tile(const Plan& p, int64_t tile, int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Operand<T>& b,
               T* c, int64_t ldc, T* partial) {
@@ -233,6 +257,9 @@ void run_tile(const Plan& p, int64_t tile, int64_t m, int64_t n, int64_t k, cons
       if (suits_small_kernel(cols, depth, a, b)) {
         return small_gemm(rows, cols, depth, a.at(i, q), a.transposed ? 1 : a.ld, a.transposed ? a.ld : 1, b.at(q, j),
                           b.transposed ? 1 : b.ld, b.transposed ? b.ld : 1, out, ldc);
+      }
+      if (suits_packed_kernel<T>(rows, cols, depth)) {
+        return packed_gemm(rows, cols, depth, a, a.at(i, q), b, b.at(q, j), out, ldc);
       }
     }
     blas_gemm(rows, cols, depth, a, a.at(i, q), b, b.at(q, j), out, ldc);

@@ -17,6 +17,10 @@ namespace {
 template <class T, int Strip>
 inline void pack_panel(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
   int64_t p = 0;
+  if (b_col == 1 && columns == Strip) {
+    for (; p < k; ++p) std::memcpy(panel + p * Strip, b + p * b_row, Strip * sizeof(T));
+    return;
+  }
 #if defined(__x86_64__)
   if (b_row == 1) {  // b is transposed: four by four (two by two) in registers
     if constexpr (sizeof(T) == 4) {
@@ -156,6 +160,54 @@ struct F64 {
 
 namespace avx512 {
 
+// 16 × 16 numbers, read by whole lines: with powers of two between rows, lines that are read in parts leave the nearest
+// cache before their next part.
+inline void transpose_16(const float* from, int64_t step, float* to, int64_t to_step) {
+  __m512 a[16], b[16];
+  for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_ps(from + i * step);
+  for (int i = 0; i < 16; i += 2) {
+    b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+    b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    for (int h = 0; h < 2; ++h) {
+      const __m512d x = _mm512_castps_pd(b[i + h]), y = _mm512_castps_pd(b[i + h + 2]);
+      a[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(x, y));
+      a[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    for (int h = 0; h < 16; h += 8) {
+      b[i + h] = _mm512_shuffle_f32x4(a[i + h], a[i + h + 4], 0x88);
+      b[i + h + 4] = _mm512_shuffle_f32x4(a[i + h], a[i + h + 4], 0xdd);
+    }
+  }
+  for (int i = 0; i < 8; ++i) {
+    _mm512_storeu_ps(to + i * to_step, _mm512_shuffle_f32x4(b[i], b[i + 8], 0x88));
+    _mm512_storeu_ps(to + (i + 8) * to_step, _mm512_shuffle_f32x4(b[i], b[i + 8], 0xdd));
+  }
+}
+
+// 8 × 8 numbers.
+inline void transpose_8(const float* from, int64_t step, float* to, int64_t to_step) {
+  __m256 a[8], b[8];
+  for (int i = 0; i < 8; ++i) a[i] = _mm256_loadu_ps(from + i * step);
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+    b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int h = 0; h < 2; ++h) {
+      a[i + 2 * h] = _mm256_shuffle_ps(b[i + h], b[i + h + 2], 0x44);
+      a[i + 2 * h + 1] = _mm256_shuffle_ps(b[i + h], b[i + h + 2], 0xee);
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(to + i * to_step, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
+    _mm256_storeu_ps(to + (i + 4) * to_step, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+  }
+}
+
 struct F32 {
   using T = float;
   using Mask = __mmask16;
@@ -170,7 +222,24 @@ struct F32 {
   static Vec multiply_add(Vec x, Vec y, Vec z) { return _mm512_fmadd_ps(x, y, z); }
   static Mask mask(int64_t lanes) { return static_cast<Mask>((1u << lanes) - 1); }
   static void pack(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
-    pack_panel<T, 32>(panel, b, k, columns, b_row, b_col);
+    int64_t p = 0;
+    if (b_row == 1 && columns == 32) {
+      for (; p + 16 <= k; p += 16) {
+        transpose_16(b + p, b_col, panel + p * 32, 32);
+        transpose_16(b + p + 16 * b_col, b_col, panel + p * 32 + 16, 32);
+      }
+    }
+    pack_panel<T, 32>(panel + p * 32, b + p * b_row, k - p, columns, b_row, b_col);
+  }
+  static void pack_rows(T* panel, const T* a, int64_t k, int64_t rows, int64_t a_row, int64_t a_col) {
+    int64_t p = 0;
+    if (a_col == 1 && rows == kRows) {
+      for (; p + 16 <= k; p += 16) {
+        transpose_8(a + p, a_row, panel + p * kRows, kRows);
+        transpose_8(a + p + 8, a_row, panel + (p + 8) * kRows, kRows);
+      }
+    }
+    pack_panel<T, kRows>(panel + p * kRows, a + p * a_col, k - p, rows, a_col, a_row);
   }
 };
 
@@ -189,6 +258,9 @@ struct F64 {
   static Mask mask(int64_t lanes) { return static_cast<Mask>((1u << lanes) - 1); }
   static void pack(T* panel, const T* b, int64_t k, int64_t columns, int64_t b_row, int64_t b_col) {
     pack_panel<T, 16>(panel, b, k, columns, b_row, b_col);
+  }
+  static void pack_rows(T* panel, const T* a, int64_t k, int64_t rows, int64_t a_row, int64_t a_col) {
+    pack_panel<T, kRows>(panel, a, k, rows, a_col, a_row);
   }
 };
 
@@ -234,9 +306,13 @@ const SmallGemmFn<float> small_gemm_f32 = use_avx512() ? avx512::gemm<avx512::F3
 const SmallGemmFn<double> small_gemm_f64 = use_avx512() ? avx512::gemm<avx512::F64>
                                            : use_avx2() ? avx2::gemm<avx2::F64>
                                                         : plain::gemm<plain::F64>;
+const PackedGemmFn<float> packed_gemm_f32 = use_avx512() ? avx512::packed_gemm<avx512::F32> : nullptr;
+const PackedGemmFn<double> packed_gemm_f64 = use_avx512() ? avx512::packed_gemm<avx512::F64> : nullptr;
 #else
 const SmallGemmFn<float> small_gemm_f32 = plain::gemm<plain::F32>;
 const SmallGemmFn<double> small_gemm_f64 = plain::gemm<plain::F64>;
+const PackedGemmFn<float> packed_gemm_f32 = nullptr;
+const PackedGemmFn<double> packed_gemm_f64 = nullptr;
 #endif
 
 }  // namespace wengert

@@ -17,4 +17,14 @@ using SmallGemmFn = void (*)(int64_t m, int64_t n, int64_t k, const T* a, int64_
 extern const SmallGemmFn<float> small_gemm_f32;
 extern const SmallGemmFn<double> small_gemm_f64;
 
+// The same for tiles of any depth, with both operands packed. `rows` is memory for packed_rows(m, k) elements. Null
+// where BLAS is as fast: without AVX-512.
+template <class T>
+using PackedGemmFn = void (*)(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,
+                              int64_t b_row, int64_t b_col, T* c, int64_t ldc, T* rows);
+constexpr int64_t packed_rows(int64_t m, int64_t k) { return (m + 7) / 8 * 8 * (k < kSmallMaxK ? k : kSmallMaxK); }
+
+extern const PackedGemmFn<float> packed_gemm_f32;
+extern const PackedGemmFn<double> packed_gemm_f64;
+
 }  // namespace wengert
