@@ -52,12 +52,31 @@ char* system_allocate(size_t size, size_t used) {
   return data;
 }
 
+size_t freed_to_malloc = 0;  // at most this much of malloc's free memory is resident
+
 void system_free(char* data, size_t size) {
   if (size < kHugePage) {
     std::free(data);
+    freed_to_malloc += size;
   } else {
     munmap(data, size);
   }
+}
+
+// malloc keeps the pages of blocks below kHugePage that lie between used ones. They are returned once they may be more
+// than this; in between, the next block finds pages that need not be made anew.
+constexpr size_t kMostFreePages = size_t{8} << 20;
+
+void return_free_pages() {
+  if (freed_to_malloc <= kMostFreePages) return;
+#ifdef __GLIBC__
+#if __GLIBC_PREREQ(2, 33)
+  freed_to_malloc = std::min(freed_to_malloc, mallinfo2().fordblks);  // the rest is in use again
+  if (freed_to_malloc <= kMostFreePages) return;
+#endif
+  malloc_trim(0);
+#endif
+  freed_to_malloc = 0;
 }
 
 }  // namespace
@@ -67,6 +86,7 @@ constinit MemoryPool memory_pool = {};
 namespace {
 
 const MemoryWatch* memory_watch = nullptr;
+size_t most_live = 0;  // at once, before the peak was last reset
 
 void set_thresholds() {
   const size_t peak = memory_pool.stats.peak_bytes, limit = memory_pool.limit;
@@ -124,11 +144,21 @@ void require_room(size_t bytes) {
   if (missing()) memory_hooks.fail(bytes);
 }
 
-// Cached blocks count towards the limit, so they are returned to the system, largest first, until the new block fits.
+// How much live and cached blocks may take together: the limit, or a twelfth more than was ever live at once, and some
+// megabytes, within which a step with blocks of other sizes than the last one finds them cached again in the next.
+size_t most_held() {
+  constexpr size_t kSpare = size_t{12} << 20;
+  const size_t most = std::max(most_live, memory_pool.stats.peak_bytes);
+  return memory_pool.limit ? memory_pool.limit : most + std::max(most / 12, kSpare);
+}
+
+// Returns cached blocks to the system, largest first, until a new block fits.
 void give_back_cached(size_t size) {
   const MemoryStats& s = memory_pool.stats;
-  for (int c = kNumClasses; c-- > 0 && s.live_bytes + s.pooled_bytes + size > memory_pool.limit;)
-    while (memory_pool.head[c] && s.live_bytes + s.pooled_bytes + size > memory_pool.limit) drop_cached(c);
+  const size_t most = most_held();
+  for (int c = kNumClasses; c-- > 0 && s.live_bytes + s.pooled_bytes + size > most;)
+    while (memory_pool.head[c] && s.live_bytes + s.pooled_bytes + size > most) drop_cached(c);
+  return_free_pages();
 }
 
 }  // namespace
@@ -178,8 +208,8 @@ Buffer* allocate_slow(size_t bytes, int c, Category category) {
   if (memory_pool.limit) {
     require_room(bytes);
     if (Buffer* b = take_pooled(c, bytes, category)) return b;  // reuse memory that was just dropped
-    give_back_cached(kClassBytes.of[c]);
   }
+  give_back_cached(kClassBytes.of[c]);
   if (memory_pool.system_requests == 0) {
     memory_pool.most_pooled = most_pooled_bytes();
     set_thresholds();
@@ -274,6 +304,7 @@ MemoryStats memory_stats() {
 }
 
 void reset_peak() {
+  most_live = std::max(most_live, memory_pool.stats.peak_bytes);
   memory_pool.stats.peak_bytes = memory_pool.stats.live_bytes;
   set_thresholds();
 }
@@ -286,6 +317,7 @@ void empty_pool() {
 #ifdef __GLIBC__
   malloc_trim(0);  // returns the free memory that malloc keeps between used blocks
 #endif
+  freed_to_malloc = 0;
 }
 
 }  // namespace wengert
