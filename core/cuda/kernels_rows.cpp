@@ -1,4 +1,4 @@
-// Ops on rows as chains: softmax and its derivatives, normalisation and its derivatives.
+// Ops on rows as chains: softmax, cross entropy and normalisation, with their derivatives.
 #include <cmath>
 
 #include "kernels_norm.h"
@@ -35,6 +35,11 @@ struct ChainWriter {
     prepared.chain.registers.back().input = true;
     return stored == computed ? k : emit({Chain::Instruction::Kind::cast}, {k}, computed, row);
   }
+  int integer(bool row) {
+    const int k = add(DType::Int64, row);
+    prepared.chain.registers.back().input = true;
+    return k;
+  }
   int number() {  // of the host, in the dtype that is computed in
     const int k = add(computed, true);
     prepared.chain.registers.back().input = true;
@@ -49,6 +54,7 @@ struct ChainWriter {
     return b < 0 ? emit(i, {a}, made, is_row(a)) : emit(i, {a, b}, made, is_row(a));
   }
   int where(int condition, int a, int b) {
+    if (is_row(b)) b = expand(b);
     Chain::Instruction i{Chain::Instruction::Kind::map};
     i.op = Elementwise::where;
     return emit(i, {condition, a, b}, computed, false);
@@ -131,6 +137,114 @@ void log_softmax_pull(CudaDevice& gpu, const Op& op, Value* const* in, int n_in,
     const int pulled = w.sub(t, w.mul(w.map(Elementwise::exp, y), total));
     w.output(w.where(w.map(Elementwise::equal, total, w.sub(t, t)), t, pulled));
   });
+}
+
+// ------------------------------------------------------------------------------------------------------- cross entropy
+
+// Logits of shape (…, classes), and numbers of rows: their classes, and what derivatives are given.
+struct ClassCall {
+  CudaDevice& gpu;
+  const Value* x;
+  Ref classes, places;  // of rows; 0, 1, 2, … along one
+  std::vector<Ref> packed;
+  std::vector<Operand> in;
+  int64_t of_rows[kMaxRank] = {}, of_places[kMaxRank] = {};
+  alignas(16) char numbers[2][16];
+
+  ClassCall(CudaDevice& device, const Value* logits, Value* given)
+      : gpu(device),
+        x(logits),
+        classes(contiguous(given)),
+        places(empty(DType::Int64, Dims{logits->shape[logits->ndim - 1]}, Category::workspace, device.id)) {
+    gpu.run_kernel("device_memory.h", "iota<DType::Int64, DType::Int64>(words, block_number)",
+                   {reinterpret_cast<int64_t>(places->data), places->size, 0, 1}, places->size);
+    of_places[x->ndim - 1] = 1;
+    for (int i = 0; i + 1 < x->ndim; ++i) of_rows[i] = classes->strides[i];
+  }
+  // Derivatives need no check: the loss was computed before, with the same classes.
+  void check(const Op& op) {
+    const Ref from(classes.take());
+    classes = Ref(empty(DType::Int64, from->dims(), Category::workspace, gpu.id));
+    std::vector<int64_t> words = {reinterpret_cast<int64_t>(classes->data), reinterpret_cast<int64_t>(from->data),
+                                  classes->size, places->size};
+    gpu.note_index(op, words);
+    gpu.run_kernel("device_index.h", "check_indices(words, block_number)", words, classes->size);
+  }
+  void full(const Value* v) { in.push_back({v->data, v->strides}); }
+  void row(Value* v) {
+    packed.emplace_back(contiguous(v));
+    in.push_back({packed.back()->data, of_rows});
+  }
+  // In the order in which `Target` declares them.
+  void target() {
+    static constexpr int64_t kRepeated[kMaxRank] = {};
+    in.push_back({classes->data, of_rows});
+    in.push_back({places->data, of_places});
+    for (int k = 0; k < 2; ++k) {
+      set_scalar(x->dtype == DType::Float64 ? DType::Float64 : DType::Float32, numbers[k], k);
+      in.push_back({numbers[k], kRepeated, true});
+    }
+  }
+  void run(PreparedChain& prepared, void* const* out) {
+    gpu.run_chain(prepared, {x->ndim, x->shape, 1}, in.data(), out);
+  }
+};
+
+struct Target {
+  int is_class, zero, one;
+  explicit Target(ChainWriter& w) {
+    const int class_of_row = w.integer(true), place = w.integer(false);
+    zero = w.number();
+    one = w.number();
+    is_class = w.map(Elementwise::equal, place, class_of_row);
+  }
+};
+
+void cross_entropy(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs&, Value** out) {
+  if (out[0]->size == 0) return;
+  PreparedChain& prepared = gpu.prepared(op, static_cast<int>(in[0]->dtype), [&](PreparedChain& made) {
+    ChainWriter w(made, in[0]->dtype);
+    const int x = w.input();
+    const Target target(w);
+    const int largest = w.reduce(Reduction::max, x), near = w.sub(x, largest);
+    const int log_total = w.map(Elementwise::log, w.sum(w.map(Elementwise::exp, near)));
+    w.output(w.sub(log_total, w.sum(w.where(target.is_class, near, target.zero))));
+    w.output(largest);
+    w.output(log_total);
+  });
+  ClassCall call(gpu, in[0], in[1]);
+  call.check(op);
+  call.full(in[0]);
+  call.target();
+  void* to[] = {out[0]->data, out[1]->data, out[2]->data};
+  call.run(prepared, to);
+}
+
+// t, x, classes, largest, log_total
+template <bool kForward>
+void cross_entropy_derivative(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs&, Value** out) {
+  if (in[1]->size == 0) return;
+  PreparedChain& prepared = gpu.prepared(op, static_cast<int>(in[1]->dtype), [&](PreparedChain& made) {
+    ChainWriter w(made, in[1]->dtype);
+    const int t = w.input(!kForward), x = w.input(), largest = w.input(true), log_total = w.input(true);
+    const Target target(w);
+    const int p = w.map(Elementwise::exp, w.sub(w.sub(x, largest), log_total));
+    const int slope = w.where(target.is_class, w.sub(p, target.one), p);
+    if constexpr (kForward) {
+      w.output(w.sum(w.where(w.is_zero(t), t, w.mul(slope, t))));
+    } else {
+      const int bar = w.expand(t);
+      w.output(w.where(w.map(Elementwise::equal, bar, w.sub(bar, bar)), bar, w.mul(slope, bar)));
+    }
+  });
+  ClassCall call(gpu, in[1], in[2]);
+  kForward ? call.full(in[0]) : call.row(in[0]);
+  call.full(in[1]);
+  call.row(in[3]);
+  call.row(in[4]);
+  call.target();
+  void* to = out[0]->data;
+  call.run(prepared, &to);
 }
 
 // ------------------------------------------------------------------------------------------------------- normalisation
@@ -327,6 +441,9 @@ void register_row_kernels() {
   add_kernel("softmax_push", softmax_push);
   add_kernel("log_softmax_push", log_softmax_push);
   add_kernel("log_softmax_pull", log_softmax_pull);
+  add_kernel("cross_entropy", cross_entropy);
+  add_kernel("cross_entropy_tangent", cross_entropy_derivative<true>);
+  add_kernel("cross_entropy_cotangent", cross_entropy_derivative<false>);
   add_kernel("standardise", standardise);
   add_kernel("standardise_tangent", standardise_tangent);
   add_kernel("standardise_cotangent", standardise_cotangent);

@@ -5,6 +5,7 @@
 
 #include "attention_rows.h"
 #include "conv_tiles.h"
+#include "cross_entropy_rows.h"
 #include "finite_rows.h"
 #include "pool_rows.h"
 #include "random_rows.h"
@@ -17,15 +18,16 @@
 namespace wengert {
 
 // The tables that every instruction set has for float and for double: type, and the function that gives it.
-#define WENGERT_TABLES(X)          \
-  X(ConvTiles, conv_tiles)         \
-  X(PoolRows, pool_rows)           \
-  X(AttentionRows, attention_rows) \
-  X(FiniteRows, finite_rows)       \
-  X(RandomRows, random_rows)       \
-  X(RecurrentRows, recurrent_rows) \
-  X(RowKernels, row_kernels)       \
-  X(SoftmaxRows, softmax_rows)     \
+#define WENGERT_TABLES(X)                 \
+  X(ConvTiles, conv_tiles)                \
+  X(CrossEntropyRows, cross_entropy_rows) \
+  X(PoolRows, pool_rows)                  \
+  X(AttentionRows, attention_rows)        \
+  X(FiniteRows, finite_rows)              \
+  X(RandomRows, random_rows)              \
+  X(RecurrentRows, recurrent_rows)        \
+  X(RowKernels, row_kernels)              \
+  X(SoftmaxRows, softmax_rows)            \
   X(SymmetricRows, symmetric_rows)
 
 namespace {

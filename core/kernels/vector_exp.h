@@ -6,15 +6,18 @@ namespace wengert::WENGERT_ISA_NAMESPACE {
 
 // e^r - 1 for |r| <= ln(2) / 2. Minimax polynomials of (e^r - 1 - r) / r^2 (Remez exchange in 40 digits,
 // relative error of the whole 2^-32 and 2^-61).
-WENGERT_INLINE float expm1_reduced(float r) {
-  const float q = polynomial(r, 0.5f, 0x1.555556p-3f, 0x1.5554acp-5f, 0x1.11108ep-7f, 0x1.6d7758p-10f, 0x1.a1a48ap-13f);
+template <class T>
+WENGERT_INLINE T expm1_reduced_single(T r) {
+  const T q = polynomial(r, 0.5f, 0x1.555556p-3f, 0x1.5554acp-5f, 0x1.11108ep-7f, 0x1.6d7758p-10f, 0x1.a1a48ap-13f);
   return madd(r * r, q, r);
 }
-WENGERT_INLINE double exp_quadratic(double r) {  // (e^r - 1 - r) / r^2
+template <class T>
+WENGERT_INLINE T exp_quadratic(T r) {  // (e^r - 1 - r) / r^2
   return polynomial(r, 0.5, 0.16666666666666677, 0.041666666666666706, 0.008333333333321234, 0.0013888888888866123,
                     0.00019841269887251983, 2.4801587361984776e-05, 2.7557242968047823e-06, 2.755724152808571e-07,
                     2.5109503685246473e-08, 2.092482628713759e-09);
 }
+WENGERT_INLINE float expm1_reduced(float r) { return expm1_reduced_single(r); }
 WENGERT_INLINE double expm1_reduced(double r) { return madd(r * r, exp_quadratic(r), r); }
 
 template <class T>

@@ -137,14 +137,22 @@ struct Lanes16 : LanesBase<Element> {
     std::memcpy(&v, p, sizeof(v));
     return v;
   }
+  // Without a loop, which would go through memory.
   WENGERT_LANE Vec load_first(const T* p, int64_t n) {
-    Vec v{};
-    for (int64_t i = 0; i < n; ++i) v[i] = p[i];
-    return v;
+    if (n == 0) return Vec{};
+    if constexpr (kWidth == 4) {
+      if (n == 2) return Vec{p[0], p[1]};
+      if (n == 3) return Vec{p[0], p[1], p[2]};
+    }
+    return Vec{p[0]};
   }
   WENGERT_LANE void store(T* p, Vec v) { std::memcpy(p, &v, sizeof(v)); }
   WENGERT_LANE void store_first(T* p, int64_t n, Vec v) {
-    for (int64_t i = 0; i < n; ++i) p[i] = v[i];
+    if (n > 0) p[0] = v[0];
+    if constexpr (kWidth == 4) {
+      if (n > 1) p[1] = v[1];
+      if (n > 2) p[2] = v[2];
+    }
   }
   WENGERT_LANE Vec broadcast(const T* p) { return Vec{} + *p; }
   WENGERT_LANE Vec add(Vec x, Vec y) { return x + y; }

@@ -1,87 +1,74 @@
 // The loops of softmax_rows.h for one instruction set.
 #include "softmax_rows.h"
 
-#include "vector_math.h"
-#include "vector_reduce.h"
+#include "vector_pack_rows.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
 
 namespace {
 
-// y = exp(x − max x); gives max x and Σ y.
-template <class T>
-struct Exponentials {
-  T largest, total;
-  WENGERT_INLINE Exponentials(T* y, const T* x, int64_t n) : largest(reduce_row<reduction::max, T>(x, n)) {
-    const T shift = largest;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = math::exp_not_positive(x[i] - shift);
-    total = reduce_row<reduction::sum, T>(y, n);
-  }
-};
-
 // a / b with a reciprocal of b that is correctly rounded: so is the quotient after one correction (Markstein,
-// "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). Three products cost less than a
-// division.
+// "Computation of elementary functions on the IBM RISC System/6000 processor", 1990).
 template <class T>
-WENGERT_INLINE T quotient(T a, T b, T reciprocal) {
-  if constexpr (!kFused) return a / b;
-  const T q = a * reciprocal;
-  return madd(madd(-q, b, a), reciprocal, q);
+WENGERT_INLINE Pack<T> quotient(const Pack<T>& a, const Pack<T>& b, const Pack<T>& reciprocal) {
+  if constexpr (!kFused) return Pack<T>(a.v / b.v);
+  const Pack<T> q = a * reciprocal;
+  return madd(madd(T{0} - q, b, a), reciprocal, q);
 }
 
+// Exponentials of short rows wait in whole packs: what was stored with a mask is slow to read again at once.
 template <class T>
 void softmax(T* y, const T* x, int64_t rows, int64_t cols) {
-  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
-    const T total = Exponentials<T>(y, x, cols).total, reciprocal = T{1} / total;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < cols; ++i) y[i] = quotient(y[i], total, reciprocal);
-  }
+  constexpr int64_t kLanes = Pack<T>::kLanes;
+  alignas(64) T waiting[kElementsAtOnce + kRowsAtOnce * kLanes];
+  const int64_t padded = (cols + kLanes - 1) / kLanes * kLanes;
+  const bool wait = cols <= kElementsAtOnce;
+  for_few_rows(rows, cols, [&](int64_t first, int64_t n) {
+    const auto exponentials_of = [&](int64_t k) { return wait ? waiting + k * padded : y + (first + k) * cols; };
+    T shifts[kRowsAtOnce], totals[kRowsAtOnce];
+    for (int64_t k = 0; k < n; ++k) shifts[k] = largest_of_row(x + (first + k) * cols, cols);
+    for (int64_t k = 0; k < n; ++k) {
+      const T* from = x + (first + k) * cols;
+      T* to = exponentials_of(k);
+      const Pack<T> shift(shifts[k]);
+      totals[k] = sum_packs<T>(cols, [&](int64_t i, auto lanes) {
+        const Pack<T> e = lanes.only(math::exp(lanes.load(from + i, shifts[k]) - shift));
+        wait ? store_pack(to + i, e) : lanes.store(to + i, e);
+        return e;
+      });
+    }
+    for (int64_t k = 0; k < n; ++k) {
+      const T* from = exponentials_of(k);
+      T* to = y + (first + k) * cols;
+      const Pack<T> total(totals[k]), reciprocal(T{1} / totals[k]);
+      for_packs<T>(cols, [&](int64_t i, auto lanes) {
+        const Pack<T> e = wait ? load_pack(from + i) : lanes.load(from + i, T{0});
+        lanes.store(to + i, quotient(e, total, reciprocal));
+      });
+    }
+  });
 }
 
 template <class T>
 void log_softmax(T* y, const T* x, int64_t rows, int64_t cols) {
-  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
-    const Exponentials<T> e(y, x, cols);  // y is written over
-    const T shift = e.largest, log_total = math::log(e.total);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < cols; ++i) y[i] = (x[i] - shift) - log_total;
-  }
-}
-
-template <class T>
-WENGERT_INLINE T sum_products_of_block(const T* a, const T* b, int64_t n) {
-  using V = typename VectorOf<T>::type;
-  constexpr int64_t kLanes = VectorOf<T>::kLanes, kVectors = 4;
-  V sums[kVectors] = {}, u, v;
-  int64_t i = 0;
-  for (; i + kVectors * kLanes <= n; i += kVectors * kLanes) {
-#pragma GCC unroll 4  // so that the accumulators are registers
-    for (int64_t k = 0; k < kVectors; ++k) {
-      load(u, a + i + k * kLanes);
-      load(v, b + i + k * kLanes);
-      sums[k] += u * v;
+  for_few_rows(rows, cols, [&](int64_t first, int64_t n) {
+    T shifts[kRowsAtOnce], totals[kRowsAtOnce] = {};
+    for (int64_t k = 0; k < n; ++k) shifts[k] = largest_of_row(x + (first + k) * cols, cols);
+    for (int64_t k = 0; k < n; ++k) {
+      const T* from = x + (first + k) * cols;
+      const Pack<T> shift(shifts[k]);
+      totals[k] = sum_packs<T>(
+          cols, [&](int64_t i, auto lanes) { return lanes.only(math::exp(lanes.load(from + i, shifts[k]) - shift)); });
     }
-  }
-  for (; i + kLanes <= n; i += kLanes) {
-    load(u, a + i);
-    load(v, b + i);
-    sums[0] += u * v;
-  }
-  const V lanes = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  T total{0};
-  for (int64_t k = 0; k < kLanes; ++k) total += lanes[k];
-  for (; i < n; ++i) total += a[i] * b[i];
-  return total;
-}
-
-template <class T>
-WENGERT_INLINE T sum_products(const T* a, const T* b, int64_t n) {
-  T total{0};
-  for (int64_t start = 0; start < n; start += kReduceBlock) {
-    total += sum_products_of_block(a + start, b + start, n - start < kReduceBlock ? n - start : kReduceBlock);
-  }
-  return total;
+    for (int64_t k = 0; k < kRowsAtOnce; ++k) totals[k] = math::log(totals[k]);
+    for (int64_t k = 0; k < n; ++k) {
+      const T* from = x + (first + k) * cols;
+      T* to = y + (first + k) * cols;
+      const Pack<T> shift(shifts[k]), log_total(totals[k]);
+      for_packs<T>(
+          cols, [&](int64_t i, auto lanes) { lanes.store(to + i, (lanes.load(from + i, T{0}) - shift) - log_total); });
+    }
+  });
 }
 
 // Whether a sum of products with t is not finite although t is zero.
@@ -95,40 +82,60 @@ bool came_from_zeros(T sum, const T* t, int64_t n) {
 
 template <class T>
 void softmax_push(T* out, const T* t, const T* y, int64_t rows, int64_t cols) {
-  for (int64_t r = 0; r < rows; ++r, t += cols, y += cols, out += cols) {
-    const T along = sum_products(t, y, cols);
-    if (came_from_zeros(along, t, cols)) {
-      for (int64_t i = 0; i < cols; ++i) out[i] = T{0};
-      continue;
+  for_few_rows(rows, cols, [&](int64_t first, int64_t n) {
+    T sums[kRowsAtOnce];
+    for (int64_t k = 0; k < n; ++k) {
+      const T *u = t + (first + k) * cols, *v = y + (first + k) * cols;
+      sums[k] =
+          sum_packs<T>(cols, [&](int64_t i, auto lanes) { return lanes.load(u + i, T{0}) * lanes.load(v + i, T{0}); });
     }
-#pragma GCC ivdep
-    for (int64_t i = 0; i < cols; ++i) out[i] = y[i] * (t[i] - along);
-  }
+    for (int64_t k = 0; k < n; ++k) {
+      const T *u = t + (first + k) * cols, *v = y + (first + k) * cols;
+      T* to = out + (first + k) * cols;
+      if (came_from_zeros(sums[k], u, cols)) {
+        for (int64_t i = 0; i < cols; ++i) to[i] = T{0};
+        continue;
+      }
+      const Pack<T> along(sums[k]);
+      for_packs<T>(cols, [&](int64_t i, auto lanes) {
+        lanes.store(to + i, lanes.load(v + i, T{0}) * (lanes.load(u + i, T{0}) - along));
+      });
+    }
+  });
 }
 
 template <class T>
 void log_softmax_push(T* out, const T* t, const T* y, int64_t rows, int64_t cols) {
   for (int64_t r = 0; r < rows; ++r, t += cols, y += cols, out += cols) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < cols; ++i) out[i] = math::exp(y[i]);  // written over
-    T along = sum_products(static_cast<const T*>(out), t, cols);
-    if (came_from_zeros(along, t, cols)) along = T{0};
-#pragma GCC ivdep
-    for (int64_t i = 0; i < cols; ++i) out[i] = t[i] - along;
+    T sum = sum_packs<T>(
+        cols, [&](int64_t i, auto lanes) { return math::exp(lanes.load(y + i, T{0})) * lanes.load(t + i, T{0}); });
+    if (came_from_zeros(sum, t, cols)) sum = T{0};
+    const Pack<T> along(sum);
+    for_packs<T>(cols, [&](int64_t i, auto lanes) { lanes.store(out + i, lanes.load(t + i, T{0}) - along); });
   }
 }
 
 template <class T>
 void log_softmax_pull(T* out, const T* t, const T* y, int64_t rows, int64_t cols) {
-  for (int64_t r = 0; r < rows; ++r, t += cols, y += cols, out += cols) {
-    const T total = reduce_row<reduction::sum, T>(t, cols);
-    if (total == T{0}) {
-      for (int64_t i = 0; i < cols; ++i) out[i] = t[i];
-      continue;
+  for_few_rows(rows, cols, [&](int64_t first, int64_t n) {
+    T totals[kRowsAtOnce];
+    for (int64_t k = 0; k < n; ++k) {
+      const T* u = t + (first + k) * cols;
+      totals[k] = sum_packs<T>(cols, [&](int64_t i, auto lanes) { return lanes.load(u + i, T{0}); });
     }
-#pragma GCC ivdep
-    for (int64_t i = 0; i < cols; ++i) out[i] = t[i] - math::exp(y[i]) * total;
-  }
+    for (int64_t k = 0; k < n; ++k) {
+      const T *u = t + (first + k) * cols, *v = y + (first + k) * cols;
+      T* to = out + (first + k) * cols;
+      if (totals[k] == T{0}) {  // whatever y is
+        for_packs<T>(cols, [&](int64_t i, auto lanes) { lanes.store(to + i, lanes.load(u + i, T{0})); });
+        continue;
+      }
+      const Pack<T> total(totals[k]);
+      for_packs<T>(cols, [&](int64_t i, auto lanes) {
+        lanes.store(to + i, lanes.load(u + i, T{0}) - math::exp(lanes.load(v + i, T{0})) * total);
+      });
+    }
+  });
 }
 
 template <class T>

@@ -398,6 +398,20 @@ def test_gradients_of_attention_in_half_are_those_in_float32(size: float, tolera
         assert np.linalg.norm(low - exact) <= tolerance * np.linalg.norm(exact)
 
 
+def test_cross_entropy_keeps_logits_alone() -> None:
+    """And two numbers a row, and the classes."""
+    logits, classes = wg.randn(256, 100, requires_grad=True), wg.zeros(256, dtype=wg.int64)
+    for dtype, cast in ((wg.float32, False), (wg.bfloat16, True)):
+        with wg.autocast(enabled=cast):
+            x = logits.astype(dtype)
+            before = wg.memory_stats().saved_bytes
+            loss = wg.cross_entropy(x, classes)
+            del x
+        kept = wg.memory_stats().saved_bytes - before
+        assert kept <= logits.size * dtype.itemsize + 256 * (3 * 4 + 2 * 8 + 1)
+        loss.backward()
+
+
 def test_a_weight_that_is_written_to_meanwhile_is_cast_as_it_was() -> None:
     wg.manual_seed(0)
     x, w = wg.randn(4, 64, requires_grad=True), wg.Parameter.randn((64, 64))

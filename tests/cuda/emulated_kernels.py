@@ -216,9 +216,28 @@ def several_layouts(rng: np.random.Generator) -> None:
             np.testing.assert_array_equal(there.cpu().numpy(), here)
 
 
+def classifying(rng: np.random.Generator) -> None:
+    """Cross entropy of short and long rows, in forward mode too, and of a class that does not exist."""
+    for dtype in ("float32", "float64", "bfloat16"):
+        for rows, classes in ((37, 5), (3, 700)):
+            x, t = normal(rng, rows, classes, dtype=dtype), wg.tensor(rng.integers(0, classes, rows))
+
+            def f(x: Any, t: Any) -> Any:
+                return wg.cross_entropy(x, t, reduction="none", ignore_index=1)
+
+            same(f, x, t, what=f"cross entropy {dtype} {rows}x{classes}")
+            same(lambda x, t, f=f: wg.jvp(lambda x: f(x, t), (x,), (x * x,))[1], x, t, what=f"its tangent, {dtype}")
+    try:
+        wg.cross_entropy(normal(rng, 2, 3).to("cuda"), wg.tensor([0, 3]).to("cuda")).item()
+    except wg.IndexRangeError as e:
+        assert "3" in str(e)
+    else:
+        raise AssertionError("class 3 of 3 was taken")
+
+
 def main(which: list[str]) -> None:
     rng = np.random.default_rng(0)
-    for part in (sorting, indexing, convolving, recurring, attending, attending_in_16_bits, summing):
+    for part in (sorting, indexing, convolving, recurring, attending, attending_in_16_bits, summing, classifying):
         if not which or part.__name__ in which:
             part(rng)
             print(part.__name__, flush=True)

@@ -174,6 +174,9 @@ def test_rows(cols: int) -> None:
             wg.nn.functional.layer_norm(t, (cols,)) if hasattr(wg.nn, "functional") else wg.layer_norm(t, (cols,))
         ),
         lambda t: wg.logsumexp(t, axis=-1),
+        lambda t: wg.cross_entropy(t, wg.arange(6, device=t.device) % cols, label_smoothing=0.1),
+        lambda t: wg.grad(lambda z: wg.cross_entropy(z, wg.arange(6, device=t.device) % cols))(t),
+        lambda t: wg.jvp(lambda z: wg.cross_entropy(z, wg.arange(6, device=t.device) % cols), (t,), (t * t,))[1],
         lambda t: wg.grad(lambda z: (wg.softmax(z, axis=-1) ** 2).sum())(t),
         lambda t: wg.compile(lambda z: (z - z.mean(axis=-1, keepdims=True)) / z.std(axis=-1, keepdims=True))(t),
     ):

@@ -22,7 +22,16 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-PARTS = ["sorting", "indexing", "convolving", "recurring", "attending", "attending_in_16_bits", "summing"]
+PARTS = [
+    "sorting",
+    "indexing",
+    "convolving",
+    "recurring",
+    "attending",
+    "attending_in_16_bits",
+    "summing",
+    "classifying",
+]
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -166,6 +166,63 @@ def test_other_class_axes():
     assert wg.cross_entropy(wg.asarray(one), 2).item() == pytest.approx(-special.log_softmax(one)[2])
 
 
+def expected_gradient(x, t, smoothing, bar):
+    """Of rows in float64, where the rows' cotangents are `bar`."""
+    q = np.eye(x.shape[1])[t] * (1 - smoothing) + smoothing / x.shape[1]
+    return (special.softmax(x.astype(np.float64), 1) - q) * bar[:, None]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("classes", [1, 2, 7, 16, 17, 64, 65, 500, 2500, 5000])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-6), (np.float64, 1e-13)])
+def test_cross_entropy_of_rows_of_any_length(classes, smoothing, dtype, tolerance):
+    x, bar = (3 * data(23, classes)).astype(dtype), data(23, seed=3).astype(dtype)
+    bar[5] = 0
+    t = np.random.default_rng(0).integers(0, classes, 23)
+    z = wg.tensor(x, requires_grad=True)
+    y = wg.cross_entropy(z, t, label_smoothing=smoothing, reduction="none")
+    expected = expected_cross_entropy(x.astype(np.float64), t, smoothing=smoothing, reduction="none")
+    np.testing.assert_allclose(y.detach().numpy(), expected, rtol=tolerance, atol=tolerance)
+    (got,) = wg.grad_of(y, [z], [wg.asarray(bar)])
+    np.testing.assert_allclose(got.numpy(), expected_gradient(x, t, smoothing, bar), rtol=0, atol=tolerance)
+    assert not got.numpy()[5].any()
+
+
+def test_cross_entropy_keeps_its_accuracy_far_from_zero():
+    """Probabilities come from the distance to the largest logit, as large logits are all alike to a sum of exponentials."""
+    near, t, bar = data(8, 20).astype(np.float32), np.arange(8), np.ones(8)
+    for offset in (1024.0, -4096.0):
+        x = (near + np.float32(offset)).astype(np.float32)
+        z = wg.tensor(x, requires_grad=True)
+        loss = wg.cross_entropy(z, t, reduction="none")
+        expected = expected_cross_entropy(x.astype(np.float64), t, reduction="none")
+        np.testing.assert_allclose(loss.detach().numpy(), expected, rtol=1e-6, atol=1e-6)
+        got = wg.grad_of(loss, [z], [wg.ones(8)])[0].numpy()
+        np.testing.assert_allclose(got, expected_gradient(x, t, 0.0, bar), rtol=0, atol=1e-6)
+
+
+def test_rows_that_do_not_count_have_no_gradient_whatever_is_in_them():
+    x = data(4, 3)
+    x[1], x[2, 0] = np.nan, np.inf
+    z = wg.tensor(x, requires_grad=True)
+    got = wg.cross_entropy(z, [0, -100, -100, 2]).backward()[z].numpy()
+    assert not got[1:3].any()
+    np.testing.assert_allclose(got[[0, 3]], expected_gradient(x[[0, 3]], np.array([0, 2]), 0.0, np.full(2, 0.5)))
+
+
+def test_second_derivatives_of_cross_entropy():
+    x, t = data(3, 4), np.array([0, 3, 1])
+    for options in ({}, {"label_smoothing": 0.2}, {"ignore_index": 3}):
+        check(lambda z, o=options: (wg.grad(lambda z: wg.cross_entropy(z, t, **o))(z) ** 2).sum(), x)
+        hessian = wg.hessian(lambda z, o=options: wg.cross_entropy(z, t, **o))(wg.asarray(x)).numpy().reshape(12, 12)
+        p = special.softmax(x, 1)
+        blocks = np.zeros((3, 4, 3, 4))
+        counted = [k for k in range(3) if t[k] != options.get("ignore_index", -100)]
+        for k in counted:
+            blocks[k, :, k, :] = (np.diag(p[k]) - np.outer(p[k], p[k])) / len(counted)
+        np.testing.assert_allclose(hessian, blocks.reshape(12, 12), atol=1e-12)
+
+
 def test_nll_and_ignore_index():
     log_p, t = special.log_softmax(data(4, 3), 1), np.array([0, 2, 1, 2])
     np.testing.assert_allclose(wg.nll_loss(wg.asarray(log_p), t).numpy(), -log_p[np.arange(4), t].mean())

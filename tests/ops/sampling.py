@@ -45,6 +45,8 @@ TESTED_ELSEWHERE = {
     "undefined_cotangent": "there is none: svd and qr are tested in tests/linalg",
     "attention_tangent": "its o and lse are those of its other operands: attention is tested to second order",
     "attention_cotangent": "its o and lse are those of its other operands: attention is tested to second order",
+    "cross_entropy_tangent": "its numbers of rows follow from x: cross_entropy is tested to second order",
+    "cross_entropy_cotangent": "its numbers of rows follow from x: cross_entropy is tested to second order",
     "replace_value": "its derivative is that of another value: tests/methods/test_in_place_no_grad.py",
     "pinv": "at constant rank, and not by its cutoff: tested in tests/linalg",
     "eig": "vectors are defined up to phases: invariants are tested in tests/linalg",

@@ -30,24 +30,36 @@ from wengert.tensors.numpy import data
 from wengert.user_line import warn_user
 
 _sum, _where, _reshape, _not_equal = (native(n) for n in ("sum", "where", "reshape", "not_equal"))
-_take, _take_along = native("take"), native("take_along_axis")
+_take, _take_along, _permute = (native(n) for n in ("take", "take_along_axis", "permute"))
+_cross_entropy_of_rows = native("cross_entropy")
 
 
 def _along(weight: Tensor, ndim: int, axis: int) -> Tensor:
     return _reshape(weight, tuple(weight.shape[0] if i == axis else 1 for i in range(ndim)))
 
 
-def _pick(log_p: Tensor, target: Tensor, weight: Tensor | None, axis: int, ignore_index: int) -> tuple[Any, Any]:
-    """−log_p of each sample's class, and its weight; both are 0 where the target is `ignore_index`."""
+def _in_range(target: Tensor, classes: int, ignore_index: int) -> tuple[Any, Any]:
+    """Which targets count, and indices that a gather takes: 0 for those that do not."""
     valid = _not_equal(target, ignore_index)
-    classes = number(log_p.shape[axis], int64)
-    safe = _where(valid, _where(target < 0, classes, target), 0)  # the gather would count negative ones from the end
+    beyond = _where(target < 0, number(classes, int64), target)  # the gather would count negative ones from the end
+    return valid, _where(valid, beyond, 0)
+
+
+def _weighted(loss: Any, valid: Any, safe: Any, weight: Tensor | None) -> tuple[Any, Any]:
+    """Each sample's loss, and its weight; both are 0 where the target does not count."""
+    counted = _where(valid, loss, 0.0)
+    if weight is None:
+        return counted, as_dtype_of(valid, loss.dtype)
+    w = _where(valid, as_dtype_of(_take(weight, safe, 0), loss.dtype), 0.0)
+    return counted * w, w
+
+
+def _pick(log_p: Tensor, target: Tensor, weight: Tensor | None, axis: int, ignore_index: int) -> tuple[Any, Any]:
+    """−log_p of each sample's class, and its weight."""
+    valid, safe = _in_range(target, log_p.shape[axis], ignore_index)
     place = _reshape(safe, (*target.shape[:axis], 1, *target.shape[axis:]))
     loss = -_reshape(_take_along(log_p, place, axis), target.shape)
-    if weight is None:
-        return _where(valid, loss, 0.0), as_dtype_of(valid, log_p.dtype)
-    w = _where(valid, as_dtype_of(_take(weight, safe, 0), log_p.dtype), 0.0)
-    return _where(valid, loss, 0.0) * w, w
+    return _weighted(loss, valid, safe, weight)
 
 
 def _mean_of(loss: Any, weights: Any, reduction: str) -> Any:
@@ -73,6 +85,13 @@ def _indices_loss(
         spread = -_sum(spread, (axis,), 0) * (label_smoothing / number(log_p.shape[axis], log_p.dtype))
         loss = loss * (1.0 - label_smoothing) + _where(_not_equal(target, ignore_index), spread, 0.0)
     return _mean_of(loss, w, reduction)
+
+
+def _loss_of_rows(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str) -> Any:
+    """The same of logits in rows, which are all that is kept, without smoothing."""
+    valid, safe = _in_range(target, x.shape[-1], ignore_index)
+    loss, *_ = _cross_entropy_of_rows(x, safe)
+    return _mean_of(*_weighted(_reshape(loss, target.shape), valid, safe, weight), reduction)
 
 
 def _probabilities_loss(
@@ -199,11 +218,14 @@ def _cross_entropy(
     x = as_tensor(logits, name)
     x, t, w = _classes(x, target, weight, min(1, x.ndim - 1) if axis is None else axis, name, False)
     k = one_axis(min(1, x.ndim - 1) if axis is None else axis, x.ndim, name)
-    log_p = log_probabilities(wide(x), k)
-    if t.dtype.is_integer:
-        loss = _indices_loss(log_p, t, w, k, int(ignore_index), as_real(label_smoothing), reduction)
+    ignore, smoothing = int(ignore_index), as_real(label_smoothing)
+    if not t.dtype.is_integer:
+        loss = _probabilities_loss(log_probabilities(wide(x), k), t, w, k, smoothing, reduction)
+    elif not smoothing:
+        rows = x if k == x.ndim - 1 else _permute(x, (*(i for i in range(x.ndim) if i != k), k))
+        loss = _loss_of_rows(wide(rows), t, w, ignore, reduction)
     else:
-        loss = _probabilities_loss(log_p, t, w, k, as_real(label_smoothing), reduction)
+        loss = _indices_loss(log_probabilities(wide(x), k), t, w, k, ignore, smoothing, reduction)
     return as_dtype_of(loss, result_type(x.dtype, t.dtype) if t.dtype.is_floating else x.dtype)
 
 
