@@ -1,5 +1,5 @@
-// Matrix products on OpenBLAS, held at one thread, and on a kernel for small tiles. Tiles depend on shapes and strides
-// only: the same bits for any number of threads.
+// Matrix products on OpenBLAS, held at one thread, and on kernels for small tiles and, with AVX-512, for large ones.
+// Tiles depend on shapes and strides only: the same bits for any number of threads.
 #pragma once
 #include <cstdint>
 

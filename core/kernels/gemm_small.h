@@ -1,6 +1,7 @@
 // Products too small to be worth a BLAS call, whose fixed cost is about 100 ns, and tiles of products whose operands
 // stay in the nearest cache, which BLAS would pack first: a register-blocked kernel that takes any strides. Built for
-// several instruction sets from gemm_small.inc and chosen once.
+// several instruction sets from gemm_small.inc and chosen once. With AVX-512 it computes larger tiles as well, on
+// operands that are packed by whole cache lines.
 #pragma once
 #include <cstdint>
 

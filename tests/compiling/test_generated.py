@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -328,6 +329,7 @@ def test_one_code_for_any_number_of_turns(tier: Any) -> None:
     scales = (1.0, 1e-12, 50.0, 0.3, 1e-3)
     expected = [bits(compiled(x * s)) for s in scales]
     tier("generated")
+    gc.collect()
     live = _core.memory_stats()["live_bytes"]
     before = _core.tier_counters()
     assert [bits(compiled(x * s)) for s in scales] == expected
@@ -509,6 +511,7 @@ def test_errors_and_memory(tier: Any) -> None:
     compiled = wg.compile(lambda a, b: wg.fori_loop(0, 3, lambda i, c: wg.linalg.solve(a, c), b))
     a, b = wg.eye(3), wg.ones((3, 2))
     compiled(a, b)
+    gc.collect()  # what other tests have left
     live = _core.memory_stats()["live_bytes"]
     for _ in range(200):
         compiled(a, b)

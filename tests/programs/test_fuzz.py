@@ -6,12 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
+from typing import Any
 
+import numpy as np
 import pytest
 
 import wengert as wg
 from tests.programs import fuzz
-from tests.programs.generate import Program, Statement
+from tests.programs.generate import Program, Statement, generate
+from wengert import _core, tree
 
 CASES = 40
 
@@ -48,6 +51,35 @@ def test_random_programs_in_generated_code() -> None:
     done = subprocess.run(command, env=generated, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "'passed'" in done.stdout and "'failed': 0" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler on this machine")
+@pytest.mark.parametrize("seed", range(8))
+def test_generated_code_has_the_bits_of_the_executor(seed: int) -> None:
+    """Values, gradients and Hessian-vector products of random programs with branches and loops, as one function."""
+    rng = np.random.default_rng([400, seed])
+    program = next(p for p in iter(lambda: generate(rng), None) if not p.writes_arguments)
+    scope: dict[str, Any] = {"wg": wg}
+    exec(program.text(), scope)
+    xs = [wg.tensor(rng.uniform(-1.5, 1.5, shape), dtype=wg.float32) for shape in ((3, 4), (3, 4), (4,), ())]
+
+    def loss(xs: Any) -> Any:
+        results = scope["f"](*xs, 0.3, 2)
+        return sum((y * y).sum() for y in results) + sum(x.sum() for x in xs) * 0.1
+
+    @wg.compile
+    def everything(*xs: Any) -> Any:
+        return scope["f"](*xs, 0.3, 2), wg.grad(loss)(xs), wg.hvp(loss, xs, tuple(wg.cos(x) for x in xs))
+
+    before, found = _core.set_tier("executor"), []
+    try:
+        for tier in ("executor", "generated"):
+            _core.set_tier(tier)
+            found.append([x.numpy() for x in tree.flatten(everything(*xs))[0]])
+    finally:
+        _core.set_tier(before)
+    for executed, generated in zip(*found):
+        np.testing.assert_array_equal(executed, generated, err_msg=program.text())
 
 
 @pytest.mark.parametrize("mode", fuzz.MODES)
