@@ -58,6 +58,9 @@ inline void pack_panel(T* panel, const T* b, int64_t k, int64_t columns, int64_t
   }
 }
 
+// Loops over registers: an array of vectors is in registers only if every index is known.
+#define UNROLL _Pragma("GCC unroll 16")
+
 namespace plain {
 
 // 16-byte vectors of the compiler, which every machine has. A "mask" is the number of lanes.
@@ -274,6 +277,8 @@ struct F64 {
 #pragma GCC pop_options
 #endif
 #endif
+
+#undef UNROLL
 
 // The same override as for the vector kernels.
 bool allows(std::string_view level) {
