@@ -56,6 +56,7 @@ Kernel find_kernel(const Op& op) {
     register_scan_kernels();
     register_sort_kernels();
     register_pool_kernels();
+    register_resample_kernels();
     register_conv_kernels();
     register_recurrent_kernels();
     register_attention_kernels();

@@ -188,6 +188,7 @@ void register_row_kernels();
 void register_scan_kernels();
 void register_sort_kernels();
 void register_pool_kernels();
+void register_resample_kernels();
 void register_conv_kernels();
 void register_recurrent_kernels();
 void register_attention_kernels();

@@ -1,7 +1,7 @@
 // Random numbers: Philox, as on the CPU, so that the same key and counter give the same numbers. A thread makes one
 // block of four words. Words: to, n, low and high key, counter.
 #pragma once
-#include "device_memory.h"
+#include "device_product.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
 
@@ -111,6 +111,45 @@ WENGERT_INLINE void dropout(const int64_t* words, int64_t block_number) {
     const Real x = convert<D, kComputed>(address<const Storage<D>>(words[5])[block * 4 + k]);
     address<Storage<D>>(words[0])[block * 4 + k] = convert<kComputed, D>(kept ? x * scale : Real(0));
   }
+}
+
+// The middle of one of 2⁵² equal parts of (0, 1).
+WENGERT_INLINE double open_unit(uint64_t word) { return static_cast<double>(word >> 12) * 0x1p-52 + 0x1p-53; }
+
+// sums[row, k] = the weights of classes 0 … k, added one by one: a thread for each row. Words: sums (double), weights,
+// rows, classes.
+template <DType D>
+WENGERT_INLINE void class_sums(const int64_t* words, int64_t block_number) {
+  const int64_t row = global_thread(block_number), classes = words[3];
+  if (row >= words[2]) return;
+  double sum = 0;
+  for (int64_t k = row * classes; k < (row + 1) * classes; ++k) {
+    sum += static_cast<double>(factor<Accumulator<reduction::sum, Storage<D>>>(address<const Storage<D>>(words[1])[k]));
+    address<double>(words[0])[k] = sum;
+  }
+}
+
+// A class for each draw and row, by its place among the sums. Words: of all draws (device_random.h), sums, rows,
+// classes.
+WENGERT_INLINE void draw_classes(const int64_t* words, int64_t block_number) {
+  const int64_t at = global_thread(block_number), classes = words[7];
+  if (at >= words[1]) return;
+  const double* sums = address<const double>(words[5]) + remainder(at, words[6]) * classes;
+  const double total = sums[classes - 1];
+  // Below the total also where the product rounds: the class that is found has a weight.
+  const double below = total > 0 ? std::bit_cast<double>(std::bit_cast<int64_t>(total) - 1) : total;
+  const double wanted = open_unit(wide_word(philox(words, at, 0), 0)) * total, place = wanted < below ? wanted : below;
+  int64_t first = 0, count = classes - 1;
+  while (count > 0) {
+    const int64_t half = count / 2;
+    if (place < sums[first + half]) {
+      count = half;
+    } else {
+      first += half + 1;
+      count -= half + 1;
+    }
+  }
+  address<int64_t>(words[0])[at] = first;
 }
 
 }  // namespace wengert::WENGERT_ISA_NAMESPACE

@@ -8,6 +8,7 @@ namespace wengert::cuda {
 namespace {
 
 constexpr int kKeyWord = 2;
+constexpr char kHeader[] = "device_random.h";
 
 // A draw of n numbers; `key` and `counter` are the numbers of attributes. More words follow those of all draws.
 struct Draw {
@@ -26,7 +27,7 @@ struct Draw {
   // `per`: how many numbers a thread draws.
   void run(const std::string& kernel, int64_t per) const {
     if (n == 0) return;
-    gpu.run_kernel("device_random.h", kernel + "(words, block_number)", words, (n + per - 1) / per);
+    gpu.run_kernel(kHeader, kernel + "(words, block_number)", words, (n + per - 1) / per);
     gpu.describe_draw(kKeyWord, key, counter);
   }
 };
@@ -57,6 +58,21 @@ void integers(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs
   draw.run("integers", 2);
 }
 
+// Classes of rows of weights, each with a counter of its own.
+void categorical(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
+  const Value* y = out[0];
+  if (y->size == 0) return;
+  const Ref weights(contiguous(in[0]));
+  const int64_t rows = in[0]->shape[0], classes = in[0]->shape[1];
+  const Ref sums(empty(DType::Float64, Dims{rows, classes}, Category::workspace, gpu.id));
+  const auto word = [](const Value* v) { return reinterpret_cast<int64_t>(v->data); };
+  gpu.run_kernel(kHeader, "class_sums<" + dtype_text(weights->dtype) + ">(words, block_number)",
+                 {word(sums.v), word(weights.v), rows, classes}, rows);
+  Draw draw(gpu, y, y->size, attrs, 1, 2);
+  for (int64_t w : {word(sums.v), rows, classes}) draw.words.push_back(w);
+  draw.run("draw_classes", 1);
+}
+
 void dropout(CudaDevice& gpu, const Op&, Value* const* in, int, const Attrs& attrs, Value** out) {
   const Value* y = out[0];
   const Ref x(contiguous(in[0]));
@@ -75,6 +91,7 @@ void register_random_kernels() {
   add_kernel("random_normal", normal);
   add_kernel("random_integers", integers);
   add_kernel("random_dropout", dropout);
+  add_kernel("random_categorical", categorical);
 }
 
 }  // namespace wengert::cuda

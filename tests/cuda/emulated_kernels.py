@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import wengert as wg
+from wengert.ops import OPS
 
 # Relative to the largest element: sums in another order, and roundings to 16 bits at other places.
 TOLERANCE = {"float64": 1e-11, "float32": 2e-5, "float16": 5e-3, "bfloat16": 4e-2}
@@ -235,9 +236,36 @@ def classifying(rng: np.random.Generator) -> None:
         raise AssertionError("class 3 of 3 was taken")
 
 
+def resampling(rng: np.random.Generator) -> None:
+    """Other sizes along axes, and classes by weights: those that the CPU draws."""
+    for mode in ("nearest", "bilinear"):
+        for size in ((7, 13), (3, 4)):
+            same(
+                lambda x, s=size, m=mode: wg.upsample(x, size=s, mode=m), normal(rng, 2, 3, 5, 9), what=f"{mode} {size}"
+            )
+    for size, shape in ((4, (2, 19, 3)), (2, (2, 13))):
+        windows = 3  # many elements each
+        same(lambda x, s=size: OPS["resample"](x, (s,), 1, windows, 0.0), normal(rng, *shape), what=f"means {shape}")
+    for dtype in ("float32", "bfloat16"):
+        weights = abs(normal(rng, 5, 33, dtype=dtype))
+        weights[1, 3:] = 0.0
+        here, there = (OPS["random_categorical"](weights.to(d), (40,), (3, 4), (7,)) for d in ("cpu", "cuda"))
+        np.testing.assert_array_equal(there.cpu().numpy(), here.numpy())
+
+
 def main(which: list[str]) -> None:
     rng = np.random.default_rng(0)
-    for part in (sorting, indexing, convolving, recurring, attending, attending_in_16_bits, summing, classifying):
+    for part in (
+        sorting,
+        indexing,
+        convolving,
+        recurring,
+        attending,
+        attending_in_16_bits,
+        summing,
+        classifying,
+        resampling,
+    ):
         if not which or part.__name__ in which:
             part(rng)
             print(part.__name__, flush=True)

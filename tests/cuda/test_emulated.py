@@ -31,6 +31,7 @@ PARTS = [
     "attending_in_16_bits",
     "summing",
     "classifying",
+    "resampling",
 ]
 
 

@@ -87,7 +87,10 @@ def joined_slices(i: Instruction, producers: Producers) -> Instruction | tuple[I
     slices.sort(key=lambda s: s.attrs[1][axis])
     begin = 0
     for s in slices:
-        x = s.inputs[0].type.shape
+        (part,) = s.inputs
+        if isinstance(part, Const):
+            return i
+        x = part.type.shape
         if tuple(s.attrs[1]) != tuple(begin if a == axis else 0 for a in range(len(shape))):
             return i
         if not same_sizes((*x[:axis], *x[axis + 1 :]), (*shape[:axis], *shape[axis + 1 :])):
