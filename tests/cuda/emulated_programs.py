@@ -87,6 +87,14 @@ def transposed_and_sliced(w: Any, x: Any) -> Any:
     return a, b, y, wg.concat([y, b]).max(axis=0), wg.exp(0.1 * y) @ w.T
 
 
+def residuals_and_norms(w: Any, x: Any) -> Any:
+    h = x + wg.tanh(x @ w)
+    low = wg.layer_norm(h, (12,)).astype("bfloat16")  # a cast behind a norm
+    d = (low.astype("float32") * 2.0).reshape((4, 3, 12)) + h.reshape((4, 3, 12)) * x[0]  # in another shape
+    m = wg.softmax(0.5 * d, axis=-1)  # rows behind elementwise work that is read again
+    return (m + 1.0).astype("bfloat16"), d[1:], wg.layer_norm(d + m, (12,)).astype("float16"), (m * d).max(axis=0)
+
+
 def numbers_and_rows(w: Any, x: Any, scale: Any) -> Any:
     mean = x.mean(axis=-1, keepdims=True)
     h = (x - mean) * scale
@@ -251,6 +259,7 @@ def main() -> None:
     )  # a product of the library gives a gradient
     graph_is_step_by_step(written_after_it_was_read)
     graph_is_step_by_step(transposed_and_sliced)
+    graph_is_step_by_step(residuals_and_norms)
     graph_is_step_by_step(numbers_and_rows, scales=True)
     with_dropout_is_a_graph()
     whole_networks()
