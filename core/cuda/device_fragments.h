@@ -41,6 +41,18 @@ WENGERT_INLINE void multiply_fragments(float& d0, float& d1, float& d2, float& d
 #endif
 }
 
+// D += a b for a of 16 by 8 and b of 8 by 8 numbers, of which the unit takes the first 11 bits (mma.m16n8k8).
+WENGERT_INLINE void multiply_truncated(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#ifdef WENGERT_EMULATED
+  emulator::multiply_truncated(d, a, b);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
 // Four matrices of 8 by 8 elements of 16 bits: thread t says where row t % 8 of matrix t / 8 begins, and gets elements
 // (t / 4, 2 (t % 4)) and the one right of it of each, or of their transposes.
 template <bool kTransposed>

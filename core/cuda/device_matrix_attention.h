@@ -1,47 +1,24 @@
-// Attention of 16-bit operands and its cotangents by the matrix units (Dao, "FlashAttention-2", 2023). A warp makes 16
+// Attention and its cotangents by the matrix units (Dao, "FlashAttention-2", 2023). A warp makes 16
 // rows of a result in registers: of queries, which go through the keys tile by tile, or of keys, which go through the
 // queries. Tiles of the other side are copied to shared memory, the next one while this one is used. Scores and weights
 // stay in registers, where the sums of one product are the factors of the next. Every element is summed by one warp in
 // the order of the tiles: sums repeat to the bit.
 #pragma once
 #include "device_attention_call.h"
-#include "device_fragments.h"
+#include "device_warp_product.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
-
-// 16 rows and 8 kTiles columns of a product, in the threads of a warp: at[t][0] and [1] are neighbours in row lane / 4,
-// at[t][2] and [3] are eight rows below them.
-template <int kTiles>
-struct WarpSums {
-  float at[kTiles][4] = {};
-  WENGERT_INLINE static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  WENGERT_INLINE static int row(int half) { return lane() / 4 + 8 * half; }
-  WENGERT_INLINE static int column(int t) { return 8 * t + lane() % 4 * 2; }
-
-  // Its elements as left factors, 16 columns each.
-  template <class S>
-  WENGERT_INLINE void to_factors(uint32_t (&a)[kTiles / 2][4]) const {
-#pragma unroll
-    for (int k = 0; k < kTiles / 2; ++k) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float (&pair)[4] = at[2 * k + i / 2];
-        a[k][i] = pack_pair<S>(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
-      }
-    }
-  }
-};
 
 template <DType D, int kHead, int kWarps, int kBatchAxes, int kPack, AttentionMask kMask, bool kDropout>
 struct MatrixAttention {
   using S = Storage<D>;
   using Call = AttentionCall<kBatchAxes>;
-  using HeadSums = WarpSums<kHead / 8>;
+  using Product = WarpProduct<S, kHead>;
+  using HeadSums = typename Product::Sums;
+  using HeadFactors = typename Product::Factors;
   static constexpr int kBlock = 32 * kWarps, kRows = 16 * kWarps;
-  static constexpr int kPitch = kHead + 8;  // eight rows that a matrix is loaded from lie in different banks
-  static constexpr int kSteps = kHead / 16, kAcross = 32;
+  static constexpr int kPitch = Product::kPitch, kAcross = 32;
   static constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-  using HeadFactors = uint32_t[kSteps][4];
 
   Call call;
   S* shared;
@@ -74,10 +51,6 @@ struct MatrixAttention {
             k == Call::kQueries || k == Call::kKeys ? call.depth() : call.width()};
   }
 
-  WENGERT_INLINE static SharedAddress behind(SharedAddress at, int row, int column) {
-    return at + (row * kPitch + column) * static_cast<int>(sizeof(S));
-  }
-
   // to[r][c] = m[first + r][c] for kHeight rows; what is outside of m is zero. They are there after the next wait.
   template <int kHeight>
   WENGERT_INLINE static void stage(S* to, const Matrix& m, int64_t first) {
@@ -93,7 +66,7 @@ struct MatrixAttention {
       const SharedAddress target = shared_address(to + row * kPitch + c);
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
-        copy_async<16>(behind(target, i * kStep, 0), from, row + i * kStep < end);
+        copy_async<16>(target + i * kStep * kPitch * static_cast<int>(sizeof(S)), from, row + i * kStep < end);
         from += kStep * m.row;
       }
     } else {
@@ -111,73 +84,8 @@ struct MatrixAttention {
     }
   }
 
-  // Where a thread says a row begins, in elements behind the first: of left factors and of columns, and of rows.
-  WENGERT_INLINE static int in_columns() { return lane() % 16 * kPitch + lane() / 16 * 8; }
-  WENGERT_INLINE static int in_rows() { return (lane() / 16 * 8 + lane() % 8) * kPitch + lane() / 8 % 2 * 8; }
-  WENGERT_INLINE static SharedAddress of(S* tile, int elements) { return shared_address(tile + elements); }
-
-  // The 16 rows of this warp as left factors.
+  // The rows of this warp.
   WENGERT_INLINE static S* rows_of_warp(S* tile) { return tile + static_cast<int>(threadIdx.x) / 32 * 16 * kPitch; }
-  WENGERT_INLINE static void load_factors(HeadFactors& a, S* tile) {
-    const SharedAddress from = of(rows_of_warp(tile), in_columns());
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) load_fragments<false>(a[k], behind(from, 0, 16 * k));
-  }
-
-  // Two tiles of 8 columns.
-  WENGERT_INLINE static void multiply_pair(float (&left)[4], float (&right)[4], const uint32_t (&a)[4],
-                                           const uint32_t (&b)[4]) {
-    const uint32_t b_left[2] = {b[0], b[1]}, b_right[2] = {b[2], b[3]};
-    multiply_fragments<S>(left[0], left[1], left[2], left[3], a, b_left);
-    multiply_fragments<S>(right[0], right[1], right[2], right[3], a, b_right);
-  }
-  // sum += a bᵀ for 8 kTiles rows of b.
-  template <int kTiles>
-  WENGERT_INLINE static void multiply_rows(WarpSums<kTiles>& sum, const uint32_t (&a)[4], SharedAddress b, int k) {
-#pragma unroll
-    for (int t = 0; t < kTiles; t += 2) {
-      uint32_t y[4];
-      load_fragments<false>(y, behind(b, 8 * t, 16 * k));
-      multiply_pair(sum.at[t], sum.at[t + 1], a, y);
-    }
-  }
-  template <int kTiles>
-  WENGERT_INLINE static void multiply_rows(WarpSums<kTiles>& sum, const HeadFactors& a, S* b) {
-    const SharedAddress from = of(b, in_rows());
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) multiply_rows(sum, a[k], from, k);
-  }
-  // The same where the left factors stay in shared memory.
-  template <int kTiles>
-  WENGERT_INLINE static void multiply_rows(WarpSums<kTiles>& sum, S* a, S* b) {
-    const SharedAddress left = of(rows_of_warp(a), in_columns()), from = of(b, in_rows());
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      uint32_t x[4];
-      load_fragments<false>(x, behind(left, 0, 16 * k));
-      multiply_rows(sum, x, from, k);
-    }
-  }
-  // sum += a b for 16 kFactors rows of b.
-  template <int kFactors>
-  WENGERT_INLINE static void multiply_columns(HeadSums& sum, const uint32_t (&a)[kFactors][4], S* b) {
-    const SharedAddress from = of(b, in_columns());
-#pragma unroll
-    for (int k = 0; k < kFactors; ++k) {
-#pragma unroll
-      for (int t = 0; t < kHead / 8; t += 2) {
-        uint32_t y[4];
-        load_fragments<true>(y, behind(from, 16 * k, 8 * t));
-        multiply_pair(sum.at[t], sum.at[t + 1], a[k], y);
-      }
-    }
-  }
-  template <int kTiles>
-  WENGERT_INLINE static void multiply_columns(HeadSums& sum, const WarpSums<kTiles>& a, S* b) {
-    uint32_t factors[kTiles / 2][4];
-    a.template to_factors<S>(factors);
-    multiply_columns(sum, factors, b);
-  }
 
   // The columns from one to another that the given row sees, if the mask says nothing else.
   struct Seen {
@@ -252,9 +160,17 @@ struct MatrixAttention {
           if (c < columns) to[c] = store_as<S>(left);
           if (c + 1 < columns) to[c + 1] = store_as<S>(right);
         } else {
-          if (c < columns) *reinterpret_cast<uint32_t*>(to + c) = pack_pair<S>(left, right);
+          if (c < columns) store_pair(to + c, left, right);
         }
       }
+    }
+  }
+
+  WENGERT_INLINE static void store_pair(S* to, float left, float right) {
+    if constexpr (Product::kHalf) {
+      *reinterpret_cast<uint32_t*>(to) = pack_pair<S>(left, right);
+    } else {
+      *reinterpret_cast<Pack<float, 2>*>(to) = {left, right};
     }
   }
 
@@ -341,13 +257,13 @@ struct MatrixAttention {
     start_keys();
     wait_for_copies<1>();
     __syncthreads();
-    load_factors(q, key_tile(1));
+    Product::load_left(q, rows_of_warp(key_tile(1)));
     HeadSums sum;
     Softmax rows[2] = {{-Format<float>::kInf, 0}, {-Format<float>::kInf, 0}};
     for_keys([&](int64_t number) {
       const int64_t first_key = number * kStagedKeys;
       WarpSums<kStagedKeys / 8> x;
-      multiply_rows(x, q, key_tile(number));
+      Product::multiply_rows(x, q, key_tile(number));
       finish_scores<false>(x, warp_row(), first_key);
       weigh(x, rows, sum);
       if constexpr (kDropout) {
@@ -356,7 +272,7 @@ struct MatrixAttention {
             x.at[t][e] *= kept<false>(warp_row() + x.row(e / 2), first_key + x.column(t) + e % 2);
         }
       }
-      multiply_columns(sum, x, value_tile(number));
+      Product::multiply_columns(sum, x, value_tile(number));
     });
     float factor[2];
 #pragma unroll
@@ -385,8 +301,8 @@ struct MatrixAttention {
     commit_copies();
     wait_for_copies<0>();
     __syncthreads();
-    load_factors(q, key_tile(0));
-    load_factors(o_bar, key_tile(1));
+    Product::load_left(q, rows_of_warp(key_tile(0)));
+    Product::load_left(o_bar, rows_of_warp(key_tile(1)));
     __syncthreads();
     start_keys();
     HeadSums sum;
@@ -403,9 +319,9 @@ struct MatrixAttention {
         const int64_t first_key = number * kStagedKeys + part;
         S* keys = key_tile(number) + part * kPitch;
         WarpSums<kAcross / 8> x, bar;
-        multiply_rows(x, q, keys);
+        Product::multiply_rows(x, q, keys);
         finish_scores<false>(x, warp_row(), first_key);
-        multiply_rows(bar, o_bar, value_tile(number) + part * kPitch);
+        Product::multiply_rows(bar, o_bar, value_tile(number) + part * kPitch);
 #pragma unroll
         for (int t = 0; t < kAcross / 8; ++t) {
 #pragma unroll
@@ -415,7 +331,7 @@ struct MatrixAttention {
             x.at[t][e] = power_of_two(x.at[t][e] - lse[e / 2]) * (bar.at[t][e] + shift[e / 2]);
           }
         }
-        multiply_columns(sum, x, keys);
+        Product::multiply_columns(sum, x, keys);
       }
     });
     const float factor = static_cast<float>(call.scale());
@@ -424,8 +340,9 @@ struct MatrixAttention {
 
   // --------------------------------------------------------------------------------------------------- rows of keys
 
-  static constexpr int kStagedQueries = kHead > 96 ? 32 : 64;
-  static constexpr bool kKept = kHead <= 64;  // in registers are keys and values, too
+  static constexpr int kStagedQueries = kHead > 96 || !Product::kHalf ? 32 : 64;
+  static constexpr bool kKept = kHead <= 64 && Product::kHalf;  // in registers are keys and values, too
+  static_assert(kStagedQueries % kAcross == 0);
   static constexpr int kKeyBytes = (2 * kRows + 4 * kStagedQueries) * kPitch * static_cast<int>(sizeof(S)) +
                                    4 * kStagedQueries * static_cast<int>(sizeof(float));
 
@@ -467,8 +384,8 @@ struct MatrixAttention {
       wait_for_copies<0>();
       __syncthreads();
       if constexpr (kKept) {
-        load_factors(kept_keys, k);
-        load_factors(kept_values, v);
+        Product::load_left(kept_keys, rows_of_warp(k));
+        Product::load_left(kept_values, rows_of_warp(v));
       }
     }
     for (int64_t number = begin; number < end; ++number) {
@@ -482,16 +399,16 @@ struct MatrixAttention {
         S *queries = query_tile(number) + part * kPitch, *bars = bar_tile(number) + part * kPitch;
         WarpSums<kAcross / 8> x, bar;
         if constexpr (kKept) {
-          multiply_rows(x, kept_keys, queries);
-          multiply_rows(bar, kept_values, bars);
+          Product::multiply_rows(x, kept_keys, queries);
+          Product::multiply_rows(bar, kept_values, bars);
         } else {
-          multiply_rows(x, k, queries);
-          multiply_rows(bar, v, bars);
+          Product::multiply_rows(x, rows_of_warp(k), queries);
+          Product::multiply_rows(bar, rows_of_warp(v), bars);
         }
         finish_scores<true>(x, warp_row(), first_query);
         pull_scores(x, bar, row_numbers(number) + part, first_query);
-        multiply_columns(of_values, x, bars);
-        multiply_columns(of_keys, bar, queries);
+        Product::multiply_columns(of_values, x, bars);
+        Product::multiply_columns(of_keys, bar, queries);
       }
     }
     const float factor = static_cast<float>(call.scale());

@@ -68,7 +68,10 @@ struct Call {
   }
   bool by_matrix_units() const { return is_half(dtype) && gpu.architecture >= kMatrixUnits; }
   // Heads that a warp holds whole in registers.
-  bool by_warps() const { return by_matrix_units() && std::max(depth, width) <= 128; }
+  bool by_warps() const {
+    if (gpu.architecture < kMatrixUnits) return false;
+    return std::max(depth, width) <= (is_half(dtype) ? 128 : dtype == DType::Float32 ? 64 : 0);
+  }
   std::string tile() const {
     const DType stored = by_matrix_units() ? dtype : computed;
     return std::string(by_matrix_units() ? "MatrixTile" : "ScalarTile") + "<Storage<" + dtype_text(stored) + ">>";
@@ -136,7 +139,8 @@ struct Call {
                  bool rows_are_keys) const {
     if (first->size == 0 && (!second || second->size == 0)) return;
     const int64_t head = std::max<int64_t>(32, (std::max(depth, width) + 31) / 32 * 32), warps = kWarps;
-    const int64_t row_bytes = (head + 8) * 2, staged = rows_are_keys && head > 96 ? 32 : 64;
+    const int64_t row_bytes = (head + 8) * size_of(dtype);
+    const int64_t staged = rows_are_keys && (head > 96 || dtype == DType::Float32) ? 32 : 64;
     const int64_t shared =
         rows_are_keys ? (2 * 16 * warps + 4 * staged) * row_bytes + 4 * staged * 4 : 4 * staged * row_bytes;
     const int64_t rows = rows_are_keys ? keys : queries, tiles = (rows + 16 * warps - 1) / (16 * warps);

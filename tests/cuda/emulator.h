@@ -134,6 +134,23 @@ inline void multiply_fragments(float& d0, float& d1, float& d2, float& d3, const
   at(lane / 4 + 8, lane % 4 * 2 + 1, d3);
 }
 
+// mma.m16n8k8 of TF32: the last 13 bits of factors count for nothing.
+inline void multiply_truncated(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  const Fragments* of_lane = shown_by_warp(Fragments{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}});
+  const int lane = current % 32;
+  const auto number = [](uint32_t bits) {
+    float x;
+    bits &= 0xffffe000u;
+    std::memcpy(&x, &bits, sizeof(x));
+    return x;
+  };
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 8; ++k)
+      d[i] += number(of_lane[row % 8 * 4 + k % 4].a[row / 8 + k / 4 * 2]) * number(of_lane[column * 4 + k % 4].b[k / 4]);
+  }
+}
+
 // ldmatrix.x4 of the threads of a warp.
 inline void load_fragments(uint32_t (&to)[4], const char* row, bool transposed) {
   const char* const* rows = shown_by_warp(row);

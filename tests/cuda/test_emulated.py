@@ -28,7 +28,7 @@ PARTS = [
     "convolving",
     "recurring",
     "attending",
-    "attending_in_16_bits",
+    "attending_by_warps",
     "summing",
     "classifying",
     "resampling",
