@@ -86,8 +86,9 @@ struct WarpProduct {
     }
   }
 
+  // The nearest number of 11 bits, and what is left.
   WENGERT_INLINE static void split(uint32_t x, uint32_t& high, uint32_t& low) {
-    high = x & 0xffffe000u;
+    high = (x + 0x1000u) & 0xffffe000u;
     low = std::bit_cast<uint32_t>(std::bit_cast<float>(x) - std::bit_cast<float>(high));
   }
   WENGERT_INLINE static void multiply_step(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
