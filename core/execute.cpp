@@ -76,7 +76,7 @@ struct Run {
 };
 
 // Extra loads and stores around a block, for registers that are not plain contiguous memory.
-struct Around {
+struct BlockStaging {
   int32_t k;              // the register
   const Value* gathered;  // not null: gathered into the block memory first
   const Value* periodic;  // not null: the same for every block, so gathered once before the run
@@ -101,8 +101,8 @@ struct GroupRun {
   int64_t rows = 1, cols = 1;  // in a group without rows, each element is a row
   int64_t block_rows = 1;
   int64_t scratch_bytes = 0;  // of one register
-  Around* around;             // n_around of them
-  int n_around = 0;
+  BlockStaging* staging;      // n_staging of them
+  int n_staging = 0;
 
   void plan_blocks();
   void align_blocks();
@@ -122,7 +122,7 @@ struct GroupRun {
   void gather(char* const* at, int64_t first_row, int64_t n_rows) const;
   void store(char* const* at, int64_t first_row, int64_t n_rows) const;
 
-  std::span<const Around> surroundings() const { return {around, static_cast<size_t>(n_around)}; }
+  std::span<const BlockStaging> staged() const { return {staging, static_cast<size_t>(n_staging)}; }
   // Elements per block of the widest register; an empty row still holds its one reduction result.
   int64_t block_elements() const { return block_rows * std::max<int64_t>(1, cols); }
   int64_t extent(const FusedRegister& r, int64_t n_rows) const { return r.row ? n_rows : n_rows * cols; }
@@ -133,9 +133,9 @@ struct GroupRun {
 };
 
 // Operands copied to a device for one step.
-class Moved {
+class DeviceOperands {
  public:
-  explicit Moved(DeviceId device) : device_(device) {}
+  explicit DeviceOperands(DeviceId device) : device_(device) {}
   Value* operand(Value* v);
 
  private:
@@ -182,11 +182,11 @@ void GroupRun::place_input(int32_t k, const FusedRegister& r) {
   if (v->contiguous && v->size == elements) [[likely]]
     place(k, r, v->data);
   else if (is_uniform(v))  // also a value without axes
-    around[n_around++] = {.k = k, .repeated = v->data};
+    staging[n_staging++] = {.k = k, .repeated = v->data};
   else if (!r.row && block_rows * cols % period_of(v) == 0)
-    around[n_around++] = {.k = k, .periodic = v};
+    staging[n_staging++] = {.k = k, .periodic = v};
   else
-    around[n_around++] = {.k = k, .gathered = v};
+    staging[n_staging++] = {.k = k, .gathered = v};
 }
 
 void GroupRun::place_constant(int32_t k, const FusedRegister& r) {
@@ -194,7 +194,7 @@ void GroupRun::place_constant(int32_t k, const FusedRegister& r) {
   if (block_elements() <= g.block)
     base[k] = const_cast<char*>(g.filled[r.filled].bytes);
   else
-    around[n_around++] = {.k = k, .repeated = r.bytes};
+    staging[n_staging++] = {.k = k, .repeated = r.bytes};
 }
 
 // A dying input whose memory this output can reuse: it has the same type and is not read after the output is written.
@@ -234,7 +234,7 @@ void GroupRun::place_output(int32_t k, const FusedRegister& r) {
     target = empty(r.dtype, resolve(g.output_shapes[r.output_shape], run.sizes));
   run.slots[r.output] = target;
   if (store)
-    around[n_around++] = {.k = k, .store_to = target->data};
+    staging[n_staging++] = {.k = k, .store_to = target->data};
   else
     place(k, r, target->data);
 }
@@ -256,12 +256,12 @@ void GroupRun::place_registers() {
 // Scalars, periodic values, and constants of very long rows.
 int64_t GroupRun::repeated_bytes() const {
   int64_t n = 0;
-  for (const Around& a : surroundings()) n += a.repeated || a.periodic;
+  for (const BlockStaging& a : staged()) n += a.repeated || a.periodic;
   return n * scratch_bytes;
 }
 
 void GroupRun::fill_repeated(char* at) {
-  for (const Around& a : surroundings()) {
+  for (const BlockStaging& a : staged()) {
     if (!a.repeated && !a.periodic) continue;
     const int64_t size = size_of(g.registers[a.k].dtype);
     if (const Value* v = a.periodic)
@@ -274,7 +274,7 @@ void GroupRun::fill_repeated(char* at) {
 }
 
 void GroupRun::gather(char* const* at, int64_t first_row, int64_t n_rows) const {
-  for (const Around& a : surroundings())
+  for (const BlockStaging& a : staged())
     if (a.gathered) {
       const FusedRegister& r = g.registers[a.k];
       gather_block(at[a.k], a.gathered->data, a.gathered->strides, a.gathered->ndim, a.gathered->shape,
@@ -283,7 +283,7 @@ void GroupRun::gather(char* const* at, int64_t first_row, int64_t n_rows) const 
 }
 
 void GroupRun::store(char* const* at, int64_t first_row, int64_t n_rows) const {
-  for (const Around& a : surroundings())
+  for (const BlockStaging& a : staged())
     if (a.store_to) {
       const int64_t row = extent(g.registers[a.k], 1) * size_of(g.registers[a.k].dtype);
       std::memcpy(a.store_to + first_row * row, at[a.k], static_cast<size_t>(n_rows * row));
@@ -320,9 +320,9 @@ void GroupRun::tile(int64_t first_row, int64_t end) const {
     at[k] = base[k] ? base[k] + first_row * row_bytes[k] : scratch + g.registers[k].scratch * scratch_bytes;
   for (int64_t r = first_row;;) {
     const int64_t n_rows = std::min(block_rows, end - r);
-    if (n_around) gather(at.data(), r, n_rows);
+    if (n_staging) gather(at.data(), r, n_rows);
     run_code(at.data(), n_rows);
-    if (n_around) store(at.data(), r, n_rows);
+    if (n_staging) store(at.data(), r, n_rows);
     r += n_rows;
     if (r == end) return;
     for (size_t k = 0; k < n; ++k) at[k] += n_rows * row_bytes[k];
@@ -359,8 +359,8 @@ int64_t GroupRun::moved_bytes() const {
 [[gnu::noinline]] void run_group(const FusedGroup& g, Run& run) {
   SmallArray<char*, kFew> base(g.registers.size());
   SmallArray<int64_t, kFew> row_bytes(g.registers.size());
-  SmallArray<Around, 2 * kFew> around(2 * g.registers.size());  // an input that is also an output has two
-  GroupRun r{.g = g, .run = run, .base = base.data(), .row_bytes = row_bytes.data(), .around = around.data()};
+  SmallArray<BlockStaging, 2 * kFew> staging(2 * g.registers.size());  // an input that is also an output has two
+  GroupRun r{.g = g, .run = run, .base = base.data(), .row_bytes = row_bytes.data(), .staging = staging.data()};
   r.plan_blocks();
   r.place_registers();
   auto execute = [&] { profiling ? r.execute_profiled() : r.execute(); };
@@ -373,7 +373,7 @@ int64_t GroupRun::moved_bytes() const {
 struct DeviceGroup {
   const FusedGroup& g;
   Run& run;
-  Moved moved;
+  DeviceOperands moved;
   Dims shape;
   SmallArray<Value*, kFew> in, out;
 
@@ -459,7 +459,7 @@ Value* Run::spare_operand(const Step& s, DType dtype) const {
 }
 
 // An operand of a program that runs on a device: numbers stay on the host, everything else is copied to the device.
-Value* Moved::operand(Value* v) {
+Value* DeviceOperands::operand(Value* v) {
   if (v->device != kCpu || is_uniform(v)) return v;
   owned_.emplace_back(on_device(v, device_));
   return owned_.back().v;
@@ -477,7 +477,7 @@ void Run::call(const Step& s) {
   const int n = static_cast<int>(s.in.size());
   SmallArray<Value*, 8> operands(n);
   for (int i = 0; i < n; ++i) operands[i] = slots[s.in[i]];
-  Moved moved(device);
+  DeviceOperands moved(device);
   const bool number = device != kCpu && on_host(*s.op, operands.data(), n);
   if (device != kCpu && !number)
     for (int i = 0; i < n; ++i) operands[i] = moved.operand(operands[i]);

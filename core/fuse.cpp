@@ -23,7 +23,8 @@ bool same_sizes(const Dim* a, const Dim* b, int n) {
   return std::equal(a, a + n, b, [](Dim x, Dim y) { return x.raw == y.raw; });
 }
 
-enum class Place : uint8_t { nowhere, full, row };
+// Whether an instruction of a group runs once per element or once per row; none: it does not fit into the group.
+enum class Granularity : uint8_t { none, full, row };
 
 // Units in an order that respects their dependencies, which instructions join one by one.
 //
@@ -74,29 +75,29 @@ class Schedule {
     return length <= Dim(program_.longest_row);
   }
 
-  Place place_in(int32_t n, const FusionInstruction& i) const {
+  Granularity granularity_in(int32_t n, const FusionInstruction& i) const {
     const FusionUnit& group = nodes_[n].unit;
     const bool whole = program_.shape_of[i.out[0]] == group.shape;
     const auto row = [&](int32_t v) { return makes_row(n, v); };
     switch (i.role) {
       case FusionRole::map: {
         const bool reads_row = std::any_of(i.in.begin(), i.in.end(), row);
-        if (!reads_row) return whole ? Place::full : Place::nowhere;
+        if (!reads_row) return whole ? Granularity::full : Granularity::none;
         const bool fits = row_shaped(group, i.out[0]) && std::all_of(i.in.begin(), i.in.end(), [&](int32_t v) {
                             return !makes_full(n, v) && row_shaped(group, v);
                           });
-        return fits ? Place::row : Place::nowhere;
+        return fits ? Granularity::row : Granularity::none;
       }
       case FusionRole::reduce: {
         const bool full = !row(i.in[0]) && program_.shape_of[i.in[0]] == group.shape;
-        return full && reduces_rows(group, i.reduced) ? Place::row : Place::nowhere;
+        return full && reduces_rows(group, i.reduced) ? Granularity::row : Granularity::none;
       }
       case FusionRole::expand: {
         const bool keeps = program_.shapes[program_.shape_of[i.in[0]]].n == program_.shapes[group.shape].n;
-        return row(i.in[0]) && keeps && whole ? Place::full : Place::nowhere;
+        return row(i.in[0]) && keeps && whole ? Granularity::full : Granularity::none;
       }
-      case FusionRole::alias: return row(i.in[0]) && row_shaped(group, i.out[0]) ? Place::row : Place::nowhere;
-      default: return Place::nowhere;
+      case FusionRole::alias: return row(i.in[0]) && row_shaped(group, i.out[0]) ? Granularity::row : Granularity::none;
+      default: return Granularity::none;
     }
   }
 
@@ -109,15 +110,15 @@ class Schedule {
       if (maker_[v] >= 0) makers_.push_back(maker_[v]);
     std::sort(makers_.begin(), makers_.end(), std::greater<>());
     makers_.erase(std::unique(makers_.begin(), makers_.end()), makers_.end());
-    Place place = Place::nowhere;
-    int32_t n = join(i, place);
-    if (n < 0) n = start(i, place);
+    Granularity granularity = Granularity::none;
+    int32_t n = join(i, granularity);
+    if (n < 0) n = start(i, granularity);
     Node& node = nodes_[n];
     node.unit.members.push_back(number);
-    if (place == Place::row && i.role == FusionRole::reduce) node.unit.row_axes = i.reduced;
+    if (granularity == Granularity::row && i.role == FusionRole::reduce) node.unit.row_axes = i.reduced;
     for (int32_t v : i.out) {
       maker_[v] = n;
-      row_[v] = place == Place::row;
+      row_[v] = granularity == Granularity::row;
     }
     const bool fresh = node.unit.members.size() == 1;  // then it needs nothing yet
     for (int32_t m : makers_) {
@@ -128,14 +129,14 @@ class Schedule {
   }
 
   // A new unit: a group if one can begin with the instruction.
-  int32_t start(const FusionInstruction& i, Place& place) {
+  int32_t start(const FusionInstruction& i, Granularity& granularity) {
     const int32_t n = static_cast<int32_t>(nodes_.size());
     nodes_.push_back({{}, n, {}, {}});
     FusionUnit& unit = nodes_[n].unit;
     if (i.role != FusionRole::map && i.role != FusionRole::reduce) return n;
     unit.shape = program_.shape_of[i.role == FusionRole::map ? i.out[0] : i.in[0]];
-    place = place_in(n, i);
-    unit.group = place != Place::nowhere;
+    granularity = granularity_in(n, i);
+    unit.group = granularity != Granularity::none;
     if (!unit.group) return n;
     std::vector<int32_t>& recent = recent_[unit.shape];
     if (recent.size() == kRecent) recent.erase(recent.begin());
@@ -144,20 +145,20 @@ class Schedule {
   }
 
   // The group that the instruction can be a member of, or -1.
-  int32_t join(const FusionInstruction& i, Place& place) {
+  int32_t join(const FusionInstruction& i, Granularity& granularity) {
     if (i.role == FusionRole::none) return -1;
     find_candidates(i);
     search_.begin(*this);
     for (int32_t n : candidates_) {
       ++visits_;
-      place = place_in(n, i);
-      if (place == Place::nowhere) continue;
+      granularity = granularity_in(n, i);
+      if (granularity == Granularity::none) continue;
       int64_t last = -1;
       for (int32_t m : makers_)
         if (m != n) last = std::max(last, nodes_[m].position);
       if (last < nodes_[n].position || (!search_.may_include(*this, n) && move_behind(n, last))) return n;
     }
-    place = Place::nowhere;
+    granularity = Granularity::none;
     return -1;
   }
 

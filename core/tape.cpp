@@ -552,7 +552,7 @@ void observe_plain(const Derived& p, Value* const* in, int n_in, const int64_t* 
 }  // namespace
 
 void apply(Derived& p, Value* const* in, int n_in, const int64_t* given, Value** out) {
-  Held held(in, n_in);
+  KeepAlive kept(in, n_in);
   const uint64_t mask = tracked_mask(in, n_in);
   if (!mask) {
     run(p, in, given, out);
@@ -571,7 +571,7 @@ void apply(Derived& p, Value* const* in, int n_in, const int64_t* given, Value**
 }
 
 void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
-  Held held(in, n_in);
+  KeepAlive kept(in, n_in);
   const uint64_t mask = op.differentiable ? tracked_mask(in, n_in) : 0;
   if (!mask) {
     run_op(op, in, n_in, attrs, out);
@@ -588,7 +588,7 @@ void apply(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value**
 }
 
 Value* apply_elementwise(const Op& op, Value* const* in, int n_in) {
-  Held held(in, n_in);
+  KeepAlive kept(in, n_in);
   unsigned mask = 0;
   if (op.differentiable && thread_state.grad_enabled)
     for (int i = 0; i < n_in; ++i) mask |= unsigned{tracked(in[i])} << i;

@@ -157,18 +157,18 @@ struct TapeHooks {
 extern TapeHooks tape_hooks;
 
 // Keeps operands alive while large work runs without the GIL: another thread may rebind the tensor that owns one.
-struct Held {
+struct KeepAlive {
   static constexpr int64_t kLarge = 16384;  // in elements; smaller work is never split over threads
   Value* const* in;
   int n;
   bool held = false;
-  Held(Value* const* values, int count) : in(values), n(count) {
+  KeepAlive(Value* const* values, int count) : in(values), n(count) {
     for (int i = 0; i < n; ++i) held |= in[i]->size >= kLarge;
     if (held)
       for (int i = 0; i < n; ++i) retain(in[i]);
   }
-  Held(const Held&) = delete;
-  ~Held() {
+  KeepAlive(const KeepAlive&) = delete;
+  ~KeepAlive() {
     if (held)
       for (int i = 0; i < n; ++i) release(in[i]);
   }

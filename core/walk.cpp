@@ -381,15 +381,15 @@ bool reads_missing(const Program& p, Value* const* bars, int n) {
 }
 
 // While one of these exists, ops belong to the derivative of this node.
-struct Pulled {
+struct InDerivativeOf {
   Node* before = std::exchange(thread_state.pulled, nullptr);
-  explicit Pulled(Node* n) { thread_state.pulled = n; }
-  ~Pulled() { thread_state.pulled = before; }
+  explicit InDerivativeOf(Node* n) { thread_state.pulled = n; }
+  ~InDerivativeOf() { thread_state.pulled = before; }
 };
 
 void run_custom(const Walk& w, Node* n, Value** bars, Value** out) {
   std::fill_n(out, n->n_edges, nullptr);
-  const Pulled pulled(n);
+  const InDerivativeOf scope(n);
   try {
     tape_hooks.call_custom(n, bars, out, w.options.record);
     if (w.checks == Checks::results) check_results("custom", n, bars, n->n_outputs, out, n->n_edges);
@@ -406,7 +406,7 @@ bool pull_back_recorded(Derived& vjp, Node* n, Value** in, int n_bars, Value** o
   const int count = n_bars + n->n_saved;
   for (int i = 0; i < n->n_saved; ++i) in[n_bars + i] = saved_operand(n, i);
   const bool tracked = any_tracked(in, count);
-  const Pulled pulled(n);
+  const InDerivativeOf scope(n);
   try {
     if (tracked) apply(vjp, in, count, n->sizes, out);
   } catch (...) {
@@ -715,7 +715,7 @@ WalkResult go(const std::vector<Root>& roots, const WalkOptions& options) {
         leaves_checked = !w.counting;
       }
       const Value* bar = w.slot(slot).bar;
-      if (++since_check == kNodesPerCheck || (bar && bar->size >= Held::kLarge)) {
+      if (++since_check == kNodesPerCheck || (bar && bar->size >= KeepAlive::kLarge)) {
         since_check = 0;
         if (void* token = waiting_hooks.enter()) waiting_hooks.leave(token);  // let other threads run now and then
         check_interrupt();

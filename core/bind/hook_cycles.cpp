@@ -11,7 +11,7 @@ namespace {
 
 enum class Kind : uint8_t { object, value, node, alias };
 
-struct Met {
+struct Visit {
   Kind kind;
   int64_t inside = 0;  // references from objects visited so far
   bool alive = false;
@@ -33,20 +33,20 @@ class Search {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(hooks); ++i) meet(PyList_GET_ITEM(hooks, i), Kind::object);
     for (size_t i = 0; i < found_.size(); ++i) each_reference(found_[i], [this](void* p, Kind kind) { meet(p, kind); });
     for (void* p : found_)
-      if (references(p) > met_.at(p).inside) mark(p);
+      if (references(p) > visits_.at(p).inside) mark(p);
     std::vector<PyObject*> dead;
     for (void* p : found_) {
-      if (met_.at(p).kind != Kind::node || met_.at(p).alive) continue;
+      if (visits_.at(p).kind != Kind::node || visits_.at(p).alive) continue;
       const Node* n = static_cast<Node*>(p);
       for (void* list : {n->hooks, n->leaf ? n->final_hooks : nullptr})
-        if (list && !met_.at(list).alive) dead.push_back(Py_NewRef(static_cast<PyObject*>(list)));
+        if (list && !visits_.at(list).alive) dead.push_back(Py_NewRef(static_cast<PyObject*>(list)));
     }
     return dead;
   }
 
  private:
   void meet(void* p, Kind kind) {
-    auto [it, fresh] = met_.try_emplace(p, Met{kind});
+    auto [it, fresh] = visits_.try_emplace(p, Visit{kind});
     ++it->second.inside;
     if (fresh) found_.push_back(p);
   }
@@ -56,13 +56,13 @@ class Search {
     while (!marked.empty()) {
       void* p = marked.back();
       marked.pop_back();
-      if (std::exchange(met_.at(p).alive, true)) continue;
+      if (std::exchange(visits_.at(p).alive, true)) continue;
       each_reference(p, [&](void* next, Kind) { marked.push_back(next); });
     }
   }
 
   int64_t references(void* p) const {
-    switch (met_.at(p).kind) {
+    switch (visits_.at(p).kind) {
       case Kind::object: return Py_REFCNT(static_cast<PyObject*>(p));
       case Kind::value: return static_cast<Value*>(p)->refs;
       case Kind::node: return static_cast<Node*>(p)->refs;
@@ -73,7 +73,7 @@ class Search {
 
   template <class Visit>
   void each_reference(void* p, Visit visit) const {
-    switch (met_.at(p).kind) {
+    switch (visits_.at(p).kind) {
       case Kind::object: return of_object(static_cast<PyObject*>(p), visit);
       case Kind::alias: return visit(static_cast<Alias*>(p)->base, Kind::value);
       case Kind::value:
@@ -111,7 +111,7 @@ class Search {
     }
   }
 
-  std::unordered_map<void*, Met> met_;
+  std::unordered_map<void*, Visit> visits_;
   std::vector<void*> found_;
 };
 

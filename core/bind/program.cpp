@@ -455,21 +455,21 @@ DerivativeHandle make_derivative(const nb::object& op_name, const std::string& n
 }
 
 // While one of these exists, a rule is being traced to derive something; open tapes and traces must not see it.
-struct Aside {
+struct Unobserved {
   ThreadState before = thread_state;
-  Aside() {
+  Unobserved() {
     thread_state.capturing = thread_state.replays = false;
     thread_state.checks = Checks::none;
     thread_state.autocast = nullptr;
     thread_state.set_tapes(0);
   }
-  ~Aside() { thread_state = before; }
+  ~Unobserved() { thread_state = before; }
 };
 
 // Calls Python to derive something; its exceptions pass through the core.
 template <class F>
-auto derive_aside(F&& f) {
-  Aside aside;
+auto derive_unobserved(F&& f) {
+  Unobserved scope;
   try {
     return f();
   } catch (nb::python_error& e) {
@@ -494,7 +494,7 @@ nb::list given_to(const Derived& p, const int64_t* given) {
 template <class T>
 T* derive_from_op(PyObject* hook, const Op& op, Value* const* in, int n_in, const Attrs& attrs, uint64_t mask,
                   GuardSet& guards) {
-  return derive_aside([&] {
+  return derive_unobserved([&] {
     nb::list attr_values;
     for (int k = 0; k < attrs.n; ++k) attr_values.append(nb::steal(attr_to_python(attrs[k])));
     nb::object made = nb::handle(hook)(op.name, types_of(in, n_in), nb::tuple(attr_values), mask);
@@ -507,7 +507,7 @@ T* derive_from_op(PyObject* hook, const Op& op, Value* const* in, int n_in, cons
 template <class T>
 T* derive_from_program(PyObject* hook, const Derived& p, Value* const* in, int n_in, const int64_t* given,
                        uint64_t mask, GuardSet& guards, int& rank) {
-  return derive_aside([&] {
+  return derive_unobserved([&] {
     nb::handle source(static_cast<PyObject*>(p.python));
     nb::object made = nb::handle(hook)(source, types_of(in, n_in), given_to(p, given), mask);
     guards = GuardSet(nb::cast<std::vector<Guard>>(made[1]));
@@ -533,14 +533,14 @@ void set_derive_hooks() {
     return derive_from_program<Derived>(python_hooks.push_again, p, in, n, given, mask, guards, rank);
   };
   derive_hooks.narrow = [](const Derived& p, uint64_t mask) {
-    return derive_aside([&] {
+    return derive_unobserved([&] {
       nb::object made = nb::handle(python_hooks.narrow)(nb::handle(static_cast<PyObject*>(p.python)), mask);
       return nb::cast<DerivedHandle&>(made).share();
     });
   };
   derive_hooks.partial = [](const Derived& p, Value* const* in, int n, const int64_t* given, int n_bars, uint64_t mask,
                             GuardSet& guards, int& rank) -> Derived* {
-    return derive_aside([&]() -> Derived* {
+    return derive_unobserved([&]() -> Derived* {
       nb::handle source(static_cast<PyObject*>(p.python));
       nb::object made = nb::handle(python_hooks.partial)(source, types_of(in, n), given_to(p, given), n_bars, mask);
       if (made.is_none()) return nullptr;
@@ -556,7 +556,7 @@ void set_derive_hooks() {
 // hook(types of the inputs, steps, number of leaves) → the joined program, or None
 std::shared_ptr<Program> join_in_python(const std::vector<Type>& inputs, const std::vector<JoinedStep>& steps,
                                         size_t n_leaves) {
-  return derive_aside([&]() -> std::shared_ptr<Program> {
+  return derive_unobserved([&]() -> std::shared_ptr<Program> {
     nb::list types;
     for (const Type& t : inputs) types.append(type_to(t));
     nb::object made = nb::handle(python_hooks.join)(types, steps, n_leaves);

@@ -86,7 +86,7 @@ nb::list run_call(const Call& call, const nb::list& given) {
     if (nb::len(given) != call.operands.size()) fail(ErrorKind::value, "replay", "takes one tensor for each operand");
     SmallArray<Value*, 8> in(call.operands.size()), out(call.results.size());
     for (size_t i = 0; i < call.operands.size(); ++i) in[i] = value_from(given[i], "replay");
-    Held held(in.data(), static_cast<int>(call.operands.size()));
+    KeepAlive kept(in.data(), static_cast<int>(call.operands.size()));
     run_again(call, in.data(), static_cast<int>(call.operands.size()), out.data());
     nb::list results;
     for (size_t i = 0; i < call.results.size(); ++i) results.append(to_python(out[i]));

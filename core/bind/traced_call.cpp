@@ -40,7 +40,7 @@ void require_finite(const Program& p, const Inspection& inspection, Value** out,
 // Throws NotFinite if `inspection` is given and not passed.
 void run_program(TracedCall& trace, Value** in, size_t n, uint64_t mask, Value** out, Value** into = nullptr,
                  const Inspection* inspection = nullptr) {
-  Held held(in, static_cast<int>(n));
+  KeepAlive kept(in, static_cast<int>(n));
   if (mask) {
     apply_derivative(trace.derivative_for(mask, in), in, static_cast<int>(n), nullptr, out);
     return;

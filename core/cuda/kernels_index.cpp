@@ -2,31 +2,30 @@
 // results repeat to the bit.
 #include <algorithm>
 
+#include "../kernels/indices.h"
 #include "kernels_sort.h"
 
 namespace wengert::cuda {
 
 namespace {
 
-struct Around {
-  int64_t outer = 1, size = 1, inner = 1;
-  Around(const Value* x, int axis) {
-    for (int i = 0; i < x->ndim; ++i) (i < axis ? outer : i == axis ? size : inner) *= x->shape[i];
-  }
-};
-
 // Packed operands, and the words that all kernels of device_index.h have.
 struct IndexCall {
   CudaDevice& gpu;
   const Op& op;
-  Around around;
+  AxisExtents around;
   int64_t count;  // of indices along the axis
   Ref from, index;
   std::vector<int64_t> words;
 
   IndexCall(CudaDevice& device, const Op& called, const Value* shaped, int axis, int64_t n, const Value* x,
             const Value* i, const Value* to)
-      : gpu(device), op(called), around(shaped, axis), count(n), from(contiguous(x)), index(contiguous(i)) {
+      : gpu(device),
+        op(called),
+        around(around_axis(shaped->shape, shaped->ndim, axis)),
+        count(n),
+        from(contiguous(x)),
+        index(contiguous(i)) {
     words = {reinterpret_cast<int64_t>(to->data),
              reinterpret_cast<int64_t>(from->data),
              reinterpret_cast<int64_t>(index->data),
@@ -63,7 +62,7 @@ SortedLines sorted_indices(CudaDevice& gpu, const Op& op, const Value* index, in
 
 void run_by_place(CudaDevice& gpu, const Op& op, const std::string& kernel, int axis, const Value* x,
                   const Value* index, Value* to) {
-  const Around around(to, axis);
+  const AxisExtents around = around_axis(to->shape, to->ndim, axis);
   const Ref from(contiguous(x));
   const SortedLines sorted = sorted_indices(gpu, op, index, around.size);
   gpu.run_kernel("device_index.h", kernel,

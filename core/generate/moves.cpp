@@ -7,7 +7,7 @@ namespace wengert::generate {
 
 namespace {
 
-void fill(Text& text, const Place& y, const std::string& value) {
+void fill(Text& text, const Location& y, const std::string& value) {
   if (y.size() == 0) return;
   text.open_loop("i", y.size());
   text.line(y.element("i") + " = " + value + ";");
@@ -15,7 +15,7 @@ void fill(Text& text, const Place& y, const std::string& value) {
 }
 
 // The part of y that begins at `starts` and goes on in `steps`, in the shape of x.
-Place part_of(const Place& y, const Dims& starts, const Dims& steps, const Place& x) {
+Location part_of(const Location& y, const Dims& starts, const Dims& steps, const Location& x) {
   int64_t strides[kMaxRank], offset = y.offset;
   for (int i = 0; i < y.layout->ndim; ++i) {
     strides[i] = y.layout->strides[i] * steps[i].raw;
@@ -24,8 +24,8 @@ Place part_of(const Place& y, const Dims& starts, const Dims& steps, const Place
   return {make_layout(y.layout->dtype, x.layout->dims(), strides), y.base, offset, y.array};
 }
 
-void write_cast(Text& text, const Place& x, const Place& y) {
-  const Place packed = text.packed(x);
+void write_cast(Text& text, const Location& x, const Location& y) {
+  const Location packed = text.packed(x);
   std::vector<Register> registers = {{x.layout->dtype, false, "", packed.address(), false},
                                      {y.layout->dtype, false, "", y.base, true}};
   FusedInstruction i{};
@@ -43,7 +43,8 @@ bool is_move(const Op& op) {
   return std::find(std::begin(kMoves), std::end(kMoves), op.name) != std::end(kMoves);
 }
 
-void write_move(Text& text, const Op& op, const std::vector<const Place*>& in, const Attrs& attrs, const Place& y) {
+void write_move(Text& text, const Op& op, const std::vector<const Location*>& in, const Attrs& attrs,
+                const Location& y) {
   if (op.name == "contiguous") {
     text.copy(*in[0], y);
   } else if (op.name == "cast") {
@@ -59,7 +60,7 @@ void write_move(Text& text, const Op& op, const std::vector<const Place*>& in, c
       starts.push(0);
       steps.push(1);
     }
-    for (const Place* x : in) {
+    for (const Location* x : in) {
       text.copy(*x, part_of(y, starts, steps, *x));
       starts[axis] = starts[axis] + Dim(x->layout->shape[axis]);
     }

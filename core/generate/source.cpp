@@ -37,11 +37,11 @@ class Source {
 
   Generated write(const Program& p, Value* const* in, const int64_t* leaf_sizes) {
     if (p.depth > kDeepest) refuse("branches and loops are nested too deeply");
-    std::vector<Place> inputs;
+    std::vector<Location> inputs;
     for (int32_t i = 0; i < p.n_inputs; ++i) inputs.push_back(text_.given(Base::Kind::input, i, in[i]));
     std::vector<Size> leaves;
     for (size_t i = 0; i < p.sizes.leaves.size(); ++i) leaves.push_back({leaf_sizes[i]});
-    const std::vector<Place> outputs = write_program(p, std::move(inputs), std::move(leaves));
+    const std::vector<Location> outputs = write_program(p, std::move(inputs), std::move(leaves));
     for (size_t i = 0; i < outputs.size(); ++i) add_result(p, outputs, i);
     text_.finish();
     for (Result& r : text_.made.results)
@@ -62,25 +62,25 @@ class Source {
   struct Scope {
     const Program& p;
     std::vector<Size> leaves, sizes;
-    std::vector<Place> at;
+    std::vector<Location> at;
   };
 
   static void refuse(const std::string& why) { throw Refused(why); }
 
-  void add_result(const Program& p, const std::vector<Place>& outputs, size_t i) {
+  void add_result(const Program& p, const std::vector<Location>& outputs, size_t i) {
     const auto emit = [&](Result r) { text_.made.results.push_back(std::move(r)); };
     const int32_t slot = p.outputs[i];
     if (slot < 0) return emit({Result::Kind::zero});
     const auto first = std::find(p.outputs.begin(), p.outputs.end(), slot) - p.outputs.begin();
     if (first < static_cast<ptrdiff_t>(i)) return emit({Result::Kind::same, static_cast<int32_t>(first)});
     if (slot < p.n_inputs) return emit({Result::Kind::input, slot});
-    const Place& y = outputs[i];
+    const Location& y = outputs[i];
     if (y.array < 0) refuse("a result has a size that is computed");
     if (!text_.is_given(y.array)) text_.keep_as_output(y.array);
     emit({Result::Kind::view, y.array, Ref::share(y.layout.v), y.offset});
   }
 
-  std::vector<Place> write_program(const Program& p, std::vector<Place> inputs, std::vector<Size> leaves) {
+  std::vector<Location> write_program(const Program& p, std::vector<Location> inputs, std::vector<Size> leaves) {
     Scope s{p, std::move(leaves), {}, std::move(inputs)};
     for (const SizeLeaf& l : p.sizes.leaves)
       if (l.kind == SizeLeaf::content) refuse("a number in an operand decides a size or a place in a random stream");
@@ -104,8 +104,8 @@ class Source {
       else
         write_choice(s, step);
     }
-    std::vector<Place> outputs;
-    for (int32_t slot : p.outputs) outputs.push_back(slot < 0 ? Place{} : s.at[slot].share());
+    std::vector<Location> outputs;
+    for (int32_t slot : p.outputs) outputs.push_back(slot < 0 ? Location{} : s.at[slot].share());
     return outputs;
   }
 
@@ -143,14 +143,14 @@ class Source {
   }
 
   // A value whose sizes are all known.
-  static const Place& place(const Scope& s, int32_t slot) {
-    const Place& x = s.at[static_cast<size_t>(slot)];
+  static const Location& place(const Scope& s, int32_t slot) {
+    const Location& x = s.at[static_cast<size_t>(slot)];
     if (!x.length.empty()) refuse("tensors have sizes that are computed");
     return x;
   }
 
   // An array whose shape is a list of size references, of which the first may be computed.
-  Place sized_array(const Scope& s, DType dtype, const Dims& shape) {
+  Location sized_array(const Scope& s, DType dtype, const Dims& shape) {
     const Size length = shape.n ? size_at(s, shape[0]) : Size{1};
     if (length.known) return text_.array(dtype, known_dims(s, shape), true);
     if (length.name.empty()) refuse("tensors have sizes that are computed");
@@ -192,7 +192,7 @@ class Source {
     if (r.constant) {
       made.one = text_.constant(r.dtype, r.bytes);
     } else if (r.input >= 0) {
-      const Place& x = place(s, r.input);
+      const Location& x = place(s, r.input);
       if ((x.size() != elements && x.layout->ndim != 0) || x.layout->dtype != r.dtype)
         refuse("an operand has another type than the program expects");
       bind_operand(x, elements, made);
@@ -208,7 +208,7 @@ class Source {
     return made;
   }
 
-  void bind_operand(const Place& x, int64_t elements, Register& r) {
+  void bind_operand(const Location& x, int64_t elements, Register& r) {
     if (x.packed() && x.size() == elements)
       r.array = x.address();
     else if (is_uniform(x.layout.v))
@@ -221,13 +221,13 @@ class Source {
 
   // An op on values of a computed length, part by part.
   void write_parts(Scope& s, const Step& step, const std::string& length) {
-    std::vector<Place> wholes;
+    std::vector<Location> wholes;
     for (int32_t slot : step.in) wholes.push_back(s.at[slot].share());
-    for (const Place& x : wholes)
+    for (const Location& x : wholes)
       if (x.length != length || !x.packed()) refuse("tensors have sizes that are computed");
     const Value* shaped = wholes.back().layout.v;
     const DType dtype = step.op->map_result[static_cast<int>(shaped->dtype)];
-    Place y = text_.growing_array(dtype, part_of(wholes.back()), length);
+    Location y = text_.growing_array(dtype, part_of(wholes.back()), length);
     const std::string t = text_.fresh("t");
     text_.open("for (int64_t " + t + " = 0; " + t + " < " + length + "; ++" + t + ")");
     for (size_t i = 0; i < wholes.size(); ++i) s.at[step.in[i]] = slice(wholes[i], t);
@@ -252,7 +252,7 @@ class Source {
         refuse("an operand has another type than the program expects");
     if (!op.map[code]) refuse("an operand has another type than the program expects");
     count(1, shaped->size);
-    Place y = text_.array(op.map_result[code], shaped->dims());
+    Location y = text_.array(op.map_result[code], shaped->dims());
     const bool in_layout = keeps_layout(operands.data(), static_cast<int>(operands.size()));
     if (in_layout) y.layout = make_layout(op.map_result[code], shaped->dims(), operands[0]->strides);
     std::vector<Register> registers;
@@ -261,7 +261,7 @@ class Source {
     i.op = op.kernel;
     i.n_in = static_cast<uint8_t>(operands.size());
     for (size_t k = 0; k < operands.size(); ++k) {
-      const Place& x = s.at[step.in[k]];
+      const Location& x = s.at[step.in[k]];
       Register r{x.layout->dtype, false, "", "", false};
       if (in_layout)
         r.array = x.address();  // both are traversed in memory order
@@ -291,7 +291,7 @@ class Source {
     Type out[kMaxOutputs];
     op.infer(op, types.data(), static_cast<int>(types.size()), call.attrs, out);
     if (op.view) {
-      const Place& x = s.at[step.in[0]];
+      const Location& x = s.at[step.in[0]];
       if (Value* y = op.view(op, x.layout.v, call.attrs, out[0])) {
         const int64_t further = (y->data - x.layout->data) / size_of(y->dtype);
         s.at[step.out[0]] = {Ref(y), x.base, x.offset + further, x.array};
@@ -303,12 +303,12 @@ class Source {
       return write_small_move(s, step, call.attrs, out[0]);
     std::string list;
     for (int32_t slot : step.in) {
-      const Place& x = s.at[slot];
+      const Location& x = s.at[slot];
       call.in.emplace_back(alias(x.layout.v));
       list += "(char*)(" + x.address() + "), ";
     }
     for (int k = 0; k < op.n_outputs; ++k) {
-      Place y = text_.array(out[k].dtype, out[k].shape);
+      Location y = text_.array(out[k].dtype, out[k].shape);
       call.out.emplace_back(alias(y.layout.v));
       list += "(char*)(" + y.address() + "), ";
       s.at[step.out[k]] = std::move(y);
@@ -324,15 +324,15 @@ class Source {
   void write_size(Scope& s, const Step& step, const Size& n) {
     if (n.name.empty() || step.attrs.v[1].i != static_cast<int64_t>(DType::Int64))
       refuse("tensors have sizes that are computed");
-    Place y = text_.array(DType::Int64, {});
+    Location y = text_.array(DType::Int64, {});
     text_.line(y.element("0") + " = " + n.name + ";");
     s.at[step.out[0]] = std::move(y);
   }
 
   void write_small_move(Scope& s, const Step& step, const Attrs& attrs, const Type& out) {
-    std::vector<const Place*> in;
+    std::vector<const Location*> in;
     for (int32_t slot : step.in) in.push_back(&s.at[slot]);
-    Place y = text_.array(out.dtype, out.shape);
+    Location y = text_.array(out.dtype, out.shape);
     write_move(text_, *step.op, in, attrs, y);
     s.at[step.out[0]] = std::move(y);
   }
@@ -355,26 +355,26 @@ class Source {
 
   void write_sized(Scope& s, const Step& step) {
     const Region& region = step.regions[0];
-    std::vector<Place> operands;
+    std::vector<Location> operands;
     for (size_t i = static_cast<size_t>(step.n_sizes); i < step.in.size(); ++i)
       operands.push_back(s.at[step.in[i]].share());
-    std::vector<Place> made = write_program(*region.program, std::move(operands), leaves_of_region(s, step, region));
+    std::vector<Location> made = write_program(*region.program, std::move(operands), leaves_of_region(s, step, region));
     for (size_t i = 0; i < made.size(); ++i) s.at[step.out[i]] = std::move(made[i]);
   }
 
   void write_choice(Scope& s, const Step& step) {
-    const Place& index = place(s, step.in[0]);
+    const Location& index = place(s, step.in[0]);
     const auto last = static_cast<int64_t>(step.regions.size()) - 1;
     const std::string chosen = text_.fresh("chosen");
     text_.line("const int64_t " + chosen + " = static_cast<int64_t>(" + index.element("0") + ");");
-    std::vector<Place> results;
+    std::vector<Location> results;
     for (int64_t k = 0; k <= last; ++k) {
       const std::string test = k == last ? "" : "if (" + chosen + " <= " + number(k) + ")";
       text_.open((k ? "else " : "") + test);
       const Region& region = step.regions[static_cast<size_t>(k)];
-      std::vector<Place> operands;
+      std::vector<Location> operands;
       for (size_t i = 1; i < step.in.size(); ++i) operands.push_back(s.at[step.in[i]].share());
-      const std::vector<Place> made =
+      const std::vector<Location> made =
           write_program(*region.program, std::move(operands), leaves_of_region(s, step, region));
       for (size_t i = 0; i < made.size(); ++i) {
         if (!made[i].length.empty()) refuse("branches have results with sizes that are computed");
@@ -388,19 +388,19 @@ class Source {
   }
 
   struct LoopParts {
-    std::vector<Place> carried, stacked;
+    std::vector<Location> carried, stacked;
     std::string turn;
   };
 
   // carried = made, all at once.
-  void carry_on(std::vector<Place>& made, const std::vector<Place>& carried) {
+  void carry_on(std::vector<Location>& made, const std::vector<Location>& carried) {
     for (size_t i = 0; i < carried.size(); ++i) {
       if (!made[i].packed()) refuse("a loop carries a value that is not packed");
       // A result that is another carried value is overwritten below.
       const bool among =
-          std::any_of(carried.begin(), carried.end(), [&](const Place& c) { return c.array == made[i].array; });
+          std::any_of(carried.begin(), carried.end(), [&](const Location& c) { return c.array == made[i].array; });
       if (!among || made[i].address() == carried[i].base) continue;
-      Place aside = text_.array(made[i].layout->dtype, made[i].layout->dims());
+      Location aside = text_.array(made[i].layout->dtype, made[i].layout->dims());
       text_.copy(made[i], aside.base);
       made[i] = std::move(aside);
     }
@@ -413,9 +413,9 @@ class Source {
   }
 
   // Copies the final carried values out of the loop's arrays, so that the compiler can keep those in registers.
-  void finish_carried(Scope& s, const Step& step, const std::vector<Place>& carried) {
+  void finish_carried(Scope& s, const Step& step, const std::vector<Location>& carried) {
     for (size_t i = 0; i < carried.size(); ++i) {
-      Place y = text_.array(carried[i].layout->dtype, carried[i].layout->dims());
+      Location y = text_.array(carried[i].layout->dtype, carried[i].layout->dims());
       text_.copy(carried[i], y.base);
       s.at[step.out[i]] = std::move(y);
     }
@@ -424,25 +424,25 @@ class Source {
   void write_while(Scope& s, const Step& step) {
     const auto n_carried = static_cast<size_t>(step.loop->n_carried);
     const Region &condition = step.regions[0], &body = step.regions[1];
-    std::vector<Place> begin, carried;
+    std::vector<Location> begin, carried;
     bool packed = true;
     for (size_t i = 0; i < n_carried; ++i) {
-      const Place& x = place(s, step.in[i]);
+      const Location& x = place(s, step.in[i]);
       packed = packed && x.packed();
       begin.push_back(x.share());
       carried.push_back(text_.array(x.layout->dtype, x.layout->dims()));
     }
-    const auto on = [&](const Region& region, const std::vector<Place>& first) {
-      std::vector<Place> operands;
+    const auto on = [&](const Region& region, const std::vector<Location>& first) {
+      std::vector<Location> operands;
       for (size_t i = 0; i < step.in.size(); ++i)
         operands.push_back(i < n_carried ? first[i].share() : s.at[step.in[i]].share());
       return write_program(*region.program, std::move(operands), leaves_of_region(s, step, region));
     };
-    const auto turn = [&](const std::vector<Place>& first) {
-      std::vector<Place> made = on(body, first);
+    const auto turn = [&](const std::vector<Location>& first) {
+      std::vector<Location> made = on(body, first);
       carry_on(made, carried);
     };
-    const Place turns = text_.array(DType::Int64, {});
+    const Location turns = text_.array(DType::Int64, {});
     const std::string counter = text_.fresh("t");
     text_.line("int64_t " + counter + " = 0;");
     if (!packed && (reads_layouts(*condition.program) || reads_layouts(*body.program))) {
@@ -465,25 +465,26 @@ class Source {
     s.at[step.out[n_carried]] = turns.share();
   }
 
-  void copy_begin(const std::vector<Place>& begin, const std::vector<Place>& carried, const std::string& test = "") {
+  void copy_begin(const std::vector<Location>& begin, const std::vector<Location>& carried,
+                  const std::string& test = "") {
     text_.open(test);
     for (size_t i = 0; i < begin.size(); ++i) text_.copy(begin[i], carried[i].base);
     text_.close();
   }
 
   // Writes one turn on these carried values and copies the next ones to `parts.carried`.
-  void write_turn(const Scope& s, const Step& step, const std::vector<Place>& carried, LoopParts& parts) {
+  void write_turn(const Scope& s, const Step& step, const std::vector<Location>& carried, LoopParts& parts) {
     const Loop& loop = *step.loop;
     const Region& region = step.regions[0];
     const size_t n_carried = carried.size(), first_sliced = step.in.size() - static_cast<size_t>(loop.n_sliced);
-    std::vector<Place> operands;
+    std::vector<Location> operands;
     for (size_t i = 0; i < step.in.size(); ++i) {
-      const Place& x = i < n_carried ? carried[i] : s.at[step.in[i]];
+      const Location& x = i < n_carried ? carried[i] : s.at[step.in[i]];
       operands.push_back(i < first_sliced ? x.share() : slice(x, parts.turn));
     }
-    std::vector<Place> made = write_program(*region.program, std::move(operands), leaves_of_region(s, step, region));
+    std::vector<Location> made = write_program(*region.program, std::move(operands), leaves_of_region(s, step, region));
     for (size_t i = 0; i < parts.stacked.size(); ++i) {
-      const Place &whole = parts.stacked[i], &one = made[n_carried + i];
+      const Location &whole = parts.stacked[i], &one = made[n_carried + i];
       if (!one.length.empty()) refuse("a loop stacks values with sizes that are computed");
       const int64_t step_size = whole.layout->ndim ? whole.layout->strides[0] : 0;
       text_.copy(one, whole.base + " + " + parts.turn + " * " + number(step_size));
@@ -491,7 +492,7 @@ class Source {
     carry_on(made, parts.carried);
   }
 
-  Place slice(const Place& x, const std::string& turn) {
+  Location slice(const Location& x, const std::string& turn) {
     const Value* v = x.layout.v;
     const std::string name = text_.fresh("x");
     text_.line("const " + type_of(v->dtype) + "* const " + name + " = " + x.address() + " + " + turn + " * " +
@@ -500,13 +501,13 @@ class Source {
   }
 
   // The shape of a part along the first axis.
-  static Dims part_of(const Place& x) {
+  static Dims part_of(const Location& x) {
     Dims shape;
     for (int i = 1; i < x.layout->ndim; ++i) shape.push(x.layout->shape[i]);
     return shape;
   }
 
-  static Size length_of(const Place& x) {
+  static Size length_of(const Location& x) {
     return x.length.empty() ? Size{x.layout->shape[0]} : Size{0, false, x.length};
   }
 
@@ -515,10 +516,10 @@ class Source {
     const Size length = size_at(s, loop.length);
     if (!length.known && length.name.empty()) refuse("tensors have sizes that are computed");
     LoopParts parts;
-    std::vector<Place> begin;
+    std::vector<Location> begin;
     bool packed = true;
     for (int i = 0; i < loop.n_carried; ++i) {
-      const Place& x = place(s, step.in[static_cast<size_t>(i)]);
+      const Location& x = place(s, step.in[static_cast<size_t>(i)]);
       packed = packed && x.packed();
       begin.push_back(x.share());
       parts.carried.push_back(text_.array(x.layout->dtype, x.layout->dims()));
@@ -526,7 +527,7 @@ class Source {
     for (size_t i = 0; i < loop.stacked_shapes.size(); ++i)
       parts.stacked.push_back(sized_array(s, loop.stacked_dtypes[i], loop.stacked_shapes[i]));
     for (size_t i = step.in.size() - static_cast<size_t>(loop.n_sliced); i < step.in.size(); ++i) {
-      const Place& x = s.at[step.in[i]];
+      const Location& x = s.at[step.in[i]];
       if (x.layout->ndim == 0 || length_of(x) != length) refuse("a sliced value has another length than the loop");
     }
     const std::string count = text_.fresh("t"), n = length.known ? text_.word(length.value) : length.name;

@@ -43,14 +43,14 @@ void Text::open_loop(const std::string& name, int64_t n) {
   line("constexpr int64_t " + name + " = 0;");
 }
 
-Place Text::array(DType dtype, const Dims& shape, bool unbounded) {
+Location Text::array(DType dtype, const Dims& shape, bool unbounded) {
   Ref layout = make_layout(dtype, shape);
   const auto k = static_cast<int32_t>(arrays_.size());
   arrays_.push_back({dtype, shape, layout->size, false, unbounded, Base::Kind::workspace, -1});
   return {std::move(layout), "a" + number(k), 0, k};
 }
 
-Place Text::growing_array(DType dtype, const Dims& part, const std::string& length) {
+Location Text::growing_array(DType dtype, const Dims& part, const std::string& length) {
   Dims shape = {1};
   for (int i = 0; i < part.n; ++i) shape.push(part[i]);
   Ref layout = make_layout(dtype, shape);
@@ -61,7 +61,7 @@ Place Text::growing_array(DType dtype, const Dims& part, const std::string& leng
   return {std::move(layout), name, 0, -1, length};
 }
 
-Place Text::given(Base::Kind kind, int32_t index, const Value* v) {
+Location Text::given(Base::Kind kind, int32_t index, const Value* v) {
   const auto k = static_cast<int32_t>(arrays_.size());
   // The number of elements from the first to the last.
   int64_t last = 0;
@@ -101,11 +101,11 @@ std::string Text::function(const void* f) {
   return "core->functions[" + number(it->second) + "]";
 }
 
-void Text::copy(const Place& from, const std::string& to) {
-  copy(from, Place{make_layout(from.layout->dtype, from.layout->dims()), "(" + to + ")"});
+void Text::copy(const Location& from, const std::string& to) {
+  copy(from, Location{make_layout(from.layout->dtype, from.layout->dims()), "(" + to + ")"});
 }
 
-void Text::copy(const Place& from, const Place& to) {
+void Text::copy(const Location& from, const Location& to) {
   if (from.size() == 0) return;
   if (from.packed() && to.packed()) {
     if (from.address() == to.address() || "(" + from.address() + ")" == to.address()) return;
@@ -125,9 +125,9 @@ void Text::copy(const Place& from, const Place& to) {
   for (int axis = 0; axis < x->ndim; ++axis) close();
 }
 
-Place Text::packed(const Place& p) {
+Location Text::packed(const Location& p) {
   if (p.packed()) return p.share();
-  Place made = array(p.layout->dtype, p.layout->dims());
+  Location made = array(p.layout->dtype, p.layout->dims());
   copy(p, made.base);
   return made;
 }

@@ -13,7 +13,7 @@ std::string type_of(DType t);     // the element type in the text
 
 // The location of a value: element (i, j, …) is base[offset + i·strides[0] + j·strides[1] + …]. `layout` is a value
 // without contents that holds dtype, shape and strides.
-struct Place {
+struct Location {
   Ref layout;
   std::string base;
   int64_t offset = 0;
@@ -26,7 +26,7 @@ struct Place {
   std::string element(const std::string& index) const {
     return base + "[" + (offset ? number(offset) + " + " : "") + index + "]";
   }
-  Place share() const { return {Ref::share(layout.v), base, offset, array, length}; }
+  Location share() const { return {Ref::share(layout.v), base, offset, array, length}; }
 };
 
 // A layout, packed if strides is null.
@@ -50,10 +50,10 @@ class Text {
   std::string fresh(const char* prefix) { return prefix + number(names_++); }
 
   // A new packed array of the function. `unbounded`: never on the stack, however small it is now.
-  Place array(DType dtype, const Dims& shape, bool unbounded = false);
+  Location array(DType dtype, const Dims& shape, bool unbounded = false);
   // A new array of `length` parts of this shape; the function computes the length.
-  Place growing_array(DType dtype, const Dims& part, const std::string& length);
-  Place given(Base::Kind kind, int32_t index, const Value* v);
+  Location growing_array(DType dtype, const Dims& part, const std::string& length);
+  Location given(Base::Kind kind, int32_t index, const Value* v);
   void keep_as_output(int32_t array) { arrays_[static_cast<size_t>(array)].kind = Base::Kind::output; }
   int32_t base_of(int32_t array) const { return arrays_[static_cast<size_t>(array)].base; }
   bool is_given(int32_t array) const { return arrays_[static_cast<size_t>(array)].given; }
@@ -65,10 +65,10 @@ class Text {
   std::string function(const void* f);                   // address of a function of the core
 
   // to[0 … n) = the elements of `from`, in order; or a place of the same shape.
-  void copy(const Place& from, const std::string& to);
-  void copy(const Place& from, const Place& to);
+  void copy(const Location& from, const std::string& to);
+  void copy(const Location& from, const Location& to);
   // The value itself if packed, otherwise a packed copy.
-  Place packed(const Place& p);
+  Location packed(const Location& p);
 
   void finish();
 
@@ -106,6 +106,7 @@ void write_group(Text& text, std::vector<Register>& registers, const std::vector
 
 // Ops that only move, make or convert elements, as loops in place of calls. `y` is packed.
 bool is_move(const Op& op);
-void write_move(Text& text, const Op& op, const std::vector<const Place*>& in, const Attrs& attrs, const Place& y);
+void write_move(Text& text, const Op& op, const std::vector<const Location*>& in, const Attrs& attrs,
+                const Location& y);
 
 }  // namespace wengert::generate

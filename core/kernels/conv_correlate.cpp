@@ -116,15 +116,15 @@ struct CutCorrelation {
     }
   }
 
-  // Where a unit works.
-  struct Place {
+  // What one task of the thread pool computes.
+  struct WorkUnit {
     ConvBlock at;
     int64_t g, first_part, end_part;
     const T* source;
     T* image;  // of the group's first output channel
   };
 
-  Place place_of(int64_t unit) const {
+  WorkUnit unit_at(int64_t unit) const {
     auto next = [&unit](int64_t extent) {
       const int64_t i = unit % extent;
       unit /= extent;
@@ -144,7 +144,7 @@ struct CutCorrelation {
   }
 
   // The first output of row i of a block.
-  T* row_of(const Place& p, int64_t i) const {
+  T* row_of(const WorkUnit& p, int64_t i) const {
     const ConvAxis &z = blocks.axis[0], &y = blocks.axis[1], &x = blocks.axis[2];
     const int64_t line = (z.to_first + p.at.depth * z.to_step) * y.to_size + y.to_first + (p.at.row + i) * y.to_step;
     return p.image + line * x.to_size + x.to_first + p.at.column * x.to_step;
@@ -152,7 +152,7 @@ struct CutCorrelation {
 
   void run_unit(int64_t unit, const T* packed, const T* bias) const {
     static thread_local ConvScratch<T> memory;
-    const Place p = place_of(unit);
+    const WorkUnit p = unit_at(unit);
     T* scratch = memory.get(blocks.scratch(tiles.width));
     if (points) {
       run_points(p, scratch, packed, bias);
@@ -162,7 +162,7 @@ struct CutCorrelation {
   }
 
   // Outputs that are not neighbours are computed side by side, and then put in their places.
-  void run_columns(const Place& p, T* scratch, const T* packed) const {
+  void run_columns(const WorkUnit& p, T* scratch, const T* packed) const {
     static thread_local ConvScratch<T> memory;
     const std::vector<ConvColumns>& columns = layouts[p.at.rows < blocks.rows][p.at.columns < blocks.columns];
     const int64_t first_row = part_begin(p.first_part), end_row = part_begin(p.end_part);
@@ -202,7 +202,7 @@ struct CutCorrelation {
     return layout;
   }
 
-  void run_points(const Place& p, T* scratch, const T* packed, const T* bias) const {
+  void run_points(const WorkUnit& p, T* scratch, const T* packed, const T* bias) const {
     static thread_local std::vector<const T*> points_memory;
     static thread_local ConvScratch<T> memory;
     std::vector<const T*>& from = points_memory;  // looked up once, not for every element
@@ -229,7 +229,7 @@ struct CutCorrelation {
 
   // f(part, depth, weights, whether this is the first block) for every block of channels and every part of a unit.
   template <class F>
-  void for_each_channel_block(const Place& p, T* scratch, const T* packed, F&& f) const {
+  void for_each_channel_block(const WorkUnit& p, T* scratch, const T* packed, F&& f) const {
     for (int64_t c0 = 0; c0 < c.channels; c0 += blocks.channels) {
       const int64_t n = std::min(blocks.channels, c.channels - c0);
       fill_scratch(scratch, blocks, p.at, p.source + c0 * from_plane, n);

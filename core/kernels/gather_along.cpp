@@ -34,10 +34,10 @@ void for_inner_tiles(AxisExtents e, int64_t count, F&& fn) {
 // in [0, size).
 
 // Four indices as numbers without a sign. `inside` asks about all with one branch.
-struct Four {
+struct FourIndices {
   uint64_t a, b, c, d;
 
-  explicit Four(const int64_t* index)
+  explicit FourIndices(const int64_t* index)
       : a(static_cast<uint64_t>(index[0])),
         b(static_cast<uint64_t>(index[1])),
         c(static_cast<uint64_t>(index[2])),
@@ -54,7 +54,7 @@ int64_t take_line(E* __restrict to, const E* __restrict line, const int64_t* __r
                   uint64_t size) {
   int64_t p = 0;
   for (; p + 4 <= n; p += 4) {
-    const Four i(index + p);
+    const FourIndices i(index + p);
     if (!i.inside(size)) return p;
     const E w = line[i.a], x = line[i.b], y = line[i.c], z = line[i.d];
     to[p].bits = w.bits;
@@ -89,7 +89,7 @@ template <class S, class T>
 int64_t add_line(S* __restrict sums, const T* __restrict x, const int64_t* __restrict index, int64_t n, uint64_t size) {
   int64_t p = 0;
   for (; p + 4 <= n; p += 4) {
-    const Four i(index + p);
+    const FourIndices i(index + p);
     if (!i.inside(size)) return p;
     if (i.equal()) {
       sums[i.a] = added(added(added(added(sums[i.a], x[p]), x[p + 1]), x[p + 2]), x[p + 3]);

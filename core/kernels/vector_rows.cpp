@@ -73,7 +73,7 @@ WENGERT_INLINE void add_sums(Totals& total, int64_t begin, int64_t end, Terms te
 
 // A parameter along part of a row: one number for all of it, where a pointer has one for each column.
 template <class T>
-struct Same {
+struct UniformParameter {
   T value;
   T operator[](int64_t) const { return value; }
 };
@@ -84,7 +84,7 @@ template <class T, class F, class... P>
 WENGERT_INLINE void for_parts(RowLayout layout, F f, const P*... parameters) {
   if (layout.length == 1) return f(int64_t{0}, layout.members, parameters...);
   for (int64_t j = 0; j < layout.members; ++j) {
-    f(j * layout.length, (j + 1) * layout.length, Same<T>{parameters[j]}...);
+    f(j * layout.length, (j + 1) * layout.length, UniformParameter<T>{parameters[j]}...);
   }
 }
 
