@@ -118,6 +118,13 @@ Type type_of(DType dtype, std::initializer_list<int64_t> shape) {
   return t;
 }
 
+// Where the work on operands is done: numbers on the host go with any device.
+DeviceId device_of(Value* const* in, int n_in) {
+  for (int i = 0; i < n_in; ++i)
+    if (in[i]->device != kCpu) return in[i]->device;
+  return placement;
+}
+
 SourceLine line_of(const ThreadProfile& t) {
   return t.work && t.work->line.code ? profile_hooks.share_line(t.work->line) : profile_hooks.source_line();
 }
@@ -146,6 +153,8 @@ void clear_log() {
   for (size_t i = 0; i < profile_log.memory.size(); ++i)
     if (profile_log.memory[i].line.code) drop_source_line(profile_log.memory[i].line);
   profile_log.events.clear();
+  if (profile_hooks.device_times.forget)
+    for (int device = 1; has_device(device); ++device) profile_hooks.device_times.forget(static_cast<DeviceId>(device));
   profile_log.memory.clear();
   profile_log.signatures.clear();
   profile_log.spans.clear();
@@ -240,7 +249,7 @@ ProfiledFor::~ProfiledFor() {
   if (mine.work == this) mine.work = outer;
 }
 
-void ProfiledRun::begin(uint64_t key, Signature (*describe)(const ProfiledRun&)) {
+void ProfiledRun::begin(uint64_t key, Signature (*describe)(const ProfiledRun&), DeviceId device) {
   ThreadProfile& t = this_thread();
   auto [found, fresh] = known.try_emplace(key, static_cast<uint32_t>(profile_log.signatures.size()));
   if (fresh) {
@@ -252,6 +261,9 @@ void ProfiledRun::begin(uint64_t key, Signature (*describe)(const ProfiledRun&))
   hidden_before_ = t.hidden;
   within_ = t.within;
   ++t.depth;
+  device_ = device;
+  if (device != kCpu && profile_hooks.device_times.mark && profile_log.events.size() < profile_log.most_events)
+    began_ = profile_hooks.device_times.mark(device);
   start_ = profile_ticks();
 }
 
@@ -264,12 +276,15 @@ ProfiledRun::ProfiledRun(const Op& op, Value* const* in, int n_in, const Attrs* 
     bytes_ += touched_bytes(in[i]);
   }
   if (attrs) mix(key, *attrs);
-  begin(key, [](const ProfiledRun& r) {
-    Signature::Part part{r.op_->name, {}, {}, {}};
-    for (int i = 0; i < r.n_in_; ++i) part.in.push_back(r.in_[i]->type());
-    if (r.attrs_) part.attrs.assign(r.attrs_->v, r.attrs_->v + r.attrs_->n);
-    return Signature{.kind = Signature::Kind::op, .name = r.op_->name, .parts = {std::move(part)}};
-  });
+  begin(
+      key,
+      [](const ProfiledRun& r) {
+        Signature::Part part{r.op_->name, {}, {}, {}};
+        for (int i = 0; i < r.n_in_; ++i) part.in.push_back(r.in_[i]->type());
+        if (r.attrs_) part.attrs.assign(r.attrs_->v, r.attrs_->v + r.attrs_->n);
+        return Signature{.kind = Signature::Kind::op, .name = r.op_->name, .parts = {std::move(part)}};
+      },
+      device_of(in, n_in));
 }
 
 ProfiledRun::ProfiledRun(const Program& p, Value* const* in, const int64_t* leaf_sizes) : in_(in), program_(&p) {
@@ -279,8 +294,9 @@ ProfiledRun::ProfiledRun(const Program& p, Value* const* in, const int64_t* leaf
   for (int i = 0; i < p.n_inputs; ++i) bytes_ += touched_bytes(in[i]);
   mix(key, static_cast<uint64_t>(bytes_));
   for (size_t i = 0; i < p.sizes.leaves.size(); ++i) mix(key, static_cast<uint64_t>(leaf_sizes[i]));
-  begin(key,
-        [](const ProfiledRun& r) { return Signature{.kind = Signature::Kind::program, .name = r.program_->name}; });
+  begin(
+      key, [](const ProfiledRun& r) { return Signature{.kind = Signature::Kind::program, .name = r.program_->name}; },
+      device_of(in, p.n_inputs));
   t.within = described_ ? -1 : static_cast<int64_t>(signature_);
   t.hidden = described_ && !profile_log.detailed;  // its contents are known from the first run
 }
@@ -292,19 +308,22 @@ ProfiledRun::ProfiledRun(const FusedGroup& g, int64_t rows, int64_t cols, int64_
   mix(key, static_cast<uint64_t>(rows));
   mix(key, static_cast<uint64_t>(cols));
   for (auto& [op, i] : g.source) mix(key, static_cast<uint64_t>(op->id) << 8 | i.row);
-  begin(key, [](const ProfiledRun& r) {
-    Signature s{.kind = Signature::Kind::group};
-    auto type = [&](int16_t k) {
-      const FusedRegister& of = r.group_->registers[k];
-      return of.row ? type_of(of.dtype, {r.rows_}) : type_of(of.dtype, {r.rows_, r.cols_});
-    };
-    for (auto& [op, i] : r.group_->source) {
-      Signature::Part part{op->name, {}, {type(i.out)}, {}};
-      for (int n = 0; n < i.n_in; ++n) part.in.push_back(type(i.in[n]));
-      s.parts.push_back(std::move(part));
-    }
-    return s;
-  });
+  begin(
+      key,
+      [](const ProfiledRun& r) {
+        Signature s{.kind = Signature::Kind::group};
+        auto type = [&](int16_t k) {
+          const FusedRegister& of = r.group_->registers[k];
+          return of.row ? type_of(of.dtype, {r.rows_}) : type_of(of.dtype, {r.rows_, r.cols_});
+        };
+        for (auto& [op, i] : r.group_->source) {
+          Signature::Part part{op->name, {}, {type(i.out)}, {}};
+          for (int n = 0; n < i.n_in; ++n) part.in.push_back(type(i.in[n]));
+          s.parts.push_back(std::move(part));
+        }
+        return s;
+      },
+      kCpu);
   described_ = true;
 }
 
@@ -359,6 +378,9 @@ void ProfiledRun::done(Value* const* out, int n_out) {
       .thread = t.number,
       .phase = work ? work->phase : Phase::forward,
       .depth = static_cast<uint8_t>(t.depth - 1),
+      .device = device_,
+      .began = began_,
+      .finished = began_ < 0 ? -1 : profile_hooks.device_times.mark(device_),
   });
 }
 

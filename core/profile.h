@@ -42,7 +42,9 @@ struct ProfileEvent {
   uint32_t module;
   uint16_t thread;
   Phase phase;
-  uint8_t depth;  // 0: at top level; otherwise inside a program
+  uint8_t depth;            // 0: at top level; otherwise inside a program
+  DeviceId device;          // that did the work
+  int64_t began, finished;  // points in that device's work; -1: not known
 };
 
 struct MemoryEvent {
@@ -92,10 +94,18 @@ class EventLog {
   }
 };
 
+// What devices whose work is not waited for know of its times. A point in the work of the current stream is a number.
+struct DeviceTimes {
+  int64_t (*mark)(DeviceId device) = nullptr;                                              // -1: there is none now
+  int64_t (*nanoseconds_between)(DeviceId device, int64_t first, int64_t last) = nullptr;  // waits for the last
+  void (*forget)(DeviceId device) = nullptr;                                               // all of them
+};
+
 struct ProfileHooks {                     // set once by the bindings
   SourceLine (*source_line)() = nullptr;  // a new reference
   SourceLine (*share_line)(SourceLine line) = nullptr;
   uint64_t (*last_recorded)() = nullptr;  // Node::seq
+  DeviceTimes device_times;               // set by devices
 };
 extern ProfileHooks profile_hooks;
 
@@ -162,7 +172,7 @@ class ProfiledRun {
   void done(Value* const* out, int n_out);
 
  private:
-  void begin(uint64_t key, Signature (*describe)(const ProfiledRun&));
+  void begin(uint64_t key, Signature (*describe)(const ProfiledRun&), DeviceId device);
   bool gave_views(Value* const* out, int n_out) const;
 
   const Op* op_ = nullptr;
@@ -174,6 +184,8 @@ class ProfiledRun {
   int64_t rows_ = 0, cols_ = 0;
   int64_t bytes_ = 0, start_ = 0;
   uint32_t signature_ = 0;
+  DeviceId device_ = kCpu;
+  int64_t began_ = -1;
   uint32_t session_ = 0;   // the profile it belongs to; 0: not noted, inside a program that is not recorded in detail
   bool described_ = true;  // whether the types of the results are known
   bool hidden_before_ = false;

@@ -29,7 +29,7 @@ struct EventRow {
   uint32_t signature, line, module;
   uint16_t thread;
   uint8_t phase, depth;
-  uint8_t unused[8];
+  int64_t on_device;  // nanoseconds that a device took whose work is not waited for
 };
 static_assert(sizeof(EventRow) == 64);
 
@@ -71,23 +71,19 @@ nb::bytes as_bytes(const std::vector<Row>& rows) {
   return nb::bytes(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(Row));
 }
 
+int64_t time_on_device(const ProfileEvent& e) {
+  if (e.began < 0 || e.finished < 0) return 0;
+  return profile_hooks.device_times.nanoseconds_between(e.device, e.began, e.finished);
+}
+
 nb::bytes event_rows(const ProfileMark& mark, Lines& lines) {
   std::vector<EventRow> rows;
   rows.reserve(profile_log.events.size() - mark.events);
   for (size_t i = mark.events; i < profile_log.events.size(); ++i) {
     const ProfileEvent& e = profile_log.events[i];
-    rows.push_back({profile_nanoseconds(e.start),
-                    profile_nanoseconds(e.end),
-                    e.node,
-                    e.bytes,
-                    e.live,
-                    e.signature,
-                    lines.number(e.line),
-                    e.module,
-                    e.thread,
-                    static_cast<uint8_t>(e.phase),
-                    e.depth,
-                    {}});
+    rows.push_back({profile_nanoseconds(e.start), profile_nanoseconds(e.end), e.node, e.bytes, e.live, e.signature,
+                    lines.number(e.line), e.module, e.thread, static_cast<uint8_t>(e.phase), e.depth,
+                    time_on_device(e)});
   }
   return as_bytes(rows);
 }

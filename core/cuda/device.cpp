@@ -14,6 +14,7 @@
 #include "library_kernels.h"
 #include "modules.h"
 #include "tasks.h"
+#include "timing.h"
 
 namespace wengert::cuda {
 
@@ -36,6 +37,16 @@ std::vector<Kernel>& kernel_table() {
 }
 
 #define WENGERT_CALL(name, ...) checked(driver().name(__VA_ARGS__), #name)
+
+// Memory is given up in the middle of other work, perhaps of another GPU, which finds its context as it was.
+struct InContext {
+  explicit InContext(Context context) { driver().cuCtxPushCurrent_v2(context); }
+  InContext(const InContext&) = delete;
+  ~InContext() {
+    Context mine = nullptr;
+    driver().cuCtxPopCurrent_v2(&mine);
+  }
+};
 
 Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
 
@@ -132,7 +143,8 @@ char* CudaDevice::allocate(size_t bytes) {
 
 void CudaDevice::free(char* data, size_t bytes) noexcept {
   if (in_forked_child()) return;
-  if (!others_.empty()) driver().cuCtxSetCurrent(context_);
+  if (others_.empty()) return pool_.free(data, bytes);
+  const InContext here(context_);
   pool_.free(data, bytes);
 }
 
@@ -248,8 +260,8 @@ void CudaDevice::note_outside(const Buffer* buffer) {
 void CudaDevice::release_later(void* owner, void (*release)(void*)) noexcept {
   if (in_forked_child()) return;
   Release later{owner, release, {}};
+  const InContext here(context_);
   try {
-    enter();
     later.events.push_back(events_.record(stream_));
     for (Stream s : others_) later.events.push_back(events_.record(s));
   } catch (...) {
@@ -918,6 +930,7 @@ DeviceId open_device(int ordinal) {
   if (ordinal < 0 || ordinal >= std::min(device_count(), kMostGpus))
     throw Error(ErrorKind::device,
                 "cuda:" + std::to_string(ordinal) + ": this machine has " + std::to_string(device_count()) + " GPU(s)");
+  time_profiles();
   return opened->emplace(ordinal, add_device(std::make_unique<CudaDevice>(ordinal))).first->second;
 }
 

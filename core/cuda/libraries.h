@@ -50,6 +50,8 @@ struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2
   X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                                \
   X(cuDevicePrimaryCtxRetain, (Context * context, int device))                                                    \
   X(cuCtxSetCurrent, (Context context))                                                                           \
+  X(cuCtxPushCurrent_v2, (Context context))                                                                       \
+  X(cuCtxPopCurrent_v2, (Context * context))                                                                      \
   X(cuCtxSynchronize, ())                                                                                         \
   X(cuPointerGetAttribute, (void* value, int attribute, Address address))                                         \
   X(cuMemGetInfo_v2, (size_t* free, size_t* total))                                                               \

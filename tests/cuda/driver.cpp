@@ -4,7 +4,8 @@
 //
 // It is as late as a driver may be: what a stream is given runs when somebody waits for it, and not before, so that whoever reads without
 // waiting reads what was there. What is wrong with a capture is an error here, too: host copies and waits are refused while one is under
-// way. So is the memory of one GPU in a kernel of another; there are as many as WENGERT_EMULATED_GPUS says, or one.
+// way. So is the memory of one GPU in a kernel of another; there are as many as WENGERT_EMULATED_GPUS says, or one, and each has
+// WENGERT_EMULATED_MB of memory, or 1,024.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -90,11 +91,13 @@ struct KernelNodeParams {
 constexpr int kInvalid = 1, kOutOfMemory = 2, kInvalidContext = 201, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
               kCaptureUnsupported = 900;
 constexpr size_t kMostWords = 512;  // of the parameters of a kernel: 4 KiB
-constexpr size_t kMemory = size_t{1} << 30;
+const size_t memory = std::size_t{std::getenv("WENGERT_EMULATED_MB") ? std::strtoull(std::getenv("WENGERT_EMULATED_MB"), nullptr, 10) : 1024}
+                      << 20;
 Graph* capturing = nullptr;
 Stream* captured = nullptr;
 Context contexts[8];
 thread_local Context* current = nullptr;
+thread_local std::vector<Context*> pushed;
 std::map<char*, Block> blocks;       // memory of the GPUs
 std::map<char*, size_t> host_blocks;  // page-locked memory of the host
 std::vector<Stream*> streams;
@@ -150,10 +153,16 @@ API cuDeviceGetName(char* name, int n, int) { return std::snprintf(name, static_
 API cuDeviceGetAttribute(int* value, int attribute, int) { return *value = attribute == 75 ? 9 : 0, 0; }
 API cuDevicePrimaryCtxRetain(Context** c, int ordinal) { return contexts[ordinal].ordinal = ordinal, *c = &contexts[ordinal], 0; }
 API cuCtxSetCurrent(Context* c) { return current = c, 0; }
+API cuCtxPushCurrent_v2(Context* c) { return pushed.push_back(current), current = c, 0; }
+API cuCtxPopCurrent_v2(Context** c) {
+  if (pushed.empty()) return kInvalidContext;
+  *c = current;
+  return current = pushed.back(), pushed.pop_back(), 0;
+}
 API cuCtxSynchronize() { return capturing ? kCaptureUnsupported : (run_everything(), 0); }
-API cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = kMemory - current->used, *total = kMemory, 0; }
+API cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = memory - current->used, *total = memory, 0; }
 API cuMemAlloc_v2(uint64_t* address, size_t bytes) {
-  if (current->used + bytes > kMemory) return kOutOfMemory;
+  if (current->used + bytes > memory) return kOutOfMemory;
   auto* p = static_cast<char*>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
   std::memset(p, 0xA5, bytes);
   current->used += bytes;

@@ -40,11 +40,11 @@ def no_products() -> None:
 
 
 def out_of_memory() -> None:
-    """The emulated GPU has 1 GiB. The message says who has it, and everything works afterwards."""
-    kept = wg.empty(1 << 26, device="cuda")  # 256 MiB
+    """The emulated GPU has 64 MB. The message says who has it, and everything works afterwards."""
+    kept = wg.empty(1 << 22, device="cuda")  # 16 MB
     w = wg.ones(1000, device="cuda", requires_grad=True)
     y = wg.tanh(w) * 2.0
-    for ask in (lambda: wg.empty(1 << 28, device="cuda"), lambda: wg.zeros(1 << 20, 1 << 20, device="cuda")):
+    for ask in (lambda: wg.empty(1 << 24, device="cuda"), lambda: wg.zeros(1 << 20, 1 << 20, device="cuda")):
         try:
             ask()
         except MemoryError as error:
@@ -63,9 +63,9 @@ def out_of_memory() -> None:
     y.sum().backward()
     assert w.grad.shape == w.shape
     for k in range(10):  # what is cached in other sizes is given back
-        several = [wg.empty((1 << 26) + (k << 20) + n, device="cuda") for n in range(2)]
+        several = [wg.empty((1 << 21) + (k << 17) + n, device="cuda") for n in range(2)]
         del several
-    assert kept.shape == (1 << 26,)
+    assert kept.shape == (1 << 22,)
     assert (w.detach() + 1.0).sum().item() == 2000.0
 
 

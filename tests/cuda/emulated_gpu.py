@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 def run_with_emulated_gpu(folder: Path, module: str, *arguments: str, **variables: str) -> None:
     """Run a module of the tests. Compiling its kernels takes most of the time; those in the folder are used again.
 
-    `variables`, of the environment: WENGERT_EMULATED_GPUS, _VERSION (of the driver), _WITHOUT (a library).
+    `variables`, of the environment: WENGERT_EMULATED_GPUS, _MB (of memory), _VERSION (of the driver), _WITHOUT (a library).
     """
     assert COMPILER
     wheel = folder / "nvidia" / "cu13" / "lib"  # as NVIDIA's wheels lie in site-packages, and before those

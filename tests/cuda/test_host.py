@@ -43,7 +43,7 @@ def test_two_gpus(folder: Path) -> None:
     [
         ("old_driver", {"WENGERT_EMULATED_VERSION": "11080"}),
         ("no_gpu", {"WENGERT_EMULATED_GPUS": "0"}),
-        ("out_of_memory", {}),
+        ("out_of_memory", {"WENGERT_EMULATED_MB": "64"}),
         ("after_a_fork", {}),
     ],
 )
@@ -54,3 +54,7 @@ def test_failures_are_explained(folder: Path, case: str, variables: dict[str, st
 @pytest.mark.parametrize(("case", "library"), [("no_compiler", "libnvrtc"), ("no_products", "libcublasLt")])
 def test_missing_libraries_are_named(tmp_path: Path, case: str, library: str) -> None:
     run_with_emulated_gpu(tmp_path, "emulated_failures", case, WENGERT_EMULATED_WITHOUT=library)
+
+
+def test_profiles_have_times_of_the_gpu(folder: Path) -> None:
+    run_with_emulated_gpu(folder, "emulated_profile")

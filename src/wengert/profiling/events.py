@@ -16,9 +16,9 @@ CATEGORIES = ("other", "activation", "parameter", "gradient", "optimizer", "work
 # The layout is that of core/bind/profile.cpp.
 _EVENT = np.dtype([
     ("start", "i8"), ("end", "i8"), ("node", "u8"), ("bytes", "i8"), ("live", "i8"), ("signature", "u4"), ("line", "u4"),
-    ("module", "u4"), ("thread", "u2"), ("phase", "u1"), ("depth", "u1"), ("unused", "V8"),
+    ("module", "u4"), ("thread", "u2"), ("phase", "u1"), ("depth", "u1"), ("on_device", "i8"),
 ])  # fmt: skip
-_COLUMNS = [name for name in _EVENT.names or () if name != "unused"]
+_COLUMNS = list(_EVENT.names or ())
 _MEMORY = np.dtype([
     ("time", "i8"), ("bytes", "i8"), ("buffer", "i8"), ("line", "u4"), ("category", "u1"), ("unused", "V3"),
 ])  # fmt: skip
@@ -111,6 +111,7 @@ def read(recorded: dict[str, Any], modules: Sequence[tuple[str, str]]) -> Record
         times -= recorded["start"]
     events["self"] = events["end"] - events["start"]
     _subtract_inner(events)
+    events["on_device"][events["depth"] > 0] = 0  # the program that it ran inside of has counted it
     return Recording(
         seconds=(recorded["end"] - recorded["start"]) * 1e-9,
         events=events,

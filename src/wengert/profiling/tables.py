@@ -33,6 +33,7 @@ class Row:
     inclusive: float = 0.0  # of a module: with all modules inside
     median: float = 0.0  # seconds of an op
     usual: float = 0.0  # seconds in ops, had each taken as long as the median one of its kind
+    on_device: float = 0.0  # seconds that a GPU worked, beside what the host did to start that
 
     @property
     def flops_per_second(self) -> float:
@@ -94,6 +95,7 @@ class Sums:
         in_all, around = add(seconds), add(self.around)
         phases = [add(seconds, self.events["phase"] == k) for k in range(len(PHASES))]
         calls, moved, flops = np.bincount(keys, minlength=n), add(self.moved()), add(self.flops_of_events)
+        on_device = add(self.events["on_device"] * 1e-9)
         bounds = add(self.bounds()) if measured and len(self.events) else None
         medians, usual = _medians(keys, seconds, n), add(self._usual(keys, seconds))
         rows = []
@@ -104,7 +106,7 @@ class Sums:
             forward, backward, update = (float(p[k]) for p in phases)
             row = Row(name, spent, forward, backward, update, int(calls[k]), int(moved[k]), float(flops[k]))
             row.share, row.around, row.note = spent / total, float(around[k]), note
-            row.median, row.usual = float(medians[k]), float(usual[k])
+            row.median, row.usual, row.on_device = float(medians[k]), float(usual[k]), float(on_device[k])
             row.roofline = float(bounds[k]) / spent if bounds is not None and spent else None
             rows.append(row)
         return sorted(rows, key=lambda r: -r.seconds)
@@ -249,6 +251,10 @@ def text_table(title: str, rows: Sequence[Row], limit: int, *, by: str) -> str:
     if by == "module":
         head[1:3] = ["with inside", "time"]
     cells = [_cells(r, by) for r in shown]
+    if any(r.on_device for r in rows):
+        head.append("on the GPU")
+        for row, texts in zip(shown, cells, strict=True):
+            texts.append(seconds_text(row.on_device))
     widths = [max(len(c[k]) for c in [head, *cells]) for k in range(len(head))]
     lines = [title, _aligned(head, widths), *(_aligned(c, widths) for c in cells)]
     if len(rows) > limit:
