@@ -324,6 +324,7 @@ void CudaDevice::launch(Function f, int64_t grid, int block, const std::vector<i
   void* parameters[] = {const_cast<int64_t*>(words.data())};
   ++counters.kernels;
   constexpr int kProgrammaticSerialization = 6;
+  constexpr int64_t kFewBlocks = 132;  // more that wait take the place of those that work
   LaunchAttribute overlapping = {kProgrammaticSerialization, 0, {1}};
   const LaunchConfig config = {static_cast<unsigned>(grid),
                                1,
@@ -334,7 +335,7 @@ void CudaDevice::launch(Function f, int64_t grid, int block, const std::vector<i
                                static_cast<unsigned>(dynamic_shared),
                                stream(),
                                &overlapping,
-                               overlaps ? 1u : 0u};
+                               overlaps && grid <= kFewBlocks ? 1u : 0u};
   WENGERT_CALL(cuLaunchKernelEx, &config, f, parameters, nullptr);
 }
 

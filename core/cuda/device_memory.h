@@ -38,6 +38,7 @@ WENGERT_INLINE int64_t global_thread(int64_t block_number) { return block_number
 
 // a / n of numbers that are not negative, by 32 bits where they fit: a division of 64 bits takes several times as long.
 WENGERT_INLINE int64_t quotient(int64_t a, int64_t n) {
+  if (n == 1) return a;
   return ((a | n) >> 32) == 0 ? static_cast<uint32_t>(a) / static_cast<uint32_t>(n) : a / n;
 }
 WENGERT_INLINE int64_t remainder(int64_t a, int64_t n) { return a - quotient(a, n) * n; }

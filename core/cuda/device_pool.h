@@ -69,11 +69,38 @@ WENGERT_INLINE void for_taps(const PoolWords& p, int64_t window, Use use) {
   }
 }
 
-// use(tap, window) for the windows that an element of x is in, in their order.
+// use(tap, window) for the windows that an element of x is in, in their order: where their taps are neighbours.
+template <class Use>
+WENGERT_INLINE void for_near_windows(const PoolWords& p, const int64_t* element, Use use) {
+  int64_t at[3], first[3], last[3], w[3];
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    at[i] = element[i] + p.padding(i);
+    const int64_t behind = at[i] - p.window(i), latest = quotient(at[i], p.stride(i));
+    first[i] = behind < 0 ? 0 : quotient(behind, p.stride(i)) + 1;
+    last[i] = latest < p.y(i) ? latest : p.y(i) - 1;
+  }
+  for (w[0] = first[0]; w[0] <= last[0]; ++w[0]) {
+    for (w[1] = first[1]; w[1] <= last[1]; ++w[1]) {
+      for (w[2] = first[2]; w[2] <= last[2]; ++w[2]) {
+        int64_t tap = 0, window = 0;
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+          tap = tap * p.window(i) + (at[i] - w[i] * p.stride(i));
+          window = window * p.y(i) + w[i];
+        }
+        use(tap, window);
+      }
+    }
+  }
+}
+
+// The same for all windows.
 template <class Use>
 WENGERT_INLINE void for_windows(const PoolWords& p, int64_t element, Use use) {
   int64_t at[3], k[3];
   coordinates(element, p.words + 4, at);
+  if (p.dilation(0) == 1 && p.dilation(1) == 1 && p.dilation(2) == 1) return for_near_windows(p, at, use);
   int64_t tap = p.taps();
   for (k[0] = p.window(0); k[0]-- > 0;) {
     for (k[1] = p.window(1); k[1]-- > 0;) {

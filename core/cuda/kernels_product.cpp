@@ -58,9 +58,10 @@ namespace {
 // short and there are enough tiles, but not more than a few for each multiprocessor, since elementwise work on the
 // result is then done by the same kernel. By sizes alone: a product has the same bits wherever it stands.
 bool is_ours(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, bool tf32) {
-  constexpr int64_t kSmall = int64_t{1} << 21;  // multiply-adds
+  // Multiply-adds: of any sum, and of one that the warps of a block get through quickly.
+  constexpr int64_t kTiny = int64_t{1} << 19, kSmall = int64_t{1} << 21, kLongSum = 512;
   constexpr int64_t kShortSum = 256, kFewestTiles = 128, kMostTiles = 1024;
-  if (!is_inexact(dtype) || m * n * k <= kSmall) return true;
+  if (!is_inexact(dtype) || m * n * k <= (k <= kLongSum ? kSmall : kTiny)) return true;
   const int64_t tiles = batch * ((m + 63) / 64) * ((n + 63) / 64);
   return dtype == DType::Float32 && !tf32 && k <= kShortSum && tiles >= kFewestTiles && tiles <= kMostTiles;
 }
