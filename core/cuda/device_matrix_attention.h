@@ -313,25 +313,31 @@ struct MatrixAttention {
       lse[half] = of_queries(2)[there] * kLog2E;
       shift[half] = of_queries(3)[there];
     }
-    for_keys([&](int64_t number) {
+    const auto add_part = [&](int64_t number, int part) {
+      const int64_t first_key = number * kStagedKeys + part;
+      S* keys = key_tile(number) + part * kPitch;
+      WarpSums<kAcross / 8> x, bar;
+      Product::multiply_rows(x, q, keys);
+      finish_scores<false>(x, warp_row(), first_key);
+      Product::multiply_rows(bar, o_bar, value_tile(number) + part * kPitch);
 #pragma unroll
-      for (int part = 0; part < kStagedKeys; part += kAcross) {
-        const int64_t first_key = number * kStagedKeys + part;
-        S* keys = key_tile(number) + part * kPitch;
-        WarpSums<kAcross / 8> x, bar;
-        Product::multiply_rows(x, q, keys);
-        finish_scores<false>(x, warp_row(), first_key);
-        Product::multiply_rows(bar, o_bar, value_tile(number) + part * kPitch);
+      for (int t = 0; t < kAcross / 8; ++t) {
 #pragma unroll
-        for (int t = 0; t < kAcross / 8; ++t) {
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            if constexpr (kDropout)
-              bar.at[t][e] *= kept<false>(warp_row() + x.row(e / 2), first_key + x.column(t) + e % 2);
-            x.at[t][e] = power_of_two(x.at[t][e] - lse[e / 2]) * (bar.at[t][e] + shift[e / 2]);
-          }
+        for (int e = 0; e < 4; ++e) {
+          if constexpr (kDropout)
+            bar.at[t][e] *= kept<false>(warp_row() + x.row(e / 2), first_key + x.column(t) + e % 2);
+          x.at[t][e] = power_of_two(x.at[t][e] - lse[e / 2]) * (bar.at[t][e] + shift[e / 2]);
         }
-        Product::multiply_columns(sum, x, keys);
+      }
+      Product::multiply_columns(sum, x, keys);
+    };
+    for_keys([&](int64_t number) {
+      if constexpr (Product::kHalf) {
+#pragma unroll
+        for (int part = 0; part < kStagedKeys; part += kAcross) add_part(number, part);
+      } else {
+#pragma unroll 1  // two parts at once have more registers than there are
+        for (int part = 0; part < kStagedKeys; part += kAcross) add_part(number, part);
       }
     });
     const float factor = static_cast<float>(call.scale());
