@@ -72,7 +72,7 @@ def programs_on_each() -> None:
             y = f(x.to(device), w.to(device))
             assert y.device == device
             np.testing.assert_allclose(y.cpu().numpy(), f(x, w).numpy(), rtol=1e-4, atol=1e-6)
-    a = wg.randn(96, 128, generator=g)  # a product of the library
+    a = wg.randn(128, 256, generator=g)  # a product of the library
     for device in ("cuda:0", "cuda:1"):
         np.testing.assert_allclose(
             (a.to(device) @ a.to(device).T).cpu().numpy(), (a @ a.T).numpy(), rtol=1e-3, atol=1e-3
