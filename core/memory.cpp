@@ -64,15 +64,13 @@ void system_free(char* data, size_t size) {
 }
 
 // malloc keeps the pages of blocks below kHugePage that lie between used ones. They are returned once they may be more
-// than this; in between, the next block finds pages that need not be made anew.
-constexpr size_t kMostFreePages = size_t{8} << 20;
-
-void return_free_pages() {
-  if (freed_to_malloc <= kMostFreePages) return;
+// than `most`; in between, the next block finds pages that need not be made anew.
+void return_free_pages(size_t most) {
+  if (freed_to_malloc <= most) return;
 #ifdef __GLIBC__
 #if __GLIBC_PREREQ(2, 33)
   freed_to_malloc = std::min(freed_to_malloc, mallinfo2().fordblks);  // the rest is in use again
-  if (freed_to_malloc <= kMostFreePages) return;
+  if (freed_to_malloc <= most) return;
 #endif
   malloc_trim(0);
 #endif
@@ -158,7 +156,9 @@ void give_back_cached(size_t size) {
   const size_t most = most_held();
   for (int c = kNumClasses; c-- > 0 && s.live_bytes + s.pooled_bytes + size > most;)
     while (memory_pool.head[c] && s.live_bytes + s.pooled_bytes + size > most) drop_cached(c);
-  return_free_pages();
+  constexpr size_t kSpare = size_t{14} << 20;
+  const size_t held = s.live_bytes + s.pooled_bytes + size;
+  return_free_pages(kSpare + most / 32 + (held < most ? most - held : 0));
 }
 
 }  // namespace
