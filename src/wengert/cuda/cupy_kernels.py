@@ -29,11 +29,27 @@ def install() -> None:
     _core.cuda_set_library_kernels(KERNELS, run)
 
 
+class _Handle:
+    """A stream by its handle, as other libraries take it."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle  # the version of the protocol
+
+
+def _stream(cp: Any, handle: int) -> Any:
+    """CuPy's name of a stream. Before version 14 it had no `from_external`; from then on it warns of `ExternalStream`."""
+    external = getattr(cp.cuda.Stream, "from_external", None)
+    return cp.cuda.ExternalStream(handle) if external is None else external(_Handle(handle))
+
+
 def run(name: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Sequence[Any]) -> None:
     """Compute an op on tensors of a GPU into others, by CuPy, on the GPU's current stream."""
     cp = _cupy(name)
     gpu = _core.device_of(outputs[0])
-    with cp.cuda.Device(device_of(outputs[0]).ordinal), cp.cuda.ExternalStream(_core.cuda_stream(gpu)):
+    with cp.cuda.Device(device_of(outputs[0]).ordinal), _stream(cp, _core.cuda_stream(gpu)):
         try:
             _run_into(cp, name, inputs, outputs, attributes)
         except cp.cuda.memory.OutOfMemoryError:  # it has a pool of its own

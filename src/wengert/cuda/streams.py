@@ -59,6 +59,10 @@ class Stream:
         """The driver's handle, to share with other libraries."""
         return self._handle
 
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """The protocol by which other libraries take streams: its version, and the handle."""
+        return 0, self._handle
+
     @property
     def device(self) -> str:
         """The name of its GPU."""

@@ -21,11 +21,15 @@ class _Scope:
     def __exit__(self, *_: object) -> None: ...
 
 
-class _ExternalStream(_Scope):
+class _Stream(_Scope):
     """What the stream was given before comes first; what NumPy computes is done at once."""
 
-    def __init__(self, handle: int) -> None:
+    @classmethod
+    def from_external(cls, stream: Any) -> _Stream:
+        version, handle = stream.__cuda_stream__()
+        assert version == 0
         assert _driver.cuStreamSynchronize(ctypes.c_void_p(handle)) == 0
+        return cls()
 
 
 def _ndarray(shape: Any, dtype: Any, memory: Any, strides: Any) -> Any:
@@ -42,7 +46,7 @@ ndarray = _ndarray
 asnumpy = _np.asarray
 cuda = SimpleNamespace(
     Device=_Scope,
-    ExternalStream=_ExternalStream,
+    Stream=_Stream,
     UnownedMemory=lambda start, size, owner: (start, size),
     MemoryPointer=lambda memory, offset: (*memory, offset),
     memory=SimpleNamespace(OutOfMemoryError=_OutOfMemoryError),
