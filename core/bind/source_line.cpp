@@ -41,7 +41,8 @@ bool is_internal(PyObject* filename) {
   auto is_below = [&](const std::string& folder) {
     return !folder.empty() && std::strncmp(path, folder.c_str(), folder.size()) == 0;
   };
-  return is_below(internal_folder) && !is_below(shown_folder);
+  // Python 3.13 runs a class's __init__ inside a frame of its own, whose code is in no file and has no lines.
+  return std::strcmp(path, "__init__") == 0 || (is_below(internal_folder) && !is_below(shown_folder));
 }
 
 bool internal(PyObject* filename) {
