@@ -50,7 +50,7 @@ build() {
 
 run_tests() {
   "$PYTHON" -m pytest -q -n "${WORKERS:-12}" -p no:cacheprovider tests/cuda/test_device.py tests/cuda/test_compile.py \
-    tests/cuda/test_available.py "$@" 2>&1 | tee "$OUT/tests.log"
+    tests/cuda/test_interop.py tests/cuda/test_available.py "$@" 2>&1 | tee "$OUT/tests.log"
 }
 
 sanitize() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ def cupy() -> Any:
 
 @pytest.fixture(scope="module")
 def jax() -> Any:
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # it would take most of the GPU's memory
     found = pytest.importorskip("jax")
     if found.default_backend() != "gpu":
         pytest.skip("this JAX has no CUDA")

@@ -1,4 +1,4 @@
-"""Training steps of three networks: the same bits for any number of threads, compiled and recomputed."""
+"""Training steps of four networks: the same bits for any number of threads, compiled and recomputed."""
 
 from __future__ import annotations
 
@@ -50,8 +50,17 @@ class _Transformer(nn.Module):
         return self.block(x.reshape(-1, 10, 16)).mean(axis=(1, 2))
 
 
+class _Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells, self.last = nn.LSTM(10, 16, batch_first=True), nn.Linear(16, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.cells(x.reshape(-1, 16, 10))[0][:, -1])[:, 0]
+
+
 STRATEGIES = ("selective", "block", "full")
-MODELS: list[Callable[[], nn.Module]] = [_MLP, _CNN, _Transformer]
+MODELS: list[Callable[[], nn.Module]] = [_MLP, _CNN, _Transformer, _Recurrent]
 
 
 def _trained(make: Callable[[], nn.Module], how: str = "eager", threads: int = 2, precision: Any = None) -> str:

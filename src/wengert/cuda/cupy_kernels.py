@@ -441,6 +441,7 @@ def matrix_exp_push(a: Any, a_dot: Any) -> Sequence[Any]:
         return [a]
 
     def one(x: Any, direction: Any) -> list[Any]:
-        return [_exponential(cp.block([[x, direction], [cp.zeros_like(x), x]]))[:n, n:]]
+        above, below = cp.concatenate([x, direction], axis=1), cp.concatenate([cp.zeros_like(x), x], axis=1)
+        return [_exponential(cp.concatenate([above, below]))[:n, n:]]
 
     return _each(a, one, a_dot)

@@ -10,6 +10,8 @@ import numpy as _np
 from numpy import *
 from numpy import fft, linalg
 
+del block  # noqa: F821  NumPy has it, CuPy has not
+
 _driver = ctypes.CDLL("libcuda.so.1")
 
 
