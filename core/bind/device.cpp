@@ -35,6 +35,10 @@ int set_placement(int id) {
 
 nb::tuple device_memory(int id) {
   require_device(id);
+  if (id == kCpu) {
+    const MemoryStats stats = memory_stats();
+    return nb::make_tuple(stats.live_bytes, stats.peak_bytes);
+  }
   const Device& device = device_at(static_cast<DeviceId>(id));
   return nb::make_tuple(device.live_bytes, device.peak_bytes);
 }

@@ -47,10 +47,20 @@ dlpack::Place place_of(const Value* v) {
        "the tensor is on " + device_name(v->device) + ", which other libraries do not know; use cpu() first");
 }
 
+Value* data_of_tensor(nb::handle tensor, const char* what) {
+  if (!is_tensor(tensor.ptr())) {
+    PyErr_Format(PyExc_TypeError, "%s: expected a tensor, got %s", what, Py_TYPE(tensor.ptr())->tp_name);
+    throw nb::python_error();
+  }
+  Value* v = data_of(tensor.ptr(), what);
+  if (!v) throw nb::python_error();
+  return v;
+}
+
 // The value of a plain tensor whose memory others may read and write from now on.
 Value* shared_value(nb::handle tensor, const char* what) {
-  Value* v = data_of(tensor.ptr(), what);
-  if (!v || !may_leave(tensor.ptr(), v, Leaving::array, what)) throw nb::python_error();
+  Value* v = data_of_tensor(tensor, what);
+  if (!may_leave(tensor.ptr(), v, Leaving::array, what)) throw nb::python_error();
   separate_elements(as_tensor(tensor.ptr())->tensor);
   v = current(as_tensor(tensor.ptr())->tensor);
   before_export(v->buffer);
@@ -145,8 +155,7 @@ nb::object to_dlpack(nb::handle tensor, bool versioned, bool copied, int64_t str
 
 nb::tuple dlpack_device(nb::handle tensor) {
   return guarded([&] {
-    const Value* v = data_of(tensor.ptr(), "dlpack");
-    if (!v) throw nb::python_error();
+    const Value* v = data_of_tensor(tensor, "dlpack");
     const dlpack::Place place = place_of(v);
     return nb::make_tuple(static_cast<int>(place.type), place.number);
   });
@@ -326,8 +335,7 @@ nb::tuple from_dlpack(nb::handle capsule) {
 // (address, shape, strides in bytes or None, element size, kind, handle of the stream), for `__cuda_array_interface__`.
 nb::object cuda_array(nb::handle tensor) {
   return guarded([&]() -> nb::object {
-    const Value* v = data_of(tensor.ptr(), "__cuda_array_interface__");
-    if (!v) throw nb::python_error();
+    const Value* v = data_of_tensor(tensor, "__cuda_array_interface__");
     if (!as_gpu(v->device)) return nb::none();
     v = shared_value(tensor, "__cuda_array_interface__");
     nb::list shape, strides;

@@ -186,7 +186,7 @@ void init(nb::module_& m) {
   m.def(
       "basic_part",
       [](nb::handle x, nb::handle key) -> nb::object {  // None for what Python handles
-        PyObject* part = try_subscript(x.ptr(), key.ptr());
+        PyObject* part = is_tensor(x.ptr()) ? try_subscript(x.ptr(), key.ptr()) : nullptr;
         return part ? nb::steal(part) : nb::none();
       },
       nb::arg(), nb::arg().none());

@@ -65,8 +65,10 @@ def same_training(sizes: list[int], most_nodes: int, copies_of_results: int, bat
     losses, did, found = train(sizes, "cuda", batch)
     expected, _, found_here = train(sizes, "cpu", batch)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
-    for a, b in zip(found, found_here, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+    for a, b in zip(
+        found, found_here, strict=True
+    ):  # Adam divides gradients by their size, and tiny ones are all rounding
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=5e-5)
     assert [d["graphs"] for d in did] == [0, 1, 1, 1, 1], did
     assert did[1]["kernels"] <= most_nodes, did
     assert all(d["kernels"] == copies_of_results and d["copies"] == d["waits"] == 0 for d in did[2:]), did

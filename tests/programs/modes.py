@@ -155,7 +155,7 @@ def held(derive):  # to less memory, in every way: the same bits
         assert wg.fingerprint(found) == expected, limit
         del found
         gc.collect()
-        assert wg.memory_stats().live_bytes == base, (limit, wg.memory_stats().live_bytes - base)
+        assert wg.memory_stats().live_bytes <= base, (limit, wg.memory_stats().live_bytes - base)  # earlier programs may go
     return derive()
 """,
     "array": "def array(t):\n    return t.detach().numpy() if isinstance(t, wg.Tensor) else np.asarray(t)\n",

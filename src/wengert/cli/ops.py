@@ -56,7 +56,7 @@ _BY_THE_HOST = ("to_device", "size_scalar")
 def on_gpus(name: str) -> str:
     """The cell of an op for GPUs.
 
-    >>> on_gpus("tanh"), on_gpus("permute"), on_gpus("svd"), on_gpus("resize")
+    >>> on_gpus("tanh"), on_gpus("permute"), on_gpus("svd"), on_gpus("random_gamma")
     ('yes', 'yes', 'yes: by CuPy, where it is installed', 'no: has no CUDA kernel yet, and raises')
     """
     from wengert import _core
