@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from wengert import _core
+from wengert.cuda.streams import Stream, current_stream
 from wengert.errors import DeviceError, LinAlgError
 from wengert.ops.fft import FORWARD, INVERSE
 from wengert.tensors.device import device_of
@@ -29,27 +30,17 @@ def install() -> None:
     _core.cuda_set_library_kernels(KERNELS, run)
 
 
-class _Handle:
-    """A stream by its handle, as other libraries take it."""
-
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.handle  # the version of the protocol
-
-
-def _stream(cp: Any, handle: int) -> Any:
-    """CuPy's name of a stream. Before version 14 it had no `from_external`; from then on it warns of `ExternalStream`."""
+def _in_order(cp: Any, stream: Stream) -> Any:
+    """A scope in which CuPy works on the stream. Only version 14 has `from_external`; it warns of `ExternalStream`."""
     external = getattr(cp.cuda.Stream, "from_external", None)
-    return cp.cuda.ExternalStream(handle) if external is None else external(_Handle(handle))
+    return cp.cuda.ExternalStream(stream.cuda_stream) if external is None else external(stream)
 
 
 def run(name: str, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Sequence[Any]) -> None:
     """Compute an op on tensors of a GPU into others, by CuPy, on the GPU's current stream."""
     cp = _cupy(name)
-    gpu = _core.device_of(outputs[0])
-    with cp.cuda.Device(device_of(outputs[0]).ordinal), _stream(cp, _core.cuda_stream(gpu)):
+    gpu, ordinal = _core.device_of(outputs[0]), device_of(outputs[0]).ordinal
+    with cp.cuda.Device(ordinal), _in_order(cp, current_stream(ordinal)):
         try:
             _run_into(cp, name, inputs, outputs, attributes)
         except cp.cuda.memory.OutOfMemoryError:  # it has a pool of its own

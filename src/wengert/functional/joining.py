@@ -80,11 +80,8 @@ def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
     """
     t = as_tensor(x, "unstack")
     k = one_axis(axis, t.ndim, "unstack")
-    if t._plain:
-        before = (slice(None),) * k
-        return tuple(t[(*before, i)] for i in range(t.shape[k]))
-    rest = (*t.shape[:k], *t.shape[k + 1 :])
-    return tuple(_reshape(narrow(t, k, i, 1), rest) for i in range(int(t.shape[k])))
+    before = (slice(None),) * k
+    return tuple(t[(*before, i)] for i in range(int(t.shape[k])))
 
 
 def narrow(x: Tensor, axis: int, start: Size, size: Size, step: int = 1) -> Tensor:

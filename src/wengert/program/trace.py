@@ -75,12 +75,10 @@ _GIVEN = 3  # as core/dim.h: SizeLeaf::given
 
 def standing_trace(x: Any) -> Trace | None:
     """The static graph that a tensor or a size belongs to, if no trace is open."""
-    if tracing() is not None:
+    if not isinstance(x, (Tracer, _core.Dim)) or tracing() is not None:
         return None
     if isinstance(x, Tracer):
         return x._trace if x._trace.standing else None
-    if not isinstance(x, _core.Dim):
-        return None
     return next((STANDING.get(source) for kind, source, _ in _core.leaves_of_sizes((x,)) if kind == _GIVEN), None)
 
 

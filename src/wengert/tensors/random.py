@@ -168,11 +168,7 @@ class Generator:
     def place(self, size: Any, wide: bool, like: Any = None) -> tuple[tuple[Any, Any], tuple[Any]]:
         """Key and counter of a draw of this many elements, now or in every call of the function that is traced; or in every
         run of the static graph that the size, or a tensor that the numbers are for, belongs to."""
-        trace = tracing()
-        if trace is None and type(size) is int and like is None and not running.operation_seeds:
-            low, high, first = self.reserve((size + 1) // 2 if wide else (size + 3) // 4)
-            return (low, high), (first,)
-        trace = trace or standing_trace(size) or standing_trace(like)
+        trace = tracing() or standing_trace(size) or standing_trace(like)
         if isinstance(size, _core.Dim) and trace is None:
             refuse_kept_size("random numbers")  # before the counter becomes one
         source = _at(place_in_source()) if running.operation_seeds and self is default_generator else self
