@@ -82,10 +82,7 @@ class ChainFuser {
   void run() {
     for (size_t b = 0; b < tasks_.size(); ++b)
       while (join_with_maker(b)) continue;
-    std::vector<Task> left;
-    for (size_t t = 0; t < tasks_.size(); ++t)
-      if (!gone_[t]) left.push_back(std::move(tasks_[t]));
-    tasks_ = std::move(left);
+    drop(tasks_, gone_);
   }
 
  private:

@@ -14,6 +14,19 @@
 
 namespace wengert::cuda {
 
+constexpr int kMostGpus = 64;
+constexpr unsigned kNonBlocking = 1;  // of streams: they do not wait for the driver's default stream
+
+// Memory is given up in the middle of other work, perhaps of another GPU, which finds its context as it was.
+struct InContext {
+  explicit InContext(Context context) { driver().cuCtxPushCurrent_v2(context); }
+  InContext(const InContext&) = delete;
+  ~InContext() {
+    Context mine = nullptr;
+    driver().cuCtxPopCurrent_v2(&mine);
+  }
+};
+
 struct BodyKernel {
   Body body;
   Function function = nullptr;  // null: it has not been needed yet
@@ -151,7 +164,8 @@ class CudaDevice : public Device {
   std::unordered_map<uint32_t, std::unique_ptr<PreparedChain>> maps_, casts_;
   std::unordered_map<uint64_t, std::unique_ptr<PreparedChain>> chains_;
 
-  void enter() const;  // makes the GPU that of this thread
+  void enter() const;     // makes the GPU that of this thread
+  Stream chosen() const;  // by this thread; null: the GPU's own
   void note_use(const Value* v);
   void release_what_is_done();
   void* workspace();

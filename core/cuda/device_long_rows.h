@@ -1,7 +1,7 @@
 // Standardised rows that many blocks share, such as those of a batch norm: a block takes a chunk of a row. What chunks
 // found is combined in their order by every block that needs it, so a pass over all of them is one launch.
 #pragma once
-#include "device_product.h"
+#include "device_norm_sums.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
 
@@ -118,17 +118,6 @@ WENGERT_INLINE void long_row_standardise(const int64_t* words, int64_t block) {
   address<S>(words[2])[row] = store_as<S>(m.variance);
 }
 
-template <class A>
-struct LongRowSums {
-  A bar, along, largest;  // of y_bar, of y_bar ∘ h, of |y_bar|
-};
-struct add_long_row_sums {
-  template <class A>
-  WENGERT_INLINE static LongRowSums<A> apply(const LongRowSums<A>& a, const LongRowSums<A>& b) {
-    return {a.bar + b.bar, a.along + b.along, reduction::max::apply(a.largest, b.largest)};
-  }
-};
-
 template <class A, class S>
 WENGERT_INLINE A scale_of_row(const LongRows& rows, const S* variance, int64_t row) {
   return A{1} / libm::sqrt(factor<A>(variance[row]) + rows.eps<A>());
@@ -143,17 +132,17 @@ WENGERT_INLINE void long_row_sums(const int64_t* words, int64_t block) {
   const int64_t row = rows.row(block);
   const A mean = factor<A>(address<const S>(words[3])[row]);
   const A scale = scale_of_row<A>(rows, address<const S>(words[4]), row);
-  LongRowSums<A> sums = {};
+  NormSums<A> sums = {};
   for_packs<kPack>(rows, block, [&](int64_t at, int) {
     const auto y_bar = *reinterpret_cast<const Pack<S, kPack>*>(address<const S>(words[1]) + at);
     const auto x = *reinterpret_cast<const Pack<S, kPack>*>(address<const S>(words[2]) + at);
     for (int k = 0; k < kPack; ++k) {
       const A t = factor<A>(y_bar.at[k]), h = (factor<A>(x.at[k]) - mean) * scale;
-      sums = add_long_row_sums::apply(sums, {t, t == 0 ? A{} : t * h, t < 0 ? -t : t});
+      sums = add_norm_sums::apply(sums, NormSums<A>::of(t, h));
     }
   });
-  sums = reduce_threads<add_long_row_sums, kThreads>(sums);
-  if (threadIdx.x == 0) address<LongRowSums<A>>(words[0])[block] = sums;
+  sums = reduce_threads<add_norm_sums, kThreads>(sums);
+  if (threadIdx.x == 0) address<NormSums<A>>(words[0])[block] = sums;
 }
 
 // Of rows with one member, whose weight is one number. Words: x_bar, weight_bar, bias_bar, sums of chunks, y_bar, x,
@@ -164,10 +153,10 @@ WENGERT_INLINE void long_row_cotangent(const int64_t* words, int64_t block) {
   using A = Accumulator<reduction::sum, S>;
   const LongRows rows(words + 9);
   const int64_t row = rows.row(block);
-  const auto* of_chunks = address<const LongRowSums<A>>(words[3]) + row * rows.chunks;
-  LongRowSums<A> sums = {};
-  for (int64_t c = threadIdx.x; c < rows.chunks; c += kThreads) sums = add_long_row_sums::apply(sums, of_chunks[c]);
-  sums = reduce_threads<add_long_row_sums, kThreads>(sums);
+  const auto* of_chunks = address<const NormSums<A>>(words[3]) + row * rows.chunks;
+  NormSums<A> sums = {};
+  for (int64_t c = threadIdx.x; c < rows.chunks; c += kThreads) sums = add_norm_sums::apply(sums, of_chunks[c]);
+  sums = reduce_threads<add_norm_sums, kThreads>(sums);
   const A weight = factor<A>(address<const S>(words[8])[row]), mean = factor<A>(address<const S>(words[6])[row]);
   const A scale = scale_of_row<A>(rows, address<const S>(words[7]), row);
   const A mean_bar = kCentred ? sums.bar * weight * rows.share<A>() : A{},

@@ -1,20 +1,9 @@
 // The derivative of standardised rows that lie packed, by x and by the parameters in one pass: a block takes a few
 // rows, one after the other, and each thread sums what its columns contribute to the parameters.
 #pragma once
-#include "device_product.h"
+#include "device_norm_sums.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
-
-template <class A>
-struct NormSums {
-  A bar, along, largest;  // of t, of t ∘ h, of |t|
-};
-struct add_norm_sums {
-  template <class A>
-  WENGERT_INLINE static NormSums<A> apply(const NormSums<A>& a, const NormSums<A>& b) {
-    return {a.bar + b.bar, a.along + b.along, reduction::max::apply(a.largest, b.largest)};
-  }
-};
 
 // Words: x_bar, sums of blocks (groups of threads of all blocks, weight and bias, columns), y_bar, x, mean, variance,
 // weight, rows, columns, rows of a block, 1 / columns and eps (doubles). kRowThreads: 32, or all of a block.
@@ -47,8 +36,6 @@ struct NormCotangent {
     row.scale = A{1} / libm::sqrt(spread);
     return row;
   }
-  // What is multiplied with nothing is nothing.
-  WENGERT_INLINE static A strong(A t, A h) { return t == 0 ? A{} : t * h; }
 
   WENGERT_INLINE void run(int64_t block_number) {
     const int group = static_cast<int>(threadIdx.x) / kRowThreads;
@@ -77,7 +64,7 @@ struct NormCotangent {
           h[e][k] = (factor<A>(row.x[e].at[k]) - row.mean) * row.scale;
           if (column(e) + k >= columns) continue;
           const A t = factor<A>(row.y_bar[e].at[k]) * weight[e][k];
-          sums = add_norm_sums::apply(sums, {t, strong(t, h[e][k]), t < 0 ? -t : t});
+          sums = add_norm_sums::apply(sums, NormSums<A>::of(t, h[e][k]));
         }
       }
       sums = reduce_threads<add_norm_sums, kRowThreads>(sums);
@@ -91,7 +78,7 @@ struct NormCotangent {
           const A y_bar = factor<A>(row.y_bar[e].at[k]);
           const A pulled = (y_bar * weight[e][k] - mean - h[e][k] * along) * row.scale;
           x_bar.at[k] = store_as<S>(sums.largest == 0 ? A{} : pulled);
-          of_weight[e][k] += strong(y_bar, h[e][k]);
+          of_weight[e][k] += strong_term(y_bar, h[e][k]);
           of_bias[e][k] += y_bar;
         }
         if (column(e) < columns) store<kPack>(address<S>(words[0]) + r * columns, column(e), columns, x_bar);

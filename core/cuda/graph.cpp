@@ -15,8 +15,6 @@ constexpr int kKernelNode = 0;  // of CUgraphNodeType
 constexpr int kMostCaptures = 8;
 constexpr int kFewestLaunches = 6;  // fewer are as fast one by one
 
-#define WENGERT_CALL(name, ...) checked(driver().name(__VA_ARGS__), #name)
-
 // Which of a program's sizes are read from contents of operands: places in streams of random numbers, other ones in
 // every run.
 class SizesOfContents {

@@ -172,4 +172,7 @@ inline void checked(Status status, const char* call) {
     check(status, call);
 }
 
+// Calls the driver, and throws if it fails.
+#define WENGERT_CALL(name, ...) checked(driver().name(__VA_ARGS__), #name)
+
 }  // namespace wengert::cuda

@@ -57,10 +57,7 @@ class Fuser {
   void run() {
     for (size_t p = 0; p < tasks_.size(); ++p)
       if (tasks_[p].product && tasks_[p].kernel && !tasks_[p].elements) fuse(p);  // elements: it was joined already
-    std::vector<Task> left;
-    for (size_t t = 0; t < tasks_.size(); ++t)
-      if (!gone_[t]) left.push_back(std::move(tasks_[t]));
-    tasks_ = std::move(left);
+    drop(tasks_, gone_);
   }
 
  private:

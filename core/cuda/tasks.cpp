@@ -105,4 +105,14 @@ void Recording::describe_chain(const Chain& chain, const Space& space, const Ope
   t.elements = std::move(call);
 }
 
+void drop(std::vector<Task>& tasks, const std::vector<bool>& gone) {
+  size_t kept = 0;
+  for (size_t t = 0; t < tasks.size(); ++t) {
+    if (gone[t]) continue;
+    if (kept != t) tasks[kept] = std::move(tasks[t]);
+    ++kept;
+  }
+  tasks.resize(kept);
+}
+
 }  // namespace wengert::cuda

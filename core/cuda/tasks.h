@@ -80,4 +80,7 @@ struct Recording : NumberLog {
   std::map<const char*, const char*> blocks_;  // beginnings and ends
 };
 
+// Removes the tasks that were joined to others.
+void drop(std::vector<Task>& tasks, const std::vector<bool>& gone);
+
 }  // namespace wengert::cuda
