@@ -6,12 +6,16 @@ from pathlib import Path
 core, output = Path(sys.argv[1]), Path(sys.argv[2])
 # What a kernel can include, by the name that it has in `#include`. A file has one name: it is included once.
 headers = {"../dtype.h": (core / "dtype.h").read_text(encoding="utf-8")}
-for path in sorted([*(core / "kernels").glob("vector_*.h"), *(core / "kernels").glob("vector_*.def")]):
+PATTERNS = ("vector_*.h", "vector_*.def", "scalar_*.h", "scalar_*.def", "elementwise_scalar.def")
+for path in sorted(p for pattern in PATTERNS for p in (core / "kernels").glob(pattern)):
     headers[path.name] = path.read_text(encoding="utf-8")
 for path in sorted((core / "cuda").glob("device_*.h")):
     name = "../cuda/" + path.name if path.stem in ("device_library", "device_complex") else path.name
     headers[name] = path.read_text(encoding="utf-8")
-for name in ("bit", "concepts", "cstddef", "cstdint", "cstring", "type_traits", "utility"):
+for name in (
+    "algorithm", "bit", "cmath", "concepts", "cstddef", "cstdint", "cstring", "iterator", "limits", "math.h", "type_traits",
+    "utility",
+):  # fmt: skip
     headers[name] = '#include "device_standard.h"\n'
 
 lines = []

@@ -2,6 +2,8 @@
 // block of four words. Words: to, n, low and high key, counter.
 #pragma once
 #include "device_product.h"
+#include "scalar_draws.h"
+#include "scalar_gamma_slope.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
 
@@ -10,10 +12,10 @@ struct PhiloxBlock {
 };
 
 // 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
-WENGERT_INLINE PhiloxBlock philox(const int64_t* words, int64_t block, uint32_t attempt) {
+WENGERT_INLINE PhiloxBlock philox(const int64_t* words, int64_t block, uint32_t attempt, uint32_t part = 0) {
   uint32_t low = static_cast<uint32_t>(words[2]), high = static_cast<uint32_t>(words[3]);
   const uint64_t counter = static_cast<uint64_t>(words[4]) + static_cast<uint64_t>(block);
-  uint32_t c[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), attempt, 0};
+  uint32_t c[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), attempt, part};
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53} * c[0], b = uint64_t{0xCD9E8D57} * c[2];
@@ -113,9 +115,6 @@ WENGERT_INLINE void dropout(const int64_t* words, int64_t block_number) {
   }
 }
 
-// The middle of one of 2⁵² equal parts of (0, 1).
-WENGERT_INLINE double open_unit(uint64_t word) { return static_cast<double>(word >> 12) * 0x1p-52 + 0x1p-53; }
-
 // sums[row, k] = the weights of classes 0 … k, added one by one: a thread for each row. Words: sums (double), weights,
 // rows, classes.
 template <DType D>
@@ -138,7 +137,8 @@ WENGERT_INLINE void draw_classes(const int64_t* words, int64_t block_number) {
   const double total = sums[classes - 1];
   // Below the total also where the product rounds: the class that is found has a weight.
   const double below = total > 0 ? std::bit_cast<double>(std::bit_cast<int64_t>(total) - 1) : total;
-  const double wanted = open_unit(wide_word(philox(words, at, 0), 0)) * total, place = wanted < below ? wanted : below;
+  const double wanted = draws::open_unit(wide_word(philox(words, at, 0), 0)) * total,
+               place = wanted < below ? wanted : below;
   int64_t first = 0, count = classes - 1;
   while (count > 0) {
     const int64_t half = count / 2;
@@ -150,6 +150,144 @@ WENGERT_INLINE void draw_classes(const int64_t* words, int64_t block_number) {
     }
   }
   address<int64_t>(words[0])[at] = first;
+}
+
+// The uniform numbers of one element, two at a time.
+class Pairs {
+ public:
+  WENGERT_INLINE Pairs(const int64_t* words, int64_t element, uint32_t attempt = 0)
+      : words_(words), element_(element), attempt_(attempt) {}
+
+  WENGERT_INLINE draws::Uniforms next() {
+    const PhiloxBlock b = philox(words_, element_, attempt_++);
+    return {draws::open_unit(wide_word(b, 0)), draws::open_unit(wide_word(b, 1))};
+  }
+
+ private:
+  const int64_t* words_;
+  int64_t element_;
+  uint32_t attempt_;
+};
+
+// What a number of dtype D is computed in, and how it is read and stored.
+template <DType D>
+struct DrawnIn {
+  static constexpr DType kComputed = D == DType::Float64 ? DType::Float64 : DType::Float32;
+  using Real = Storage<kComputed>;
+  WENGERT_INLINE static Real load(int64_t word, int64_t at) {
+    return convert<D, kComputed>(address<const Storage<D>>(word)[at]);
+  }
+  WENGERT_INLINE static void store(int64_t word, int64_t at, Real y) {
+    address<Storage<D>>(word)[at] = convert<kComputed, D>(y);
+  }
+};
+
+// Words: of all draws, shapes, whether logarithms are drawn.
+template <DType D>
+WENGERT_INLINE void draw_gamma(const int64_t* words, int64_t block_number) {
+  using In = DrawnIn<D>;
+  using Real = typename In::Real;
+  constexpr DType kComputed = In::kComputed;
+  const int64_t at = global_thread(block_number);
+  if (at >= words[1]) return;
+  const Real a = In::load(words[5], at);
+  const bool small = a < Real(1), logarithm = words[6] != 0;
+  const PhiloxBlock b = philox(words, at, 0);
+  Real first, angle, uniform, boost;
+  if constexpr (kComputed == DType::Float64) {
+    const PhiloxBlock more = philox(words, at, 0, 1);
+    first = draws::open_unit(wide_word(b, 0)), angle = draws::open_unit(wide_word(b, 1));
+    uniform = draws::open_unit(wide_word(more, 0)), boost = draws::open_unit(wide_word(more, 1));
+  } else {
+    first = draws::open_unit(b.word[0]), angle = static_cast<float>(b.word[1] >> 8) * 0x1p-24f;
+    uniform = draws::open_unit(b.word[2]), boost = draws::open_unit(b.word[3]);
+  }
+  const Real radius = map<op::sqrt, kComputed>(map<op::log, kComputed>(first) * Real(-2));
+  const Real normal = map<op::cos, kComputed>(angle * Real(6.283185307179586)) * radius;
+  Real y = draws::squeezed_gamma(small ? a + Real(1) : a, normal, uniform);
+  if (!(a > Real(0))) {
+    y = static_cast<Real>(draws::kNaN);
+  } else if (!(y >= Real(0))) {
+    const double shape = small ? double{a} + 1.0 : double{a};
+    y = static_cast<Real>(draws::redrawn_gamma(shape, normal, uniform, Pairs(words, at, 1)));
+  }
+  // Gamma(a) is Gamma(a + 1) times U^(1/a).
+  const Real log_boost = small ? map<op::log, kComputed>(boost) / a : Real(0);
+  if (logarithm) {
+    y = map<op::log, kComputed>(y) + log_boost;
+  } else {
+    constexpr Real kLeast = static_cast<Real>(draws::least_gamma(D));
+    if (small) y *= map<op::exp, kComputed>(log_boost);
+    y = y < kLeast ? kLeast : y;
+  }
+  In::store(words[0], at, y);
+}
+
+// Words of these: of all draws, one parameter or two.
+template <DType D>
+WENGERT_INLINE void draw_von_mises(const int64_t* words, int64_t block_number) {
+  using In = DrawnIn<D>;
+  const int64_t at = global_thread(block_number);
+  if (at >= words[1]) return;
+  Pairs pairs(words, at);
+  In::store(words[0], at, static_cast<typename In::Real>(draws::von_mises(In::load(words[5], at), pairs)));
+}
+
+template <DType D>
+WENGERT_INLINE void draw_poisson(const int64_t* words, int64_t block_number) {
+  using In = DrawnIn<D>;
+  const int64_t at = global_thread(block_number);
+  if (at >= words[1]) return;
+  Pairs pairs(words, at);
+  const double rate = In::load(words[5], at);
+  const double none = map<op::exp, DType::Float64>(-rate);
+  In::store(words[0], at, static_cast<typename In::Real>(draws::poisson(rate, none, pairs)));
+}
+
+template <DType D>
+WENGERT_INLINE void draw_binomial(const int64_t* words, int64_t block_number) {
+  using In = DrawnIn<D>;
+  const int64_t at = global_thread(block_number);
+  if (at >= words[1]) return;
+  Pairs pairs(words, at);
+  const double count = In::load(words[5], at), p = In::load(words[6], at);
+  In::store(words[0], at, static_cast<typename In::Real>(draws::binomial(count, p, pairs)));
+}
+
+// A thread for each row, of which there are n. Words: of all draws, counts, weights, room (a double for each weight),
+// classes.
+template <DType D>
+WENGERT_INLINE void draw_multinomial(const int64_t* words, int64_t block_number) {
+  using In = DrawnIn<D>;
+  const int64_t row = global_thread(block_number), classes = words[8], start = row * classes;
+  if (row >= words[1]) return;
+  draws::multinomial(
+      In::load(words[5], row), classes, address<double>(words[7]) + start,
+      [&](int64_t k) { return double{In::load(words[6], start + k)}; },
+      [&](int64_t k) { return Pairs(words, start + k); },
+      [&](int64_t k, double count) { In::store(words[0], start + k, static_cast<typename In::Real>(count)); });
+}
+
+// How draws of Gamma(a, 1) move with a. Words: y, n, a, logarithms of the draws.
+template <DType D>
+WENGERT_INLINE void gamma_slope(const int64_t* words, int64_t block_number) {
+  using In = DrawnIn<D>;
+  constexpr int kNodes = D == DType::Float64 ? slopes::kNodes : slopes::kNodesNarrow;
+  const int64_t at = global_thread(block_number);
+  if (at >= words[1]) return;
+  const double a = In::load(words[2], at), l = In::load(words[3], at);
+  const double psi = map<op::digamma, DType::Float64>(a + 1.0);
+  In::store(words[0], at, static_cast<typename In::Real>(slopes::slope<kNodes>(a, l, psi)));
+}
+
+// The same, and the order.
+template <DType D>
+WENGERT_INLINE void gamma_tail(const int64_t* words, int64_t block_number) {
+  using In = DrawnIn<D>;
+  const int64_t at = global_thread(block_number);
+  if (at >= words[1]) return;
+  const double y = slopes::tail(In::load(words[2], at), In::load(words[3], at), static_cast<int>(words[4]));
+  In::store(words[0], at, static_cast<typename In::Real>(y));
 }
 
 }  // namespace wengert::WENGERT_ISA_NAMESPACE

@@ -73,6 +73,39 @@ constexpr To bit_cast(From x) {
   return __builtin_bit_cast(To, x);
 }
 
+template <class T>
+struct numeric_limits;
+template <>
+struct numeric_limits<float> {
+  static constexpr float infinity() { return __builtin_bit_cast(float, 0x7f800000u); }
+  static constexpr float quiet_NaN() { return __builtin_bit_cast(float, 0x7fc00000u); }
+  static constexpr float min() { return 0x1p-126f; }
+};
+template <>
+struct numeric_limits<double> {
+  static constexpr double infinity() { return __builtin_bit_cast(double, 0x7ff0000000000000ull); }
+  static constexpr double quiet_NaN() { return __builtin_bit_cast(double, 0x7ff8000000000000ull); }
+  static constexpr double min() { return 0x1p-1022; }
+};
+
+// The C library, whose functions the compiler has without a header, as the `scalar_` headers name it: of doubles.
+inline double abs(double x) { return ::fabs(x); }
+using ::acos, ::asin, ::asinh, ::ceil, ::copysign, ::cos, ::erf, ::erfc, ::exp, ::expm1, ::floor, ::fma, ::fmax, ::fmin,
+    ::fmod, ::hypot, ::lgamma, ::log, ::log1p, ::pow, ::rint, ::sin, ::sinh, ::sqrt, ::tan, ::tgamma;
+
+template <class T>
+constexpr T max(T a, T b) {
+  return a < b ? b : a;
+}
+template <class T>
+constexpr T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T, size_t N>
+constexpr size_t size(const T (&)[N]) {
+  return N;
+}
+
 template <size_t... I>
 struct index_sequence {};
 template <size_t N, size_t... I>

@@ -34,12 +34,12 @@ struct FirstAttempt {
     for (int64_t i = 0; i < count; ++i) {
       const uint32_t* w = words[0] + 4 * i;
       if constexpr (sizeof(Real) == 4) {
-        radius[i] = open_unit(w[0]), normal[i] = static_cast<float>(w[1] >> 8) * 0x1p-24f;
-        uniform[i] = open_unit(w[2]), boost[i] = open_unit(w[3]);
+        radius[i] = draws::open_unit(w[0]), normal[i] = static_cast<float>(w[1] >> 8) * 0x1p-24f;
+        uniform[i] = draws::open_unit(w[2]), boost[i] = draws::open_unit(w[3]);
       } else {
         const uint32_t* more = words[1] + 4 * i;
-        radius[i] = open_unit(wide_word(w)), normal[i] = open_unit(wide_word(w + 2));
-        uniform[i] = open_unit(wide_word(more)), boost[i] = open_unit(wide_word(more + 2));
+        radius[i] = draws::open_unit(wide_word(w)), normal[i] = draws::open_unit(wide_word(w + 2));
+        uniform[i] = draws::open_unit(wide_word(more)), boost[i] = draws::open_unit(wide_word(more + 2));
       }
       normal[i] *= Real(2 * std::numbers::pi);
     }
@@ -50,32 +50,6 @@ struct FirstAttempt {
     for (int64_t i = 0; i < count; ++i) normal[i] *= radius[i];
   }
 };
-
-struct Proposal {
-  double t, value;  // value = d t³
-};
-
-// One proposal of Marsaglia and Tsang for a shape of 1 or more, by their exact condition.
-bool accepted(double d, double c, double x, double u, Proposal* p) {
-  p->t = 1.0 + c * x;
-  if (!(p->t > 0.0)) return false;
-  const double v = p->t * p->t * p->t;
-  p->value = d * v;
-  return std::log(u) < 0.5 * x * x + d - d * v + 3.0 * d * std::log(p->t);
-}
-
-// An element whose first proposal was not taken at once: its exact condition, then further attempts.
-double redrawn(double shape, double x, double u, ElementStream s) {
-  if (!(shape < std::numeric_limits<double>::infinity())) return shape;
-  const double d = shape - 1.0 / 3.0, c = 1.0 / (3.0 * std::sqrt(d));
-  Proposal p;
-  while (!accepted(d, c, x, u, &p)) {
-    const auto [radius, angle] = s.next();
-    x = std::sqrt(-2.0 * std::log(radius)) * std::cos(2.0 * std::numbers::pi * angle);
-    u = s.next()[0];
-  }
-  return p.value;
-}
 
 // y = ln(boost) / a where a < 1, else 0: Gamma(a) is Gamma(a + 1) times U^(1/a).
 template <class Real>
@@ -91,10 +65,8 @@ void gamma_tile(const Real* a, Real* y, int64_t first, int64_t count, bool logar
   drawn.draw(count, here);
   bool small = false;
   for (int64_t i = 0; i < count; ++i) {
-    const Real shape = a[i] < Real(1) ? a[i] + Real(1) : a[i], d = shape - Real(1.0 / 3.0);
-    const Real x = drawn.normal[i], t = Real(1) + x / (Real(3) * std::sqrt(d)), square = x * x;
-    const bool taken = t > Real(0) && drawn.uniform[i] < Real(1) - Real(0.0331) * square * square;
-    y[i] = taken ? d * t * t * t : Real(-1);
+    const Real shape = a[i] < Real(1) ? a[i] + Real(1) : a[i];
+    y[i] = draws::squeezed_gamma(shape, drawn.normal[i], drawn.uniform[i]);
     small |= a[i] < Real(1);
   }
   for (int64_t i = 0; i < count; ++i) {
@@ -102,7 +74,7 @@ void gamma_tile(const Real* a, Real* y, int64_t first, int64_t count, bool logar
       y[i] = std::numeric_limits<Real>::quiet_NaN();
     } else if (!(y[i] >= Real(0))) {
       const double shape = a[i] < Real(1) ? double(a[i]) + 1.0 : double(a[i]);
-      y[i] = static_cast<Real>(redrawn(shape, drawn.normal[i], drawn.uniform[i], ElementStream(here, i)));
+      y[i] = static_cast<Real>(draws::redrawn_gamma(shape, drawn.normal[i], drawn.uniform[i], ElementStream(here, i)));
     }
   }
   if (small) log_boosts(a, drawn.boost, count);
@@ -116,21 +88,12 @@ void gamma_tile(const Real* a, Real* y, int64_t first, int64_t count, bool logar
   }
 }
 
-// What underflows is the least normal number: a density that is infinite at 0 stays finite at what was drawn.
-double least(DType dtype) {
-  switch (dtype) {
-    case DType::Float64: return std::numeric_limits<double>::min();
-    case DType::Float16: return 0x1p-14;
-    default: return std::numeric_limits<float>::min();
-  }
-}
-
 template <class Real>
 void gamma_all(DType dtype, const void* a, void* y, int64_t n, bool logarithm, RandomStream s) {
   const DType wide = sizeof(Real) == 4 ? DType::Float32 : DType::Float64;
   const CastFn widen = kernels().cast[static_cast<int>(dtype)][static_cast<int>(wide)];
   const CastFn narrow = kernels().cast[static_cast<int>(wide)][static_cast<int>(dtype)];
-  const Real floor = static_cast<Real>(least(dtype));
+  const Real floor = static_cast<Real>(draws::least_gamma(dtype));
   parallel_for((n + kTile - 1) / kTile, [&](int64_t tile) {
     const int64_t first = tile * kTile, count = std::min(kTile, n - first);
     Real shapes[kTile], drawn[kTile];

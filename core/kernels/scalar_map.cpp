@@ -29,19 +29,19 @@ void fill(MapFn* by_dtype) {
 }
 
 // Complex numbers of which foreign buffers promise the alignment of a part only.
-template <class T, std::complex<double> (*f)(std::complex<double>)>
+template <class T, special::ComplexNumber (*f)(special::ComplexNumber)>
 void map_complex(void* out, const void* const* in, int64_t n) {
   const auto* x = static_cast<const T*>(in[0]);
   auto* y = static_cast<T*>(out);
   for (int64_t i = 0; i < n; ++i) {
-    const std::complex<double> value = f(std::complex<double>(x[2 * i], x[2 * i + 1]));
-    y[2 * i] = static_cast<T>(value.real());
-    y[2 * i + 1] = static_cast<T>(value.imag());
+    const special::ComplexNumber value = f({x[2 * i], x[2 * i + 1]});
+    y[2 * i] = static_cast<T>(value.re);
+    y[2 * i + 1] = static_cast<T>(value.im);
   }
 }
 
 // Of real numbers it is a vector kernel.
-template <std::complex<double> (*f)(std::complex<double>)>
+template <special::ComplexNumber (*f)(special::ComplexNumber)>
 void fill_complex(MapFn* by_dtype) {
   by_dtype[static_cast<int>(DType::Complex64)] = map_complex<float, f>;
   by_dtype[static_cast<int>(DType::Complex128)] = map_complex<double, f>;

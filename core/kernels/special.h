@@ -9,10 +9,6 @@ namespace wengert {
 // f(operands, orders)
 using OrderedFunction = double (*)(const double* x, const int* orders);
 
-// I_n(x) / x^n, an even entire function whose derivative is x I_{n+1}(x) / x^{n+1}; and the same times e^-|x|.
-double bessel_i(int n, double x);
-double bessel_i_scaled(int n, double x);
-
 // y[i] = f({x[0][i], x[1][i], …}, orders) for n elements of a real floating dtype.
 void map_ordered(OrderedFunction f, DType dtype, const int* orders, const void* const* x, int operands, void* y,
                  int64_t n);

@@ -16,6 +16,10 @@ WENGERT_INLINE T constant(const int64_t* words) {
   return x;
 }
 
+// Where it is defined, `apply` computes an op of 16-bit numbers, widened to float, in place of the op's own function.
+template <class Op>
+struct HalfFunction;
+
 // op::name on elements of dtype D, as the loops of the CPU apply it.
 template <class Op, DType D, class... X>
 WENGERT_INLINE auto map(X... x) {
@@ -31,6 +35,8 @@ WENGERT_INLINE auto map(X... x) {
     return static_cast<uint8_t>(op::logical_or::apply(x...));
   } else if constexpr (D == DType::Bool && std::is_same_v<Op, op::minimum>) {
     return static_cast<uint8_t>(op::logical_and::apply(x...));
+  } else if constexpr (HalfNumber<T> && requires { HalfFunction<Op>::apply(widen(x)...); }) {
+    return narrow<T>(HalfFunction<Op>::apply(widen(x)...));
   } else if constexpr (HalfNumber<T> && !Applicable<Op, T, kOperands>) {
     const auto y = map<Op, DType::Float32>(widen(x)...);
     if constexpr (std::is_same_v<decltype(y), const float>) {

@@ -97,10 +97,27 @@ inline constexpr int kTailLift = 100;
 // the compiler makes selects of all that follows from it.
 template <class T>
 WENGERT_INLINE T tail_argument(T x) {
+#if defined(__CUDA_ARCH__)
+  return ::fmin(magnitude(x), static_cast<T>(sizeof(T) == 4 ? 15.0 : 39.0));
+#else
   using Signed = std::make_signed_t<BitsOf<T>>;
   constexpr Signed kEnd = std::bit_cast<Signed>(static_cast<T>(sizeof(T) == 4 ? 15.0 : 39.0));
   const Signed over = std::bit_cast<Signed>(magnitude(x)) - kEnd;
   return std::bit_cast<T>(kEnd + (over & (over >> (8 * sizeof(T) - 1))));
+#endif
+}
+
+// x / y where no number on the way is too large or too small: without the branch that a GPU needs for those, to the
+// same bits.
+WENGERT_INLINE float plain_quotient(float x, float y) {
+#if defined(__CUDA_ARCH__)
+  float near;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(y));
+  const float r = madd(near, madd(-y, near, 1.0f), near), q = x * r, closer = madd(madd(-y, q, x), r, q);
+  return madd(madd(-y, closer, x), r, closer);
+#else
+  return x / y;
+#endif
 }
 
 // 2 (e^(d/2) - 1) for |d| <= ln 2. In single precision a term less than expm1_reduced has (minimax, 2^-28 of e^(d/2)).
@@ -131,7 +148,7 @@ WENGERT_INLINE float mills_polynomial(float t, float scale) {
                     scale * -0x1.e4255ep-113f);
 }
 WENGERT_INLINE float mills_ratio(float a) {
-  const float u = 1.0f / (a + kMillsCentre);
+  const float u = plain_quotient(1.0f, a + kMillsCentre);
   return u * mills_polynomial(madd(a + a, u, -1.0f), 1.0f);
 }
 WENGERT_INLINE double mills_ratio(double a) {
@@ -142,7 +159,7 @@ WENGERT_INLINE double mills_ratio(double a) {
 // x Phi(x) = max(x, 0) - |x| Phi(-|x|): the left tail keeps its digits. In single precision a R(a) is half of
 // v = 2a/(a + k) times a polynomial in t = v - 1.
 WENGERT_INLINE float gelu(float x) {
-  const float a = tail_argument(x), v = (a + a) / (a + kMillsCentre);
+  const float a = tail_argument(x), v = plain_quotient(a + a, a + kMillsCentre);
   return madd(v * lifted_gaussian(a), mills_polynomial(v - 1.0f, -0.5f), x < 0.0f ? 0.0f : x);
 }
 WENGERT_INLINE double gelu(double x) {

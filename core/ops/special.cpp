@@ -1,6 +1,6 @@
 // Special functions of integer orders, which are attributes.
 #include "../kernels/special.h"
-#include "../kernels/gamma_parts.h"
+
 #include "../kernels/gather.h"
 #include "../kernels/scalar_functions.h"
 #include "check.h"
@@ -19,67 +19,14 @@ struct Ordered {
 
 constexpr int kMaxOrder = 170;  // 170! is the largest factorial that float64 can represent
 
+using namespace special;
+
 constexpr Ordered kOrdered[] = {
-    {"polygamma", 1, {"n"}, 1, kMaxOrder, [](const double* x, const int* n) { return special::polygamma(n[0], x[0]); }},
-    {"bessel_i", 1, {"n"}, 0, kMaxOrder, [](const double* x, const int* n) { return bessel_i(n[0], x[0]); }},
-    {"bessel_i_scaled",
-     1,
-     {"n"},
-     0,
-     kMaxOrder,
-     [](const double* x, const int* n) { return bessel_i_scaled(n[0], x[0]); }},
-    {"gammainc_by_a",
-     2,
-     {"n"},
-     1,
-     special::kGammaincOrders,
-     [](const double* x, const int* n) { return special::gammainc_by_a(x[0], x[1], n[0]); }},
-    {"betainc_by_ab",
-     3,
-     {"m", "n"},
-     1,
-     special::kBetaincOrders,
-     [](const double* x, const int* n) { return special::betainc_by_ab(x[0], x[1], x[2], n[0], n[1]); }},
-    {"zeta_by_s",
-     2,
-     {"n"},
-     0,
-     special::kZetaOrders,
-     [](const double* x, const int* n) {
-       return n[0] == 0 ? special::zeta(x[0], x[1]) : special::zeta_by_s(x[0], x[1], n[0]);
-     }},
-    {"bessel_j", 1, {"n"}, 0, kMaxOrder, [](const double* x, const int* n) { return special::bessel_j(n[0], x[0]); }},
-    {"bessel_y", 1, {"n"}, 0, kMaxOrder, [](const double* x, const int* n) { return special::bessel_y(n[0], x[0]); }},
-    {"bessel_iv",
-     2,
-     {"n"},
-     0,
-     special::kBesselOrders,
-     [](const double* x, const int* n) { return special::bessel_iv(x[0], x[1], n[0], false); }},
-    {"bessel_ive",
-     2,
-     {"n"},
-     0,
-     special::kBesselOrders,
-     [](const double* x, const int* n) { return special::bessel_iv(x[0], x[1], n[0], true); }},
-    {"bessel_kv",
-     2,
-     {"n"},
-     0,
-     special::kBesselOrders,
-     [](const double* x, const int* n) { return special::bessel_kv(x[0], x[1], n[0], false); }},
-    {"von_mises_cdf",
-     2,
-     {"n"},
-     0,
-     special::kVonMisesOrders,
-     [](const double* x, const int* n) { return special::von_mises_cdf(x[0], x[1], n[0]); }},
-    {"bessel_kve",
-     2,
-     {"n"},
-     0,
-     special::kBesselOrders,
-     [](const double* x, const int* n) { return special::bessel_kv(x[0], x[1], n[0], true); }},
+#define ORDERED(name, operands, first, second, lowest, highest, ...) \
+  {#name,  operands, {first, second},                                \
+   lowest, highest,  []([[maybe_unused]] const double* x, const int* n) -> double { return __VA_ARGS__; }},
+#include "../kernels/scalar_ordered.def"
+#undef ORDERED
 };
 
 int count_orders(const Ordered& f) { return f.orders[1] == nullptr ? 1 : 2; }

@@ -98,8 +98,21 @@ def test_poles_and_ends() -> None:
         np.testing.assert_array_equal(ours(wg.asarray(x)).numpy(), theirs(x))
     # SciPy has NaN for I₀(∞).
     assert wg.i0([inf, -inf]).tolist() == [inf, inf] and wg.i0e([inf]).tolist() == [0.0]
-    assert wg.i1([inf, -inf]).tolist() == [inf, -inf]
+    assert wg.i1([inf, -inf]).tolist() == [inf, -inf] and wg.i1e([inf, -inf]).tolist() == [0.0, -0.0]
     assert wg.polygamma(3, wg.tensor([0.0, -1.0, -2.0])).tolist() == [inf, inf, inf]  # even poles
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_scaled_bessel_function_far_out(dtype: Any) -> None:
+    x = np.array([-6e4, 5e4, 6.1e4], dtype)
+    if dtype != np.float16:
+        x = np.concatenate([x, np.array([1e8, -1e16, 2e17, 1e30, -3e38], dtype)])
+    expected = special.i1e(x.astype(np.float64)).astype(dtype)
+    np.testing.assert_allclose(wg.i1e(wg.asarray(x)).numpy(), expected, rtol=4 * np.finfo(dtype).eps)
+
+
+def test_slopes_at_ends() -> None:
+    assert wg.grad(lambda x: wg.logit(x).sum())(wg.tensor([0.0, 1.0, 0.5])).tolist() == [math.inf, math.inf, 4.0]
 
 
 def test_two_arguments() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 from wengert._core import Tensor
 from wengert.compiling.compile import composite
 from wengert.errors import ArgumentError
-from wengert.tensors.arguments import as_floating, as_tensor, native
+from wengert.tensors.arguments import as_dtype_of, as_floating, as_tensor, native, wide
 
 _digamma, _trigamma, _polygamma = native("digamma"), native("trigamma"), native("polygamma")
 _bessel_i, _bessel_i_scaled, _i0e = native("bessel_i"), native("bessel_i_scaled"), native("i0e")
 _log, _log1p, _where, _sin, _abs = (native(n) for n in ("log", "log1p", "where", "sin", "abs"))
+_sign = native("sign")
 _round, _remainder = native("round"), native("remainder")
 _erfcx, _ndtr, _ndtri = native("erfcx"), native("ndtr"), native("ndtri")
 _gamma, _lgamma, _exp, _isnan = native("gamma"), native("lgamma"), native("exp"), native("isnan")
@@ -90,14 +91,22 @@ def i1(x: Any) -> Tensor:
     return y
 
 
+@composite(precision="full", functions=("i1e",))
+def _i1e(x: Tensor) -> Any:
+    # x · I₁(x) / x; far out, where the quotient underflows, I₁ is I₀ to the last digit.
+    t: Any = wide(x)
+    far = _abs(t) > 1e17
+    near = _where(far, 1.0, t)
+    return as_dtype_of(_where(far, _sign(t) * _i0e(t), near * _bessel_i_scaled(near, 1)), x.dtype)
+
+
 def i1e(x: Any) -> Tensor:
     """e^−|x| I₁(x), which does not overflow.
 
     >>> i1e(1000.0).item()
     0.012610...
     """
-    t = as_floating(as_tensor(x, "i1e"))
-    y: Tensor = t * _bessel_i_scaled(t, 1)
+    y: Tensor = _i1e(as_floating(as_tensor(x, "i1e")))
     return y
 
 
@@ -142,7 +151,8 @@ def erfcinv(x: Any) -> Tensor:
 def _logit(x: Tensor) -> Any:
     near = _abs(x - 0.5) < 0.25  # where the quotient is near 1
     middle = _where(near, x, 0.5)
-    return _where(near, _log1p((2.0 * middle - 1.0) / (1.0 - middle)), _log(x / (1.0 - x)))
+    # Two logarithms instead of that of the quotient, whose slope at 0 would be ∞ · 0.
+    return _where(near, _log1p((2.0 * middle - 1.0) / (1.0 - middle)), _log(x) - _log1p(-x))
 
 
 def logit(x: Any) -> Tensor:

@@ -31,6 +31,7 @@ def scipy_special(name: str) -> Any:
 
 erf = define(
     "erf",
+    where_zero="it is saturated, for all elements",
     formula="2/√π ∫₀ˣ e^(−t²) dt",
     reference=scipy_special("erf"),
     jvp=lambda x_dot, y, x: x_dot * (_TWO_OVER_SQRT_PI * exp(-x * x)),

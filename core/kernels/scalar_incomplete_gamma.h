@@ -6,19 +6,19 @@
 // gamma function ratios, SIAM J. Sci. Comput. 34 (2012).
 //
 // Each is a template over the type of a: a number, or a Jet, which carries the derivatives with respect to a.
+#pragma once
 #include <iterator>
 
-#include "gamma_parts.h"
-#include "jet.h"
-#include "scalar_functions.h"
+#include "scalar_gamma.h"
+#include "scalar_normal_quantile.h"
 
 namespace wengert::special {
 
-namespace {
+namespace incomplete_gamma {
 
-constexpr int kMostTerms = 20000;
+inline constexpr int kMostTerms = 20000;
 
-double front(double a, double x) { return poisson(a, x); }
+inline double front(double a, double x) { return poisson(a, x); }
 template <int N>
 Jet<N, false> front(const Jet<N, false>& a, double x) {
   const double v = value_of(a);
@@ -61,7 +61,7 @@ T upper_fraction(const T& a, double x) {
 }
 
 // ln Γ(1 + a) for 0 <= a <= 1.5; near 0 its Taylor series, since 1 + a is rounded.
-double lgamma_beyond_one(double a) {
+inline double lgamma_beyond_one(double a) {
   if (a > 0.2) return std::lgamma(1.0 + a);
   // −γ, and ζ(k) (−1)ᵏ / k
   constexpr double k[] = {-0.5772156649015329,   0.8224670334241132,   -0.40068563438653143, 0.27058080842778454,
@@ -75,7 +75,7 @@ double lgamma_beyond_one(double a) {
 }
 
 // Q = 1 − xᵃ/Γ(a + 1) − xᵃ/Γ(a) Σ (−x)ᵏ / (k! (a + k)) over k >= 1, where xᵃ/Γ(a + 1) is near 1
-double upper_series(double a, double x) {
+inline double upper_series(double a, double x) {
   double term = 1.0, sum = 0.0;
   for (int k = 1; k < kMostTerms; ++k) {
     term *= -x / k;
@@ -88,9 +88,9 @@ double upper_series(double a, double x) {
 
 // Temme's expansion, for a >= kTemmeFrom and |x/a − 1| <= kTemmeWidth. The coefficients of cₖ(η) = Σ d ηⁿ, row by row,
 // in exact arithmetic from the recurrence NIST DLMF 8.12.12; as many as count there.
-constexpr double kTemmeFrom = 40.0, kTemmeWidth = 0.4;
-constexpr int kTemmeTerms[] = {22, 20, 18, 17, 15, 13, 11, 9, 7, 5, 3};
-constexpr double kTemme[] = {
+inline constexpr double kTemmeFrom = 40.0, kTemmeWidth = 0.4;
+inline constexpr int kTemmeTerms[] = {22, 20, 18, 17, 15, 13, 11, 9, 7, 5, 3};
+inline constexpr double kTemme[] = {
     -0.3333333333333333,     0.08333333333333333,     -0.014814814814814815,   0.0011574074074074073,
     0.0003527336860670194,   -0.0001787551440329218,  3.919263178522438e-05,   -2.185448510679992e-06,
     -1.85406221071516e-06,   8.296711340953087e-07,   -1.7665952736826078e-07, 6.707853543401498e-09,
@@ -126,27 +126,27 @@ constexpr double kTemme[] = {
     -6.969091458420552e-07,  0.00016644846642067547,  -0.00012783517679769218, 4.629953263691304e-05,
     -0.0005967612901927463,  -7.204895416020011e-05,  0.0006782308837667328,   -0.0006401475260262758,
     0.00027750107634328704,  0.0013324454494800656,   -0.0019144384985654776,  0.0011089369134596636};
-constexpr double kEta[] = {1.0,
-                           -0.3333333333333333,
-                           0.19444444444444445,
-                           -0.13518518518518519,
-                           0.10270061728395062,
-                           -0.08233759553203998,
-                           0.06844705320399765,
-                           -0.05840173672349598,
-                           0.050819073696436734,
-                           -0.04490435697557504,
-                           0.040169383760970956,
-                           -0.03629823350821494,
-                           0.033077734575438014,
-                           -0.030359007414019895,
-                           0.028035031162601393,
-                           -0.026026964485597544,
-                           0.024275486092980206,
-                           -0.022735134066871807,
-                           0.021370501031151918,
-                           -0.020153613610726467,
-                           0.01906208827032254};
+inline constexpr double kEta[] = {1.0,
+                                  -0.3333333333333333,
+                                  0.19444444444444445,
+                                  -0.13518518518518519,
+                                  0.10270061728395062,
+                                  -0.08233759553203998,
+                                  0.06844705320399765,
+                                  -0.05840173672349598,
+                                  0.050819073696436734,
+                                  -0.04490435697557504,
+                                  0.040169383760970956,
+                                  -0.03629823350821494,
+                                  0.033077734575438014,
+                                  -0.030359007414019895,
+                                  0.028035031162601393,
+                                  -0.026026964485597544,
+                                  0.024275486092980206,
+                                  -0.022735134066871807,
+                                  0.021370501031151918,
+                                  -0.020153613610726467,
+                                  0.01906208827032254};
 
 // η with ½ η² = u − ln(1 + u) and the sign of u; near 0 its series.
 template <class T>
@@ -161,7 +161,7 @@ T eta_of(const T& u, const T& half_square) {
 }
 
 // u − ln(1 + u) of u = x/a − 1; its derivative is u/(1 + u).
-double excess(double u) { return minus_log1p(u); }
+inline double excess(double u) { return minus_log1p(u); }
 template <int N>
 Jet<N, false> excess(const Jet<N, false>& u) {
   double taylor[N + 1];
@@ -177,7 +177,7 @@ Jet<N, false> excess(const Jet<N, false>& u) {
 }
 
 // ½ erfc(y), where y² is known better than y is.
-double half_erfc(double y, double square) { return 0.5 * std::erfc(y) * (1.0 + std::fma(y, y, -square)); }
+inline double half_erfc(double y, double square) { return 0.5 * std::erfc(y) * (1.0 + std::fma(y, y, -square)); }
 template <int N>
 Jet<N, false> half_erfc(const Jet<N, false>& y, const Jet<N, false>& square) {
   const double v = value_of(y), v_square = value_of(square);
@@ -189,7 +189,7 @@ Jet<N, false> half_erfc(const Jet<N, false>& y, const Jet<N, false>& square) {
   return compose(taylor, y);
 }
 
-double exp_minus(double x) { return std::exp(-x); }
+inline double exp_minus(double x) { return std::exp(-x); }
 template <int N>
 Jet<N, false> exp_minus(const Jet<N, false>& x) {
   return Jet<N, false>(std::exp(-value_of(x))) * exp_of_rest(Jet<N, false>(0.0) - x);
@@ -212,7 +212,7 @@ T smaller_by_temme(const T& a, double x) {
   return left ? half_erfc(T(0.0) - y, square) - rest : half_erfc(y, square) + rest;
 }
 
-bool is_uniform(double a, double x) { return a >= kTemmeFrom && std::abs(x - a) <= kTemmeWidth * a; }
+inline bool is_uniform(double a, double x) { return a >= kTemmeFrom && std::abs(x - a) <= kTemmeWidth * a; }
 
 // P or Q, whichever the region gives without cancellation.
 struct Ratio {
@@ -220,7 +220,7 @@ struct Ratio {
   bool upper;
 };
 
-Ratio ratio_of(double a, double x) {
+inline Ratio ratio_of(double a, double x) {
   if (is_uniform(a, x)) return {smaller_by_temme(a, x), x >= a};
   if (x > 1.1) return x < a ? Ratio{lower_series(a, x), false} : Ratio{upper_fraction(a, x), true};
   const double limit = x <= 0.5 ? -0.4 / std::log(x) : x / 1.1;
@@ -228,7 +228,7 @@ Ratio ratio_of(double a, double x) {
 }
 
 // What is known at the ends: P, or NaN; `inside` if the algorithms are to be asked.
-double at_the_ends(double a, double x, bool* inside) {
+inline double at_the_ends(double a, double x, bool* inside) {
   *inside = false;
   if (!(a >= 0.0) || !(x >= 0.0)) return kNaN;
   if (a == 0.0) return x > 0.0 ? 1.0 : kNaN;
@@ -239,45 +239,42 @@ double at_the_ends(double a, double x, bool* inside) {
   return 0.0;
 }
 
-}  // namespace
+}  // namespace incomplete_gamma
 
-double poisson(double a, double x) {
-  if (a < 10.0) {
-    const double half = std::exp(-0.5 * x);  // e⁻ˣ underflows before the product does
-    return std::pow(x, a) * half / std::tgamma(a + 1.0) * half;
-  }
-  if (x == 0.0) return 0.0;
-  return std::exp(-deviance(a, x, x - a) - stirling_tail(a)) / std::sqrt(kTwoPi * a);
-}
-
-double gammainc(double a, double x) {
+// P(a, x)
+inline double gammainc(double a, double x) {
   bool inside;
-  const double end = at_the_ends(a, x, &inside);
+  const double end = incomplete_gamma::at_the_ends(a, x, &inside);
   if (!inside) return end;
-  const Ratio r = ratio_of(a, x);
+  const incomplete_gamma::Ratio r = incomplete_gamma::ratio_of(a, x);
   return r.upper ? 1.0 - r.value : r.value;
 }
 
-double gammaincc(double a, double x) {
+// Q(a, x) = 1 − P
+inline double gammaincc(double a, double x) {
   bool inside;
-  const double end = at_the_ends(a, x, &inside);
+  const double end = incomplete_gamma::at_the_ends(a, x, &inside);
   if (!inside) return 1.0 - end;
-  const Ratio r = ratio_of(a, x);
+  const incomplete_gamma::Ratio r = incomplete_gamma::ratio_of(a, x);
   return r.upper ? r.value : 1.0 - r.value;
 }
 
-double gammainc_density(double a, double x) {
+// ∂P/∂x
+inline double gammainc_density(double a, double x) {
   if (!(a > 0.0) || !(x >= 0.0)) return kNaN;
   if (x == 0.0) return a < 1.0 ? kInf : a == 1.0 ? 1.0 : 0.0;
   if (x == kInf || a == kInf) return 0.0;
   return poisson(a, x) * (a / x);
 }
 
-double gammainc_by_a(double a, double x, int order) {
+// (∂/∂a)ⁿ P for n up to kGammaincOrders
+inline constexpr int kGammaincOrders = 4;
+inline double gammainc_by_a(double a, double x, int order) {
   bool inside;
-  const double end = at_the_ends(a, x, &inside);
+  const double end = incomplete_gamma::at_the_ends(a, x, &inside);
   if (!inside) return end == end && a > 0.0 ? 0.0 : kNaN;
   const auto nth = [&]<int N>() {
+    using namespace incomplete_gamma;
     const auto v = Jet<N, false>::first(a);
     const bool upper = x >= a && (x > 1.1 || is_uniform(a, x));
     const auto y = is_uniform(a, x) ? smaller_by_temme(v, x) : upper ? upper_fraction(v, x) : lower_series(v, x);
@@ -288,10 +285,10 @@ double gammainc_by_a(double a, double x, int order) {
   return order == 1 ? nth.template operator()<1>() : nth.template operator()<kGammaincOrders>();
 }
 
-namespace {
+namespace incomplete_gamma {
 
 // A first guess: Wilson and Hilferty's normal approximation of the cube root, or in the left tail P ≈ xᵃ/Γ(a + 1).
-double first_guess(double a, double p, double q) {
+inline double first_guess(double a, double p, double q) {
   const double tail = std::exp((std::log(p) + std::lgamma(a + 1.0)) / a);
   if (a < 0.5 || tail < 0.1 * a) {
     if (tail < 0.5) return tail;
@@ -304,7 +301,7 @@ double first_guess(double a, double p, double q) {
 
 // The x with P(a, x) = p and Q(a, x) = q, of which the smaller is exact: Halley's steps, kept between bounds that the
 // signs of the error give; a step that leaves them is replaced by bisection.
-double solve(double a, double p, double q) {
+inline double solve(double a, double p, double q) {
   double x = first_guess(a, p, q), low = 0.0, high = kInf;
   if (!(x > std::numeric_limits<double>::min())) return x;  // it has no digits to improve
   for (int k = 0; k < 200; ++k) {
@@ -324,18 +321,19 @@ double solve(double a, double p, double q) {
   return x;
 }
 
-}  // namespace
+}  // namespace incomplete_gamma
 
-double gammaincinv(double a, double p) {
+// The inverses of P and Q by x.
+inline double gammaincinv(double a, double p) {
   if (!(a > 0.0) || !(p >= 0.0 && p <= 1.0) || a == kInf) return kNaN;
   if (p == 0.0) return 0.0;
-  return p == 1.0 ? kInf : solve(a, p, 1.0 - p);
+  return p == 1.0 ? kInf : incomplete_gamma::solve(a, p, 1.0 - p);
 }
 
-double gammainccinv(double a, double q) {
+inline double gammainccinv(double a, double q) {
   if (!(a > 0.0) || !(q >= 0.0 && q <= 1.0) || a == kInf) return kNaN;
   if (q == 1.0) return 0.0;
-  return q == 0.0 ? kInf : solve(a, 1.0 - q, q);
+  return q == 0.0 ? kInf : incomplete_gamma::solve(a, 1.0 - q, q);
 }
 
 }  // namespace wengert::special

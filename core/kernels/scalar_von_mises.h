@@ -1,20 +1,18 @@
 // The distribution function of the von Mises distribution with the density e^(κ cos x) / (2π I₀(κ)) on [−π, π], its
 // derivatives with respect to κ, and its inverse.
+#pragma once
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
-#include "gamma_parts.h"
-#include "jet.h"
-#include "scalar_functions.h"
-#include "special.h"
+#include "scalar_bessel.h"
+#include "scalar_normal_quantile.h"
 
 namespace wengert::special {
 
-namespace {
+namespace von_mises {
 
-constexpr double kPi = std::numbers::pi;
-constexpr double kFar = 30.0;  // the concentration from which on the integral is an asymptotic series
+inline constexpr double kPi = 0.5 * kTwoPi, kRootOfHalf = 0.70710678118654752440;
+inline constexpr double kFar = 30.0;  // the concentration from which on the integral is an asymptotic series
 
 // ½ + x/2π + Σ Iₙ(κ)/I₀(κ) sin(nx) / nπ, where the ratios of neighbours are a continued fraction, evaluated from its
 // end (G. W. Hill: Incomplete Bessel function I₀: the von Mises distribution, ACM TOMS 3, 1977).
@@ -30,7 +28,7 @@ T fourier(double x, const T& k) {
 }
 
 // ∫ e^(−u²/2) du to s, over √2π.
-double normal_cdf(double s) { return 0.5 * std::erfc(-s * std::numbers::sqrt2 / 2.0); }
+inline double normal_cdf(double s) { return 0.5 * std::erfc(-s * kRootOfHalf); }
 template <int N>
 Jet<N, false> normal_cdf(const Jet<N, false>& s) {
   double taylor[N + 1];
@@ -73,27 +71,28 @@ T cdf(double x, const T& k) {
   return x > 0.0 ? T(1.0) - expansion(-x, k) : expansion(x, k);
 }
 
-double density(double x, double k) {
+inline double density(double x, double k) {
   const double half = std::sin(0.5 * x);
   return std::exp(-2.0 * k * half * half) / (kTwoPi * bessel_i_scaled(0, k));
 }
 
-}  // namespace
+}  // namespace von_mises
 
-// Beyond [−π, π] it goes on counting: one more for every turn.
-double von_mises_cdf(double x, double k, int order) {
-  if (!(k >= 0.0) || !std::isfinite(x)) return kNaN;
+// (∂/∂κ)ⁿ F(x; κ) of an angle x around 0. Beyond [−π, π] it goes on counting: one more for every turn.
+inline constexpr int kVonMisesOrders = 4;
+inline double von_mises_cdf(double x, double k, int order) {
+  if (!(k >= 0.0) || !(std::abs(x) < kInf)) return kNaN;
   const double turns = std::rint(x / kTwoPi), angle = x - kTwoPi * turns;
   if (k == kInf) return order > 0 ? 0.0 : turns + (angle < 0.0 ? 0.0 : angle > 0.0 ? 1.0 : 0.5);
-  if (order == 0) return turns + cdf(angle, k);
-  const auto y = cdf(angle, Jet<kVonMisesOrders, false>::first(k));
+  if (order == 0) return turns + von_mises::cdf(angle, k);
+  const auto y = von_mises::cdf(angle, Jet<kVonMisesOrders, false>::first(k));
   return y.c[order][0] * std::tgamma(order + 1.0);
 }
 
+namespace von_mises {
+
 // Newton's steps within an interval that shrinks, for p <= ½.
-double von_mises_icdf(double p, double k) {
-  if (!(k >= 0.0) || !(p >= 0.0) || !(p <= 1.0)) return kNaN;
-  if (p > 0.5) return -von_mises_icdf(1.0 - p, k);
+inline double icdf(double p, double k) {
   if (p == 0.0) return -kPi;
   if (k == kInf) return 0.0;
   double low = -kPi, high = 0.0;
@@ -107,6 +106,14 @@ double von_mises_icdf(double p, double k) {
     x = next;
   }
   return x;
+}
+
+}  // namespace von_mises
+
+// The inverse of F by x, in [−π, π].
+inline double von_mises_icdf(double p, double k) {
+  if (!(k >= 0.0) || !(p >= 0.0) || !(p <= 1.0)) return kNaN;
+  return p > 0.5 ? -von_mises::icdf(1.0 - p, k) : von_mises::icdf(p, k);
 }
 
 }  // namespace wengert::special

@@ -3,25 +3,25 @@
 // The continued fraction NIST DLMF 8.17.22 by Lentz's method, on the side of the mean where it converges fast; the
 // factor xᵃ (1 − x)ᵇ / B(a, b) as in C. Loader: Fast and accurate computation of binomial probabilities (2000). The
 // fraction is a template over the type of a and b: numbers, or Jets, which carry the derivatives.
-#include "gamma_parts.h"
-#include "jet.h"
-#include "scalar_functions.h"
+#pragma once
+#include "scalar_gamma.h"
+#include "scalar_normal_quantile.h"
 
 namespace wengert::special {
 
-namespace {
+namespace incomplete_beta {
 
-constexpr int kMostTerms = 100000;
+inline constexpr int kMostTerms = 100000;
 
 // ln Γ(high) − ln Γ(low + high) for high >= 10, without the cancellation.
-double lgamma_difference(double low, double high) {
+inline double lgamma_difference(double low, double high) {
   const double sum = low + high;
   return (high - 0.5) * -std::log1p(low / high) + low * (1.0 - std::log(sum)) + stirling_tail(high) -
          stirling_tail(sum);
 }
 
 // xᵃ yᵇ / B(a, b) for y = 1 − x
-double front_value(double a, double b, double x, double y) {
+inline double front_value(double a, double b, double x, double y) {
   const double low = std::fmin(a, b), high = std::fmax(a, b), n = a + b;
   if (low >= 10.0) {
     const double distance = b * x - a * y;
@@ -40,7 +40,7 @@ double front_value(double a, double b, double x, double y) {
   return std::exp(logarithms - (std::lgamma(low) + beta));
 }
 
-double front(double a, double b, double x, double y) { return front_value(a, b, x, y); }
+inline double front(double a, double b, double x, double y) { return front_value(a, b, x, y); }
 template <int N>
 Jet<N, true> front(const Jet<N, true>& a, const Jet<N, true>& b, double x, double y) {
   Jet<N, true> logarithm;
@@ -85,10 +85,10 @@ T fraction(const T& a, const T& b, double x, double y) {
 }
 
 // Whether the fraction is taken of I_{1 − x}(b, a).
-bool is_right(double a, double b, double x) { return x > (a + 1.0) / (a + b + 2.0); }
+inline bool is_right(double a, double b, double x) { return x > (a + 1.0) / (a + b + 2.0); }
 
 // The value where a limit decides; `inside` if the fraction is to be asked.
-double at_the_ends(double a, double b, double x, bool* inside) {
+inline double at_the_ends(double a, double b, double x, bool* inside) {
   *inside = false;
   if (!(a >= 0.0) || !(b >= 0.0) || !(x >= 0.0 && x <= 1.0)) return kNaN;
   if ((a == 0.0 && b == 0.0) || (a == kInf && b == kInf)) return kNaN;
@@ -99,36 +99,43 @@ double at_the_ends(double a, double b, double x, bool* inside) {
   return 0.0;
 }
 
-}  // namespace
+}  // namespace incomplete_beta
 
-double beta(double a, double b) {
+// B(a, b) = Γ(a) Γ(b) / Γ(a + b)
+inline double beta(double a, double b) {
   const double low = std::fmin(a, b), high = std::fmax(a, b);
   if (high < 10.0) return std::tgamma(high) / std::tgamma(low + high) * std::tgamma(low);
-  return std::exp(std::lgamma(low) + lgamma_difference(low, high));
+  return std::exp(std::lgamma(low) + incomplete_beta::lgamma_difference(low, high));
 }
 
-double betainc(double a, double b, double x) {
+// I_x(a, b)
+inline double betainc(double a, double b, double x) {
   bool inside;
-  const double end = at_the_ends(a, b, x, &inside);
+  const double end = incomplete_beta::at_the_ends(a, b, x, &inside);
   if (!inside) return end;
+  using namespace incomplete_beta;
   return is_right(a, b, x) ? 1.0 - fraction(b, a, 1.0 - x, x) : fraction(a, b, x, 1.0 - x);
 }
 
-double betainc_density(double a, double b, double x) {
+// ∂I/∂x
+inline double betainc_density(double a, double b, double x) {
   if (!(a > 0.0) || !(b > 0.0) || !(x >= 0.0 && x <= 1.0)) return kNaN;
   if (x == 0.0) return a < 1.0 ? kInf : a == 1.0 ? b : 0.0;
   if (x == 1.0) return b < 1.0 ? kInf : b == 1.0 ? a : 0.0;
-  return front_value(a, b, x, 1.0 - x) / x / (1.0 - x);
+  return incomplete_beta::front_value(a, b, x, 1.0 - x) / x / (1.0 - x);
 }
 
-double betainc_by_ab(double a, double b, double x, int m, int n) {
+// (∂/∂a)ᵐ (∂/∂b)ⁿ I for m + n up to kBetaincOrders
+inline constexpr int kBetaincOrders = 4;
+inline double betainc_by_ab(double a, double b, double x, int m, int n) {
   bool inside;
-  const double end = at_the_ends(a, b, x, &inside);
+  const double end = incomplete_beta::at_the_ends(a, b, x, &inside);
   if (!inside) return end == end && a > 0.0 && b > 0.0 ? 0.0 : kNaN;
   const auto partial = [&]<int N>() {
+    using namespace incomplete_beta;
     const auto va = Jet<N, true>::first(a), vb = Jet<N, true>::second(b);
     const bool right = is_right(a, b, x);
-    double y = (right ? fraction(vb, va, 1.0 - x, x) : fraction(va, vb, x, 1.0 - x)).c[m][n];
+    double y = fraction(right ? vb : va, right ? va : vb, right ? 1.0 - x : x, right ? x : 1.0 - x).c[m][n];
     for (int k = 2; k <= m; ++k) y *= k;
     for (int k = 2; k <= n; ++k) y *= k;
     return right ? -y : y;
@@ -136,10 +143,10 @@ double betainc_by_ab(double a, double b, double x, int m, int n) {
   return m + n == 1 ? partial.template operator()<1>() : partial.template operator()<kBetaincOrders>();
 }
 
-namespace {
+namespace incomplete_beta {
 
 // A first guess: the tails P ≈ xᵃ/(a B), or a normal approximation (Abramowitz and Stegun 26.5.22).
-double first_guess(double a, double b, double p) {
+inline double first_guess(double a, double b, double p) {
   if (a >= 1.0 && b >= 1.0) {
     const double z = ndtri(p), l = (z * z - 3.0) / 6.0, ra = 1.0 / (2.0 * a - 1.0), rb = 1.0 / (2.0 * b - 1.0);
     const double h = 2.0 / (ra + rb), root = std::sqrt(std::fmax(h + l, 0.0));
@@ -152,15 +159,15 @@ double first_guess(double a, double b, double p) {
   return 1.0 - std::pow(b * sum * (1.0 - p), 1.0 / b);
 }
 
-}  // namespace
+}  // namespace incomplete_beta
 
-// Halley's steps, kept between bounds that the signs of the error give; a step that leaves them is replaced by
-// bisection, of the exponent where the bounds are orders of magnitude apart.
-double betaincinv(double a, double b, double p) {
+// The inverse by x: Halley's steps, kept between bounds that the signs of the error give; a step that leaves them is
+// replaced by bisection, of the exponent where the bounds are orders of magnitude apart.
+inline double betaincinv(double a, double b, double p) {
   if (!(a > 0.0) || !(b > 0.0) || !(p >= 0.0 && p <= 1.0) || a == kInf || b == kInf) return kNaN;
   if (p == 0.0 || p == 1.0) return p;
   constexpr double kSmallest = std::numeric_limits<double>::min();
-  double low = 0.0, high = 1.0, x = first_guess(a, b, p);
+  double low = 0.0, high = 1.0, x = incomplete_beta::first_guess(a, b, p);
   if (!(x > kSmallest)) x = kSmallest;
   if (!(x < 1.0)) x = 1.0 - kEpsilon;
   for (int k = 0; k < 300; ++k) {

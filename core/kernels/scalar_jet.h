@@ -4,6 +4,13 @@
 #include <cmath>
 #include <limits>
 
+// A GPU's compiler would take the loops over coefficients into every line that calculates, and minutes over that.
+#ifdef WENGERT_DEVICE_CODE
+#define WENGERT_CALLED __attribute__((noinline))
+#else
+#define WENGERT_CALLED
+#endif
+
 namespace wengert {
 
 // Σ c[i][j] εⁱ δʲ over i + j <= Order; `Both` says whether there is a δ at all.
@@ -35,17 +42,17 @@ struct Jet {
     }
   }
 
-  friend Jet operator+(const Jet& a, const Jet& b) {
+  WENGERT_CALLED friend Jet operator+(const Jet& a, const Jet& b) {
     Jet y;
     each([&](int i, int j) { y.c[i][j] = a.c[i][j] + b.c[i][j]; });
     return y;
   }
-  friend Jet operator-(const Jet& a, const Jet& b) {
+  WENGERT_CALLED friend Jet operator-(const Jet& a, const Jet& b) {
     Jet y;
     each([&](int i, int j) { y.c[i][j] = a.c[i][j] - b.c[i][j]; });
     return y;
   }
-  friend Jet operator*(const Jet& a, const Jet& b) {
+  WENGERT_CALLED friend Jet operator*(const Jet& a, const Jet& b) {
     Jet y;
     each([&](int i, int j) {
       double sum = 0.0;
@@ -57,7 +64,7 @@ struct Jet {
     return y;
   }
   // From y b = a, coefficient by coefficient.
-  friend Jet operator/(const Jet& a, const Jet& b) {
+  WENGERT_CALLED friend Jet operator/(const Jet& a, const Jet& b) {
     Jet y;
     const double r = 1.0 / b.c[0][0];
     each([&](int i, int j) {
@@ -130,3 +137,5 @@ Jet<N, B> sqrt_of(const Jet<N, B>& x) {
 }
 
 }  // namespace wengert
+
+#undef WENGERT_CALLED
