@@ -1,4 +1,5 @@
 // CUDA for Python: the available hardware, and access to generated kernels for tests and inspection.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -95,15 +96,6 @@ nb::dict cuda_kernel(nb::list registers, nb::list code, int row_axes, std::vecto
   });
 }
 
-nb::object no_kernel(const std::string& op, int dtype) {
-  return guarded([&]() -> nb::object {
-    const Op* known = find_op(op);
-    if (!known) fail(ErrorKind::value, "cuda_no_kernel", "there is no op " + op);
-    const char* reason = cuda::no_kernel(known->kernel, dtype_from(dtype));
-    return reason ? nb::object(nb::str(reason)) : nb::none();
-  });
-}
-
 nb::bytes machine_code(const std::string& source, int architecture) {
   return guarded([&] {
     const std::string code = cuda::machine_code(source, architecture);
@@ -120,6 +112,7 @@ nb::dict memory_of(int number) {
     d["live_bytes"] = gpu.live_bytes;
     d["peak_bytes"] = gpu.peak_bytes;
     d["reserved_bytes"] = stats.reserved_bytes;
+    d["peak_reserved_bytes"] = stats.peak_reserved_bytes;
     d["allocations"] = stats.allocations;
     d["system_requests"] = stats.system_requests;
     d["free_bytes"] = available;
@@ -225,8 +218,14 @@ void init_cuda(nb::module_& m) {
   m.def("cuda_set_library_kernels", &set_library_kernels);
   m.def("cuda_time_launches", &time_launches);
   m.def("cuda_description", [](int number) { return guarded([&] { return gpu_at(number).description(); }); });
+  m.def("cuda_attribute",
+        [](int number, int which) { return guarded([&] { return gpu_at(number).attribute(which); }); });
+  m.def("cuda_free_memory", [](int number) { return guarded([&] { return gpu_at(number).free_memory(); }); });
+  m.def("cuda_fix_algorithms", [](bool on) { return std::exchange(cuda::fixed_algorithms, on); });
+  m.def("cuda_wait_for_ops", [](bool on) { cuda::waits_for_ops += on ? 1 : -1; });
+  m.def("cuda_reset_peak", [](int number) { guarded([&] { gpu_at(number).reset_peak(); }); });
+  m.def("cuda_tf32", [](int number) { return guarded([&] { return gpu_at(number).tf32; }); });
   m.def("cuda_empty_pool", [](int number) { guarded([&] { gpu_at(number).empty_pool(); }); });
-  m.def("cuda_set_overlaps", [](int number, bool on) { guarded([&] { gpu_at(number).overlaps = on; }); });
   m.def("cuda_set_graphs", [](int number, bool on) { guarded([&] { gpu_at(number).graphs = on; }); });
   m.def("cuda_set_tf32", [](int number, bool on) { guarded([&] { gpu_at(number).tf32 = on; }); });
 
@@ -234,7 +233,6 @@ void init_cuda(nb::module_& m) {
   m.def("cuda_why_unavailable", &cuda::why_unavailable);
   m.def("cuda_device_count", &cuda::device_count);
   m.def("cuda_kernel", &cuda_kernel);
-  m.def("cuda_no_kernel", &no_kernel);
   m.def("cuda_machine_code", &machine_code);
   m.def("cuda_compiler_version", [] { return guarded([] { return cuda::compiler().version; }); });
   m.def("cuda_code_counters", [] { return nb::make_tuple(cuda::code_counters.compiled, cuda::code_counters.read); });

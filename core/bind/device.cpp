@@ -56,6 +56,12 @@ void init_device(nb::module_& m) {
     return device_name(static_cast<DeviceId>(id));
   });
   m.def("device_memory", &device_memory);
+  m.def("reset_device_peak", [](int id) {
+    require_device(id);
+    if (id == kCpu) return reset_peak();
+    Device& device = device_at(static_cast<DeviceId>(id));
+    device.peak_bytes = device.live_bytes;
+  });
   m.def("synchronise", [](int id) {
     require_device(id);
     if (id != kCpu) guarded([&] { device_at(static_cast<DeviceId>(id)).synchronise(); });

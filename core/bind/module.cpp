@@ -7,10 +7,14 @@
 #include "../ledger.h"
 #include "../out_of_memory.h"
 #include "../threads.h"
+#include "calls.h"
+#include "derived.h"
 #include "dual.h"
+#include "hooks.h"
 #include "leaving.h"
-#include "program.h"
+#include "ops.h"
 #include "shortcut.h"
+#include "sizes.h"
 #include "subscript.h"
 
 namespace wengert {
@@ -107,6 +111,22 @@ nb::object from_buffer(nb::handle object, int dtype, bool writable) {
   });
 }
 
+// A row of Python numbers, as float32 or float64.
+nb::object row_of_numbers(nb::handle values, int dtype) {
+  return guarded([&] {
+    const nb::object items = nb::steal(PySequence_Fast(values.ptr(), "numbers must be a sequence"));
+    if (!items.is_valid()) throw Error(ErrorKind::python, "");
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(items.ptr());
+    Ref row(empty(dtype_from(dtype), Dims{n}));
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      const double x = PyFloat_AsDouble(PySequence_Fast_GET_ITEM(items.ptr(), i));
+      if (x == -1.0 && PyErr_Occurred()) throw Error(ErrorKind::python, "");
+      set_scalar(row->dtype, row->data + i * size_of(row->dtype), x);
+    }
+    return to_python(row.take());
+  });
+}
+
 nb::object copy_tensor(nb::handle tensor) {
   return guarded([&] {
     Value* v = value_from(tensor, "clone");
@@ -125,6 +145,27 @@ Value* nonzero_of(const Value* v) {
 
 nb::object nonzero(nb::handle tensor) {
   return guarded([&] { return to_python(nonzero_of(value_from(tensor, "nonzero"))); });
+}
+
+// One index for several into axes of these sizes. None for what Python handles: other arrays than plain ones of one
+// shape on the CPU, sizes that are no numbers, indices out of range (it names them).
+nb::object linear_index_of(nb::tuple indices, nb::tuple sizes) {
+  return guarded([&]() -> nb::object {
+    std::vector<const Value*> values;
+    std::vector<int64_t> lengths;
+    for (size_t k = 0; k < indices.size(); ++k) {
+      PyObject *index = indices[k].ptr(), *n = sizes[k].ptr();
+      if (thread_state.capturing || !is_tensor(index) || !as_tensor(index)->plain || !PyLong_CheckExact(n))
+        return nb::none();
+      const Value* v = operand(as_tensor(index));
+      if (v->device != kCpu || v->dtype != DType::Int64 || !same_shape(v, values.empty() ? v : values[0]))
+        return nb::none();
+      values.push_back(v);
+      lengths.push_back(PyLong_AsLongLong(n));
+    }
+    Value* made = values.empty() ? nullptr : linear_index(values, lengths);
+    return made ? to_python(made) : nb::none();
+  });
 }
 
 void set_hooks(nb::dict hooks) {
@@ -161,10 +202,15 @@ void init(nb::module_& m) {
   waiting_hooks.interrupted = [] { return PyErr_CheckSignals() != 0; };
   if (init_tensor_type(m.ptr()) || init_dual_types(m.ptr()) || init_op_functions(m.ptr()) || init_shortcuts(m.ptr()))
     throw nb::python_error();
+  init_sizes(m);
+  init_ops(m);
   init_program(m);
+  init_derived(m);
   init_passes(m);
   init_sparsity(m);
   init_tape(m);
+  init_calls(m);
+  init_hooks(m);
   init_memory(m);
   init_anomaly(m);
   init_lines(m);
@@ -183,6 +229,7 @@ void init(nb::module_& m) {
   init_transforms(m);
   init_autocast(m);
   m.def("from_buffer", &from_buffer);
+  m.def("row_of_numbers", &row_of_numbers);
   m.def(
       "basic_part",
       [](nb::handle x, nb::handle key) -> nb::object {  // None for what Python handles
@@ -192,6 +239,7 @@ void init(nb::module_& m) {
       nb::arg(), nb::arg().none());
   m.def("copy", &copy_tensor);
   m.def("nonzero", &nonzero);
+  m.def("linear_index", &linear_index_of);
   m.def("set_hooks", &set_hooks);
   m.def("convert_operand",
         [](nb::handle x) { return nb::steal(PyObject_CallOneArg(python_hooks.convert_operand, x.ptr())); });

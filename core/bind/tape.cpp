@@ -51,97 +51,6 @@ nb::list sizes(const NodeHandle& h) {
   return out;
 }
 
-nb::tuple type_to_python(const Type& t) {
-  return nb::make_tuple(static_cast<int>(t.dtype), nb::steal(dims_to_python(t.shape)));
-}
-
-// ((dtype, shape), number of the result that was read, tensor if it comes from outside or None, receiver of its
-// cotangent).
-nb::list operands(const Call& call) {
-  nb::list out;
-  for (const Call::Operand& o : call.operands) {
-    nb::object value = nb::none();
-    if (o.value) {
-      retain(o.value);
-      value = to_python(o.value);
-    }
-    out.append(nb::make_tuple(type_to_python(o.type), o.made, value,
-                              nb::make_tuple(reinterpret_cast<uintptr_t>(o.node), o.output)));
-  }
-  return out;
-}
-
-// Identifies the memory of an operand from outside; equal for two reads of the same value.
-nb::object place_of(const Call& call, size_t k) {
-  const Value* v = call.operands.at(k).value;
-  nb::list strides;
-  for (int i = 0; i < v->ndim; ++i) strides.append(v->strides[i]);
-  return nb::make_tuple(reinterpret_cast<uintptr_t>(v->buffer), reinterpret_cast<uintptr_t>(v->data),
-                        call.operands[k].version, static_cast<int>(v->dtype), nb::steal(dims_to_python(v->dims())),
-                        nb::tuple(strides));
-}
-
-nb::list run_call(const Call& call, const nb::list& given) {
-  return guarded([&] {
-    if (nb::len(given) != call.operands.size()) fail(ErrorKind::value, "replay", "takes one tensor for each operand");
-    SmallArray<Value*, 8> in(call.operands.size()), out(call.results.size());
-    for (size_t i = 0; i < call.operands.size(); ++i) in[i] = value_from(given[i], "replay");
-    KeepAlive kept(in.data(), static_cast<int>(call.operands.size()));
-    run_again(call, in.data(), static_cast<int>(call.operands.size()), out.data());
-    nb::list results;
-    for (size_t i = 0; i < call.results.size(); ++i) results.append(to_python(out[i]));
-    return results;
-  });
-}
-
-// `again` calls the custom op again, on similar tensors.
-void log_custom(const std::string& name, nb::handle again, const nb::list& inputs, const nb::list& outputs) {
-  guarded([&] {
-    std::vector<Value*> in, out;
-    for (nb::handle h : inputs) in.push_back(value_from(h, "custom op"));
-    for (nb::handle h : outputs) out.push_back(value_from(h, "custom op"));
-    const int n_in = static_cast<int>(in.size()), n_out = static_cast<int>(out.size());
-    Node* node = nullptr;
-    for (Value* v : out)
-      if (v->node && !node) node = v->node;
-    if (thread_state.n_tapes) log_call({name, in.data(), n_in, out.data(), n_out, n_out, node, again.ptr()}, {});
-  });
-}
-
-void bind_call(nb::module_& m) {
-  nb::class_<Call>(m, "Call", "What ran while a tape recorded.")
-      .def_ro("name", &Call::name)
-      .def_ro("given", &Call::given)
-      .def_ro("sizes_given", &Call::sizes_given)
-      .def_ro("first", &Call::first)
-      .def_ro("n_outputs", &Call::n_outputs)
-      .def_prop_ro("is_op", [](const Call& c) { return c.op != nullptr; })
-      .def_prop_ro("is_custom", [](const Call& c) { return !c.op && !c.ran; })
-      .def_prop_ro("python", [](const Call& c) { return nb::borrow(static_cast<PyObject*>(c.python)); })
-      .def_prop_ro("attrs",
-                   [](const Call& c) {
-                     nb::list attrs;
-                     for (const Attr& a : c.attrs) attrs.append(nb::steal(attr_to_python(a)));
-                     return nb::tuple(attrs);
-                   })
-      .def_prop_ro("results",
-                   [](const Call& c) {
-                     nb::list types;
-                     for (const Type& t : c.results) types.append(type_to_python(t));
-                     return types;
-                   })
-      .def_prop_ro("operands", &operands)
-      .def_prop_ro("node", [](const Call& c) { return c.node ? nb::cast(NodeHandle(c.node)) : nb::none(); })
-      .def_prop_ro("line", [](const Call& c) { return describe(c.line); })
-      .def("place_of", &place_of)
-      .def("check_operands", [](const Call& c) { guarded([&] { check_operands(c); }); })
-      .def("run", &run_call);
-  m.def("log_custom", &log_custom);
-  m.def("number_of_result", [](nb::handle h) { return end_of_walk(h, "program")->made; });
-  m.def("pause_tapes", &pause_tapes);
-  m.def("resume_tapes", &resume_tapes);
-}
-
 Value* plain_value(nb::handle h) {
   return is_tensor(h.ptr()) && as_tensor(h.ptr())->plain ? current(as_tensor(h.ptr())->tensor) : nullptr;
 }
@@ -337,67 +246,6 @@ void call_custom(Node* n, Value* const* bars, Value** out, bool record) {
   }
 }
 
-Value* call_hooks(void* hooks, Value* gradient) {
-  nb::object g = to_python(gradient);
-  try {
-    // Iterates over a copy, because a hook may remove itself.
-    nb::list functions(nb::cast<nb::list>(nb::handle(static_cast<PyObject*>(hooks))));
-    std::vector<nb::object> snapshot;
-    for (nb::handle f : functions) snapshot.push_back(nb::borrow(f));
-    for (nb::object& f : snapshot) {
-      nb::object changed = f(g);
-      if (!changed.is_none()) g = changed;
-    }
-    Value* v = value_from(g, "gradient hook");
-    retain(v);
-    return v;
-  } catch (nb::python_error& e) {
-    e.restore();
-    throw Error(ErrorKind::python, "");
-  }
-}
-
-nb::list hooks_of(nb::handle tensor) {
-  Value* v = value_from(tensor, "register_hook");
-  if (!v->node) return nb::list();
-  if (!v->node->hooks) v->node->hooks = nb::list().release().ptr();
-  make_collectable(as_tensor(tensor.ptr()));
-  return nb::borrow<nb::list>(static_cast<PyObject*>(v->node->hooks));
-}
-
-// The list of a tensor's gradient hooks, or of its final-gradient hooks; None if there is none.
-nb::object existing_hooks(nb::handle tensor, bool final) {
-  if (!is_tensor(tensor.ptr()) || !as_tensor(tensor.ptr())->plain) return nb::none();
-  const Node* n = current(as_tensor(tensor.ptr())->tensor)->node;
-  void* hooks = !n ? nullptr : !final ? n->hooks : n->leaf ? n->final_hooks : nullptr;
-  if (!hooks) return nb::none();
-  return nb::borrow(static_cast<PyObject*>(hooks));
-}
-
-// The hooks called when a leaf's gradient is final; None if the tensor is not a leaf.
-nb::object final_hooks_of(nb::handle tensor) {
-  Node* n = value_from(tensor, "register_post_accumulate_hook")->node;
-  if (!n || !n->leaf) return nb::none();
-  if (!n->final_hooks) {
-    n->final_hooks = nb::list().release().ptr();
-    ++n_final_hooks;
-  }
-  make_collectable(as_tensor(tensor.ptr()));
-  return nb::borrow(static_cast<PyObject*>(n->final_hooks));
-}
-
-void call_final_hooks(void* hooks) {
-  try {
-    const nb::list functions(nb::cast<nb::list>(nb::handle(static_cast<PyObject*>(hooks))));
-    std::vector<nb::object> snapshot;  // a hook may remove itself
-    for (nb::handle f : functions) snapshot.push_back(nb::borrow(f));
-    for (nb::object& f : snapshot) f();
-  } catch (nb::python_error& e) {
-    e.restore();
-    throw Error(ErrorKind::python, "");
-  }
-}
-
 void retain_grad(nb::handle tensor) {
   Value* v = value_from(tensor, "retain_grad");
   if (!v->node || v->node->leaf) return;
@@ -422,27 +270,6 @@ bool set_capturing(bool on) {
 void mark_changed(nb::handle tensor, bool on) {
   if (!is_tensor(tensor.ptr())) throw nb::type_error("mark_changed: takes a tensor");
   as_tensor(tensor.ptr())->changed = on;
-}
-
-// By category, each buffer once. Buffers kept for backward count as `saved`, except parameters, which are live anyway.
-nb::dict memory_stats_dict() {
-  const MemoryStats s = memory_stats();
-  nb::dict d, by;
-  size_t saved = 0;
-  for (int c = 0; c < kNumCategories; ++c) {
-    const bool counts = static_cast<Category>(c) != Category::parameter;
-    if (counts) saved += s.saved_by_category[c];
-    by[name_of(static_cast<Category>(c))] = s.live_by_category[c] - (counts ? s.saved_by_category[c] : 0);
-  }
-  by["saved"] = saved;
-  d["live_bytes"] = s.live_bytes;
-  d["peak_bytes"] = s.peak_bytes;
-  d["saved_bytes"] = saved;
-  d["pooled_bytes"] = s.pooled_bytes;
-  d["allocations"] = s.allocations;
-  d["pool_hits"] = s.pool_hits;
-  d["by_category"] = by;
-  return d;
 }
 
 void bind_tape_class(nb::module_& m) {
@@ -516,7 +343,6 @@ void init_tape(nb::module_& m) {
       .def("keep_grad", [](const NodeHandle& h, nb::handle g) { keep_grad(h.node, value_from(g, "grad")); })
       .def("__eq__", [](const NodeHandle& a, const NodeHandle& b) { return a.node == b.node; })
       .def("__hash__", [](const NodeHandle& h) { return reinterpret_cast<Py_ssize_t>(h.node) >> 4; });
-  bind_call(m);
   bind_tape_class(m);
   m.def("node_of", &node_of);
   m.def("backward", &backward, nb::arg("roots"), nb::arg("sources").none(), nb::arg("retain_graph"),
@@ -531,9 +357,6 @@ void init_tape(nb::module_& m) {
   m.def("track_in_extent", &track_in_extent);
   m.def("fresh_leaf", &fresh_leaf, nb::arg("tensor"), nb::arg("id") = 0, nb::arg("extent") = 0);
   m.def("reattach", &reattach);
-  m.def("hooks_of", &hooks_of);
-  m.def("final_hooks_of", &final_hooks_of);
-  m.def("existing_hooks", &existing_hooks);
   m.def("grad_of", [](nb::handle tensor) {
     if (!is_tensor(tensor.ptr())) throw nb::type_error("grad_of: takes a tensor");
     return nb::steal(grad_of(as_tensor(tensor.ptr())));
@@ -544,22 +367,12 @@ void init_tape(nb::module_& m) {
   m.def("mark_changed", &mark_changed);
   m.def("is_grad_enabled", [] { return thread_state.grad_enabled; });
   m.def("inside_reverse", [] { return thread_state.n_extents > 0; });
-  m.def("memory_stats", &memory_stats_dict);
-  m.def("clear_recorded", &clear_recorded);
-  m.def("reset_peak", &reset_peak);
-  m.def("empty_pool", [] {
-    empty_pool();
-    drop_free_objects();
-  });
 
   tape_hooks.source_line = current_line;
   drop_source_line = [](SourceLine line) { Py_DECREF(static_cast<PyObject*>(line.code)); };
   tape_hooks.drop_line = [](SourceLine line) { Py_DECREF(static_cast<PyObject*>(line.code)); };
   tape_hooks.drop_object = [](void* o) { Py_DECREF(static_cast<PyObject*>(o)); };
   tape_hooks.describe_line = describe;
-  tape_hooks.any_hooks = [](void* hooks) { return PyList_GET_SIZE(static_cast<PyObject*>(hooks)) > 0; };
-  tape_hooks.call_hooks = call_hooks;
-  tape_hooks.call_final_hooks = call_final_hooks;
   tape_hooks.call_custom = call_custom;
 }
 

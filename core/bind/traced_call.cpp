@@ -25,7 +25,7 @@ void log_plain(const TracedCall& trace, Value* const* in, int n_in, Value* const
 
 // Marks a path end on untracked results whose operands lead to leaves.
 [[gnu::noinline]] void end_path(const Program& p, Value* const* in, int n_in, Value* const* out) {
-  for (size_t i = 0; i < p.outputs.size(); ++i) end_path("compiled", true, in, n_in, out + i, 1);
+  end_path("compiled", true, in, n_in, out, static_cast<int>(p.outputs.size()));
 }
 
 // Inspects the results of a run that wrote into none of the given values.

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "../per_thread.h"
 #include "conv_tiles.h"
 #include "conv_work.h"
 
@@ -11,6 +12,12 @@ namespace {
 
 // What a tile of output channels costs besides its products, in products: writing it in the order of the result.
 constexpr double kInterleaveDepth = 12;
+
+template <class T>
+struct CorrelationMemory {
+  ConvScratch<T> source, results;
+  std::vector<const T*> from;  // where in the source the points of a block begin
+};
 
 // A correlation, cut. The source comes in blocks of positions and channels; the weights pass over a block in parts.
 // The lanes of a vector are neighbouring columns, or output channels where an image is too narrow for that.
@@ -151,9 +158,8 @@ struct CutCorrelation {
   }
 
   void run_unit(int64_t unit, const T* packed, const T* bias) const {
-    static thread_local ConvScratch<T> memory;
     const WorkUnit p = unit_at(unit);
-    T* scratch = memory.get(blocks.scratch(tiles.width));
+    T* scratch = per_thread<CorrelationMemory<T>>().source.get(blocks.scratch(tiles.width));
     if (points) {
       run_points(p, scratch, packed, bias);
     } else {
@@ -163,7 +169,7 @@ struct CutCorrelation {
 
   // Outputs that are not neighbours are computed side by side, and then put in their places.
   void run_columns(const WorkUnit& p, T* scratch, const T* packed) const {
-    static thread_local ConvScratch<T> memory;
+    ConvScratch<T>& memory = per_thread<CorrelationMemory<T>>().results;
     const std::vector<ConvColumns>& columns = layouts[p.at.rows < blocks.rows][p.at.columns < blocks.columns];
     const int64_t first_row = part_begin(p.first_part), end_row = part_begin(p.end_part);
     const int64_t n = p.at.rows * p.at.columns, to_row = apart() ? n : to_plane;
@@ -203,16 +209,15 @@ struct CutCorrelation {
   }
 
   void run_points(const WorkUnit& p, T* scratch, const T* packed, const T* bias) const {
-    static thread_local std::vector<const T*> points_memory;
-    static thread_local ConvScratch<T> memory;
-    std::vector<const T*>& from = points_memory;  // looked up once, not for every element
+    CorrelationMemory<T>& memory = per_thread<CorrelationMemory<T>>();
+    std::vector<const T*>& from = memory.from;
     const int64_t n = p.at.rows * p.at.columns;
     from.resize(static_cast<size_t>(n));
     const T** next = from.data();
     for (int64_t i = 0; i < p.at.rows; ++i) {
       for (int64_t j = 0; j < p.at.columns; ++j) *next++ = scratch + i * blocks.row + j;
     }
-    T* results = memory.get((p.end_part - p.first_part) * n * lanes);
+    T* results = memory.results.get((p.end_part - p.first_part) * n * lanes);
     for_each_channel_block(p, scratch, packed, [&](int64_t part, int64_t depth, const T* weights, bool first) {
       const T* start = c.bias && first ? bias + p.g * padded_rows() + part * lanes : nullptr;
       tiles.correlate_points({from.data(), n, weights, depth, offsets.data(),

@@ -2,12 +2,18 @@
 #include <cstring>
 #include <vector>
 
+#include "../per_thread.h"
 #include "conv_tiles.h"
 #include "conv_work.h"
 
 namespace wengert {
 
 namespace {
+
+template <class T>
+struct KernelSumMemory {
+  ConvScratch<T> source, packed_bar;
+};
 
 // The gradient of the kernel: sums over batch and positions. The batch is cut into chunks whose sums are added in
 // order; each unit of work is a chunk, a group and a block of channels.
@@ -73,19 +79,19 @@ struct KernelSum {
   }
 
   void add_block(const ConvBlock& at, const T* source, int64_t n, const T* bar, T* out, int64_t c0) const {
-    static thread_local ConvScratch<T> x_memory, y_memory;
+    KernelSumMemory<T>& memory = per_thread<KernelSumMemory<T>>();
     const ConvTiles<T>& tiles = conv_tiles(T{});
     const int64_t taps = blocks.taps(), out_plane = volume(s.out);
     const int64_t y_row = blocks.axis[2].to_size;
     const T* first = bar + (at.depth * blocks.axis[1].to_size + at.row) * y_row + at.column;
-    T* scratch = x_memory.get(blocks.scratch(tiles.width));
+    T* scratch = memory.source.get(blocks.scratch(tiles.width));
     fill_scratch(scratch, blocks, at, source, n);
     if (dots) {
       tiles.kernel_dots({scratch, blocks.row, offsets.data(), n * taps, first, out_plane, y_row, s.out_channels,
                          at.rows, at.columns, out + c0 * taps, s.in_channels * taps});
       return;
     }
-    T* packed = y_memory.get(at.rows * at.columns * lanes);
+    T* packed = memory.packed_bar.get(at.rows * at.columns * lanes);
     for (int64_t o = 0; o < s.out_channels; o += lanes) {
       for (int64_t i = 0; i < at.rows; ++i) {
         tiles.interleave(packed + i * at.columns * lanes, first + o * out_plane + i * y_row, out_plane,

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "../per_thread.h"
 #include "../threads.h"
 #include "gemm_small.h"
 #include "vector.h"
@@ -30,7 +31,7 @@ constexpr double kSmallThinWork = 1 << 16;   // the same when fewer than 16 colu
 constexpr double kSmallVectorWork = 1024;    // the same for a vector times a matrix
 constexpr int64_t kUnpackedK = 256;          // depth of tiles that the small kernel reads in place; 32 columns fill L1
 constexpr int64_t kUnpackedStep = 2048;      // bytes between their rows: wider steps fall into few sets of the cache
-constexpr int64_t kPackedRows = 64, kPackedColumns = 64, kPackedDepth = 64;  // from here on packing pays
+constexpr int64_t kPackedRows = 64, kPackedColumns = 32, kPackedDepth = 64;  // from here on packing pays
 constexpr int64_t kChunkK = 4096;                                            // of a split sum
 constexpr int64_t kMaxChunks = 16;                                           // bounds the memory for partial sums
 constexpr int64_t kVectorTile = 256;  // outputs of one matrix-vector tile, at least
@@ -222,10 +223,16 @@ bool suits_packed_kernel(int64_t m, int64_t n, int64_t k) {
   return built && m >= kPackedRows && n >= kPackedColumns && k >= kPackedDepth;
 }
 
+// Half a megabyte at most: tiles have at most 272 rows.
+template <class T>
+struct PackedTile {
+  std::vector<T> memory;
+};
+
 template <class T>
 void packed_gemm(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const T* a_data, const Operand<T>& b,
                  const T* b_data, T* c, int64_t ldc) {
-  thread_local std::vector<T> memory;  // half a megabyte at most: tiles have at most 272 rows
+  std::vector<T>& memory = per_thread<PackedTile<T>>().memory;
   if (memory.size() < static_cast<size_t>(packed_rows(m, k))) memory.resize(packed_rows(m, k));
   T* rows = memory.data();
   const int64_t a_row = a.transposed ? 1 : a.ld, a_col = a.transposed ? a.ld : 1;

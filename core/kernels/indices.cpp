@@ -1,6 +1,7 @@
 #include "indices.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "../threads.h"
 #include "strided.h"
@@ -112,6 +113,29 @@ Value* nonzero_indices(const Value* x) {
     unravel(rows + starts[tile] * x->ndim, flat.data(), n, x);
   });
   return y;
+}
+
+Value* linear_index(const std::vector<const Value*>& indices, const std::vector<int64_t>& sizes) {
+  std::vector<Packed> packed(indices.begin(), indices.end());
+  Ref y(empty_like(indices[0], DType::Int64));
+  int64_t* linear = reinterpret_cast<int64_t*>(y->data);
+  const int64_t size = y->size, tiles = (size + kTileElements - 1) / kTileElements;
+  std::atomic<bool> inside = true;
+  parallel_for(tiles, [&](int64_t tile) {
+    const int64_t first = tile * kTileElements, end = std::min(first + kTileElements, size);
+    bool fits = true;
+    for (size_t k = 0; k < sizes.size(); ++k) {
+      const int64_t n = sizes[k];
+      const int64_t* index = reinterpret_cast<const int64_t*>(packed[k].data());
+      for (int64_t p = first; p < end; ++p) {
+        const int64_t i = index[p] < 0 ? index[p] + n : index[p];
+        fits &= 0 <= i && i < n;
+        linear[p] = k == 0 ? i : static_cast<int64_t>(static_cast<uint64_t>(linear[p]) * n + i);
+      }
+    }
+    if (!fits) inside = false;
+  });
+  return inside ? y.take() : nullptr;
 }
 
 }  // namespace wengert

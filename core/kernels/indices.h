@@ -79,4 +79,8 @@ void mark_last(bool* last, const int64_t* index, int64_t count, int64_t size);
 // on data, so this is not an op.
 Value* nonzero_indices(const Value* x);
 
+// int64 arrays of one shape that index axes of these sizes, as one array of indices into these axes as one. Null where
+// one of them is out of range.
+Value* linear_index(const std::vector<const Value*>& indices, const std::vector<int64_t>& sizes);
+
 }  // namespace wengert

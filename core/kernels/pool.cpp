@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../error.h"
+#include "../per_thread.h"
 #include "../threads.h"
 #include "pool_rows.h"
 
@@ -137,6 +138,13 @@ void argmax_two_by_two(const PoolShape& s, const T* x, uint8_t* index) {
   });
 }
 
+// Of a row of windows: the greatest element of each so far, and where in the window it is.
+template <class T>
+struct RowOfWinners {
+  std::vector<T> best;
+  std::vector<int32_t> taps;
+};
+
 }  // namespace
 
 template <class T, class I>
@@ -147,8 +155,8 @@ void pool_argmax(const PoolShape& s, const T* x, I* index) {
   const std::vector<Range> columns = column_ranges(s);
   const auto maximum = pool_rows(T{}).maximum;
   for_each_plane(s, [&](int64_t plane) {
-    static thread_local std::vector<T> best;
-    static thread_local std::vector<int32_t> taps;
+    std::vector<T>& best = per_thread<RowOfWinners<T>>().best;
+    std::vector<int32_t>& taps = per_thread<RowOfWinners<T>>().taps;
     best.resize(static_cast<size_t>(s.out[2]));
     taps.resize(static_cast<size_t>(s.out[2]));
     const T* from = x + plane * volume(s.in);

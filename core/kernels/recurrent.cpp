@@ -5,12 +5,12 @@
 
 #include "../threads.h"
 #include "recurrent_rows.h"
+#include "strided.h"
 
 namespace wengert {
 
 namespace {
 
-constexpr int64_t kPackedTogether = 1 << 16;    // elements of a weight: fewer are not worth another thread
 constexpr double kProjectedTogether = 1 << 18;  // multiply-adds of one task
 constexpr int64_t kRows = 16;                   // of the batch in one task: fewer read the weight too often
 
@@ -26,14 +26,12 @@ class Panels {
   // b[depth, columns] with these strides.
   Panels(int64_t depth, int64_t columns, const T* b, int64_t row, int64_t column)
       : depth_(depth), columns_(columns), lanes_(rows_of().lanes) {
-    const int64_t n = (columns + lanes_ - 1) / lanes_;
-    memory_.reset(new T[n * lanes_ * depth]);
-    const int64_t group = std::max<int64_t>(1, kPackedTogether / (lanes_ * depth + 1));
-    parallel_for((n + group - 1) / group, [&](int64_t task) {
-      for (int64_t panel = task * group; panel < std::min(n, (task + 1) * group); ++panel) {
-        pack(panel * lanes_, b, row, column);
-      }
-    });
+    const int64_t whole = columns / lanes_, used = columns % lanes_;
+    memory_.reset(new T[(whole + (used > 0)) * lanes_ * depth]);
+    const int64_t to[] = {lanes_ * depth, lanes_, 1}, from[] = {lanes_ * column, row, column};
+    const int64_t shape[] = {whole, depth, lanes_};
+    copy_strided(memory_.get(), to, b, from, 3, shape, sizeof(T));
+    if (used) pack_last(whole * lanes_, used, b, row, column);
   }
 
   // wᵀ of w[columns, depth], as the next state needs it, and w[depth, columns], as the state before.
@@ -53,8 +51,8 @@ class Panels {
  private:
   static const RecurrentRows<T>& rows_of() { return recurrent_rows(T{}); }
 
-  void pack(int64_t first, const T* b, int64_t row, int64_t column) {
-    const int64_t used = std::min(lanes_, columns_ - first);
+  // The panel of the columns that fill no whole one.
+  void pack_last(int64_t first, int64_t used, const T* b, int64_t row, int64_t column) {
     T* to = memory_.get() + first * depth_;
     for (int64_t k = 0; k < depth_; ++k, to += lanes_) {
       for (int64_t j = 0; j < used; ++j) to[j] = b[k * row + (first + j) * column];
