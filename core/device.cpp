@@ -33,8 +33,27 @@ const std::string& device_name(DeviceId id) {
   return id == kCpu ? cpu : device_at(id).name;
 }
 
+namespace {
+
+char* room_on(Device& device, size_t bytes) {
+  const auto missing = [&] {
+    const size_t needed = device.live_bytes + bytes;
+    return device.limit && needed > device.limit ? needed - device.limit : 0;
+  };
+  if (missing()) memory_hooks.make_room_on(device, missing());
+  if (missing()) memory_hooks.fail_on(device, bytes);
+  try {
+    return device.allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    if (!memory_hooks.make_room_on || !memory_hooks.make_room_on(device, bytes)) throw;
+    return device.allocate(bytes);
+  }
+}
+
+}  // namespace
+
 Buffer* allocate_on(Device& device, size_t bytes, Category category) {
-  char* data = device.allocate(bytes);
+  char* data = room_on(device, bytes);
   Buffer* b;
   try {
     b = adopt_foreign(data, bytes, &device, nullptr);

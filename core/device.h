@@ -49,10 +49,18 @@ struct GroupCall {
   Value* const* out;  // allocated and packed; may share memory with an input that is not read afterwards
 };
 
+// Contents of a device's memory that wait in the host's. Copies run beside the device's other work.
+struct Parked {
+  virtual ~Parked() = default;
+  virtual void fetch(char* to) = 0;  // starts to copy them back, into memory of the device
+  virtual void arrive() = 0;         // what this thread starts there from here on comes after that
+};
+
 struct Device {
   std::string name;
   DeviceId id = kCpu;
   size_t live_bytes = 0, peak_bytes = 0;
+  size_t limit = 0;  // live bytes may not exceed it; 0: no limit
 
   virtual ~Device() = default;
   virtual char* allocate(size_t bytes) = 0;  // throws std::bad_alloc
@@ -75,6 +83,8 @@ struct Device {
                            Value* const* /*donated*/, int /*given*/) {
     return false;
   }
+  // Starts to copy contents to the host; their memory can be given back at once.
+  virtual std::unique_ptr<Parked> park(const char* /*data*/, size_t /*bytes*/) { return nullptr; }
   virtual void synchronise() = 0;  // waits until everything started is done; throws errors that occurred meanwhile
 };
 
@@ -99,7 +109,8 @@ class Placement {
 // Whether copies between the host and a device may return before they are done: set for a call whose caller sees to it.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local bool copies_in_background;
 
-// A buffer of a device's memory; `owner` is the device. Throws std::bad_alloc.
+// A buffer of a device's memory; `owner` is the device. Where there is no room, or the limit is reached, what can be
+// computed again is dropped. Throws std::bad_alloc, or a budget error.
 Buffer* allocate_on(Device& device, size_t bytes, Category category);
 
 // The device that the operands are on, which runs the op. Numbers on the host (or one element seen through strides of

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "kernels/finite_rows.h"
+#include "ops/op.h"
 #include "threads.h"
 
 namespace wengert {
@@ -44,8 +45,30 @@ bool zero_bits(const Bits* x, int64_t n, int64_t step) {
 
 }  // namespace
 
+namespace {
+
+// Computed where the value is; one byte is copied to the host, which waits for it.
+bool all_finite_elsewhere(const Value* v) {
+  static const Op *isfinite = find_op("isfinite"), *all = find_op("all");
+  static const Attrs none;
+  Attrs every_axis;
+  Attr& axes = every_axis.add(Attr::Kind::integers);
+  for (int a = 0; a < v->ndim; ++a) axes.dims.push(a);
+  every_axis.add(Attr::Kind::integer);  // axes are not kept
+  Value* x = const_cast<Value*>(v);
+  Value* made = nullptr;
+  run_op(*isfinite, &x, 1, none, &made);
+  const Ref finite(made);
+  run_op(*all, &made, 1, every_axis, &x);
+  const Ref one(x), here(on_device(x, kCpu));
+  return *here->data != 0;
+}
+
+}  // namespace
+
 bool all_finite(const Value* v) {
-  if (!is_inexact(v->dtype) || v->size == 0 || v->device != kCpu) return true;
+  if (!is_inexact(v->dtype) || v->size == 0) return true;
+  if (v->device != kCpu) return all_finite_elsewhere(v);
   const DType dtype = real_of(v->dtype);
   const int64_t parts = is_complex(v->dtype) ? 2 : 1;
   if (is_uniform(v)) return finite_elements(dtype, v->data, 0, parts);

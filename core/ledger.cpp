@@ -1,6 +1,7 @@
 #include "ledger.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace wengert {
 
@@ -74,13 +75,24 @@ std::string by_category() {
 
 // `fixed`: live bytes that cannot be dropped; `more`: what is requested on top.
 [[noreturn]] void fail_budget(size_t fixed, size_t more, const char* what) {
+  const std::string held = by_category();
   throw Error(
       ErrorKind::budget,
       "the memory budget of " + in_mb(memory_pool.limit) + " cannot be met: at least " + in_mb(fixed + more) +
-          " are needed here, " + in_mb(fixed) + " that cannot be dropped (" + by_category() + ") and " + in_mb(more) +
-          " for " + what + describe_largest_lines(kCpu) +
+          " are needed here, " + (fixed ? in_mb(fixed) + " that cannot be dropped (" + held + ") and " : "") +
+          in_mb(more) + " for " + what + describe_largest_lines(kCpu) +
           ". Tensors that variables refer to, memory shared with NumPy and results of custom operations are kept; "
           "raise the budget, delete what is not needed, or use a smaller batch");
+}
+
+[[noreturn]] void fail_on(const Device& device, size_t bytes) {
+  const size_t fixed = fixed_bytes(&device);
+  throw Error(ErrorKind::budget,
+              "the memory budget of " + in_mb(device.limit) + " on " + device.name + " cannot be met: at least " +
+                  in_mb(fixed + bytes) + " are needed here, " + in_mb(fixed) + " that cannot be dropped and " +
+                  in_mb(bytes) + " for a new tensor" + describe_largest_lines(device.id) +
+                  ". Tensors that variables refer to, memory shared with other libraries and results of custom "
+                  "operations are kept; raise the budget, delete what is not needed, or use a smaller batch");
 }
 
 [[noreturn]] void fail_allocation(size_t bytes) {
@@ -98,9 +110,6 @@ void start_noting() {
   note_lines(true);
 }
 
-namespace {
-
-// Bytes that recorded instructions keep on a device, by the lines that recorded them, most first.
 LineBytes saved_by_line_on(DeviceId device) {
   std::unordered_map<std::string, int64_t> bytes;
   std::unordered_map<const Buffer*, bool> seen;
@@ -108,7 +117,7 @@ LineBytes saved_by_line_on(DeviceId device) {
     for (int i = 0; i < n->n_saved; ++i) {
       const Value* v = n->saved[i].value;
       const Buffer* b = v->buffer;
-      const bool dropped = device == kCpu && b->size_class >= kOnDevice;
+      const bool dropped = device == kCpu ? b->size_class >= kManagedOnDevice : !b->data;
       if (v->device != device || b->category == Category::parameter || dropped) continue;  // parameters live anyway
       if (seen.emplace(b, true).second) bytes[tape_hooks.describe_line(n->line)] += static_cast<int64_t>(b->bytes);
     }
@@ -116,8 +125,6 @@ LineBytes saved_by_line_on(DeviceId device) {
   std::sort(lines.begin(), lines.end(), [](auto& a, auto& b) { return a.second > b.second; });
   return lines;
 }
-
-}  // namespace
 
 LineBytes saved_by_line() { return saved_by_line_on(kCpu); }
 
@@ -144,6 +151,19 @@ void set_budget(size_t bytes) {
   }
 }
 
+void set_budget_on(Device& device, size_t bytes) {
+  const size_t before = std::exchange(device.limit, bytes);
+  if (!bytes || device.live_bytes <= bytes) return;
+  memory_hooks.make_room_on(device, device.live_bytes - bytes);
+  if (device.live_bytes <= bytes) return;
+  try {
+    fail_on(device, 0);
+  } catch (...) {
+    device.limit = before;
+    throw;
+  }
+}
+
 void require_room_for_gradients(size_t bytes) {
   if (!memory_pool.limit) return;
   const size_t fixed = fixed_bytes();
@@ -152,6 +172,7 @@ void require_room_for_gradients(size_t bytes) {
 
 void set_budget_hooks() {
   memory_hooks.fail = fail_allocation;
+  memory_hooks.fail_on = fail_on;
   memory_hooks.note_made = note_made;
   memory_hooks.uncount = uncount;
 }

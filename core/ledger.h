@@ -8,6 +8,7 @@ using LineBytes = std::vector<std::pair<std::string, int64_t>>;  // the largest 
 
 // Bytes that recorded instructions keep, by the line that recorded them. A buffer counts once, for its first keeper.
 LineBytes saved_by_line();
+LineBytes saved_by_line_on(DeviceId device);  // most first
 
 // While lines are noted: live buffers by the line that made them or last wrote to them.
 struct LiveLine {
@@ -23,6 +24,7 @@ std::string describe_largest_lines(DeviceId device);
 
 // Limits all live bytes; 0 means no limit. Throws if what cannot be dropped already exceeds the limit.
 void set_budget(size_t bytes);
+void set_budget_on(Device& device, size_t bytes);  // of a device's memory
 // Called before a walk: throws if gradients of this size do not fit beside what cannot be dropped.
 void require_room_for_gradients(size_t bytes);
 

@@ -270,7 +270,7 @@ void destroy(Buffer* b) {
     drop_written(b);
   const int c = b->size_class;
   if (c >= kManaged) [[unlikely]]
-    return c == kManaged ? memory_hooks.destroy_managed(b) : destroy_foreign(b);
+    return is_managed(b) ? memory_hooks.destroy_managed(b) : destroy_foreign(b);
   memory_pool.stats.live_bytes -= b->bytes;
   memory_pool.stats.live_by_category[static_cast<int>(b->category)] -= b->bytes;
   const size_t size = kClassBytes.of[c];
@@ -284,7 +284,7 @@ void destroy(Buffer* b) {
 }
 
 void set_category(Buffer* b, Category c) {
-  if (b->size_class < kOnDevice && b->category != c) {
+  if (b->size_class < kManagedOnDevice && b->category != c) {
     MemoryStats& s = memory_pool.stats;
     const int from = static_cast<int>(b->category), to = static_cast<int>(c);
     s.live_by_category[from] -= b->bytes;

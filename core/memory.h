@@ -9,6 +9,8 @@
 
 namespace wengert {
 
+struct Device;
+
 enum class Category : uint8_t { other, activation, parameter, gradient, optimizer, workspace, count };
 inline constexpr int kNumCategories = static_cast<int>(Category::count);
 const char* name_of(Category c);
@@ -174,7 +176,10 @@ inline constexpr size_t kLine = 64;
 inline constexpr int kNumClasses = 228;
 inline constexpr uint8_t kForeign = 255;   // memory that is not ours
 inline constexpr uint8_t kOnDevice = 254;  // memory of a device, which does its own accounting
-inline constexpr uint8_t kManaged = 253;   // ours and recomputable; its size class is stored in its block (replay.h)
+// Recomputable (replay.h): memory of a device, and ours, whose size class is stored in its block.
+inline constexpr uint8_t kManagedOnDevice = 253, kManaged = 252;
+inline bool is_managed(const Buffer* b) { return b->size_class == kManaged || b->size_class == kManagedOnDevice; }
+inline bool is_on_device(const Buffer* b) { return b->size_class == kOnDevice || b->size_class == kManagedOnDevice; }
 
 struct ClassBytes {
   size_t of[kNumClasses];
@@ -211,6 +216,9 @@ extern constinit MemoryPool memory_pool;
 // Callbacks that make room under a limit (replay.cpp) and count bytes by line (ledger.cpp); set once at start.
 struct MemoryHooks {
   void (*make_room)(size_t bytes) = nullptr;  // drops values of at least this size, if it can; runs nothing
+  // The same on a device; returns whether anything was dropped.
+  bool (*make_room_on)(Device& device, size_t bytes) = nullptr;
+  [[noreturn]] void (*fail_on)(const Device& device, size_t bytes) = nullptr;
   void (*destroy_managed)(Buffer* b) = nullptr;
   [[noreturn]] void (*fail)(size_t bytes) = nullptr;  // throws: this much more was requested and does not fit
   void (*note_made)(Buffer* b) = nullptr;             // while lines are noted
@@ -263,11 +271,11 @@ inline Buffer* allocate(size_t bytes, Category category = Category::other) {
 
 // Accounting for the tape: a buffer counts once, however many instructions keep it.
 inline void note_saved(Buffer* b) {
-  if (b->saved++ == 0 && b->size_class < kOnDevice)
+  if (b->saved++ == 0 && b->size_class < kManagedOnDevice)
     memory_pool.stats.saved_by_category[static_cast<int>(b->category)] += b->bytes;
 }
 inline void note_unsaved(Buffer* b) {
-  if (--b->saved == 0 && b->size_class < kOnDevice)
+  if (--b->saved == 0 && b->size_class < kManagedOnDevice)
     memory_pool.stats.saved_by_category[static_cast<int>(b->category)] -= b->bytes;
 }
 

@@ -12,6 +12,7 @@
 
 #include "error.h"
 #include "kernels/vector.h"
+#include "value.h"
 
 namespace wengert {
 
@@ -28,6 +29,8 @@ class Store {
   ~Store() {
     if (file_ >= 0) close(file_);
   }
+
+  bool in_memory() const { return file_ < 0; }
 
   int64_t put(const char* data, size_t bytes) {
     if (file_ < 0) {
@@ -109,16 +112,48 @@ std::vector<float> as_floats(DType dtype, const char* data, int64_t n) {
 
 }  // namespace
 
-Stored::Stored(std::shared_ptr<Store> store, DType dtype, Codec codec, const char* data, size_t bytes)
-    : store_(std::move(store)), dtype_(dtype), codec_(shrinks(dtype, codec) ? codec : Codec::none), bytes_(bytes) {
-  const int64_t n = static_cast<int64_t>(bytes) / size_of(dtype);
+namespace {
+
+// A device's memory as a value of bytes.
+Ref bytes_on(const Device& device, char* data, size_t bytes) {
+  Ref v(new_value(1));
+  v->buffer = adopt_foreign(data, bytes, nullptr, nullptr);
+  v->data = data;
+  v->device = device.id;
+  v->dtype = DType::UInt8;
+  v->shape[0] = v->size = static_cast<int64_t>(bytes);
+  v->strides[0] = 1;
+  v->contiguous = true;
+  return v;
+}
+
+}  // namespace
+
+Stored::Stored(std::shared_ptr<Store> store, DType dtype, Codec codec, Device* device, const char* data, size_t bytes)
+    : store_(std::move(store)),
+      dtype_(dtype),
+      codec_(shrinks(dtype, codec) ? codec : Codec::none),
+      device_(device),
+      bytes_(bytes) {
+  if (!device) {
+    put(data);
+    return;
+  }
+  if (codec_ == Codec::none && store_->in_memory()) parked_ = device->park(data, bytes);
+  if (parked_) return;
+  const Ref there(bytes_on(*device, const_cast<char*>(data), bytes)), here(on_device(there.v, kCpu));
+  put(here->data);
+}
+
+void Stored::put(const char* data) {
+  const int64_t n = static_cast<int64_t>(bytes_) / size_of(dtype_);
   std::vector<char> packed;
   if (codec_ == Codec::bfloat16) {
     packed.resize(static_cast<size_t>(2 * n));
-    convert(dtype, DType::BFloat16, data, packed.data(), n);
+    convert(dtype_, DType::BFloat16, data, packed.data(), n);
   } else if (codec_ == Codec::int8) {
     packed.resize(static_cast<size_t>(n));
-    const std::vector<float> numbers = as_floats(dtype, data, n);
+    const std::vector<float> numbers = as_floats(dtype_, data, n);
     float most = 0;
     for (float x : numbers) most = std::max(most, std::isfinite(x) ? std::abs(x) : 0.0f);
     scale_ = most > 0 ? most : 1;
@@ -127,13 +162,27 @@ Stored::Stored(std::shared_ptr<Store> store, DType dtype, Codec codec, const cha
       packed[i] = std::isnan(numbers[i]) ? char(-128) : static_cast<char>(std::lround(scaled));
     }
   }
-  kept_ = codec_ == Codec::none ? bytes : packed.size();
+  kept_ = codec_ == Codec::none ? bytes_ : packed.size();
   at_ = store_->put(codec_ == Codec::none ? data : packed.data(), kept_);
 }
 
-Stored::~Stored() { store_->discard(at_, kept_); }
+Stored::~Stored() {
+  if (!parked_) store_->discard(at_, kept_);
+}
 
-void Stored::read(char* data) const {
+void Stored::arrive() const {
+  if (parked_) parked_->arrive();
+}
+
+void Stored::fetch(char* data) const {
+  if (!device_) return get(data);
+  if (parked_) return parked_->fetch(data);
+  const Ref here(empty(DType::UInt8, Dims{static_cast<int64_t>(bytes_)})), there(bytes_on(*device_, data, bytes_));
+  get(here->data);
+  copy_into(here.v, there.v);
+}
+
+void Stored::get(char* data) const {
   if (codec_ == Codec::none) return store_->get(at_, data, bytes_);
   std::vector<char> packed(kept_);
   store_->get(at_, packed.data(), kept_);

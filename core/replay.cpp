@@ -41,7 +41,6 @@ std::vector<Resident> residents;        // blocks that have memory
 std::vector<Block*> shortlist;          // residents among which the next victims are chosen
 size_t shortlist_uses = 0;
 uint64_t last_order = 0;  // order of the last recipe
-bool shortlist_limited = false;
 size_t n_limited = 0, limited_bytes = 0, largest_limited = 0;
 double work_clock = 0;      // seconds of work remembered so far
 double position = 0;        // where on that clock values are being used: at the end, or where the walk is
@@ -127,11 +126,23 @@ double cost_to_bring_back(const Block* b) {
 
 // ------------------------------------------------------------------------------------------------------------- blocks
 
+void manage(Block* b, Buffer* buffer) {
+  buffer->size_class = b->device ? kManagedOnDevice : kManaged;
+  buffer->owner = b;
+}
+
+// The buffer is an ordinary one again.
+void unmanage(const Block* b, Buffer* buffer) {
+  buffer->size_class = b->size_class;
+  buffer->owner = b->device;
+}
+
 Block* new_block(Recipe* recipe, size_t result, Buffer* buffer) {
   Block* b = new Block{};
   b->refs = 1;
   b->result = static_cast<uint16_t>(result);
   b->size_class = buffer->size_class;
+  b->device = buffer->size_class == kOnDevice ? static_cast<Device*>(buffer->owner) : nullptr;
   b->buffer = buffer;
   b->recipe = recipe;
   b->bytes = buffer->bytes;
@@ -139,8 +150,7 @@ Block* new_block(Recipe* recipe, size_t result, Buffer* buffer) {
   b->previous = blocks;
   if (blocks) blocks->following = b;
   blocks = b;
-  buffer->size_class = kManaged;
-  buffer->owner = b;
+  manage(b, buffer);
   return b;
 }
 
@@ -239,13 +249,20 @@ void release(Block* b) {
   delete_all(doomed);
 }
 
+// What is on its way to the device is waited for there.
+void arrived(Block* b) {
+  if (!std::exchange(b->arriving, false)) return;
+  b->stored->arrive();
+  b->stored = nullptr;
+}
+
 // Detaches the block from its buffer, which becomes an ordinary one.
 void separate(Block* b) {
   stop_waiting(b);
   Buffer* buffer = std::exchange(b->buffer, nullptr);
   count_gone(b);
-  buffer->size_class = b->size_class;
-  buffer->owner = nullptr;
+  unmanage(b, buffer);
+  arrived(b);
 }
 
 void destroy_managed(Buffer* buffer) {
@@ -273,15 +290,16 @@ bool droppable(const Block* b) {
 
 void drop(Block* b) {
   if (b->store && !b->stored) {
-    b->stored = std::make_unique<Stored>(b->store, b->dtype, b->codec, b->buffer->data, b->bytes);
+    b->stored = std::make_unique<Stored>(b->store, b->dtype, b->codec, b->device, b->buffer->data, b->bytes);
     ++replay_counters.stored;
   }
+  b->arriving = false;  // it was fetched too early
   Buffer *buffer = b->buffer, *memory = static_cast<Buffer*>(memory_pool.headers.take());
   *memory = *buffer;
-  memory->size_class = b->size_class;
+  unmanage(b, memory);
   memory->written = {};
   memory->saved = 0;
-  note_dropped(buffer);
+  if (!b->device) note_dropped(buffer);
   if (std::exchange(buffer->written.counted, 0)) memory_hooks.uncount(buffer);
   buffer->data = nullptr;
   buffer->size_class = kForeign;
@@ -301,15 +319,15 @@ void attach(Block* b, Buffer* fresh) {
   if (Buffer* held = b->buffer) {
     set_category(fresh, held->category);
     held->data = std::exchange(fresh->data, nullptr);
-    held->size_class = kManaged;
     held->release = nullptr;
+    manage(b, held);
     fresh->size_class = kForeign;
+    fresh->owner = nullptr;
     fresh->release = nullptr;
-    note_back(held);
+    if (!b->device) note_back(held);
     set_written(held, std::exchange(fresh->written, {}));  // it was recomputed here
   } else {
-    fresh->size_class = kManaged;
-    fresh->owner = b;
+    manage(b, fresh);
     b->buffer = fresh;
     ++b->refs;
   }
@@ -342,41 +360,55 @@ Block* best_of(const std::vector<Block*>& candidates) {
   }
 }
 
+// Which blocks are looked at: those that the policy `full` limits, or those in the memory of a device, or the host's.
+struct Wanted {
+  bool limited;
+  const Device* device;
+  bool operator==(const Wanted&) const = default;
+  bool has(const Block* b) const { return limited ? b->limited : b->device == device; }
+};
+Wanted shortlisted = {};
+
 // Scores all resident blocks. If there are many, the best few are kept as a shortlist for the next victims.
-void list_candidates(bool limited) {
+void list_candidates(const Wanted& wanted) {
   constexpr size_t kMany = 64;
   std::vector<std::pair<double, Block*>> found;
   for (const Resident& r : residents)
-    if (droppable(r.block) && (!limited || r.block->limited)) found.emplace_back(score(r), r.block);
+    if (droppable(r.block) && wanted.has(r.block)) found.emplace_back(score(r), r.block);
   const size_t n = found.size() < kMany ? found.size() : kMany / 2 + found.size() / (kMany / 2);
   std::nth_element(found.begin(), found.begin() + static_cast<ptrdiff_t>(n), found.end(), [](auto& a, auto& b) {
     return a.first < b.first || (a.first == b.first && a.second->made_at < b.second->made_at);
   });
   shortlist.clear();
   for (size_t i = 0; i < n; ++i) shortlist.push_back(found[i].second);
-  shortlist_limited = limited;
+  shortlisted = wanted;
   shortlist_uses = 1 + found.size() / kMany;
 }
 
-Block* best_victim(bool limited) {
-  Block* best = shortlist_uses && shortlist_limited == limited ? best_of(shortlist) : nullptr;
+Block* best_victim(const Wanted& wanted) {
+  Block* best = shortlist_uses && shortlisted == wanted ? best_of(shortlist) : nullptr;
   if (!best) {
-    list_candidates(limited);
+    list_candidates(wanted);
     best = best_of(shortlist);
   }
   if (shortlist_uses) --shortlist_uses;
   return best;
 }
 
-void make_room(size_t bytes) {
+// Returns how many bytes were dropped.
+size_t make_room_in(const Device* device, size_t bytes) {
   size_t freed = 0;
   while (freed < bytes) {
-    Block* victim = best_victim(false);
-    if (!victim) return;
+    Block* victim = best_victim({false, device});
+    if (!victim) break;
     freed += victim->bytes;
     drop(victim);
   }
+  return freed;
 }
+
+void make_room(size_t bytes) { make_room_in(nullptr, bytes); }
+bool make_room_on(Device& device, size_t bytes) { return make_room_in(&device, bytes) > 0; }
 
 // Whether it takes few operations to recompute it from what is resident.
 bool cheap(const Block* b) {
@@ -414,7 +446,7 @@ void drop_limited() {
   if (!n_limited) return;
   const size_t most = largest_limited * static_cast<size_t>(4 + std::log2(n_limited));
   while (limited_bytes > most) {
-    Block* victim = best_victim(true);
+    Block* victim = best_victim({true, nullptr});
     if (!victim) return;
     drop(victim);
   }
@@ -434,11 +466,23 @@ uint64_t digest_of(const char* data, size_t bytes) {
   return sum | 1;
 }
 
-uint64_t digest_of(const Buffer* b) { return digest_of(b->data, b->bytes); }
-
 uint64_t digest_of(const Value* v) {
   const Ref host(on_device(v, kCpu)), packed(contiguous(host.v));
   return digest_of(packed->data, static_cast<size_t>(packed->bytes()));
+}
+
+uint64_t digest_of(const Block* b) {
+  if (!b->device) return digest_of(b->buffer->data, b->bytes);
+  Ref bytes(new_value(1));
+  bytes->buffer = b->buffer;
+  retain(b->buffer);
+  bytes->data = b->buffer->data;
+  bytes->device = b->device->id;
+  bytes->dtype = DType::UInt8;
+  bytes->shape[0] = bytes->size = static_cast<int64_t>(b->bytes);
+  bytes->strides[0] = 1;
+  bytes->contiguous = true;
+  return digest_of(bytes.v);
 }
 
 // A value with the same axes but no memory; `data` is the offset in its buffer.
@@ -463,7 +507,6 @@ Value* at_place(const Value* place, Buffer* buffer) {
 // Whether a recipe may hold an outside value: others keep it alive anyway, or it is no larger than the result.
 bool lasts(const Value* v, size_t made) {
   const Buffer* b = v->buffer;
-  if (b->size_class == kOnDevice) return false;
   const bool kept = b->saved || b->refs > 1 || b->category == Category::parameter || v->made == Value::kLiteral;
   return kept || b->size_class == kForeign || b->bytes <= std::max(kHeldBytes, made);
 }
@@ -473,7 +516,7 @@ bool runs_again(const Work& work) { return work.op ? work.op->owned.expired() : 
 bool can_be_block(const Value* v, Value* const* in, int n_in) {
   if (!v) return false;  // a symbolic zero
   const Buffer* b = v->buffer;
-  if (b->size_class >= kManaged || b->pinned || b->bytes < kLeastBytes) return false;
+  if (is_managed(b) || b->size_class == kForeign || b->pinned || b->bytes < kLeastBytes) return false;
   return std::none_of(in, in + n_in, [b](const Value* x) { return x->buffer == b; });
 }
 
@@ -576,7 +619,7 @@ const Recipe* new_recipe(Work&& work, SourceLine line, Value* const* in, int n_i
 
 Block* block_of(const Buffer* b) {
   const bool dropped = b->size_class == kForeign && b->release == dropped_is_gone;
-  return b->size_class == kManaged || dropped ? static_cast<Block*>(b->owner) : nullptr;
+  return is_managed(b) || dropped ? static_cast<Block*>(b->owner) : nullptr;
 }
 
 const Recipe* remember(Work&& work, SourceLine line, Value* const* in, int n_in, Value* const* results, int n_results) {
@@ -588,7 +631,7 @@ const Recipe* remember(Work&& work, SourceLine line, Value* const* in, int n_in,
   for (int i = 0; i < n_results; ++i)
     if (results[i]) made += results[i]->buffer->bytes;
   const bool lasting =
-      std::all_of(in, in + n_in, [=](const Value* v) { return v->buffer->size_class == kManaged || lasts(v, made); });
+      std::all_of(in, in + n_in, [=](const Value* v) { return is_managed(v->buffer) || lasts(v, made); });
   if (!any || !lasting || !runs_again(work)) {
     if (line.code) drop_source_line(line);
     return nullptr;
@@ -598,7 +641,7 @@ const Recipe* remember(Work&& work, SourceLine line, Value* const* in, int n_in,
 
 void keep_source(const Op& cast, int64_t to, Value* from, Value* made) {
   drop_unwanted(kPendingPerCall);
-  if (from->buffer->pinned || from->buffer->size_class == kOnDevice || !can_be_block(made, &from, 1)) return;
+  if (from->buffer->pinned || !can_be_block(made, &from, 1)) return;
   Work work;
   work.op = &cast;
   work.attrs.push_back({.kind = Attr::Kind::integer, .i = to});
@@ -627,12 +670,20 @@ namespace {
 
 Ref read(const Recipe& r, const Ingredient& i) {
   if (i.block) {
+    arrived(i.block);
     Ref v(at_place(i.value, i.block->buffer));
-    if (i.block->digest && digest_of(i.block->buffer) != i.block->digest) fail_changed(r, v.v);
+    if (i.block->digest && digest_of(i.block) != i.block->digest) fail_changed(r, v.v);
     return v;
   }
   if (i.value->buffer->version != i.version || (i.digest && digest_of(i.value) != i.digest)) fail_changed(r, i.value);
   return Ref(alias(i.value));
+}
+
+// Whether fresh memory is of the kind that the block had.
+bool can_replace(const Block* b, const Buffer* fresh) {
+  const bool same =
+      b->device ? fresh->size_class == kOnDevice && fresh->owner == b->device : fresh->size_class < kManaged;
+  return same && fresh->bytes == b->bytes;
 }
 
 // Runs a recipe. The blocks that come back stay resident while somebody holds them; the returned references are one for
@@ -641,6 +692,10 @@ std::vector<std::pair<Block*, Ref>> run_recipe(const Recipe& r, const std::vecto
   const int n_in = static_cast<int>(operands.size());
   std::vector<Value*> in, out(r.results.size(), nullptr);
   for (const Ref& v : operands) in.push_back(v.v);
+  DeviceId device = kCpu;  // of what has no operands, such as draws
+  for (const Block* b : r.results)
+    if (b && b->device) device = b->device->id;
+  const Placement here(device);
   run_again(r.work, in.data(), n_in, out.data());
   std::vector<Ref> made;
   for (Value* v : out) made.emplace_back(v);
@@ -648,7 +703,7 @@ std::vector<std::pair<Block*, Ref>> run_recipe(const Recipe& r, const std::vecto
   for (size_t k = 0; k < r.results.size(); ++k) {
     Block* b = r.results[k];
     if (!b || b->resident()) continue;
-    if (!made[k] || made[k]->buffer->size_class >= kManaged || made[k]->buffer->bytes != b->bytes)
+    if (!made[k] || !can_replace(b, made[k]->buffer))
       throw Error(ErrorKind::gradient, "backward: an operation that ran again gave a result of another kind");
     Ref place(place_of(made[k].v));
     attach(b, made[k]->buffer);
@@ -659,19 +714,39 @@ std::vector<std::pair<Block*, Ref>> run_recipe(const Recipe& r, const std::vecto
   return held;
 }
 
-// Reads a block back from its store into the buffer that is held.
-void read_back(Block* b) {
-  Buffer* fresh = allocate(b->bytes, Category::activation);
+// Starts to read a block back from its store into the buffer that is held.
+void fetch(Block* b) {
+  Buffer* fresh =
+      b->device ? allocate_on(*b->device, b->bytes, Category::activation) : allocate(b->bytes, Category::activation);
   try {
-    b->stored->read(fresh->data);
+    b->stored->fetch(fresh->data);
   } catch (...) {
     release(fresh);
     throw;
   }
   attach(b, fresh);
   release(fresh);
-  b->stored = nullptr;
+  b->arriving = true;
   ++replay_counters.loaded;
+}
+
+// The walk goes from what was made last to what was made first: what is needed next on a device comes while it
+// computes, as long as nothing has to be dropped for it.
+void fetch_ahead(const Block* needed) {
+  constexpr int kAhead = 2, kMostSeen = 64;
+  int ahead = 0, seen = 0;
+  for (Block* b = needed->previous; b && ahead < kAhead && seen < kMostSeen; b = b->previous, ++seen) {
+    if (b->device != needed->device || !b->buffer || !b->stored || b->resident()) continue;
+    if (b->device->limit && b->device->live_bytes + b->bytes > b->device->limit) return;
+    fetch(b);
+    ++ahead;
+  }
+}
+
+void read_back(Block* b) {
+  fetch(b);
+  if (b->device) fetch_ahead(b);
+  arrived(b);
 }
 
 // The recipes that must run to bring a block back, in their original order, so that no more is resident at a time than
@@ -773,6 +848,7 @@ Ref restored(const Value* kept) {
     else
       held = bring_back(b);
   }
+  arrived(b);
   Ref v(at_place(kept, kept->buffer));
   held = {};
   drop_limited();
@@ -788,7 +864,7 @@ void forget_contents(Buffer* buffer) {
 }
 
 void before_export(Buffer* buffer) {
-  if (Block* b = block_of(buffer); b && !buffer->pinned) b->digest = digest_of(buffer);
+  if (Block* b = block_of(buffer); b && !buffer->pinned) b->digest = digest_of(b);
 }
 
 void forget_unneeded() {
@@ -824,15 +900,16 @@ void set_policy(const ReplayPolicy& p) {
   results_seen = 0;
 }
 
-size_t fixed_bytes() {
-  size_t fixed = memory_pool.stats.live_bytes;
+size_t fixed_bytes(const Device* device) {
+  size_t fixed = device ? device->live_bytes : memory_pool.stats.live_bytes;
   for (const Resident& r : residents)
-    if (droppable(r.block)) fixed -= r.block->bytes;
+    if (droppable(r.block) && r.block->device == device) fixed -= r.block->bytes;
   return fixed;
 }
 
 void set_replay_hooks() {
   memory_hooks.make_room = make_room;
+  memory_hooks.make_room_on = make_room_on;
   memory_hooks.destroy_managed = destroy_managed;
 }
 

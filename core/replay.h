@@ -39,9 +39,11 @@ struct Block {
   // Set by the policy: dropped as soon as the user no longer sees it, until when it stands at `waiting`; or limited to
   // a few of its kind.
   bool waits, limited;
-  bool needed;  // scratch mark, used to find blocks that are no longer needed
+  bool needed;    // scratch mark, used to find blocks that are no longer needed
+  bool arriving;  // its contents are on their way back to the device
   Codec codec;
   DType dtype;
+  Device* device;  // whose memory it is; null: the host's
   Buffer* buffer;  // null: nobody holds it. If it has no memory, the block is dropped
   Recipe* recipe;  // null: it cannot be recomputed
   size_t bytes;
@@ -78,7 +80,7 @@ Ref restored(const Value* kept);
 // Called before memory is written in place: its old contents can still be recomputed, but are no longer resident.
 void forget_contents(Buffer* b);
 inline void before_write(Buffer* b) {
-  if (b->size_class == kManaged) [[unlikely]]
+  if (is_managed(b)) [[unlikely]]
     forget_contents(b);
 }
 // Called before memory is shared with others who may write to it unseen: replays that read it will check its digest.
@@ -107,7 +109,8 @@ struct ReplayCounters {
 extern ReplayCounters replay_counters;
 void set_replay_hooks();  // once, at start
 
-// Bytes that cannot be dropped now: live bytes minus the blocks held only by recorded instructions.
-size_t fixed_bytes();
+// Bytes that cannot be dropped now: live bytes minus the blocks held only by recorded instructions. Of the host, or of
+// a device.
+size_t fixed_bytes(const Device* device = nullptr);
 
 }  // namespace wengert

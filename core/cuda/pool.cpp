@@ -73,6 +73,7 @@ struct Lists {
     if (!p) return nullptr;
     slabs.emplace_back(p, bytes);
     stats.reserved_bytes += bytes;
+    stats.peak_reserved_bytes = std::max(stats.peak_reserved_bytes, stats.reserved_bytes);
     ++stats.system_requests;
     return p;
   }

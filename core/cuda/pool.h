@@ -11,7 +11,7 @@
 namespace wengert::cuda {
 
 struct PoolStats {
-  size_t reserved_bytes = 0;  // taken from the driver
+  size_t reserved_bytes = 0, peak_reserved_bytes = 0;  // taken from the driver
   size_t live_bytes = 0, peak_bytes = 0;
   uint64_t allocations = 0, system_requests = 0;
 };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
 
 import wengert as wg
@@ -94,8 +95,29 @@ def after_a_fork() -> None:
     assert (x + 1.0).tolist() == [2.0] * 3
 
 
+def kernel_fails() -> None:
+    """The kernel of tanh fails. Whoever waits next says so; where ops are waited for, it is named, with its line."""
+    x = wg.ones(3, device="cuda") + 1.0
+    assert x.tolist() == [2.0] * 3
+    if sys.argv[2:] == ["waited for"]:
+        with wg.detect_anomaly():
+            try:
+                wg.tanh(x)
+            except DeviceError as error:
+                told = traceback.extract_tb(error.__traceback__)[0].line
+                assert "tanh: its kernel failed on cuda:0" in str(error), error
+                assert told == "wg.tanh(x)", told
+            else:
+                raise AssertionError("nothing was said")
+        return
+    y = wg.tanh(x)
+    raises(DeviceError, "with wg.cuda.set_blocking(True)", y.tolist)
+    raises(DeviceError, "EMULATED_ERROR", lambda: x + 1.0)
+    assert (wg.ones(3) + 1.0).tolist() == [2.0] * 3  # the CPU is not concerned
+
+
 CASES: dict[str, Callable[[], None]] = {
-    f.__name__: f for f in (old_driver, no_gpu, no_compiler, no_products, out_of_memory, after_a_fork)
+    f.__name__: f for f in (old_driver, no_gpu, no_compiler, no_products, out_of_memory, after_a_fork, kernel_fails)
 }
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -378,3 +379,39 @@ def test_hooks_over_what_comes_later_live_while_something_leads_to_them() -> Non
         found = found[-1] if isinstance(found, (list, tuple)) else found
         found.sum().backward()
         assert len(calls) == n, keep
+
+
+def _differentiated_graph(sizes: tuple[Any, ...] = (None, 3)) -> tuple[Any, list[Any]]:
+    g = wg.Graph()
+    x, w = g.placeholder("x", sizes), g.variable("w", wg.ones((3, 1)))
+    loss = wg.tanh(x @ w).sum()
+    return g, [loss, *g.gradients(loss, [w])]
+
+
+def test_static_graphs_leave_nothing() -> None:
+    assert_bounded(
+        lambda i: _differentiated_graph(), 10_000, 300
+    )  # sizes are symbols, which live as long as the process
+
+
+def test_static_graphs_that_ran_leave_nothing() -> None:
+    def run(i: int) -> None:
+        g, nodes = _differentiated_graph(("batch", 3))
+        g.run(nodes, x=wg.ones((2, 3)))
+
+    assert_bounded(run, 200, 600)
+
+
+def test_loaded_programs_leave_nothing(tmp_path: Path) -> None:
+    g, nodes = _differentiated_graph()
+    g.save(tmp_path / "g.wg", nodes)
+    assert_bounded(lambda i: wg.load_program(tmp_path / "g.wg")(x=wg.ones((2, 3))), 200, 200)
+
+
+def test_sizes_of_graphs_that_are_gone_are_still_recognised() -> None:
+    size = wg.Graph().placeholder("x", (None, 3)).shape[0]
+    gc.collect()
+    other = wg.Graph()
+    other.placeholder("x", (None, 3))
+    with pytest.raises(wg.TraceError, match="size was kept"):
+        wg.zeros((size, 2))

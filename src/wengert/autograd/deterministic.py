@@ -72,6 +72,8 @@ class deterministic:
 
 def _switch(config: DeterministicConfig | None) -> None:
     running.config = config
+    fixed = config is not None and config.mode != "off" and config.cudnn_deterministic
+    _core.cuda_fix_algorithms(fixed)
     _core.settings_changed()  # a compiled function that draws may have another stream now
 
 

@@ -13,7 +13,34 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from wengert import _core
-from wengert.cuda.streams import Event, ExternalStream, Stream, current_stream, default_stream, gpu_number, stream
+from wengert.cuda.memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from wengert.cuda.properties import (
+    DeviceProperties,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+)
+from wengert.cuda.streams import (
+    Event,
+    ExternalStream,
+    Stream,
+    current_stream,
+    default_stream,
+    gpu_number,
+    set_stream,
+    stream,
+)
 from wengert.tensors.gpus import (
     current_gpu,
     current_index,
@@ -24,6 +51,7 @@ from wengert.tensors.gpus import (
 )
 
 __all__ = [
+    "DeviceProperties",
     "Event",
     "ExternalStream",
     "Stream",
@@ -33,10 +61,24 @@ __all__ = [
     "device",
     "device_count",
     "empty_cache",
+    "get_device_capability",
     "get_device_name",
+    "get_device_properties",
     "is_available",
+    "is_bf16_supported",
+    "is_tf32_allowed",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
     "memory_stats",
+    "memory_summary",
+    "reset_peak_memory_stats",
+    "set_blocking",
     "set_device",
+    "set_per_process_memory_fraction",
+    "set_stream",
     "set_tf32",
     "stream",
     "synchronize",
@@ -104,33 +146,6 @@ def synchronize(device: Any = None) -> None:
     _core.synchronise(gpu_number(device))
 
 
-def memory_stats(device: Any = None) -> dict[str, int]:
-    """Bytes of tensors that live (`live_bytes`), their peak, what the pool took from the driver (`reserved_bytes`), and what
-    the GPU has, free and in all.
-
-    >>> if is_available():
-    ...     assert memory_stats()["live_bytes"] >= 0
-    """
-    return dict(_core.cuda_memory(gpu_number(device)))
-
-
-def empty_cache(device: Any = None) -> None:
-    """Give memory that no tensor uses back to the driver.
-
-    >>> if is_available():
-    ...     empty_cache()  # so that another program can have it
-    """
-    _core.cuda_empty_pool(gpu_number(device))
-
-
-def get_device_name(device: Any = None) -> str:
-    """The driver's name of the GPU, such as "NVIDIA H200".
-
-    >>> name = get_device_name() if is_available() else "no GPU"
-    """
-    return str(_core.cuda_description(gpu_number(device)))
-
-
 def set_tf32(enabled: bool, device: Any = None) -> None:
     """Whether products of float32 matrices may be computed by the matrix units, with 10 bits of mantissa. Off by default.
 
@@ -138,3 +153,37 @@ def set_tf32(enabled: bool, device: Any = None) -> None:
     ...     set_tf32(False)
     """
     _core.cuda_set_tf32(gpu_number(device), bool(enabled))
+
+
+def is_tf32_allowed(device: Any = None) -> bool:
+    """Whether products of float32 matrices may be computed with 10 bits of mantissa (`set_tf32`).
+
+    >>> if is_available():
+    ...     assert is_tf32_allowed() in (True, False)
+    """
+    return bool(_core.cuda_tf32(gpu_number(device)))
+
+
+def is_bf16_supported(device: Any = None) -> bool:
+    """Whether the GPU's matrix units take bfloat16: from compute capability 8.0 on. False without a GPU.
+
+    >>> is_bf16_supported() in (True, False)
+    True
+    """
+    return is_available() and get_device_capability(device) >= (8, 0)
+
+
+_blocking = False
+
+
+def set_blocking(enabled: bool) -> None:
+    """Whether every operation on a GPU is waited for: slow, but an error of its kernels is raised by the operation itself,
+    with its name, instead of by whatever waits next. Compiled functions run step by step. `wg.detect_anomaly` does so, too.
+
+    >>> set_blocking(True)
+    >>> set_blocking(False)
+    """
+    global _blocking
+    if bool(enabled) != _blocking:
+        _core.cuda_wait_for_ops(not _blocking)
+        _blocking = not _blocking

@@ -202,6 +202,14 @@ def default_stream(device: Any = None) -> Stream:
     return Stream._at(number, _core.cuda_own_stream(number))
 
 
+def _ours(s: Any) -> Stream:
+    if isinstance(s, Stream):
+        return s
+    if not hasattr(s, "cuda_stream"):
+        raise ArgumentError(f"stream: expected a stream, got {type(s).__name__}")
+    return ExternalStream(s.cuda_stream, getattr(getattr(s, "device", None), "index", None))
+
+
 @contextlib.contextmanager
 def stream(s: Any) -> Iterator[None]:
     """A scope in which this thread's work goes to the stream, and its GPU is the current one.
@@ -216,13 +224,21 @@ def stream(s: Any) -> Iterator[None]:
     if s is None:
         yield
         return
-    if not isinstance(s, Stream):
-        if not hasattr(s, "cuda_stream"):
-            raise ArgumentError(f"stream: expected a stream, got {type(s).__name__}")
-        s = ExternalStream(s.cuda_stream, getattr(getattr(s, "device", None), "index", None))
+    s = _ours(s)
     with current_gpu(int(s.device.partition(":")[2])):
         before = _core.cuda_choose_stream(s._gpu, s._handle)
         try:
             yield
         finally:
             _core.cuda_choose_stream(s._gpu, before)
+
+
+def set_stream(s: Any) -> None:
+    """Let this thread's work on the stream's GPU go to it from here on; `stream` does so for a block.
+
+    >>> import wengert as wg
+    >>> if wg.cuda.is_available():
+    ...     wg.cuda.set_stream(wg.cuda.default_stream())
+    """
+    s = _ours(s)
+    _core.cuda_choose_stream(s._gpu, s._handle)

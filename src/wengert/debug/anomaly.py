@@ -139,7 +139,8 @@ class detect_anomaly:
       lines. It takes several times as long.
     - `mode="light"` checks losses and gradients alone, which costs next to nothing, and searches the recorded
       operations if one of them is bad. To be able to, it keeps what `backward` would free until `backward` ends. If
-      what was kept is not enough, it names the first operation that is known to be affected.
+      what was kept is not enough, it names the first operation that is known to be affected. On a GPU it waits for the
+      loss and for each gradient.
 
     Use it as a context manager or as a decorator; it applies to the current thread.
 
@@ -167,10 +168,14 @@ class detect_anomaly:
     def __enter__(self) -> None:
         self._log = _Log()
         self._before.append(_core.set_checks(_MODES[self._mode], self._log))
+        if self._mode == "full":
+            _core.cuda_wait_for_ops(True)  # an error of a kernel is raised by its operation
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, traceback: Any) -> None:
         log = self._log
         _core.set_checks(*self._before.pop())
+        if self._mode == "full":
+            _core.cuda_wait_for_ops(False)
         if kind is None and self._mode == "full":
             log.at_exit()
 

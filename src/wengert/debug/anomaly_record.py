@@ -13,7 +13,7 @@ from wengert import _core
 from wengert._core import Tensor
 from wengert.debug.elements import at, described, first_bad, has_nan, numbers, summary, written
 from wengert.debug.instructions import values_of
-from wengert.passes.callbacks import IN_A_LOOP
+from wengert.passes.callbacks import plain_name
 from wengert.program.ir import Const, Instruction, Program, Var
 from wengert.registry.record import find_op
 from wengert.user_line import user_line
@@ -91,11 +91,6 @@ def records_of(name: str, node: Any, ins: Sequence[Pair | None], outs: Sequence[
             _look_inside(record, node, ins, y[0])
         made[y[1]] = record
     return made
-
-
-def plain_name(op: str) -> str:
-    """The name of an op, without the number of one that was made while tracing."""
-    return op.partition("#")[0].removesuffix(f" {IN_A_LOOP}")
 
 
 def _without_push(name: str) -> tuple[str, bool]:

@@ -7,12 +7,14 @@ the recorded operations hold can be dropped, and is computed again from its oper
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 from wengert import _core
 from wengert.errors import ArgumentError, BudgetError
+from wengert.tensors.device import number_of
 
 _STRATEGIES = {"none": 0, "auto": 1, "selective": 2, "block": 3, "full": 4}
 _CODECS = {None: 0, "bfloat16": 1, "int8": 2}
@@ -29,11 +31,13 @@ class CheckpointConfig:
       operations per byte to compute again, such as matrix products and convolutions. "block" keeps every n-th result,
       n = `checkpoint_every_n`. "full" keeps about log₂ n of n results at a time, and runs O(n log n) operations again
       (Griewank and Walther, 2000). "auto" keeps what fits into `memory_budget_mb`, as with `memory_budget`; without a
-      number, into nine tenths of the machine's free memory.
+      number, into nine tenths of the free memory.
     - `offload`: where dropped values go instead of being computed again: "disk" (an unnamed file in the temporary
-      folder), the path of a folder, or "host" (memory of the process, useful only together with `compress`).
+      folder), the path of a folder, or "host": memory of the process, useful on the CPU only together with `compress`.
+      Values of a GPU go to page-locked memory, and come back while it computes.
     - `compress`: store floating-point values as "bfloat16" or "int8" (with one scale per tensor). Gradients are then
       not exact to the bit.
+    - `device`: whose memory the budget is for, such as "cuda"; None is the CPU. Strategies without a budget hold for all.
 
     >>> CheckpointConfig(strategy="block", checkpoint_every_n=4).strategy
     'block'
@@ -48,6 +52,7 @@ class CheckpointConfig:
     memory_budget_mb: float | None = None
     offload: str | None = None
     compress: str | None = None
+    device: str | None = None
 
     def __post_init__(self) -> None:
         if self.strategy not in list(_STRATEGIES):  # which may not be hashable
@@ -88,13 +93,19 @@ def _bytes_of(mb: float, what: str) -> int:
         positive = mb > 0 and mb < float("inf")
     except TypeError:
         raise TypeError(f"{what} must be a number of megabytes, got {mb!r}") from None
+    if isinstance(mb, bool):
+        raise TypeError(f"{what} must be a number of megabytes, got {mb}")
     if not positive:
         raise ArgumentError(f"{what} must be a positive number of megabytes, got {mb}")
-    return max(1, int(mb * _MB))
+    return min(max(1, int(mb * _MB)), sys.maxsize)
 
 
 def _free_memory() -> int:
     return int(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+def _device_number(config: CheckpointConfig) -> int:
+    return 0 if config.device is None else number_of(config.device)
 
 
 def _limit_of(config: CheckpointConfig) -> int | None:
@@ -102,7 +113,29 @@ def _limit_of(config: CheckpointConfig) -> int | None:
         return None
     if config.memory_budget_mb is not None:
         return _bytes_of(config.memory_budget_mb, "memory_budget_mb")
+    if number := _device_number(config):
+        # What the pool has and no tensor uses is free as well.
+        there = _core.cuda_memory(number)
+        return int(there["live_bytes"] + _SPARE * (there["free_bytes"] + there["reserved_bytes"] - there["live_bytes"]))
     return int(_core.memory_stats()["live_bytes"] + _SPARE * _free_memory())
+
+
+def _current_limit(number: int) -> int:
+    return int(_core.device_memory_limit(number) if number else _core.memory_limit())
+
+
+def _set_budget(number: int, limit: int) -> None:
+    if number:
+        _core.set_device_memory_budget(number, limit)
+    else:
+        _core.set_memory_budget(limit)
+
+
+def _set_limit(number: int, limit: int) -> None:
+    if number:
+        _core.set_device_memory_limit(number, limit)
+    else:
+        _core.set_memory_limit(limit)
 
 
 def _policy_of(config: CheckpointConfig) -> Any:
@@ -146,12 +179,13 @@ class checkpointing:
         self._before: list[tuple[Any, int]] = []
 
     def __enter__(self) -> None:
-        before = _core.replays(), _core.memory_limit()
+        number = _device_number(self._config)
+        before = _core.replays(), _current_limit(number)
         limit = _limit_of(self._config)
         _core.set_replays(_policy_of(self._config))
         if limit is not None:
             try:
-                _core.set_memory_budget(min(limit, before[1]) if before[1] else limit)
+                _set_budget(number, min(limit, before[1]) if before[1] else limit)
             except BudgetError:
                 _core.set_replays(before[0])
                 raise
@@ -160,7 +194,7 @@ class checkpointing:
     def __exit__(self, *exc: object) -> None:
         policy, limit = self._before.pop()
         _core.set_replays(policy)
-        _core.set_memory_limit(limit)
+        _set_limit(_device_number(self._config), limit)
 
 
 def set_checkpointing(config: CheckpointConfig | None) -> None:
@@ -169,13 +203,13 @@ def set_checkpointing(config: CheckpointConfig | None) -> None:
     >>> set_checkpointing(CheckpointConfig(strategy="selective"))
     >>> set_checkpointing(None)
     """
-    _core.set_memory_limit(0)
+    _core.clear_memory_limits()
     checkpointing(config or CheckpointConfig(strategy="none")).__enter__()
 
 
 class memory_budget(checkpointing):
     """Limit the memory of all tensors of the process, in the forward and the backward pass, to `mb` megabytes (2**20
-    bytes).
+    bytes); with `device`, that of all tensors on this GPU.
 
     When there is no room, results that only recorded operations hold are dropped: first those that are large, cheap
     to compute again and not needed soon. The backward pass computes them again, to the same bits. Parameters,
@@ -194,9 +228,9 @@ class memory_budget(checkpointing):
     (256, 256)
     """
 
-    def __init__(self, mb: float) -> None:
+    def __init__(self, mb: float, device: str | None = None) -> None:
         _bytes_of(mb, "memory_budget: mb")
-        super().__init__(CheckpointConfig(memory_budget_mb=mb))
+        super().__init__(CheckpointConfig(memory_budget_mb=mb, device=device))
 
 
 __all__ = ["CheckpointConfig", "checkpointing", "memory_budget", "set_checkpointing"]

@@ -27,9 +27,9 @@ class DeterministicConfig:
 
     `mode`: "strict" raises `DeterminismError` for what cannot be repeated, "warn" warns, "off" does neither.
     `global_seed` seeds the default generator. `operation_seeds`: each random op draws from a stream of its own, made of
-    the seed and its place in the source, so that another one beside it leaves its numbers alone. `cudnn_deterministic`
-    is accepted for other libraries' configurations: no kernel of wengert has an undetermined variant, so False is only
-    noted by a warning.
+    the seed and its place in the source, so that another one beside it leaves its numbers alone. `cudnn_deterministic`:
+    large products on a GPU are computed by the algorithm that NVIDIA's library proposes, instead of the one that was
+    fastest on this machine; all are determined, but another machine, or a lost cache, may have found another one fastest.
 
     >>> DeterministicConfig(global_seed=42, operation_seeds=True).mode
     'strict'
@@ -46,10 +46,6 @@ class DeterministicConfig:
             raise ArgumentError(f"DeterministicConfig: mode must be one of {words}, got {self.mode!r}")
         if self.global_seed is not None and not hasattr(self.global_seed, "__index__"):
             raise ArgumentError(f"DeterministicConfig: global_seed must be an integer, got {self.global_seed!r}")
-        if not self.cudnn_deterministic:
-            warn_user(
-                "DeterministicConfig: there are no faster kernels to allow; cudnn_deterministic=False has no effect"
-            )
 
 
 class _Running(threading.local):

@@ -16,6 +16,7 @@ from wengert.dtypes import DType
 from wengert.errors import GradientError, ShapeError
 from wengert.passes.linearize import is_complex, jvp_rule
 from wengert.program.call_trace import Name
+from wengert.program.nested import settled
 from wengert.registry.record import Op
 from wengert.registry.zero import ZERO
 from wengert.tensors.conversion import asarray
@@ -174,7 +175,7 @@ class _Level(_core.Level):
         values, tangents = [v for v, _ in pairs], [t for _, t in pairs]
         dots = [ZERO if t is None else t for t in tangents]
         if op.linearize is not None and any(d is not ZERO for d in dots):
-            return self._duals(op, *op.linearize(values, dots, attrs, True))
+            return self._duals(op, *settled(op.linearize(values, dots, attrs, True)))
         outputs = op(values, *attrs) if op.n_inputs < 0 else op(*values, *attrs)
         if not op.differentiable or op.rule(any(map(is_complex, values))) == "zero":
             return outputs
