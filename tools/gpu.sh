@@ -5,6 +5,7 @@
 #   tools/gpu.sh build           with CMake and ninja, into build/gpu; ISA=v4 unless it is set
 #   tools/gpu.sh test [...]      the tests of tests/cuda that need a GPU, in parallel; arguments go to pytest
 #   tools/gpu.sh sanitize        kernels and graphs under compute-sanitizer: memory, and races in shared memory
+#   tools/gpu.sh kernels [...]   how long each kernel of a compiled step takes: small, mlp, cnn, lstm, or transformer:bfloat16
 #   tools/gpu.sh bench [...]     benchmarks.cuda beside PyTorch and JAX, where they are installed
 #
 # The machine brings g++, NVIDIA's libraries, NumPy, and PyTorch and JAX to compare with. Results and logs go to $OUT,
@@ -49,7 +50,7 @@ build() {
 }
 
 run_tests() {
-  "$PYTHON" -m pytest -q -n "${WORKERS:-12}" -p no:cacheprovider tests/cuda/test_device.py tests/cuda/test_compile.py \
+  "$PYTHON" -m pytest -q -n "${WORKERS:-12}" -p no:cacheprovider -p no:benchmark tests/cuda/test_device.py tests/cuda/test_compile.py \
     tests/cuda/test_interop.py tests/cuda/test_available.py "$@" 2>&1 | tee "$OUT/tests.log"
 }
 
@@ -65,16 +66,27 @@ sanitize() {
     tee "$OUT/memcheck_graphs.log" | tail -20
 }
 
-command=${1:?"fetch, build, test, sanitize or bench"}
+kernels() {
+  local step report
+  for step in "${@:-small}"; do
+    report=$OUT/kernels_${step/:/_}.csv
+    ncu --clock-control none --profile-from-start off --metrics gpu__time_duration.sum --csv --print-units base --cache-control none \
+      --log-file "$report" "$PYTHON" -m benchmarks.gpu.kernels "${step%%:*}" "$(cut -s -d: -f2 <<< "$step" | grep . || echo float32)"
+    "$PYTHON" -m benchmarks.gpu.kernels --table "$report"
+  done
+}
+
+command=${1:?"fetch, build, test, sanitize, kernels or bench"}
 shift
 case $command in
   fetch) fetch "$@" ;;
   build) build ;;
   test) PYTHONPATH=$SITE:$PWD run_tests "$@" ;;
   sanitize) PYTHONPATH=$SITE:$PWD sanitize "$@" ;;
+  kernels) PYTHONPATH=$SITE:$PWD kernels "$@" ;;
   bench) PYTHONPATH=$SITE:$PWD "$PYTHON" -m benchmarks.cuda --write "$OUT" "$@" ;;
   *)
-    echo "tools/gpu.sh: there is no $command; it is fetch, build, test, sanitize or bench" >&2
+    echo "tools/gpu.sh: there is no $command; it is fetch, build, test, sanitize, kernels or bench" >&2
     exit 2
     ;;
 esac

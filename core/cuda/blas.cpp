@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -23,7 +24,9 @@ constexpr int kLayoutBatchCount = 5, kLayoutBatchStride = 6;
 constexpr int kPreferenceWorkspace = 1;
 
 constexpr int kCandidates = 8;  // algorithms that are timed
-constexpr int kTimedRuns = 3;   // of each
+// Rounds in which each is run a few times: an idle GPU begins slowly, so that the first would seem slow.
+constexpr int kTimedRuns = 4, kFewestRounds = 2, kMostRounds = 10;
+constexpr float kLongEnough = 4.0f;  // milliseconds of all rounds
 
 void check_blas(Status status, const char* call) {
   if (status)
@@ -58,7 +61,8 @@ using Key = std::tuple<int, bool, int64_t, int64_t, int64_t, int64_t, bool, int6
 // Descriptions for one shape, and its algorithm, or those to choose from.
 struct Plan {
   void *description = nullptr, *a = nullptr, *b = nullptr, *y = nullptr;
-  std::vector<BlasHeuristic> choices;
+  std::vector<BlasHeuristic> choices;  // in the library's order
+  std::optional<BlasHeuristic> fastest;
 };
 
 std::map<Key, Plan>& plans() {
@@ -110,7 +114,7 @@ Plan make_plan(const Product& p, const Stored& first, const Stored& second, void
 
 // What a choice depends on, besides the shape.
 std::string text_of(const Key& key, int architecture) {
-  std::string text = "products 1, cuBLASLt " + std::to_string(blas().cublasLtGetVersion()) + ", sm_" +
+  std::string text = "products 2, cuBLASLt " + std::to_string(blas().cublasLtGetVersion()) + ", sm_" +
                      std::to_string(architecture) + ":";
   std::apply([&](auto... part) { ((text += " " + std::to_string(static_cast<int64_t>(part))), ...); }, key);
   return text;
@@ -142,21 +146,26 @@ struct Timer {
 
 // The fastest of the plan's algorithms by `run(algorithm)`, which returns its status.
 template <class Run>
-BlasHeuristic fastest(const std::vector<BlasHeuristic>& choices, Stream stream, Run&& run) {
+BlasHeuristic fastest(std::vector<BlasHeuristic> choices, Stream stream, Run&& run) {
   const Timer timer;
-  BlasHeuristic best = choices[0];
-  float shortest = std::numeric_limits<float>::infinity();
-  for (const BlasHeuristic& choice : choices) {
-    if (choice.status || run(choice)) continue;
-    const float taken = timer.of(stream, kTimedRuns, [&] { run(choice); });
-    if (taken >= shortest) continue;
-    shortest = taken;
-    best = choice;
-  }
-  return best;
+  const BlasHeuristic first = choices[0];
+  std::erase_if(choices, [&](const BlasHeuristic& choice) { return choice.status || run(choice); });
+  if (choices.empty()) return first;
+  std::vector<float> shortest(choices.size(), std::numeric_limits<float>::infinity());
+  float spent = 0;
+  for (int round = 0; round < kMostRounds && (round < kFewestRounds || spent < kLongEnough); ++round)
+    for (size_t k = 0; k < choices.size(); ++k) {
+      const float taken = timer.of(stream, kTimedRuns, [&] { run(choices[k]); });
+      shortest[k] = std::min(shortest[k], taken);
+      spent += taken;
+    }
+  const auto best = std::min_element(shortest.begin(), shortest.end()) - shortest.begin();
+  return choices[static_cast<size_t>(best)];
 }
 
 }  // namespace
+
+constinit thread_local bool fixed_algorithms = false;
 
 bool fits_blas(const MatrixOperand& x, int64_t rows, int64_t cols) {
   if (x.col == 1 || cols == 1) return rows == 1 || x.row >= cols;
@@ -184,9 +193,9 @@ void BlasHandle::run(const Product& p, Stream stream, void* workspace, bool capt
     return blas().cublasLtMatmul(handle_, plan.description, one, p.b.data, plan.a, p.a.data, plan.b, zero, p.y, plan.y,
                                  p.y, plan.y, choice.algorithm, workspace, kWorkspace, stream);
   };
-  if (plan.choices.size() > 1 && !captured) {
+  BlasHeuristic chosen = plan.choices[0];
+  if (plan.choices.size() > 1 && !captured && !fixed_algorithms && !plan.fastest) {
     const std::string text = text_of(key, architecture_);
-    BlasHeuristic chosen = plan.choices[0];
     std::string kept;
     if (read_cached("cuda", text, kept) && kept.size() == sizeof(chosen.algorithm)) {
       std::memcpy(chosen.algorithm, kept.data(), kept.size());
@@ -194,9 +203,10 @@ void BlasHandle::run(const Product& p, Stream stream, void* workspace, bool capt
       chosen = fastest(plan.choices, stream, multiply);
       write_cached("cuda", text, {reinterpret_cast<const char*>(chosen.algorithm), sizeof(chosen.algorithm)});
     }
-    plan.choices = {chosen};
+    plan.fastest = chosen;
   }
-  check_blas(multiply(plan.choices[0]), "cublasLtMatmul");
+  if (plan.fastest && !fixed_algorithms) chosen = *plan.fastest;
+  check_blas(multiply(chosen), "cublasLtMatmul");
 }
 
 }  // namespace wengert::cuda

@@ -22,6 +22,10 @@ struct Product {
 // Whether cuBLASLt takes these operands as they lie; others are packed first.
 bool fits_blas(const MatrixOperand& x, int64_t rows, int64_t cols);
 
+// Whether this thread's products take the library's own first choice of an algorithm, which is the same in every
+// process, rather than the one that was fastest here.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local bool fixed_algorithms;
+
 class BlasHandle {
  public:
   static constexpr size_t kWorkspace = size_t{32} << 20;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "../shape.h"
+#include "task_order.h"
 
 namespace wengert::cuda {
 
@@ -11,21 +12,6 @@ namespace {
 
 constexpr size_t kMostWords = 400;     // of a joined chain, whose parameters have 4 KiB
 constexpr size_t kMostRegisters = 64;  // and what a thread can hold
-constexpr size_t kMostDistance = 64;   // tasks between two that are joined
-
-bool contains(const std::vector<const char*>& list, const char* block) {
-  return std::find(list.begin(), list.end(), block) != list.end();
-}
-bool overlap(const std::vector<const char*>& a, const std::vector<const char*>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const char* x) { return contains(b, x); });
-}
-
-bool is_packed(const std::vector<int64_t>& shape, const int64_t* strides) {
-  int64_t expected = 1;
-  for (size_t a = shape.size(); a-- > 0; expected *= shape[a])
-    if (shape[a] != 1 && strides[a] != expected) return false;
-  return true;
-}
 
 // The strides over shape `to` of what has these over shape `from`, both of the same elements in the same order. False:
 // there are none.
@@ -73,11 +59,11 @@ struct Joined {
   std::vector<void*> out;
 };
 
-class ChainFuser {
+class ChainFuser : TaskOrder {
  public:
   ChainFuser(std::vector<Task>& tasks, const std::vector<Range>& kept, const Recording& recording,
              std::vector<std::unique_ptr<BodyKernel>>& made)
-      : tasks_(tasks), kept_(kept), recording_(recording), made_(made), gone_(tasks.size()) {}
+      : TaskOrder(tasks, kept, recording), made_(made) {}
 
   void run() {
     for (size_t b = 0; b < tasks_.size(); ++b)
@@ -86,14 +72,8 @@ class ChainFuser {
   }
 
  private:
-  std::vector<Task>& tasks_;
-  const std::vector<Range>& kept_;
-  const Recording& recording_;
   std::vector<std::unique_ptr<BodyKernel>>& made_;
-  std::vector<bool> gone_;
   std::map<std::string, BodyKernel*> kernels_;
-
-  static bool is_chain(const Task& t) { return t.kernel && t.elements && !t.product; }
 
   bool join_with_maker(size_t b) {
     if (!is_chain(tasks_[b]) || gone_[b]) return false;
@@ -102,58 +82,12 @@ class ChainFuser {
     for (const Chain::Register& r : call.chain->registers) {
       if (!r.input) continue;
       const Operand& operand = call.in[input++];
-      if (r.row || operand.number || !is_packed(call.shape, operand.strides)) continue;
+      if (r.row || operand.number || !call.is_packed(operand.strides)) continue;
       const char* block = recording_.block_of(operand.data);
       const size_t a = block ? maker_of(block, b) : b;
       if (a != b && join(a, b)) return true;
     }
     return false;
-  }
-
-  // The last task before b that writes this block; b: none near.
-  size_t maker_of(const char* block, size_t b) const {
-    for (size_t t = b, left = kMostDistance; t-- > 0 && left > 0;) {
-      if (gone_[t]) continue;
-      --left;
-      if (contains(tasks_[t].writes, block)) return is_chain(tasks_[t]) ? t : b;
-    }
-    return b;
-  }
-
-  // Whether the work of a can be done at b: nobody between reads what it writes, or writes what it touches.
-  bool can_wait(size_t a, size_t b) const {
-    for (size_t t = a + 1; t < b; ++t) {
-      if (gone_[t]) continue;
-      if (overlap(tasks_[t].reads, tasks_[a].writes) || overlap(tasks_[t].writes, tasks_[a].writes) ||
-          overlap(tasks_[t].writes, tasks_[a].reads))
-        return false;
-    }
-    return true;
-  }
-
-  // Whether memory that a task wrote is read after task b has run.
-  bool is_read_later(const void* data, int64_t bytes, size_t b) const {
-    const auto* begin = static_cast<const char*>(data);
-    for (const Range& r : kept_)
-      if (r.begin < begin + bytes && begin < r.end) return true;
-    const char* block = recording_.block_of(data);
-    for (size_t t = b + 1; t < tasks_.size(); ++t) {
-      if (gone_[t]) continue;
-      if (contains(tasks_[t].reads, block)) return true;
-      if (contains(tasks_[t].writes, block)) return false;
-    }
-    return false;
-  }
-
-  // The register of a's chain that is written to this address; -1: none that has an element per point.
-  static int written_at(const ElementCall& a, const void* data, DType dtype) {
-    size_t output = 0;
-    for (size_t k = 0; k < a.chain->registers.size(); ++k) {
-      const Chain::Register& r = a.chain->registers[k];
-      if (!r.output || a.out[output++] != data) continue;
-      return r.row || r.dtype != dtype ? -1 : static_cast<int>(k);
-    }
-    return -1;
   }
 
   bool join(size_t a, size_t b) {
@@ -178,8 +112,7 @@ class ChainFuser {
       if (!r.input) continue;
       const Operand& operand = a.elements->in[input++];
       if (operand.number || !contains(b.writes, recording_.block_of(operand.data))) continue;
-      if (r.row || !is_packed(a.elements->shape, operand.strides) ||
-          !is_written_over(*b.elements, operand.data, r.dtype))
+      if (r.row || !a.elements->is_packed(operand.strides) || !is_written_over(*b.elements, operand.data, r.dtype))
         return false;
     }
     return true;
@@ -206,7 +139,7 @@ class ChainFuser {
       Chain::Register made = r;
       if (r.output) {
         void* to = call.out[output++];
-        const int64_t bytes = (r.row ? rows_of(call) : call.size()) * size_of(r.dtype);
+        const int64_t bytes = (r.row ? call.rows() : call.size()) * size_of(r.dtype);
         const bool replaced = contains(tasks_[b].writes, recording_.block_of(to));
         if (replaced && !is_written_over(*tasks_[b].elements, to, r.dtype)) return false;
         made.output = !replaced && is_read_later(to, bytes, b);
@@ -221,11 +154,6 @@ class ChainFuser {
     }
     j.chain->code = call.chain->code;
     return true;
-  }
-  static int64_t rows_of(const ElementCall& call) {
-    int64_t n = 1;
-    for (size_t k = 0; k + static_cast<size_t>(call.row_axes) < call.shape.size(); ++k) n *= call.shape[k];
-    return n;
   }
   // Whether the call writes its elements where these were.
   static bool is_written_over(const ElementCall& call, const void* data, DType dtype) {
@@ -246,8 +174,8 @@ class ChainFuser {
       if (r.input) {
         const Operand& operand = call.in[input];
         if (!operand.number && contains(tasks_[a].writes, recording_.block_of(operand.data))) {
-          const int made = written_at(first, operand.data, r.dtype);
-          if (made < 0 || r.row || r.output || !is_packed(call.shape, operand.strides)) return false;
+          const int made = first.written_at(operand.data, r.dtype);
+          if (made < 0 || r.row || r.output || !call.is_packed(operand.strides)) return false;
           place[k] = static_cast<int16_t>(made);
           ++input;
           continue;
@@ -292,31 +220,11 @@ class ChainFuser {
     made.kernel = kernel_of(body(*j.chain, l.form));
     made.grid = l.grid;
     made.words = l.words;
-    describe(*call, j.numbers, made);
+    describe(*call, j.numbers, 0, made);
     made.elements = std::move(call);
     tasks_[b] = std::move(made);
     gone_[a] = true;
     return true;
-  }
-
-  void describe(const ElementCall& call, const std::vector<const void*>& numbers, Task& t) const {
-    const auto add = [&](std::vector<const char*>& list, const void* data) {
-      const char* block = recording_.block_of(data);
-      if (block && !contains(list, block)) list.push_back(block);
-    };
-    for (const void* to : call.out) add(t.writes, to);
-    auto word = static_cast<int32_t>(call.out.size());
-    size_t input = 0, number = 0;
-    for (const Chain::Register& r : call.chain->registers) {
-      if (!r.input) continue;
-      const Operand& operand = call.in[input++];
-      const int64_t bytes = size_of(r.dtype);
-      if (operand.number)
-        t.numbers.push_back({word, numbers[number++], bytes});
-      else
-        add(t.reads, operand.data);
-      word += operand.number && bytes > 8 ? 2 : 1;
-    }
   }
 
   BodyKernel* kernel_of(const Body& body) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "../ops/undefined.h"
 #include "../out_of_memory.h"
 #include "../small_array.h"
 #include "graph.h"
@@ -26,6 +27,7 @@ std::vector<Kernel>& kernel_table() {
 }  // namespace
 
 LibraryKernels library_kernels;
+int waits_for_ops = 0;
 
 void add_kernel(const char* op, Kernel kernel) { kernel_table()[static_cast<size_t>(find_op(op)->id)] = kernel; }
 
@@ -44,6 +46,7 @@ Kernel find_kernel(const Op& op) {
     register_conv_kernels();
     register_recurrent_kernels();
     register_attention_kernels();
+    register_series_kernels();
     return true;
   }();
   const auto id = static_cast<size_t>(op.id);
@@ -100,6 +103,19 @@ std::string CudaDevice::description() const {
   return text;
 }
 
+int CudaDevice::attribute(int which) const {
+  int device = 0, value = 0;
+  WENGERT_CALL(cuDeviceGet, &device, ordinal);
+  WENGERT_CALL(cuDeviceGetAttribute, &value, which, device);
+  return value;
+}
+
+void CudaDevice::reset_peak() {
+  peak_bytes = live_bytes;
+  pool_.stats.peak_bytes = pool_.stats.live_bytes;
+  pool_.stats.peak_reserved_bytes = pool_.stats.reserved_bytes;
+}
+
 std::pair<size_t, size_t> CudaDevice::free_memory() {
   enter();
   size_t available = 0, total = 0;
@@ -140,11 +156,8 @@ Ref CudaDevice::filled(const Value* number) {
 void CudaDevice::run_op(const Op& op, Value* const* in, int n_in, const Attrs& attrs, Value** out) {
   for (int i = 0; i < n_in; ++i) note_use(in[i]);
   if (op.elementwise) {
-    const DType dtype = in[n_in - 1]->dtype;
-    if (const char* reason = no_kernel(op.kernel, dtype))
-      fail(ErrorKind::device, op.name.c_str(),
-           std::string("has no CUDA kernel for ") + name_of(dtype) + ": " + reason + "; compute it with x.cpu()");
-    return run_map(op.kernel, dtype, in, n_in, out[0]);
+    run_map(op.kernel, in[n_in - 1]->dtype, in, n_in, out[0]);
+    return settle(op.name.c_str());
   }
   const Kernel kernel = find_kernel(op);
   const bool by_library = !kernel && library_kernels.serve && library_kernels.serve(op);
@@ -162,6 +175,24 @@ void CudaDevice::run_op(const Op& op, Value* const* in, int n_in, const Attrs& a
   }
   (by_library ? library_kernels.run(op, operands.data(), n_in, attrs, out)
               : kernel(*this, op, operands.data(), n_in, attrs, out));
+  settle(op.name.c_str());
+}
+
+void CudaDevice::settle(const char* op) {
+  if (!waits_for_ops || recording_ || capturing_) [[likely]]
+    return;
+  ++counters.waits;
+  const Status status = driver().cuStreamSynchronize(stream());
+  if (status) {
+    std::string what;
+    try {
+      checked(status, "cuStreamSynchronize");
+    } catch (const Error& e) {
+      what = e.what();
+    }
+    fail(ErrorKind::device, op, "its kernel failed on " + name + ": " + what);
+  }
+  check_note();
 }
 
 namespace {
@@ -183,22 +214,11 @@ Chain chain_of(const FusedGroup& g) {
   return c;
 }
 
-void require_kernels(const FusedGroup& g) {
-  for (const auto& [named, i] : g.source) {
-    if (i.kind != FusedInstruction::Kind::map) continue;
-    const DType dtype = g.registers[static_cast<size_t>(i.in[i.n_in - 1])].dtype;
-    if (const char* reason = no_kernel(i.op, dtype))
-      fail(ErrorKind::device, named->name.c_str(),
-           std::string("has no CUDA kernel for ") + name_of(dtype) + ": " + reason);
-  }
-}
-
 }  // namespace
 
 void CudaDevice::run_group(const GroupCall& call) {
   const FusedGroup& g = call.group;
   auto& prepared = static_cast<PreparedChain&>(g.prepared.find(id, [&] {
-    require_kernels(g);
     auto made = std::make_unique<PreparedChain>();
     made->chain = chain_of(g);
     return std::unique_ptr<Prepared>(std::move(made));
@@ -238,6 +258,12 @@ void CudaDevice::run_group(const GroupCall& call) {
     in[n_in++] = {v->data, strides, v->device == kCpu};
   }
   run_chain(prepared, {call.ndim, call.shape, g.row_axes}, in.data(), out.data());
+  if (!waits_for_ops) [[likely]]
+    return;
+  std::string names;
+  for (const auto& [named, i] : g.source)
+    if (named) names += (names.empty() ? "" : ", ") + named->name;
+  settle(names.c_str());
 }
 
 void CudaDevice::describe_draw(int word, int key, int counter) {
@@ -252,14 +278,15 @@ void CudaDevice::note_index(const Op& op, std::vector<int64_t>& words) {
 void CudaDevice::check_note() {
   const int64_t op = std::exchange(note_[0], 0);
   if (op == 0) return;
+  const std::string where = "; it was met on " + name + " and is raised where the host waits for it";
+  if (note_[2] < -1) throw Error(ErrorKind::gradient, why_undefined(-2 - note_[2]) + where);
   if (note_[2] < 0)
     fail(ErrorKind::value, all_ops()[static_cast<size_t>(op - 1)]->name.c_str(),
-         "the operand holds NaN, which has no place in an order; replace it first, e.g. where(isnan(x), inf, x); it "
-         "was met on " +
-             name + " and is raised where the host waits for it");
+         "the operand holds NaN, which has no place in an order; replace it first, e.g. where(isnan(x), inf, x)" +
+             where);
   fail(ErrorKind::index, all_ops()[static_cast<size_t>(op - 1)]->name.c_str(),
        "the index " + std::to_string(note_[1]) + " is out of range for an axis with size " + std::to_string(note_[2]) +
-           "; it was met on " + name + " and is raised where the host waits for it");
+           where);
 }
 
 DeviceId open_device(int ordinal) {

@@ -52,6 +52,9 @@ struct LaunchCounters {
   int64_t kernels = 0, copies = 0, graphs = 0, waits = 0;
 };
 
+// How many have asked that every op is waited for, so that an error of its kernels is raised by the op itself.
+extern int waits_for_ops;
+
 class CudaDevice : public Device {
  public:
   const int ordinal;
@@ -73,12 +76,15 @@ class CudaDevice : public Device {
   bool run_program(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
                    int given) override;
   Buffer* allocate_host(size_t bytes) override;
+  std::unique_ptr<Parked> park(const char* data, size_t bytes) override;
   void synchronise() override;
 
   PoolStats pool_stats() const { return pool_.stats; }
+  void reset_peak();  // of memory, to what is in use now
   void empty_pool();
   std::string description() const;
   std::pair<size_t, size_t> free_memory();  // free, total
+  int attribute(int which) const;           // one of the driver's CUdevice_attribute
 
   // The stream that this thread's work goes to: the GPU's own, unless the thread has chosen another one.
   Stream stream() const;
@@ -148,7 +154,8 @@ class CudaDevice : public Device {
 
   Context context_ = nullptr;
   Stream stream_ = nullptr;
-  std::vector<Stream> others_;                        // streams that were chosen
+  std::vector<Stream> others_;                        // streams that were chosen, or that copy
+  Stream copying_ = nullptr;                          // copies contents that are parked
   std::map<int, std::vector<Stream>> spare_streams_;  // by priority
   std::unordered_map<Stream, int> priorities_;
   Events events_;
@@ -164,6 +171,7 @@ class CudaDevice : public Device {
   std::unordered_map<uint32_t, std::unique_ptr<PreparedChain>> maps_, casts_;
   std::unordered_map<uint64_t, std::unique_ptr<PreparedChain>> chains_;
 
+  friend class ParkedContents;
   void enter() const;     // makes the GPU that of this thread
   Stream chosen() const;  // by this thread; null: the GPU's own
   void note_use(const Value* v);
@@ -174,6 +182,7 @@ class CudaDevice : public Device {
   Module module(const std::string& source);
   void run_planned(PreparedChain& prepared, const Space& space, const Operand* in, void* const* out);
   void check_note();
+  void settle(const char* op);  // where ops are waited for
   void to_host(const Value* from, Value* to);
   void finish_copy(const Value* host);
   Ref filled(const Value* number);
@@ -206,6 +215,7 @@ void register_resample_kernels();
 void register_conv_kernels();
 void register_recurrent_kernels();
 void register_attention_kernels();
+void register_series_kernels();
 
 // The number of a GPU as a device, opened now if it was not yet. Throws a device error.
 DeviceId open_device(int ordinal);

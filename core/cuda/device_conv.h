@@ -1,6 +1,6 @@
 // Convolution and the two other parts of its trilinear form (kernels/conv.h), each as a matrix product whose second
-// factor is gathered while it is computed. A block makes a tile of 64 by 64 elements; where its elements lie is worked
-// out once for each column, and once for each step of 16 along the sum.
+// factor is gathered while it is computed. A block makes a tile of 64 by 64 or 32 by 128 elements; where its elements
+// lie is worked out once for each column, and once for each step of 16 along the sum.
 //
 //   y[o, (n, j)] = Σ over (c, tap) of w[o, (c, tap)] · x[n, c, j·stride + tap·dilation − padding]
 //   x[c, (n, p)] = Σ over (o, tap) of w[o, c, tap] · y[n, o, (p + padding − tap·dilation) / stride]
@@ -13,14 +13,13 @@ namespace wengert::WENGERT_ISA_NAMESPACE {
 enum class ConvForm { output, input, weight };
 
 // Words: to, first factor, second factor, bias or 0, batch, groups, input and output channels of one group, then three
-// numbers each: sizes of x, of y, of the window, strides, paddings, dilations; elements of a chunk of the sum, chunks.
-// Chunk c of the sum goes to to[c, …].
-template <DType D, ConvForm kForm>
+// numbers each: sizes of x, of y; elements of a chunk of the sum, chunks. Chunk c of the sum goes to to[c, …].
+template <DType D, ConvForm kForm, int kRows, class W>
 struct ConvProduct {
   using S = Storage<D>;
   using A = Accumulator<reduction::sum, S>;
-  static constexpr int kTile = 64, kDepth = 16, kEach = 4, kSide = 16;  // kSide² threads, kEach² elements of each
-  static constexpr int kPitch = kTile + kEach;
+  static constexpr int kDepth = 16, kEach = 4;  // a thread makes kEach² elements
+  static constexpr int kColumns = kThreads * kEach * kEach / kRows, kAcross = kColumns / kEach;
 
   struct Place {  // of a column, or of a term of the sum, in the second factor: along each axis, and what comes before
     int64_t before, first;  // `first`: where the term is in a row of the first factor
@@ -28,7 +27,8 @@ struct ConvProduct {
   };
 
   const int64_t* words;
-  int64_t batch, groups, inputs, outputs, taps, plane_x, plane_y;
+  static constexpr int64_t taps = W::taps();
+  int64_t batch, groups, inputs, outputs, plane_x, plane_y;
 
   WENGERT_INLINE explicit ConvProduct(const int64_t* w)
       : words(w),
@@ -36,7 +36,6 @@ struct ConvProduct {
         groups(w[5]),
         inputs(w[6]),
         outputs(w[7]),
-        taps(w[14] * w[15] * w[16]),
         plane_x(w[8] * w[9] * w[10]),
         plane_y(w[11] * w[12] * w[13]) {}
 
@@ -47,18 +46,18 @@ struct ConvProduct {
   WENGERT_INLINE int64_t depth() const {
     return kForm == ConvForm::output ? inputs * taps : kForm == ConvForm::input ? outputs * taps : batch * plane_y;
   }
-  WENGERT_INLINE int stride(int i) const { return static_cast<int>(words[17 + i]); }
-  WENGERT_INLINE int padding(int i) const { return static_cast<int>(words[20 + i]); }
-  WENGERT_INLINE int dilation(int i) const { return static_cast<int>(words[23 + i]); }
+  WENGERT_INLINE static constexpr int stride(int i) { return static_cast<int>(W::stride(i)); }
+  WENGERT_INLINE static constexpr int padding(int i) { return static_cast<int>(W::padding(i)); }
+  WENGERT_INLINE static constexpr int dilation(int i) { return static_cast<int>(W::dilation(i)); }
 
   WENGERT_INLINE Place column(int64_t c, int64_t group) const {
     Place p = {};
     int64_t at[3];
     if constexpr (kForm == ConvForm::weight) {
       const int64_t channel = quotient(c, taps);
-      coordinates(c - channel * taps, words + 14, at);
+      coordinates(c - channel * taps, W::kSizes, at);
       p.before = (group * inputs + channel) * plane_x;
-      for (int i = 0; i < 3; ++i) p.axis[i] = static_cast<int>(at[i]) * dilation(i) - padding(i);
+      for (int i = W::kFirst; i < 3; ++i) p.axis[i] = static_cast<int>(at[i]) * dilation(i) - padding(i);
     } else {
       const int64_t plane = kForm == ConvForm::output ? plane_y : plane_x;
       const int64_t n = quotient(c, plane);
@@ -78,10 +77,10 @@ struct ConvProduct {
       coordinates(place, words + 11, at);
       p.before = n * groups * inputs * plane_x;
       p.first = n * groups * outputs * plane_y + place;
-      for (int i = 0; i < 3; ++i) p.axis[i] = static_cast<int>(at[i]) * stride(i);
+      for (int i = W::kFirst; i < 3; ++i) p.axis[i] = static_cast<int>(at[i]) * stride(i);
     } else {
       const int64_t channel = quotient(k, taps), tap = k - channel * taps;
-      coordinates(tap, words + 14, at);
+      coordinates(tap, W::kSizes, at);
       p.before =
           kForm == ConvForm::output ? (group * inputs + channel) * plane_x : (group * outputs + channel) * plane_y;
       p.first = kForm == ConvForm::output ? k : channel * inputs * taps + tap;
@@ -97,16 +96,16 @@ struct ConvProduct {
     return (group * outputs + m) * plane_y;
   }
   WENGERT_INLINE A second(const Place& column, const Place& term) const {
-    int64_t at = 0;
+    int at = 0;
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
+    for (int i = W::kFirst; i < 3; ++i) {
       int p = column.axis[i] + term.axis[i];
       if constexpr (kForm == ConvForm::input) {
         const int wanted = p, apart = stride(i);
         if (apart != 1) p = wanted / apart;
         if (wanted < 0 || p * apart != wanted) return A{};
       }
-      const int64_t size = words[(kForm == ConvForm::input ? 11 : 8) + i];
+      const int size = static_cast<int>(words[(kForm == ConvForm::input ? 11 : 8) + i]);
       if (p < 0 || p >= size) return A{};
       at = at * size + p;
     }
@@ -123,51 +122,54 @@ struct ConvProduct {
   }
 
   WENGERT_INLINE void run(int64_t block_number) const {
-    const int64_t m = rows(), n = columns(), across = (n + kTile - 1) / kTile, down = (m + kTile - 1) / kTile;
+    const int64_t m = rows(), n = columns(), across = (n + kColumns - 1) / kColumns, down = (m + kRows - 1) / kRows;
     const int64_t chunk = block_number / (across * down * groups), tile = block_number % (across * down);
     const int64_t group = block_number / (across * down) % groups;
-    const int64_t first_row = tile / across * kTile, first_col = tile % across * kTile;
-    const int64_t begin = chunk * words[26], whole = depth(),
-                  end = begin + words[26] < whole ? begin + words[26] : whole;
-    alignas(16) __shared__ A left[kDepth][kPitch], right[kDepth][kPitch];
+    const int64_t first_row = tile / across * kRows, first_col = tile % across * kColumns;
+    const int64_t begin = chunk * words[14], whole = depth(),
+                  end = begin + words[14] < whole ? begin + words[14] : whole;
+    alignas(16) __shared__ A left[kDepth][kRows + kEach], right[kDepth][kColumns + kEach];
     __shared__ Place terms[kThreads];  // of the next steps: each thread finds one
     const int t = static_cast<int>(threadIdx.x);
-    // Each thread brings four rows at one term, or four terms at one column, so that neighbours read neighbours.
-    const int my_term = t % kDepth, my_row = t / kDepth, my_col = t % kTile, my_depth = t / kTile;
+    // Each thread brings some rows at one term, and some terms at one column, so that neighbours read neighbours.
+    constexpr int kLeft = kRows / kDepth, kRight = kColumns / kDepth, kTermsApart = kThreads / kColumns;
+    const int my_term = t % kDepth, my_row = t / kDepth, my_col = t % kColumns, my_depth = t / kColumns;
     const Place my_column = column(first_col + my_col < n ? first_col + my_col : n - 1, group);
     constexpr int kSteps = kThreads / kDepth;
     const auto find_terms = [&](int64_t step) {
       if (begin + step * kDepth + t < end) terms[t] = term(begin + step * kDepth + t, group);
       __syncthreads();
     };
-    int64_t row_begin[kEach];
+    int64_t row_begin[kLeft];
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int64_t r = first_row + my_row + kSide * i;
+    for (int i = 0; i < kLeft; ++i) {
+      const int64_t r = first_row + my_row + kDepth * i;
       row_begin[i] = row(r < m ? r : m - 1, group);
     }
-    A a[kEach], b[kEach];
+    A a[kLeft], b[kRight];
     const auto fetch = [&](int64_t step) {
-      const int64_t at = begin + step * kDepth;
-      const Place* here = terms + step % kSteps * kDepth;
+      const int64_t left_over = end - begin - step * kDepth;
+      const int here_terms = left_over < kDepth ? static_cast<int>(left_over) : kDepth;
+      const Place* here = terms + static_cast<int>(step % kSteps) * kDepth;
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        const int d = my_depth + kEach * i;
-        a[i] = at + my_term < end ? factor<A>(address<const S>(words[1])[row_begin[i] + here[my_term].first]) : A{};
-        b[i] = at + d < end ? second(my_column, here[d]) : A{};
+      for (int i = 0; i < kLeft; ++i)
+        a[i] = my_term < here_terms ? factor<A>(address<const S>(words[1])[row_begin[i] + here[my_term].first]) : A{};
+#pragma unroll
+      for (int i = 0; i < kRight; ++i) {
+        const int d = my_depth + kTermsApart * i;
+        b[i] = d < here_terms ? second(my_column, here[d]) : A{};
       }
     };
     A sum[kEach][kEach] = {};
-    const int row_at = t / kSide * kEach, col_at = t % kSide * kEach;
+    const int row_at = t / kAcross * kEach, col_at = t % kAcross * kEach;
     const int64_t steps = (end - begin + kDepth - 1) / kDepth;
     find_terms(0);
     fetch(0);
     for (int64_t step = 0; step < steps; ++step) {
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        left[my_term][my_row + kSide * i] = a[i];
-        right[my_depth + kEach * i][my_col] = b[i];
-      }
+      for (int i = 0; i < kLeft; ++i) left[my_term][my_row + kDepth * i] = a[i];
+#pragma unroll
+      for (int i = 0; i < kRight; ++i) right[my_depth + kTermsApart * i][my_col] = b[i];
       __syncthreads();
       if (step + 1 < steps) {
         if ((step + 1) % kSteps == 0) find_terms(step + 1);
@@ -205,7 +207,7 @@ struct ConvProduct {
         if (col_at + j >= n) break;
         const int64_t at = column_begin[j] + r * row_apart();
         const A total = reduction::sum::apply(sum[i][j], start);
-        if (words[27] > 1)
+        if (words[15] > 1)
           address<A>(words[0])[chunk * groups * m * n + at] = total;
         else
           address<S>(words[0])[at] = store_as<S>(total);
@@ -214,9 +216,9 @@ struct ConvProduct {
   }
 };
 
-template <DType D, ConvForm kForm>
+template <DType D, ConvForm kForm, int kRows, class W>
 WENGERT_INLINE void conv(const int64_t* words, int64_t block_number) {
-  ConvProduct<D, kForm>(words).run(block_number);
+  ConvProduct<D, kForm, kRows, W>(words).run(block_number);
 }
 
 }  // namespace wengert::WENGERT_ISA_NAMESPACE

@@ -4,7 +4,7 @@
 #pragma once
 #include <cstring>
 
-#include "vector_element.h"
+#include "device_half_functions.h"
 #include "vector_op_reductions.h"
 
 namespace wengert::WENGERT_ISA_NAMESPACE {
@@ -54,6 +54,16 @@ WENGERT_INLINE void store(T* to, Index i, Index n, const Pack<T, kCount>& x) {
     if (i + k < n) to[i + k] = x.at[k];
   }
 }
+// What brings packs of an array to a kernel that lets others do so, and what uses packs that it makes.
+template <class T, int kCount>
+WENGERT_INLINE auto packs_from(int64_t word) {
+  return [=](int64_t at) { return *reinterpret_cast<const Pack<T, kCount>*>(address<const T>(word) + at); };
+}
+template <class T, int kCount>
+WENGERT_INLINE auto packs_to(int64_t word) {
+  return [=](int64_t at, const Pack<T, kCount>& y) { *reinterpret_cast<Pack<T, kCount>*>(address<T>(word) + at) = y; };
+}
+
 // Neighbours along an axis with this stride.
 template <int kCount, class T, class Index>
 WENGERT_INLINE Pack<T, kCount> load_apart(const T* from, Index stride) {

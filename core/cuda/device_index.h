@@ -15,6 +15,17 @@ WENGERT_INLINE int64_t checked_index(int64_t index, int64_t size, int64_t* note,
   return -1;
 }
 
+// What has no derivative must not be asked for one: notes a number other than zero, as an index for an axis of size
+// −2 − reason. Words: from, n, reason, note, number of the op.
+template <DType D>
+WENGERT_INLINE void note_unless_zero(const int64_t* words, int64_t block_number) {
+  const int64_t at = global_thread(block_number);
+  if (at >= words[1] || !map<op::not_equal, D>(address<const Storage<D>>(words[0])[at], Storage<D>{})) return;
+  int64_t* note = address<int64_t>(words[3]);
+  note[2] = -2 - words[2];
+  note[0] = words[4];
+}
+
 // Arrays are seen as (outer, axis, inner). Words of all: to, from, indices, outer, size of the axis, inner, number of
 // indices, note, number of the op.
 

@@ -7,7 +7,8 @@ namespace wengert::WENGERT_ISA_NAMESPACE {
 
 // Words: x_bar, sums of blocks (groups of threads of all blocks, weight and bias, columns), y_bar, x, mean, variance,
 // weight, rows, columns, rows of a block, 1 / columns and eps (doubles). kRowThreads: 32, or all of a block.
-template <DType D, int kPack, int kEach, int kRowThreads, bool kCentred>
+// Packs of y_bar are brought by bring(position), those of x_bar are given to use(position, pack).
+template <DType D, int kPack, int kEach, int kRowThreads, bool kCentred, class Bring, class Use>
 struct NormCotangent {
   using S = Storage<D>;
   using A = Accumulator<reduction::sum, S>;
@@ -19,6 +20,8 @@ struct NormCotangent {
   };
 
   const int64_t* words;
+  Bring bring;
+  Use use;
   int64_t rows, columns;
   int thread;
 
@@ -28,7 +31,7 @@ struct NormCotangent {
     Row row;
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
-      row.y_bar[e] = load<kPack>(address<const S>(words[2]) + r * columns, column(e), columns);
+      row.y_bar[e] = column(e) < columns ? bring(r * columns + column(e)) : Pack<S, kPack>{};
       row.x[e] = load<kPack>(address<const S>(words[3]) + r * columns, column(e), columns);
     }
     row.mean = factor<A>(address<const S>(words[4])[r]);
@@ -81,7 +84,7 @@ struct NormCotangent {
           of_weight[e][k] += strong_term(y_bar, h[e][k]);
           of_bias[e][k] += y_bar;
         }
-        if (column(e) < columns) store<kPack>(address<S>(words[0]) + r * columns, column(e), columns, x_bar);
+        if (column(e) < columns) use(r * columns + column(e), x_bar);
       }
     }
     A* to = address<A>(words[1]) + (block_number * kGroups + group) * 2 * columns;
@@ -98,9 +101,15 @@ struct NormCotangent {
   }
 };
 
+template <DType D, int kPack, int kEach, int kRowThreads, bool kCentred, class Bring, class Use>
+WENGERT_INLINE void norm_cotangent(const int64_t* words, int64_t block_number, Bring bring, Use use) {
+  NormCotangent<D, kPack, kEach, kRowThreads, kCentred, Bring, Use>{words, bring, use, words[7], words[8], 0}.run(
+      block_number);
+}
 template <DType D, int kPack, int kEach, int kRowThreads, bool kCentred>
 WENGERT_INLINE void norm_cotangent(const int64_t* words, int64_t block_number) {
-  NormCotangent<D, kPack, kEach, kRowThreads, kCentred>{words, words[7], words[8], 0}.run(block_number);
+  norm_cotangent<D, kPack, kEach, kRowThreads, kCentred>(words, block_number, packs_from<Storage<D>, kPack>(words[2]),
+                                                         packs_to<Storage<D>, kPack>(words[0]));
 }
 
 }  // namespace wengert::WENGERT_ISA_NAMESPACE

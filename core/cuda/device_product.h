@@ -132,9 +132,48 @@ WENGERT_INLINE void small_product(const int64_t* words, int64_t block_number, Us
   use((static_cast<int64_t>(batch) * m + r) * n + c, store_as<S>(total));
 }
 
+// A thread's share of a tile of 64 lines and 16 steps along the sum, which begins at `begin` of k: four neighbours
+// where the factor is packed, otherwise such that neighbours read neighbours. What lies outside is 0; of lines that are
+// packed across the sum there are a multiple of four.
+template <Packed kPacked, class A, class S>
+WENGERT_INLINE void bring_tile(A (&x)[4], const S* from, int64_t first, int64_t count, int64_t line_stride,
+                               int64_t along_stride, int64_t begin, int64_t k) {
+  const int t = static_cast<int>(threadIdx.x);
+  const int line = kPacked == Packed::across ? t % 16 * 4 : kPacked == Packed::along ? t / 4 : t % 64;
+  const int depth = kPacked == Packed::across ? t / 16 : kPacked == Packed::along ? t % 4 * 4 : t / 64 * 4;
+  const int64_t l = first + line, p = begin + depth;
+  constexpr bool kAlong = kPacked != Packed::across;  // the four elements follow each other along the sum
+  const bool whole = l < count && (kAlong ? p + 4 <= k : p < k);
+  if (kPacked != Packed::none && whole) {
+    const auto found = *reinterpret_cast<const Pack<S, 4>*>(from + l * line_stride + p * along_stride);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = factor<A>(found.at[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      x[i] = kAlong && l < count && p + i < k ? factor<A>(from[l * line_stride + (p + i) * along_stride]) : A{};
+  }
+}
+template <Packed kPacked, class A, int kPitch>
+WENGERT_INLINE void put_tile(A (&to)[16][kPitch], const A (&x)[4]) {
+  const int t = static_cast<int>(threadIdx.x);
+  if constexpr (kPacked == Packed::across) {
+    *reinterpret_cast<Pack<A, 4>*>(&to[t / 16][t % 16 * 4]) = {x[0], x[1], x[2], x[3]};
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (kPacked == Packed::along)
+        to[t % 4 * 4 + i][t / 4] = x[i];
+      else
+        to[t / 64 * 4 + i][t % 64] = x[i];
+    }
+  }
+}
+
 // The same in tiles of 64 by 64 elements, for products whose results are many and sums short: factors go through shared
-// memory, and what is done with the elements, such as an optimizer's step, is done while others still compute.
-template <DType D, Packed kA, Packed kB, class Use>
+// memory, and what is done with the elements, such as an optimizer's step, is done while others still compute. With
+// kPacks, `use` is given packs of four neighbours, which begin at aligned positions; otherwise elements.
+template <DType D, Packed kA, Packed kB, bool kPacks, class Use>
 WENGERT_INLINE void tiled_product(const int64_t* words, int64_t block_number, Use use) {
   using S = Storage<D>;
   using A = Accumulator<reduction::sum, S>;
@@ -148,57 +187,58 @@ WENGERT_INLINE void tiled_product(const int64_t* words, int64_t block_number, Us
   const S* b = address<const S>(words[2]) + batch * words[10];
   alignas(16) __shared__ A left[kDepth][kPitch], right[kDepth][kPitch];
   const int t = static_cast<int>(threadIdx.x);
-  // Element i of a thread is at this line and depth of a tile: neighbours read neighbours.
-  const auto line = [=](Packed packed, int i) { return packed == Packed::along ? t / kDepth + kSide * i : t % kTile; };
-  const auto depth = [=](Packed packed, int i) { return packed == Packed::along ? t % kDepth : t / kTile + kEach * i; };
   A x[kEach], y[kEach];
   const auto fetch = [&](int64_t begin) {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int64_t r = first_row + line(kA, i), c = first_col + line(kB, i);
-      const int64_t p = begin + depth(kA, i), q = begin + depth(kB, i);
-      x[i] = r < m && p < k ? factor<A>(a[r * words[8] + p * words[9]]) : A{};
-      y[i] = c < n && q < k ? factor<A>(b[q * words[11] + c * words[12]]) : A{};
-    }
+    bring_tile<kA>(x, a, first_row, m, words[8], words[9], begin, k);
+    bring_tile<kB>(y, b, first_col, n, words[12], words[11], begin, k);
   };
   A sum[kEach][kEach] = {};
-  const int row_at = t / kSide * kEach, col_at = t % kSide;
+  const int row_at = t / kSide * kEach, col_at = t % kSide * kEach;
   fetch(0);
   for (int64_t begin = 0; begin < k; begin += kDepth) {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      left[depth(kA, i)][line(kA, i)] = x[i];
-      right[depth(kB, i)][line(kB, i)] = y[i];
-    }
+    put_tile<kA>(left, x);
+    put_tile<kB>(right, y);
     __syncthreads();
     if (begin + kDepth < k) fetch(begin + kDepth);
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
       const auto rows = *reinterpret_cast<const Pack<A, kEach>*>(left[d] + row_at);
+      const auto columns = *reinterpret_cast<const Pack<A, kEach>*>(right[d] + col_at);
 #pragma unroll
-      for (int j = 0; j < kEach; ++j) {
-        const A column = right[d][col_at + kSide * j];
+      for (int i = 0; i < kEach; ++i) {
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) sum[i][j] = multiply_add(rows.at[i], column, sum[i][j]);
+        for (int j = 0; j < kEach; ++j) sum[i][j] = multiply_add(rows.at[i], columns.at[j], sum[i][j]);
       }
     }
     __syncthreads();
   }
+  const int64_t c = first_col + col_at;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const int64_t r = first_row + row_at + i;
-    if (r >= m) break;
+    if (r >= m || c >= n) break;
+    Pack<S, kEach> made;
 #pragma unroll
-    for (int j = 0; j < kEach; ++j) {
-      const int64_t c = first_col + col_at + kSide * j;
-      if (c < n) use((static_cast<int64_t>(batch) * m + r) * n + c, store_as<S>(sum[i][j]));
+    for (int j = 0; j < kEach; ++j) made.at[j] = store_as<S>(sum[i][j]);
+    const int64_t at = (static_cast<int64_t>(batch) * m + r) * n + c;
+    if constexpr (kPacks) {
+      use(at, made);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        if (c + j < n) use(at + j, made.at[j]);
+      }
     }
   }
 }
-template <DType D, Packed kA, Packed kB>
+template <DType D, Packed kA, Packed kB, bool kPacks>
 WENGERT_INLINE void tiled_product(const int64_t* words, int64_t block_number) {
-  tiled_product<D, kA, kB>(words, block_number,
-                           [=](int64_t at, Storage<D> y) { address<Storage<D>>(words[0])[at] = y; });
+  if constexpr (kPacks) {
+    tiled_product<D, kA, kB, true>(words, block_number, packs_to<Storage<D>, 4>(words[0]));
+  } else {
+    tiled_product<D, kA, kB, false>(words, block_number,
+                                    [=](int64_t at, Storage<D> y) { address<Storage<D>>(words[0])[at] = y; });
+  }
 }
 
 template <DType D, Packed kA, Packed kB, bool kDeep>

@@ -37,19 +37,19 @@ WENGERT_INLINE void reduce_chunks(const int64_t* words, int64_t block_number) {
     address<Storage<Out>>(words[0])[number * kept + k] = store_as<Storage<Out>>(of_part[side]);
 }
 
-// Columns of a matrix whose rows lie apart: a block reduces a chunk of the rows of 32 packs of columns, its eight warps
-// every eighth row of it. Words: to, from, columns, rows, rows of a chunk, stride of the rows. Chunk c of column k goes
-// to to[c * columns + k].
-template <class Op, DType D, DType Out, int kPack>
+// Columns of a matrix whose rows lie apart: a block reduces a chunk of the rows of kAcross packs of columns, and that
+// many threads take a row of it together. Words: to, from, columns, rows, rows of a chunk, stride of the rows. Chunk c
+// of column k goes to to[c * columns + k].
+template <class Op, DType D, DType Out, int kPack, int kAcross>
 WENGERT_INLINE void reduce_columns(const int64_t* words, int64_t block_number) {
   using S = Storage<D>;
   using A = Accumulator<Op, S>;
-  constexpr int kParts = kThreads / 32, kAhead = 8;  // rows on their way before the first is used
+  constexpr int kParts = kThreads / kAcross, kAhead = 8;  // rows on their way before the first is used
   const int64_t columns = words[2], rows = words[3], chunk = words[4], stride = words[5];
-  const int64_t tiles = (columns + 32 * kPack - 1) / (32 * kPack);
+  const int64_t tiles = (columns + kAcross * kPack - 1) / (kAcross * kPack);
   const int64_t tile = block_number % tiles, number = block_number / tiles;
-  const int lane = static_cast<int>(threadIdx.x) % 32, part = static_cast<int>(threadIdx.x) / 32;
-  const int64_t wanted = (tile * 32 + lane) * kPack, column = wanted < columns ? wanted : columns - kPack;
+  const int lane = static_cast<int>(threadIdx.x) % kAcross, part = static_cast<int>(threadIdx.x) / kAcross;
+  const int64_t wanted = (tile * kAcross + lane) * kPack, column = wanted < columns ? wanted : columns - kPack;
   const S* from = address<const S>(words[1]) + column;
   const int64_t end = (number + 1) * chunk < rows ? (number + 1) * chunk : rows;
   A sum[kPack];
@@ -69,13 +69,13 @@ WENGERT_INLINE void reduce_columns(const int64_t* words, int64_t block_number) {
       for (int k = 0; k < kPack; ++k) sum[k] = Op::apply(sum[k], accumulated<A>(x[h].at[k]));
     }
   }
-  __shared__ A of_part[kParts][32 * kPack];
+  __shared__ A of_part[kParts][kAcross * kPack];
 #pragma unroll
-  for (int k = 0; k < kPack; ++k) of_part[part][k * 32 + lane] = sum[k];
+  for (int k = 0; k < kPack; ++k) of_part[part][k * kAcross + lane] = sum[k];
   __syncthreads();
-  // Column (lane, k) lies at k * 32 + lane, so that neighbours write to different banks.
-  for (int at = static_cast<int>(threadIdx.x); at < 32 * kPack; at += kThreads) {
-    const int64_t k = (tile * 32 + at % 32) * kPack + at / 32;
+  // Column (lane, k) lies at k * kAcross + lane, so that neighbours write to different banks.
+  for (int at = static_cast<int>(threadIdx.x); at < kAcross * kPack; at += kThreads) {
+    const int64_t k = (tile * kAcross + at % kAcross) * kPack + at / kAcross;
     if (k >= columns) continue;
     A total = of_part[0][at];
 #pragma unroll

@@ -11,6 +11,12 @@ namespace {
 
 std::string text_of(int64_t n) { return std::to_string(n); }
 
+std::set<std::string> headers_of(const Body& body) {
+  std::set<std::string> headers = {body.header};
+  if (body.series) headers.insert("device_series.h");
+  return headers;
+}
+
 std::string includes(const std::set<std::string>& headers) {
   std::string text;
   for (const std::string& h : headers) text += "#include \"" + h + "\"\n";
@@ -34,7 +40,7 @@ class Names {
     auto [found, added] = names_.try_emplace(body.text, "");
     if (added) {
       found->second = "body_" + text_of(static_cast<int64_t>(names_.size()) - 1);
-      headers.insert(body.header);
+      headers.merge(headers_of(body));
       functions += function(found->second, body);
     }
     return found->second;
@@ -123,7 +129,7 @@ std::string kernel_name(const std::string& text) {
 }
 
 std::string kernel_text(const Body& body) {
-  return includes({body.header}) + function("body", body) + "\n" +
+  return includes(headers_of(body)) + function("body", body) + "\n" +
          head(kernel_name(body.name), body.block, body.words, body.resident) + "  body(words.at, blockIdx.x);\n}\n";
 }
 

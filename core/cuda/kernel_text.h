@@ -16,6 +16,7 @@ struct Body {
   int shared = 0;          // bytes of shared memory, at most; with them, threads of different warps wait for each other
   int dynamic_shared = 0;  // bytes that the launch gives besides; such a body runs alone
   int resident = 1;        // blocks for which a multiprocessor has registers, at least
+  bool series = false;     // whether it calls functors of device_series.h
 };
 
 // The parameters of a body.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "device.h"
+#include "kernels_pool.h"
 
 namespace wengert::cuda {
 
@@ -9,9 +10,12 @@ namespace {
 
 enum class Form { output, input, weight };
 constexpr const char* kForms[] = {"output", "input", "weight"};
-constexpr int64_t kTile = 64, kDepth = 16;
+// A block makes a tile of so many elements, of 64 by 64, or of 32 rows where that leaves less of it empty.
+constexpr int64_t kTileSize = 64 * 64, kDepth = 16;
 // Bytes of shared memory of a block: of two factors, and of 256 terms of the sum.
-int shared_of(DType summed) { return static_cast<int>(2 * kDepth * (kTile + 4) * size_of(summed)) + 256 * 32; }
+int shared_of(int64_t rows, DType summed) {
+  return static_cast<int>(kDepth * (rows + kTileSize / rows + 8) * size_of(summed)) + 256 * 32;
+}
 
 // Where few tiles would leave the GPU idle, the sum is cut: into chunks that depend on the shapes only.
 constexpr int64_t kEnoughTiles = 264, kSmallestChunk = 256;
@@ -36,12 +40,15 @@ void run(CudaDevice& gpu, Form form, const Call& call, const Attrs& attrs) {
     plane_x *= call.x->shape[i];
     plane_y *= call.y->shape[i];
   }
+  if (std::max(plane_x, plane_y) > INT32_MAX)
+    fail(ErrorKind::value, "conv", "on a GPU an image of a channel can have 2147483647 elements, got more");
   const int64_t batch = call.x->shape[0], groups = attrs[kGroups].i, inputs = call.w->shape[1];
   const int64_t outputs = call.w->shape[0] / groups;
   const int64_t m = form == Form::input ? inputs : outputs;
   const int64_t n = form == Form::output ? batch * plane_y : form == Form::input ? batch * plane_x : inputs * taps;
   const int64_t depth = form == Form::output ? inputs * taps : form == Form::input ? outputs * taps : batch * plane_y;
-  const int64_t tiles = ceil_div(m, kTile) * ceil_div(n, kTile) * groups;
+  const auto tiles_of = [&](int64_t rows) { return ceil_div(m, rows) * ceil_div(n, kTileSize / rows) * groups; };
+  const int64_t rows = tiles_of(32) < tiles_of(64) ? 32 : 64, tiles = tiles_of(rows);
   const int64_t wanted =
       call.bias ? 1 : std::clamp<int64_t>(kEnoughTiles / tiles, 1, std::max<int64_t>(1, depth / kSmallestChunk));
   const int64_t chunk = std::max<int64_t>(1, ceil_div(ceil_div(depth, wanted), kDepth)) * kDepth;
@@ -57,19 +64,18 @@ void run(CudaDevice& gpu, Form form, const Call& call, const Attrs& attrs) {
                                 groups,
                                 inputs,
                                 outputs};
-  const auto add = [&](auto&& value, int64_t otherwise) {
-    for (int i = 0; i < 3; ++i) words.push_back(i < absent ? otherwise : value(i - absent));
-  };
-  for (const Value* v : {call.x, call.y, call.w}) add([&](int i) { return v->shape[2 + i]; }, 1);
-  add([&](int i) { return attrs[kStride].dims[i].raw; }, 1);
-  add([&](int i) { return attrs[kPadding].dims[i].raw; }, 0);
-  add([&](int i) { return attrs[kDilation].dims[i].raw; }, 1);
+  Dims window;
+  for (int i = 2; i < call.w->ndim; ++i) window.push(call.w->shape[i]);
+  for (const Value* v : {call.x, call.y})
+    for (int i = 0; i < 3; ++i) words.push_back(i < absent ? 1 : v->shape[2 + i - absent]);
   words.push_back(chunk);
   words.push_back(chunks);
-  gpu.run_kernel(
-      "device_conv.h",
-      "conv<" + dtype_text(dtype) + ", ConvForm::" + kForms[static_cast<int>(form)] + ">(words, block_number)", words,
-      tiles * chunks * 256, 1, shared_of(summed));
+  gpu.run_kernel("device_conv.h",
+                 "conv<" + dtype_text(dtype) + ", ConvForm::" + kForms[static_cast<int>(form)] + ", " +
+                     std::to_string(rows) + ", " +
+                     window_text(absent, window, attrs[kStride].dims, attrs[kPadding].dims, attrs[kDilation].dims) +
+                     ">(words, block_number)",
+                 words, tiles * chunks * 256, 1, shared_of(rows, summed));
   if (!partial) return;
   constexpr int64_t kPacked[] = {1};
   const Ref flat(view(call.to, Dims{call.to->size}, kPacked, 0));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "../kernels/indices.h"
+#include "../ops/check.h"
 #include "kernels_sort.h"
 
 namespace wengert::cuda {
@@ -76,15 +77,39 @@ void run_by_place(CudaDevice& gpu, const Op& op, const std::string& kernel, int 
 // that are those of all lines are sorted before, where there are many.
 constexpr int64_t kFewIndices = 64, kFewMeetings = int64_t{1} << 22, kManyLines = 1 << 14;
 
-void index_add(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
-  Value* to = out[0];
-  const int axis = normalize_axis(op.name.c_str(), attrs[1].i, to->ndim);
-  if (in[1]->size == 0) return fill_value(to, 0.0);
+// to = the sums of x at indices along an axis.
+void sum_at_indices(CudaDevice& gpu, const Op& op, int axis, const Value* x, const Value* index, Value* to) {
+  if (index->size == 0) return fill_value(to, 0.0);
   if (to->size == 0) return;
-  if (in[1]->size > kFewIndices && in[1]->size * to->size > kFewMeetings)
-    return run_by_place(gpu, op, "sum_at<" + type_text(to), axis, in[0], in[1], to);
-  IndexCall call(gpu, op, to, axis, in[1]->size, in[0], in[1], to);
+  if (index->size > kFewIndices && index->size * to->size > kFewMeetings)
+    return run_by_place(gpu, op, "sum_at<" + type_text(to), axis, x, index, to);
+  IndexCall call(gpu, op, to, axis, index->size, x, index, to);
   call.run("collect_at<false, " + type_text(to), to->size);
+}
+
+void index_add(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  sum_at_indices(gpu, op, normalize_axis(op.name.c_str(), attrs[1].i, out[0]->ndim), in[0], in[1], out[0]);
+}
+
+// The packed elements of x, as if they had one axis.
+Ref as_line(const Value* x) {
+  static constexpr int64_t kStep = 1;
+  return Ref(view(x, Dims{x->size}, &kStep, 0));
+}
+
+// The places are those that a strided view of 0, 1, 2, … has.
+void as_strided_add(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  const int64_t offset = attrs[2].dims[0].raw, size = out[0]->size;
+  check_strided(op, in[0]->dims(), attrs[1].dims, offset, size);
+  int64_t strides[kMaxRank];
+  for (int i = 0; i < in[0]->ndim; ++i) strides[i] = attrs[1].dims[i].raw;
+  const Ref numbers(empty(DType::Int64, Dims{size}, Category::workspace, gpu.id));
+  gpu.run_kernel("device_memory.h", "iota<DType::Int64, DType::Int64>(words, block_number)",
+                 {reinterpret_cast<int64_t>(numbers->data), size, 0, 1}, size);
+  const Ref places(view(numbers.v, in[0]->dims(), strides, offset));
+  const Ref packed(contiguous(places.v)), x(contiguous(in[0]));
+  const Ref places_line(as_line(packed.v)), x_line(as_line(x.v)), to_line(as_line(out[0]));
+  sum_at_indices(gpu, op, 0, x_line.v, places_line.v, to_line.v);
 }
 
 // Onto what is in `to`.
@@ -141,6 +166,7 @@ void register_index_kernels() {
   add_kernel("take", take<false>);
   add_kernel("take_along_axis", take<true>);
   add_kernel("index_add", index_add);
+  add_kernel("as_strided_add", as_strided_add);
   add_kernel("scatter_add_along_axis", scatter_add_along_axis);
   add_kernel("scatter_add", scatter_add);
   add_kernel("index_put", index_put);

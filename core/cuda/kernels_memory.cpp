@@ -1,6 +1,7 @@
 // Ops that move elements: copies between layouts, slices, joins, and values made of attributes alone.
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "device.h"
 
@@ -99,6 +100,20 @@ void iota(CudaDevice& gpu, const Op&, Value* const*, int, const Attrs& attrs, Va
                  y->size);
 }
 
+// Derivatives that do not exist: pushed forward they are NaN; pulled back they must be zero, which the GPU looks at.
+void undefined_tangent(CudaDevice&, const Op&, Value* const*, int, const Attrs&, Value** out) {
+  fill_value(out[0], std::numeric_limits<double>::quiet_NaN());
+}
+
+void undefined_cotangent(CudaDevice& gpu, const Op& op, Value* const* in, int, const Attrs& attrs, Value** out) {
+  fill_value(out[0], 0.0);
+  const Ref x(contiguous(in[0]));
+  std::vector<int64_t> words = {word_of(x->data), x->size, attrs[1].i};
+  gpu.note_index(op, words);
+  gpu.run_kernel("device_index.h", "note_unless_zero<" + dtype_text(x->dtype) + ">(words, block_number)", words,
+                 x->size, 0);
+}
+
 }  // namespace
 
 void register_memory_kernels() {
@@ -114,6 +129,8 @@ void register_memory_kernels() {
   add_kernel("tril", triangle<false>);
   add_kernel("full", full);
   add_kernel("iota", iota);
+  add_kernel("undefined_tangent", undefined_tangent);
+  add_kernel("undefined_cotangent", undefined_cotangent);
 }
 
 }  // namespace wengert::cuda

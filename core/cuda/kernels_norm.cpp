@@ -1,5 +1,7 @@
 #include "kernels_norm.h"
 
+#include "tasks.h"
+
 #include <algorithm>
 #include <bit>
 
@@ -36,7 +38,7 @@ struct PackedRows {
 bool packed_rows_cotangent(CudaDevice& gpu, Value* const* in, const Attrs& attrs, Value** out) {
   const PackedRows p(in[1], in[0], attrs);
   if (p.each == 0) return false;
-  constexpr int64_t kBlocks = 264, kFewestRows = 4;
+  constexpr int64_t kBlocks = 512, kFewestRows = 4;  // whose sums one pass adds up
   const int64_t groups = 256 / p.threads;
   const int64_t wanted = std::max(kFewestRows, ceil_div(p.rows, kBlocks));
   const int64_t of_block = ceil_div(wanted, groups) * groups, blocks = ceil_div(p.rows, of_block);
@@ -46,13 +48,14 @@ bool packed_rows_cotangent(CudaDevice& gpu, Value* const* in, const Attrs& attrs
   const bool aligned = is_aligned(weight.v);
   const Ref packed(aligned ? Ref::share(weight.v).take() : empty(dtype, weight->dims(), Category::workspace, gpu.id));
   if (!aligned) copy_into(weight.v, packed.v);
-  gpu.run_kernel("device_norm.h",
-                 "norm_cotangent<" + dtype_text(dtype) + ", " + std::to_string(p.pack) + ", " + std::to_string(p.each) +
-                     ", " + std::to_string(p.threads) + ", " + (attrs[1].i != 0 ? "true" : "false") +
-                     ">(words, block_number)",
+  const std::string function = "norm_cotangent<" + dtype_text(dtype) + ", " + std::to_string(p.pack) + ", " +
+                               std::to_string(p.each) + ", " + std::to_string(p.threads) + ", " +
+                               (attrs[1].i != 0 ? "true" : "false") + ">";
+  gpu.run_kernel("device_norm.h", function + "(words, block_number)",
                  {word(out[0]), word(sums.v), word(in[0]), word(in[1]), word(mean.v), word(variance.v), word(packed.v),
                   p.rows, p.columns, of_block, number(1.0 / static_cast<double>(p.columns)), number(attrs[0].f)},
                  blocks * 256, 2, 8 * 24);
+  if (Recording* r = gpu.recording()) r->describe_ends({function, dtype, p.pack, p.rows * p.columns, 0, 2, {2, 3}});
   for (int k = 0; k < 2; ++k) {
     const int64_t strides[] = {2 * p.columns, 1};
     const Ref one(view(sums.v, Dims{blocks * groups, p.columns}, strides, k * p.columns));

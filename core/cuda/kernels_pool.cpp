@@ -1,7 +1,22 @@
 // Pooling: maxima and sums over windows, and their transposes.
+#include "kernels_pool.h"
+
 #include "device.h"
 
 namespace wengert::cuda {
+
+std::string window_text(int absent, const Dims& sizes, const Dims& strides, const Dims& paddings,
+                        const Dims& dilations) {
+  std::string text = "Window<" + std::to_string(absent);
+  const auto add = [&](const Dims& dims, int64_t otherwise) {
+    for (int i = 0; i < 3; ++i) text += ", " + std::to_string(i < absent ? otherwise : dims[i - absent].raw);
+  };
+  add(sizes, 1);
+  add(strides, 1);
+  add(paddings, 0);
+  add(dilations, 1);
+  return text + ">";
+}
 
 namespace {
 
@@ -19,10 +34,11 @@ void run(CudaDevice& gpu, const Op& op, const std::string& types, const Value* x
   };
   add([&](int i) { return x->shape[2 + i]; }, 1);
   add([&](int i) { return y->shape[2 + i]; }, 1);
-  for (int k = 0; k < 4; ++k)  // kernel, stride, padding, dilation
-    add([&](int i) { return attrs[first + k].dims[i].raw; }, k == 2 ? 0 : 1);
+  const auto dims = [&](int k) -> const Dims& { return attrs[first + k].dims; };
+  const std::string window = window_text(absent, dims(0), dims(1), dims(2), dims(3));
   gpu.note_index(op, words);
-  gpu.run_kernel("device_pool.h", op.name + "<" + types + ">(words, block_number)", words, to->size);
+  gpu.run_kernel("device_pool.h", op.name + "<" + types + ", PoolWords<" + window + ">>(words, block_number)", words,
+                 to->size);
 }
 
 // Taps in a type that the kernels read.

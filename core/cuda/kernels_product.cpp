@@ -1,4 +1,6 @@
 // Matrix products: by cuBLASLt, or by a kernel of ours where the call would cost more than the work.
+#include <algorithm>
+
 #include "device.h"
 #include "tasks.h"
 
@@ -66,6 +68,48 @@ bool is_ours(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, bool t
   return dtype == DType::Float32 && !tf32 && k <= kShortSum && tiles >= kFewestTiles && tiles <= kMostTiles;
 }
 
+// Into how many parts a long sum is cut, each made by blocks of its own, where the result is thin, or so small that its
+// tiles would leave most of the GPU idle: a part is long enough for the threads of a block, and all are equally long.
+// By sizes alone, as above.
+int64_t parts_of_sum(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, bool tf32) {
+  constexpr int64_t kLongSum = 512, kPacks = 4;
+  if (batch != 1 || k < kLongSum || (dtype != DType::Float32 && dtype != DType::Float64)) return 1;
+  const int64_t tiles = ((m + 63) / 64) * ((n + 63) / 64);
+  int64_t parts = 1;
+  if (std::min(m, n) <= 32 && m * n * k <= int64_t{1} << 23)
+    parts = std::min<int64_t>(16, k / 64);
+  else if (dtype == DType::Float32 && !tf32 && tiles <= 64 && m * n * k <= int64_t{1} << 27)
+    parts = std::min({int64_t{8}, 256 / tiles, k / 96});
+  while (parts > 1 && k % (parts * kPacks) != 0) --parts;
+  return std::max<int64_t>(1, parts);
+}
+
+// y = the sum of the parts, as a chain: what is done with it next joins it in a graph.
+void add_parts(CudaDevice& gpu, const Value* parts, Value* y) {
+  static const Op& op = *find_op("matmul");
+  const auto count = static_cast<int>(parts->shape[0]);
+  PreparedChain& prepared = gpu.prepared(op, static_cast<int>(y->dtype) << 8 | count, [&](PreparedChain& made) {
+    Chain& chain = made.chain;
+    for (int k = 0; k < count; ++k) chain.registers.push_back({y->dtype, false, true});
+    for (int k = 1, sum = 0; k < count; ++k) {
+      Chain::Instruction i{Chain::Instruction::Kind::map};
+      i.op = Elementwise::add;
+      i.n_in = 2;
+      i.in[0] = static_cast<int16_t>(sum);
+      i.in[1] = static_cast<int16_t>(k);
+      i.out = static_cast<int16_t>(sum = static_cast<int>(chain.registers.size()));
+      chain.registers.push_back({y->dtype});
+      chain.code.push_back(i);
+    }
+    chain.registers.back().output = true;
+  });
+  static constexpr int64_t kPacked[] = {1};
+  std::vector<Operand> in;
+  for (int k = 0; k < count; ++k) in.push_back({parts->data + k * y->size * size_of(y->dtype), kPacked});
+  void* to = y->data;
+  gpu.run_chain(prepared, {1, &y->size}, in.data(), &to);
+}
+
 }  // namespace
 
 void multiply_into(CudaDevice& gpu, Value* x, bool ta, Value* z, bool tb, Value* y) {
@@ -73,7 +117,8 @@ void multiply_into(CudaDevice& gpu, Value* x, bool ta, Value* z, bool tb, Value*
   const int64_t m = y->shape[y->ndim - 2], n = y->shape[y->ndim - 1], batch = y->size / (m * n);
   const int64_t k = x->shape[x->ndim - (ta ? 2 : 1)];
   if (k == 0) return fill_value(y, 0.0);
-  const bool own = is_ours(y->dtype, batch, m, n, k, gpu.tf32);
+  const int64_t parts = parts_of_sum(y->dtype, batch, m, n, k, gpu.tf32);
+  const bool own = parts > 1 || is_ours(y->dtype, batch, m, n, k, gpu.tf32);
   Factor a(x, ta, false), b(z, tb, false);
   if (!own && !fits_blas(a.operand, m, k)) a = Factor(x, ta, true);
   if (!own && !fits_blas(b.operand, k, n)) b = Factor(z, tb, true);
@@ -81,6 +126,14 @@ void multiply_into(CudaDevice& gpu, Value* x, bool ta, Value* z, bool tb, Value*
   if (const Recording* r = gpu.recording(); r && !own) {
     if (r->is_staged(a.operand.data)) a.stage(ta);
     if (r->is_staged(b.operand.data)) b.stage(tb);
+  }
+  if (parts > 1) {
+    const int64_t length = k / parts;
+    a.operand.batch = length * a.operand.col;
+    b.operand.batch = length * b.operand.row;
+    const Ref made(empty(y->dtype, Dims{parts, m, n}, Category::workspace, gpu.id));
+    gpu.own_product({y->dtype, parts, m, n, length, a.operand, b.operand, made->data});
+    return add_parts(gpu, made.v, y);
   }
   const Product p{y->dtype, batch, m, n, k, a.operand, b.operand, y->data, gpu.tf32};
   own ? gpu.own_product(p) : gpu.multiply(p);

@@ -70,11 +70,15 @@ void columns_pass(CudaDevice& gpu, const char* name, DType from_type, DType to_t
   const int64_t most = packed_columns(from_type);
   const bool fits = matrix.columns % most == 0 && matrix.stride % most == 0 &&
                     reinterpret_cast<uintptr_t>(from) % static_cast<uintptr_t>(most * size_of(from_type)) == 0;
-  const int64_t pack = fits ? most : 1;
-  const int64_t tiles = (matrix.columns + 32 * pack - 1) / (32 * pack), chunks = (matrix.rows + chunk - 1) / chunk;
+  const int64_t pack = fits ? most : 1, chunks = (matrix.rows + chunk - 1) / chunk;
+  // Few columns of many rows: more blocks, in which more threads share a column. By the shape alone.
+  constexpr int64_t kFewTiles = 64, kManyRows = 64;
+  const int64_t across = chunks == 1 && matrix.rows > kManyRows && matrix.columns <= kFewTiles * 32 * most ? 8 : 32;
+  const int64_t tiles = (matrix.columns + across * pack - 1) / (across * pack);
   gpu.run_kernel("device_reduce.h",
                  std::string("reduce_columns<reduction::") + name + ", " + dtype_text(from_type) + ", " +
-                     dtype_text(to_type) + ", " + std::to_string(pack) + ">(words, block_number)",
+                     dtype_text(to_type) + ", " + std::to_string(pack) + ", " + std::to_string(across) +
+                     ">(words, block_number)",
                  {reinterpret_cast<int64_t>(to), reinterpret_cast<int64_t>(from), matrix.columns, matrix.rows, chunk,
                   matrix.stride},
                  tiles * chunks * 256, 1, static_cast<int>(256 * pack * size_of(accumulated_in(from_type))));
@@ -83,7 +87,7 @@ void columns_pass(CudaDevice& gpu, const char* name, DType from_type, DType to_t
 // Few rows in one pass; many in chunks that fill the GPU, and then the chunks. The order of a sum depends on the shape
 // alone, and not on whether threads can take packs.
 void reduce_columns(CudaDevice& gpu, const char* name, const Value* x, const Columns& matrix, Value* y) {
-  constexpr int64_t kFewRows = 512, kSmallest = 64, kBlocks = 264;
+  constexpr int64_t kFewRows = 512, kSmallest = 64, kBlocks = 1056;
   if (matrix.rows <= kFewRows)
     return columns_pass(gpu, name, x->dtype, y->dtype, x->data, y->data, matrix, matrix.rows);
   const int64_t across = 32 * packed_columns(x->dtype), tiles = (matrix.columns + across - 1) / across;

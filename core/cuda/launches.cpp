@@ -214,13 +214,15 @@ void CudaDevice::launch_graph(GraphExec exec) {
 
 namespace {
 
-// Two graphs of a program that run at once must not share memory: each stream has its own.
+// Two graphs of a program that run at once must not share memory: each stream has its own. Products in a graph have the
+// algorithms that were chosen when it was made.
 struct GraphsByStream : Prepared {
-  std::vector<std::pair<Stream, std::unique_ptr<GraphCache>>> caches;
-  GraphCache& of(Stream stream) {
+  using Key = std::pair<Stream, bool>;
+  std::vector<std::pair<Key, std::unique_ptr<GraphCache>>> caches;
+  GraphCache& of(const Key& wanted) {
     for (auto& [key, made] : caches)
-      if (key == stream) return *made;
-    return *caches.emplace_back(stream, std::make_unique<GraphCache>()).second;
+      if (key == wanted) return *made;
+    return *caches.emplace_back(wanted, std::make_unique<GraphCache>()).second;
   }
 };
 
@@ -228,10 +230,10 @@ struct GraphsByStream : Prepared {
 
 bool CudaDevice::run_program(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out,
                              Value* const* donated, int given) {
-  if (recording_ || !graphs || p.steps.size() < 2) return false;
+  if (recording_ || !graphs || waits_for_ops || p.steps.size() < 2) return false;
   for (int i = 0; i < p.n_inputs; ++i) note_use(in[i]);
   auto& made = static_cast<GraphsByStream&>(p.prepared.find(id, [] { return std::make_unique<GraphsByStream>(); }));
-  return made.of(stream()).run(*this, p, in, leaf_sizes, out, donated, given);
+  return made.of({stream(), fixed_algorithms}).run(*this, p, in, leaf_sizes, out, donated, given);
 }
 
 void CudaDevice::run_kernel(const char* header, const std::string& call, const std::vector<int64_t>& words,

@@ -188,8 +188,15 @@ void check(Status status, const char* call) {
   const char *name = nullptr, *text = nullptr;
   driver().cuGetErrorName(status, &name);
   driver().cuGetErrorString(status, &text);
+  // Errors of kernels are reported by whatever comes next, and end the process's work on the GPU.
+  constexpr Status kOfKernels[] = {700, 702, 710, 714, 715, 716, 717, 718, 719};
+  const bool of_kernel = std::find(std::begin(kOfKernels), std::end(kOfKernels), status) != std::end(kOfKernels);
   refuse(std::string(call) + " failed: " + (text ? text : "unknown error") + " (" +
-         (name ? name : std::to_string(status)) + ")");
+         (name ? name : std::to_string(status)) + ")" +
+         (of_kernel ? "; a kernel that was started before has failed, and this process cannot use the GPU any more. "
+                      "Start it again with wg.cuda.set_blocking(True) or inside wg.detect_anomaly(), which wait for "
+                      "each operation and name the one that fails"
+                    : ""));
 }
 
 }  // namespace wengert::cuda

@@ -6,6 +6,8 @@
 #include <unordered_map>
 
 #include "chain_fusion.h"
+#include "end_fusion.h"
+#include "task_order.h"
 
 namespace wengert::cuda {
 
@@ -17,13 +19,6 @@ constexpr size_t kMostTexts = 8;             // different bodies in a kernel
 constexpr int kMostShared = 40 << 10;        // bytes of shared memory of all of them: a block has 48 KiB
 constexpr int64_t kTinyBlocks = 2;           // of a task that one block runs after others
 constexpr size_t kLongestSequence = 8;
-
-bool contains(const std::vector<const char*>& list, const char* block) {
-  return std::find(list.begin(), list.end(), block) != list.end();
-}
-bool overlap(const std::vector<const char*>& a, const std::vector<const char*>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const char* x) { return contains(b, x); });
-}
 
 // ------------------------------------------------------------------------------- elementwise work on results of
 // products
@@ -81,7 +76,10 @@ class Fuser {
     }
     if (readers == 0 || gone_[reader]) return;
     const Task& e = tasks_[reader];
-    const int given = given_register(product, e, y);
+    const int given =
+        e.elements && !e.elements->row_axes && !e.product
+            ? recording_.register_of(*e.elements, product.y, product.dtype, product.batch * product.m * product.n)
+            : -1;
     if (given < 0 || !can_wait(p, reader) || overlap(e.writes, tasks_[p].reads)) return;
     const bool replaced = contains(e.writes, y);  // the elementwise work is done in place
     if (replaced && !is_in_place(product, e, y)) return;
@@ -102,28 +100,6 @@ class Fuser {
     return true;
   }
 
-  // The register of the chain that is the product's result, element by element; -1: it is not used so.
-  int given_register(const Product& product, const Task& e, const char* y) const {
-    if (!e.elements || e.elements->row_axes || e.product || e.elements->size() != product.batch * product.m * product.n)
-      return -1;
-    int found = -1;
-    size_t input = 0;
-    const ElementCall& call = *e.elements;
-    for (size_t k = 0; k < call.chain->registers.size(); ++k) {
-      const Chain::Register& r = call.chain->registers[k];
-      if (!r.input) continue;
-      const Operand& operand = call.in[input++];
-      if (operand.number || recording_.block_of(operand.data) != y) continue;
-      if (operand.data != product.y) return -1;
-      int64_t expected = 1;
-      for (size_t a = call.shape.size(); a-- > 0; expected *= call.shape[a])
-        if (call.shape[a] != 1 && operand.strides[a] != expected) return -1;
-      if (found >= 0 || r.dtype != product.dtype) return -1;
-      found = static_cast<int>(k);
-    }
-    return found;
-  }
-
   // Whether the product can be made where its reader is: nobody between writes what it reads.
   bool can_wait(size_t p, size_t reader) const {
     return std::none_of(tasks_[p].reads.begin(), tasks_[p].reads.end(),
@@ -133,8 +109,13 @@ class Fuser {
   void join(size_t p, size_t reader, int given, bool kept) {
     Task &product = tasks_[p], &e = tasks_[reader];
     const ElementCall& call = *e.elements;
-    const Launch l =
-        plan(*call.chain, {static_cast<int>(call.shape.size()), call.shape.data()}, call.in.data(), call.out.data(), 1);
+    const auto planned = [&](int64_t pack) {
+      return plan(*call.chain, {static_cast<int>(call.shape.size()), call.shape.data()}, call.in.data(),
+                  call.out.data(), static_cast<int>(pack));
+    };
+    const int64_t pack = product_pack(*product.product);
+    Launch l = planned(pack);
+    if (l.form.pack != pack) l = planned(1);
     auto& kernel = schedule_.made.emplace_back(std::make_unique<BodyKernel>());
     kernel->body = product_body(*product.product, kept, *call.chain, l.form, given);
     if (kernel->body.words > kMostJoinedWords) return schedule_.made.pop_back();
@@ -329,6 +310,7 @@ Schedule make_schedule(std::vector<Task> tasks, const std::vector<Range>& kept, 
   Schedule schedule;
   Fuser(tasks, kept, recording, schedule).run();
   fuse_chains(tasks, kept, recording, schedule.made);
+  fuse_ends(tasks, kept, recording, schedule.made);
   Leveller leveller;
   for (const Task& t : tasks) leveller.add(t);
   int levels = 0;

@@ -28,9 +28,32 @@ constexpr int kSharedOfReduction = kMostThreads / 32 * 16;  // bytes: a number o
 const char* const kOpNames[] = {
 #define ELEMENTWISE(name, operands, dtype_class, result) #name,
 #include "../kernels/elementwise.def"
+#include "../kernels/elementwise_scalar.def"
 #undef ELEMENTWISE
 };
-constexpr int kNumFunctors = static_cast<int>(std::size(kOpNames));
+constexpr int kNumVectorOps = 0
+#define ELEMENTWISE(name, operands, dtype_class, result) +1
+#include "../kernels/elementwise.def"
+#undef ELEMENTWISE
+    ;
+
+// Whether a functor is one of device_series.h, which takes longer to compile.
+bool is_series(Elementwise op, DType dtype) {
+  return static_cast<int>(op) >= kNumVectorOps ||
+         (is_complex(dtype) && (op == Elementwise::erf || op == Elementwise::erfc));
+}
+
+std::string functor(Elementwise op, DType dtype) {
+  const char* name = kOpNames[static_cast<int>(op)];
+  return std::string("op::") + (is_complex(dtype) && is_series(op, dtype) ? "complex_" : "") + name;
+}
+
+bool has_series(const Chain& chain) {
+  return std::any_of(chain.code.begin(), chain.code.end(), [&](const Chain::Instruction& i) {
+    return i.kind == Chain::Instruction::Kind::map &&
+           is_series(i.op, chain.registers[static_cast<size_t>(i.in[i.n_in - 1])].dtype);
+  });
+}
 
 const char* reduction_name(Reduction r) {
   switch (r) {
@@ -376,8 +399,8 @@ struct Writer {
     };
     switch (i.kind) {
       case Chain::Instruction::Kind::map: {
-        std::string s = std::string("map<op::") + kOpNames[static_cast<int>(i.op)] + ", " +
-                        dtype_text(reg(i.in[i.n_in - 1]).dtype) + ">(";
+        const DType dtype = reg(i.in[i.n_in - 1]).dtype;
+        std::string s = "map<" + functor(i.op, dtype) + ", " + dtype_text(dtype) + ">(";
         for (int k = 0; k < i.n_in; ++k) s += (k ? ", " : "") + operand(k);
         return s + ")";
       }
@@ -404,30 +427,48 @@ struct Writer {
     return "load_apart<kPack>(" + from + ", static_cast<Index>(" + word(stride_word[at] + form.axes - 1) + "))";
   }
 
+  // Loads packs at i, of n, and computes and stores what the chain makes of them. A register `given` is the pack y, and
+  // one that is `asked` for is kept as a pack, too.
+  void write_packs(int given = -1, int asked = -1) {
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).input) line(1, "const auto x" + number(k) + " = " + (k == given ? "y" : load_elements(k)) + ";");
+    const auto made = [&](int k) { return reg(k).output || k == asked; };
+    for (int k = 0; k < n_registers(); ++k)
+      if (made(k)) line(1, "Pack<" + type(k) + ", kPack> y" + number(k) + ";");
+    line(0, "#pragma unroll");
+    line(1, "for (int k = 0; k < kPack; ++k) {");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).input)
+        line(2, "const " + type(k) + " r" + number(k) + " = x" + number(k) +
+                    (k != given && is_single(k) ? ";" : ".at[k];"));
+    for (const Chain::Instruction& i : chain.code)
+      line(2, "const " + type(i.out) + " r" + number(i.out) + " = " + expression(i, "") + ";");
+    for (int k = 0; k < n_registers(); ++k)
+      if (made(k)) line(2, "y" + number(k) + ".at[k] = r" + number(k) + ";");
+    line(1, "}");
+    for (int k = 0; k < n_registers(); ++k)
+      if (reg(k).output)
+        line(1, "store<kPack>(address<" + type(k) + ">(" + word(out_word[static_cast<size_t>(k)]) + "), i, n, y" +
+                    number(k) + ");");
+  }
+
   std::string write_elements() {
     begin();
     line(1, "const Index n = static_cast<Index>(" + word(size_word) + ");");
     line(1, "const Index i = (static_cast<Index>(block_number) * " + number(kBlock) +
                 " + static_cast<Index>(threadIdx.x)) * kPack;");
     line(1, "if (i >= n) return;");
-    for (int k = 0; k < n_registers(); ++k)
-      if (reg(k).input) line(1, "const auto x" + number(k) + " = " + load_elements(k) + ";");
-    for (int k = 0; k < n_registers(); ++k)
-      if (reg(k).output) line(1, "Pack<" + type(k) + ", kPack> y" + number(k) + ";");
-    line(0, "#pragma unroll");
-    line(1, "for (int k = 0; k < kPack; ++k) {");
-    for (int k = 0; k < n_registers(); ++k)
-      if (reg(k).input)
-        line(2, "const " + type(k) + " r" + number(k) + " = x" + number(k) + (is_single(k) ? ";" : ".at[k];"));
-    for (const Chain::Instruction& i : chain.code)
-      line(2, "const " + type(i.out) + " r" + number(i.out) + " = " + expression(i, "") + ";");
-    for (int k = 0; k < n_registers(); ++k)
-      if (reg(k).output) line(2, "y" + number(k) + ".at[k] = r" + number(k) + ";");
-    line(1, "}");
-    for (int k = 0; k < n_registers(); ++k)
-      if (reg(k).output)
-        line(1, "store<kPack>(address<" + type(k) + ">(" + word(out_word[static_cast<size_t>(k)]) + "), i, n, y" +
-                    number(k) + ");");
+    write_packs();
+    line(0, "}");
+    return std::move(text);
+  }
+
+  // One pack, at `at`.
+  std::string write_pack(int given, int asked) {
+    begin();
+    line(1, "const Index i = static_cast<Index>(at), n = i + kPack;");
+    write_packs(given, asked);
+    if (asked >= 0) line(1, "return y" + number(asked) + ";");
     line(0, "}");
     return std::move(text);
   }
@@ -560,13 +601,6 @@ struct Writer {
 
 }  // namespace
 
-const char* no_kernel(Elementwise op, DType dtype) {
-  if (static_cast<int>(op) >= kNumFunctors) return "its series and iterations are compiled for the host only";
-  if (is_complex(dtype) && (op == Elementwise::erf || op == Elementwise::erfc))
-    return "of complex numbers it is compiled for the host only";
-  return nullptr;
-}
-
 Launch plan(const Chain& chain, const Space& space, const Operand* in, void* const* out, int most_pack) {
   return Planner{chain, space, in, out, most_pack}.run();
 }
@@ -595,6 +629,7 @@ Body body(const Chain& chain, const Form& form) {
   Body made;
   made.name = name_of(chain);
   made.header = "device_group.h";
+  made.series = has_series(chain);
   made.words = writer.n_words;
   made.block = chain.rows ? std::max(1, kRowBlock / form.threads) * form.threads : kBlock;
   if (chain.rows && form.threads > 32)
@@ -630,20 +665,27 @@ const char* packing(DType dtype, const MatrixOperand& x, int64_t along, int64_t 
   return "Packed::none";
 }
 
-// The function that makes a product, with its template arguments.
-std::string product_function(const Product& p) {
+// The function that makes a product, with its template arguments. `packs`: what is done with the elements is done with
+// four at once.
+std::string product_function(const Product& p, bool packs) {
   constexpr int64_t kRows = 2, kColumns = 4, kLongSum = 512;
-  const std::string arguments = dtype_text(p.dtype) + ", " + packing(p.dtype, p.a, p.a.col, p.a.row, p.m, kRows) +
-                                ", " + packing(p.dtype, p.b, p.b.row, p.b.col, p.n, kColumns);
-  if (product_tile(p) != 16) return "tiled_product<" + arguments + ">";
+  const bool tiled = product_tile(p) != 16;
+  const std::string arguments = dtype_text(p.dtype) + ", " +
+                                packing(p.dtype, p.a, p.a.col, p.a.row, p.m, tiled ? kColumns : kRows) + ", " +
+                                packing(p.dtype, p.b, p.b.row, p.b.col, p.n, kColumns);
+  if (tiled) return "tiled_product<" + arguments + (packs ? ", true>" : ", false>");
   return "small_product<" + arguments + (p.k >= kLongSum ? ", true>" : ", false>");
 }
 
 }  // namespace
 
+int64_t product_pack(const Product& p) {
+  return product_tile(p) != 16 && p.n % 4 == 0 && is_aligned(p.y, 4 * size_of(p.dtype)) ? 4 : 1;
+}
+
 Body product_body(const Product& product) {
   const DType dtype = product.dtype;
-  const std::string call = product_function(product) + "(words, block_number);";
+  const std::string call = product_function(product, product_pack(product) > 1) + "(words, block_number);";
   return {"product " + std::string(wengert::name_of(dtype)),
           "device_product.h",
           "{\n  " + call + "\n}\n",
@@ -656,17 +698,50 @@ Body product_body(const Product& product, bool kept, const Chain& chain, const F
   const DType dtype = product.dtype;
   Writer writer{chain, form};
   writer.number_words();
-  const std::string t = storage(dtype), element = writer.write_element(given);
-  std::string text = "{\n  " + product_function(product) + "(words, block_number, [=](int64_t at, " + t + " y) {\n";
-  if (kept) text += "  address<" + t + ">(words[0])[at] = y;\n";
-  text +=
-      "  [at, y](const int64_t* words) " + element + "  (words + " + std::to_string(kProductWords) + ");\n  });\n}\n";
-  return {"product " + std::string(wengert::name_of(dtype)) + " " + name_of(chain),
-          "device_product.h",
-          text,
-          kProductWords + writer.n_words,
-          kBlock,
-          shared_of_product(product)};
+  const bool packs = form.pack > 1;
+  const std::string t = packs ? "Pack<" + storage(dtype) + ", " + std::to_string(form.pack) + ">" : storage(dtype);
+  const std::string work = packs ? writer.write_pack(given, -1) : writer.write_element(given);
+  std::string text =
+      "{\n  " + product_function(product, packs) + "(words, block_number, [=](int64_t at, const " + t + "& y) {\n";
+  if (kept)
+    text += packs ? "  packs_to<" + storage(dtype) + ", " + std::to_string(form.pack) + ">(words[0])(at, y);\n"
+                  : "  address<" + t + ">(words[0])[at] = y;\n";
+  text += "  [at, y](const int64_t* words) " + work + "  (words + " + std::to_string(kProductWords) + ");\n  });\n}\n";
+  return {.name = "product " + std::string(wengert::name_of(dtype)) + " " + name_of(chain),
+          .header = "device_product.h",
+          .text = text,
+          .words = kProductWords + writer.n_words,
+          .block = kBlock,
+          .shared = shared_of_product(product),
+          .series = has_series(chain)};
+}
+
+Body body_with_ends(const Body& kernel, const std::string& function, const std::string& from, const EndChain* before,
+                    const std::string& to, const EndChain* after, bool kept) {
+  Body made = kernel;
+  const auto words = [&] { return "  (words + " + std::to_string(made.words) + ");\n  }"; };
+  std::string bring = from, use = to;
+  if (before) {
+    Writer writer{*before->chain, before->form};
+    writer.number_words();
+    bring = "[=](int64_t at) {\n  return [at](const int64_t* words) " + writer.write_pack(-1, before->joint) + words();
+    made.words += writer.n_words;
+    made.name = name_of(*before->chain) + " " + made.name;
+    made.series = made.series || has_series(*before->chain);
+  }
+  if (after) {
+    Writer writer{*after->chain, after->form};
+    writer.number_words();
+    const std::string pack = "Pack<" + writer.type(after->joint) + ", " + std::to_string(after->form.pack) + ">";
+    use = "[=](int64_t at, const " + pack + "& y) {\n";
+    if (kept) use += "  " + to + "(at, y);\n";
+    use += "  [at, &y](const int64_t* words) " + writer.write_pack(after->joint, -1) + words();
+    made.words += writer.n_words;
+    made.name += " " + name_of(*after->chain);
+    made.series = made.series || has_series(*after->chain);
+  }
+  made.text = "{\n  " + function + "(words, block_number, " + bring + ", " + use + ");\n}\n";
+  return made;
 }
 
 // Instructions that share a register which is neither a number nor a constant belong together.

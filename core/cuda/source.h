@@ -33,9 +33,6 @@ struct Chain {
   bool rows = false;
 };
 
-// Why an elementwise op has no kernel on a GPU for a dtype; null if it has one.
-const char* no_kernel(Elementwise op, DType dtype);
-
 // The points that a chain runs over: an iteration space whose last `row_axes` axes make a row.
 struct Space {
   int ndim;
@@ -91,11 +88,26 @@ Body body(const Chain& chain, const Form& form);
 std::string source(const Chain& chain, const Form& form);
 
 // A small matrix product (device_product.h). With a chain without rows: each element y of the product is its register
-// `given` in the chain's iteration space, planned with packs of one, and is stored itself only if it is `kept`.
+// `given` in the chain's iteration space, planned with packs of one or of `product_pack`, and is stored itself only if
+// it is `kept`.
 inline constexpr int kProductWords = 13;
 Body product_body(const Product& product);
 int64_t product_tile(const Product& product);  // a block makes so many rows and columns
+int64_t product_pack(const Product& product);  // neighbours that a thread makes and can do more with at once
 Body product_body(const Product& product, bool kept, const Chain& chain, const Form& form, int given);
+
+// Elementwise work at the ends of another kernel, by packs: a chain without rows, planned for such packs, of which one
+// register is what the kernel reads or makes.
+struct EndChain {
+  const Chain* chain;
+  Form form;
+  int joint;
+};
+// The kernel's body with functors for its ends. `function`: with its template arguments; its own words come first, then
+// those of the chains. `from` and `to` are what brings and uses packs without a chain; with one, a result that is
+// `kept` is stored besides.
+Body body_with_ends(const Body& kernel, const std::string& function, const std::string& from, const EndChain* before,
+                    const std::string& to, const EndChain* after, bool kept);
 
 // Of a chain without rows, the parts that have nothing to do with each other, with the numbers of their inputs and
 // outputs among the chain's. Empty if it is one.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "../per_thread.h"
 #include "../threads.h"
 #include "device.h"
 #include "tasks.h"
@@ -13,11 +14,13 @@ namespace {
 constexpr Status kNotReady = 600;
 
 // The streams that this thread has chosen, by the number of the GPU; null: the GPU's own.
-constinit thread_local Stream chosen_streams[kMostGpus] = {};
+struct ChosenStreams {
+  Stream of[kMostGpus] = {};
+};
 
 }  // namespace
 
-Stream CudaDevice::chosen() const { return chosen_streams[ordinal]; }
+Stream CudaDevice::chosen() const { return per_thread<ChosenStreams>().of[ordinal]; }
 
 Stream CudaDevice::stream() const {
   Stream const own = chosen();
@@ -27,7 +30,7 @@ Stream CudaDevice::stream() const {
 Stream CudaDevice::choose_stream(Stream stream) {
   enter();
   Stream const before = this->stream();
-  chosen_streams[ordinal] = stream == stream_ ? nullptr : stream;
+  per_thread<ChosenStreams>().of[ordinal] = stream == stream_ ? nullptr : stream;
   if (stream != stream_ && std::find(others_.begin(), others_.end(), stream) == others_.end())
     others_.push_back(stream);
   return before;
@@ -112,12 +115,12 @@ void CudaDevice::synchronise() {
 
 // A block that this thread's stream uses, and that was perhaps made on another one.
 void CudaDevice::note_use(const Value* v) {
-  if (!others_.empty() && !recording_ && v->device == id && v->buffer->size_class == kOnDevice) [[unlikely]]
+  if (!others_.empty() && !recording_ && v->device == id && is_on_device(v->buffer)) [[unlikely]]
     pool_.note_use(v->buffer->data, chosen());
 }
 
 void CudaDevice::note_outside(const Buffer* buffer) {
-  if (buffer->size_class == kOnDevice) pool_.note_outside(buffer->data);
+  if (is_on_device(buffer)) pool_.note_outside(buffer->data);
 }
 
 void CudaDevice::release_later(void* owner, void (*release)(void*)) noexcept {

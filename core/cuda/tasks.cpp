@@ -21,6 +21,29 @@ int64_t ElementCall::size() const {
   return n;
 }
 
+int64_t ElementCall::rows() const {
+  int64_t n = 1;
+  for (size_t k = 0; k + static_cast<size_t>(row_axes) < shape.size(); ++k) n *= shape[k];
+  return n;
+}
+
+bool ElementCall::is_packed(const int64_t* over) const {
+  int64_t expected = 1;
+  for (size_t a = shape.size(); a-- > 0; expected *= shape[a])
+    if (shape[a] != 1 && over[a] != expected) return false;
+  return true;
+}
+
+int ElementCall::written_at(const void* data, DType dtype) const {
+  size_t output = 0;
+  for (size_t k = 0; k < chain->registers.size(); ++k) {
+    const Chain::Register& r = chain->registers[k];
+    if (!r.output || out[output++] != data) continue;
+    return r.row || r.dtype != dtype ? -1 : static_cast<int>(k);
+  }
+  return -1;
+}
+
 void Recording::add_block(const char* begin, size_t bytes) {
   const char* end = begin + std::max<size_t>(bytes, 1);
   auto [found, added] = blocks_.try_emplace(begin, end);
@@ -32,6 +55,22 @@ const char* Recording::block_of(const void* p) const {
   if (found == blocks_.begin()) return nullptr;
   --found;
   return p < found->second ? found->first : nullptr;
+}
+
+int Recording::register_of(const ElementCall& call, const void* array, DType dtype, int64_t size) const {
+  if (call.size() != size) return -1;
+  const char* block = block_of(array);
+  int found = -1;
+  size_t input = 0;
+  for (size_t k = 0; k < call.chain->registers.size(); ++k) {
+    const Chain::Register& r = call.chain->registers[k];
+    if (!r.input) continue;
+    const Operand& operand = call.in[input++];
+    if (operand.number || block_of(operand.data) != block) continue;
+    if (operand.data != array || r.row || r.dtype != dtype || !call.is_packed(operand.strides) || found >= 0) return -1;
+    found = static_cast<int>(k);
+  }
+  return found;
 }
 
 namespace {

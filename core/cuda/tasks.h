@@ -29,6 +29,22 @@ struct ElementCall {
   std::shared_ptr<const Chain> owned;  // the chain, if it was made of those of these calls
   std::vector<std::shared_ptr<ElementCall>> sources;
   int64_t size() const;
+  int64_t rows() const;
+  bool is_packed(const int64_t* over) const;  // whether these strides are those of packed elements
+  // The register that is written to this address; -1: none that has an element per point.
+  int written_at(const void* data, DType dtype) const;
+};
+
+// A kernel that is not a chain, and lets others do elementwise work: one functor brings each pack of its operand,
+// another uses each pack of its result, once. The first may be called again for packs whose result is thrown away, so
+// it writes nothing. What the kernel reads at the place of a pack is read before the pack's result is used.
+struct Ends {
+  std::string function;  // with its template arguments; parameters: words, block_number, bring, use
+  DType dtype;           // of operand and result, which are packed
+  int pack;
+  int64_t size;
+  int result_word, operand_word;
+  std::vector<int> same_place;  // words of operands of this dtype that are read at the same place
 };
 
 struct Task {
@@ -45,6 +61,7 @@ struct Task {
   std::vector<const char*> reads, writes;  // the blocks of memory, by their beginnings
   std::optional<Product> product;          // of the library, or of a kernel of ours
   std::shared_ptr<ElementCall> elements;   // of a chain
+  std::optional<Ends> ends;
 };
 
 struct Recording : NumberLog {
@@ -57,9 +74,15 @@ struct Recording : NumberLog {
   void add_library(const Product& product);
   // Of the chain whose kernel was added last: what it reads and writes, and where numbers are among its words.
   void describe_chain(const Chain& chain, const Space& space, const Operand* in, void* const* out);
+  // Of the kernel that was added last.
+  void describe_ends(Ends ends) { tasks.back().ends = std::move(ends); }
   // Memory that tasks use: what the program was given, and what it allocates.
   void add_block(const char* begin, size_t bytes);
   const char* block_of(const void* p) const;  // null: nobody writes there
+
+  // The input register of a chain that is this array of so many packed elements, read element by element; -1: the chain
+  // reads another part of it, or reads it otherwise.
+  int register_of(const ElementCall& call, const void* array, DType dtype, int64_t size) const;
 
   // The draws that are described, by their step and a size as it has it.
   std::set<std::pair<const Step*, int64_t>> draws;

@@ -5,7 +5,8 @@
 // It is as late as a driver may be: what a stream is given runs when somebody waits for it, and not before, so that whoever reads without
 // waiting reads what was there. What is wrong with a capture is an error here, too: host copies and waits are refused while one is under
 // way. So is the memory of one GPU in a kernel of another; there are as many as WENGERT_EMULATED_GPUS says, or one, and each has
-// WENGERT_EMULATED_MB of memory, or 1,024.
+// WENGERT_EMULATED_MB of memory, or 1,024. Kernels with WENGERT_EMULATED_FAILURE in their names fail as those do that write to addresses
+// which are not theirs.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -64,6 +65,7 @@ struct Kernel {
   size_t words;
   Context* context;
   unsigned most_shared = 48 << 10;  // bytes that a launch may give
+  bool fails = false;
 };
 struct Node {
   Kernel* kernel;
@@ -93,6 +95,7 @@ constexpr int kInvalid = 1, kOutOfMemory = 2, kInvalidContext = 201, kNotFound =
 constexpr size_t kMostWords = 512;  // of the parameters of a kernel: 4 KiB
 const size_t memory = std::size_t{std::getenv("WENGERT_EMULATED_MB") ? std::strtoull(std::getenv("WENGERT_EMULATED_MB"), nullptr, 10) : 1024}
                       << 20;
+bool broken = false;  // a kernel has failed: from then on every call does
 Graph* capturing = nullptr;
 Stream* captured = nullptr;
 Context contexts[8];
@@ -150,7 +153,10 @@ API cuDeviceGetCount(int* n) {
 }
 API cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
 API cuDeviceGetName(char* name, int n, int) { return std::snprintf(name, static_cast<size_t>(n), "emulated GPU"), 0; }
-API cuDeviceGetAttribute(int* value, int attribute, int) { return *value = attribute == 75 ? 9 : 0, 0; }
+API cuDeviceGetAttribute(int* value, int attribute, int) {
+  static const std::map<int, int> known = {{75, 9}, {16, 132}, {10, 32}, {1, 1024}};
+  return *value = known.contains(attribute) ? known.at(attribute) : 0, 0;
+}
 API cuDevicePrimaryCtxRetain(Context** c, int ordinal) { return contexts[ordinal].ordinal = ordinal, *c = &contexts[ordinal], 0; }
 API cuCtxSetCurrent(Context* c) { return current = c, 0; }
 API cuCtxPushCurrent_v2(Context* c) { return pushed.push_back(current), current = c, 0; }
@@ -159,7 +165,7 @@ API cuCtxPopCurrent_v2(Context** c) {
   *c = current;
   return current = pushed.back(), pushed.pop_back(), 0;
 }
-API cuCtxSynchronize() { return capturing ? kCaptureUnsupported : (run_everything(), 0); }
+API cuCtxSynchronize() { return capturing ? kCaptureUnsupported : (run_everything(), broken ? kIllegalAddress : 0); }
 API cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = memory - current->used, *total = memory, 0; }
 API cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   if (current->used + bytes > memory) return kOutOfMemory;
@@ -236,7 +242,7 @@ API cuStreamCreate(Stream** s, unsigned flags) { return cuStreamCreateWithPriori
 API cuStreamSynchronize(Stream* handle) {
   if (capturing) return kCaptureUnsupported;
   Stream* s = stream_at(handle);
-  return s->run_until(s->given), 0;
+  return s->run_until(s->given), broken ? kIllegalAddress : 0;
 }
 API cuStreamQuery(Stream* handle) {  // does one thing each time, so that whoever asks again and again comes to an end
   Stream* s = stream_at(handle);
@@ -336,6 +342,8 @@ API cuModuleGetFunction(Kernel** kernel, void* module, const char* name) {
   auto* words = static_cast<size_t*>(dlsym(module, ("words_of_" + std::string(name)).c_str()));
   if (!words) return kNotFound;
   *kernel = new Kernel{reinterpret_cast<Run>(dlsym(module, ("run_" + std::string(name)).c_str())), *words, current};
+  const char* failing = std::getenv("WENGERT_EMULATED_FAILURE");
+  (*kernel)->fails = failing && std::strstr(name, failing);
   return 0;
 }
 API cuFuncSetAttribute(Kernel* k, int attribute, int value) {
@@ -345,6 +353,7 @@ API cuFuncSetAttribute(Kernel* k, int attribute, int value) {
 }
 API cuLaunchKernel(Kernel* k, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned, unsigned shared, Stream* handle,
                    void** parameters, void**) {
+  if (broken) return kIllegalAddress;
   if (shared > k->most_shared) return kInvalid;
   const auto* first = static_cast<const int64_t*>(parameters[0]);
   const std::vector<int64_t> words(first, first + k->words);
@@ -355,7 +364,10 @@ API cuLaunchKernel(Kernel* k, unsigned grid, unsigned, unsigned, unsigned block,
   if (capturing && handle == captured)
     capturing->nodes.push_back(std::make_unique<Node>(Node{k, grid, block, shared, words}));
   else
-    s->add([=] { k->run(words.data(), grid, static_cast<int>(block)); });
+    s->add([=] {
+      broken = broken || k->fails;
+      if (!broken) k->run(words.data(), grid, static_cast<int>(block));
+    });
   return 0;
 }
 

@@ -146,6 +146,21 @@ def summing(rng: np.random.Generator) -> None:
         same(lambda x, w: wg.rms_norm(x, w.shape, weight=w), *operands[:2], what=f"rms norm {columns} {dtype}")
 
 
+def multiplying(rng: np.random.Generator) -> None:
+    """Long sums in parts, packed or not; tiles of packs and of single elements; elementwise work on both, in graphs."""
+    for m, k, n in ((5, 1024, 10), (33, 640, 7), (70, 640, 90), (130, 100, 516), (130, 96, 515), (1, 700, 3)):
+        a, b, bias = normal(rng, m, k), normal(rng, k, n), normal(rng, n)
+        what = f"{m}×{k} by {k}×{n}"
+        same(lambda a, b: a @ b, a, b, what=what)
+        turned = normal(rng, n, k)
+        same(lambda a, b: a @ b.T, a, turned, what=f"{what}, transposed")
+        same(lambda a, b: a[:, 1:] @ b[1:], a, b, what=f"{what}, not aligned")
+        step = wg.compile(lambda a, b, c: wg.relu(a @ b + c) * 2.0 - wg.exp(-((a @ b) ** 2)).sum(axis=0))
+        operands = [t.detach().to("cuda") for t in (a, b, bias)]
+        first, *later = (step(*operands).cpu().numpy() for _ in range(3))
+        assert all((first == y).all() for y in later), what
+
+
 # What is stored in 16 bits is rounded, and so are the weights and their cotangents: relative to the largest element.
 ROUNDING = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 1e-5}
 
@@ -257,6 +272,93 @@ def resampling(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(there.cpu().numpy(), here.numpy())
 
 
+def drawing(rng: np.random.Generator) -> None:
+    """Draws with parameters on both sides of every threshold: those of the CPU, also in graphs, and their slopes."""
+    stream = ((5, 6), (2**32 - 3,))
+    shapes = np.concatenate([rng.uniform(0.02, 3.0, 300), rng.uniform(3.0, 1e4, 80), [0.0, -1.0, np.nan, np.inf, 1e-3]])
+    rates = np.concatenate([rng.uniform(0.0, 20.0, 300), rng.uniform(20.0, 1e5, 80), [0.0, -1.0, np.nan, np.inf]])
+    trials = np.floor(np.concatenate([rng.uniform(0, 60, 300), rng.uniform(60, 1e5, 80), [-1.0, np.inf, np.nan]]))
+    chances = np.concatenate([rng.random(376), [0.0, 1.0, 0.5, 1e-4, 1.5, 0.5, 0.5]])
+    weights, counts = rng.random((23, 7)), np.floor(rng.uniform(0, 400, 23))
+    weights[3, :5] = 0.0
+    for dtype in ("float32", "float64", "float16"):
+        for name, operands, attributes in (
+            ("random_gamma", (shapes,), (0, *stream)),
+            ("random_gamma", (shapes,), (1, *stream)),
+            ("random_von_mises", (rates,), stream),
+            ("random_poisson", (rates,), stream),
+            ("random_binomial", (trials, chances), stream),
+            ("random_multinomial", (counts, weights), stream),
+        ):
+            tensors = [wg.tensor(x).astype(dtype) for x in operands]
+            made = [OPS[name](*(t.to(d) for t in tensors), *attributes).cpu() for d in ("cpu", "cuda")]
+            here, there = (t.astype("float64").numpy() for t in made)
+            tolerance = 0.0 if name.startswith(("random_p", "random_b", "random_m")) else TOLERANCE[dtype]
+            np.testing.assert_allclose(there, here, rtol=tolerance, atol=tolerance, err_msg=f"{name} {dtype}")
+    a = wg.tensor(rng.uniform(0.05, 60.0, 300))
+    l = wg.log(a) + normal(rng, 300, dtype="float64")
+    same(lambda a, l: OPS["gamma_slope"](a, l), a, l, what="slopes of gamma draws")
+    same(lambda a, l: OPS["gamma_tail"](a, l, 3), a, l, what="tails")
+    same(lambda a, l: OPS["gamma_slope"](a, l), a.astype("float32"), l.astype("float32"), what="slopes in float32")
+    same(lambda a: OPS["random_gamma"](a, 0, *stream), wg.tensor(shapes[:380]), what="draws and their slopes")
+    drawing_in_graphs()
+
+
+def drawing_in_graphs() -> None:
+    """Each run of a compiled function draws what the CPU draws next."""
+    found = []
+    for device in ("cpu", "cuda"):
+        rates = wg.tensor([0.5, 3.0, 40.0, 700.0], device=device)
+        wg.manual_seed(7)
+
+        @wg.compile
+        def draw(r: Any) -> Any:
+            z = wg.random.gamma(r + 1.0)
+            return wg.random.poisson(r), wg.tanh(z) * z, z
+
+        found.append([t.cpu().numpy() for _ in range(5) for t in draw(rates)])
+    for here, there in zip(*found, strict=True):
+        np.testing.assert_allclose(there, here, rtol=2e-5)
+
+
+def series(rng: np.random.Generator) -> None:
+    """Special functions that are sums and iterations: with orders, in chains, their derivatives, and of complex numbers."""
+    a, b = wg.tensor(rng.uniform(0.1, 60.0, 300)), wg.tensor(rng.uniform(0.1, 60.0, 300))
+    p = wg.tensor(np.concatenate([rng.uniform(0.001, 0.999, 296), [0.25, 0.5, 0.75, 0.9]]))
+    x, v = a * wg.tensor(rng.uniform(0.3, 2.0, 300)), b * 0.1
+    functions: list[tuple[str, tuple[Any, ...], tuple[int, ...]]] = [
+        ("gammainc", (a, x), ()), ("gammaincc", (a, x), ()), ("gammaincinv", (a, p), ()), ("gammainccinv", (a, p), ()),
+        ("betainc", (a, b, p), ()), ("betaincinv", (a, b, p), ()), ("ndtri", (p,), ()), ("von_mises_icdf", (p, a), ()),
+        ("gamma", (a,), ()), ("beta", (a, b), ()), ("polygamma", (a,), (2,)), ("bessel_i", (a,), (3,)),
+        ("bessel_i_scaled", (a,), (3,)), ("gammainc_by_a", (a, x), (2,)), ("betainc_by_ab", (a, b, p), (1, 1)),
+        ("zeta_by_s", (a + 1.0, b), (0,)), ("zeta_by_s", (a + 1.0, b), (2,)), ("bessel_j", (a,), (2,)),
+        ("bessel_y", (a,), (2,)), ("bessel_iv", (v, a), (0,)), ("bessel_ive", (v, a), (1,)), ("bessel_kv", (v, a), (1,)),
+        ("bessel_kve", (v, a), (0,)), ("von_mises_cdf", (p, a), (1,)),
+    ]  # fmt: skip
+    for name, operands, orders in functions:
+        for dtype in ("float64", "bfloat16") if name in ("betainc", "polygamma") else ("float64",):
+            narrow = [t.astype(dtype) for t in operands]
+            made = [OPS[name](*(t.to(d) for t in narrow), *orders).cpu() for d in ("cpu", "cuda")]
+            here, there = (t.astype("float64").numpy() for t in made)
+            tolerance = 1e-9 if dtype == "float64" else 1e-2
+            np.testing.assert_allclose(there, here, rtol=tolerance, atol=1e-9, err_msg=f"{name} {dtype}")
+    chain = wg.compile(lambda a, b, p: wg.log1p(OPS["betainc"](a, b, p)) * a + OPS["gammainc"](a, b))
+    for _ in range(3):
+        made = chain(*(t.to("cuda") for t in (a, b, p)))
+        np.testing.assert_allclose(made.cpu().numpy(), chain(a, b, p).numpy(), rtol=1e-10)
+    same(lambda a, x: OPS["gammainc"](a, x), a, x, what="gammainc and its derivatives")
+    ends = wg.compile(lambda x, w: OPS["gammainc"](abs(x @ w) + 0.5, 1.0 + abs(x[:, :5])))  # at a product's end
+    normed = wg.compile(lambda x, w: wg.layer_norm(OPS["gammainc"](abs(x) + 0.5, abs(x) + 1.0), (w.shape[0],)))
+    for f in (ends, normed):
+        operands = normal(rng, 32, 64), normal(rng, 64, 5)
+        for _ in range(3):
+            made = f(*(t.to("cuda") for t in operands)).cpu().numpy()
+            np.testing.assert_allclose(made, f(*operands).numpy(), rtol=2e-4, atol=2e-5)
+    z = wg.make_complex(normal(rng, 300, dtype="float64") * 3.0, normal(rng, 300, dtype="float64") * 3.0)
+    for f in (wg.erf, wg.erfc):
+        np.testing.assert_allclose(f(z.to("cuda")).cpu().numpy(), f(z).numpy(), rtol=1e-12)
+
+
 def main(which: list[str]) -> None:
     rng = np.random.default_rng(0)
     for part in (
@@ -267,8 +369,11 @@ def main(which: list[str]) -> None:
         attending,
         attending_by_warps,
         summing,
+        multiplying,
         classifying,
         resampling,
+        drawing,
+        series,
     ):
         if not which or part.__name__ in which:
             part(rng)

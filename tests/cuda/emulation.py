@@ -106,7 +106,7 @@ def run_all(kernels: Sequence[Kernel], folder: Path) -> None:
     numbers: dict[str, int] = {}
     for k in kernels:
         numbers.setdefault(k.source, len(numbers))
-    text = ['#include "emulator.h"', '#include "device_group.h"', "using namespace wengert;"]
+    text = ['#include "emulator.h"', '#include "device_series.h"', "using namespace wengert;"]
     text.append("using namespace wengert::device;")
     for source, number in numbers.items():
         body = numbered(source, number)

@@ -51,6 +51,15 @@ def test_failures_are_explained(folder: Path, case: str, variables: dict[str, st
     run_with_emulated_gpu(folder, "emulated_failures", case, **variables)
 
 
+@pytest.mark.parametrize("how", [(), ("waited for",)])
+def test_a_kernel_that_fails_is_named(folder: Path, how: tuple[str, ...]) -> None:
+    run_with_emulated_gpu(folder, "emulated_failures", "kernel_fails", *how, WENGERT_EMULATED_FAILURE="tanh")
+
+
+def test_memory_anomalies_and_determinism(folder: Path) -> None:
+    run_with_emulated_gpu(folder, "emulated_memory")
+
+
 @pytest.mark.parametrize(("case", "library"), [("no_compiler", "libnvrtc"), ("no_products", "libcublasLt")])
 def test_missing_libraries_are_named(tmp_path: Path, case: str, library: str) -> None:
     run_with_emulated_gpu(tmp_path, "emulated_failures", case, WENGERT_EMULATED_WITHOUT=library)

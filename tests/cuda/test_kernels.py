@@ -11,7 +11,7 @@ import pytest
 from tests.cuda import chains
 from tests.cuda.emulation import COMPILER, plan, run_all
 from wengert import _core
-from wengert.dtypes import ALL
+from wengert.cli.ops import on_gpus
 from wengert.ops import OPS
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler on this machine")
@@ -22,18 +22,9 @@ COMPLEX_TOLERANCE = {"complex64": 1e-6, "complex128": 1e-12}
 SUM_TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-13, **COMPLEX_TOLERANCE}
 
 
-def test_every_elementwise_op_has_a_kernel_or_a_reason() -> None:
-    for op in OPS.values():
-        if not op.elementwise:
-            continue
-        tried = [d.name for d in ALL if chains.elementwise_types(op.name, d.name)]
-        reasons = {_core.cuda_no_kernel(op.name, d.code) for d in ALL if d.name in tried}
-        assert tried
-        assert reasons <= {
-            None,
-            "its series and iterations are compiled for the host only",
-            "of complex numbers it is compiled for the host only",
-        }
+def test_no_op_is_without_a_kernel() -> None:
+    """Its own, or CuPy's."""
+    assert [name for name in OPS if on_gpus(name) not in ("yes", "yes: by CuPy, where it is installed")] == []
 
 
 def test_results_are_those_of_the_cpu(tmp_path: Path) -> None:
