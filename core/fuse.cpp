@@ -29,16 +29,21 @@ enum class Granularity : uint8_t { none, full, row };
 // Units in an order that respects their dependencies, which instructions join one by one.
 //
 // An instruction may join the groups that make its operands and the last few groups of its shape, the latest first,
-// unless that closes a cycle: something that it reads needs the group. Mostly the positions tell; otherwise a search of
-// bounded length does, and what is not known by then stays apart. The order is kept as by Pearce and Kelly, "A dynamic
-// topological sort algorithm for directed acyclic graphs" (2006).
+// unless that closes a cycle: something that it reads needs the group. If it is the last to read what the latest maker
+// makes, it joins that one first: its result is then kept in place of the operand. Mostly the positions tell of cycles;
+// otherwise a search of bounded length does, and what is not known by then stays apart. The order is kept as by Pearce
+// and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs" (2006).
 class Schedule {
  public:
   explicit Schedule(const FusionProgram& program)
       : program_(program),
         maker_(program.shape_of.size(), -1),
         row_(program.shape_of.size()),
-        recent_(program.shapes.size()) {}
+        last_reader_(program.shape_of.size(), -1),
+        recent_(program.shapes.size()) {
+    for (int32_t i = 0; i < static_cast<int32_t>(program.instructions.size()); ++i)
+      for (int32_t v : program.instructions[i].in) last_reader_[v] = i;
+  }
 
   Fusion run() {
     for (int32_t i = 0; i < static_cast<int32_t>(program_.instructions.size()); ++i) add(i);
@@ -111,7 +116,7 @@ class Schedule {
     std::sort(makers_.begin(), makers_.end(), std::greater<>());
     makers_.erase(std::unique(makers_.begin(), makers_.end()), makers_.end());
     Granularity granularity = Granularity::none;
-    int32_t n = join(i, granularity);
+    int32_t n = join(number, granularity);
     if (n < 0) n = start(i, granularity);
     Node& node = nodes_[n];
     node.unit.members.push_back(number);
@@ -145,9 +150,15 @@ class Schedule {
   }
 
   // The group that the instruction can be a member of, or -1.
-  int32_t join(const FusionInstruction& i, Granularity& granularity) {
+  int32_t join(int32_t number, Granularity& granularity) {
+    const FusionInstruction& i = program_.instructions[number];
     if (i.role == FusionRole::none) return -1;
     find_candidates(i);
+    if (const int32_t n = maker_for_last_reader(number); n >= 0) {
+      ++visits_;
+      granularity = granularity_in(n, i);
+      if (granularity != Granularity::none) return n;
+    }
     search_.begin(*this);
     for (int32_t n : candidates_) {
       ++visits_;
@@ -171,8 +182,18 @@ class Schedule {
       std::sort(candidates_.begin(), candidates_.end(), std::greater<>());
       candidates_.erase(std::unique(candidates_.begin(), candidates_.end()), candidates_.end());
     }
-    std::erase_if(candidates_,
-                  [&](int32_t n) { return !nodes_[n].unit.group || nodes_[n].unit.members.size() >= kMostMembers; });
+    std::erase_if(candidates_, [&](int32_t n) { return !is_open(n); });
+  }
+  bool is_open(int32_t n) const { return nodes_[n].unit.group && nodes_[n].unit.members.size() < kMostMembers; }
+  // The maker that stands last, if it is a group with room, and nothing that it makes is read after this instruction.
+  int32_t maker_for_last_reader(int32_t number) const {
+    int32_t latest = -1;
+    for (int32_t m : makers_)
+      if (latest < 0 || nodes_[m].position > nodes_[latest].position) latest = m;
+    if (latest < 0 || !is_open(latest)) return -1;
+    for (int32_t v : program_.instructions[number].in)
+      if (maker_[v] == latest && last_reader_[v] != number) return -1;
+    return latest;
   }
 
   // ---------------------------------------------------------------------------------------- dependencies and order
@@ -251,6 +272,7 @@ class Schedule {
   std::vector<Node> nodes_;                   // in the order in which they began
   std::vector<int32_t> maker_;                // by value: the node that makes it; -1 for inputs
   std::vector<bool> row_;                     // by value
+  std::vector<int32_t> last_reader_;          // by value: the last instruction that reads it
   std::vector<std::vector<int32_t>> recent_;  // by shape: the last groups
   std::vector<int32_t> makers_, candidates_;  // of the instruction that is being added, the latest first
   Search search_;

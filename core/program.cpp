@@ -176,12 +176,11 @@ constexpr int kManyProducts = 1 << 20;  // regions that share a region would dou
 }  // namespace
 
 void Program::find_drops() {
-  static const Op* matmul = find_op("matmul");
   std::vector<int> last(n_slots, -1);
   for (size_t t = 0; t < steps.size(); ++t) {
     for (int32_t s : steps[t].in) last[s] = static_cast<int>(t);
     for (int32_t s : steps[t].out) last[s] = static_cast<int>(t);
-    steps[t].gemm = steps[t].op == matmul;
+    steps[t].gemm = steps[t].op && steps[t].op->matrix_product;
     n_products += steps[t].op && !steps[t].op->elementwise && steps[t].op->n_inputs >= 2;
     calls_back |= steps[t].owned != nullptr;
     for (const Region& r : steps[t].regions) {
@@ -258,7 +257,7 @@ namespace {
 constexpr int64_t kHotLoops = 1'000'000;
 // Without loops there is less to gain, and a compiler needs about the time of so many runs.
 constexpr int64_t kHotRuns = 100'000;
-constexpr int64_t kFewInstructions = 32;  // are dispatched in the time of a call from Python
+constexpr int64_t kFewInstructions = 12;  // of an optimizer's rule, say: fewer take as long as a call from Python
 
 }  // namespace
 

@@ -1,10 +1,11 @@
 #include "trace.h"
 
 #include <algorithm>
-#include <string_view>
+#include <bit>
 
 #include "device.h"
 #include "finite.h"
+#include "small_array.h"
 
 namespace wengert {
 
@@ -41,7 +42,7 @@ namespace {
 // Whether a step can only fail by running out of memory. A call that fails after overwriting a tensor would leave it
 // changed.
 bool is_safe(const Step& s) {
-  return s.group || s.gemm || (s.op && !s.owned && (s.op->view || std::string_view(s.op->name) == "sum"));
+  return s.group || s.gemm || (s.op && !s.owned && (s.op->view || s.op->reduction == Reduction::sum));
 }
 
 bool has(const std::vector<int32_t>& slots, int32_t x) {
@@ -91,6 +92,54 @@ void check_effects(const Effects& effects, const Program& p, const TraceArgument
 bool overlap(const Value* a, const Value* b) {
   return a->buffer == b->buffer || ((a->buffer->pinned || b->buffer->pinned) && share_memory(a, b));
 }
+
+// Which inputs may share memory with another. Looking at every pair would take milliseconds with a thousand parameters.
+class InputBuffers {
+ public:
+  InputBuffers(Value* const* in, size_t n) : in_(in), n_(n), table_(slots_for(n)), mask_(slots_for(n) - 1) {
+    std::fill_n(table_.data(), mask_ + 1, Slot{});
+    for (size_t i = 0; i < n; ++i) {
+      if (in[i]->buffer->pinned) pinned_.push_back(i);
+      Slot& s = slot(in[i]->buffer);
+      s.repeated = s.buffer != nullptr;
+      s.buffer = in[i]->buffer;
+    }
+  }
+
+  // An input that shares memory with input `which`, or null.
+  const Value* other(size_t which) {
+    const Buffer* b = in_[which]->buffer;
+    if (b->pinned || slot(b).repeated) {
+      for (size_t i = 0; i < n_; ++i)
+        if (i != which && overlap(in_[i], in_[which])) return in_[i];
+    } else {
+      for (size_t i : pinned_)
+        if (overlap(in_[i], in_[which])) return in_[i];
+    }
+    return nullptr;
+  }
+
+ private:
+  struct Slot {
+    const Buffer* buffer;
+    bool repeated;
+  };
+
+  static size_t slots_for(size_t n) { return std::bit_ceil(2 * n + 1); }
+
+  // Where this buffer is, or an empty place for it.
+  Slot& slot(const Buffer* b) {
+    size_t k = (reinterpret_cast<uint64_t>(b) >> 4) * 0x9e3779b97f4a7c15 >> 32 & mask_;
+    while (table_[k].buffer && table_[k].buffer != b) k = (k + 1) & mask_;
+    return table_[k];
+  }
+
+  Value* const* in_;
+  size_t n_;
+  SmallArray<Slot, 128> table_;
+  size_t mask_;
+  std::vector<size_t> pinned_;
+};
 
 bool of_attribute(const SizeLeaf& l) { return l.kind == SizeLeaf::attribute; }
 
@@ -219,16 +268,17 @@ void Trace::add_derivative(uint64_t mask, Handle<Derivative> made, GuardSet now)
 }
 
 void find_targets(const Effects& effects, Value* const* in, Tensor* const* tensors, size_t n, Tensor** targets) {
+  if (effects.writes.empty()) return;
+  InputBuffers buffers(in, n);
   for (size_t k = 0; k < effects.writes.size(); ++k) {
     const TensorWrite& w = effects.writes[k];
     targets[k] = tensors[w.input];
     if (!targets[k]) fail(ErrorKind::value, "compile", "a number is not changed in place");
-    for (size_t i = 0; i < n; ++i)
-      if (i != w.input && overlap(in[i], in[w.input]))
-        throw Error(ErrorKind::trace,
-                    w.op + ": the compiled function changes a tensor, " + to_string(in[w.input]->type()) +
-                        ", that shares memory with another that it reads, " + to_string(in[i]->type()) +
-                        "; make views of it inside the function, or clone() one of the two");
+    if (const Value* other = buffers.other(w.input))
+      throw Error(ErrorKind::trace, w.op + ": the compiled function changes a tensor, " +
+                                        to_string(in[w.input]->type()) +
+                                        ", that shares memory with another that it reads, " + to_string(other->type()) +
+                                        "; make views of it inside the function, or clone() one of the two");
     require_assignable(*targets[k], w.recorded, w.op.c_str());
   }
 }

@@ -592,8 +592,8 @@ void check_saved(const Node* n) {
 Value* accumulate(Value* x, Value* y) {
   static const Op* add = find_op("add");
   static const Attrs none;
-  if (x->refs == 1 && x->buffer->refs == 1 && !x->buffer->pinned && x->buffer->size_class != kManaged &&
-      x->buffer->saved == 0 && x->contiguous && y->contiguous && x->dtype == y->dtype && x->size == y->size) {
+  if (x->refs == 1 && x->buffer->refs == 1 && !x->buffer->pinned && !is_managed(x->buffer) && x->buffer->saved == 0 &&
+      x->contiguous && y->contiguous && x->dtype == y->dtype && x->size == y->size) {
     Value* in[2] = {x, y};
     release(run_unified(*add, in, 2, x));
     return x;

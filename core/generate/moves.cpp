@@ -1,13 +1,13 @@
-#include <algorithm>
-#include <string_view>
-
 #include "writer.h"
 
 namespace wengert::generate {
 
 namespace {
 
-void fill(Text& text, const Location& y, const std::string& value) {
+void write_fill(Text& text, double number, const Location& y) {
+  alignas(16) char one[16];
+  set_scalar(y.layout->dtype, one, number);
+  const std::string value = text.constant(y.layout->dtype, one);
   if (y.size() == 0) return;
   text.open_loop("i", y.size());
   text.line(y.element("i") + " = " + value + ";");
@@ -36,41 +36,39 @@ void write_cast(Text& text, const Location& x, const Location& y) {
   write_group(text, registers, {i}, y.size(), 1);
 }
 
+void write_joined(Text& text, const std::vector<const Location*>& in, int axis, const Location& y) {
+  Dims starts, steps;
+  for (int i = 0; i < y.layout->ndim; ++i) {
+    starts.push(0);
+    steps.push(1);
+  }
+  for (const Location* x : in) {
+    text.copy(*x, part_of(y, starts, steps, *x));
+    starts[axis] = starts[axis] + Dim(x->layout->shape[axis]);
+  }
+}
+
 }  // namespace
 
-bool is_move(const Op& op) {
-  constexpr std::string_view kMoves[] = {"contiguous", "cast", "full", "concat", "unslice", "slice_update"};
-  return std::find(std::begin(kMoves), std::end(kMoves), op.name) != std::end(kMoves);
-}
+bool is_move(const Op& op) { return op.placing != Placing::none && op.placing != Placing::size; }
 
 void write_move(Text& text, const Op& op, const std::vector<const Location*>& in, const Attrs& attrs,
                 const Location& y) {
-  if (op.name == "contiguous") {
-    text.copy(*in[0], y);
-  } else if (op.name == "cast") {
-    write_cast(text, *in[0], y);
-  } else if (op.name == "full") {
-    alignas(16) char one[16];
-    set_scalar(y.layout->dtype, one, attrs[2].f);
-    fill(text, y, text.constant(y.layout->dtype, one));
-  } else if (op.name == "concat") {
-    const int ndim = y.layout->ndim, axis = normalize_axis(op.name.c_str(), attrs[0].i, ndim);
-    Dims starts, steps;
-    for (int i = 0; i < ndim; ++i) {
-      starts.push(0);
-      steps.push(1);
-    }
-    for (const Location* x : in) {
-      text.copy(*x, part_of(y, starts, steps, *x));
-      starts[axis] = starts[axis] + Dim(x->layout->shape[axis]);
-    }
-  } else if (op.name == "unslice") {
-    alignas(16) const char zero[16] = {};
-    fill(text, y, text.constant(y.layout->dtype, zero));
-    text.copy(*in[0], part_of(y, attrs[1].dims, attrs[2].dims, *in[0]));
-  } else {  // slice_update
-    text.copy(*in[0], y);
-    text.copy(*in[1], part_of(y, attrs[0].dims, attrs[1].dims, *in[1]));
+  switch (op.placing) {
+    case Placing::copy: text.copy(*in[0], y); break;
+    case Placing::convert: write_cast(text, *in[0], y); break;
+    case Placing::fill: write_fill(text, attrs[2].f, y); break;
+    case Placing::join: write_joined(text, in, normalize_axis(op.name.c_str(), attrs[0].i, y.layout->ndim), y); break;
+    case Placing::in_zeros:
+      write_fill(text, 0, y);
+      text.copy(*in[0], part_of(y, attrs[1].dims, attrs[2].dims, *in[0]));
+      break;
+    case Placing::in_a_copy:
+      text.copy(*in[0], y);
+      text.copy(*in[1], part_of(y, attrs[0].dims, attrs[1].dims, *in[1]));
+      break;
+    case Placing::size:
+    case Placing::none: break;
   }
 }
 

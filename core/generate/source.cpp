@@ -281,7 +281,7 @@ class Source {
     if (op.elementwise) return write_elementwise(s, step);
     if (op.data) refuse("calls a Python function");
     if (op.moves) refuse("brings tensors to another device");
-    if (op.name == "size_scalar")
+    if (op.placing == Placing::size)
       if (const Size n = size_at(s, step.attrs.v[0].dims[0]); !n.known) return write_size(s, step, n);
     Call call{&op, step.owned, step.attrs, step.gemm, {}, {}};
     for (int k = 0; k < call.attrs.n; ++k)

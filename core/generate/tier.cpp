@@ -17,6 +17,8 @@ namespace {
 
 constexpr size_t kMostForms = 4;  // per program; for further sizes the executor runs it
 constexpr size_t kMostFormsForced = 64;
+constexpr int64_t kLargeResult = 4096;          // elements; after a call that makes more, signals are checked
+constexpr int kSmallCalls = 64;                 // smaller ones between checks
 constexpr int64_t kSmallWorkspace = 64 * 1024;  // bytes; smaller ones share a buffer
 
 TierCounters counters;
@@ -63,6 +65,7 @@ struct GeneratedForm {
   int64_t workshop_bytes = 0;
   std::vector<std::vector<Value*>> in, out;  // of the calls
   std::vector<Ref> growing;                  // arrays whose sizes the function computes, while it runs
+  int small_calls = 0;                       // since signals were checked
   bool busy = false;                         // a call may release the GIL, or re-enter through a callback
 
   void refuse(const std::string& why) {
@@ -127,6 +130,9 @@ struct GeneratedForm {
     Interruptible results_are_new;
     c.op->compute(*c.op, form.in[static_cast<size_t>(which)].data(), static_cast<int>(c.in.size()), c.attrs,
                   form.out[static_cast<size_t>(which)].data());
+    if (form.out[static_cast<size_t>(which)][0]->size <= kLargeResult && ++form.small_calls < kSmallCalls) return;
+    form.small_calls = 0;
+    check_interrupt();
   }
 
   static char* grow(void* context, int64_t which, int64_t bytes) {

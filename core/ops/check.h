@@ -61,4 +61,19 @@ inline void require_number(const Op& op, const Type& x) {
   }
 }
 
+// Every position offset + Σ i·strides must lie in [0, count). 128 bits: strides may be anything.
+inline void check_strided(const Op& op, const Dims& shape, const Dims& strides, int64_t offset, int64_t count) {
+  __int128 low = offset, high = offset;
+  for (int i = 0; i < shape.n; ++i) {
+    if (shape[i].raw == 0) return;
+    const __int128 reach = static_cast<__int128>(shape[i].raw - 1) * strides[i].raw;
+    (reach < 0 ? low : high) += reach;
+  }
+  if (low < 0 || high >= count) {
+    fail(ErrorKind::index, op.name.c_str(),
+         "shape " + to_string(shape) + " with strides " + to_string(strides) + " and offset " + std::to_string(offset) +
+             " reaches beyond the " + std::to_string(count) + " elements of the tensor");
+  }
+}
+
 }  // namespace wengert

@@ -71,6 +71,7 @@ static void add_ops() {
           .attrs = {{"shape", Kind::sizes}, {"dtype", Kind::integer}, {"value", Kind::real}},
           .infer = infer_full,
           .compute = compute_full,
+          .placing = Placing::fill,
           .differentiable = false});
   add_op({.name = "iota",
           .n_inputs = 0,
@@ -83,6 +84,7 @@ static void add_ops() {
           .attrs = {{"size", Kind::sizes}, {"dtype", Kind::integer}},
           .infer = infer_size_scalar,
           .compute = compute_size_scalar,
+          .placing = Placing::size,
           .differentiable = false,
           .on_host = true});
 }

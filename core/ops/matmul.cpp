@@ -118,7 +118,8 @@ static void add_ops() {
           .n_inputs = 2,
           .attrs = {{"transpose_a", Attr::Kind::integer}, {"transpose_b", Attr::Kind::integer}},
           .infer = infer_matmul,
-          .compute = compute_matmul});
+          .compute = compute_matmul,
+          .matrix_product = true});
 }
 static const OpFamily family(add_ops);
 

@@ -17,6 +17,19 @@ struct Derived;
 // What autocast casts floating operands to: nothing, the low precision, float32 where they are in half precision.
 enum class Precision : uint8_t { any, low, full };
 
+// How an op puts elements into their places, where it does nothing else, for those who write code of their own for it.
+// Each of its operands is copied (`fill` has none, and `size` is a number that a program reads):
+enum class Placing : uint8_t {
+  none,       // it does something else
+  copy,       // as it is
+  convert,    // in another dtype
+  fill,       // the last attribute, everywhere
+  join,       // one after the other along an axis
+  in_zeros,   // to a part of zeros: shape, starts, steps
+  in_a_copy,  // the second to a part of the first: starts, steps
+  size,       // the first attribute
+};
+
 struct Op {
   // Types of the outputs from types of the inputs; throws an Error that names the op. Sizes may be symbolic.
   using Infer = void (*)(const Op& op, const Type* in, int n_in, const Attrs& attrs, Type* out);
@@ -43,6 +56,8 @@ struct Op {
   // dtype is refused, and the dtype of the result.
   MapFn map[kNumDTypes] = {};
   DType map_result[kNumDTypes] = {};
+  bool matrix_product = false;  // the product of two matrices
+  Placing placing = Placing::none;
   Precision precision = Precision::any;
   bool differentiable = true;             // false: outputs carry no gradient at all (comparisons, argmax)
   bool moves = false;                     // its last attribute says on which device the output is

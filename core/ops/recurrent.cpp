@@ -132,13 +132,21 @@ void run(const Op& op, const Value* gates, Value* const* in, int n_in, Value** o
   for (Result& r : results) r.finish();
 }
 
-// An operand with strided rows, such as the view of a batch-first layer.
+// An operand with strided rows, such as the view of a batch-first layer. One number that is repeated everywhere, as
+// zeros are, is one row for all.
 struct Rows {
   Ref value;
   explicit Rows(Value* x) : value(as_computed(x, computed_in(x->dtype))) {
-    if (value->shape[2] > 1 && value->strides[2] != 1) value = Ref(contiguous(value.v));
+    if (value->shape[2] <= 1 || value->strides[2] == 1) return;
+    const bool uniform = is_uniform(value.v) && value->size > 0;
+    const Ref rows(uniform ? view(value.v, Dims{1, 1, value->shape[2]}, value->strides, 0)
+                           : Ref::share(value.v).take());
+    value = Ref(contiguous(rows.v));
   }
-  RecurrentArray array() const { return {value->data, value->strides[0], value->strides[1], value->shape[2]}; }
+  RecurrentArray array() const { return {value->data, step(0), step(1), value->shape[2]}; }
+
+ private:
+  int64_t step(int axis) const { return value->shape[axis] == 1 ? 0 : value->strides[axis]; }
 };
 
 void compute_lstm(const Op& op, Value* const* in, int n_in, const Attrs&, Value** out) {

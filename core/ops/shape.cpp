@@ -308,21 +308,6 @@ void compute_concat(const Op& op, Value* const* in, int n, const Attrs& attrs, V
 // as_strided, as_strided_add
 // ---------------------------------------------------------------------------------
 
-// Every position offset + Σ i·strides must lie in [0, count). 128 bits: strides may be anything.
-void check_strided(const Op& op, const Dims& shape, const Dims& strides, int64_t offset, int64_t count) {
-  __int128 low = offset, high = offset;
-  for (int i = 0; i < shape.n; ++i) {
-    if (shape[i].raw == 0) return;
-    const __int128 reach = static_cast<__int128>(shape[i].raw - 1) * strides[i].raw;
-    (reach < 0 ? low : high) += reach;
-  }
-  if (low < 0 || high >= count) {
-    fail(ErrorKind::index, op.name.c_str(),
-         "shape " + to_string(shape) + " with strides " + to_string(strides) + " and offset " + std::to_string(offset) +
-             " reaches beyond the " + std::to_string(count) + " elements of the tensor");
-  }
-}
-
 void infer_as_strided(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {
   require_entries(op, op.attrs[1], attrs[1], attrs[0].dims.n);
   require_entries(op, op.attrs[2], attrs[2], 1);
@@ -492,17 +477,20 @@ static void add_ops() {
   add_op({.name = "unslice",
           .attrs = {{"shape", Kind::sizes}, {"starts", Kind::sizes}, {"steps", Kind::sizes}},
           .infer = infer_unslice,
-          .compute = compute_unslice});
+          .compute = compute_unslice,
+          .placing = Placing::in_zeros});
   add_op({.name = "slice_update",
           .n_inputs = 2,
           .attrs = {{"starts", Kind::sizes}, {"steps", Kind::sizes}},
           .infer = infer_slice_update,
-          .compute = compute_slice_update});
+          .compute = compute_slice_update,
+          .placing = Placing::in_a_copy});
   add_op({.name = "concat",
           .n_inputs = -1,
           .attrs = {{"axis", Kind::integer}},
           .infer = infer_concat,
-          .compute = compute_concat});
+          .compute = compute_concat,
+          .placing = Placing::join});
   const std::vector<AttrSpec> strided = {{"shape", Kind::sizes}, {"strides", Kind::sizes}, {"offset", Kind::sizes}};
   add_op({.name = "as_strided",
           .attrs = strided,
@@ -520,7 +508,8 @@ static void add_ops() {
           .attrs = {{"dtype", Kind::integer}},
           .infer = infer_cast,
           .compute = compute_cast,
-          .fusion = FusionRole::map});
+          .fusion = FusionRole::map,
+          .placing = Placing::convert});
   add_op({.name = "bitcast",
           .attrs = {{"dtype", Kind::integer}},
           .infer = infer_bitcast,
@@ -532,7 +521,7 @@ static void add_ops() {
           .view = [](const Op&, const Value* x, const Attrs&, const Type&) { return alias(x); },
           .differentiable = false});
   add_op({.name = "replace_value", .n_inputs = 2, .infer = infer_replace_value, .compute = compute_replace_value});
-  add_op({.name = "contiguous", .attrs = {}, .infer = infer_same, .compute = compute_pack});
+  add_op({.name = "contiguous", .attrs = {}, .infer = infer_same, .compute = compute_pack, .placing = Placing::copy});
   add_op({.name = "triu", .attrs = diagonal, .infer = infer_triangle, .compute = compute_triangle<true>});
   add_op({.name = "tril", .attrs = diagonal, .infer = infer_triangle, .compute = compute_triangle<false>});
 }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "matrices.h"
+#include "undefined.h"
 
 namespace wengert {
 
@@ -221,15 +222,22 @@ void compute_eig(const Op& op, Value* const* in, int, const Attrs&, Value** out)
   failures.raise(op, x);
 }
 
+}  // namespace
+
 // Derivatives that do not exist: of the columns that complete a basis (svd with full matrices, complete qr). Pushed
 // forward they are NaN; pulled back they must be zero, or it is said what is not defined.
-constexpr const char* kUndefined[] = {
-    "svd: with full_matrices=True the columns of U and rows of Vh beyond min(m, n) are any that complete the basis, "
-    "and "
-    "have no derivative; use full_matrices=False",
-    "qr: with mode='complete' the columns of Q beyond min(m, n) are any that complete the basis, and have no "
-    "derivative; use mode='reduced'",
-};
+const char* why_undefined(int64_t reason) {
+  static constexpr const char* kWhy[] = {
+      "svd: with full_matrices=True the columns of U and rows of Vh beyond min(m, n) are any that complete the basis, "
+      "and "
+      "have no derivative; use full_matrices=False",
+      "qr: with mode='complete' the columns of Q beyond min(m, n) are any that complete the basis, and have no "
+      "derivative; use mode='reduced'",
+  };
+  return kWhy[reason != 0];
+}
+
+namespace {
 
 void infer_undefined(const Op& op, const Type* in, int, const Attrs& attrs, Type* out) {
   out[0] = {in[0].dtype, shape_attr(op, attrs[0])};
@@ -246,7 +254,7 @@ void compute_undefined_cotangent(const Op&, Value* const* in, int, const Attrs& 
   with_lapack_type(out[0]->dtype, [&]<class T>() {
     const T* x = data_of<T>(packed.v);
     if (!std::all_of(x, x + packed->size, [](T e) { return e == T(0); })) {
-      throw Error(ErrorKind::gradient, kUndefined[attrs[1].i != 0]);
+      throw Error(ErrorKind::gradient, why_undefined(attrs[1].i));
     }
     std::fill_n(data_of<T>(out[0]), out[0]->size, T(0));
   });

@@ -195,5 +195,3 @@ def test_bad_configurations_are_named() -> None:
         wg.DeterministicConfig(global_seed=1.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="deterministic\\(seed=42\\)"):
         wg.deterministic(42)  # type: ignore[arg-type]
-    with pytest.warns(UserWarning, match="no effect"):
-        wg.DeterministicConfig(cudnn_deterministic=False)

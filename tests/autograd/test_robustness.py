@@ -425,7 +425,7 @@ def test_signals_are_answered_within_one_product(threads: int) -> None:
         COUNTING
         + f"""
 wg.set_num_threads({threads})
-a = wg.randn(1800, 1800, dtype="float64")
+a = wg.randn(3000, 3000, dtype="float64")  # some tenths of a second, on a fast machine, too
 expected = a[:1] @ a
 product = []
 assert not interrupted(lambda: product.append(a @ a))
@@ -437,9 +437,11 @@ print(bool(wg.allclose((a @ a)[:1], expected)))
     assert out.split() == ["True", "True", "True", "1", "True"]
 
 
-def test_signals_are_answered_within_a_compiled_call() -> None:
+@pytest.mark.parametrize("tier", ["executor", "generated"])
+def test_signals_are_answered_within_a_compiled_call(tier: str) -> None:
     out = in_child(
         COUNTING
+        + f"_core.set_tier({tier!r})"
         + """
 w = wg.randn(64, 64) * 0.1
 def chain(x, w):

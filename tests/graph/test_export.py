@@ -281,6 +281,25 @@ def test_hostile_files_with_a_proper_checksum(good: Path, tmp_path: Path) -> Non
     assert refused > 200
 
 
+def test_inner_programs_are_made_fit_to_run(tmp_path: Path) -> None:
+    """Those whose results are an operand, or the same twice, get copies; what nobody reads is taken out."""
+    from wengert.graph import program_file
+
+    def f(x: Any) -> Any:
+        a, b = wg.cond(x.sum() > 0, lambda x: (wg.sin(x), x * 2.0), lambda x: (x + 1.0, x * 3.0), x)
+        return wg.fori_loop(0, 3, lambda i, c: (c[0] + c[1], c[1] * 2.0), (a, b))[0]
+
+    wg.export(f, real(3), path=tmp_path / "good.wg")
+    description, tensors = program_file.read(tmp_path / "good.wg")
+    for inner in description["programs"]:
+        for changed in ([inner["outputs"][0]] * 2, [0, 0], [0, 1], [1, 0]):
+            before, inner["outputs"] = inner["outputs"], changed
+            with_checksum(description, tensors, tmp_path / "bad.wg")
+            inner["outputs"] = before
+            loaded = wg.load_program(tmp_path / "bad.wg")
+            assert [loaded(real(3)).shape for _ in range(3)] == [(3,)] * 3
+
+
 class _TooLong(Exception):
     pass
 

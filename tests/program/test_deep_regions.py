@@ -162,7 +162,7 @@ def test_derivatives_of_deep_branches() -> None:
 
 def test_branches_deeper_than_python_recurses() -> None:
     f = wg.compile(lambda x: branches(x, 10_000))
-    with pytest.raises(RecursionError):
+    with pytest.raises(RecursionError, match=r"<lambda>: its Python functions call each other too deeply.*fori_loop"):
         f(X)
     assert wg.compile(lambda x: branches(x, 5))(X).tolist() == (wg.sin(X) * X).tolist()
 

@@ -39,6 +39,7 @@ SUMS = {  # of matrices: what is left of their labels
     "wg.sin({a}).sum(axis=-1, keepdims=True)": (0, None), "{a}.sum(axis=0, keepdims=True)": (None, 1),
     "wg.max({a}, axis=1)": (0,), "wg.min({a}, axis=0)": (1,), "wg.var({a}, axis=0)": (1,), "{a}.mean()": (),
     "wg.logsumexp({a}, axis=1)": (0,), "wg.prod(1.0 + 0.05 * wg.sin({a}), axis=1)": (0,), "{a}[[0, -1]].sum(axis=0)": (1,),
+    "{a}[[0, -1, 0], [0, 0, -1]].sum()": (),
 }  # fmt: skip
 ROWS = [
     "wg.softmax({a}, axis=-1)", "{a} - {a}.mean(axis=-1, keepdims=True)", "wg.logsumexp({a}, axis=-1, keepdims=True) + {a}",
@@ -52,6 +53,39 @@ COPIES = [
     "wg.flip({a}, axis=1) * 0.9", "wg.tile({a}, (2, 1))[: {a}.shape[0]]", "wg.repeat({a}, 2, axis=1)[:, ::2]",
     "wg.stack([{a}, {a} * 0.5], axis=0).sum(axis=0)", "wg.pad({a}, ((1, 0), (0, 1)))[1:, :-1]",
     "wg.cumprod(1.0 + 0.05 * wg.sin({a}), axis=-1)", "wg.einsum('ij,ij->i', {a}, {a})[:, None] * {a} * 0.1",
+]  # fmt: skip
+# Of a matrix {a} and of {b}, a matrix of its shape: rows put together and taken apart, order, interpolation.
+_HALVES = "wg.arange({a}.shape[0]) % 2"  # a number for each row
+_PLACES = "wg.broadcast_to((wg.arange({a}.shape[0]) % 2)[:, None], {a}.shape)"
+REARRANGED = [
+    f"wg.segment_sum({{a}}, {_HALVES}, num_segments=2)[{_HALVES}] * 0.4",
+    f"wg.segment_mean({{a}}, {_HALVES}, num_segments=2)[{_HALVES}]",
+    f"wg.segment_max({{a}}, {_HALVES}, num_segments=2)[{_HALVES}]",
+    f"wg.scatter_reduce({{a}}, {_PLACES}, {{b}}, axis=0, reduce='sum') * 0.3",
+    f"wg.scatter_reduce({{a}}, {_PLACES}, {{b}}, axis=0, reduce='mean')",
+    f"wg.scatter_reduce({{a}}, {_PLACES}, {{b}}, axis=0, reduce='amax')",
+    f"wg.scatter_reduce({{a}}, {_PLACES}, wg.sin({{b}}), axis=0, reduce='amin', include_self=False)",
+    f"wg.scatter_reduce({{a}}, {_PLACES}, 1.0 + 0.1 * wg.sin({{b}}), axis=0, reduce='prod')",
+    "wg.cdist({a}, {b} + 2.7) @ {a} * 0.05",
+    "wg.embedding_bag(wg.stack([wg.arange({a}.shape[0]), wg.arange({a}.shape[0]) * 0], axis=1), {a}, mode='sum') * 0.5",
+    "wg.embedding_bag(wg.stack([wg.arange({a}.shape[0]), wg.arange({a}.shape[0]) * 0], axis=1), {a}, mode='max')",
+    "{a}[wg.arange({a}.shape[0]), wg.arange({a}.shape[0]) * 0][:, None] * {b}",
+    "wg.cummax({a}, axis=0).values", "wg.cummin({a}, axis=1).values * 0.9", "wg.sort({a}, axis=0)",
+    "wg.sort({a}, axis=1) * {b} * 0.5",
+    "wg.median({a}, axis=1, keepdims=True) + {b}", "wg.quantile({a}, 0.3, axis=0) * {b}",
+    "wg.pad({a}, ((1, 0), (0, 2)), mode='edge')[:-1, 2:]", "wg.pad({a}, ((0, 1), (1, 0)), mode='wrap')[1:, :-1]",
+    "wg.pad({a}, ((1, 1), (1, 1)), mode='reflect')[2:, :-2]", "wg.pad({a}, ((0, 2), (1, 0)), mode='symmetric')[2:, 1:]",
+    "wg.grid_sample({a}[None, None], wg.stack([wg.sin({b}), wg.cos({b})], axis=-1)[None] "
+    "/ ({a}.shape[0] + {a}.shape[1]))[0, 0]",
+    "wg.grid_sample({a}[None, None], wg.stack([{b}, wg.sin({b} + 1.0)], axis=-1)[None] "
+    "/ ({a}.shape[0] + {a}.shape[1]), padding_mode='border', align_corners=True)[0, 0]",
+    "wg.tril({a}) + wg.triu({b}, 1) * 0.5", "wg.diff({a}, axis=0, prepend={b}[:1])",
+    "wg.checkpoint(lambda c: wg.tanh(c) * {b}, {a})",
+    "wg.checkpoint(lambda c, u: wg.sin(c * u) + wg.sort(u, axis=0), {a}, {b})",
+    "wg.cond({a}.sum() > 0.2, lambda c, u: wg.cummax(c, axis=0).values * u, "
+    "lambda c, u: wg.sort(u, axis=1) - c, {a}, {b})",
+    f"wg.fori_loop(0, 2, "
+    f"lambda i, c: wg.segment_sum(wg.sin(c), {_HALVES}, num_segments=2)[{_HALVES}] * 0.4 + {{b}}, {{a}})",
 ]  # fmt: skip
 WRITES = [
     "{a} += {b}", "{a} *= {b}", "{a} -= {b}", "{a}.add_({b})", "{a}.mul_({b})", "{a}.sub_({b})", "{a}[...] = {b}",
@@ -214,6 +248,12 @@ class Builder:
         assert a is not None
         self.bind(self.choice(COPIES).format(a=a), self.shapes[a])
 
+    def rearrange(self) -> None:
+        a = self.operand(lambda shape: len(shape) == 2)
+        assert a is not None
+        b = self.operand(lambda shape: shape == self.shapes[a])
+        self.bind(self.choice(REARRANGED).format(a=a, b=b), self.shapes[a])
+
     def matmul(self) -> None:
         a = self.operand(lambda shape: len(shape) == 2)
         assert a is not None
@@ -290,7 +330,7 @@ class Builder:
 
 KINDS = {
     "unary": 4, "binary": 4, "zero_dimensional": 3, "number": 3, "huber": 1, "sum": 3, "rows": 2, "copy": 1, "matmul": 1,
-    "view": 2, "write": 4, "look": 1, "branch": 2, "loop": 2, "scan": 1,
+    "rearrange": 2, "view": 2, "write": 4, "look": 1, "branch": 2, "loop": 2, "scan": 1,
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,61 @@ def _huber_loss(a: Any, b: Any, delta: float, reduction: str) -> Any:
     return array(np.where(size.real < delta, 0.5 * d * d, delta * (size - 0.5 * delta))).sum()
 
 
+def _by_real_part(pick: Callable[..., Any], x: Any, axis: int, **options: Any) -> Any:
+    """The elements that a function of real numbers picks by their indices."""
+    return array(np.take_along_axis(np.asarray(x), pick(np.asarray(x).real, axis=axis, **options), axis))
+
+
+def _segments(x: Any, ids: Any, num_segments: int) -> Any:
+    made = np.zeros((num_segments, *x.shape[1:]), np.complex128)
+    np.add.at(made, np.asarray(ids), np.asarray(x))
+    return made
+
+
+def _counts(ids: Any, num_segments: int) -> Any:
+    return np.maximum(np.bincount(np.asarray(ids), minlength=num_segments), 1)[:, None]
+
+
+def _largest_of_rows(rows: Any, hit: Any) -> Any:
+    """The largest of each column of rows that count, with the mean of those that tie; 0 where none counts."""
+    x, hit = np.asarray(rows), np.broadcast_to(hit, np.shape(rows))
+    best = np.max(x.real, axis=0, where=hit, initial=-np.inf)
+    tied = hit & (x.real == best)
+    return np.sum(np.where(tied, x, 0.0), axis=0) / np.maximum(tied.sum(axis=0), 1)
+
+
+def _indices_of_running_maximum(x: Any, axis: int) -> Any:
+    running = np.maximum.accumulate(x, axis=axis)
+    places = np.expand_dims(np.arange(x.shape[axis]), tuple(k for k in range(x.ndim) if k != axis % x.ndim))
+    new = np.concatenate([np.ones_like(np.take(x, [0][: x.shape[axis]], axis), bool),
+                          np.diff(running, axis=axis) > 0], axis)  # fmt: skip
+    return np.maximum.accumulate(np.where(new, places, 0), axis=axis)
+
+
+def _grid_sample(x: Any, grid: Any, padding_mode: str = "zeros", align_corners: bool = False) -> Any:
+    """Bilinear interpolation of one image with one channel, element by element."""
+    image, points = np.asarray(x)[0, 0], np.asarray(grid)[0]
+    if image.size == 0:
+        raise IndexError("there is nothing to interpolate")
+    sizes = image.shape[::-1]  # a point is (x, y)
+
+    def place(coordinate: Any, n: int) -> Any:
+        at = (coordinate + 1) / 2 * (n - 1) if align_corners else ((coordinate + 1) * n - 1) / 2
+        if padding_mode == "border":
+            at = 0.0 if at.real < 0 else n - 1.0 if at.real > n - 1 else at
+        return np.complex128(at)
+
+    made = np.zeros(points.shape[:-1], np.complex128)
+    for k in np.ndindex(*made.shape):
+        u, v = (place(points[k][axis], sizes[axis]) for axis in (0, 1))
+        left, top = int(np.floor(u.real)), int(np.floor(v.real))
+        for i, wi in ((left, 1 - (u - left)), (left + 1, u - left)):
+            for h, wh in ((top, 1 - (v - top)), (top + 1, v - top)):
+                if 0 <= i < sizes[0] and 0 <= h < sizes[1]:
+                    made[k] += image[h, i] * wi * wh
+    return array(made[None, None])
+
+
 def of_numpy(f: Callable[..., Any]) -> Any:
     """NumPy's function of arrays, as one of the model's."""
     return staticmethod(lambda *args, **options: array(f(*args, **options)))
@@ -110,6 +166,7 @@ class Model:
 
     sin, cos, tanh, exp, sqrt, log1p = np.sin, np.cos, np.tanh, np.exp, np.sqrt, np.log1p
     atan, asinh, square, reciprocal = np.arctan, np.arcsinh, np.square, np.reciprocal
+    grid_sample = staticmethod(_grid_sample)
     softmax, logsumexp, layer_norm, huber_loss = _softmax, _logsumexp, _layer_norm, _huber_loss
     roll, concat, cumsum, cumprod, prod, flip, tile, repeat, stack, pad, einsum = map(
         of_numpy,
@@ -127,6 +184,75 @@ class Model:
             np.einsum,
         ),
     )
+
+    arange = staticmethod(np.arange)
+    tril, triu, diff = map(of_numpy, (np.tril, np.triu, np.diff))
+
+    @staticmethod
+    def segment_sum(x: Any, ids: Any, num_segments: int) -> Any:
+        return array(_segments(x, ids, num_segments))
+
+    @staticmethod
+    def segment_mean(x: Any, ids: Any, num_segments: int) -> Any:
+        return array(_segments(x, ids, num_segments) / _counts(ids, num_segments))
+
+    @staticmethod
+    def segment_max(x: Any, ids: Any, num_segments: int) -> Any:
+        return array([_largest_of_rows(x, np.asarray(ids)[:, None] == k) for k in range(num_segments)])
+
+    @staticmethod
+    def scatter_reduce(x: Any, index: Any, src: Any, axis: int, reduce: str, include_self: bool = True) -> Any:
+        assert axis == 0
+        made: list[Any] = []
+        for k in range(len(x)):
+            falls = np.asarray(index)[:, :1].real == k  # all columns have the same places
+            hit = np.concatenate([[[include_self or not falls.any()]], falls])
+            rows = np.concatenate([np.asarray(x)[k : k + 1], np.asarray(src)])
+            if reduce in ("amax", "amin"):
+                sign = 1 if reduce == "amax" else -1
+                made.append(sign * _largest_of_rows(sign * rows, hit))
+            else:
+                whole = {"prod": np.prod, "sum": np.sum, "mean": np.sum}[reduce](rows, axis=0, where=hit)
+                made.append(whole / hit.sum() if reduce == "mean" else whole)
+        return array(np.stack(made)) if made else array(np.zeros(x.shape))
+
+    @staticmethod
+    def cdist(a: Any, b: Any) -> Any:
+        d = np.asarray(a)[:, None] - np.asarray(b)[None]
+        return array(np.sqrt((d * d).sum(axis=-1)))
+
+    @staticmethod
+    def embedding_bag(index: Any, weight: Any, mode: str) -> Any:
+        rows = np.asarray(weight)[np.asarray(index).real.astype(int)]
+        return array(rows.sum(axis=1) if mode == "sum" else _largest_of_rows(np.moveaxis(rows, 1, 0), True))
+
+    @staticmethod
+    def cummax(x: Any, axis: int) -> Any:
+        return SimpleNamespace(values=_by_real_part(_indices_of_running_maximum, x, axis))
+
+    @staticmethod
+    def cummin(x: Any, axis: int) -> Any:
+        return SimpleNamespace(values=-Model.cummax(-x, axis).values)
+
+    @staticmethod
+    def sort(x: Any, axis: int) -> Any:
+        return _by_real_part(np.argsort, x, axis, kind="stable")
+
+    @staticmethod
+    def median(x: Any, axis: int, keepdims: bool = False) -> Any:
+        return Model.quantile(x, 0.5, axis, keepdims)
+
+    @staticmethod
+    def quantile(x: Any, q: float, axis: int, keepdims: bool = False) -> Any:
+        ordered = np.moveaxis(np.asarray(Model.sort(x, axis)), axis, 0)
+        place = q * (len(ordered) - 1)
+        low = int(np.floor(place))
+        y = ordered[low] + (place - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
+        return array(np.expand_dims(y, axis) if keepdims else y)
+
+    @staticmethod
+    def checkpoint(f: Any, *args: Any) -> Any:
+        return f(*args)
 
     @staticmethod
     def no_grad() -> Any:

@@ -69,7 +69,7 @@ def not_linear(
 
 
 def _why_not_linear(i: Instruction, producers: dict[Var, Instruction], known: dict[Var, Any]) -> str | None:
-    name = i.op.name.partition("#")[0]
+    name = i.op.label
     linear = [isinstance(x, Var) and x.linear for x in i.inputs]
     rules = i.op.transpose if i.op.n_inputs >= 0 else i.op.transpose * len(i.inputs)
     if any(is_linear and (k >= len(rules) or rules[k] is None) for k, is_linear in enumerate(linear)):

@@ -279,7 +279,7 @@ def _known_sizes(call: Any) -> tuple[list[Any], list[Any]]:
 def _concrete(i: Instruction, env: dict[Any, Operand], replace: Any) -> Instruction:
     """The instruction with known sizes filled in."""
     inputs = tuple(env[x] if isinstance(x, Var) else x for x in i.inputs)
-    attrs = resized_attrs(i.op, i.attrs, lambda shape: tuple(replace(shape)))
+    attrs = resized_attrs(i, lambda shape: tuple(replace(shape)))
     outputs = tuple(Var(t) for t in infer(i.op, inputs, attrs))
     env.update(zip(i.outputs, outputs))
     return Instruction(i.op, inputs, attrs, outputs, i.origin)

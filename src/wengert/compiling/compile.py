@@ -31,7 +31,7 @@ from wengert.program.lower import lower
 from wengert.program.numbers import Numbers, is_number, may_be_operand, operand_type
 from wengert.program.simplify import read_by_derivatives, simplify
 from wengert.program.sizes import own_symbols, unify_sizes
-from wengert.program.trace import create, origins, standing_trace, tracing
+from wengert.program.trace import Call, Tracer, create, one_call, origins, standing_trace, tracing
 from wengert.registry.precision import code_of, enlist
 from wengert.registry.record import OPS
 from wengert.tensors.creation import zeros_like
@@ -164,6 +164,12 @@ def _trace_with(
             leaves, structure = tree.flatten(outputs)
             leaves = [_returned_number(x) if is_number(x) else _returned_size(x) for x in leaves]
         program = trace.program([_result(trace, x, compiled.__name__) for x in leaves])
+    except RecursionError as e:
+        raise RecursionError(
+            f"{compiled.__name__}: its Python functions call each other too deeply to be traced; each branch or loop inside "
+            "of another takes several calls. Use fori_loop, scan or while_loop in place of the recursion, or raise the "
+            "limit with sys.setrecursionlimit()"
+        ) from e
     except BaseException as e:
         if isinstance(e, WengertError):
             sizes = [f"{n} = {size}" for t, g in zip(types, given) for n, size in zip(t.shape, g[1]) if n is not size]
@@ -325,9 +331,9 @@ def _push(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     graph = standing_trace(top)
     if graph is not None:
         with graph:
-            return compiled.function(*args, **kwargs)
+            return _taken_in(compiled, args, kwargs)
     if not isinstance(top, DualTensor) or tracing() is not None:
-        return compiled.function(*args, **kwargs)
+        return _taken_in(compiled, args, kwargs)
     level = top._trace
     pairs = [level.split(x) for x in leaves]
     which = tuple(t is not None for _, t in pairs)
@@ -341,6 +347,15 @@ def _push(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         level.rebind(leaves[k], level.pair(*pair), compiled.__name__)
     ys, out_structure = tree.flatten(values)
     return tree.unflatten(out_structure, [level.dual(y, tangents.get(k)) for k, y in enumerate(ys)])
+
+
+def _taken_in(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call it inside a trace: its instructions are one call of that trace."""
+    call = Call()
+    with one_call(call):
+        result = compiled.function(*args, **kwargs)
+    call.results = [x._trace.value(x) for x in tree.leaves(result) if isinstance(x, Tracer)]
+    return result
 
 
 def _pushed(f: Callable[..., Any], structure: Any, which: tuple[bool, ...], *given: Any) -> tuple[Any, ...]:

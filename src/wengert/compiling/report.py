@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from wengert import _core
-from wengert.passes.callbacks import IN_A_LOOP
 from wengert.program.effects import Before
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Instruction, Program, Type, Var
@@ -64,10 +63,9 @@ def summarize(program: Program) -> Report:
             continue
         passes += 1
         groups += isinstance(unit, Group)
-        gemms += sum(i.op.name == "matmul" for i in members)
+        gemms += sum(i.op.matrix_product for i in members)
         moved += _traffic(members, reads)
-    loops = (name for i in program.instructions if (name := i.op.name.partition("#")[0]).endswith(IN_A_LOOP))
-    names = tuple(dict.fromkeys(name.removesuffix(IN_A_LOOP).rstrip() for name in loops))
+    names = tuple(dict.fromkeys(i.op.loops_over for i in program.instructions if i.op.loops_over))
     return Report(len(program.instructions), groups, gemms, passes, moved, str(program), loops=names)
 
 

@@ -67,13 +67,13 @@ def program_boxes(program: Program, names: Mapping[Var, str]) -> list[Box]:
             boxes.append(made[v])
     for i in program.instructions:
         box = Box(
-            i.op.name.partition("#")[0],
+            i.op.label,
             "",
             "instruction",
             list(dict.fromkeys(made[v] for v in i.vars())),
             lines.get(i, "" if i.origin is None else str(i.origin.line)),
             any(o in saved for o in i.outputs),
-            op=i.op.name.partition("#")[0],
+            op=i.op.label,
         )
         if described:
             work = work_of(i)
@@ -109,7 +109,7 @@ def _title(i: Instruction) -> str:
     literals = [repr(x.value) for x in i.inputs if isinstance(x, Const)]
     shown = [f"{a.name}={v}" for a, v in zip(i.op.attrs, i.attrs) if a.kind in ("integer", "real", "integers")]
     text = ", ".join([*literals, *shown])
-    return f"{i.op.name.partition('#')[0]} {text}"[:48].rstrip()
+    return f"{i.op.label} {text}"[:48].rstrip()
 
 
 def graph_boxes(x: Tensor) -> list[Box]:

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 
 from wengert import _core
+from wengert.tensors.gpus import look_for_libraries
 from wengert.version import VERSION
 
 
@@ -21,8 +22,13 @@ def installation() -> dict[str, str]:
         "instruction set": _core.instruction_set(),
         "threads": str(_core.num_threads()),
         "blas": f"OpenBLAS (scipy-openblas32), {_core.blas_kernels()} kernels, one thread, tiled by wengert",
-        "devices": "cpu",
+        "devices": _devices(),
     }
+
+
+def _devices() -> str:
+    look_for_libraries()
+    return ", ".join(["cpu", *(f"cuda:{k}" for k in range(_core.cuda_device_count()))])
 
 
 def show_config() -> dict[str, str]:

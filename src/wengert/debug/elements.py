@@ -9,12 +9,13 @@ import numpy as np
 from wengert._core import Tensor
 from wengert.dtypes import float64
 from wengert.modes import no_grad
+from wengert.tensors.device import move
 
 
 def numbers(x: Tensor) -> Any:
     """A plain tensor as an array of float64, complex128, integers or bools."""
     with no_grad():
-        y = x.detach()
+        y = move(x.detach(), "cpu")
         array = np.asarray(y.astype(float64) if y.dtype.kind == "f" else y)
     return array
 

@@ -21,34 +21,6 @@ from wengert.transforms.pullback import reachable
 _MOST_PLACES = 8
 _MOST_EDGES = 8  # of a node that are told apart, as core/tape.h: Node::zero_edges
 
-# What it means that the derivative of an op is zero everywhere.
-_ZEROS = {
-    "relu": "all elements of its operand are negative or zero, in every row: dead units",
-    "mul": "the other factor is zero everywhere",
-    "matmul": "the other factor is zero everywhere",
-    "div": "the quotient does not change with this operand there",
-    "where": "no element is taken from this operand",
-    "clip": "all elements of its operand lie outside the bounds",
-    "maximum": "this operand is nowhere the larger one",
-    "minimum": "this operand is nowhere the smaller one",
-    "pow": "its slope is zero there",
-    "square": "its operand is zero everywhere",
-    "stop_gradient": "it lets no gradient through",
-    "random_dropout": "all elements were dropped",
-    "custom": "its rule gives no gradient, or zeros",
-    "as_strided_update": "all of its elements were overwritten",
-    **dict.fromkeys(("exp", "exp2"), "its result is zero everywhere: it is too small for the dtype"),
-    **dict.fromkeys(
-        ("softmax", "log_softmax"),
-        "it is saturated, or all elements of a row get the same gradient, as in the sum of a softmax",
-    ),
-    **dict.fromkeys(
-        ("round", "floor", "ceil", "trunc", "sign"), "it is constant between jumps: its derivative is zero"
-    ),
-    **dict.fromkeys(("sigmoid", "tanh", "erf", "gelu"), "it is saturated, for all elements"),
-    **dict.fromkeys(("slice", "take", "take_along_axis"), "no element of its operand that matters was selected"),
-}
-
 
 def explain(grads: GradientMap | Tensor, x: Tensor) -> str:
     """Say why there is no gradient for x, or why it is zero.
@@ -244,7 +216,7 @@ def _zero_place(n: Any, k: int) -> str:
     inside = [] if n.derivation is None or find_op(n.name) is not None else _inside(n, k)
     if inside:
         return f"inside {_name(n)}, called at {n.line}: " + "; ".join(dict.fromkeys(inside))
-    why = _ZEROS.get(n.name, "its derivative is zero everywhere there")
+    why = _why_zero(n.name)
     if n.derivation is not None and find_op(n.name) is None and n.freed:
         why += "; explain(loss, x) before backward() looks inside of it"
     if n.hooks:
@@ -254,6 +226,14 @@ def _zero_place(n: Any, k: int) -> str:
         why += f", or the gradient is too small for {dtype} (a GradScaler helps)"
     which = f", by operand {n.derivation.edges[k]}" if n.derivation is not None and len(n.edges) > 1 else ""
     return f"{_name(n)} at {n.line}{which}: {why}"
+
+
+def _why_zero(name: str) -> str:
+    """What it means that the derivative of an op, or of a custom operation, is zero everywhere."""
+    if name == "custom":
+        return "its rule gives no gradient, or zeros"
+    op = find_op(name)
+    return (op.where_zero if op is not None else "") or "its derivative is zero everywhere there"
 
 
 def _dtype_of(n: Any, k: int) -> str:
@@ -297,7 +277,7 @@ def _zero_instructions(n: Any, k: int) -> Iterator[str]:
         zeros = [x for x in before if not bool((env[x] != 0).any())]
         if len(zeros) < len(before) and i.origin is not None:
             op = i.origin.op or i.op.name
-            yield f"{op} at {i.origin.line}: {_ZEROS.get(op, 'its derivative is zero everywhere there')}"
+            yield f"{op} at {i.origin.line}: {_why_zero(op)}"
         todo += zeros
 
 
@@ -327,7 +307,7 @@ def _paths(program: Program, which: int) -> tuple[set[Var], list[str]]:
     for i in program.instructions:
         if reached.isdisjoint(i.vars()):
             continue
-        if i.op.differentiable and i.op.name != "stop_gradient" and i.op.rule(False) != "zero":
+        if i.op.differentiable and i.op.rule(False) != "zero":
             reached.update(o for o in i.outputs if DTYPES[o.type.dtype].is_inexact)
             cut = not any(DTYPES[o.type.dtype].is_inexact for o in i.outputs)
         else:
@@ -338,10 +318,10 @@ def _paths(program: Program, which: int) -> tuple[set[Var], list[str]]:
 
 
 def _end_inside(i: Instruction) -> str:
-    if i.op.name == "stop_gradient":
+    if i.op.detaches:
         return f"it was detached, by detach() or no_grad(), at {i.origin.line}"  # type: ignore[union-attr]
-    name = i.op.name.partition("#")[0]
-    why = _ZEROS.get(name) or _reason(("no_derivative", name, 0, ""))
+    name = i.op.label
+    why = i.op.where_zero or _reason(("no_derivative", name, 0, ""))
     return f"{name} at {i.origin.line}: {why}"  # type: ignore[union-attr]
 
 

@@ -17,7 +17,7 @@ def values_of(program: Program, inputs: Sequence[Any], leaves: list[Any], sizes:
     with no_grad():
         for i in program.instructions:
             operands = [x.value if isinstance(x, Const) else env[x] for x in i.inputs]
-            attrs = resized_attrs(i.op, i.attrs, lambda shape: tuple(_core.substitute_sizes(shape, leaves, sizes)))
+            attrs = resized_attrs(i, lambda shape: tuple(_core.substitute_sizes(shape, leaves, sizes)))
             outputs = apply(i.op, operands, attrs)
             env.update(zip(i.outputs, (outputs,) if i.op.n_outputs == 1 else outputs))
     return env

@@ -13,6 +13,7 @@ from wengert._core import Tensor
 from wengert.debug.elements import not_finite
 from wengert.debug.recorded_values import first_operation
 from wengert.program.trace import untraced
+from wengert.registry.record import find_op
 from wengert.tensors.creation import zeros
 from wengert.transforms.pullback import reachable
 
@@ -121,7 +122,8 @@ class Watch:
     def _reader(self, key: int) -> Any:
         """The latest operation that read a result, or a cast of it."""
         reader = self._readers[key]
-        return self._readers.get(reader.key, reader) if reader.name == "cast" else reader
+        op = find_op(reader.name)
+        return self._readers.get(reader.key, reader) if op is not None and op.converts else reader
 
     def _made_by(self, key: int, g: Tensor) -> OverflowSource:
         reader = self._reader(key)

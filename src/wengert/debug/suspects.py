@@ -47,7 +47,7 @@ def _detached(n: Any) -> Iterator[str]:
     if (end := _core.path_end(n.end)) is not None:
         yield place_of_end(end, n)
     for i in _instructions(n):
-        if i.op.name == "stop_gradient" and i.origin is not None:
+        if i.op.detaches and i.origin is not None:
             yield f"detach() or no_grad() at {i.origin.line}, in {n.name}"
 
 

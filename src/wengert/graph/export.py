@@ -226,6 +226,7 @@ def save_program(
     count = results.num_leaves
     template = tree.unflatten(results, [SignatureLeaf(k) for k in range(count)])
     examples = [v.type.example_shape() for v in program.inputs]
+    body, inside = program_file.encode_program(program)
     description = {
         "writer": f"wengert {VERSION}",
         "arguments": program_file.encode_tree(arguments, "arguments"),
@@ -237,7 +238,8 @@ def save_program(
             {"size": program_file.encode_sizes((d.size,))[0], "leaves": [list(leaf) for leaf in d.leaves]}
             for d in draws
         ],
-        "program": program_file.encode_program(program),
+        "program": body,
+        "programs": inside,
     }
     program_file.write(path, description, {name: t.detach() for name, t in constants.items()})
 
@@ -248,13 +250,15 @@ def save_program(
 class LoadedProgram:
     """A function that was read from a file. It takes what the function took that was exported, and is differentiable."""
 
+    @own_symbols()
     def __init__(self, reader: Reader, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self._path = reader.path
         names = reader.field(description, "constants", list)
         if sorted(map(str, names)) != sorted(tensors):
             reader.fail("the constants are not those that the program names")
         types, draws = _read_symbols(reader, description)
-        self.program = reader.program(reader.field(description, "program", dict), types)
+        inside = reader.field(description, "programs", list)
+        self.program = reader.program(reader.field(description, "program", dict), inside, types)
         self._constants = [tensors[name] for name in names]
         n = len(types) - len(names)
         for t, c in zip(types[max(n, 0) :], self._constants):

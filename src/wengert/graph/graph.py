@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ from wengert.tensors.conversion import asarray
 from wengert.tensors.creation import ones_like
 from wengert.transforms.pullback import pull, require_real, require_scalar
 
-_numbers = itertools.count(1)
 _Size = int | str | None
 
 
@@ -53,7 +51,7 @@ class Graph:
     """
 
     def __init__(self) -> None:
-        self._trace = GraphTrace(self, next(_numbers))
+        self._trace = GraphTrace(self)
         self._placeholders: dict[str, Placeholder] = {}
         self._variables: dict[str, Variable] = {}
         self._sizes: dict[str, Any] = {}  # unknown ones that have names
@@ -289,7 +287,7 @@ class CompiledGraph:
         instructions = remove_dead(trace.instructions, outputs)
         read = {v for i in instructions for v in i.vars()} | set(outputs)
         entry: dict[Any, Var] = trace._entry
-        used = {leaf for i in instructions for leaf in leaves_of_attrs(i)}
+        used = leaves_of_attrs(instructions)
         self._placeholders = graph.placeholders
         # Also those of which only a size is read, as by zeros(x.shape).
         self._fed = {

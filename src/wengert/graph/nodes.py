@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import weakref
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -13,6 +16,7 @@ from wengert.graph.sized_program import Draw
 from wengert.modes import no_grad
 from wengert.program.call_trace import CallTrace, Name, View
 from wengert.program.ir import Program, Var
+from wengert.program.sizes import own_symbols
 from wengert.program.trace import STANDING, Trace, Tracer
 from wengert.registry.record import Op
 from wengert.tensors.conversion import asarray
@@ -21,6 +25,17 @@ _GIVEN = 3  # as core/dim.h: SizeLeaf::given
 # What sizes that are unknown count as where Python compares them: with each other they are equal, and with the sizes that
 # people write they are not.
 _EXAMPLE = 1009
+
+
+# Graphs have numbers, which their sizes carry. Sizes live as long as the process, so numbers of graphs that are gone come
+# back; not at once, so that a size that somebody has kept of such a graph is recognised.
+_MOST_FREE = 64
+_fresh_numbers = itertools.count(1)
+_free_numbers: deque[int] = deque()
+
+
+def _number() -> int:
+    return _free_numbers.popleft() if len(_free_numbers) > _MOST_FREE else next(_fresh_numbers)
 
 
 class Node(Name):
@@ -110,20 +125,22 @@ class GraphTrace(CallTrace):
 
     standing = True
 
-    def __init__(self, graph: Any, number: int) -> None:
+    def __init__(self, graph: Any) -> None:
         super().__init__()
         self.graph = graph
-        self.number = number
+        self.number = _number()
         self.draws: list[Draw] = []
         self.size_names: list[str] = []  # of unknown sizes, by their leaf's index
-        STANDING[number] = self
+        STANDING[self.number] = self
+        weakref.finalize(self, _free_numbers.append, self.number).atexit = False
 
     # ----------------------------------------------------------------------------------------------------- sizes
 
     def size(self, name: str, example: int = _EXAMPLE) -> Any:
         """A new size that is not known."""
         self.size_names.append(name)
-        return _core.new_symbol(_GIVEN, self.number, len(self.size_names) - 1, example)
+        with own_symbols():  # nobody else asks for one of this number while the graph lives
+            return _core.new_symbol(_GIVEN, self.number, len(self.size_names) - 1, example)
 
     def readable(self, text: str) -> str:
         """A text with the names of sizes for their symbols."""

@@ -25,12 +25,15 @@ from typing import Any, NoReturn
 
 from wengert import _core
 from wengert._core import Tensor
+from wengert.compiling.compile import own_outputs
 from wengert.dtypes import ALL as DTYPES
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, LoadError, WengertError
 from wengert.interop import safetensors
 from wengert.interop.files import written_atomically
 from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, infer
+from wengert.program.nested import Once, Task, finished
+from wengert.program.simplify import simplify
 from wengert.registry.record import OPS, Op
 from wengert.transforms.regions import op_of_family
 from wengert.transforms.sized import new_size
@@ -43,7 +46,8 @@ _BY_NAME: dict[str, DType] = {d.name: d for d in DTYPES}
 _LONGEST_SIZE = 10_000  # characters
 _LARGEST = 2**62
 _MOST_AXES = 64
-_DEEPEST = 100  # programs inside programs, containers inside containers
+_DEEPEST = 100  # containers inside containers
+_Scope = frozenset[str]  # names of the sizes that the instructions around a program have for their programs
 
 
 def write(path: str | os.PathLike[str], description: dict[str, Any], constants: dict[str, Tensor]) -> None:
@@ -104,8 +108,20 @@ def encode_type(t: Type) -> list[Any]:
     return [DTYPES[t.dtype].name, encode_sizes(t.shape)]
 
 
-def encode_program(program: Program) -> dict[str, Any]:
-    """A program as JSON. Values have numbers: those of inputs come first, then those of results in order."""
+def encode_program(program: Program) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A program as JSON, and the programs inside of it, innermost first, which instructions refer to by their places. Values
+    have numbers: those of inputs come first, then those of results in order."""
+    inside: list[dict[str, Any]] = []
+    return finished(_encoding(program, _Scope(), inside)), inside
+
+
+def _encoding_inside(program: Program, scope: _Scope, inside: list[dict[str, Any]]) -> Task[int]:
+    """The place of a program among those inside of another."""
+    inside.append((yield from _encoding(program, scope, inside)))
+    return len(inside) - 1
+
+
+def _encoding(program: Program, scope: _Scope, inside: list[dict[str, Any]]) -> Task[dict[str, Any]]:
     numbers: dict[Var, int] = {v: k for k, v in enumerate(program.inputs)}
 
     def operand(x: Operand | None) -> Any:
@@ -115,14 +131,14 @@ def encode_program(program: Program) -> dict[str, Any]:
 
     body = []
     for i in program.instructions:
-        if "#" in i.op.name:
+        if i.op.callback:
             raise ArgumentError(
-                f"export: the program calls {i.op.name.partition('#')[0]!r}, a custom operation, whose Python code a file "
+                f"export: the program calls {i.op.label!r}, a custom operation, whose Python code a file "
                 "cannot hold; write it in wengert ops"
             )
         entry: dict[str, Any] = {"op": i.op.name, "inputs": [operand(x) for x in i.inputs]}
         if i.attrs:
-            entry["attrs"] = {a.name: _encode_attr(a.name, a.kind, v) for a, v in zip(i.op.attrs, i.attrs)}
+            entry["attrs"] = yield from _encoding_attrs(i, scope, inside)
         for o in i.outputs:
             numbers[o] = len(numbers)
         entry["outputs"] = [encode_type(o.type) for o in i.outputs]
@@ -134,9 +150,22 @@ def encode_program(program: Program) -> dict[str, Any]:
     }
 
 
+def _encoding_attrs(i: Instruction, scope: _Scope, inside: list[dict[str, Any]]) -> Task[dict[str, Any]]:
+    entry: dict[str, Any] = {}
+    for a, value in zip(i.op.attrs, i.attrs):
+        if a.kind == "bound":
+            scope |= set(encode_sizes(value))
+        if a.kind == "programs":
+            places = []
+            for p in value:
+                places.append((yield Once((p, scope), _encoding_inside(p, scope, inside))))
+            entry[a.name] = places
+        else:
+            entry[a.name] = _encode_attr(a.name, a.kind, value)
+    return entry
+
+
 def _encode_attr(name: str, kind: str, value: Any) -> Any:
-    if kind == "programs":
-        return [encode_program(p) for p in value]
     if kind in ("sizes", "bound"):
         return encode_sizes(value)
     if name == "dtype":
@@ -182,6 +211,10 @@ class Reader:
     def __init__(self, path: str) -> None:
         self.path = path
         self.symbols: dict[str, Any] = {}  # sizes that may occur, by name
+        self._inside: list[Any] = []  # the programs inside of the program
+        self._bound: dict[str, Any] = {}  # sizes that instructions have for their programs
+        self._scope = _Scope()
+        self._scopes: dict[int, _Scope] = {}  # of the programs inside
 
     def fail(self, problem: str) -> NoReturn:
         """The file is not a proper program."""
@@ -263,14 +296,30 @@ class Reader:
 
     # ------------------------------------------------------------------------------------------------ programs
 
-    def program(self, entry: Any, inputs: Sequence[Type] | None = None, depth: int = 0) -> Program:
-        """A program, of which the shape rules of all instructions have been asked."""
-        if depth > _DEEPEST:
-            self.fail("programs are nested too deeply")
-        types = [self.type(t) for t in self.field(entry, "inputs", list)] if inputs is None else inputs
-        made = [Var(t) for t in types]
+    def program(self, entry: Any, inside: list[Any], inputs: Sequence[Type]) -> Program:
+        """A program, of which the shape rules of all instructions have been asked; `inside` are those that it holds."""
+        self._inside = inside
+        return finished(self._program(entry, inputs, len(inside)))
+
+    def _inside_at(self, k: Any, place: int) -> Once:
+        """Program k of those inside, which is held by the one in this place."""
+        if type(k) is not int or not 0 <= k < place:
+            self.fail(f"{_short(k)} is not a program that comes before")
+        if self._scopes.setdefault(k, self._scope) != self._scope:
+            self.fail("a program stands among different sizes")
+        return Once((k,), self._inner_program(self._inside[k], k))
+
+    def _inner_program(self, entry: Any, place: int) -> Task[Program]:
+        types = [self.type(t) for t in self.field(entry, "inputs", list)]
+        # What the executor relies on: every value is read, and the memory of results is theirs alone.
+        return own_outputs(simplify((yield from self._program(entry, types, place))))
+
+    def _program(self, entry: Any, inputs: Sequence[Type], place: int) -> Task[Program]:
+        made = [Var(t) for t in inputs]
         values = list(made)
-        body = [self._instruction(i, values, depth) for i in self.field(entry, "body", list)]
+        body = []
+        for i in self.field(entry, "body", list):
+            body.append((yield from self._instruction(i, values, place)))
         outputs = [None if o is None else self._operand(o, values) for o in self.field(entry, "outputs", list)]
         return Program(made, body, outputs)
 
@@ -285,11 +334,11 @@ class Reader:
             self.fail(f"{_short(x)} is not a value that exists")
         return values[x]
 
-    def _instruction(self, entry: Any, values: list[Var], depth: int) -> Instruction:
+    def _instruction(self, entry: Any, values: list[Var], place: int) -> Task[Instruction]:
         op = self._op(self.field(entry, "op", str))
         inputs = tuple(self._operand(x, values) for x in self.field(entry, "inputs", list))
         recorded = [self.type(t) for t in self.field(entry, "outputs", list)]
-        attrs = self._attrs(op, entry, depth)
+        attrs = yield from self._attrs(op, entry, place)
         self._check_operands(op, inputs, attrs)
         try:
             inferred = infer(op, inputs, attrs)
@@ -311,16 +360,28 @@ class Reader:
             )
         return found
 
-    def _attrs(self, op: Op, entry: dict[str, Any], depth: int) -> tuple[Any, ...]:
+    def _attrs(self, op: Op, entry: dict[str, Any], place: int) -> Task[tuple[Any, ...]]:
         given = entry.get("attrs", {})
         if type(given) is not dict or list(given) != [a.name for a in op.attrs]:
             self.fail(f"{op.name} has the attributes {_short(given)}")
-        known = dict(self.symbols)
-        attrs = tuple(self._attr(a.name, a.kind, given[a.name], depth) for a in op.attrs)
-        self.symbols = known  # those that an instruction has for its programs are not known outside
-        return attrs
+        scope, attrs = self._scope, []
+        for a in op.attrs:
+            value = given[a.name]
+            if a.kind == "programs":
+                if type(value) is not list:
+                    self.fail(f"the attribute {a.name} is {_short(value)}")
+                programs = []
+                for k in value:
+                    programs.append((yield self._inside_at(k, place)))
+                attrs.append(tuple(programs))
+            else:
+                attrs.append(self._attr(a.name, a.kind, value))
+        for name in self._scope - scope:  # what an instruction has for its programs is not known outside
+            del self.symbols[name]
+        self._scope = scope
+        return tuple(attrs)
 
-    def _attr(self, name: str, kind: str, x: Any, depth: int) -> Any:
+    def _attr(self, name: str, kind: str, x: Any) -> Any:
         if name == "dtype":
             return self.dtype(x)
         if kind == "integer":
@@ -333,16 +394,15 @@ class Reader:
             self.fail(f"the attribute {name} is {_short(x)}")
         if kind == "bound":
             return tuple(self._new_size(n) for n in x)
-        if kind == "programs":
-            return tuple(self.program(p, depth=depth + 1) for p in x)
         return tuple(self.integer(n) for n in x)
 
     def _new_size(self, x: Any) -> Any:
         """A size that the programs of an instruction have for themselves."""
         if type(x) is not str or not re.fullmatch(r"s[0-9]{1,12}_0", x) or x in self.symbols:
             self.fail(f"{_short(x)} is not a new size")
-        self.symbols[x] = made = new_size()
-        return made
+        self.symbols[x] = self._bound.setdefault(x, new_size())
+        self._scope |= {x}
+        return self.symbols[x]
 
     def _check_operands(self, op: Op, inputs: Sequence[Operand], attrs: tuple[Any, ...]) -> None:
         if op.n_inputs >= 0 and len(inputs) != op.n_inputs:

@@ -11,6 +11,7 @@ from wengert.compiling.compile import compile
 from wengert.errors import ShapeError, WengertError
 from wengert.passes.evaluate import evaluate
 from wengert.program.ir import Instruction, Program, infer, resized
+from wengert.program.nested import innermost_first
 
 Leaf = tuple[int, int, int]  # as core/dim.h: SizeLeaf
 _INPUT, _CONTENT = 0, 2  # as core/dim.h: SizeLeaf::Kind
@@ -31,7 +32,7 @@ class SizedProgram:
 
     def __init__(self, name: str, program: Program, draws: Iterable[Draw] = ()) -> None:
         self.program = program
-        used = {leaf for i in program.instructions for leaf in leaves_of_attrs(i)}
+        used = leaves_of_attrs(program.instructions)
         self.draws = [d for d in draws if any(leaf in used for leaf in d.leaves)]
         self.leaves, self.places = _unknown_sizes(program)
         self._checked: set[tuple[tuple[int, ...], ...]] = set()
@@ -102,14 +103,17 @@ def leaf_of(size: Any) -> Leaf:
     return leaf
 
 
-def leaves_of_attrs(i: Instruction) -> Iterable[Leaf]:
-    """The leaves of the sizes among the attributes of an instruction, also of what its programs hold."""
-    for spec, value in zip(i.op.attrs, i.attrs):
-        if spec.kind == "sizes":
-            yield from _core.leaves_of_sizes(tuple(n for n in value if isinstance(n, _core.Dim)))
-    for region in i.regions():
-        for inner in region.instructions:
-            yield from leaves_of_attrs(inner)
+def leaves_of_attrs(instructions: Sequence[Instruction]) -> set[Leaf]:
+    """The leaves of the sizes among the attributes of instructions, also of those in the programs that they hold."""
+    inside = [i for p in innermost_first(instructions) for i in p.instructions]
+    sizes = [
+        n
+        for i in (*instructions, *inside)
+        for spec, value in zip(i.op.attrs, i.attrs)
+        if spec.kind == "sizes"
+        for n in value
+    ]
+    return set(_core.leaves_of_sizes(tuple(n for n in sizes if isinstance(n, _core.Dim))))
 
 
 def _unknown_sizes(program: Program) -> tuple[list[Leaf], list[tuple[int, int]]]:

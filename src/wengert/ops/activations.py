@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.ops import series
 from wengert.ops.special import scipy_special
 from wengert.ops.tangents import select
 from wengert.ops.transcendental import exp
@@ -16,6 +17,8 @@ from wengert.registry.samples import real as reals
 
 relu = define(
     "relu",
+    where_zero="all elements of its operand are negative or zero, in every row: dead units",
+    work="arithmetic",
     formula="max(x, 0); derivative 0 at 0",
     reference=lambda x: np.maximum(x, 0),
     jvp=lambda x_dot, y, x: select(x > 0, x_dot),
@@ -40,6 +43,8 @@ hard_swish = define(
 )
 sigmoid = define(
     "sigmoid",
+    where_zero="it is saturated, for all elements",
+    taylor=series.logistic,
     formula="1 / (1 + e⁻ˣ)",
     reference=lambda x: 0.5 * (1 + np.tanh(0.5 * x)),
     jvp=lambda x_dot, y, x: x_dot * (y * (1.0 - y)),
@@ -77,6 +82,7 @@ gelu_slope = define(
 )
 gelu = define(
     "gelu",
+    where_zero="it is saturated, for all elements",
     formula="x Φ(x) with the normal distribution Φ",
     reference=_np_gelu,
     jvp=lambda x_dot, y, x: x_dot * gelu_slope(x),

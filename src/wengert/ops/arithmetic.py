@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.ops import series
 from wengert.ops.predicates import signbit
 from wengert.ops.simplifications import over_one, times_one
 from wengert.ops.tangents import conj, either, is_complex, real, select
@@ -19,6 +20,9 @@ from wengert.registry.zero import ZERO
 
 mul = define(
     "mul",
+    where_zero="the other factor is zero everywhere",
+    taylor="bilinear",
+    work="arithmetic",
     strong="scale",
     commutes=True,
     simplified=times_one,
@@ -30,6 +34,9 @@ mul = define(
 )
 div = define(
     "div",
+    where_zero="the quotient does not change with this operand there",
+    taylor=series.quotient,
+    work="arithmetic",
     strong="unscale",
     simplified=over_one,
     formula="a / b",
@@ -59,6 +66,9 @@ remainder = define(
 )
 square = define(
     "square",
+    where_zero="its operand is zero everywhere",
+    taylor=series.square,
+    work="arithmetic",
     precision="full",
     formula="x²",
     reference=np.square,
@@ -96,6 +106,8 @@ def _pow_jvp(a_dot: Any, b_dot: Any, y: Any, a: Any, b: Any) -> Any:
 
 pow = define(
     "pow",
+    where_zero="its slope is zero there",
+    taylor=series.whole_power,
     precision="full",
     formula="aᵇ",
     reference=np.power,
@@ -116,6 +128,8 @@ def _share(a: Any, b: Any, y: Any) -> Any:
 
 maximum = define(
     "maximum",
+    where_zero="this operand is nowhere the larger one",
+    work="arithmetic",
     formula="max(a, b); NaN if either is; ties share the derivative",
     reference=np.maximum,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot * _share(a, b, y) + b_dot * _share(b, a, y),
@@ -127,6 +141,8 @@ maximum = define(
 )
 minimum = define(
     "minimum",
+    where_zero="this operand is nowhere the smaller one",
+    work="arithmetic",
     formula="min(a, b); NaN if either is; ties share the derivative",
     reference=np.minimum,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot * _share(b, a, y) + b_dot * _share(a, b, y),
@@ -144,6 +160,8 @@ def _clip_jvp(x_dot: Any, low_dot: Any, high_dot: Any, y: Any, x: Any, low: Any,
 
 clip = define(
     "clip",
+    where_zero="all elements of its operand lie outside the bounds",
+    work="arithmetic",
     formula="low where x < low, high where x > high, else x; derivative 1 at the bounds",
     reference=lambda x, low, high: np.minimum(np.maximum(x, low), high),
     jvp=_clip_jvp,
@@ -168,6 +186,7 @@ clip = define(
 )
 abs = define(
     "abs",
+    work="arithmetic",
     formula="|x|; derivative 0 at 0",
     reference=np.abs,
     jvp=lambda x_dot, y, x: x_dot * sign(x),
@@ -184,6 +203,8 @@ def _sign_jvp(x_dot: Any, y: Any, x: Any) -> Any:
 
 sign: Op = define(
     "sign",
+    where_zero="it is constant between jumps: its derivative is zero",
+    work="arithmetic",
     formula="x / |x|, and 0 at 0",
     reference=np.sign,
     jvp="zero",
@@ -193,7 +214,14 @@ sign: Op = define(
 
 
 def _stepwise(name: str, formula: str, reference: Any) -> Op:
-    return define(name, formula=formula, reference=reference, jvp="zero", samples=unary(0.1, 0.4, extreme=EXTREME))
+    return define(
+        name,
+        where_zero="it is constant between jumps: its derivative is zero",
+        formula=formula,
+        reference=reference,
+        jvp="zero",
+        samples=unary(0.1, 0.4, extreme=EXTREME),
+    )
 
 
 floor = _stepwise("floor", "⌊x⌋", np.floor)

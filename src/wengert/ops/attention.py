@@ -28,6 +28,7 @@ from wengert.ops.shape import broadcast_to, cast, full, iota, reshape, zeros_lik
 from wengert.ops.softmax import softmax, softmax_push
 from wengert.ops.sparsity import through
 from wengert.ops.tangents import where
+from wengert.ops.work import of_scores
 from wengert.passes.batch import by_meaning
 from wengert.passes.example_axis import all_mapped, count
 from wengert.program.trace import create
@@ -296,6 +297,7 @@ _OPTIONS = _CASES[0].options
 
 attention: Op = define(
     "attention",
+    work=lambda i, made: of_scores(i, 0, 1, 1),
     formula="softmax(scale · q kᵀ) v, and the logarithm of each row's sum of exponentials",
     reference=_np_attention,
     jvp=_attention_jvp,
@@ -313,6 +315,7 @@ attention: Op = define(
 )
 attention_tangent: Op = define(
     "attention_tangent",
+    work=lambda i, made: of_scores(i, 3, 3, 2),  # the scores are recomputed
     formula="lse_dot = Σ w ∘ s_dot and w v_dot + (w ∘ s_dot) v − lse_dot · o, with w = exp(s − lse), s = scale · q kᵀ",
     reference=_np_tangent,
     jvp=jvp_of_linear("attention_tangent", 3, _tangent),
@@ -325,6 +328,7 @@ attention_tangent: Op = define(
 )
 attention_cotangent: Op = define(
     "attention_cotangent",
+    work=lambda i, made: of_scores(i, 2, 3, 2),
     formula="the transpose of attention_tangent: cotangents of q, k and v",
     reference=_np_cotangent,
     jvp=jvp_of_linear("attention_cotangent", 2, _cotangent),

@@ -16,6 +16,7 @@ import numpy as np
 from wengert.ops.shape import broadcast_to, full, reshape
 from wengert.ops.sparsity import convolution
 from wengert.ops.tangents import conj
+from wengert.ops.work import of_all_kernels, of_kernel, of_transposed_kernel
 from wengert.passes.example_axis import all_mapped, merge, unmerge
 from wengert.program.trace import create
 from wengert.registry.record import Op, define
@@ -149,6 +150,7 @@ def _conv_kernel_of_examples(size: Any, mapped: Any, x: Any, y: Any, *, groups: 
 
 conv: Op = define(
     "conv",
+    work=of_kernel,
     precision="low",
     functions=("conv1d", "conv2d", "conv3d"),
     formula="Σ w[o, c, k] · x[n, c, j·stride + k·dilation − padding] over c and k",
@@ -174,6 +176,7 @@ conv: Op = define(
 )
 conv_transpose: Op = define(
     "conv_transpose",
+    work=of_transposed_kernel,
     precision="low",
     functions=("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
     formula="Σ y[n, o, j] · w[o, c, k] over o and all j, k with j·stride + k·dilation − padding at the position",
@@ -196,6 +199,7 @@ conv_transpose: Op = define(
 )
 conv_kernel: Op = define(
     "conv_kernel",
+    work=of_all_kernels,
     formula="Σ y[n, o, j] · x[n, c, j·stride + k·dilation − padding] over n and j",
     reference=_np_conv_kernel,
     jvp="bilinear",

@@ -71,6 +71,7 @@ _INT64 = next(code for code, row in enumerate(_core.dtype_table) if row[0] == "i
 
 fft_complex: Op = define(
     "fft_complex",
+    work="sorting",
     precision="full",
     formula="Σⱼ e^(∓2πi jk/n) xⱼ",
     reference=_complex,
@@ -102,6 +103,7 @@ def _signal(*shape: int) -> Array:
 
 fft_to_half: Op = define(
     "fft_to_half",
+    work="sorting",
     precision="full",
     formula="Σⱼ e^(−2πi jk/n) xⱼ of real numbers, for k = 0 … n/2",
     reference=_to_half,
@@ -124,6 +126,7 @@ fft_to_half: Op = define(
 )
 fft_from_half: Op = define(
     "fft_from_half",
+    work="sorting",
     precision="full",
     formula="Σₖ e^(+2πi jk/n) xₖ of half a spectrum, for j = 0 … n − 1",
     reference=_from_half,

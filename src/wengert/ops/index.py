@@ -69,6 +69,9 @@ def _winners_of_examples(examples: Any, mapped: Any, i: Any, /, size: Any) -> An
 
 take: Op = define(
     "take",
+    where_zero="no element of its operand that matters was selected",
+    taylor="linear",
+    work="moving",
     formula="x[..., index, ...] along an axis",
     reference=lambda x, i, axis: np.take(x, i, axis=axis),
     jvp=lambda x_dot, i_dot, y, x, i, axis: take(x_dot, i, axis),
@@ -98,6 +101,7 @@ def _np_index_add(x: Any, i: Any, shape: Any, axis: int) -> Any:
 
 index_add: Op = define(
     "index_add",
+    taylor="linear",
     formula="zeros to which x is added at the indices along an axis",
     reference=_np_index_add,
     jvp=lambda x_dot, i_dot, y, x, i, shape, axis: index_add(x_dot, i, shape, axis),
@@ -130,6 +134,7 @@ def _filled(t: Any, like: Any) -> Any:
 
 index_put: Op = define(
     "index_put",
+    work="moving",
     formula="x with v written at the indices along an axis; the last of equal indices wins",
     reference=_np_index_put,
     jvp=lambda x_dot, i_dot, v_dot, y, x, i, v, axis: index_put(_filled(x_dot, x), i, _filled(v_dot, v), axis),
@@ -156,6 +161,9 @@ winners: Op = define(
 )
 take_along_axis: Op = define(
     "take_along_axis",
+    where_zero="no element of its operand that matters was selected",
+    taylor="linear",
+    work="moving",
     formula="x[i, index[i, j], ...]",
     reference=lambda x, i, axis: np.take_along_axis(x, i, axis=axis),
     jvp=lambda x_dot, i_dot, y, x, i, axis: take_along_axis(x_dot, i, axis),
@@ -181,6 +189,7 @@ def _np_scatter_add(x: Any, i: Any, shape: Any, axis: int) -> Any:
 
 scatter_add_along_axis: Op = define(
     "scatter_add_along_axis",
+    taylor="linear",
     formula="zeros to which x[i, j] is added at [i, index[i, j]]",
     reference=_np_scatter_add,
     jvp=lambda x_dot, i_dot, y, x, i, shape, axis: scatter_add_along_axis(x_dot, i, shape, axis),
@@ -208,6 +217,7 @@ def _scatter_add_jvp(x_dot: Any, i_dot: Any, v_dot: Any, y: Any, x: Any, i: Any,
 # Not the sum of x and the op above: that would be two more passes over memory, several times the cost of this one.
 scatter_add: Op = define(
     "scatter_add",
+    taylor="linear",
     formula="x to which v[i, j] is added at [i, index[i, j]]",
     reference=_np_scatter_add_to,
     jvp=_scatter_add_jvp,

@@ -105,6 +105,7 @@ def _np_lu_factor(a: Any) -> Any:
 
 lu_factor = define(
     "lu_factor",
+    work="cubic",
     precision="full",
     formula="factors and pivots, for lu_solve",
     reference=_np_lu_factor,
@@ -135,6 +136,7 @@ def _np_lu_solve(factors: Any, pivots: Any, a: Any, b: Any, adjoint: int) -> Any
 
 lu_solve: Op = define(
     "lu_solve",
+    work="cubic",
     precision="full",
     formula="A⁻¹ b or A⁻ᴴ b, from the factors of A; what is differentiated is A",
     reference=_np_lu_solve,
@@ -162,6 +164,7 @@ lu_solve: Op = define(
 )
 inv: Op = define(
     "inv",
+    work="cubic",
     precision="full",
     formula="A⁻¹",
     reference=lambda a, check: np.linalg.inv(a),
@@ -198,6 +201,7 @@ def _np_solve_triangular(a: Any, b: Any, upper: int, adjoint: int, unit: int, ri
 
 solve_triangular: Op = define(
     "solve_triangular",
+    work="cubic",
     precision="full",
     formula="op(A)⁻¹ b or b op(A)⁻¹, from one triangle of A",
     reference=_np_solve_triangular,
@@ -232,6 +236,7 @@ solve_triangular: Op = define(
 
 det = define(
     "det",
+    work="cubic",
     precision="full",
     formula="the determinant",
     reference=np.linalg.det,
@@ -260,6 +265,7 @@ def _slogdet_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 slogdet = define(
     "slogdet",
+    work="cubic",
     precision="full",
     formula="sign and ln |·| of the determinant",
     reference=np.linalg.slogdet,
@@ -309,6 +315,7 @@ _RANK_ONE = matrix((1.0, 2.0, 3.0), (2.0, 4.0, 6.0), (-1.0, -2.0, -3.0))
 _RANK_TWO = matrix((1.0, 2.0, 3.0), (4.0, 5.0, 6.0), (5.0, 7.0, 9.0))
 cofactor: Op = define(
     "cofactor",
+    work="cubic",
     precision="full",
     formula="∂ det(A) / ∂Aᵢⱼ",
     reference=_np_cofactor,
@@ -360,6 +367,7 @@ def _np_lu(a: Any) -> Any:
 
 lu = define(
     "lu",
+    work="cubic",
     precision="full",
     formula="permutation, L and U with A[permutation] = L U",
     reference=_np_lu,
@@ -382,6 +390,7 @@ def _cholesky_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 cholesky = define(
     "cholesky",
+    work="cubic",
     precision="full",
     formula="lower triangular L with L Lᴴ = (A + Aᴴ)/2",
     reference=lambda a: np.linalg.cholesky((a + np.conj(np.swapaxes(a, -1, -2))) / 2),

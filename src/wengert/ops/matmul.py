@@ -9,6 +9,7 @@ import numpy as np
 from wengert.ops.simplifications import Producers, producer
 from wengert.ops.sparsity import matrix_product
 from wengert.ops.tangents import conj
+from wengert.ops.work import of_matrices
 from wengert.passes.example_axis import all_mapped
 from wengert.program.ir import Instruction, is_one
 from wengert.registry.record import OPS, Op, define
@@ -65,6 +66,8 @@ def _swaps_last_two(axes: tuple[int, ...]) -> bool:
 
 matmul: Op = define(
     "matmul",
+    where_zero="the other factor is zero everywhere",
+    work=of_matrices,
     simplified=_without_transposes,
     precision="low",
     formula="Σₖ aᵢₖ bₖⱼ, with flags for transposed operands",

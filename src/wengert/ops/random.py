@@ -84,6 +84,7 @@ def _np_dropout(x: Any, p: float, key: Any, counter: Any) -> Any:
 
 random_dropout: Op = define(
     "random_dropout",
+    where_zero="all elements were dropped",
     formula="x / (1 − p), or 0 where a uniform number is less than p; the numbers are drawn again, not kept",
     reference=_np_dropout,
     jvp="linear",

@@ -13,9 +13,10 @@ import numpy as np
 from wengert.ops.activations import sigmoid
 from wengert.ops.blocked import filled, jvp_of_linear, transpose_by
 from wengert.ops.matmul import matmul
-from wengert.ops.shape import broadcast_to, concat, reshape, slice, zeros_like
+from wengert.ops.shape import broadcast_to, concat, repeated_zeros, reshape, slice, zeros_like
 from wengert.ops.sparsity import through
 from wengert.ops.transcendental import tanh
+from wengert.ops.work import of_steps
 from wengert.passes.batch import by_meaning
 from wengert.passes.example_axis import merge, spread, unmerge
 from wengert.registry.record import OPS, Op, define
@@ -316,6 +317,7 @@ _STATES = (real(2, 2), real(2, 2))
 
 lstm: Op = define(
     "lstm",
+    work=lambda i, made: of_steps(i, 3, 4),
     precision="low",
     formula="h, c and gates of all steps: c = f c + i g, h = o tanh c, gates of x w_ihᵀ + h w_hhᵀ + b",
     reference=_np_lstm,
@@ -336,10 +338,11 @@ lstm: Op = define(
 )
 lstm_tangent: Op = define(
     "lstm_tangent",
+    work=lambda i, made: of_steps(i, 3),
     formula="tangents of h and c of all steps",
     reference=_np_lstm_tangent,
     jvp=jvp_of_linear("lstm_tangent", 3, _lstm_tangent),
-    transpose=transpose_by("lstm_cotangent", 3, lambda w, gates, c, c0: (zeros_like(c), zeros_like(c))),
+    transpose=transpose_by("lstm_cotangent", 3, lambda w, gates, c, c0: (repeated_zeros(c), repeated_zeros(c))),
     sparsity=through(_lstm_tangent),
     vmap=_of_examples("lstm_tangent", (1, 0, 0, None, 1, 1, 0), (1, 1), _lstm_tangent),
     samples=[
@@ -353,6 +356,7 @@ lstm_tangent: Op = define(
 )
 lstm_cotangent: Op = define(
     "lstm_cotangent",
+    work=lambda i, made: of_steps(i, 2),
     formula="the transpose of lstm_tangent",
     reference=lambda h_bar, c_bar, *rest: _LSTM_T([h_bar, c_bar], rest),
     jvp=jvp_of_linear("lstm_cotangent", 2, _lstm_cotangent),
@@ -370,6 +374,7 @@ lstm_cotangent: Op = define(
 )
 gru: Op = define(
     "gru",
+    work=lambda i, made: of_steps(i, 2, 3),
     precision="low",
     formula="h and gates of all steps: h = (1 − z) n + z h, n = tanh(x + r q)",
     reference=_np_gru,
@@ -385,10 +390,11 @@ gru: Op = define(
 )
 gru_tangent: Op = define(
     "gru_tangent",
+    work=lambda i, made: of_steps(i, 2),
     formula="tangents of h of all steps",
     reference=_np_gru_tangent,
     jvp=jvp_of_linear("gru_tangent", 2, _gru_tangent),
-    transpose=transpose_by("gru_cotangent", 2, lambda w, gates, h, h0: (zeros_like(h),)),
+    transpose=transpose_by("gru_cotangent", 2, lambda w, gates, h, h0: (repeated_zeros(h),)),
     sparsity=through(_gru_tangent),
     vmap=_of_examples("gru_tangent", (1, 0, None, 1, 1, 0), (1,), _gru_tangent),
     samples=[
@@ -400,6 +406,7 @@ gru_tangent: Op = define(
 )
 gru_cotangent: Op = define(
     "gru_cotangent",
+    work=lambda i, made: of_steps(i, 1),
     formula="the transpose of gru_tangent",
     reference=lambda h_bar, *rest: _GRU_T([h_bar], rest),
     jvp=jvp_of_linear("gru_cotangent", 1, _gru_cotangent),

@@ -113,6 +113,9 @@ define(
 )
 cast: Op = define(
     "cast",
+    converts=True,
+    taylor="linear",
+    work="moving",
     simplified=same_dtype,
     formula="the same numbers in another dtype",
     jvp=lambda x_dot, y, x, dtype: cast(x_dot, dtype) if DTYPES[dtype].is_inexact else ZERO,
@@ -129,6 +132,7 @@ cast: Op = define(
 )
 stop_gradient = define(
     "stop_gradient",
+    where_zero="it lets no gradient through",
     passes_on=True,
     formula="x, through which no derivative flows",
     reference=lambda x: x,
@@ -138,6 +142,7 @@ stop_gradient = define(
 )
 replace_value = define(
     "replace_value",
+    taylor="linear",
     passes_on=True,
     formula="the elements of `value` with the derivative of x: what a write under no_grad leaves",
     reference=lambda x, value: value,
@@ -163,6 +168,7 @@ to_device: Op = define(
 
 contiguous = define(
     "contiguous",
+    work="moving",
     formula="a packed copy",
     reference=np.ascontiguousarray,
     jvp="linear",
@@ -187,6 +193,8 @@ def _slice_transpose(y_bar: Any, x: Any, starts: Any, sizes: Any, steps: Any) ->
 
 slice: Op = define(
     "slice",
+    where_zero="no element of its operand that matters was selected",
+    work="moving",
     written_back=lambda emit, base, part, attrs: emit(slice_update, (base, part), (attrs[0], attrs[2])),
     formula="x[start + step·i] along every axis",
     reference=_np_slice,
@@ -213,6 +221,7 @@ def _np_unslice(x: Any, shape: Any, starts: Any, steps: Any) -> Any:
 
 unslice: Op = define(
     "unslice",
+    work="moving",
     formula="zeros with x at start + step·i along every axis",
     reference=_np_unslice,
     jvp="linear",
@@ -232,6 +241,7 @@ def _np_slice_update(x: Any, v: Any, starts: Any, steps: Any) -> Any:
 
 slice_update: Op = define(
     "slice_update",
+    work="moving",
     formula="x with v written at start + step·i along every axis",
     reference=_np_slice_update,
     jvp="linear",
@@ -253,6 +263,11 @@ def zeros_like(x: Any) -> Any:
     return create(full, (x.shape, x.dtype.code, 0.0))
 
 
+def repeated_zeros(x: Any) -> Any:
+    """Zeros of x's shape and dtype that take no memory: one number, for all places. For kernels that read strides."""
+    return broadcast_to(create(full, ((1,) * x.ndim, x.dtype.code, 0.0)), x.shape)
+
+
 def _concat_transpose(y_bar: Any, which: list[int], xs: list[Any], axis: int) -> list[Any]:
     """The cotangents of some operands; of all in one pass, as each begins where those before it end."""
     wanted, x_bars, start = set(which), [], 0
@@ -266,6 +281,7 @@ def _concat_transpose(y_bar: Any, which: list[int], xs: list[Any], axis: int) ->
 
 concat = define(
     "concat",
+    work="moving",
     formula="tensors one after the other along an axis",
     reference=lambda *a: np.concatenate(a[:-1], axis=a[-1]),
     jvp="linear",
@@ -283,6 +299,7 @@ concat = define(
 
 as_strided: Op = define(
     "as_strided",
+    work="moving",
     written_back=lambda emit, base, part, attrs: emit(as_strided_update, (base, part), attrs),
     formula="elements offset + Σ iₖ·strideₖ of the packed input",
     reference=lambda x, shape, strides, offset: np.lib.stride_tricks.as_strided(
@@ -308,6 +325,7 @@ def _np_strided_add(x: Any, shape: Any, strides: Any, offset: Any) -> Any:
 
 as_strided_add: Op = define(
     "as_strided_add",
+    work="moving",
     formula="zeros to which x is added at offset + Σ iₖ·strideₖ",
     reference=_np_strided_add,
     jvp="linear",
@@ -335,6 +353,8 @@ def _update_examples(size: Any, mapped: Any, x: Any, v: Any, shape: Any, strides
 
 as_strided_update: Op = define(
     "as_strided_update",
+    where_zero="all of its elements were overwritten",
+    work="moving",
     formula="x with v written at offset + Σ iₖ·strideₖ",
     reference=_np_strided_update,
     jvp="linear",
@@ -349,6 +369,7 @@ as_strided_update: Op = define(
 )
 triu: Op = define(
     "triu",
+    work="moving",
     formula="the elements on and above diagonal k",
     reference=np.triu,
     jvp="linear",
@@ -361,6 +382,7 @@ triu: Op = define(
 )
 tril: Op = define(
     "tril",
+    work="moving",
     formula="the elements on and below diagonal k",
     reference=np.tril,
     jvp="linear",

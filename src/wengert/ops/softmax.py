@@ -60,6 +60,7 @@ def _np_softmax(x: Any) -> Any:
 
 softmax = define(
     "softmax",
+    where_zero="it is saturated, or all elements of a row get the same gradient, as in the sum of a softmax",
     precision="full",
     formula="eˣ / Σ eˣ along rows",
     reference=_np_softmax,
@@ -103,6 +104,7 @@ def _np_log_softmax(x: Any) -> Any:
 
 log_softmax = define(
     "log_softmax",
+    where_zero="it is saturated, or all elements of a row get the same gradient, as in the sum of a softmax",
     precision="full",
     formula="x − ln Σ eˣ along rows",
     reference=_np_log_softmax,

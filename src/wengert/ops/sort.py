@@ -52,6 +52,7 @@ _DISORDER = [
 
 argsort: Op = define(
     "argsort",
+    work="sorting",
     formula="the positions of the elements in order; equal ones keep theirs",
     reference=_np_argsort,
     vmap="axes",
@@ -62,6 +63,7 @@ argsort: Op = define(
 )
 sort: Op = define(
     "sort",
+    work="sorting",
     formula="the elements in order",
     reference=_np_sort,
     jvp=lambda x_dot, y, x, axis, descending: take_along_axis(x_dot, argsort(x, axis, descending, 0), axis),
@@ -74,6 +76,7 @@ sort: Op = define(
 )
 sort_with_indices: Op = define(
     "sort_with_indices",
+    work="sorting",
     formula="the elements in order, and their positions",
     reference=lambda x, axis, descending: (_np_sort(x, axis, descending), _np_argsort(x, axis, descending)),
     jvp=lambda x_dot, y, x, axis, descending: (take_along_axis(x_dot, y[1], axis), ZERO),
@@ -93,6 +96,7 @@ def _np_topk(x: Any, k: Any, axis: int, largest: int) -> Any:
 
 topk: Op = define(
     "topk",
+    work="sorting",
     formula="the k largest (or smallest) elements in order, and their positions",
     reference=_np_topk,
     jvp=lambda x_dot, y, x, k, axis, largest: (take_along_axis(x_dot, y[1], axis), ZERO),

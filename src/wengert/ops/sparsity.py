@@ -19,8 +19,8 @@ Words, in `Op.sparsity`:
 
 `UNCHANGED` are the words of ops whose results are elements of the operands, or zeros.
 
-Else a function of a `Call`, which returns one pattern per result, None for no dependence. `transforms/sparsity.py` applies
-them.
+Else a function of a `Call`, which returns one pattern per result, None for no dependence, or the task that finds them.
+`transforms/sparsity.py` applies them.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from wengert.ops.index_sets import Array, IndexSets, everything, united
 from wengert.passes.evaluate import apply
 from wengert.passes.linearize import jvp_rule
 from wengert.program.ir import Program, Type
+from wengert.program.nested import Task
 from wengert.program.trace import Trace
 from wengert.registry.record import OPS, Op
 from wengert.registry.zero import ZERO
@@ -45,7 +46,7 @@ from wengert.tensors.conversion import asarray
 
 Patterns = Sequence[IndexSets | None]
 Known = Callable[[int], Array | None]
-Inner = Callable[[Program, Patterns, Known], list[IndexSets | None]]
+Inner = Callable[[Program, Patterns, Known], Task[Patterns]]
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Call:
     patterns: list[IndexSets | None]
     n_columns: int
     known: Known  # the numbers of an operand, where they do not depend on the inputs
-    inner: Inner  # patterns of the results of a program that the op consists of
+    inner: Inner  # the task of finding patterns of the results of a program that the op consists of
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -242,7 +243,7 @@ def _adds(call: Call) -> Patterns:
 # --------------------------------------------------------------------------------------------------- through programs
 
 
-def _by_jvp(call: Call) -> Patterns:
+def _by_jvp(call: Call) -> Task[Patterns]:
     """Results depend on what their tangents are made of."""
     n, m = len(call.operands), len(call.made)
 
@@ -255,10 +256,10 @@ def _by_jvp(call: Call) -> Patterns:
     return call.inner(program, [*(None for _ in range(n + m)), *call.patterns], _first(call, n))
 
 
-def through(meaning: Callable[..., Any]) -> Callable[[Call], Patterns]:
+def through(meaning: Callable[..., Any]) -> Callable[[Call], Task[Patterns]]:
     """The rule of an op that is composed of others: `meaning` is the composition, a function of operands and attributes."""
 
-    def rule(call: Call) -> Patterns:
+    def rule(call: Call) -> Task[Patterns]:
         program = _traced(lambda *xs: meaning(*xs, **call.named), call.operands)
         return call.inner(program, call.patterns, call.known)
 
@@ -422,7 +423,7 @@ def _along(call: Call) -> Patterns:
 
 
 UNCHANGED = ("same", "moves")
-WORDS: dict[str, Callable[[Call], Patterns]] = {
+WORDS: dict[str, Callable[[Call], Patterns | Task[Patterns]]] = {
     "elementwise": _elementwise,
     "same": _elementwise,
     "none": lambda call: [None] * len(call.results),

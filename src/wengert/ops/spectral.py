@@ -104,6 +104,7 @@ def _qr_jvp(a_dot: Any, y: Any, a: Any, complete: int) -> Any:
 
 qr = define(
     "qr",
+    work="cubic",
     precision="full",
     formula="A = Q R",
     reference=lambda a, complete: np.linalg.qr(a, "complete" if complete else "reduced"),
@@ -175,6 +176,7 @@ def _one_type(tangent: Any, coefficient: Any) -> tuple[Any, Any]:
 
 svd: Op = define(
     "svd",
+    work="cubic",
     precision="full",
     formula="A = U diag(s) Vᴴ, s descending",
     jvp=_svd_jvp,
@@ -202,6 +204,7 @@ def _svdvals_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 svdvals = define(
     "svdvals",
+    work="cubic",
     precision="full",
     formula="singular values, descending",
     reference=lambda a: np.linalg.svd(a, compute_uv=False),
@@ -226,6 +229,7 @@ def _eigh_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 eigh: Op = define(
     "eigh",
+    work="cubic",
     precision="full",
     formula="(A + Aᴴ)/2 = V diag(w) Vᴴ, w ascending",
     jvp=_eigh_jvp,
@@ -249,6 +253,7 @@ def _eigvalsh_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 eigvalsh = define(
     "eigvalsh",
+    work="cubic",
     precision="full",
     formula="eigenvalues of (A + Aᴴ)/2, ascending",
     reference=lambda a: np.linalg.eigvalsh((a + np.conj(np.swapaxes(a, -1, -2))) / 2),
@@ -281,6 +286,7 @@ def _eig_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 eig: Op = define(
     "eig",
+    work="cubic",
     precision="full",
     formula="A V = V diag(w)",
     jvp=_eig_jvp,
@@ -300,6 +306,7 @@ def _eigvals_jvp(a_dot: Any, y: Any, a: Any) -> Any:
 
 eigvals = define(
     "eigvals",
+    work="cubic",
     precision="full",
     formula="eigenvalues",
     reference=lambda a: np.linalg.eigvals(a).astype(np.complex128),
@@ -327,6 +334,7 @@ def _pinv_jvp(a_dot: Any, cutoff_dot: Any, y: Any, a: Any, cutoff: Any) -> Any:
 
 pinv = define(
     "pinv",
+    work="cubic",
     precision="full",
     formula="V diag(1/s) Uᴴ, without the s that are zero; and s",
     reference=lambda a, cutoff: (np.linalg.pinv(a, rcond=cutoff), np.linalg.svd(a, compute_uv=False)),
@@ -375,6 +383,7 @@ def _np_exp_push(a: Any, e: Any) -> Any:
 
 matrix_exp = define(
     "matrix_exp",
+    work="cubic",
     precision="full",
     formula="Σ Aᵏ/k!",
     reference=_np_matrix_exp,
@@ -388,6 +397,7 @@ matrix_exp = define(
 )
 matrix_exp_push: Op = define(
     "matrix_exp_push",
+    work="cubic",
     formula="d/dt exp(A + t E) at t = 0",
     reference=_np_exp_push,
     jvp=_exp_push_jvp,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wengert.ops import series
 from wengert.ops.simplifications import joined_slices, over_one, same_value, times_one, undone
 from wengert.ops.sparsity import selection
 from wengert.registry.record import OPS, Op, define
@@ -43,6 +44,8 @@ def real(x: Any) -> Any:
 
 add = define(
     "add",
+    taylor="linear",
+    work="arithmetic",
     simplified=joined_slices,
     formula="a + b",
     reference=np.add,
@@ -53,6 +56,8 @@ add = define(
 )
 sub = define(
     "sub",
+    taylor="linear",
+    work="arithmetic",
     formula="a − b",
     reference=np.subtract,
     jvp=lambda a_dot, b_dot, y, a, b: a_dot - b_dot,
@@ -61,6 +66,7 @@ sub = define(
 )
 neg = define(
     "neg",
+    work="arithmetic",
     simplified=undone,
     formula="−x",
     reference=np.negative,
@@ -71,6 +77,7 @@ neg = define(
 )
 copy = define(
     "copy",
+    work="arithmetic",
     simplified=same_value,
     formula="x",
     reference=np.copy,
@@ -83,6 +90,7 @@ copy = define(
 # The parts of complex numbers. They are linear over the reals, with <u, v> = Re sum conj(u) v.
 define(
     "conj",
+    work="arithmetic",
     formula="x̄",
     reference=np.conj,
     jvp="linear",
@@ -93,6 +101,7 @@ define(
 )
 define(
     "real",
+    work="arithmetic",
     formula="Re x",
     reference=np.real,
     jvp="linear",
@@ -103,6 +112,7 @@ define(
 )
 define(
     "imag",
+    work="arithmetic",
     formula="Im x",
     reference=np.imag,
     jvp="linear",
@@ -113,6 +123,8 @@ define(
 )
 make_complex: Op = define(
     "make_complex",
+    taylor="linear",
+    work="arithmetic",
     formula="a + i b",
     reference=lambda a, b: a + 1j * b,
     jvp=lambda a_dot, b_dot, y, a, b: make_complex(or_zero(a_dot), or_zero(b_dot)),
@@ -121,6 +133,8 @@ make_complex: Op = define(
 )
 strong_product: Op = define(
     "strong_product",
+    taylor="bilinear",
+    work="arithmetic",
     simplified=times_one,
     formula="a·b, and 0 where either is 0, whatever the other is",
     reference=lambda a, b: np.where((a == 0) | (b == 0), 0, a * b),
@@ -142,6 +156,8 @@ def _strongly(tangent: Any, c: Any) -> Any:
 
 scale: Op = define(
     "scale",
+    taylor="bilinear",
+    work="arithmetic",
     simplified=times_one,
     formula="t·c, and 0 where t is 0 whatever c is (strong zero)",
     reference=lambda t, c: np.where(t == 0, 0, t * c),
@@ -156,6 +172,8 @@ scale: Op = define(
 )
 unscale: Op = define(
     "unscale",
+    taylor=series.quotient,
+    work="arithmetic",
     simplified=over_one,
     formula="t/c, and 0 where t is 0 whatever c is (strong zero)",
     reference=lambda t, c: np.where(t == 0, 0, t / c),
@@ -166,6 +184,9 @@ unscale: Op = define(
 )
 where: Op = define(
     "where",
+    where_zero="no element is taken from this operand",
+    taylor="linear",
+    work="arithmetic",
     formula="a where the condition holds, else b",
     reference=np.where,
     jvp=lambda c_dot, a_dot, b_dot, y, c, a, b: where(c, or_zero(a_dot), or_zero(b_dot)),

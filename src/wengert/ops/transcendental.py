@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from wengert.ops import series
 from wengert.ops.tangents import where
 from wengert.registry.record import Op, define
 from wengert.registry.samples import EXTREME, binary, unary
 
 exp = define(
     "exp",
+    where_zero="its result is zero everywhere: it is too small for the dtype",
+    taylor=series.exponential,
     precision="full",
     formula="eˣ",
     reference=np.exp,
@@ -21,6 +24,7 @@ exp = define(
 )
 exp2 = define(
     "exp2",
+    where_zero="its result is zero everywhere: it is too small for the dtype",
     precision="full",
     formula="2ˣ",
     reference=np.exp2,
@@ -37,6 +41,7 @@ expm1 = define(
 )
 log = define(
     "log",
+    taylor=series.logarithm,
     precision="full",
     formula="ln x",
     reference=np.log,
@@ -69,6 +74,7 @@ log1p = define(
 )
 sqrt = define(
     "sqrt",
+    taylor=series.square_root,
     formula="√x; derivative ∞ at 0",
     reference=np.sqrt,
     jvp=lambda x_dot, y, x: x_dot / (2.0 * y),
@@ -99,6 +105,7 @@ hypot = define(
 )
 sin = define(
     "sin",
+    taylor=series.sine,
     formula="sin x",
     reference=np.sin,
     jvp=lambda x_dot, y, x: x_dot * cos(x),
@@ -106,6 +113,7 @@ sin = define(
 )
 cos: Op = define(
     "cos",
+    taylor=series.cosine,
     formula="cos x",
     reference=np.cos,
     jvp=lambda x_dot, y, x: x_dot * -sin(x),
@@ -160,6 +168,7 @@ atan2 = define(
 )
 sinh = define(
     "sinh",
+    taylor=series.hyperbolic_sine,
     precision="full",
     formula="(eˣ − e⁻ˣ) / 2",
     reference=np.sinh,
@@ -168,6 +177,7 @@ sinh = define(
 )
 cosh: Op = define(
     "cosh",
+    taylor=series.hyperbolic_cosine,
     precision="full",
     formula="(eˣ + e⁻ˣ) / 2",
     reference=np.cosh,
@@ -176,6 +186,8 @@ cosh: Op = define(
 )
 tanh = define(
     "tanh",
+    where_zero="it is saturated, for all elements",
+    taylor=series.hyperbolic_tangent,
     formula="(eˣ − e⁻ˣ) / (eˣ + e⁻ˣ)",
     reference=np.tanh,
     jvp=lambda x_dot, y, x: x_dot * (1.0 - y * y),

@@ -7,8 +7,10 @@ once for all. The rules stand in the records of the ops.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from types import GeneratorType
 from typing import Any
 
 from wengert import _core
@@ -16,6 +18,7 @@ from wengert.errors import TraceError
 from wengert.passes.evaluate import apply
 from wengert.passes.example_axis import OneForAll, all_mapped, shifted, spread
 from wengert.program.ir import Const, Instruction, Operand, Program, Type, Var
+from wengert.program.nested import Once, Task, finished, innermost_first
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, origins
 from wengert.registry.precision import uncast
@@ -27,16 +30,22 @@ _ANY_LINE: Any = contextlib.nullcontext()
 _draws_each: ContextVar[DrawsEach] = ContextVar("draws_each", default=lambda _: True)
 
 
-def batch(program: Program, mapped: Sequence[bool], size: Any, made: Sequence[bool] | None = None) -> Program:
-    """The program of `size` examples, where the inputs in `mapped` have the axis of the examples. All outputs have it; or
-    those in `made`, where the others do not depend on what has it."""
+def batching(program: Program, mapped: Sequence[bool], size: Any, made: Sequence[bool] | None = None) -> Once:
+    """The task of making the program of `size` examples, where the inputs in `mapped` have the axis of the examples. All
+    outputs have it; or those in `made`, where the others do not depend on what has it."""
+    number = size if isinstance(size, int) else ("symbol", size.raw)
+    key = (batching, program, tuple(mapped), number, None if made is None else tuple(made))
+    return Once(key, _batching(program, mapped, size, made))
+
+
+def _batching(program: Program, mapped: Sequence[bool], size: Any, made: Sequence[bool] | None) -> Task[Program]:
     trace = Trace()
     values: dict[Var, Any] = {}
     for v, m in zip(program.inputs, mapped):
         values[v] = trace.input(Type(v.type.dtype, (size, *v.type.shape)) if m else v.type)
     examples = Examples(size, values, {v for v, m in zip(program.inputs, mapped) if m})
     with trace:
-        examples.run(program.instructions)
+        yield from examples.running(program.instructions)
         outputs = [
             o if not isinstance(o, Var) else (examples.with_axis(o) if each else values[o])._var
             for o, each in zip(program.outputs, made or [True] * len(program.outputs))
@@ -60,21 +69,25 @@ class Examples:
 
     def run(self, instructions: Sequence[Instruction]) -> None:
         """Run the instructions."""
+        finished(self.running(instructions))
+
+    def running(self, instructions: Sequence[Instruction]) -> Task[None]:
+        """The task of `run`."""
         token = _draws_each.set(self.draws_each)
         try:
             with origins() as origin, uncast():  # instructions keep their precision
-                self._run(instructions, origin)
+                yield from self._running(instructions, origin)
         finally:
             _draws_each.reset(token)
 
-    def _run(self, instructions: Sequence[Instruction], origin: origins) -> None:
+    def _running(self, instructions: Sequence[Instruction], origin: origins) -> Task[None]:
         checked = _core.checks() == 2  # then instructions that run are of the lines that they were traced from
         for i in instructions:
             origin.set(i)
             with _core.at_line(i.origin.line) if checked and i.origin is not None else _ANY_LINE:
-                self._run_one(i)
+                yield from self._running_one(i)
 
-    def _run_one(self, i: Instruction) -> None:
+    def _running_one(self, i: Instruction) -> Task[None]:
         operands = [x.value if isinstance(x, Const) else self.values[x] for x in i.inputs]
         which = [x in self.mapped for x in i.inputs]
         own_draw = self._draws_itself(i)
@@ -85,6 +98,8 @@ class Examples:
             outputs = _drawing_the_same(i, self.size, which, operands)
         else:
             outputs = apply_rule(i.op, self.size, which, operands, i.attrs)
+            if isinstance(outputs, GeneratorType):
+                outputs = yield outputs
         if isinstance(outputs, OneForAll):
             outputs, each = outputs.value, False
         made = (outputs,) if i.op.n_outputs == 1 else outputs
@@ -99,9 +114,7 @@ class Examples:
 
     def _draws_itself(self, i: Instruction) -> bool:
         """Whether each example draws separate random numbers in this instruction, or in a nested one."""
-        if any(self._draws_itself(j) for region in i.regions() for j in region.instructions):
-            return True
-        return draws(i.op, i.attrs) and self.draws_each(i.op.named_attrs(i.attrs)["counter"][0])
+        return any(map(self.draws_each, _counters(i)))
 
 
 def batched_function(
@@ -135,6 +148,28 @@ def by_meaning(meaning: Callable[..., Any], size: Any, mapped: Sequence[bool], o
     return batched_function(meaning, size, mapped, operands, attrs)
 
 
+def _counters(i: Instruction) -> Sequence[Any]:
+    """Where an instruction, and those in the programs that it holds, begin to draw random numbers."""
+    if not (regions := i.regions()):
+        return _own_counter(i)
+    for p in innermost_first([i], _COUNTERS):
+        _COUNTERS[p] = _united(
+            [*map(_own_counter, p.instructions), *(_COUNTERS[q] for j in p.instructions for q in j.regions())]
+        )
+    return _united([_COUNTERS[p] for p in regions])
+
+
+def _united(parts: Sequence[Sequence[Any]]) -> list[Any]:
+    return list({id(c): c for part in parts for c in part}.values())
+
+
+_COUNTERS: weakref.WeakKeyDictionary[Program, list[Any]] = weakref.WeakKeyDictionary()
+
+
+def _own_counter(i: Instruction) -> list[Any]:
+    return [i.op.named_attrs(i.attrs)["counter"][0]] if draws(i.op, i.attrs) else []
+
+
 def draws(op: Op, attrs: tuple[Any, ...]) -> bool:
     """Whether an instruction draws random numbers."""
     named = op.named_attrs(attrs)
@@ -142,7 +177,8 @@ def draws(op: Op, attrs: tuple[Any, ...]) -> bool:
 
 
 def apply_rule(op: Op, size: Any, mapped: Sequence[bool], operands: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
-    """The outputs of an op for many examples at once, all with the axis of the examples or, as `OneForAll`, without it."""
+    """The outputs of an op for many examples at once, all with the axis of the examples or, as `OneForAll`, without it; or
+    the task that makes them."""
     rule = op.vmap
     if callable(rule):
         return rule(size, tuple(mapped), *operands, **op.named_attrs(attrs))

@@ -13,7 +13,7 @@ from wengert.passes.example_axis import all_mapped
 from wengert.registry.record import CALLBACKS, OPS, Op, Rule
 from wengert.registry.zero import ZERO
 
-IN_A_LOOP = "in a loop"  # suffix of the names of custom ops that vmap calls example by example
+_IN_A_LOOP = "in a loop"
 _numbers = itertools.count()
 
 
@@ -27,8 +27,10 @@ def define_callback(
     transpose: Sequence[Rule | None] = (),
     vmap: Rule | None = None,
     sparsity: Rule | str = "everything",
+    loops_over: str = "",
 ) -> Op:
-    """Make an op whose kernel is a Python function, under a unique name.
+    """Make an op whose kernel is a Python function, under a unique name. `loops_over`: the op that it calls for one example
+    after the other.
 
     It lives as long as the programs that have it. `function` and the rules must not refer to one of them. Without a batch
     rule it is called for one example after the other.
@@ -52,6 +54,8 @@ def define_callback(
         public=False,
         vmap=vmap,
         sparsity=sparsity,
+        callback=True,
+        loops_over=loops_over,
     )
     CALLBACKS[unique] = op
     return op
@@ -81,14 +85,20 @@ def run_in_a_loop(
         return lambda y_bar, *xs: _of_all(rule, n, (y_bar, *xs), ())
 
     op = define_callback(
-        f"{name} {IN_A_LOOP}",
+        f"{name} {_IN_A_LOOP}",
         len(operands),
         [(dtype, (n, *shape)) for dtype, shape in outputs],
         run,
         jvp=tangents if callable(jvp) else jvp,
         transpose=[None if rule is None else transposed(rule) for rule in transpose],
+        loops_over=name,
     )
     return op(*all_mapped(size, mapped, operands))
+
+
+def plain_name(op: str) -> str:
+    """The name of an op, without the number of one that was made while tracing."""
+    return op.partition("#")[0].removesuffix(f" {_IN_A_LOOP}")
 
 
 def _example(t: Any, i: int) -> Any:

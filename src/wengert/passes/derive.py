@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wengert.dtypes import ALL as DTYPES
-from wengert.passes.linearize import is_linear, linearize, transpose, zeros_like
+from wengert.passes.linearize import is_linear, linearize, linearizing, transpose, transposing, zeros_like
 from wengert.program.ir import Instruction, Operand, Program, Var, remove_dead, verified
 from wengert.program.mincut import minimum_vertex_cut
+from wengert.program.nested import Once, Task, finished
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer
 from wengert.registry.zero import ZERO
@@ -71,7 +72,7 @@ def derive(program: Program, mask: int, name: str, past: Sequence[Instruction] =
         dots[k] = tangents[v] = trace.tracer(Var(v.type, linear=True))
     given = {v: primals[v] for v in program.inputs}
     with trace:
-        _linearize_past(trace, past, given, primals, tangents)
+        linearize_past(trace, past, given, primals, tangents)
         linearize(trace.process, program.instructions, primals, tangents)
     outputs = [_output(primals, o) for o in program.outputs]
     bars_in = [Var(o.type) for o in program.outputs if isinstance(o, Var)]
@@ -98,26 +99,35 @@ def derive(program: Program, mask: int, name: str, past: Sequence[Instruction] =
 
 def push(program: Program, mask: int) -> Program:
     """The program together with its tangents: inputs, then tangents of those in the mask → outputs, then their tangents."""
-    return push_by(program, [k for k in range(len(program.inputs)) if mask >> min(k, _LAST_BIT) & 1], forward=True)
+    wanted = [k for k in range(len(program.inputs)) if mask >> min(k, _LAST_BIT) & 1]
+    return finished(_pushing(program, wanted, forward=True))
 
 
-def push_by(program: Program, wanted: Sequence[int], forward: bool = False) -> Program:
-    """As `push`, with respect to these inputs. `forward`: the tangents will not be transposed."""
+def pushing(program: Program, wanted: Sequence[int], forward: bool = False) -> Once:
+    """The task of `push` with respect to these inputs. `forward`: the tangents will not be transposed."""
+    return Once((pushing, program, tuple(wanted), forward), _pushing(program, wanted, forward))
+
+
+def _pushing(program: Program, wanted: Sequence[int], forward: bool) -> Task[Program]:
     trace = Trace()
     primals: dict[Var, Any] = {v: trace.input(v.type) for v in program.inputs}
     varied = (program.inputs[k] for k in wanted)
     tangents: dict[Var, Any] = {v: trace.tracer(Var(v.type, linear=True)) for v in varied}
     dots = [t._var for t in tangents.values()]
     with trace:
-        linearize(trace.process, program.instructions, primals, tangents, forward)
+        yield from linearizing(trace.process, program.instructions, primals, tangents, forward)
     ys = [_output(primals, o) for o in program.outputs]
     y_dots = [_cotangent(tangents.get(o, ZERO)) if isinstance(o, Var) else None for o in program.outputs]
     return simplify(Program([*trace.inputs, *dots], trace.instructions, [*ys, *y_dots]))
 
 
-def pull_linear(program: Program, linear: Sequence[int]) -> Program:
-    """The transpose of a program that is linear in these inputs: the other inputs, then cotangents of the outputs →
+def pulling(program: Program, linear: Sequence[int]) -> Once:
+    """The task of transposing a program that is linear in these inputs: the other inputs, then cotangents of the outputs →
     cotangents of the linear inputs."""
+    return Once((pulling, program, tuple(linear)), _pulling(program, linear))
+
+
+def _pulling(program: Program, linear: Sequence[int]) -> Task[Program]:
     trace = Trace()
     made: dict[Var, Var] = {}
     varying = {program.inputs[k] for k in linear}
@@ -136,7 +146,7 @@ def pull_linear(program: Program, linear: Sequence[int]) -> Program:
         if o in varying:
             bars[made[o]] = bars.get(made[o], ZERO) + bar
     with trace:
-        transpose(trace, linear_part, bars)
+        yield from transposing(trace, linear_part, bars)
         cotangents = [bars.get(made[program.inputs[k]], ZERO) for k in linear]
         filled = [
             zeros_like(trace.tracer(made[program.inputs[k]])) if b is ZERO else b for k, b in zip(linear, cotangents)
@@ -171,18 +181,19 @@ def with_cotangents(
     return made, _renamed(past, dict(zip(vjp.inputs[n_bars:], made.inputs[len(bars) :])))
 
 
-def _linearize_past(
+def linearize_past(
     trace: Trace, past: Sequence[Instruction], given: dict[Var, Any], primals: dict[Var, Any], tangents: dict[Var, Any]
 ) -> None:
     """Tangents of residuals. Their values are given, so the code that recomputes them is dead and gets removed."""
     again: dict[Var, Var] = {}
+    start = len(trace.instructions)
     for i in past:
         linearize(trace.process, [i], primals, tangents)
         for o in i.outputs:
             if o in given:
                 again[primals[o]._var] = given[o]._var
                 primals[o] = given[o]
-    for i in trace.instructions:
+    for i in trace.instructions[start:]:
         i.inputs = tuple(again.get(x, x) if isinstance(x, Var) else x for x in i.inputs)
 
 

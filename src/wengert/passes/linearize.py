@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import GeneratorType
 from typing import Any
 
 from wengert._core import Tensor
 from wengert.errors import GradientError
 from wengert.program.ir import Const, Instruction, Operand, Var
+from wengert.program.nested import Task, finished, settled
 from wengert.program.trace import Trace, Tracer, create, origins
 from wengert.registry.record import OPS, Op
 from wengert.registry.zero import ZERO
@@ -19,6 +21,11 @@ from wengert.registry.zero import ZERO
 
 def jvp_rule(op: Op, tangents: Sequence[Any], outputs: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     """Output tangents of one op by its rule; `ZERO` for tangents that are zero as a whole."""
+    return settled(_by_rule(op, tangents, outputs, inputs, attrs))
+
+
+def _by_rule(op: Op, tangents: Sequence[Any], outputs: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
+    """The same, or the task that makes them."""
     rule = op.rule(any(is_complex(x) for x in inputs))
     if rule == "zero" or all(t is ZERO for t in tangents):
         return ZERO if op.n_outputs == 1 else (ZERO,) * op.n_outputs
@@ -63,6 +70,17 @@ def linearize(
 
     `apply(op, inputs, attrs)` runs one: in a trace it is that one's `process`. `forward`: nothing will be transposed.
     """
+    finished(linearizing(apply, instructions, primals, tangents, forward))
+
+
+def linearizing(
+    apply: Callable[[Op, Sequence[Any], tuple[Any, ...]], Any],
+    instructions: Sequence[Instruction],
+    primals: dict[Var, Any],
+    tangents: dict[Var, Any],
+    forward: bool = False,
+) -> Task[None]:
+    """The task of `linearize`."""
 
     def primal(x: Operand) -> Any:
         return x.value if isinstance(x, Const) else primals[x]
@@ -73,7 +91,8 @@ def linearize(
             inputs = [primal(x) for x in i.inputs]
             dots = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
             if i.op.linearize is not None and any(d is not ZERO for d in dots):
-                ys, y_dots = i.op.linearize(inputs, dots, i.attrs, forward)
+                made = i.op.linearize(inputs, dots, i.attrs, forward)
+                ys, y_dots = (yield made) if isinstance(made, GeneratorType) else made
                 primals.update(zip(i.outputs, ys))
                 tangents.update((v, d) for v, d in zip(i.outputs, y_dots) if d is not ZERO)
                 continue
@@ -82,7 +101,9 @@ def linearize(
             primals.update(zip(i.outputs, ys))
             if all(d is ZERO for d in dots) or not i.op.differentiable:
                 continue
-            y_dots = jvp_rule(i.op, dots, outputs, inputs, i.attrs)
+            y_dots = _by_rule(i.op, dots, outputs, inputs, i.attrs)
+            if isinstance(y_dots, GeneratorType):
+                y_dots = yield y_dots
             for v, y_dot in zip(i.outputs, (y_dots,) if i.op.n_outputs == 1 else y_dots):
                 if y_dot is not ZERO:
                     tangents[v] = y_dot
@@ -99,6 +120,17 @@ def transpose(
 
     `known`: operands that have numbers already. `hooked`: functions that may change the cotangents of these values.
     """
+    finished(transposing(trace, linear, bars, known, hooked))
+
+
+def transposing(
+    trace: Trace,
+    linear: Sequence[Instruction],
+    bars: dict[Var, Any],
+    known: Mapping[Var, Any] | None = None,
+    hooked: Mapping[Var, Sequence[Callable[[Any], Any]]] | None = None,
+) -> Task[None]:
+    """The task of `transpose`."""
     with origins() as origin:
         for i in reversed(linear):
             origin.set(i)
@@ -110,7 +142,10 @@ def transpose(
             y_bar = y_bars[0] if i.op.n_outputs == 1 else tuple(y_bars)
             operands = [known[x] if known and x in known else _readable(trace, x) for x in i.inputs]  # type: ignore[index]
             which = [k for k, x in enumerate(i.inputs) if isinstance(x, Var) and x.linear]
-            for k, x_bar in zip(which, _transposed(i, y_bar, operands, which)):
+            x_bars = _transposed(i, y_bar, operands, which)
+            if isinstance(x_bars, GeneratorType):
+                x_bars = yield x_bars
+            for k, x_bar in zip(which, x_bars):
                 x: Any = i.inputs[k]
                 bars[x] = bars.get(x, ZERO) + x_bar
 
@@ -127,8 +162,8 @@ def _readable(trace: Trace, x: Operand) -> Any:
     return x.value if isinstance(x, Const) else trace.tracer(x)
 
 
-def _transposed(i: Instruction, y_bar: Any, operands: list[Any], which: list[int]) -> list[Any]:
-    """The cotangents of these operands. A variadic op has one rule for all of its operands."""
+def _transposed(i: Instruction, y_bar: Any, operands: list[Any], which: list[int]) -> Any:
+    """The cotangents of these operands, or the task that makes them. A variadic op has one rule for all of its operands."""
     op = i.op
     if not op.transpose:
         raise GradientError(
@@ -139,7 +174,7 @@ def _transposed(i: Instruction, y_bar: Any, operands: list[Any], which: list[int
     if op.n_inputs < 0:
         rule = op.transpose[0]
         assert rule is not None
-        return list(rule(y_bar, which, operands, **attrs))
+        return rule(y_bar, which, operands, **attrs)
     return [_transpose_rule(op, k)(y_bar, *operands, **attrs) for k in which]
 
 

@@ -14,6 +14,7 @@ from wengert._core import same_sizes
 from wengert.passes.derive import Derivable, Derivation, Leaf, derive, push, with_cotangents
 from wengert.program.ir import Const, Instruction, Program, Type, Var, infer, remove_dead, resized
 from wengert.program.lower import lower
+from wengert.program.nested import innermost_first
 from wengert.program.sizes import EqualSizes, own_symbols
 from wengert.registry.record import CALLBACKS, OPS
 
@@ -232,20 +233,24 @@ def _sizes_to_keep(program: Program, past: list[Instruction]) -> list[Any]:
     """Sizes that a later derivative of the program needs but cannot read from its operands."""
     shown = {leaf for v in program.inputs for n in v.type.shape if _is_leaf(n) for leaf in _core.leaves_of_sizes((n,))}
     sizes = [n for v in program.inputs for n in v.type.shape]
-    sizes += [n for i in (*program.instructions, *past) for n in _attr_sizes(i)]
+    sizes += _attr_sizes([*program.instructions, *past])
     hidden = set(_core.leaves_of_sizes(tuple(n for n in sizes if not isinstance(n, int)))) - shown
     return [n for n in sizes if not isinstance(n, int) and any(leaf in hidden for leaf in _core.leaves_of_sizes((n,)))]
 
 
-def _attr_sizes(i: Instruction) -> Iterable[Any]:
-    for spec, value in zip(i.op.attrs, i.attrs):
-        if spec.kind == "sizes":
-            yield from value
-    for region in i.regions():
-        inside = [n for v in region.inputs for n in v.type.shape]
-        inside += [n for inner in region.instructions for n in _attr_sizes(inner)]
-        own = {leaf for spec, value in zip(i.op.attrs, i.attrs) if spec.kind == "bound" for leaf in _leaves(value)}
-        yield from (n for n in inside if own.isdisjoint(_leaves((n,))))
+def _attr_sizes(instructions: Sequence[Instruction]) -> list[Any]:
+    """The sizes among the attributes of instructions, and in the programs inside of them, but for the sizes that these have
+    for themselves."""
+    programs = innermost_first(instructions)
+    attrs = [
+        (spec.kind, value)
+        for i in (*instructions, *(inner for p in programs for inner in p.instructions))
+        for spec, value in zip(i.op.attrs, i.attrs)
+    ]
+    sizes = [n for p in programs for v in p.inputs for n in v.type.shape]
+    sizes += [n for kind, value in attrs if kind == "sizes" for n in value]
+    own = {leaf for kind, value in attrs if kind == "bound" for leaf in _leaves(value)}
+    return [n for n in sizes if own.isdisjoint(_leaves((n,)))] if own else sizes
 
 
 def _leaves(sizes: tuple[Any, ...]) -> list[Leaf]:

@@ -428,9 +428,9 @@ class CallTrace(Trace):
             grads=self._leaf_effects(n_results + len(changed)),
         )
 
-    def begin(self) -> Beginning:
+    def begin(self) -> Callable[[list[int]], list[Any] | None]:
         """The first step of a call with effects."""
-        return Beginning([source for source, _ in self.hidden], self._acts, self.checks)
+        return Beginning([source for source, _ in self.hidden], self._acts, self.checks).__call__
 
     def commit(self) -> Callable[[], None] | None:
         """The changes to Python objects after a successful call; None if there are none."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wengert import _core
-from wengert.dtypes import DType, float64, int64
+from wengert.dtypes import DType, int64
 from wengert.modes import no_grad
 
 Check = Callable[[], bool]  # whether an assumption about a Python object still holds
@@ -38,20 +38,19 @@ class Numbers:
 
     read: Callable[[], Sequence[float] | None]
     dtype: int
-    code: str  # array.array's code of the dtype
     taken: int = 0
 
     @classmethod
     def of(cls, read: Callable[[], Sequence[float] | None], dtype: DType) -> Numbers:
         """Numbers of float32 or float64."""
-        return cls(read, dtype.code, "d" if dtype == float64 else "f")
+        return cls(read, dtype.code)
 
     def __call__(self, taken: int) -> Any:
         """The hidden input of one call."""
         numbers = self.read()
         if numbers is None:
             raise _Stale
-        return _core.from_buffer(array.array(self.code, numbers), self.dtype, True)
+        return _core.row_of_numbers(numbers, self.dtype)
 
 
 @dataclass(slots=True, eq=False)
@@ -143,9 +142,10 @@ class Beginning:
     be traced again."""
 
     def __init__(self, sources: Sequence[Any], acts: Sequence[tuple[int, Act]], checks: Sequence[Check]) -> None:
-        self._sources, self._acts, self._checks = list(sources), list(acts), list(checks)
-        self._reads = [(k, s) for k, s in enumerate(sources) if not isinstance(s, Stream)]
-        self._draws = [(k, s) for k, s in enumerate(sources) if isinstance(s, Stream)]
+        self._acts, self._checks = list(acts), list(checks)
+        # As methods, which are called faster than objects.
+        self._reads = [(k, s.__call__) for k, s in enumerate(sources) if not isinstance(s, Stream)]
+        self._draws = [(k, s.__call__) for k, s in enumerate(sources) if isinstance(s, Stream)]
 
     def __call__(self, taken: list[int]) -> list[Any] | None:
         for check in self._checks:
@@ -156,24 +156,24 @@ class Beginning:
             if self._acts:
                 self._read_between_acts(made)
             else:
-                for k, source in self._reads:
-                    made[k] = source(0)
+                for k, read in self._reads:
+                    made[k] = read(0)
         except _Stale:
             return None
-        for k, source in self._draws:
-            made[k] = source(taken[k])
+        for k, draw in self._draws:
+            made[k] = draw(taken[k])
         return made
 
     def _read_between_acts(self, made: list[Any]) -> None:
         """Read each number as it is after the preceding acts, which are undone again because the call may fail."""
         undo, acts = [], list(self._acts)
         try:
-            for k, source in self._reads:
+            for k, read in self._reads:
                 while acts and acts[0][0] <= k:
                     act = acts.pop(0)[1]
                     undo.append(act.save())
                     act.do()
-                made[k] = source(0)
+                made[k] = read(0)
         finally:
             for restore in reversed(undo):
                 restore()

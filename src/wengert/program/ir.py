@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 
 from wengert import _core
 from wengert.dtypes import ALL as DTYPES
+from wengert.program.nested import innermost_first
 
 if TYPE_CHECKING:
     from wengert.registry.record import Op
@@ -105,7 +107,7 @@ class Instruction:
         return tuple(p for a, value in zip(self.op.attrs, self.attrs) if a.kind == "programs" for p in value)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Program:
     """inputs → instructions → outputs. An output may be None: a symbolic zero."""
 
@@ -124,14 +126,19 @@ class Program:
         return to_svg(self)
 
     def verify(self) -> None:
-        """Raise if a value is read before it is made, is made twice, or has a type other than its op infers."""
+        """Raise if a value is read before it is made, is made twice, or has a type other than its op infers; also in the
+        programs inside."""
+        for program in innermost_first(self.instructions, _VERIFIED):
+            program._verify()
+            _VERIFIED.add(program)
+        self._verify()
+
+    def _verify(self) -> None:
         known = set(self.inputs)
         for i in self.instructions:
             for v in i.vars():
                 if v not in known:
                     raise AssertionError(f"{i.op.name} reads a value that no earlier instruction makes")
-            for region in i.regions():
-                region.verify()
             expected = infer(i.op, i.inputs, i.attrs)
             if len(expected) != len(i.outputs):
                 raise AssertionError(f"{i.op.name} has {len(i.outputs)} outputs, expected {len(expected)}")
@@ -145,6 +152,9 @@ class Program:
             if isinstance(o, Var) and o not in known:
                 raise AssertionError("an output is never made")
 
+
+# Programs inside of others, which nobody changes any more.
+_VERIFIED: weakref.WeakSet[Program] = weakref.WeakSet()
 
 # Whether to verify the result of every pass over programs; slow, for tests.
 VERIFY = os.environ.get("WENGERT_VERIFY", "0") != "0"
@@ -201,20 +211,42 @@ def _infer_elementwise(op: Op, inputs: Sequence[Operand], of: Type) -> Type:
     return of if dtype == of.dtype else Type(dtype, of.shape)
 
 
-def resized_attrs(op: Op, attrs: tuple[Any, ...], sizes: Callable[[Shape], Shape]) -> tuple[Any, ...]:
+def resized_attrs(i: Instruction, sizes: Callable[[Shape], Shape]) -> tuple[Any, ...]:
     """The attributes with other sizes, also of the programs among them."""
-    if not attrs:
-        return attrs
+    return _resized_attrs(i, sizes, _resized_inside([i], sizes)) if i.attrs else i.attrs
+
+
+def _resized_attrs(
+    i: Instruction, sizes: Callable[[Shape], Shape], inside: Mapping[Program, Program]
+) -> tuple[Any, ...]:
     return tuple(
         [
-            sizes(v) if a.kind == "sizes" else tuple(resized(p, sizes) for p in v) if a.kind == "programs" else v
-            for a, v in zip(op.attrs, attrs)
+            sizes(v) if a.kind == "sizes" else tuple([inside[p] for p in v]) if a.kind == "programs" else v
+            for a, v in zip(i.op.attrs, i.attrs)
         ]
     )
 
 
+def _resized_inside(instructions: Sequence[Instruction], sizes: Callable[[Shape], Shape]) -> Mapping[Program, Program]:
+    """The programs inside of instructions with other sizes."""
+    inside: dict[Program, Program] = {}
+    for program in innermost_first(instructions):
+        inside[program] = _resized(program, program.instructions, sizes, inside)
+    return inside
+
+
 def resized(program: Program, sizes: Callable[[Shape], Shape], before: Sequence[Instruction] = ()) -> Program:
     """The program with other sizes, preceded by instructions that may compute some of its inputs."""
+    instructions = [*before, *program.instructions]
+    return _resized(program, instructions, sizes, _resized_inside(instructions, sizes))
+
+
+def _resized(
+    program: Program,
+    instructions: Sequence[Instruction],
+    sizes: Callable[[Shape], Shape],
+    inside: Mapping[Program, Program],
+) -> Program:
     made: dict[Var, Var] = {}
 
     def var(v: Var) -> Var:
@@ -224,10 +256,11 @@ def resized(program: Program, sizes: Callable[[Shape], Shape], before: Sequence[
 
     inputs = list(map(var, program.inputs))
     body = []
-    for i in (*before, *program.instructions):
+    for i in instructions:
         operands = tuple([var(x) if isinstance(x, Var) else x for x in i.inputs])
         outputs = tuple(map(var, i.outputs))
-        body.append(Instruction(i.op, operands, resized_attrs(i.op, i.attrs, sizes), outputs, i.origin))
+        attrs = _resized_attrs(i, sizes, inside) if i.attrs else i.attrs
+        body.append(Instruction(i.op, operands, attrs, outputs, i.origin))
     return Program(inputs, body, [var(o) if isinstance(o, Var) else o for o in program.outputs])
 
 
@@ -245,10 +278,21 @@ def remove_dead(instructions: Sequence[Instruction], outputs: Iterable[Operand |
 def format_program(program: Program, names: Mapping[Var, str] | None = None) -> str:
     """The program as text, one instruction per line, with nested programs below their instruction. `names` are names of
     values; the others are numbered."""
-    return "\n".join(_lines(program, names or {}))
+    lines = []
+    listings = [_listing(program, names or {})]  # from the outermost program to the one that is being listed
+    while listings:
+        for line in listings[-1]:
+            if isinstance(line, Program):
+                listings.append(_listing(line, {}))
+                break
+            lines.append("    " * (len(listings) - 1) + line)
+        else:
+            listings.pop()
+    return "\n".join(lines)
 
 
-def _lines(program: Program, given: Mapping[Var, str]) -> Iterator[str]:
+def _listing(program: Program, given: Mapping[Var, str]) -> Iterator[str | Program]:
+    """Lines, and the programs that stand between them."""
     names: dict[Var, str] = dict(given)
 
     def name(x: Operand | None) -> str:
@@ -267,6 +311,5 @@ def _lines(program: Program, given: Mapping[Var, str]) -> Iterator[str]:
         operands = ", ".join(map(name, i.inputs))
         results = ", ".join(f"{name(v)}: {v.type}" for v in i.outputs)
         yield f"  {results} = {i.op.name} {operands}{attrs(i)}"
-        for region in i.regions():
-            yield from (f"    {line}" for line in _lines(region, {}))
+        yield from i.regions()
     yield f"  return {', '.join(map(name, program.outputs))}"

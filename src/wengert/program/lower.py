@@ -9,6 +9,7 @@ from wengert import _core
 from wengert._core import same_sizes
 from wengert.program.fuse import Group, fuse
 from wengert.program.ir import Const, Instruction, Operand, Program, Shape, Type, Var, verified
+from wengert.program.nested import innermost_first
 from wengert.program.simplify import without_stops
 from wengert.program.trace import real_parts
 
@@ -31,6 +32,13 @@ class _Slots:
 def lower(program: Program, *, leaves: Sequence[Any] = (), keep: Sequence[Any] = ()) -> Any:
     """The executable form. Its size leaves start with `leaves`; `keep` are sizes whose leaves are included although no step
     reads them."""
+    inside: dict[Program, Any] = {}
+    for p in innermost_first(program.instructions):
+        inside[p] = _lowered(p, inside, (), ())
+    return _lowered(program, inside, leaves, keep)
+
+
+def _lowered(program: Program, inside: dict[Program, Any], leaves: Sequence[Any], keep: Sequence[Any]) -> Any:
     builder = _core.ProgramBuilder()
     builder.set_leaves(list(leaves))
     program = verified(without_stops(program))
@@ -44,9 +52,9 @@ def lower(program: Program, *, leaves: Sequence[Any] = (), keep: Sequence[Any] =
             _lower_group(builder, slots, unit, stored, scalars)
         elif isinstance(unit, Group):
             for i in unit.members:
-                _lower_call(builder, slots, i)
+                _lower_call(builder, slots, i, inside)
         elif unit.outputs[0] not in scalars or unit.outputs[0] in needed:
-            _lower_call(builder, slots, unit)
+            _lower_call(builder, slots, unit, inside)
     outputs = [_output_slot(builder, slots, o) for o in program.outputs]
     if keep:
         builder.keep_sizes(keep)
@@ -90,10 +98,10 @@ def _read_outside(program: Program, units: list[Any]) -> set[Any]:
     return found
 
 
-def _lower_call(builder: Any, slots: _Slots, i: Instruction) -> None:
+def _lower_call(builder: Any, slots: _Slots, i: Instruction, inside: dict[Program, Any]) -> None:
     inputs = [slots.of[x] if isinstance(x, Var) else _literal(builder, slots, x, i) for x in i.inputs]
     if i.op.lower is not None:
-        i.op.lower(builder, i.attrs, [lower(p) for p in i.regions()], inputs, [slots.new(v) for v in i.outputs])
+        i.op.lower(builder, i.attrs, [inside[p] for p in i.regions()], inputs, [slots.new(v) for v in i.outputs])
         return
     builder.call(i.op.name, i.attrs, inputs, [slots.new(v) for v in i.outputs])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from wengert._core import attr_key
 from wengert.program.ir import Const, Instruction, Operand, Program, Var, remove_dead, verified
+from wengert.program.nested import innermost_first
 
 
 def simplify(program: Program) -> Program:
@@ -49,7 +50,8 @@ def _with_inputs(i: Instruction, replaced: dict[Var, Operand]) -> Instruction:
 
 def read_by_derivatives(program: Program) -> bool:
     """Whether an instruction, here or in a nested program, affects only derivatives."""
-    return any(i.op.passes_on or any(map(read_by_derivatives, i.regions())) for i in program.instructions)
+    programs = [program, *innermost_first(program.instructions)]
+    return any(i.op.passes_on for p in programs for i in p.instructions)
 
 
 def without_stops(program: Program) -> Program:
@@ -71,8 +73,9 @@ def without_stops(program: Program) -> Program:
 def _key(i: Instruction) -> Any:
     """A key that is equal for instructions that compute the same."""
     operands = [x if isinstance(x, Var) else (repr(x.value), x.dtype) for x in i.inputs]
-    if regions := i.regions():
-        return (i.op.name, *map(id, regions), *operands)
+    if i.regions():
+        others = tuple(v for a, v in zip(i.op.attrs, i.attrs) if a.kind != "programs")
+        return (i.op.name, i.regions(), attr_key(others), *operands)
     return (i.op.name, attr_key(i.attrs) if i.attrs else None, *operands)
 
 

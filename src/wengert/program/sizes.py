@@ -103,7 +103,7 @@ def unify_sizes(program: Program, guards: Sequence[Any]) -> Program:
 
     inputs, body = [remade(v) for v in program.inputs], []
     for i in program.instructions:
-        attrs = resized_attrs(i.op, i.attrs, lambda shape: sizes(shape, _core.attr_key(shape)))
+        attrs = resized_attrs(i, lambda shape: sizes(shape, _core.attr_key(shape)))
         operands = tuple([made[x] if isinstance(x, Var) else x for x in i.inputs])
         body.append(Instruction(i.op, operands, attrs, tuple([remade(v) for v in i.outputs]), i.origin))
     return verified(Program(inputs, body, [made[o] if isinstance(o, Var) else o for o in program.outputs]))

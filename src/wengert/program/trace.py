@@ -103,6 +103,39 @@ def _leave() -> None:
     _core.set_capturing(trace is not None and trace.captures)
 
 
+def open_calls() -> tuple[Any, ...]:
+    """The calls that instructions belong to which are traced now, from the outermost on."""
+    calls: tuple[Any, ...] = getattr(_state, "calls", ())
+    return calls
+
+
+class Call:
+    """A call of a compiled function in a trace, which eager code would record as one node. `results`: what it returned."""
+
+    __slots__ = ("results",)
+
+    results: list[Var]
+
+    def __init__(self) -> None:
+        self.results = []
+
+
+class one_call:
+    """A scope whose instructions belong to one call: eager code records a single node for them."""
+
+    __slots__ = ("_before", "_call")
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._before = open_calls()
+        _state.calls = (*self._before, self._call)
+
+    def __exit__(self, *exc: object) -> None:
+        _state.calls = self._before
+
+
 def create(op: Op, attrs: tuple[Any, ...]) -> Any:
     """An op without operands: it runs now, or becomes an instruction of the open trace."""
     trace = tracing()
@@ -235,6 +268,7 @@ class Trace:
         self.instructions: list[Instruction] = []
         self.captured: dict[int, tuple[Any, Tracer]] = {}
         self.hooks: dict[Var, list[Any]] = {}  # hooks that may change the cotangents of values
+        self.calls: dict[Instruction, tuple[Any, ...]] = {}  # of those that belong to calls, from the outermost on
         self._cast_by: list[Any] = []  # the enclosing autocast policies
 
     def __enter__(self) -> Trace:
@@ -309,7 +343,10 @@ class Trace:
         if linear:
             op, operands = _strong(op, operands)
         outputs = tuple([Var(t, linear) for t in infer(op, operands, attrs)])
-        self.instructions.append(Instruction(op, tuple(operands), attrs, outputs, _origin()))
+        made = Instruction(op, tuple(operands), attrs, outputs, _origin())
+        self.instructions.append(made)
+        if self.captures and (calls := open_calls()):
+            self.calls[made] = calls
         if op.n_outputs == 1:
             return self.tracer(outputs[0])
         return tuple([self.tracer(v) for v in outputs])

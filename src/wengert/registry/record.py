@@ -15,6 +15,9 @@ Words: `"elementwise"` (the default of elementwise ops), `"leading"` (the op map
 attributes `axis`, `axes` and `shape` count one axis more). Else a function of the number of examples, which operands have
 them, the operands, and the attributes by name; its results all have the axis. `passes/batch.py` applies them.
 
+The rules of ops that hold programs may be generators: tasks, as described in `program/nested.py`, which yield the passes
+over these programs that they wait for.
+
 `precision` says what autocast does to the operands: `"low"` (products: they run in half precision), `"full"` (what loses
 too much there runs in float32), `"any"` (the op runs in the precision of its operands). `functions` are the public functions
 that the op runs under another name.
@@ -80,8 +83,18 @@ class Op:
     rearranges: bool = False
     fills_with: Callable[..., float] | None = None
     may_copy: bool = False
+    converts: bool = False
+    taylor: Rule | str = ""
+    work: Callable[..., float] | str = ""
+    matrix_product: bool = False  # which reports count
+    where_zero: str = ""
+    # Only for ops that are made while tracing, whose kernel is a Python function:
+    callback: bool = False
+    loops_over: str = ""  # the custom op that it calls for one example after the other
     # Only for ops that hold programs, which have no op in the core:
     infer: Callable[[tuple[Any, ...]], Any] | None = None  # result types by attributes
+    # Operands that have numbers, attributes, leaves of sizes, their numbers → the task of running it.
+    evaluated: Callable[..., Any] | None = None
     lower: Callable[..., None] | None = None  # builder, attributes, executable programs, input and output slots
     # Inputs, tangents, attributes, whether nothing will be transposed → outputs, tangents. It replaces the primal.
     linearize: Callable[..., Any] | None = None
@@ -94,6 +107,16 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    @property
+    def label(self) -> str:
+        """The name in messages: without the number of an op that was made while tracing."""
+        return self.name.partition("#")[0] if self.callback else self.name
+
+    @property
+    def detaches(self) -> bool:
+        """Whether its result is its operand, but for derivatives, of which none passes."""
+        return self.passes_on and not self.differentiable
 
     def rule(self, complex_operands: bool) -> Rule | str:
         """The JVP for operands of this kind."""
@@ -143,6 +166,10 @@ def define(
     rearranges: bool = False,
     fills_with: Callable[..., float] | None = None,
     may_copy: bool = False,
+    converts: bool = False,
+    taylor: Rule | str = "",
+    work: Callable[..., float] | str = "",
+    where_zero: str = "",
 ) -> Op:
     """Join the mathematics of an op to the core's record of the same name.
 
@@ -157,6 +184,16 @@ def define(
     `rearranges`: the result has the elements of the operand, in another order or more than once.
     `fills_with(*attrs)`, of ops without operands: the number that every element of the result is.
     `may_copy`, of views: where strides allow no view, the result is a copy.
+    `converts`: the result is the operand in another dtype.
+    `taylor`: the series of the result. "linear": of every coefficient by itself, by the rule, in the operands that may move
+    (the others choose among them); "bilinear": of two operands, as of a product; or a function of the op, the series of the
+    operands and the order, which may return None; see `ops/series.py`. Without it, and where it is not said by `jvp`, the
+    rule is integrated.
+    `work`: how much it computes. Of elementwise ops, "arithmetic": one operation for each element, otherwise a function that
+    takes several. Of others, "moving": nothing; "cubic": as factorisations of matrices; "sorting": n log n; otherwise one
+    operation for each element that is read or made. A function of the instruction and the number of elements made counts the
+    products of matrices; see `ops/work.py`.
+    `where_zero`: what it means that its derivative is zero everywhere, for those who look for a gradient.
     """
     if name not in _NATIVE:
         raise ImportError(f"op {name!r} has a rule but no kernel: add it to core/ops/")
@@ -196,6 +233,11 @@ def define(
         rearranges=rearranges,
         fills_with=fills_with,
         may_copy=may_copy,
+        converts=converts,
+        taylor=taylor,
+        work=work,
+        matrix_product=native.matrix_product,
+        where_zero=where_zero,
     )
     op.sparsity = _default_sparsity(op) if sparsity is None else sparsity
     op.precision = precision

@@ -17,9 +17,10 @@ from wengert.dtypes import bool_, int64
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from wengert.ops.index_sets import united
 from wengert.ops.sparsity import Call, Patterns
-from wengert.passes.batch import batch
-from wengert.passes.evaluate import apply, evaluate
+from wengert.passes.batch import batching
+from wengert.passes.evaluate import apply, evaluating
 from wengert.program.ir import Instruction, Program, Type, Var
+from wengert.program.nested import Task
 from wengert.program.trace import same_shape
 from wengert.registry.record import OPS, Op
 from wengert.transforms.regions import (
@@ -185,32 +186,38 @@ def _check(n_outputs: int, types: Sequence[Type], attrs: tuple[Any, ...]) -> str
     return ""
 
 
-def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
+def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...], leaves: list[Any], sizes: list[Any]) -> Task[list[Any]]:
     (branches,) = attrs
     chosen = min(max(int(operands[0].item()), 0), len(branches) - 1)
-    return evaluate(branches[chosen], operands[1:], [], [])
+    return evaluating(branches[chosen], operands[1:], leaves, sizes)
 
 
-def _push(*given: Any, branches: tuple[Program, ...]) -> Any:
+def _push(*given: Any, branches: tuple[Program, ...]) -> Task[Any]:
     """The tangents of the branch that is taken."""
     n = len(given) // 2
-    y_dots = push_regions(branches, given[1:n], given[n + 2 :], lambda made, xs: taken(given[n + 1], made, xs))
+    y_dots = yield from push_regions(
+        branches, given[1:n], given[n + 2 :], lambda made, xs: taken(given[n + 1], made, xs)
+    )
     return y_dots[0] if len(y_dots) == 1 else tuple(y_dots)
 
 
-def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], branches: tuple[Program, ...]) -> list[Any]:
+def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], branches: tuple[Program, ...]) -> Task[list[Any]]:
     """Cotangents of the operands in which it is linear, by the transpose of the branch that is taken."""
     index, *xs = operands
     return pull_regions(branches, y_bar, [k - 1 for k in which], xs, lambda made, rest: taken(index, made, rest))
 
 
-def _batched(size: Any, mapped: Sequence[bool], index: Any, *xs: Any, branches: tuple[Program, ...]) -> Any:
+def _batched(size: Any, mapped: Sequence[bool], index: Any, *xs: Any, branches: tuple[Program, ...]) -> Task[Any]:
     """For many examples: the same branch for all, or every branch for all and then the right one for each."""
-    programs = [batch(b, mapped[1:], size) for b in branches]
+    programs = []
+    for b in branches:
+        programs.append((yield batching(b, mapped[1:], size)))
     if not mapped[0]:
         made = taken(index, [own_outputs(_packed(p)) for p in programs], xs)
         return made[0] if len(made) == 1 else tuple(made)
-    results = [evaluate(p, xs, [], []) for p in programs]
+    results = []
+    for p in programs:
+        results.append((yield evaluating(p, xs, [], [])))
     chosen = results[0]
     number = OPS["cast"](index, int64.code)
     for k, others in enumerate(results[1:], start=1):
@@ -230,9 +237,11 @@ def _packed(program: Program) -> Program:
     return Program(program.inputs, body, outputs)
 
 
-def _sparsity(call: Call) -> Patterns:
+def _sparsity(call: Call) -> Task[Patterns]:
     """The union over the branches, as any of them may be taken."""
-    made = [call.inner(b, call.patterns[1:], lambda k: call.known(k + 1)) for b in call.attrs[0]]
+    made = []
+    for b in call.attrs[0]:
+        made.append((yield call.inner(b, call.patterns[1:], lambda k: call.known(k + 1))))
     return [united(parts) for parts in zip(*made)]
 
 

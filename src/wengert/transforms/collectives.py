@@ -84,7 +84,7 @@ def _batched(size: Any, mapped: Sequence[bool], x: Any, anchor: Any, dtype: int,
     return OneForAll(OPS["sum"](of_all, (0,), 0)) if mapped[1] else _over_examples(of_all, anchor)
 
 
-def _refuse(operands: Sequence[Any], attrs: Sequence[Any]) -> Any:
+def _refuse(operands: Sequence[Any], attrs: Sequence[Any], leaves: list[Any], sizes: list[Any]) -> Any:
     raise AssertionError("vmap sums over the examples before anything runs")
 
 

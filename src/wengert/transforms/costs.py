@@ -8,13 +8,14 @@ for what is paid once for each instruction, and for the coefficients, which do n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wengert.dtypes import ALL as DTYPES
 from wengert.passes.linearize import is_linear, jvp_rule, transpose
 from wengert.program.ir import Const, Instruction, Program, Var
+from wengert.program.nested import innermost_first
 from wengert.program.trace import Trace
 from wengert.registry.zero import ZERO
 
@@ -26,18 +27,6 @@ SECONDS_PER_FLOP = 4e-11  # in everything else
 SECONDS_PER_BYTE = 1.5e-11  # read or written, except by elementwise instructions, which run in groups and in cache
 
 _TRANSCENDENTAL = 8  # flops of an elementwise function other than arithmetic
-_ARITHMETIC = frozenset({
-    "add", "sub", "neg", "mul", "div", "scale", "unscale", "strong_product", "square", "where", "maximum", "minimum", "abs",
-    "relu", "clip", "copy", "conj", "real", "imag", "make_complex", "sign",
-})  # fmt: skip
-_MOVING = frozenset({
-    "as_strided", "as_strided_add", "as_strided_update", "cast", "concat", "contiguous", "index_put", "slice",
-    "slice_update", "take", "take_along_axis", "tril", "triu", "unslice",
-})  # fmt: skip
-_CUBIC = frozenset({
-    "lu_factor", "lu_solve", "inv", "solve_triangular", "det", "slogdet", "cofactor", "lu", "cholesky", "qr", "svd",
-    "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "pinv", "matrix_exp", "matrix_exp_push",
-})  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -73,83 +62,40 @@ def total(parts: Iterable[Work]) -> Work:
 
 def work_of(i: Instruction) -> Work:
     """The work of one instruction."""
+    inside: dict[Program, Work] = {}
+    for p in innermost_first([i]):
+        inside[p] = total(_work(j, inside) for j in p.instructions)
+    return _work(i, inside)
+
+
+def _work(i: Instruction, inside: Mapping[Program, Work]) -> Work:
     if i.op.view or not i.inputs:
         return Work()
     if regions := i.regions():
-        return total(work_of(inner) for region in regions for inner in region.instructions)
+        return total(inside[p] for p in regions)
     moved = sum(v.type.example_bytes() for v in (*i.outputs, *dict.fromkeys(i.vars())))
     made = sum(o.type.example_size() for o in i.outputs)
-    products = _PRODUCTS.get(i.op.name)
-    if products is not None:
-        return Work(2.0 * products(i, made), 0.0, moved, 1)
+    if callable(i.op.work):
+        return Work(2.0 * i.op.work(i, made), 0.0, moved, 1)
     return Work(0.0, _flops(i, made), 0.0 if i.op.elementwise else moved, 1)
 
 
 def _flops(i: Instruction, made: int) -> float:
-    name = i.op.name
+    word = i.op.work
     if i.op.elementwise:
-        return made * (1 if name in _ARITHMETIC else _TRANSCENDENTAL)
-    if name in _MOVING:
+        return made * (1 if word == "arithmetic" else _TRANSCENDENTAL)
+    if word == "moving":
         return 0.0
     read = max((v.type.example_size() for v in i.vars()), default=0)
-    if name in _CUBIC:
+    if word == "cubic":
         return 2.0 * max(made, read) * max((_last(v) for v in i.vars()), default=1)
-    if name.startswith(("sort", "argsort", "topk", "fft")):
+    if word == "sorting":
         return 4.0 * max(made, read) * math.log2(max(2, max(_last(v) for v in i.vars())))
     return float(max(made, read))
 
 
 def _last(v: Var) -> int:
     return v.type.example_shape()[-1] if v.type.shape else 1
-
-
-def _shape_of(i: Instruction, k: int) -> tuple[int, ...]:
-    x = i.inputs[k]
-    return x.type.example_shape() if isinstance(x, Var) else ()
-
-
-def _of_matrices(i: Instruction, made: int) -> float:
-    return made * _shape_of(i, 0)[-2 if i.attrs[0] else -1]
-
-
-def _of_kernel(i: Instruction, images: int) -> float:
-    """Convolution: each element of the images meets each element of one kernel of its channel."""
-    kernel = _shape_of(i, 1)
-    return images * math.prod(kernel) / max(1, kernel[0])
-
-
-def _of_all_kernels(i: Instruction, made: int) -> float:
-    return made * math.prod(_shape_of(i, 1)) / max(1, i.outputs[0].type.example_shape()[0])
-
-
-def _of_scores(i: Instruction, first: int, by_keys: int, by_values: int) -> float:
-    """Attention: products of queries and keys, and of scores and values, this many of each. Causal attention needs half."""
-    q, k, v = (_shape_of(i, first + n) for n in range(3))
-    scores = math.prod(q[:-1]) * k[-2]
-    return scores * (by_keys * q[-1] + by_values * v[-1]) * (0.5 if i.attrs[1] else 1.0)
-
-
-def _of_steps(i: Instruction, *weights: int) -> float:
-    """A recurrent layer: each row of each step meets these weights."""
-    steps, batch = i.outputs[0].type.example_shape()[:2]
-    return float(steps * batch * sum(math.prod(_shape_of(i, k)) for k in weights))
-
-
-_PRODUCTS: dict[str, Callable[[Instruction, int], float]] = {
-    "matmul": _of_matrices,
-    "conv": _of_kernel,
-    "conv_transpose": lambda i, made: _of_kernel(i, math.prod(_shape_of(i, 0))),
-    "conv_kernel": _of_all_kernels,
-    "attention": lambda i, made: _of_scores(i, 0, 1, 1),
-    "attention_tangent": lambda i, made: _of_scores(i, 3, 3, 2),  # the scores are recomputed
-    "attention_cotangent": lambda i, made: _of_scores(i, 2, 3, 2),
-    "lstm": lambda i, made: _of_steps(i, 3, 4),
-    "lstm_tangent": lambda i, made: _of_steps(i, 3),
-    "lstm_cotangent": lambda i, made: _of_steps(i, 2),
-    "gru": lambda i, made: _of_steps(i, 2, 3),
-    "gru_tangent": lambda i, made: _of_steps(i, 2),
-    "gru_cotangent": lambda i, made: _of_steps(i, 1),
-}
 
 
 @dataclass(slots=True)

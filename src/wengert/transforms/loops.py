@@ -24,13 +24,14 @@ from wengert.errors import ArgumentError, ShapeError
 from wengert.memory.checkpoint import checkpoint, computed_cells, with_cells
 from wengert.ops.index_sets import IndexSets, stacked, united
 from wengert.ops.sparsity import Call, Known, Patterns
-from wengert.passes.batch import batch
-from wengert.passes.derive import pull_linear
-from wengert.passes.evaluate import apply, evaluate
+from wengert.passes.batch import batching
+from wengert.passes.derive import pulling
+from wengert.passes.evaluate import apply, at_sizes, evaluate, evaluating
 from wengert.passes.example_axis import spread
 from wengert.passes.linearize import zeros_like
 from wengert.program.call_trace import call_trace
 from wengert.program.ir import Operand, Program, Type, Var
+from wengert.program.nested import Task
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer
 from wengert.registry.record import OPS, Op
@@ -403,19 +404,20 @@ def _lower(builder: Any, attrs: tuple[Any, ...], programs: list[Any], inputs: li
     builder.repeat(programs[0], (loop.length,), loop.n_carried, loop.n_sliced, loop.reverse, stacked, inputs, outputs)
 
 
-def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
+def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...], leaves: list[Any], sizes: list[Any]) -> Task[list[Any]]:
     loop = Loop.of(attrs)
+    (length,) = at_sizes((loop.length,), leaves, sizes)
     n, m = loop.n_carried, loop.n_carried + loop.n_fixed
     carried, fixed, sliced = list(operands[:n]), operands[n:m], operands[m:]
     made = []
-    for t in reversed(range(loop.length)) if loop.reverse else range(loop.length):
-        results = evaluate(loop.body, [*carried, *fixed, *(x[t] for x in sliced)], [], [])
+    for t in reversed(range(length)) if loop.reverse else range(length):
+        results = yield evaluating(loop.body, [*carried, *fixed, *(x[t] for x in sliced)], leaves, sizes)
         carried = results[:n]
         made.append([OPS["reshape"](y, (1, *y.shape)) for y in results[n:]])
     turns = made[::-1] if loop.reverse else made
     stacked = [OPS["concat"](list(row), 0) for row in zip(*turns)]
     if not turns:
-        stacked = [full(t.shape, 0, dtype=DTYPES[t.dtype]) for t in loop.stacked]
+        stacked = [full(at_sizes(t.shape, leaves, sizes), 0, dtype=DTYPES[t.dtype]) for t in loop.stacked]
     return [*carried, *stacked]
 
 
@@ -424,12 +426,12 @@ def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
 
 def _linearize(
     inputs: Sequence[Any], dots: Sequence[Any], attrs: tuple[Any, ...], forward: bool
-) -> tuple[list[Any], list[Any]]:
+) -> Task[tuple[list[Any], list[Any]]]:
     """The loop, keeping what it carries into each turn, and a second loop over that for the tangents. If nothing will be
     transposed, a single loop for both, which keeps nothing."""
     loop = Loop.of(attrs)
     n, m = loop.n_carried, len(loop.body.outputs)
-    pushed, wanted, moving = pushed_turn(loop.body, n, [d is not ZERO for d in dots], forward)
+    pushed, wanted, moving = yield from pushed_turn(loop.body, n, [d is not ZERO for d in dots], forward)
     if forward:
         return _joint(loop, pushed, wanted, moving, inputs, dots)
     keeping = Program(loop.body.inputs, loop.body.instructions, [*loop.body.outputs, *loop.body.inputs[:n]])
@@ -502,15 +504,15 @@ def _tangent_turn(loop: Loop, pushed: Program, wanted: list[int], moving: list[i
     return own_outputs(simplify(Program(inputs, made.instructions, made.outputs)))
 
 
-def _push(*given: Any, **attrs: Any) -> Any:
+def _push(*given: Any, **attrs: Any) -> Task[Any]:
     """Only the tangents, when the results are already known."""
     n = len(given) // 2
     dots, inputs = given[:n], given[n + 1 :]
-    y_dots = _linearize(inputs, dots, tuple(attrs.values()), False)[1]
+    _, y_dots = yield from _linearize(inputs, dots, tuple(attrs.values()), False)
     return y_dots[0] if len(y_dots) == 1 else tuple(y_dots)
 
 
-def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], **attrs: Any) -> list[Any]:
+def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], **attrs: Any) -> Task[list[Any]]:
     """The transposed loop: it runs backwards, carries cotangents, and adds up those of the constants."""
     loop = Loop.of(tuple(attrs.values()))
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
@@ -523,20 +525,20 @@ def _pull(y_bar: Any, which: Sequence[int], operands: Sequence[Any], **attrs: An
     sums = [zeros_like(operands[k]) for k in fixed]
     others = [operands[k] for k in range(n, end) if k not in linear]
     slices = [operands[k] for k in range(end, len(operands)) if k not in linear]
-    turn = _transposed_turn(loop, linear)
+    turn = _transposed_turn(loop, linear, (yield pulling(loop.body, linear)))
     back = Loop(turn, loop.length, n + len(fixed), len(slices) + len(bars) - n, not loop.reverse)
     made = back.apply([*bars[:n], *sums, *others, *slices, *bars[n:]])
     found = dict(zip([*range(n), *fixed, *(k for k in linear if k >= end)], made))
     return [found[k] for k in which]
 
 
-def _transposed_turn(loop: Loop, linear: list[int]) -> Program:
-    """One turn of the transposed loop. Inputs: cotangents of the values carried out, sums; constants; slices and
-    cotangents of the turn's results. Outputs: cotangents of the values carried in, sums; cotangents of the slices."""
+def _transposed_turn(loop: Loop, linear: list[int], pull: Program) -> Program:
+    """One turn of the transposed loop, by the transpose of the body. Inputs: cotangents of the values carried out, sums;
+    constants; slices and cotangents of the turn's results. Outputs: cotangents of the values carried in, sums; cotangents of
+    the slices."""
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
     types = [v.type for v in loop.body.inputs]
     fixed = [k for k in linear if n <= k < end]
-    pull = pull_linear(loop.body, linear)
     trace = Trace()
     bars = [trace.input(types[k]) for k in range(n)]
     sums = [trace.input(types[k]) for k in fixed]
@@ -551,12 +553,12 @@ def _transposed_turn(loop: Loop, linear: list[int]) -> Program:
     return own_outputs(simplify(Program(trace.inputs, trace.instructions, outputs)))
 
 
-def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) -> Any:
+def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) -> Task[Any]:
     """Every turn processes many examples at once."""
     loop = Loop.of(tuple(attrs.values()))
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
     flags = mapped_inputs(loop.body, n, mapped)
-    body = batch(loop.body, flags, size, [*flags[:n], *(True for _ in loop.stacked)])
+    body = yield batching(loop.body, flags, size, [*flags[:n], *(True for _ in loop.stacked)])
     carried = [spread(x, size) if f and not m else x for x, m, f in zip(operands[:n], mapped, flags)]
     slices = [_swapped(x) if m else x for x, m in zip(operands[end:], mapped[end:])]
     made = Loop(own_outputs(body), loop.length, n, loop.n_sliced, loop.reverse, loop.linear).apply(
@@ -569,18 +571,19 @@ def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) ->
 _MOST_TURNS = 64  # turns whose patterns are found one by one
 
 
-def _sparsity(call: Call) -> Patterns:
+def _sparsity(call: Call) -> Task[Patterns]:
     """The pattern turn by turn; if there are many, every turn is assumed to depend on whatever any turn does."""
     loop = Loop.of(call.attrs)
     if loop.length <= _MOST_TURNS:
-        return _turn_by_turn(loop, call)
+        return (yield from _turn_by_turn(loop, call))
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
     carried, fixed = list(call.patterns[:n]), call.patterns[n:end]
     slices = [
         None if p is None else p.merged(_of_slices(p, loop), p.n_rows // loop.length) for p in call.patterns[end:]
     ]
     while True:
-        made = call.inner(loop.body, [*carried, *fixed, *slices], lambda k: call.known(k) if n <= k < end else None)
+        known: Known = lambda k: call.known(k) if n <= k < end else None
+        made = yield call.inner(loop.body, [*carried, *fixed, *slices], known)
         more = [united(pair) for pair in zip(carried, made[:n])]
         if [p and p.nnz for p in more] == [p and p.nnz for p in carried]:
             break
@@ -593,7 +596,7 @@ def _of_slices(p: IndexSets, loop: Loop) -> Any:
     return np.tile(np.arange(p.n_rows // loop.length), loop.length)
 
 
-def _turn_by_turn(loop: Loop, call: Call) -> Patterns:
+def _turn_by_turn(loop: Loop, call: Call) -> Task[Patterns]:
     n, end = loop.n_carried, loop.n_carried + loop.n_fixed
     carried, turns = list(call.patterns[:n]), []
     for t in reversed(range(loop.length)) if loop.reverse else range(loop.length):
@@ -603,14 +606,14 @@ def _turn_by_turn(loop: Loop, call: Call) -> Patterns:
             else p.taken(np.flatnonzero(np.repeat(np.arange(loop.length), p.n_rows // loop.length) == t))
             for p in call.patterns[end:]
         ]
-        made = call.inner(loop.body, [*carried, *call.patterns[n:end], *slices], _known_in_turn(call, n, end, t))
+        made = yield call.inner(loop.body, [*carried, *call.patterns[n:end], *slices], _known_in_turn(call, n, end, t))
         carried = made[:n]
         turns.append(made[n:])
     sizes = [math.prod(o.type.shape) for o in loop.body.outputs[n:]]  # type: ignore[union-attr]
     ordered = turns[::-1] if loop.reverse else turns
     nothing = [IndexSets.nothing(size, call.n_columns) for size in sizes]
     results = [[nothing[k] if turn[k] is None else turn[k] for turn in ordered] for k in range(len(sizes))]
-    return [*carried, *(stacked(parts) if parts else None for parts in results)]  # type: ignore[arg-type]
+    return [*carried, *(stacked(parts) if parts else None for parts in results)]
 
 
 def _known_in_turn(call: Call, n: int, end: int, t: int) -> Known:

@@ -12,13 +12,12 @@ from typing import Any
 from wengert import _core
 from wengert.errors import GradientError
 from wengert.passes.callbacks import define_callback
-from wengert.passes.linearize import is_linear, jvp_rule, transpose, zeros_like
-from wengert.program.ir import Const, Instruction, Operand, Var
+from wengert.passes.linearize import zeros_like
 from wengert.program.trace import Trace, Tracer, untraced
 from wengert.registry.precision import uncast
-from wengert.registry.record import OPS
 from wengert.registry.zero import ZERO
 from wengert.tensors.dual import DualTensor
+from wengert.transforms.traced_walk import pull_through
 
 
 def pull(
@@ -77,48 +76,15 @@ def _pull_traced(outputs: Sequence[Any], bars: Sequence[Any], sources: Sequence[
     made = [
         trace.operand(y, 0) for y in outputs
     ]  # first, because a stale view is refreshed from its base by instructions
-    existing = list(trace.instructions)
-    dots: dict[Var, Any] = {}
     variables = [trace.variables(s) for s in sources]
-    for v in (v for found in variables for v in found):
-        dots[v] = trace.tracer(Var(v.type, linear=True))
-    tangents: dict[Var, Any] = dict(dots)
     hooks = {v: _in_this_precision(calls) for v, calls in trace.hooks.items()}
-
-    def tensor(x: Operand) -> Any:
-        return x.value if isinstance(x, Const) else trace.tracer(x)
-
     with trace, uncast():  # rules keep the precision that they are written in
-        for position, i in enumerate(existing):
-            given = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
-            if not i.op.differentiable or all(t is ZERO for t in given):
-                continue
-            operands = [tensor(x) for x in i.inputs]
-            if i.op.linearize is not None:
-                y_dots = _linearized(trace, existing, position, operands, given)
-            else:
-                ys = tuple(trace.tracer(v) for v in i.outputs)
-                made_dots = jvp_rule(i.op, given, ys[0] if len(ys) == 1 else ys, operands, i.attrs)
-                y_dots = (made_dots,) if i.op.n_outputs == 1 else made_dots
-            for v, t in zip(i.outputs, y_dots):
-                if t is not ZERO:
-                    t = OPS["copy"](t) if v in hooks else t  # a separate cotangent
-                    tangents[v] = dots[v] + t if v in dots else t  # a source that others lead to
-        added = trace.instructions[len(existing) :]
-        linear = [i for i in added if any(v.linear for v in i.outputs)]
-        trace.instructions = [*existing, *(i for i in added if not any(v.linear for v in i.outputs))]
-        cotangents: dict[Var, Any] = {}
-        for y, bar in zip(made, bars):
-            y_dot: Any = tangents.get(y, ZERO) if isinstance(y, Var) else ZERO
-            if is_linear(y_dot):
-                cotangents[y_dot._var] = cotangents.get(y_dot._var, ZERO) + bar
-        hooked = {tangents[v]._var: calls for v, calls in hooks.items() if is_linear(tangents.get(v)) and v not in dots}
-        transpose(trace, linear, cotangents, hooked=hooked)
+        cotangents = pull_through(trace, made, bars, [v for found in variables for v in found], hooks)
         results: list[Any] = []
         for found in variables:
             g: Any = ZERO
             for v in found:
-                g = g + cotangents.get(dots[v]._var, ZERO)
+                g = g + cotangents.get(v, ZERO)
             results.append(None if g is ZERO else g)
     return results
 
@@ -140,33 +106,6 @@ def _in_this_precision(hooks: Sequence[Any]) -> Sequence[Any]:
         return call
 
     return [under(hook) for hook in hooks]
-
-
-def _linearized(
-    trace: Trace, existing: list[Instruction], position: int, operands: Sequence[Any], dots: Sequence[Any]
-) -> Sequence[Any]:
-    """Tangents by a rule that replaces its primal: a loop that keeps its carried values takes the place of the original
-    loop."""
-    i, start = existing[position], len(trace.instructions)
-    ys, y_dots = i.op.linearize(operands, dots, i.attrs, False)  # type: ignore[misc]
-    names = {y._var: o for y, o in zip(ys, i.outputs)}
-    added = trace.instructions[start:]
-    primal = next((k for k in added if k.outputs[: len(ys)] == tuple(names)), None)
-    if primal is None or not set(primal.vars()) <= set(i.vars()):
-        return y_dots  # type: ignore[no-any-return]
-    renamed = [
-        Instruction(
-            k.op,
-            tuple(names.get(x, x) if isinstance(x, Var) else x for x in k.inputs),
-            k.attrs,
-            tuple(names.get(o, o) for o in k.outputs),
-            k.origin,
-        )
-        for k in (primal, *(k for k in added if k is not primal))
-    ]
-    existing[position] = renamed[0]
-    trace.instructions[start:] = renamed[1:]
-    return y_dots  # type: ignore[no-any-return]
 
 
 _MOST_RESULTS = 4  # of a callback, as core/ops/op.h: kMaxOutputs

@@ -11,12 +11,14 @@ from wengert._core import Tensor, same_sizes
 from wengert.compiling.compile import own_outputs
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, TraceError
-from wengert.passes.derive import pull_linear, push_by
+from wengert.passes.derive import pulling, pushing
+from wengert.passes.evaluate import run_now
 from wengert.program.call_trace import call_trace
 from wengert.program.inner_trace import InnerTrace
 from wengert.program.ir import Instruction, Program, Type, Var
+from wengert.program.nested import Task, settled
 from wengert.program.simplify import simplify
-from wengert.program.trace import Tracer, dispatch, tracing
+from wengert.program.trace import Tracer, dispatch
 from wengert.registry.record import OPS, REGION_OPS, Attr, Op
 from wengert.registry.zero import ZERO
 from wengert.tensors.creation import full
@@ -136,13 +138,11 @@ def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **r
     if name not in REGION_OPS:
 
         def run(operands: Sequence[Any], *values: Any) -> Any:
-            trace = tracing()
-            if any(not x._plain for x in operands) or (trace is not None and trace.captures):
+            if not run_now(operands):
                 return dispatch(name, tuple(operands), values)
-            results = evaluated(operands, values)
+            results = settled(rules["evaluated"](operands, values, [], []))
             return results[0] if len(results) == 1 else tuple(results)
 
-        evaluated = rules.pop("evaluated")
         rules.setdefault("sparsity", "everything")
         REGION_OPS[name] = Op(
             name,
@@ -162,12 +162,14 @@ def region_op(family: str, n_outputs: int, attrs: Sequence[tuple[str, str]], **r
 
 def push_regions(
     programs: Sequence[Program], dots: Sequence[Any], xs: Sequence[Any], run: Callable[..., list[Any]]
-) -> list[Any]:
+) -> Task[list[Any]]:
     """Tangents of one of the programs, which recomputes its values on the way. `run(programs, operands)` makes the
     instruction that holds the tangent programs."""
     wanted = [k for k, d in enumerate(dots) if d is not ZERO]
     m = len(programs[0].outputs)
-    pushes = [push_by(p, wanted) for p in programs]
+    pushes = []
+    for p in programs:
+        pushes.append((yield pushing(p, wanted)))
     moving = [k for k in range(m) if any(p.outputs[m + k] is not None for p in pushes)]
     y_dots: list[Any] = [ZERO] * m
     if moving:
@@ -179,14 +181,16 @@ def push_regions(
 
 def pull_regions(
     programs: Sequence[Program], y_bar: Any, linear: Sequence[int], xs: Sequence[Any], run: Callable[..., list[Any]]
-) -> list[Any]:
+) -> Task[list[Any]]:
     """Cotangents of these operands, in which the programs are linear, by the transpose of one program."""
     results = programs[0].outputs
     bars = [
         full(o.type.shape, 0.0, dtype=DTYPES[o.type.dtype]) if b is ZERO else b  # type: ignore[union-attr]
         for b, o in zip(y_bar if len(results) > 1 else (y_bar,), results)
     ]
-    pulls = [own_outputs(pull_linear(p, linear)) for p in programs]
+    pulls = []
+    for p in programs:
+        pulls.append(own_outputs((yield pulling(p, linear))))
     return run(pulls, [*(x for k, x in enumerate(xs) if k not in linear), *bars])
 
 

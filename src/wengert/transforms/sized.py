@@ -17,9 +17,10 @@ from wengert.compiling.compile import own_outputs
 from wengert.dtypes import int64
 from wengert.functional.joining import concat
 from wengert.functional.reductions import max as largest
-from wengert.passes.batch import batch
-from wengert.passes.evaluate import apply, evaluate
+from wengert.passes.batch import batching
+from wengert.passes.evaluate import apply, evaluating
 from wengert.program.ir import Program, Type, Var
+from wengert.program.nested import Task
 from wengert.registry.record import Op
 from wengert.tensors.creation import full
 from wengert.transforms.regions import pull_regions, push_regions, region_op, register_family, same_types
@@ -78,15 +79,15 @@ def _check(n_outputs: int, types: Sequence[Type], attrs: tuple[Any, ...]) -> str
     return ""
 
 
-def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
-    sizes, (program,) = attrs
-    numbers = [max(0, int(x.item())) for x in operands[: len(sizes)]]
-    return evaluate(program, operands[len(sizes) :], list(_core.leaves_of_sizes(sizes)), numbers)
+def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...], leaves: list[Any], sizes: list[Any]) -> Task[list[Any]]:
+    own, (program,) = attrs
+    numbers = [max(0, int(x.item())) for x in operands[: len(own)]]
+    return evaluating(program, operands[len(own) :], [*leaves, *_core.leaves_of_sizes(own)], [*sizes, *numbers])
 
 
-def _push(*given: Any, sizes: tuple[Any, ...], program: tuple[Program, ...]) -> Any:
+def _push(*given: Any, sizes: tuple[Any, ...], program: tuple[Program, ...]) -> Task[Any]:
     n, k = len(given) // 2, len(sizes)
-    y_dots = push_regions(
+    y_dots = yield from push_regions(
         program, given[k:n], given[n + 1 + k :], lambda made, xs: sized(sizes, given[n + 1 : n + 1 + k], made[0], xs)
     )
     return y_dots[0] if len(y_dots) == 1 else tuple(y_dots)
@@ -94,7 +95,7 @@ def _push(*given: Any, sizes: tuple[Any, ...], program: tuple[Program, ...]) -> 
 
 def _pull(
     y_bar: Any, which: Sequence[int], operands: Sequence[Any], sizes: tuple[Any, ...], program: tuple[Program, ...]
-) -> list[Any]:
+) -> Task[list[Any]]:
     k = len(sizes)
     return pull_regions(
         program,
@@ -107,10 +108,10 @@ def _pull(
 
 def _batched(
     size: Any, mapped: Sequence[bool], *operands: Any, sizes: tuple[Any, ...], program: tuple[Program, ...]
-) -> Any:
+) -> Task[Any]:
     """The largest of the sizes for all examples."""
     k = len(sizes)
     nothing = full((1,), 0, dtype=int64)
     numbers = [largest(concat([nothing, x]), axis=0) if m else x for x, m in zip(operands[:k], mapped)]
-    made = sized(sizes, numbers, batch(program[0], mapped[k:], size), operands[k:])
+    made = sized(sizes, numbers, (yield batching(program[0], mapped[k:], size)), operands[k:])
     return made[0] if len(made) == 1 else tuple(made)

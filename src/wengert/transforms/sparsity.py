@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from wengert.ops.sparsity import WORDS, Call, Known, Patterns
 from wengert.passes.evaluate import apply
 from wengert.program.call_trace import CallTrace
 from wengert.program.ir import Const, Instruction, Program, Type, Var
+from wengert.program.nested import Task, finished
 from wengert.program.simplify import simplify
 from wengert.program.trace import untraced
 from wengert.tensors.conversion import asarray
@@ -35,25 +37,35 @@ from wengert.transforms.functional import argument_numbers, by_arguments, grad, 
 
 def propagate(program: Program, patterns: Patterns, known: Known, n_columns: int) -> list[IndexSets | None]:
     """The patterns of the outputs of a program from those of its inputs; None is no dependence."""
-    found = patterns_of_values(program, patterns, known, n_columns)
+    return finished(_propagating(program, patterns, known, n_columns))
+
+
+def _propagating(program: Program, patterns: Patterns, known: Known, n_columns: int) -> Task[list[IndexSets | None]]:
+    found = yield from _finding(program, patterns, known, n_columns)
     return [found.get(o) if isinstance(o, Var) else None for o in program.outputs]
 
 
 def patterns_of_values(program: Program, patterns: Patterns, known: Known, n_columns: int) -> dict[Var, IndexSets]:
     """The patterns of all values of a program that depend on its inputs."""
+    return finished(_finding(program, patterns, known, n_columns))
+
+
+def _finding(program: Program, patterns: Patterns, known: Known, n_columns: int) -> Task[dict[Var, IndexSets]]:
     found = {v: p for v, p in zip(program.inputs, patterns) if p is not None}
     constants = _Constants(program, known)
     for i in program.instructions:
         given = [found.get(x) if isinstance(x, Var) else None for x in i.inputs]
         if any(p is not None for p in given):
             made = _of_instruction(i, given, constants, n_columns)
+            if isinstance(made, GeneratorType):
+                made = yield made
             found.update((v, p) for v, p in zip(i.outputs, made) if p is not None and DTYPES[v.type.dtype].is_inexact)
     return found
 
 
 def _of_instruction(
     i: Instruction, given: list[IndexSets | None], constants: _Constants, n_columns: int
-) -> Sequence[IndexSets | None]:
+) -> Patterns | Task[Patterns]:
     rule: Any = i.op.sparsity
     types = [x.type if isinstance(x, Var) else Type(x.dtype, ()) for x in i.inputs]
     call = Call(
@@ -64,7 +76,7 @@ def _of_instruction(
         given,
         n_columns,
         lambda k: constants.value(i.inputs[k]),
-        lambda program, patterns, known: propagate(program, patterns, known, n_columns),
+        lambda program, patterns, known: _propagating(program, patterns, known, n_columns),
     )
     if not callable(rule) and rule not in WORDS:
         raise ArgumentError(f"sparsity: the record of {i.op.name} does not say which elements depend on which")

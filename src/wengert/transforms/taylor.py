@@ -2,10 +2,10 @@
 
 Each value of the program is a polynomial in t, y(t) = Σ yₖ tᵏ; each instruction makes the coefficients of its results of
 those of its operands (Griewank & Walther, Evaluating Derivatives, 2008, chapter 13). Linear ops act on every coefficient,
-bilinear ones convolve, and the elementary functions have recurrences. Every other op falls back on its derivative rule:
-y' = J(x, y) x' is a program of ops, whose series has one order less, and is known as far as that of y; so coefficients
-follow one by one. That costs as many evaluations of the rule as there are orders, not twice as many for each as nesting
-does. Loops and branches are nested.
+bilinear ones convolve, and the elementary functions have recurrences: the field `taylor` of the record says so. Every other
+op falls back on its derivative rule: y' = J(x, y) x' is a program of ops, whose series has one order less, and is known as
+far as that of y; so coefficients follow one by one. That costs as many evaluations of the rule as there are orders, not
+twice as many for each as nesting does. Loops and branches are nested.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from wengert import tree
 from wengert._core import Tensor
 from wengert.errors import ArgumentError
+from wengert.ops.series import Series, convolved
 from wengert.passes.evaluate import apply
 from wengert.passes.linearize import is_complex, jvp_rule, zeros_like
 from wengert.program.ir import Const, Instruction, Type, Var
@@ -26,8 +27,6 @@ from wengert.registry.zero import ZERO
 from wengert.transforms.functional import _as_differentiable, _fitting, jvp
 from wengert.transforms.hybrid import TracedFunction
 from wengert.transforms.replay import replayed
-
-Series = list[Any]  # coefficients of tᵏ; ZERO for those that vanish as a whole
 
 
 def taylor(f: Callable[..., Any], x: Any, derivatives: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -103,23 +102,12 @@ def _series(op: Op, operands: list[Series], attrs: tuple[Any, ...], order: int) 
         return [_constant(y, order) for y in ((outputs,) if op.n_outputs == 1 else outputs)]
     if op.linearize is not None:
         return _nested(op, operands, attrs, order)
-    if rule == "linear" or op.name in _LINEAR:
+    if "linear" in (rule, op.taylor):
         return _linear(op, operands, attrs, order)
-    if rule == "bilinear" or op.name in _BILINEAR:
-        return [_convolved(op, operands[0], operands[1], attrs, order)]
-    special = _RULES.get(op.name)
-    found = None if special is None else special(op, operands, order)
+    if "bilinear" in (rule, op.taylor):
+        return [convolved(op, operands[0], operands[1], attrs, order)]
+    found = op.taylor(op, operands, order) if callable(op.taylor) else None
     return [found] if found is not None else _by_derivative(op, operands, attrs, order)
-
-
-# ------------------------------------------------------------------------------------------------------------ rules
-
-# Linear in the operands that may move; the others choose among them.
-_LINEAR = frozenset({
-    "add", "sub", "where", "cast", "make_complex", "take", "index_add", "take_along_axis", "scatter_add_along_axis",
-    "scatter_add", "replace_value",
-})  # fmt: skip
-_BILINEAR = frozenset({"mul", "scale", "strong_product"})
 
 
 def _linear(op: Op, operands: list[Series], attrs: tuple[Any, ...], order: int) -> list[Series]:
@@ -132,147 +120,6 @@ def _linear(op: Op, operands: list[Series], attrs: tuple[Any, ...], order: int) 
         for s, y in zip(series, (made,) if op.n_outputs == 1 else made):
             s.append(y)
     return series
-
-
-def _convolved(op: Op, a: Series, b: Series, attrs: tuple[Any, ...], order: int) -> Series:
-    """yₖ = Σⱼ aⱼ bₖ₋ⱼ, with the op as the product."""
-    return [_sum(_times(op, a[j], b[k - j], attrs) for j in range(k + 1)) for k in range(order + 1)]
-
-
-def _times(op: Op, a: Any, b: Any, attrs: tuple[Any, ...] = ()) -> Any:
-    return ZERO if a is ZERO or b is ZERO else apply(op, [a, b], attrs)
-
-
-def _product(a: Any, b: Any) -> Any:
-    return ZERO if a is ZERO or b is ZERO else a * b
-
-
-def _sum(terms: Any) -> Any:
-    total: Any = ZERO
-    for term in terms:
-        total = total + term
-    return total
-
-
-def _squared(y: Series, k: int, first: int = 0) -> Any:
-    """Σⱼ yⱼ yₖ₋ⱼ from `first` to k − `first`; equal products are computed once."""
-    pairs = _sum(_product(y[j], y[k - j]) for j in range(first, (k + 1) // 2))
-    total = pairs if pairs is ZERO else pairs * 2.0
-    return total + _product(y[k // 2], y[k // 2]) if k % 2 == 0 and k // 2 >= first else total
-
-
-def _integrated(u: Series, slope: Series, k: int) -> Any:
-    """yₖ of y' = u' · slope: (1/k) Σⱼ j uⱼ slopeₖ₋ⱼ."""
-    total = _sum(_product(u[j], slope[k - j]) * float(j) for j in range(1, k + 1))
-    return total if total is ZERO else total * (1.0 / k)
-
-
-def _divide(op: Op, operands: list[Series], order: int) -> Series:
-    a, b = operands
-    y = [apply(op, [a[0], b[0]], ())]
-    for k in range(1, order + 1):
-        left = a[k] - _sum(_product(b[j], y[k - j]) for j in range(1, k + 1))
-        y.append(_times(op, left, b[0]))
-    return y
-
-
-def _exp(op: Op, operands: list[Series], order: int) -> Series:
-    (u,) = operands
-    y = [op(u[0])]
-    for k in range(1, order + 1):
-        y.append(_integrated(u, y, k))
-    return y
-
-
-def _log(op: Op, operands: list[Series], order: int) -> Series:
-    (u,) = operands
-    y = [op(u[0])]
-    for k in range(1, order + 1):
-        inner = _sum(_product(y[j], u[k - j]) * float(j) for j in range(1, k))
-        left = u[k] - (inner if inner is ZERO else inner * (1.0 / k))
-        y.append(left if left is ZERO else left / u[0])
-    return y
-
-
-def _sqrt(op: Op, operands: list[Series], order: int) -> Series:
-    (u,) = operands
-    y = [op(u[0])]
-    for k in range(1, order + 1):
-        left = u[k] - _squared([*y, ZERO], k, 1)
-        y.append(left if left is ZERO else left / (y[0] * 2.0))
-    return y
-
-
-def _square(op: Op, operands: list[Series], order: int) -> Series:
-    (u,) = operands
-    return [op(u[0]), *(_squared(u, k) for k in range(1, order + 1))]
-
-
-def _power(op: Op, operands: list[Series], order: int) -> Series | None:
-    """Whole powers as products, which hold at zero, too; others by the rule of the op."""
-    u, exponent = operands[0], operands[1][0]
-    if isinstance(exponent, Tensor) or not 2 <= exponent <= _LARGEST_POWER or exponent != int(exponent):
-        return None
-    n, found, power = int(exponent), None, u
-    while n:
-        if n & 1:
-            found = power if found is None else _convolved(OPS["mul"], found, power, (), order)
-        n >>= 1
-        power = _convolved(OPS["mul"], power, power, (), order) if n else power
-    assert found is not None
-    return [apply(op, [u[0], exponent], ()), *found[1:]]
-
-
-_LARGEST_POWER = 16
-
-
-def _sine(op: Op, operands: list[Series], order: int) -> Series:
-    """Sine and cosine, of which each is the slope of the other."""
-    (u,) = operands
-    sin, cos = [OPS["sin"](u[0])], [OPS["cos"](u[0])]
-    for k in range(1, order + 1):
-        rising, falling = _integrated(u, cos, k), _integrated(u, sin, k)
-        sin.append(rising)
-        cos.append(-falling)
-    return sin if op.name == "sin" else cos
-
-
-def _hyperbolic_sine(op: Op, operands: list[Series], order: int) -> Series:
-    (u,) = operands
-    sinh, cosh = [OPS["sinh"](u[0])], [OPS["cosh"](u[0])]
-    for k in range(1, order + 1):
-        rising, other = _integrated(u, cosh, k), _integrated(u, sinh, k)
-        sinh.append(rising)
-        cosh.append(other)
-    return sinh if op.name == "sinh" else cosh
-
-
-def _tanh(op: Op, operands: list[Series], order: int) -> Series:
-    """y' = (1 − y²) u'."""
-    (u,) = operands
-    y = [op(u[0])]
-    slope = [1.0 - y[0] * y[0]]
-    for k in range(1, order + 1):
-        y.append(_integrated(u, slope, k))
-        slope.append(-_squared(y, k))
-    return y
-
-
-def _sigmoid(op: Op, operands: list[Series], order: int) -> Series:
-    """y' = (y − y²) u'."""
-    (u,) = operands
-    y = [op(u[0])]
-    slope = [y[0] - y[0] * y[0]]
-    for k in range(1, order + 1):
-        y.append(_integrated(u, slope, k))
-        slope.append(y[k] - _squared(y, k))
-    return y
-
-
-_RULES: dict[str, Callable[[Op, list[Series], int], Series | None]] = {
-    "div": _divide, "unscale": _divide, "exp": _exp, "log": _log, "sqrt": _sqrt, "square": _square, "pow": _power,
-    "sin": _sine, "cos": _sine, "sinh": _hyperbolic_sine, "cosh": _hyperbolic_sine, "tanh": _tanh, "sigmoid": _sigmoid,
-}  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------- all other ops

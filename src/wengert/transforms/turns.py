@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 from wengert._core import Tensor
 from wengert.dtypes import ALL as DTYPES
 from wengert.errors import ArgumentError, DTypeError, ShapeError, TraceError
-from wengert.passes.derive import push_by
+from wengert.passes.derive import pushing
 from wengert.program.ir import Program, Type
+from wengert.program.nested import Task
 from wengert.program.trace import same_shape
 from wengert.tensors.conversion import asarray
 from wengert.tensors.creation import full
@@ -62,15 +63,16 @@ class BodyTrace(PartTrace):
         )
 
 
-def pushed_turn(body: Program, n: int, varied: list[bool], forward: bool) -> tuple[Program, list[int], list[int]]:
-    """The push of a turn that carries n values, the inputs that have a tangent, and the results of turns that have one.
+def pushed_turn(body: Program, n: int, varied: list[bool], forward: bool) -> Task[tuple[Program, list[int], list[int]]]:
+    """The task of making the push of a turn that carries n values, the inputs that have a tangent, and the results of turns
+    that have one.
 
     What is carried has a tangent if it begins with one, or if a turn gives it one.
     """
     inexact = [DTYPES[v.type.dtype].is_inexact for v in body.inputs]
     while True:
         wanted = [k for k, v in enumerate(varied) if v and inexact[k]]
-        pushed = push_by(body, wanted, forward)
+        pushed = yield pushing(body, wanted, forward)
         tangents = pushed.outputs[len(body.outputs) :]
         fresh = [k for k in range(n) if tangents[k] is not None and not varied[k]]
         if not fresh:

@@ -21,13 +21,14 @@ from wengert.errors import ArgumentError, ShapeError
 from wengert.memory.checkpoint import checkpoint, computed_cells, with_cells
 from wengert.ops.index_sets import united
 from wengert.ops.sparsity import Call, Patterns
-from wengert.passes.batch import batch
-from wengert.passes.derive import push_by
-from wengert.passes.evaluate import apply, evaluate
+from wengert.passes.batch import batching
+from wengert.passes.derive import pushing
+from wengert.passes.evaluate import apply, evaluate, evaluating
 from wengert.passes.example_axis import spread
 from wengert.passes.linearize import zeros_like
 from wengert.program.call_trace import call_trace
 from wengert.program.ir import Program, Type, Var
+from wengert.program.nested import Task
 from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer, create
 from wengert.registry.record import OPS, Op
@@ -250,11 +251,11 @@ def _check(n_outputs: int, types: Sequence[Type], attrs: tuple[Any, ...]) -> str
     return "" if same_types(types[:n_carried], body.outputs) else "the body does not make what is carried"
 
 
-def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
+def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...], leaves: list[Any], sizes: list[Any]) -> Task[list[Any]]:
     loop = _While.of(attrs)
     carried, fixed, count = list(operands[: loop.n_carried]), operands[loop.n_carried :], 0
-    while evaluate(loop.condition, [*carried, *fixed], [], [])[0].item():
-        carried = evaluate(loop.body, [*carried, *fixed], [], [])
+    while (yield evaluating(loop.condition, [*carried, *fixed], leaves, sizes))[0].item():
+        carried = yield evaluating(loop.body, [*carried, *fixed], leaves, sizes)
         count += 1
     return [*carried, full((), count, dtype=int64)]
 
@@ -264,14 +265,14 @@ def _evaluated(operands: Sequence[Any], attrs: tuple[Any, ...]) -> list[Any]:
 
 def _linearize(
     inputs: Sequence[Any], dots: Sequence[Any], attrs: tuple[Any, ...], forward: bool
-) -> tuple[list[Any], list[Any]]:
+) -> Task[tuple[list[Any], list[Any]]]:
     loop = _While.of(attrs)
-    pushed, wanted, _ = pushed_turn(loop.body, loop.n_carried, [d is not ZERO for d in dots], forward)
+    pushed, wanted, _ = yield from pushed_turn(loop.body, loop.n_carried, [d is not ZERO for d in dots], forward)
     varied = [zeros_like(inputs[k]) if dots[k] is ZERO else dots[k] for k in wanted]
     if forward:
         return _joint(loop, pushed, wanted, inputs, varied)
     made = loop.apply(inputs)
-    return made, _tangents(loop, made[-1], wanted, inputs, varied)
+    return made, (yield from _tangents(loop, made[-1], wanted, inputs, varied))
 
 
 def _joint(
@@ -303,22 +304,24 @@ def _joint(
     return ys, y_dots
 
 
-def _push(*given: Any, **attrs: Any) -> Any:
+def _push(*given: Any, **attrs: Any) -> Task[Any]:
     """Tangents alone, where the results are known already."""
     n = len(given) // 2
     dots, outputs, inputs = given[:n], given[n], given[n + 1 :]
     loop = _While.of(tuple(attrs.values()))
-    _, wanted, _ = pushed_turn(loop.body, loop.n_carried, [d is not ZERO for d in dots], False)
+    _, wanted, _ = yield from pushed_turn(loop.body, loop.n_carried, [d is not ZERO for d in dots], False)
     varied = [zeros_like(inputs[k]) if dots[k] is ZERO else dots[k] for k in wanted]
-    return tuple(_tangents(loop, outputs[-1], wanted, inputs, varied))
+    return tuple((yield from _tangents(loop, outputs[-1], wanted, inputs, varied)))
 
 
-def _tangents(loop: _While, count: Any, wanted: list[int], inputs: Sequence[Any], dots: Sequence[Any]) -> list[Any]:
+def _tangents(
+    loop: _While, count: Any, wanted: list[int], inputs: Sequence[Any], dots: Sequence[Any]
+) -> Task[list[Any]]:
     """Tangents of the results of a loop of so many turns: linear, and to be transposed."""
     numbers = _lengths(loop, count)
     lengths = [new_size() for _ in numbers]
     again = _turns_again(loop, lengths)
-    pushed = push_by(again, [k + 1 for k in wanted])
+    pushed = yield pushing(again, [k + 1 for k in wanted])
     y_dots: list[Any] = [ZERO] * (loop.n_carried + 1)
     moving = [k for k in range(loop.n_carried) if pushed.outputs[loop.n_carried + k] is not None]
     if moving:
@@ -393,16 +396,17 @@ def _nest(turn: Program, n_carried: int, lengths: Sequence[Any]) -> Program:
     return turn
 
 
-def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) -> Any:
+def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) -> Task[Any]:
     """Turns of all examples at once, for as long as one of them goes on; the others stay as they are. All that is carried
     has the axis of the examples; beside it each example's turns are counted."""
     loop = _While.of(tuple(attrs.values()))
     n = loop.n_carried
     flags = mapped_inputs(loop.body, n, mapped)
     if not depending(loop.condition, flags)[0]:
-        return _in_step(loop, size, mapped, flags, operands)
+        return (yield from _in_step(loop, size, mapped, flags, operands))
     flags[:n] = [True] * n
-    condition, body = batch(loop.condition, flags, size), batch(loop.body, flags, size)
+    condition = yield batching(loop.condition, flags, size)
+    body = yield batching(loop.body, flags, size)
 
     def traced(f: Callable[..., list[Any]]) -> Program:
         trace = Trace()
@@ -430,23 +434,23 @@ def _batched(size: Any, mapped: Sequence[bool], *operands: Any, **attrs: Any) ->
 
 def _in_step(
     loop: _While, size: Any, mapped: Sequence[bool], flags: list[bool], operands: Sequence[Any]
-) -> tuple[Any, ...]:
+) -> Task[tuple[Any, ...]]:
     """Examples that all have the same number of turns."""
     n = loop.n_carried
-    condition = own_outputs(batch(loop.condition, flags, size, [False]))
-    body = own_outputs(batch(loop.body, flags, size, flags[:n]))
+    condition = own_outputs((yield batching(loop.condition, flags, size, [False])))
+    body = own_outputs((yield batching(loop.body, flags, size, flags[:n])))
     carried = [spread(x, size) if f and not m else x for x, m, f in zip(operands[:n], mapped, flags)]
     *made, count = _While(condition, body, n, loop.checkpoints).apply([*carried, *operands[n:]])
     return (*(y if f else spread(y, size) for y, f in zip(made, flags)), spread(count, size))
 
 
-def _sparsity(call: Call) -> Patterns:
+def _sparsity(call: Call) -> Task[Patterns]:
     """What any number of turns may depend on."""
     loop = _While.of(call.attrs)
     n = loop.n_carried
     carried, fixed = list(call.patterns[:n]), call.patterns[n:]
     while True:
-        made = call.inner(loop.body, [*carried, *fixed], lambda k: call.known(k) if k >= n else None)
+        made = yield call.inner(loop.body, [*carried, *fixed], lambda k: call.known(k) if k >= n else None)
         more = [united(pair) for pair in zip(carried, made)]
         if [p and p.nnz for p in more] == [p and p.nnz for p in carried]:
             return [*more, None]
