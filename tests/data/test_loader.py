@@ -402,7 +402,7 @@ def test_persistent_workers_stay_until_the_loader_goes() -> None:
 
 
 INTERRUPTED = """
-import os, signal, sys, threading, time
+import os, signal, sys, time
 import numpy as np
 from wengert.data import DataLoader
 
@@ -415,6 +415,7 @@ class Slow:
         return np.float32(i)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
     for x in DataLoader(Slow(), 1, num_workers=3, context=sys.argv[1]):
         assert x.item() < 3
 """

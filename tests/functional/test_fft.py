@@ -142,3 +142,9 @@ def test_errors() -> None:
         wg.fft.fftfreq(4, dtype=wg.int64)
     with pytest.raises(WengertError, match="empty"):
         wg.fft.fft(wg.zeros((0,)))
+
+
+def test_no_norm_is_the_default_one() -> None:
+    x = np.random.default_rng(0).standard_normal((4, 6))
+    for ours, theirs in ((wg.fft.fft, np.fft.fft), (wg.fft.ifft2, np.fft.ifft2), (wg.fft.irfft, np.fft.irfft)):
+        np.testing.assert_allclose(ours(wg.asarray(x), norm=None).numpy(), theirs(x, norm=None), atol=1e-12)

@@ -179,6 +179,27 @@ def test_index_errors(key, words):
             assert w in str(e.value)
 
 
+@pytest.mark.parametrize("n", [0, 1, 5, 40000])
+def test_several_arrays_of_one_shape(n):
+    rng = np.random.default_rng(n)
+    a = rng.standard_normal((30, 7, 4))
+    i, j = (rng.integers(-size, size, 3 * n)[::3].reshape(n, 1) for size in (30, 7))  # with strides
+    x = wg.asarray(a)
+    np.testing.assert_array_equal(x[wg.asarray(i), wg.asarray(j)].numpy(), a[i, j])
+    np.testing.assert_array_equal(wg.swapaxes(x, 0, 1)[wg.asarray(j), wg.asarray(i)].numpy(), a[i, j])
+    pulled = wg.vjp(lambda x: x[wg.asarray(i), wg.asarray(j)], x)[1](wg.ones((n, 1, 4), dtype=wg.float64))[0]
+    counts = np.zeros(a.shape)
+    np.add.at(counts, (i, j), 1.0)
+    np.testing.assert_array_equal(pulled.numpy(), counts)
+
+
+@pytest.mark.parametrize("key", [([0, 1], [0, 3]), ([0, 1], [-4, 0]), ([2, 0], [0, 0])])
+def test_each_of_several_arrays_is_checked(key):
+    # 0 · 3 + 3 would be an element of the next row
+    with pytest.raises(IndexError, match="out of range for axis"):
+        wg.tensor(fresh())[tuple(wg.tensor(k) for k in key)]
+
+
 def test_type_errors():
     x = wg.tensor(fresh())
     with pytest.raises(TypeError, match="str"):

@@ -17,6 +17,11 @@ SIGNS = np.sign(Z)
 ONES = (Z > 0).astype(np.float64)
 
 
+def apart(a: Any, b: Any) -> Any:
+    """The distances of rows, as triplets measure them."""
+    return np.linalg.norm(a - b + 1e-6, axis=1)
+
+
 def multilabel(x: Any) -> Any:
     losses = []
     for row, listed in zip(x, LABELS):
@@ -48,6 +53,11 @@ CASES: dict[str, Any] = {
         )
         for p in (1, 2, 3, math.inf)
     },
+    "triplet, swapped": (
+        lambda a, n, f: wg.triplet_margin_loss(a, n, f, swap=True, margin=2.0, reduction="none"),
+        lambda a, n, f: np.maximum(0, apart(a, n) - np.minimum(apart(a, f), apart(n, f)) + 2.0),
+        (X, Y, Z),
+    ),
     "gaussian_nll": (
         lambda x, t, v: wg.gaussian_nll_loss(x, t, v, full=True, reduction="none"),
         lambda x, t, v: 0.5 * (np.log(2 * np.pi * v) + (x - t) ** 2 / v),

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from wengert import _core
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,6 +21,21 @@ def run(program: str) -> None:
         [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+SHARED_BY_ALL = 1664  # bytes that glibc has for the thread-local variables of libraries loaded at run time
+PT_TLS = 7  # of a segment: the initial values of thread-local variables
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads a library in the format of Linux")
+def test_thread_local_variables_leave_room_for_other_libraries():
+    """Where too few bytes are left, importing PyTorch and scikit-learn after wengert fails."""
+    library = Path(_core.__file__).read_bytes()
+    assert library[:5] == b"\x7fELF\x02"
+    (begin,), (size, n) = struct.unpack_from("<Q", library, 0x20), struct.unpack_from("<HH", library, 0x36)
+    headers = [struct.unpack_from("<IIQQQQQQ", library, begin + k * size) for k in range(n)]
+    (taken,) = (in_memory for kind, _, _, _, _, _, in_memory, _ in headers if kind == PT_TLS)
+    assert 0 < taken <= SHARED_BY_ALL // 2
 
 
 def test_scikit_learn_gives_what_it_gives_with_numpy():

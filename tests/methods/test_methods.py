@@ -90,8 +90,10 @@ def test_pickle(dtype):
 
 
 def test_iteration_and_membership():
-    rows = list(wg.tensor([[1, 2], [3, 4]]))
+    x = wg.tensor([[1, 2], [3, 4]])
+    rows = list(x)
     assert [r.tolist() for r in rows] == [[1, 2], [3, 4]]
+    assert [r.tolist() for r in reversed(x)] == [[3, 4], [1, 2]]
     a, b = wg.tensor([1.0, 2.0])
     assert b.item() == 2.0
     assert 2.0 in wg.tensor([1.0, 2.0])

@@ -617,9 +617,8 @@ def test_adam_moves_the_least_bytes() -> None:
     p.set_grad(np.ones(n))
     opt = optim.Adam([p])
     opt.step()
-    tier = _core.set_tier(
-        "executor"
-    )  # generated code, for small parameters, exchanges their memory with that of results
+    # Generated code of small parameters computes results beside them, and exchanges the memory of both.
+    tier = _core.set_tier("executor")
     try:
         before = wg.memory_stats().live_bytes
         wg.reset_peak()

@@ -71,9 +71,10 @@ def test_margin_ranking(reduction: str) -> None:
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("swap", [False, True])
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.5])
-def test_triplet_margin(p: float, reduction: str) -> None:
-    options: dict[str, Any] = {"p": p, "margin": 0.7, "reduction": reduction}
+def test_triplet_margin(p: float, swap: bool, reduction: str) -> None:
+    options: dict[str, Any] = {"p": p, "margin": 0.7, "swap": swap, "reduction": reduction}
     compare(
         lambda a, n, f: wg.triplet_margin_loss(a, n, f, **options),
         torch=lambda a, n, f: tf.triplet_margin_loss(a, n, f, **options),

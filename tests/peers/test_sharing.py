@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -13,6 +15,13 @@ import wengert as wg
 
 torch = pytest.importorskip("torch")
 DTYPES = ["bool", "int8", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64", "complex64"]
+
+
+def test_libraries_that_are_imported_after_wengert():
+    """PyTorch and scikit-learn each load an OpenMP of their own, whose thread-local variables need room."""
+    program = "import wengert, torch, jax, sklearn"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -9,6 +9,9 @@ import numpy as np
 
 INT, UNSIGNED, FLOAT, BFLOAT, COMPLEX, BOOL = 0, 1, 2, 4, 5, 6
 READ_ONLY, COPIED = 1, 2
+# A capsule points to its name, and does not copy it: these live as long as every capsule.
+NAMES = {True: b"dltensor_versioned", False: b"dltensor"}  # by whether the capsule is versioned
+NAMES_OF_TAKEN = {True: b"used_dltensor_versioned", False: b"used_dltensor"}
 CODES = {"i": INT, "u": UNSIGNED, "f": FLOAT, "c": COMPLEX, "b": BOOL}
 
 
@@ -89,7 +92,6 @@ class Foreign:
         )
         drop = DROP(self._dropped)
         self._managed = Versioned(major, 0, None, drop, flags, array) if versioned else Unversioned(array, None, drop)
-        self._name = b"dltensor_versioned" if versioned else b"dltensor"
 
     def _dropped(self, _: Any) -> None:
         self.drops += 1
@@ -103,7 +105,7 @@ class Foreign:
             raise TypeError("__dlpack__() got an unexpected keyword argument 'max_version'")
         self.options = options
         self.held.append(self)
-        return _new(ctypes.addressof(self._managed), self._name, None)
+        return _new(ctypes.addressof(self._managed), NAMES[self.versioned], None)
 
 
 class Taken:
@@ -111,10 +113,9 @@ class Taken:
 
     def __init__(self, capsule: Any) -> None:
         self.versioned = b"versioned" in repr(capsule).encode()
-        name = b"dltensor_versioned" if self.versioned else b"dltensor"
-        self.address = _pointer(capsule, name)
+        self.address = _pointer(capsule, NAMES[self.versioned])
         self.managed: Any = (Versioned if self.versioned else Unversioned).from_address(self.address)
-        _rename(capsule, b"used_" + name)
+        _rename(capsule, NAMES_OF_TAKEN[self.versioned])
 
     @property
     def element(self) -> tuple[int, int, int]:

@@ -28,7 +28,8 @@ _conj, _concat, _slice = native("conj"), native("concat"), native("slice")
 _SCALES = {"backward": (0, 2), "ortho": (1, 1), "forward": (2, 0)}  # of the forward and of the inverse transform
 
 
-def _scale(norm: str, inverse: bool, name: str) -> int:
+def _scale(norm: str | None, inverse: bool, name: str) -> int:
+    norm = "backward" if norm is None else norm  # NumPy's default
     if norm not in _SCALES:
         raise ArgumentError(f"{name}: norm must be 'backward', 'ortho' or 'forward', got {norm!r}")
     return _SCALES[norm][inverse]
@@ -82,12 +83,12 @@ def _at_length(x: Tensor, n: Any, axis: int, name: str) -> tuple[Tensor, int]:
 # ------------------------------------------------------------------------------------------------------- one axis
 
 
-def _fft(x: Any, n: Any, axis: int, norm: str, inverse: bool, name: str) -> Tensor:
+def _fft(x: Any, n: Any, axis: int, norm: str | None, inverse: bool, name: str) -> Tensor:
     t, k = _at_length(_as_complex(x, name), n, axis, name)
     return _complex(t, k, int(inverse), _scale(norm, inverse, name))
 
 
-def fft(x: Any, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def fft(x: Any, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The discrete Fourier transform along an axis.
 
     >>> fft([1.0, 0.0, 0.0]).tolist()
@@ -96,7 +97,7 @@ def fft(x: Any, *, n: int | None = None, axis: int = -1, norm: str = "backward")
     return _fft(x, n, axis, norm, False, "fft")
 
 
-def ifft(x: Any, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def ifft(x: Any, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The inverse transform along an axis.
 
     >>> ifft([3.0, 0.0, 0.0]).tolist()
@@ -105,7 +106,7 @@ def ifft(x: Any, *, n: int | None = None, axis: int = -1, norm: str = "backward"
     return _fft(x, n, axis, norm, True, "ifft")
 
 
-def rfft(x: Any, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def rfft(x: Any, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The transform of real numbers: the entries 0 … n/2, of which the others are the conjugates.
 
     >>> rfft([1.0, 0.0, 0.0, 0.0]).tolist()
@@ -121,7 +122,7 @@ def _half_to_real(x: Tensor, n: Any, axis: int, scale: int, name: str) -> Tensor
     return _from_half(_resized(x, k, length // 2 + 1), k, (length,), scale)
 
 
-def irfft(x: Any, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def irfft(x: Any, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The inverse of `rfft`: n real numbers (an even number by default) of half their spectrum.
 
     >>> irfft([1.0, 1.0, 1.0]).tolist()
@@ -130,7 +131,7 @@ def irfft(x: Any, *, n: int | None = None, axis: int = -1, norm: str = "backward
     return _half_to_real(_as_complex(x, "irfft"), n, axis, _scale(norm, True, "irfft"), "irfft")
 
 
-def hfft(x: Any, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def hfft(x: Any, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The transform of a signal with Hermitian symmetry, of which half is given: n real numbers.
 
     >>> hfft([1.0, 1.0, 1.0]).tolist()
@@ -140,7 +141,7 @@ def hfft(x: Any, *, n: int | None = None, axis: int = -1, norm: str = "backward"
     return _half_to_real(t, n, axis, _scale(norm, False, "hfft"), "hfft")
 
 
-def ihfft(x: Any, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def ihfft(x: Any, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The inverse of `hfft`: half of the signal of a real spectrum.
 
     >>> ihfft([4.0, 0.0, 0.0, 0.0]).tolist()
@@ -168,7 +169,7 @@ def _axes(x: Tensor, s: Sizes, axes: Sizes, name: str) -> tuple[list[int], list[
     return found, lengths
 
 
-def _fftn(x: Any, s: Sizes, axes: Sizes, norm: str, inverse: bool, name: str) -> Tensor:
+def _fftn(x: Any, s: Sizes, axes: Sizes, norm: str | None, inverse: bool, name: str) -> Tensor:
     t = _as_complex(x, name)
     scale = _scale(norm, inverse, name)
     for axis, n in reversed(list(zip(*_axes(t, s, axes, name)))):
@@ -177,7 +178,7 @@ def _fftn(x: Any, s: Sizes, axes: Sizes, norm: str, inverse: bool, name: str) ->
     return t
 
 
-def fftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Tensor:
+def fftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str | None = "backward") -> Tensor:
     """The discrete Fourier transform over several axes, all by default.
 
     >>> fftn([[1.0, 0.0], [0.0, 0.0]]).tolist()
@@ -186,7 +187,7 @@ def fftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward")
     return _fftn(x, s, axes, norm, False, "fftn")
 
 
-def ifftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Tensor:
+def ifftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str | None = "backward") -> Tensor:
     """The inverse transform over several axes, all by default.
 
     >>> ifftn([[4.0, 0.0], [0.0, 0.0]]).tolist()
@@ -195,7 +196,7 @@ def ifftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward"
     return _fftn(x, s, axes, norm, True, "ifftn")
 
 
-def _rfftn(x: Any, s: Sizes, axes: Sizes, norm: str, name: str) -> Tensor:
+def _rfftn(x: Any, s: Sizes, axes: Sizes, norm: str | None, name: str) -> Tensor:
     t = _as_real(x, name)
     scale = _scale(norm, False, name)
     found, lengths = _axes(t, s, axes, name)
@@ -205,7 +206,7 @@ def _rfftn(x: Any, s: Sizes, axes: Sizes, norm: str, name: str) -> Tensor:
     return _fftn(_to_half(t, last, scale), None if s is None else s[:-1], found[:-1], norm, False, name)
 
 
-def rfftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Tensor:
+def rfftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str | None = "backward") -> Tensor:
     """The transform of real numbers over several axes; the last one is halved, as by `rfft`.
 
     >>> rfftn([[1.0, 0.0], [0.0, 0.0]]).shape
@@ -214,7 +215,7 @@ def rfftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward"
     return _rfftn(x, s, axes, norm, "rfftn")
 
 
-def _irfftn(x: Any, s: Sizes, axes: Sizes, norm: str, name: str) -> Tensor:
+def _irfftn(x: Any, s: Sizes, axes: Sizes, norm: str | None, name: str) -> Tensor:
     t = _as_complex(x, name)
     scale = _scale(norm, True, name)
     found, lengths = _axes(t, s, axes, name)
@@ -224,7 +225,7 @@ def _irfftn(x: Any, s: Sizes, axes: Sizes, norm: str, name: str) -> Tensor:
     return _half_to_real(t, lengths[-1], found[-1], scale, name)
 
 
-def irfftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Tensor:
+def irfftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str | None = "backward") -> Tensor:
     """The inverse of `rfftn`; give `s` where the last length is odd.
 
     >>> irfftn(rfftn([[1.0, 2.0], [3.0, 4.0]])).tolist()
@@ -233,7 +234,7 @@ def irfftn(x: Any, *, s: Sizes = None, axes: Sizes = None, norm: str = "backward
     return _irfftn(x, s, axes, norm, "irfftn")
 
 
-def fft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "backward") -> Tensor:
+def fft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str | None = "backward") -> Tensor:
     """`fftn` over the last two axes.
 
     >>> fft2([[1.0, 0.0], [0.0, 0.0]]).tolist()
@@ -242,7 +243,7 @@ def fft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "backwa
     return _fftn(x, s, axes, norm, False, "fft2")
 
 
-def ifft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "backward") -> Tensor:
+def ifft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str | None = "backward") -> Tensor:
     """`ifftn` over the last two axes.
 
     >>> ifft2([[4.0, 0.0], [0.0, 0.0]]).tolist()
@@ -251,7 +252,7 @@ def ifft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "backw
     return _fftn(x, s, axes, norm, True, "ifft2")
 
 
-def rfft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "backward") -> Tensor:
+def rfft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str | None = "backward") -> Tensor:
     """`rfftn` over the last two axes.
 
     >>> rfft2([[1.0, 0.0], [0.0, 0.0]]).shape
@@ -260,7 +261,7 @@ def rfft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "backw
     return _rfftn(x, s, axes, norm, "rfft2")
 
 
-def irfft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str = "backward") -> Tensor:
+def irfft2(x: Any, *, s: Sizes = None, axes: Sizes = (-2, -1), norm: str | None = "backward") -> Tensor:
     """`irfftn` over the last two axes.
 
     >>> irfft2(rfft2([[1.0, 2.0], [3.0, 4.0]])).tolist()

@@ -125,6 +125,9 @@ def _linear_index(x: Tensor, terms: list[Term], name: str) -> Tensor:
     if len(named) == 1 and named[0].index.ndim == len(shape) and len(terms) == 1:
         return _checked(named[0], x, name)
     sizes = [x.shape[t.axis] for t in named]
+    found = _native_linear_index(tuple(t.index for t in named), tuple(sizes))
+    if found is not None and found.shape == shape:
+        return found
     if all(on_host(t.index) for t in terms) and all(isinstance(n, int) for n in (*sizes, *shape)):
         checked = [_checked(t, x, name) for t in named]
         if _core.recording_tapes():  # which know by instructions how the index was computed
@@ -135,6 +138,13 @@ def _linear_index(x: Tensor, terms: list[Term], name: str) -> Tensor:
             flat = flat * n + np.where(i < 0, i + n, i)
         return asarray(flat)
     return _traced_linear_index(named, sizes, shape)
+
+
+def _native_linear_index(indices: tuple[Any, ...], sizes: tuple[Any, ...]) -> Tensor | None:
+    """The same for plain arrays of one shape, all in range. Not while a tape records, which knows by instructions how the
+    index was computed."""
+    found: Tensor | None = None if _core.recording_tapes() else _core.linear_index(indices, sizes)
+    return found
 
 
 def _checked(term: Term, x: Tensor, name: str) -> Tensor:
@@ -238,6 +248,12 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         return _take(x, entries[0], 0)
     if len(entries) == 1 and entries[0]._plain and entries[0].ndim and entries[0].shape == x.shape[: entries[0].ndim]:
         return _masked(x, entries[0])
+    n = len(entries)
+    if 1 < n <= x.ndim and all(isinstance(k, Tensor) for k in entries):
+        shape = x.shape
+        index = _native_linear_index(tuple(entries), shape[:n])
+        if index is not None:
+            return _take(_reshape(x, (product(shape[:n]), *shape[n:])), index, 0)
     return _advanced(x, read_key(x, entries, "getitem"), "getitem")
 
 

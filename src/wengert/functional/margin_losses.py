@@ -202,10 +202,10 @@ def multi_margin_loss(
 
 
 @composite(precision="full", functions=("triplet_margin_loss",))
-def _triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float, p: float, reduction: str) -> Any:
+def _triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float, p: float, swap: bool, reduction: str) -> Any:
     # PyTorch's distance: the small number is added to the difference, so that the root is smooth at equal points.
-    def distance(x: Any) -> Any:
-        d = wide(anchor) - wide(x) + 1e-6
+    def distance(x: Any, y: Any) -> Any:
+        d = wide(x) - wide(y) + 1e-6
         last = (anchor.ndim - 1,)
         if p == 2.0:
             return _sqrt(_sum(squared_size(d), last, 0))
@@ -214,14 +214,26 @@ def _triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float, p: float,
         total = _sum(_abs(d) if p == 1.0 else pow(_abs(d), p), last, 0)
         return total if p == 1.0 else pow(total, 1.0 / p)
 
-    loss = _relu(distance(near) - distance(far) + margin)
+    to_far = distance(anchor, far)
+    if swap:
+        to_far = _minimum(to_far, distance(near, far))
+    loss = _relu(distance(anchor, near) - to_far + margin)
     return narrow(reduced(loss, reduction), anchor.dtype)
 
 
 def triplet_margin_loss(
-    anchor: Any, near: Any, far: Any, *, margin: float = 1.0, p: float = 2.0, reduction: str = "mean"
+    anchor: Any,
+    near: Any,
+    far: Any,
+    *,
+    margin: float = 1.0,
+    p: float = 2.0,
+    swap: bool = False,
+    reduction: str = "mean",
 ) -> Tensor:
     """max(0, |anchor − near|ₚ − |anchor − far|ₚ + margin), distances along the last axis (Schroff et al., 2015).
+
+    With `swap` the smaller one of |anchor − far|ₚ and |near − far|ₚ counts (Balntas et al., 2016).
 
     >>> triplet_margin_loss([[0.0, 0.0]], [[3.0, 4.0]], [[0.0, 5.0]]).item()
     0.99999...
@@ -234,7 +246,7 @@ def triplet_margin_loss(
     xs = promoted([as_floating(as_tensor(x, "triplet_margin_loss")) for x in (anchor, near, far)])
     if xs[0].ndim == 0 or any(tuple(x.shape) != tuple(xs[0].shape) for x in xs):
         raise ShapeError(f"triplet_margin_loss: points must have the same shape, got {', '.join(map(describe, xs))}")
-    y: Tensor = _triplet(xs[0], xs[1], xs[2], as_real(margin), float(p), reduction)
+    y: Tensor = _triplet(xs[0], xs[1], xs[2], as_real(margin), float(p), bool(swap), reduction)
     return y
 
 

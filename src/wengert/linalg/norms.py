@@ -69,7 +69,7 @@ def matrix_norm(x: Any, *, keepdims: bool = False, ord: float | str = "fro") -> 
     return y if keepdims else y[..., 0, 0]
 
 
-def norm(x: Any, *, axis: Axes = None, keepdims: bool = False, ord: float | str | None = None) -> Tensor:
+def norm(x: Any, ord: float | str | None = None, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """NumPy's norm: of a vector, or of a matrix if `axis` names two axes; √Σ|x|² by default.
 
     With `ord` but without `axis`, x is a vector or a matrix.

@@ -59,6 +59,13 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
     return (getitem(self, i) for i in range(len(self)))
 
 
+def iterate_backwards(self: Tensor) -> Iterator[Tensor]:
+    """The slices along the first axis, the last one first."""
+    if self.ndim == 0:
+        raise TypeError("a tensor without axes cannot be iterated over")
+    return (getitem(self, i) for i in reversed(range(len(self))))
+
+
 def to_complex(self: Tensor) -> complex:
     """The one element as a Python complex number."""
     return complex(self.item())
@@ -281,6 +288,7 @@ def _protocol() -> dict[str, Any]:
         "__format__": tensor_format,
         "_repr_html_": tensor_html,
         "__iter__": iterate,
+        "__reversed__": iterate_backwards,
         "__contains__": contains,
         "__complex__": to_complex,
         "__floor__": floor,

@@ -163,12 +163,14 @@ class TripletMarginLoss(Module):
     0.0
     """
 
-    def __init__(self, *, margin: float = 1.0, p: float = 2.0, reduction: str = "mean") -> None:
-        self.margin, self.p, self.reduction = margin, p, reduction
+    def __init__(self, *, margin: float = 1.0, p: float = 2.0, swap: bool = False, reduction: str = "mean") -> None:
+        self.margin, self.p, self.swap, self.reduction = margin, p, swap, reduction
 
     def forward(self, anchor: Tensor, near: Tensor, far: Tensor) -> Tensor:
         """The loss."""
-        return F.triplet_margin_loss(anchor, near, far, margin=self.margin, p=self.p, reduction=self.reduction)
+        return F.triplet_margin_loss(
+            anchor, near, far, margin=self.margin, p=self.p, swap=self.swap, reduction=self.reduction
+        )
 
 
 class MarginRankingLoss(Module):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import array
 from collections.abc import Sequence
 from typing import Any
 
 from wengert import _core
 from wengert import functional as F
-from wengert.dtypes import DType, float64
+from wengert.dtypes import DType
 
 
 def vector(values: Sequence[float], dtype: DType) -> Any:
     """A tensor of these numbers, of float64 or float32."""
-    return _core.from_buffer(array.array("d" if dtype == float64 else "f", values), dtype.code, True)
+    return _core.row_of_numbers(values, dtype.code)
 
 
 def number(value: float, dtype: DType) -> Any:
