@@ -10,27 +10,18 @@
 #include <cstdlib>
 #include <new>
 
+#include "arena.h"
+
 namespace wengert {
 
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kFromArena = size_t{16} << 10;  // size classes from here on are whole pages
+static_assert(kClassBytes.of[class_of(kFromArena)] == kFromArena && kFromArena / 4 == Arena::kPage);
 
 size_t physical_memory() {
   static const size_t bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   return bytes;
-}
-
-// Maps `alignment` more than needed and gives back what lies outside the aligned part.
-char* map_aligned(size_t size, size_t alignment) {
-  const size_t mapped = size + alignment;
-  void* p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return nullptr;
-  char* start = static_cast<char*>(p);
-  char* data = start + (-reinterpret_cast<uintptr_t>(start) & (alignment - 1));
-  if (data > start) munmap(start, data - start);
-  munmap(data + size, start + mapped - (data + size));
-  return data;
 }
 
 // WENGERT_POOL_BYTES: the most that is cached. With 0, every buffer comes from malloc and goes back to it, where
@@ -40,41 +31,10 @@ size_t most_pooled_bytes() {
   return given && *given ? std::strtoull(given, nullptr, 10) : physical_memory() / 2;
 }
 
-// `size` is that of the block's size class; `used` is how much is needed, for a block that will not be reused.
-char* system_allocate(size_t size, size_t used) {
-  if (size < kHugePage) return static_cast<char*>(std::aligned_alloc(kLine, used));
-  char* data = map_aligned(size, kHugePage);
-  if (!data) return nullptr;
-#ifdef MADV_HUGEPAGE
-  // Whole huge pages only: a last page that is used in part would be resident in full.
-  madvise(data, size & ~(kHugePage - 1), MADV_HUGEPAGE);
-#endif
-  return data;
-}
-
-size_t freed_to_malloc = 0;  // at most this much of malloc's free memory is resident
-
-void system_free(char* data, size_t size) {
-  if (size < kHugePage) {
-    std::free(data);
-    freed_to_malloc += size;
-  } else {
-    munmap(data, size);
-  }
-}
-
-// malloc keeps the pages of blocks below kHugePage that lie between used ones. They are returned once they may be more
-// than `most`; in between, the next block finds pages that need not be made anew.
-void return_free_pages(size_t most) {
-  if (freed_to_malloc <= most) return;
-#ifdef __GLIBC__
-#if __GLIBC_PREREQ(2, 33)
-  freed_to_malloc = std::min(freed_to_malloc, mallinfo2().fordblks);  // the rest is in use again
-  if (freed_to_malloc <= most) return;
-#endif
-  malloc_trim(0);
-#endif
-  freed_to_malloc = 0;
+// Never destroyed, as buffers may outlive static objects.
+Arena& arena() {
+  static auto* const only = new Arena;
+  return *only;
 }
 
 }  // namespace
@@ -93,12 +53,20 @@ void set_thresholds() {
   memory_pool.pool_up_to = memory_watch ? 0 : memory_pool.most_pooled;
 }
 
+// Whether blocks of this size come from the arena. Without a pool all come from malloc.
+bool from_arena(size_t size) { return size >= kFromArena && memory_pool.most_pooled; }
+
+void free_block(char* data, size_t size) {
+  if (!from_arena(size)) return std::free(data);
+  arena().give(data, size);
+}
+
 [[gnu::noinline]] void give_back(Buffer* b) {
-  system_free(b->data, kClassBytes.of[b->size_class]);
+  free_block(b->data, kClassBytes.of[b->size_class]);
   memory_pool.headers.give(b);
 }
 
-// Returns the most recently cached block of a class to the system.
+// Gives up the most recently cached block of a class.
 void drop_cached(int c) {
   Buffer* b = memory_pool.head[c];
   memory_pool.head[c] = static_cast<Buffer*>(b->owner);
@@ -150,15 +118,31 @@ size_t most_held() {
   return memory_pool.limit ? memory_pool.limit : most + std::max(most / 12, kSpare);
 }
 
-// Returns cached blocks to the system, largest first, until a new block fits.
+// Gives up cached blocks, largest first, until a new block fits.
 void give_back_cached(size_t size) {
   const MemoryStats& s = memory_pool.stats;
   const size_t most = most_held();
   for (int c = kNumClasses; c-- > 0 && s.live_bytes + s.pooled_bytes + size > most;)
     while (memory_pool.head[c] && s.live_bytes + s.pooled_bytes + size > most) drop_cached(c);
-  constexpr size_t kSpare = size_t{14} << 20;
-  const size_t held = s.live_bytes + s.pooled_bytes + size;
-  return_free_pages(kSpare + most / 32 + (held < most ? most - held : 0));
+}
+
+// Live and cached blocks and free resident memory together may be a little more than live and cached blocks alone:
+// memory that is free in pieces would otherwise go to the system and come back all the time.
+char* cut_block(size_t size) {
+  constexpr size_t kInPieces = size_t{10} << 20;
+  char* data = arena().take(size);
+  if (!data) return nullptr;
+  const MemoryStats& s = memory_pool.stats;
+  const size_t most = most_held() + most_held() / 32 + kInPieces, others = s.live_bytes + s.pooled_bytes + size;
+  arena().keep_resident(most > others ? most - others : 0);
+  return data;
+}
+
+// `size` is that of the block's size class, `bytes` what is asked for, which is enough for a block without a pool.
+char* new_block(size_t size, size_t bytes) {
+  if (from_arena(size)) return cut_block(size);
+  const size_t lines = std::max<size_t>(1, (bytes + kLine - 1) / kLine);
+  return static_cast<char*>(std::aligned_alloc(kLine, memory_pool.most_pooled ? size : kLine * lines));
 }
 
 }  // namespace
@@ -216,18 +200,17 @@ Buffer* allocate_slow(size_t bytes, int c, Category category) {
   }
   ++memory_pool.system_requests;
   const size_t size = kClassBytes.of[c];
-  const size_t used = memory_pool.most_pooled ? size : kLine * std::max<size_t>(1, (bytes + kLine - 1) / kLine);
-  char* data = system_allocate(size, used);
+  char* data = new_block(size, bytes);
   if (!data) {
     empty_pool();
-    data = system_allocate(size, used);
+    data = new_block(size, bytes);
     if (!data) throw std::bad_alloc();
   }
   Buffer* b;
   try {
     b = static_cast<Buffer*>(memory_pool.headers.take());
   } catch (...) {
-    system_free(data, size);
+    free_block(data, size);
     throw;
   }
   b->size_class = static_cast<uint8_t>(c);
@@ -276,7 +259,10 @@ void destroy(Buffer* b) {
   const size_t size = kClassBytes.of[c];
   if (memory_pool.stats.pooled_bytes + size > memory_pool.pool_up_to) [[unlikely]] {
     if (memory_watch) memory_watch->freed(b);
-    if (memory_pool.stats.pooled_bytes + size > memory_pool.most_pooled) return give_back(b);
+    if (memory_pool.stats.pooled_bytes + size > memory_pool.most_pooled) {
+      give_back(b);
+      return arena().keep_resident(memory_pool.most_pooled - memory_pool.stats.pooled_bytes);
+    }
   }
   memory_pool.stats.pooled_bytes += size;
   b->owner = memory_pool.head[c];
@@ -300,6 +286,7 @@ void set_category(Buffer* b, Category c) {
 MemoryStats memory_stats() {
   MemoryStats s = memory_pool.stats;
   s.pool_hits = s.allocations - memory_pool.system_requests;
+  s.pooled_bytes += arena().resident_bytes();
   return s;
 }
 
@@ -313,11 +300,11 @@ void empty_pool() {
   for (int c = 0; c < kNumClasses; ++c) {
     while (memory_pool.head[c]) drop_cached(c);
   }
+  arena().unmap_unused();
   memory_pool.headers.trim(0);
 #ifdef __GLIBC__
   malloc_trim(0);  // returns the free memory that malloc keeps between used blocks
 #endif
-  freed_to_malloc = 0;
 }
 
 }  // namespace wengert

@@ -191,7 +191,7 @@ struct ClassBytes {
 };
 inline constexpr ClassBytes kClassBytes;
 
-inline int class_of(size_t bytes) {
+constexpr int class_of(size_t bytes) {
   const size_t x = bytes == 0 ? 0 : (bytes - 1) / kLine;
   if (x < 4) return static_cast<int>(x);
   const int e = std::bit_width(x) - 1;
