@@ -176,7 +176,7 @@ inline constexpr size_t kLine = 64;
 inline constexpr int kNumClasses = 228;
 inline constexpr uint8_t kForeign = 255;   // memory that is not ours
 inline constexpr uint8_t kOnDevice = 254;  // memory of a device, which does its own accounting
-// Recomputable (replay.h): memory of a device, and ours, whose size class is stored in its block.
+// Recomputable (blocks.h): memory of a device, and ours, whose size class is stored in its block.
 inline constexpr uint8_t kManagedOnDevice = 253, kManaged = 252;
 inline bool is_managed(const Buffer* b) { return b->size_class == kManaged || b->size_class == kManagedOnDevice; }
 inline bool is_on_device(const Buffer* b) { return b->size_class == kOnDevice || b->size_class == kManagedOnDevice; }
