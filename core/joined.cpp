@@ -27,20 +27,27 @@ bool same_layout(const Value* a, const Value* b) {
   return a->dtype == b->dtype && same_shape(a, b) && std::equal(a->strides, a->strides + a->ndim, b->strides);
 }
 
-// The graph below a root, with its nodes in order of discovery.
+// What a walk meets below its root, with nodes in order of discovery. If it has sources, that is what leads to them.
 struct Graph {
+  static constexpr uint32_t kNone = UINT32_MAX;
   std::vector<Node*> nodes;
   std::vector<uint64_t> words;  // describe derivatives, edges and the types of saved values
   std::vector<Value*> inputs;   // the seed; each saved value once
   std::vector<int> saved;       // the input index of each saved value, node by node
   std::vector<int64_t> sizes;   // given to the derivative programs, node by node
+  std::vector<uint32_t> asked;  // the numbers of the sources, or kNone
   size_t bytes = 0;
 
-  // Returns false if the walk has to do more than run derivative programs.
-  bool collect(const Root& root);
+  // Returns false if the walk has to do more than run derivative programs. Sources are leaves; null: all leaves are met.
+  bool collect(const Root& root, const std::vector<Edge>* sources);
+  // The number of the node at the edge's end, or kNone if the walk does not go there. Valid until another walk begins.
+  uint32_t find(const Edge& e) const { return e.node && e.node->walk_id == id_ ? e.node->walk_slot : kNone; }
 
  private:
-  uint64_t id_ = 0;
+  uint64_t id_ = 0;      // marks nodes that have a number
+  uint64_t wanted_ = 0;  // marks nodes that lead to a source and have none yet; 0: all nodes are wanted
+  std::vector<Node*> todo_;
+  bool mark_wanted(Node* root, const std::vector<Edge>& sources);
   bool add(Node* n);
   int input(Value* v);
   uint32_t number(Node* n);
@@ -48,12 +55,33 @@ struct Graph {
 };
 
 uint32_t Graph::number(Node* n) {
-  if (n->walk_id != id_) {
-    n->walk_id = id_;
-    n->walk_slot = static_cast<uint32_t>(nodes.size());
-    nodes.push_back(n);
-  }
+  if (n->walk_id == id_) return n->walk_slot;
+  if (wanted_ && n->walk_id != wanted_) return kNone;
+  n->walk_id = id_;
+  n->walk_slot = static_cast<uint32_t>(nodes.size());
+  nodes.push_back(n);
   return n->walk_slot;
+}
+
+// Returns false if the root leads to no source, or there are too many nodes.
+bool Graph::mark_wanted(Node* root, const std::vector<Edge>& sources) {
+  const uint64_t met = new_walk_id();
+  wanted_ = new_walk_id();
+  for (const Edge& e : sources)
+    if (e.node) e.node->walk_id = wanted_;
+  todo_.assign(1, root);
+  for (size_t i = 0; i < todo_.size() && i <= kMostNodes; ++i)
+    for (int k = 0; k < todo_[i]->n_edges; ++k) {
+      Node* n = todo_[i]->edges[k].node;
+      if (!n || n->walk_id == met || n->walk_id == wanted_) continue;
+      n->walk_id = met;
+      todo_.push_back(n);
+    }
+  std::sort(todo_.begin(), todo_.end(), [](const Node* a, const Node* b) { return a->seq < b->seq; });
+  for (Node* n : todo_)
+    for (int k = 0; k < n->n_edges; ++k)
+      if (n->edges[k].node && n->edges[k].node->walk_id == wanted_) n->walk_id = wanted_;
+  return root->walk_id == wanted_ && todo_.size() <= kMostNodes;
 }
 
 void Graph::put_type(const Value* v) {
@@ -85,7 +113,8 @@ bool Graph::add(Node* n) {
   words.push_back(reinterpret_cast<uint64_t>(n->derivative));
   for (int i = 0; i < n->n_edges; ++i) {
     const Edge& e = n->edges[i];
-    words.push_back(e.node ? uint64_t{number(e.node)} << 32 | e.output : UINT64_MAX);
+    const uint32_t to = e.node ? number(e.node) : kNone;
+    words.push_back(to != kNone ? uint64_t{to} << 32 | e.output : UINT64_MAX);
   }
   for (int i = 0; i < n->n_saved; ++i) {
     const Saved& s = n->saved[i];
@@ -98,20 +127,25 @@ bool Graph::add(Node* n) {
   return nodes.size() <= kMostNodes && bytes <= kMostBytes;
 }
 
-bool Graph::collect(const Root& root) {
+bool Graph::collect(const Root& root, const std::vector<Edge>* sources) {
   nodes.clear();
   words.clear();
   inputs.assign(1, root.seed);
   saved.clear();
   sizes.clear();
+  asked.clear();
   bytes = 0;
-  id_ = new_walk_id();
+  wanted_ = 0;
   if (root.seed->device != kCpu) return false;
+  if (sources && !mark_wanted(root.value->node, *sources)) return false;
+  id_ = new_walk_id();
   put_type(root.seed);
   words.push_back(root.value->output);
   number(root.value->node);
   for (size_t i = 0; i < nodes.size(); ++i)
     if (!add(nodes[i])) return false;
+  if (sources)
+    for (const Edge& e : *sources) asked.push_back(find(e));
   return true;
 }
 
@@ -196,8 +230,8 @@ std::vector<JoinedStep> steps_of(const Graph& g, Form& f) {
   std::vector<uint32_t> met;
   for (uint32_t k : f.order)
     for (int i = 0; i < g.nodes[k]->n_edges; ++i)
-      if (const Node* to = g.nodes[k]->edges[i].node; to && to->leaf)
-        if (std::find(met.begin(), met.end(), to->walk_slot) == met.end()) met.push_back(to->walk_slot);
+      if (const uint32_t to = g.find(g.nodes[k]->edges[i]); to != Graph::kNone && g.nodes[to]->leaf)
+        if (std::find(met.begin(), met.end(), to) == met.end()) met.push_back(to);
   f.leaves.assign(met.rbegin(), met.rend());
   for (size_t j = 0; j < f.leaves.size(); ++j) step_of[f.leaves[j]] = ~static_cast<int>(j);
   std::vector<JoinedStep> steps;
@@ -206,8 +240,8 @@ std::vector<JoinedStep> steps_of(const Graph& g, Form& f) {
     JoinedStep s{n->derivative->vjp, n->sizes, first_size[k], n->n_outputs, {}, {}};
     for (int i = 0; i < n->n_saved; ++i) s.saved.push_back(g.saved[static_cast<size_t>(first_saved[k] + i)]);
     for (int i = 0; i < n->n_edges; ++i) {
-      const Edge& e = n->edges[i];
-      s.edges.push_back({e.node ? step_of[e.node->walk_slot] : JoinedStep::kNowhere, e.output});
+      const uint32_t to = g.find(n->edges[i]);
+      s.edges.push_back({to != Graph::kNone ? step_of[to] : JoinedStep::kNowhere, n->edges[i].output});
     }
     steps.push_back(std::move(s));
   }
@@ -236,7 +270,8 @@ std::shared_ptr<const Form> join(const Graph& g, uint32_t root_output) {
   for (const SizeLeaf& leaf : f->program->sizes.leaves) free[static_cast<size_t>(leaf.index)] = true;
   for (size_t k = 0; k < g.sizes.size(); ++k)
     if (!free[k]) f->fixed.emplace_back(static_cast<uint32_t>(k), g.sizes[k]);
-  for (const JoinedStep& s : steps) f->edges_computed += static_cast<int64_t>(s.edges.size());
+  for (const JoinedStep& s : steps)
+    f->edges_computed += std::ranges::count_if(s.edges, [](auto& e) { return e.to != JoinedStep::kNowhere; });
   ++joined_counters.joined;
   return f;
 }
@@ -272,10 +307,26 @@ void deliver(Node* leaf, Value* gradient, const WalkOptions& options, WalkResult
   release(gradient);
 }
 
+// `asked`: the sources' numbers. Each receives the gradient of its leaf.
+void give_to_sources(const std::vector<uint32_t>& asked, const std::vector<uint32_t>& leaves, Value* const* gradients,
+                     WalkResult& result) {
+  for (uint32_t number : asked) {
+    const size_t at = static_cast<size_t>(std::ranges::find(leaves, number) - leaves.begin());
+    Value* g = at < leaves.size() ? gradients[at] : nullptr;
+    if (g) retain(g);
+    result.sources.push_back(g);
+    result.reached.push_back(g != nullptr);
+  }
+}
+
+bool are_leaves(const std::vector<Edge>& sources) {
+  return std::ranges::all_of(sources, [](const Edge& e) { return !e.node || e.node->leaf; });
+}
+
 bool is_plain_walk(const std::vector<Root>& roots, const WalkOptions& options) {
   return join_after >= 0 && roots.size() == 1 && roots[0].value->node && !roots[0].value->node->leaf && roots[0].seed &&
-         !options.record && !options.sources && !n_final_hooks && !profiling && !thread_state.replays &&
-         !memory_pool.limit && join_steps;
+         !options.record && (!options.sources || are_leaves(*options.sources)) && !n_final_hooks && !profiling &&
+         !thread_state.replays && !memory_pool.limit && join_steps;
 }
 
 }  // namespace
@@ -291,7 +342,7 @@ bool walk_joined(const std::vector<Root>& roots, const WalkOptions& options, Wal
     Graph& g;
     ~GiveBack() { kept = std::move(g); }
   } give_back{g};
-  if (!g.collect(roots[0])) {
+  if (!g.collect(roots[0], options.sources)) {
     ++l.failures;
     return false;
   }
@@ -320,6 +371,7 @@ bool walk_joined(const std::vector<Root>& roots, const WalkOptions& options, Wal
       free_saved(g.nodes[k]);
       g.nodes[k]->saving = Saving::freed_by_backward;
     }
+  give_to_sources(g.asked, form->leaves, out.data(), result);
   for (size_t i = 0; i < targets.size(); ++i) deliver(targets[i], out[i], options, result);
   release(root);
   if (!options.retain_graph) forget_unneeded();
