@@ -37,13 +37,18 @@ class origins:
 
     def set(self, i: Instruction) -> None:
         """From now on, traced instructions belong to the derivative of this one."""
-        _state.origin = None if i.origin is None else Origin(i.origin.line, i.origin.op or i.op.name)
+        _state.origin = derived_origin(i)
 
     def __exit__(self, *exc: object) -> None:
         _state.origin = self._before
 
 
 _HERE = Origin(None)
+
+
+def derived_origin(i: Instruction) -> Origin | None:
+    """The origin of what belongs to the derivative of an instruction."""
+    return None if i.origin is None else Origin(i.origin.line, i.origin.op or i.op.name)
 
 
 def _origin() -> Origin | None:
@@ -344,12 +349,16 @@ class Trace:
             op, operands = _strong(op, operands)
         outputs = tuple([Var(t, linear) for t in infer(op, operands, attrs)])
         made = Instruction(op, tuple(operands), attrs, outputs, _origin())
-        self.instructions.append(made)
-        if self.captures and (calls := open_calls()):
-            self.calls[made] = calls
+        self.append(made, open_calls())
         if op.n_outputs == 1:
             return self.tracer(outputs[0])
         return tuple([self.tracer(v) for v in outputs])
+
+    def append(self, i: Instruction, calls: tuple[Any, ...]) -> None:
+        """Add an instruction that belongs to these calls."""
+        self.instructions.append(i)
+        if calls and self.captures:
+            self.calls[i] = calls
 
     def process(self, op: Op, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         """Handle an op on this trace's tensors; called by dispatch."""

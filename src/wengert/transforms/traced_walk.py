@@ -22,6 +22,7 @@ from wengert.program.simplify import simplify
 from wengert.program.trace import Trace, Tracer, one_call, open_calls
 from wengert.registry.record import Op
 from wengert.registry.zero import ZERO
+from wengert.transforms.known_pullbacks import KnownPullbacks
 
 Hooks = Mapping[Var, Sequence[Callable[[Any], Any]]]
 _INPUT, _OUTPUT = 0, 1  # as core/derived.h: SavedRef::Kind
@@ -37,6 +38,7 @@ class _Recorded:
     results: list[Var | None]
     past: list[Instruction] = field(default_factory=list)
     residuals: set[int] = field(default_factory=set)  # operands that are numbers without a past of their own
+    alone: Instruction | None = None  # the instruction of the trace, if it is one of these operands and results
 
     @classmethod
     def of(cls, instructions: Sequence[Instruction], results: Sequence[Var]) -> _Recorded:
@@ -55,7 +57,7 @@ class _Recorded:
         alone = Instruction(
             i.op, tuple(next(rest) if isinstance(x, Var) else x for x in i.inputs), i.attrs, i.outputs, i.origin
         )
-        return cls(Program(inputs, [alone], list(i.outputs)), operands, list(i.outputs))
+        return cls(Program(inputs, [alone], list(i.outputs)), operands, list(i.outputs), alone=i)
 
 
 @dataclass(slots=True, eq=False)
@@ -142,6 +144,7 @@ class _Walk:
         self.hooks = {v: calls for v, calls in hooks.items() if v not in sources}
         self.bars: dict[Var, Any] = {}
         self.units = _units(trace)
+        self.known = KnownPullbacks(trace)
         self.active = set(sources)  # what leads from a source
         for i in trace.instructions:
             if _passes_derivatives(i) and not self.active.isdisjoint(i.inputs):
@@ -196,11 +199,26 @@ class _Walk:
         else:
             call = _Pulled(of, wanted, [None if b is None else self.trace.value(b) for b in bars])
             with one_call(call):
-                found = self._cotangents(of, wanted, bars, made)
+                found = self._known_or_derived(call, bars, made)
             call.cotangents = [self.trace.value(x) if self._is_own(x) else None for x in found]
         for k, x_bar in zip(wanted, found):
             if x_bar is not ZERO:
                 self.add(of.operands[k], x_bar)
+
+    def _known_or_derived(self, call: _Pulled, bars: list[Any], made: Sequence[Var]) -> list[Any]:
+        """The cotangents of what was recorded; of a single instruction, as they were made for one like it."""
+        of, start = call.recorded, len(self.trace.instructions)
+        values = [*of.operands, *of.results, *call.bars]
+        form = None if of.alone is None else self.known.form(of.alone, call.wanted, values)
+        if of.alone is None or form is None:
+            return self._cotangents(of, call.wanted, bars, made)
+        tensors = {v: bar for v, bar in zip(call.bars, bars) if v is not None}
+        found = self.known.copied(form, values, tensors, of.alone)
+        if found is None:
+            found = self._cotangents(of, call.wanted, bars, made)
+            if all(x is ZERO or self._is_own(x) for x in found):
+                self.known.keep(form, values, self.trace.instructions[start:], found)
+        return found
 
     def _cotangents(self, of: _Recorded, wanted: list[int], bars: list[Any], made: Sequence[Var]) -> list[Any]:
         trace, program = self.trace, of.program
