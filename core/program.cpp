@@ -262,14 +262,15 @@ constexpr int64_t kFewInstructions = 12;  // of an optimizer's rule, say: fewer 
 }  // namespace
 
 void Program::find_heat() {
-  int64_t instructions = 0;
+  int64_t instructions = 0, dispatched = 0;  // a pair is dispatched as one, but generated code gains from both
   for (const Step& s : steps) {
-    instructions += s.group ? static_cast<int64_t>(s.group->code.size()) : 1;
+    instructions += s.group ? static_cast<int64_t>(s.group->source.size()) : 1;
+    dispatched += s.group ? static_cast<int64_t>(s.group->code.size()) : 1;
     has_loops |= s.loop != nullptr;
     for (const Region& r : s.regions) has_loops |= r.program->has_loops;
   }
   may_be_hot = has_loops || instructions >= kFewInstructions;
-  heat = has_loops ? -kHotLoops : -kHotRuns * instructions;
+  heat = has_loops ? -kHotLoops : -kHotRuns * dispatched;
 }
 
 namespace {

@@ -471,6 +471,19 @@ def test_programs_without_loops_are_hot_after_many_runs(tier: Any) -> None:
     assert short.report()[0].tier == "executor"
 
 
+def test_instructions_that_share_a_kernel_count_as_what_they_are(tier: Any) -> None:
+    tier("automatic")
+    p = wg.Parameter(wg.tensor([1.0, 2.0]))
+    p.set_grad([0.5, -0.5])
+    optimizer = wg.optim.Adam([p], lr=1e-6)
+    for _ in range(100_010):
+        optimizer.step()  # 12 instructions, of which pairs are dispatched as one
+    _core.wait_for_compiler()
+    before = _core.tier_counters()["runs"]
+    optimizer.step()
+    assert _core.tier_counters()["runs"] == before + 1
+
+
 def test_cold_and_large_programs_stay_with_the_executor(tier: Any) -> None:
     tier("automatic")
     before = _core.tier_counters()["programs"]
