@@ -298,7 +298,7 @@ bool writable(const Tensor& t) {
 void assign(Tensor& t, Value* owned, const char* op, bool recorded) {
   Ref result(owned);
   Value* old = current(t);
-  if (result->dtype != old->dtype || !(result->dims() == old->dims()))
+  if (result->dtype != old->dtype || !same_shape(result.v, old))
     fail(ErrorKind::shape, op,
          "the result " + to_string(result->type()) + " does not fit in place of " + to_string(old->type()));
   if (result->device == kCpu && old->device != kCpu && !result->node && is_uniform(result.v))

@@ -24,7 +24,7 @@ void require_fitting(const Value* parameter, const Value* gradient, const Value*
     fail(ErrorKind::dtype, "update",
          "parameter " + to_string(parameter->type()) + " is updated together with " + to_string(first->type()) +
              "; make the optimizer after parameters are cast");
-  if (gradient && (gradient->dtype != parameter->dtype || !(gradient->dims() == parameter->dims())))
+  if (gradient && (gradient->dtype != parameter->dtype || !same_shape(gradient, parameter)))
     fail(gradient->dtype != parameter->dtype ? ErrorKind::dtype : ErrorKind::shape, "update",
          "gradient " + to_string(gradient->type()) + " does not fit parameter " + to_string(parameter->type()));
 }

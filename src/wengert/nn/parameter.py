@@ -15,9 +15,10 @@ from wengert.tensors.random import Generator
 from wengert.tensors.random import randn as _randn
 
 
-def reset_grad(p: Tensor, set_to_none: bool) -> None:
-    """Forget the gradient of a parameter, or make it zeros."""
-    p.grad = None if set_to_none or p.grad is None else creation.zeros_like(p.grad)
+def reset_grads(parameters: Iterable[Tensor], set_to_none: bool) -> None:
+    """Forget the gradients of parameters, or make them zeros."""
+    for p in parameters:
+        p.grad = None if set_to_none or p.grad is None else creation.zeros_like(p.grad)
 
 
 class Parameter(Tensor):
@@ -88,7 +89,7 @@ class Parameter(Tensor):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradient: `.grad` is None again, or zeros if there was one and `set_to_none` is False."""
-        reset_grad(self, set_to_none)
+        reset_grads((self,), set_to_none)
 
     def set_grad(self, gradient: Any) -> None:
         """Make `gradient` the parameter's gradient.

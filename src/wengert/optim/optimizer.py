@@ -12,7 +12,7 @@ from wengert.autograd.gradient_map import GradientMap
 from wengert.dtypes import DType
 from wengert.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from wengert.modes import no_grad
-from wengert.nn.parameter import Parameter, reset_grad
+from wengert.nn.parameter import Parameter, reset_grads
 from wengert.optim import stateless
 from wengert.optim.update import Rule, state_dtype, update_program
 from wengert.optim.update_batch import Plan, UpdateBatch
@@ -295,8 +295,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters: `.grad` is None again, or zeros where one was with `set_to_none=False`."""
-        for p in self._parameters():
-            reset_grad(p, set_to_none)
+        reset_grads(self._parameters(), set_to_none)
 
     def _step(self, given: dict[int, Tensor] | None) -> None:
         updated = False

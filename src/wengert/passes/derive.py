@@ -77,9 +77,8 @@ def derive(program: Program, mask: int, name: str, past: Sequence[Instruction] =
     outputs = [_output(primals, o) for o in program.outputs]
     bars_in = [Var(o.type) for o in program.outputs if isinstance(o, Var)]
 
-    primal_part = [i for i in trace.instructions if not any(v.linear for v in i.outputs)]
-    linear_part = [i for i in trace.instructions if any(v.linear for v in i.outputs)]
-    trace.instructions = list(primal_part)
+    linear_part = [i for i in trace.instructions if i.outputs[0].linear]
+    trace.instructions = [i for i in trace.instructions if not i.outputs[0].linear]
     bars: dict[Var, Any] = {}
     for o, bar in zip([o for o in program.outputs if isinstance(o, Var)], bars_in):
         y_dot = tangents.get(o, ZERO)
@@ -271,9 +270,7 @@ def _past_of(
     """
     active = {xs[k] for k in wanted}
     for i in instructions:
-        if active.isdisjoint(i.inputs) or not i.op.differentiable:
-            continue
-        if i.op.rule(any(DTYPES[v.type.dtype].kind == "c" for v in i.vars())) != "zero":
+        if not active.isdisjoint(i.inputs) and i.passes_derivatives():
             active.update(o for o in i.outputs if DTYPES[o.type.dtype].is_inexact)
     existing = {*xs, *(o for o in outputs if isinstance(o, Var))} - pasts
     residuals = {v: None for v in saved if v in active and v not in existing}
@@ -283,14 +280,14 @@ def _past_of(
 def _made_from(saved: Iterable[Var], instructions: list[Instruction], wanted: Iterable[Var]) -> list[Instruction]:
     """The instructions that compute the wanted values from the saved ones."""
     have = set(saved)
-    live = {v for v in wanted if v not in have}
+    live: set[Operand] = {v for v in wanted if v not in have}  # literals among them are nobody's results
     body = []
     for i in reversed(instructions):
         if not live.isdisjoint(i.outputs):
             # One of several outputs may be saved already and must not be made twice.
             outputs = tuple(Var(o.type) if o in have else o for o in i.outputs)
             body.append(Instruction(i.op, i.inputs, i.attrs, outputs, i.origin))
-            live.update(v for v in i.vars() if v not in have)
+            live.update([x for x in i.inputs if x not in have])
     return body[::-1]
 
 

@@ -26,7 +26,7 @@ def jvp_rule(op: Op, tangents: Sequence[Any], outputs: Any, inputs: Sequence[Any
 
 def _by_rule(op: Op, tangents: Sequence[Any], outputs: Any, inputs: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
     """The same, or the task that makes them."""
-    rule = op.rule(any(is_complex(x) for x in inputs))
+    rule = op.jvp if op.complex_jvp is None else op.rule(any(map(is_complex, inputs)))
     if rule == "zero" or all(t is ZERO for t in tangents):
         return ZERO if op.n_outputs == 1 else (ZERO,) * op.n_outputs
     if rule == "undefined":
@@ -81,16 +81,13 @@ def linearizing(
     forward: bool = False,
 ) -> Task[None]:
     """The task of `linearize`."""
-
-    def primal(x: Operand) -> Any:
-        return x.value if isinstance(x, Const) else primals[x]
-
     with origins() as origin:
         for i in instructions:
             origin.set(i)
-            inputs = [primal(x) for x in i.inputs]
-            dots = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs]
-            if i.op.linearize is not None and any(d is not ZERO for d in dots):
+            inputs = [x.value if isinstance(x, Const) else primals[x] for x in i.inputs]
+            moves = not tangents.keys().isdisjoint(i.inputs)
+            dots = [tangents.get(x, ZERO) if isinstance(x, Var) else ZERO for x in i.inputs] if moves else []
+            if moves and i.op.linearize is not None:
                 made = i.op.linearize(inputs, dots, i.attrs, forward)
                 ys, y_dots = (yield made) if isinstance(made, GeneratorType) else made
                 primals.update(zip(i.outputs, ys))
@@ -99,7 +96,7 @@ def linearizing(
             outputs = apply(i.op, inputs, i.attrs)
             ys = (outputs,) if i.op.n_outputs == 1 else outputs
             primals.update(zip(i.outputs, ys))
-            if all(d is ZERO for d in dots) or not i.op.differentiable:
+            if not moves or not i.op.differentiable:
                 continue
             y_dots = _by_rule(i.op, dots, outputs, inputs, i.attrs)
             if isinstance(y_dots, GeneratorType):
@@ -137,9 +134,9 @@ def transposing(
             y_bars = [bars.pop(v, ZERO) for v in i.outputs]
             if hooked:
                 y_bars = [b if b is ZERO else _changed(b, hooked.get(v, ())) for v, b in zip(i.outputs, y_bars)]
-            if all(b is ZERO for b in y_bars):
-                continue
             y_bar = y_bars[0] if i.op.n_outputs == 1 else tuple(y_bars)
+            if y_bar is ZERO or all(b is ZERO for b in y_bars):
+                continue
             operands = [known[x] if known and x in known else _readable(trace, x) for x in i.inputs]  # type: ignore[index]
             which = [k for k, x in enumerate(i.inputs) if isinstance(x, Var) and x.linear]
             x_bars = _transposed(i, y_bar, operands, which)

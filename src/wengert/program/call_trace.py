@@ -499,9 +499,8 @@ def reach(program: Program, starts: dict[Var, int], ends: set[Var]) -> list[int]
     """For each output, the bits of the values that it depends on by a path that avoids `ends`."""
     bits = dict(starts)
     for i in program.instructions:
-        is_complex = any(DTYPES[v.type.dtype].kind == "c" for v in i.vars())
         found = 0
-        if i.op.differentiable and i.op.rule(is_complex) != "zero":
+        if i.passes_derivatives():
             for v in i.vars():
                 found |= bits.get(v, 0)
         for o in i.outputs:

@@ -100,6 +100,15 @@ class Instruction:
         """The operands that are values."""
         return [x for x in self.inputs if isinstance(x, Var)]
 
+    def rule(self) -> Any:
+        """The JVP of its op, for operands of their kind; or a word for it."""
+        op = self.op
+        return op.jvp if op.complex_jvp is None else op.rule(any(DTYPES[v.type.dtype].kind == "c" for v in self.vars()))
+
+    def passes_derivatives(self) -> bool:
+        """Whether its results may have tangents where its operands have."""
+        return self.op.differentiable and self.rule() != "zero"
+
     def regions(self) -> tuple[Program, ...]:
         """The programs that the instruction holds."""
         if self.op.infer is None:
@@ -266,12 +275,12 @@ def _resized(
 
 def remove_dead(instructions: Sequence[Instruction], outputs: Iterable[Operand | None]) -> list[Instruction]:
     """The instructions that the outputs depend on, in order."""
-    live = {o for o in outputs if isinstance(o, Var)}
+    live: set[Operand | None] = {*outputs}  # literals among them are nobody's results
     kept = []
     for i in reversed(instructions):
         if not live.isdisjoint(i.outputs):
             kept.append(i)
-            live.update(i.vars())
+            live.update(i.inputs)
     return kept[::-1]
 
 

@@ -64,7 +64,7 @@ def _traces() -> list[Trace | None]:
 
 def tracing() -> Trace | None:
     """The innermost open trace of this thread."""
-    open_traces = _traces()
+    open_traces: list[Trace | None] | None = getattr(_state, "traces", None)  # every eager step of an optimizer asks
     return open_traces[-1] if open_traces else None
 
 
@@ -345,11 +345,11 @@ class Trace:
             operands.append(v)
         if has_numbers:
             operands = [x if isinstance(x, Var) else Const(x, dtype) for x in operands]
-        if linear:
+        if linear and op.strong:
             op, operands = _strong(op, operands)
         outputs = tuple([Var(t, linear) for t in infer(op, operands, attrs)])
         made = Instruction(op, tuple(operands), attrs, outputs, _origin())
-        self.append(made, open_calls())
+        self.append(made, open_calls() if self.captures else ())
         if op.n_outputs == 1:
             return self.tracer(outputs[0])
         return tuple([self.tracer(v) for v in outputs])
@@ -375,12 +375,8 @@ class Trace:
 
 def _strong(op: Op, operands: list[Operand]) -> tuple[Op, list[Operand]]:
     """Turn a product of a tangent and a coefficient into `scale`, which is zero wherever the tangent is."""
-    first = operands[0]
-    first_is_linear = isinstance(first, Var) and first.linear
-    if not op.strong:
-        return op, operands
-    strong = OPS[op.strong]
-    if first_is_linear:
+    first, strong = operands[0], OPS[op.strong]
+    if isinstance(first, Var) and first.linear:
         return strong, operands
     return (strong, operands[::-1]) if op.commutes else (op, operands)
 

@@ -147,7 +147,7 @@ class _Walk:
         self.known = KnownPullbacks(trace)
         self.active = set(sources)  # what leads from a source
         for i in trace.instructions:
-            if _passes_derivatives(i) and not self.active.isdisjoint(i.inputs):
+            if i.passes_derivatives() and not self.active.isdisjoint(i.inputs):
                 self.active.update(o for o in i.outputs if DTYPES[o.type.dtype].is_inexact)
 
     def add(self, v: Var, bar: Any) -> None:
@@ -244,8 +244,8 @@ class _Walk:
         """Replace the linear instructions from `start` on by their transposes."""
         trace = self.trace
         added = trace.instructions[start:]
-        trace.instructions[start:] = [i for i in added if not any(v.linear for v in i.outputs)]
-        transpose(trace, [i for i in added if any(v.linear for v in i.outputs)], cotangents)
+        trace.instructions[start:] = [i for i in added if not i.outputs[0].linear]
+        transpose(trace, [i for i in added if i.outputs[0].linear], cotangents)
 
     def _pull_replaced(self, position: int, i: Instruction) -> None:
         """By a rule that replaces its primal: a loop that keeps its carried values takes the place of the original loop."""
@@ -295,10 +295,6 @@ def _without_loops(unit: _Unit) -> list[_Unit]:
     if len(unit.instructions) == 1 or all(i.op.linearize is None for i in unit.instructions):
         return [unit]
     return [_Unit(None, unit.first + k, [i]) for k, i in enumerate(unit.instructions)]
-
-
-def _passes_derivatives(i: Instruction) -> bool:
-    return i.op.differentiable and i.op.rule(any(DTYPES[v.type.dtype].kind == "c" for v in i.vars())) != "zero"
 
 
 def _reading(trace: Trace, program: Program, made: Sequence[Var]) -> Callable[..., Any]:
