@@ -7,6 +7,7 @@
 #include "profile.h"
 #include "replay.h"
 #include "small_array.h"
+#include "walk_state.h"
 
 namespace wengert {
 
@@ -38,7 +39,8 @@ struct Graph {
   std::vector<uint32_t> asked;  // the numbers of the sources, or kNone
   size_t bytes = 0;
 
-  // Returns false if the walk has to do more than run derivative programs. Sources are leaves; null: all leaves are met.
+  // Returns false if the walk has to do more than run derivative programs. Sources are leaves; null: all leaves are
+  // met.
   bool collect(const Root& root, const std::vector<Edge>* sources);
   // The number of the node at the edge's end, or kNone if the walk does not go there. Valid until another walk begins.
   uint32_t find(const Edge& e) const { return e.node && e.node->walk_id == id_ ? e.node->walk_slot : kNone; }

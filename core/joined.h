@@ -42,6 +42,4 @@ struct JoinedCounters {
 extern JoinedCounters joined_counters;
 extern int join_after;
 
-uint64_t new_walk_id();  // marks left by walks with lower ids are invalid
-
 }  // namespace wengert
