@@ -51,6 +51,8 @@ struct Derived;
 
 // The derivative of an op, a compiled function or a derived program for one signature and one set of tracked operands.
 struct Derivative {
+  static inline uint64_t made = 0;
+  const uint64_t number = ++made;  // tells it from others that were at its address before
   uint32_t refs = 1;
   int n_outputs = 1;                 // of its nodes
   const Op* op = nullptr;            // null: derived from a program

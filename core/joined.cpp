@@ -39,8 +39,7 @@ struct Graph {
   std::vector<uint32_t> asked;  // the numbers of the sources, or kNone
   size_t bytes = 0;
 
-  // Returns false if the walk has to do more than run derivative programs. Sources are leaves; null: all leaves are
-  // met.
+  // Returns false if the walk has to do more than run derivative programs. Sources are leaves; null: all leaves.
   bool collect(const Root& root, const std::vector<Edge>* sources);
   // The number of the node at the edge's end, or kNone if the walk does not go there. Valid until another walk begins.
   uint32_t find(const Edge& e) const { return e.node && e.node->walk_id == id_ ? e.node->walk_slot : kNone; }
@@ -48,8 +47,7 @@ struct Graph {
  private:
   uint64_t id_ = 0;      // marks nodes that have a number
   uint64_t wanted_ = 0;  // marks nodes that lead to a source and have none yet; 0: all nodes are wanted
-  std::vector<Node*> todo_;
-  bool mark_wanted(Node* root, const std::vector<Edge>& sources);
+  std::vector<Node*> met_;
   bool add(Node* n);
   int input(Value* v);
   uint32_t number(Node* n);
@@ -63,27 +61,6 @@ uint32_t Graph::number(Node* n) {
   n->walk_slot = static_cast<uint32_t>(nodes.size());
   nodes.push_back(n);
   return n->walk_slot;
-}
-
-// Returns false if the root leads to no source, or there are too many nodes.
-bool Graph::mark_wanted(Node* root, const std::vector<Edge>& sources) {
-  const uint64_t met = new_walk_id();
-  wanted_ = new_walk_id();
-  for (const Edge& e : sources)
-    if (e.node) e.node->walk_id = wanted_;
-  todo_.assign(1, root);
-  for (size_t i = 0; i < todo_.size() && i <= kMostNodes; ++i)
-    for (int k = 0; k < todo_[i]->n_edges; ++k) {
-      Node* n = todo_[i]->edges[k].node;
-      if (!n || n->walk_id == met || n->walk_id == wanted_) continue;
-      n->walk_id = met;
-      todo_.push_back(n);
-    }
-  std::sort(todo_.begin(), todo_.end(), [](const Node* a, const Node* b) { return a->seq < b->seq; });
-  for (Node* n : todo_)
-    for (int k = 0; k < n->n_edges; ++k)
-      if (n->edges[k].node && n->edges[k].node->walk_id == wanted_) n->walk_id = wanted_;
-  return root->walk_id == wanted_ && todo_.size() <= kMostNodes;
 }
 
 void Graph::put_type(const Value* v) {
@@ -137,9 +114,9 @@ bool Graph::collect(const Root& root, const std::vector<Edge>* sources) {
   sizes.clear();
   asked.clear();
   bytes = 0;
-  wanted_ = 0;
   if (root.seed->device != kCpu) return false;
-  if (sources && !mark_wanted(root.value->node, *sources)) return false;
+  wanted_ = sources ? mark_paths({&root, 1}, *sources, met_) : 0;
+  if (sources && root.value->node->walk_id != wanted_) return false;
   id_ = new_walk_id();
   put_type(root.seed);
   words.push_back(root.value->output);
@@ -173,15 +150,18 @@ struct Form {
 
 // A place in the user's program where backward starts repeatedly.
 struct Start {
-  const void *derivative = nullptr, *code = nullptr;  // of the root; only compared
+  uint64_t derivative = 0;     // the root's, by number
+  const void* code = nullptr;  // likewise; only compared
   int place = 0;
+  bool chooses = false;             // passes go to sources; others from there, to all leaves, repeat by themselves
   uint64_t last = 0, distance = 0;  // the last root's position in recording order, and its distance from the one before
   int repeats = 0, failures = 0;
   std::vector<uint64_t> seen;  // the graph that will be joined if it is recorded once more
   std::vector<std::shared_ptr<const Form>> forms;
 
-  bool is(const Node* root) const {
-    return derivative == root->derivative && code == root->line.code && place == root->line.instruction;
+  bool is(const Node* root, bool has_sources) const {
+    return derivative == root->derivative->number && code == root->line.code && place == root->line.instruction &&
+           chooses == has_sources;
   }
 };
 
@@ -190,15 +170,16 @@ std::array<Start, kStarts>& starts() {
   return *all;
 }
 
-Start& start_of(const Node* root) {
-  const auto mixed = (reinterpret_cast<uint64_t>(root->derivative) >> 4) * 31 +
-                     (reinterpret_cast<uint64_t>(root->line.code) >> 4) + static_cast<uint64_t>(root->line.instruction);
+Start& start_of(const Node* root, bool has_sources) {
+  const auto mixed = root->derivative->number * 31 + (reinterpret_cast<uint64_t>(root->line.code) >> 4) +
+                     static_cast<uint64_t>(root->line.instruction) + has_sources;
   Start& l = starts()[mixed * 0x9e3779b97f4a7c15 >> 58];
-  if (!l.is(root)) {
+  if (!l.is(root, has_sources)) {
     l = {};
-    l.derivative = root->derivative;
+    l.derivative = root->derivative->number;
     l.code = root->line.code;
     l.place = root->line.instruction;
+    l.chooses = has_sources;
   }
   return l;
 }
@@ -309,15 +290,15 @@ void deliver(Node* leaf, Value* gradient, const WalkOptions& options, WalkResult
   release(gradient);
 }
 
-// `asked`: the sources' numbers. Each receives the gradient of its leaf.
-void give_to_sources(const std::vector<uint32_t>& asked, const std::vector<uint32_t>& leaves, Value* const* gradients,
-                     WalkResult& result) {
-  for (uint32_t number : asked) {
-    const size_t at = static_cast<size_t>(std::ranges::find(leaves, number) - leaves.begin());
-    Value* g = at < leaves.size() ? gradients[at] : nullptr;
-    if (g) retain(g);
-    result.sources.push_back(g);
-    result.reached.push_back(g != nullptr);
+// Each source receives the gradient of its leaf.
+void give_to_sources(const Graph& g, const Form& f, Value* const* gradients, WalkResult& result) {
+  SmallArray<Value*, 64> of(g.nodes.size());
+  for (size_t i = 0; i < f.leaves.size(); ++i) of[f.leaves[i]] = gradients[i];
+  for (const uint32_t source : g.asked) {
+    const bool reached = source != Graph::kNone;
+    if (reached) retain(of[source]);
+    result.sources.push_back(reached ? of[source] : nullptr);
+    result.reached.push_back(reached);
   }
 }
 
@@ -326,9 +307,10 @@ bool are_leaves(const std::vector<Edge>& sources) {
 }
 
 bool is_plain_walk(const std::vector<Root>& roots, const WalkOptions& options) {
-  return join_after >= 0 && roots.size() == 1 && roots[0].value->node && !roots[0].value->node->leaf && roots[0].seed &&
-         !options.record && (!options.sources || are_leaves(*options.sources)) && !n_final_hooks && !profiling &&
-         !thread_state.replays && !memory_pool.limit && join_steps;
+  const Node* root = roots.size() == 1 && roots[0].seed ? roots[0].value->node : nullptr;
+  return join_after >= 0 && root && root->derivative && !options.record &&
+         (!options.sources || are_leaves(*options.sources)) && !n_final_hooks && !profiling && !thread_state.replays &&
+         !memory_pool.limit && join_steps;
 }
 
 }  // namespace
@@ -336,7 +318,7 @@ bool is_plain_walk(const std::vector<Root>& roots, const WalkOptions& options) {
 bool walk_joined(const std::vector<Root>& roots, const WalkOptions& options, WalkResult& result) {
   if (!is_plain_walk(roots, options)) return false;
   Node* root = roots[0].value->node;
-  Start& l = start_of(root);
+  Start& l = start_of(root, options.sources);
   if (!comes_again(l, root)) return false;
   static Graph kept;  // static, so that its memory is reused
   Graph g = std::move(kept);
@@ -348,8 +330,11 @@ bool walk_joined(const std::vector<Root>& roots, const WalkOptions& options, Wal
     ++l.failures;
     return false;
   }
+  const int64_t joined_before = joined_counters.joined;
   const std::shared_ptr<const Form> form = find_form(l, g, roots[0].value->output);
   if (!form) return false;
+  // Joining runs Python, and meanwhile another thread may have freed or overwritten what was collected.
+  if (joined_counters.joined != joined_before && !g.collect(roots[0], options.sources)) return false;
   SmallArray<Value*, 32> out(form->leaves.size());
   const std::vector<SizeLeaf>& leaves = form->program->sizes.leaves;
   SmallArray<int64_t, 32> sizes(leaves.size());
@@ -365,16 +350,14 @@ bool walk_joined(const std::vector<Root>& roots, const WalkOptions& options, Wal
   result.edges_computed = form->edges_computed;
   ++joined_counters.runs;
   l.failures = 0;
-  std::vector<Node*> targets;
-  for (uint32_t k : form->leaves) targets.push_back(g.nodes[k]);
   retain(root);  // the root owns all nodes
   if (!options.retain_graph)
     for (uint32_t k : form->order) {
       free_saved(g.nodes[k]);
       g.nodes[k]->saving = Saving::freed_by_backward;
     }
-  give_to_sources(g.asked, form->leaves, out.data(), result);
-  for (size_t i = 0; i < targets.size(); ++i) deliver(targets[i], out[i], options, result);
+  give_to_sources(g, *form, out.data(), result);
+  for (size_t i = 0; i < form->leaves.size(); ++i) deliver(g.nodes[form->leaves[i]], out[i], options, result);
   release(root);
   if (!options.retain_graph) forget_unneeded();
   return true;

@@ -13,14 +13,6 @@ WalkLists spare_lists;
 
 namespace {
 
-// Nodes recorded before every source cannot lead to one, so the search stops there.
-uint64_t earliest(const std::vector<Edge>& sources) {
-  uint64_t seq = UINT64_MAX;
-  for (const Edge& e : sources)
-    if (e.node) seq = std::min(seq, e.node->seq);
-  return seq;
-}
-
 // Gives a slot to every node that the walk will meet.
 void find_all(Walk& w) {
   std::vector<Node*> todo;
@@ -39,6 +31,29 @@ void find_all(Walk& w) {
 }  // namespace
 
 uint64_t new_walk_id() { return ++last_walk; }
+
+uint64_t mark_paths(std::span<const Root> roots, const std::vector<Edge>& sources, std::vector<Node*>& nodes) {
+  const uint64_t met = new_walk_id(), wanted = new_walk_id();
+  uint64_t first = UINT64_MAX;  // nodes recorded before every source cannot lead to one, so the search stops there
+  for (const Edge& e : sources)
+    if (e.node) first = std::min(first, e.node->seq);
+  nodes.clear();
+  const auto meet = [&](Node* n) {
+    if (!n || n->walk_id == met || n->seq < first) return;
+    n->walk_id = met;
+    nodes.push_back(n);
+  };
+  for (const Root& r : roots) meet(r.value->node);
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (int k = 0; k < nodes[i]->n_edges; ++k) meet(nodes[i]->edges[k].node);
+  std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->seq > b->seq; });
+  for (const Edge& e : sources)
+    if (e.node && e.node->walk_id == met) e.node->walk_id = wanted;
+  for (size_t i = nodes.size(); i-- > 0;)
+    for (int k = 0; k < nodes[i]->n_edges && nodes[i]->walk_id != wanted; ++k)
+      if (const Node* to = nodes[i]->edges[k].node; to && to->walk_id == wanted) nodes[i]->walk_id = wanted;
+  return wanted;
+}
 
 // x + y, recorded if one of them is tracked. Takes x's reference, borrows y.
 Value* add_recorded(Value* x, Value* y) {
@@ -66,26 +81,14 @@ Value* Walk::add_checked(Node* of, Value* x, Value* y) {
 }
 
 void prune(Walk& w) {
+  const uint64_t wanted = mark_paths(w.roots, *w.options.sources, w.lists.met);
+  w.id = new_walk_id();  // the search has left marks with higher ids than before
   w.pruned = true;
-  const uint64_t first = earliest(*w.options.sources);
-  std::vector<Node*> order, todo;
-  for (const Root& r : w.roots)
-    if (r.value->node) todo.push_back(r.value->node);
-  while (!todo.empty()) {
-    Node* n = todo.back();
-    todo.pop_back();
-    if (n->seq < first || w.find(n) != kNone) continue;
-    w.slot_of(n);
-    order.push_back(n);
-    for (int i = 0; i < n->n_edges; ++i)
-      if (n->edges[i].node) todo.push_back(n->edges[i].node);
+  for (Node* n : w.lists.met) {
+    const bool leads_there = n->walk_id == wanted;
+    w.mark(n, static_cast<uint32_t>(w.lists.slots.size()));
+    w.lists.slots.push_back({n, nullptr, kNone, leads_there, false});
   }
-  std::sort(order.begin(), order.end(), [](Node* a, Node* b) { return a->seq < b->seq; });
-  for (const Edge& e : *w.options.sources)
-    if (e.node && w.find(e.node) != kNone) w.lists.slots[w.find(e.node)].wanted = true;
-  for (Node* n : order)
-    for (int i = 0; i < n->n_edges; ++i)
-      if (is_wanted(w, n->edges[i].node)) w.slot(w.find(n)).wanted = true;
 }
 
 // A gradient that is computed without saved values may be a single broadcast number and is not counted.

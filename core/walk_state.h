@@ -2,6 +2,7 @@
 // and the order in which nodes are visited.
 #pragma once
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "tape.h"
@@ -30,11 +31,16 @@ struct WalkLists {
   std::vector<Value*> more;
   std::vector<std::pair<uint64_t, uint32_t>> heap;  // (seq, slot), latest on top
   std::vector<uint32_t> leaves;                     // slots
+  std::vector<Node*> met;                           // in search of the sources
 };
 extern int n_walks;  // in progress; hooks and regions may start nested ones
 extern uint64_t last_walk;
 extern WalkLists spare_lists;
 uint64_t new_walk_id();  // marks left by walks with lower ids are invalid
+
+// Marks the nodes that lead from the roots to a source, both included, and returns the mark. `nodes` are those that
+// were looked at, latest first.
+uint64_t mark_paths(std::span<const Root> roots, const std::vector<Edge>& sources, std::vector<Node*>& nodes);
 
 struct Walk {
   const WalkOptions& options;
@@ -192,7 +198,7 @@ inline bool is_wanted(Walk& w, Node* n) {
 
 // Which edges of a node lead to a source; those from the 64th on share a bit.
 uint64_t wanted_edges(Walk& w, const Node* n);
-// Marks the nodes that lead to a source. The others get no slot, or one that stays unwanted.
+// Gives slots to nodes that may lead to a source. Only those that do are wanted.
 void prune(Walk& w);
 // Checks a budget before computing anything: at the end of the walk the gradients of all leaves are live, whatever is
 // dropped.

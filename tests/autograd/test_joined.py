@@ -432,6 +432,27 @@ def test_sources_inside_the_graph_are_walked_to() -> None:
         np.testing.assert_allclose(at_a.numpy(), 2 * np.exp(2 * a.numpy()), rtol=1e-6)
 
 
+def test_tapes_are_joined() -> None:
+    """Their handles are leaves. What persistent ones compute is recorded, so they are walked."""
+    w = wg.tensor([1.5, -2.0])
+
+    def gradients(persistent: bool) -> list[bytes | None]:
+        found = []
+        for k in range(8):
+            x = wg.tensor([0.5 + k, 2.0])
+            with wg.GradientTape(persistent=persistent) as tape:
+                y = (wg.sin(x) * x * w).sum()
+            found += bits(g.detach() for g in tape.gradient(y, [x, w]))
+            found += bits([tape.gradient(y, w).detach()]) if persistent else []
+        return found
+
+    for persistent in (False, True):
+        walked = after(-1, lambda: gradients(persistent))
+        before = runs()
+        assert after(0, lambda: gradients(persistent)) == after(2, lambda: gradients(persistent)) == walked
+        assert (runs() > before) is not persistent
+
+
 def test_backward_to_inputs_accumulates() -> None:
     a, b = (wg.tensor([0.5, 2.0], requires_grad=True) for _ in range(2))
     before = runs()
@@ -451,6 +472,19 @@ def test_graphs_to_some_leaves_are_retained_or_freed() -> None:
         assert bits(wg.grad_of(y, [a])) == first
         with pytest.raises(wg.GradientError, match="freed by an earlier backward"):
             wg.grad_of(y, [a])
+
+
+def test_passes_to_all_and_to_some_leaves_do_not_disturb_each_other() -> None:
+    """Both begin at one place of the program, in turns."""
+    a, b = (wg.tensor([0.5, 2.0], requires_grad=True) for _ in range(2))
+    for k in range(8):
+        before = runs()
+        y = (wg.sin(a) * b).sum()
+        (g,) = wg.grad_of(y, [b], retain_graph=True)
+        b.grad = None
+        y.backward()
+        assert bits([g]) == bits([b.grad])
+        assert k < 4 or runs() - before == 2
 
 
 def test_nested_gradients() -> None:
