@@ -249,7 +249,7 @@ WalkResult go(const std::vector<Root>& roots, const WalkOptions& options) {
     throw;
   }
   for (Node* n : w.ran) free_node(n);
-  if (!options.retain_graph && n_walks == 1) forget_unneeded();
+  if (!options.retain_graph && walking.size() == 1) forget_unneeded();
   return result;
 }
 
@@ -289,7 +289,7 @@ WalkResult walk_checked(const std::vector<Root>& roots, const WalkOptions& optio
 WalkResult walk(const std::vector<Root>& roots, const WalkOptions& options) {
   if (thread_state.checks != Checks::none) [[unlikely]]
     return walk_checked(roots, options);
-  if (WalkResult result; n_walks == 0 && walk_joined(roots, options, result)) return result;
+  if (WalkResult result; walking.empty() && walk_joined(roots, options, result)) return result;
   return go(roots, options);
 }
 

@@ -7,7 +7,7 @@
 
 namespace wengert {
 
-int n_walks = 0;
+std::vector<WalkInProgress> walking;
 uint64_t last_walk = 0;
 WalkLists spare_lists;
 

@@ -33,7 +33,13 @@ struct WalkLists {
   std::vector<uint32_t> leaves;                     // slots
   std::vector<Node*> met;                           // in search of the sources
 };
-extern int n_walks;  // in progress; hooks and regions may start nested ones
+// A walk in progress. Hooks and regions start nested ones, and while large work runs without the GIL, other threads
+// begin walks of their own, perhaps over the same nodes.
+struct WalkInProgress {
+  uint64_t begun;  // its first id
+  const void* thread;
+};
+extern std::vector<WalkInProgress> walking;
 extern uint64_t last_walk;
 extern WalkLists spare_lists;
 uint64_t new_walk_id();  // marks left by walks with lower ids are invalid
@@ -46,6 +52,8 @@ struct Walk {
   const WalkOptions& options;
   const std::vector<Root>& roots;
   uint64_t id;
+  const uint64_t begun = id;
+  uint64_t oldest = id;  // the first id of the other threads' walks that were in progress then, if there were any
   WalkLists lists;
   // Holds the roots' nodes, which own every node that the walk will meet: a hook may drop the tensors that held them.
   std::vector<Node*> owned;
@@ -62,10 +70,11 @@ struct Walk {
 
   Slot& slot(uint32_t s) { return lists.slots[s]; }
 
-  // A hook may walk the same nodes again and overwrite our marks; then the slot has to be searched for.
+  // Another walk may have overwritten our mark: one that began later, or one of another thread that was in progress
+  // when we began and has come back to the node since. Then the slot has to be searched for.
   uint32_t find(Node* n) {
     if (n->walk_id == id) return n->walk_slot;
-    if (n->walk_id > id)  // a nested walk overwrote the mark
+    if (n->walk_id >= oldest)
       for (uint32_t i = 0; i < lists.slots.size(); ++i)
         if (lists.slots[i].node == n) return mark(n, i);
     return kNone;
@@ -165,7 +174,9 @@ struct Walk {
 };
 
 inline Walk::Walk(const std::vector<Root>& from, const WalkOptions& o) : options(o), roots(from), id(++last_walk) {
-  ++n_walks;
+  for (const WalkInProgress& other : walking)
+    if (other.thread != &thread_state) oldest = std::min(oldest, other.begun);
+  walking.push_back({begun, &thread_state});
   std::swap(lists, spare_lists);
   owned.reserve(roots.size());
   for (const Root& r : roots) {
@@ -176,7 +187,7 @@ inline Walk::Walk(const std::vector<Root>& from, const WalkOptions& o) : options
 }
 
 inline Walk::~Walk() {
-  --n_walks;
+  std::erase_if(walking, [this](const WalkInProgress& w) { return w.begun == begun; });
   for (Slot& s : lists.slots)
     if (s.bar) release(s.bar);
   for (Value* v : lists.more)

@@ -6,6 +6,7 @@ To all leaves, as `backward` walks, and to some of them, as `grad`, `grad_of`, `
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -612,6 +613,40 @@ def test_gradients_in_threads_beside_shared_parameters() -> None:
         t.join()
     assert not failures
     assert w.grad is None
+
+
+@pytest.fixture
+def _threads_take_turns_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_threads_take_turns_often")
+@pytest.mark.parametrize("passes", [-1, 0, 2])
+def test_one_recording_in_many_threads(passes: int) -> None:
+    """Passes over the same nodes overlap, because large work runs without the GIL."""
+    x = wg.tensor(np.linspace(0.5, 1.5, 20000))
+    slope = np.cos(x.numpy()) * x.numpy() + np.sin(x.numpy())
+    failures = []
+
+    def work(push: Any, k: int) -> None:
+        for _ in range(10):
+            if not np.allclose(push(wg.full(20000, float(k), dtype=wg.float64)).numpy(), k * slope):
+                failures.append(k)
+
+    def pushes() -> None:
+        for _ in range(20):
+            _, push = wg.linearize(lambda x: wg.sin(x) * x, x)
+            threads = [threading.Thread(target=work, args=(push, k)) for k in range(1, 5)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+
+    after(passes, pushes)
+    assert not failures
 
 
 def test_nothing_is_left_behind_by_gradients() -> None:
