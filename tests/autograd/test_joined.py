@@ -649,6 +649,34 @@ def test_one_recording_in_many_threads(passes: int) -> None:
     assert not failures
 
 
+@pytest.mark.usefixtures("_threads_take_turns_often")
+@pytest.mark.parametrize("passes", [-1, 0, 2])
+def test_one_leaf_in_many_threads(passes: int) -> None:
+    """Each thread has a graph of its own, and the passes meet at the leaf."""
+    w = wg.tensor(np.linspace(0.5, 1.5, 20000), requires_grad=True)
+    at = w.detach().numpy()
+    rising, growing = np.cos(at) * at + np.sin(at), np.exp(at)
+    failures = []
+
+    def work(k: int) -> None:
+        for i in range(40):
+            y = (wg.sin(w) * w * float(k) + wg.exp(w)).sum()
+            g = wg.grad_of(y, [w])[0] if i % 2 else y.backward()[w]
+            if not np.allclose(g.numpy(), k * rising + growing):
+                failures.append((k, i))
+
+    def train() -> None:
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 5)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+
+    after(passes, train)
+    assert not failures
+    np.testing.assert_allclose(w.grad.numpy(), 20 * (10 * rising + 4 * growing), rtol=1e-9)
+
+
 def test_nothing_is_left_behind_by_gradients() -> None:
     w = wg.tensor(np.ones((64, 64), "f4"), requires_grad=True)
     gradient = wg.grad(lambda x: wg.tanh(x * w).sum())
