@@ -61,6 +61,7 @@ struct GeneratedForm {
   generate::Function function = nullptr;
   std::vector<char*> bases;
   std::vector<Ref> fresh;            // what they point to, while the function runs; by base
+  std::vector<Ref> spare;            // by base: what the last call got in exchange for a result, for the next one
   std::vector<int64_t> in_workshop;  // by base: the place of a small workspace in the memory that they share, or -1
   int64_t workshop_bytes = 0;
   std::vector<std::vector<Value*>> in, out;  // of the calls
@@ -92,6 +93,7 @@ struct GeneratedForm {
       if (small) workshop_bytes += whole_lines(bytes);
     }
     fresh.resize(bases.size());
+    spare.resize(bases.size());
     for (const generate::Call& c : made.calls) {
       in.emplace_back();
       out.emplace_back();
@@ -166,14 +168,24 @@ struct GeneratedForm {
       } else if (in_workshop[k] >= 0) {
         bases[k] = workshop->data + in_workshop[k];
       } else if (b.kind != Base::Kind::constant) {
-        fresh[k] =
-            Ref(empty(b.dtype, b.shape, b.kind == Base::Kind::output ? Category::activation : Category::workspace));
+        fresh[k] = spare[k] ? std::move(spare[k]) : Ref(empty(b.dtype, b.shape, category_of(b)));
         bases[k] = fresh[k]->data;
       }
     }
     function(bases.data(), made.words.data(), &core);
     std::fill_n(results, made.results.size(), nullptr);
     for (size_t i = 0; i < made.results.size(); ++i) results[i] = result(made.results[i], inputs, results);
+  }
+
+  static Category category_of(const Base& b) {
+    return b.kind == Base::Kind::output ? Category::activation : Category::workspace;
+  }
+
+  // Keeps result `i`, which exchanged its memory with a parameter, say: every step needs as much again.
+  void keep_spare(size_t i, Value* owned) {
+    Ref& place = spare[static_cast<size_t>(made.results[i].base)];
+    if (owned->bytes() <= kSmallWorkspace) std::swap(place.v, owned);
+    if (owned) release(owned);
   }
 
   Value* result(const Result& r, Value* const* inputs, Value* const* results) const {
@@ -260,10 +272,12 @@ void set_tier_mode(TierMode mode) { current_mode() = mode; }
 bool run_generated(const Program& p, Value* const* in, const int64_t* leaf_sizes, Value** out, Value* const* donated,
                    int given) {
   if (tier_mode() == TierMode::executor || p.steps.empty()) return false;
+  GeneratedForm* form = nullptr;
+  std::shared_ptr<GeneratedForms> kept;
   try {
-    GeneratedForm* form = find_form(p, in, leaf_sizes);
+    form = find_form(p, in, leaf_sizes);
     if (!form || !form->refused.empty() || !form->ready() || form->busy) return false;
-    const std::shared_ptr<GeneratedForms> kept = p.generated;
+    kept = p.generated;
     form->run(in, out);
   } catch (...) {
     for (int i = 0; i < given; ++i) release(in[i]);
@@ -272,8 +286,12 @@ bool run_generated(const Program& p, Value* const* in, const int64_t* leaf_sizes
   ++counters.runs;
   for (size_t i = 0; donated && i < p.outputs.size(); ++i) {
     if (!donated[i] || !out[i] || out[i] == donated[i]) continue;
-    if (!exchange_memory(out[i], donated[i])) copy_into(out[i], donated[i]);
-    release(out[i]);
+    if (exchange_memory(out[i], donated[i])) {
+      form->keep_spare(i, out[i]);
+    } else {
+      copy_into(out[i], donated[i]);
+      release(out[i]);
+    }
     retain(donated[i]);
     out[i] = donated[i];
   }

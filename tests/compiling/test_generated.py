@@ -436,6 +436,25 @@ def test_angles_one_by_one(dtype: str, tier: Any) -> None:
     assert bits(wg.compile(all_of)(wg.tensor(angles))) == whole
 
 
+def test_memory_that_a_step_exchanges_serves_the_next(tier: Any) -> None:
+    def train(mode: str) -> tuple[list[bytes], list[int]]:
+        tier(mode)
+        p = wg.Parameter(wg.tensor([0.5, -1.0, 2.0, 4.0]))
+        optimizer, seen, live, alias = wg.optim.Adam([p], lr=0.1), [], [], None
+        for k in range(8):
+            p.set_grad([1.0, -0.5, 0.25, float(k)])
+            optimizer.step()
+            alias = p.detach() if k == 3 else None if k == 5 else alias  # shared memory is written to where it is
+            seen += [bits(p.detach()), *([] if alias is None else [bits(alias)])]
+            live.append(wg.memory_stats().live_bytes)
+        return seen, live
+
+    expected, _ = train("executor")
+    made, live = train("generated")
+    assert made == expected
+    assert live[1] == live[2] == live[-1]
+
+
 # ---------------------------------------------------------------------------------------------------------- background
 
 
