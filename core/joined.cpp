@@ -114,7 +114,8 @@ bool Graph::collect(const Root& root, const std::vector<Edge>* sources) {
   sizes.clear();
   asked.clear();
   bytes = 0;
-  if (root.seed->device != kCpu) return false;
+  // A joined program may return its seed, where the walk copies it; memory that others write to must not be returned.
+  if (root.seed->device != kCpu || root.seed->buffer->pinned) return false;
   wanted_ = sources ? mark_paths({&root, 1}, *sources, met_) : 0;
   if (sources && root.value->node->walk_id != wanted_) return false;
   id_ = new_walk_id();

@@ -571,6 +571,16 @@ def test_saved_values_of_a_retained_graph_are_checked() -> None:
             pull(wg.tensor(1.0))
 
 
+def test_a_seed_that_others_write_to_is_not_returned() -> None:
+    _, pull = wg.vjp(lambda x: -(-x), wg.tensor([0.5, 2.0]))
+    numbers = np.ones(2, "f4")
+    gradients = []
+    for k in range(6):
+        numbers[:] = k
+        gradients += pull(wg.from_dlpack(numbers))
+    assert [g.tolist() for g in gradients] == [[float(k)] * 2 for k in range(6)]
+
+
 def test_a_zero_gradient_to_some_leaves_is_explained() -> None:
     x, w = (wg.tensor([-1.0, -2.0], requires_grad=True) for _ in range(2))
     for _ in range(6):
