@@ -31,7 +31,8 @@ char* map_aligned(size_t size, size_t alignment) {
   void* p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   char* start = static_cast<char*>(p);
-  char* data = start + (-reinterpret_cast<uintptr_t>(start) & (alignment - 1));
+  // As high as possible: systems map from the top down, and what is mapped next is then adjacent.
+  char* data = start + alignment - (reinterpret_cast<uintptr_t>(start) & (alignment - 1));
   if (data > start) munmap(start, data - start);
   munmap(data + size, start + mapped - (data + size));
   return data;
@@ -64,12 +65,11 @@ Arena::Ranges::iterator Arena::erase(Ranges::iterator r) {
 // Without memory for the new entries the range is lost, but nothing else.
 void Arena::insert(char* data, size_t size, Kind kind) {
   auto next = ranges_.lower_bound(data);
-  if (next != ranges_.end() && next->first == data + size && next->second.kind == kind &&
-      !regions_.contains(next->first)) {
+  if (next != ranges_.end() && next->first == data + size && next->second.kind == kind) {
     size += next->second.size;
     next = erase(next);
   }
-  if (next != ranges_.begin() && !regions_.contains(data)) {
+  if (next != ranges_.begin()) {
     const auto before = std::prev(next);
     const auto [from, range] = *before;
     if (from + range.size == data && range.kind == kind) {
@@ -146,12 +146,13 @@ char* Arena::cut(char* data, size_t size) {
   return data;
 }
 
+// Fresh ranges are cut at their ends, so that what is left of a region lies beside the next one.
 char* Arena::take(size_t size) {
   if (char* data = shortest(kResident, size)) return cut(data, size);
   if (char* data = partly_resident(size)) return cut(data, size);
   char* data = shortest(kFresh, size);
   if (!data && map_region(size)) data = shortest(kFresh, size);
-  return data ? cut(data, size) : nullptr;
+  return data ? cut(data + ranges_.at(data).size - size, size) : nullptr;
 }
 
 void Arena::give(char* data, size_t size) try { insert(data, size, kResident); } catch (const std::bad_alloc&) {
@@ -160,7 +161,7 @@ void Arena::give(char* data, size_t size) try { insert(data, size, kResident); }
 
 void Arena::keep_resident(size_t most) {
   while (resident_bytes() > most) {
-    const size_t excess = rounded_up(resident_bytes() - most, kPage);
+    const size_t excess = rounded_up(resident_bytes() - most, 4096);
     const auto& by_size = free_[kResident].by_size;
     auto chosen = by_size.lower_bound({excess, nullptr});
     if (chosen == by_size.end()) --chosen;
@@ -176,12 +177,12 @@ void Arena::unmap_unused() {
   keep_resident(0);
   for (auto region = regions_.begin(); region != regions_.end();) {
     const auto [data, size] = *region;
-    const auto r = ranges_.find(data);
-    if (r == ranges_.end() || r->second.size != size) {
+    const auto r = range_of(data);
+    if (r == ranges_.end() || r->first + r->second.size < data + size) {
       ++region;
       continue;
     }
-    erase(r);
+    cut(data, size);
     munmap(data, size);
     region = regions_.erase(region);
   }

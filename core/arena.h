@@ -15,8 +15,7 @@ char* map_aligned(size_t size, size_t alignment);
 // form one range.
 class Arena {
  public:
-  static constexpr size_t kPage = 4096;  // sizes of blocks are multiples of this
-
+  // Sizes are multiples of 4096 bytes.
   char* take(size_t size);  // where as much as possible is resident; null: the system has no more address space
   void give(char* data, size_t size);
   size_t resident_bytes() const { return free_[kResident].bytes; }

@@ -17,7 +17,7 @@ namespace wengert {
 namespace {
 
 constexpr size_t kFromArena = size_t{16} << 10;  // size classes from here on are whole pages
-static_assert(kClassBytes.of[class_of(kFromArena)] == kFromArena && kFromArena / 4 == Arena::kPage);
+static_assert(kClassBytes.of[class_of(kFromArena)] == kFromArena && kFromArena / 4 == kPage);
 
 size_t physical_memory() {
   static const size_t bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
@@ -62,7 +62,7 @@ void free_block(char* data, size_t size) {
 }
 
 [[gnu::noinline]] void give_back(Buffer* b) {
-  free_block(b->data, kClassBytes.of[b->size_class]);
+  free_block(b->data, block_bytes(b->size_class, b->bytes));
   memory_pool.headers.give(b);
 }
 
@@ -70,7 +70,7 @@ void free_block(char* data, size_t size) {
 void drop_cached(int c) {
   Buffer* b = memory_pool.head[c];
   memory_pool.head[c] = static_cast<Buffer*>(b->owner);
-  memory_pool.stats.pooled_bytes -= kClassBytes.of[c];
+  memory_pool.stats.pooled_bytes -= block_bytes(c, b->bytes);
   give_back(b);
 }
 
@@ -126,19 +126,20 @@ void give_back_cached(size_t size) {
     while (memory_pool.head[c] && s.live_bytes + s.pooled_bytes + size > most) drop_cached(c);
 }
 
-// Live and cached blocks and free resident memory together may be a little more than live and cached blocks alone:
-// memory that is free in pieces would otherwise go to the system and come back all the time.
+// Under a limit, live and cached blocks and free resident memory together may be a little more than live and cached
+// blocks alone: memory that is free in pieces would otherwise go to the system and come back all the time.
 char* cut_block(size_t size) {
   constexpr size_t kInPieces = size_t{10} << 20;
   char* data = arena().take(size);
   if (!data) return nullptr;
   const MemoryStats& s = memory_pool.stats;
-  const size_t most = most_held() + most_held() / 32 + kInPieces, others = s.live_bytes + s.pooled_bytes + size;
+  const size_t most = most_held() + (memory_pool.limit ? memory_pool.limit / 32 + kInPieces : 0);
+  const size_t others = s.live_bytes + s.pooled_bytes + size;
   arena().keep_resident(most > others ? most - others : 0);
   return data;
 }
 
-// `size` is that of the block's size class, `bytes` what is asked for, which is enough for a block without a pool.
+// `size` is that of the block, `bytes` what is asked for, which is enough without a pool.
 char* new_block(size_t size, size_t bytes) {
   if (from_arena(size)) return cut_block(size);
   const size_t lines = std::max<size_t>(1, (bytes + kLine - 1) / kLine);
@@ -187,19 +188,35 @@ void set_written(Buffer* b, SourceLine owned) {
   b->written = owned;
 }
 
+Buffer* take_exact(int c, size_t bytes, Category category) {
+  const size_t size = block_bytes(c, bytes);
+  Buffer* before = nullptr;
+  for (Buffer* b = memory_pool.head[c]; b; before = b, b = static_cast<Buffer*>(b->owner)) {
+    if (block_bytes(c, b->bytes) != size) continue;
+    if (before)
+      before->owner = b->owner;
+    else
+      memory_pool.head[c] = static_cast<Buffer*>(b->owner);
+    memory_pool.stats.pooled_bytes -= size;
+    start_life(b, bytes, category);
+    return b;
+  }
+  return nullptr;
+}
+
 Buffer* allocate_slow(size_t bytes, int c, Category category) {
   if (bytes > physical_memory()) throw std::bad_alloc();
   if (memory_pool.limit) {
     require_room(bytes);
     if (Buffer* b = take_pooled(c, bytes, category)) return b;  // reuse memory that was just dropped
   }
-  give_back_cached(kClassBytes.of[c]);
+  const size_t size = block_bytes(c, bytes);
+  give_back_cached(size);
   if (memory_pool.system_requests == 0) {
     memory_pool.most_pooled = most_pooled_bytes();
     set_thresholds();
   }
   ++memory_pool.system_requests;
-  const size_t size = kClassBytes.of[c];
   char* data = new_block(size, bytes);
   if (!data) {
     empty_pool();
@@ -256,7 +273,7 @@ void destroy(Buffer* b) {
     return is_managed(b) ? memory_hooks.destroy_managed(b) : destroy_foreign(b);
   memory_pool.stats.live_bytes -= b->bytes;
   memory_pool.stats.live_by_category[static_cast<int>(b->category)] -= b->bytes;
-  const size_t size = kClassBytes.of[c];
+  const size_t size = block_bytes(c, b->bytes);
   if (memory_pool.stats.pooled_bytes + size > memory_pool.pool_up_to) [[unlikely]] {
     if (memory_watch) memory_watch->freed(b);
     if (memory_pool.stats.pooled_bytes + size > memory_pool.most_pooled) {

@@ -198,6 +198,14 @@ constexpr int class_of(size_t bytes) {
   return 4 * (e - 2) + static_cast<int>(x >> (e - 2));
 }
 
+// Blocks of these classes are as large as is asked for, in whole pages: the slack of large blocks would be felt. They
+// are reused for the same size only.
+inline constexpr int kFirstExact = class_of(size_t{512} << 10);
+inline constexpr size_t kPage = 4096;
+inline size_t block_bytes(int c, size_t bytes) {
+  return c < kFirstExact ? kClassBytes.of[c] : (bytes + kPage - 1) & ~(kPage - 1);
+}
+
 struct MemoryPool {
   Buffer* head[kNumClasses];
   FreeList<Buffer> headers;
@@ -249,10 +257,14 @@ inline void start_life(Buffer* b, size_t bytes, Category category) {
     note_allocation(b);
 }
 
+Buffer* take_exact(int c, size_t bytes, Category category);
+
 inline Buffer* take_pooled(int c, size_t bytes, Category category) {
   Buffer* b = memory_pool.head[c];
   if (!b) [[unlikely]]
     return nullptr;
+  if (c >= kFirstExact) [[unlikely]]
+    return take_exact(c, bytes, category);
   memory_pool.head[c] = static_cast<Buffer*>(b->owner);
   memory_pool.stats.pooled_bytes -= kClassBytes.of[c];
   start_life(b, bytes, category);
