@@ -155,8 +155,12 @@ char* Arena::take(size_t size) {
   return data ? cut(data + ranges_.at(data).size - size, size) : nullptr;
 }
 
-void Arena::give(char* data, size_t size) try { insert(data, size, kResident); } catch (const std::bad_alloc&) {
-  return_pages(data, size);  // the address space is lost
+void Arena::give(char* data, size_t size) {
+  try {
+    insert(data, size, kResident);
+  } catch (const std::bad_alloc&) {
+    return_pages(data, size);  // the address space is lost
+  }
 }
 
 void Arena::keep_resident(size_t most) {
