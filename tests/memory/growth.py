@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 import tracemalloc
 from collections.abc import Callable
 from typing import NamedTuple
@@ -39,15 +40,22 @@ def heap_bytes() -> int:
     return int(heap.uordblks + heap.hblkhd)
 
 
+def _forget_names() -> None:
+    """Empty Python's table of looked up attributes: it fills up with strings, how fast depends on their addresses."""
+    getattr(sys, "_clear_internal_caches" if sys.version_info >= (3, 13) else "_clear_type_cache")()
+
+
 def growth(step: Callable[[int], object], iterations: int = 2000, warm: int = 200) -> Growth:
     """What `step(i)` leaves behind, after `warm` calls that may fill caches. Cycles are collected: they are no leak."""
 
     def measure() -> tuple[int, int, int]:
         gc.collect()
+        _forget_names()
         _core.empty_pool()
-        return wg.memory_stats().live_bytes, tracemalloc.get_traced_memory()[0], heap_bytes()
+        heap = heap_bytes() - tracemalloc.get_tracemalloc_memory()  # the tables of tracemalloc are on the heap, too
+        return wg.memory_stats().live_bytes, tracemalloc.get_traced_memory()[0], heap
 
-    tracemalloc.start()  # first: its own tables are on the heap, too
+    tracemalloc.start()
     try:
         for i in range(warm):
             step(i)
